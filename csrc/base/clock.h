@@ -1,0 +1,15 @@
+/* The host clock of every event: CLOCK_MONOTONIC, integer nanoseconds. */
+#ifndef FS_BASE_CLOCK_H
+#define FS_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline int64_t fs_clock_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+#endif

@@ -1,0 +1,119 @@
+#include "base/intern.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+enum { ARENA_BLOCK = 1 << 16, FIRST_SLOTS = 64 };
+
+struct fs_arena_block {
+    fs_arena_block *next;
+    size_t used, capacity;
+    _Alignas(16) char bytes[];
+};
+
+void fs_intern_init(fs_intern *table)
+{
+    memset(table, 0, sizeof *table);
+}
+
+void fs_intern_clear(fs_intern *table)
+{
+    while (table->arena != NULL) {
+        fs_arena_block *next = table->arena->next;
+        fs_free(table->arena);
+        table->arena = next;
+    }
+    fs_free(table->spans);
+    fs_free(table->slots);
+    fs_intern_init(table);
+}
+
+/* Eight bytes a step, each multiplied and folded (the construction of wyhash and FxHash). */
+static uint32_t hash_bytes(const void *bytes, size_t size)
+{
+    const unsigned char *at = bytes;
+    uint64_t hash = 0x9e3779b97f4a7c15u ^ (uint64_t)size;
+    for (; size >= 8; at += 8, size -= 8) {
+        uint64_t word;
+        memcpy(&word, at, 8);
+        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
+        hash ^= hash >> 32;
+    }
+    uint64_t word = 0;
+    memcpy(&word, at, size);
+    hash = (hash ^ word) * 0xc4ceb9fe1a85ec53u;
+    hash ^= hash >> 29;
+    return (uint32_t)(hash ^ (hash >> 32));
+}
+
+static void *arena_take(fs_intern *table, size_t size)
+{
+    size = (size + 7) & ~(size_t)7;
+    fs_arena_block *block = table->arena;
+    if (block == NULL || block->capacity - block->used < size) {
+        size_t capacity = size > ARENA_BLOCK ? size : ARENA_BLOCK;
+        fs_arena_block *fresh = fs_malloc(sizeof *fresh + capacity);
+        if (fresh == NULL) return NULL;
+        *fresh = (fs_arena_block){.next = block, .used = 0, .capacity = capacity};
+        table->arena = block = fresh;
+    }
+    void *taken = block->bytes + block->used;
+    block->used += size;
+    return taken;
+}
+
+static fs_status grow_slots(fs_intern *table, fs_error *err)
+{
+    uint32_t slot_count = table->slot_count ? table->slot_count * 2 : FIRST_SLOTS;
+    uint32_t *slots = fs_calloc(slot_count, sizeof *slots);
+    if (slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u interned strings", slot_count / 2);
+    for (uint32_t id = 0; id < table->count; id++) {
+        uint32_t slot = table->spans[id].hash & (slot_count - 1);
+        while (slots[slot] != 0) slot = (slot + 1) & (slot_count - 1);
+        slots[slot] = id + 1;
+    }
+    fs_free(table->slots);
+    table->slots = slots;
+    table->slot_count = slot_count;
+    return FS_OK;
+}
+
+static fs_status grow_spans(fs_intern *table, fs_error *err)
+{
+    uint32_t capacity = table->span_capacity ? table->span_capacity * 2 : FIRST_SLOTS / 2;
+    fs_span *spans = fs_realloc(table->spans, capacity * sizeof *spans);
+    if (spans == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u interned strings", capacity);
+    table->spans = spans;
+    table->span_capacity = capacity;
+    return FS_OK;
+}
+
+fs_status fs_intern_bytes(fs_intern *table, const void *bytes, size_t size, uint32_t *id, fs_error *err)
+{
+    if (size >= UINT32_MAX) return fs_fail(err, FS_VALUE_ERROR, "a string of %zu bytes is too long to intern", size);
+    if (table->count >= table->slot_count / 2) FS_TRY(grow_slots(table, err));
+    uint32_t hash = hash_bytes(bytes, size);
+    uint32_t slot = hash & (table->slot_count - 1);
+    for (; table->slots[slot] != 0; slot = (slot + 1) & (table->slot_count - 1)) {
+        const fs_span *span = &table->spans[table->slots[slot] - 1];
+        if (span->hash == hash && span->size == size && memcmp(span->bytes, bytes, size) == 0) {
+            *id = table->slots[slot] - 1;
+            return FS_OK;
+        }
+    }
+    if (table->count == table->span_capacity) FS_TRY(grow_spans(table, err));
+    char *copy = arena_take(table, size + 1);
+    if (copy == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to intern a string of %zu bytes", size);
+    memcpy(copy, bytes, size);
+    copy[size] = 0;
+    table->spans[table->count] = (fs_span){.bytes = copy, .size = (uint32_t)size, .hash = hash};
+    *id = table->count++;
+    table->slots[slot] = *id + 1;
+    return FS_OK;
+}
+
+fs_status fs_intern_text(fs_intern *table, const char *text, uint32_t *id, fs_error *err)
+{
+    return fs_intern_bytes(table, text, strlen(text), id, err);
+}

@@ -1,0 +1,43 @@
+/* Byte strings to small dense ids: 0, 1, 2, … in order of first sight. Equal bytes, equal id.
+ *
+ *   slots  [ id+1 | 0 | id+1 | … ]   open addressing, power of two, at most half full
+ *   spans  [ {bytes, size, hash} … ] by id; each span's bytes lie 8-aligned in an arena of their own
+ *
+ * Not thread-safe: its owner locks. Pointers returned stay valid as long as the table lives.
+ */
+#ifndef FS_BASE_INTERN_H
+#define FS_BASE_INTERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+typedef struct {
+    const void *bytes; /* a zero byte follows the last, so that text is a C string */
+    uint32_t size;
+    uint32_t hash;
+} fs_span;
+
+typedef struct fs_arena_block fs_arena_block;
+
+typedef struct {
+    fs_span *spans;
+    uint32_t *slots;
+    uint32_t count, span_capacity, slot_count;
+    fs_arena_block *arena;
+} fs_intern;
+
+void fs_intern_init(fs_intern *table); /* all zero is an empty table too */
+void fs_intern_clear(fs_intern *table);
+
+/* FS_OUT_OF_MEMORY leaves the table as it was. */
+fs_status fs_intern_bytes(fs_intern *table, const void *bytes, size_t size, uint32_t *id, fs_error *err);
+fs_status fs_intern_text(fs_intern *table, const char *text, uint32_t *id, fs_error *err);
+
+static inline fs_span fs_intern_get(const fs_intern *table, uint32_t id)
+{
+    return table->spans[id];
+}
+
+#endif

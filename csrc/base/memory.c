@@ -1,0 +1,66 @@
+#include "base/memory.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+static atomic_llong live_blocks;
+static atomic_llong fail_countdown; /* 0: off; n: the n-th allocation from now fails; -1: every one does */
+
+static bool must_fail(void)
+{
+    long long left = atomic_load_explicit(&fail_countdown, memory_order_relaxed);
+    if (left == 0) return false;
+    if (left > 1) {
+        atomic_fetch_sub(&fail_countdown, 1);
+        return false;
+    }
+    atomic_store(&fail_countdown, -1);
+    return true;
+}
+
+static void *counted(void *block)
+{
+    if (block != NULL) atomic_fetch_add_explicit(&live_blocks, 1, memory_order_relaxed);
+    return block;
+}
+
+void *fs_malloc(size_t size)
+{
+    return must_fail() ? NULL : counted(malloc(size ? size : 1));
+}
+
+void *fs_calloc(size_t count, size_t size)
+{
+    return must_fail() ? NULL : counted(calloc(count ? count : 1, size ? size : 1));
+}
+
+void *fs_realloc(void *block, size_t size)
+{
+    if (must_fail()) return NULL;
+    void *moved = realloc(block, size ? size : 1);
+    return block == NULL ? counted(moved) : moved;
+}
+
+void *fs_malloc_aligned(size_t size)
+{
+    void *block = NULL;
+    if (must_fail() || posix_memalign(&block, 64, size ? size : 1) != 0) return NULL;
+    return counted(block);
+}
+
+void fs_free(void *block)
+{
+    if (block != NULL) atomic_fetch_sub_explicit(&live_blocks, 1, memory_order_relaxed);
+    free(block);
+}
+
+int64_t fs_memory_live(void)
+{
+    return atomic_load(&live_blocks);
+}
+
+void fs_memory_fail_at(int64_t n)
+{
+    atomic_store(&fail_countdown, n);
+}

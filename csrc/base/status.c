@@ -1,0 +1,15 @@
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+fs_status fs_fail(fs_error *err, fs_status status, const char *format, ...)
+{
+    if (err == NULL) return status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    err->status = status;
+    return status;
+}

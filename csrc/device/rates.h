@@ -1,0 +1,35 @@
+/* Peaks by formula: SMs × FLOP per clock per SM × clock. */
+#ifndef FS_DEVICE_RATES_H
+#define FS_DEVICE_RATES_H
+
+#include "device/units.h"
+
+/* Cards with the same compute capability differ in how much of their tensor cores is enabled. X(NAME, name, prose) */
+#define FS_TENSOR_CLASS_LIST(X)                                                                            \
+    X(FULL, full, "every type at full rate: data centre and workstation cards")                            \
+    X(HALF_FLOAT, half_float, "floats that accumulate in float32 at half rate, int8 at full: GeForce")     \
+    X(HALF, half, "floats that accumulate in float32 and int8 at half rate: A10G, L40")
+
+typedef enum {
+#define FS_TENSOR_CLASS_ENUM(NAME, name, prose) FS_TENSOR_##NAME,
+    FS_TENSOR_CLASS_LIST(FS_TENSOR_CLASS_ENUM)
+#undef FS_TENSOR_CLASS_ENUM
+    FS_TENSOR_CLASS_COUNT
+} fs_tensor_class;
+
+extern const char *const fs_tensor_class_names[FS_TENSOR_CLASS_COUNT];
+
+typedef struct {
+    int major, minor; /* compute capability */
+    fs_tensor_class tensor_class;
+    double per_clock[FS_UNIT_COUNT]; /* dense FLOP per clock per SM; NaN: no such unit, or unknown */
+} fs_rates;
+
+/* The row of that compute capability and class, or NULL: an unknown one is not guessed from its neighbours. */
+const fs_rates *fs_rates_find(int major, int minor, fs_tensor_class tensor_class);
+
+/* FLOP/s of sm_count SMs into flops[FS_UNIT_COUNT], NaN where the rate is. Tensor units run at tensor_clock_mhz, the
+ * CUDA cores and float64 on tensor cores at clock_mhz. For the peaks at a clock that was seen, pass it as both. */
+void fs_rates_flops(const fs_rates *rates, int sm_count, double clock_mhz, double tensor_clock_mhz, double *flops);
+
+#endif

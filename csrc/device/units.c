@@ -1,0 +1,19 @@
+#include "device/units.h"
+
+#include <string.h>
+
+enum { CLOCK_BOOST, CLOCK_TENSOR };
+
+const fs_unit_row fs_units[FS_UNIT_COUNT] = {
+#define FS_UNIT(NAME, name, clock, prose) {#name, prose, CLOCK_##clock == CLOCK_TENSOR},
+#include "device/units.def"
+#undef FS_UNIT
+};
+
+fs_unit fs_unit_find(const char *name)
+{
+    for (int i = 0; i < FS_UNIT_COUNT; i++) {
+        if (strcmp(fs_units[i].name, name) == 0) return (fs_unit)i;
+    }
+    return FS_UNIT_NONE;
+}

@@ -1,0 +1,26 @@
+/* Compute units: what a rate in FLOP/s is the rate of. */
+#ifndef FS_DEVICE_UNITS_H
+#define FS_DEVICE_UNITS_H
+
+#include <stdbool.h>
+
+typedef enum {
+#define FS_UNIT(NAME, name, clock, prose) FS_UNIT_##NAME,
+#include "device/units.def"
+#undef FS_UNIT
+    FS_UNIT_COUNT,
+    FS_UNIT_NONE = FS_UNIT_COUNT /* of work that no unit's peak bounds: integers, data movement */
+} fs_unit;
+
+typedef struct {
+    const char *name;  /* "fp16_tensor" */
+    const char *prose; /* one line for people: type, unit and accumulator */
+    bool tensor_clock; /* runs at the vendor's tensor clock where there is one */
+} fs_unit_row;
+
+extern const fs_unit_row fs_units[FS_UNIT_COUNT];
+
+/* The unit of that exact name, or FS_UNIT_NONE. */
+fs_unit fs_unit_find(const char *name);
+
+#endif

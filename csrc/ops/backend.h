@@ -1,0 +1,153 @@
+/* What a device must be able to do: one table of functions per device kind. The op layer (op.c) checks arguments,
+ * broadcasts, allocates the output and boils every op down to one of the records below; a backend only computes.
+ *
+ * Records hold raw pointers on the backend's device, valid until the call's work is done: a CUDA backend returns once
+ * the work is queued on the device's current stream, and memory given back is reused in that stream's order only.
+ * Counts are never 0: the op layer answers empty tensors itself (a matrix product with k == 0 included).
+ * All functions are thread-safe and need no lock of Python's.
+ */
+#ifndef FS_OPS_BACKEND_H
+#define FS_OPS_BACKEND_H
+
+#include "ops/tensor.h"
+
+typedef enum {
+#define FS_UNARY(name, value, prose) FS_UNARY_##name,
+#include "ops/pointwise.def"
+#undef FS_UNARY
+    FS_UNARY_COUNT
+} fs_unary_id;
+
+typedef enum {
+#define FS_BINARY(name, value, prose) FS_BINARY_##name,
+#include "ops/pointwise.def"
+#undef FS_BINARY
+    FS_BINARY_COUNT
+} fs_binary_id;
+
+typedef enum { FS_SUM, FS_MEAN, FS_AMAX, FS_AMIN, FS_REDUCTION_COUNT } fs_reduction_id;
+typedef enum { FS_SOFTMAX, FS_LOG_SOFTMAX, FS_LAYER_NORM, FS_RMS_NORM, FS_ROWWISE_COUNT } fs_rowwise_id;
+typedef enum { FS_UNIFORM, FS_NORMAL, FS_RANDOM_COUNT } fs_random_id;
+
+/* Element i of out from element i of the inputs, over one iteration space whose dimensions have been coalesced:
+ * shape and strides are outermost first, 1 <= ndim <= FS_MAX_DIMS, and a fully dense op has ndim 1 and strides 1.
+ * Strides count elements; 0 repeats. An input that is a Python scalar has in[i] NULL and its value in scalar[i] (at
+ * most one of two). out may be the same memory as an input, element for element (in-place), never overlap otherwise.
+ * dtype: of the tensors. Floats below 32 bits compute in float and round to nearest even on the way out. */
+typedef struct {
+    int ndim;
+    int64_t shape[FS_MAX_DIMS];
+    int64_t out_strides[FS_MAX_DIMS];
+    int64_t in_strides[2][FS_MAX_DIMS];
+    void *out;
+    const void *in[2];
+    double scalar[2];
+    fs_dtype dtype;
+    int64_t count; /* product of shape */
+} fs_elementwise;
+
+/* Strided copy with a change of dtype (in_dtype may equal dtype), same layout as above: in[0] to out. Any dtype to
+ * any dtype with C's conversions; to bool: x != 0; float to a narrower float rounds to nearest even and overflows to
+ * inf. Float to integer outside its range is undefined, as in C. A 2-D transposed copy (one side's unit stride outer)
+ * is worth a tiled path. */
+typedef struct {
+    fs_elementwise space; /* space.dtype: of out; in[1], scalar: unused */
+    fs_dtype in_dtype;
+} fs_conversion;
+
+/* out[r] = reduction of in[r, 0 .. length) for r < rows. Both dense; length > 0. Accumulates in double for float64,
+ * in float (pairwise, blocked or wider: error grows no faster than log of the length) for the rest. NaN wins. */
+typedef struct {
+    const void *in;
+    void *out;
+    int64_t rows, length;
+    fs_dtype dtype;
+} fs_reduction;
+
+/* out[r, :] from in[r, :] for r < rows, dense. weight, bias: `length` elements or NULL (norms only). out may be in.
+ * layer_norm: (x - mean) / sqrt(var + eps) * weight + bias, var over n; rms_norm: x / sqrt(mean(x²) + eps) * weight. */
+typedef struct {
+    const void *in;
+    void *out;
+    const void *weight, *bias;
+    int64_t rows, length;
+    double eps;
+    fs_dtype dtype;
+} fs_rowwise;
+
+/* out = a · b (+ out when accumulate), for each of `batch` matrices. out is m × n, row-major, ld `out_ld` >= n.
+ * a is m × k: element (i, j) at a[i * a_ld + j], or with a_transposed at a[i + j * a_ld]. b is k × n, alike.
+ * Batch strides count elements; 0 repeats an input. allow_tf32: float32 inputs may be rounded to TF32.
+ * float16 and bfloat16 accumulate in float32. */
+typedef struct {
+    const void *a, *b;
+    void *out;
+    int64_t m, n, k, batch;
+    int64_t a_ld, b_ld, out_ld;
+    int64_t a_batch, b_batch, out_batch;
+    bool a_transposed, b_transposed, accumulate, allow_tf32;
+    fs_dtype dtype;
+} fs_matmul;
+
+/* out[i] = draw `offset + i` of the stream `seed`, dense, float dtypes: Philox4x32-10, the same draws on every
+ * device (one counter value per 4 draws; a normal pair by Box-Muller). Uniform on [low, high), normal mean low and
+ * standard deviation high. For float64 a draw uses 53 bits. */
+typedef struct {
+    void *out;
+    int64_t count;
+    uint64_t seed, offset;
+    double low, high;
+    fs_dtype dtype;
+} fs_random;
+
+/* An opaque pair of marks around work on the device's current stream, for its device time. */
+typedef struct fs_mark fs_mark;
+
+typedef struct {
+    /* Memory from and to the device's cache of free blocks. Sizes are those asked for; 0 gives a valid pointer. */
+    fs_status (*allocate)(fs_device device, size_t nbytes, void **data, fs_error *err);
+    void (*release)(fs_device device, void *data, size_t nbytes);
+    int64_t (*allocated)(fs_device device); /* bytes in tensors now */
+    int64_t (*reserved)(fs_device device);  /* those and the cache's */
+    void (*empty_cache)(fs_device device);
+
+    fs_status (*unary)(fs_device device, fs_unary_id op, const fs_elementwise *space, fs_error *err);
+    fs_status (*binary)(fs_device device, fs_binary_id op, const fs_elementwise *space, fs_error *err);
+    fs_status (*convert)(fs_device device, const fs_conversion *conversion, fs_error *err);
+    /* Every element of the space's out becomes scalar[0], converted to its dtype; in[] unused. */
+    fs_status (*fill)(fs_device device, const fs_elementwise *space, fs_error *err);
+    fs_status (*reduce)(fs_device device, fs_reduction_id op, const fs_reduction *reduction, fs_error *err);
+    fs_status (*rowwise)(fs_device device, fs_rowwise_id op, const fs_rowwise *rowwise, fs_error *err);
+    fs_status (*matmul)(fs_device device, const fs_matmul *matmul, fs_error *err);
+    fs_status (*random)(fs_device device, fs_random_id op, const fs_random *random, fs_error *err);
+
+    /* Dense bytes between this device and the host, or another device of the kind (peer); returns when host memory
+     * may be touched again. */
+    fs_status (*from_host)(fs_device device, void *to, const void *from, size_t nbytes, fs_error *err);
+    fs_status (*to_host)(fs_device device, void *to, const void *from, size_t nbytes, fs_error *err);
+    fs_status (*peer_copy)(fs_device to_device, void *to, fs_device from_device, const void *from, size_t nbytes,
+                           fs_error *err);
+    fs_status (*synchronize)(fs_device device, fs_error *err);
+
+    /* Marks: the times between which the stream did what was queued between two of them. NULL on the CPU.
+     * mark_take gives a recorded mark from a pool; mark_elapsed waits for both (same device) and gives the ns from
+     * the first to the second; mark_give returns it to the pool. */
+    fs_status (*mark_take)(fs_device device, fs_mark **mark, fs_error *err);
+    fs_status (*mark_elapsed)(fs_device device, fs_mark *from, fs_mark *to, int64_t *ns, fs_error *err);
+    void (*mark_give)(fs_device device, fs_mark *mark);
+} fs_backend;
+
+extern const fs_backend fs_cpu_backend;  /* csrc/ops/cpu/ */
+extern const fs_backend fs_cuda_backend; /* kernels/; in a build without CUDA every call says so */
+
+static inline const fs_backend *fs_backend_of(fs_device device)
+{
+    return device.kind == FS_CUDA ? &fs_cuda_backend : &fs_cpu_backend;
+}
+
+/* Dense C = A · B of one pair of float or double matrices for the CPU backend, by a BLAS that the binding found
+ * (layouts as in fs_matmul; batch 1, no accumulate). NULL: the CPU backend's own plain loops. */
+typedef fs_status (*fs_blas_matmul)(const fs_matmul *matmul, fs_error *err);
+void fs_cpu_set_blas(fs_blas_matmul blas);
+
+#endif

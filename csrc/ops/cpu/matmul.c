@@ -1,0 +1,204 @@
+/* Matrix products: by a BLAS where one is registered, else by our own tiles; 16-bit floats by way of float32. */
+#include <stdatomic.h>
+
+#include "base/parallel.h"
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/cpu_rows.h"
+#include "ops/cpu/rows_loops.h"
+
+static _Atomic(fs_blas_matmul) registered_blas;
+
+void fs_cpu_set_blas(fs_blas_matmul blas)
+{
+    atomic_store(&registered_blas, blas);
+}
+
+/* ---- our own tiles ---- */
+
+typedef struct {
+    const fs_cpu_rows_of_dtype *loops;
+    const fs_matmul *matmul;
+    int64_t tile_rows, tile_columns; /* counts of tiles */
+} tile_work;
+
+static void tile_range(void *context, int64_t begin, int64_t end)
+{
+    const tile_work *work = context;
+    const int64_t per_matrix = work->tile_rows * work->tile_columns;
+    for (int64_t item = begin; item < end; item++) {
+        int64_t tile = item % per_matrix;
+        work->loops->gemm_tile(work->matmul, item / per_matrix, tile / work->tile_columns * FS_GEMM_M,
+                               tile % work->tile_columns * FS_GEMM_N);
+    }
+}
+
+static void matmul_by_tiles(const fs_matmul *matmul)
+{
+    const fs_cpu_rows_loops *loops = FS_ISA_SELECT(fs_cpu_rows_loops);
+    tile_work work = {
+        .loops = &loops->of[matmul->dtype],
+        .matmul = matmul,
+        .tile_rows = (matmul->m + FS_GEMM_M - 1) / FS_GEMM_M,
+        .tile_columns = (matmul->n + FS_GEMM_N - 1) / FS_GEMM_N,
+    };
+    /* Hand out no less than some ten microseconds of work at a time. */
+    int64_t m = matmul->m < FS_GEMM_M ? matmul->m : FS_GEMM_M, n = matmul->n < FS_GEMM_N ? matmul->n : FS_GEMM_N;
+    int64_t grain = (1 << 18) / (m * n * matmul->k);
+    fs_parallel_for(matmul->batch * work.tile_rows * work.tile_columns, grain > 0 ? grain : 1, tile_range, &work);
+}
+
+/* ---- BLAS ---- */
+
+static const char *offset_bytes(const void *data, int64_t count, fs_dtype dtype)
+{
+    return (const char *)data + count * (int64_t)fs_dtypes[dtype].size;
+}
+
+/* out += product, m x n; product is dense. */
+static fs_status add_product(const fs_matmul *matmul, void *out, const void *product, fs_error *err)
+{
+    const fs_elementwise space = {
+        .ndim = 2,
+        .shape = {matmul->m, matmul->n},
+        .out_strides = {matmul->out_ld, 1},
+        .in_strides = {{matmul->out_ld, 1}, {matmul->n, 1}},
+        .out = out,
+        .in = {out, product},
+        .dtype = matmul->dtype,
+        .count = matmul->m * matmul->n,
+    };
+    return fs_cpu_binary((fs_device){FS_CPU, 0}, FS_BINARY_add, &space, err);
+}
+
+static fs_status matmul_by_blas(fs_blas_matmul blas, const fs_matmul *matmul, fs_error *err)
+{
+    const fs_device cpu = {FS_CPU, 0};
+    const fs_dtype dtype = matmul->dtype;
+    const size_t product_bytes = (size_t)(matmul->m * matmul->n) * fs_dtypes[dtype].size;
+    void *product = NULL;
+    fs_status status = FS_OK;
+
+    if (matmul->accumulate) FS_TRY(fs_cpu_allocate(cpu, product_bytes, &product, err));
+    for (int64_t i = 0; i < matmul->batch && status == FS_OK; i++) {
+        fs_matmul one = *matmul;
+        void *out = (char *)matmul->out + i * matmul->out_batch * (int64_t)fs_dtypes[dtype].size;
+        one.a = offset_bytes(matmul->a, i * matmul->a_batch, dtype);
+        one.b = offset_bytes(matmul->b, i * matmul->b_batch, dtype);
+        one.out = product != NULL ? product : out;
+        one.out_ld = product != NULL ? matmul->n : matmul->out_ld;
+        one.batch = 1;
+        one.accumulate = false;
+        status = blas(&one, err);
+        if (status == FS_OK && product != NULL) status = add_product(matmul, out, product, err);
+    }
+    if (product != NULL) fs_cpu_release(cpu, product, product_bytes);
+    return status;
+}
+
+static fs_status matmul_full_width(const fs_matmul *matmul, fs_error *err)
+{
+    fs_blas_matmul blas = atomic_load(&registered_blas);
+    if (blas != NULL) return matmul_by_blas(blas, matmul, err);
+    matmul_by_tiles(matmul);
+    return FS_OK;
+}
+
+/* ---- 16-bit floats ---- */
+
+/* A stack of matrices as float32, dense: batch x rows x columns from rows `ld` apart. */
+typedef struct {
+    int64_t batch, rows, columns;
+    float *data;
+} float_stack;
+
+static size_t stack_bytes(const float_stack *stack)
+{
+    return (size_t)(stack->batch * stack->rows * stack->columns) * sizeof(float);
+}
+
+/* The stack from matrices of the dtype at `data`; and matrices from the stack. */
+static fs_status stack_widen(const float_stack *stack, const void *data, fs_dtype dtype, int64_t batch_stride,
+                             int64_t ld, fs_error *err)
+{
+    const fs_conversion conversion = {
+        .space = {.ndim = 3,
+                  .shape = {stack->batch, stack->rows, stack->columns},
+                  .out_strides = {stack->rows * stack->columns, stack->columns, 1},
+                  .in_strides = {{batch_stride, ld, 1}},
+                  .out = stack->data,
+                  .in = {data},
+                  .dtype = FS_FLOAT32,
+                  .count = stack->batch * stack->rows * stack->columns},
+        .in_dtype = dtype,
+    };
+    return fs_cpu_convert((fs_device){FS_CPU, 0}, &conversion, err);
+}
+
+static fs_status stack_narrow(const float_stack *stack, void *data, fs_dtype dtype, int64_t batch_stride, int64_t ld,
+                              fs_error *err)
+{
+    const fs_conversion conversion = {
+        .space = {.ndim = 3,
+                  .shape = {stack->batch, stack->rows, stack->columns},
+                  .out_strides = {batch_stride, ld, 1},
+                  .in_strides = {{stack->rows * stack->columns, stack->columns, 1}},
+                  .out = data,
+                  .in = {stack->data},
+                  .dtype = dtype,
+                  .count = stack->batch * stack->rows * stack->columns},
+        .in_dtype = FS_FLOAT32,
+    };
+    return fs_cpu_convert((fs_device){FS_CPU, 0}, &conversion, err);
+}
+
+static fs_status matmul_half_width(const fs_matmul *matmul, fs_error *err)
+{
+    const fs_device cpu = {FS_CPU, 0};
+    const fs_dtype dtype = matmul->dtype;
+    const int64_t m = matmul->m, n = matmul->n, k = matmul->k, batch = matmul->batch;
+    const bool a_turned = matmul->a_transposed, b_turned = matmul->b_transposed;
+    /* Matrices keep their layout, transposed or not; one that all products share is converted once. */
+    float_stack a = {matmul->a_batch == 0 ? 1 : batch, a_turned ? k : m, a_turned ? m : k, NULL};
+    float_stack b = {matmul->b_batch == 0 ? 1 : batch, b_turned ? n : k, b_turned ? k : n, NULL};
+    float_stack out = {batch, m, n, NULL};
+    float_stack *stacks[3] = {&a, &b, &out};
+    fs_status status = FS_OK;
+
+    for (int i = 0; i < 3; i++) {
+        void *data = NULL;
+        FS_TRY_GOTO(status, fs_cpu_allocate(cpu, stack_bytes(stacks[i]), &data, err), done);
+        stacks[i]->data = data;
+    }
+    FS_TRY_GOTO(status, stack_widen(&a, matmul->a, dtype, matmul->a_batch, matmul->a_ld, err), done);
+    FS_TRY_GOTO(status, stack_widen(&b, matmul->b, dtype, matmul->b_batch, matmul->b_ld, err), done);
+    if (matmul->accumulate) {
+        FS_TRY_GOTO(status, stack_widen(&out, matmul->out, dtype, matmul->out_batch, matmul->out_ld, err), done);
+    }
+
+    fs_matmul wide = *matmul;
+    wide.dtype = FS_FLOAT32;
+    wide.a = a.data;
+    wide.b = b.data;
+    wide.out = out.data;
+    wide.a_ld = a.columns;
+    wide.b_ld = b.columns;
+    wide.out_ld = n;
+    wide.a_batch = matmul->a_batch == 0 ? 0 : m * k;
+    wide.b_batch = matmul->b_batch == 0 ? 0 : k * n;
+    wide.out_batch = m * n;
+    FS_TRY_GOTO(status, matmul_full_width(&wide, err), done);
+    status = stack_narrow(&out, matmul->out, dtype, matmul->out_batch, matmul->out_ld, err);
+
+done:
+    for (int i = 0; i < 3; i++) {
+        if (stacks[i]->data != NULL) fs_cpu_release(cpu, stacks[i]->data, stack_bytes(stacks[i]));
+    }
+    return status;
+}
+
+fs_status fs_cpu_matmul(fs_device device, const fs_matmul *matmul, fs_error *err)
+{
+    (void)device;
+    if (fs_dtypes[matmul->dtype].size < sizeof(float)) return matmul_half_width(matmul, err);
+    return matmul_full_width(matmul, err);
+}

@@ -1,0 +1,128 @@
+/* Unary and binary ops: the loop of the op, run over blocks. */
+#include <math.h>
+
+#include "ops/cpu/blocks.h"
+#include "ops/cpu/cpu.h"
+
+/* Powers that are another op, exactly. */
+static const struct {
+    double exponent;
+    fs_unary_id op;
+} powers[] = {{2, FS_UNARY_square}, {-1, FS_UNARY_reciprocal}};
+
+static void compute_unary(const fs_block_job *job, void *out, const void *const *in, unsigned singles, int64_t count)
+{
+    (void)singles;
+    job->unary(out, in[0], count);
+}
+
+static void compute_binary(const fs_block_job *job, void *out, const void *const *in, unsigned singles, int64_t count)
+{
+    job->binary[singles](out, in[0], in[1], count);
+}
+
+/* float16 and bfloat16 are computed as float, in parts small enough that all of a part stays near. */
+enum { PART = 256 };
+
+/* Elements [at, at + count) as float, or the one of all, which a scalar of the record already is. */
+static const void *part_widen(const fs_block_job *job, int input, const void *in, bool single, float *buffer,
+                              int64_t at, int64_t count)
+{
+    const fs_elementwise *space = job->space;
+    if (space->in[input] == NULL) return in;
+    const uint16_t *from = in;
+    job->loops->convert[FS_FLOAT32][space->dtype](buffer, single ? from : from + at, single ? 1 : count);
+    return buffer;
+}
+
+static void compute_unary_half(const fs_block_job *job, void *out, const void *const *in, unsigned singles,
+                               int64_t count)
+{
+    _Alignas(64) float wide[PART];
+    for (int64_t at = 0; at < count; at += PART) {
+        int64_t part = count - at < PART ? count - at : PART;
+        job->unary(wide, part_widen(job, 0, in[0], singles & 1u, wide, at, part), part);
+        job->loops->convert[job->space->dtype][FS_FLOAT32]((uint16_t *)out + at, wide, part);
+    }
+}
+
+static void compute_binary_half(const fs_block_job *job, void *out, const void *const *in, unsigned singles,
+                                int64_t count)
+{
+    _Alignas(64) float wide[2][PART];
+    for (int64_t at = 0; at < count; at += PART) {
+        int64_t part = count - at < PART ? count - at : PART;
+        const void *a = part_widen(job, 0, in[0], singles & 1u, wide[0], at, part);
+        const void *b = part_widen(job, 1, in[1], singles & 2u, wide[1], at, part);
+        /* Into a's buffer or, where a is one element for all, into b's. */
+        float *result = wide[singles & 1u];
+        job->binary[singles](result, a, b, part);
+        job->loops->convert[job->space->dtype][FS_FLOAT32]((uint16_t *)out + at, result, part);
+    }
+}
+
+static fs_compute compute_of(fs_dtype dtype)
+{
+    return dtype == FS_FLOAT64 ? FS_COMPUTE_F64 : FS_COMPUTE_F32;
+}
+
+/* One block of float or double as it lies in memory, a scalar apart: no walk is needed. */
+static bool space_is_one_block(const fs_elementwise *space, int inputs)
+{
+    if (space->ndim != 1 || space->count > FS_BLOCK_ELEMENTS || space->dtype > FS_FLOAT32) return false;
+    if (space->out_strides[0] != 1) return false;
+    for (int i = 0; i < inputs; i++) {
+        if (space->in[i] != NULL && space->in_strides[i][0] != 1) return false;
+    }
+    return true;
+}
+
+static void job_run(fs_block_job *job, fs_block_compute compute, fs_block_compute compute_half)
+{
+    const fs_elementwise *space = job->space;
+    /* A scalar as the compute type has it: in float for the dtypes below, where it is never rounded to theirs. */
+    float narrow[2];
+    for (int i = 0; i < job->inputs; i++) {
+        narrow[i] = (float)space->scalar[i];
+        job->scalar[i] = space->dtype == FS_FLOAT64 ? (const void *)&space->scalar[i] : &narrow[i];
+    }
+    if (space_is_one_block(space, job->inputs)) {
+        const void *in[2];
+        unsigned singles = 0;
+        for (int i = 0; i < job->inputs; i++) {
+            if (space->in[i] == NULL) singles |= 1u << i;
+            in[i] = space->in[i] == NULL ? job->scalar[i] : space->in[i];
+        }
+        compute(job, space->out, in, singles, space->count);
+        return;
+    }
+    job->compute = space->dtype <= FS_FLOAT32 ? compute : compute_half;
+    job->prefetches = job->compute == compute_half;
+    job->out_size = job->in_size[0] = job->in_size[1] = fs_dtypes[space->dtype].size;
+    fs_blocks_run(job);
+}
+
+fs_status fs_cpu_unary(fs_device device, fs_unary_id op, const fs_elementwise *space, fs_error *err)
+{
+    (void)device;
+    (void)err;
+    const fs_cpu_pointwise_loops *loops = FS_ISA_SELECT(fs_cpu_pointwise_loops);
+    fs_block_job job = {.space = space, .inputs = 1, .loops = loops};
+    job.unary = loops->unary[op][compute_of(space->dtype)];
+    job_run(&job, compute_unary, compute_unary_half);
+    return FS_OK;
+}
+
+fs_status fs_cpu_binary(fs_device device, fs_binary_id op, const fs_elementwise *space, fs_error *err)
+{
+    if (op == FS_BINARY_pow && space->in[1] == NULL) {
+        for (size_t i = 0; i < sizeof powers / sizeof *powers; i++) {
+            if (space->scalar[1] == powers[i].exponent) return fs_cpu_unary(device, powers[i].op, space, err);
+        }
+    }
+    const fs_cpu_pointwise_loops *loops = FS_ISA_SELECT(fs_cpu_pointwise_loops);
+    fs_block_job job = {.space = space, .inputs = 2, .takes_singles = true, .loops = loops};
+    job.binary = loops->binary[op][compute_of(space->dtype)];
+    job_run(&job, compute_binary, compute_binary_half);
+    return FS_OK;
+}

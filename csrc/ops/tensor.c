@@ -1,0 +1,184 @@
+#include "ops/tensor.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ops/backend.h"
+#include "ops/observer.h"
+
+const char *fs_device_text(fs_device device, char *text)
+{
+    if (device.kind == FS_CUDA) {
+        snprintf(text, 16, "cuda:%d", device.index & 0xffff);
+    } else {
+        strcpy(text, "cpu");
+    }
+    return text;
+}
+
+const char *fs_shape_text(int ndim, const int64_t *shape, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "(");
+    for (int d = 0; d < ndim && used < size; d++) {
+        used += (size_t)snprintf(text + used, size - used, d ? ", %lld" : "%lld", (long long)shape[d]);
+    }
+    if (used < size) snprintf(text + used, size - used, ndim == 1 ? ",)" : ")");
+    return text;
+}
+
+const char *fs_tensor_text(const fs_tensor *tensor, char *text, size_t size)
+{
+    char shape[128], device[16];
+    snprintf(text, size, "%s %s on %s", fs_dtypes[tensor->dtype].name,
+             fs_shape_text(tensor->ndim, tensor->shape, shape, sizeof shape), fs_device_text(tensor->device, device));
+    return text;
+}
+
+int64_t fs_tensor_count(const fs_tensor *tensor)
+{
+    int64_t count = 1;
+    for (int d = 0; d < tensor->ndim; d++) count *= tensor->shape[d];
+    return count;
+}
+
+size_t fs_tensor_nbytes(const fs_tensor *tensor)
+{
+    return (size_t)fs_tensor_count(tensor) * fs_dtypes[tensor->dtype].size;
+}
+
+void fs_dense_strides(int ndim, const int64_t *shape, int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int d = ndim - 1; d >= 0; d--) {
+        strides[d] = stride;
+        stride *= shape[d];
+    }
+}
+
+bool fs_tensor_is_dense(const fs_tensor *tensor)
+{
+    int64_t stride = 1;
+    for (int d = tensor->ndim - 1; d >= 0; d--) {
+        if (tensor->shape[d] != 1 && tensor->strides[d] != stride) return fs_tensor_count(tensor) == 0;
+        stride *= tensor->shape[d];
+    }
+    return true;
+}
+
+int64_t fs_distinct_count(int ndim, const int64_t *shape, const int64_t *strides)
+{
+    int64_t count = 1;
+    for (int d = 0; d < ndim; d++) {
+        if (shape[d] == 0) return 0;
+        if (strides[d] != 0) count *= shape[d];
+    }
+    return count;
+}
+
+/* Shape into the record, checked: the byte count must fit. */
+static fs_status set_shape(fs_tensor *tensor, fs_dtype dtype, fs_device device, int ndim, const int64_t *shape,
+                           fs_error *err)
+{
+    char text[128];
+    if (ndim < 0 || ndim > FS_MAX_DIMS) {
+        return fs_fail(err, FS_VALUE_ERROR, "a tensor has at most %d dimensions, not %d", FS_MAX_DIMS, ndim);
+    }
+    *tensor = (fs_tensor){.dtype = dtype, .device = device, .ndim = ndim};
+    size_t nbytes = fs_dtypes[dtype].size;
+    bool empty = false;
+    for (int d = 0; d < ndim; d++) {
+        if (shape[d] < 0) {
+            return fs_fail(err, FS_VALUE_ERROR, "the shape %s has a negative dimension",
+                           fs_shape_text(ndim, shape, text, sizeof text));
+        }
+        tensor->shape[d] = shape[d];
+        empty |= shape[d] == 0;
+    }
+    for (int d = 0; d < ndim && !empty; d++) {
+        if (__builtin_mul_overflow(nbytes, (size_t)shape[d], &nbytes) || nbytes > INT64_MAX) {
+            return fs_fail(err, FS_OUT_OF_MEMORY, "a %s tensor of shape %s has more bytes than an address can count",
+                           fs_dtypes[dtype].name, fs_shape_text(ndim, shape, text, sizeof text));
+        }
+    }
+    return FS_OK;
+}
+
+static void tell_memory(fs_device device, int64_t delta)
+{
+    const fs_observer *observer = delta ? fs_observer_enter() : NULL;
+    if (observer == NULL) return;
+    observer->memory(observer->context, device, delta);
+    fs_observer_leave();
+}
+
+static void drop_own(fs_storage *storage)
+{
+    fs_backend_of(storage->device)->release(storage->device, storage->data, storage->nbytes);
+    tell_memory(storage->device, -(int64_t)storage->nbytes);
+}
+
+fs_status fs_tensor_empty(fs_tensor *tensor, fs_dtype dtype, fs_device device, int ndim, const int64_t *shape,
+                          fs_error *err)
+{
+    FS_TRY(set_shape(tensor, dtype, device, ndim, shape, err));
+    fs_dense_strides(ndim, shape, tensor->strides);
+    fs_storage *storage = fs_calloc(1, sizeof *storage);
+    if (storage == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a tensor's record");
+    storage->nbytes = fs_tensor_nbytes(tensor);
+    storage->device = device;
+    storage->drop = drop_own;
+    atomic_init(&storage->references, 1);
+    fs_status status = fs_backend_of(device)->allocate(device, storage->nbytes, &storage->data, err);
+    if (status != FS_OK) {
+        fs_free(storage);
+        return status;
+    }
+    tell_memory(device, (int64_t)storage->nbytes);
+    tensor->storage = storage;
+    tensor->data = storage->data;
+    return FS_OK;
+}
+
+fs_status fs_tensor_foreign(fs_tensor *tensor, fs_dtype dtype, fs_device device, int ndim, const int64_t *shape,
+                            const int64_t *strides, void *data, bool read_only, void (*drop)(fs_storage *), void *owner,
+                            fs_error *err)
+{
+    fs_storage made = {.data = data, .device = device, .read_only = read_only, .drop = drop, .owner = owner};
+    fs_storage *storage = NULL;
+    fs_status status = set_shape(tensor, dtype, device, ndim, shape, err);
+    if (status == FS_OK) {
+        storage = fs_malloc(sizeof *storage);
+        if (storage == NULL) status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a tensor's record");
+    }
+    if (status != FS_OK) {
+        drop(&made);
+        return status;
+    }
+    *storage = made;
+    atomic_init(&storage->references, 1);
+    storage->nbytes = fs_tensor_nbytes(tensor);
+    if (strides != NULL) {
+        memcpy(tensor->strides, strides, (size_t)ndim * sizeof *strides);
+    } else {
+        fs_dense_strides(ndim, shape, tensor->strides);
+    }
+    tensor->data = data;
+    tensor->storage = storage;
+    return FS_OK;
+}
+
+void fs_tensor_share(fs_tensor *tensor, const fs_tensor *source)
+{
+    *tensor = *source;
+    atomic_fetch_add_explicit(&tensor->storage->references, 1, memory_order_relaxed);
+}
+
+void fs_tensor_release(fs_tensor *tensor)
+{
+    fs_storage *storage = tensor->storage;
+    memset(tensor, 0, sizeof *tensor);
+    if (storage == NULL || atomic_fetch_sub(&storage->references, 1) != 1) return;
+    storage->drop(storage);
+    fs_free(storage);
+}

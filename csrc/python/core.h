@@ -1,0 +1,65 @@
+/* What the files of the binding share. Only this folder includes Python.h, and only numpy.c NumPy's headers. */
+#ifndef FS_PYTHON_CORE_H
+#define FS_PYTHON_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "ops/op.h"
+
+/* Raise what the record holds; always NULL. */
+PyObject *fs_raise(const fs_error *err);
+
+/* Tensor ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    fs_tensor tensor;
+} fs_tensor_object;
+
+extern PyTypeObject *fs_tensor_type;
+
+static inline int fs_is_tensor(PyObject *object)
+{
+    return Py_IS_TYPE(object, fs_tensor_type);
+}
+
+/* A Tensor that takes over *tensor (zeroed on return), also when there is no memory for it. */
+PyObject *fs_wrap_tensor(fs_tensor *tensor);
+
+/* Run a call, the GIL released where it takes long; a new Tensor, `in_place` itself, or NULL with an exception set. */
+PyObject *fs_run_call(const fs_call *call, PyObject *in_place);
+
+/* Arguments: each sets an exception that names the op and what was given, and returns false. */
+bool fs_parse_dtype(PyObject *object, fs_dtype *dtype);
+bool fs_parse_device(PyObject *object, fs_device *device); /* NULL and None: the default device */
+bool fs_parse_shape(PyObject *object, int *ndim, int64_t *shape);
+bool fs_default_device(fs_device *device);
+PyObject *fs_device_object(fs_device device); /* "cuda:0" */
+
+/* Python's types and functions of each file; each adds its own to the module, -1 with an exception set on failure. */
+int fs_add_tensor(PyObject *module);
+int fs_add_ops(PyObject *module);
+int fs_add_dlpack(PyObject *module);
+int fs_add_profiler(PyObject *module);
+int fs_add_device(PyObject *module);
+int fs_add_numpy(PyObject *module); /* imports NumPy's C API and gives the CPU backend its BLAS */
+
+/* numpy.c ---------------------------------------------------------------------------------------------------------- */
+
+/* The tensor's elements as an array: zero-copy on the CPU (bfloat16, which NumPy lacks, widens to float32). */
+PyObject *fs_tensor_to_numpy(PyObject *tensor, bool copy);
+/* A 1-D array of doubles or int64 that copies `values`. */
+PyObject *fs_array_of_doubles(const double *values, Py_ssize_t count);
+PyObject *fs_array_of_int64(const int64_t *values, Py_ssize_t count);
+
+/* dlpack.c --------------------------------------------------------------------------------------------------------- */
+
+PyObject *fs_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *fs_tensor_dlpack_device(PyObject *self, PyObject *unused);
+
+/* An op by name, for Python's operators. */
+PyObject *fs_call_binary(const fs_op *op, PyObject *a, PyObject *b);
+PyObject *fs_call_unary(const fs_op *op, PyObject *x);
+
+#endif

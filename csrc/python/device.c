@@ -1,0 +1,409 @@
+/* Devices: what is here, the datasheet, memory in use, and the probes that peaks are measured with. */
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/parallel.h"
+#include "device/datasheet.h"
+#include "kernels/cuda_device.h"
+#include "ops/cpu/cpu_device.h"
+#include "python/core.h"
+
+static PyObject *cuda_device_count(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    int count = 0;
+    fs_error err;
+    if (fs_cuda_device_count(&count, &err) != FS_OK) return fs_raise(&err);
+    return PyLong_FromLong(count);
+}
+
+static PyObject *cuda_device_properties(PyObject *module, PyObject *index)
+{
+    (void)module;
+    fs_cuda_properties p;
+    fs_error err;
+    long at = PyLong_AsLong(index);
+    if (at == -1 && PyErr_Occurred()) return NULL;
+    if (fs_cuda_device_properties((int)at, &p, &err) != FS_OK) return fs_raise(&err);
+    return Py_BuildValue(
+        "{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:L,s:L,s:L,s:L,s:L,s:i,s:i,s:i,s:i,s:i}", "name", p.name, "uuid", p.uuid,
+        "major", p.major, "minor", p.minor, "sm_count", p.sm_count, "warp_size", p.warp_size, "max_threads_per_sm",
+        p.max_threads_per_sm, "max_blocks_per_sm", p.max_blocks_per_sm, "registers_per_sm", p.registers_per_sm,
+        "shared_memory_per_sm", (long long)p.shared_memory_per_sm, "shared_memory_per_block_optin",
+        (long long)p.shared_memory_per_block_optin, "reserved_shared_memory_per_block",
+        (long long)p.reserved_shared_memory_per_block, "l2_bytes", (long long)p.l2_bytes, "memory_bytes",
+        (long long)p.memory_bytes, "clock_khz", p.clock_khz, "memory_clock_khz", p.memory_clock_khz, "memory_bus_bits",
+        p.memory_bus_bits, "driver_version", p.driver_version, "runtime_version", p.runtime_version);
+}
+
+static PyObject *cpu_properties(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return Py_BuildValue("{s:s,s:s,s:i,s:L}", "name", fs_cpu_name(), "isa", fs_cpu_isa(), "threads",
+                         fs_parallel_threads(), "cache_bytes", (long long)fs_cpu_cache_bytes());
+}
+
+/* Datasheet --------------------------------------------------------------------------------------------------------- */
+
+/* NaN is None: not known. */
+static PyObject *known(double value)
+{
+    return isnan(value) ? Py_NewRef(Py_None) : PyFloat_FromDouble(value);
+}
+
+static PyObject *rates_of(const double rates[FS_UNIT_COUNT])
+{
+    PyObject *flops = PyDict_New();
+    for (int unit = 0; flops != NULL && unit < FS_UNIT_COUNT; unit++) {
+        PyObject *rate = known(rates[unit]);
+        if (rate == NULL || PyDict_SetItemString(flops, fs_units[unit].name, rate) < 0) Py_CLEAR(flops);
+        Py_XDECREF(rate);
+    }
+    return flops;
+}
+
+static PyObject *datasheet_row(const fs_datasheet *row)
+{
+    PyObject *names = PyList_New(0);
+    for (int i = 0; names != NULL && row->names[i] != NULL; i++) {
+        PyObject *name = PyUnicode_FromString(row->names[i]);
+        if (name == NULL || PyList_Append(names, name) < 0) Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    PyObject *flops = names ? rates_of(row->flops) : NULL;
+    double formula[FS_UNIT_COUNT];
+    fs_rates_flops(fs_rates_find(row->major, row->minor, row->tensor_class), row->sm_count, row->clock_mhz,
+                   row->tensor_clock_mhz, formula);
+    PyObject *expected = flops ? rates_of(formula) : NULL;
+    if (expected == NULL) {
+        Py_XDECREF(names);
+        Py_XDECREF(flops);
+        return NULL;
+    }
+    return Py_BuildValue("{s:N,s:i,s:i,s:s,s:i,s:N,s:N,s:N,s:N,s:i,s:N,s:N,s:N,s:s}", "names", names, "major",
+                         row->major, "minor", row->minor, "tensor_class", fs_tensor_class_names[row->tensor_class],
+                         "sm_count", row->sm_count, "clock_mhz", known(row->clock_mhz),
+                         "tensor_clock_mhz", known(row->tensor_clock_mhz), "l2_bytes", known(row->l2_bytes),
+                         "bandwidth", known(row->bandwidth), "memory_bus_bits", row->memory_bus_bits,
+                         "memory_pin_rate", known(row->memory_pin_rate), "flops", flops, "formula_flops", expected,
+                         "source", row->source);
+}
+
+static PyObject *datasheet(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    PyObject *rows = PyList_New(0);
+    for (int i = 0; rows != NULL && i < fs_datasheet_count(); i++) {
+        PyObject *row = datasheet_row(fs_datasheet_at(i));
+        if (row == NULL || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
+        Py_XDECREF(row);
+    }
+    return rows;
+}
+
+static PyObject *datasheet_find(PyObject *module, PyObject *name)
+{
+    (void)module;
+    const char *text = PyUnicode_AsUTF8(name);
+    if (text == NULL) return NULL;
+    const fs_datasheet *row = fs_datasheet_find(text);
+    if (row == NULL) Py_RETURN_NONE;
+    return datasheet_row(row);
+}
+
+/* Memory and waiting ------------------------------------------------------------------------------------------------ */
+
+static PyObject *memory_allocated(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *where = NULL;
+    fs_device device;
+    if (!PyArg_ParseTuple(args, "|O:memory_allocated", &where) || !fs_parse_device(where, &device)) return NULL;
+    return PyLong_FromLongLong(fs_backend_of(device)->allocated(device));
+}
+
+static PyObject *memory_reserved(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *where = NULL;
+    fs_device device;
+    if (!PyArg_ParseTuple(args, "|O:memory_reserved", &where) || !fs_parse_device(where, &device)) return NULL;
+    return PyLong_FromLongLong(fs_backend_of(device)->reserved(device));
+}
+
+static PyObject *empty_cache(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *where = NULL;
+    fs_device device;
+    if (!PyArg_ParseTuple(args, "|O:empty_cache", &where) || !fs_parse_device(where, &device)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    fs_backend_of(device)->empty_cache(device);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *synchronize(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *where = NULL;
+    fs_device device;
+    fs_error err;
+    fs_status status;
+    if (!PyArg_ParseTuple(args, "|O:synchronize", &where) || !fs_parse_device(where, &device)) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = fs_backend_of(device)->synchronize(device, &err);
+    Py_END_ALLOW_THREADS
+    if (status != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *num_threads(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyLong_FromLong(fs_parallel_threads());
+}
+
+static PyObject *set_num_threads(PyObject *module, PyObject *count)
+{
+    (void)module;
+    fs_error err;
+    long threads = PyLong_AsLong(count);
+    if (threads == -1 && PyErr_Occurred()) return NULL;
+    if (threads < 1 || threads > 256) threads = 0; /* the core's refusal names the range */
+    if (fs_parallel_set_threads((int)threads, &err) != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *manual_seed(PyObject *module, PyObject *seed)
+{
+    (void)module;
+    unsigned long long value = PyLong_AsUnsignedLongLong(seed);
+    if (value == (unsigned long long)-1 && PyErr_Occurred()) return NULL;
+    fs_op_seed(value);
+    Py_RETURN_NONE;
+}
+
+/* Probes ------------------------------------------------------------------------------------------------------------ */
+
+typedef struct {
+    fs_device device;
+    fs_dtype dtype;
+    bool tf32;
+    int64_t amount;
+    double done;          /* what one run does: FLOPs, bytes or launches */
+    fs_tensor tensors[3]; /* taken before the clock starts, released after it stops */
+} probe;
+
+static fs_status take(probe *p, int place, int ndim, const int64_t *shape, fs_error *err)
+{
+    return fs_tensor_empty(&p->tensors[place], p->dtype, p->device, ndim, shape, err);
+}
+
+static fs_status prepare_nothing(probe *p, fs_error *err)
+{
+    (void)p, (void)err;
+    return FS_OK;
+}
+
+static fs_elementwise flat(const probe *p, int out, int in)
+{
+    return (fs_elementwise){.ndim = 1, .shape = {p->tensors[out].shape[0]}, .out_strides = {1}, .in_strides = {{1}, {0}},
+                            .out = p->tensors[out].data, .in = {p->tensors[in].data}, .scalar = {1.0},
+                            .dtype = p->dtype, .count = p->tensors[out].shape[0]};
+}
+
+/* Vectors of `amount` bytes in all, filled: untouched memory may be no memory yet. */
+static fs_status prepare_vectors(probe *p, int count, fs_error *err)
+{
+    int64_t length = p->amount / count / (int64_t)fs_dtypes[p->dtype].size;
+    if (length < 1) return fs_fail(err, FS_VALUE_ERROR, "a probe of %lld bytes is too small", (long long)p->amount);
+    for (int i = 0; i < count; i++) {
+        FS_TRY(take(p, i, 1, &length, err));
+        fs_elementwise space = flat(p, i, i);
+        FS_TRY(fs_backend_of(p->device)->fill(p->device, &space, err));
+    }
+    p->done = (double)(length * (int64_t)fs_dtypes[p->dtype].size * count);
+    return FS_OK;
+}
+
+static fs_status prepare_one(probe *p, fs_error *err)
+{
+    return prepare_vectors(p, 1, err);
+}
+
+static fs_status prepare_two(probe *p, fs_error *err)
+{
+    return prepare_vectors(p, 2, err);
+}
+
+/* Random factors: a product of zeros runs cooler, hence faster, than one of data. */
+static fs_status prepare_matrices(probe *p, fs_error *err)
+{
+    int64_t shape[2] = {p->amount, p->amount};
+    for (int i = 0; i < 3; i++) FS_TRY(take(p, i, 2, shape, err));
+    for (int i = 0; i < 2; i++) {
+        fs_random random = {.out = p->tensors[i].data, .count = shape[0] * shape[1], .seed = 1 + (uint64_t)i, .low = -1,
+                            .high = 1, .dtype = p->dtype};
+        FS_TRY(fs_backend_of(p->device)->random(p->device, FS_UNIFORM, &random, err));
+    }
+    p->done = 2.0 * (double)p->amount * (double)p->amount * (double)p->amount;
+    return FS_OK;
+}
+
+static fs_status prepare_empty(probe *p, fs_error *err)
+{
+    int64_t one = 1;
+    p->done = (double)p->amount;
+    return take(p, 0, 1, &one, err);
+}
+
+static fs_status run_fma(probe *p, fs_error *err)
+{
+    if (p->device.kind == FS_CPU) return fs_cpu_probe_fma(p->dtype, p->amount, &p->done, err);
+    return fs_cuda_probe_fma(p->device, p->dtype, (int)p->amount, &p->done, err);
+}
+
+static fs_status run_read(probe *p, fs_error *err)
+{
+    size_t nbytes = fs_tensor_nbytes(&p->tensors[0]);
+    return p->device.kind == FS_CPU ? fs_cpu_probe_read(p->tensors[0].data, nbytes, err)
+                                    : fs_cuda_probe_read(p->device, p->tensors[0].data, nbytes, err);
+}
+
+static fs_status run_write(probe *p, fs_error *err)
+{
+    fs_elementwise space = flat(p, 0, 0);
+    return fs_backend_of(p->device)->fill(p->device, &space, err);
+}
+
+static fs_status run_copy(probe *p, fs_error *err)
+{
+    fs_conversion conversion = {.space = flat(p, 1, 0), .in_dtype = p->dtype};
+    return fs_backend_of(p->device)->convert(p->device, &conversion, err);
+}
+
+static fs_status run_matmul(probe *p, fs_error *err)
+{
+    int64_t n = p->amount;
+    fs_matmul matmul = {.a = p->tensors[0].data, .b = p->tensors[1].data, .out = p->tensors[2].data, .m = n, .n = n,
+                        .k = n, .batch = 1, .a_ld = n, .b_ld = n, .out_ld = n, .allow_tf32 = p->tf32, .dtype = p->dtype};
+    return fs_backend_of(p->device)->matmul(p->device, &matmul, err);
+}
+
+/* On the CPU an empty call is an op on one element, checks and all; on CUDA an empty kernel. */
+static fs_status run_empty(probe *p, fs_error *err)
+{
+    fs_call call = {.op = fs_op_find("neg_"), .in = {&p->tensors[0]}};
+    for (int64_t i = 0; i < p->amount; i++) {
+        if (p->device.kind == FS_CUDA) {
+            FS_TRY(fs_cuda_probe_empty(p->device, err));
+            continue;
+        }
+        fs_tensor result;
+        FS_TRY(fs_op_run(&call, &result, err));
+        fs_tensor_release(&result);
+    }
+    return FS_OK;
+}
+
+static const struct {
+    const char *name;
+    fs_status (*prepare)(probe *p, fs_error *err);
+    fs_status (*run)(probe *p, fs_error *err);
+} probes[] = {
+    {"fma", prepare_nothing, run_fma},    {"read", prepare_one, run_read},         {"write", prepare_one, run_write},
+    {"copy", prepare_two, run_copy},      {"matmul", prepare_matrices, run_matmul}, {"empty", prepare_empty, run_empty},
+};
+enum { PROBE_COUNT = sizeof probes / sizeof *probes };
+
+static fs_status time_on_cpu(probe *p, int which, int64_t *ns, fs_error *err)
+{
+    int64_t began = fs_clock_now();
+    FS_TRY(probes[which].run(p, err));
+    *ns = fs_clock_now() - began;
+    return FS_OK;
+}
+
+static fs_status time_on_cuda(probe *p, int which, int64_t *ns, fs_error *err)
+{
+    const fs_backend *backend = fs_backend_of(p->device);
+    fs_mark *from = NULL, *to = NULL;
+    fs_status status;
+    FS_TRY_GOTO(status, backend->mark_take(p->device, &from, err), done);
+    FS_TRY_GOTO(status, probes[which].run(p, err), done);
+    FS_TRY_GOTO(status, backend->mark_take(p->device, &to, err), done);
+    status = backend->mark_elapsed(p->device, from, to, ns, err);
+done:
+    if (from != NULL) backend->mark_give(p->device, from);
+    if (to != NULL) backend->mark_give(p->device, to);
+    return status;
+}
+
+static PyObject *run_probe(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *what, *dtype;
+    PyObject *where;
+    long long amount;
+    probe p = {.dtype = FS_FLOAT32};
+    if (!PyArg_ParseTuple(args, "OssL:probe", &where, &what, &dtype, &amount) || !fs_parse_device(where, &p.device)) return NULL;
+    int which = 0;
+    while (which < PROBE_COUNT && strcmp(probes[which].name, what) != 0) which++;
+    p.tf32 = strcmp(dtype, "tf32") == 0;
+    if (!p.tf32) p.dtype = fs_dtype_find(dtype);
+    if (which == PROBE_COUNT || !fs_dtype_is_float(p.dtype) || amount < 1 || amount > INT64_MAX / 64) {
+        PyErr_Format(PyExc_ValueError, "no probe %s of dtype %s and amount %lld", what, dtype, amount);
+        return NULL;
+    }
+    p.amount = amount;
+    fs_error err;
+    fs_status status;
+    int64_t ns = 0;
+    Py_BEGIN_ALLOW_THREADS
+    status = probes[which].prepare(&p, &err);
+    if (status == FS_OK) {
+        status = p.device.kind == FS_CPU ? time_on_cpu(&p, which, &ns, &err) : time_on_cuda(&p, which, &ns, &err);
+    }
+    for (int i = 0; i < 3; i++) fs_tensor_release(&p.tensors[i]);
+    Py_END_ALLOW_THREADS
+    if (status != FS_OK) return fs_raise(&err);
+    return Py_BuildValue("(dd)", (double)ns / 1e9, p.done);
+}
+
+PyObject *fs_set_default_device(PyObject *module, PyObject *device);
+PyObject *fs_get_default_device(PyObject *module, PyObject *unused);
+
+static PyMethodDef functions[] = {
+    {"cuda_device_count", cuda_device_count, METH_NOARGS, "Number of CUDA devices. RuntimeError says why there is none."},
+    {"cuda_device_properties", cuda_device_properties, METH_O, "What the driver says of CUDA device i, as a dict."},
+    {"cpu_properties", cpu_properties, METH_NOARGS, "name, isa, threads and cache_bytes of the CPU, as a dict."},
+    {"datasheet", datasheet, METH_NOARGS, "Every row of the datasheet table, as dicts."},
+    {"datasheet_find", datasheet_find, METH_O, "The row of the device with that name, or None."},
+    {"probe", run_probe, METH_VARARGS,
+     "probe($module, device, what, dtype, amount, /)\n--\n\n(seconds, amount done) of one run of fma, read, write, copy, matmul or empty."},
+    {"memory_allocated", memory_allocated, METH_VARARGS,
+     "memory_allocated($module, device=None, /)\n--\n\nBytes of a device's memory in tensors now."},
+    {"memory_reserved", memory_reserved, METH_VARARGS,
+     "memory_reserved($module, device=None, /)\n--\n\nBytes of a device's memory in tensors and in flopscope's cache of free blocks."},
+    {"empty_cache", empty_cache, METH_VARARGS,
+     "empty_cache($module, device=None, /)\n--\n\nGive the cache's free blocks back to the device."},
+    {"synchronize", synchronize, METH_VARARGS,
+     "synchronize($module, device=None, /)\n--\n\nWait until the device has done all that was queued. RuntimeError tells what failed there."},
+    {"num_threads", num_threads, METH_NOARGS, "num_threads($module, /)\n--\n\nThreads that CPU ops use."},
+    {"set_num_threads", set_num_threads, METH_O,
+     "set_num_threads($module, count, /)\n--\n\nThreads that CPU ops use, 1 to 256 (NumPy's BLAS has threads of its own)."},
+    {"manual_seed", manual_seed, METH_O,
+     "manual_seed($module, seed, /)\n--\n\nStart the random numbers anew; the same seed gives the same draws on every device."},
+    {"set_default_device", fs_set_default_device, METH_O,
+     "set_default_device($module, device, /)\n--\n\nWhere tensors are made when no device is named; None: the first GPU, or the CPU without one."},
+    {"default_device", fs_get_default_device, METH_NOARGS,
+     "default_device($module, /)\n--\n\nWhere tensors are made when no device is named."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fs_add_device(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,287 @@
+/* DLPack both ways (https://dmlc.github.io/dlpack/latest/python_spec.html), version 1.0 and the unversioned form
+ * before it. The structures are DLPack's ABI. */
+#include <stdlib.h>
+
+#include "python/core.h"
+
+enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };
+enum { DL_READ_ONLY = 1, DL_COPIED = 2 };
+enum { DL_MAJOR = 1, DL_MINOR = 0 };
+
+typedef struct {
+    void *data;
+    struct { int32_t type, id; } device;
+    int32_t ndim;
+    struct { uint8_t code, bits; uint16_t lanes; } dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} dl_tensor;
+
+typedef struct dl_managed dl_managed;
+struct dl_managed {
+    dl_tensor tensor;
+    void *context;
+    void (*deleter)(dl_managed *self);
+};
+
+typedef struct dl_versioned dl_versioned;
+struct dl_versioned {
+    struct { uint32_t major, minor; } version;
+    void *context;
+    void (*deleter)(dl_versioned *self);
+    uint64_t flags;
+    dl_tensor tensor;
+};
+
+static const char plain_name[] = "dltensor", versioned_name[] = "dltensor_versioned";
+
+/* Giving ------------------------------------------------------------------------------------------------------------ */
+
+/* One allocation: either managed form, and the tensor that it keeps alive. */
+typedef struct {
+    union { dl_managed plain; dl_versioned versioned; } managed;
+    fs_tensor tensor;
+} export;
+
+static void drop_export(export *exported)
+{
+    fs_tensor_release(&exported->tensor);
+    free(exported);
+}
+
+static void delete_plain(dl_managed *managed)
+{
+    drop_export(managed->context);
+}
+
+static void delete_versioned(dl_versioned *managed)
+{
+    drop_export(managed->context);
+}
+
+static void capsule_dropped(PyObject *capsule)
+{
+    if (PyCapsule_IsValid(capsule, plain_name)) {
+        delete_plain(PyCapsule_GetPointer(capsule, plain_name));
+    } else if (PyCapsule_IsValid(capsule, versioned_name)) {
+        delete_versioned(PyCapsule_GetPointer(capsule, versioned_name));
+    }
+}
+
+static PyObject *make_capsule(const fs_tensor *tensor, bool versioned, bool copied)
+{
+    export *exported = calloc(1, sizeof *exported);
+    if (exported == NULL) return PyErr_NoMemory();
+    fs_tensor_share(&exported->tensor, tensor);
+    bool read_only = tensor->storage->read_only;
+    dl_tensor *made = versioned ? &exported->managed.versioned.tensor : &exported->managed.plain.tensor;
+    *made = (dl_tensor){
+        .data = tensor->data,
+        .device = {tensor->device.kind == FS_CUDA ? DL_CUDA : DL_CPU, tensor->device.index},
+        .ndim = tensor->ndim,
+        .dtype = {(uint8_t)fs_dtypes[tensor->dtype].dl_code, (uint8_t)(8 * fs_dtypes[tensor->dtype].size), 1},
+        .shape = exported->tensor.shape,
+        .strides = exported->tensor.strides,
+    };
+    if (versioned) {
+        exported->managed.versioned.version.major = DL_MAJOR;
+        exported->managed.versioned.version.minor = DL_MINOR;
+        exported->managed.versioned.flags = (read_only ? DL_READ_ONLY : 0) | (copied ? DL_COPIED : 0);
+        exported->managed.versioned.context = exported;
+        exported->managed.versioned.deleter = delete_versioned;
+    } else {
+        exported->managed.plain.context = exported;
+        exported->managed.plain.deleter = delete_plain;
+    }
+    PyObject *capsule = PyCapsule_New(exported, versioned ? versioned_name : plain_name, capsule_dropped);
+    if (capsule == NULL) drop_export(exported);
+    return capsule;
+}
+
+/* The consumer will work on `stream`; ours is the legacy default stream, with which all but non-blocking streams are
+ * in order. -1: the consumer orders by itself. */
+static bool hand_over(const fs_tensor *tensor, PyObject *stream)
+{
+    long wanted = stream == Py_None ? 1 : PyLong_AsLong(stream);
+    if (wanted == -1 && PyErr_Occurred()) return false;
+    if (tensor->device.kind != FS_CUDA || wanted == -1 || wanted == 1) return true;
+    fs_error err;
+    fs_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = fs_backend_of(tensor->device)->synchronize(tensor->device, &err);
+    Py_END_ALLOW_THREADS
+    if (status != FS_OK) fs_raise(&err);
+    return status == FS_OK;
+}
+
+PyObject *fs_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version, &device, &copy)) {
+        return NULL;
+    }
+    const fs_tensor *tensor = &((fs_tensor_object *)self)->tensor;
+    int major = 0, minor = 0, type = 0, id = 0;
+    if (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) return NULL;
+    if (device != Py_None) {
+        if (!PyArg_ParseTuple(device, "ii", &type, &id)) return NULL;
+        if (type != (tensor->device.kind == FS_CUDA ? DL_CUDA : DL_CPU) || id != tensor->device.index) {
+            PyErr_Format(PyExc_BufferError, "the tensor is on %s; move it with x.to(device) before it is shared",
+                         tensor->device.kind == FS_CUDA ? "CUDA" : "the CPU");
+            return NULL;
+        }
+    }
+    if (tensor->storage->read_only && major < 1 && copy != Py_True) {
+        PyErr_SetString(PyExc_BufferError, "the tensor is read-only, which DLPack before 1.0 cannot say; share a copy");
+        return NULL;
+    }
+    if (!hand_over(tensor, stream)) return NULL;
+    if (copy != Py_True) return make_capsule(tensor, major >= 1, false);
+    fs_call call = {.op = fs_op_find("copy"), .in = {tensor}};
+    PyObject *copied = fs_run_call(&call, NULL);
+    if (copied == NULL) return NULL;
+    PyObject *capsule = make_capsule(&((fs_tensor_object *)copied)->tensor, major >= 1, true);
+    Py_DECREF(copied);
+    return capsule;
+}
+
+PyObject *fs_tensor_dlpack_device(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    const fs_tensor *tensor = &((fs_tensor_object *)self)->tensor;
+    return Py_BuildValue("(ii)", tensor->device.kind == FS_CUDA ? DL_CUDA : DL_CPU, tensor->device.index);
+}
+
+/* Taking ------------------------------------------------------------------------------------------------------------ */
+
+/* Foreign deleters may run Python code. */
+static void drop_plain(fs_storage *storage)
+{
+    dl_managed *managed = storage->owner;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    if (managed->deleter != NULL) managed->deleter(managed);
+    PyGILState_Release(gil);
+}
+
+static void drop_versioned(fs_storage *storage)
+{
+    dl_versioned *managed = storage->owner;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    if (managed->deleter != NULL) managed->deleter(managed);
+    PyGILState_Release(gil);
+}
+
+static fs_dtype dtype_of(const dl_tensor *given)
+{
+    for (fs_dtype dtype = 0; dtype < FS_DTYPE_COUNT; dtype++) {
+        if (fs_dtypes[dtype].dl_code == given->dtype.code && 8 * fs_dtypes[dtype].size == given->dtype.bits &&
+            given->dtype.lanes == 1) return dtype;
+    }
+    return FS_DTYPE_NONE;
+}
+
+/* What we can take of it, or an exception. */
+static bool check_given(const dl_tensor *given)
+{
+    if (dtype_of(given) == FS_DTYPE_NONE) {
+        PyErr_Format(PyExc_TypeError, "from_dlpack: no dtype for DLPack's type code %d of %d bits and %d lanes",
+                     given->dtype.code, given->dtype.bits, given->dtype.lanes);
+    } else if (given->device.type != DL_CPU && given->device.type != DL_CUDA && given->device.type != DL_CUDA_HOST &&
+               given->device.type != DL_CUDA_MANAGED) {
+        PyErr_Format(PyExc_ValueError, "from_dlpack: the tensor is on DLPack's device type %d; there are the CPU (1) "
+                     "and CUDA (2)", given->device.type);
+    } else if (given->ndim > FS_MAX_DIMS) {
+        PyErr_Format(PyExc_ValueError, "from_dlpack: a tensor has at most %d dimensions, not %d", FS_MAX_DIMS,
+                     given->ndim);
+    }
+    return !PyErr_Occurred();
+}
+
+static PyObject *take_tensor(const dl_tensor *given, bool read_only, void (*drop)(fs_storage *), void *owner)
+{
+    fs_error err;
+    fs_tensor tensor;
+    bool on_gpu = given->device.type == DL_CUDA || given->device.type == DL_CUDA_MANAGED;
+    fs_device device = {on_gpu ? FS_CUDA : FS_CPU, on_gpu ? given->device.id : 0};
+    void *data = (char *)given->data + given->byte_offset;
+    fs_status status = fs_tensor_foreign(&tensor, dtype_of(given), device, given->ndim, given->shape, given->strides, data,
+                                         read_only, drop, owner, &err);
+    return status == FS_OK ? fs_wrap_tensor(&tensor) : fs_raise(&err);
+}
+
+static PyObject *take_capsule(PyObject *capsule)
+{
+    if (PyCapsule_IsValid(capsule, versioned_name)) {
+        dl_versioned *managed = PyCapsule_GetPointer(capsule, versioned_name);
+        if (managed->version.major != DL_MAJOR) {
+            PyErr_Format(PyExc_BufferError, "from_dlpack: DLPack %u.%u is not supported, only %d.x",
+                         managed->version.major, managed->version.minor, DL_MAJOR);
+            return NULL;
+        }
+        if (!check_given(&managed->tensor) || PyCapsule_SetName(capsule, "used_dltensor_versioned") < 0) return NULL;
+        return take_tensor(&managed->tensor, managed->flags & DL_READ_ONLY, drop_versioned, managed);
+    }
+    dl_managed *managed = PyCapsule_GetPointer(capsule, plain_name);
+    if (managed == NULL) return NULL; /* "called with incorrect name": used already, or no tensor */
+    if (!check_given(&managed->tensor) || PyCapsule_SetName(capsule, "used_dltensor") < 0) return NULL;
+    return take_tensor(&managed->tensor, false, drop_plain, managed);
+}
+
+/* obj.__dlpack__(stream=…, max_version=(1, 0)), or without the version where it knows none. */
+static PyObject *ask_for_capsule(PyObject *object, bool on_gpu)
+{
+    PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
+    PyObject *empty = PyTuple_New(0), *kwargs = Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, DL_MINOR);
+    PyObject *capsule = NULL, *stream = on_gpu ? PyLong_FromLong(1) : NULL;
+    if (method == NULL || empty == NULL || kwargs == NULL) goto done;
+    if (stream != NULL && PyDict_SetItemString(kwargs, "stream", stream) < 0) goto done;
+    capsule = PyObject_Call(method, empty, kwargs);
+    if (capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear();
+        if (PyDict_DelItemString(kwargs, "max_version") == 0) capsule = PyObject_Call(method, empty, kwargs);
+    }
+done:
+    Py_XDECREF(method);
+    Py_XDECREF(empty);
+    Py_XDECREF(kwargs);
+    Py_XDECREF(stream);
+    return capsule;
+}
+
+static PyObject *from_dlpack(PyObject *module, PyObject *object)
+{
+    (void)module;
+    if (PyCapsule_CheckExact(object)) return take_capsule(object);
+    PyObject *where = PyObject_CallMethod(object, "__dlpack_device__", NULL);
+    if (where == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            PyErr_Format(PyExc_TypeError, "from_dlpack: a %.100s has no __dlpack__; tensors of torch, CuPy, JAX and "
+                         "NumPy's arrays have", Py_TYPE(object)->tp_name);
+        }
+        return NULL;
+    }
+    PyObject *type = PySequence_GetItem(where, 0);
+    long device = type ? PyLong_AsLong(type) : -1;
+    Py_DECREF(where);
+    Py_XDECREF(type);
+    if (device == -1 && PyErr_Occurred()) return NULL;
+    PyObject *capsule = ask_for_capsule(object, device == DL_CUDA || device == DL_CUDA_MANAGED);
+    if (capsule == NULL) return NULL;
+    PyObject *tensor = take_capsule(capsule);
+    Py_DECREF(capsule);
+    return tensor;
+}
+
+static PyMethodDef functions[] = {
+    {"from_dlpack", from_dlpack, METH_O,
+     "from_dlpack($module, object, /)\n--\n\nA Tensor over the memory of a tensor of another library (torch, CuPy, JAX, NumPy…), shared,\n"
+     "not copied. Leaves no event.\n\nRaises TypeError for an object without __dlpack__ or a dtype that flopscope lacks, ValueError for a\n"
+     "device that is neither the CPU nor CUDA."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fs_add_dlpack(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,108 @@
+/* The module flopscope._core. */
+#include <string.h>
+
+#include "kernels/cuda_device.h"
+#include "python/core.h"
+
+/* NVIDIA's libraries are found where cuda-pathfinder finds them: loaded already, wheels, conda, the system. */
+static fs_status find_library(const char *name, char *path, size_t size, fs_error *err)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *finder = PyImport_ImportModule("flopscope._libraries");
+    PyObject *found = finder ? PyObject_CallMethod(finder, "find", "s", name) : NULL;
+    const char *text = found ? PyUnicode_AsUTF8(found) : NULL;
+    fs_status status = FS_OK;
+    if (text != NULL && strlen(text) < size) {
+        strcpy(path, text);
+    } else {
+        PyObject *type, *value, *trace;
+        PyErr_Fetch(&type, &value, &trace);
+        PyObject *message = value ? PyObject_Str(value) : NULL;
+        const char *why = message ? PyUnicode_AsUTF8(message) : NULL;
+        status = fs_fail(err, FS_RUNTIME_ERROR, "%s", why ? why : "the path of an NVIDIA library is too long");
+        Py_XDECREF(message);
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+        PyErr_Clear();
+    }
+    Py_XDECREF(found);
+    Py_XDECREF(finder);
+    PyGILState_Release(gil);
+    return status;
+}
+
+/* What `import flopscope` shows of this module: the ops, and what this list adds. */
+static int add_public_names(PyObject *module)
+{
+    static const char *const names[] = {
+        "Op", "Tensor", "default_device", "empty", "empty_cache", "from_dlpack", "from_numpy", "manual_seed",
+        "memory_allocated", "memory_reserved", "num_threads", "set_default_device", "set_num_threads", "synchronize"};
+    PyObject *all = PyObject_GetAttrString(module, "ops");
+    PyObject *copy = all ? PySequence_List(all) : NULL;
+    Py_XDECREF(all);
+    for (size_t i = 0; copy != NULL && i < sizeof names / sizeof *names; i++) {
+        PyObject *name = PyUnicode_FromString(names[i]);
+        if (name == NULL || PyList_Append(copy, name) < 0) Py_CLEAR(copy);
+        Py_XDECREF(name);
+    }
+    int status = copy ? PyModule_AddObjectRef(module, "__all__", copy) : -1;
+    Py_XDECREF(copy);
+    return status;
+}
+
+static int exec_module(PyObject *module)
+{
+    fs_cuda_set_library_finder(find_library);
+    if (fs_add_numpy(module) < 0 || fs_add_tensor(module) < 0 || fs_add_ops(module) < 0 || fs_add_dlpack(module) < 0 ||
+        fs_add_profiler(module) < 0 || fs_add_device(module) < 0) return -1;
+    return add_public_names(module);
+}
+
+/* empty() is no op: it does no work and leaves no event. */
+static PyObject *empty(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    (void)module;
+    static char *names[] = {"shape", "dtype", "device", NULL};
+    PyObject *shape_object, *dtype_object = NULL, *device_object = NULL;
+    fs_dtype dtype = FS_FLOAT32;
+    fs_device device;
+    int ndim;
+    int64_t shape[FS_MAX_DIMS];
+    fs_tensor tensor;
+    fs_error err;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:empty", names, &shape_object, &dtype_object, &device_object) ||
+        !fs_parse_shape(shape_object, &ndim, shape) || (dtype_object && !fs_parse_dtype(dtype_object, &dtype)) ||
+        !fs_parse_device(device_object, &device)) return NULL;
+    if (fs_tensor_empty(&tensor, dtype, device, ndim, shape, &err) != FS_OK) return fs_raise(&err);
+    return fs_wrap_tensor(&tensor);
+}
+
+static PyMethodDef functions[] = {
+    {"empty", (PyCFunction)(void (*)(void))empty, METH_VARARGS | METH_KEYWORDS,
+     "empty($module, shape, *, dtype=\"float32\", device=None)\n--\n\nA tensor whose elements are whatever the memory holds. Leaves no event.\n\n"
+     "shape is an integer or a sequence of at most 8; the device is the default one unless named.\nRaises ValueError, TypeError, MemoryError "
+     "or RuntimeError (no CUDA), naming what was wrong."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, exec_module},
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, NULL},
+};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "flopscope._core",
+    .m_doc = "The C core of flopscope.",
+    .m_methods = functions,
+    .m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModuleDef_Init(&definition);
+}

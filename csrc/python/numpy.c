@@ -1,0 +1,219 @@
+/* All that flopscope has to do with NumPy's C API: arrays to and from tensors, and the BLAS that NumPy ships. */
+#include <string.h>
+
+#include "python/core.h"
+
+#define NPY_NO_DEPRECATED_API NPY_1_21_API_VERSION
+#define NPY_TARGET_VERSION NPY_1_21_API_VERSION
+#include <numpy/arrayobject.h>
+
+static const int type_numbers[FS_DTYPE_COUNT] = {
+    [FS_FLOAT64] = NPY_FLOAT64, [FS_FLOAT32] = NPY_FLOAT32, [FS_FLOAT16] = NPY_FLOAT16, [FS_BFLOAT16] = NPY_NOTYPE,
+    [FS_INT64] = NPY_INT64,     [FS_INT32] = NPY_INT32,     [FS_INT8] = NPY_INT8,       [FS_UINT8] = NPY_UINT8,
+    [FS_BOOL] = NPY_BOOL,
+};
+
+static PyObject *array_over(PyObject *owner, const fs_tensor *tensor)
+{
+    npy_intp shape[FS_MAX_DIMS], strides[FS_MAX_DIMS];
+    for (int d = 0; d < tensor->ndim; d++) {
+        shape[d] = tensor->shape[d];
+        strides[d] = tensor->strides[d] * (npy_intp)fs_dtypes[tensor->dtype].size;
+    }
+    int flags = tensor->storage->read_only ? 0 : NPY_ARRAY_WRITEABLE;
+    PyObject *array = PyArray_New(&PyArray_Type, tensor->ndim, shape, type_numbers[tensor->dtype], strides,
+                                  tensor->data, 0, flags, NULL);
+    if (array == NULL) return NULL;
+    PyArray_UpdateFlags((PyArrayObject *)array, NPY_ARRAY_UPDATE_ALL);
+    if (PyArray_SetBaseObject((PyArrayObject *)array, Py_NewRef(owner)) == 0) return array;
+    Py_DECREF(array);
+    return NULL;
+}
+
+/* The same tensor on the host in a dtype that NumPy has; a new reference, perhaps to `object` itself. */
+static PyObject *on_host(PyObject *object)
+{
+    const fs_tensor *tensor = &((fs_tensor_object *)object)->tensor;
+    PyObject *method = PyUnicode_FromString("to");
+    PyObject *dtype = PyUnicode_FromString(tensor->dtype == FS_BFLOAT16 ? "float32" : fs_dtypes[tensor->dtype].name);
+    PyObject *device = PyUnicode_FromString("cpu");
+    PyObject *host = method && dtype && device ? PyObject_CallMethodObjArgs(object, method, dtype, device, NULL) : NULL;
+    Py_XDECREF(method);
+    Py_XDECREF(dtype);
+    Py_XDECREF(device);
+    return host;
+}
+
+PyObject *fs_tensor_to_numpy(PyObject *object, bool copy)
+{
+    PyObject *host = on_host(object);
+    if (host == NULL) return NULL;
+    PyObject *array = array_over(host, &((fs_tensor_object *)host)->tensor);
+    bool shared = host == object;
+    Py_DECREF(host);
+    if (array == NULL || !copy || !shared) return array;
+    PyObject *copied = PyArray_NewCopy((PyArrayObject *)array, NPY_CORDER);
+    Py_DECREF(array);
+    return copied;
+}
+
+static fs_dtype dtype_of(PyArrayObject *array)
+{
+    PyArray_Descr *descr = PyArray_DESCR(array);
+    if (!PyArray_ISNBO(descr->byteorder)) return FS_DTYPE_NONE;
+    for (fs_dtype dtype = 0; dtype < FS_DTYPE_COUNT; dtype++) {
+        if (PyArray_EquivTypenums(descr->type_num, type_numbers[dtype])) return dtype;
+    }
+    const char *dot = strrchr(descr->typeobj->tp_name, '.'); /* ml_dtypes.bfloat16 */
+    return strcmp(dot ? dot + 1 : descr->typeobj->tp_name, "bfloat16") == 0 ? FS_BFLOAT16 : FS_DTYPE_NONE;
+}
+
+static void drop_array(fs_storage *storage)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    Py_DECREF((PyObject *)storage->owner);
+    PyGILState_Release(gil);
+}
+
+/* The tensor over the array's memory; steals a reference. */
+static PyObject *share_array(PyArrayObject *array)
+{
+    fs_tensor tensor;
+    fs_error err;
+    int64_t shape[FS_MAX_DIMS], strides[FS_MAX_DIMS];
+    fs_dtype dtype = dtype_of(array);
+    int ndim = PyArray_NDIM(array);
+    bool even = PyArray_ISALIGNED(array);
+    for (int d = 0; d < ndim && ndim <= FS_MAX_DIMS; d++) {
+        npy_intp step = PyArray_STRIDE(array, d), item = (npy_intp)PyArray_ITEMSIZE(array);
+        even &= step % item == 0;
+        shape[d] = PyArray_DIM(array, d);
+        strides[d] = step / item;
+    }
+    if (dtype == FS_DTYPE_NONE || ndim > FS_MAX_DIMS || !even) {
+        if (dtype == FS_DTYPE_NONE) {
+            PyErr_Format(PyExc_TypeError, "from_numpy: no dtype for %R; there are float64, float32, float16, bfloat16, "
+                         "int64, int32, int8, uint8, bool", (PyObject *)PyArray_DESCR(array));
+        } else if (ndim > FS_MAX_DIMS) {
+            PyErr_Format(PyExc_ValueError, "from_numpy: a tensor has at most %d dimensions, not %d", FS_MAX_DIMS, ndim);
+        } else {
+            PyErr_SetString(PyExc_ValueError, "from_numpy: the array's elements are not aligned; pass array.copy()");
+        }
+        Py_DECREF(array);
+        return NULL;
+    }
+    fs_status status = fs_tensor_foreign(&tensor, dtype, (fs_device){.kind = FS_CPU}, ndim, shape, strides,
+                                         PyArray_DATA(array), !PyArray_ISWRITEABLE(array), drop_array, array, &err);
+    return status == FS_OK ? fs_wrap_tensor(&tensor) : fs_raise(&err);
+}
+
+/* To a device densely, with no event. */
+static PyObject *send(PyObject *host, fs_device device)
+{
+    const fs_tensor *tensor = &((fs_tensor_object *)host)->tensor;
+    const fs_backend *backend = fs_backend_of(device);
+    fs_tensor sent;
+    fs_error err;
+    if (fs_tensor_empty(&sent, tensor->dtype, device, tensor->ndim, tensor->shape, &err) != FS_OK) return fs_raise(&err);
+    fs_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = backend->from_host(device, sent.data, tensor->data, fs_tensor_nbytes(tensor), &err);
+    Py_END_ALLOW_THREADS
+    if (status == FS_OK) return fs_wrap_tensor(&sent);
+    fs_tensor_release(&sent);
+    return fs_raise(&err);
+}
+
+static PyObject *from_numpy(PyObject *module, PyObject *args, PyObject *kwargs)
+{
+    (void)module;
+    static char *names[] = {"array", "device", NULL};
+    PyObject *given, *where = NULL;
+    fs_device device = {.kind = FS_CPU};
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:from_numpy", names, &given, &where)) return NULL;
+    if (where != NULL && where != Py_None && !fs_parse_device(where, &device)) return NULL;
+    if (fs_is_tensor(given)) {
+        PyErr_SetString(PyExc_TypeError, "from_numpy: this is a flopscope Tensor already; x.to(device) moves it");
+        return NULL;
+    }
+    PyArrayObject *array = (PyArrayObject *)PyArray_FROM_O(given);
+    if (array == NULL) return NULL;
+    if (device.kind != FS_CPU && !PyArray_IS_C_CONTIGUOUS(array)) {
+        PyObject *dense = PyArray_NewCopy(array, NPY_CORDER);
+        Py_DECREF(array);
+        if (dense == NULL) return NULL;
+        array = (PyArrayObject *)dense;
+    }
+    PyObject *host = share_array(array);
+    if (host == NULL || device.kind == FS_CPU) return host;
+    PyObject *sent = send(host, device);
+    Py_DECREF(host);
+    return sent;
+}
+
+static PyObject *array_of(int type, const void *values, Py_ssize_t count)
+{
+    npy_intp size = count;
+    PyObject *array = PyArray_SimpleNew(1, &size, type);
+    if (array != NULL) memcpy(PyArray_DATA((PyArrayObject *)array), values, (size_t)count * 8);
+    return array;
+}
+
+PyObject *fs_array_of_doubles(const double *values, Py_ssize_t count)
+{
+    return array_of(NPY_FLOAT64, values, count);
+}
+
+PyObject *fs_array_of_int64(const int64_t *values, Py_ssize_t count)
+{
+    return array_of(NPY_INT64, values, count);
+}
+
+/* BLAS -------------------------------------------------------------------------------------------------------------- */
+
+/* A rows × columns matrix as an array over foreign memory; `transposed` swaps the strides. */
+static PyObject *matrix(void *data, fs_dtype dtype, int64_t rows, int64_t columns, int64_t ld, bool transposed)
+{
+    npy_intp item = (npy_intp)fs_dtypes[dtype].size, shape[2] = {rows, columns};
+    npy_intp strides[2] = {transposed ? item : ld * item, transposed ? ld * item : item};
+    PyObject *array = PyArray_New(&PyArray_Type, 2, shape, type_numbers[dtype], strides, data, 0, NPY_ARRAY_WRITEABLE, NULL);
+    if (array != NULL) PyArray_UpdateFlags((PyArrayObject *)array, NPY_ARRAY_UPDATE_ALL);
+    return array;
+}
+
+static fs_status multiply(const fs_matmul *call, fs_error *err)
+{
+    fs_status status = FS_OK;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *a = matrix((void *)call->a, call->dtype, call->m, call->k, call->a_ld, call->a_transposed);
+    PyObject *b = matrix((void *)call->b, call->dtype, call->k, call->n, call->b_ld, call->b_transposed);
+    PyObject *out = matrix(call->out, call->dtype, call->m, call->n, call->out_ld, false);
+    PyObject *product = a && b && out ? PyArray_MatrixProduct2(a, b, (PyArrayObject *)out) : NULL;
+    if (product == NULL) {
+        status = fs_fail(err, PyErr_ExceptionMatches(PyExc_MemoryError) ? FS_OUT_OF_MEMORY : FS_RUNTIME_ERROR,
+                         "NumPy's matrix product of %lld x %lld and %lld x %lld failed", (long long)call->m,
+                         (long long)call->k, (long long)call->k, (long long)call->n);
+        PyErr_Clear();
+    }
+    Py_XDECREF(product);
+    Py_XDECREF(out);
+    Py_XDECREF(b);
+    Py_XDECREF(a);
+    PyGILState_Release(gil);
+    return status;
+}
+
+static PyMethodDef functions[] = {
+    {"from_numpy", (PyCFunction)(void (*)(void))from_numpy, METH_VARARGS | METH_KEYWORDS,
+     "from_numpy($module, array, device=\"cpu\")\n--\n\nA Tensor over the memory of a NumPy array (or of what np.asarray makes of the argument): shared on the\n"
+     "CPU, whatever its strides; read-only arrays give tensors that no op writes to. On CUDA a dense copy.\nLeaves no event.\n\n"
+     "Raises TypeError for a dtype that flopscope lacks, ValueError for more than 8 axes or unaligned elements."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fs_add_numpy(PyObject *module)
+{
+    if (PyArray_ImportNumPyAPI() < 0) return -1;
+    fs_cpu_set_blas(multiply);
+    return PyModule_AddFunctions(module, functions);
+}

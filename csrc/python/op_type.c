@@ -1,0 +1,447 @@
+/* Op: a row of the op table as a Python callable. Arguments go straight from the vector call to an fs_call. */
+#include "python/core.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    const fs_op *op;
+} op_object;
+
+enum { MAX_PARAMETERS = 6 };
+
+/* The parameters of each form in order, those after "*" by keyword only: one place, FS_FORM_LIST, says which. */
+typedef struct {
+    PyObject *names[MAX_PARAMETERS]; /* interned */
+    int count, positional;
+} parameters;
+
+static parameters form_parameters[FS_FORM_COUNT];
+static const char *const form_signatures[FS_FORM_COUNT] = {
+#define FORM_SIGNATURE(NAME, text_signature) text_signature,
+    FS_FORM_LIST(FORM_SIGNATURE)
+#undef FORM_SIGNATURE
+};
+
+/* Read "(x, axis=None, *, out=None)". */
+static int read_parameters(const char *text, parameters *made)
+{
+    made->count = 0;
+    made->positional = -1;
+    for (const char *at = text + 1; *at != 0 && *at != ')';) {
+        size_t length = strcspn(at, ",=)");
+        if (*at == '*') {
+            made->positional = made->count;
+        } else {
+            PyObject *name = PyUnicode_FromStringAndSize(at, (Py_ssize_t)length);
+            if (name == NULL) return -1;
+            PyUnicode_InternInPlace(&name);
+            made->names[made->count++] = name;
+        }
+        at += strcspn(at, ",)");
+        at += strspn(at, ", ");
+    }
+    if (made->positional < 0) made->positional = made->count;
+    return 0;
+}
+
+/* Sort the vector call's arguments by parameter; missing ones are NULL. */
+static bool sort_arguments(const fs_op *op, PyObject *const *args, size_t nargsf, PyObject *keywords,
+                           PyObject *given[MAX_PARAMETERS])
+{
+    const parameters *wanted = &form_parameters[op->form];
+    Py_ssize_t count = PyVectorcall_NARGS(nargsf);
+    if (count > wanted->positional) {
+        PyErr_Format(PyExc_TypeError, "%s%s takes at most %d positional arguments, %zd were given", op->name,
+                     form_signatures[op->form], wanted->positional, count);
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) given[i] = args[i];
+    for (Py_ssize_t i = count; i < wanted->count; i++) given[i] = NULL;
+    Py_ssize_t named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
+    for (Py_ssize_t k = 0; k < named; k++) {
+        PyObject *name = PyTuple_GET_ITEM(keywords, k);
+        int at = 0;
+        while (at < wanted->count && PyUnicode_Compare(wanted->names[at], name) != 0) at++;
+        if (at == wanted->count || given[at] != NULL) {
+            PyErr_Format(PyExc_TypeError, "%s%s %s '%U'", op->name, form_signatures[op->form],
+                         at == wanted->count ? "has no argument" : "was given twice", name);
+            return false;
+        }
+        given[at] = args[count + k];
+    }
+    return true;
+}
+
+static bool missing(const fs_op *op, PyObject *const *given, int required)
+{
+    for (int i = 0; i < required; i++) {
+        if (given[i] != NULL) continue;
+        PyErr_Format(PyExc_TypeError, "%s%s lacks its argument '%U'", op->name, form_signatures[op->form],
+                     form_parameters[op->form].names[i]);
+        return true;
+    }
+    return false;
+}
+
+static bool take_tensor(const fs_op *op, PyObject *object, const fs_tensor **tensor)
+{
+    if (fs_is_tensor(object)) {
+        *tensor = &((fs_tensor_object *)object)->tensor;
+        return true;
+    }
+    PyErr_Format(PyExc_TypeError, "%s: expected a flopscope Tensor, not %.100s; fs.from_numpy(array) or "
+                 "fs.from_dlpack(tensor) makes one", op->name, Py_TYPE(object)->tp_name);
+    return false;
+}
+
+static bool take_optional_tensor(const fs_op *op, PyObject *object, const fs_tensor **tensor)
+{
+    return object == NULL || object == Py_None || take_tensor(op, object, tensor);
+}
+
+static bool take_number(const fs_op *op, PyObject *object, double *number)
+{
+    *number = PyFloat_AsDouble(object);
+    if (*number != -1.0 || !PyErr_Occurred()) return true;
+    if (PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Format(PyExc_TypeError, "%s: expected a number, not %.100s", op->name, Py_TYPE(object)->tp_name);
+    }
+    return false;
+}
+
+static bool take_flag(PyObject *object, bool *flag)
+{
+    int truth = object == NULL ? 0 : PyObject_IsTrue(object);
+    *flag = truth > 0;
+    return truth >= 0;
+}
+
+static bool take_operand(fs_call *call, int place, PyObject *object)
+{
+    if (fs_is_tensor(object)) return take_tensor(call->op, object, &call->in[place]);
+    if (PyFloat_Check(object) || PyLong_Check(object) || PyIndex_Check(object) ||
+        (Py_TYPE(object)->tp_as_number != NULL && Py_TYPE(object)->tp_as_number->nb_float != NULL &&
+         !PyObject_HasAttrString(object, "__array_interface__"))) {
+        call->is_scalar[place] = true;
+        return take_number(call->op, object, &call->scalar[place]);
+    }
+    return take_tensor(call->op, object, &call->in[place]);
+}
+
+/* `axis` must be the last; None, where allowed, is all. */
+static bool take_axis(fs_call *call, PyObject *object, bool none_allowed)
+{
+    const fs_tensor *x = call->in[0];
+    if (none_allowed && (object == NULL || object == Py_None)) {
+        call->over_everything = true;
+        return true;
+    }
+    if (object == NULL) return true;
+    Py_ssize_t axis = PyNumber_AsSsize_t(object, PyExc_ValueError);
+    if (axis == -1 && PyErr_Occurred()) return false;
+    if (axis == -1 || axis == x->ndim - 1) return true;
+    PyErr_Format(PyExc_ValueError, "%s: axis %zd of %d axes is not the last one; only that%s is supported: "
+                 "fs.transpose_copy(x) exchanges the last two", call->op->name, axis, x->ndim,
+                 none_allowed ? " (or None)" : "");
+    return false;
+}
+
+static bool take_out(fs_call *call, PyObject *object)
+{
+    return take_optional_tensor(call->op, object, &call->out);
+}
+
+/* One reader a form: given arguments → call. `given` is ordered as FS_FORM_LIST says. */
+static bool read_UNARY(fs_call *call, PyObject *const *given)
+{
+    return !missing(call->op, given, 1) && take_tensor(call->op, given[0], &call->in[0]) && take_out(call, given[1]);
+}
+
+static bool read_BINARY(fs_call *call, PyObject *const *given)
+{
+    return !missing(call->op, given, 2) && take_operand(call, 0, given[0]) && take_operand(call, 1, given[1]) &&
+           take_out(call, given[2]);
+}
+
+static bool read_UNARY_IN_PLACE(fs_call *call, PyObject *const *given)
+{
+    return !missing(call->op, given, 1) && take_tensor(call->op, given[0], &call->in[0]);
+}
+
+static bool read_BINARY_IN_PLACE(fs_call *call, PyObject *const *given)
+{
+    return !missing(call->op, given, 2) && take_tensor(call->op, given[0], &call->in[0]) &&
+           take_operand(call, 1, given[1]);
+}
+
+static bool read_REDUCE(fs_call *call, PyObject *const *given)
+{
+    return !missing(call->op, given, 1) && take_tensor(call->op, given[0], &call->in[0]) &&
+           take_axis(call, given[1], true) && take_flag(given[2], &call->keepdims) && take_out(call, given[3]);
+}
+
+static bool read_SOFTMAX(fs_call *call, PyObject *const *given)
+{
+    return !missing(call->op, given, 1) && take_tensor(call->op, given[0], &call->in[0]) &&
+           take_axis(call, given[1], false) && take_out(call, given[2]);
+}
+
+static bool read_norm(fs_call *call, PyObject *const *given, int tensors)
+{
+    call->eps = 1e-5;
+    if (missing(call->op, given, 1) || !take_tensor(call->op, given[0], &call->in[0])) return false;
+    for (int i = 1; i < tensors; i++) {
+        if (!take_optional_tensor(call->op, given[i], &call->in[i])) return false;
+    }
+    if (given[tensors] != NULL && !take_number(call->op, given[tensors], &call->eps)) return false;
+    return take_out(call, given[tensors + 1]);
+}
+
+static bool read_LAYER_NORM(fs_call *call, PyObject *const *given)
+{
+    return read_norm(call, given, 3);
+}
+
+static bool read_RMS_NORM(fs_call *call, PyObject *const *given)
+{
+    return read_norm(call, given, 2);
+}
+
+static bool read_product(fs_call *call, PyObject *const *given, int tensors)
+{
+    if (missing(call->op, given, tensors)) return false;
+    for (int i = 0; i < tensors; i++) {
+        if (!take_tensor(call->op, given[i], &call->in[i])) return false;
+    }
+    return take_flag(given[tensors], &call->allow_tf32) && take_out(call, given[tensors + 1]);
+}
+
+static bool read_MATMUL(fs_call *call, PyObject *const *given)
+{
+    return read_product(call, given, 2);
+}
+
+static bool read_ADDMM(fs_call *call, PyObject *const *given)
+{
+    return read_product(call, given, 3);
+}
+
+static bool read_COPY(fs_call *call, PyObject *const *given)
+{
+    return read_UNARY(call, given);
+}
+
+static bool read_CAST(fs_call *call, PyObject *const *given)
+{
+    return !missing(call->op, given, 2) && take_tensor(call->op, given[0], &call->in[0]) &&
+           fs_parse_dtype(given[1], &call->dtype) && take_out(call, given[2]);
+}
+
+static bool read_COPY_IN_PLACE(fs_call *call, PyObject *const *given)
+{
+    return !missing(call->op, given, 2) && take_tensor(call->op, given[0], &call->in[0]) &&
+           take_tensor(call->op, given[1], &call->in[1]);
+}
+
+/* shape …, dtype, device, out: where `out` is given it says what is left out. */
+static bool read_creation(fs_call *call, PyObject *const *given, PyObject *const *keywords)
+{
+    if (!fs_parse_shape(given[0], &call->ndim, call->shape) || !take_out(call, keywords[2])) return false;
+    call->dtype = call->out ? call->out->dtype : FS_FLOAT32;
+    if (call->out) call->device = call->out->device;
+    if (keywords[0] != NULL && !fs_parse_dtype(keywords[0], &call->dtype)) return false;
+    return (call->out != NULL && keywords[1] == NULL) || fs_parse_device(keywords[1], &call->device);
+}
+
+static bool read_CREATE(fs_call *call, PyObject *const *given)
+{
+    return !missing(call->op, given, 1) && read_creation(call, given, given + 1);
+}
+
+static bool read_CREATE_FULL(fs_call *call, PyObject *const *given)
+{
+    call->is_scalar[1] = true;
+    return !missing(call->op, given, 2) && take_number(call->op, given[1], &call->scalar[1]) &&
+           read_creation(call, given, given + 2);
+}
+
+static bool read_FILL_IN_PLACE(fs_call *call, PyObject *const *given)
+{
+    call->is_scalar[1] = true;
+    return !missing(call->op, given, 2) && take_tensor(call->op, given[0], &call->in[0]) &&
+           take_number(call->op, given[1], &call->scalar[1]);
+}
+
+static bool read_RANDOM_IN_PLACE(fs_call *call, PyObject *const *given)
+{
+    call->is_scalar[1] = call->is_scalar[2] = true;
+    return !missing(call->op, given, 3) && take_tensor(call->op, given[0], &call->in[0]) &&
+           take_number(call->op, given[1], &call->scalar[1]) && take_number(call->op, given[2], &call->scalar[2]);
+}
+
+static bool (*const readers[FS_FORM_COUNT])(fs_call *, PyObject *const *) = {
+#define FORM_READER(NAME, text_signature) [FS_FORM_##NAME] = read_##NAME,
+    FS_FORM_LIST(FORM_READER)
+#undef FORM_READER
+};
+
+static bool is_in_place(const fs_op *op)
+{
+    return op->name[strlen(op->name) - 1] == '_';
+}
+
+static PyObject *op_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords)
+{
+    const fs_op *op = ((op_object *)self)->op;
+    PyObject *given[MAX_PARAMETERS];
+    fs_call call = {.op = op};
+    if (!sort_arguments(op, args, nargsf, keywords, given) || !readers[op->form](&call, given)) return NULL;
+    return fs_run_call(&call, is_in_place(op) ? given[0] : NULL);
+}
+
+static PyObject *op_repr(PyObject *self)
+{
+    const fs_op *op = ((op_object *)self)->op;
+    return PyUnicode_FromFormat("<op flopscope.%s%s>", op->name, form_signatures[op->form]);
+}
+
+static PyObject *op_name(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyUnicode_FromString(((op_object *)self)->op->name);
+}
+
+static PyObject *op_module(PyObject *self, void *unused)
+{
+    (void)self, (void)unused;
+    return PyUnicode_FromString("flopscope");
+}
+
+static const char *dtype_prose(const fs_op *op)
+{
+    switch (op->form) {
+    case FS_FORM_COPY: case FS_FORM_CAST: case FS_FORM_COPY_IN_PLACE: case FS_FORM_FILL_IN_PLACE:
+        return "Any dtype.";
+    case FS_FORM_CREATE: case FS_FORM_CREATE_FULL:
+        return "On the default device unless `device` says otherwise.";
+    default:
+        return "float64, float32, float16 or bfloat16; all tensors of one dtype on one device.";
+    }
+}
+
+static PyObject *op_doc(PyObject *self, void *unused)
+{
+    (void)unused;
+    const fs_op *op = ((op_object *)self)->op;
+    static const char *const rules[] = {
+        [FS_FLOPS_NONE] = "0", [FS_FLOPS_PER_OUTPUT] = "1 per output element",
+        [FS_FLOPS_PER_INPUT] = "%d per input element", [FS_FLOPS_MATMUL] = "2 m n k"};
+    char flops[64];
+    PyOS_snprintf(flops, sizeof flops, rules[op->flops], (int)op->flops_each);
+    bool affine = op->form == FS_FORM_LAYER_NORM || op->form == FS_FORM_RMS_NORM;
+    return PyUnicode_FromFormat("%s%s\n\n%s.\n\n%s FLOPs: %s%s.\nRaises TypeError, ValueError, MemoryError or "
+                                "RuntimeError (CUDA's), naming shapes, dtypes and devices.",
+                                op->name, form_signatures[op->form], op->prose, dtype_prose(op), flops,
+                                affine ? ", and 1 more for each of weight and bias" : "");
+}
+
+static PyObject *op_text_signature(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyUnicode_FromString(form_signatures[((op_object *)self)->op->form]);
+}
+
+static PyObject *op_reduce(PyObject *self, PyObject *unused)
+{
+    (void)unused; /* pickled by name */
+    return op_name(self, NULL);
+}
+
+static PyGetSetDef op_getset[] = {
+    {"__name__", op_name, NULL, NULL, NULL},
+    {"__qualname__", op_name, NULL, NULL, NULL},
+    {"__module__", op_module, NULL, NULL, NULL},
+    {"__doc__", op_doc, NULL, NULL, NULL},
+    {"__text_signature__", op_text_signature, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyMethodDef op_methods[] = {
+    {"__reduce__", op_reduce, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef op_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(op_object, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot op_slots[] = {
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_repr, op_repr},
+    {Py_tp_getset, op_getset},
+    {Py_tp_methods, op_methods},
+    {Py_tp_members, op_members},
+    {0, NULL},
+};
+
+static PyType_Spec op_spec = {
+    .name = "flopscope.Op",
+    .basicsize = sizeof(op_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = op_slots,
+};
+
+PyObject *fs_call_binary(const fs_op *op, PyObject *a, PyObject *b)
+{
+    fs_call call = {.op = op};
+    if (!take_operand(&call, 0, a) || !take_operand(&call, 1, b)) {
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
+        PyErr_Clear();
+        Py_RETURN_NOTIMPLEMENTED;
+    }
+    return fs_run_call(&call, is_in_place(op) ? a : NULL);
+}
+
+PyObject *fs_call_unary(const fs_op *op, PyObject *x)
+{
+    fs_call call = {.op = op};
+    return take_tensor(op, x, &call.in[0]) ? fs_run_call(&call, NULL) : NULL;
+}
+
+int fs_add_ops(PyObject *module)
+{
+    for (int form = 0; form < FS_FORM_COUNT; form++) {
+        if (form_parameters[form].count == 0 && read_parameters(form_signatures[form], &form_parameters[form]) < 0) {
+            return -1;
+        }
+    }
+    PyObject *type = PyType_FromModuleAndSpec(module, &op_spec, NULL);
+    PyObject *names = PyList_New(0);
+    int status = -1;
+    if (type == NULL || names == NULL) goto done;
+    for (int i = 0; i < fs_op_count; i++) {
+        op_object *object = PyObject_New(op_object, (PyTypeObject *)type);
+        if (object == NULL) goto done;
+        object->vectorcall = op_call;
+        object->op = &fs_ops[i];
+        int added = PyModule_AddObjectRef(module, fs_ops[i].name, (PyObject *)object);
+        Py_DECREF(object);
+        if (added < 0) goto done;
+        PyObject *name = PyUnicode_FromString(fs_ops[i].name);
+        if (name == NULL || PyList_Append(names, name) < 0) {
+            Py_XDECREF(name);
+            goto done;
+        }
+        Py_DECREF(name);
+    }
+    if (PyModule_AddObjectRef(module, "Op", type) < 0) goto done;
+    status = PyModule_AddObjectRef(module, "ops", names);
+done:
+    Py_XDECREF(type);
+    Py_XDECREF(names);
+    return status;
+}

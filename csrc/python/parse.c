@@ -1,0 +1,141 @@
+/* Python's arguments as the core's values, and the core's errors as Python's exceptions. */
+#include "python/core.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "kernels/cuda_device.h"
+
+PyObject *fs_raise(const fs_error *err)
+{
+    static const char *const names[FS_STATUS_COUNT] = {
+#define STATUS_EXCEPTION(name, exception, prose) [FS_##name] = exception,
+        FS_STATUS_LIST(STATUS_EXCEPTION)
+#undef STATUS_EXCEPTION
+    };
+    PyObject *builtins = PyEval_GetBuiltins();
+    PyObject *type = PyDict_GetItemString(builtins, names[err->status]);
+    PyErr_SetString(type ? type : PyExc_RuntimeError, err->message);
+    return NULL;
+}
+
+bool fs_parse_dtype(PyObject *object, fs_dtype *dtype)
+{
+    const char *name = NULL;
+    if (PyUnicode_Check(object)) {
+        name = PyUnicode_AsUTF8(object);
+        if (name == NULL) return false;
+        *dtype = fs_dtype_find(name);
+        if (*dtype != FS_DTYPE_NONE) return true;
+    }
+    PyErr_Format(name ? PyExc_ValueError : PyExc_TypeError,
+                 "no dtype %R; there are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool (as strings)",
+                 object);
+    return false;
+}
+
+/* The default device: the one set, else the first GPU, else the CPU. Packed so that threads agree: -1 is not known yet. */
+static atomic_int default_device = -1;
+
+bool fs_default_device(fs_device *device)
+{
+    int packed = atomic_load(&default_device);
+    if (packed < 0) {
+        int count = 0;
+        fs_error err;
+        packed = fs_cuda_device_count(&count, &err) == FS_OK && count > 0 ? FS_CUDA : FS_CPU;
+        atomic_store(&default_device, packed);
+    }
+    *device = (fs_device){.kind = (fs_device_kind)(packed & 0xff), .index = packed >> 8};
+    return true;
+}
+
+static bool cuda_device(PyObject *object, int index, fs_device *device)
+{
+    int count = 0;
+    fs_error err;
+    if (fs_cuda_device_count(&count, &err) != FS_OK) {
+        fs_raise(&err);
+        return false;
+    }
+    if (index >= count) {
+        PyErr_Format(PyExc_RuntimeError, "there is no device %R: CUDA has %d device%s here", object, count,
+                     count == 1 ? "" : "s");
+        return false;
+    }
+    *device = (fs_device){.kind = FS_CUDA, .index = index};
+    return true;
+}
+
+bool fs_parse_device(PyObject *object, fs_device *device)
+{
+    if (object == NULL || object == Py_None) return fs_default_device(device);
+    const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : NULL;
+    if (text == NULL && PyErr_Occurred()) return false;
+    if (text != NULL && strcmp(text, "cpu") == 0) {
+        *device = (fs_device){.kind = FS_CPU};
+        return true;
+    }
+    if (text != NULL && strcmp(text, "cuda") == 0) return cuda_device(object, 0, device);
+    if (text != NULL && strncmp(text, "cuda:", 5) == 0 && text[5] >= '0' && text[5] <= '9') {
+        char *end;
+        long index = strtol(text + 5, &end, 10);
+        if (*end == 0 && index < 256) return cuda_device(object, (int)index, device);
+    }
+    PyErr_Format(text ? PyExc_ValueError : PyExc_TypeError, "no device %R; there are \"cpu\", \"cuda\" and \"cuda:N\"",
+                 object);
+    return false;
+}
+
+bool fs_parse_shape(PyObject *object, int *ndim, int64_t *shape)
+{
+    if (PyIndex_Check(object)) {
+        *ndim = 1;
+        shape[0] = PyNumber_AsSsize_t(object, PyExc_OverflowError);
+        return shape[0] != -1 || !PyErr_Occurred();
+    }
+    PyObject *sizes = PySequence_Fast(object, "a shape is an integer or a sequence of integers");
+    if (sizes == NULL) return false;
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(sizes);
+    if (count > FS_MAX_DIMS) {
+        PyErr_Format(PyExc_ValueError, "a tensor has at most %d dimensions, not %zd", FS_MAX_DIMS, count);
+        Py_DECREF(sizes);
+        return false;
+    }
+    for (Py_ssize_t d = 0; d < count; d++) {
+        shape[d] = PyNumber_AsSsize_t(PySequence_Fast_GET_ITEM(sizes, d), PyExc_OverflowError);
+        if (shape[d] == -1 && PyErr_Occurred()) {
+            Py_DECREF(sizes);
+            return false;
+        }
+    }
+    *ndim = (int)count;
+    Py_DECREF(sizes);
+    return true;
+}
+
+PyObject *fs_device_object(fs_device device)
+{
+    char text[16];
+    return PyUnicode_FromString(fs_device_text(device, text));
+}
+
+PyObject *fs_set_default_device(PyObject *module, PyObject *object)
+{
+    (void)module;
+    fs_device device;
+    if (object == Py_None) {
+        atomic_store(&default_device, -1);
+        Py_RETURN_NONE;
+    }
+    if (!fs_parse_device(object, &device)) return NULL;
+    atomic_store(&default_device, (int)device.kind | device.index << 8);
+    Py_RETURN_NONE;
+}
+
+PyObject *fs_get_default_device(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    fs_device device;
+    return fs_default_device(&device) ? fs_device_object(device) : NULL;
+}

@@ -1,0 +1,459 @@
+/* Profiler: a store and the source of native launches that fills it, and its table as Python's lists and arrays. */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "python/core.h"
+#include "sources/native.h"
+#include "store/signature.h"
+#include "table/table.h"
+
+typedef struct {
+    PyObject_HEAD
+    fs_store *store;
+    fs_recorder *recorder;
+    bool profile_memory, running;
+} profiler_object;
+
+static PyObject *profiler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"profile_memory", NULL};
+    int profile_memory = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:Profiler", names, &profile_memory)) return NULL;
+    profiler_object *self = (profiler_object *)type->tp_alloc(type, 0);
+    if (self == NULL) return NULL;
+    self->profile_memory = profile_memory;
+    fs_error err;
+    if (fs_store_create(&self->store, &err) != FS_OK ||
+        fs_recorder_create(&self->recorder, self->store, profile_memory, &err) != FS_OK) {
+        Py_DECREF(self);
+        return fs_raise(&err);
+    }
+    return (PyObject *)self;
+}
+
+static fs_status stop_recorder(profiler_object *self, fs_error *err)
+{
+    fs_status status;
+    self->running = false;
+    Py_BEGIN_ALLOW_THREADS
+    status = fs_recorder_stop(self->recorder, err);
+    Py_END_ALLOW_THREADS
+    return status;
+}
+
+static void profiler_dealloc(PyObject *object)
+{
+    profiler_object *self = (profiler_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (self->running) stop_recorder(self, NULL);
+    fs_recorder_destroy(self->recorder);
+    fs_store_destroy(self->store);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *profiler_start(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    profiler_object *self = (profiler_object *)object;
+    fs_error err;
+    if (fs_recorder_start(self->recorder, &err) != FS_OK) return fs_raise(&err);
+    self->running = true;
+    Py_RETURN_NONE;
+}
+
+static PyObject *profiler_stop(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    profiler_object *self = (profiler_object *)object;
+    fs_error err;
+    if (!self->running) {
+        PyErr_SetString(PyExc_RuntimeError, "this profile is not running: it was never started, or stopped before");
+        return NULL;
+    }
+    if (stop_recorder(self, &err) != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *profiler_begin_range(PyObject *object, PyObject *name)
+{
+    profiler_object *self = (profiler_object *)object;
+    fs_error err;
+    uint32_t index;
+    const char *text = PyUnicode_AsUTF8(name);
+    if (text == NULL) return NULL;
+    if (!self->running) Py_RETURN_NONE;
+    if (fs_recorder_begin_range(self->recorder, text, &index, &err) != FS_OK) return fs_raise(&err);
+    return PyLong_FromUnsignedLong(index);
+}
+
+static PyObject *profiler_end_range(PyObject *object, PyObject *index)
+{
+    profiler_object *self = (profiler_object *)object;
+    unsigned long at = PyLong_AsUnsignedLong(index);
+    if (at == (unsigned long)-1 && PyErr_Occurred()) return NULL;
+    if (at >= fs_store_count(self->store)) {
+        PyErr_Format(PyExc_ValueError, "no event %lu: the profile has %lu", at,
+                     (unsigned long)fs_store_count(self->store));
+        return NULL;
+    }
+    fs_recorder_end_range(self->recorder, (uint32_t)at);
+    Py_RETURN_NONE;
+}
+
+/* Peaks: {"cpu": {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns}, "cuda:0": …} ---------------------- */
+
+typedef struct {
+    fs_table_options options;
+    fs_peaks peaks[FS_MAX_CUDA_DEVICES + 1];
+} table_request;
+
+static bool take_rate(PyObject *mapping, const char *key, double *rate)
+{
+    PyObject *value = PyMapping_GetItemString(mapping, key);
+    if (value == NULL) {
+        PyErr_Clear();
+        return true;
+    }
+    if (value != Py_None) *rate = PyFloat_AsDouble(value);
+    Py_DECREF(value);
+    return !PyErr_Occurred();
+}
+
+static bool take_peaks(PyObject *given, fs_peaks *peaks)
+{
+    fs_peaks_unknown(peaks);
+    if (!take_rate(given, "bandwidth", &peaks->bandwidth) || !take_rate(given, "launch_ns", &peaks->launch_ns)) return false;
+    PyObject *flops = PyMapping_GetItemString(given, "flops");
+    if (flops == NULL) return false;
+    bool good = true;
+    for (int unit = 0; good && unit < FS_UNIT_COUNT; unit++) {
+        good = take_rate(flops, fs_units[unit].name, &peaks->flops[unit]);
+    }
+    Py_DECREF(flops);
+    return good;
+}
+
+static bool take_all_peaks(PyObject *given, table_request *request)
+{
+    PyObject *name, *value;
+    Py_ssize_t at = 0;
+    int used = 0;
+    while (PyDict_Next(given, &at, &name, &value)) {
+        const char *text = PyUnicode_AsUTF8(name);
+        if (text == NULL) return false;
+        if (used > FS_MAX_CUDA_DEVICES) break;
+        fs_peaks *peaks = &request->peaks[used++];
+        if (!take_peaks(value, peaks)) return false;
+        int index = -1;
+        if (strcmp(text, "cpu") == 0) request->options.cpu_peaks = peaks;
+        else if (sscanf(text, "cuda:%d", &index) == 1 && index >= 0 && index < FS_MAX_CUDA_DEVICES) {
+            request->options.cuda_peaks[index] = peaks;
+        }
+    }
+    return true;
+}
+
+/* The table's columns ----------------------------------------------------------------------------------------------- */
+
+static PyObject *shape_object(const fs_argument *argument)
+{
+    PyObject *shape = PyList_New(argument->ndim);
+    for (int d = 0; shape != NULL && d < argument->ndim; d++) {
+        PyObject *size = PyLong_FromLongLong(argument->shape[d]);
+        if (size == NULL) Py_CLEAR(shape); else PyList_SET_ITEM(shape, d, size);
+    }
+    return shape;
+}
+
+static PyObject *dtype_object(const fs_argument *argument)
+{
+    return PyUnicode_FromString(fs_dtypes[argument->dtype].name);
+}
+
+/* One value for each argument that was given to the op. */
+static PyObject *argument_list(const fs_store *store, const fs_row *row, PyObject *(*make)(const fs_argument *))
+{
+    PyObject *list = PyList_New(0);
+    if (list == NULL || row->signature == FS_NONE) return list;
+    fs_signature signature;
+    fs_span bytes = fs_store_signature_bytes(store, row->signature);
+    fs_signature_decode(bytes.bytes, bytes.size, &signature);
+    for (int i = 0; i < signature.argument_count; i++) {
+        if (signature.arguments[i].role == FS_ARGUMENT_OUT) continue;
+        PyObject *value = make(&signature.arguments[i]);
+        if (value == NULL || PyList_Append(list, value) < 0) {
+            Py_XDECREF(value);
+            Py_CLEAR(list);
+            return NULL;
+        }
+        Py_DECREF(value);
+    }
+    return list;
+}
+
+static PyObject *key_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyUnicode_DecodeUTF8(row->key, (Py_ssize_t)strlen(row->key), "replace");
+}
+
+static PyObject *overload_of(const fs_store *store, const fs_row *row)
+{
+    (void)store, (void)row;
+    return PyUnicode_FromString("");
+}
+
+static PyObject *device_type_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyUnicode_FromString(row->on_device ? "cuda" : "cpu");
+}
+
+static PyObject *annotation_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyBool_FromLong(row->is_user_annotation);
+}
+
+static PyObject *shapes_of(const fs_store *store, const fs_row *row)
+{
+    return argument_list(store, row, shape_object);
+}
+
+static PyObject *dtypes_of(const fs_store *store, const fs_row *row)
+{
+    return argument_list(store, row, dtype_object);
+}
+
+static PyObject *bound_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyUnicode_FromString(fs_bound_names[row->bound]);
+}
+
+static PyObject *timing_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyUnicode_FromString(fs_timing_names[row->timing]);
+}
+
+static bool put(PyObject *columns, const char *name, PyObject *column)
+{
+    bool good = column != NULL && PyDict_SetItemString(columns, name, column) == 0;
+    Py_XDECREF(column);
+    return good;
+}
+
+static bool put_list(PyObject *columns, const char *name, const fs_store *store, const fs_table *table,
+                     PyObject *(*make)(const fs_store *, const fs_row *))
+{
+    PyObject *list = PyList_New(table->row_count);
+    for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
+        PyObject *value = make(store, &table->rows[i]);
+        if (value == NULL) Py_CLEAR(list); else PyList_SET_ITEM(list, i, value);
+    }
+    return put(columns, name, list);
+}
+
+/* A unit's scale from the core's numbers to the shown ones: µs from ns, the others as they are. */
+enum { is_ns = 1, is_bytes = 0, is_flops = 0, is_rate = 0, is_percent = 0 };
+
+static bool put_numbers(PyObject *columns, const char *name, const fs_table *table, size_t offset, bool integer, bool ns)
+{
+    Py_ssize_t count = table->row_count;
+    int64_t *integers = PyMem_Malloc((size_t)(count ? count : 1) * sizeof *integers);
+    double *doubles = (double *)integers;
+    if (integers == NULL) return PyErr_NoMemory() != NULL;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        const char *field = (const char *)&table->rows[i] + offset;
+        int64_t whole;
+        double real;
+        if (integer) {
+            memcpy(&whole, field, sizeof whole);
+            if (ns) doubles[i] = (double)whole / 1000.0; else integers[i] = whole;
+        } else {
+            memcpy(&real, field, sizeof real);
+            doubles[i] = ns ? real / 1000.0 : real;
+        }
+    }
+    bool as_integers = integer && !ns;
+    PyObject *array = as_integers ? fs_array_of_int64(integers, count) : fs_array_of_doubles(doubles, count);
+    PyMem_Free(integers);
+    return put(columns, name, array);
+}
+
+#define PUT_NUMBERS(type, name, unit, prose)                                                                      \
+    && put_numbers(columns, #name, table, offsetof(fs_row, name), _Generic((type)0, int64_t: true, double: false), \
+                   is_##unit)
+
+static PyObject *columns_of(const fs_store *store, const fs_table *table)
+{
+    PyObject *columns = PyDict_New();
+    if (columns == NULL) return NULL;
+    bool good = put_list(columns, "key", store, table, key_of) &&
+                put_list(columns, "overload_name", store, table, overload_of) &&
+                put_list(columns, "device_type", store, table, device_type_of) &&
+                put_list(columns, "is_user_annotation", store, table, annotation_of) &&
+                put_numbers(columns, "count", table, offsetof(fs_row, count), true, false)
+#define FS_COLUMN PUT_NUMBERS
+#include "table/columns.def"
+#undef FS_COLUMN
+                && put_list(columns, "input_shapes", store, table, shapes_of) &&
+                put_list(columns, "input_dtypes", store, table, dtypes_of) &&
+                put_list(columns, "bound", store, table, bound_of) &&
+                put_list(columns, "timing_source", store, table, timing_of);
+    if (!good) Py_CLEAR(columns);
+    return columns;
+}
+
+static PyObject *share(double part, double whole)
+{
+    return PyFloat_FromDouble(whole > 0 ? part / whole : (double)NAN);
+}
+
+static PyObject *unmodelled_list(const fs_table *table)
+{
+    PyObject *list = PyList_New(table->unmodelled_count);
+    for (uint32_t i = 0; list != NULL && i < table->unmodelled_count; i++) {
+        const fs_unmodelled *entry = &table->unmodelled[i];
+        PyObject *pair = Py_BuildValue("(sd)", entry->key, (double)entry->ns / 1000.0);
+        if (pair == NULL) Py_CLEAR(list); else PyList_SET_ITEM(list, i, pair);
+    }
+    return list;
+}
+
+static PyObject *profiler_table(PyObject *object, PyObject *args)
+{
+    profiler_object *self = (profiler_object *)object;
+    int by_shape;
+    PyObject *peaks;
+    if (!PyArg_ParseTuple(args, "pO!:table", &by_shape, &PyDict_Type, &peaks)) return NULL;
+    if (self->running) {
+        PyErr_SetString(PyExc_RuntimeError, "the profile is still running; stop it before asking for its table");
+        return NULL;
+    }
+    table_request *request = PyMem_Calloc(1, sizeof *request);
+    if (request == NULL) return PyErr_NoMemory();
+    request->options.by_shape = by_shape;
+    fs_table *table = NULL;
+    fs_error err;
+    PyObject *result = NULL;
+    if (!take_all_peaks(peaks, request)) goto done;
+    fs_status status;
+    int64_t began = fs_clock_now();
+    Py_BEGIN_ALLOW_THREADS
+    status = fs_table_build(self->store, &request->options, &table, &err);
+    Py_END_ALLOW_THREADS
+    double seconds = (double)(fs_clock_now() - began) / 1e9;
+    if (status != FS_OK) {
+        fs_raise(&err);
+        goto done;
+    }
+    PyObject *columns = columns_of(self->store, table);
+    if (columns == NULL) goto done;
+    result = Py_BuildValue(
+        "(N{s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N}})", columns,
+        "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0,
+        "self_device_time_total", (double)table->self_device_ns / 1000.0,
+        "has_memory", table->has_memory ? Py_True : Py_False,
+        "has_device", table->has_device ? Py_True : Py_False,
+        "profile_memory", self->profile_memory ? Py_True : Py_False,
+        "open_events", (unsigned long)table->open_events,
+        "dropped", (long long)fs_recorder_lost(self->recorder),
+        "grouping_seconds", seconds,
+        "coverage",
+        "bytes", share(table->bytes_known_ns, table->modelled_base_ns),
+        "flops", share(table->flops_known_ns, table->modelled_base_ns),
+        "unmodelled", unmodelled_list(table));
+done:
+    fs_table_destroy(table);
+    PyMem_Free(request);
+    return result;
+}
+
+static PyObject *get_event_count(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLong(fs_store_count(((profiler_object *)object)->store));
+}
+
+static PyObject *get_nbytes(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(fs_store_nbytes(((profiler_object *)object)->store));
+}
+
+static PyObject *get_dropped(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(fs_recorder_lost(((profiler_object *)object)->recorder));
+}
+
+static PyObject *get_running(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((profiler_object *)object)->running);
+}
+
+/* Which devices ran work: their peaks are asked for. */
+static PyObject *get_devices(PyObject *object, void *unused)
+{
+    (void)unused;
+    const fs_store *store = ((profiler_object *)object)->store;
+    PyObject *names = PySet_New(NULL), *name = names ? PyUnicode_FromString("cpu") : NULL;
+    bool good = name != NULL && PySet_Add(names, name) == 0;
+    Py_XDECREF(name);
+    for (uint32_t i = 0; good && i < fs_store_lane_count(store); i++) {
+        fs_lane lane = fs_store_lane(store, i);
+        if (!lane.on_device) continue;
+        name = fs_device_object((fs_device){FS_CUDA, lane.device});
+        good = name != NULL && PySet_Add(names, name) == 0;
+        Py_XDECREF(name);
+    }
+    if (!good) Py_CLEAR(names);
+    return names;
+}
+
+static PyMethodDef methods[] = {
+    {"start", profiler_start, METH_NOARGS, "Record the ops of all threads. RuntimeError if another profile does."},
+    {"stop", profiler_stop, METH_NOARGS, "Stop, close open ranges and wait for the devices. RuntimeError if not running."},
+    {"begin_range", profiler_begin_range, METH_O, "Open a user annotation on this thread; its index, None if not running."},
+    {"end_range", profiler_end_range, METH_O, "Close the annotation of that index."},
+    {"table", profiler_table, METH_VARARGS,
+     "table($self, by_shape, peaks, /)\n--\n\n(columns, meta) of the grouped events; peaks by device name."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+    {"event_count", get_event_count, NULL, "Events recorded.", NULL},
+    {"nbytes", get_nbytes, NULL, "Memory that the events take, in bytes.", NULL},
+    {"dropped", get_dropped, NULL, "Events that could not be kept.", NULL},
+    {"running", get_running, NULL, "Whether it records now.", NULL},
+    {"devices", get_devices, NULL, "Names of the devices that ran work, and \"cpu\".", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, profiler_new}, {Py_tp_dealloc, profiler_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, getset},
+    {Py_tp_doc, "Profiler(profile_memory=False)\n--\n\nRecords native ops into a store."}, {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "flopscope._core.Profiler",
+    .basicsize = sizeof(profiler_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};
+
+int fs_add_profiler(PyObject *module)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
+    if (type == NULL) return -1;
+    int status = PyModule_AddObjectRef(module, "Profiler", type);
+    Py_DECREF(type);
+    return status;
+}

@@ -1,0 +1,419 @@
+/* Tensor: the Python type over fs_tensor. */
+#include <stdio.h>
+#include <string.h>
+
+#include "python/core.h"
+
+PyTypeObject *fs_tensor_type;
+
+#define TENSOR(object) (&((fs_tensor_object *)(object))->tensor)
+
+PyObject *fs_wrap_tensor(fs_tensor *tensor)
+{
+    fs_tensor_object *object = PyObject_New(fs_tensor_object, fs_tensor_type);
+    if (object == NULL) {
+        fs_tensor_release(tensor);
+        return NULL;
+    }
+    object->tensor = *tensor;
+    tensor->storage = NULL;
+    return (PyObject *)object;
+}
+
+/* Work worth giving other threads their turn for. */
+static bool takes_long(const fs_call *call)
+{
+    enum { MANY_ELEMENTS = 1 << 15 };
+    const fs_tensor *x = call->in[0] ? call->in[0] : call->in[1];
+    if (x == NULL) return true; /* creation: an allocation may wait for the device */
+    return x->device.kind == FS_CUDA || fs_tensor_count(x) > MANY_ELEMENTS ||
+           (call->in[1] != NULL && fs_tensor_count(call->in[1]) > MANY_ELEMENTS);
+}
+
+PyObject *fs_run_call(const fs_call *call, PyObject *in_place)
+{
+    fs_error err;
+    fs_tensor result;
+    fs_status status;
+    if (takes_long(call)) {
+        Py_BEGIN_ALLOW_THREADS
+        status = fs_op_run(call, &result, &err);
+        Py_END_ALLOW_THREADS
+    } else {
+        status = fs_op_run(call, &result, &err);
+    }
+    if (status != FS_OK) return fs_raise(&err);
+    if (in_place == NULL) return fs_wrap_tensor(&result);
+    fs_tensor_release(&result);
+    return Py_NewRef(in_place);
+}
+
+static void tensor_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    fs_tensor_release(TENSOR(self));
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+/* Attributes -------------------------------------------------------------------------------------------------------- */
+
+static PyObject *tuple_of(const int64_t *values, int count, int64_t scale)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (int i = 0; tuple != NULL && i < count; i++) {
+        PyObject *value = PyLong_FromLongLong(values[i] * scale);
+        if (value == NULL) Py_CLEAR(tuple); else PyTuple_SET_ITEM(tuple, i, value);
+    }
+    return tuple;
+}
+
+static PyObject *get_shape(PyObject *self, void *unused)
+{
+    (void)unused;
+    return tuple_of(TENSOR(self)->shape, TENSOR(self)->ndim, 1);
+}
+
+static PyObject *get_strides(PyObject *self, void *unused)
+{
+    (void)unused;
+    return tuple_of(TENSOR(self)->strides, TENSOR(self)->ndim, 1);
+}
+
+static PyObject *get_dtype(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyUnicode_FromString(fs_dtypes[TENSOR(self)->dtype].name);
+}
+
+static PyObject *get_device(PyObject *self, void *unused)
+{
+    (void)unused;
+    return fs_device_object(TENSOR(self)->device);
+}
+
+static PyObject *get_nbytes(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(fs_tensor_nbytes(TENSOR(self)));
+}
+
+static PyObject *get_size(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(fs_tensor_count(TENSOR(self)));
+}
+
+static PyObject *get_ndim(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(TENSOR(self)->ndim);
+}
+
+static PyObject *get_data(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromVoidPtr(TENSOR(self)->data);
+}
+
+static PyObject *get_transposed(PyObject *self, void *unused)
+{
+    (void)unused;
+    fs_tensor view;
+    fs_tensor_share(&view, TENSOR(self));
+    for (int d = 0; d < view.ndim; d++) {
+        view.shape[d] = TENSOR(self)->shape[view.ndim - 1 - d];
+        view.strides[d] = TENSOR(self)->strides[view.ndim - 1 - d];
+    }
+    return fs_wrap_tensor(&view);
+}
+
+/* https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html, version 3. Work is queued on the legacy
+ * default stream, 1 there. */
+static PyObject *get_cuda_array_interface(PyObject *self, void *unused)
+{
+    (void)unused;
+    const fs_tensor *tensor = TENSOR(self);
+    static const char *const kinds[FS_DTYPE_COUNT] = {
+        [FS_FLOAT64] = "<f8", [FS_FLOAT32] = "<f4", [FS_FLOAT16] = "<f2", [FS_INT64] = "<i8",
+        [FS_INT32] = "<i4",   [FS_INT8] = "|i1",    [FS_UINT8] = "|u1",   [FS_BOOL] = "|b1"};
+    if (tensor->device.kind != FS_CUDA || kinds[tensor->dtype] == NULL) {
+        PyErr_Format(PyExc_AttributeError, "a %s tensor on %s has no __cuda_array_interface__; DLPack shares it",
+                     fs_dtypes[tensor->dtype].name, tensor->device.kind == FS_CUDA ? "CUDA" : "the CPU");
+        return NULL;
+    }
+    PyObject *shape = tuple_of(tensor->shape, tensor->ndim, 1);
+    PyObject *strides = shape ? tuple_of(tensor->strides, tensor->ndim, (int64_t)fs_dtypes[tensor->dtype].size) : NULL;
+    if (strides == NULL) {
+        Py_XDECREF(shape);
+        return NULL;
+    }
+    unsigned long long address = fs_tensor_count(tensor) ? (unsigned long long)(uintptr_t)tensor->data : 0;
+    return Py_BuildValue("{s:N,s:s,s:(KO),s:N,s:i,s:i}", "shape", shape, "typestr", kinds[tensor->dtype], "data",
+                         address, tensor->storage->read_only ? Py_True : Py_False, "strides", strides, "version", 3,
+                         "stream", 1);
+}
+
+static PyGetSetDef tensor_getset[] = {
+    {"shape", get_shape, NULL, "Sizes of the axes.", NULL},
+    {"strides", get_strides, NULL, "Steps along the axes, in elements.", NULL},
+    {"dtype", get_dtype, NULL, "Name of the element type: \"float32\".", NULL},
+    {"device", get_device, NULL, "\"cpu\" or \"cuda:N\".", NULL},
+    {"nbytes", get_nbytes, NULL, "Bytes of the elements.", NULL},
+    {"size", get_size, NULL, "Number of elements.", NULL},
+    {"ndim", get_ndim, NULL, "Number of axes.", NULL},
+    {"data_ptr", get_data, NULL, "Address of the first element, on its device.", NULL},
+    {"T", get_transposed, NULL, "A view with the axes reversed. Moves nothing.", NULL},
+    {"__cuda_array_interface__", get_cuda_array_interface, NULL, "Shares CUDA memory (version 3).", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+/* Methods ----------------------------------------------------------------------------------------------------------- */
+
+static PyObject *tensor_numpy(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return fs_tensor_to_numpy(self, false);
+}
+
+static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"dtype", "copy", NULL};
+    PyObject *dtype = Py_None, *copy = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", names, &dtype, &copy)) return NULL;
+    const fs_tensor *tensor = TENSOR(self);
+    bool must_copy = tensor->device.kind == FS_CUDA || tensor->dtype == FS_BFLOAT16;
+    if (copy == Py_False && must_copy) {
+        char text[200];
+        PyErr_Format(PyExc_ValueError, "a %s cannot become a NumPy array without a copy",
+                     fs_tensor_text(tensor, text, sizeof text));
+        return NULL;
+    }
+    PyObject *array = fs_tensor_to_numpy(self, copy == Py_True);
+    if (array == NULL || dtype == Py_None) return array;
+    PyObject *cast = PyObject_CallMethod(array, "astype", "O", dtype);
+    Py_DECREF(array);
+    return cast;
+}
+
+static PyObject *tensor_item(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    if (fs_tensor_count(TENSOR(self)) != 1) {
+        char text[200];
+        PyErr_Format(PyExc_ValueError, "item() needs a tensor of one element, not a %s",
+                     fs_tensor_text(TENSOR(self), text, sizeof text));
+        return NULL;
+    }
+    PyObject *array = fs_tensor_to_numpy(self, false);
+    if (array == NULL) return NULL;
+    PyObject *item = PyObject_CallMethod(array, "item", NULL);
+    Py_DECREF(array);
+    return item;
+}
+
+/* One step of to(): run `call` on the tensor held in *object, which it replaces. */
+static bool convert_step(PyObject **object, fs_call call)
+{
+    call.in[0] = TENSOR(*object);
+    PyObject *next = fs_run_call(&call, NULL);
+    Py_SETREF(*object, next);
+    return next != NULL;
+}
+
+static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"", "", "dtype", "device", NULL};
+    PyObject *given[2] = {NULL, NULL}, *dtype_object = NULL, *device_object = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$OO:to", names, &given[0], &given[1], &dtype_object,
+                                     &device_object)) return NULL;
+    for (int i = 0; i < 2; i++) {
+        if (given[i] == NULL) continue;
+        const char *text = PyUnicode_Check(given[i]) ? PyUnicode_AsUTF8(given[i]) : "";
+        if (text == NULL) return NULL;
+        bool is_device = strcmp(text, "cpu") == 0 || strncmp(text, "cuda", 4) == 0;
+        *(is_device ? &device_object : &dtype_object) = given[i];
+    }
+    fs_dtype dtype = TENSOR(self)->dtype;
+    fs_device device = TENSOR(self)->device;
+    if (dtype_object != NULL && !fs_parse_dtype(dtype_object, &dtype)) return NULL;
+    if (device_object != NULL && !fs_parse_device(device_object, &device)) return NULL;
+    bool casts = dtype != TENSOR(self)->dtype, moves = !fs_device_equal(device, TENSOR(self)->device);
+    bool widens = fs_dtypes[dtype].size > fs_dtypes[TENSOR(self)->dtype].size;
+    PyObject *object = Py_NewRef(self);
+    fs_call cast = {.op = fs_op_find("cast"), .dtype = dtype};
+    fs_call move = {.op = fs_op_find("copy"), .device = device, .to_device = true};
+    /* What is narrow travels. */
+    if (casts && !(moves && widens) && !convert_step(&object, cast)) return NULL;
+    if (moves && !convert_step(&object, move)) return NULL;
+    if (casts && moves && widens && !convert_step(&object, cast)) return NULL;
+    return object;
+}
+
+static PyMethodDef tensor_methods[] = {
+    {"numpy", tensor_numpy, METH_NOARGS,
+     "numpy($self)\n--\n\nThe elements as a NumPy array: on the CPU the same memory, from CUDA a copy. bfloat16, which\n"
+     "NumPy lacks, widens to float32."},
+    {"item", tensor_item, METH_NOARGS, "item($self)\n--\n\nThe only element as a Python number. ValueError if there are more."},
+    {"to", (PyCFunction)(void (*)(void))tensor_to, METH_VARARGS | METH_KEYWORDS,
+     "to($self, *dtype_or_device, dtype=None, device=None)\n--\n\nThe tensor in that dtype on that device; itself where it is so\n"
+     "already. Runs `cast`, `copy` (between devices), or both."},
+    {"__array__", (PyCFunction)(void (*)(void))tensor_array, METH_VARARGS | METH_KEYWORDS, "NumPy's protocol."},
+    {"__dlpack__", (PyCFunction)(void (*)(void))fs_tensor_dlpack, METH_VARARGS | METH_KEYWORDS, "DLPack's protocol."},
+    {"__dlpack_device__", fs_tensor_dlpack_device, METH_NOARGS, "DLPack's protocol."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject *tensor_repr(PyObject *self)
+{
+    enum { SHOWN = 1000 };
+    char text[200];
+    fs_tensor_text(TENSOR(self), text, sizeof text);
+    if (fs_tensor_count(TENSOR(self)) > SHOWN) return PyUnicode_FromFormat("tensor(%s)", text);
+    PyObject *array = fs_tensor_to_numpy(self, false);
+    PyObject *values = array ? PyObject_Str(array) : NULL;
+    PyObject *repr = values ? PyUnicode_FromFormat("tensor(%s)\n%U", text, values) : NULL;
+    Py_XDECREF(array);
+    Py_XDECREF(values);
+    return repr;
+}
+
+static Py_ssize_t tensor_length(PyObject *self)
+{
+    if (TENSOR(self)->ndim > 0) return TENSOR(self)->shape[0];
+    PyErr_SetString(PyExc_TypeError, "a tensor without axes has no len()");
+    return -1;
+}
+
+static int tensor_bool(PyObject *self)
+{
+    PyObject *item = tensor_item(self, NULL);
+    int truth = item ? PyObject_IsTrue(item) : -1;
+    Py_XDECREF(item);
+    return truth;
+}
+
+static PyObject *tensor_float(PyObject *self)
+{
+    PyObject *item = tensor_item(self, NULL);
+    PyObject *number = item ? PyNumber_Float(item) : NULL;
+    Py_XDECREF(item);
+    return number;
+}
+
+/* Operators: X(slot, op) */
+#define BINARY_OPERATORS(X)                                                                             \
+    X(nb_add, "add") X(nb_subtract, "sub") X(nb_multiply, "mul") X(nb_true_divide, "div")               \
+    X(nb_matrix_multiply, "matmul") X(nb_inplace_add, "add_") X(nb_inplace_subtract, "sub_")            \
+    X(nb_inplace_multiply, "mul_") X(nb_inplace_true_divide, "div_")
+#define BINARY_OPERATOR(slot, name)                          \
+    static PyObject *operator_##slot(PyObject *a, PyObject *b) \
+    {                                                        \
+        return fs_call_binary(fs_op_find(name), a, b);       \
+    }
+BINARY_OPERATORS(BINARY_OPERATOR)
+
+static PyObject *operator_nb_power(PyObject *a, PyObject *b, PyObject *modulus)
+{
+    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return fs_call_binary(fs_op_find("pow"), a, b);
+}
+
+static PyObject *operator_nb_inplace_power(PyObject *a, PyObject *b, PyObject *modulus)
+{
+    if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+    return fs_call_binary(fs_op_find("pow_"), a, b);
+}
+
+static PyObject *operator_nb_negative(PyObject *x)
+{
+    return fs_call_unary(fs_op_find("neg"), x);
+}
+
+static PyObject *operator_nb_absolute(PyObject *x)
+{
+    return fs_call_unary(fs_op_find("abs"), x);
+}
+
+/* Buffer protocol --------------------------------------------------------------------------------------------------- */
+
+static int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
+{
+    const fs_tensor *tensor = TENSOR(self);
+    static char *const formats[FS_DTYPE_COUNT] = {
+        [FS_FLOAT64] = "d", [FS_FLOAT32] = "f", [FS_FLOAT16] = "e", [FS_INT64] = "q",
+        [FS_INT32] = "i",   [FS_INT8] = "b",    [FS_UINT8] = "B",   [FS_BOOL] = "?"};
+    view->obj = NULL;
+    const char *problem = NULL;
+    if (tensor->device.kind != FS_CPU) problem = "its memory is on a GPU; x.to(\"cpu\") copies it";
+    else if (formats[tensor->dtype] == NULL) problem = "the buffer protocol has no bfloat16; x.to(\"float32\") widens it";
+    else if ((flags & PyBUF_WRITABLE) && tensor->storage->read_only) problem = "its memory is read-only";
+    else if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !fs_tensor_is_dense(tensor)) problem = "it is not contiguous";
+    if (problem != NULL) {
+        char text[200];
+        PyErr_Format(PyExc_BufferError, "a %s gives no such buffer: %s", fs_tensor_text(tensor, text, sizeof text),
+                     problem);
+        return -1;
+    }
+    Py_ssize_t *sizes = PyMem_Malloc(2 * FS_MAX_DIMS * sizeof *sizes), item = (Py_ssize_t)fs_dtypes[tensor->dtype].size;
+    if (sizes == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int d = 0; d < tensor->ndim; d++) {
+        sizes[d] = tensor->shape[d];
+        sizes[FS_MAX_DIMS + d] = tensor->strides[d] * item;
+    }
+    *view = (Py_buffer){
+        .buf = tensor->data, .obj = Py_NewRef(self), .len = (Py_ssize_t)fs_tensor_nbytes(tensor), .itemsize = item,
+        .readonly = tensor->storage->read_only, .ndim = tensor->ndim, .internal = sizes,
+        .format = flags & PyBUF_FORMAT ? formats[tensor->dtype] : NULL,
+        .shape = flags & PyBUF_ND ? sizes : NULL,
+        .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? sizes + FS_MAX_DIMS : NULL,
+    };
+    return 0;
+}
+
+static void tensor_release_buffer(PyObject *self, Py_buffer *view)
+{
+    (void)self;
+    PyMem_Free(view->internal);
+}
+
+#define OPERATOR_SLOT(slot, name) {Py_##slot, operator_##slot},
+static PyType_Slot tensor_slots[] = {
+    {Py_tp_dealloc, tensor_dealloc},
+    {Py_tp_repr, tensor_repr},
+    {Py_tp_getset, tensor_getset},
+    {Py_tp_methods, tensor_methods},
+    {Py_tp_doc, "A typed, strided view of memory on one device.\n\nMade by empty, zeros, ones, full, rand, randn, from_numpy and from_dlpack."},
+    {Py_sq_length, tensor_length},
+    {Py_nb_bool, tensor_bool},
+    {Py_nb_float, tensor_float},
+    {Py_nb_power, operator_nb_power},
+    {Py_nb_inplace_power, operator_nb_inplace_power},
+    {Py_nb_negative, operator_nb_negative},
+    {Py_nb_absolute, operator_nb_absolute},
+    BINARY_OPERATORS(OPERATOR_SLOT)
+    {Py_bf_getbuffer, tensor_get_buffer},
+    {Py_bf_releasebuffer, tensor_release_buffer},
+    {0, NULL},
+};
+
+static PyType_Spec tensor_spec = {
+    .name = "flopscope.Tensor",
+    .basicsize = sizeof(fs_tensor_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = tensor_slots,
+};
+
+int fs_add_tensor(PyObject *module)
+{
+    if (fs_tensor_type == NULL) {
+        fs_tensor_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &tensor_spec, NULL);
+        if (fs_tensor_type == NULL) return -1;
+        /* NumPy's scalars and arrays leave their operators with a Tensor to us. */
+        if (PyObject_SetAttrString((PyObject *)fs_tensor_type, "__array_ufunc__", Py_None) < 0) return -1;
+    }
+    return PyModule_AddObjectRef(module, "Tensor", (PyObject *)fs_tensor_type);
+}

@@ -1,0 +1,272 @@
+#include "sources/native.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "ops/observer.h"
+
+enum { PENDING_CAPACITY = 4096 };
+
+/* Device work whose time is not known yet: between two marks on the device's stream. */
+typedef struct {
+    uint32_t launcher;
+    fs_device device;
+    fs_mark *from, *to;
+} pending;
+
+/* Where a device's last resolved mark lies on the host clock. */
+typedef struct {
+    fs_mark *mark;
+    int64_t time;
+    uint32_t lane;
+} anchor;
+
+enum { MAX_DEVICES = 64 };
+
+struct fs_recorder {
+    fs_store *store;
+    fs_observer observer;
+    bool profile_memory;
+    _Atomic uint32_t *op_names; /* id in the store + 1 of each op's name, by place in fs_ops; 0: not asked yet */
+    uint32_t memory_name;
+    atomic_llong lost;
+    pthread_mutex_t lock; /* of what follows */
+    pending queue[PENDING_CAPACITY]; /* a ring of `waiting` entries from `first` */
+    int first, waiting;
+    anchor anchors[MAX_DEVICES];
+};
+
+static void lose(fs_recorder *recorder)
+{
+    atomic_fetch_add(&recorder->lost, 1);
+}
+
+/* Device times ------------------------------------------------------------------------------------------------------ */
+
+static void give_mark(fs_device device, fs_mark *mark)
+{
+    if (mark != NULL) fs_backend_of(device)->mark_give(device, mark);
+}
+
+/* Anchor a device at its first op: its stream is waited for, so that the mark's time is now. */
+static fs_status set_anchor(fs_recorder *recorder, fs_device device)
+{
+    anchor *at = &recorder->anchors[device.index];
+    if (at->mark != NULL) return FS_OK;
+    const fs_backend *backend = fs_backend_of(device);
+    FS_TRY(fs_store_device_lane(recorder->store, device.index, 0, &at->lane, NULL));
+    FS_TRY(backend->synchronize(device, NULL));
+    FS_TRY(backend->mark_take(device, &at->mark, NULL));
+    fs_status status = backend->synchronize(device, NULL);
+    if (status != FS_OK) {
+        give_mark(device, at->mark);
+        at->mark = NULL;
+    }
+    at->time = fs_clock_now();
+    return status;
+}
+
+/* Each mark's place comes from the one before, so that a long run loses no precision. */
+static fs_status resolve(fs_recorder *recorder, const pending *work, fs_error *err)
+{
+    const fs_backend *backend = fs_backend_of(work->device);
+    anchor *at = &recorder->anchors[work->device.index];
+    int64_t gap = 0, duration = 0;
+    fs_status status;
+    FS_TRY_GOTO(status, backend->mark_elapsed(work->device, at->mark, work->from, &gap, err), failed);
+    FS_TRY_GOTO(status, backend->mark_elapsed(work->device, work->from, work->to, &duration, err), failed);
+    fs_event event = fs_event_missing;
+    fs_store_get(recorder->store, work->launcher, &event);
+    event = (fs_event){
+        .start = at->time + gap, .duration = duration, .name = event.name, .signature = FS_NONE, .parent = FS_NONE,
+        .launcher = work->launcher, .correlation = FS_NONE, .lane = at->lane, .device = (int8_t)work->device.index,
+        .kind = FS_EVENT_INTERVAL, .timing = FS_TIMING_EVENT,
+    };
+    give_mark(work->device, at->mark);
+    give_mark(work->device, work->from);
+    at->mark = work->to;
+    at->time = event.start + duration;
+    return fs_store_append(recorder->store, &event, NULL, err);
+failed:
+    give_mark(work->device, work->from);
+    give_mark(work->device, work->to);
+    return status;
+}
+
+/* Resolve until at most `keep` are left; the first failure is told, all are tried. */
+static fs_status resolve_all(fs_recorder *recorder, int keep, fs_error *err)
+{
+    fs_status first = FS_OK;
+    while (recorder->waiting > keep) {
+        fs_status status = resolve(recorder, &recorder->queue[recorder->first], first == FS_OK ? err : NULL);
+        recorder->first = (recorder->first + 1) % PENDING_CAPACITY;
+        recorder->waiting--;
+        if (status != FS_OK) lose(recorder);
+        if (first == FS_OK) first = status;
+    }
+    return first;
+}
+
+/* A mark before an op's work. NULL, and one event lost, where there can be none. */
+static fs_mark *mark_before(fs_recorder *recorder, fs_device device)
+{
+    fs_mark *mark = NULL;
+    pthread_mutex_lock(&recorder->lock);
+    fs_status status = set_anchor(recorder, device);
+    pthread_mutex_unlock(&recorder->lock);
+    if (status == FS_OK) status = fs_backend_of(device)->mark_take(device, &mark, NULL);
+    if (status != FS_OK) lose(recorder);
+    return mark;
+}
+
+static void queue_work(fs_recorder *recorder, uint32_t launcher, fs_device device, fs_mark *from)
+{
+    fs_mark *to;
+    if (fs_backend_of(device)->mark_take(device, &to, NULL) != FS_OK) {
+        give_mark(device, from);
+        lose(recorder);
+        return;
+    }
+    pthread_mutex_lock(&recorder->lock);
+    if (recorder->waiting == PENDING_CAPACITY) resolve_all(recorder, PENDING_CAPACITY / 2, NULL);
+    recorder->queue[(recorder->first + recorder->waiting++) % PENDING_CAPACITY] =
+        (pending){.launcher = launcher, .device = device, .from = from, .to = to};
+    pthread_mutex_unlock(&recorder->lock);
+}
+
+/* The observer ------------------------------------------------------------------------------------------------------ */
+
+/* The mark before an op in flight on this thread. Ops do not nest. */
+static _Thread_local fs_mark *mark_in_flight;
+
+static fs_status op_name(fs_recorder *recorder, const fs_op *op, uint32_t *id)
+{
+    _Atomic uint32_t *cached = &recorder->op_names[op - fs_ops];
+    uint32_t known = atomic_load_explicit(cached, memory_order_relaxed);
+    if (known == 0) {
+        char name[64] = FS_OP_NAMESPACE;
+        strncat(name, op->name, sizeof name - sizeof FS_OP_NAMESPACE);
+        FS_TRY(fs_store_name(recorder->store, name, &known, NULL));
+        atomic_store_explicit(cached, ++known, memory_order_relaxed);
+    }
+    *id = known - 1;
+    return FS_OK;
+}
+
+static fs_status record_op(fs_recorder *recorder, const fs_op *op, const fs_signature *signature, uint32_t *index)
+{
+    _Alignas(8) char bytes[FS_SIGNATURE_MAX_BYTES];
+    uint32_t name, signature_id;
+    FS_TRY(op_name(recorder, op, &name));
+    FS_TRY(fs_store_signature(recorder->store, bytes, fs_signature_encode(signature, bytes), &signature_id, NULL));
+    return fs_store_begin(recorder->store, FS_EVENT_OP, name, signature_id, fs_clock_now(), index, NULL);
+}
+
+static uint64_t begin_op(void *context, const fs_op *op, const fs_signature *signature, fs_device device)
+{
+    fs_recorder *recorder = context;
+    uint32_t index;
+    /* Marking comes first: its cost is not the op's. */
+    mark_in_flight = device.kind == FS_CUDA ? mark_before(recorder, device) : NULL;
+    if (record_op(recorder, op, signature, &index) == FS_OK) return index;
+    give_mark(device, mark_in_flight);
+    lose(recorder);
+    return FS_NONE;
+}
+
+static void end_op(void *context, uint64_t token, fs_device device)
+{
+    fs_recorder *recorder = context;
+    if (token == FS_NONE) return;
+    fs_store_end(recorder->store, (uint32_t)token, fs_clock_now());
+    if (mark_in_flight != NULL) queue_work(recorder, (uint32_t)token, device, mark_in_flight);
+}
+
+static void record_memory(void *context, fs_device device, int64_t delta)
+{
+    fs_recorder *recorder = context;
+    if (!recorder->profile_memory) return;
+    fs_event event = fs_event_missing;
+    event.kind = FS_EVENT_MEMORY;
+    event.name = recorder->memory_name;
+    event.start = fs_clock_now();
+    event.duration = 0;
+    event.bytes = delta;
+    event.parent = fs_store_innermost(recorder->store);
+    event.device = device.kind == FS_CUDA ? (int8_t)device.index : -1;
+    if (fs_store_thread_lane(recorder->store, &event.lane, NULL) != FS_OK ||
+        fs_store_append(recorder->store, &event, NULL, NULL) != FS_OK) {
+        lose(recorder);
+    }
+}
+
+/* Life -------------------------------------------------------------------------------------------------------------- */
+
+fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, bool profile_memory, fs_error *err)
+{
+    fs_recorder *made = fs_calloc(1, sizeof *made);
+    _Atomic uint32_t *op_names = fs_calloc((size_t)fs_op_count, sizeof *op_names);
+    if (made == NULL || op_names == NULL || fs_store_name(store, "[memory]", &made->memory_name, err) != FS_OK) {
+        fs_free(made);
+        fs_free(op_names);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to record ops");
+    }
+    made->store = store;
+    made->profile_memory = profile_memory;
+    made->op_names = op_names;
+    made->observer = (fs_observer){.context = made, .begin = begin_op, .end = end_op, .memory = record_memory};
+    pthread_mutex_init(&made->lock, NULL);
+    *recorder = made;
+    return FS_OK;
+}
+
+void fs_recorder_destroy(fs_recorder *recorder)
+{
+    if (recorder == NULL) return;
+    pthread_mutex_destroy(&recorder->lock);
+    fs_free(recorder->op_names);
+    fs_free(recorder);
+}
+
+fs_status fs_recorder_start(fs_recorder *recorder, fs_error *err)
+{
+    if (fs_observer_get() != NULL) {
+        return fs_fail(err, FS_RUNTIME_ERROR, "a profile is in progress already; stop it before starting another");
+    }
+    fs_observer_set(&recorder->observer);
+    return FS_OK;
+}
+
+fs_status fs_recorder_stop(fs_recorder *recorder, fs_error *err)
+{
+    fs_observer_set(NULL);
+    fs_store_end_all(recorder->store, fs_clock_now());
+    pthread_mutex_lock(&recorder->lock);
+    fs_status status = resolve_all(recorder, 0, err);
+    for (int i = 0; i < MAX_DEVICES; i++) {
+        give_mark((fs_device){FS_CUDA, i}, recorder->anchors[i].mark);
+        recorder->anchors[i].mark = NULL;
+    }
+    pthread_mutex_unlock(&recorder->lock);
+    return status;
+}
+
+fs_status fs_recorder_begin_range(fs_recorder *recorder, const char *name, uint32_t *index, fs_error *err)
+{
+    uint32_t id;
+    FS_TRY(fs_store_name(recorder->store, name, &id, err));
+    return fs_store_begin(recorder->store, FS_EVENT_RANGE, id, FS_NONE, fs_clock_now(), index, err);
+}
+
+void fs_recorder_end_range(fs_recorder *recorder, uint32_t index)
+{
+    fs_store_end(recorder->store, index, fs_clock_now());
+}
+
+int64_t fs_recorder_lost(const fs_recorder *recorder)
+{
+    return atomic_load(&recorder->lost);
+}

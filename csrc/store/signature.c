@@ -1,0 +1,43 @@
+#include "store/signature.h"
+
+#include <string.h>
+
+size_t fs_signature_encode(const fs_signature *signature, void *bytes)
+{
+    int64_t *word = bytes;
+    *word++ = (int64_t)((uint64_t)signature->flags | (uint64_t)signature->device_kind << 32 |
+                        (uint64_t)signature->device_index << 40);
+    for (int i = 0; i < signature->argument_count; i++) {
+        const fs_argument *argument = &signature->arguments[i];
+        size_t dims = argument->ndim;
+        *word++ = (int64_t)((uint64_t)argument->role | (uint64_t)argument->dtype << 8 | (uint64_t)argument->ndim << 16 |
+                            (uint64_t)argument->same_as << 24 | (uint64_t)argument->dense << 32);
+        for (size_t d = 0; d < dims; d++) *word++ = argument->shape[d];
+        if (argument->dense) continue;
+        for (size_t d = 0; d < dims; d++) *word++ = argument->strides[d];
+    }
+    return (size_t)((char *)word - (char *)bytes);
+}
+
+void fs_signature_decode(const void *bytes, size_t size, fs_signature *signature)
+{
+    const int64_t *word = bytes, *end = word + size / sizeof *word;
+    uint64_t head = (uint64_t)*word++;
+    signature->flags = (uint32_t)head;
+    signature->device_kind = (uint8_t)(head >> 32);
+    signature->device_index = (uint8_t)(head >> 40);
+    signature->argument_count = 0;
+    while (word < end) {
+        uint64_t fields = (uint64_t)*word++;
+        fs_argument *argument = &signature->arguments[signature->argument_count++];
+        argument->role = (uint8_t)fields;
+        argument->dtype = (uint8_t)(fields >> 8);
+        argument->ndim = (uint8_t)(fields >> 16);
+        argument->same_as = (uint8_t)(fields >> 24);
+        argument->dense = (uint8_t)(fields >> 32);
+        argument->shape = word;
+        word += argument->ndim;
+        argument->strides = argument->dense ? NULL : word;
+        if (!argument->dense) word += argument->ndim;
+    }
+}

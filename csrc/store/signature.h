@@ -1,0 +1,51 @@
+/* What an op was called with, as compact bytes that can be interned: equal calls have equal bytes.
+ *
+ *   word 0       flags (FS_SIGNATURE_…) | device kind << 32 | device index << 40
+ *   per argument one word of fs_argument's small fields, then `ndim` words of shape and, unless the argument is
+ *                dense, `ndim` words of strides (in elements)
+ */
+#ifndef FS_STORE_SIGNATURE_H
+#define FS_STORE_SIGNATURE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Flags of a call. */
+enum { FS_SIGNATURE_TF32 = 1 /* float32 products may use TF32 */ };
+
+enum { FS_SIGNATURE_MAX_ARGUMENTS = 8, FS_SIGNATURE_MAX_DIMS = 8, FS_SAME_AS_NONE = 255 };
+
+typedef enum {
+    FS_ARGUMENT_IN,
+    FS_ARGUMENT_OUT,    /* written only; not an input: left out of input_shapes */
+    FS_ARGUMENT_INOUT,  /* read and written: the tensor of an in-place op */
+    FS_ARGUMENT_TARGET, /* written only, but named by the caller (fill_): among input_shapes, not read */
+    FS_ARGUMENT_SCALAR  /* a number from the host: no memory */
+} fs_argument_role;
+
+typedef struct {
+    uint8_t role;    /* fs_argument_role */
+    uint8_t dtype;   /* an fs_dtype, FS_DTYPE_NONE for a scalar */
+    uint8_t ndim;
+    uint8_t same_as; /* the earlier argument that is the same memory, or FS_SAME_AS_NONE */
+    uint8_t dense;   /* C order without gaps: strides are implied */
+    const int64_t *shape;
+    const int64_t *strides; /* NULL where dense */
+} fs_argument;
+
+typedef struct {
+    uint32_t flags;
+    uint8_t device_kind, device_index;
+    uint8_t argument_count;
+    fs_argument arguments[FS_SIGNATURE_MAX_ARGUMENTS];
+} fs_signature;
+
+enum { FS_SIGNATURE_MAX_BYTES = 8 * (1 + FS_SIGNATURE_MAX_ARGUMENTS * (1 + 2 * FS_SIGNATURE_MAX_DIMS)) };
+
+/* Write the signature into bytes (FS_SIGNATURE_MAX_BYTES, 8-aligned); returns the size used. */
+size_t fs_signature_encode(const fs_signature *signature, void *bytes);
+/* The reverse; the arguments' shapes point into bytes (8-aligned). */
+void fs_signature_decode(const void *bytes, size_t size, fs_signature *signature);
+
+#endif

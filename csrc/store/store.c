@@ -1,0 +1,292 @@
+#include "store/store.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+#define NAME_OF(NAME, name, on_device, prose) [FS_EVENT_##NAME] = #name,
+const char *const fs_event_kind_names[FS_EVENT_KIND_COUNT] = {FS_EVENT_KIND_LIST(NAME_OF)};
+#define ON_DEVICE(NAME, name, on_device, prose) [FS_EVENT_##NAME] = on_device,
+const bool fs_event_kind_on_device[FS_EVENT_KIND_COUNT] = {FS_EVENT_KIND_LIST(ON_DEVICE)};
+#define TIMING_NAME(NAME, name) [FS_TIMING_##NAME] = #name,
+const char *const fs_timing_names[FS_TIMING_COUNT] = {FS_TIMING_LIST(TIMING_NAME)};
+#define MISSING(type, name, missing, prose) .name = missing,
+const fs_event fs_event_missing = {FS_EVENT_COLUMN_LIST(MISSING)};
+
+/* More events than ids: the last id means "none". */
+enum { MAX_CHUNKS = (1 << (32 - FS_CHUNK_BITS)) - 1 };
+
+struct fs_store {
+    pthread_mutex_t lock;
+    uint64_t serial; /* tells stores apart in thread_cache, where an address may be used again */
+    uint32_t count;
+    uint32_t chunk_count, chunk_capacity;
+    fs_chunk **chunks;
+    fs_intern names, signatures;
+    fs_lane *lanes;
+    uint32_t lane_count, lane_capacity;
+};
+
+/* The calling thread's lane in the store that it used last. */
+static _Thread_local struct {
+    uint64_t serial;
+    uint32_t lane;
+} thread_cache;
+
+static atomic_ullong store_serials;
+
+fs_status fs_store_create(fs_store **store, fs_error *err)
+{
+    fs_store *made = fs_calloc(1, sizeof *made);
+    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a store of events");
+    pthread_mutex_init(&made->lock, NULL);
+    made->serial = atomic_fetch_add(&store_serials, 1) + 1;
+    *store = made;
+    return FS_OK;
+}
+
+void fs_store_destroy(fs_store *store)
+{
+    if (store == NULL) return;
+    for (uint32_t i = 0; i < store->chunk_count; i++) fs_free(store->chunks[i]);
+    fs_free(store->chunks);
+    fs_free(store->lanes);
+    fs_intern_clear(&store->names);
+    fs_intern_clear(&store->signatures);
+    pthread_mutex_destroy(&store->lock);
+    fs_free(store);
+}
+
+/* Ids ------------------------------------------------------------------------------------------------------------ */
+
+fs_status fs_store_name(fs_store *store, const char *text, uint32_t *id, fs_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    fs_status status = fs_intern_text(&store->names, text, id, err);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+fs_status fs_store_signature(fs_store *store, const void *bytes, size_t size, uint32_t *id, fs_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    fs_status status = fs_intern_bytes(&store->signatures, bytes, size, id, err);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+static fs_status find_lane(fs_store *store, bool on_device, int device, uint64_t id, uint32_t *lane, fs_error *err)
+{
+    for (uint32_t i = 0; i < store->lane_count; i++) {
+        const fs_lane *known = &store->lanes[i];
+        if (known->on_device == on_device && known->device == device && known->id == id) {
+            *lane = i;
+            return FS_OK;
+        }
+    }
+    if (store->lane_count == store->lane_capacity) {
+        uint32_t capacity = store->lane_capacity ? store->lane_capacity * 2 : 8;
+        fs_lane *lanes = fs_realloc(store->lanes, capacity * sizeof *lanes);
+        if (lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u threads and streams", capacity);
+        store->lanes = lanes;
+        store->lane_capacity = capacity;
+    }
+    *lane = store->lane_count++;
+    store->lanes[*lane] = (fs_lane){.on_device = on_device, .device = device, .id = id, .open = FS_NONE};
+    return FS_OK;
+}
+
+static fs_status thread_lane(fs_store *store, uint32_t *lane, fs_error *err)
+{
+    if (thread_cache.serial != store->serial) {
+        FS_TRY(find_lane(store, false, -1, (uint64_t)syscall(SYS_gettid), &thread_cache.lane, err));
+        thread_cache.serial = store->serial;
+    }
+    *lane = thread_cache.lane;
+    return FS_OK;
+}
+
+fs_status fs_store_device_lane(fs_store *store, int device, uint64_t stream, uint32_t *lane, fs_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    fs_status status = find_lane(store, true, device, stream, lane, err);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+fs_status fs_store_thread_lane(fs_store *store, uint32_t *lane, fs_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    fs_status status = thread_lane(store, lane, err);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+/* Appending ------------------------------------------------------------------------------------------------------ */
+
+static fs_status add_chunk(fs_store *store, fs_error *err)
+{
+    if (store->chunk_count == MAX_CHUNKS) {
+        return fs_fail(err, FS_OUT_OF_MEMORY, "a store holds at most %lld events: profile a shorter stretch",
+                       (long long)MAX_CHUNKS << FS_CHUNK_BITS);
+    }
+    if (store->chunk_count == store->chunk_capacity) {
+        uint32_t capacity = store->chunk_capacity ? store->chunk_capacity * 2 : 16;
+        fs_chunk **chunks = fs_realloc(store->chunks, capacity * sizeof *chunks);
+        if (chunks == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u events", store->count + 1);
+        store->chunks = chunks;
+        store->chunk_capacity = capacity;
+    }
+    fs_chunk *chunk = fs_malloc(sizeof *chunk);
+    if (chunk == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u events", store->count + 1);
+    store->chunks[store->chunk_count++] = chunk;
+    return FS_OK;
+}
+
+static fs_status append(fs_store *store, const fs_event *event, uint32_t *index, fs_error *err)
+{
+    uint32_t at = store->count & (FS_CHUNK_EVENTS - 1);
+    if (store->count >> FS_CHUNK_BITS == store->chunk_count) FS_TRY(add_chunk(store, err));
+    fs_chunk *chunk = store->chunks[store->count >> FS_CHUNK_BITS];
+#define STORE_FIELD(type, name, missing, prose) chunk->name[at] = event->name;
+    FS_EVENT_COLUMN_LIST(STORE_FIELD)
+    if (index != NULL) *index = store->count;
+    store->count++;
+    return FS_OK;
+}
+
+fs_status fs_store_append(fs_store *store, const fs_event *event, uint32_t *index, fs_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    fs_status status = append(store, event, index, err);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+static fs_status begin(fs_store *store, fs_event *event, uint32_t *index, fs_error *err)
+{
+    FS_TRY(thread_lane(store, &event->lane, err));
+    event->parent = store->lanes[event->lane].open;
+    FS_TRY(append(store, event, index, err));
+    store->lanes[event->lane].open = *index;
+    return FS_OK;
+}
+
+fs_status fs_store_begin(fs_store *store, fs_event_kind kind, uint32_t name, uint32_t signature, int64_t start,
+                         uint32_t *index, fs_error *err)
+{
+    fs_event event = fs_event_missing;
+    event.kind = (uint8_t)kind;
+    event.name = name;
+    event.signature = signature;
+    event.start = start;
+    pthread_mutex_lock(&store->lock);
+    fs_status status = begin(store, &event, index, err);
+    pthread_mutex_unlock(&store->lock);
+    return status;
+}
+
+#define AT(store, index, field) ((store)->chunks[(index) >> FS_CHUNK_BITS]->field[(index) & (FS_CHUNK_EVENTS - 1)])
+
+static void close_event(fs_store *store, uint32_t index, int64_t end)
+{
+    if (AT(store, index, duration) == FS_MISSING) AT(store, index, duration) = end - AT(store, index, start);
+}
+
+/* Whether `index` is `inner` or encloses it. */
+static bool encloses(const fs_store *store, uint32_t index, uint32_t inner)
+{
+    while (inner != FS_NONE && inner > index) inner = AT(store, inner, parent);
+    return inner == index;
+}
+
+void fs_store_end(fs_store *store, uint32_t index, int64_t end)
+{
+    pthread_mutex_lock(&store->lock);
+    uint32_t lane = AT(store, index, lane);
+    uint32_t *open = &store->lanes[lane].open;
+    if (encloses(store, index, *open)) {
+        for (; *open != index; *open = AT(store, *open, parent)) close_event(store, *open, end);
+        *open = AT(store, index, parent);
+    }
+    close_event(store, index, end);
+    pthread_mutex_unlock(&store->lock);
+}
+
+uint32_t fs_store_end_all(fs_store *store, int64_t end)
+{
+    uint32_t closed = 0;
+    pthread_mutex_lock(&store->lock);
+    for (uint32_t i = 0; i < store->lane_count; i++) {
+        uint32_t *open = &store->lanes[i].open;
+        for (; *open != FS_NONE; *open = AT(store, *open, parent), closed++) close_event(store, *open, end);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return closed;
+}
+
+uint32_t fs_store_innermost(fs_store *store)
+{
+    uint32_t lane, open = FS_NONE;
+    pthread_mutex_lock(&store->lock);
+    if (thread_lane(store, &lane, NULL) == FS_OK) open = store->lanes[lane].open;
+    pthread_mutex_unlock(&store->lock);
+    return open;
+}
+
+/* Reading -------------------------------------------------------------------------------------------------------- */
+
+uint32_t fs_store_count(const fs_store *store)
+{
+    return store->count;
+}
+
+void fs_store_get(const fs_store *store, uint32_t index, fs_event *event)
+{
+#define LOAD_FIELD(type, name, missing, prose) event->name = AT(store, index, name);
+    FS_EVENT_COLUMN_LIST(LOAD_FIELD)
+}
+
+const fs_chunk *fs_store_chunk(const fs_store *store, uint32_t chunk)
+{
+    return store->chunks[chunk];
+}
+
+uint32_t fs_store_name_count(const fs_store *store)
+{
+    return store->names.count;
+}
+
+const char *fs_store_name_text(const fs_store *store, uint32_t id)
+{
+    return fs_intern_get(&store->names, id).bytes;
+}
+
+uint32_t fs_store_signature_count(const fs_store *store)
+{
+    return store->signatures.count;
+}
+
+fs_span fs_store_signature_bytes(const fs_store *store, uint32_t id)
+{
+    return fs_intern_get(&store->signatures, id);
+}
+
+uint32_t fs_store_lane_count(const fs_store *store)
+{
+    return store->lane_count;
+}
+
+fs_lane fs_store_lane(const fs_store *store, uint32_t id)
+{
+    return store->lanes[id];
+}
+
+int64_t fs_store_nbytes(const fs_store *store)
+{
+    return (int64_t)store->chunk_count * (int64_t)sizeof(fs_chunk);
+}

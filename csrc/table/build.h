@@ -1,0 +1,109 @@
+/* The state that the steps of fs_table_build share. Private to csrc/table.
+ *
+ *   events ── scan ──► calls, nodes, groups     forward: children come after their parents
+ *   device work ── devices ──► nodes, groups    in order of start: busy times are unions
+ *   nodes ── totals ──► groups, samples         backward: every total is complete before its parent's
+ *   groups ── table ──► rows
+ */
+#ifndef FS_TABLE_BUILD_H
+#define FS_TABLE_BUILD_H
+
+#include "store/store.h"
+#include "table/calls.h"
+#include "table/table.h"
+
+enum { FS_HOST, FS_DEVICE, FS_MEMORY_PLACES };
+
+/* What a node was seen to be. */
+enum {
+    FS_NODE_OWNS = 1,  /* device work counts as its own: it launched it, or what it encloses and no rule knows did */
+    FS_NODE_FLOPS = 2, /* FLOPs of something that it encloses are known */
+    FS_NODE_MEMORY = 4 /* memory changed within */
+};
+
+/* A host event that encloses or launched something; the others, most of them, go without. */
+typedef struct {
+    int64_t self_cpu_ns;     /* without its children; meaningless while its own duration is missing */
+    int64_t self_device_ns;  /* of the device work that it launched */
+    int64_t device_ns;       /* and of all that its children launched */
+    int64_t owned_device_ns; /* of the device work that its own FLOPs and bytes are the work of */
+    double flops;            /* of its children, as far as known */
+    uint32_t call;
+    uint32_t owner; /* the nearest op that a rule knows, itself included, or FS_NONE: an event */
+    int8_t device;  /* that its work ran on, -1 for none */
+    uint8_t flags;
+} fs_node;
+
+/* Change of memory in bytes, by place. */
+typedef struct {
+    int64_t self[FS_MEMORY_PLACES], total[FS_MEMORY_PLACES];
+} fs_node_memory;
+
+typedef struct {
+    fs_row row;
+    int64_t first_start, first_end; /* of the row's first event: the least start, of those the largest end */
+    uint64_t samples_begin, sample_count;
+    fs_roof roof;    /* sum over the calls */
+    int64_t host_ns; /* own host time of the calls whose work ran on the CPU */
+    int64_t unmodelled_ns;
+    int64_t op_calls;
+    uint8_t device_timing; /* FS_TIMING_COUNT: no device work */
+    bool untimed;          /* the time of some work is not known */
+    bool flops_known;      /* of the rows or something that they enclose */
+} fs_group;
+
+/* An event's slot holds its call, or with this bit its node. */
+#define FS_SLOT_NODE (UINT32_C(1) << 31)
+
+typedef struct {
+    const fs_store *store;
+    const fs_table_options *options;
+    fs_table *table;
+    uint32_t count; /* events */
+    uint32_t *slots; /* by event */
+    fs_calls calls;
+    fs_node *nodes; /* room for every host event, filled from the front */
+    fs_node_memory *memory; /* by node; NULL where no event has memory */
+    uint32_t node_count;
+    uint32_t work_count, device_count; /* device events, annotations too; devices */
+    bool works_sorted;                 /* they come in order of start */
+    fs_group *groups;
+    uint32_t group_count, group_capacity;
+    int64_t *samples;
+} fs_build;
+
+/* The steps, in order. */
+fs_status fs_build_scan(fs_build *build, fs_error *err);
+fs_status fs_build_devices(fs_build *build, fs_error *err);
+fs_status fs_build_totals(fs_build *build, fs_error *err);
+
+/* The node of a host event, as it is while nothing is known of what it encloses. */
+fs_node fs_build_leaf(const fs_build *build, uint32_t index);
+/* The node of a host event, made where it has none. */
+fs_node *fs_build_node(fs_build *build, uint32_t index);
+
+static inline fs_call *fs_build_call(const fs_build *build, uint32_t index)
+{
+    uint32_t slot = build->slots[index];
+    return &build->calls.calls[slot & FS_SLOT_NODE ? build->nodes[slot & ~FS_SLOT_NODE].call : slot];
+}
+
+static inline fs_group *fs_build_group(const fs_build *build, uint32_t index)
+{
+    return &build->groups[fs_build_call(build, index)->row];
+}
+
+/* Whether the event lies on a device's time line; a range with a device annotates that. */
+static inline bool fs_build_is_device(const fs_chunk *chunk, uint32_t at)
+{
+    uint8_t kind = chunk->kind[at];
+    return fs_event_kind_on_device[kind] ||
+           ((kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP) && chunk->device[at] >= 0);
+}
+
+static inline bool fs_build_ran_on_device(const fs_group *group)
+{
+    return group->device_timing != FS_TIMING_COUNT;
+}
+
+#endif

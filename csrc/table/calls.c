@@ -1,0 +1,143 @@
+#include "table/calls.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+enum { FIRST_SLOTS = 256 };
+
+/* Names of a row that stand for no one name of the store. */
+static const uint32_t name_step = FS_NONE - 1, name_memory = FS_NONE - 2;
+
+static const char step_prefix[] = "ProfilerStep#";
+static const char *const communication_prefixes[] = {"nccl", "rccl", "msccl", "nvshmem"};
+
+void fs_calls_clear(fs_calls *set)
+{
+    fs_free(set->calls);
+    fs_free(set->slots);
+    fs_intern_clear(&set->rows);
+    fs_intern_clear(&set->shapes);
+}
+
+static uint32_t first_slot(const fs_calls *set, uint64_t key, uint32_t class)
+{
+    uint64_t hash = (key ^ (uint64_t)class << 24) * 0x9e3779b97f4a7c15u;
+    return (uint32_t)(hash >> 32) & (set->slot_count - 1);
+}
+
+static uint32_t class_of(uint8_t kind, bool on_device)
+{
+    return (uint32_t)kind << 1 | on_device;
+}
+
+static fs_status grow(fs_calls *set, fs_error *err)
+{
+    uint32_t slot_count = set->slot_count ? set->slot_count * 2 : FIRST_SLOTS;
+    fs_call *calls = fs_realloc(set->calls, slot_count / 2 * sizeof *calls);
+    if (calls == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u distinct calls", slot_count / 2);
+    set->calls = calls;
+    uint32_t *slots = fs_calloc(slot_count, sizeof *slots);
+    if (slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u distinct calls", slot_count / 2);
+    fs_free(set->slots);
+    set->slots = slots;
+    set->slot_count = slot_count;
+    set->capacity = slot_count / 2;
+    for (uint32_t id = 0; id < set->count; id++) {
+        uint32_t slot = first_slot(set, calls[id].key, class_of(calls[id].kind, calls[id].on_device));
+        while (slots[slot] != 0) slot = (slot + 1) & (slot_count - 1);
+        slots[slot] = id + 1;
+    }
+    return FS_OK;
+}
+
+static bool signature_of(const fs_calls *set, uint32_t id, fs_signature *signature)
+{
+    if (id == FS_NONE) return false;
+    fs_span bytes = fs_store_signature_bytes(set->store, id);
+    fs_signature_decode(bytes.bytes, bytes.size, signature);
+    return true;
+}
+
+/* The id of a signature's input shapes: equal shapes, equal id. */
+static fs_status shapes_of(fs_calls *set, const fs_signature *signature, uint32_t *id, fs_error *err)
+{
+    int64_t words[FS_SIGNATURE_MAX_ARGUMENTS * (1 + FS_SIGNATURE_MAX_DIMS)];
+    size_t size = 0;
+    for (int i = 0; signature != NULL && i < signature->argument_count; i++) {
+        const fs_argument *argument = &signature->arguments[i];
+        if (argument->role == FS_ARGUMENT_OUT) continue;
+        words[size++] = argument->ndim;
+        for (int d = 0; d < argument->ndim; d++) words[size++] = argument->shape[d];
+    }
+    return fs_intern_bytes(&set->shapes, words, size * sizeof *words, id, err);
+}
+
+static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
+{
+    if (kind == FS_EVENT_MEMORY) {
+        *text = "[memory]";
+        return name_memory;
+    }
+    if (name == FS_NONE) {
+        *text = fs_event_kind_names[kind];
+        return name;
+    }
+    /* All steps of a loop are one row. */
+    if (strncmp(*text, step_prefix, sizeof step_prefix - 1) == 0) *text = "ProfilerStep*";
+    return strcmp(*text, "ProfilerStep*") == 0 ? name_step : name;
+}
+
+static bool is_communication(const char *text)
+{
+    for (size_t i = 0; i < sizeof communication_prefixes / sizeof *communication_prefixes; i++) {
+        if (strncmp(text, communication_prefixes[i], strlen(communication_prefixes[i])) == 0) return true;
+    }
+    return false;
+}
+
+static fs_status add(fs_calls *set, uint32_t name, uint32_t signature_id, fs_call *call, fs_error *err)
+{
+    fs_event_kind kind = call->kind;
+    fs_signature decoded;
+    const fs_signature *signature = signature_of(set, signature_id, &decoded) ? &decoded : NULL;
+    call->text = name == FS_NONE ? NULL : fs_store_name_text(set->store, name);
+
+    call->work = (fs_work){.flops = NAN, .bytes_read = NAN, .bytes_written = NAN};
+    if (signature != NULL) {
+        if (kind == FS_EVENT_OP && name != FS_NONE) call->work = fs_work_of(call->text, signature);
+        call->device_kind = signature->device_kind;
+        call->device_index = signature->device_index;
+    }
+    call->known = !isnan(call->work.flops) || !isnan(call->work.bytes_read + call->work.bytes_written);
+
+    call->roof = fs_roof_of(&call->work, NULL);
+
+    bool annotation = kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
+    uint32_t row_key[3] = {row_name(name, kind, &call->text), (uint32_t)call->on_device << 1 | annotation, 0};
+    if (set->by_shape) FS_TRY(shapes_of(set, signature, &row_key[2], err));
+    call->communication = is_communication(call->text);
+    return fs_intern_bytes(&set->rows, row_key, sizeof row_key, &call->row, err);
+}
+
+fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
+                        uint32_t *id, fs_error *err)
+{
+    uint64_t key = (uint64_t)name << 32 | signature;
+    if (set->count == set->capacity) FS_TRY(grow(set, err));
+    uint32_t slot = first_slot(set, key, class_of((uint8_t)kind, on_device));
+    for (; set->slots[slot] != 0; slot = (slot + 1) & (set->slot_count - 1)) {
+        const fs_call *call = &set->calls[set->slots[slot] - 1];
+        if (call->key == key && call->kind == kind && call->on_device == on_device) {
+            *id = set->slots[slot] - 1;
+            return FS_OK;
+        }
+    }
+    fs_call call = {.key = key, .kind = (uint8_t)kind, .on_device = on_device};
+    FS_TRY(add(set, name, signature, &call, err));
+    set->calls[set->count] = call;
+    *id = set->count++;
+    set->slots[slot] = *id + 1;
+    return FS_OK;
+}

@@ -1,0 +1,176 @@
+/* Device work to its launchers and rows: own device times, busy times, coverage. */
+#include <math.h>
+
+#include "base/memory.h"
+#include "table/build.h"
+
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
+typedef struct {
+    uint64_t key; /* time since the first start; a missing start comes first */
+    uint32_t event;
+} sort_entry;
+
+typedef struct {
+    int64_t start, duration; /* ns; the duration is 0 where missing */
+    uint32_t event, launcher;
+    int device;
+    uint8_t timing;
+    bool has_row; /* an INTERVAL has none */
+} device_work;
+
+static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, int shift)
+{
+    uint32_t places[DIGITS] = {0}, next = 0;
+    for (uint32_t i = 0; i < count; i++) places[from[i].key >> shift & (DIGITS - 1)]++;
+    for (int digit = 0; digit < DIGITS; digit++) {
+        uint32_t size = places[digit];
+        places[digit] = next;
+        next += size;
+    }
+    for (uint32_t i = 0; i < count; i++) to[places[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+/* List the device events in `entries`, of twice their number, by start; returns where the sorted half begins. A radix
+ * sort, for what comes out of order comes from many streams at once. */
+static const sort_entry *sort_works(const fs_build *build, sort_entry *entries)
+{
+    sort_entry *from = entries, *to = entries + build->work_count;
+    uint32_t count = 0;
+    uint64_t least = UINT64_MAX, largest = 0;
+    for (uint32_t index = 0; index < build->count; index++) {
+        const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
+        uint32_t at = index & (FS_CHUNK_EVENTS - 1);
+        if (!fs_build_is_device(chunk, at)) continue;
+        uint64_t key = (uint64_t)chunk->start[at] - (uint64_t)INT64_MIN;
+        from[count++] = (sort_entry){key, index};
+        if (key < least) least = key;
+        if (key > largest) largest = key;
+    }
+    for (uint32_t i = 0; i < count; i++) from[i].key -= least;
+    for (int shift = 0; shift < 64 && (largest - least) >> shift != 0; shift += DIGIT_BITS) {
+        sort_digit(from, to, count, shift);
+        sort_entry *swap = from;
+        from = to;
+        to = swap;
+    }
+    return from;
+}
+
+/* Add to the row's busy time what the row was not yet busy with; `ends` has the end so far by row and device. */
+static void add_busy(fs_build *build, fs_group *group, const device_work *work, int64_t *ends)
+{
+    if (work->timing < group->device_timing) group->device_timing = work->timing;
+    if (work->start == FS_MISSING) { /* of unknown place: nothing is known to overlap it */
+        group->row.device_busy_time += work->duration;
+        return;
+    }
+    int64_t *end = &ends[(size_t)(group - build->groups) * build->device_count + (size_t)work->device];
+    int64_t from = work->start > *end ? work->start : *end, to = work->start + work->duration;
+    if (to <= from) return;
+    group->row.device_busy_time += to - from;
+    *end = to;
+}
+
+static void own(fs_node *node, const device_work *work)
+{
+    node->owned_device_ns += work->duration;
+    node->device = (int8_t)work->device;
+    node->flags |= FS_NODE_OWNS;
+}
+
+/* The innermost op that encloses the event, itself included, or FS_NONE. */
+static uint32_t enclosing_op(const fs_build *build, uint32_t index)
+{
+    while (index != FS_NONE) {
+        const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
+        uint32_t at = index & (FS_CHUNK_EVENTS - 1);
+        if (chunk->kind[at] == FS_EVENT_OP) return index;
+        index = chunk->parent[at] < index ? chunk->parent[at] : FS_NONE;
+    }
+    return FS_NONE;
+}
+
+static void cover(fs_build *build, const device_work *work, uint32_t owner)
+{
+    fs_table *table = build->table;
+    if (work->has_row && fs_build_call(build, work->event)->communication) return;
+    table->modelled_base_ns += (double)work->duration;
+    const fs_work *known = owner == FS_NONE ? NULL : &fs_build_call(build, owner)->work;
+    if (known != NULL && !isnan(known->flops)) table->flops_known_ns += (double)work->duration;
+    if (known != NULL && !isnan(known->bytes_read + known->bytes_written)) {
+        table->bytes_known_ns += (double)work->duration;
+        return;
+    }
+    uint32_t named = enclosing_op(build, work->launcher);
+    if (named == FS_NONE) named = work->has_row ? work->event : work->launcher;
+    if (named != FS_NONE) fs_build_group(build, named)->unmodelled_ns += work->duration;
+}
+
+static void add_work(fs_build *build, const device_work *work, int64_t *ends)
+{
+    uint32_t owner = FS_NONE;
+    build->table->self_device_ns += work->duration;
+    if (work->launcher != FS_NONE) {
+        fs_node *launcher = fs_build_node(build, work->launcher);
+        fs_group *group = fs_build_group(build, work->launcher);
+        owner = launcher->owner;
+        launcher->self_device_ns += work->duration;
+        launcher->device_ns += work->duration;
+        own(launcher, work);
+        add_busy(build, group, work, ends);
+        if (owner != FS_NONE && owner != work->launcher) {
+            fs_group *owners = fs_build_group(build, owner);
+            own(fs_build_node(build, owner), work);
+            if (owners != group) add_busy(build, owners, work, ends);
+        }
+    }
+    cover(build, work, owner);
+}
+
+static void add_event(fs_build *build, uint32_t index, int64_t *ends)
+{
+    const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
+    uint32_t at = index & (FS_CHUNK_EVENTS - 1);
+    if (!fs_build_is_device(chunk, at)) return;
+    device_work work = {
+        .start = chunk->start[at],
+        .duration = chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at],
+        .event = index,
+        .launcher = chunk->launcher[at] < build->count ? chunk->launcher[at] : FS_NONE,
+        .device = chunk->device[at] < 0 ? 0 : chunk->device[at],
+        .timing = chunk->timing[at],
+        .has_row = chunk->kind[at] != FS_EVENT_INTERVAL,
+    };
+    if (work.has_row) {
+        fs_group *group = fs_build_group(build, index);
+        group->row.self_device_time_total += work.duration;
+        group->row.device_time_total += work.duration;
+        add_busy(build, group, &work, ends);
+    }
+    if (fs_event_kind_on_device[chunk->kind[at]]) add_work(build, &work, ends); /* an annotation is no work */
+}
+
+fs_status fs_build_devices(fs_build *build, fs_error *err)
+{
+    if (build->work_count == 0) return FS_OK;
+    size_t end_count = (size_t)build->group_count * build->device_count;
+    sort_entry *entries = NULL;
+    int64_t *ends = fs_malloc(end_count * sizeof *ends);
+    if (!build->works_sorted) entries = fs_malloc(2 * (size_t)build->work_count * sizeof *entries);
+    if (ends == NULL || (!build->works_sorted && entries == NULL)) {
+        fs_free(entries);
+        fs_free(ends);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to add up %u device events", build->work_count);
+    }
+    for (size_t i = 0; i < end_count; i++) ends[i] = INT64_MIN;
+    if (build->works_sorted) {
+        for (uint32_t index = 0; index < build->count; index++) add_event(build, index, ends);
+    } else {
+        const sort_entry *sorted = sort_works(build, entries);
+        for (uint32_t i = 0; i < build->work_count; i++) add_event(build, sorted[i].event, ends);
+    }
+    fs_free(entries);
+    fs_free(ends);
+    return FS_OK;
+}

@@ -1,0 +1,149 @@
+/* Events to calls, nodes and groups, in the order of the store. */
+#include "base/memory.h"
+#include "table/build.h"
+
+fs_node fs_build_leaf(const fs_build *build, uint32_t index)
+{
+    const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
+    uint32_t at = index & (FS_CHUNK_EVENTS - 1), parent = chunk->parent[at];
+    fs_node node = {.call = build->slots[index], .owner = FS_NONE, .device = -1};
+    if (chunk->duration[at] != FS_MISSING) node.self_cpu_ns = chunk->duration[at];
+    if (build->calls.calls[node.call].known) {
+        node.owner = index;
+    } else if (parent < index) {
+        node.owner = build->nodes[build->slots[parent] & ~FS_SLOT_NODE].owner;
+    }
+    return node;
+}
+
+fs_node *fs_build_node(fs_build *build, uint32_t index)
+{
+    uint32_t *slot = &build->slots[index];
+    if ((*slot & FS_SLOT_NODE) == 0) {
+        build->nodes[build->node_count] = fs_build_leaf(build, index);
+        if (build->memory != NULL) build->memory[build->node_count] = (fs_node_memory){{0}, {0}};
+        *slot = build->node_count++ | FS_SLOT_NODE;
+    }
+    return &build->nodes[*slot & ~FS_SLOT_NODE];
+}
+
+static fs_status add_group(fs_build *build, fs_error *err)
+{
+    if (build->group_count == build->group_capacity) {
+        uint32_t capacity = build->group_capacity ? build->group_capacity * 2 : 64;
+        fs_group *groups = fs_realloc(build->groups, capacity * sizeof *groups);
+        if (groups == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", capacity);
+        build->groups = groups;
+        build->group_capacity = capacity;
+    }
+    build->groups[build->group_count++] = (fs_group){
+        .row = {.signature = FS_NONE, .timing = FS_TIMING_COUNT},
+        .device_timing = FS_TIMING_COUNT,
+    };
+    return FS_OK;
+}
+
+/* Find the event's call and count it in its row. */
+static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t *slot, fs_error *err)
+{
+    fs_event_kind kind = chunk->kind[at];
+    bool on_device = fs_build_is_device(chunk, at);
+    FS_TRY(fs_calls_find(&build->calls, chunk->name[at], chunk->signature[at], kind, on_device, slot, err));
+    const fs_call *call = &build->calls.calls[*slot];
+    if (call->row == build->group_count) FS_TRY(add_group(build, err));
+
+    fs_group *group = &build->groups[call->row];
+    int64_t start = chunk->start[at], duration = chunk->duration[at];
+    int64_t end = duration == FS_MISSING ? start : start + duration;
+    bool longer = start == group->first_start && end > group->first_end;
+    if (group->row.count == 0 || start < group->first_start || longer) {
+        group->first_start = start;
+        group->first_end = end;
+        group->row.key = call->text;
+        group->row.signature = chunk->signature[at];
+        group->row.on_device = on_device;
+        group->row.is_user_annotation = kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
+    }
+    if (on_device || chunk->parent[at] == FS_NONE) group->row.top_level = true;
+    group->row.count++;
+    if (chunk->timing[at] < group->row.timing) group->row.timing = chunk->timing[at];
+    return FS_OK;
+}
+
+static fs_status scan_memory(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
+{
+    uint32_t parent = chunk->parent[at];
+    int place = chunk->device[at] >= 0 ? FS_DEVICE : FS_HOST;
+    build->table->has_memory = true;
+    if (parent < index) {
+        fs_node *node = fs_build_node(build, parent);
+        fs_node_memory *memory = &build->memory[node - build->nodes];
+        memory->self[place] += chunk->bytes[at];
+        memory->total[place] += chunk->bytes[at];
+        node->flags |= FS_NODE_MEMORY;
+        return FS_OK;
+    }
+    FS_TRY(count_event(build, chunk, at, &build->slots[index], err));
+    fs_row *row = &fs_build_group(build, index)->row;
+    int64_t *self[] = {&row->self_cpu_memory_usage, &row->self_device_memory_usage};
+    int64_t *total[] = {&row->cpu_memory_usage, &row->device_memory_usage};
+    *self[place] += chunk->bytes[at];
+    *total[place] += chunk->bytes[at];
+    return FS_OK;
+}
+
+static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
+{
+    uint32_t parent = chunk->parent[at];
+    bool missing = chunk->duration[at] == FS_MISSING;
+    if (chunk->kind[at] == FS_EVENT_MEMORY) return scan_memory(build, chunk, at, index, err);
+    build->table->open_events += missing;
+    if (chunk->kind[at] == FS_EVENT_INTERVAL) return FS_OK;
+    FS_TRY(count_event(build, chunk, at, &build->slots[index], err));
+    if (parent < index && !fs_build_is_device(chunk, at)) {
+        fs_node *above = fs_build_node(build, parent);
+        if (!missing) above->self_cpu_ns -= chunk->duration[at];
+    }
+    return FS_OK;
+}
+
+/* What to make room for. */
+static fs_status prepare(fs_build *build, fs_error *err)
+{
+    uint32_t memory_events = 0, others = 0;
+    int64_t last_start = INT64_MIN;
+    build->works_sorted = true;
+    for (uint32_t index = 0; index < build->count; index++) {
+        const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
+        uint32_t at = index & (FS_CHUNK_EVENTS - 1);
+        if (fs_build_is_device(chunk, at)) {
+            uint32_t device = chunk->device[at] < 0 ? 0 : (uint32_t)chunk->device[at];
+            if (device >= build->device_count) build->device_count = device + 1;
+            if (chunk->start[at] < last_start) build->works_sorted = false;
+            last_start = chunk->start[at];
+            build->work_count++;
+        } else if (chunk->kind[at] == FS_EVENT_MEMORY) {
+            memory_events++;
+        } else {
+            others++;
+        }
+    }
+    build->table->has_device = build->work_count > 0;
+    build->slots = fs_malloc(build->count * sizeof *build->slots);
+    build->nodes = fs_malloc(others * sizeof *build->nodes);
+    if (memory_events > 0) build->memory = fs_malloc(others * sizeof *build->memory);
+    if (build->slots == NULL || build->nodes == NULL || (memory_events > 0 && build->memory == NULL)) {
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group %u events", build->count);
+    }
+    return FS_OK;
+}
+
+fs_status fs_build_scan(fs_build *build, fs_error *err)
+{
+    FS_TRY(prepare(build, err));
+    for (uint32_t index = 0; index < build->count; index++) {
+        const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
+        FS_TRY(scan_event(build, chunk, index & (FS_CHUNK_EVENTS - 1), index, err));
+    }
+    return FS_OK;
+}

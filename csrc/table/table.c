@@ -1,0 +1,136 @@
+#include "table/table.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "table/build.h"
+#include "table/statistics.h"
+
+static void fill_row(const fs_build *build, fs_group *group)
+{
+    fs_row *row = &group->row;
+    if (group->op_calls == 0) {
+        row->flops = row->bytes_read = row->bytes_written = NAN;
+        group->roof = (fs_roof){NAN, NAN, NAN, NAN};
+    }
+    if (!group->flops_known) row->flops_total = NAN;
+    row->bytes_total_moved = row->bytes_read + row->bytes_written;
+    if (fs_build_ran_on_device(group)) row->timing = group->device_timing;
+
+    fs_statistics times = fs_statistics_of(build->samples + group->samples_begin, group->sample_count);
+    row->time_min = times.min;
+    row->time_median = times.median;
+    row->time_p95 = times.p95;
+    row->time_max = times.max;
+    row->time_std = times.std;
+    double time_ns = group->untimed ? NAN : (double)(row->device_busy_time + group->host_ns);
+    fs_roofline_fill(row, &group->roof, time_ns);
+}
+
+/* Rows come in torch's order: by start of the first event, of two that start together the longer one. */
+static int compare_groups(const void *left, const void *right)
+{
+    const fs_group *a = *(fs_group *const *)left, *b = *(fs_group *const *)right;
+    if (a->first_start != b->first_start) return a->first_start < b->first_start ? -1 : 1;
+    if (a->first_end != b->first_end) return a->first_end > b->first_end ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+static fs_status make_rows(fs_build *build, fs_error *err)
+{
+    fs_table *table = build->table;
+    fs_group **order = fs_malloc(build->group_count * sizeof *order);
+    table->rows = fs_malloc(build->group_count * sizeof *table->rows);
+    if (order == NULL || table->rows == NULL) {
+        fs_free(order);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", build->group_count);
+    }
+    for (uint32_t i = 0; i < build->group_count; i++) {
+        fill_row(build, &build->groups[i]);
+        order[i] = &build->groups[i];
+    }
+    qsort(order, build->group_count, sizeof *order, compare_groups);
+    for (uint32_t i = 0; i < build->group_count; i++) table->rows[i] = order[i]->row;
+    table->row_count = build->group_count;
+    fs_free(order);
+    return FS_OK;
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    return strcmp(((const fs_unmodelled *)left)->key, ((const fs_unmodelled *)right)->key);
+}
+
+static int compare_times(const void *left, const void *right)
+{
+    const fs_unmodelled *a = left, *b = right;
+    if (a->ns != b->ns) return a->ns > b->ns ? -1 : 1;
+    return strcmp(a->key, b->key);
+}
+
+/* One entry a name, though shapes may have parted its rows. */
+static fs_status list_unmodelled(fs_build *build, fs_error *err)
+{
+    uint32_t found = 0, count = 0;
+    for (uint32_t i = 0; i < build->group_count; i++) found += build->groups[i].unmodelled_ns > 0;
+    fs_unmodelled *list = build->table->unmodelled = fs_malloc(found * sizeof *list);
+    if (list == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", build->group_count);
+    found = 0;
+    for (uint32_t i = 0; i < build->group_count; i++) {
+        const fs_group *group = &build->groups[i];
+        if (group->unmodelled_ns > 0) list[found++] = (fs_unmodelled){group->row.key, group->unmodelled_ns};
+    }
+    qsort(list, found, sizeof *list, compare_keys);
+    for (uint32_t i = 0; i < found; i++) {
+        if (count > 0 && strcmp(list[count - 1].key, list[i].key) == 0) {
+            list[count - 1].ns += list[i].ns;
+        } else {
+            list[count++] = list[i];
+        }
+    }
+    qsort(list, count, sizeof *list, compare_times);
+    build->table->unmodelled_count = count;
+    return FS_OK;
+}
+
+fs_status fs_table_build(const fs_store *store, const fs_table_options *options, fs_table **table, fs_error *err)
+{
+    fs_status status;
+    fs_build build = {
+        .store = store,
+        .options = options,
+        .count = fs_store_count(store),
+        .calls = {.store = store, .by_shape = options->by_shape},
+    };
+    if (build.count >= FS_SLOT_NODE) {
+        return fs_fail(err, FS_OUT_OF_MEMORY, "%u events are more than a table can group: profile a shorter stretch",
+                       build.count);
+    }
+    build.table = fs_calloc(1, sizeof *build.table);
+    if (build.table == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table");
+    FS_TRY_GOTO(status, fs_build_scan(&build, err), done);
+    FS_TRY_GOTO(status, fs_build_devices(&build, err), done);
+    FS_TRY_GOTO(status, fs_build_totals(&build, err), done);
+    FS_TRY_GOTO(status, list_unmodelled(&build, err), done);
+    FS_TRY_GOTO(status, make_rows(&build, err), done);
+    *table = build.table;
+done:
+    if (status != FS_OK) fs_table_destroy(build.table);
+    fs_calls_clear(&build.calls);
+    fs_free(build.slots);
+    fs_free(build.nodes);
+    fs_free(build.memory);
+    fs_free(build.groups);
+    fs_free(build.samples);
+    return status;
+}
+
+void fs_table_destroy(fs_table *table)
+{
+    if (table == NULL) return;
+    fs_free(table->rows);
+    fs_free(table->unmodelled);
+    fs_free(table);
+}

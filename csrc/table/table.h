@@ -1,0 +1,73 @@
+/* A table: rows grouped from a store, with self and total times, statistics, work and roofline joined.
+ * All numbers are made here; a view formats them. Columns are listed in columns.def, one row each. */
+#ifndef FS_TABLE_TABLE_H
+#define FS_TABLE_TABLE_H
+
+#include "device/peaks.h"
+#include "store/store.h"
+
+enum { FS_MAX_CUDA_DEVICES = 64 };
+
+/* What limits a row. X(NAME, name, prose) */
+#define FS_BOUND_LIST(X)                                                                            \
+    X(UNKNOWN, unknown, "no rule knows the work, or no peak is known")                              \
+    X(COMPUTE, compute, "the FLOPs at the peak rate of their unit take longest")                    \
+    X(MEMORY, memory, "the bytes at the peak bandwidth take longest")                               \
+    X(LAUNCH, launch, "a call takes little longer than an empty kernel, or on a CPU an empty call") \
+    X(CACHE, cache, "more bandwidth than memory has: the data sat in cache")
+
+typedef enum {
+#define FS_BOUND_ENUM(NAME, name, prose) FS_BOUND_##NAME,
+    FS_BOUND_LIST(FS_BOUND_ENUM)
+#undef FS_BOUND_ENUM
+    FS_BOUND_COUNT
+} fs_bound;
+
+extern const char *const fs_bound_names[FS_BOUND_COUNT];
+
+typedef struct {
+    bool by_shape; /* rows of different input shapes stay apart */
+    /* Peaks of what the events ran on; NULL: not known. */
+    const fs_peaks *cpu_peaks;
+    const fs_peaks *cuda_peaks[FS_MAX_CUDA_DEVICES];
+} fs_table_options;
+
+typedef struct {
+    const char *key; /* the name that the row shows, the store's text or a constant; "[memory]": outside every event */
+    uint32_t signature; /* of the first event, for input shapes and dtypes; FS_NONE: none */
+    bool on_device, is_user_annotation;
+    bool top_level; /* some event of the row lies in no other; always of a device row */
+    fs_bound bound;
+    fs_timing timing;
+    int64_t count;
+#define FS_COLUMN(type, name, unit, prose) type name;
+#include "table/columns.def"
+#undef FS_COLUMN
+} fs_row;
+
+/* Time whose bytes no rule knows: own time of an op, or of device work that no op launched, by name. */
+typedef struct {
+    const char *key; /* as a row's */
+    int64_t ns;
+} fs_unmodelled;
+
+typedef struct {
+    fs_row *rows; /* in order of the start of each group's first event */
+    uint32_t row_count;
+    int64_t self_cpu_ns;    /* of all rows: the base of "Self CPU %" */
+    int64_t self_device_ns; /* of all device work: the base of "Self CUDA %" */
+    bool has_memory, has_device;
+    /* Coverage: all time of device work but communication (own host time of ops where there is no device), and the
+     * parts of it in ops whose bytes, and whose FLOPs, are known. */
+    double modelled_base_ns, bytes_known_ns, flops_known_ns;
+    fs_unmodelled *unmodelled; /* what the rest of the bytes' part is, longest first */
+    uint32_t unmodelled_count;
+    uint32_t open_events; /* events without an end: counted, their time unknown */
+} fs_table;
+
+/* Group a store that nobody appends to; the table lives no longer than the store. A RANGE or STEP with a device is an
+ * annotation of that device's own time line: a device row. FS_OUT_OF_MEMORY. */
+fs_status fs_table_build(const fs_store *store, const fs_table_options *options, fs_table **table, fs_error *err);
+void fs_table_destroy(fs_table *table);
+
+#endif

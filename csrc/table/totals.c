@@ -1,0 +1,145 @@
+/* Nodes to groups, backward: what a node encloses is complete when its turn comes. */
+#include <math.h>
+
+#include "base/memory.h"
+#include "ops/tensor.h"
+#include "table/build.h"
+
+static const fs_peaks *peaks_of(const fs_build *build, const fs_call *call, int device)
+{
+    if (device < 0 && call->device_kind == FS_CPU) return build->options->cpu_peaks;
+    if (device < 0) device = call->device_index;
+    return device < FS_MAX_CUDA_DEVICES ? build->options->cuda_peaks[device] : NULL;
+}
+
+/* Add an op's own work to its row, and to *flops what is known of it. */
+static void add_own_work(fs_build *build, const fs_node *node, fs_call *call, bool open, double *flops)
+{
+    const fs_work *work = &call->work;
+    fs_group *group = &build->groups[call->row];
+    group->op_calls++;
+    /* Where all of its device work belongs to ops inside that a rule knows, they have the work. */
+    if (call->known && node->device_ns > 0 && (node->flags & FS_NODE_OWNS) == 0) return;
+
+    group->row.flops += work->flops;
+    group->row.bytes_read += work->bytes_read;
+    group->row.bytes_written += work->bytes_written;
+    if (!isnan(work->flops)) *flops += work->flops;
+    const fs_peaks *peaks = peaks_of(build, call, node->device);
+    if (peaks != call->peaks) {
+        call->peaks = peaks;
+        call->roof = fs_roof_of(work, peaks);
+    }
+    group->roof.compute_ns += call->roof.compute_ns;
+    group->roof.memory_ns += call->roof.memory_ns;
+    group->roof.least_ns += call->roof.least_ns;
+    group->roof.launch_ns += call->roof.launch_ns;
+
+    if (node->device >= 0) return; /* its time is in the row's busy time */
+    if (call->device_kind == FS_CPU && !open) {
+        group->host_ns += node->self_cpu_ns;
+    } else if (work->flops > 0 || work->bytes_read + work->bytes_written > 0) {
+        group->untimed = true;
+    }
+}
+
+/* Where no device work was seen, the host time of ops says how much is modelled. */
+static void cover(fs_build *build, const fs_node *node, fs_group *group)
+{
+    fs_table *table = build->table;
+    const fs_work *known = node->owner == FS_NONE ? NULL : &fs_build_call(build, node->owner)->work;
+    table->modelled_base_ns += (double)node->self_cpu_ns;
+    if (known != NULL && !isnan(known->flops)) table->flops_known_ns += (double)node->self_cpu_ns;
+    if (known != NULL && !isnan(known->bytes_read + known->bytes_written)) {
+        table->bytes_known_ns += (double)node->self_cpu_ns;
+    } else {
+        group->unmodelled_ns += node->self_cpu_ns;
+    }
+}
+
+static void add_memory(fs_build *build, const fs_node *node, fs_node *above, fs_row *row)
+{
+    const fs_node_memory *memory = &build->memory[node - build->nodes];
+    row->self_cpu_memory_usage += memory->self[FS_HOST];
+    row->cpu_memory_usage += memory->total[FS_HOST];
+    row->self_device_memory_usage += memory->self[FS_DEVICE];
+    row->device_memory_usage += memory->total[FS_DEVICE];
+    if (above == NULL) return;
+    fs_node_memory *parents = &build->memory[above - build->nodes];
+    for (int place = 0; place < FS_MEMORY_PLACES; place++) parents->total[place] += memory->total[place];
+    above->flags |= FS_NODE_MEMORY;
+}
+
+static void add_sample(fs_build *build, fs_group *group, int64_t sample)
+{
+    build->samples[group->samples_begin + group->sample_count++] = sample;
+}
+
+/* Add a host event to its row and its totals to the node above it (NULL: none). */
+static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t duration)
+{
+    fs_call *call = &build->calls.calls[node->call];
+    fs_group *group = &build->groups[call->row];
+    fs_row *row = &group->row;
+    bool open = duration == FS_MISSING;
+    if (open) duration = node->self_cpu_ns = 0; /* its children's time was taken from a time that is not known */
+
+    row->self_cpu_time_total += node->self_cpu_ns;
+    row->cpu_time_total += duration;
+    row->self_device_time_total += node->self_device_ns;
+    row->device_time_total += node->device_ns;
+    build->table->self_cpu_ns += node->self_cpu_ns;
+    if ((node->flags & FS_NODE_MEMORY) != 0) add_memory(build, node, above, row);
+
+    double flops = node->flops;
+    bool flops_known = (node->flags & FS_NODE_FLOPS) != 0;
+    if (call->kind == FS_EVENT_OP) {
+        add_own_work(build, node, call, open, &flops);
+        flops_known = flops_known || !isnan(call->work.flops);
+        if (build->work_count == 0) cover(build, node, group);
+    }
+    row->flops_total += flops;
+    group->flops_known = group->flops_known || flops_known;
+    if (above != NULL) {
+        above->device_ns += node->device_ns;
+        above->flops += flops;
+        if (flops_known) above->flags |= FS_NODE_FLOPS;
+    }
+
+    if (!fs_build_ran_on_device(group)) {
+        if (!open) add_sample(build, group, duration);
+    } else if ((node->flags & FS_NODE_OWNS) != 0) {
+        add_sample(build, group, node->owned_device_ns);
+    }
+}
+
+static void add_event(fs_build *build, uint32_t index)
+{
+    const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
+    uint32_t at = index & (FS_CHUNK_EVENTS - 1), parent = chunk->parent[at], slot = build->slots[index];
+    if (chunk->kind[at] == FS_EVENT_MEMORY || chunk->kind[at] == FS_EVENT_INTERVAL) return;
+    if (fs_build_is_device(chunk, at)) {
+        if (chunk->duration[at] != FS_MISSING) add_sample(build, fs_build_group(build, index), chunk->duration[at]);
+        return;
+    }
+    fs_node *above = parent < index ? fs_build_node(build, parent) : NULL;
+    if ((slot & FS_SLOT_NODE) != 0) {
+        add_node(build, &build->nodes[slot & ~FS_SLOT_NODE], above, chunk->duration[at]);
+    } else {
+        fs_node leaf = fs_build_leaf(build, index);
+        add_node(build, &leaf, above, chunk->duration[at]);
+    }
+}
+
+fs_status fs_build_totals(fs_build *build, fs_error *err)
+{
+    uint64_t sample_count = 0;
+    for (uint32_t i = 0; i < build->group_count; i++) {
+        build->groups[i].samples_begin = sample_count;
+        sample_count += (uint64_t)build->groups[i].row.count;
+    }
+    build->samples = fs_malloc(sample_count * sizeof *build->samples);
+    if (build->samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u times", build->count);
+    for (uint32_t index = build->count; index-- > 0;) add_event(build, index);
+    return FS_OK;
+}

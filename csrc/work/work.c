@@ -1,0 +1,86 @@
+#include "work/work.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ops/op.h"
+
+static const fs_work unknown = {NAN, NAN, NAN, {FS_UNIT_NONE, FS_UNIT_NONE}};
+
+static double element_count(const fs_argument *argument)
+{
+    double count = 1;
+    for (int d = 0; d < argument->ndim; d++) count *= (double)argument->shape[d];
+    return count;
+}
+
+/* Bytes of the elements that have memory of their own: along a broadcast axis (stride 0) there is one. */
+static double distinct_bytes(const fs_argument *argument)
+{
+    double count = argument->strides ? (double)fs_distinct_count(argument->ndim, argument->shape, argument->strides)
+                                     : element_count(argument);
+    return count * (double)fs_dtypes[argument->dtype].size;
+}
+
+static void count_bytes(const fs_signature *signature, fs_work *work)
+{
+    work->bytes_read = work->bytes_written = 0;
+    for (int i = 0; i < signature->argument_count; i++) {
+        const fs_argument *argument = &signature->arguments[i];
+        bool reads = argument->role == FS_ARGUMENT_IN || argument->role == FS_ARGUMENT_INOUT;
+        bool writes = argument->role != FS_ARGUMENT_IN && argument->role != FS_ARGUMENT_SCALAR;
+        if (reads && argument->same_as == FS_SAME_AS_NONE) work->bytes_read += distinct_bytes(argument);
+        if (writes) work->bytes_written += distinct_bytes(argument);
+    }
+}
+
+/* The first argument that is read, the last of those, and the one that is written. */
+typedef struct {
+    const fs_argument *first, *last, *written;
+    int affine; /* arguments read after the first: weight, bias */
+} arguments;
+
+static arguments sort_arguments(const fs_signature *signature)
+{
+    arguments found = {NULL, NULL, NULL, 0};
+    for (int i = 0; i < signature->argument_count; i++) {
+        const fs_argument *argument = &signature->arguments[i];
+        if (argument->role != FS_ARGUMENT_IN) {
+            if (argument->role != FS_ARGUMENT_SCALAR) found.written = argument;
+            if (argument->role != FS_ARGUMENT_INOUT) continue;
+        }
+        if (found.first != NULL) found.affine++;
+        if (found.first == NULL) found.first = argument;
+        found.last = argument;
+    }
+    return found;
+}
+
+static double count_flops(const fs_op *op, arguments given)
+{
+    switch (op->flops) {
+    case FS_FLOPS_PER_OUTPUT:
+        return op->flops_each * element_count(given.written);
+    case FS_FLOPS_PER_INPUT:
+        return (op->flops_each + given.affine) * element_count(given.first);
+    case FS_FLOPS_MATMUL: /* m n elements, each k multiply-adds; k is the second factor's rows */
+        return op->flops_each * element_count(given.written) * (double)given.last->shape[given.last->ndim - 2];
+    case FS_FLOPS_NONE:
+        break;
+    }
+    return 0;
+}
+
+fs_work fs_work_of(const char *name, const fs_signature *signature)
+{
+    const size_t namespace = sizeof FS_OP_NAMESPACE - 1;
+    if (signature->argument_count == 0 || strncmp(name, FS_OP_NAMESPACE, namespace) != 0) return unknown;
+    const fs_op *op = fs_op_find(name + namespace);
+    if (op == NULL) return unknown;
+    arguments given = sort_arguments(signature);
+    fs_work work = {.flops = count_flops(op, given)};
+    count_bytes(signature, &work);
+    work.unit = fs_unit_choose((fs_dtype)given.written->dtype, op->flops == FS_FLOPS_MATMUL,
+                               (signature->flags & FS_SIGNATURE_TF32) != 0, (fs_device_kind)signature->device_kind);
+    return work;
+}

@@ -1,0 +1,18 @@
+/* work gives an event its FLOPs and bytes from its name and its signature (conventions: README, "What is counted"). */
+#ifndef FS_WORK_WORK_H
+#define FS_WORK_WORK_H
+
+#include "device/peaks.h"
+#include "store/signature.h"
+
+/* Each number is NaN where no rule knows it; 0 says that there is none. */
+typedef struct {
+    double flops;
+    double bytes_read, bytes_written; /* compulsory traffic of device memory */
+    fs_unit_choice unit;              /* that does the FLOPs: fs_peaks_flops(peaks, unit, NULL) is its rate */
+} fs_work;
+
+/* The work of one call. Names are looked up with their namespace ("flopscope::add"). */
+fs_work fs_work_of(const char *name, const fs_signature *signature);
+
+#endif

@@ -1,0 +1,117 @@
+"""The command line: ``flopscope bench`` and ``flopscope devices``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["main"]
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _parser() -> argparse.ArgumentParser:
+    from . import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="flopscope", description="How fast is every op, and how fast could it be?", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"flopscope {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    bench = commands.add_parser("bench", help="run ten ops on one matrix and say what bounds each")
+    bench.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
+    bench.add_argument("--dtype", default="float32", choices=("float64", "float32", "float16", "bfloat16"))
+    bench.add_argument("--size", type=_positive, help="side of the square matrix (default: what suits the device)")
+    bench.add_argument("--ops", type=_names, help="which ops, separated by commas (default: all)")
+    bench.add_argument("--repeat", type=_positive, default=10, help="how often each op runs (default: %(default)s)")
+    bench.add_argument("--sort-by", help="column to sort the table by, as in torch (default: the order of the program)")
+    bench.add_argument("--csv", metavar="FILE", help="write the table's rows")
+    bench.add_argument("--json", metavar="FILE", help="write the device, its peaks and the table's rows")
+    bench.set_defaults(run=_bench)
+
+    devices = commands.add_parser("devices", help="what is here, by the datasheet and as measured")
+    devices.add_argument("--measure", action="store_true", help="measure the peaks anew")
+    devices.add_argument("--json", metavar="FILE", help="write all that is known of the devices")
+    devices.set_defaults(run=_devices)
+    return parser
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from . import bench
+
+    done = bench.run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
+    text = done.table.table(sort_by=options.sort_by, row_limit=-1)
+    print("\n".join(done.heading()), text, "\n".join(done.answers()), sep="\n\n")
+    if options.csv:
+        done.table.to_csv(options.csv)
+    if options.json:
+        _write_json(options.json, done.to_json())
+
+
+def _devices(options: argparse.Namespace) -> None:
+    from dataclasses import asdict
+
+    from .device import devices, measure_peaks
+
+    found = devices()
+    for device in found:
+        if options.measure:
+            measure_peaks(device, force=True)
+        print(device.report())
+    _explain_no_cuda(found)
+    if options.json:
+        _write_json(options.json, {"devices": [
+            {"kind": d.kind, "name": d.name, "properties": dict(d.properties),
+             "datasheet": d.datasheet and asdict(d.datasheet), "measured": d.measured and asdict(d.measured)}
+            for d in found
+        ]})
+
+
+def _explain_no_cuda(found: Sequence[Any]) -> None:
+    from . import _core
+
+    if all(device.kind == "cpu" for device in found):
+        try:
+            _core.cuda_device_count()
+        except RuntimeError as why:
+            print(f"no CUDA device: {why}")
+
+
+def _write_json(path: str, content: dict[str, Any]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1, allow_nan=False)
+        file.write("\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status: 0, 1 for what failed, 2 for wrong arguments. Errors are one line on stderr."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except BrokenPipeError:
+        sys.stderr.close()
+    except KeyboardInterrupt:
+        return 130
+    except ValueError as problem:
+        print(f"flopscope {options.command}: {problem}", file=sys.stderr)
+        return 2
+    except (RuntimeError, MemoryError, OSError, ImportError) as problem:
+        print(f"flopscope {options.command}: {problem}", file=sys.stderr)
+        return 1
+    return 0

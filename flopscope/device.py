@@ -1,0 +1,532 @@
+"""What is here, what its vendor says it can do, and what it can really do.
+
+``devices()`` lists the CPU and the CUDA devices. Each has a ``datasheet`` (the vendor's dense peaks, from the table in
+the C core, or None for a device that is not in it) and ``measured`` peaks (from the cache, or None until
+``measure_peaks`` has run). Rates are in FLOP/s, bandwidths in bytes/s, 1 GB being 1e9 bytes.
+
+What only some calls need is imported in them: this module is part of ``import flopscope``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, Protocol, cast
+
+__all__ = ["Datasheet", "Device", "Peaks", "devices", "find_device", "measure_peaks", "peaks_by_name"]
+
+CACHE_FORMAT = 1  # of the JSON files; raise it when what is measured changes
+MIB = 1 << 20
+
+
+class _Core(Protocol):
+    """What this module asks of the C binding."""
+
+    def cuda_device_count(self) -> int: ...
+    def cuda_device_properties(self, index: int, /) -> dict[str, Any]: ...
+    def cpu_properties(self) -> dict[str, Any]: ...
+    def default_device(self) -> str: ...
+    def datasheet_find(self, name: str, /) -> dict[str, Any] | None: ...
+    def probe(self, device: str, what: str, dtype: str, amount: int, /) -> tuple[float, float]: ...
+
+
+def _load_core() -> _Core:
+    return cast(_Core, importlib.import_module("flopscope._core"))
+
+
+@dataclass(frozen=True)
+class Datasheet:
+    """A vendor's numbers for one device. What the vendor does not say is None, or absent from ``flops``."""
+
+    names: tuple[str, ...]
+    """As drivers report the device."""
+    flops: Mapping[str, float]
+    """Dense FLOP/s by compute unit: "fp32", "bf16_tensor" and so on. Never a number with sparsity."""
+    bandwidth: float | None
+    """Bytes/s of device memory."""
+    source: str
+    """Document and place in it."""
+    sm_count: int | None = None
+    clock_mhz: float | None = None
+    tensor_clock_mhz: float | None = None
+    """Clock of the tensor units' rates; ``clock_mhz`` where the vendor has one clock."""
+    l2_bytes: float | None = None
+
+    @classmethod
+    def _from_core(cls, row: Mapping[str, Any]) -> Datasheet:
+        known = {key: value for key, value in row.items() if _is_number(value)}
+        return cls(
+            names=tuple(row["names"]),
+            flops={unit: rate for unit, rate in row["flops"].items() if _is_number(rate)},
+            bandwidth=known.get("bandwidth"),
+            source=row["source"],
+            **{key: known.get(key) for key in ("sm_count", "clock_mhz", "tensor_clock_mhz", "l2_bytes")},
+        )
+
+    @property
+    def peaks(self) -> Peaks:
+        """These numbers as peaks; the time of an empty kernel is in no datasheet."""
+        return Peaks(source="datasheet", flops=dict(self.flops), bandwidth=self.bandwidth)
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """The limits of one device that work is held against. What is unknown is None, or absent from ``flops``."""
+
+    source: Literal["measured", "datasheet"]
+    flops: Mapping[str, float]
+    """FLOP/s by compute unit, dense. Measured: the better of a chain of multiply-adds and a matrix product. A tensor
+    unit is absent where its products were no faster than the plain units: there is none, or it does not help."""
+    bandwidth: float | None
+    """Bytes/s of device memory: the best of copy, read and write, or the vendor's number."""
+    copy_bandwidth: float | None = None
+    """Bytes read and written per second."""
+    read_bandwidth: float | None = None
+    write_bandwidth: float | None = None
+    launch_ns: float | None = None
+    """Time on the device of an empty kernel (CPU: time of an empty call), in ns."""
+    when: str | None = None
+    """When it was measured: ISO 8601, UTC."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Of "flopscope" that measured, and on CUDA of "driver" and "runtime"."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Why a probe gave nothing, by its name: {"matmul bfloat16": "…"}."""
+
+    @classmethod
+    def _from_json(cls, text: str, key: Mapping[str, Any]) -> Peaks | None:
+        """The peaks that a cache file holds for this key; None for any other content."""
+        import json
+
+        try:
+            content = json.loads(text)
+            if content["format"] != CACHE_FORMAT or content["key"] != dict(key):
+                return None
+            peaks = cls(**content["peaks"])
+            rates = [*peaks.flops.values(), peaks.bandwidth, peaks.launch_ns]
+            rates += [peaks.copy_bandwidth, peaks.read_bandwidth, peaks.write_bandwidth]
+            whole = all(rate is None or (_is_number(rate) and rate > 0) for rate in rates)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+        return peaks if whole and peaks.source == "measured" else None
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device of this machine."""
+
+    kind: Literal["cpu", "cuda"]
+    index: int
+    name: str
+    """As the driver (CPU: the processor) reports it."""
+    properties: Mapping[str, Any] = field(compare=False)
+    """What the driver says, in bytes and kHz; CPU: name, isa, threads, cache_bytes."""
+    datasheet: Datasheet | None = field(compare=False)
+
+    @property
+    def measured(self) -> Peaks | None:
+        """Peaks measured earlier on this device with these versions, or None. Measures nothing."""
+        return _cached_peaks(self)
+
+    def __str__(self) -> str:
+        return "cpu" if self.kind == "cpu" else f"cuda:{self.index}"
+
+    def __repr__(self) -> str:
+        text = f"{str(self)!r}, {self.name!r}"
+        for label, peaks in self._known_peaks().items():
+            text += f"; {label}: " + ", ".join(" ".join(fact) for fact in _facts(peaks).items())
+        return f"Device({text})"
+
+    def _columns(self) -> list[list[str]]:
+        """Rows of fact, datasheet, measured, as far as known; a heading first."""
+        columns = {label: _facts(peaks) for label, peaks in self._known_peaks().items()}
+        rows = [["", *columns]]
+        for fact in dict.fromkeys(fact for column in columns.values() for fact in column):
+            rows.append([fact, *(column.get(fact, "") for column in columns.values())])
+        return rows
+
+    def report(self) -> str:
+        """The datasheet beside what was measured, as text."""
+        rows = self._columns()
+        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        lines = [f"{self}: {self.name}"]
+        lines += ["  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        if len(rows[0]) == 1:
+            lines[1:] = ["  nothing is known of its peaks yet: flopscope devices --measure"]
+        measured = self.measured
+        lines += [f"  {probe}: {reason}" for probe, reason in (measured.missing if measured else {}).items()]
+        return "\n".join(lines + ([f"  datasheet: {self.datasheet.source}"] if self.datasheet else []))
+
+    def _repr_html_(self) -> str:
+        import html
+
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._columns()
+        )
+        source = f"<p>{html.escape(self.datasheet.source)}</p>" if self.datasheet else ""
+        return f"<table><caption>{html.escape(f'{self}: {self.name}')}</caption>{body}</table>{source}"
+
+    def _known_peaks(self) -> dict[str, Peaks]:
+        peaks = {"datasheet": self.datasheet.peaks if self.datasheet else None, "measured": self.measured}
+        return {label: known for label, known in peaks.items() if known is not None}
+
+
+def devices() -> list[Device]:
+    """The CPU, then the CUDA devices in the driver's order; the CPU alone where CUDA does not work."""
+    core = _load_core()
+    found = [_cpu_device(core)]
+    try:
+        count = core.cuda_device_count()
+    except RuntimeError:
+        count = 0
+    return found + [_cuda_device(core, index) for index in range(count)]
+
+
+def measure_peaks(device: Device | str, progress: bool = True, force: bool = False) -> Peaks:
+    """Peaks of this very device: from the cache, or measured now (CPU about 4 s, GPU about 2 s) and then cached.
+
+    Each number is sustained, not the best of luck: after warming up it is sampled for a set time, and the result is the
+    median of the fastest half of the samples. Buffers are several times the last cache, and never more than a quarter
+    of free memory. What could not be measured is absent, with the reason in ``missing``; peaks that lack something for
+    want of memory or of a library are kept by this process only.
+
+    :param device: a Device, or "cpu", "cuda", "cuda:1".
+    :param progress: show a progress bar where it takes over two seconds, stderr is a terminal and rich is installed.
+    :param force: measure again whatever the cache holds.
+    :raises ValueError: for a text that names no kind of device, or an index that is not there.
+    :raises RuntimeError: when there is no CUDA device, or nothing at all could be measured.
+    """
+    core = _load_core()
+    target = _resolve(core, str(device))  # anew: free memory and the number of threads change
+    cached = None if force else _cached_peaks(target)
+    if cached is not None:
+        return cached
+    measurement = _Measurement(core, target)
+    peaks = measurement.run(progress)
+    key = _cache_key(target)
+    _remembered[_cache_file(key).name] = peaks
+    if measurement.lasts:
+        _write_cache(key, peaks)
+    return peaks
+
+
+def find_device(name: str | None = None) -> Device:
+    """The device called "cpu", "cuda" or "cuda:1"; None: the one where tensors are made by default.
+
+    :raises ValueError: for any other text, or an index that is not there.
+    :raises RuntimeError: when CUDA is asked for and does not work, saying why.
+    """
+    core = _load_core()
+    return _resolve(core, core.default_device() if name is None else name)
+
+
+def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
+    """The peaks of these devices by name; a device without any is left out.
+
+    :param source: "measured" (measured now where the cache has none), "datasheet", or "none".
+    :raises ValueError: for any other source.
+    """
+    if source not in ("measured", "datasheet", "none"):
+        raise ValueError(f'peaks={source!r}: there are "measured", "datasheet" and "none"')
+    found = {}
+    for name in names if source != "none" else ():
+        device = find_device(name)
+        peaks = measure_peaks(device) if source == "measured" else device.datasheet and device.datasheet.peaks
+        if peaks is not None:
+            found[name] = peaks
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _cpu_device(core: _Core) -> Device:
+    properties = core.cpu_properties()
+    return Device("cpu", 0, properties["name"], properties, datasheet=None)
+
+
+def _cuda_device(core: _Core, index: int) -> Device:
+    properties = core.cuda_device_properties(index)
+    row = core.datasheet_find(properties["name"])
+    return Device("cuda", index, properties["name"], properties, None if row is None else Datasheet._from_core(row))
+
+
+def _resolve(core: _Core, device: str) -> Device:
+    match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
+    if match is None:
+        raise ValueError(f'no device is called {device!r}; devices are "cpu", "cuda" and "cuda:0", "cuda:1", …')
+    if device == "cpu":
+        return _cpu_device(core)
+    index, count = int(match[1] or 0), core.cuda_device_count()
+    if index >= count:
+        raise ValueError(f"{device!r} is not there: this machine has {count} CUDA device(s), counted from 0")
+    return _cuda_device(core, index)
+
+
+def _facts(peaks: Peaks) -> dict[str, str]:
+    """What is shown of peaks, in this order."""
+    facts = {}
+    if peaks.bandwidth is not None:
+        facts["memory"] = f"{peaks.bandwidth / 1e9:,.0f} GB/s"
+    for unit, rate in peaks.flops.items():
+        scale, prefix = (1e12, "T") if rate >= 1e12 else (1e9, "G")
+        facts[unit] = f"{rate / scale:,.4g} {prefix}{'OP/s' if unit.startswith('int') else 'FLOP/s'}"
+    if peaks.launch_ns is not None:
+        facts["launch"] = f"{peaks.launch_ns:,.0f} ns"
+    return facts
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How long to measure on one kind of device, in seconds, and what."""
+
+    budget: float
+    """For the samples of one quantity."""
+    sample: float
+    """What one sample should take at least: long against the clock, short against the budget."""
+    fma: tuple[tuple[str, str], ...]
+    matmul: tuple[tuple[str, str], ...]
+    """(dtype, compute unit), plain units before tensor units."""
+    largest_product: int
+
+
+PLAIN = (("float64", "fp64"), ("float32", "fp32"))
+TENSOR = (("float64", "fp64_tensor"), ("tf32", "tf32_tensor"), ("float16", "fp16_tensor"), ("bfloat16", "bf16_tensor"))
+
+PLANS = {
+    "cpu": _Plan(0.26, 0.015, fma=PLAIN, matmul=PLAIN, largest_product=4096),
+    "cuda": _Plan(0.08, 0.002, fma=(*PLAIN, ("float16", "fp16")), matmul=(PLAIN[1], *TENSOR), largest_product=16384),
+}
+# What a tensor unit must be faster than to count: the unit that the product falls back to, as in csrc/device/peaks.c.
+PLAIN_OF = {"fp64_tensor": "fp64", "tf32_tensor": "fp32", "fp16_tensor": "fp32", "bf16_tensor": "fp32"}
+
+BANDWIDTHS = ("write", "read", "copy")  # write first: it touches the fresh pages
+LEAST_SAMPLES, MOST_SAMPLES = 3, 60
+LARGEST_BUFFER = 2048 * MIB
+ELEMENT_BYTES = {"float64": 8, "float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2}
+# Of what the device or a library cannot do, or has no memory for.
+_PROBE_ERRORS = (RuntimeError, MemoryError, ValueError, TypeError)
+
+
+class _Measurement:
+    def __init__(self, core: _Core, device: Device) -> None:
+        self.core, self.device, self.plan = core, device, PLANS[device.kind]
+        self.flops: dict[str, float] = {}
+        self.bandwidths: dict[str, float] = {}
+        self.launch_ns: float | None = None
+        self.missing: dict[str, Exception] = {}
+
+    def run(self, progress: bool) -> Peaks:
+        from datetime import datetime, timezone
+
+        steps: dict[str, Callable[[], None]] = {what: partial(self._bandwidth, what) for what in BANDWIDTHS}
+        steps |= {f"fma {dtype}": partial(self._fma, dtype, unit) for dtype, unit in self.plan.fma}
+        steps |= {f"matmul {dtype}": partial(self._matmul, dtype, unit) for dtype, unit in self.plan.matmul}
+        steps["empty"] = self._launch
+        long = len(steps) * self.plan.budget > 2  # seconds
+        with progress_bar(f"measuring {self.device}", len(steps), progress and long) as advance:
+            for quantity, step in steps.items():
+                try:
+                    step()
+                except _PROBE_ERRORS as error:
+                    self.missing[quantity] = error
+                advance()
+        if not self.flops and not self.bandwidths:
+            first = next(iter(self.missing.values()))
+            raise RuntimeError(f"nothing could be measured on {self.device} ({self.device.name}): {first}") from first
+        return Peaks(
+            source="measured",
+            flops=self.flops,
+            bandwidth=max(self.bandwidths.values(), default=None),
+            copy_bandwidth=self.bandwidths.get("copy"),
+            read_bandwidth=self.bandwidths.get("read"),
+            write_bandwidth=self.bandwidths.get("write"),
+            launch_ns=self.launch_ns,
+            when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            versions=_versions(self.device),
+            missing={quantity: str(error) for quantity, error in self.missing.items()},
+        )
+
+    @property
+    def lasts(self) -> bool:
+        """Whether what is missing will be missing tomorrow too: neither memory nor the library of products was."""
+        short = any(isinstance(error, MemoryError) for error in self.missing.values())
+        return not short and not all(f"matmul {dtype}" in self.missing for dtype, _ in self.plan.matmul)
+
+    def _probe(self, what: str, dtype: str, amount: int) -> tuple[float, float]:
+        return self.core.probe(str(self.device), what, dtype, amount)
+
+    def _sustained(self, what: str, dtype: str, amount: int) -> float:
+        """Amount per second: the median of the fastest half of the samples."""
+        rates = []
+        deadline = time.perf_counter() + self.plan.budget
+        for taken in range(MOST_SAMPLES):
+            if taken >= LEAST_SAMPLES and time.perf_counter() >= deadline:
+                break
+            seconds, done = self._probe(what, dtype, amount)
+            if seconds > 0:
+                rates.append(done / seconds)
+        if not rates:
+            raise RuntimeError(f"the clock saw no time pass in {MOST_SAMPLES} runs of {what} on {self.device}")
+        fastest = sorted(rates, reverse=True)[: (len(rates) + 1) // 2]
+        return (fastest[(len(fastest) - 1) // 2] + fastest[len(fastest) // 2]) / 2
+
+    def _bandwidth(self, what: str) -> None:
+        nbytes = _buffer_bytes(self.device)
+        for _ in range(2):
+            self._probe(what, "float32", nbytes)
+        self.bandwidths[what] = self._sustained(what, "float32", nbytes)
+
+    def _fma(self, dtype: str, unit: str) -> None:
+        iterations = self._grow("fma", dtype, 1 << 12, 1 << 30, 4)
+        self._add_rate(unit, self._sustained("fma", dtype, iterations))
+
+    def _matmul(self, dtype: str, unit: str) -> None:
+        elements = free_bytes(self.device) // 4 // ELEMENT_BYTES[dtype]
+        largest = min(self.plan.largest_product, math.isqrt(elements // 3))  # of three n by n matrices
+        size = self._grow("matmul", dtype, 256, largest, 2)
+        self._add_rate(unit, self._sustained("matmul", dtype, size))
+
+    def _grow(self, what: str, dtype: str, amount: int, most: int, factor: int) -> int:
+        """Warm up by running more and more, until one run fills a sample."""
+        self._probe(what, dtype, amount)
+        while amount * factor <= most and self._probe(what, dtype, amount)[0] < self.plan.sample:
+            amount *= factor
+        return amount
+
+    def _add_rate(self, unit: str, rate: float) -> None:
+        # Without tensor cores of that type the library computes on the plain units, and no faster.
+        if rate > self.flops.get(PLAIN_OF.get(unit, unit), 0.0):
+            self.flops[unit] = rate
+
+    def _launch(self) -> None:
+        # One launch between two events includes their gaps; many are held up by the host. Both are above the kernel's
+        # own time, so the smaller is the closer.
+        self._probe("empty", "float32", 100)
+        self.launch_ns = min(1e9 / self._sustained("empty", "float32", launches) for launches in (1, 100))
+
+
+def free_bytes(device: Device) -> int:
+    """Memory that may be taken, in bytes: what is free where that is known, else an eighth of all there is."""
+    if device.kind == "cuda":
+        free = device.properties.get("free_bytes")
+        return int(free) if free is not None else int(device.properties.get("memory_bytes", 0)) // 8
+    with suppress(OSError):
+        match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
+        if match:
+            return int(match[1]) * 1024
+    return 1024 * MIB
+
+
+def _buffer_bytes(device: Device) -> int:
+    """Bytes of one buffer; a copy has two of them."""
+    if device.kind == "cuda":
+        wanted = max(256 * MIB, 8 * int(device.properties.get("l2_bytes", 0)))
+    else:
+        # Server processors have a last-level cache per group of about eight cores.
+        groups = -(-int(device.properties.get("threads", 1)) // 8)
+        wanted = max(256 * MIB, 4 * groups * int(device.properties.get("cache_bytes", 0)))
+    bounded = min(wanted, LARGEST_BUFFER, free_bytes(device) // 8)
+    return max(MIB, bounded // MIB * MIB)
+
+
+@contextmanager
+def progress_bar(title: str, steps: int, wanted: bool = True) -> Iterator[Callable[[], object]]:
+    """Gives a function to call after each step. Silent where not wanted, without a terminal or without rich."""
+    advance: Callable[[], object] = bool  # does nothing
+    with ExitStack() as stack:
+        if wanted and sys.stderr.isatty():
+            with suppress(ImportError):
+                from rich.console import Console
+                from rich.progress import Progress
+
+                bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
+                advance = partial(bar.advance, bar.add_task(title, total=steps))
+        yield advance
+
+
+# What this process has measured, by the name of its cache file: all there is where no file can be written.
+_remembered: dict[str, Peaks] = {}
+
+
+def _versions(device: Device) -> dict[str, str]:
+    from flopscope import __version__
+
+    versions = {"flopscope": __version__}
+    for label in ("driver", "runtime"):
+        if f"{label}_version" in device.properties:
+            versions[label] = str(device.properties[f"{label}_version"])
+    return versions
+
+
+def _cache_key(device: Device) -> dict[str, Any]:
+    """All that measured peaks hang on: the very device, who measures, and with how many threads."""
+    import platform
+
+    return {
+        "name": device.name,
+        "unit": str(device.properties.get("uuid") or platform.node()),
+        "threads": device.properties.get("threads"),
+        "isa": device.properties.get("isa"),
+        "versions": _versions(device),
+    }
+
+
+def _cache_folder() -> Path:
+    override = os.environ.get("FLOPSCOPE_CACHE_DIR")
+    if override:
+        return Path(override)
+    with suppress(ImportError):
+        from platformdirs import user_cache_dir
+
+        return Path(user_cache_dir("flopscope"))
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flopscope"
+
+
+def _cache_file(key: Mapping[str, Any]) -> Path:
+    import hashlib
+    import json
+
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    slug = re.sub(r"[^a-z0-9]+", "-", str(key["name"]).lower()).strip("-")[:48]
+    return _cache_folder() / f"peaks-{slug}-{digest}.json"
+
+
+def _cached_peaks(device: Device) -> Peaks | None:
+    """What this process or an earlier one measured; a file that cannot be read or is not whole counts as none."""
+    key = _cache_key(device)
+    file = _cache_file(key)
+    if file.name in _remembered:
+        return _remembered[file.name]
+    try:
+        return Peaks._from_json(file.read_text(encoding="utf-8"), key)
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:
+    """Write beside and rename, so that no reader sees half a file. A folder that cannot be written is no error."""
+    import json
+    import tempfile
+
+    file = _cache_file(key)
+    content = json.dumps({"format": CACHE_FORMAT, "key": dict(key), "peaks": asdict(peaks)}, indent=1)
+    temporary: str | None = None
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".tmp")
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(content)
+        os.replace(temporary, file)
+    except OSError:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)

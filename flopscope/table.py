@@ -1,0 +1,330 @@
+"""Tables of what a profile saw, one row per group of events.
+
+``EventTable`` and ``EventRow`` have the names of ``torch.profiler``'s ``key_averages()`` and its rows, and add work and
+roofline. All numbers come from the C core; nothing is computed here but an average per call.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, overload
+
+from flopscope.views import frame, html, text, units
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["COLUMNS", "Column", "EventRow", "EventTable"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name, its unit ("" for none) and what it holds."""
+
+    name: str
+    unit: str
+    doc: str
+
+
+COLUMNS = (
+    Column("key", "", "Name of the events of the row."),
+    Column("overload_name", "", "Overload of the op, where it was recorded."),
+    Column("device_type", "", 'Where the events lie: "cpu" or "cuda".'),
+    Column("is_user_annotation", "", "Whether the events are ranges or steps that the program named."),
+    Column("count", "calls", "Events in the row."),
+    Column("self_cpu_time_total", "µs", "Host time of the row, less what it encloses."),
+    Column("cpu_time_total", "µs", "Host time of the row and all it encloses."),
+    Column("self_device_time_total", "µs", "Device time launched by the row itself, summed."),
+    Column("device_time_total", "µs", "Device time launched by the row and all it encloses, summed."),
+    Column("self_cpu_memory_usage", "bytes", "Host memory taken less given back, less what the row encloses."),
+    Column("cpu_memory_usage", "bytes", "Host memory taken less given back."),
+    Column("self_device_memory_usage", "bytes", "Device memory taken less given back, less what the row encloses."),
+    Column("device_memory_usage", "bytes", "Device memory taken less given back."),
+    Column("input_shapes", "elements", "Shapes of the inputs of the first call, where rows are grouped by shape."),
+    Column("input_dtypes", "", "dtypes of the inputs of the first call."),
+    Column("flops", "FLOP", "FLOPs of the row's own work; NaN where no rule knows."),
+    Column("flops_total", "FLOP", "FLOPs of the row and all it encloses, as far as known."),
+    Column("bytes_read", "bytes", "Memory that the row's own work must read; NaN where no rule knows."),
+    Column("bytes_written", "bytes", "Memory that the row's own work must write; NaN where no rule knows."),
+    Column("bytes_total_moved", "bytes", "bytes_read + bytes_written."),
+    Column("device_busy_time", "µs", "Time that a device was busy with the row's own work, overlaps counted once."),
+    Column("time_min", "µs", "Least own device time of a call (host time where there is none)."),
+    Column("time_median", "µs", "Median own device time of a call (host time where there is none)."),
+    Column("time_p95", "µs", "95th percentile of the own device time of a call (host time where there is none)."),
+    Column("time_max", "µs", "Largest own device time of a call (host time where there is none)."),
+    Column("time_std", "µs", "Standard deviation (n - 1) of the own device time of a call; NaN for one call."),
+    Column("tflops_per_s", "TFLOP/s", "flops per busy time (own host time of what ran on the CPU), in 1e12/s."),
+    Column("gbytes_per_s", "GB/s", "bytes_total_moved per busy time, in 1e9/s."),
+    Column("arithmetic_intensity", "FLOP/byte", "flops / bytes_total_moved."),
+    Column("pct_peak_flops", "%", "Of the peak rate of the compute units used."),
+    Column("pct_peak_bandwidth", "%", "Of the peak memory bandwidth."),
+    Column("pct_roofline", "%", "Least time that the peaks allow per busy time (Williams et al., CACM 52(4), 2009)."),
+    Column("bound", "", 'What limits the row: "compute", "memory", "launch", "cache" or "unknown".'),
+    Column("timing_source", "", 'Who told the device times: "cupti", "event", "trace", or "cpu" for host times.'),
+)
+
+_COLUMN_NAMES = tuple(column.name for column in COLUMNS)
+
+
+class EventRow:
+    """One row of an EventTable. Every column is an attribute; times are in µs, memory in bytes.
+
+    Attributes of torch.profiler's rows that begin with ``cuda`` work and warn: use those with ``device``.
+    """
+
+    __slots__ = ("_index", "_table")
+
+    def __init__(self, table: EventTable, index: int) -> None:
+        self._table = table
+        self._index = index
+
+    if TYPE_CHECKING:  # the columns: properties made from COLUMNS below
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def cpu_time(self) -> float:
+        """Host time per call in µs."""
+        return float(self.cpu_time_total / self.count) if self.count else 0.0
+
+    @property
+    def device_time(self) -> float:
+        """Device time per call in µs."""
+        return float(self.device_time_total / self.count) if self.count else 0.0
+
+    @property
+    def top_level(self) -> bool:
+        """Whether some event of the row lies in no other."""
+        return self._table._top_level[self._index]
+
+    @property
+    def use_device(self) -> str | None:
+        """The kind of device whose times the table has: "cuda" or None."""
+        return "cuda" if self._table.has_device else None
+
+    def __repr__(self) -> str:
+        return (
+            f"<EventRow {self.key!r}: {self.count} calls, self CPU {self.self_cpu_time_total_str}, "
+            f"self device {self.self_device_time_total_str}>"
+        )
+
+
+def _column_property(column: Column) -> property:
+    def value(self: EventRow) -> Any:
+        return self._table.columns[column.name][self._index]
+
+    return property(value, doc=f"{column.doc}{f' In {column.unit}.' if column.unit else ''}")
+
+
+def _text_property(name: str) -> property:
+    def text_of(self: EventRow) -> str:
+        return units.time_text(getattr(self, name))
+
+    return property(text_of, doc=f"{name} with its unit, as torch.profiler prints it.")
+
+
+def _deprecated_property(name: str) -> property:
+    old = name.replace("device", "cuda")
+
+    def value(self: EventRow) -> Any:
+        warnings.warn(f"`{old}` is deprecated, please use `{name}` instead.", FutureWarning, stacklevel=2)
+        return getattr(self, name)
+
+    return property(value, doc=f"Deprecated name of {name}.")
+
+
+_TIMES = ("cpu_time", "device_time", *(n for n in _COLUMN_NAMES if n.endswith("_time_total")))
+_OLD_NAMES = ("device_time", *(n for n in _COLUMN_NAMES if "device_" in n and n.endswith(("_total", "_usage"))))
+for _column in COLUMNS:
+    setattr(EventRow, _column.name, _column_property(_column))
+for _name in _TIMES:
+    setattr(EventRow, f"{_name}_str", _text_property(_name))
+for _name in _OLD_NAMES:
+    setattr(EventRow, _name.replace("device", "cuda"), _deprecated_property(_name))
+
+SORT_KEYS = (*_COLUMN_NAMES, "cpu_time", "device_time")
+
+
+def _sort_value(value: Any) -> tuple[bool, Any]:
+    """What is not known comes last, whatever the rest is."""
+    known = not (isinstance(value, float) and math.isnan(value))
+    return known, value if known else 0
+
+
+class EventTable(Sequence[EventRow]):
+    """Rows of a profile, in the order of their first events. A slice of it is a table too.
+
+    columns: the values of each column by name, in the order of COLUMNS, in the units of COLUMNS; all of one length.
+    meta: what belongs to the table as a whole; the attributes of the same names document it. Beside them "top_level",
+        a bool for each row: whether some event of it lies in no other (all do, where it is left out).
+    """
+
+    def __init__(self, columns: Mapping[str, Iterable[Any]], meta: Mapping[str, Any]) -> None:
+        if tuple(columns) != _COLUMN_NAMES:
+            expected = ", ".join(_COLUMN_NAMES)
+            raise ValueError(f"the columns of a table are {expected}, in this order; got {', '.join(columns)}")
+        self._columns = {name: _values(values) for name, values in columns.items()}
+        self._meta = dict(meta)
+        lengths = {len(values) for values in self._columns.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"the columns of a table have one length; got {sorted(lengths)}")
+        self._top_level: list[bool] = _values(meta["top_level"]) if "top_level" in meta else [True] * lengths.pop()
+
+    @property
+    def columns(self) -> Mapping[str, list[Any]]:
+        """The values of each column by name, in the order and the units of COLUMNS."""
+        return self._columns
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Own host time of all rows of the profile in µs: the whole of "Self CPU %"."""
+        return float(self._meta["self_cpu_time_total"])
+
+    @property
+    def self_device_time_total(self) -> float:
+        """Device time of all work of the profile in µs: the whole of "Self CUDA %"."""
+        return float(self._meta["self_device_time_total"])
+
+    @property
+    def has_device(self) -> bool:
+        """Whether the profile saw device work."""
+        return bool(self._meta["has_device"])
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the profile saw changes of memory."""
+        return bool(self._meta["has_memory"])
+
+    @property
+    def profile_memory(self) -> bool:
+        """Whether changes of memory were recorded."""
+        return bool(self._meta["profile_memory"])
+
+    @property
+    def record_shapes(self) -> bool:
+        """Whether input shapes were recorded."""
+        return bool(self._meta["record_shapes"])
+
+    @property
+    def open_events(self) -> int:
+        """Events that had not ended: counted, their time unknown."""
+        return int(self._meta["open_events"])
+
+    @property
+    def dropped(self) -> int:
+        """Records that were lost while profiling."""
+        return int(self._meta["dropped"])
+
+    @property
+    def peaks(self) -> dict[str, dict[str, Any]]:
+        """By device, the peaks that the rows are held against; "source" is "measured" or "datasheet". {}: not known."""
+        return dict(self._meta["peaks"])
+
+    def coverage(self) -> dict[str, Any]:
+        """How much of the profile the work rules know.
+
+        Returns {"bytes": share, "flops": share, "unmodelled": [(name, time in µs), …]}: the shares (0 to 1) of the
+        device time, communication left out, of ops with known bytes and with known FLOPs (of the host time of ops where
+        there is no device), and what takes the rest of the bytes' share, longest first.
+        """
+        return dict(self._meta["coverage"])
+
+    def __len__(self) -> int:
+        return len(self._columns["key"])
+
+    @overload
+    def __getitem__(self, index: int) -> EventRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> EventTable: ...
+    def __getitem__(self, index: int | slice) -> EventRow | EventTable:
+        if isinstance(index, slice):
+            return self._select(range(len(self))[index])
+        return EventRow(self, range(len(self))[index])
+
+    def _select(self, indices: Iterable[int]) -> EventTable:
+        chosen = list(indices)
+        columns = {name: [values[i] for i in chosen] for name, values in self._columns.items()}
+        return EventTable(columns, {**self._meta, "top_level": [self._top_level[i] for i in chosen]})
+
+    def sorted(self, by: str) -> EventTable:
+        """The rows by a column or "cpu_time" or "device_time" (per call), largest first, what is not known last.
+
+        "cuda" in the name means "device". Raises ValueError for another name.
+        """
+        name = by.replace("cuda", "device").replace("xpu", "device")
+        if name not in SORT_KEYS:
+            raise ValueError(f"cannot sort by {by!r}; one can by {', '.join(SORT_KEYS)}")
+        return self._select(sorted(range(len(self)), key=lambda i: _sort_value(getattr(self[i], name)), reverse=True))
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int | None = 75,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
+        *,
+        roofline: bool = True,
+    ) -> str:
+        """The rows as text, with torch.profiler's arguments, columns and layout.
+
+        sort_by: as `sorted` takes it; None leaves the order of the first events.
+        row_limit: the most rows to print, -1 for all.
+        max_src_column_width: of source locations; taken for torch's sake, as the table has none.
+        max_name_column_width, max_shapes_column_width: in characters; None for no limit.
+        header: a line above the table.
+        top_level_events_only: leave out rows whose events all lie in others.
+        time_unit: "s", "ms" or "us" for every time; None chooses for each.
+        roofline: add FLOPs, bytes, rates, share of the roofline and what bounds a row, and what they rest on below the
+            table. Without, the text is torch.profiler's.
+
+        Raises ValueError for a sort_by or a time_unit that does not exist.
+        """
+        if time_unit is not None and time_unit not in units.TIME_UNITS:
+            raise ValueError(f"time_unit is one of {', '.join(units.TIME_UNITS)} or None; got {time_unit!r}")
+        return text.render(
+            self,
+            sort_by=sort_by,
+            row_limit=row_limit,
+            max_name_column_width=max_name_column_width,
+            max_shapes_column_width=max_shapes_column_width,
+            header=header,
+            top_level_events_only=top_level_events_only,
+            time_unit=time_unit,
+            roofline=roofline,
+        )
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A DataFrame with the columns of COLUMNS. Raises ImportError where there is no pandas."""
+        return frame.to_pandas(self)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dict per row with the columns of COLUMNS, ready for JSON: a number that is not known is None."""
+        return frame.to_dicts(self)
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write the columns of COLUMNS as CSV; what is not known is empty, lists are JSON."""
+        frame.to_csv(self, path)
+
+    def _repr_html_(self) -> str:
+        return html.render(self)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        device = f", self device {units.time_text(self.self_device_time_total)}" if self.has_device else ""
+        return f"<EventTable: {len(self)} rows, self CPU {units.time_text(self.self_cpu_time_total)}{device}>"
+
+
+def _values(values: Iterable[Any]) -> list[Any]:
+    """A list of Python's own numbers, from a list or an array."""
+    tolist = getattr(values, "tolist", None)
+    return list(values) if tolist is None else list(tolist())

@@ -1,0 +1,1 @@
+"""Views: each formats an EventTable and computes nothing but a unit."""

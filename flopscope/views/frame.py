@@ -1,0 +1,43 @@
+"""The table as records: pandas, dicts, CSV. All have the same columns, in the same order."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas
+
+    from flopscope.table import EventTable
+
+
+def to_pandas(table: EventTable) -> pandas.DataFrame:
+    """A DataFrame with one row per row of the table."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() and to_csv() do without") from error
+    # A column of lists as a Series, or else pandas would look for a second dimension.
+    return pandas.DataFrame({name: pandas.Series(values) for name, values in table.columns.items()})
+
+
+def to_dicts(table: EventTable) -> list[dict[str, Any]]:
+    """One dict per row, of what JSON has: a number that is not known is None."""
+    columns = {name: [_json_value(value) for value in values] for name, values in table.columns.items()}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _json_value(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def to_csv(table: EventTable, path: str | PathLike[str]) -> None:
+    """A CSV file with a header; what is not known is empty, lists are JSON."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(table.columns)
+        for record in to_dicts(table):
+            writer.writerow([json.dumps(cell) if isinstance(cell, list) else cell for cell in record.values()])

@@ -1,0 +1,84 @@
+"""The table as HTML, for notebooks: one self-contained fragment, light or dark as the page is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from flopscope.views import units
+
+if TYPE_CHECKING:
+    from flopscope.table import EventRow, EventTable
+
+ROWS_SHOWN = 50
+
+STYLE = """
+.flopscope {border-collapse: collapse; font-size: 0.85em; font-variant-numeric: tabular-nums}
+.flopscope th, .flopscope td {padding: 0.2em 0.7em; text-align: right; white-space: nowrap}
+.flopscope th {border-bottom: 1px solid color-mix(in srgb, currentColor 40%, transparent)}
+.flopscope tbody tr:nth-child(even) {background: color-mix(in srgb, currentColor 6%, transparent)}
+.flopscope .name {text-align: left; max-width: 28em; overflow: hidden; text-overflow: ellipsis}
+.flopscope caption {caption-side: bottom; text-align: left; padding-top: 0.4em; opacity: 0.75}
+"""
+
+
+@dataclass(frozen=True)
+class HtmlColumn:
+    """One column: its header, its cells and whether it is shown for a table."""
+
+    header: str
+    cell: Callable[[EventRow], str]
+    shown: Callable[[EventTable], bool] = lambda table: True
+
+
+def _has_device(table: EventTable) -> bool:
+    return table.has_device
+
+
+def _has_shapes(table: EventTable) -> bool:
+    return any(row.input_shapes for row in table)
+
+
+COLUMNS = [
+    HtmlColumn("Name", lambda r: r.key),
+    HtmlColumn("Input shapes", lambda r: str(r.input_shapes), _has_shapes),
+    HtmlColumn("Calls", lambda r: str(r.count)),
+    HtmlColumn("Self CPU", lambda r: units.time_text(r.self_cpu_time_total)),
+    HtmlColumn("CPU total", lambda r: units.time_text(r.cpu_time_total)),
+    HtmlColumn("Self CUDA", lambda r: units.time_text(r.self_device_time_total), _has_device),
+    HtmlColumn("CUDA total", lambda r: units.time_text(r.device_time_total), _has_device),
+    HtmlColumn("CPU mem", lambda r: units.memory_text(r.self_cpu_memory_usage), lambda t: t.profile_memory),
+    HtmlColumn(
+        "CUDA mem",
+        lambda r: units.memory_text(r.self_device_memory_usage),
+        lambda t: t.profile_memory and t.has_device,
+    ),
+    HtmlColumn("FLOPs", lambda r: units.count_text(r.flops)),
+    HtmlColumn("Bytes", lambda r: units.bytes_text(r.bytes_total_moved)),
+    HtmlColumn("TFLOP/s", lambda r: units.number_text(r.tflops_per_s)),
+    HtmlColumn("GB/s", lambda r: units.number_text(r.gbytes_per_s)),
+    HtmlColumn("FLOP/B", lambda r: units.number_text(r.arithmetic_intensity)),
+    HtmlColumn("% roofline", lambda r: units.roofline_text(r.pct_roofline)),
+    HtmlColumn("Bound", lambda r: units.bound_text(r.bound)),
+]
+
+
+def _cells(tag: str, texts: list[str]) -> str:
+    first = f'<{tag} class="name" title="{escape(texts[0])}">{escape(texts[0])}</{tag}>'
+    return "<tr>" + first + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts[1:]) + "</tr>"
+
+
+def render(table: EventTable) -> str:
+    """The rows that took longest, as an HTML table; every text of the table is escaped."""
+    columns = [column for column in COLUMNS if column.shown(table)]
+    rows = table.sorted("self_device_time_total" if table.has_device else "self_cpu_time_total")[:ROWS_SHOWN]
+    body = "\n".join(_cells("td", [column.cell(row) for column in columns]) for row in rows)
+    caption = f"{len(rows)} of {len(table)} rows. Self CPU time total: {units.time_text(table.self_cpu_time_total)}."
+    if table.has_device:
+        caption += f" Self CUDA time total: {units.time_text(table.self_device_time_total)}."
+    return (
+        f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{escape(caption)}</caption>\n'
+        f"<thead>{_cells('th', [column.header for column in columns])}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    )

@@ -1,0 +1,166 @@
+"""The table as text: torch.profiler's layout, then our columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flopscope.views import units
+
+if TYPE_CHECKING:
+    from flopscope.table import EventRow, EventTable
+
+SPACING = "  "
+WIDTH = 12  # of torch.profiler's columns
+UNMODELLED_SHOWN = 3
+
+
+class Layout:
+    """What the cells of one printed table have in common: its options, and what follows from all of its rows."""
+
+    def __init__(
+        self,
+        table: EventTable,
+        time_unit: str | None,
+        max_name_width: int | None,
+        max_shapes_width: int | None,
+        roofline: bool,
+    ) -> None:
+        self.table, self.time_unit, self.max_name_width = table, time_unit, max_name_width
+        self.widths = {
+            "name": _width((row.key for row in table), max_name_width),
+            "shapes": _width((str(row.input_shapes) for row in table), max_shapes_width),
+        }
+        device_memory = any(row.self_device_memory_usage > 0 for row in table)
+        self.shown = {
+            "always": True,
+            "overload": any(row.overload_name for row in table),
+            "device": any(row.self_device_time_total > 0 for row in table),
+            "memory": table.profile_memory,
+            "device memory": table.profile_memory and device_memory,
+            "shapes": any(row.input_shapes for row in table),
+            "roofline": roofline,
+        }
+
+    def time(self, microseconds: float) -> str:
+        return units.time_text(microseconds, self.time_unit)
+
+    def name(self, name: str) -> str:
+        limit = self.max_name_width
+        return name if limit is None or len(name) < limit - 3 else name[: limit - 3] + "..."
+
+
+def _width(texts: Iterable[str], limit: int | None) -> int:
+    width = max(map(len, texts)) + 4
+    return width if limit is None else min(width, limit)
+
+
+@dataclass(frozen=True)
+class TextColumn:
+    """One column: its header, its cells, what of the Layout it is shown for, and its width (a name: Layout.widths)."""
+
+    header: str
+    cell: Callable[[EventRow, Layout], str]
+    shown: str = "always"
+    width: int | str = WIDTH
+
+
+COLUMNS = [
+    TextColumn("Name", lambda r, at: at.name(r.key), width="name"),
+    TextColumn("Overload Name", lambda r, at: at.name(r.overload_name), "overload", "name"),
+    TextColumn("Self CPU %", lambda r, at: units.share_text(r.self_cpu_time_total, at.table.self_cpu_time_total)),
+    TextColumn("Self CPU", lambda r, at: at.time(r.self_cpu_time_total)),
+    TextColumn("CPU total %", lambda r, at: units.share_text(r.cpu_time_total, at.table.self_cpu_time_total)),
+    TextColumn("CPU total", lambda r, at: at.time(r.cpu_time_total)),
+    TextColumn("CPU time avg", lambda r, at: at.time(r.cpu_time)),
+    TextColumn("Self CUDA", lambda r, at: at.time(r.self_device_time_total), "device"),
+    TextColumn(
+        "Self CUDA %",
+        lambda r, at: units.share_text(r.self_device_time_total, at.table.self_device_time_total),
+        "device",
+    ),
+    TextColumn("CUDA total", lambda r, at: at.time(r.device_time_total), "device"),
+    TextColumn("CUDA time avg", lambda r, at: at.time(r.device_time), "device"),
+    TextColumn("CPU Mem", lambda r, at: units.memory_text(r.cpu_memory_usage), "memory"),
+    TextColumn("Self CPU Mem", lambda r, at: units.memory_text(r.self_cpu_memory_usage), "memory"),
+    TextColumn("CUDA Mem", lambda r, at: units.memory_text(r.device_memory_usage), "device memory"),
+    TextColumn("Self CUDA Mem", lambda r, at: units.memory_text(r.self_device_memory_usage), "device memory"),
+    TextColumn("# of Calls", lambda r, at: str(r.count)),
+    TextColumn("Input Shapes", lambda r, at: str(r.input_shapes)[: at.widths["shapes"]], "shapes", "shapes"),
+    TextColumn("FLOPs", lambda r, at: units.count_text(r.flops), "roofline", 8),
+    TextColumn("Bytes", lambda r, at: units.bytes_text(r.bytes_total_moved), "roofline", 10),
+    TextColumn("TFLOP/s", lambda r, at: units.number_text(r.tflops_per_s), "roofline", 7),
+    TextColumn("GB/s", lambda r, at: units.number_text(r.gbytes_per_s), "roofline", 7),
+    TextColumn("FLOP/B", lambda r, at: units.number_text(r.arithmetic_intensity), "roofline", 7),
+    TextColumn("% Roofline", lambda r, at: units.roofline_text(r.pct_roofline), "roofline", 10),
+    TextColumn("Bound", lambda r, at: units.bound_text(r.bound), "roofline", 7),
+]
+
+
+def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
+    table = layout.table
+    if any(row.pct_roofline > 100 for row in rows):
+        yield "* more than the roofline: the data sat in cache (bound: cache), or a work rule is wrong."
+    coverage = table.coverage()
+    if min(coverage["bytes"], coverage["flops"]) < 1:
+        where = "device time" if table.has_device else "host time of ops"
+        yield (
+            f"Coverage: the bytes of {100 * coverage['bytes']:.1f} % and the FLOPs of {100 * coverage['flops']:.1f} % "
+            f"of the {where} are known."
+        )
+    if coverage["unmodelled"]:
+        listed = [f"{layout.name(name)} {layout.time(time)}" for name, time in coverage["unmodelled"]]
+        more = len(listed) - UNMODELLED_SHOWN
+        yield f"Not modelled: {', '.join(listed[:UNMODELLED_SHOWN])}{f' and {more} more' if more > 0 else ''}."
+    if table.open_events:
+        yield f"Open events: {table.open_events} had not ended; their time is not known and counts as 0."
+    if table.dropped:
+        yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter stretch."
+    for device, peaks in table.peaks.items():
+        yield f"% Roofline: of the {peaks['source']} peaks of {peaks['name']} ({device})."
+    if not table.peaks and any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
+        yield "% Roofline: not known; `flopscope devices --measure` measures what this machine can do."
+
+
+def render(
+    table: EventTable,
+    *,
+    sort_by: str | None,
+    row_limit: int,
+    max_name_column_width: int | None,
+    max_shapes_column_width: int | None,
+    header: str | None,
+    top_level_events_only: bool,
+    time_unit: str | None,
+    roofline: bool,
+) -> str:
+    """The text of EventTable.table, which documents the arguments."""
+    if len(table) == 0:
+        return ""
+    layout = Layout(table, time_unit, max_name_column_width, max_shapes_column_width, roofline)
+    columns = [column for column in COLUMNS if layout.shown[column.shown]]
+    widths = [layout.widths[column.width] if isinstance(column.width, str) else column.width for column in columns]
+
+    rows = list(table if sort_by is None else table.sorted(sort_by))
+    if top_level_events_only:
+        rows = [row for row in rows if row.top_level]
+    if row_limit >= 0:
+        rows = rows[:row_limit]
+
+    def line(cells: Iterable[str]) -> str:
+        return "".join(f"{cell:>{width}}{SPACING}" for cell, width in zip(cells, widths, strict=True))
+
+    rule = line("-" * width for width in widths)
+    double_rule = "=" * (len(rule) - len(SPACING))
+    lines = [] if header is None else [double_rule, header]
+    if top_level_events_only:
+        lines += [double_rule, "This report only display top-level ops statistics"]
+    lines += [rule, line(column.header for column in columns), rule]
+    lines += [line(column.cell(row, layout) for column in columns) for row in rows]
+    lines += [rule, f"Self CPU time total: {layout.time(table.self_cpu_time_total)}"]
+    if layout.shown["device"]:
+        lines.append(f"Self CUDA time total: {layout.time(table.self_device_time_total)}")
+    if roofline:
+        lines += _footnotes(rows, layout)
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,112 @@
+/* What all CUDA code shares: making a device current, the stream, errors told in words, launches, memory.
+ *
+ *   backend.c   the table of functions: enters the device, calls one of the launchers below, leaves
+ *   *.cu        kernels, and tables of them
+ *   pointwise.c, convert.c, …  launchers: choose a kernel, fill its argument record, launch
+ *
+ * Launchers expect the device to be current; all work goes to fs_cuda_stream(device).
+ */
+#ifndef FS_KERNELS_CONTEXT_H
+#define FS_KERNELS_CONTEXT_H
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "kernels/cuda_device.h"
+#include "ops/backend.h"
+
+enum { FS_CUDA_MAX_DEVICES = 64 };
+
+/* FS_RUNTIME_ERROR (FS_OUT_OF_MEMORY where CUDA says so) with CUDA's own name and text of `code`, what was being
+ * done, and what to do about it. Clears CUDA's record of the error, so that the next call starts clean. */
+fs_status fs_cuda_fail(cudaError_t code, fs_device device, const char *doing, fs_error *err);
+
+/* Return from the calling function when a CUDA call fails. */
+#define FS_CUDA_TRY(call, device, doing, err)                                                 \
+    do {                                                                                      \
+        cudaError_t fs_cuda_code_ = (call);                                                   \
+        if (fs_cuda_code_ != cudaSuccess) return fs_cuda_fail(fs_cuda_code_, device, doing, err); \
+    } while (0)
+
+/* By device, whether this process has used it: read with __atomic_load_n, as other threads may write it. */
+enum { FS_CUDA_UNUSED, FS_CUDA_USED, FS_CUDA_FORKED /* a child of a process that had */ };
+extern int fs_cuda_used[FS_CUDA_MAX_DEVICES];
+
+/* The slow half of fs_cuda_enter: first use, another current device, a forked child. */
+fs_status fs_cuda_enter_slow(fs_device device, int *previous, fs_error *err);
+
+/* Make the device current. Pair with fs_cuda_leave, which makes *previous current again where it differs. */
+static inline fs_status fs_cuda_enter(fs_device device, int *previous, fs_error *err)
+{
+    int current;
+
+    *previous = -1;
+    if ((unsigned)device.index < FS_CUDA_MAX_DEVICES &&
+        __atomic_load_n(&fs_cuda_used[device.index], __ATOMIC_RELAXED) == FS_CUDA_USED &&
+        cudaGetDevice(&current) == cudaSuccess && current == device.index)
+        return FS_OK;
+    return fs_cuda_enter_slow(device, previous, err);
+}
+
+static inline void fs_cuda_leave(int previous)
+{
+    if (previous >= 0) cudaSetDevice(previous);
+}
+
+/* The stream of all work on a device: the legacy default stream, so that it orders with torch's and CuPy's. */
+static inline cudaStream_t fs_cuda_stream(fs_device device)
+{
+    (void)device;
+    return 0;
+}
+
+/* `doing` completes "… failed while <doing> on cuda:0". */
+static inline fs_status fs_cuda_launch(fs_device device, const void *kernel, int64_t blocks, unsigned threads,
+                                       void *arguments, const char *doing, fs_error *err)
+{
+    dim3 grid = {(unsigned)blocks, 1, 1}, block = {threads, 1, 1};
+    void *parameters[] = {arguments};
+    cudaError_t code = cudaLaunchKernel(kernel, grid, block, parameters, 0, fs_cuda_stream(device));
+    return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, doing, err);
+}
+
+static inline int64_t fs_ceil_div(int64_t count, int64_t piece)
+{
+    return (count + piece - 1) / piece;
+}
+
+static inline bool fs_is_aligned(const void *data, size_t alignment)
+{
+    return ((uintptr_t)data & (alignment - 1)) == 0;
+}
+
+/* ---- allocator.c ---- */
+
+fs_status fs_cuda_allocate(fs_device device, size_t nbytes, void **data, fs_error *err);
+void fs_cuda_release(fs_device device, void *data, size_t nbytes);
+int64_t fs_cuda_allocated(fs_device device);
+int64_t fs_cuda_reserved(fs_device device);
+void fs_cuda_empty_cache(fs_device device);
+
+/* A block outside of the cache and of `allocated`, kept for the life of the process (counted in `reserved`). */
+fs_status fs_cuda_allocate_kept(fs_device device, size_t nbytes, void **data, fs_error *err);
+
+/* ---- launchers, as their namesakes in ops/backend.h ---- */
+
+fs_status fs_cuda_unary(fs_device device, fs_unary_id op, const fs_elementwise *space, fs_error *err);
+fs_status fs_cuda_binary(fs_device device, fs_binary_id op, const fs_elementwise *space, fs_error *err);
+fs_status fs_cuda_convert(fs_device device, const fs_conversion *conversion, fs_error *err);
+fs_status fs_cuda_fill(fs_device device, const fs_elementwise *space, fs_error *err);
+fs_status fs_cuda_reduce(fs_device device, fs_reduction_id op, const fs_reduction *reduction, fs_error *err);
+fs_status fs_cuda_rowwise(fs_device device, fs_rowwise_id op, const fs_rowwise *rowwise, fs_error *err);
+fs_status fs_cuda_matmul(fs_device device, const fs_matmul *matmul, fs_error *err);
+fs_status fs_cuda_random(fs_device device, fs_random_id op, const fs_random *random, fs_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,136 @@
+/* The pointwise kernels of one storage type, all from ops/pointwise.def.
+ *
+ *   FLOPS 1 per element    BYTES sizeof(S) per element of each tensor    bound by memory, but for pow and the like in
+ *   float64
+ */
+#ifndef FS_KERNELS_POINTWISE_CUH
+#define FS_KERNELS_POINTWISE_CUH
+
+#include <math.h>
+
+#include "kernels/pointwise.h"
+#include "kernels/types.cuh"
+
+/* CUDA's math functions are overloaded for float and double. */
+#define K(constant) T(constant)
+#define M(function) ::function
+#define FS_UNARY(name, value, prose) \
+    template <class T> struct unary_##name { static __device__ __forceinline__ T apply(T x, T) { return value; } };
+#define FS_BINARY(name, value, prose) \
+    template <class T> struct binary_##name { static __device__ __forceinline__ T apply(T a, T b) { return value; } };
+#include "ops/pointwise.def"
+#undef FS_UNARY
+#undef FS_BINARY
+#undef K
+#undef M
+
+template <class T> FS_DEVICE T scalar_of(const double *scalar, const float *scalar32, int i)
+{
+    return sizeof(T) == 8 ? T(scalar[i]) : T(scalar32[i]);
+}
+
+/* out = op(in[0]) or op(in[0], in[1]) for a tile of consecutive elements: whole vectors where the tile is full and
+ * aligned, single elements a block apart where not. INPUTS is 1 or 2. */
+template <class S, template <class> class OP, int INPUTS>
+static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __grid_constant__ fs_dense_arguments args)
+{
+    typedef typename fs_compute<S>::type T;
+    constexpr int WIDTH = FS_VECTOR_BYTES / sizeof(S), ITEMS = FS_DENSE_ITEMS(sizeof(S)), VECTORS = ITEMS / WIDTH;
+    alignas(16) S raw[2][ITEMS];
+    int64_t base = (int64_t)blockIdx.x * (FS_TILE_THREADS * ITEMS);
+    bool whole = args.vectors && base + FS_TILE_THREADS * ITEMS <= args.count;
+    int step = whole ? 1 : FS_TILE_THREADS;
+    int64_t first = base + threadIdx.x * (whole ? WIDTH : 1);
+
+    if (whole) {
+#pragma unroll
+        for (int i = 0; i < INPUTS; i++)
+            if (args.in[i])
+#pragma unroll
+                for (int v = 0; v < VECTORS; v++)
+                    fs_load<S, WIDTH>(raw[i] + v * WIDTH,
+                                      (const S *)args.in[i] + first + v * FS_TILE_THREADS * WIDTH);
+    } else {
+#pragma unroll
+        for (int i = 0; i < INPUTS; i++)
+            if (args.in[i])
+#pragma unroll
+                for (int k = 0; k < ITEMS; k++)
+                    if (first + k * step < args.count) raw[i][k] = ((const S *)args.in[i])[first + k * step];
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++) {
+        T a = args.in[0] ? fs_widen(raw[0][k]) : scalar_of<T>(args.scalar, args.scalar32, 0);
+        T b = INPUTS == 1   ? T(0)
+              : args.in[1] ? fs_widen(raw[1][k])
+                           : scalar_of<T>(args.scalar, args.scalar32, 1);
+        fs_narrow(OP<T>::apply(a, b), &raw[0][k]);
+    }
+    if (whole) {
+#pragma unroll
+        for (int v = 0; v < VECTORS; v++)
+            fs_store<S, WIDTH>((S *)args.out + first + v * FS_TILE_THREADS * WIDTH, raw[0] + v * WIDTH);
+    } else {
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++)
+            if (first + k * step < args.count) ((S *)args.out)[first + k * step] = raw[0][k];
+    }
+}
+
+/* The same over a layout. A thread takes one unit that is a vector, or as many single elements a block apart. */
+template <class S, template <class> class OP, int INPUTS>
+static __global__ void __launch_bounds__(FS_TILE_THREADS)
+    strided_kernel(const __grid_constant__ fs_strided_arguments args)
+{
+    typedef typename fs_compute<S>::type T;
+    constexpr int ITEMS = FS_STRIDED_ITEMS(sizeof(S));
+    alignas(16) S raw[2][ITEMS];
+    int64_t at[ITEMS][1 + INPUTS];
+    uint32_t step = FS_TILE_THREADS, first = blockIdx.x * (args.vectors ? step : step * ITEMS) + threadIdx.x;
+
+    if (args.vectors) {
+        if (first >= args.layout.units) return;
+        fs_locate(args.layout, first, at[0]);
+#pragma unroll
+        for (int i = 0; i < INPUTS; i++) {
+            const S *from = (const S *)args.in[i] + at[0][1 + i];
+            if (args.in[i] && !args.splat[i]) fs_load<S, ITEMS>(raw[i], from);
+            if (args.in[i] && args.splat[i]) {
+                S value = *from;
+#pragma unroll
+                for (int k = 0; k < ITEMS; k++) raw[i][k] = value;
+            }
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++) {
+            if (first + k * step >= args.layout.units) continue;
+            fs_locate(args.layout, first + k * step, at[k]);
+#pragma unroll
+            for (int i = 0; i < INPUTS; i++)
+                if (args.in[i]) raw[i][k] = ((const S *)args.in[i])[at[k][1 + i]];
+        }
+    }
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++) {
+        T a = args.in[0] ? fs_widen(raw[0][k]) : scalar_of<T>(args.scalar, args.scalar32, 0);
+        T b = INPUTS == 1   ? T(0)
+              : args.in[1] ? fs_widen(raw[1][k])
+                           : scalar_of<T>(args.scalar, args.scalar32, 1);
+        fs_narrow(OP<T>::apply(a, b), &raw[0][k]);
+    }
+    if (args.vectors) {
+        fs_store<S, ITEMS>((S *)args.out + at[0][0], raw[0]);
+    } else {
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++)
+            if (first + k * step < args.layout.units) ((S *)args.out)[at[k][0]] = raw[0][k];
+    }
+}
+
+#define FS_UNARY_DENSE(name, value, prose) (const void *)dense_kernel<S, unary_##name, 1>,
+#define FS_UNARY_STRIDED(name, value, prose) (const void *)strided_kernel<S, unary_##name, 1>,
+#define FS_BINARY_DENSE(name, value, prose) (const void *)dense_kernel<S, binary_##name, 2>,
+#define FS_BINARY_STRIDED(name, value, prose) (const void *)strided_kernel<S, binary_##name, 2>,
+
+#endif

@@ -1,0 +1,494 @@
+/* Tables from stores made by hand: every expected number is derived here, from the events that were put in. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ops/tensor.h"
+#include "store/signature.h"
+#include "table/table.h"
+
+static int failures;
+
+#define CHECK(condition)                                                    \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+            failures++;                                                     \
+        }                                                                   \
+    } while (0)
+
+static bool near(double value, double expected)
+{
+    return fabs(value - expected) <= 1e-9 * fabs(expected);
+}
+
+/* Building a store ----------------------------------------------------------------------------------------------- */
+
+static fs_store *store;
+
+static uint32_t name_id(const char *text)
+{
+    uint32_t id = FS_NONE;
+    CHECK(fs_store_name(store, text, &id, NULL) == FS_OK);
+    return id;
+}
+
+/* The signature of a pointwise float32 op with two inputs of [rows, columns]. */
+static uint32_t signature_id(fs_device_kind kind, int64_t rows, int64_t columns)
+{
+    int64_t shape[] = {rows, columns};
+    uint64_t bytes[FS_SIGNATURE_MAX_BYTES / 8];
+    fs_signature signature = {.device_kind = (uint8_t)kind, .argument_count = 3};
+    for (int i = 0; i < 3; i++) {
+        signature.arguments[i] = (fs_argument){
+            .role = i == 2 ? FS_ARGUMENT_OUT : FS_ARGUMENT_IN, .dtype = FS_FLOAT32, .ndim = 2,
+            .same_as = FS_SAME_AS_NONE, .dense = 1, .shape = shape,
+        };
+    }
+    uint32_t id = FS_NONE;
+    CHECK(fs_store_signature(store, bytes, fs_signature_encode(&signature, bytes), &id, NULL) == FS_OK);
+    return id;
+}
+
+static uint32_t put(fs_event event)
+{
+    uint32_t index = FS_NONE;
+    CHECK(fs_store_append(store, &event, &index, NULL) == FS_OK);
+    return index;
+}
+
+static uint32_t host(fs_event_kind kind, const char *name, uint32_t parent, int64_t start, int64_t duration)
+{
+    fs_event event = fs_event_missing;
+    event.kind = (uint8_t)kind;
+    event.name = name_id(name);
+    event.parent = parent;
+    event.start = start;
+    event.duration = duration;
+    return put(event);
+}
+
+static uint32_t op(const char *name, uint32_t signature, uint32_t parent, int64_t start, int64_t duration)
+{
+    fs_event event = fs_event_missing;
+    event.name = name_id(name);
+    event.signature = signature;
+    event.parent = parent;
+    event.start = start;
+    event.duration = duration;
+    return put(event);
+}
+
+static void device(fs_event_kind kind, const char *name, uint32_t launcher, int on, int64_t start, int64_t duration)
+{
+    fs_event event = fs_event_missing;
+    event.kind = (uint8_t)kind;
+    event.name = name_id(name);
+    event.launcher = launcher;
+    event.device = (int8_t)on;
+    event.start = start;
+    event.duration = duration;
+    event.timing = kind == FS_EVENT_INTERVAL ? FS_TIMING_EVENT : FS_TIMING_CUPTI;
+    put(event);
+}
+
+static void memory(uint32_t parent, int on, int64_t bytes)
+{
+    fs_event event = fs_event_missing;
+    event.kind = FS_EVENT_MEMORY;
+    event.parent = parent;
+    event.device = (int8_t)on;
+    event.start = 1;
+    event.bytes = bytes;
+    put(event);
+}
+
+static fs_peaks peaks(double flops, double bandwidth, double launch_ns)
+{
+    fs_peaks made;
+    fs_peaks_unknown(&made);
+    for (int unit = 0; unit < FS_UNIT_COUNT; unit++) made.flops[unit] = flops;
+    made.bandwidth = bandwidth;
+    made.launch_ns = launch_ns;
+    return made;
+}
+
+static fs_table *build(const fs_table_options *options)
+{
+    static const fs_table_options none;
+    fs_table *table = NULL;
+    fs_error err = {FS_OK, ""};
+    CHECK(fs_table_build(store, options != NULL ? options : &none, &table, &err) == FS_OK);
+    return table;
+}
+
+static const fs_row *row_of(const fs_table *table, const char *key, bool on_device)
+{
+    static const fs_row missing = {.key = "", .count = -1};
+    const fs_row *found = &missing;
+    for (uint32_t i = 0; i < table->row_count; i++) {
+        const fs_row *row = &table->rows[i];
+        if (strcmp(row->key, key) != 0 || row->on_device != on_device) continue;
+        CHECK(found == &missing);
+        found = row;
+    }
+    if (found == &missing) fprintf(stderr, "no row \"%s\"\n", key);
+    CHECK(found != &missing);
+    return found;
+}
+
+/* Tests ---------------------------------------------------------------------------------------------------------- */
+
+static void test_an_empty_store_gives_an_empty_table(void)
+{
+    fs_table *table = build(NULL);
+    CHECK(table->row_count == 0 && table->self_cpu_ns == 0 && !table->has_device && !table->has_memory);
+    fs_table_destroy(table);
+}
+
+static void test_self_and_total_times_of_nested_events(void)
+{
+    uint32_t range = host(FS_EVENT_RANGE, "outer", FS_NONE, 0, 1000);
+    uint32_t first = op("x::a", FS_NONE, range, 100, 400);
+    host(FS_EVENT_RUNTIME, "cudaLaunchKernel", first, 150, 100);
+    device(FS_EVENT_KERNEL, "kernel", first, 0, 300, 250);
+    uint32_t second = op("x::a", FS_NONE, range, 600, 300);
+    op("x::b", FS_NONE, second, 700, 50);
+    device(FS_EVENT_MEMSET, "fill", second, 0, 800, 60);
+    fs_table *table = build(NULL);
+    const fs_row *outer = row_of(table, "outer", false), *a = row_of(table, "x::a", false);
+    CHECK(outer->is_user_annotation && outer->self_cpu_time_total == 300 && outer->cpu_time_total == 1000);
+    CHECK(outer->self_device_time_total == 0 && outer->device_time_total == 310);
+    CHECK(a->count == 2 && a->self_cpu_time_total == 550 && a->cpu_time_total == 700);
+    CHECK(a->self_device_time_total == 310 && a->device_time_total == 310 && a->device_busy_time == 310);
+    CHECK(outer->top_level && !a->top_level);
+    CHECK(isnan(a->flops) && isnan(a->flops_total) && isnan(outer->flops) && a->bound == FS_BOUND_UNKNOWN);
+    const fs_row *kernel = row_of(table, "kernel", true);
+    CHECK(kernel->self_device_time_total == 250 && kernel->device_time_total == 250 && kernel->cpu_time_total == 0);
+    CHECK(kernel->top_level && kernel->timing == FS_TIMING_CUPTI && a->timing == FS_TIMING_CUPTI);
+    CHECK(outer->timing == FS_TIMING_CPU);
+    CHECK(table->self_cpu_ns == 1000 && table->self_device_ns == 310 && table->has_device);
+    CHECK(near(a->time_min, 60) && near(a->time_max, 250) && near(a->time_median, 155) && near(outer->time_max, 1000));
+    CHECK(near(a->time_std, 190 / sqrt(2)) && isnan(outer->time_std) && near(a->time_p95, 60 + 0.95 * 190));
+    fs_table_destroy(table);
+}
+
+static void test_rows_come_by_start_of_their_first_event_and_steps_are_one(void)
+{
+    op("x::late", FS_NONE, FS_NONE, 500, 10);
+    op("x::short", FS_NONE, FS_NONE, 100, 10);
+    op("x::long", FS_NONE, FS_NONE, 100, 20);
+    host(FS_EVENT_STEP, "ProfilerStep#7", FS_NONE, 90, 5);
+    host(FS_EVENT_STEP, "ProfilerStep#8", FS_NONE, 600, 15);
+    host(FS_EVENT_RANGE, "x::late", FS_NONE, 700, 1);
+    fs_table *table = build(NULL);
+    static const char *const expected[] = {"ProfilerStep*", "x::long", "x::short", "x::late", "x::late"};
+    CHECK(table->row_count == 5);
+    for (uint32_t i = 0; i < table->row_count; i++) CHECK(strcmp(table->rows[i].key, expected[i]) == 0);
+    CHECK(table->rows[0].count == 2 && table->rows[0].cpu_time_total == 20 && table->rows[4].is_user_annotation);
+    fs_table_destroy(table);
+}
+
+static void test_shapes_part_rows_only_when_asked(void)
+{
+    uint32_t small = signature_id(FS_CPU, 2, 3), large = signature_id(FS_CPU, 20, 30);
+    for (int i = 0; i < 3; i++) op("x::a", i == 1 ? large : small, FS_NONE, i * 100, 10 + i);
+    op("x::a", signature_id(FS_CUDA, 2, 3), FS_NONE, 400, 1); /* another device, the same shapes */
+    fs_table *table = build(NULL);
+    CHECK(table->row_count == 1 && table->rows[0].count == 4 && table->rows[0].signature == small);
+    fs_table_destroy(table);
+    table = build(&(fs_table_options){.by_shape = true});
+    CHECK(table->row_count == 2 && table->rows[0].count == 3 && table->rows[1].count == 1);
+    CHECK(table->rows[1].signature == large && table->rows[1].cpu_time_total == 11);
+    fs_table_destroy(table);
+}
+
+static void test_memory_goes_to_the_event_and_those_around_it(void)
+{
+    uint32_t outer = host(FS_EVENT_RANGE, "outer", FS_NONE, 0, 100);
+    uint32_t inner = op("x::a", FS_NONE, outer, 10, 20);
+    memory(inner, 0, 1024);
+    memory(inner, -1, 64);
+    memory(outer, 0, -1000);
+    memory(FS_NONE, 0, -24);
+    memory(FS_NONE, 0, -1);
+    fs_table *table = build(NULL);
+    const fs_row *a = row_of(table, "x::a", false), *range = row_of(table, "outer", false);
+    const fs_row *loose = row_of(table, "[memory]", false);
+    CHECK(a->self_device_memory_usage == 1024 && a->device_memory_usage == 1024 && a->self_cpu_memory_usage == 64);
+    CHECK(range->self_device_memory_usage == -1000 && range->device_memory_usage == 24);
+    CHECK(range->cpu_memory_usage == 64);
+    CHECK(loose->count == 2 && loose->self_device_memory_usage == -25 && loose->device_memory_usage == -25);
+    CHECK(table->has_memory && table->open_events == 0);
+    fs_table_destroy(table);
+}
+
+static void test_overlaps_are_busy_once_and_devices_apart(void)
+{
+    uint32_t a = op("x::a", FS_NONE, FS_NONE, 0, 10), b = op("x::a", FS_NONE, FS_NONE, 20, 10);
+    /* Out of order: [100, 300) and [250, 400) overlap, [150, 200) lies within, device 1 has its own time. */
+    device(FS_EVENT_KERNEL, "k", b, 0, 250, 150);
+    device(FS_EVENT_KERNEL, "k", a, 0, 100, 200);
+    device(FS_EVENT_KERNEL, "l", a, 0, 150, 50);
+    device(FS_EVENT_KERNEL, "k", a, 1, 120, 70);
+    device(FS_EVENT_INTERVAL, "k", a, 0, (int64_t)1 << 40, 5);
+    fs_table *table = build(NULL);
+    const fs_row *row = row_of(table, "x::a", false), *k = row_of(table, "k", true);
+    CHECK(row->device_busy_time == 300 + 70 + 5 && row->self_device_time_total == 150 + 200 + 50 + 70 + 5);
+    CHECK(k->device_busy_time == 300 + 70 && k->count == 3 && table->self_device_ns == 475);
+    CHECK(row->timing == FS_TIMING_EVENT && k->timing == FS_TIMING_CUPTI);
+    fs_table_destroy(table);
+}
+
+static void test_roofline_of_device_work(void)
+{
+    /* 256 × 1024 float32: 262 144 FLOPs, 2 MiB read, 1 MiB written; two calls of 1 000 and 3 000 ns. */
+    const double flops = 262144, bytes = 3 * 1048576;
+    uint32_t signature = signature_id(FS_CUDA, 256, 1024);
+    uint32_t range = host(FS_EVENT_RANGE, "outer", FS_NONE, 0, 100);
+    for (int i = 0; i < 2; i++) {
+        uint32_t call = op("flopscope::add", signature, range, i * 50, 20);
+        device(FS_EVENT_KERNEL, "k", call, 0, 1000 + i * 10000, 1000 + i * 2000);
+    }
+    fs_peaks gpu = peaks(1e13, 4e12, 400);
+    fs_table *table = build(&(fs_table_options){.cuda_peaks = {&gpu}});
+    const fs_row *add = row_of(table, "flopscope::add", false), *outer = row_of(table, "outer", false);
+    CHECK(add->flops == 2 * flops && add->bytes_read == 2 * 2097152 && add->bytes_written == 2 * 1048576);
+    CHECK(isnan(outer->flops) && outer->flops_total == 2 * flops && add->flops_total == 2 * flops);
+    CHECK(near(add->gbytes_per_s, 2 * bytes / 4000) && near(add->tflops_per_s, 2 * flops / 4000 / 1e3));
+    CHECK(near(add->arithmetic_intensity, flops / bytes));
+    CHECK(near(add->pct_peak_bandwidth, 100 * 2 * bytes / 4e12 / 4000e-9));
+    CHECK(near(add->pct_peak_flops, 100 * 2 * flops / 1e13 / 4000e-9));
+    CHECK(near(add->pct_roofline, add->pct_peak_bandwidth) && add->bound == FS_BOUND_MEMORY);
+    const fs_row *k = row_of(table, "k", true);
+    CHECK(isnan(k->flops) && isnan(k->pct_roofline) && k->bound == FS_BOUND_UNKNOWN);
+    fs_table_destroy(table);
+
+    static const struct {
+        double flops, bandwidth, launch_ns;
+        fs_bound bound;
+    } cases[] = {
+        {1e11, 4e12, 400, FS_BOUND_COMPUTE},  {1e13, 1e12, 400, FS_BOUND_CACHE},
+        {1e13, 4e12, 1000, FS_BOUND_LAUNCH},  {1e13, 4e12, 999, FS_BOUND_MEMORY},
+        {1e13, NAN, 400, FS_BOUND_UNKNOWN},   {1e13, 4e12, NAN, FS_BOUND_MEMORY},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gpu = peaks(cases[i].flops, cases[i].bandwidth, cases[i].launch_ns);
+        table = build(&(fs_table_options){.cuda_peaks = {&gpu}});
+        CHECK(row_of(table, "flopscope::add", false)->bound == cases[i].bound);
+        fs_table_destroy(table);
+    }
+    table = build(NULL);
+    add = row_of(table, "flopscope::add", false);
+    CHECK(isnan(add->pct_roofline) && isnan(add->pct_peak_bandwidth) && add->bound == FS_BOUND_UNKNOWN);
+    fs_table_destroy(table);
+}
+
+static void test_rates_on_the_host_and_of_what_was_not_timed(void)
+{
+    uint32_t on_host = signature_id(FS_CPU, 10, 10);
+    op("flopscope::add", on_host, FS_NONE, 0, 600);
+    op("flopscope::add", on_host, FS_NONE, 700, 200);
+    op("flopscope::sin", signature_id(FS_CUDA, 10, 10), FS_NONE, 1000, 50); /* its kernel was not recorded */
+    fs_peaks cpu = peaks(1e12, 1e10, 100);
+    fs_table *table = build(&(fs_table_options){.cpu_peaks = &cpu});
+    const fs_row *add = row_of(table, "flopscope::add", false), *sin_row = row_of(table, "flopscope::sin", false);
+    CHECK(near(add->gbytes_per_s, 2400.0 / 800) && near(add->pct_roofline, 100 * 240.0 / 800));
+    CHECK(add->device_busy_time == 0 && add->bound == FS_BOUND_MEMORY && near(add->time_median, 400));
+    CHECK(sin_row->flops == 100 && isnan(sin_row->gbytes_per_s) && sin_row->bound == FS_BOUND_UNKNOWN);
+    CHECK(table->modelled_base_ns == 850 && table->bytes_known_ns == 850 && table->unmodelled_count == 0);
+    fs_table_destroy(table);
+}
+
+static void test_work_counts_once_and_one_unknown_call_makes_the_row_unknown(void)
+{
+    uint32_t signature = signature_id(FS_CUDA, 4, 4);
+    uint32_t outer = op("flopscope::sin", signature, FS_NONE, 0, 100);
+    uint32_t inner = op("flopscope::add", signature, outer, 10, 50);
+    uint32_t helper = op("x::helper", FS_NONE, inner, 20, 20);
+    device(FS_EVENT_KERNEL, "k", helper, 0, 30, 500);
+    op("flopscope::add", FS_NONE, FS_NONE, 200, 10);
+    fs_table *table = build(NULL);
+    /* The kernel is add's work, though a helper launched it; sin did nothing beside. */
+    const fs_row *sin_row = row_of(table, "flopscope::sin", false), *add = row_of(table, "flopscope::add", false);
+    CHECK(sin_row->flops == 0 && sin_row->flops_total == 16 && sin_row->bytes_total_moved == 0);
+    CHECK(isnan(add->flops) && add->flops_total == 16 && add->device_busy_time == 500);
+    CHECK(add->self_device_time_total == 0 && add->time_max == 500);
+    CHECK(row_of(table, "x::helper", false)->self_device_time_total == 500);
+    CHECK(table->bytes_known_ns == 500 && table->modelled_base_ns == 500 && table->unmodelled_count == 0);
+    fs_table_destroy(table);
+}
+
+static void test_coverage_names_what_no_rule_knows(void)
+{
+    uint32_t range = host(FS_EVENT_RANGE, "outer", FS_NONE, 0, 1000);
+    uint32_t known = op("flopscope::add", signature_id(FS_CUDA, 4, 4), range, 0, 10);
+    uint32_t unknown = op("x::a", signature_id(FS_CUDA, 4, 4), range, 20, 10);
+    uint32_t other = op("x::a", signature_id(FS_CUDA, 5, 5), range, 40, 10);
+    uint32_t call = host(FS_EVENT_RUNTIME, "cudaLaunchKernel", other, 42, 2);
+    device(FS_EVENT_KERNEL, "k", known, 0, 100, 10);
+    device(FS_EVENT_KERNEL, "k", unknown, 0, 200, 20);
+    device(FS_EVENT_KERNEL, "k", call, 0, 300, 30);
+    device(FS_EVENT_KERNEL, "mine", range, 0, 400, 70);
+    device(FS_EVENT_MEMCPY, "copy", FS_NONE, 0, 500, 5);
+    device(FS_EVENT_KERNEL, "ncclDevKernel_AllReduce", FS_NONE, 0, 600, 1000);
+    fs_table *table = build(&(fs_table_options){.by_shape = true});
+    CHECK(table->modelled_base_ns == 135 && table->bytes_known_ns == 10 && table->flops_known_ns == 10);
+    static const fs_unmodelled expected[] = {{"mine", 70}, {"x::a", 50}, {"copy", 5}};
+    CHECK(table->unmodelled_count == 3);
+    for (uint32_t i = 0; i < table->unmodelled_count && i < 3; i++) {
+        CHECK(strcmp(table->unmodelled[i].key, expected[i].key) == 0 && table->unmodelled[i].ns == expected[i].ns);
+    }
+    fs_table_destroy(table);
+}
+
+static void test_open_events_count_and_have_no_time(void)
+{
+    uint32_t open = op("x::a", FS_NONE, FS_NONE, 0, FS_MISSING);
+    op("x::b", FS_NONE, open, 10, 30);
+    op("x::a", FS_NONE, FS_NONE, 50, 20);
+    device(FS_EVENT_KERNEL, "k", open, 0, 60, FS_MISSING);
+    fs_table *table = build(NULL);
+    const fs_row *a = row_of(table, "x::a", false), *k = row_of(table, "k", true);
+    CHECK(table->open_events == 2 && a->count == 2 && a->cpu_time_total == 20 && a->self_cpu_time_total == 20);
+    CHECK(k->count == 1 && k->device_busy_time == 0 && isnan(k->time_min));
+    fs_table_destroy(table);
+}
+
+static void test_an_annotation_of_a_device_is_a_row_and_no_work(void)
+{
+    fs_event event = fs_event_missing;
+    event.kind = FS_EVENT_RANGE;
+    event.name = name_id("forward");
+    event.device = 0;
+    event.start = 10;
+    event.duration = 90;
+    put(event);
+    host(FS_EVENT_RANGE, "forward", FS_NONE, 0, 20);
+    fs_table *table = build(NULL);
+    const fs_row *row = row_of(table, "forward", true);
+    CHECK(row->is_user_annotation && row->self_device_time_total == 90 && row->cpu_time_total == 0);
+    CHECK(row_of(table, "forward", false)->cpu_time_total == 20 && table->self_device_ns == 0);
+    fs_table_destroy(table);
+}
+
+/* Random trees against sums made the slow way ------------------------------------------------------------------- */
+
+static int compare_doubles(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double quantile(const double *sorted, int count, double share)
+{
+    double place = share * (count - 1);
+    int rank = (int)place;
+    return rank + 1 == count ? sorted[rank] : sorted[rank] + (place - rank) * (sorted[rank + 1] - sorted[rank]);
+}
+
+enum { OPS = 3000 };
+
+static void test_random_trees(void)
+{
+    static const char *const names[] = {"x::a", "x::b", "x::c"};
+    static uint32_t index[OPS], parent[OPS];
+    static int64_t duration[OPS], device_ns[OPS], total[OPS];
+    for (int i = 0; i < OPS; i++) {
+        int up = i > 0 && rand() % 4 != 0 ? rand() % i : -1;
+        parent[i] = up < 0 ? FS_NONE : index[up];
+        duration[i] = rand() % 50;
+        index[i] = op(names[i % 3], FS_NONE, parent[i], i, duration[i]);
+        total[i] = device_ns[i] = rand() % 3 == 0 ? 1 + rand() % 1000 : 0;
+        if (device_ns[i] > 0) device(FS_EVENT_KERNEL, "k", index[i], 0, rand(), device_ns[i]);
+    }
+    for (int i = OPS; i-- > 0;) {
+        for (int up = i; up-- > 0 && parent[i] != FS_NONE;) {
+            if (index[up] == parent[i]) {
+                total[up] += total[i];
+                break;
+            }
+        }
+    }
+    fs_table *table = build(NULL);
+    for (int n = 0; n < 3; n++) {
+        const fs_row *row = row_of(table, names[n], false);
+        int64_t self_cpu = 0, device_total = 0;
+        static double samples[OPS];
+        int count = 0;
+        double mean = 0, squares = 0;
+        for (int i = n; i < OPS; i += 3) {
+            self_cpu += duration[i];
+            for (int j = i + 1; j < OPS; j++) self_cpu -= parent[j] == index[i] ? duration[j] : 0;
+            device_total += total[i];
+            if (device_ns[i] > 0) samples[count++] = (double)device_ns[i];
+        }
+        for (int i = 0; i < count; i++) mean += samples[i] / count;
+        for (int i = 0; i < count; i++) squares += (samples[i] - mean) * (samples[i] - mean);
+        qsort(samples, (size_t)count, sizeof *samples, compare_doubles);
+        CHECK(row->self_cpu_time_total == self_cpu && row->device_time_total == device_total);
+        CHECK(near(row->time_median, quantile(samples, count, 0.5)));
+        CHECK(near(row->time_p95, quantile(samples, count, 0.95)));
+        CHECK(row->time_min == samples[0] && row->time_max == samples[count - 1]);
+        CHECK(near(row->time_std, sqrt(squares / (count - 1))));
+    }
+    fs_table_destroy(table);
+}
+
+static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
+{
+    uint32_t signature = signature_id(FS_CUDA, 4, 4);
+    for (int i = 0; i < 200; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "x::%d", i);
+        uint32_t call = op(name, signature, FS_NONE, 1000 - i, 5);
+        device(FS_EVENT_KERNEL, "k", call, 0, 2000 - i, 5);
+        memory(call, 0, 8);
+    }
+    int64_t live = fs_memory_live();
+    for (int64_t n = 1;; n++) {
+        fs_table *table = NULL;
+        fs_error err = {FS_OK, ""};
+        fs_memory_fail_at(n);
+        fs_status status = fs_table_build(store, &(fs_table_options){.by_shape = true}, &table, &err);
+        fs_memory_fail_at(0);
+        if (status == FS_OK) {
+            CHECK(n > 10 && table->row_count == 201);
+            fs_table_destroy(table);
+            break;
+        }
+        CHECK(status == FS_OUT_OF_MEMORY && err.status == status && err.message[0] != 0);
+        CHECK(fs_memory_live() == live);
+    }
+    CHECK(fs_memory_live() == live);
+}
+
+int main(void)
+{
+    static void (*const tests[])(void) = {
+        test_an_empty_store_gives_an_empty_table,
+        test_self_and_total_times_of_nested_events,
+        test_rows_come_by_start_of_their_first_event_and_steps_are_one,
+        test_shapes_part_rows_only_when_asked,
+        test_memory_goes_to_the_event_and_those_around_it,
+        test_overlaps_are_busy_once_and_devices_apart,
+        test_roofline_of_device_work,
+        test_rates_on_the_host_and_of_what_was_not_timed,
+        test_work_counts_once_and_one_unknown_call_makes_the_row_unknown,
+        test_coverage_names_what_no_rule_knows,
+        test_open_events_count_and_have_no_time,
+        test_an_annotation_of_a_device_is_a_row_and_no_work,
+        test_random_trees,
+        test_every_failed_allocation_is_reported_and_leaks_nothing,
+    };
+    int64_t live = fs_memory_live();
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+        CHECK(fs_store_create(&store, NULL) == FS_OK);
+        tests[i]();
+        fs_store_destroy(store);
+        CHECK(fs_memory_live() == live);
+    }
+    return failures != 0;
+}

@@ -1,0 +1,490 @@
+"""Devices, their peaks and the cache of peaks, against a fake C binding whose rates are chosen here."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flopscope import device as fsd
+
+MIB = 1 << 20
+
+H200_ROW = {
+    "names": ["NVIDIA H200"],
+    "flops": {"fp32": 66.9e12, "bf16_tensor": 989.4e12, "fp8_tensor": None, "int8_tensor": 1978.9e12},
+    "bandwidth": 4.8e12,
+    "source": "a datasheet <https://example.com/?a&b>",
+    "sm_count": 132,
+    "l2_bytes": math.nan,
+}
+
+# Rates of the fake devices: FLOP/s or bytes/s by (probe, dtype); launches/s for "empty".
+CUDA_RATES = {
+    ("write", "float32"): 4.4e12,
+    ("read", "float32"): 4.3e12,
+    ("copy", "float32"): 4.2e12,
+    ("fma", "float64"): 32e12,
+    ("fma", "float32"): 64e12,
+    ("fma", "float16"): 128e12,
+    ("matmul", "float64"): 60e12,
+    ("matmul", "float32"): 51e12,
+    ("matmul", "tf32"): 400e12,
+    ("matmul", "float16"): 780e12,
+    ("matmul", "bfloat16"): 800e12,
+    ("empty", "float32"): 1e9 / 550,
+}
+CPU_RATES = {
+    ("write", "float32"): 9e9,
+    ("read", "float32"): 12e9,
+    ("copy", "float32"): 10e9,
+    ("fma", "float64"): 40e9,
+    ("fma", "float32"): 80e9,
+    ("matmul", "float64"): 45e9,
+    ("matmul", "float32"): 75e9,
+    ("empty", "float32"): 1e9 / 90,
+}
+
+
+class FakeCore:
+    def __init__(self) -> None:
+        self.rates = {"cpu": dict(CPU_RATES), "cuda:0": dict(CUDA_RATES)}
+        self.cuda_count = 1
+        self.cuda_name = "NVIDIA H200"
+        self.driver = 13000
+        self.threads = 2
+        self.free_bytes: int | None = 100_000 * MIB
+        self.calls: list[tuple[str, str, str, int]] = []
+
+    def cuda_device_count(self) -> int:
+        if self.cuda_count == 0:
+            raise RuntimeError("no CUDA driver was found: install one")
+        return self.cuda_count
+
+    def cuda_device_properties(self, index: int) -> dict[str, Any]:
+        properties = {
+            "name": self.cuda_name,
+            "uuid": f"GPU-{index}",
+            "driver_version": self.driver,
+            "runtime_version": 13000,
+            "l2_bytes": 60 * MIB,
+            "memory_bytes": 140_000 * MIB,
+        }
+        return properties if self.free_bytes is None else properties | {"free_bytes": self.free_bytes}
+
+    def cpu_properties(self) -> dict[str, Any]:
+        return {"name": "A <fast> CPU", "isa": "avx2", "threads": self.threads, "cache_bytes": 32 * MIB}
+
+    def datasheet_find(self, name: str) -> dict[str, Any] | None:
+        return H200_ROW if name == "NVIDIA H200" else None
+
+    def probe(self, device: str, what: str, dtype: str, amount: int) -> tuple[float, float]:
+        self.calls.append((device, what, dtype, amount))
+        rate = self.rates[device].get((what, dtype))
+        if rate is None:
+            raise TypeError(f"{what} of {dtype} is not supported on {device}")
+        done = {"matmul": 2.0 * amount**3, "fma": 1e6 * amount, "copy": 2.0 * amount}.get(what, float(amount))
+        return done / rate, done
+
+
+@pytest.fixture
+def core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
+    fake = FakeCore()
+    monkeypatch.setattr(fsd, "_load_core", lambda: fake)
+    monkeypatch.setattr(fsd, "_remembered", {})
+    monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
+    return fake
+
+
+def cache_files(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "cache").iterdir())
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if another process asked."""
+    monkeypatch.setattr(fsd, "_remembered", {})
+
+
+def test_devices_lists_the_cpu_and_each_cuda_device(core: FakeCore) -> None:
+    core.cuda_count = 2
+    found = fsd.devices()
+    assert [(d.kind, d.index, str(d)) for d in found] == [
+        ("cpu", 0, "cpu"),
+        ("cuda", 0, "cuda:0"),
+        ("cuda", 1, "cuda:1"),
+    ]
+    assert found[1].name == "NVIDIA H200"
+    assert found[1].properties["l2_bytes"] == 60 * MIB
+    assert not core.calls, "listing devices measures nothing"
+    core.cuda_count = 0
+    assert [d.kind for d in fsd.devices()] == ["cpu"]
+
+
+def test_a_datasheet_leaves_out_what_the_vendor_does_not_say(core: FakeCore) -> None:
+    cpu, cuda = fsd.devices()
+    assert cpu.datasheet is None
+    assert cuda.datasheet is not None
+    assert cuda.datasheet.flops == {"fp32": 66.9e12, "bf16_tensor": 989.4e12, "int8_tensor": 1978.9e12}
+    assert cuda.datasheet.l2_bytes is None
+    assert cuda.datasheet.sm_count == 132
+    peaks = cuda.datasheet.peaks
+    assert (peaks.source, peaks.bandwidth, peaks.launch_ns, peaks.copy_bandwidth) == ("datasheet", 4.8e12, None, None)
+
+
+def test_an_unknown_device_has_no_datasheet(core: FakeCore) -> None:
+    core.cuda_name = "Graphics Device"
+    assert fsd.devices()[1].datasheet is None
+
+
+def test_representations_show_both_kinds_of_peaks_escaped(core: FakeCore) -> None:
+    cpu, cuda = fsd.devices()
+    assert repr(cpu) == "Device('cpu', 'A <fast> CPU')"
+    fsd.measure_peaks(cpu)
+    assert "fp64 45 GFLOP/s, fp32 80 GFLOP/s" in repr(cpu)
+    fsd.measure_peaks(cuda)
+    assert "datasheet: memory 4,800 GB/s, fp32 66.9 TFLOP/s" in repr(cuda)
+    assert "int8_tensor 1,979 TOP/s" in repr(cuda)
+    assert "measured: memory 4,400 GB/s" in repr(cuda)
+    assert "launch 550 ns" in repr(cuda)
+    page = cuda._repr_html_()
+    assert "<td>4,800 GB/s</td><td>4,400 GB/s</td>" in page
+    assert "&lt;https://example.com/?a&amp;b&gt;" in page
+    assert "A &lt;fast&gt; CPU" in cpu._repr_html_()
+
+
+def test_cuda_peaks_are_the_rates_of_the_probes(core: FakeCore) -> None:
+    peaks = fsd.measure_peaks("cuda:0")
+    assert peaks.source == "measured"
+    assert peaks.flops == pytest.approx(
+        {
+            "fp64": 32e12,
+            "fp32": 64e12,
+            "fp16": 128e12,
+            "fp64_tensor": 60e12,
+            "tf32_tensor": 400e12,
+            "fp16_tensor": 780e12,
+            "bf16_tensor": 800e12,
+        }
+    )
+    assert peaks.write_bandwidth == pytest.approx(4.4e12)
+    assert peaks.read_bandwidth == pytest.approx(4.3e12)
+    assert peaks.copy_bandwidth == pytest.approx(4.2e12), "a copy counts what it reads and what it writes"
+    assert peaks.bandwidth == peaks.write_bandwidth, "the best of the three"
+    assert peaks.launch_ns == pytest.approx(550)
+    assert peaks.when is not None and peaks.when.endswith("+00:00")
+    assert peaks.versions["driver"] == "13000"
+
+
+def test_cpu_peaks_take_the_better_of_multiply_adds_and_products(core: FakeCore) -> None:
+    peaks = fsd.measure_peaks("cpu")
+    assert peaks.flops == pytest.approx({"fp64": 45e9, "fp32": 80e9})
+    assert peaks.launch_ns == pytest.approx(90)
+
+
+def test_tensor_units_that_are_no_faster_than_the_plain_ones_are_left_out(core: FakeCore) -> None:
+    core.rates["cuda:0"] |= {("matmul", "float64"): 30e12, ("matmul", "tf32"): 51e12}
+    peaks = fsd.measure_peaks("cuda")
+    assert "fp64_tensor" not in peaks.flops and "tf32_tensor" not in peaks.flops
+    assert peaks.flops["fp64"] == pytest.approx(32e12)
+
+
+def test_what_a_device_cannot_do_is_left_out_not_zero(core: FakeCore) -> None:
+    del core.rates["cuda:0"]["matmul", "bfloat16"], core.rates["cuda:0"]["fma", "float16"]
+    del core.rates["cuda:0"]["empty", "float32"]
+    peaks = fsd.measure_peaks("cuda")
+    assert "bf16_tensor" not in peaks.flops and "fp16" not in peaks.flops
+    assert peaks.launch_ns is None
+    assert peaks.flops["fp32"] == pytest.approx(64e12)
+    assert set(peaks.missing) == {"matmul bfloat16", "fma float16", "empty"}
+    assert peaks.missing["matmul bfloat16"] == "matmul of bfloat16 is not supported on cuda:0"
+
+
+def test_a_device_that_can_do_nothing_says_why(core: FakeCore) -> None:
+    core.rates["cuda:0"] = {}
+    with pytest.raises(RuntimeError, match=r"cuda:0 \(NVIDIA H200\).*write of float32 is not supported"):
+        fsd.measure_peaks("cuda")
+
+
+def test_the_rate_is_the_median_of_the_fastest_half(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = iter([5.0, 1.0, 9.0, 2.0, 7.0, 8.0, 3.0] * 9)  # fastest half of 7: 9 8 7 5
+    fake: Any = SimpleNamespace(probe=lambda *_: (1.0 / next(rates), 1.0))
+    measurement = fsd._Measurement(fake, fsd.devices()[0])
+    monkeypatch.setattr(fsd, "MOST_SAMPLES", 7)
+    assert measurement._sustained("read", "float32", 1) == pytest.approx(7.5)
+
+
+def test_a_slow_device_is_sampled_at_least_three_times(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(float(second) for second in range(100))
+    monkeypatch.setattr(fsd, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    fsd._Measurement(core, fsd.devices()[0])._sustained("read", "float32", 1)
+    assert len(core.calls) == 3
+
+
+def test_a_clock_that_stands_still_is_an_error_not_an_infinite_rate(core: FakeCore) -> None:
+    core.rates["cpu"] = {}
+    fake: Any = SimpleNamespace(probe=lambda *_: (0.0, 1.0))
+    with pytest.raises(RuntimeError, match="saw no time pass"):
+        fsd._Measurement(fake, fsd.devices()[0])._sustained("read", "float32", 1)
+
+
+def test_buffers_are_several_times_the_cache_and_within_a_quarter_of_free_memory(core: FakeCore) -> None:
+    fsd.measure_peaks("cuda")
+    sizes = {amount for _, what, _, amount in core.calls if what in fsd.BANDWIDTHS}
+    assert sizes == {480 * MIB}
+    core.free_bytes, core.calls = 400 * MIB, []
+    fsd.measure_peaks("cuda", force=True)
+    sizes = {amount for _, what, _, amount in core.calls if what in fsd.BANDWIDTHS}
+    assert sizes == {50 * MIB}, "a copy has two of them"
+    for _, what, dtype, n in core.calls:
+        if what == "matmul":
+            assert 3 * n * n * fsd.ELEMENT_BYTES[dtype] <= 100 * MIB
+
+
+def test_free_memory_is_a_share_of_all_where_the_driver_does_not_say(core: FakeCore) -> None:
+    core.free_bytes = None
+    assert fsd._free_bytes(fsd.devices()[1]) == 140_000 * MIB // 8
+
+
+def test_more_processors_get_larger_buffers(core: FakeCore) -> None:
+    assert fsd._buffer_bytes(fsd.devices()[0]) <= 256 * MIB
+    core.threads = 64
+    assert fsd._buffer_bytes(fsd.devices()[0]) <= min(4 * 8 * 32 * MIB, fsd._free_bytes(fsd.devices()[0]) // 8)
+
+
+def test_samples_are_long_enough_for_the_clock(core: FakeCore) -> None:
+    fsd.measure_peaks("cuda")
+    last = {(what, dtype): amount for _, what, dtype, amount in core.calls}
+    assert 1e6 * last["fma", "float32"] / 64e12 >= fsd.PLANS["cuda"].sample
+    assert 2 * last["matmul", "float32"] ** 3 / 51e12 >= fsd.PLANS["cuda"].sample
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:-1", "cpu:0", "CUDA", ""])
+def test_names_of_no_device_are_refused(core: FakeCore, name: str) -> None:
+    with pytest.raises(ValueError, match="no device is called"):
+        fsd.measure_peaks(name)
+
+
+def test_an_index_that_is_not_there_is_refused(core: FakeCore) -> None:
+    with pytest.raises(ValueError, match="1 CUDA device"):
+        fsd.peaks_for("cuda:3")
+
+
+def test_asking_for_cuda_without_it_says_why(core: FakeCore) -> None:
+    core.cuda_count = 0
+    with pytest.raises(RuntimeError, match="no CUDA driver"):
+        fsd.peaks_for("cuda")
+
+
+def test_peaks_are_measured_once(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = fsd.peaks_for("cuda")
+    calls = len(core.calls)
+    assert fsd.peaks_for("cuda") == first
+    forget(monkeypatch)
+    assert fsd.peaks_for("cuda") == first
+    assert fsd.devices()[1].measured == first
+    assert len(core.calls) == calls
+    fsd.measure_peaks("cuda", force=True)
+    assert len(core.calls) > calls
+
+
+def test_nothing_measured_is_none(core: FakeCore) -> None:
+    assert [d.measured for d in fsd.devices()] == [None, None]
+
+
+@pytest.mark.parametrize("change", [{"driver": 13010}, {"cuda_name": "NVIDIA B200"}])
+def test_another_driver_or_device_is_measured_anew(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    fsd.peaks_for("cuda")
+    calls = len(core.calls)
+    for name, value in change.items():
+        setattr(core, name, value)
+    fsd.peaks_for("cuda")
+    assert len(core.calls) > calls
+
+
+def test_cpu_peaks_hang_on_the_number_of_threads_and_the_version(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fsd.peaks_for("cpu")
+    core.threads = 1
+    assert fsd.devices()[0].measured is None
+    fsd.peaks_for("cpu")
+    monkeypatch.setattr(fsd, "_flopscope_version", lambda: "99.0")
+    assert fsd.devices()[0].measured is None
+    assert len(cache_files(tmp_path)) == 2
+
+
+def damaged(text: str) -> dict[str, str]:
+    content = json.loads(text)
+
+    def with_peaks(**change: Any) -> str:
+        return json.dumps(content | {"peaks": content["peaks"] | change})
+
+    return {
+        "empty": "",
+        "not UTF-8": "\xff\xfe\x00",
+        "cut off": text[: len(text) // 2],
+        "not an object": "[1, 2]",
+        "nothing in it": "{}",
+        "another format": json.dumps(content | {"format": 0}),
+        "another key": json.dumps(content | {"key": {}}),
+        "an unknown field": with_peaks(colour="red"),
+        "no bandwidths": json.dumps(content | {"peaks": {"source": "measured"}}),
+        "text for a number": with_peaks(bandwidth="fast"),
+        "a negative rate": with_peaks(flops={"fp32": -1.0}),
+        "not a number": with_peaks(launch_ns=math.nan),
+        "rates that are a list": with_peaks(flops=[1.0]),
+        "a datasheet's": with_peaks(source="datasheet"),
+    }
+
+
+DAMAGE = list(damaged(json.dumps({"format": 1, "key": {}, "peaks": {}})))
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_cache_file_is_measured_again_and_replaced(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
+) -> None:
+    first = fsd.peaks_for("cuda")
+    (file,) = cache_files(tmp_path)
+    whole = file.read_text()
+    file.write_text(damaged(whole)[how], encoding="latin-1")
+    forget(monkeypatch)
+    assert fsd.devices()[1].measured is None
+    calls = len(core.calls)
+    assert fsd.peaks_for("cuda").flops == pytest.approx(first.flops)
+    assert len(core.calls) > calls
+    assert cache_files(tmp_path) == [file]
+    assert json.loads(file.read_text())["peaks"]["flops"] == pytest.approx(first.flops)
+
+
+def test_a_folder_that_cannot_be_written_is_no_error_and_the_process_remembers(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    first = fsd.peaks_for("cuda")
+    calls = len(core.calls)
+    assert fsd.peaks_for("cuda") is first
+    assert len(core.calls) == calls
+
+
+@pytest.mark.parametrize("want", ["memory", "library"])
+def test_peaks_that_lack_something_for_now_are_not_kept_for_good(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, want: str
+) -> None:
+    probe = core.probe
+
+    def short(device: str, what: str, dtype: str, amount: int) -> tuple[float, float]:
+        if want == "memory" and what == "copy":
+            raise MemoryError("480 MiB are not free")
+        if want == "library" and what == "matmul":
+            raise RuntimeError("libcublasLt was not found: pip install nvidia-cublas")
+        return probe(device, what, dtype, amount)
+
+    monkeypatch.setattr(core, "probe", short)
+    lacking = fsd.peaks_for("cuda")
+    assert lacking.missing and fsd.peaks_for("cuda") is lacking
+    assert not (tmp_path / "cache").exists()
+    forget(monkeypatch)
+    monkeypatch.setattr(core, "probe", probe)
+    assert not fsd.peaks_for("cuda").missing
+
+
+def test_a_device_object_is_measured_as_it_is_now(core: FakeCore) -> None:
+    cpu = fsd.devices()[0]
+    core.threads = 1
+    fsd.measure_peaks(cpu)
+    assert cpu.measured is None
+    assert fsd.devices()[0].measured is not None
+
+
+def test_a_failed_rename_leaves_no_litter(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    fsd.peaks_for("cuda")
+    assert cache_files(tmp_path) == []
+
+
+def test_without_platformdirs_the_cache_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("FLOPSCOPE_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "platformdirs", None)
+    assert fsd._cache_folder() == tmp_path / "flopscope"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert fsd._cache_folder() == tmp_path / "home" / ".cache" / "flopscope"
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch, answer: bool) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: answer, raising=False)
+
+
+def test_progress_is_silent_without_a_terminal(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    on_a_terminal(monkeypatch, False)
+    fsd.measure_peaks("cpu")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_without_rich_is_silent(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    on_a_terminal(monkeypatch, True)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    fsd.measure_peaks("cpu")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_progress_counts_every_step_of_what_takes_over_two_seconds(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bars = pytest.importorskip("rich.progress")
+    on_a_terminal(monkeypatch, True)
+    advanced = []
+    advance = bars.Progress.advance
+
+    def counted(self: Any, *arguments: Any) -> None:
+        advanced.append(arguments)
+        advance(self, *arguments)
+
+    monkeypatch.setattr(bars.Progress, "advance", counted)
+    fsd.measure_peaks("cpu")
+    assert len(advanced) == 8
+    fsd.measure_peaks("cuda")
+    assert len(advanced) == 8, "a GPU takes less than two seconds"
+    fsd.measure_peaks("cpu", progress=False, force=True)
+    assert len(advanced) == 8
+
+
+def test_importing_the_module_imports_nothing_heavy() -> None:
+    program = (
+        "import sys, importlib.util as u; s = u.spec_from_file_location('device', sys.argv[1]); "
+        "m = u.module_from_spec(s); sys.modules['device'] = m; s.loader.exec_module(m); "
+        "print([n for n in ('numpy', 'rich', 'platformdirs', 'pandas', 'torch', 'flopscope') if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, fsd.__file__], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_this_machine_can_be_listed_and_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("flopscope._core")
+    monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(fsd, "_remembered", {})
+    cpu = fsd.devices()[0]
+    peaks = fsd.measure_peaks(cpu)
+    assert cpu.measured == peaks
+    assert peaks.bandwidth is not None and 1e8 < peaks.bandwidth < 1e13
+    assert min(peaks.flops["fp32"], peaks.flops["fp64"]) > 1e8
+    assert peaks.launch_ns is not None and 0 < peaks.launch_ns < 1e6

@@ -1,0 +1,241 @@
+"""The views: text against what torch.profiler printed for the same rows, the rest against the rows themselves."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tables import DATA, make_table, recorded_rows
+
+from flopscope.table import COLUMNS, EventTable
+from flopscope.views import units
+
+TRACES = Path(os.environ.get("FLOPSCOPE_TEST_TRACES", DATA))
+RECORDED = sorted(TRACES.glob("*.table.txt"))
+NAMES = [column.name for column in COLUMNS]
+
+
+def recorded_table(text_path: Path) -> EventTable:
+    rows = recorded_rows(text_path.with_name(text_path.name.replace(".table.txt", ".rows.csv")))
+    return make_table(*rows, profile_memory=True)
+
+
+def without_flops_column(text: str) -> str:
+    """torch.profiler's text less its last column "Total …FLOPs", of seven ops, which is not copied."""
+    lines = text.rstrip("\n").splitlines()
+    if "FLOPs" in lines[1]:
+        last_rule = len(lines) - 1 - lines[::-1].index(lines[0])
+        lines[: last_rule + 1] = [line[:-14] for line in lines[: last_rule + 1]]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.split(".")[0])
+def test_text_equals_torchs_to_the_character(path: Path) -> None:
+    expected = without_flops_column(path.read_text(encoding="utf-8"))
+    assert recorded_table(path).table(row_limit=-1, roofline=False) == expected
+
+
+def body(text: str) -> list[str]:
+    lines = text.splitlines()
+    rules = [i for i, line in enumerate(lines) if line and not line.strip("- ")]
+    return lines[rules[1] + 1 : rules[2]]
+
+
+def header_of(text: str) -> list[str]:
+    lines = text.splitlines()
+    first_rule = next(i for i, line in enumerate(lines) if line and not line.strip("- "))
+    return [cell.strip() for cell in lines[first_rule + 1].split("  ") if cell.strip()]
+
+
+def cells(text: str, row: int = 0) -> dict[str, str]:
+    """The cells of a row by header, cut at the widths of the rule (a header may be wider)."""
+    rule = next(line for line in text.splitlines() if line and not line.strip("- "))
+    found, at = [], 0
+    for width in map(len, rule.split()):
+        found.append(body(text)[row][at : at + width].strip())
+        at += width + 2
+    return dict(zip(header_of(text), found, strict=True))
+
+
+ADD: dict[str, Any] = {
+    "key": "flopscope::add",
+    "count": 2,
+    "self_cpu_time_total": 10.0,
+    "cpu_time_total": 12.5,
+    "self_device_time_total": 364.0,
+    "device_time_total": 364.0,
+    "input_shapes": [[8192, 8192], [8192, 8192]],
+    "input_dtypes": ["float32", "float32"],
+    "flops": 134217728.0,
+    "bytes_total_moved": 1610612736.0,
+    "tflops_per_s": 0.36872,
+    "gbytes_per_s": 4424.76,
+    "arithmetic_intensity": 1 / 12,
+    "pct_roofline": 92.18,
+    "bound": "memory",
+    "timing_source": "cupti",
+}
+KERNEL: dict[str, Any] = {
+    "key": "void add<float>",
+    "device_type": "cuda",
+    "count": 2,
+    "self_device_time_total": 364.0,
+    "device_time_total": 364.0,
+}
+
+
+def test_our_columns_stand_at_the_right_end() -> None:
+    text = make_table(ADD, KERNEL).table()
+    assert header_of(text)[-7:] == ["FLOPs", "Bytes", "TFLOP/s", "GB/s", "FLOP/B", "% Roofline", "Bound"]
+    assert header_of(text)[:-7] == header_of(make_table(ADD, KERNEL).table(roofline=False))
+    expected = ["134.2 M", "1.5 GiB", "0.369", "4425", "0.083", "92.2%", "memory"]
+    assert list(cells(text).values())[-7:] == expected
+    assert list(cells(text, 1).values())[-7:] == ["--"] * 7
+    assert len({len(line) for line in (text.splitlines()[0], *body(text))}) == 1
+
+
+def test_more_than_the_roofline_is_marked_and_explained() -> None:
+    over = make_table({**ADD, "pct_roofline": 131.0, "bound": "cache"})
+    assert cells(over.table())["% Roofline"] == "131.0%*" and "* more than the roofline" in over.table()
+    assert "* more" not in make_table(ADD).table()
+    assert "* more" not in over.table(row_limit=0)
+
+
+def test_footnotes_say_what_the_numbers_rest_on() -> None:
+    plain = make_table(ADD, peaks={"cuda:0": {"source": "measured", "name": "NVIDIA H200"}}).table()
+    assert plain.endswith("Self CUDA time total: 0.000us\n% Roofline: of the measured peaks of NVIDIA H200 (cuda:0).\n")
+    coverage = {"bytes": 0.91, "flops": 0.875, "unmodelled": [(f"aten::{c}", 1500.0) for c in "abcde"]}
+    text = make_table(ADD, coverage=coverage, open_events=3, dropped=7).table()
+    assert "91.0 % and the FLOPs of 87.5 %" in text
+    assert "Not modelled: aten::a 1.500ms, aten::b 1.500ms, aten::c 1.500ms and 2 more." in text
+    assert "Open events: 3" in text and "Dropped records: 7" in text and "not known" in text
+    assert "Coverage" not in plain and "Open" not in plain and "Dropped" not in plain
+
+
+def test_columns_are_shown_where_there_is_something_to_show() -> None:
+    host = {"key": "a", "self_cpu_time_total": 1.0}
+    assert "Self CUDA" not in header_of(make_table(host).table())
+    assert "CPU Mem" not in header_of(make_table(host).table())
+    memory = header_of(make_table({**host, "self_device_memory_usage": 8}, profile_memory=True).table())
+    assert "CPU Mem" in memory and "Self CUDA Mem" in memory
+    assert "CUDA Mem" not in header_of(make_table(host, profile_memory=True).table())
+    assert "Input Shapes" in header_of(make_table(ADD).table()) and "Input Shapes" not in header_of(
+        make_table(KERNEL).table()
+    )
+    assert "Overload Name" in header_of(make_table({**host, "overload_name": "Tensor"}).table())
+
+
+def test_rows_are_sorted_limited_and_headed() -> None:
+    rows = [{"key": name, "self_cpu_time_total": time} for name, time in (("a", 1.0), ("b", 3.0), ("c", 2.0))]
+    table = make_table(*rows, top_level=[True, False, True])
+    names = lambda text: [line.split()[0] for line in body(text)]  # noqa: E731
+    assert names(table.table()) == ["a", "b", "c"]
+    assert names(table.table(sort_by="self_cpu_time_total", row_limit=2)) == ["b", "c"]
+    assert names(table.table(row_limit=-1)) == ["a", "b", "c"] and names(table.table(row_limit=0)) == []
+    lines = table.table(header="what I measured", top_level_events_only=True).splitlines()
+    assert lines[1] == "what I measured" and set(lines[0]) == {"="}
+    assert names(table.table(top_level_events_only=True)) == ["a", "c"]
+    assert table[:0].table() == ""
+
+
+def test_long_names_and_shapes_are_cut_and_times_take_a_unit() -> None:
+    table = make_table({"key": "n" * 80, "input_shapes": [[1000] * 30], "self_cpu_time_total": 2_500_000.0})
+    found = cells(table.table())
+    assert found["Name"] == "n" * 52 + "..." and found["Input Shapes"] == str([[1000] * 30])[:80].strip()
+    assert found["Self CPU"] == "2.500s" and cells(table.table(time_unit="ms"))["Self CPU"] == "2500.000ms"
+    whole = cells(table.table(max_name_column_width=None, max_shapes_column_width=None))
+    assert whole["Name"] == "n" * 80 and whole["Input Shapes"] == str([[1000] * 30])
+    with pytest.raises(ValueError, match="time_unit is one of s, ms, us"):
+        table.table(time_unit="min")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (units.count_text(999.0), "999"),
+        (units.count_text(2.0**37), "137.4 G"),
+        (units.count_text(0.0), "0"),
+        (units.count_text(math.nan), "--"),
+        (units.bytes_text(1023.0), "1023 B"),
+        (units.bytes_text(805306368.0), "768.0 MiB"),
+        (units.memory_text(-400556032), "-382.00 MB"),
+        (units.number_text(45.678), "45.68"),
+        (units.number_text(4012.34), "4012"),
+        (units.time_text(999.9996), "1000.000us"),
+        (units.share_text(1.0, 0.0), "NaN"),
+    ],
+)
+def test_numbers_read_well(text: str, expected: str) -> None:
+    assert text == expected
+
+
+class Tags(HTMLParser):
+    """The tags and texts of a fragment."""
+
+    def __init__(self, fragment: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.texts: list[str] = []
+        self.feed(fragment)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def test_html_escapes_names_and_loads_nothing() -> None:
+    fragment = make_table(ADD, {**KERNEL, "key": "<script>alert('x')</script>\"&"})._repr_html_()
+    parsed = Tags(fragment)
+    assert "script" not in parsed.tags and "<script>alert('x')</script>\"&" in parsed.texts
+    assert "http" not in fragment and "url(" not in fragment and "src=" not in fragment
+    assert parsed.tags.count("tr") == 3
+
+
+def test_html_shows_the_longest_rows_first() -> None:
+    rows = [{"key": f"op{i}", "self_cpu_time_total": float(i)} for i in range(120)]
+    parsed = Tags(make_table(*rows)._repr_html_())
+    names = [text for text in parsed.texts if text.startswith("op")]
+    assert names == [f"op{i}" for i in range(119, 69, -1)]
+    assert any("50 of 120 rows" in text for text in parsed.texts)
+    assert Tags(make_table()._repr_html_()).tags.count("table") == 1
+
+
+def test_pandas_frame_has_the_columns_in_order() -> None:
+    pytest.importorskip("pandas")
+    frame = make_table(ADD, KERNEL).to_pandas()
+    assert list(frame.columns) == NAMES and len(frame) == 2
+    assert frame.input_shapes[0] == [[8192, 8192], [8192, 8192]] and frame.gbytes_per_s[0] == 4424.76
+    assert math.isnan(frame.flops[1]) and frame["count"].dtype == "int64"
+    assert frame.self_cpu_memory_usage.dtype == "int64" and frame.is_user_annotation.dtype == bool
+    assert list(make_table().to_pandas().columns) == NAMES
+
+
+def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="needs pandas: pip install pandas"):
+        make_table(ADD).to_pandas()
+
+
+def test_dicts_are_json_and_missing_is_none() -> None:
+    first, second = json.loads(json.dumps(make_table(ADD, KERNEL).to_dicts(), allow_nan=False))
+    assert list(first) == NAMES and first["flops"] == 134217728.0 and first["input_dtypes"] == ["float32", "float32"]
+    assert second["flops"] is None and second["count"] == 2
+
+
+def test_csv_holds_every_value(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    make_table(ADD, {**KERNEL, "key": 'a, "b"\nc'}).to_csv(path)
+    with open(path, newline="", encoding="utf-8") as file:
+        first, second = csv.DictReader(file)
+    assert list(first) == NAMES and float(first["gbytes_per_s"]) == 4424.76
+    assert json.loads(first["input_shapes"]) == ADD["input_shapes"]
+    assert second["key"] == 'a, "b"\nc' and second["flops"] == "" and second["count"] == "2"
