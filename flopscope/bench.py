@@ -159,7 +159,7 @@ def run(
 
         once()
         _core.synchronize(str(where))
-        with profile(record_shapes=True) as prof:
+        with profile() as prof:
             for _ in range(repeat):
                 once()
     return Bench(where, peaks, dtype, side, repeat, prof.key_averages())

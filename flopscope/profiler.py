@@ -88,16 +88,16 @@ class profile:
             raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded")
         if self._core.running:
             raise RuntimeError("the profile is still running; stop it before asking for its table")
+        by_shape = group_by_input_shape and self.record_shapes  # torch too groups by shapes only if it has them
         shares = peaks_by_name(sorted(self._core.devices), peaks)
         columns, meta = self._core.table(
-            group_by_input_shape,
+            by_shape,
             {name: {"flops": p.flops, "bandwidth": p.bandwidth, "launch_ns": p.launch_ns} for name, p in shares.items()},
         )
-        shown = self.record_shapes or group_by_input_shape
-        if not shown:
+        if not by_shape:  # a row has calls of many shapes
             for name in ("input_shapes", "input_dtypes"):
                 columns[name] = [[] for _ in columns["key"]]
-        meta["record_shapes"] = shown
+        meta["record_shapes"] = self.record_shapes
         meta["peaks"] = {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
         return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
 

@@ -74,6 +74,12 @@ static fs_status forked(fs_error *err)
                    "multiprocessing's \"spawn\" method, or use CUDA in the child only");
 }
 
+static fs_status no_such_device(int index, int count, fs_error *err)
+{
+    return fs_fail(err, FS_VALUE_ERROR, "there is no cuda:%d: this process sees %d CUDA device%s, numbered from 0",
+                   index, count, count == 1 ? "" : "s");
+}
+
 static void mark_used(int index)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -90,8 +96,7 @@ fs_status fs_cuda_enter_slow(fs_device device, int *previous, fs_error *err)
     if ((unsigned)device.index >= FS_CUDA_MAX_DEVICES || used(device.index) == FS_CUDA_UNUSED) {
         FS_TRY(fs_cuda_device_count(&count, err));
         if (device.index < 0 || device.index >= count)
-            return fs_fail(err, FS_VALUE_ERROR, "there is no cuda:%d: this process sees %d CUDA device%s, numbered from 0",
-                           device.index, count, count == 1 ? "" : "s");
+            return no_such_device(device.index, count, err);
     }
     FS_CUDA_TRY(cudaGetDevice(&current), device, "asking for the current device", err);
     /* Set it even when it is current already: in a fresh thread that makes the context. */
@@ -145,8 +150,7 @@ fs_status fs_cuda_device_properties(int index, fs_cuda_properties *properties, f
     memset(properties, 0, sizeof *properties);
     FS_TRY(fs_cuda_device_count(&count, err));
     if (index < 0 || index >= count)
-        return fs_fail(err, FS_VALUE_ERROR, "there is no cuda:%d: this process sees %d CUDA device%s, numbered from 0",
-                       index, count, count == 1 ? "" : "s");
+        return no_such_device(index, count, err);
     FS_CUDA_TRY(cudaGetDeviceProperties(&prop, index), device, "asking for the device's properties", err);
 
     const unsigned char *id = (const unsigned char *)prop.uuid.bytes;

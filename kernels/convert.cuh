@@ -71,7 +71,8 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __g
 }
 
 template <class OUT, class IN>
-static __global__ void __launch_bounds__(FS_TILE_THREADS) strided_kernel(const __grid_constant__ fs_convert_strided args)
+static __global__ void __launch_bounds__(FS_TILE_THREADS)
+    strided_kernel(const __grid_constant__ fs_convert_strided args)
 {
     uint32_t first = blockIdx.x * (FS_TILE_THREADS * FS_COPY_ITEMS) + threadIdx.x;
     int64_t at[FS_COPY_ITEMS][2];

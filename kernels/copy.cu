@@ -76,7 +76,8 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS) fill_dense_kernel(cons
 }
 
 template <class S>
-static __global__ void __launch_bounds__(FS_TILE_THREADS) fill_strided_kernel(const __grid_constant__ fs_fill_strided args)
+static __global__ void __launch_bounds__(FS_TILE_THREADS)
+    fill_strided_kernel(const __grid_constant__ fs_fill_strided args)
 {
     uint32_t first = blockIdx.x * (FS_TILE_THREADS * FS_COPY_ITEMS) + threadIdx.x;
     int64_t at[1];

@@ -61,8 +61,8 @@ static fs_status load(const char *path, const fs_error *not_found, fs_error *err
         if (names[i][0] && !said) said = dlerror();
     }
     return fs_fail(err, FS_RUNTIME_ERROR,
-                   "matrix products on CUDA need cuBLASLt, which could not be loaded (%.400s): pip install nvidia-cublas, "
-                   "or put libcublasLt.so.13 on the loader's path",
+                   "matrix products on CUDA need cuBLASLt, which could not be loaded (%.400s): "
+                   "pip install nvidia-cublas, or put libcublasLt.so.13 on the loader's path",
                    not_found->status != FS_OK ? not_found->message : said ? said : "no reason given");
 }
 

@@ -42,8 +42,8 @@ static void make_locks(void)
     for (int i = 0; i < FS_CUDA_MAX_DEVICES; i++) pthread_mutex_init(&states[i].lock, NULL);
 }
 
-static fs_status lt_fail(const fs_cublaslt *lt, int status, const fs_matmul *matmul, fs_device device, const char *doing,
-                         fs_error *err)
+static fs_status lt_fail(const fs_cublaslt *lt, int status, const fs_matmul *matmul, fs_device device,
+                         const char *doing, fs_error *err)
 {
     char where[16];
     cudaGetLastError();

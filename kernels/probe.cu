@@ -27,7 +27,15 @@ __device__ float fs_probe_sink;
 FS_DEVICE double multiply_add(double x, double a, double b) { return fma(x, a, b); }
 FS_DEVICE float multiply_add(float x, float a, float b) { return fmaf(x, a, b); }
 FS_DEVICE __half2 multiply_add(__half2 x, __half2 a, __half2 b) { return __hfma2(x, a, b); }
-FS_DEVICE __nv_bfloat162 multiply_add(__nv_bfloat162 x, __nv_bfloat162 a, __nv_bfloat162 b) { return __hfma2(x, a, b); }
+FS_DEVICE __nv_bfloat162 multiply_add(__nv_bfloat162 x, __nv_bfloat162 a, __nv_bfloat162 b)
+{
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+    return __hfma2(x, a, b);
+#else /* the device has no such instruction */
+    return __floats2bfloat162_rn(fmaf(__low2float(x), __low2float(a), __low2float(b)),
+                                 fmaf(__high2float(x), __high2float(a), __high2float(b)));
+#endif
+}
 
 FS_DEVICE void spread(float x, double *to) { *to = x; }
 FS_DEVICE void spread(float x, float *to) { *to = x; }
@@ -153,8 +161,9 @@ extern "C" fs_status fs_cuda_probe_read(fs_device device, const void *data, size
     int previous;
 
     if (nbytes < 16 || !fs_is_aligned(data, 16))
-        return fs_fail(err, FS_VALUE_ERROR, "a memory probe takes at least 16 bytes that begin at a multiple of 16, not "
-                       "%zu at %p", nbytes, data);
+        return fs_fail(err, FS_VALUE_ERROR,
+                       "a memory probe takes at least 16 bytes that begin at a multiple of 16, not %zu at %p", nbytes,
+                       data);
     FS_TRY(fs_cuda_enter(device, &previous, err));
     fs_status status = launch_read(device, data, nbytes, err);
     fs_cuda_leave(previous);

@@ -94,7 +94,8 @@ static __global__ void __launch_bounds__(THREADS) short_kernel(const __grid_cons
     T value = OP::template identity<T>();
 
     if (row < args.rows)
-        value = reduce_share<OP, T>((const S *)args.in + row * args.length, args.length, index, args.width, args.vectors);
+        value = reduce_share<OP, T>((const S *)args.in + row * args.length, args.length, index, args.width,
+                                    args.vectors);
     value = fs_reduce_lanes<OP>(value, args.width); /* all lanes take part */
     if (row < args.rows && index == 0) put<OUT>(args, row, value);
 }

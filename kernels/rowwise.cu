@@ -84,10 +84,16 @@ FS_DEVICE void finish(const arguments &args, const share<S> &own, int64_t begin,
     }
 }
 
-/* LIMIT: the most threads that a block may have; WARPS * FS_WARP has a row per warp. Three blocks of 512 threads fit a
- * multiprocessor, so that one's loads cover for the others' reductions. */
+/* Blocks of PIECE_THREADS that a multiprocessor is to hold, so that one's loads cover for the others' reductions. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define PIECE_BLOCKS 2 /* it has 1024 threads */
+#else
+#define PIECE_BLOCKS 3
+#endif
+
+/* LIMIT: the most threads that a block may have; WARPS * FS_WARP has a row per warp. */
 template <template <class> class OP, class S, int LIMIT>
-static __global__ void __launch_bounds__(LIMIT, LIMIT == PIECE_THREADS ? 3 : 1)
+static __global__ void __launch_bounds__(LIMIT, LIMIT == PIECE_THREADS ? PIECE_BLOCKS : 1)
     row_kernel(const __grid_constant__ arguments args)
 {
     constexpr bool WARP = LIMIT == WARPS * FS_WARP, PART = LIMIT == PIECE_THREADS; /* PART: may be given pieces */
@@ -170,8 +176,8 @@ static fs_status launch_pieces(fs_device device, const kernels *choice, argument
     FS_TRY_GOTO(status, fs_cuda_allocate(device, factors_size, &args->factors_of, err), done);
 
     args->task = PIECES;
-    FS_TRY_GOTO(status, fs_cuda_launch(device, choice->block, args->rows * args->pieces, PIECE_THREADS, args, what, err),
-                done);
+    FS_TRY_GOTO(status,
+                fs_cuda_launch(device, choice->block, args->rows * args->pieces, PIECE_THREADS, args, what, err), done);
     FS_TRY_GOTO(status, fs_cuda_launch(device, choice->combine, args->rows, PIECE_THREADS, args, what, err), done);
     args->task = RESULTS;
     status = fs_cuda_launch(device, choice->block, args->rows * args->pieces, PIECE_THREADS, args, what, err);

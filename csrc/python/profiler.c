@@ -175,7 +175,7 @@ static PyObject *dtype_object(const fs_argument *argument)
 }
 
 /* One value for each argument that was given to the op. */
-static PyObject *argument_list(const fs_store *store, const fs_row *row, PyObject *(*make)(const fs_argument *))
+static PyObject *argument_list(const fs_store *store, const fs_row *row, PyObject *(*value_of)(const fs_argument *))
 {
     PyObject *list = PyList_New(0);
     if (list == NULL || row->signature == FS_NONE) return list;
@@ -184,7 +184,7 @@ static PyObject *argument_list(const fs_store *store, const fs_row *row, PyObjec
     fs_signature_decode(bytes.bytes, bytes.size, &signature);
     for (int i = 0; i < signature.argument_count; i++) {
         if (signature.arguments[i].role == FS_ARGUMENT_OUT) continue;
-        PyObject *value = make(&signature.arguments[i]);
+        PyObject *value = value_of(&signature.arguments[i]);
         if (value == NULL || PyList_Append(list, value) < 0) {
             Py_XDECREF(value);
             Py_CLEAR(list);
@@ -219,6 +219,12 @@ static PyObject *annotation_of(const fs_store *store, const fs_row *row)
     return PyBool_FromLong(row->is_user_annotation);
 }
 
+static PyObject *top_level_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyBool_FromLong(row->top_level);
+}
+
 static PyObject *shapes_of(const fs_store *store, const fs_row *row)
 {
     return argument_list(store, row, shape_object);
@@ -248,15 +254,16 @@ static bool put(PyObject *columns, const char *name, PyObject *column)
     return good;
 }
 
-static bool put_list(PyObject *columns, const char *name, const fs_store *store, const fs_table *table,
-                     PyObject *(*make)(const fs_store *, const fs_row *))
+typedef PyObject *(*row_value)(const fs_store *store, const fs_row *row);
+
+static PyObject *list_of(const fs_store *store, const fs_table *table, row_value value_of)
 {
     PyObject *list = PyList_New(table->row_count);
     for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
-        PyObject *value = make(store, &table->rows[i]);
+        PyObject *value = value_of(store, &table->rows[i]);
         if (value == NULL) Py_CLEAR(list); else PyList_SET_ITEM(list, i, value);
     }
-    return put(columns, name, list);
+    return list;
 }
 
 /* A unit's scale from the core's numbers to the shown ones: µs from ns, the others as they are. */
@@ -294,18 +301,18 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table)
 {
     PyObject *columns = PyDict_New();
     if (columns == NULL) return NULL;
-    bool good = put_list(columns, "key", store, table, key_of) &&
-                put_list(columns, "overload_name", store, table, overload_of) &&
-                put_list(columns, "device_type", store, table, device_type_of) &&
-                put_list(columns, "is_user_annotation", store, table, annotation_of) &&
+    bool good = put(columns, "key", list_of(store, table, key_of)) &&
+                put(columns, "overload_name", list_of(store, table, overload_of)) &&
+                put(columns, "device_type", list_of(store, table, device_type_of)) &&
+                put(columns, "is_user_annotation", list_of(store, table, annotation_of)) &&
                 put_numbers(columns, "count", table, offsetof(fs_row, count), true, false)
 #define FS_COLUMN PUT_NUMBERS
 #include "table/columns.def"
 #undef FS_COLUMN
-                && put_list(columns, "input_shapes", store, table, shapes_of) &&
-                put_list(columns, "input_dtypes", store, table, dtypes_of) &&
-                put_list(columns, "bound", store, table, bound_of) &&
-                put_list(columns, "timing_source", store, table, timing_of);
+                && put(columns, "input_shapes", list_of(store, table, shapes_of)) &&
+                put(columns, "input_dtypes", list_of(store, table, dtypes_of)) &&
+                put(columns, "bound", list_of(store, table, bound_of)) &&
+                put(columns, "timing_source", list_of(store, table, timing_of));
     if (!good) Py_CLEAR(columns);
     return columns;
 }
@@ -354,9 +361,15 @@ static PyObject *profiler_table(PyObject *object, PyObject *args)
         goto done;
     }
     PyObject *columns = columns_of(self->store, table);
-    if (columns == NULL) goto done;
+    PyObject *top_level = list_of(self->store, table, top_level_of);
+    if (columns == NULL || top_level == NULL) {
+        Py_XDECREF(columns);
+        Py_XDECREF(top_level);
+        goto done;
+    }
     result = Py_BuildValue(
-        "(N{s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N}})", columns,
+        "(N{s:N,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N}})", columns,
+        "top_level", top_level,
         "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0,
         "self_device_time_total", (double)table->self_device_ns / 1000.0,
         "has_memory", table->has_memory ? Py_True : Py_False,

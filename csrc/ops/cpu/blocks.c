@@ -196,12 +196,6 @@ static bool tile_is_single(int64_t row_stride, int64_t column_stride, int64_t ro
     return (columns == 1 || column_stride == 0) && (rows == 1 || row_stride == 0);
 }
 
-/* The tile that follows in memory, most likely the next one: it comes in while this one is computed. */
-static void tile_prefetch(const char *tile, int64_t nbytes)
-{
-    for (int64_t i = 0; i < nbytes; i += 64) __builtin_prefetch(tile + nbytes + i);
-}
-
 static void tile_run(const walk *w, char *const *at, int64_t rows, int64_t columns)
 {
     _Alignas(64) char buffers[OPERANDS][FS_BLOCK_BYTES];
@@ -221,10 +215,7 @@ static void tile_run(const walk *w, char *const *at, int64_t rows, int64_t colum
         int64_t row_stride = row >= 0 ? source->strides[row] : 0;
         int64_t column_stride = source->strides[column];
         in[i] = at[i + 1];
-        if (tile_is_dense(row_stride, column_stride, rows, columns)) {
-            if (job->prefetches) tile_prefetch(at[i + 1], rows * columns * (int64_t)source->size);
-            continue;
-        }
+        if (tile_is_dense(row_stride, column_stride, rows, columns)) continue;
         if (job->takes_singles && singles == 0 && tile_is_single(row_stride, column_stride, rows, columns)) {
             singles |= 1u << i;
             continue;

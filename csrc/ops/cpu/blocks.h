@@ -24,7 +24,6 @@ struct fs_block_job {
     int inputs;                 /* of space that are tensors or scalars: 0 to 2 */
     size_t out_size, in_size[2]; /* bytes of an element */
     bool takes_singles;
-    bool prefetches; /* compute goes over a block several times, in which memory would lie idle */
     fs_block_compute compute;
     const fs_cpu_pointwise_loops *loops;
     /* compute's own */

@@ -1,6 +1,4 @@
 /* Unary and binary ops: the loop of the op, run over blocks. */
-#include <math.h>
-
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/cpu.h"
 
@@ -22,7 +20,7 @@ static void compute_binary(const fs_block_job *job, void *out, const void *const
 }
 
 /* float16 and bfloat16 are computed as float, in parts small enough that all of a part stays near. */
-enum { PART = 256 };
+enum { PART = 512 };
 
 /* Elements [at, at + count) as float, or the one of all, which a scalar of the record already is. */
 static const void *part_widen(const fs_block_job *job, int input, const void *in, bool single, float *buffer,
@@ -97,7 +95,6 @@ static void job_run(fs_block_job *job, fs_block_compute compute, fs_block_comput
         return;
     }
     job->compute = space->dtype <= FS_FLOAT32 ? compute : compute_half;
-    job->prefetches = job->compute == compute_half;
     job->out_size = job->in_size[0] = job->in_size[1] = fs_dtypes[space->dtype].size;
     fs_blocks_run(job);
 }

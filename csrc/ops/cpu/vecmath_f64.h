@@ -250,7 +250,7 @@ static inline double fs_erf_f64(double x)
     return a < 1.0 ? small : __builtin_copysign(large, x);
 }
 
-/* The C library's: a correctly rounded-looking double power needs the logarithm to twice the precision. */
+/* The C library's: a power right to the last bits takes a logarithm of twice the precision, which it has. */
 static inline double fs_pow_f64(double x, double y)
 {
     return pow(x, y);

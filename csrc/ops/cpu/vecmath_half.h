@@ -81,8 +81,8 @@ static inline uint16_t fs_f64_to_bf16(double x)
     return fs_f32_to_bf16(fs_f64_to_f32_odd(x));
 }
 
-/* Arrays of them. F16C does eight float16 in one instruction, and a pack narrows sixteen bfloat16 at once, which no loop
- * over the functions above becomes by itself. */
+/* Arrays of them. F16C does eight float16 in one instruction, and a pack narrows sixteen bfloat16 at once, which no
+ * loop over the functions above becomes by itself. */
 static inline void fs_f16_to_f32_array(float *restrict to, const uint16_t *restrict from, int64_t count)
 {
     int64_t i = 0;

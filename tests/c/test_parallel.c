@@ -1,0 +1,91 @@
+/* The thread pool: every index once, whatever the count, the nesting and the callers. */
+#include <pthread.h>
+
+#include "base/parallel.h"
+#include "tests/c/pointwise_check.h"
+
+enum { MARKS = 100000 };
+
+static void body_mark(void *context, int64_t begin, int64_t end)
+{
+    unsigned char *marks = context;
+    CHECK(begin % 16 == 0, "a piece begins at %lld", (long long)begin);
+    for (int64_t i = begin; i < end; i++) marks[i]++;
+}
+
+static void body_nested(void *context, int64_t begin, int64_t end)
+{
+    unsigned char **rows = context;
+    for (int64_t i = begin; i < end; i++) fs_parallel_for(MARKS / 100, 16, body_mark, rows[i]);
+}
+
+static bool marks_are(const unsigned char *marks, int64_t count, unsigned char want)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (marks[i] != want) return false;
+    }
+    return true;
+}
+
+static void *caller_main(void *context)
+{
+    for (int i = 0; i < 100; i++) fs_parallel_for(MARKS, 16, body_mark, context);
+    return NULL;
+}
+
+static void test_parallel_for_covers_once(void)
+{
+    unsigned char *marks = block_new(MARKS);
+    for (int threads = 1; threads <= 9; threads += 4) {
+        CHECK(fs_parallel_set_threads(threads, NULL) == FS_OK && fs_parallel_threads() == threads, "%d", threads);
+        for (int64_t count = 0; count < MARKS; count += 7777) {
+            memset(marks, 0, MARKS);
+            fs_parallel_for(count, 16, body_mark, marks);
+            CHECK(marks_are(marks, count, 1) && marks_are(marks + count, MARKS - count, 0), "count %lld", (long long)count);
+        }
+    }
+    /* Loops within loops, and callers at the same time, all finish. */
+    unsigned char *rows[64];
+    for (int i = 0; i < 64; i++) rows[i] = block_new(MARKS / 100);
+    fs_parallel_for(64, 1, body_nested, rows);
+    for (int i = 0; i < 64; i++) {
+        CHECK(marks_are(rows[i], MARKS / 100, 1), "row %d", i);
+        free(rows[i]);
+    }
+    pthread_t callers[4];
+    unsigned char *each[4];
+    for (int i = 0; i < 4; i++) {
+        each[i] = block_new(MARKS);
+        if (pthread_create(&callers[i], NULL, caller_main, each[i]) != 0) abort();
+    }
+    for (int i = 0; i < 4; i++) {
+        pthread_join(callers[i], NULL);
+        CHECK(marks_are(each[i], MARKS, 100), "caller %d", i);
+        free(each[i]);
+    }
+    /* A child of a fork has a pool of its own. */
+    pid_t child = fork();
+    if (child == 0) {
+        memset(marks, 0, MARKS);
+        fs_parallel_for(MARKS, 16, body_mark, marks);
+        _exit(marks_are(marks, MARKS, 1) ? 0 : 1);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    CHECK(status == 0, "the child of a fork ended with %d", status);
+    free(marks);
+}
+
+static void test_thread_count_is_checked(void)
+{
+    fs_error err;
+    CHECK(fs_parallel_set_threads(0, &err) == FS_VALUE_ERROR && strstr(err.message, "not 0") != NULL, "%s", err.message);
+    CHECK(fs_parallel_set_threads(257, &err) == FS_VALUE_ERROR && strstr(err.message, "257") != NULL, "%s", err.message);
+}
+
+int main(void)
+{
+    test_parallel_for_covers_once();
+    test_thread_count_is_checked();
+    return failures != 0;
+}
