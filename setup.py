@@ -108,7 +108,7 @@ class BuildCore(build_ext):
         cu_files = sorted(kernels.glob("*.cu")) if cuda else []
         includes = [f"-I{path}" for path in (ROOT, ROOT / "csrc", sysconfig.get_path("include"), numpy.get_include())]
         if cuda:
-            includes.append(f"-isystem{cuda.include}")
+            includes += ["-isystem", str(cuda.include)]
         compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
         extra = shlex.split(os.environ.get("CFLAGS", ""))
         jobs = []

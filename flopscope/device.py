@@ -397,10 +397,12 @@ class _Measurement:
         self._add_rate(unit, self._sustained("matmul", dtype, size))
 
     def _grow(self, what: str, dtype: str, amount: int, most: int, factor: int) -> int:
-        """Warm up by running more and more, until one run fills a sample."""
+        """Warm up by running more and more, until one run fills a sample. The first run of each amount does not count:
+        libraries choose and load their kernels then."""
         self._probe(what, dtype, amount)
         while amount * factor <= most and self._probe(what, dtype, amount)[0] < self.plan.sample:
             amount *= factor
+            self._probe(what, dtype, amount)
         return amount
 
     def _add_rate(self, unit: str, rate: float) -> None:
@@ -416,10 +418,10 @@ class _Measurement:
 
 
 def free_bytes(device: Device) -> int:
-    """Memory that may be taken, in bytes: what is free where that is known, else an eighth of all there is."""
+    """Memory that may be taken, in bytes: of the CPU's what is free, of a GPU's an eighth of all there is, since asking
+    the driver what is free there would take some of it."""
     if device.kind == "cuda":
-        free = device.properties.get("free_bytes")
-        return int(free) if free is not None else int(device.properties.get("memory_bytes", 0)) // 8
+        return int(device.properties["memory_bytes"]) // 8
     with suppress(OSError):
         match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
         if match:

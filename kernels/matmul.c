@@ -1,7 +1,7 @@
 /* Matrix products by cuBLASLt. FLOPS 2 m n k, BYTES of both inputs and the output.
  *
- * cuBLASLt's matrices are column-major: the row-major out = a · b is its outᵀ = bᵀ · aᵀ, with b as its A and a as its B.
- * What a product needs (descriptors, and the algorithm that cuBLASLt's heuristic chose) is kept by problem, so that
+ * cuBLASLt's matrices are column-major: the row-major out = a · b is its outᵀ = bᵀ · aᵀ, with b as its A and a as its
+ * B. What a product needs (descriptors, and the algorithm that cuBLASLt's heuristic chose) is kept by problem, so that
  * repeating one asks nothing again.
  */
 #include <pthread.h>

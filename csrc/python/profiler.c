@@ -412,22 +412,20 @@ static PyObject *get_running(PyObject *object, void *unused)
     return PyBool_FromLong(((profiler_object *)object)->running);
 }
 
-/* Which devices ran work: their peaks are asked for. */
+/* Which devices ran ops: their peaks are asked for. */
 static PyObject *get_devices(PyObject *object, void *unused)
 {
     (void)unused;
     const fs_store *store = ((profiler_object *)object)->store;
-    PyObject *names = PySet_New(NULL), *name = names ? PyUnicode_FromString("cpu") : NULL;
-    bool good = name != NULL && PySet_Add(names, name) == 0;
-    Py_XDECREF(name);
-    for (uint32_t i = 0; good && i < fs_store_lane_count(store); i++) {
-        fs_lane lane = fs_store_lane(store, i);
-        if (!lane.on_device) continue;
-        name = fs_device_object((fs_device){FS_CUDA, lane.device});
-        good = name != NULL && PySet_Add(names, name) == 0;
+    PyObject *names = PySet_New(NULL);
+    for (uint32_t i = 0; names != NULL && i < fs_store_signature_count(store); i++) {
+        fs_signature signature;
+        fs_span bytes = fs_store_signature_bytes(store, i);
+        fs_signature_decode(bytes.bytes, bytes.size, &signature);
+        PyObject *name = fs_device_object((fs_device){(fs_device_kind)signature.device_kind, signature.device_index});
+        if (name == NULL || PySet_Add(names, name) < 0) Py_CLEAR(names);
         Py_XDECREF(name);
     }
-    if (!good) Py_CLEAR(names);
     return names;
 }
 
@@ -446,7 +444,7 @@ static PyGetSetDef getset[] = {
     {"nbytes", get_nbytes, NULL, "Memory that the events take, in bytes.", NULL},
     {"dropped", get_dropped, NULL, "Events that could not be kept.", NULL},
     {"running", get_running, NULL, "Whether it records now.", NULL},
-    {"devices", get_devices, NULL, "Names of the devices that ran work, and \"cpu\".", NULL},
+    {"devices", get_devices, NULL, "Names of the devices that ran ops.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -41,7 +41,8 @@ static void test_parallel_for_covers_once(void)
         for (int64_t count = 0; count < MARKS; count += 7777) {
             memset(marks, 0, MARKS);
             fs_parallel_for(count, 16, body_mark, marks);
-            CHECK(marks_are(marks, count, 1) && marks_are(marks + count, MARKS - count, 0), "count %lld", (long long)count);
+            bool once = marks_are(marks, count, 1) && marks_are(marks + count, MARKS - count, 0);
+            CHECK(once, "%d threads, count %lld", threads, (long long)count);
         }
     }
     /* Loops within loops, and callers at the same time, all finish. */
@@ -79,8 +80,10 @@ static void test_parallel_for_covers_once(void)
 static void test_thread_count_is_checked(void)
 {
     fs_error err;
-    CHECK(fs_parallel_set_threads(0, &err) == FS_VALUE_ERROR && strstr(err.message, "not 0") != NULL, "%s", err.message);
-    CHECK(fs_parallel_set_threads(257, &err) == FS_VALUE_ERROR && strstr(err.message, "257") != NULL, "%s", err.message);
+    CHECK(fs_parallel_set_threads(0, &err) == FS_VALUE_ERROR, "0 threads");
+    CHECK(strstr(err.message, "not 0") != NULL, "%s", err.message);
+    CHECK(fs_parallel_set_threads(257, &err) == FS_VALUE_ERROR, "257 threads");
+    CHECK(strstr(err.message, "not 257") != NULL, "%s", err.message);
 }
 
 int main(void)

@@ -153,7 +153,8 @@ static void tile_choose(walk *w, int64_t block)
     w->column_tiles = pieces(columns, w->tile_columns);
 }
 
-/* Output that does not fit in the cache goes past it, so that its old content is not read first. */
+/* Output that does not fit in the cache goes past it, so that its old content is not read first. That pays for whole
+ * blocks only: short pieces of many rows at a time are slower that way. */
 static bool output_streams(const fs_block_job *job)
 {
     int64_t cache = fs_cpu_cache_bytes();
@@ -227,24 +228,14 @@ static void tile_run(const walk *w, char *const *at, int64_t rows, int64_t colum
     const operand *out = &w->operands[0];
     int64_t row_stride = row >= 0 ? out->strides[row] : 0;
     int64_t column_stride = out->strides[column];
-    bool dense = tile_is_dense(row_stride, column_stride, rows, columns);
-    if (dense) {
-        columns *= rows;
-        rows = 1;
-    }
-    int64_t size = (int64_t)out->size, gap = rows == 1 ? 0 : row_stride * size;
-    bool streams = w->streams && column_stride == 1 && (((uintptr_t)at[0] | (uintptr_t)gap) & 63) == 0;
-    if (dense && !streams) {
-        job->compute(job, at[0], in, singles, columns);
-        return;
-    }
-    job->compute(job, buffers[0], in, singles, rows * columns);
-    if (streams) {
-        for (int64_t r = 0; r < rows; r++) {
-            job->loops->stream(at[0] + r * gap, buffers[0] + r * columns * size, columns * size);
-        }
-    } else {
+    if (!tile_is_dense(row_stride, column_stride, rows, columns)) {
+        job->compute(job, buffers[0], in, singles, rows * columns);
         tile_copy(at[0], row_stride, column_stride, buffers[0], columns, 1, rows, columns, out->size);
+    } else if (w->streams && ((uintptr_t)at[0] & 63) == 0) {
+        job->compute(job, buffers[0], in, singles, rows * columns);
+        job->loops->stream(at[0], buffers[0], rows * columns * (int64_t)out->size);
+    } else {
+        job->compute(job, at[0], in, singles, rows * columns);
     }
 }
 

@@ -1,0 +1,130 @@
+"""Time of one call from Python on tensors too small to matter: flopscope bare and profiled, torch, NumPy.
+
+On CUDA the time is the host's, the device is waited for outside it, and a loop of bare launches in C stands beside.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import HERE, Report, Sampler, arguments, build_cuda_library, interleave, optional, per_call, ratio, spread
+
+import flopscope as fs
+
+CPU_ELEMENTS, CPU_CALLS, CPU_ROUNDS = 16, 5000, 41
+# Few enough launches that the queue of the device never fills and holds the host up.
+CUDA_ELEMENTS, CUDA_CALLS, CUDA_ROUNDS = 1024, 500, 61
+
+
+def main() -> None:
+    options = arguments(__doc__ or "", ("cpu", "cuda"))
+    report = Report("call_overhead", ["call", "us", "low", "high", "x torch.add"], options.out, options.device)
+    torch = optional("torch")
+    if torch is None:
+        report.note("torch is not installed: no row of it.")
+    if options.device == "cuda":
+        measure_cuda(report, torch)
+    else:
+        measure_cpu(report, torch)
+    report.finish()
+
+
+def measure_cpu(report: Report, torch: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.random(CPU_ELEMENTS, dtype=np.float32) for _ in range(2))
+    a, b, out = fs.from_numpy(x), fs.from_numpy(y), fs.empty(CPU_ELEMENTS, device="cpu")
+    assert np.array_equal(fs.add(a, b).numpy(), x + y), "fs.add is wrong"
+    cases = {
+        "fs.add": per_call(fs.add, a, b, number=CPU_CALLS),
+        "fs.add, out=": per_call(partial(fs.add, out=out), a, b, number=CPU_CALLS),
+        "fs.add under fs.profile()": profiled(fs.profile, fs.add, a, b, CPU_CALLS),
+        "numpy.add": per_call(np.add, x, y, number=CPU_CALLS),
+        "numpy.add, out=": per_call(partial(np.add, out=np.empty_like(x)), x, y, number=CPU_CALLS),
+    }
+    if torch is not None:
+        torch.set_num_threads(fs.num_threads())
+        tx, ty = torch.from_numpy(x), torch.from_numpy(y)
+        cases["torch.add"] = per_call(torch.add, tx, ty, number=CPU_CALLS)
+        cases["torch.add, out="] = per_call(partial(torch.add, out=torch.empty_like(tx)), tx, ty, number=CPU_CALLS)
+    samples = interleave(cases, CPU_ROUNDS)
+    fill(report, samples, f"{CPU_ELEMENTS} float32, CPU")
+    added = spread([with_it - bare for with_it, bare in
+                    zip(samples["fs.add under fs.profile()"], samples["fs.add"], strict=True)])
+    report.target("fs.profile() adds to an op", added.median * 1e6, 0.3, "us")
+
+
+def measure_cuda(report: Report, torch: Any) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.random(CUDA_ELEMENTS, dtype=np.float32) for _ in range(2))
+    a, b = (fs.from_numpy(array).to("cuda") for array in (x, y))
+    out = fs.empty(CUDA_ELEMENTS, device="cuda")
+    assert np.array_equal(fs.add(a, b).numpy(), x + y), "fs.add is wrong"
+    wait = partial(fs.synchronize, "cuda")
+    cases = {
+        "fs.add": per_call(fs.add, a, b, number=CUDA_CALLS, after=wait),
+        "fs.add, out=": per_call(partial(fs.add, out=out), a, b, number=CUDA_CALLS, after=wait),
+    }
+    if torch is not None:
+        tx, ty = torch.from_numpy(x).cuda(), torch.from_numpy(y).cuda()
+        out_add = partial(torch.add, out=torch.empty_like(tx))
+        cases["torch.add"] = per_call(torch.add, tx, ty, number=CUDA_CALLS, after=wait)
+        cases["torch.add, out="] = per_call(out_add, tx, ty, number=CUDA_CALLS, after=wait)
+    with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
+        try:
+            cases["bare launch from C"] = bare_launches(Path(folder))
+        except (RuntimeError, OSError) as problem:
+            report.note(f"no bare launches: {problem}")
+        samples = interleave(cases, CUDA_ROUNDS)
+    fill(report, samples, f"{CUDA_ELEMENTS} float32, CUDA")
+    report.target("fs.add", spread(samples["fs.add"]).median * 1e6, 5.0, "us")
+
+
+def bare_launches(folder: Path) -> Sampler:
+    library = ctypes.CDLL(str(build_cuda_library(HERE / "bare_launch.cu", folder)))
+    library.launch_empty_kernels.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_double)]
+
+    def sample() -> float:
+        seconds = ctypes.c_double()
+        error = library.launch_empty_kernels(CUDA_CALLS, ctypes.byref(seconds))
+        if error != 0:
+            raise RuntimeError(f"launching an empty kernel failed with CUDA error {error}")
+        return seconds.value / CUDA_CALLS
+
+    sample()
+    return sample
+
+
+def profiled(
+    profiler: Callable[[], AbstractContextManager[object]], op: Callable[..., object], a: object, b: object, number: int
+) -> Sampler:
+    """As ``per_call``, inside a new profile each time, whose start and end are left out."""
+
+    def sample() -> float:
+        with profiler():
+            start = time.perf_counter()
+            for _ in repeat(None, number):
+                op(a, b)
+            return (time.perf_counter() - start) / number
+
+    return sample
+
+
+def fill(report: Report, samples: dict[str, list[float]], case: str) -> None:
+    report.keep(case, samples)
+    for who, values in samples.items():
+        found = spread(values)
+        beside = f"{ratio(values, samples['torch.add']).median:.2f}" if "torch.add" in samples else "-"
+        report.row(who, f"{found.median * 1e6:.3f}", f"{found.low * 1e6:.3f}", f"{found.high * 1e6:.3f}", beside)
+
+
+if __name__ == "__main__":
+    main()

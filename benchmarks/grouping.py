@@ -1,0 +1,59 @@
+"""A table from 10 thousand to 10 million events, and key_averages() of torch.profiler per event beside it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from harness import HERE, Report, arguments, optional, run_c, spread
+
+SOURCES = ["csrc/base/*.c", "csrc/store/*.c", "csrc/device/*.c", "csrc/work/*.c", "csrc/table/*.c",
+           "csrc/ops/op_table.c", "csrc/ops/dtype.c", "csrc/ops/tensor.c"]
+AIM_EVENTS, AIM_MS = 600_000, 60
+TORCH_OPS, TORCH_SAMPLES = 5000, 3
+
+
+def main() -> None:
+    options = arguments(__doc__ or "", ("cpu", "cuda"))
+    lines = run_c(HERE / "grouping.c", SOURCES)
+    report = Report("grouping", ["events", "table, ms", "low", "high", "ns per event"], options.out, options.device)
+    for events in sorted({int(line["events"]) for line in lines}):
+        values = [float(line["ns"]) for line in lines if int(line["events"]) == events]
+        report.keep(f"{events} events", {"flopscope": values}, "ns")
+        found = spread(values)
+        report.row(f"{events:,}", f"{found.median / 1e6:.2f}", f"{found.low / 1e6:.2f}", f"{found.high / 1e6:.2f}",
+                   f"{found.median / events:.1f}")
+        if events == AIM_EVENTS:
+            report.target(f"a table of {events:,} events", found.median / 1e6, AIM_MS, "ms")
+    torch = optional("torch")
+    if torch is None:
+        report.note("torch is not installed: no row of its key_averages().")
+    else:
+        add_torch(torch, report, options.device)
+    report.finish()
+
+
+def add_torch(torch: Any, report: Report, device: str) -> None:
+    """torch's first key_averages() of a profile, which also turns its records into events."""
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    if device == "cuda":
+        activities.append(torch.profiler.ProfilerActivity.CUDA)
+    x = torch.rand(1024, device=device)
+    values, events = [], 0
+    for turn in range(-1, TORCH_SAMPLES):
+        with torch.profiler.profile(activities=activities) as prof:
+            for _ in range(TORCH_OPS if turn >= 0 else 10):
+                torch.add(x, x)
+        start = time.perf_counter()
+        prof.key_averages()
+        if turn >= 0:
+            values.append((time.perf_counter() - start) * 1e9)
+            events = len(prof.events())
+    report.keep(f"{events} events", {"torch": values}, "ns")
+    found = spread(values)
+    report.row(f"{events:,} (torch)", f"{found.median / 1e6:.2f}", f"{found.low / 1e6:.2f}", f"{found.high / 1e6:.2f}",
+               f"{found.median / events:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,310 @@
+"""What the benchmarks share: interleaved sampling, statistics, a text table, and JSON that keeps every raw sample.
+
+A benchmark is a module with ``main()`` that makes a ``Report``, checks results, samples its cases and finishes it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import importlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import repeat
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import flopscope as fs
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+C_FLAGS = ["-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Wall", "-Wextra",
+           "-ffunction-sections", "-Wl,--gc-sections"]  # what is not called need not link
+
+Sampler = Callable[[], float]
+
+
+def arguments(doc: str, devices: Sequence[str] = ("cpu",)) -> argparse.Namespace:
+    """``--out`` for all benchmarks, ``--device`` for those that know several."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="folder for NAME.json with every raw sample; default: none is kept")
+    parser.add_argument("--device", choices=devices, default=devices[0])
+    return parser.parse_args()
+
+
+def optional(name: str) -> ModuleType | None:
+    """A peer, or None where it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+# Sampling -----------------------------------------------------------------------------------------------------------
+
+
+def interleave(
+    cases: Mapping[str, Sampler], rounds: int, warmup: int = 2, seconds: float = math.inf, least: int = 5
+) -> dict[str, list[float]]:
+    """Samples of each case, one of each a round, the order rotated so that no case always follows the same one.
+
+    Ends after ``rounds``, or from ``least`` rounds on when ``seconds`` are over. Warm-up rounds are thrown away.
+    """
+    names = list(cases)
+    samples: dict[str, list[float]] = {name: [] for name in names}
+    with collector_off():
+        end = math.inf
+        for turn in range(-warmup, rounds):
+            if turn == 0:
+                end = time.perf_counter() + seconds
+            first = turn % len(names)
+            for name in names[first:] + names[:first]:
+                value = cases[name]()
+                if turn >= 0:
+                    samples[name].append(value)
+            if turn + 1 >= least and time.perf_counter() > end:
+                break
+    return samples
+
+
+@contextlib.contextmanager
+def collector_off() -> Iterator[None]:
+    """Python's cyclic garbage collector, off for a while."""
+    was = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def stopwatch(call: Callable[[], object]) -> Sampler:
+    """Seconds of one call."""
+
+    def sample() -> float:
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    return sample
+
+
+def per_call(
+    op: Callable[..., object], a: object, b: object, number: int, after: Callable[[], object] | None = None
+) -> Sampler:
+    """Seconds of one call of ``op(a, b)``, from a bare loop of ``number`` of them; ``after`` runs outside the time."""
+
+    def sample() -> float:
+        start = time.perf_counter()
+        for _ in repeat(None, number):
+            op(a, b)
+        taken = time.perf_counter() - start
+        if after is not None:
+            after()
+        return taken / number
+
+    return sample
+
+
+class CudaTimer:
+    """Device seconds of single launches, by CUDA events on the default stream.
+
+    The L2 cache is emptied by reading (what a fill leaves there dirty would be written back inside the timed window),
+    and a kernel that sleeps lets the host queue events and launch before the device gets to them.
+    """
+
+    FLUSH_BYTES = 256 << 20
+    HOLD_CYCLES = 200_000
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._flush = torch.ones(self.FLUSH_BYTES // 4, device="cuda")
+        self._sum = torch.empty((), device="cuda")
+        self._events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+
+    def sampler(self, call: Callable[[], object]) -> Sampler:
+        start, end = self._events
+
+        def sample() -> float:
+            self._torch.sum(self._flush, dim=0, out=self._sum)
+            self._torch.cuda._sleep(self.HOLD_CYCLES)
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+            return float(start.elapsed_time(end)) / 1e3
+
+        return sample
+
+
+# Statistics ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median and quartiles."""
+
+    low: float
+    median: float
+    high: float
+
+    @property
+    def percent(self) -> float:
+        """Half the distance between the quartiles, in % of the median."""
+        return 50 * (self.high - self.low) / self.median
+
+
+def spread(values: Sequence[float]) -> Spread:
+    if len(values) < 2:
+        return Spread(values[0], values[0], values[0])
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Spread(low, median, high)
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
+    """Ours / theirs, round by round: what both suffer in a round cancels."""
+    return spread([a / b for a, b in zip(ours, theirs, strict=True)])
+
+
+# Report -------------------------------------------------------------------------------------------------------------
+
+
+class Report:
+    """A table that grows row by row, the raw samples behind it, and what was aimed at."""
+
+    def __init__(self, name: str, columns: Sequence[str], out: Path | None, device: str = "cpu") -> None:
+        self.name, self.columns, self.out, self.device = name, list(columns), out, device
+        self.rows: list[list[str]] = []
+        self.samples: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self.targets: list[dict[str, Any]] = []
+
+    def keep(self, case: str, values: Mapping[str, Sequence[float]], unit: str = "s", **facts: object) -> None:
+        """Raw samples of the cases that were sampled together."""
+        for who, raw in values.items():
+            self.samples.append({"case": case, "who": who, "unit": unit, **facts, "values": list(raw)})
+
+    def row(self, *cells: object) -> None:
+        self.rows.append([cell if isinstance(cell, str) else f"{cell:.3g}" for cell in cells])
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def target(self, text: str, value: float, limit: float, unit: str) -> None:
+        """``value`` was to be at most ``limit``."""
+        self.targets.append({"text": text, "value": value, "limit": limit, "unit": unit, "met": value <= limit})
+
+    def text(self) -> str:
+        widths = [max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
+        lines = [f"{self.name} ({self.device})"]
+        for cells in [self.columns, *self.rows]:
+            first, *rest = [cell.ljust(w) if i == 0 else cell.rjust(w)
+                            for i, (cell, w) in enumerate(zip(cells, widths, strict=True))]
+            lines.append("  ".join([first, *rest]).rstrip())
+        lines.insert(2, "  ".join("-" * width for width in widths))
+        lines += self.notes
+        for target in self.targets:
+            verdict = "met" if target["met"] else "MISSED"
+            lines.append(f"target: {target['text']} <= {target['limit']:.4g} {target['unit']}: "
+                         f"{target['value']:.4g} {target['unit']}, {verdict}")
+        return "\n".join(lines)
+
+    def finish(self) -> None:
+        """Print the table, and write it with all samples where a folder was named."""
+        print(self.text() + "\n", flush=True)
+        if self.out is None:
+            return
+        content = {
+            "name": self.name,
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+            "machine": machine(self.device),
+            "summary": {"columns": self.columns, "rows": self.rows, "notes": self.notes, "targets": self.targets,
+                        "text": self.text()},
+            "samples": self.samples,
+        }
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / f"{self.name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def machine(device: str) -> dict[str, Any]:
+    """What the numbers were taken on."""
+    here = {found.kind: found for found in reversed(fs.devices())}
+    chosen = here[device]
+    about = dict(chosen.properties)
+    about.pop("uuid", None)
+    torch = sys.modules.get("torch")
+    return {
+        "device": chosen.name,
+        "device_properties": about,
+        "cpu": here["cpu"].name,
+        "cpus": len(os.sched_getaffinity(0)),
+        "threads": fs.num_threads(),
+        "load_average": os.getloadavg()[0],
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "flopscope": fs.__version__,
+        "numpy": version("numpy"),
+        "torch": version("torch"),
+        "torch_cuda": torch.version.cuda if torch is not None else None,
+    }
+
+
+def version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+# Programs in C ------------------------------------------------------------------------------------------------------
+
+
+def run_c(program: Path, sources: Sequence[str]) -> list[dict[str, str]]:
+    """Compile a C program with the core's sources (patterns below the project's root), run it, read what it prints.
+
+    Each line it prints is ``key=value`` pairs.
+    """
+    files = sorted(path for pattern in sources for path in ROOT.glob(pattern))
+    with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
+        binary = Path(folder) / program.stem
+        compiler = shlex.split(os.environ.get("CC", "cc"))
+        run([*compiler, *C_FLAGS, f"-I{ROOT}", f"-I{ROOT / 'csrc'}", str(program), *map(str, files), "-o", str(binary),
+             "-lm", "-lpthread", "-ldl"])
+        printed = run([str(binary)])
+    return [dict(pair.split("=", 1) for pair in line.split()) for line in printed.splitlines()]
+
+
+def build_cuda_library(source: Path, folder: Path) -> Path:
+    """A shared object from a .cu file, for the GPU of this machine. RuntimeError without nvcc."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        raise RuntimeError("there is no nvcc on PATH")
+    library = folder / f"{source.stem}.so"
+    run([nvcc, "-O3", "-arch=native", "-shared", "-Xcompiler", "-fPIC", str(source), "-o", str(library)])
+    return library
+
+
+def run(command: Sequence[str]) -> str:
+    """What a program prints. RuntimeError with its errors where it fails."""
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr}")
+    return done.stdout

@@ -1,0 +1,69 @@
+"""Run every benchmark that applies to a device, each in a process of its own; one that fails stops no other.
+
+    python benchmarks/run_all.py --out benchmarks/results/MACHINE [--device cpu|cuda]
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from harness import HERE, arguments
+
+CPU, CUDA = "cpu", "cuda"
+PROGRAMS = {
+    "store_append": (CPU, CUDA),
+    "import_time": (CPU, CUDA),
+    "grouping": (CPU, CUDA),
+    "call_overhead": (CPU, CUDA),
+    "profiling_overhead": (CPU, CUDA),
+    "pointwise": (CPU, CUDA),
+    "matmul": (CPU, CUDA),
+}
+DEVICELESS = {"store_append", "import_time"}
+LIMIT = 150  # seconds of one program
+
+
+def main() -> int:
+    options = arguments(__doc__ or "", (CPU, CUDA))
+    failed = []
+    for name, devices in PROGRAMS.items():
+        if options.device not in devices:
+            continue
+        error = run_one(name, options.out, options.device)
+        if error is None:
+            continue
+        failed.append(name)
+        print(f"{name} failed: {error}\n", flush=True)
+        if options.out is not None:
+            options.out.mkdir(parents=True, exist_ok=True)
+            (options.out / f"{name}.json").write_text(json.dumps({"name": name, "error": error}, indent=1) + "\n")
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def run_one(name: str, out: Path | None, device: str) -> str | None:
+    """Why it failed, or None."""
+    command = [sys.executable, str(HERE / f"{name}.py")]
+    if name not in DEVICELESS:
+        command += ["--device", device]
+    if out is not None:
+        command += ["--out", str(out)]
+    start = time.perf_counter()
+    try:
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return f"{shlex.join(command)} took more than {LIMIT} s"
+    print(f"({name}: {time.perf_counter() - start:.0f} s)\n", flush=True)
+    if done.returncode != 0:
+        return f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr}"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+"""What the store costs per event: appends, begin and end of an enclosing event, looking up names and signatures."""
+
+from __future__ import annotations
+
+from harness import HERE, Report, arguments, run_c, spread
+
+CASES = {
+    "append": "append one event",
+    "begin+end": "begin and end one event",
+    "name": "look up a name",
+    "signature": "look up a signature",
+}
+NS, BYTES = 60, 1e9
+
+
+def main() -> None:
+    options = arguments(__doc__ or "")
+    lines = run_c(HERE / "store_append.c", ["csrc/base/*.c", "csrc/store/*.c"])
+    report = Report("store_append", ["what", "ns each", "low", "high"], options.out)
+    medians = {}
+    for case, what in CASES.items():
+        values = [float(line["ns"]) for line in lines if line["case"] == case]
+        report.keep(case, {"flopscope": values}, "ns", each_of=1_000_000)
+        found = spread(values)
+        medians[case] = found.median
+        report.row(what, f"{found.median:.1f}", f"{found.low:.1f}", f"{found.high:.1f}")
+    memory = next(line for line in lines if line["case"] == "memory")
+    taken, events = float(memory["bytes"]), int(memory["events"])
+    report.keep("memory", {"flopscope": [taken]}, "bytes", events=events)
+    report.note(f"{events:,} events take {taken / 1e6:.0f} MB: {taken / events:.1f} bytes each.")
+    report.target("one append", medians["append"], NS, "ns")
+    report.target(f"memory of {events:,} events", taken / 1e9, BYTES / 1e9, "GB")
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()

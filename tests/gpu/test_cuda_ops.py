@@ -1,0 +1,96 @@
+"""Every op on CUDA against NumPy in float64: the cases of the CPU, and what only CUDA has."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from op_cases import OpCases
+from ops_reference import BINARY, FLOATS, UNARY, Lab, exact
+
+import flopscope as fs
+
+
+@pytest.fixture
+def lab() -> Lab:
+    return Lab("cuda")
+
+
+class TestOnCuda(OpCases):
+    pass
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_random_draws_are_those_of_the_cpu(dtype: str) -> None:
+    for make in (fs.rand, fs.randn):
+        draws = []
+        for device in ("cpu", "cuda"):
+            fs.manual_seed(11)
+            draws.append(exact(make((10_007,), dtype=dtype, device=device)))
+        np.testing.assert_allclose(*draws, rtol=1e-2 if "16" in dtype else 1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_large_tensors(lab: Lab, dtype: str) -> None:
+    n = (1 << 24) + 3
+    x, y = (fs.rand((n,), dtype=dtype, device="cuda") for _ in range(2))
+    a, b = exact(x), exact(y)
+    lab.check(fs.add(x, y), a + b, dtype, 4)
+    lab.check(fs.sin(x), np.sin(a), dtype, 4)
+    lab.check(fs.sum(x), a.sum() if dtype != "float16" else np.inf, dtype, 4)
+    lab.check(fs.mean(x), a.mean(), dtype, 4)
+    lab.check(fs.cast(x, "float32"), a, "float32", 4)
+
+
+def test_more_than_two_to_the_31_elements(lab: Lab) -> None:
+    n = (1 << 31) + 5
+    x = fs.full((n,), 1, dtype="bfloat16", device="cuda")
+    fs.mul_(x, 3)
+    assert fs.amax(x).item() == 3 and fs.amin(x).item() == 3
+    assert fs.mean(x).item() == 3
+
+
+@pytest.mark.parametrize("offset", [1, 2, 3, 5])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_misaligned_tensors_of_other_libraries(lab: Lab, offset: int, dtype: str) -> None:
+    cupy = pytest.importorskip("cupy")
+    base = cupy.random.uniform(0.5, 1, 4099).astype(dtype)
+    view = base[offset:]
+    x = fs.from_dlpack(view)
+    assert x.data_ptr == view.data.ptr
+    values = cupy.asnumpy(view).astype(np.float64)
+    for name in ("sin", "sqrt", "neg"):
+        lab.check(getattr(fs, name)(x), UNARY[name](values), dtype, 4)
+    for name in ("add", "mul"):
+        lab.check(getattr(fs, name)(x, x), BINARY[name](values, values), dtype, 4)
+    reverse = fs.from_dlpack(cupy.ascontiguousarray(view).reshape(2, -1)[:, ::2] if view.size % 2 == 0 else view[::2])
+    lab.check(fs.exp(reverse), np.exp(exact(reverse)), dtype, 8)
+
+
+def test_odd_layouts(lab: Lab) -> None:
+    cupy = pytest.importorskip("cupy")
+    a = cupy.random.uniform(0.5, 1, (6, 130, 70)).astype("float32")
+    for view in (a.transpose(2, 1, 0), a[:, ::-1], a[::2, :, 3::5], a.swapaxes(0, 1), cupy.broadcast_to(a[:1], a.shape)):
+        x = fs.from_dlpack(view)
+        values = cupy.asnumpy(view).astype(np.float64)
+        lab.check(fs.copy(x), values, "float32")
+        lab.check(fs.log(x), np.log(values), "float32", 30)
+        lab.check(fs.add(x, x), values + values, "float32", 4)
+        lab.check(fs.sum(x), values.sum(), "float32", 10)
+        lab.check(fs.cast(x, "float64"), values, "float64")
+
+
+def test_tf32_only_when_asked(lab: Lab) -> None:
+    (a, va), (b, vb) = (lab.uniform((512, 512), "float32", -1, 1) for _ in range(2))
+    want = va @ vb
+    errors = [np.abs(exact(fs.matmul(a, b, allow_tf32=allow)) - want).max() for allow in (False, True)]
+    assert errors[0] < 5e-5 and 5e-4 < errors[1] < 0.1
+
+
+def test_no_kernel_leaves_elements_unwritten(lab: Lab) -> None:
+    for shape in [(1,), (255,), (257, 3), (1000, 1000), (4097,)]:
+        for dtype in FLOATS:
+            x = lab.uniform(shape, dtype, 0.5, 1)[0]
+            for name in ("sin", "copy", "softmax"):
+                out = fs.full(shape, float("nan"), dtype=dtype, device="cuda")
+                getattr(fs, name)(x, out=out)
+                assert not np.isnan(exact(out)).any(), (name, shape, dtype)

@@ -1,0 +1,104 @@
+"""flopscope/_core.pyi names all that the C module has, with the same arguments."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import pickle
+import pydoc
+from pathlib import Path
+
+import pytest
+
+import flopscope as fs
+
+STUB = ast.parse((Path(fs.__file__).parent / "_core.pyi").read_text(encoding="utf-8"))
+FUNCTIONS = {node.name: node for node in STUB.body if isinstance(node, ast.FunctionDef)}
+CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
+# What every class has, and the slots that Python fills in for the operators.
+INHERITED = {*dir(object), "__module__", "__dict__", "__weakref__"}
+
+
+def names_in(body: list[ast.stmt]) -> set[str]:
+    names = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    names |= {node.target.id for node in body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    return names | {t.id for node in body if isinstance(node, ast.Assign) for t in node.targets if isinstance(t, ast.Name)}
+
+
+def parameters_in(node: ast.FunctionDef) -> str:
+    """As an op's __text_signature__ writes them."""
+    at, texts = node.args, []
+    positional = [*at.posonlyargs, *at.args]
+    defaults = [None] * (len(positional) - len(at.defaults)) + list(at.defaults)
+    for argument, default in zip(positional, defaults, strict=True):
+        texts.append(argument.arg if default is None else f"{argument.arg}={ast.literal_eval(default)!r}")
+        if at.posonlyargs and argument is at.posonlyargs[-1]:
+            texts.append("/")
+    texts += ["*"] if at.kwonlyargs else []
+    for argument, default in zip(at.kwonlyargs, at.kw_defaults, strict=True):
+        texts.append(argument.arg if default is None else f"{argument.arg}={ast.literal_eval(default)!r}")
+    return f"({', '.join(texts)})"
+
+
+def test_the_stub_names_all_of_the_module_and_nothing_else() -> None:
+    public = {name for name in dir(fs._core) if not name.startswith("__")} | {"__all__"}
+    stubbed = {name for name in names_in(STUB.body) if not name.startswith("_") or name == "__all__"}
+    assert stubbed == public
+
+
+def test_the_stub_exports_what_the_module_exports() -> None:
+    exported = next(n.value for n in STUB.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__")  # type: ignore[attr-defined]
+    assert set(ast.literal_eval(exported)) == set(fs._core.__all__)
+    assert len(set(fs._core.__all__)) == len(fs._core.__all__)
+    assert all(hasattr(fs, name) for name in fs._core.__all__)
+
+
+@pytest.mark.parametrize("name", fs._core.ops)
+def test_ops_have_the_stubs_arguments(name: str) -> None:
+    op = getattr(fs._core, name)
+    assert parameters_in(FUNCTIONS[name]) == op.__text_signature__
+    assert isinstance(op, fs.Op) and op.__name__ == name and op.__doc__.startswith(f"{name}(")
+
+
+def test_inspect_and_help_know_an_ops_arguments() -> None:
+    for op in (fs.add, fs.layer_norm, fs.sin_, fs.full):
+        assert str(inspect.signature(op)) == op.__text_signature__
+    assert "add(a, b, *, out=None)" in pydoc.render_doc(fs.add) and "FLOPs: 1 per output element" in pydoc.render_doc(fs.add)
+
+
+def test_an_op_pickles_by_name_and_copies_to_itself() -> None:
+    for op in (fs.add, fs.sin_, fs.layer_norm):
+        assert pickle.loads(pickle.dumps(op)) is op and copy.copy(op) is op and copy.deepcopy(op) is op
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - set(fs._core.ops)))
+def test_functions_have_the_stubs_arguments(name: str) -> None:
+    function = getattr(fs._core, name)
+    try:
+        signature = inspect.signature(function)
+    except ValueError:
+        pytest.skip("the module gives no signature")
+    assert parameters_in(FUNCTIONS[name]) == str(signature)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_have_the_stubs_members(name: str) -> None:
+    if name.startswith("_"):
+        pytest.skip("a protocol of the stub's own")
+    stubbed = names_in(CLASSES[name].body)
+    actual = set(dir(getattr(fs._core, name)))
+    assert stubbed - actual <= {"__name__", "__qualname__", "__buffer__"}, "the stub names what is not there"
+    missing = {member for member in actual - INHERITED - stubbed if member not in ("__vectorcalloffset__", "__release_buffer__")}
+    assert missing == set(), "not in the stub"
+
+
+@pytest.mark.parametrize("name", [name for name in CLASSES if not name.startswith("_")])
+def test_classes_are_final_as_the_stub_says(name: str) -> None:
+    final = any(isinstance(d, ast.Name) and d.id == "final" for d in CLASSES[name].decorator_list)
+    try:
+        type("Derived", (getattr(fs._core, name),), {})
+    except TypeError:
+        assert final
+    else:
+        assert not final

@@ -1,0 +1,619 @@
+"""Tensor: what it says of itself, to(), and how it shares memory with NumPy, torch and the buffer protocol."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flopscope as fs
+
+FLOATS = ("float64", "float32", "float16", "bfloat16")
+OF_NUMPY = ("float64", "float32", "float16", "int64", "int32", "int8", "uint8", "bool")
+DTYPES = (*OF_NUMPY, "bfloat16")
+SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int8": 1, "uint8": 1, "bool": 1}
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu() -> Any:
+    before = fs.default_device()
+    fs.set_default_device("cpu")
+    yield
+    fs.set_default_device(before)
+
+
+def address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def numbers(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray[Any, Any]:
+    count = int(np.prod(shape, dtype=np.int64))
+    return (np.arange(count) % 100).reshape(shape).astype(dtype)
+
+
+# What it says of itself -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4), (0, 5), (1,) * 8], ids=str)
+def test_attributes(dtype: str, shape: tuple[int, ...]) -> None:
+    x = fs.zeros(shape, dtype=dtype)
+    count = int(np.prod(shape, dtype=np.int64))
+    assert (x.shape, x.ndim, x.size, x.dtype, x.device) == (shape, len(shape), count, dtype, "cpu")
+    assert x.nbytes == count * SIZES[dtype]
+    if count:
+        assert x.strides == tuple(s // SIZES[dtype] for s in np.zeros(shape, f"V{SIZES[dtype]}").strides)
+    assert isinstance(x.data_ptr, int) and (x.data_ptr % 64 == 0 or not count)
+
+
+def test_attributes_cannot_be_set_and_a_tensor_cannot_be_made_from_its_type() -> None:
+    x = fs.ones((2,))
+    for name in ("shape", "dtype", "device", "nbytes", "T", "no_such_attribute"):
+        with pytest.raises(AttributeError):
+            setattr(x, name, 1)
+    with pytest.raises(TypeError, match="Tensor"):
+        fs.Tensor()
+    with pytest.raises(TypeError):
+        type("Mine", (fs.Tensor,), {})
+
+
+def test_repr_shows_small_tensors_whole_and_large_ones_by_their_kind() -> None:
+    assert repr(fs.full((2, 2), 1.5)) == "tensor(float32 (2, 2) on cpu)\n[[1.5 1.5]\n [1.5 1.5]]"
+    assert repr(fs.ones((), dtype="bool")) == "tensor(bool () on cpu)\nTrue"
+    assert repr(fs.ones((1,), dtype="bfloat16")) == "tensor(bfloat16 (1,) on cpu)\n[1.]"
+    assert repr(fs.zeros((0, 3))).startswith("tensor(float32 (0, 3) on cpu)\n[]")
+    assert repr(fs.zeros((5000, 5000), dtype="uint8")) == "tensor(uint8 (5000, 5000) on cpu)"
+    assert str(fs.ones((2,))) == repr(fs.ones((2,)))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_item_gives_pythons_own_number(dtype: str) -> None:
+    item = fs.ones((1, 1), dtype=dtype).item()
+    assert item == 1 and type(item) is (bool if dtype == "bool" else float if "float" in dtype else int)
+
+
+def test_item_needs_one_element() -> None:
+    assert fs.full((), -2.5).item() == -2.5
+    for shape in ((2,), (0,), (3, 0)):
+        with pytest.raises(ValueError, match=r"item\(\).*float32 \(" + str(shape[0])):
+            fs.zeros(shape).item()
+    assert fs.from_numpy(np.array([2**62 + 1])).item() == 2**62 + 1, "int64 is not rounded through a float"
+
+
+def test_bool_and_float_and_len() -> None:
+    assert bool(fs.ones((1,))) and not bool(fs.zeros(())) and bool(fs.full((), float("nan")))
+    assert float(fs.full((1, 1), 0.5, dtype="bfloat16")) == 0.5
+    assert type(float(fs.ones((), dtype="int32"))) is float
+    assert len(fs.zeros((7, 2))) == 7 and len(fs.zeros((0,))) == 0
+    for wrong in (bool, float):
+        with pytest.raises(ValueError, match=r"item.*\(2,\)"):
+            wrong(fs.ones((2,)))
+    with pytest.raises(TypeError, match="len"):
+        len(fs.ones(()))
+
+
+def test_a_tensor_is_hashable_and_equal_to_itself_only() -> None:
+    x, y = fs.ones((2,)), fs.ones((2,))
+    assert {x: 1}[x] == 1 and x == x and x != y
+
+
+def test_transposing_shares_memory() -> None:
+    values = numbers((2, 3, 4))
+    x = fs.from_numpy(values)
+    assert x.T.shape == (4, 3, 2) and x.T.data_ptr == x.data_ptr and (x.T.numpy() == values.T).all()
+    assert x.T.T.strides == x.strides
+    fs.mul_(x.T, 2)
+    assert values[0, 0, 1] == 2, "an in-place op on a transposed view writes the base"
+    y = fs.ones((3, 2)).T
+    gc.collect()
+    assert (y.numpy() == 1).all(), "the view keeps its memory alive"
+    assert fs.full((), 3.0).T.item() == 3
+
+
+# to() -----------------------------------------------------------------------------------------------------------------
+
+
+def test_to_returns_itself_where_there_is_nothing_to_do() -> None:
+    x = fs.ones((2,))
+    for same in (x.to("float32"), x.to("cpu"), x.to("cpu", "float32"), x.to("float32", "cpu"), x.to(),
+                 x.to(dtype="float32"), x.to(device="cpu"), x.to(device="cpu", dtype="float32"), x.to("float32", device="cpu")):
+        assert same is x
+
+
+@pytest.mark.parametrize("source", DTYPES)
+@pytest.mark.parametrize("target", DTYPES)
+def test_to_casts_between_all_dtypes_in_either_order_of_arguments(source: str, target: str) -> None:
+    values = np.array([[0, 1, 2], [100, 64, 3]])
+    x = fs.from_numpy(values).to(source)
+    want = values != 0 if "bool" in (source, target) else values
+    for made in (x.to(target), x.to(target, "cpu"), x.to("cpu", target), x.to(dtype=target), x.to(device="cpu", dtype=target)):
+        assert made.dtype == target and made.device == "cpu" and (made is x) == (source == target)
+        assert (made.to("float64").numpy() == want).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords"),
+    [(("float33",), {}), (("gpu",), {}), ((3,), {}), ((None,), {}), (("float32", "cpu", "cpu"), {}), ((), {"wrong": 1}),
+     ((np.float32,), {}), (("cuda:",), {}), (("cuda:-1",), {}), ((), {"device": 0}), ((), {"dtype": float})],
+    ids=str,
+)  # fmt: skip
+def test_to_refuses_what_is_neither_dtype_nor_device(arguments: Any, keywords: Any) -> None:
+    x = fs.ones((2,))
+    with pytest.raises((TypeError, ValueError)):
+        x.to(*arguments, **keywords)
+    assert x.to("float64").dtype == "float64"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "keywords"),
+    [(("float64", "float16"), {}), (("cpu", "cpu"), {}), (("float64",), {"dtype": "float16"}), (("cpu",), {"device": "cpu"})],
+    ids=str,
+)
+def test_to_refuses_the_same_thing_twice(arguments: Any, keywords: Any) -> None:
+    with pytest.raises(TypeError, match="dtype|device|twice"):
+        fs.ones((2,)).to(*arguments, **keywords)
+
+
+# NumPy ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", OF_NUMPY)
+def test_numpy_shares_memory_both_ways(dtype: str) -> None:
+    values = numbers((3, 4), dtype)
+    x = fs.from_numpy(values)
+    back = x.numpy()
+    assert x.data_ptr == address(values) == address(back) and back.dtype == values.dtype and back.strides == values.strides
+    values[1, 2] = 0
+    assert back[1, 2] == 0
+    back[0, 0] = 1
+    assert values[0, 0] == 1
+    made = fs.ones((3,), dtype=dtype)
+    made.numpy()[1] = 0
+    assert made.to("float64").numpy().tolist() == [1, 0, 1]
+
+
+def test_bfloat16_widens_for_numpy_and_is_not_shared() -> None:
+    x = fs.full((2,), 1.5, dtype="bfloat16")
+    array = x.numpy()
+    assert array.dtype == np.float32 and array.tolist() == [1.5, 1.5]
+    array[0] = 9
+    assert x.numpy()[0] == 1.5
+
+
+@pytest.mark.parametrize(
+    "view",
+    [lambda a: a[::-1], lambda a: a[:, ::-2], lambda a: a.T, lambda a: a[1:1], lambda a: a[2], lambda a: a[2, 3, ...],
+     lambda a: a[:, None, :], lambda a: np.broadcast_to(a[:1], (5, 6)), lambda a: np.broadcast_to(a[0, 0], (2, 3))],
+    ids=["negative", "negative step", "transposed", "empty", "row", "scalar", "axis of one", "broadcast", "all broadcast"],
+)  # fmt: skip
+@pytest.mark.parametrize("share", [fs.from_numpy, fs.from_dlpack], ids=["numpy", "dlpack"])
+def test_views_are_shared_whatever_their_strides(view: Any, share: Any) -> None:
+    array = view(numbers((5, 6), "float64"))
+    x = share(array)
+    assert x.shape == array.shape and (x.numpy() == array).all()
+    if array.size:
+        assert x.data_ptr == address(array) == address(x.numpy())
+        shared = [(s, n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
+        assert [(s * 8, n) for s, n in zip(x.strides, x.shape, strict=True) if n > 1] == shared
+        assert x.numpy().flags.writeable == array.flags.writeable
+
+
+def test_from_numpy_takes_what_asarray_takes() -> None:
+    assert fs.from_numpy([[1.0, 2.0]]).shape == (1, 2) and fs.from_numpy([1, 2]).dtype == "int64"
+    assert fs.from_numpy(3.5).item() == 3.5 and fs.from_numpy(True).dtype == "bool"
+    assert fs.from_numpy(array=np.ones(2), device="cpu").dtype == "float64"
+    assert fs.from_numpy(np.matrix([[1.0]])).shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("array", "kind", "pattern"),
+    [
+        (np.ones(2, complex), TypeError, "complex128.*float64"),
+        (np.ones(2, np.uint16), TypeError, "uint16"),
+        (np.ones(2, np.longdouble), TypeError, "longdouble|float128"),
+        (np.ones(2, ">f4"), TypeError, ">f4"),
+        (np.array(["a"]), TypeError, "<U1"),
+        (None, TypeError, "object|dtype\\('O'\\)"),
+        ({"a": 1}, TypeError, "dtype\\('O'\\)"),
+        (np.ones((1,) * 9), ValueError, "8 dimensions, not 9"),
+        (np.frombuffer(b"123456789", np.uint8)[1:].view(np.float64), ValueError, "aligned"),
+        (np.zeros(2, [("a", "f4"), ("b", "u1")])["a"], ValueError, "aligned"),
+        (np.array(["2020-01-01"], "datetime64[D]"), TypeError, "datetime64"),
+    ],
+    ids=lambda value: str(value)[:20] if isinstance(value, str) else None,
+)
+def test_from_numpy_refuses_clearly(array: Any, kind: type[Exception], pattern: str) -> None:
+    with pytest.raises(kind, match=pattern):
+        fs.from_numpy(array)
+
+
+def test_from_numpy_refuses_a_tensor() -> None:
+    with pytest.raises(TypeError, match="Tensor already"):
+        fs.from_numpy(fs.ones((2,)))
+
+
+def test_array_protocol_copies_only_when_told_or_needed() -> None:
+    x = fs.from_numpy(numbers((2, 3)))
+    assert address(np.asarray(x)) == address(np.asarray(x, dtype="float32")) == address(np.array(x, copy=False)) == x.data_ptr
+    for made in (np.array(x), np.array(x, copy=True), np.asarray(x, dtype="float64"), x.__array__(copy=True),
+                 x.__array__("float32", copy=True)):
+        assert address(made) != x.data_ptr and (made == x.numpy()).all() and made.flags.writeable
+    assert x.__array__("int64").dtype == np.int64 and x.__array__(dtype=None, copy=None).dtype == np.float32
+
+
+def test_array_protocol_refuses_a_copy_that_it_would_need() -> None:
+    with pytest.raises(ValueError, match=r"bfloat16.*copy"):
+        np.array(fs.ones((2,), dtype="bfloat16"), copy=False)
+    with pytest.raises(ValueError, match="copy"):
+        np.array(fs.ones((2,)), dtype="float64", copy=False)
+    with pytest.raises(TypeError):
+        fs.ones((2,)).__array__("no such dtype")
+
+
+def test_numpy_leaves_operators_to_the_tensor() -> None:
+    x = fs.full((2,), 3.0)
+    for scalar in (np.float64(2), np.float32(2), np.float16(2), np.int64(2), np.int8(2), np.uint64(2)):
+        for made in (x * scalar, scalar * x):
+            assert isinstance(made, fs.Tensor) and made.dtype == "float32" and made.numpy().tolist() == [6, 6]
+    assert (x + np.bool_(True)).numpy().tolist() == [4, 4]
+    for operation in (lambda a: a + x, lambda a: x + a, lambda a: a @ x, lambda a: np.sin(x)):
+        with pytest.raises(TypeError):
+            operation(np.ones(2))
+
+
+def test_read_only_arrays_stay_read_only() -> None:
+    array = numbers((4,), "float64")
+    array.flags.writeable = False
+    for x in (fs.from_numpy(array), fs.from_dlpack(array)):
+        assert x.data_ptr == address(array) and not x.numpy().flags.writeable and memoryview(x).readonly
+        for write in (lambda x=x: fs.mul_(x, 2), lambda x=x: fs.sin(x, out=x), lambda x=x: fs.fill_(x, 0),
+                      lambda x=x: fs.zeros((4,), out=x), lambda x=x: fs.uniform_(x, 0, 1), lambda x=x: fs.copy_(x, x)):
+            with pytest.raises(ValueError, match="read-only"):
+                write()
+        with pytest.raises(BufferError, match="DLPack|read-only"):
+            x.__dlpack__()
+        assert not np.from_dlpack(x).flags.writeable
+    assert array.tolist() == [0, 1, 2, 3]
+
+
+def test_from_numpy_keeps_the_array_alive_and_lets_go() -> None:
+    array = numbers((1000,), "float64")
+    before = sys.getrefcount(array)
+    x = fs.from_numpy(array)
+    view, y = x.T, x.numpy()
+    assert sys.getrefcount(array) == before + 1
+    del x
+    assert sys.getrefcount(array) == before + 1
+    del view, y
+    gc.collect()
+    assert sys.getrefcount(array) == before
+    x = fs.from_numpy(numbers((1000,), "float64"))
+    del array
+    gc.collect()
+    assert fs.sum(x).item() == sum(i % 100 for i in range(1000))
+
+
+# The buffer protocol --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "form"), list(zip(OF_NUMPY, "dfeqibB?", strict=True)))
+def test_memoryview(dtype: str, form: str) -> None:
+    x = fs.ones((2, 3), dtype=dtype)
+    view = memoryview(x)
+    size = SIZES[dtype]
+    assert (view.format, view.itemsize, view.shape, view.strides) == (form, size, (2, 3), (3 * size, size))
+    assert view.nbytes == x.nbytes and not view.readonly and view.c_contiguous and view.obj is x
+    view[1, 2] = False if dtype == "bool" else 0
+    assert x.to("float64").numpy().tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert bytes(x) == x.numpy().tobytes()
+
+
+def test_memoryview_of_strided_and_zero_dimensional_tensors() -> None:
+    values = numbers((4, 6), "float64")
+    view = memoryview(fs.from_numpy(values[::-1, ::2]))
+    assert view.strides == (-48, 16) and view.tolist() == values[::-1, ::2].tolist() and not view.c_contiguous
+    assert memoryview(fs.full((), 2.0, dtype="float64")).tolist() == 2
+    assert memoryview(fs.zeros((0, 3), dtype="float64")).tolist() == []
+    assert bytes(fs.from_numpy(values).T) == values.T.tobytes()
+
+
+def test_the_buffer_protocol_refuses_what_it_cannot_give() -> None:
+    with pytest.raises(BufferError, match=r"bfloat16 \(2,\) on cpu.*float32"):
+        memoryview(fs.ones((2,), dtype="bfloat16"))
+    array = np.ones(2)
+    array.flags.writeable = False
+    with pytest.raises((BufferError, TypeError)):
+        (__import__("ctypes").c_char * 16).from_buffer(fs.from_numpy(array))
+    with pytest.raises((BufferError, ValueError), match="contiguous"):
+        __import__("hashlib").sha256(fs.ones((2, 3)).T)
+
+
+def test_a_memoryview_keeps_the_memory_alive() -> None:
+    before = fs.memory_allocated("cpu")
+    view = memoryview(fs.full((1000,), 7.0))
+    gc.collect()
+    assert view[999] == 7 and fs.memory_allocated("cpu") == before + 4000
+    view.release()
+    assert fs.memory_allocated("cpu") == before
+
+
+# DLPack ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", OF_NUMPY)
+def test_dlpack_with_numpy_shares_memory_both_ways(dtype: str) -> None:
+    x = fs.ones((2, 3), dtype=dtype)
+    array = np.from_dlpack(x)
+    assert address(array) == x.data_ptr and array.dtype == dtype and array.shape == (2, 3)
+    array[0, 1] = 0
+    assert x.to("float64").numpy()[0, 1] == 0
+    values = numbers((3, 4), dtype)[:, ::-1]
+    y = fs.from_dlpack(values)
+    assert y.data_ptr == address(values) and y.dtype == dtype and (y.numpy() == values).all()
+    fs.fill_(y, 1)
+    assert (values == 1).all()
+    z = fs.from_dlpack(y)
+    assert z is not y and z.data_ptr == y.data_ptr and z.strides == y.strides
+
+
+@pytest.mark.parametrize(("version", "name"), [(None, '"dltensor"'), ((0, 8), '"dltensor"'), ((1, 0), '"dltensor_versioned"'),
+                                              ((2, 5), '"dltensor_versioned"')])  # fmt: skip
+def test_capsules_of_both_forms_are_used_once(version: Any, name: str) -> None:
+    before = fs.memory_allocated("cpu")
+    x = fs.full((3,), 5.0)
+    capsule = x.__dlpack__(max_version=version)
+    assert name in repr(capsule)
+    y = fs.from_dlpack(capsule)
+    assert y.data_ptr == x.data_ptr and "used_" in repr(capsule)
+    with pytest.raises((ValueError, BufferError, TypeError), match="used|consumed"):
+        fs.from_dlpack(capsule)
+    del x, capsule
+    gc.collect()
+    assert y.numpy().tolist() == [5, 5, 5]
+    del y
+    assert fs.memory_allocated("cpu") == before
+    unused = fs.ones((3,)).__dlpack__(max_version=version)
+    assert fs.memory_allocated("cpu") == before + 12
+    del unused
+    assert fs.memory_allocated("cpu") == before
+
+
+def test_dlpack_arguments() -> None:
+    x = fs.ones((3,))
+    assert x.__dlpack_device__() == (1, 0)
+    x.__dlpack__(stream=None, max_version=(1, 1), dl_device=(1, 0), copy=False)
+    copied = fs.from_dlpack(x.__dlpack__(max_version=(1, 0), copy=True))
+    assert copied.data_ptr != x.data_ptr and copied.numpy().tolist() == [1, 1, 1]
+    with pytest.raises(BufferError, match="CPU"):
+        x.__dlpack__(dl_device=(2, 0))
+    for wrong in ({"max_version": 1}, {"max_version": (1,)}, {"dl_device": "cpu"}, {"stream": "x"}, {"no": 1}):
+        with pytest.raises(TypeError):
+            x.__dlpack__(**wrong)
+
+
+def test_from_dlpack_of_a_library_that_knows_no_versions() -> None:
+    class Old:
+        def __init__(self) -> None:
+            self.array = numbers((4,), "float64")
+            self.streams: list[Any] = []
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.array.__dlpack_device__()
+
+        def __dlpack__(self, stream: Any = None) -> Any:
+            self.streams.append(stream)
+            return self.array.__dlpack__()
+
+    old = Old()
+    x = fs.from_dlpack(old)
+    assert x.data_ptr == address(old.array) and old.streams == [None]
+
+
+def test_from_dlpack_passes_on_what_goes_wrong() -> None:
+    class Broken:
+        def __dlpack_device__(self) -> Any:
+            return (1, 0)
+
+        def __dlpack__(self, **keywords: Any) -> Any:
+            raise ZeroDivisionError("no tensor today")
+
+    class Elsewhere(Broken):
+        def __dlpack_device__(self) -> Any:
+            raise RuntimeError("lost")
+
+    class NoCapsule(Broken):
+        def __dlpack__(self, **keywords: Any) -> Any:
+            return 42
+
+    class NoPair(Broken):
+        def __dlpack_device__(self) -> Any:
+            return ()
+
+    for wrong, kind in ((Broken(), ZeroDivisionError), (Elsewhere(), RuntimeError), (NoCapsule(), (TypeError, ValueError)),
+                        (NoPair(), (TypeError, ValueError, IndexError))):
+        with pytest.raises(kind):
+            fs.from_dlpack(wrong)
+    for wrong in (None, 3, [1.0], "text", {}):
+        with pytest.raises(TypeError, match="from_dlpack.*__dlpack__"):
+            fs.from_dlpack(wrong)
+    for dtype in ("complex64", "uint16"):
+        with pytest.raises(TypeError, match="from_dlpack.*bits"):
+            fs.from_dlpack(np.ones(2, dtype))
+    with pytest.raises(ValueError, match="8 dimensions, not 9"):
+        fs.from_dlpack(np.ones((1,) * 9))
+
+
+def test_from_dlpack_keeps_the_array_alive_and_lets_go() -> None:
+    array = numbers((100,), "float64")
+    before = sys.getrefcount(array)
+    x = fs.from_dlpack(array)
+    assert sys.getrefcount(array) > before
+    y = x.T
+    del x
+    assert sys.getrefcount(array) > before
+    del y
+    gc.collect()
+    assert sys.getrefcount(array) == before
+    for wrong in (np.ones(2, "complex64"), np.ones((1,) * 9)):
+        held = sys.getrefcount(wrong)
+        with pytest.raises((TypeError, ValueError)):
+            fs.from_dlpack(wrong)
+        gc.collect()
+        assert sys.getrefcount(wrong) == held, "a refused array is let go"
+
+
+def test_arrays_over_a_tensor_outlive_it() -> None:
+    before = fs.memory_allocated("cpu")
+    x = fs.full((1000,), 2.0)
+    shared, exported = x.numpy(), np.from_dlpack(x)
+    del x
+    gc.collect()
+    junk = [fs.full((1000,), 9.0) for _ in range(10)]
+    assert (shared == 2).all() and (exported == 2).all() and junk
+    del junk, shared
+    assert fs.memory_allocated("cpu") == before + 4000
+    del exported
+    assert fs.memory_allocated("cpu") == before
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES])
+def test_dlpack_with_torch_shares_memory_both_ways(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    x = fs.ones((2, 3), dtype=dtype)
+    there = torch.from_dlpack(x)
+    assert there.data_ptr() == x.data_ptr and there.dtype == getattr(torch, dtype) and there.shape == (2, 3)
+    there[0, 1] = 0
+    assert x.to("float64").numpy().tolist() == [[1, 0, 1], [1, 1, 1]]
+    source = torch.arange(12).reshape(3, 4).to(getattr(torch, dtype)).t()
+    y = fs.from_dlpack(source)
+    assert y.data_ptr == source.data_ptr() and y.dtype == dtype and y.shape == (4, 3) and y.strides == source.stride()
+    assert y.to("float64").numpy().tolist() == source.double().tolist()
+    fs.fill_(y, 1)
+    assert bool((source == 1).all())
+    del source
+    gc.collect()
+    assert (y.to("float64").numpy() == 1).all()
+
+
+def test_torch_tensors_that_broadcast_or_require_grad() -> None:
+    torch = pytest.importorskip("torch")
+    wide = fs.from_dlpack(torch.ones(3, 1).expand(3, 4))
+    assert wide.strides == (1, 0) and fs.sum(wide).item() == 12
+    with pytest.raises(ValueError, match="broadcast"):
+        fs.mul_(wide, 2)
+    with pytest.raises((BufferError, RuntimeError), match="grad"):
+        fs.from_dlpack(torch.ones(2, requires_grad=True))
+
+
+# Memory ---------------------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_counted_and_given_back() -> None:
+    gc.collect()
+    fs.empty_cache("cpu")
+    allocated, reserved = fs.memory_allocated("cpu"), fs.memory_reserved("cpu")
+    assert reserved >= allocated >= 0
+    small, large = fs.empty((10, 10)), fs.empty((4 << 20,))
+    assert fs.memory_allocated("cpu") == allocated + 400 + (16 << 20)
+    assert fs.memory_reserved("cpu") >= reserved + 400 + (16 << 20)
+    view = large.T
+    del large
+    assert fs.memory_allocated("cpu") == allocated + 400 + (16 << 20), "a view holds the memory"
+    del view, small
+    assert fs.memory_allocated("cpu") == allocated
+    fs.empty_cache("cpu")
+    assert fs.memory_reserved("cpu") == reserved
+
+
+def test_memory_of_others_is_not_counted() -> None:
+    before = fs.memory_allocated("cpu")
+    x = fs.from_numpy(np.ones(1000))
+    assert fs.memory_allocated("cpu") == before
+    y = fs.sin(x)
+    assert fs.memory_allocated("cpu") == before + 8000
+    del y
+    with pytest.raises(ValueError):
+        fs.add(x, fs.ones((3,), dtype="float64"))
+    assert fs.memory_allocated("cpu") == before, "a failed op holds nothing"
+
+
+def test_memory_functions_take_a_device() -> None:
+    for function in (fs.memory_allocated, fs.memory_reserved, fs.empty_cache, fs.synchronize):
+        function(), function("cpu"), function(None)
+        with pytest.raises(ValueError, match="no device 'gpu'"):
+            function("gpu")
+        with pytest.raises(TypeError):
+            function(0)
+
+
+def test_scratch_of_overlapping_and_strided_outputs_is_given_back() -> None:
+    x = fs.from_numpy(np.ones((64, 64), np.float32))
+    before = fs.memory_allocated("cpu")
+    fs.add(x, x.T, out=x)
+    fs.softmax(x.T, out=x.T)
+    fs.matmul(x.T, x, out=x)
+    fs.matmul(fs.from_numpy(np.ones((64, 128), np.float32)[:, ::2]), x)
+    assert fs.memory_allocated("cpu") == before
+
+
+# Threads and forks ----------------------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_runs_large_ops() -> None:
+    code = """
+import os, sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np, flopscope as fs
+fs.set_num_threads(2)
+x = fs.ones((3000, 1000), device="cpu")
+assert fs.sum(fs.add(x, x)).item() == 6e6
+children = []
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        with fs.profile() as prof:
+            good = fs.sum(fs.add(x, x)).item() == 6e6 and fs.matmul(x.T, x).shape == (1000, 1000)
+        os._exit(0 if good and len(prof) == 3 else 1)
+    children.append(child)
+codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+assert fs.sum(fs.add(x, x)).item() == 6e6
+sys.exit(max(codes, key=abs))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_threads_run_ops_at_once() -> None:
+    values = numbers((300, 300), "float64")
+    failures: list[str] = []
+    start = threading.Barrier(8)
+
+    def work(seed: int) -> None:
+        start.wait()
+        for step in range(10):
+            x = fs.full((300, 300), float(seed + step), dtype="float64")
+            y = fs.add(x, fs.from_numpy(values))
+            if not (y.numpy() == values + seed + step).all() or fs.sum(x).item() != 90000.0 * (seed + step):
+                failures.append(f"thread {seed}, step {step}")
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_the_last_reference_may_go_on_another_thread() -> None:
+    array = numbers((100,), "float64")
+    before, counted = sys.getrefcount(array), fs.memory_allocated("cpu")
+    held = [fs.from_numpy(array), fs.sin(fs.from_numpy(array))]
+    thread = threading.Thread(target=held.clear)
+    thread.start()
+    thread.join()
+    assert sys.getrefcount(array) == before and fs.memory_allocated("cpu") == counted
