@@ -6,7 +6,7 @@ products with an emptied L2 cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -61,29 +61,27 @@ def measure_cpu(report: Report, torch: Any, peers: list[str]) -> None:
 
 def measure_cuda(report: Report, torch: Any, peers: list[str]) -> None:
     timer = CudaTimer(torch)
-    for side, unit, calls in cuda_calls(torch):
-        try:
-            fill(report, side, unit, {who: timer.sampler(call) for who, call in calls.items()}, peers)
-        except RuntimeError as problem:
-            report.note(f"{side} {unit}: {problem}")
-
-
-def cuda_calls(torch: Any) -> Iterator[tuple[int, str, dict[str, Call]]]:
     generator = torch.Generator(device="cuda").manual_seed(0)
     for side in CUDA_SIDES:
         for unit, dtype in CUDA_UNITS.items():
             a, b = (torch.randn(side, side, generator=generator, device="cuda").to(getattr(torch, dtype))
                     for _ in range(2))
-            reference = (a[:CHECKED_ROWS].double() @ b.double()).cpu().numpy()
-            tf32 = unit == "tf32"
-            torch.backends.cuda.matmul.allow_tf32 = tf32
-            calls = {"flopscope": partial(fs.matmul, fs.from_dlpack(a), fs.from_dlpack(b), allow_tf32=tf32),
-                     "torch": partial(torch.matmul, a, b)}
-            for who, call in calls.items():
-                rows = torch.from_dlpack(call())[:CHECKED_ROWS].double().cpu().numpy()
-                check(f"{who} {side} {unit}", rows, reference, unit)
-            yield side, unit, calls
-    torch.backends.cuda.matmul.allow_tf32 = False
+            torch.backends.cuda.matmul.allow_tf32 = unit == "tf32"
+            try:
+                calls = checked_calls(torch, a, b, unit)
+                fill(report, side, unit, {who: timer.sampler(call) for who, call in calls.items()}, peers)
+            except RuntimeError as problem:
+                report.note(f"{side} {unit}: {problem}")
+
+
+def checked_calls(torch: Any, a: Any, b: Any, unit: str) -> dict[str, Call]:
+    reference = (a[:CHECKED_ROWS].double() @ b.double()).cpu().numpy()
+    calls = {"flopscope": partial(fs.matmul, fs.from_dlpack(a), fs.from_dlpack(b), allow_tf32=unit == "tf32"),
+             "torch": partial(torch.matmul, a, b)}
+    for who, call in calls.items():
+        rows = torch.from_dlpack(call())[:CHECKED_ROWS].double().cpu().numpy()
+        check(f"{who}, {unit}", rows, reference, unit)
+    return calls
 
 
 def check(what: str, rows: np.ndarray, reference: np.ndarray, unit: str) -> None:

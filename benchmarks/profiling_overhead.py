@@ -30,7 +30,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.random(ELEMENTS, dtype=np.float32) for _ in range(2))
     a, b = (fs.from_numpy(array).to(options.device) for array in (x, y))
-    assert np.array_equal(fs.add(a, b).numpy(), x + y), "fs.add is wrong"
+    assert np.array_equal(fs.add(a, b).to("cpu").numpy(), x + y), "fs.add is wrong"
     wait = partial(fs.synchronize, options.device)
     measure = partial(loop, partial(fs.add, a, b), wait)
     with fs.profile() as prof:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
+from flopscope import _core
 from flopscope.views import frame, html, text, units
 
 if TYPE_CHECKING:
@@ -30,41 +31,21 @@ class Column:
     doc: str
 
 
+_NUMBERS = tuple(Column(name, unit, prose) for name, unit, prose in _core.numeric_columns)
+_BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
+
 COLUMNS = (
-    Column("key", "", "Name of the events of the row."),
-    Column("overload_name", "", "Overload of the op, where it was recorded."),
-    Column("device_type", "", 'Where the events lie: "cpu" or "cuda".'),
-    Column("is_user_annotation", "", "Whether the events are ranges or steps that the program named."),
-    Column("count", "calls", "Events in the row."),
-    Column("self_cpu_time_total", "µs", "Host time of the row, less what it encloses."),
-    Column("cpu_time_total", "µs", "Host time of the row and all it encloses."),
-    Column("self_device_time_total", "µs", "Device time launched by the row itself, summed."),
-    Column("device_time_total", "µs", "Device time launched by the row and all it encloses, summed."),
-    Column("self_cpu_memory_usage", "bytes", "Host memory taken less given back, less what the row encloses."),
-    Column("cpu_memory_usage", "bytes", "Host memory taken less given back."),
-    Column("self_device_memory_usage", "bytes", "Device memory taken less given back, less what the row encloses."),
-    Column("device_memory_usage", "bytes", "Device memory taken less given back."),
-    Column("input_shapes", "elements", "Shapes of the inputs of the first call, where rows are grouped by shape."),
-    Column("input_dtypes", "", "dtypes of the inputs of the first call."),
-    Column("flops", "FLOP", "FLOPs of the row's own work; NaN where no rule knows."),
-    Column("flops_total", "FLOP", "FLOPs of the row and all it encloses, as far as known."),
-    Column("bytes_read", "bytes", "Memory that the row's own work must read; NaN where no rule knows."),
-    Column("bytes_written", "bytes", "Memory that the row's own work must write; NaN where no rule knows."),
-    Column("bytes_total_moved", "bytes", "bytes_read + bytes_written."),
-    Column("device_busy_time", "µs", "Time that a device was busy with the row's own work, overlaps counted once."),
-    Column("time_min", "µs", "Least own device time of a call (host time where there is none)."),
-    Column("time_median", "µs", "Median own device time of a call (host time where there is none)."),
-    Column("time_p95", "µs", "95th percentile of the own device time of a call (host time where there is none)."),
-    Column("time_max", "µs", "Largest own device time of a call (host time where there is none)."),
-    Column("time_std", "µs", "Standard deviation (n - 1) of the own device time of a call; NaN for one call."),
-    Column("tflops_per_s", "TFLOP/s", "flops per busy time (own host time of what ran on the CPU), in 1e12/s."),
-    Column("gbytes_per_s", "GB/s", "bytes_total_moved per busy time, in 1e9/s."),
-    Column("arithmetic_intensity", "FLOP/byte", "flops / bytes_total_moved."),
-    Column("pct_peak_flops", "%", "Of the peak rate of the compute units used."),
-    Column("pct_peak_bandwidth", "%", "Of the peak memory bandwidth."),
-    Column("pct_roofline", "%", "Least time that the peaks allow per busy time (Williams et al., CACM 52(4), 2009)."),
-    Column("bound", "", 'What limits the row: "compute", "memory", "launch", "cache" or "unknown".'),
-    Column("timing_source", "", 'Who told the device times: "cupti", "event", "trace", or "cpu" for host times.'),
+    Column("key", "", "name of the events of the row"),
+    Column("overload_name", "", "overload of the op, where it was recorded"),
+    Column("device_type", "", 'where the events lie: "cpu" or "cuda"'),
+    Column("is_user_annotation", "", "whether the events are ranges or steps that the program named"),
+    Column("count", "calls", "events in the row"),
+    *_NUMBERS[:_BEFORE_SHAPES],
+    Column("input_shapes", "elements", "shapes of the inputs of the first call, where rows are grouped by shape"),
+    Column("input_dtypes", "", "dtypes of the inputs of the first call, where rows are grouped by shape"),
+    *_NUMBERS[_BEFORE_SHAPES:],
+    Column("bound", "", 'what limits the row: "compute", "memory", "launch", "cache" or "unknown"'),
+    Column("timing_source", "", 'who told the device times: "cupti", "event", "trace", or "cpu" for host times'),
 )
 
 _COLUMN_NAMES = tuple(column.name for column in COLUMNS)

@@ -212,10 +212,10 @@ static fs_status device_malloc(cache *c, fs_device device, size_t size, void **d
         cudaGetLastError();
         if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) cudaGetLastError();
         return fs_fail(err, FS_OUT_OF_MEMORY,
-                       "%s is out of memory: %.1f MiB asked for, %.1f of %.1f MiB free, %.1f MiB held by flopscope's "
+                       "%s is out of memory: %.3f GiB asked for, %.3f of %.3f GiB free, %.3f GiB held by flopscope's "
                        "tensors and workspaces: release tensors (of other libraries and processes, too) or use smaller "
-                       "ones", fs_device_text(device, where), (double)size / 0x1p20, (double)free_bytes / 0x1p20,
-                       (double)total_bytes / 0x1p20, (double)c->reserved / 0x1p20);
+                       "ones", fs_device_text(device, where), (double)size / 0x1p30, (double)free_bytes / 0x1p30,
+                       (double)total_bytes / 0x1p30, (double)c->reserved / 0x1p30);
     }
     FS_CUDA_TRY(code, device, "allocating memory", err);
     c->reserved += (int64_t)size;

@@ -99,7 +99,9 @@ class OpCases:
             for name, at, want in [("log2", 8, 3), ("log10", 1000, 3), ("exp", 0, 1), ("sin", 0, 0), ("cos", 0, 1),
                                    ("sqrt", 9, 3), ("log", 1, 0), ("tanh", 0, 0), ("erf", 0, 0)]:
                 x = lab.tensor([float(at)], dtype)[0]
-                assert float(exact(getattr(fs, name)(x))[0]) == want, (name, dtype)
+                got = float(exact(getattr(fs, name)(x))[0])
+                # CUDA's own log2 of float64 is within 1 unit in the last place, no better.
+                assert got == want or (lab.device == "cuda" and abs(got - want) <= np.spacing(float(want))), (name, dtype)
 
     @pytest.mark.parametrize("name", REDUCTIONS)
     @every_dtype

@@ -43,10 +43,12 @@ int fs_add_ops(PyObject *module);
 int fs_add_dlpack(PyObject *module);
 int fs_add_profiler(PyObject *module);
 int fs_add_device(PyObject *module);
-int fs_add_numpy(PyObject *module); /* imports NumPy's C API and gives the CPU backend its BLAS */
+int fs_add_numpy(PyObject *module); /* and gives the CPU backend its BLAS */
 
 /* numpy.c ---------------------------------------------------------------------------------------------------------- */
 
+/* Import NumPy unless that is done; false with an exception set. */
+bool fs_have_numpy(void);
 /* The tensor's elements as an array: zero-copy on the CPU (bfloat16, which NumPy lacks, widens to float32). */
 PyObject *fs_tensor_to_numpy(PyObject *tensor, bool copy);
 /* A 1-D array of doubles or int64 that copies `values`. */

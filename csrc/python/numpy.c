@@ -1,4 +1,5 @@
-/* All that flopscope has to do with NumPy's C API: arrays to and from tensors, and the BLAS that NumPy ships. */
+/* All that flopscope has to do with NumPy's C API: arrays to and from tensors, and the BLAS that NumPy ships. NumPy is
+ * imported by what needs it first: it would be most of the time of `import flopscope`. */
 #include <string.h>
 
 #include "python/core.h"
@@ -12,6 +13,11 @@ static const int type_numbers[FS_DTYPE_COUNT] = {
     [FS_INT64] = NPY_INT64,     [FS_INT32] = NPY_INT32,     [FS_INT8] = NPY_INT8,       [FS_UINT8] = NPY_UINT8,
     [FS_BOOL] = NPY_BOOL,
 };
+
+bool fs_have_numpy(void)
+{
+    return PyArray_ImportNumPyAPI() == 0;
+}
 
 static PyObject *array_over(PyObject *owner, const fs_tensor *tensor)
 {
@@ -46,7 +52,7 @@ static PyObject *on_host(PyObject *object)
 
 PyObject *fs_tensor_to_numpy(PyObject *object, bool copy)
 {
-    PyObject *host = on_host(object);
+    PyObject *host = fs_have_numpy() ? on_host(object) : NULL;
     if (host == NULL) return NULL;
     PyObject *array = array_over(host, &((fs_tensor_object *)host)->tensor);
     bool shared = host == object;
@@ -132,6 +138,7 @@ static PyObject *from_numpy(PyObject *module, PyObject *args, PyObject *kwargs)
     fs_device device = {.kind = FS_CPU};
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:from_numpy", names, &given, &where)) return NULL;
     if (where != NULL && where != Py_None && !fs_parse_device(where, &device)) return NULL;
+    if (!fs_have_numpy()) return NULL;
     if (fs_is_tensor(given)) {
         PyErr_SetString(PyExc_TypeError, "from_numpy: this is a flopscope Tensor already; x.to(device) moves it");
         return NULL;
@@ -154,7 +161,7 @@ static PyObject *from_numpy(PyObject *module, PyObject *args, PyObject *kwargs)
 static PyObject *array_of(int type, const void *values, Py_ssize_t count)
 {
     npy_intp size = count;
-    PyObject *array = PyArray_SimpleNew(1, &size, type);
+    PyObject *array = fs_have_numpy() ? PyArray_SimpleNew(1, &size, type) : NULL;
     if (array != NULL) memcpy(PyArray_DATA((PyArrayObject *)array), values, (size_t)count * 8);
     return array;
 }
@@ -185,10 +192,11 @@ static fs_status multiply(const fs_matmul *call, fs_error *err)
 {
     fs_status status = FS_OK;
     PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *a = matrix((void *)call->a, call->dtype, call->m, call->k, call->a_ld, call->a_transposed);
-    PyObject *b = matrix((void *)call->b, call->dtype, call->k, call->n, call->b_ld, call->b_transposed);
-    PyObject *out = matrix(call->out, call->dtype, call->m, call->n, call->out_ld, false);
-    PyObject *product = a && b && out ? PyArray_MatrixProduct2(a, b, (PyArrayObject *)out) : NULL;
+    bool ready = fs_have_numpy();
+    PyObject *a = !ready ? NULL : matrix((void *)call->a, call->dtype, call->m, call->k, call->a_ld, call->a_transposed);
+    PyObject *b = !a ? NULL : matrix((void *)call->b, call->dtype, call->k, call->n, call->b_ld, call->b_transposed);
+    PyObject *out = !b ? NULL : matrix(call->out, call->dtype, call->m, call->n, call->out_ld, false);
+    PyObject *product = !out ? NULL : PyArray_MatrixProduct2(a, b, (PyArrayObject *)out);
     if (product == NULL) {
         status = fs_fail(err, PyErr_ExceptionMatches(PyExc_MemoryError) ? FS_OUT_OF_MEMORY : FS_RUNTIME_ERROR,
                          "NumPy's matrix product of %lld x %lld and %lld x %lld failed", (long long)call->m,
@@ -213,7 +221,6 @@ static PyMethodDef functions[] = {
 
 int fs_add_numpy(PyObject *module)
 {
-    if (PyArray_ImportNumPyAPI() < 0) return -1;
     fs_cpu_set_blas(multiply);
     return PyModule_AddFunctions(module, functions);
 }

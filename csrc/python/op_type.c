@@ -216,6 +216,8 @@ static bool read_product(fs_call *call, PyObject *const *given, int tensors)
     for (int i = 0; i < tensors; i++) {
         if (!take_tensor(call->op, given[i], &call->in[i])) return false;
     }
+    /* The BLAS is NumPy's, whose import is no part of a product. */
+    if (call->in[0]->device.kind == FS_CPU && !fs_have_numpy()) return false;
     return take_flag(given[tensors], &call->allow_tf32) && take_out(call, given[tensors + 1]);
 }
 
@@ -398,6 +400,7 @@ static PyType_Spec op_spec = {
 PyObject *fs_call_binary(const fs_op *op, PyObject *a, PyObject *b)
 {
     fs_call call = {.op = op};
+    if (op->form == FS_FORM_MATMUL && !fs_have_numpy()) return NULL;
     if (!take_operand(&call, 0, a) || !take_operand(&call, 1, b)) {
         if (!PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
         PyErr_Clear();

@@ -219,6 +219,12 @@ static PyObject *annotation_of(const fs_store *store, const fs_row *row)
     return PyBool_FromLong(row->is_user_annotation);
 }
 
+static PyObject *count_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyLong_FromLongLong(row->count);
+}
+
 static PyObject *top_level_of(const fs_store *store, const fs_row *row)
 {
     (void)store;
@@ -266,36 +272,51 @@ static PyObject *list_of(const fs_store *store, const fs_table *table, row_value
     return list;
 }
 
-/* A unit's scale from the core's numbers to the shown ones: µs from ns, the others as they are. */
-enum { is_ns = 1, is_bytes = 0, is_flops = 0, is_rate = 0, is_percent = 0 };
+/* The numeric columns: where a row holds them, and how they are shown. */
+enum {
+#define UNIT_ENUM(unit, text, divisor) UNIT_##unit,
+    FS_COLUMN_UNITS(UNIT_ENUM)
+#undef UNIT_ENUM
+};
 
-static bool put_numbers(PyObject *columns, const char *name, const fs_table *table, size_t offset, bool integer, bool ns)
+static const struct {
+    const char *text;
+    double divisor;
+} column_units[] = {
+#define UNIT_ROW(unit, text, divisor) [UNIT_##unit] = {text, divisor},
+    FS_COLUMN_UNITS(UNIT_ROW)
+#undef UNIT_ROW
+};
+
+static const struct {
+    const char *name, *prose;
+    size_t offset;
+    int unit;
+    bool integer;
+} numeric_columns[] = {
+#define FS_COLUMN(type, name, unit, prose) \
+    {#name, prose, offsetof(fs_row, name), UNIT_##unit, _Generic((type)0, int64_t: true, double: false)},
+#include "table/columns.def"
+#undef FS_COLUMN
+};
+enum { NUMERIC_COLUMNS = sizeof numeric_columns / sizeof *numeric_columns };
+
+/* Integers stay integers unless their unit is scaled: ns become µs. */
+static PyObject *numbers_of(const fs_table *table, int column)
 {
     Py_ssize_t count = table->row_count;
-    int64_t *integers = PyMem_Malloc((size_t)(count ? count : 1) * sizeof *integers);
-    double *doubles = (double *)integers;
-    if (integers == NULL) return PyErr_NoMemory() != NULL;
+    double divisor = column_units[numeric_columns[column].unit].divisor;
+    bool integer = numeric_columns[column].integer, stays = integer && divisor == 1;
+    union { int64_t whole; double real; } *values = PyMem_Malloc((size_t)(count ? count : 1) * sizeof *values);
+    if (values == NULL) return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
-        const char *field = (const char *)&table->rows[i] + offset;
-        int64_t whole;
-        double real;
-        if (integer) {
-            memcpy(&whole, field, sizeof whole);
-            if (ns) doubles[i] = (double)whole / 1000.0; else integers[i] = whole;
-        } else {
-            memcpy(&real, field, sizeof real);
-            doubles[i] = ns ? real / 1000.0 : real;
-        }
+        memcpy(&values[i], (const char *)&table->rows[i] + numeric_columns[column].offset, sizeof *values);
+        if (!stays) values[i].real = (integer ? (double)values[i].whole : values[i].real) / divisor;
     }
-    bool as_integers = integer && !ns;
-    PyObject *array = as_integers ? fs_array_of_int64(integers, count) : fs_array_of_doubles(doubles, count);
-    PyMem_Free(integers);
-    return put(columns, name, array);
+    PyObject *array = stays ? fs_array_of_int64(&values->whole, count) : fs_array_of_doubles(&values->real, count);
+    PyMem_Free(values);
+    return array;
 }
-
-#define PUT_NUMBERS(type, name, unit, prose)                                                                      \
-    && put_numbers(columns, #name, table, offsetof(fs_row, name), _Generic((type)0, int64_t: true, double: false), \
-                   is_##unit)
 
 static PyObject *columns_of(const fs_store *store, const fs_table *table)
 {
@@ -305,14 +326,14 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table)
                 put(columns, "overload_name", list_of(store, table, overload_of)) &&
                 put(columns, "device_type", list_of(store, table, device_type_of)) &&
                 put(columns, "is_user_annotation", list_of(store, table, annotation_of)) &&
-                put_numbers(columns, "count", table, offsetof(fs_row, count), true, false)
-#define FS_COLUMN PUT_NUMBERS
-#include "table/columns.def"
-#undef FS_COLUMN
-                && put(columns, "input_shapes", list_of(store, table, shapes_of)) &&
+                put(columns, "count", list_of(store, table, count_of)) &&
+                put(columns, "input_shapes", list_of(store, table, shapes_of)) &&
                 put(columns, "input_dtypes", list_of(store, table, dtypes_of)) &&
                 put(columns, "bound", list_of(store, table, bound_of)) &&
                 put(columns, "timing_source", list_of(store, table, timing_of));
+    for (int i = 0; good && i < NUMERIC_COLUMNS; i++) {
+        good = put(columns, numeric_columns[i].name, numbers_of(table, i));
+    }
     if (!good) Py_CLEAR(columns);
     return columns;
 }
@@ -463,8 +484,16 @@ static PyType_Spec spec = {
 int fs_add_profiler(PyObject *module)
 {
     PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    if (type == NULL) return -1;
-    int status = PyModule_AddObjectRef(module, "Profiler", type);
-    Py_DECREF(type);
+    PyObject *columns = PyList_New(NUMERIC_COLUMNS);
+    int status = type != NULL && columns != NULL ? 0 : -1;
+    for (int i = 0; status == 0 && i < NUMERIC_COLUMNS; i++) {
+        PyObject *column = Py_BuildValue("(sss)", numeric_columns[i].name, column_units[numeric_columns[i].unit].text,
+                                         numeric_columns[i].prose);
+        if (column == NULL) status = -1; else PyList_SET_ITEM(columns, i, column);
+    }
+    if (status == 0) status = PyModule_AddObjectRef(module, "numeric_columns", columns);
+    if (status == 0) status = PyModule_AddObjectRef(module, "Profiler", type);
+    Py_XDECREF(columns);
+    Py_XDECREF(type);
     return status;
 }

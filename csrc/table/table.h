@@ -25,6 +25,16 @@ typedef enum {
 
 extern const char *const fs_bound_names[FS_BOUND_COUNT];
 
+/* Units of columns. X(unit, shown as, how many of the core's numbers make one that is shown) */
+#define FS_COLUMN_UNITS(X)                       \
+    X(ns, "µs", 1000)                            \
+    X(bytes, "bytes", 1)                         \
+    X(flops, "FLOP", 1)                          \
+    X(tflops_per_s, "TFLOP/s", 1)                \
+    X(gbytes_per_s, "GB/s", 1)                   \
+    X(flops_per_byte, "FLOP/byte", 1)            \
+    X(percent, "%", 1)
+
 typedef struct {
     bool by_shape; /* rows of different input shapes stay apart */
     /* Peaks of what the events ran on; NULL: not known. */

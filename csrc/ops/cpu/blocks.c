@@ -9,6 +9,7 @@ enum {
     OPERANDS = 3,         /* out, in[0], in[1] */
     TRANSPOSED_ROWS = 64, /* of a tile with a transposed operand */
     SHORT_ROW = 1024,     /* rows below it share a tile */
+    COLUMNS_AHEAD = 8,    /* of a tile that is fetched before it is needed */
     TILES_PER_GRAIN = 16  /* what waking a thread is worth */
 };
 
@@ -44,12 +45,22 @@ static inline int64_t pieces(int64_t count, int64_t size)
     return (count - 1) / size + 1;
 }
 
+/* Columns of a transposed operand lie pages apart, where no processor looks ahead by itself. */
+static inline void column_prefetch(const char *from, int64_t row_stride, int64_t offset, int64_t rows, size_t size)
+{
+    uintptr_t column = (uintptr_t)from + (uintptr_t)offset * size;
+    uintptr_t nbytes = (uintptr_t)rows * size;
+    if (row_stride != 1) return;
+    for (uintptr_t i = 0; i < nbytes; i += 64) __builtin_prefetch((const void *)(column + i));
+}
+
 #define COPY_STRIDED(type)                                                                                  \
     do {                                                                                                    \
         type *to_ = (type *)(void *)to;                                                                     \
         const type *from_ = (const type *)(const void *)from;                                               \
         if (outer_first) {                                                                                  \
             for (int64_t c = 0; c < columns; c++) {                                                         \
+                column_prefetch(from, from_row, (c + COLUMNS_AHEAD) * from_column, rows, size);             \
                 for (int64_t r = 0; r < rows; r++) {                                                        \
                     to_[r * to_row + c * to_column] = from_[r * from_row + c * from_column];                \
                 }                                                                                           \

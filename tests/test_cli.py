@@ -1,0 +1,248 @@
+"""The command line: what it prints and writes, and how it fails."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+from flopscope import bench
+from flopscope.cli import main
+from flopscope.table import COLUMNS
+
+SMALL = ["bench", "--device", "cpu", "--size", "32", "--repeat", "2"]
+
+
+def no_cuda() -> str | None:
+    """Why there is no CUDA device, or None where there is one."""
+    try:
+        return None if fs._core.cuda_device_count() else "there are no CUDA devices"
+    except RuntimeError as why:
+        return str(why)
+
+
+def command(*arguments: str, **keywords: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "flopscope", *arguments], capture_output=True, text=True, timeout=120, **keywords
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def measured() -> None:
+    fs.measure_peaks("cpu", progress=False)  # kept in the folder that tests/conftest.py names
+
+
+# bench ----------------------------------------------------------------------------------------------------------------
+
+
+def test_bench_runs_as_a_module() -> None:
+    done = command(*SMALL)
+    assert done.returncode == 0 and done.stderr == ""
+    for expected in ("cpu: ", "32 × 32 float32, 2 times", "flopscope::matmul", "Self CPU time total", "% Roofline", "GB/s"):
+        assert expected in done.stdout
+    assert all(f"flopscope::{name} " in done.stdout for name in bench.OPS)
+
+
+def test_bench_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "out.json"
+    assert main([*SMALL, "--json", str(file)]) == 0
+    content = json.loads(file.read_text(encoding="utf-8"), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert content["device"] == {"kind": "cpu", "name": fs.devices()[0].name}
+    assert (content["size"], content["dtype"], content["repeat"]) == (32, "float32", 2)
+    assert content["peaks"]["source"] == "measured" and content["peaks"]["flops"]["fp32"] > 0 and content["peaks"]["bandwidth"] > 0
+    rows = {row["key"]: row for row in content["rows"]}
+    assert set(rows) == {f"flopscope::{name}" for name in bench.OPS}
+    assert all(list(row) == [column.name for column in COLUMNS] for row in content["rows"])
+    assert all(row["count"] == 2 for row in content["rows"])
+    assert rows["flopscope::matmul"]["flops"] == 2 * 2 * 32**3
+    assert rows["flopscope::add"]["bytes_total_moved"] == 2 * 3 * 4 * 32**2
+    assert rows["flopscope::sum"]["bytes_written"] == 2 * 4
+    assert rows["flopscope::ones"]["flops"] == 0 and rows["flopscope::sin"]["pct_roofline"] > 0
+    assert {row["bound"] for row in content["rows"]} <= {"compute", "memory", "launch", "cache", "unknown"}
+
+
+def test_bench_writes_csv(tmp_path: Path) -> None:
+    file = tmp_path / "out.csv"
+    assert main([*SMALL, "--csv", str(file), "--ops", "add,sin"]) == 0
+    with open(file, newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["key"] for row in rows] == ["flopscope::add", "flopscope::sin"]
+    assert list(rows[0]) == [column.name for column in COLUMNS]
+    assert float(rows[0]["flops"]) == 2 * 32**2 and rows[0]["device_type"] == "cpu"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+def test_bench_in_every_dtype(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SMALL, "--dtype", dtype, "--ops", "matmul, sin"]) == 0
+    out = capsys.readouterr().out
+    assert f"32 × 32 {dtype}" in out and "flopscope::matmul" in out and "flopscope::add" not in out
+
+
+def test_bench_sorts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SMALL, "--ops", "sin,matmul,ones", "--sort-by", "flops"]) == 0
+    lines = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip().startswith("flopscope::")]
+    assert lines == ["flopscope::matmul", "flopscope::sin", "flopscope::ones"]
+    assert main([*SMALL, "--ops", "sin,ones", "--sort-by", "self_cuda_time_total"]) == 0
+
+
+def test_bench_runs_the_ops_named_in_their_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SMALL, "--ops", "sin,add,sin"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip().startswith("flopscope::")]
+    assert [row[0] for row in rows] == ["flopscope::sin", "flopscope::add"]
+    assert bench.run("cpu", size=16, ops=["sin", "add", "sin"], repeat=3).table[0].count == 6
+
+
+def test_bench_of_one_element_says_that_it_is_too_small(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--device", "cpu", "--size", "1", "--repeat", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "1 × 1 float32" in out and "nan" not in out.lower()
+
+
+# Wrong arguments: exit status 2 ---------------------------------------------------------------------------------------
+
+WRONG = [
+    (["--size", "0"], "'0' is not a whole number of at least 1"),
+    (["--size", "-5"], "'-5'"),
+    (["--size", "big"], "'big'"),
+    (["--size", "1.5"], "'1.5'"),
+    (["--repeat", "0"], "'0'"),
+    (["--dtype", "int32"], "'int32'"),
+    (["--ops", "add,fly"], "'fly'"),
+    (["--sort-by", "speed"], "'speed'"),
+    (["--device", "gpu"], "'gpu'"),
+    (["--device", "cuda:x"], "'cuda:x'"),
+    (["--device", ""], "''"),
+    (["--no-such"], "--no-such"),
+    (["--siz", "8"], "--siz"),
+    (["extra"], "extra"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "part"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_wrong_arguments_are_one_clear_line(arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = main([*SMALL, *arguments])
+    except SystemExit as stop:
+        status = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    assert status == 2 and out == ""
+    lines = err.strip().splitlines()
+    usage = [line for line in lines[:-1] if not line.startswith(("usage:", " "))]
+    assert usage == [], "argparse's usage, and then one line"
+    assert lines[-1].startswith("flopscope") and part in lines[-1]
+
+
+@pytest.mark.parametrize("ops", ["", ",", " , "])
+def test_no_ops_at_all_is_a_wrong_argument(ops: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = main([*SMALL, "--ops", ops])
+    except SystemExit as stop:
+        status = int(stop.code or 0)
+    assert status == 2 and "op" in capsys.readouterr().err
+
+
+def test_no_command_and_unknown_commands() -> None:
+    for arguments in ([], ["fly"], ["bench", "--size"]):
+        done = command(*arguments)
+        assert done.returncode == 2 and done.stdout == "" and "Traceback" not in done.stderr and "flopscope" in done.stderr
+
+
+def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, part in ((["--help"], "bench"), (["bench", "--help"], "--sort-by"), (["devices", "--help"], "--measure"),
+                            (["--version"], fs.__version__)):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert not stop.value.code and part in capsys.readouterr().out
+
+
+# What fails: exit status 1 --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("option", ["--json", "--csv"])
+@pytest.mark.parametrize("kind", ["folder", "missing folder"])
+def test_a_file_that_cannot_be_written(option: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path if kind == "folder" else tmp_path / "missing" / "out"
+    assert main([*SMALL, "--ops", "sin", option, str(file)]) == 1
+    err = capsys.readouterr().err.strip()
+    assert err.startswith("flopscope bench: ") and str(file) in err and "\n" not in err
+
+
+def test_devices_to_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["devices", "--json", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith("flopscope devices: ")
+
+
+def test_too_large_a_matrix_is_one_line() -> None:
+    done = command("bench", "--device", "cpu", "--size", str(1 << 23))
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "host memory" in done.stderr
+    done = command("bench", "--device", "cpu", "--size", str(10**30))
+    assert done.returncode in (1, 2) and "Traceback" not in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_cuda_where_there_is_none_says_why() -> None:
+    why = no_cuda()
+    if why is None:
+        pytest.skip("there is a CUDA device")
+    done = command("bench", "--device", "cuda", "--size", "8")
+    assert (done.returncode, done.stdout) == (1, "") and done.stderr == f"flopscope bench: {why}\n"
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as closed:
+        done = subprocess.run(
+            [sys.executable, "-m", "flopscope", "devices"], stdout=closed, stderr=subprocess.PIPE, text=True, timeout=120
+        )
+    assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+
+
+def test_output_goes_to_a_terminal_without_unicode() -> None:
+    done = command(*SMALL, "--ops", "sin,add", env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"})
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 0 and "flopscope::sin" in done.stdout
+
+
+# devices --------------------------------------------------------------------------------------------------------------
+
+
+def test_devices_says_what_is_here_and_measures(tmp_path: Path) -> None:
+    environment = {**os.environ, "FLOPSCOPE_CACHE_DIR": str(tmp_path / "cache")}
+    name = fs.devices()[0].name
+    before = command("devices", env=environment)
+    assert before.returncode == 0 and before.stderr == ""
+    assert f"cpu: {name}" in before.stdout and "flopscope devices --measure" in before.stdout
+    why = no_cuda()
+    assert (f"no CUDA device: {why}" in before.stdout) == (why is not None)
+    assert not list(tmp_path.rglob("*.json"))
+
+    file = tmp_path / "devices.json"
+    during = command("devices", "--measure", "--json", str(file), env=environment)
+    assert during.returncode == 0 and during.stderr == "", "no progress bar where there is no terminal"
+    assert "measured" in during.stdout and "GB/s" in during.stdout and "fp32" in during.stdout
+    (cpu, *rest) = json.loads(file.read_text(encoding="utf-8"))["devices"]
+    assert (cpu["kind"], cpu["name"], cpu["datasheet"]) == ("cpu", name, None)
+    assert cpu["properties"]["threads"] >= 1 and (rest == []) == (why is not None)
+    measured = cpu["measured"]
+    assert measured["source"] == "measured" and measured["flops"]["fp32"] > 0 and measured["launch_ns"] > 0
+    assert measured["bandwidth"] == max(measured[f"{what}_bandwidth"] for what in ("copy", "read", "write"))
+    assert all(math.isfinite(rate) for rate in measured["flops"].values())
+
+    after = command("devices", "--json", str(file), env=environment)
+    assert after.stdout == during.stdout, "kept, and not measured again"
+    assert json.loads(file.read_text(encoding="utf-8"))["devices"][0]["measured"] == measured
+
+
+def test_a_cache_that_cannot_be_used_is_no_error(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    done = command("devices", env={**os.environ, "FLOPSCOPE_CACHE_DIR": str(blocked)})
+    assert done.returncode == 0 and "cpu: " in done.stdout

@@ -1,0 +1,573 @@
+"""profile() and record_function(): what is recorded, how it nests, and what happens when they are misused."""
+
+from __future__ import annotations
+
+import gc
+import math
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flopscope as fs
+from flopscope.table import EventRow, EventTable
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu() -> Any:
+    before = fs.default_device()
+    fs.set_default_device("cpu")
+    yield
+    fs.set_default_device(before)
+
+
+def table_of(prof: fs.profile, **keywords: Any) -> EventTable:
+    return prof.key_averages(peaks="none", **keywords)
+
+
+def counts(prof: fs.profile) -> dict[str, int]:
+    return {row.key: row.count for row in table_of(prof)}
+
+
+def rows_of(prof: fs.profile) -> dict[str, EventRow]:
+    return {row.key: row for row in table_of(prof)}
+
+
+@pytest.fixture
+def x() -> fs.Tensor:
+    return fs.ones((8, 8))
+
+
+# What is counted ------------------------------------------------------------------------------------------------------
+
+
+def test_every_op_is_one_event(x: fs.Tensor) -> None:
+    fs.sin(x)
+    with fs.profile() as prof:
+        fs.sin(x)
+        for _ in range(3):
+            fs.add(x, x)
+        x.to("float64")
+        y = -x + 1
+        y *= 2
+    fs.sin(x)
+    assert counts(prof) == {"flopscope::sin": 1, "flopscope::add": 4, "flopscope::cast": 1, "flopscope::neg": 1,
+                            "flopscope::mul_": 1}  # fmt: skip
+    assert len(prof) == 8 and prof.dropped == 0
+    assert [row.key for row in table_of(prof)][0] == "flopscope::sin", "rows come in the order of their first events"
+
+
+def test_what_is_no_op_leaves_no_event(x: fs.Tensor) -> None:
+    array = np.ones(4)
+    with fs.profile() as prof:
+        fs.empty((4,)), fs.from_numpy(array), fs.from_dlpack(array), fs.from_dlpack(x)
+        x.T, x.numpy(), np.asarray(x), memoryview(x), x.to("float32"), x.__dlpack__(), repr(x)
+        fs.ones((0,)).to("float32")
+    assert counts(prof) == {"flopscope::ones": 1}
+
+
+def test_host_times_add_up(x: fs.Tensor) -> None:
+    with fs.profile() as prof:
+        with fs.record_function("outer"):
+            fs.sin(x)
+            with fs.record_function("inner"):
+                fs.matmul(x, x)
+                fs.matmul(x, x)
+    rows, table = rows_of(prof), table_of(prof)
+    for row in table:
+        assert 0 <= row.self_cpu_time_total <= row.cpu_time_total
+        assert row.cpu_time == row.cpu_time_total / row.count
+        assert row.self_device_time_total == row.device_time_total == row.device_busy_time == 0
+        assert row.device_type == "cpu" and row.timing_source == "cpu"
+    outer, inner, matmul, sin = (rows[k] for k in ("outer", "inner", "flopscope::matmul", "flopscope::sin"))
+    assert inner.cpu_time_total == pytest.approx(inner.self_cpu_time_total + matmul.cpu_time_total)
+    assert outer.cpu_time_total == pytest.approx(outer.self_cpu_time_total + sin.cpu_time_total + inner.cpu_time_total)
+    assert table.self_cpu_time_total == pytest.approx(sum(row.self_cpu_time_total for row in table))
+    assert table.self_cpu_time_total == pytest.approx(outer.cpu_time_total)
+    assert matmul.self_cpu_time_total == matmul.cpu_time_total
+    assert matmul.time_min <= matmul.time_median <= matmul.time_p95 <= matmul.time_max
+    assert matmul.time_min + matmul.time_max == pytest.approx(matmul.cpu_time_total)
+    assert math.isnan(sin.time_std) and matmul.time_std >= 0
+    assert [row.key for row in table if row.top_level] == ["outer"]
+
+
+def test_rates_are_work_per_time(x: fs.Tensor) -> None:
+    with fs.profile() as prof:
+        fs.matmul(x, x)
+    (row,) = table_of(prof)
+    assert row.tflops_per_s == pytest.approx(row.flops / row.self_cpu_time_total / 1e6)
+    assert row.gbytes_per_s == pytest.approx(row.bytes_total_moved / row.self_cpu_time_total / 1e3)
+    assert math.isnan(row.pct_roofline) and math.isnan(row.pct_peak_flops) and row.bound == "unknown"
+
+
+def test_a_profile_of_nothing() -> None:
+    with fs.profile(record_shapes=True, profile_memory=True) as prof:
+        pass
+    table = table_of(prof)
+    assert len(prof) == len(table) == 0 and table.table() == "" and table.to_dicts() == []
+    assert table.to_pandas().empty and "html" not in repr(table) and isinstance(table._repr_html_(), str)
+    coverage = prof.coverage()
+    assert math.isnan(coverage["bytes"]) and math.isnan(coverage["flops"]) and coverage["unmodelled"] == []
+    assert not table.has_device and not table.has_memory and table.open_events == 0
+
+
+def test_len_and_repr_follow_the_profile(x: fs.Tensor) -> None:
+    prof = fs.profile()
+    assert repr(prof) == "<flopscope.profile: not started, 0 events>" and len(prof) == 0
+    with prof:
+        fs.sin(x)
+        assert repr(prof) == "<flopscope.profile: running, 1 events>" and len(prof) == 1
+    assert repr(prof) == "<flopscope.profile: stopped, 1 events>"
+    assert bool(prof) is True
+
+
+def test_an_empty_profile_is_a_profile() -> None:
+    assert fs.profile(), "`if prof:` asks whether there is one, not whether it saw anything"
+
+
+def test_a_profile_keeps_no_tensor_alive() -> None:
+    gc.collect()
+    before = fs.memory_allocated("cpu")
+    with fs.profile(profile_memory=True, record_shapes=True) as prof:
+        fs.sin(fs.ones((100,)))
+    assert fs.memory_allocated("cpu") == before and len(prof) > 0
+
+
+def test_a_hundred_thousand_ops_take_bounded_memory(x: fs.Tensor) -> None:
+    one, add_ = fs.ones(()), fs.add_
+    with fs.profile(record_shapes=True) as prof:
+        for _ in range(100_000):
+            add_(one, 1.0)
+    assert len(prof) == 100_000 and prof.dropped == 0 and counts(prof) == {"flopscope::add_": 100_000}
+    # csrc/store/store.h draws an event at 51 bytes; chunks of 65 536 events are taken whole.
+    assert prof._core.nbytes <= 2 * 65_536 * 56
+    assert one.item() == 100_001 and rows_of(prof)["flopscope::add_"].flops == 100_000
+
+
+# Ranges ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_range_is_a_user_annotation_without_work(x: fs.Tensor) -> None:
+    with fs.profile() as prof, fs.record_function("part"):
+        fs.sin(x)
+    row = rows_of(prof)["part"]
+    assert row.is_user_annotation and not rows_of(prof)["flopscope::sin"].is_user_annotation
+    assert math.isnan(row.flops) and math.isnan(row.bytes_total_moved) and row.flops_total == 64
+
+
+def test_a_decorated_function_is_a_range_each_time(x: fs.Tensor) -> None:
+    @fs.record_function("step")
+    def step(n: int, *, by: int = 1) -> int:
+        """Doc."""
+        fs.sin(x)
+        return n if n <= 0 else step(n - by)
+
+    assert (step.__name__, step.__doc__) == ("step", "Doc.")
+    assert step(0) == 0
+    with fs.profile() as prof:
+        assert step(3) == 0 and step(4, by=4) == 0
+    rows = rows_of(prof)
+    assert rows["step"].count == 6 and rows["flopscope::sin"].count == 6
+    # calls lie in each other: the outermost two enclose all 6 sines, those within 3 + 2 + 1 and 1 of them again
+    assert rows["step"].flops_total == 64 * (4 + 3 + 2 + 1 + 2 + 1)
+
+
+def test_one_range_object_may_be_entered_again_and_again(x: fs.Tensor) -> None:
+    part = fs.record_function("part")
+    with fs.profile() as prof:
+        with part as same:
+            assert same is part
+            with part:
+                fs.sin(x)
+        with part:
+            pass
+    assert counts(prof) == {"part": 3, "flopscope::sin": 1} and rows_of(prof)["part"].flops_total == 2 * 64
+
+
+def test_one_range_object_may_be_entered_by_threads_at_once(x: fs.Tensor) -> None:
+    part = fs.record_function("part")
+    entered, left = threading.Event(), threading.Event()
+
+    def second() -> None:
+        with part:
+            entered.set()
+            left.wait(60)
+            fs.sin(x)
+
+    with fs.profile() as prof:
+        thread = threading.Thread(target=second)
+        with part:
+            thread.start()
+            entered.wait(60)
+        left.set()
+        thread.join()
+    rows = rows_of(prof)
+    assert rows["part"].count == 2 and rows["part"].flops_total == 64 and not rows["flopscope::sin"].top_level
+
+
+def test_ranges_outside_a_profile_do_nothing(x: fs.Tensor) -> None:
+    with fs.record_function("before"):
+        with fs.profile() as prof:
+            fs.sin(x)
+    late = fs.record_function("late")
+    with fs.profile() as second:
+        late.__enter__()
+        fs.sin(x)
+    late.__exit__(None, None, None)
+    with fs.record_function("after"):
+        pass
+    assert counts(prof) == {"flopscope::sin": 1} and counts(second) == {"late": 1, "flopscope::sin": 1}
+
+
+def test_a_range_left_open_ends_with_the_profile(x: fs.Tensor) -> None:
+    prof = fs.profile()
+    prof.start()
+    with fs.record_function("open"):
+        fs.sin(x)
+        prof.stop()
+        rows = rows_of(prof)
+        assert rows["open"].count == 1 and rows["open"].cpu_time_total >= rows["flopscope::sin"].cpu_time_total
+        assert table_of(prof).open_events == 0
+        fs.cos(x)
+        with fs.profile() as other, fs.record_function("inside"):
+            fs.exp(x)
+    assert rows_of(prof)["open"].cpu_time_total == rows["open"].cpu_time_total, "leaving it later changes nothing"
+    assert counts(prof) == {"open": 1, "flopscope::sin": 1}
+    assert counts(other) == {"inside": 1, "flopscope::exp": 1}
+    assert [row.key for row in table_of(other) if row.top_level] == ["inside"]
+
+
+def test_ranges_that_do_not_nest_end_what_they_enclose(x: fs.Tensor) -> None:
+    outer, inner = fs.record_function("outer"), fs.record_function("inner")
+    with fs.profile() as prof:
+        outer.__enter__()
+        inner.__enter__()
+        fs.sin(x)
+        outer.__exit__(None, None, None)
+        fs.cos(x)
+        inner.__exit__(None, None, None)
+        fs.exp(x)
+    assert counts(prof) == {"outer": 1, "inner": 1, "flopscope::sin": 1, "flopscope::cos": 1, "flopscope::exp": 1}
+    assert {row.key for row in table_of(prof) if row.top_level} >= {"outer", "flopscope::exp"}
+    for row in table_of(prof):
+        assert 0 <= row.self_cpu_time_total <= row.cpu_time_total
+
+
+def test_a_generator_may_hold_a_range_open(x: fs.Tensor) -> None:
+    def batches() -> Iterator[int]:
+        for i in range(3):
+            with fs.record_function(f"batch {i}"):
+                yield i
+
+    with fs.profile() as prof:
+        for _ in batches():
+            fs.sin(x)
+        left = batches()
+        next(left)
+        left.close()
+        fs.cos(x)
+    rows = rows_of(prof)
+    assert [rows[f"batch {i}"].count for i in range(3)] == [2, 1, 1]
+    assert all(rows[f"batch {i}"].flops_total == 64 for i in range(3)) and rows["flopscope::cos"].top_level
+
+
+def test_a_range_begun_on_one_thread_may_end_on_another(x: fs.Tensor) -> None:
+    part = fs.record_function("part")
+    with fs.profile() as prof:
+        part.__enter__()
+        thread = threading.Thread(target=part.__exit__, args=(None, None, None))
+        thread.start()
+        thread.join()
+        fs.sin(x)
+    assert counts(prof) == {"part": 1, "flopscope::sin": 1} and table_of(prof).open_events == 0
+
+
+@pytest.mark.parametrize("name", ["", "a" * 5000, "µs → 🚀", "aten::add", "flopscope::sin", "new\nline", "%s%n"])
+def test_ranges_have_any_name(name: str, x: fs.Tensor) -> None:
+    with fs.profile() as prof, fs.record_function(name):
+        fs.cos(x)
+    row = next(row for row in table_of(prof) if row.is_user_annotation)
+    assert row.key == name and row.count == 1
+    assert table_of(prof).table() and math.isnan(row.flops), "a range has no work, whatever its name"
+
+
+@pytest.mark.parametrize("name", [None, 3, b"bytes", ["x"]])
+def test_a_range_needs_a_string(name: Any) -> None:
+    with pytest.raises(TypeError, match="string"):
+        fs.record_function(name)
+
+
+@pytest.mark.parametrize("name", ["lone \udc80 surrogate", "nul \0 inside"])
+def test_a_name_that_cannot_be_kept_whole_is_refused_or_kept(name: str, x: fs.Tensor) -> None:
+    with fs.profile() as prof:
+        try:
+            with fs.record_function(name):
+                fs.sin(x)
+        except ValueError:
+            kept = {"flopscope::sin"}
+        else:
+            kept = {name, "flopscope::sin"}
+        fs.sin(x)
+    assert set(counts(prof)) == kept
+
+
+def test_exceptions_pass_through_and_end_what_they_leave(x: fs.Tensor) -> None:
+    prof = fs.profile()
+    with pytest.raises(ZeroDivisionError), prof:
+        with fs.record_function("fails"):
+            fs.sin(x)
+            raise ZeroDivisionError
+    assert counts(prof) == {"fails": 1, "flopscope::sin": 1} and table_of(prof).open_events == 0
+    with fs.profile() as after:
+        fs.sin(x)
+    assert counts(after) == {"flopscope::sin": 1}
+
+
+# Starting and stopping ------------------------------------------------------------------------------------------------
+
+
+def test_a_profile_runs_once() -> None:
+    prof = fs.profile()
+    with pytest.raises(RuntimeError, match="never started"):
+        prof.stop()
+    prof.start()
+    with pytest.raises(RuntimeError, match="once|already|in progress"):
+        prof.start()
+    prof.stop()
+    with pytest.raises(RuntimeError, match="not running"):
+        prof.stop()
+    with pytest.raises(RuntimeError, match="make a new one"):
+        prof.start()
+    with pytest.raises(RuntimeError, match="make a new one"), prof:
+        pass
+
+
+def test_only_one_profile_runs_at_a_time(x: fs.Tensor) -> None:
+    second = fs.profile()
+    with fs.profile() as first:
+        with pytest.raises(RuntimeError, match="in progress"):
+            second.start()
+        with pytest.raises(RuntimeError, match="in progress"), second:
+            fs.cos(x)
+        fs.sin(x)
+    assert counts(first) == {"flopscope::sin": 1}
+    with second:
+        fs.cos(x)
+    assert counts(second) == {"flopscope::cos": 1}, "one that was refused may start later"
+
+
+def test_stopping_inside_the_block_is_fine(x: fs.Tensor) -> None:
+    with fs.profile() as prof:
+        fs.sin(x)
+        prof.stop()
+        fs.sin(x)
+    assert counts(prof) == {"flopscope::sin": 1}
+
+
+def test_a_running_profile_has_no_table() -> None:
+    with fs.profile() as prof:
+        for ask in (prof.key_averages, prof.coverage, lambda: table_of(prof), lambda: prof._core.table(False, {})):
+            with pytest.raises(RuntimeError, match="still running"):
+                ask()
+
+
+def test_wrong_arguments_are_refused(x: fs.Tensor) -> None:
+    with pytest.raises(TypeError):
+        fs.profile(True)  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        fs.profile(no_such=True)  # type: ignore[call-arg]
+    with fs.profile() as prof:
+        fs.sin(x)
+    with pytest.raises(ValueError, match="group_by_stack_n=3"):
+        table_of(prof, group_by_stack_n=3)
+    with pytest.raises(ValueError, match="peaks='guessed'.*measured"):
+        prof.key_averages(peaks="guessed")
+    for index in (99, -1, "x", None, 1 << 70):
+        with pytest.raises((ValueError, TypeError, OverflowError)):
+            prof._core.end_range(index)
+    assert counts(prof) == {"flopscope::sin": 1}
+
+
+def test_a_dropped_profile_leaves_the_next_one_free(x: fs.Tensor) -> None:
+    core = fs._core.Profiler(True)
+    core.start()
+    fs.sin(x)
+    del core
+    gc.collect()
+    with fs.profile() as prof:
+        fs.sin(x)
+    assert counts(prof) == {"flopscope::sin": 1}
+
+
+# Shapes and memory ----------------------------------------------------------------------------------------------------
+
+
+def test_shapes_are_recorded_where_asked_for() -> None:
+    for record_shapes in (False, True):
+        with fs.profile(record_shapes=record_shapes) as prof:
+            a, b = fs.from_numpy(np.ones((2, 3), np.float32)), fs.from_numpy(np.ones(3, np.float32))
+            fs.add(a, b, out=fs.empty((2, 3)))
+            fs.mul(a, 2.0)
+            fs.mul_(a, a)
+            fs.fill_(a, 1)
+        rows = {row.key.removeprefix("flopscope::"): row for row in table_of(prof, group_by_input_shape=True) if row.count == 1}
+        assert table_of(prof).record_shapes == record_shapes
+        assert not any(row.input_shapes for row in table_of(prof)), "rows of many shapes have none"
+        assert "Input Shapes" not in table_of(prof).table()
+        if not record_shapes:
+            continue
+        shapes = {name: row.input_shapes for name, row in rows.items()}
+        assert shapes == {"add": [[2, 3], [3]], "mul": [[2, 3], []], "mul_": [[2, 3], [2, 3]], "fill_": [[2, 3], []]}
+        assert rows["add"].input_dtypes == ["float32", "float32"]
+        assert "Input Shapes" in table_of(prof, group_by_input_shape=True).table()
+
+
+def test_grouping_by_input_shape() -> None:
+    with fs.profile(record_shapes=True) as prof:
+        for shape in ((2, 3), (4,), (2, 3), (4,), (2, 3)):
+            fs.sin(fs.empty(shape))
+        fs.sin(fs.empty((2, 3), dtype="float64"))
+        fs.sin(fs.empty((3, 2)).T)
+    assert counts(prof) == {"flopscope::sin": 7}
+    grouped = [(row.input_shapes, row.count, row.flops) for row in table_of(prof, group_by_input_shape=True)]
+    by_shape: dict[str, int] = {}
+    for shapes, count, flops in grouped:
+        assert flops == count * math.prod(shapes[0])
+        by_shape[str(shapes)] = by_shape.get(str(shapes), 0) + count
+    assert by_shape == {"[[2, 3]]": 5, "[[4]]": 2}
+
+
+def test_memory_columns_say_what_was_taken_and_given_back() -> None:
+    with fs.profile(profile_memory=True) as prof:
+        with fs.record_function("part"):
+            kept = fs.zeros((1000,))
+            fs.sin(kept)  # taken within the op, given back outside of it
+        fs.add_(kept, 1)
+    rows, table = rows_of(prof), table_of(prof)
+    assert rows["flopscope::zeros"].self_cpu_memory_usage == rows["flopscope::zeros"].cpu_memory_usage == 4000
+    assert rows["flopscope::sin"].cpu_memory_usage == 4000 and rows["flopscope::add_"].cpu_memory_usage == 0
+    assert rows["part"].self_cpu_memory_usage == -4000, "the sine's result was dropped in the range itself"
+    assert rows["part"].cpu_memory_usage == 4000
+    assert all(row.device_memory_usage == 0 for row in table)
+    assert table.has_memory and "CPU Mem" in table.table() and kept.shape == (1000,)
+
+
+def test_memory_outside_of_ops_has_a_row_of_its_own() -> None:
+    old = fs.zeros((1000,))
+    with fs.profile(profile_memory=True) as prof:
+        del old
+        new = fs.empty((500,))
+    row = rows_of(prof)["[memory]"]
+    assert row.count == 2 and row.cpu_memory_usage == 2000 - 4000 and new.size == 500
+    with fs.profile() as prof:
+        del new
+        fs.zeros((3,))
+    assert not table_of(prof).has_memory and all(row.cpu_memory_usage == 0 for row in table_of(prof))
+    assert "CPU Mem" not in table_of(prof).table()
+
+
+# Threads --------------------------------------------------------------------------------------------------------------
+
+
+def test_ops_of_all_threads_are_recorded_with_their_own_ranges(x: fs.Tensor) -> None:
+    start = threading.Barrier(8)
+    values = np.arange(50_000, dtype=np.float64)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        start.wait(60)
+        mine = fs.from_numpy(values + number)
+        for i in range(50):
+            with fs.record_function(f"thread {number}"):
+                small = fs.add(x, float(i))
+                large = fs.mul(mine, 2.0)
+            if small.numpy()[0, 0] != 1 + i or large.numpy()[7] != 2 * (7 + number):
+                wrong.append(number)
+
+    with fs.profile() as prof, fs.record_function("main"):
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    rows = rows_of(prof)
+    assert wrong == [] and prof.dropped == 0 and len(prof) == 1 + 8 * 50 * 3
+    assert rows["flopscope::add"].count == rows["flopscope::mul"].count == 400
+    for i in range(8):
+        assert rows[f"thread {i}"].count == 50 and rows[f"thread {i}"].flops_total == 50 * (64 + 50_000)
+        assert rows[f"thread {i}"].top_level, "ranges of a thread lie in nothing of another"
+    assert rows["main"].self_cpu_time_total == rows["main"].cpu_time_total
+
+
+def test_stopping_while_threads_work_closes_what_is_open(x: fs.Tensor) -> None:
+    inside, stopped = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with fs.record_function("other"):
+            fs.sin(x)
+            inside.set()
+            stopped.wait(60)
+            fs.sin(x)
+
+    thread = threading.Thread(target=work)
+    with fs.profile() as prof:
+        thread.start()
+        inside.wait(60)
+    stopped.set()
+    thread.join()
+    assert counts(prof) == {"other": 1, "flopscope::sin": 1} and table_of(prof).open_events == 0
+
+
+def test_profiles_may_start_and_stop_while_threads_work(x: fs.Tensor) -> None:
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            with fs.record_function("part"):
+                fs.sin(x)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(50):
+            with fs.profile(profile_memory=True) as prof:
+                fs.cos(x)
+            rows = rows_of(prof)
+            assert rows["flopscope::cos"].count == 1 and prof.dropped == 0
+            if "flopscope::sin" in rows:
+                assert rows["flopscope::sin"].flops == 64 * rows["flopscope::sin"].count
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def test_everything_native_is_covered(x: fs.Tensor) -> None:
+    with fs.profile() as prof:
+        fs.sin(x)
+        fs.sum(fs.zeros((0,)))
+    assert prof.coverage() == {"bytes": 1.0, "flops": 1.0, "unmodelled": []}
+
+
+def test_the_table_may_be_asked_for_again_and_again(x: fs.Tensor) -> None:
+    with fs.profile(record_shapes=True) as prof, fs.record_function("part"):
+        fs.sin(x)
+    assert table_of(prof).to_dicts() == table_of(prof).to_dicts()
+    assert len(table_of(prof, group_by_input_shape=True)) == 2
+    text = table_of(prof).table(sort_by="self_cuda_time_total", row_limit=1)
+    assert "flopscope::sin" in text or "part" in text
+    frame = table_of(prof).to_pandas()
+    assert list(frame["key"]) == ["part", "flopscope::sin"] and frame["flops"].isna().tolist() == [True, False]
+
+
+def test_peaks_come_from_the_datasheet_where_there_is_one(x: fs.Tensor) -> None:
+    with fs.profile() as prof:
+        fs.sin(x)
+    table = prof.key_averages(peaks="datasheet")
+    assert table.peaks == {} and math.isnan(table[0].pct_roofline), "no datasheet names a CPU"
