@@ -60,7 +60,7 @@ class FakeCore:
         self.cuda_name = "NVIDIA H200"
         self.driver = 13000
         self.threads = 2
-        self.free_bytes: int | None = 100_000 * MIB
+        self.memory_bytes = 140_000 * MIB
         self.calls: list[tuple[str, str, str, int]] = []
 
     def cuda_device_count(self) -> int:
@@ -69,15 +69,17 @@ class FakeCore:
         return self.cuda_count
 
     def cuda_device_properties(self, index: int) -> dict[str, Any]:
-        properties = {
+        return {
             "name": self.cuda_name,
             "uuid": f"GPU-{index}",
             "driver_version": self.driver,
             "runtime_version": 13000,
             "l2_bytes": 60 * MIB,
-            "memory_bytes": 140_000 * MIB,
+            "memory_bytes": self.memory_bytes,
         }
-        return properties if self.free_bytes is None else properties | {"free_bytes": self.free_bytes}
+
+    def default_device(self) -> str:
+        return "cuda:0" if self.cuda_count else "cpu"
 
     def cpu_properties(self) -> dict[str, Any]:
         return {"name": "A <fast> CPU", "isa": "avx2", "threads": self.threads, "cache_bytes": 32 * MIB}
@@ -238,24 +240,23 @@ def test_buffers_are_several_times_the_cache_and_within_a_quarter_of_free_memory
     fsd.measure_peaks("cuda")
     sizes = {amount for _, what, _, amount in core.calls if what in fsd.BANDWIDTHS}
     assert sizes == {480 * MIB}
-    core.free_bytes, core.calls = 400 * MIB, []
+    core.memory_bytes, core.calls = 8 * 400 * MIB, []
     fsd.measure_peaks("cuda", force=True)
     sizes = {amount for _, what, _, amount in core.calls if what in fsd.BANDWIDTHS}
-    assert sizes == {50 * MIB}, "a copy has two of them"
+    assert sizes == {50 * MIB}, "a copy shares them out between two"
     for _, what, dtype, n in core.calls:
         if what == "matmul":
             assert 3 * n * n * fsd.ELEMENT_BYTES[dtype] <= 100 * MIB
 
 
-def test_free_memory_is_a_share_of_all_where_the_driver_does_not_say(core: FakeCore) -> None:
-    core.free_bytes = None
-    assert fsd._free_bytes(fsd.devices()[1]) == 140_000 * MIB // 8
+def test_an_eighth_of_a_gpus_memory_may_be_taken(core: FakeCore) -> None:
+    assert fsd.free_bytes(fsd.devices()[1]) == 140_000 * MIB // 8
 
 
 def test_more_processors_get_larger_buffers(core: FakeCore) -> None:
     assert fsd._buffer_bytes(fsd.devices()[0]) <= 256 * MIB
     core.threads = 64
-    assert fsd._buffer_bytes(fsd.devices()[0]) <= min(4 * 8 * 32 * MIB, fsd._free_bytes(fsd.devices()[0]) // 8)
+    assert fsd._buffer_bytes(fsd.devices()[0]) <= min(4 * 8 * 32 * MIB, fsd.free_bytes(fsd.devices()[0]) // 8)
 
 
 def test_samples_are_long_enough_for_the_clock(core: FakeCore) -> None:
@@ -273,21 +274,21 @@ def test_names_of_no_device_are_refused(core: FakeCore, name: str) -> None:
 
 def test_an_index_that_is_not_there_is_refused(core: FakeCore) -> None:
     with pytest.raises(ValueError, match="1 CUDA device"):
-        fsd.peaks_for("cuda:3")
+        fsd.measure_peaks("cuda:3")
 
 
 def test_asking_for_cuda_without_it_says_why(core: FakeCore) -> None:
     core.cuda_count = 0
     with pytest.raises(RuntimeError, match="no CUDA driver"):
-        fsd.peaks_for("cuda")
+        fsd.measure_peaks("cuda")
 
 
 def test_peaks_are_measured_once(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = fsd.peaks_for("cuda")
+    first = fsd.measure_peaks("cuda")
     calls = len(core.calls)
-    assert fsd.peaks_for("cuda") == first
+    assert fsd.measure_peaks("cuda") == first
     forget(monkeypatch)
-    assert fsd.peaks_for("cuda") == first
+    assert fsd.measure_peaks("cuda") == first
     assert fsd.devices()[1].measured == first
     assert len(core.calls) == calls
     fsd.measure_peaks("cuda", force=True)
@@ -302,22 +303,22 @@ def test_nothing_measured_is_none(core: FakeCore) -> None:
 def test_another_driver_or_device_is_measured_anew(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
-    fsd.peaks_for("cuda")
+    fsd.measure_peaks("cuda")
     calls = len(core.calls)
     for name, value in change.items():
         setattr(core, name, value)
-    fsd.peaks_for("cuda")
+    fsd.measure_peaks("cuda")
     assert len(core.calls) > calls
 
 
 def test_cpu_peaks_hang_on_the_number_of_threads_and_the_version(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    fsd.peaks_for("cpu")
+    fsd.measure_peaks("cpu")
     core.threads = 1
     assert fsd.devices()[0].measured is None
-    fsd.peaks_for("cpu")
-    monkeypatch.setattr(fsd, "_flopscope_version", lambda: "99.0")
+    fsd.measure_peaks("cpu")
+    monkeypatch.setattr("flopscope.__version__", "99.0")
     assert fsd.devices()[0].measured is None
     assert len(cache_files(tmp_path)) == 2
 
@@ -353,14 +354,14 @@ DAMAGE = list(damaged(json.dumps({"format": 1, "key": {}, "peaks": {}})))
 def test_a_damaged_cache_file_is_measured_again_and_replaced(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: str
 ) -> None:
-    first = fsd.peaks_for("cuda")
+    first = fsd.measure_peaks("cuda")
     (file,) = cache_files(tmp_path)
     whole = file.read_text()
     file.write_text(damaged(whole)[how], encoding="latin-1")
     forget(monkeypatch)
     assert fsd.devices()[1].measured is None
     calls = len(core.calls)
-    assert fsd.peaks_for("cuda").flops == pytest.approx(first.flops)
+    assert fsd.measure_peaks("cuda").flops == pytest.approx(first.flops)
     assert len(core.calls) > calls
     assert cache_files(tmp_path) == [file]
     assert json.loads(file.read_text())["peaks"]["flops"] == pytest.approx(first.flops)
@@ -371,9 +372,9 @@ def test_a_folder_that_cannot_be_written_is_no_error_and_the_process_remembers(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "file" / "cache"))
-    first = fsd.peaks_for("cuda")
+    first = fsd.measure_peaks("cuda")
     calls = len(core.calls)
-    assert fsd.peaks_for("cuda") is first
+    assert fsd.measure_peaks("cuda") is first
     assert len(core.calls) == calls
 
 
@@ -391,12 +392,12 @@ def test_peaks_that_lack_something_for_now_are_not_kept_for_good(
         return probe(device, what, dtype, amount)
 
     monkeypatch.setattr(core, "probe", short)
-    lacking = fsd.peaks_for("cuda")
-    assert lacking.missing and fsd.peaks_for("cuda") is lacking
+    lacking = fsd.measure_peaks("cuda")
+    assert lacking.missing and fsd.measure_peaks("cuda") is lacking
     assert not (tmp_path / "cache").exists()
     forget(monkeypatch)
     monkeypatch.setattr(core, "probe", probe)
-    assert not fsd.peaks_for("cuda").missing
+    assert not fsd.measure_peaks("cuda").missing
 
 
 def test_a_device_object_is_measured_as_it_is_now(core: FakeCore) -> None:
@@ -412,7 +413,7 @@ def test_a_failed_rename_leaves_no_litter(core: FakeCore, monkeypatch: pytest.Mo
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "replace", refuse)
-    fsd.peaks_for("cuda")
+    fsd.measure_peaks("cuda")
     assert cache_files(tmp_path) == []
 
 
