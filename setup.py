@@ -24,10 +24,25 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 ARCHS = ("75", "80", "86", "89", "90", "100", "120")
-C_FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-fno-trapping-math",
-           "-ffp-contract=fast", "-Wall", "-Wextra"]
-NVCC_FLAGS = ["-std=c++17", "-O3", "--threads", "2", "-Xfatbin=-compress-all",
-              "-Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics"]
+C_FLAGS = [
+    "-std=gnu11",
+    "-O3",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-Wall",
+    "-Wextra",
+]
+NVCC_FLAGS = [
+    "-std=c++17",
+    "-O3",
+    "--threads",
+    "2",
+    "-Xfatbin=-compress-all",
+    "-Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics",
+]
 
 
 class Cuda:
@@ -47,8 +62,10 @@ class Cuda:
         for place in places:
             if all((self.home / place / name).exists() for name in files):
                 return self.home / place
-        raise RuntimeError(f"{self.nvcc} is there, but {self.home} lacks {', '.join(files)}: the toolkit is incomplete "
-                           f"(the wheels nvidia-cuda-runtime and nvidia-cuda-crt hold them); FLOPSCOPE_CUDA=0 does without")
+        raise RuntimeError(
+            f"{self.nvcc} is there, but {self.home} lacks {', '.join(files)}: the toolkit is incomplete (the wheels "
+            "nvidia-cuda-runtime and nvidia-cuda-crt hold them); FLOPSCOPE_CUDA=0 does without"
+        )
 
     def archs(self) -> list[str]:
         chosen = re.findall(r"\d+", os.environ.get("FLOPSCOPE_CUDA_ARCHS", "").replace(".", ""))
@@ -56,7 +73,8 @@ class Cuda:
             return chosen
         smi = shutil.which("nvidia-smi")
         if smi:
-            asked = subprocess.run([smi, "--query-gpu=compute_cap", "--format=csv,noheader"], capture_output=True, text=True)
+            query = [smi, "--query-gpu=compute_cap", "--format=csv,noheader"]
+            asked = subprocess.run(query, capture_output=True, text=True)
             here = sorted(set(re.findall(r"^(\d+)\.(\d)\s*$", asked.stdout, re.M)))
             if here:
                 return [major + minor for major, minor in here]
@@ -74,17 +92,19 @@ def find_cuda() -> Cuda | None:
     """The toolkit to build with, or None; RuntimeError if one was demanded and there is none."""
     wish = os.environ.get("FLOPSCOPE_CUDA", "")
     if wish not in ("", "0", "1"):
-        raise RuntimeError(f"FLOPSCOPE_CUDA is {wish!r}; 0 builds without CUDA, 1 demands it, unset takes what is there")
+        raise RuntimeError(f"FLOPSCOPE_CUDA is {wish!r}; 0 builds without CUDA, 1 demands it, unset takes what is here")
     homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    wheels = [Path(folder) / "nvidia" / "cu13" for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}]
+    packages = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    wheels = [Path(folder) / "nvidia" / "cu13" for folder in packages]
     candidates = [home / "bin" / "nvcc" for home in homes]
     candidates += [Path(found) for found in [shutil.which("nvcc")] if found]
     candidates += [home / "bin" / "nvcc" for home in [*wheels, Path("/usr/local/cuda")]]
     nvcc = next((path for path in candidates if path.exists()), None)
+    nowhere = "no nvcc is in CUDA_HOME, on PATH or in the nvidia-cuda-nvcc wheel"
     if wish == "0" or nvcc is None:
         if wish == "1":
-            raise RuntimeError("FLOPSCOPE_CUDA=1, but there is no nvcc: not in CUDA_HOME, on PATH, or in the nvidia-cuda-nvcc wheel")
-        why = "FLOPSCOPE_CUDA=0" if wish == "0" else "no nvcc in CUDA_HOME, on PATH or in the nvidia-cuda-nvcc wheel"
+            raise RuntimeError("FLOPSCOPE_CUDA=1, but " + nowhere)
+        why = "FLOPSCOPE_CUDA=0" if wish == "0" else nowhere
         print(f"flopscope: building the CPU package, without CUDA ({why})", file=sys.stderr)
         return None
     try:
@@ -124,8 +144,17 @@ class BuildCore(build_ext):
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         static = [str(cuda.lib / "libcudart_static.a")] if cuda else []
-        link = [*compiler, "-shared", *shlex.split(os.environ.get("LDFLAGS", "")), *map(str, objects), *static,
-                *(f"-l{name}" for name in libraries), "-Wl,-z,relro,-z,now", "-o", str(target)]
+        link = [
+            *compiler,
+            "-shared",
+            *shlex.split(os.environ.get("LDFLAGS", "")),
+            *map(str, objects),
+            *static,
+            *(f"-l{name}" for name in libraries),
+            "-Wl,-z,relro,-z,now",
+            "-o",
+            str(target),
+        ]
         subprocess.run(link, check=True)
 
     def compile_one(self, command: list[str], source: Path) -> Path:
@@ -138,8 +167,9 @@ class BuildCore(build_ext):
             names = depends.read_text().replace("\\\n", " ").split(":", 1)[1].split()
             if all(Path(name).exists() and Path(name).stat().st_mtime <= made.stat().st_mtime for name in names):
                 return made
-        done = subprocess.run([*command, "-c", str(source), "-MD", "-MF", str(depends), "-o", str(made)],
-                              capture_output=True, text=True)
+        done = subprocess.run(
+            [*command, "-c", str(source), "-MD", "-MF", str(depends), "-o", str(made)], capture_output=True, text=True
+        )
         if done.stdout or done.stderr:
             print(done.stdout + done.stderr, file=sys.stderr)
         if done.returncode != 0:

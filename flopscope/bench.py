@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,21 +77,17 @@ class Bench:
     def answers(self) -> list[str]:
         """Which ops are bound by what, at what share of the measured peaks, and why sin costs what add costs."""
         rows = {row.key.removeprefix("flopscope::"): row for row in self.table}
-        lines = [line for bound in _SENTENCES if (line := self._bound_line(bound, rows))]
+        lines = []
+        for bound, column, sentence in _SENTENCES:
+            found = {name: row for name, row in rows.items() if _limit(row) == bound}
+            if found:
+                facts = {"size": self.size, "share": _span(getattr(row, column) for row in found.values())}
+                facts["bandwidth"] = _rate(self.peaks.bandwidth, "B/s")
+                facts["peak"] = " and ".join(dict.fromkeys(_peak(row) for row in found.values()))
+                lines.append(f"{', '.join(found)}: {sentence.format_map(facts)}")
         if "sin" in rows and "add" in rows:
             lines.append(self._sin_and_add(rows["sin"], rows["add"]))
         return lines
-
-    def _bound_line(self, bound: str, rows: dict[str, EventRow]) -> str | None:
-        found = {name: row for name, row in rows.items() if row.bound == bound}
-        if not found:
-            return None
-        column, sentence = _SENTENCES[bound]
-        shares = [getattr(row, column) for row in found.values()]
-        span = f"{min(shares):.0f}" if len(found) == 1 else f"{min(shares):.0f} to {max(shares):.0f}"
-        return f"{', '.join(found)}: " + sentence.format(
-            span=span, bandwidth=_rate(self.peaks.bandwidth, "B/s"), size=self.size
-        )
 
     def _sin_and_add(self, sin: EventRow, add: EventRow) -> str:
         times = [_own_time(row) / row.count for row in (sin, add)]
@@ -102,10 +98,10 @@ class Bench:
         )
         per_byte = (times[0] / moved[0]) / (times[1] / moved[1])
         if sin.bound == add.bound == "memory" and per_byte < 1.25:
-            return f"why sin costs what add costs: {facts}. Per byte they cost the same: the arithmetic hides behind memory."
-        if sin.bound in ("launch", "cache") or add.bound in ("launch", "cache"):
-            return f"sin and add: {facts}. At this size memory does not set the time; a larger --size shows what does."
-        return f"sin and add: {facts}. Per byte sin takes {per_byte:.2f} times as long: its arithmetic does not hide here."
+            return f"Why sin costs what add costs: {facts}. A byte costs the same in both; the arithmetic hides."
+        if {sin.bound, add.bound} & {"launch", "cache"}:
+            return f"sin and add: {facts}. At this size memory does not set the time; try a larger --size."
+        return f"sin and add: {facts}. A byte takes {per_byte:.2f} times as long in sin: its arithmetic shows."
 
     def to_json(self) -> dict[str, Any]:
         """``device`` and ``rows`` (the DataFrame's records), what was run, and the peaks."""
@@ -119,12 +115,38 @@ class Bench:
         }
 
 
-_SENTENCES = {
-    "memory": ("pct_peak_bandwidth", "memory-bound, at {span} % of the measured bandwidth ({bandwidth})"),
-    "compute": ("pct_peak_flops", "compute-bound, at {span} % of the measured peak"),
-    "cache": ("pct_peak_bandwidth", "cache-bound: {span} % of the memory's bandwidth, so the data sat in cache"),
-    "launch": ("pct_roofline", "launch-bound: {size} × {size} is too small to fill the device ({span} % of the roofline)"),
-}
+# Below this share of the roofline neither memory nor the counted FLOPs can be what takes the time.
+_FAR_BELOW = 60.0
+
+# What limits a row, the share that says how closely, and how that is told.
+_SENTENCES = (
+    ("memory", "pct_peak_bandwidth", "memory-bound, at {share} % of the measured bandwidth ({bandwidth})"),
+    ("compute", "pct_peak_flops", "compute-bound, at {share} % of the measured peak ({peak})"),
+    (
+        "instructions",
+        "pct_roofline",
+        "only {share} % of the roofline: neither bytes nor counted FLOPs explain the time, but overheads, or the many "
+        "instructions of a function that counts as 1 FLOP",
+    ),
+    ("cache", "pct_peak_bandwidth", "{share} % of the memory's bandwidth ({bandwidth}): the data sat in cache"),
+    ("launch", "pct_roofline", "launch-bound, at {share} % of the roofline: {size} × {size} does not fill the device"),
+)
+
+
+def _limit(row: EventRow) -> str:
+    return "instructions" if row.bound == "memory" and row.pct_roofline < _FAR_BELOW else str(row.bound)
+
+
+def _span(shares: Iterable[float]) -> str:
+    texts = [f"{share:.0f}" for share in sorted(shares)]
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
+
+
+def _peak(row: EventRow) -> str:
+    """The peak rate that a row's share of it is of."""
+    if not row.flops or not row.pct_peak_flops > 0:
+        return "of no FLOPs"
+    return _rate(row.tflops_per_s * 1e12 / (row.pct_peak_flops / 100), "FLOP/s")
 
 
 def run(

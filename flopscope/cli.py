@@ -76,11 +76,21 @@ def _devices(options: argparse.Namespace) -> None:
         print(device.report())
     _explain_no_cuda(found)
     if options.json:
-        _write_json(options.json, {"devices": [
-            {"kind": d.kind, "name": d.name, "properties": dict(d.properties),
-             "datasheet": d.datasheet and asdict(d.datasheet), "measured": d.measured and asdict(d.measured)}
-            for d in found
-        ]})
+        _write_json(
+            options.json,
+            {
+                "devices": [
+                    {
+                        "kind": d.kind,
+                        "name": d.name,
+                        "properties": dict(d.properties),
+                        "datasheet": d.datasheet and asdict(d.datasheet),
+                        "measured": d.measured and asdict(d.measured),
+                    }
+                    for d in found
+                ]
+            },
+        )
 
 
 def _explain_no_cuda(found: Sequence[Any]) -> None:

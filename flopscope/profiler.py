@@ -92,7 +92,10 @@ class profile:
         shares = peaks_by_name(sorted(self._core.devices), peaks)
         columns, meta = self._core.table(
             by_shape,
-            {name: {"flops": p.flops, "bandwidth": p.bandwidth, "launch_ns": p.launch_ns} for name, p in shares.items()},
+            {
+                name: {"flops": p.flops, "bandwidth": p.bandwidth, "launch_ns": p.launch_ns}
+                for name, p in shares.items()
+            },
         )
         if not by_shape:  # a row has calls of many shapes
             for name in ("input_shapes", "input_dtypes"):

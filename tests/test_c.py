@@ -12,8 +12,19 @@ import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-FLAGS = ["-std=gnu11", "-O1", "-g", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-         "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", f"-I{ROOT}", f"-I{ROOT / 'csrc'}"]
+FLAGS = [
+    "-std=gnu11",
+    "-O1",
+    "-g",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    f"-I{ROOT}",
+    f"-I{ROOT / 'csrc'}",
+]
 PROGRAMS = sorted(path.stem for path in (HERE / "c").glob("test_*.c"))
 
 compiler = shutil.which(os.environ.get("CC", "cc").split()[0])

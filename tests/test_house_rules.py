@@ -19,7 +19,9 @@ import flopscope as fs
 
 ROOT = Path(__file__).parent.parent
 C_SOURCES = sorted(path for folder in ("csrc", "kernels") for path in (ROOT / folder).rglob("*") if path.is_file())
-PYTHON_SOURCES = sorted(path for folder in ("flopscope", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py"))
+PYTHON_SOURCES = sorted(
+    path for folder in ("flopscope", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+)
 
 # Sources fill the store, work and table read it: what each room may include. Nothing to the right of itself.
 MAY_INCLUDE = {

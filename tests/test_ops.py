@@ -54,7 +54,9 @@ for dtype in ("float64", "float32", "float16", "bfloat16"):
 print(fs._core.cpu_properties()["isa"])
 """
     environment = {**os.environ, "FLOPSCOPE_ISA": isa}
-    done = subprocess.run([sys.executable, "-c", code, os.path.dirname(__file__)], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, os.path.dirname(__file__)], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     if done.stdout.strip() != isa:
         pytest.skip(f"this processor runs {done.stdout.strip()} at most")
@@ -82,9 +84,28 @@ def test_float32_functions_are_within_two_units_in_the_last_place(name: str) -> 
 
 @pytest.mark.parametrize(
     "view",
-    [lambda a: a[:, ::-1], lambda a: a[::-1], lambda a: a[::2, 1::3], lambda a: a.T, lambda a: a[:0], lambda a: a[3:4],
-     lambda a: np.broadcast_to(a[:1], a.shape), lambda a: a.reshape(2, 3, 10).transpose(2, 0, 1), lambda a: a[::-2, ::-3]],
-    ids=["columns reversed", "rows reversed", "strided", "transposed", "empty", "one row", "broadcast", "permuted", "both"],
+    [
+        lambda a: a[:, ::-1],
+        lambda a: a[::-1],
+        lambda a: a[::2, 1::3],
+        lambda a: a.T,
+        lambda a: a[:0],
+        lambda a: a[3:4],
+        lambda a: np.broadcast_to(a[:1], a.shape),
+        lambda a: a.reshape(2, 3, 10).transpose(2, 0, 1),
+        lambda a: a[::-2, ::-3],
+    ],
+    ids=[
+        "columns reversed",
+        "rows reversed",
+        "strided",
+        "transposed",
+        "empty",
+        "one row",
+        "broadcast",
+        "permuted",
+        "both",
+    ],
 )
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_odd_layouts_through_numpy_and_dlpack(view: object, dtype: str) -> None:
@@ -97,7 +118,9 @@ def test_odd_layouts_through_numpy_and_dlpack(view: object, dtype: str) -> None:
         assert x.shape == a.shape
         assert (np.asarray(x) == a).all()
         close = {"rtol": 2e-3 if dtype == "float16" else 2e-6}
-        np.testing.assert_allclose(fs.log(x).to("float64").numpy(), np.log(wide), **close, atol=1e-3 if dtype == "float16" else 1e-6)
+        np.testing.assert_allclose(
+            fs.log(x).to("float64").numpy(), np.log(wide), **close, atol=1e-3 if dtype == "float16" else 1e-6
+        )
         np.testing.assert_allclose(fs.add(x, x).to("float64").numpy(), wide + wide, **close)
         np.testing.assert_allclose(fs.sum(x).item(), wide.sum(), rtol=2e-3)
         if a.ndim == 2 and a.size:
@@ -126,7 +149,13 @@ def test_results_do_not_depend_on_the_number_of_threads() -> None:
         for threads in (1, 2, 5):
             fs.set_num_threads(threads)
             fs.manual_seed(3)
-            results.append([fs.sum(x).item(), fs.softmax(x).numpy().tobytes(), fs.randn((100_001,), device="cpu").numpy().tobytes()])
+            results.append(
+                [
+                    fs.sum(x).item(),
+                    fs.softmax(x).numpy().tobytes(),
+                    fs.randn((100_001,), device="cpu").numpy().tobytes(),
+                ]
+            )
     finally:
         fs.set_num_threads(before)
     assert results[0] == results[1] == results[2]

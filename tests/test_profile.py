@@ -69,12 +69,11 @@ def test_what_is_no_op_leaves_no_event(x: fs.Tensor) -> None:
 
 
 def test_host_times_add_up(x: fs.Tensor) -> None:
-    with fs.profile() as prof:
-        with fs.record_function("outer"):
-            fs.sin(x)
-            with fs.record_function("inner"):
-                fs.matmul(x, x)
-                fs.matmul(x, x)
+    with fs.profile() as prof, fs.record_function("outer"):
+        fs.sin(x)
+        with fs.record_function("inner"):
+            fs.matmul(x, x)
+            fs.matmul(x, x)
     rows, table = rows_of(prof), table_of(prof)
     for row in table:
         assert 0 <= row.self_cpu_time_total <= row.cpu_time_total
@@ -208,9 +207,8 @@ def test_one_range_object_may_be_entered_by_threads_at_once(x: fs.Tensor) -> Non
 
 
 def test_ranges_outside_a_profile_do_nothing(x: fs.Tensor) -> None:
-    with fs.record_function("before"):
-        with fs.profile() as prof:
-            fs.sin(x)
+    with fs.record_function("before"), fs.profile() as prof:
+        fs.sin(x)
     late = fs.record_function("late")
     with fs.profile() as second:
         late.__enter__()
@@ -315,10 +313,9 @@ def test_a_name_that_cannot_be_kept_whole_is_refused_or_kept(name: str, x: fs.Te
 
 def test_exceptions_pass_through_and_end_what_they_leave(x: fs.Tensor) -> None:
     prof = fs.profile()
-    with pytest.raises(ZeroDivisionError), prof:
-        with fs.record_function("fails"):
-            fs.sin(x)
-            raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), prof, fs.record_function("fails"):
+        fs.sin(x)
+        raise ZeroDivisionError
     assert counts(prof) == {"fails": 1, "flopscope::sin": 1} and table_of(prof).open_events == 0
     with fs.profile() as after:
         fs.sin(x)

@@ -8,18 +8,18 @@
 #define FS_BASE_STATUS_H
 
 /* X(name, Python exception raised by the binding, prose) */
-#define FS_STATUS_LIST(X)                                          \
-    X(OK, NULL, "success")                                         \
-    X(VALUE_ERROR, "ValueError", "an argument's value is wrong")   \
-    X(TYPE_ERROR, "TypeError", "an argument's type is wrong")      \
-    X(OUT_OF_MEMORY, "MemoryError", "host or device memory is out")\
+#define FS_STATUS_LIST(X)                                           \
+    X(OK, NULL, "success")                                          \
+    X(VALUE_ERROR, "ValueError", "an argument's value is wrong")    \
+    X(TYPE_ERROR, "TypeError", "an argument's type is wrong")       \
+    X(OUT_OF_MEMORY, "MemoryError", "host or device memory is out") \
     X(RUNTIME_ERROR, "RuntimeError", "a library or device failed")
 
 typedef enum {
 #define FS_STATUS_ENUM(name, exception, prose) FS_##name,
     FS_STATUS_LIST(FS_STATUS_ENUM)
 #undef FS_STATUS_ENUM
-    FS_STATUS_COUNT
+        FS_STATUS_COUNT
 } fs_status;
 
 typedef struct {
@@ -27,7 +27,8 @@ typedef struct {
     char message[1024];
 } fs_error;
 
-/* Fill err (which may be NULL) and return status, so that `return fs_fail(err, FS_VALUE_ERROR, …)` reads as one step. */
+/* Fill err (which may be NULL) and return status, so that `return fs_fail(err, FS_VALUE_ERROR, …)` reads as one step.
+ */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif

@@ -6,7 +6,7 @@ const fs_dtype_row fs_dtypes[FS_DTYPE_COUNT + 1] = {
 #define FS_DTYPE_ROW(NAME, name, bytes, ctype, dl) [FS_##NAME] = {#name, bytes, dl},
     FS_DTYPE_LIST(FS_DTYPE_ROW)
 #undef FS_DTYPE_ROW
-    [FS_DTYPE_NONE] = {"scalar", 0, 0},
+        [FS_DTYPE_NONE] = {"scalar", 0, 0},
 };
 
 fs_dtype fs_dtype_find(const char *name)

@@ -10,22 +10,22 @@
 enum { FS_DL_INT = 0, FS_DL_UINT = 1, FS_DL_FLOAT = 2, FS_DL_BFLOAT = 4, FS_DL_BOOL = 6 };
 
 /* X(NAME, name, bytes, C type of the stored bits, DLPack code). Floats come first: ops that compute take those. */
-#define FS_DTYPE_LIST(X)                              \
-    X(FLOAT64, float64, 8, double, FS_DL_FLOAT)       \
-    X(FLOAT32, float32, 4, float, FS_DL_FLOAT)        \
-    X(FLOAT16, float16, 2, uint16_t, FS_DL_FLOAT)     \
-    X(BFLOAT16, bfloat16, 2, uint16_t, FS_DL_BFLOAT)  \
-    X(INT64, int64, 8, int64_t, FS_DL_INT)            \
-    X(INT32, int32, 4, int32_t, FS_DL_INT)            \
-    X(INT8, int8, 1, int8_t, FS_DL_INT)               \
-    X(UINT8, uint8, 1, uint8_t, FS_DL_UINT)           \
+#define FS_DTYPE_LIST(X)                             \
+    X(FLOAT64, float64, 8, double, FS_DL_FLOAT)      \
+    X(FLOAT32, float32, 4, float, FS_DL_FLOAT)       \
+    X(FLOAT16, float16, 2, uint16_t, FS_DL_FLOAT)    \
+    X(BFLOAT16, bfloat16, 2, uint16_t, FS_DL_BFLOAT) \
+    X(INT64, int64, 8, int64_t, FS_DL_INT)           \
+    X(INT32, int32, 4, int32_t, FS_DL_INT)           \
+    X(INT8, int8, 1, int8_t, FS_DL_INT)              \
+    X(UINT8, uint8, 1, uint8_t, FS_DL_UINT)          \
     X(BOOL, bool, 1, uint8_t, FS_DL_BOOL)
 
 typedef enum {
 #define FS_DTYPE_ENUM(NAME, name, bytes, ctype, dl) FS_##NAME,
     FS_DTYPE_LIST(FS_DTYPE_ENUM)
 #undef FS_DTYPE_ENUM
-    FS_DTYPE_COUNT,
+        FS_DTYPE_COUNT,
     FS_DTYPE_NONE = FS_DTYPE_COUNT /* of an argument that has none: a Python scalar */
 } fs_dtype;
 

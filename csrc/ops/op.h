@@ -5,30 +5,30 @@
 #include "ops/backend.h"
 
 /* What a family of ops is called with. X(NAME, Python's text signature) */
-#define FS_FORM_LIST(X)                                                                               \
-    X(UNARY, "(x, *, out=None)")                                                                      \
-    X(BINARY, "(a, b, *, out=None)")                                                                  \
-    X(UNARY_IN_PLACE, "(x)")                                                                          \
-    X(BINARY_IN_PLACE, "(x, other)")                                                                  \
-    X(REDUCE, "(x, axis=None, keepdims=False, *, out=None)")                                          \
-    X(SOFTMAX, "(x, axis=-1, *, out=None)")                                                           \
-    X(LAYER_NORM, "(x, weight=None, bias=None, eps=1e-05, *, out=None)")                              \
-    X(RMS_NORM, "(x, weight=None, eps=1e-05, *, out=None)")                                           \
-    X(MATMUL, "(a, b, *, allow_tf32=False, out=None)")                                                \
-    X(ADDMM, "(bias, a, b, *, allow_tf32=False, out=None)")                                           \
-    X(COPY, "(x, *, out=None)")                                                                       \
-    X(CAST, "(x, dtype, *, out=None)")                                                                \
-    X(COPY_IN_PLACE, "(x, source)")                                                                   \
-    X(CREATE, "(shape, *, dtype='float32', device=None, out=None)")                                   \
-    X(CREATE_FULL, "(shape, value, *, dtype='float32', device=None, out=None)")                       \
-    X(FILL_IN_PLACE, "(x, value)")                                                                    \
+#define FS_FORM_LIST(X)                                                         \
+    X(UNARY, "(x, *, out=None)")                                                \
+    X(BINARY, "(a, b, *, out=None)")                                            \
+    X(UNARY_IN_PLACE, "(x)")                                                    \
+    X(BINARY_IN_PLACE, "(x, other)")                                            \
+    X(REDUCE, "(x, axis=None, keepdims=False, *, out=None)")                    \
+    X(SOFTMAX, "(x, axis=-1, *, out=None)")                                     \
+    X(LAYER_NORM, "(x, weight=None, bias=None, eps=1e-05, *, out=None)")        \
+    X(RMS_NORM, "(x, weight=None, eps=1e-05, *, out=None)")                     \
+    X(MATMUL, "(a, b, *, allow_tf32=False, out=None)")                          \
+    X(ADDMM, "(bias, a, b, *, allow_tf32=False, out=None)")                     \
+    X(COPY, "(x, *, out=None)")                                                 \
+    X(CAST, "(x, dtype, *, out=None)")                                          \
+    X(COPY_IN_PLACE, "(x, source)")                                             \
+    X(CREATE, "(shape, *, dtype='float32', device=None, out=None)")             \
+    X(CREATE_FULL, "(shape, value, *, dtype='float32', device=None, out=None)") \
+    X(FILL_IN_PLACE, "(x, value)")                                              \
     X(RANDOM_IN_PLACE, "(x, a, b)")
 
 typedef enum {
 #define FS_FORM_ENUM(NAME, text_signature) FS_FORM_##NAME,
     FS_FORM_LIST(FS_FORM_ENUM)
 #undef FS_FORM_ENUM
-    FS_FORM_COUNT
+        FS_FORM_COUNT
 } fs_form;
 
 /* How FLOPs follow from the shapes (README, "What is counted"). */
@@ -43,7 +43,7 @@ typedef struct {
     const char *name; /* without the namespace: "add_" */
     const char *prose;
     fs_form form;
-    int id;           /* the backend's: fs_unary_id, fs_binary_id, fs_reduction_id, fs_rowwise_id, fs_random_id */
+    int id; /* the backend's: fs_unary_id, fs_binary_id, fs_reduction_id, fs_rowwise_id, fs_random_id */
     fs_flops_rule flops;
     double flops_each;
 } fs_op;
@@ -60,13 +60,13 @@ typedef struct {
     const fs_tensor *in[3]; /* by position; NULL: absent, or a scalar */
     bool is_scalar[3];
     double scalar[3];
-    const fs_tensor *out;   /* NULL: allocate */
+    const fs_tensor *out; /* NULL: allocate */
     bool over_everything, keepdims, allow_tf32;
     double eps;
-    fs_dtype dtype;         /* of what is cast or created */
-    fs_device device;       /* of what is created, or copied to */
-    bool to_device;         /* a copy that may cross devices */
-    int ndim;               /* shape of what is created */
+    fs_dtype dtype;   /* of what is cast or created */
+    fs_device device; /* of what is created, or copied to */
+    bool to_device;   /* a copy that may cross devices */
+    int ndim;         /* shape of what is created */
     int64_t shape[FS_MAX_DIMS];
 } fs_call;
 

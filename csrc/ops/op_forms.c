@@ -173,7 +173,7 @@ static fs_status compute_rowwise(const fs_plan *plan, const fs_tensor *out, fs_e
     }
     int64_t length = out->shape[out->ndim - 1];
     fs_rowwise rowwise = {dense[0].data, out->data, dense[1].data, dense[2].data, fs_tensor_count(out) / length,
-                          length, call->eps, out->dtype};
+                          length,        call->eps, out->dtype};
     status = fs_backend_of(out->device)->rowwise(out->device, (fs_rowwise_id)call->op->id, &rowwise, err);
 done:
     for (int i = 0; i < 3; i++) fs_tensor_release(&dense[i]);

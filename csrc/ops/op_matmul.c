@@ -95,10 +95,17 @@ static fs_status compute_matmul(const fs_plan *plan, const fs_tensor *out, fs_er
     FS_TRY_GOTO(status, take_operand(a, &operands[0], err), done);
     FS_TRY_GOTO(status, take_operand(b, &operands[1], err), done);
     fs_matmul matmul = {
-        .m = out->shape[out->ndim - 2], .n = out->shape[out->ndim - 1], .k = k, .out_ld = out->shape[out->ndim - 1],
-        .a_ld = operands[0].ld, .b_ld = operands[1].ld,
-        .a_transposed = operands[0].transposed, .b_transposed = operands[1].transposed,
-        .accumulate = has_bias, .allow_tf32 = call->allow_tf32, .dtype = out->dtype,
+        .m = out->shape[out->ndim - 2],
+        .n = out->shape[out->ndim - 1],
+        .k = k,
+        .out_ld = out->shape[out->ndim - 1],
+        .a_ld = operands[0].ld,
+        .b_ld = operands[1].ld,
+        .a_transposed = operands[0].transposed,
+        .b_transposed = operands[1].transposed,
+        .accumulate = has_bias,
+        .allow_tf32 = call->allow_tf32,
+        .dtype = out->dtype,
     };
     status = multiply(out, &matmul, operands, err);
 done:

@@ -154,12 +154,12 @@ FS_HOST_DEVICE static inline double fs_philox_log_f64(double u)
 }
 
 /* Sine and cosine of `quarter` quarter turns more, from those of the rest. */
-#define FS_PHILOX_TURN(T, quarter, sine, cosine)                           \
-    do {                                                                   \
-        T turned_sine = (quarter) & 1 ? (cosine) : (sine);                 \
-        T turned_cosine = (quarter) & 1 ? (sine) : (cosine);               \
-        (sine) = (quarter) & 2 ? -turned_sine : turned_sine;               \
-        (cosine) = ((quarter) + 1) & 2 ? -turned_cosine : turned_cosine;   \
+#define FS_PHILOX_TURN(T, quarter, sine, cosine)                         \
+    do {                                                                 \
+        T turned_sine = (quarter) & 1 ? (cosine) : (sine);               \
+        T turned_cosine = (quarter) & 1 ? (sine) : (cosine);             \
+        (sine) = (quarter) & 2 ? -turned_sine : turned_sine;             \
+        (cosine) = ((quarter) + 1) & 2 ? -turned_cosine : turned_cosine; \
     } while (0)
 
 /* Cephes' sinf and cosf polynomials on [-pi/4, pi/4]. */

@@ -112,7 +112,8 @@ void fs_tensor_extent(const fs_tensor *tensor, const char **low, const char **hi
     int64_t first = 0, last = 0, item = (int64_t)fs_dtypes[tensor->dtype].size;
     for (int d = 0; d < tensor->ndim; d++) {
         int64_t reach = (tensor->shape[d] - 1) * tensor->strides[d];
-        if (reach < 0) first += reach; else last += reach;
+        if (reach < 0) first += reach;
+        else last += reach;
     }
     *low = (const char *)tensor->data + first * item;
     *high = (const char *)tensor->data + (last + 1) * item;

@@ -69,8 +69,8 @@ void fs_tensor_share(fs_tensor *tensor, const fs_tensor *source);
 void fs_tensor_release(fs_tensor *tensor);
 
 int64_t fs_tensor_count(const fs_tensor *tensor);
-size_t fs_tensor_nbytes(const fs_tensor *tensor);   /* count × element size */
-bool fs_tensor_is_dense(const fs_tensor *tensor);   /* C order, no gaps */
+size_t fs_tensor_nbytes(const fs_tensor *tensor); /* count × element size */
+bool fs_tensor_is_dense(const fs_tensor *tensor); /* C order, no gaps */
 void fs_dense_strides(int ndim, const int64_t *shape, int64_t *strides);
 
 /* The elements that have memory of their own: broadcast dimensions (stride 0) count once. */

@@ -44,7 +44,8 @@ static PyObject *cpu_properties(PyObject *module, PyObject *unused)
                          fs_parallel_threads(), "cache_bytes", (long long)fs_cpu_cache_bytes());
 }
 
-/* Datasheet --------------------------------------------------------------------------------------------------------- */
+/* Datasheet ---------------------------------------------------------------------------------------------------------
+ */
 
 /* NaN is None: not known. */
 static PyObject *known(double value)
@@ -83,11 +84,10 @@ static PyObject *datasheet_row(const fs_datasheet *row)
     }
     return Py_BuildValue("{s:N,s:i,s:i,s:s,s:i,s:N,s:N,s:N,s:N,s:i,s:N,s:N,s:N,s:s}", "names", names, "major",
                          row->major, "minor", row->minor, "tensor_class", fs_tensor_class_names[row->tensor_class],
-                         "sm_count", row->sm_count, "clock_mhz", known(row->clock_mhz),
-                         "tensor_clock_mhz", known(row->tensor_clock_mhz), "l2_bytes", known(row->l2_bytes),
-                         "bandwidth", known(row->bandwidth), "memory_bus_bits", row->memory_bus_bits,
-                         "memory_pin_rate", known(row->memory_pin_rate), "flops", flops, "formula_flops", expected,
-                         "source", row->source);
+                         "sm_count", row->sm_count, "clock_mhz", known(row->clock_mhz), "tensor_clock_mhz",
+                         known(row->tensor_clock_mhz), "l2_bytes", known(row->l2_bytes), "bandwidth",
+                         known(row->bandwidth), "memory_bus_bits", row->memory_bus_bits, "memory_pin_rate",
+                         known(row->memory_pin_rate), "flops", flops, "formula_flops", expected, "source", row->source);
 }
 
 static PyObject *datasheet(PyObject *module, PyObject *unused)
@@ -112,7 +112,8 @@ static PyObject *datasheet_find(PyObject *module, PyObject *name)
     return datasheet_row(row);
 }
 
-/* Memory and waiting ------------------------------------------------------------------------------------------------ */
+/* Memory and waiting ------------------------------------------------------------------------------------------------
+ */
 
 static PyObject *memory_allocated(PyObject *module, PyObject *args)
 {
@@ -138,10 +139,8 @@ static PyObject *empty_cache(PyObject *module, PyObject *args)
     PyObject *where = NULL;
     fs_device device;
     if (!PyArg_ParseTuple(args, "|O:empty_cache", &where) || !fs_parse_device(where, &device)) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    fs_backend_of(device)->empty_cache(device);
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    Py_BEGIN_ALLOW_THREADS fs_backend_of(device)->empty_cache(device);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }
 
 static PyObject *synchronize(PyObject *module, PyObject *args)
@@ -152,10 +151,8 @@ static PyObject *synchronize(PyObject *module, PyObject *args)
     fs_error err;
     fs_status status;
     if (!PyArg_ParseTuple(args, "|O:synchronize", &where) || !fs_parse_device(where, &device)) return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = fs_backend_of(device)->synchronize(device, &err);
-    Py_END_ALLOW_THREADS
-    if (status != FS_OK) return fs_raise(&err);
+    Py_BEGIN_ALLOW_THREADS status = fs_backend_of(device)->synchronize(device, &err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
     Py_RETURN_NONE;
 }
 
@@ -185,7 +182,8 @@ static PyObject *manual_seed(PyObject *module, PyObject *seed)
     Py_RETURN_NONE;
 }
 
-/* Probes ------------------------------------------------------------------------------------------------------------ */
+/* Probes ------------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct {
     fs_device device;
@@ -209,9 +207,15 @@ static fs_status prepare_nothing(probe *p, fs_error *err)
 
 static fs_elementwise flat(const probe *p, int out, int in)
 {
-    return (fs_elementwise){.ndim = 1, .shape = {p->tensors[out].shape[0]}, .out_strides = {1}, .in_strides = {{1}, {0}},
-                            .out = p->tensors[out].data, .in = {p->tensors[in].data}, .scalar = {1.0},
-                            .dtype = p->dtype, .count = p->tensors[out].shape[0]};
+    return (fs_elementwise){.ndim = 1,
+                            .shape = {p->tensors[out].shape[0]},
+                            .out_strides = {1},
+                            .in_strides = {{1}, {0}},
+                            .out = p->tensors[out].data,
+                            .in = {p->tensors[in].data},
+                            .scalar = {1.0},
+                            .dtype = p->dtype,
+                            .count = p->tensors[out].shape[0]};
 }
 
 /* Vectors of `amount` bytes in all, filled: untouched memory may be no memory yet. */
@@ -244,8 +248,12 @@ static fs_status prepare_matrices(probe *p, fs_error *err)
     int64_t shape[2] = {p->amount, p->amount};
     for (int i = 0; i < 3; i++) FS_TRY(take(p, i, 2, shape, err));
     for (int i = 0; i < 2; i++) {
-        fs_random random = {.out = p->tensors[i].data, .count = shape[0] * shape[1], .seed = 1 + (uint64_t)i, .low = -1,
-                            .high = 1, .dtype = p->dtype};
+        fs_random random = {.out = p->tensors[i].data,
+                            .count = shape[0] * shape[1],
+                            .seed = 1 + (uint64_t)i,
+                            .low = -1,
+                            .high = 1,
+                            .dtype = p->dtype};
         FS_TRY(fs_backend_of(p->device)->random(p->device, FS_UNIFORM, &random, err));
     }
     p->done = 2.0 * (double)p->amount * (double)p->amount * (double)p->amount;
@@ -287,8 +295,18 @@ static fs_status run_copy(probe *p, fs_error *err)
 static fs_status run_matmul(probe *p, fs_error *err)
 {
     int64_t n = p->amount;
-    fs_matmul matmul = {.a = p->tensors[0].data, .b = p->tensors[1].data, .out = p->tensors[2].data, .m = n, .n = n,
-                        .k = n, .batch = 1, .a_ld = n, .b_ld = n, .out_ld = n, .allow_tf32 = p->tf32, .dtype = p->dtype};
+    fs_matmul matmul = {.a = p->tensors[0].data,
+                        .b = p->tensors[1].data,
+                        .out = p->tensors[2].data,
+                        .m = n,
+                        .n = n,
+                        .k = n,
+                        .batch = 1,
+                        .a_ld = n,
+                        .b_ld = n,
+                        .out_ld = n,
+                        .allow_tf32 = p->tf32,
+                        .dtype = p->dtype};
     return fs_backend_of(p->device)->matmul(p->device, &matmul, err);
 }
 
@@ -313,8 +331,8 @@ static const struct {
     fs_status (*prepare)(probe *p, fs_error *err);
     fs_status (*run)(probe *p, fs_error *err);
 } probes[] = {
-    {"fma", prepare_nothing, run_fma},    {"read", prepare_one, run_read},         {"write", prepare_one, run_write},
-    {"copy", prepare_two, run_copy},      {"matmul", prepare_matrices, run_matmul}, {"empty", prepare_empty, run_empty},
+    {"fma", prepare_nothing, run_fma}, {"read", prepare_one, run_read},          {"write", prepare_one, run_write},
+    {"copy", prepare_two, run_copy},   {"matmul", prepare_matrices, run_matmul}, {"empty", prepare_empty, run_empty},
 };
 enum { PROBE_COUNT = sizeof probes / sizeof *probes };
 
@@ -348,7 +366,8 @@ static PyObject *run_probe(PyObject *module, PyObject *args)
     PyObject *where;
     long long amount;
     probe p = {.dtype = FS_FLOAT32};
-    if (!PyArg_ParseTuple(args, "OssL:probe", &where, &what, &dtype, &amount) || !fs_parse_device(where, &p.device)) return NULL;
+    if (!PyArg_ParseTuple(args, "OssL:probe", &where, &what, &dtype, &amount) || !fs_parse_device(where, &p.device))
+        return NULL;
     int which = 0;
     while (which < PROBE_COUNT && strcmp(probes[which].name, what) != 0) which++;
     p.tf32 = strcmp(dtype, "tf32") == 0;
@@ -361,14 +380,12 @@ static PyObject *run_probe(PyObject *module, PyObject *args)
     fs_error err;
     fs_status status;
     int64_t ns = 0;
-    Py_BEGIN_ALLOW_THREADS
-    status = probes[which].prepare(&p, &err);
+    Py_BEGIN_ALLOW_THREADS status = probes[which].prepare(&p, &err);
     if (status == FS_OK) {
         status = p.device.kind == FS_CPU ? time_on_cpu(&p, which, &ns, &err) : time_on_cuda(&p, which, &ns, &err);
     }
     for (int i = 0; i < 3; i++) fs_tensor_release(&p.tensors[i]);
-    Py_END_ALLOW_THREADS
-    if (status != FS_OK) return fs_raise(&err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
     return Py_BuildValue("(dd)", (double)ns / 1e9, p.done);
 }
 
@@ -376,28 +393,35 @@ PyObject *fs_set_default_device(PyObject *module, PyObject *device);
 PyObject *fs_get_default_device(PyObject *module, PyObject *unused);
 
 static PyMethodDef functions[] = {
-    {"cuda_device_count", cuda_device_count, METH_NOARGS, "Number of CUDA devices. RuntimeError says why there is none."},
+    {"cuda_device_count", cuda_device_count, METH_NOARGS,
+     "Number of CUDA devices. RuntimeError says why there is none."},
     {"cuda_device_properties", cuda_device_properties, METH_O, "What the driver says of CUDA device i, as a dict."},
     {"cpu_properties", cpu_properties, METH_NOARGS, "name, isa, threads and cache_bytes of the CPU, as a dict."},
     {"datasheet", datasheet, METH_NOARGS, "Every row of the datasheet table, as dicts."},
     {"datasheet_find", datasheet_find, METH_O, "The row of the device with that name, or None."},
     {"probe", run_probe, METH_VARARGS,
-     "probe($module, device, what, dtype, amount, /)\n--\n\n(seconds, amount done) of one run of fma, read, write, copy, matmul or empty."},
+     "probe($module, device, what, dtype, amount, /)\n--\n\n(seconds, amount done) of one run of fma, read, write, "
+     "copy, matmul or empty."},
     {"memory_allocated", memory_allocated, METH_VARARGS,
      "memory_allocated($module, device=None, /)\n--\n\nBytes of a device's memory in tensors now."},
     {"memory_reserved", memory_reserved, METH_VARARGS,
-     "memory_reserved($module, device=None, /)\n--\n\nBytes of a device's memory in tensors and in flopscope's cache of free blocks."},
+     "memory_reserved($module, device=None, /)\n--\n\nBytes of a device's memory in tensors and in flopscope's cache "
+     "of free blocks."},
     {"empty_cache", empty_cache, METH_VARARGS,
      "empty_cache($module, device=None, /)\n--\n\nGive the cache's free blocks back to the device."},
     {"synchronize", synchronize, METH_VARARGS,
-     "synchronize($module, device=None, /)\n--\n\nWait until the device has done all that was queued. RuntimeError tells what failed there."},
+     "synchronize($module, device=None, /)\n--\n\nWait until the device has done all that was queued. RuntimeError "
+     "tells what failed there."},
     {"num_threads", num_threads, METH_NOARGS, "num_threads($module, /)\n--\n\nThreads that CPU ops use."},
     {"set_num_threads", set_num_threads, METH_O,
-     "set_num_threads($module, count, /)\n--\n\nThreads that CPU ops use, 1 to 256 (NumPy's BLAS has threads of its own)."},
+     "set_num_threads($module, count, /)\n--\n\nThreads that CPU ops use, 1 to 256 (NumPy's BLAS has threads of its "
+     "own)."},
     {"manual_seed", manual_seed, METH_O,
-     "manual_seed($module, seed, /)\n--\n\nStart the random numbers anew; the same seed gives the same draws on every device."},
+     "manual_seed($module, seed, /)\n--\n\nStart the random numbers anew; the same seed gives the same draws on every "
+     "device."},
     {"set_default_device", fs_set_default_device, METH_O,
-     "set_default_device($module, device, /)\n--\n\nWhere tensors are made when no device is named; None: the first GPU, or the CPU without one."},
+     "set_default_device($module, device, /)\n--\n\nWhere tensors are made when no device is named; None: the first "
+     "GPU, or the CPU without one."},
     {"default_device", fs_get_default_device, METH_NOARGS,
      "default_device($module, /)\n--\n\nWhere tensors are made when no device is named."},
     {NULL, NULL, 0, NULL},

@@ -10,9 +10,14 @@ enum { DL_MAJOR = 1, DL_MINOR = 0 };
 
 typedef struct {
     void *data;
-    struct { int32_t type, id; } device;
+    struct {
+        int32_t type, id;
+    } device;
     int32_t ndim;
-    struct { uint8_t code, bits; uint16_t lanes; } dtype;
+    struct {
+        uint8_t code, bits;
+        uint16_t lanes;
+    } dtype;
     int64_t *shape, *strides;
     uint64_t byte_offset;
 } dl_tensor;
@@ -26,7 +31,9 @@ struct dl_managed {
 
 typedef struct dl_versioned dl_versioned;
 struct dl_versioned {
-    struct { uint32_t major, minor; } version;
+    struct {
+        uint32_t major, minor;
+    } version;
     void *context;
     void (*deleter)(dl_versioned *self);
     uint64_t flags;
@@ -35,11 +42,15 @@ struct dl_versioned {
 
 static const char plain_name[] = "dltensor", versioned_name[] = "dltensor_versioned";
 
-/* Giving ------------------------------------------------------------------------------------------------------------ */
+/* Giving ------------------------------------------------------------------------------------------------------------
+ */
 
 /* One allocation: either managed form, and the tensor that it keeps alive. */
 typedef struct {
-    union { dl_managed plain; dl_versioned versioned; } managed;
+    union {
+        dl_managed plain;
+        dl_versioned versioned;
+    } managed;
     fs_tensor tensor;
 } export;
 
@@ -107,10 +118,8 @@ static bool hand_over(const fs_tensor *tensor, PyObject *stream)
     if (tensor->device.kind != FS_CUDA || wanted == -1 || wanted == 1) return true;
     fs_error err;
     fs_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = fs_backend_of(tensor->device)->synchronize(tensor->device, &err);
-    Py_END_ALLOW_THREADS
-    if (status != FS_OK) fs_raise(&err);
+    Py_BEGIN_ALLOW_THREADS status = fs_backend_of(tensor->device)->synchronize(tensor->device, &err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) fs_raise(&err);
     return status == FS_OK;
 }
 
@@ -153,7 +162,8 @@ PyObject *fs_tensor_dlpack_device(PyObject *self, PyObject *unused)
     return Py_BuildValue("(ii)", tensor->device.kind == FS_CUDA ? DL_CUDA : DL_CPU, tensor->device.index);
 }
 
-/* Taking ------------------------------------------------------------------------------------------------------------ */
+/* Taking ------------------------------------------------------------------------------------------------------------
+ */
 
 /* Foreign deleters may run Python code. */
 static void drop_plain(fs_storage *storage)
@@ -176,7 +186,8 @@ static fs_dtype dtype_of(const dl_tensor *given)
 {
     for (fs_dtype dtype = 0; dtype < FS_DTYPE_COUNT; dtype++) {
         if (fs_dtypes[dtype].dl_code == given->dtype.code && 8 * fs_dtypes[dtype].size == given->dtype.bits &&
-            given->dtype.lanes == 1) return dtype;
+            given->dtype.lanes == 1)
+            return dtype;
     }
     return FS_DTYPE_NONE;
 }
@@ -189,8 +200,10 @@ static bool check_given(const dl_tensor *given)
                      given->dtype.code, given->dtype.bits, given->dtype.lanes);
     } else if (given->device.type != DL_CPU && given->device.type != DL_CUDA && given->device.type != DL_CUDA_HOST &&
                given->device.type != DL_CUDA_MANAGED) {
-        PyErr_Format(PyExc_ValueError, "from_dlpack: the tensor is on DLPack's device type %d; there are the CPU (1) "
-                     "and CUDA (2)", given->device.type);
+        PyErr_Format(PyExc_ValueError,
+                     "from_dlpack: the tensor is on DLPack's device type %d; there are the CPU (1) "
+                     "and CUDA (2)",
+                     given->device.type);
     } else if (given->ndim > FS_MAX_DIMS) {
         PyErr_Format(PyExc_ValueError, "from_dlpack: a tensor has at most %d dimensions, not %d", FS_MAX_DIMS,
                      given->ndim);
@@ -205,8 +218,8 @@ static PyObject *take_tensor(const dl_tensor *given, bool read_only, void (*drop
     bool on_gpu = given->device.type == DL_CUDA || given->device.type == DL_CUDA_MANAGED;
     fs_device device = {on_gpu ? FS_CUDA : FS_CPU, on_gpu ? given->device.id : 0};
     void *data = (char *)given->data + given->byte_offset;
-    fs_status status = fs_tensor_foreign(&tensor, dtype_of(given), device, given->ndim, given->shape, given->strides, data,
-                                         read_only, drop, owner, &err);
+    fs_status status = fs_tensor_foreign(&tensor, dtype_of(given), device, given->ndim, given->shape, given->strides,
+                                         data, read_only, drop, owner, &err);
     return status == FS_OK ? fs_wrap_tensor(&tensor) : fs_raise(&err);
 }
 
@@ -256,8 +269,10 @@ static PyObject *from_dlpack(PyObject *module, PyObject *object)
     PyObject *where = PyObject_CallMethod(object, "__dlpack_device__", NULL);
     if (where == NULL) {
         if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
-            PyErr_Format(PyExc_TypeError, "from_dlpack: a %.100s has no __dlpack__; tensors of torch, CuPy, JAX and "
-                         "NumPy's arrays have", Py_TYPE(object)->tp_name);
+            PyErr_Format(PyExc_TypeError,
+                         "from_dlpack: a %.100s has no __dlpack__; tensors of torch, CuPy, JAX and "
+                         "NumPy's arrays have",
+                         Py_TYPE(object)->tp_name);
         }
         return NULL;
     }
@@ -275,8 +290,10 @@ static PyObject *from_dlpack(PyObject *module, PyObject *object)
 
 static PyMethodDef functions[] = {
     {"from_dlpack", from_dlpack, METH_O,
-     "from_dlpack($module, object, /)\n--\n\nA Tensor over the memory of a tensor of another library (torch, CuPy, JAX, NumPy…), shared,\n"
-     "not copied. Leaves no event.\n\nRaises TypeError for an object without __dlpack__ or a dtype that flopscope lacks, ValueError for a\n"
+     "from_dlpack($module, object, /)\n--\n\nA Tensor over the memory of a tensor of another library (torch, CuPy, "
+     "JAX, NumPy…), shared,\n"
+     "not copied. Leaves no event.\n\nRaises TypeError for an object without __dlpack__ or a dtype that flopscope "
+     "lacks, ValueError for a\n"
      "device that is neither the CPU nor CUDA."},
     {NULL, NULL, 0, NULL},
 };

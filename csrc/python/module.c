@@ -35,9 +35,20 @@ static fs_status find_library(const char *name, char *path, size_t size, fs_erro
 /* What `import flopscope` shows of this module: the ops, and what this list adds. */
 static int add_public_names(PyObject *module)
 {
-    static const char *const names[] = {
-        "Op", "Tensor", "default_device", "empty", "empty_cache", "from_dlpack", "from_numpy", "manual_seed",
-        "memory_allocated", "memory_reserved", "num_threads", "set_default_device", "set_num_threads", "synchronize"};
+    static const char *const names[] = {"Op",
+                                        "Tensor",
+                                        "default_device",
+                                        "empty",
+                                        "empty_cache",
+                                        "from_dlpack",
+                                        "from_numpy",
+                                        "manual_seed",
+                                        "memory_allocated",
+                                        "memory_reserved",
+                                        "num_threads",
+                                        "set_default_device",
+                                        "set_num_threads",
+                                        "synchronize"};
     PyObject *all = PyObject_GetAttrString(module, "ops");
     PyObject *copy = all ? PySequence_List(all) : NULL;
     Py_XDECREF(all);
@@ -55,7 +66,8 @@ static int exec_module(PyObject *module)
 {
     fs_cuda_set_library_finder(find_library);
     if (fs_add_numpy(module) < 0 || fs_add_tensor(module) < 0 || fs_add_ops(module) < 0 || fs_add_dlpack(module) < 0 ||
-        fs_add_profiler(module) < 0 || fs_add_device(module) < 0) return -1;
+        fs_add_profiler(module) < 0 || fs_add_device(module) < 0)
+        return -1;
     return add_public_names(module);
 }
 
@@ -71,17 +83,21 @@ static PyObject *empty(PyObject *module, PyObject *args, PyObject *kwargs)
     int64_t shape[FS_MAX_DIMS];
     fs_tensor tensor;
     fs_error err;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:empty", names, &shape_object, &dtype_object, &device_object) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:empty", names, &shape_object, &dtype_object,
+                                     &device_object) ||
         !fs_parse_shape(shape_object, &ndim, shape) || (dtype_object && !fs_parse_dtype(dtype_object, &dtype)) ||
-        !fs_parse_device(device_object, &device)) return NULL;
+        !fs_parse_device(device_object, &device))
+        return NULL;
     if (fs_tensor_empty(&tensor, dtype, device, ndim, shape, &err) != FS_OK) return fs_raise(&err);
     return fs_wrap_tensor(&tensor);
 }
 
 static PyMethodDef functions[] = {
     {"empty", (PyCFunction)(void (*)(void))empty, METH_VARARGS | METH_KEYWORDS,
-     "empty($module, shape, *, dtype=\"float32\", device=None)\n--\n\nA tensor whose elements are whatever the memory holds. Leaves no event.\n\n"
-     "shape is an integer or a sequence of at most 8; the device is the default one unless named.\nRaises ValueError, TypeError, MemoryError "
+     "empty($module, shape, *, dtype=\"float32\", device=None)\n--\n\nA tensor whose elements are whatever the memory "
+     "holds. Leaves no event.\n\n"
+     "shape is an integer or a sequence of at most 8; the device is the default one unless named.\nRaises ValueError, "
+     "TypeError, MemoryError "
      "or RuntimeError (no CUDA), naming what was wrong."},
     {NULL, NULL, 0, NULL},
 };
@@ -95,10 +111,7 @@ static PyModuleDef_Slot slots[] = {
 };
 
 static PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "flopscope._core",
-    .m_doc = "The C core of flopscope.",
-    .m_methods = functions,
+    PyModuleDef_HEAD_INIT, .m_name = "flopscope._core", .m_doc = "The C core of flopscope.", .m_methods = functions,
     .m_slots = slots,
 };
 

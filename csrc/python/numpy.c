@@ -9,9 +9,9 @@
 #include <numpy/arrayobject.h>
 
 static const int type_numbers[FS_DTYPE_COUNT] = {
-    [FS_FLOAT64] = NPY_FLOAT64, [FS_FLOAT32] = NPY_FLOAT32, [FS_FLOAT16] = NPY_FLOAT16, [FS_BFLOAT16] = NPY_NOTYPE,
-    [FS_INT64] = NPY_INT64,     [FS_INT32] = NPY_INT32,     [FS_INT8] = NPY_INT8,       [FS_UINT8] = NPY_UINT8,
-    [FS_BOOL] = NPY_BOOL,
+    [FS_FLOAT64] = NPY_FLOAT64, [FS_FLOAT32] = NPY_FLOAT32, [FS_FLOAT16] = NPY_FLOAT16,
+    [FS_BFLOAT16] = NPY_NOTYPE, [FS_INT64] = NPY_INT64,     [FS_INT32] = NPY_INT32,
+    [FS_INT8] = NPY_INT8,       [FS_UINT8] = NPY_UINT8,     [FS_BOOL] = NPY_BOOL,
 };
 
 bool fs_have_numpy(void)
@@ -98,8 +98,10 @@ static PyObject *share_array(PyArrayObject *array)
     }
     if (dtype == FS_DTYPE_NONE || ndim > FS_MAX_DIMS || !even) {
         if (dtype == FS_DTYPE_NONE) {
-            PyErr_Format(PyExc_TypeError, "from_numpy: no dtype for %R; there are float64, float32, float16, bfloat16, "
-                         "int64, int32, int8, uint8, bool", (PyObject *)PyArray_DESCR(array));
+            PyErr_Format(PyExc_TypeError,
+                         "from_numpy: no dtype for %R; there are float64, float32, float16, bfloat16, "
+                         "int64, int32, int8, uint8, bool",
+                         (PyObject *)PyArray_DESCR(array));
         } else if (ndim > FS_MAX_DIMS) {
             PyErr_Format(PyExc_ValueError, "from_numpy: a tensor has at most %d dimensions, not %d", FS_MAX_DIMS, ndim);
         } else {
@@ -120,12 +122,11 @@ static PyObject *send(PyObject *host, fs_device device)
     const fs_backend *backend = fs_backend_of(device);
     fs_tensor sent;
     fs_error err;
-    if (fs_tensor_empty(&sent, tensor->dtype, device, tensor->ndim, tensor->shape, &err) != FS_OK) return fs_raise(&err);
+    if (fs_tensor_empty(&sent, tensor->dtype, device, tensor->ndim, tensor->shape, &err) != FS_OK)
+        return fs_raise(&err);
     fs_status status;
-    Py_BEGIN_ALLOW_THREADS
-    status = backend->from_host(device, sent.data, tensor->data, fs_tensor_nbytes(tensor), &err);
-    Py_END_ALLOW_THREADS
-    if (status == FS_OK) return fs_wrap_tensor(&sent);
+    Py_BEGIN_ALLOW_THREADS status = backend->from_host(device, sent.data, tensor->data, fs_tensor_nbytes(tensor), &err);
+    Py_END_ALLOW_THREADS if (status == FS_OK) return fs_wrap_tensor(&sent);
     fs_tensor_release(&sent);
     return fs_raise(&err);
 }
@@ -176,14 +177,16 @@ PyObject *fs_array_of_int64(const int64_t *values, Py_ssize_t count)
     return array_of(NPY_INT64, values, count);
 }
 
-/* BLAS -------------------------------------------------------------------------------------------------------------- */
+/* BLAS --------------------------------------------------------------------------------------------------------------
+ */
 
 /* A rows × columns matrix as an array over foreign memory; `transposed` swaps the strides. */
 static PyObject *matrix(void *data, fs_dtype dtype, int64_t rows, int64_t columns, int64_t ld, bool transposed)
 {
     npy_intp item = (npy_intp)fs_dtypes[dtype].size, shape[2] = {rows, columns};
     npy_intp strides[2] = {transposed ? item : ld * item, transposed ? ld * item : item};
-    PyObject *array = PyArray_New(&PyArray_Type, 2, shape, type_numbers[dtype], strides, data, 0, NPY_ARRAY_WRITEABLE, NULL);
+    PyObject *array =
+        PyArray_New(&PyArray_Type, 2, shape, type_numbers[dtype], strides, data, 0, NPY_ARRAY_WRITEABLE, NULL);
     if (array != NULL) PyArray_UpdateFlags((PyArrayObject *)array, NPY_ARRAY_UPDATE_ALL);
     return array;
 }
@@ -193,7 +196,8 @@ static fs_status multiply(const fs_matmul *call, fs_error *err)
     fs_status status = FS_OK;
     PyGILState_STATE gil = PyGILState_Ensure();
     bool ready = fs_have_numpy();
-    PyObject *a = !ready ? NULL : matrix((void *)call->a, call->dtype, call->m, call->k, call->a_ld, call->a_transposed);
+    PyObject *a =
+        !ready ? NULL : matrix((void *)call->a, call->dtype, call->m, call->k, call->a_ld, call->a_transposed);
     PyObject *b = !a ? NULL : matrix((void *)call->b, call->dtype, call->k, call->n, call->b_ld, call->b_transposed);
     PyObject *out = !b ? NULL : matrix(call->out, call->dtype, call->m, call->n, call->out_ld, false);
     PyObject *product = !out ? NULL : PyArray_MatrixProduct2(a, b, (PyArrayObject *)out);
@@ -213,8 +217,10 @@ static fs_status multiply(const fs_matmul *call, fs_error *err)
 
 static PyMethodDef functions[] = {
     {"from_numpy", (PyCFunction)(void (*)(void))from_numpy, METH_VARARGS | METH_KEYWORDS,
-     "from_numpy($module, array, device=\"cpu\")\n--\n\nA Tensor over the memory of a NumPy array (or of what np.asarray makes of the argument): shared on the\n"
-     "CPU, whatever its strides; read-only arrays give tensors that no op writes to. On CUDA a dense copy.\nLeaves no event.\n\n"
+     "from_numpy($module, array, device=\"cpu\")\n--\n\nA Tensor over the memory of a NumPy array (or of what "
+     "np.asarray makes of the argument): shared on the\n"
+     "CPU, whatever its strides; read-only arrays give tensors that no op writes to. On CUDA a dense copy.\nLeaves no "
+     "event.\n\n"
      "Raises TypeError for a dtype that flopscope lacks, ValueError for more than 8 axes or unaligned elements."},
     {NULL, NULL, 0, NULL},
 };

@@ -5,8 +5,7 @@
 #include <structmember.h>
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyObject_HEAD vectorcallfunc vectorcall;
     const fs_op *op;
 } op_object;
 
@@ -92,8 +91,10 @@ static bool take_tensor(const fs_op *op, PyObject *object, const fs_tensor **ten
         *tensor = &((fs_tensor_object *)object)->tensor;
         return true;
     }
-    PyErr_Format(PyExc_TypeError, "%s: expected a flopscope Tensor, not %.100s; fs.from_numpy(array) or "
-                 "fs.from_dlpack(tensor) makes one", op->name, Py_TYPE(object)->tp_name);
+    PyErr_Format(PyExc_TypeError,
+                 "%s: expected a flopscope Tensor, not %.100s; fs.from_numpy(array) or "
+                 "fs.from_dlpack(tensor) makes one",
+                 op->name, Py_TYPE(object)->tp_name);
     return false;
 }
 
@@ -143,9 +144,10 @@ static bool take_axis(fs_call *call, PyObject *object, bool none_allowed)
     Py_ssize_t axis = PyNumber_AsSsize_t(object, PyExc_ValueError);
     if (axis == -1 && PyErr_Occurred()) return false;
     if (axis == -1 || axis == x->ndim - 1) return true;
-    PyErr_Format(PyExc_ValueError, "%s: axis %zd of %d axes is not the last one; only that%s is supported: "
-                 "fs.transpose_copy(x) exchanges the last two", call->op->name, axis, x->ndim,
-                 none_allowed ? " (or None)" : "");
+    PyErr_Format(PyExc_ValueError,
+                 "%s: axis %zd of %d axes is not the last one; only that%s is supported: "
+                 "fs.transpose_copy(x) exchanges the last two",
+                 call->op->name, axis, x->ndim, none_allowed ? " (or None)" : "");
     return false;
 }
 
@@ -325,9 +327,13 @@ static PyObject *op_module(PyObject *self, void *unused)
 static const char *dtype_prose(const fs_op *op)
 {
     switch (op->form) {
-    case FS_FORM_COPY: case FS_FORM_CAST: case FS_FORM_COPY_IN_PLACE: case FS_FORM_FILL_IN_PLACE:
+    case FS_FORM_COPY:
+    case FS_FORM_CAST:
+    case FS_FORM_COPY_IN_PLACE:
+    case FS_FORM_FILL_IN_PLACE:
         return "Any dtype.";
-    case FS_FORM_CREATE: case FS_FORM_CREATE_FULL:
+    case FS_FORM_CREATE:
+    case FS_FORM_CREATE_FULL:
         return "On the default device unless `device` says otherwise.";
     default:
         return "float64, float32, float16 or bfloat16; all tensors of one dtype on one device.";
@@ -338,9 +344,10 @@ static PyObject *op_doc(PyObject *self, void *unused)
 {
     (void)unused;
     const fs_op *op = ((op_object *)self)->op;
-    static const char *const rules[] = {
-        [FS_FLOPS_NONE] = "0", [FS_FLOPS_PER_OUTPUT] = "1 per output element",
-        [FS_FLOPS_PER_INPUT] = "%d per input element", [FS_FLOPS_MATMUL] = "2 m n k"};
+    static const char *const rules[] = {[FS_FLOPS_NONE] = "0",
+                                        [FS_FLOPS_PER_OUTPUT] = "1 per output element",
+                                        [FS_FLOPS_PER_INPUT] = "%d per input element",
+                                        [FS_FLOPS_MATMUL] = "2 m n k"};
     char flops[64];
     PyOS_snprintf(flops, sizeof flops, rules[op->flops], (int)op->flops_each);
     bool affine = op->form == FS_FORM_LAYER_NORM || op->form == FS_FORM_RMS_NORM;
@@ -382,12 +389,8 @@ static PyMemberDef op_members[] = {
 };
 
 static PyType_Slot op_slots[] = {
-    {Py_tp_call, PyVectorcall_Call},
-    {Py_tp_repr, op_repr},
-    {Py_tp_getset, op_getset},
-    {Py_tp_methods, op_methods},
-    {Py_tp_members, op_members},
-    {0, NULL},
+    {Py_tp_call, PyVectorcall_Call}, {Py_tp_repr, op_repr},       {Py_tp_getset, op_getset},
+    {Py_tp_methods, op_methods},     {Py_tp_members, op_members}, {0, NULL},
 };
 
 static PyType_Spec op_spec = {

@@ -28,13 +28,15 @@ bool fs_parse_dtype(PyObject *object, fs_dtype *dtype)
         *dtype = fs_dtype_find(name);
         if (*dtype != FS_DTYPE_NONE) return true;
     }
-    PyErr_Format(name ? PyExc_ValueError : PyExc_TypeError,
-                 "no dtype %R; there are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool (as strings)",
-                 object);
+    PyErr_Format(
+        name ? PyExc_ValueError : PyExc_TypeError,
+        "no dtype %R; there are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool (as strings)",
+        object);
     return false;
 }
 
-/* The default device: the one set, else the first GPU, else the CPU. Packed so that threads agree: -1 is not known yet. */
+/* The default device: the one set, else the first GPU, else the CPU. Packed so that threads agree: -1 is not known yet.
+ */
 static atomic_int default_device = -1;
 
 bool fs_default_device(fs_device *device)

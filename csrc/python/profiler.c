@@ -11,8 +11,7 @@
 #include "table/table.h"
 
 typedef struct {
-    PyObject_HEAD
-    fs_store *store;
+    PyObject_HEAD fs_store *store;
     fs_recorder *recorder;
     bool profile_memory, running;
 } profiler_object;
@@ -38,10 +37,8 @@ static fs_status stop_recorder(profiler_object *self, fs_error *err)
 {
     fs_status status;
     self->running = false;
-    Py_BEGIN_ALLOW_THREADS
-    status = fs_recorder_stop(self->recorder, err);
-    Py_END_ALLOW_THREADS
-    return status;
+    Py_BEGIN_ALLOW_THREADS status = fs_recorder_stop(self->recorder, err);
+    Py_END_ALLOW_THREADS return status;
 }
 
 static void profiler_dealloc(PyObject *object)
@@ -104,7 +101,8 @@ static PyObject *profiler_end_range(PyObject *object, PyObject *index)
     Py_RETURN_NONE;
 }
 
-/* Peaks: {"cpu": {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns}, "cuda:0": …} ---------------------- */
+/* Peaks: {"cpu": {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns}, "cuda:0": …} ----------------------
+ */
 
 typedef struct {
     fs_table_options options;
@@ -126,7 +124,8 @@ static bool take_rate(PyObject *mapping, const char *key, double *rate)
 static bool take_peaks(PyObject *given, fs_peaks *peaks)
 {
     fs_peaks_unknown(peaks);
-    if (!take_rate(given, "bandwidth", &peaks->bandwidth) || !take_rate(given, "launch_ns", &peaks->launch_ns)) return false;
+    if (!take_rate(given, "bandwidth", &peaks->bandwidth) || !take_rate(given, "launch_ns", &peaks->launch_ns))
+        return false;
     PyObject *flops = PyMapping_GetItemString(given, "flops");
     if (flops == NULL) return false;
     bool good = true;
@@ -157,14 +156,16 @@ static bool take_all_peaks(PyObject *given, table_request *request)
     return true;
 }
 
-/* The table's columns ----------------------------------------------------------------------------------------------- */
+/* The table's columns -----------------------------------------------------------------------------------------------
+ */
 
 static PyObject *shape_object(const fs_argument *argument)
 {
     PyObject *shape = PyList_New(argument->ndim);
     for (int d = 0; shape != NULL && d < argument->ndim; d++) {
         PyObject *size = PyLong_FromLongLong(argument->shape[d]);
-        if (size == NULL) Py_CLEAR(shape); else PyList_SET_ITEM(shape, d, size);
+        if (size == NULL) Py_CLEAR(shape);
+        else PyList_SET_ITEM(shape, d, size);
     }
     return shape;
 }
@@ -267,7 +268,8 @@ static PyObject *list_of(const fs_store *store, const fs_table *table, row_value
     PyObject *list = PyList_New(table->row_count);
     for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
         PyObject *value = value_of(store, &table->rows[i]);
-        if (value == NULL) Py_CLEAR(list); else PyList_SET_ITEM(list, i, value);
+        if (value == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, value);
     }
     return list;
 }
@@ -307,7 +309,10 @@ static PyObject *numbers_of(const fs_table *table, int column)
     Py_ssize_t count = table->row_count;
     double divisor = column_units[numeric_columns[column].unit].divisor;
     bool integer = numeric_columns[column].integer, stays = integer && divisor == 1;
-    union { int64_t whole; double real; } *values = PyMem_Malloc((size_t)(count ? count : 1) * sizeof *values);
+    union {
+        int64_t whole;
+        double real;
+    } *values = PyMem_Malloc((size_t)(count ? count : 1) * sizeof *values);
     if (values == NULL) return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
         memcpy(&values[i], (const char *)&table->rows[i] + numeric_columns[column].offset, sizeof *values);
@@ -349,7 +354,8 @@ static PyObject *unmodelled_list(const fs_table *table)
     for (uint32_t i = 0; list != NULL && i < table->unmodelled_count; i++) {
         const fs_unmodelled *entry = &table->unmodelled[i];
         PyObject *pair = Py_BuildValue("(sd)", entry->key, (double)entry->ns / 1000.0);
-        if (pair == NULL) Py_CLEAR(list); else PyList_SET_ITEM(list, i, pair);
+        if (pair == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, pair);
     }
     return list;
 }
@@ -373,10 +379,8 @@ static PyObject *profiler_table(PyObject *object, PyObject *args)
     if (!take_all_peaks(peaks, request)) goto done;
     fs_status status;
     int64_t began = fs_clock_now();
-    Py_BEGIN_ALLOW_THREADS
-    status = fs_table_build(self->store, &request->options, &table, &err);
-    Py_END_ALLOW_THREADS
-    double seconds = (double)(fs_clock_now() - began) / 1e9;
+    Py_BEGIN_ALLOW_THREADS status = fs_table_build(self->store, &request->options, &table, &err);
+    Py_END_ALLOW_THREADS double seconds = (double)(fs_clock_now() - began) / 1e9;
     if (status != FS_OK) {
         fs_raise(&err);
         goto done;
@@ -388,21 +392,14 @@ static PyObject *profiler_table(PyObject *object, PyObject *args)
         Py_XDECREF(top_level);
         goto done;
     }
-    result = Py_BuildValue(
-        "(N{s:N,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N}})", columns,
-        "top_level", top_level,
-        "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0,
-        "self_device_time_total", (double)table->self_device_ns / 1000.0,
-        "has_memory", table->has_memory ? Py_True : Py_False,
-        "has_device", table->has_device ? Py_True : Py_False,
-        "profile_memory", self->profile_memory ? Py_True : Py_False,
-        "open_events", (unsigned long)table->open_events,
-        "dropped", (long long)fs_recorder_lost(self->recorder),
-        "grouping_seconds", seconds,
-        "coverage",
-        "bytes", share(table->bytes_known_ns, table->modelled_base_ns),
-        "flops", share(table->flops_known_ns, table->modelled_base_ns),
-        "unmodelled", unmodelled_list(table));
+    result = Py_BuildValue("(N{s:N,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N}})", columns, "top_level", top_level,
+                           "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0, "self_device_time_total",
+                           (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False,
+                           "has_device", table->has_device ? Py_True : Py_False, "profile_memory",
+                           self->profile_memory ? Py_True : Py_False, "open_events", (unsigned long)table->open_events,
+                           "dropped", (long long)fs_recorder_lost(self->recorder), "grouping_seconds", seconds,
+                           "coverage", "bytes", share(table->bytes_known_ns, table->modelled_base_ns), "flops",
+                           share(table->flops_known_ns, table->modelled_base_ns), "unmodelled", unmodelled_list(table));
 done:
     fs_table_destroy(table);
     PyMem_Free(request);
@@ -452,8 +449,10 @@ static PyObject *get_devices(PyObject *object, void *unused)
 
 static PyMethodDef methods[] = {
     {"start", profiler_start, METH_NOARGS, "Record the ops of all threads. RuntimeError if another profile does."},
-    {"stop", profiler_stop, METH_NOARGS, "Stop, close open ranges and wait for the devices. RuntimeError if not running."},
-    {"begin_range", profiler_begin_range, METH_O, "Open a user annotation on this thread; its index, None if not running."},
+    {"stop", profiler_stop, METH_NOARGS,
+     "Stop, close open ranges and wait for the devices. RuntimeError if not running."},
+    {"begin_range", profiler_begin_range, METH_O,
+     "Open a user annotation on this thread; its index, None if not running."},
     {"end_range", profiler_end_range, METH_O, "Close the annotation of that index."},
     {"table", profiler_table, METH_VARARGS,
      "table($self, by_shape, peaks, /)\n--\n\n(columns, meta) of the grouped events; peaks by device name."},
@@ -470,8 +469,12 @@ static PyGetSetDef getset[] = {
 };
 
 static PyType_Slot slots[] = {
-    {Py_tp_new, profiler_new}, {Py_tp_dealloc, profiler_dealloc}, {Py_tp_methods, methods}, {Py_tp_getset, getset},
-    {Py_tp_doc, "Profiler(profile_memory=False)\n--\n\nRecords native ops into a store."}, {0, NULL},
+    {Py_tp_new, profiler_new},
+    {Py_tp_dealloc, profiler_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getset},
+    {Py_tp_doc, "Profiler(profile_memory=False)\n--\n\nRecords native ops into a store."},
+    {0, NULL},
 };
 
 static PyType_Spec spec = {
@@ -489,7 +492,8 @@ int fs_add_profiler(PyObject *module)
     for (int i = 0; status == 0 && i < NUMERIC_COLUMNS; i++) {
         PyObject *column = Py_BuildValue("(sss)", numeric_columns[i].name, column_units[numeric_columns[i].unit].text,
                                          numeric_columns[i].prose);
-        if (column == NULL) status = -1; else PyList_SET_ITEM(columns, i, column);
+        if (column == NULL) status = -1;
+        else PyList_SET_ITEM(columns, i, column);
     }
     if (status == 0) status = PyModule_AddObjectRef(module, "numeric_columns", columns);
     if (status == 0) status = PyModule_AddObjectRef(module, "Profiler", type);

@@ -36,8 +36,7 @@ PyObject *fs_run_call(const fs_call *call, PyObject *in_place)
     fs_tensor result;
     fs_status status;
     if (takes_long(call)) {
-        Py_BEGIN_ALLOW_THREADS
-        status = fs_op_run(call, &result, &err);
+        Py_BEGIN_ALLOW_THREADS status = fs_op_run(call, &result, &err);
         Py_END_ALLOW_THREADS
     } else {
         status = fs_op_run(call, &result, &err);
@@ -56,14 +55,16 @@ static void tensor_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-/* Attributes -------------------------------------------------------------------------------------------------------- */
+/* Attributes --------------------------------------------------------------------------------------------------------
+ */
 
 static PyObject *tuple_of(const int64_t *values, int count, int64_t scale)
 {
     PyObject *tuple = PyTuple_New(count);
     for (int i = 0; tuple != NULL && i < count; i++) {
         PyObject *value = PyLong_FromLongLong(values[i] * scale);
-        if (value == NULL) Py_CLEAR(tuple); else PyTuple_SET_ITEM(tuple, i, value);
+        if (value == NULL) Py_CLEAR(tuple);
+        else PyTuple_SET_ITEM(tuple, i, value);
     }
     return tuple;
 }
@@ -134,9 +135,9 @@ static PyObject *get_cuda_array_interface(PyObject *self, void *unused)
 {
     (void)unused;
     const fs_tensor *tensor = TENSOR(self);
-    static const char *const kinds[FS_DTYPE_COUNT] = {
-        [FS_FLOAT64] = "<f8", [FS_FLOAT32] = "<f4", [FS_FLOAT16] = "<f2", [FS_INT64] = "<i8",
-        [FS_INT32] = "<i4",   [FS_INT8] = "|i1",    [FS_UINT8] = "|u1",   [FS_BOOL] = "|b1"};
+    static const char *const kinds[FS_DTYPE_COUNT] = {[FS_FLOAT64] = "<f8", [FS_FLOAT32] = "<f4", [FS_FLOAT16] = "<f2",
+                                                      [FS_INT64] = "<i8",   [FS_INT32] = "<i4",   [FS_INT8] = "|i1",
+                                                      [FS_UINT8] = "|u1",   [FS_BOOL] = "|b1"};
     if (tensor->device.kind != FS_CUDA || kinds[tensor->dtype] == NULL) {
         PyErr_Format(PyExc_AttributeError, "a %s tensor on %s has no __cuda_array_interface__; DLPack shares it",
                      fs_dtypes[tensor->dtype].name, tensor->device.kind == FS_CUDA ? "CUDA" : "the CPU");
@@ -168,7 +169,8 @@ static PyGetSetDef tensor_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-/* Methods ----------------------------------------------------------------------------------------------------------- */
+/* Methods -----------------------------------------------------------------------------------------------------------
+ */
 
 static PyObject *tensor_numpy(PyObject *self, PyObject *unused)
 {
@@ -226,7 +228,8 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
     static char *names[] = {"", "", "dtype", "device", NULL};
     PyObject *given[2] = {NULL, NULL}, *dtype_object = NULL, *device_object = NULL;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$OO:to", names, &given[0], &given[1], &dtype_object,
-                                     &device_object)) return NULL;
+                                     &device_object))
+        return NULL;
     for (int i = 0; i < 2; i++) {
         if (given[i] == NULL) continue;
         const char *text = PyUnicode_Check(given[i]) ? PyUnicode_AsUTF8(given[i]) : "";
@@ -252,11 +255,14 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static PyMethodDef tensor_methods[] = {
     {"numpy", tensor_numpy, METH_NOARGS,
-     "numpy($self)\n--\n\nThe elements as a NumPy array: on the CPU the same memory, from CUDA a copy. bfloat16, which\n"
+     "numpy($self)\n--\n\nThe elements as a NumPy array: on the CPU the same memory, from CUDA a copy. bfloat16, "
+     "which\n"
      "NumPy lacks, widens to float32."},
-    {"item", tensor_item, METH_NOARGS, "item($self)\n--\n\nThe only element as a Python number. ValueError if there are more."},
+    {"item", tensor_item, METH_NOARGS,
+     "item($self)\n--\n\nThe only element as a Python number. ValueError if there are more."},
     {"to", (PyCFunction)(void (*)(void))tensor_to, METH_VARARGS | METH_KEYWORDS,
-     "to($self, *dtype_or_device, dtype=None, device=None)\n--\n\nThe tensor in that dtype on that device; itself where it is so\n"
+     "to($self, *dtype_or_device, dtype=None, device=None)\n--\n\nThe tensor in that dtype on that device; itself "
+     "where it is so\n"
      "already. Runs `cast`, `copy` (between devices), or both."},
     {"__array__", (PyCFunction)(void (*)(void))tensor_array, METH_VARARGS | METH_KEYWORDS, "NumPy's protocol."},
     {"__dlpack__", (PyCFunction)(void (*)(void))fs_tensor_dlpack, METH_VARARGS | METH_KEYWORDS, "DLPack's protocol."},
@@ -302,14 +308,15 @@ static PyObject *tensor_float(PyObject *self)
 }
 
 /* Operators: X(slot, op) */
-#define BINARY_OPERATORS(X)                                                                             \
-    X(nb_add, "add") X(nb_subtract, "sub") X(nb_multiply, "mul") X(nb_true_divide, "div")               \
-    X(nb_matrix_multiply, "matmul") X(nb_inplace_add, "add_") X(nb_inplace_subtract, "sub_")            \
-    X(nb_inplace_multiply, "mul_") X(nb_inplace_true_divide, "div_")
-#define BINARY_OPERATOR(slot, name)                          \
+#define BINARY_OPERATORS(X)                                                                              \
+    X(nb_add, "add")                                                                                     \
+    X(nb_subtract, "sub") X(nb_multiply, "mul") X(nb_true_divide, "div") X(nb_matrix_multiply, "matmul") \
+        X(nb_inplace_add, "add_") X(nb_inplace_subtract, "sub_") X(nb_inplace_multiply, "mul_")          \
+            X(nb_inplace_true_divide, "div_")
+#define BINARY_OPERATOR(slot, name)                            \
     static PyObject *operator_##slot(PyObject *a, PyObject *b) \
-    {                                                        \
-        return fs_call_binary(fs_op_find(name), a, b);       \
+    {                                                          \
+        return fs_call_binary(fs_op_find(name), a, b);         \
     }
 BINARY_OPERATORS(BINARY_OPERATOR)
 
@@ -335,18 +342,20 @@ static PyObject *operator_nb_absolute(PyObject *x)
     return fs_call_unary(fs_op_find("abs"), x);
 }
 
-/* Buffer protocol --------------------------------------------------------------------------------------------------- */
+/* Buffer protocol ---------------------------------------------------------------------------------------------------
+ */
 
 static int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
 {
     const fs_tensor *tensor = TENSOR(self);
-    static char *const formats[FS_DTYPE_COUNT] = {
-        [FS_FLOAT64] = "d", [FS_FLOAT32] = "f", [FS_FLOAT16] = "e", [FS_INT64] = "q",
-        [FS_INT32] = "i",   [FS_INT8] = "b",    [FS_UINT8] = "B",   [FS_BOOL] = "?"};
+    static char *const formats[FS_DTYPE_COUNT] = {[FS_FLOAT64] = "d", [FS_FLOAT32] = "f", [FS_FLOAT16] = "e",
+                                                  [FS_INT64] = "q",   [FS_INT32] = "i",   [FS_INT8] = "b",
+                                                  [FS_UINT8] = "B",   [FS_BOOL] = "?"};
     view->obj = NULL;
     const char *problem = NULL;
     if (tensor->device.kind != FS_CPU) problem = "its memory is on a GPU; x.to(\"cpu\") copies it";
-    else if (formats[tensor->dtype] == NULL) problem = "the buffer protocol has no bfloat16; x.to(\"float32\") widens it";
+    else if (formats[tensor->dtype] == NULL)
+        problem = "the buffer protocol has no bfloat16; x.to(\"float32\") widens it";
     else if ((flags & PyBUF_WRITABLE) && tensor->storage->read_only) problem = "its memory is read-only";
     else if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !fs_tensor_is_dense(tensor)) problem = "it is not contiguous";
     if (problem != NULL) {
@@ -365,8 +374,13 @@ static int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
         sizes[FS_MAX_DIMS + d] = tensor->strides[d] * item;
     }
     *view = (Py_buffer){
-        .buf = tensor->data, .obj = Py_NewRef(self), .len = (Py_ssize_t)fs_tensor_nbytes(tensor), .itemsize = item,
-        .readonly = tensor->storage->read_only, .ndim = tensor->ndim, .internal = sizes,
+        .buf = tensor->data,
+        .obj = Py_NewRef(self),
+        .len = (Py_ssize_t)fs_tensor_nbytes(tensor),
+        .itemsize = item,
+        .readonly = tensor->storage->read_only,
+        .ndim = tensor->ndim,
+        .internal = sizes,
         .format = flags & PyBUF_FORMAT ? formats[tensor->dtype] : NULL,
         .shape = flags & PyBUF_ND ? sizes : NULL,
         .strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? sizes + FS_MAX_DIMS : NULL,
@@ -386,7 +400,8 @@ static PyType_Slot tensor_slots[] = {
     {Py_tp_repr, tensor_repr},
     {Py_tp_getset, tensor_getset},
     {Py_tp_methods, tensor_methods},
-    {Py_tp_doc, "A typed, strided view of memory on one device.\n\nMade by empty, zeros, ones, full, rand, randn, from_numpy and from_dlpack."},
+    {Py_tp_doc, "A typed, strided view of memory on one device.\n\nMade by empty, zeros, ones, full, rand, randn, "
+                "from_numpy and from_dlpack."},
     {Py_sq_length, tensor_length},
     {Py_nb_bool, tensor_bool},
     {Py_nb_float, tensor_float},
@@ -394,8 +409,7 @@ static PyType_Slot tensor_slots[] = {
     {Py_nb_inplace_power, operator_nb_inplace_power},
     {Py_nb_negative, operator_nb_negative},
     {Py_nb_absolute, operator_nb_absolute},
-    BINARY_OPERATORS(OPERATOR_SLOT)
-    {Py_bf_getbuffer, tensor_get_buffer},
+    BINARY_OPERATORS(OPERATOR_SLOT){Py_bf_getbuffer, tensor_get_buffer},
     {Py_bf_releasebuffer, tensor_release_buffer},
     {0, NULL},
 };

@@ -33,7 +33,7 @@ struct fs_recorder {
     _Atomic uint32_t *op_names; /* id in the store + 1 of each op's name, by place in fs_ops; 0: not asked yet */
     uint32_t memory_name;
     atomic_llong lost;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock;            /* of what follows */
     pending queue[PENDING_CAPACITY]; /* a ring of `waiting` entries from `first` */
     int first, waiting;
     anchor anchors[MAX_DEVICES];
@@ -44,7 +44,8 @@ static void lose(fs_recorder *recorder)
     atomic_fetch_add(&recorder->lost, 1);
 }
 
-/* Device times ------------------------------------------------------------------------------------------------------ */
+/* Device times ------------------------------------------------------------------------------------------------------
+ */
 
 static void give_mark(fs_device device, fs_mark *mark)
 {
@@ -81,9 +82,17 @@ static fs_status resolve(fs_recorder *recorder, const pending *work, fs_error *e
     fs_event event = fs_event_missing;
     fs_store_get(recorder->store, work->launcher, &event);
     event = (fs_event){
-        .start = at->time + gap, .duration = duration, .name = event.name, .signature = FS_NONE, .parent = FS_NONE,
-        .launcher = work->launcher, .correlation = FS_NONE, .lane = at->lane, .device = (int8_t)work->device.index,
-        .kind = FS_EVENT_INTERVAL, .timing = FS_TIMING_EVENT,
+        .start = at->time + gap,
+        .duration = duration,
+        .name = event.name,
+        .signature = FS_NONE,
+        .parent = FS_NONE,
+        .launcher = work->launcher,
+        .correlation = FS_NONE,
+        .lane = at->lane,
+        .device = (int8_t)work->device.index,
+        .kind = FS_EVENT_INTERVAL,
+        .timing = FS_TIMING_EVENT,
     };
     give_mark(work->device, at->mark);
     give_mark(work->device, work->from);
@@ -137,7 +146,8 @@ static void queue_work(fs_recorder *recorder, uint32_t launcher, fs_device devic
     pthread_mutex_unlock(&recorder->lock);
 }
 
-/* The observer ------------------------------------------------------------------------------------------------------ */
+/* The observer ------------------------------------------------------------------------------------------------------
+ */
 
 /* The mark before an op in flight on this thread. Ops do not nest. */
 static _Thread_local fs_mark *mark_in_flight;
@@ -203,7 +213,8 @@ static void record_memory(void *context, fs_device device, int64_t delta)
     }
 }
 
-/* Life -------------------------------------------------------------------------------------------------------------- */
+/* Life --------------------------------------------------------------------------------------------------------------
+ */
 
 fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, bool profile_memory, fs_error *err)
 {

@@ -25,8 +25,8 @@ typedef enum {
 } fs_argument_role;
 
 typedef struct {
-    uint8_t role;    /* fs_argument_role */
-    uint8_t dtype;   /* an fs_dtype, FS_DTYPE_NONE for a scalar */
+    uint8_t role;  /* fs_argument_role */
+    uint8_t dtype; /* an fs_dtype, FS_DTYPE_NONE for a scalar */
     uint8_t ndim;
     uint8_t same_as; /* the earlier argument that is the same memory, or FS_SAME_AS_NONE */
     uint8_t dense;   /* C order without gaps: strides are implied */

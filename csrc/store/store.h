@@ -21,24 +21,24 @@
 #define FS_MISSING INT64_MIN
 
 /* X(NAME, name, on the device, prose) */
-#define FS_EVENT_KIND_LIST(X)                                                                            \
-    X(OP, op, 0, "an operation that a program called")                                                   \
-    X(RANGE, range, 0, "a user annotation")                                                              \
-    X(STEP, step, 0, "one step of a profiled loop")                                                      \
-    X(RUNTIME, runtime, 0, "a CUDA API call")                                                            \
-    X(KERNEL, kernel, 1, "a kernel on a device")                                                         \
-    X(MEMCPY, memcpy, 1, "a copy on a device")                                                           \
-    X(MEMSET, memset, 1, "a fill on a device")                                                           \
-    X(INTERVAL, interval, 1, "device time of its launcher seen from outside, between two CUDA events")   \
-    X(SYNC, sync, 0, "the host waiting for a device")                                                    \
-    X(MEMORY, memory, 0, "memory taken (bytes > 0) or given back (bytes < 0)")                           \
+#define FS_EVENT_KIND_LIST(X)                                                                          \
+    X(OP, op, 0, "an operation that a program called")                                                 \
+    X(RANGE, range, 0, "a user annotation")                                                            \
+    X(STEP, step, 0, "one step of a profiled loop")                                                    \
+    X(RUNTIME, runtime, 0, "a CUDA API call")                                                          \
+    X(KERNEL, kernel, 1, "a kernel on a device")                                                       \
+    X(MEMCPY, memcpy, 1, "a copy on a device")                                                         \
+    X(MEMSET, memset, 1, "a fill on a device")                                                         \
+    X(INTERVAL, interval, 1, "device time of its launcher seen from outside, between two CUDA events") \
+    X(SYNC, sync, 0, "the host waiting for a device")                                                  \
+    X(MEMORY, memory, 0, "memory taken (bytes > 0) or given back (bytes < 0)")                         \
     X(FRAME, frame, 0, "a Python call")
 
 typedef enum {
 #define FS_EVENT_KIND_ENUM(NAME, name, on_device, prose) FS_EVENT_##NAME,
     FS_EVENT_KIND_LIST(FS_EVENT_KIND_ENUM)
 #undef FS_EVENT_KIND_ENUM
-    FS_EVENT_KIND_COUNT
+        FS_EVENT_KIND_COUNT
 } fs_event_kind;
 
 /* Who told the time. X(NAME, name) */
@@ -48,7 +48,7 @@ typedef enum {
 #define FS_TIMING_ENUM(NAME, name) FS_TIMING_##NAME,
     FS_TIMING_LIST(FS_TIMING_ENUM)
 #undef FS_TIMING_ENUM
-    FS_TIMING_COUNT
+        FS_TIMING_COUNT
 } fs_timing;
 
 extern const char *const fs_event_kind_names[FS_EVENT_KIND_COUNT];
@@ -56,18 +56,18 @@ extern const bool fs_event_kind_on_device[FS_EVENT_KIND_COUNT];
 extern const char *const fs_timing_names[FS_TIMING_COUNT];
 
 /* The columns. X(type, name, missing value, prose) */
-#define FS_EVENT_COLUMN_LIST(X)                                                                              \
-    X(int64_t, start, FS_MISSING, "ns")                                                                      \
-    X(int64_t, duration, FS_MISSING, "ns; missing while the event is open")                                  \
-    X(int64_t, bytes, 0, "of a copy, a fill or a change of memory")                                          \
-    X(uint32_t, name, FS_NONE, "id in names")                                                                \
-    X(uint32_t, signature, FS_NONE, "id in signatures")                                                      \
-    X(uint32_t, parent, FS_NONE, "the enclosing event on the same thread")                                   \
-    X(uint32_t, launcher, FS_NONE, "of device work: the host event that it ran for")                         \
-    X(uint32_t, correlation, FS_NONE, "ties an API call to the device work it launched")                     \
-    X(uint32_t, lane, FS_NONE, "id of the thread, or of the (device, stream)")                               \
-    X(int8_t, device, -1, "the device that it ran on or whose memory it is; -1 the CPU")                     \
-    X(uint8_t, kind, FS_EVENT_OP, "an fs_event_kind")                                                        \
+#define FS_EVENT_COLUMN_LIST(X)                                                          \
+    X(int64_t, start, FS_MISSING, "ns")                                                  \
+    X(int64_t, duration, FS_MISSING, "ns; missing while the event is open")              \
+    X(int64_t, bytes, 0, "of a copy, a fill or a change of memory")                      \
+    X(uint32_t, name, FS_NONE, "id in names")                                            \
+    X(uint32_t, signature, FS_NONE, "id in signatures")                                  \
+    X(uint32_t, parent, FS_NONE, "the enclosing event on the same thread")               \
+    X(uint32_t, launcher, FS_NONE, "of device work: the host event that it ran for")     \
+    X(uint32_t, correlation, FS_NONE, "ties an API call to the device work it launched") \
+    X(uint32_t, lane, FS_NONE, "id of the thread, or of the (device, stream)")           \
+    X(int8_t, device, -1, "the device that it ran on or whose memory it is; -1 the CPU") \
+    X(uint8_t, kind, FS_EVENT_OP, "an fs_event_kind")                                    \
     X(uint8_t, timing, FS_TIMING_CPU, "an fs_timing")
 
 typedef struct {
@@ -89,9 +89,9 @@ typedef struct {
 
 typedef struct {
     bool on_device;
-    int device;       /* -1: a host thread */
-    uint64_t id;      /* operating system's thread id, or stream */
-    uint32_t open;    /* innermost open event of a host thread, or FS_NONE */
+    int device;    /* -1: a host thread */
+    uint64_t id;   /* operating system's thread id, or stream */
+    uint32_t open; /* innermost open event of a host thread, or FS_NONE */
 } fs_lane;
 
 typedef struct fs_store fs_store;

@@ -69,7 +69,13 @@ def test_misaligned_tensors_of_other_libraries(lab: Lab, offset: int, dtype: str
 def test_odd_layouts(lab: Lab) -> None:
     cupy = pytest.importorskip("cupy")
     a = cupy.random.uniform(0.5, 1, (6, 130, 70)).astype("float32")
-    for view in (a.transpose(2, 1, 0), a[:, ::-1], a[::2, :, 3::5], a.swapaxes(0, 1), cupy.broadcast_to(a[:1], a.shape)):
+    for view in (
+        a.transpose(2, 1, 0),
+        a[:, ::-1],
+        a[::2, :, 3::5],
+        a.swapaxes(0, 1),
+        cupy.broadcast_to(a[:1], a.shape),
+    ):
         x = fs.from_dlpack(view)
         values = cupy.asnumpy(view).astype(np.float64)
         lab.check(fs.copy(x), values, "float32")
