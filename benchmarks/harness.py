@@ -44,7 +44,10 @@ def arguments(doc: str, devices: Sequence[str] = ("cpu",)) -> argparse.Namespace
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, help="folder for NAME.json with every raw sample; default: none is kept")
     parser.add_argument("--device", choices=devices, default=devices[0])
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.device not in {device.kind for device in fs.devices()}:
+        parser.error(f"flopscope finds no {options.device} device here")
+    return options
 
 
 def optional(name: str) -> ModuleType | None:
@@ -243,10 +246,11 @@ class Report:
             "machine": machine(self.device),
             "summary": {"columns": self.columns, "rows": self.rows, "notes": self.notes, "targets": self.targets,
                         "text": self.text()},
-            "samples": self.samples,
         }
+        head = json.dumps(content, indent=1, ensure_ascii=False).removesuffix("\n}")
+        samples = ",\n  ".join(json.dumps(sample, ensure_ascii=False) for sample in self.samples)
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / f"{self.name}.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+        (self.out / f"{self.name}.json").write_text(f'{head},\n "samples": [\n  {samples}\n ]\n}}\n')
 
 
 def machine(device: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 ops: list[str]
+numeric_columns: list[tuple[str, str, str]]
 
 @final
 class Op:

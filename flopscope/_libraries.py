@@ -10,13 +10,13 @@ def find(name: str) -> str:
     """
     wheels = {"cublasLt": "nvidia-cublas"}
     try:
-        from cuda.pathfinder import load_nvidia_dynamic_lib
+        from cuda.pathfinder import load_nvidia_dynamic_lib  # type: ignore[import-untyped,unused-ignore]
     except ImportError as problem:
         raise RuntimeError(
             f"lib{name} is found through cuda-pathfinder, which is not installed: pip install cuda-pathfinder"
         ) from problem
     try:
-        path = load_nvidia_dynamic_lib(name).abs_path
+        path: str | None = load_nvidia_dynamic_lib(name).abs_path
     except Exception as problem:  # pathfinder's own errors differ by version
         reason = str(problem).strip().splitlines() or [type(problem).__name__]
         raise RuntimeError(

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from .device import Device, Peaks, find_device, free_bytes, measure_peaks, progress_bar
+from .device import Device, find_device, free_bytes, measure_peaks
+from .peaks import Peaks
 from .profiler import profile
+from .progress import progress_bar
 from .table import EventRow, EventTable
 
 __all__ = ["OPS", "Bench", "run"]
@@ -65,7 +67,7 @@ class Bench:
     def heading(self) -> list[str]:
         """Which device this is and what it can do, a few lines."""
         lines = [f"{self.device}: {self.device.name}"]
-        for peaks in (self.peaks, self.device.datasheet and self.device.datasheet.peaks):
+        for peaks in (self.peaks, self.device.datasheet_peaks):
             if peaks is not None:
                 lines.append(f"  {peaks.source:9}  memory: {_rate(peaks.bandwidth, 'B/s')}   compute: {_units(peaks)}")
         if self.peaks.launch_ns is not None:

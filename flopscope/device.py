@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import importlib
 import math
-import os
 import re
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
+from .peaks import Peaks, cache_file, cache_key, cached_peaks, is_number, remembered, versions_of, write_cache
+from .progress import progress_bar
+
 __all__ = ["Datasheet", "Device", "Peaks", "devices", "find_device", "measure_peaks", "peaks_by_name"]
 
-CACHE_FORMAT = 1  # of the JSON files; raise it when what is measured changes
 MIB = 1 << 20
 
 
@@ -63,10 +63,10 @@ class Datasheet:
 
     @classmethod
     def _from_core(cls, row: Mapping[str, Any]) -> Datasheet:
-        known = {key: value for key, value in row.items() if _is_number(value)}
+        known = {key: value for key, value in row.items() if is_number(value)}
         return cls(
             names=tuple(row["names"]),
-            flops={unit: rate for unit, rate in row["flops"].items() if _is_number(rate)},
+            flops={unit: rate for unit, rate in row["flops"].items() if is_number(rate)},
             bandwidth=known.get("bandwidth"),
             source=row["source"],
             **{key: known.get(key) for key in ("sm_count", "clock_mhz", "tensor_clock_mhz", "l2_bytes")},
@@ -76,47 +76,6 @@ class Datasheet:
     def peaks(self) -> Peaks:
         """These numbers as peaks; the time of an empty kernel is in no datasheet."""
         return Peaks(source="datasheet", flops=dict(self.flops), bandwidth=self.bandwidth)
-
-
-@dataclass(frozen=True)
-class Peaks:
-    """The limits of one device that work is held against. What is unknown is None, or absent from ``flops``."""
-
-    source: Literal["measured", "datasheet"]
-    flops: Mapping[str, float]
-    """FLOP/s by compute unit, dense. Measured: the better of a chain of multiply-adds and a matrix product. A tensor
-    unit is absent where its products were no faster than the plain units: there is none, or it does not help."""
-    bandwidth: float | None
-    """Bytes/s of device memory: the best of copy, read and write, or the vendor's number."""
-    copy_bandwidth: float | None = None
-    """Bytes read and written per second."""
-    read_bandwidth: float | None = None
-    write_bandwidth: float | None = None
-    launch_ns: float | None = None
-    """Time on the device of an empty kernel (CPU: time of an empty call), in ns."""
-    when: str | None = None
-    """When it was measured: ISO 8601, UTC."""
-    versions: Mapping[str, str] = field(default_factory=dict)
-    """Of "flopscope" that measured, and on CUDA of "driver" and "runtime"."""
-    missing: Mapping[str, str] = field(default_factory=dict)
-    """Why a probe gave nothing, by its name: {"matmul bfloat16": "…"}."""
-
-    @classmethod
-    def _from_json(cls, text: str, key: Mapping[str, Any]) -> Peaks | None:
-        """The peaks that a cache file holds for this key; None for any other content."""
-        import json
-
-        try:
-            content = json.loads(text)
-            if content["format"] != CACHE_FORMAT or content["key"] != dict(key):
-                return None
-            peaks = cls(**content["peaks"])
-            rates = [*peaks.flops.values(), peaks.bandwidth, peaks.launch_ns]
-            rates += [peaks.copy_bandwidth, peaks.read_bandwidth, peaks.write_bandwidth]
-            whole = all(rate is None or (_is_number(rate) and rate > 0) for rate in rates)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return None
-        return peaks if whole and peaks.source == "measured" else None
 
 
 @dataclass(frozen=True)
@@ -134,7 +93,12 @@ class Device:
     @property
     def measured(self) -> Peaks | None:
         """Peaks measured earlier on this device with these versions, or None. Measures nothing."""
-        return _cached_peaks(self)
+        return cached_peaks(self)
+
+    @property
+    def datasheet_peaks(self) -> Peaks | None:
+        """The datasheet's numbers as peaks, or None for a device without one."""
+        return self.datasheet.peaks if self.datasheet else None
 
     def __str__(self) -> str:
         return "cpu" if self.kind == "cpu" else f"cuda:{self.index}"
@@ -175,7 +139,7 @@ class Device:
         return f"<table><caption>{html.escape(f'{self}: {self.name}')}</caption>{body}</table>{source}"
 
     def _known_peaks(self) -> dict[str, Peaks]:
-        peaks = {"datasheet": self.datasheet.peaks if self.datasheet else None, "measured": self.measured}
+        peaks = {"datasheet": self.datasheet_peaks, "measured": self.measured}
         return {label: known for label, known in peaks.items() if known is not None}
 
 
@@ -206,15 +170,15 @@ def measure_peaks(device: Device | str, progress: bool = True, force: bool = Fal
     """
     core = _load_core()
     target = _resolve(core, str(device))  # anew: free memory and the number of threads change
-    cached = None if force else _cached_peaks(target)
+    cached = None if force else cached_peaks(target)
     if cached is not None:
         return cached
     measurement = _Measurement(core, target)
     peaks = measurement.run(progress)
-    key = _cache_key(target)
-    _remembered[_cache_file(key).name] = peaks
+    key = cache_key(target)
+    remembered[cache_file(key).name] = peaks
     if measurement.lasts:
-        _write_cache(key, peaks)
+        write_cache(key, peaks)
     return peaks
 
 
@@ -239,14 +203,10 @@ def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
     found = {}
     for name in names if source != "none" else ():
         device = find_device(name)
-        peaks = measure_peaks(device) if source == "measured" else device.datasheet and device.datasheet.peaks
+        peaks = measure_peaks(device) if source == "measured" else device.datasheet_peaks
         if peaks is not None:
             found[name] = peaks
     return found
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _cpu_device(core: _Core) -> Device:
@@ -352,7 +312,7 @@ class _Measurement:
             write_bandwidth=self.bandwidths.get("write"),
             launch_ns=self.launch_ns,
             when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            versions=_versions(self.device),
+            versions=versions_of(self.device),
             missing={quantity: str(error) for quantity, error in self.missing.items()},
         )
 
@@ -441,94 +401,3 @@ def _buffer_bytes(device: Device) -> int:
     return max(MIB, bounded // MIB * MIB)
 
 
-@contextmanager
-def progress_bar(title: str, steps: int, wanted: bool = True) -> Iterator[Callable[[], object]]:
-    """Gives a function to call after each step. Silent where not wanted, without a terminal or without rich."""
-    advance: Callable[[], object] = bool  # does nothing
-    with ExitStack() as stack:
-        if wanted and sys.stderr.isatty():
-            with suppress(ImportError):
-                from rich.console import Console
-                from rich.progress import Progress
-
-                bar = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
-                advance = partial(bar.advance, bar.add_task(title, total=steps))
-        yield advance
-
-
-# What this process has measured, by the name of its cache file: all there is where no file can be written.
-_remembered: dict[str, Peaks] = {}
-
-
-def _versions(device: Device) -> dict[str, str]:
-    from flopscope import __version__
-
-    versions = {"flopscope": __version__}
-    for label in ("driver", "runtime"):
-        if f"{label}_version" in device.properties:
-            versions[label] = str(device.properties[f"{label}_version"])
-    return versions
-
-
-def _cache_key(device: Device) -> dict[str, Any]:
-    """All that measured peaks hang on: the very device, who measures, and with how many threads."""
-    import platform
-
-    return {
-        "name": device.name,
-        "unit": str(device.properties.get("uuid") or platform.node()),
-        "threads": device.properties.get("threads"),
-        "isa": device.properties.get("isa"),
-        "versions": _versions(device),
-    }
-
-
-def _cache_folder() -> Path:
-    override = os.environ.get("FLOPSCOPE_CACHE_DIR")
-    if override:
-        return Path(override)
-    with suppress(ImportError):
-        from platformdirs import user_cache_dir
-
-        return Path(user_cache_dir("flopscope"))
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "flopscope"
-
-
-def _cache_file(key: Mapping[str, Any]) -> Path:
-    import hashlib
-    import json
-
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
-    slug = re.sub(r"[^a-z0-9]+", "-", str(key["name"]).lower()).strip("-")[:48]
-    return _cache_folder() / f"peaks-{slug}-{digest}.json"
-
-
-def _cached_peaks(device: Device) -> Peaks | None:
-    """What this process or an earlier one measured; a file that cannot be read or is not whole counts as none."""
-    key = _cache_key(device)
-    file = _cache_file(key)
-    if file.name in _remembered:
-        return _remembered[file.name]
-    try:
-        return Peaks._from_json(file.read_text(encoding="utf-8"), key)
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:
-    """Write beside and rename, so that no reader sees half a file. A folder that cannot be written is no error."""
-    import json
-    import tempfile
-
-    file = _cache_file(key)
-    content = json.dumps({"format": CACHE_FORMAT, "key": dict(key), "peaks": asdict(peaks)}, indent=1)
-    temporary: str | None = None
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(content)
-        os.replace(temporary, file)
-    except OSError:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)

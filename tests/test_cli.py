@@ -46,7 +46,14 @@ def measured() -> None:
 def test_bench_runs_as_a_module() -> None:
     done = command(*SMALL)
     assert done.returncode == 0 and done.stderr == ""
-    for expected in ("cpu: ", "32 × 32 float32, 2 times", "flopscope::matmul", "Self CPU time total", "% Roofline", "GB/s"):
+    for expected in (
+        "cpu: ",
+        "32 × 32 float32, 2 times",
+        "flopscope::matmul",
+        "Self CPU time total",
+        "% Roofline",
+        "GB/s",
+    ):
         assert expected in done.stdout
     assert all(f"flopscope::{name} " in done.stdout for name in bench.OPS)
 
@@ -54,10 +61,16 @@ def test_bench_runs_as_a_module() -> None:
 def test_bench_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "out.json"
     assert main([*SMALL, "--json", str(file)]) == 0
-    content = json.loads(file.read_text(encoding="utf-8"), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    content = json.loads(
+        file.read_text(encoding="utf-8"), parse_constant=lambda name: pytest.fail(f"{name} is not JSON")
+    )
     assert content["device"] == {"kind": "cpu", "name": fs.devices()[0].name}
     assert (content["size"], content["dtype"], content["repeat"]) == (32, "float32", 2)
-    assert content["peaks"]["source"] == "measured" and content["peaks"]["flops"]["fp32"] > 0 and content["peaks"]["bandwidth"] > 0
+    assert (
+        content["peaks"]["source"] == "measured"
+        and content["peaks"]["flops"]["fp32"] > 0
+        and content["peaks"]["bandwidth"] > 0
+    )
     rows = {row["key"]: row for row in content["rows"]}
     assert set(rows) == {f"flopscope::{name}" for name in bench.OPS}
     assert all(list(row) == [column.name for column in COLUMNS] for row in content["rows"])
@@ -126,8 +139,12 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "part"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
-def test_wrong_arguments_are_one_clear_line(arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "part"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_wrong_arguments_are_one_clear_line(
+    arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     try:
         status = main([*SMALL, *arguments])
     except SystemExit as stop:
@@ -152,12 +169,18 @@ def test_no_ops_at_all_is_a_wrong_argument(ops: str, capsys: pytest.CaptureFixtu
 def test_no_command_and_unknown_commands() -> None:
     for arguments in ([], ["fly"], ["bench", "--size"]):
         done = command(*arguments)
-        assert done.returncode == 2 and done.stdout == "" and "Traceback" not in done.stderr and "flopscope" in done.stderr
+        assert (
+            done.returncode == 2 and done.stdout == "" and "Traceback" not in done.stderr and "flopscope" in done.stderr
+        )
 
 
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments, part in ((["--help"], "bench"), (["bench", "--help"], "--sort-by"), (["devices", "--help"], "--measure"),
-                            (["--version"], fs.__version__)):
+    for arguments, part in (
+        (["--help"], "bench"),
+        (["bench", "--help"], "--sort-by"),
+        (["devices", "--help"], "--measure"),
+        (["--version"], fs.__version__),
+    ):
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert not stop.value.code and part in capsys.readouterr().out
@@ -168,7 +191,9 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("option", ["--json", "--csv"])
 @pytest.mark.parametrize("kind", ["folder", "missing folder"])
-def test_a_file_that_cannot_be_written(option: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_written(
+    option: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path if kind == "folder" else tmp_path / "missing" / "out"
     assert main([*SMALL, "--ops", "sin", option, str(file)]) == 1
     err = capsys.readouterr().err.strip()
@@ -200,13 +225,19 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     os.close(read)
     with os.fdopen(write, "w") as closed:
         done = subprocess.run(
-            [sys.executable, "-m", "flopscope", "devices"], stdout=closed, stderr=subprocess.PIPE, text=True, timeout=120
+            [sys.executable, "-m", "flopscope", "devices"],
+            stdout=closed,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
         )
     assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
 
 
 def test_output_goes_to_a_terminal_without_unicode() -> None:
-    done = command(*SMALL, "--ops", "sin,add", env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"})
+    done = command(
+        *SMALL, "--ops", "sin,add", env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    )
     assert "Traceback" not in done.stderr
     assert done.returncode == 0 and "flopscope::sin" in done.stdout
 

@@ -27,7 +27,9 @@ def still_usable() -> Any:
     fs.set_default_device(before)
 
 
-def refused(kind: type[BaseException] | tuple[type[BaseException], ...], call: Callable[[], object], *parts: str) -> None:
+def refused(
+    kind: type[BaseException] | tuple[type[BaseException], ...], call: Callable[[], object], *parts: str
+) -> None:
     """The call raises, and its message says each part."""
     with pytest.raises(kind) as caught:
         call()
@@ -51,8 +53,8 @@ class Index:
 
 @pytest.mark.parametrize(
     "five",
-    [5, 5.0, np.float64(5), np.float32(5), np.float16(5), np.int8(5), np.uint64(5), np.array(5.0), Decimal(5), Fraction(5),
-     Five(), Index()],
+    [5, 5.0, np.float64(5), np.float32(5), np.float16(5), np.int8(5), np.uint64(5), np.array(5.0), Decimal(5),
+     Fraction(5), Five(), Index()],
     ids=lambda five: type(five).__name__,
 )  # fmt: skip
 def test_whatever_is_a_number_is_a_scalar(five: Any) -> None:
@@ -103,7 +105,12 @@ def test_an_array_of_one_element_is_no_number() -> None:
 
 def test_numbers_too_large_for_a_float_are_refused() -> None:
     x = fs.ones((2,))
-    for call in (lambda: fs.add(x, 10**400), lambda: x * 10**400, lambda: fs.full((2,), 10**400), lambda: fs.fill_(x, -(10**400))):
+    for call in (
+        lambda: fs.add(x, 10**400),
+        lambda: x * 10**400,
+        lambda: fs.full((2,), 10**400),
+        lambda: fs.fill_(x, -(10**400)),
+    ):
         refused(OverflowError, call, "too large")
     assert x.numpy().tolist() == [1, 1]
 
@@ -120,8 +127,15 @@ def test_errors_of_an_arguments_own_code_pass_through() -> None:
             raise ZeroDivisionError("mine")
 
     x = fs.ones((2,))
-    for call in (lambda: fs.add(x, Broken()), lambda: x + Broken(), lambda: fs.full((2,), Broken()), lambda: fs.empty(Broken()),
-                 lambda: fs.empty((1, Broken())), lambda: fs.sum(x, keepdims=Broken()), lambda: fs.sum(x, Broken())):
+    for call in (
+        lambda: fs.add(x, Broken()),
+        lambda: x + Broken(),
+        lambda: fs.full((2,), Broken()),
+        lambda: fs.empty(Broken()),
+        lambda: fs.empty((1, Broken())),
+        lambda: fs.sum(x, keepdims=Broken()),
+        lambda: fs.sum(x, Broken()),
+    ):
         refused(ZeroDivisionError, call, "mine")
 
 
@@ -157,10 +171,11 @@ def test_axes_that_there_are_not() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "kind"),
-    [(-1, ValueError), ((2, -3), ValueError), ((1,) * 9, ValueError), ("ab", TypeError), (1.5, TypeError), ((1, 2.5), TypeError),
-     ((1, None), TypeError), (None, TypeError), ([[1]], TypeError), ({}, None), (10**30, (OverflowError, MemoryError, ValueError)),
-     ((2, 10**30), (OverflowError, MemoryError, ValueError)), ((INT64_MAX, 2), MemoryError), ((1 << 40, 1 << 40), MemoryError),
-     (INT64_MAX, MemoryError), ((INT64_MAX, 0), None)],
+    [(-1, ValueError), ((2, -3), ValueError), ((1,) * 9, ValueError), ("ab", TypeError), (1.5, TypeError),
+     ((1, 2.5), TypeError), ((1, None), TypeError), (None, TypeError), ([[1]], TypeError), ({}, None),
+     (10**30, (OverflowError, MemoryError, ValueError)), ((2, 10**30), (OverflowError, MemoryError, ValueError)),
+     ((INT64_MAX, 2), MemoryError), ((1 << 40, 1 << 40), MemoryError), (INT64_MAX, MemoryError),
+     ((INT64_MAX, 0), None)],
     ids=str,
 )  # fmt: skip
 def test_shapes(shape: Any, kind: Any) -> None:
@@ -183,26 +198,38 @@ def test_shapes_are_any_sequence_of_integers() -> None:
 @pytest.mark.parametrize(
     ("dtype", "kind"),
     [("float33", ValueError), ("", ValueError), ("FLOAT32", ValueError), ("f4", ValueError), (np.float32, TypeError),
-     (np.dtype("float32"), TypeError), (None, TypeError), (float, TypeError), (32, TypeError), ("float32\0", ValueError)],
+     (np.dtype("float32"), TypeError), (None, TypeError), (float, TypeError), (32, TypeError),
+     ("float32\0", ValueError)],
     ids=str,
 )  # fmt: skip
 def test_dtypes_are_their_names(dtype: Any, kind: type[Exception]) -> None:
     x = fs.ones((2,))
-    for call in (lambda: fs.empty((2,), dtype=dtype), lambda: fs.zeros((2,), dtype=dtype), lambda: fs.cast(x, dtype),
-                 lambda: x.to(dtype=dtype)):
+    for call in (
+        lambda: fs.empty((2,), dtype=dtype),
+        lambda: fs.zeros((2,), dtype=dtype),
+        lambda: fs.cast(x, dtype),
+        lambda: x.to(dtype=dtype),
+    ):
         refused(kind, call, "dtype", "bfloat16", repr(dtype))
 
 
 @pytest.mark.parametrize(
     ("device", "kind"),
-    [("gpu", ValueError), ("", ValueError), ("CPU", ValueError), ("cpu:0", ValueError), ("cuda:x", ValueError), ("cuda:-1", ValueError),
-     ("cuda:1e3", ValueError), (0, TypeError), (b"cpu", TypeError), (["cpu"], TypeError), ("cpu\0", ValueError)],
+    [("gpu", ValueError), ("", ValueError), ("CPU", ValueError), ("cpu:0", ValueError), ("cuda:x", ValueError),
+     ("cuda:-1", ValueError), ("cuda:1e3", ValueError), (0, TypeError), (b"cpu", TypeError), (["cpu"], TypeError),
+     ("cpu\0", ValueError)],
     ids=str,
 )  # fmt: skip
 def test_devices_are_their_names(device: Any, kind: type[Exception]) -> None:
-    for call in (lambda: fs.empty((2,), device=device), lambda: fs.zeros((2,), device=device), lambda: fs.set_default_device(device),
-                 lambda: fs.from_numpy(np.ones(2), device), lambda: fs.from_numpy(np.ones(2), device=device),
-                 lambda: fs.memory_allocated(device), lambda: fs.ones((2,)).to(device=device)):
+    for call in (
+        lambda: fs.empty((2,), device=device),
+        lambda: fs.zeros((2,), device=device),
+        lambda: fs.set_default_device(device),
+        lambda: fs.from_numpy(np.ones(2), device),
+        lambda: fs.from_numpy(np.ones(2), device=device),
+        lambda: fs.memory_allocated(device),
+        lambda: fs.ones((2,)).to(device=device),
+    ):
         refused(kind, call, "device", repr(device), "cuda")
     assert fs.default_device() == "cpu"
 
@@ -214,9 +241,13 @@ def test_a_cuda_device_that_there_is_not_says_why() -> None:
         count, reason = 0, str(why)
     else:
         reason = f"cuda:{count}"
-    for call in (lambda: fs.empty((2,), device=f"cuda:{count}"), lambda: fs.ones((2,)).to(f"cuda:{count}"),
-                 lambda: fs.from_numpy(np.ones(2), device=f"cuda:{count}"), lambda: fs.synchronize(f"cuda:{count}"),
-                 lambda: fs.set_default_device(f"cuda:{count}")):
+    for call in (
+        lambda: fs.empty((2,), device=f"cuda:{count}"),
+        lambda: fs.ones((2,)).to(f"cuda:{count}"),
+        lambda: fs.from_numpy(np.ones(2), device=f"cuda:{count}"),
+        lambda: fs.synchronize(f"cuda:{count}"),
+        lambda: fs.set_default_device(f"cuda:{count}"),
+    ):
         refused(RuntimeError, call, reason)
     with pytest.raises((ValueError, RuntimeError)):
         fs._core.cuda_device_properties(count)
@@ -233,7 +264,13 @@ def test_errors_name_op_shapes_dtypes_and_devices() -> None:
     refused(TypeError, lambda: fs.sin(whole), "sin(int32 (2, 3) on cpu)", "float32")
     refused(TypeError, lambda: fs.sum(fs.ones((2,), dtype="bool")), "sum(bool (2,) on cpu)")
     refused(TypeError, lambda: fs.add(whole, 1.5), "add(int32 (2, 3) on cpu, 1.5)")
-    refused(ValueError, lambda: fs.matmul(x, x), "matmul(float32 (2, 3) on cpu, float32 (2, 3) on cpu)", "3 columns", "2 rows")
+    refused(
+        ValueError,
+        lambda: fs.matmul(x, x),
+        "matmul(float32 (2, 3) on cpu, float32 (2, 3) on cpu)",
+        "3 columns",
+        "2 rows",
+    )
     refused(ValueError, lambda: fs.matmul(fs.ones((2, 4, 3)), fs.ones((5, 3, 4))), "matmul", "broadcast")
     refused(TypeError, lambda: fs.matmul(x, 2.0), "matmul", "float")
     refused(ValueError, lambda: fs.addmm(fs.ones((9,)), x, x.T), "addmm", "(9,)", "bias")
@@ -289,7 +326,13 @@ def test_mistakes_with_out() -> None:
 
 def test_out_is_what_comes_back() -> None:
     x, out = fs.ones((2, 2)), fs.empty((2, 2))
-    for made in (fs.neg(x, out=out), fs.add(x, x, out=out), fs.matmul(x, x, out=out), fs.softmax(x, out=out), fs.ones((2, 2), out=out)):
+    for made in (
+        fs.neg(x, out=out),
+        fs.add(x, x, out=out),
+        fs.matmul(x, x, out=out),
+        fs.softmax(x, out=out),
+        fs.ones((2, 2), out=out),
+    ):
         assert made.data_ptr == out.data_ptr
     assert fs.sin_(out) is out and fs.add_(out, 1) is out and fs.fill_(out, 1) is out
 
@@ -317,7 +360,12 @@ def test_all_arguments_may_be_keywords() -> None:
 
 def test_keyword_only_arguments_are_keyword_only() -> None:
     x = fs.ones((2,))
-    for call in (lambda: fs.sin(x, x), lambda: fs.add(x, x, x), lambda: fs.zeros((2,), "float32"), lambda: fs.empty((2,), "float32")):
+    for call in (
+        lambda: fs.sin(x, x),
+        lambda: fs.add(x, x, x),
+        lambda: fs.zeros((2,), "float32"),
+        lambda: fs.empty((2,), "float32"),
+    ):
         refused(TypeError, call, "positional")
 
 
@@ -338,7 +386,11 @@ def test_threads_and_seeds() -> None:
 
 
 def test_too_large_a_tensor_is_a_memory_error_that_says_how_much() -> None:
-    for call in (lambda: fs.empty((1 << 46,)), lambda: fs.zeros((1 << 23, 1 << 23)), lambda: fs.rand((1 << 46,), dtype="float64")):
+    for call in (
+        lambda: fs.empty((1 << 46,)),
+        lambda: fs.zeros((1 << 23, 1 << 23)),
+        lambda: fs.rand((1 << 46,), dtype="float64"),
+    ):
         refused(MemoryError, call, "host memory", "GiB")
     refused(MemoryError, lambda: fs.empty((1 << 62,)), "float32", f"({1 << 62},)")
     column, line = (fs.from_numpy(np.broadcast_to(np.float32(1), shape)) for shape in ((1 << 23, 1), (1, 1 << 23)))
@@ -365,8 +417,19 @@ def test_out_of_memory_inside_a_profile_leaves_it_whole() -> None:
 
 def test_what_a_tensor_cannot_do_is_a_type_error() -> None:
     x: Any = fs.ones((2, 2))
-    for call in (lambda: x[0], lambda: iter(x), lambda: x // 2, lambda: x % 2, lambda: x & 1, lambda: x < x, lambda: x(), lambda: ~x,
-                 lambda: pow(x, 2, 3), lambda: x.__setitem__(0, 1), lambda: x @ 2):
+    for call in (
+        lambda: x[0],
+        lambda: iter(x),
+        lambda: x // 2,
+        lambda: x % 2,
+        lambda: x & 1,
+        lambda: x < x,
+        lambda: x(),
+        lambda: ~x,
+        lambda: pow(x, 2, 3),
+        lambda: x.__setitem__(0, 1),
+        lambda: x @ 2,
+    ):
         with pytest.raises((TypeError, AttributeError)):
             call()
     with pytest.raises(TypeError):
@@ -379,10 +442,23 @@ def test_references_are_balanced() -> None:
     junk = object()
 
     def misuse() -> None:
-        for call in (lambda: fs.add(x, y), lambda: fs.add(x, junk), lambda: fs.add(x, out=x), lambda: fs.cast(x, "no such dtype"),
-                     lambda: fs.sum(x, junk), lambda: fs.full((2,), junk), lambda: fs.layer_norm(x, y, eps=junk),
-                     lambda: x.to("no such dtype"), lambda: x + junk, lambda: fs.from_dlpack(junk), lambda: fs.from_numpy(x),
-                     lambda: fs.zeros((junk,)), lambda: fs.zeros(junk), lambda: fs.sin(x, out=y), lambda: x.__dlpack__(copy=True, stream="x")):
+        for call in (
+            lambda: fs.add(x, y),
+            lambda: fs.add(x, junk),
+            lambda: fs.add(x, out=x),
+            lambda: fs.cast(x, "no such dtype"),
+            lambda: fs.sum(x, junk),
+            lambda: fs.full((2,), junk),
+            lambda: fs.layer_norm(x, y, eps=junk),
+            lambda: x.to("no such dtype"),
+            lambda: x + junk,
+            lambda: fs.from_dlpack(junk),
+            lambda: fs.from_numpy(x),
+            lambda: fs.zeros((junk,)),
+            lambda: fs.zeros(junk),
+            lambda: fs.sin(x, out=y),
+            lambda: x.__dlpack__(copy=True, stream="x"),
+        ):
             with pytest.raises((TypeError, ValueError)):
                 call()
         fs.add(x, 1.0), fs.sin_(x), fs.sum(x, -1, True), x.to("float64"), x.T, x.item if x.size == 1 else x.numpy()

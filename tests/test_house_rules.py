@@ -101,10 +101,10 @@ def test_python_is_lint_clean(command: list[str]) -> None:
 
 
 def test_every_public_name_is_documented() -> None:
-    for name in fs.__all__:
+    for name in sorted({*fs.__all__} - {"Op"}):  # the docstring that Op gives is its instances'
         thing = getattr(fs, name)
-        assert thing.__doc__ and len(thing.__doc__) > 20, name
-        if inspect.isclass(thing) and thing.__module__.startswith("flopscope") and thing is not fs.Op:
+        assert len(inspect.getdoc(thing) or "") > 20, name
+        if inspect.isclass(thing) and str(thing.__module__).startswith("flopscope"):
             for member, value in list(vars(thing).items()):
                 public = not member.startswith("_") and (inspect.isfunction(value) or isinstance(value, property))
                 assert not public or inspect.getdoc(value), f"{name}.{member}"

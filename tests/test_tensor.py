@@ -16,7 +16,17 @@ import flopscope as fs
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 OF_NUMPY = ("float64", "float32", "float16", "int64", "int32", "int8", "uint8", "bool")
 DTYPES = (*OF_NUMPY, "bfloat16")
-SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int8": 1, "uint8": 1, "bool": 1}
+SIZES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "int64": 8,
+    "int32": 4,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -120,8 +130,17 @@ def test_transposing_shares_memory() -> None:
 
 def test_to_returns_itself_where_there_is_nothing_to_do() -> None:
     x = fs.ones((2,))
-    for same in (x.to("float32"), x.to("cpu"), x.to("cpu", "float32"), x.to("float32", "cpu"), x.to(),
-                 x.to(dtype="float32"), x.to(device="cpu"), x.to(device="cpu", dtype="float32"), x.to("float32", device="cpu")):
+    for same in (
+        x.to("float32"),
+        x.to("cpu"),
+        x.to("cpu", "float32"),
+        x.to("float32", "cpu"),
+        x.to(),
+        x.to(dtype="float32"),
+        x.to(device="cpu"),
+        x.to(device="cpu", dtype="float32"),
+        x.to("float32", device="cpu"),
+    ):
         assert same is x
 
 
@@ -131,7 +150,13 @@ def test_to_casts_between_all_dtypes_in_either_order_of_arguments(source: str, t
     values = np.array([[0, 1, 2], [100, 64, 3]])
     x = fs.from_numpy(values).to(source)
     want = values != 0 if "bool" in (source, target) else values
-    for made in (x.to(target), x.to(target, "cpu"), x.to("cpu", target), x.to(dtype=target), x.to(device="cpu", dtype=target)):
+    for made in (
+        x.to(target),
+        x.to(target, "cpu"),
+        x.to("cpu", target),
+        x.to(dtype=target),
+        x.to(device="cpu", dtype=target),
+    ):
         assert made.dtype == target and made.device == "cpu" and (made is x) == (source == target)
         assert (made.to("float64").numpy() == want).all()
 
@@ -151,11 +176,16 @@ def test_to_refuses_what_is_neither_dtype_nor_device(arguments: Any, keywords: A
 
 @pytest.mark.parametrize(
     ("arguments", "keywords"),
-    [(("float64", "float16"), {}), (("cpu", "cpu"), {}), (("float64",), {"dtype": "float16"}), (("cpu",), {"device": "cpu"})],
+    [
+        (("float64", "float16"), {}),
+        (("cpu", "cpu"), {}),
+        (("float64",), {"dtype": "float16"}),
+        (("cpu",), {"device": "cpu"}),
+    ],
     ids=str,
 )
 def test_to_refuses_the_same_thing_twice(arguments: Any, keywords: Any) -> None:
-    with pytest.raises(TypeError, match="dtype|device|twice"):
+    with pytest.raises(TypeError, match=r"dtype|device|twice"):
         fs.ones((2,)).to(*arguments, **keywords)
 
 
@@ -167,7 +197,9 @@ def test_numpy_shares_memory_both_ways(dtype: str) -> None:
     values = numbers((3, 4), dtype)
     x = fs.from_numpy(values)
     back = x.numpy()
-    assert x.data_ptr == address(values) == address(back) and back.dtype == values.dtype and back.strides == values.strides
+    assert (
+        x.data_ptr == address(values) == address(back) and back.dtype == values.dtype and back.strides == values.strides
+    )
     values[1, 2] = 0
     assert back[1, 2] == 0
     back[0, 0] = 1
@@ -189,7 +221,7 @@ def test_bfloat16_widens_for_numpy_and_is_not_shared() -> None:
     "view",
     [lambda a: a[::-1], lambda a: a[:, ::-2], lambda a: a.T, lambda a: a[1:1], lambda a: a[2], lambda a: a[2, 3, ...],
      lambda a: a[:, None, :], lambda a: np.broadcast_to(a[:1], (5, 6)), lambda a: np.broadcast_to(a[0, 0], (2, 3))],
-    ids=["negative", "negative step", "transposed", "empty", "row", "scalar", "axis of one", "broadcast", "all broadcast"],
+    ids=["negative", "step", "transposed", "empty", "row", "scalar", "axis of one", "broadcast", "all broadcast"],
 )  # fmt: skip
 @pytest.mark.parametrize("share", [fs.from_numpy, fs.from_dlpack], ids=["numpy", "dlpack"])
 def test_views_are_shared_whatever_their_strides(view: Any, share: Any) -> None:
@@ -239,10 +271,25 @@ def test_from_numpy_refuses_a_tensor() -> None:
 
 def test_array_protocol_copies_only_when_told_or_needed() -> None:
     x = fs.from_numpy(numbers((2, 3)))
-    assert address(np.asarray(x)) == address(np.asarray(x, dtype="float32")) == address(np.array(x, copy=False)) == x.data_ptr
-    assert address(x.__array__()) == address(x.__array__("float32")) == address(x.__array__("float32", copy=False)) == x.data_ptr
-    for made in (np.array(x), np.array(x, copy=True), np.asarray(x, dtype="float64"), x.__array__(copy=True),
-                 x.__array__("float32", copy=True)):
+    assert (
+        address(np.asarray(x))
+        == address(np.asarray(x, dtype="float32"))
+        == address(np.array(x, copy=False))
+        == x.data_ptr
+    )
+    assert (
+        address(x.__array__())
+        == address(x.__array__("float32"))
+        == address(x.__array__("float32", copy=False))
+        == x.data_ptr
+    )
+    for made in (
+        np.array(x),
+        np.array(x, copy=True),
+        np.asarray(x, dtype="float64"),
+        x.__array__(copy=True),
+        x.__array__("float32", copy=True),
+    ):
         assert address(made) != x.data_ptr and (made == x.numpy()).all() and made.flags.writeable
     assert x.__array__("int64").dtype == np.int64 and x.__array__(dtype=None, copy=None).dtype == np.float32
 
@@ -274,11 +321,17 @@ def test_read_only_arrays_stay_read_only() -> None:
     array.flags.writeable = False
     for x in (fs.from_numpy(array), fs.from_dlpack(array)):
         assert x.data_ptr == address(array) and not x.numpy().flags.writeable and memoryview(x).readonly
-        for write in (lambda x=x: fs.mul_(x, 2), lambda x=x: fs.sin(x, out=x), lambda x=x: fs.fill_(x, 0),
-                      lambda x=x: fs.zeros((4,), out=x), lambda x=x: fs.uniform_(x, 0, 1), lambda x=x: fs.copy_(x, x)):
+        for write in (
+            lambda x=x: fs.mul_(x, 2),
+            lambda x=x: fs.sin(x, out=x),
+            lambda x=x: fs.fill_(x, 0),
+            lambda x=x: fs.zeros((4,), out=x),
+            lambda x=x: fs.uniform_(x, 0, 1),
+            lambda x=x: fs.copy_(x, x),
+        ):
             with pytest.raises(ValueError, match="read-only"):
                 write()
-        with pytest.raises(BufferError, match="DLPack|read-only"):
+        with pytest.raises(BufferError, match=r"DLPack|read-only"):
             x.__dlpack__()
         assert not np.from_dlpack(x).flags.writeable
     assert array.tolist() == [0, 1, 2, 3]
@@ -299,222 +352,6 @@ def test_from_numpy_keeps_the_array_alive_and_lets_go() -> None:
     del array
     gc.collect()
     assert fs.sum(x).item() == sum(i % 100 for i in range(1000))
-
-
-# The buffer protocol --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("dtype", "form"), list(zip(OF_NUMPY, "dfeqibB?", strict=True)))
-def test_memoryview(dtype: str, form: str) -> None:
-    x = fs.ones((2, 3), dtype=dtype)
-    view = memoryview(x)
-    size = SIZES[dtype]
-    assert (view.format, view.itemsize, view.shape, view.strides) == (form, size, (2, 3), (3 * size, size))
-    assert view.nbytes == x.nbytes and not view.readonly and view.c_contiguous and view.obj is x
-    assert bytes(x) == x.numpy().tobytes() == view.tobytes()
-    flat = view.cast("B")
-    flat[5 * size : 6 * size] = bytes(size)
-    assert x.to("float64").numpy().tolist() == [[1, 1, 1], [1, 1, 0]]
-
-
-def test_memoryview_of_strided_and_zero_dimensional_tensors() -> None:
-    values = numbers((4, 6), "float64")
-    view = memoryview(fs.from_numpy(values[::-1, ::2]))
-    assert view.strides == (-48, 16) and view.tolist() == values[::-1, ::2].tolist() and not view.c_contiguous
-    assert memoryview(fs.full((), 2.0, dtype="float64")).tolist() == 2
-    assert memoryview(fs.zeros((0, 3), dtype="float64")).tolist() == []
-    assert bytes(fs.from_numpy(values).T) == values.T.tobytes()
-
-
-def test_the_buffer_protocol_refuses_what_it_cannot_give() -> None:
-    with pytest.raises(BufferError, match=r"bfloat16 \(2,\) on cpu.*float32"):
-        memoryview(fs.ones((2,), dtype="bfloat16"))
-    array = np.ones(2)
-    array.flags.writeable = False
-    with pytest.raises((BufferError, TypeError)):
-        (__import__("ctypes").c_char * 16).from_buffer(fs.from_numpy(array))
-    with pytest.raises((BufferError, ValueError), match="contiguous"):
-        __import__("hashlib").sha256(fs.ones((2, 3)).T)
-
-
-def test_a_memoryview_keeps_the_memory_alive() -> None:
-    gc.collect()
-    before = fs.memory_allocated("cpu")
-    view = memoryview(fs.full((1000,), 7.0))
-    gc.collect()
-    assert view[999] == 7 and fs.memory_allocated("cpu") == before + 4000
-    view.release()
-    assert fs.memory_allocated("cpu") == before
-
-
-# DLPack ---------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", OF_NUMPY)
-def test_dlpack_with_numpy_shares_memory_both_ways(dtype: str) -> None:
-    x = fs.ones((2, 3), dtype=dtype)
-    array = np.from_dlpack(x)
-    assert address(array) == x.data_ptr and array.dtype == dtype and array.shape == (2, 3)
-    array[0, 1] = 0
-    assert x.to("float64").numpy()[0, 1] == 0
-    values = numbers((3, 4), dtype)[:, ::-1]
-    y = fs.from_dlpack(values)
-    assert y.data_ptr == address(values) and y.dtype == dtype and (y.numpy() == values).all()
-    fs.fill_(y, 1)
-    assert (values == 1).all()
-    z = fs.from_dlpack(y)
-    assert z is not y and z.data_ptr == y.data_ptr and z.strides == y.strides
-
-
-@pytest.mark.parametrize(("version", "name"), [(None, '"dltensor"'), ((0, 8), '"dltensor"'), ((1, 0), '"dltensor_versioned"'),
-                                              ((2, 5), '"dltensor_versioned"')])  # fmt: skip
-def test_capsules_of_both_forms_are_used_once(version: Any, name: str) -> None:
-    gc.collect()
-    before = fs.memory_allocated("cpu")
-    x = fs.full((3,), 5.0)
-    capsule = x.__dlpack__(max_version=version)
-    assert name in repr(capsule)
-    y = fs.from_dlpack(capsule)
-    assert y.data_ptr == x.data_ptr and "used_" in repr(capsule)
-    with pytest.raises((ValueError, BufferError, TypeError), match="used|consumed"):
-        fs.from_dlpack(capsule)
-    del x, capsule
-    gc.collect()
-    assert y.numpy().tolist() == [5, 5, 5]
-    del y
-    assert fs.memory_allocated("cpu") == before
-    unused = fs.ones((3,)).__dlpack__(max_version=version)
-    assert fs.memory_allocated("cpu") == before + 12
-    del unused
-    assert fs.memory_allocated("cpu") == before
-
-
-def test_dlpack_arguments() -> None:
-    x = fs.ones((3,))
-    assert x.__dlpack_device__() == (1, 0)
-    x.__dlpack__(stream=None, max_version=(1, 1), dl_device=(1, 0), copy=False)
-    copied = fs.from_dlpack(x.__dlpack__(max_version=(1, 0), copy=True))
-    assert copied.data_ptr != x.data_ptr and copied.numpy().tolist() == [1, 1, 1]
-    with pytest.raises(BufferError, match="CPU"):
-        x.__dlpack__(dl_device=(2, 0))
-    for wrong in ({"max_version": 1}, {"max_version": (1,)}, {"dl_device": "cpu"}, {"stream": "x"}, {"no": 1}):
-        with pytest.raises(TypeError):
-            x.__dlpack__(**wrong)
-
-
-def test_from_dlpack_of_a_library_that_knows_no_versions() -> None:
-    class Old:
-        def __init__(self) -> None:
-            self.array = numbers((4,), "float64")
-            self.streams: list[Any] = []
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return self.array.__dlpack_device__()
-
-        def __dlpack__(self, stream: Any = None) -> Any:
-            self.streams.append(stream)
-            return self.array.__dlpack__()
-
-    old = Old()
-    x = fs.from_dlpack(old)
-    assert x.data_ptr == address(old.array) and old.streams == [None]
-
-
-def test_from_dlpack_passes_on_what_goes_wrong() -> None:
-    class Broken:
-        def __dlpack_device__(self) -> Any:
-            return (1, 0)
-
-        def __dlpack__(self, **keywords: Any) -> Any:
-            raise ZeroDivisionError("no tensor today")
-
-    class Elsewhere(Broken):
-        def __dlpack_device__(self) -> Any:
-            raise RuntimeError("lost")
-
-    class NoCapsule(Broken):
-        def __dlpack__(self, **keywords: Any) -> Any:
-            return 42
-
-    class NoPair(Broken):
-        def __dlpack_device__(self) -> Any:
-            return ()
-
-    for wrong, kind in ((Broken(), ZeroDivisionError), (Elsewhere(), RuntimeError), (NoCapsule(), (TypeError, ValueError)),
-                        (NoPair(), (TypeError, ValueError, IndexError))):
-        with pytest.raises(kind):
-            fs.from_dlpack(wrong)
-    for wrong in (None, 3, [1.0], "text", {}):
-        with pytest.raises(TypeError, match="from_dlpack.*__dlpack__"):
-            fs.from_dlpack(wrong)
-    for dtype in ("complex64", "uint16"):
-        with pytest.raises(TypeError, match="from_dlpack.*bits"):
-            fs.from_dlpack(np.ones(2, dtype))
-    with pytest.raises(ValueError, match="8 dimensions, not 9"):
-        fs.from_dlpack(np.ones((1,) * 9))
-
-
-def test_from_dlpack_keeps_the_array_alive_and_lets_go() -> None:
-    array = numbers((100,), "float64")
-    before = sys.getrefcount(array)
-    x = fs.from_dlpack(array)
-    assert sys.getrefcount(array) > before
-    y = x.T
-    del x
-    assert sys.getrefcount(array) > before
-    del y
-    gc.collect()
-    assert sys.getrefcount(array) == before
-    for wrong in (np.ones(2, "complex64"), np.ones((1,) * 9)):
-        held = sys.getrefcount(wrong)
-        with pytest.raises((TypeError, ValueError)):
-            fs.from_dlpack(wrong)
-        gc.collect()
-        assert sys.getrefcount(wrong) == held, "a refused array is let go"
-
-
-def test_arrays_over_a_tensor_outlive_it() -> None:
-    gc.collect()
-    before = fs.memory_allocated("cpu")
-    x = fs.full((1000,), 2.0)
-    shared, exported = x.numpy(), np.from_dlpack(x)
-    del x
-    gc.collect()
-    junk = [fs.full((1000,), 9.0) for _ in range(10)]
-    assert (shared == 2).all() and (exported == 2).all() and junk
-    del junk, shared
-    assert fs.memory_allocated("cpu") == before + 4000
-    del exported
-    assert fs.memory_allocated("cpu") == before
-
-
-@pytest.mark.parametrize("dtype", [*DTYPES])
-def test_dlpack_with_torch_shares_memory_both_ways(dtype: str) -> None:
-    torch = pytest.importorskip("torch")
-    x = fs.ones((2, 3), dtype=dtype)
-    there = torch.from_dlpack(x)
-    assert there.data_ptr() == x.data_ptr and there.dtype == getattr(torch, dtype) and there.shape == (2, 3)
-    there[0, 1] = 0
-    assert x.to("float64").numpy().tolist() == [[1, 0, 1], [1, 1, 1]]
-    source = torch.arange(12).reshape(3, 4).to(getattr(torch, dtype)).t()
-    y = fs.from_dlpack(source)
-    assert y.data_ptr == source.data_ptr() and y.dtype == dtype and y.shape == (4, 3) and y.strides == source.stride()
-    assert y.to("float64").numpy().tolist() == source.double().tolist()
-    fs.fill_(y, 1)
-    assert bool((source == 1).all())
-    del source
-    gc.collect()
-    assert (y.to("float64").numpy() == 1).all()
-
-
-def test_torch_tensors_that_broadcast_or_require_grad() -> None:
-    torch = pytest.importorskip("torch")
-    wide = fs.from_dlpack(torch.ones(3, 1).expand(3, 4))
-    assert wide.strides == (1, 0) and fs.sum(wide).item() == 12
-    with pytest.raises(ValueError, match="broadcast"):
-        fs.mul_(wide, 2)
-    with pytest.raises((BufferError, RuntimeError), match="grad"):
-        fs.from_dlpack(torch.ones(2, requires_grad=True))
 
 
 # Memory ---------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 
 import flopscope as fs
 
-UNARY = ["neg", "abs", "sqrt", "rsqrt", "reciprocal", "square", "exp", "log", "log2", "log10", "sin", "cos", "tanh", "erf", "sigmoid", "relu", "gelu", "silu"]
+UNARY = [
+    "neg", "abs", "sqrt", "rsqrt", "reciprocal", "square", "exp", "log", "log2", "log10", "sin", "cos", "tanh", "erf",
+    "sigmoid", "relu", "gelu", "silu",
+]  # fmt: skip
 BINARY = ["add", "sub", "mul", "div", "pow", "maximum", "minimum"]
 FLOATS = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 SIZES = {**FLOATS, "int64": 8, "int32": 4, "int8": 1, "uint8": 1, "bool": 1}
@@ -261,7 +264,12 @@ def test_work_adds_up_over_calls_and_ranges() -> None:
 
 def test_the_work_of_a_failed_call_is_not_counted() -> None:
     with fs.profile() as prof:
-        for wrong in (lambda: fs.add(x, make(5)), lambda: fs.matmul(x, x), lambda: fs.sin("x"), lambda: fs.zeros((-1,))):
+        for wrong in (
+            lambda: fs.add(x, make(5)),
+            lambda: fs.matmul(x, x),
+            lambda: fs.sin("x"),
+            lambda: fs.zeros((-1,)),
+        ):
             with pytest.raises((ValueError, TypeError)):
                 wrong()
         fs.sin(x)
@@ -302,7 +310,7 @@ sides = st.lists(st.integers(1, 4), min_size=0, max_size=4)
 
 @st.composite
 def views(draw: Any, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-    """An array of that shape over memory of its own: some axes broadcast, some reversed, stepped, or in another order."""
+    """An array of that shape over memory of its own: axes broadcast, reversed, stepped, or in another order."""
     order = draw(st.permutations(range(len(shape))))
     repeated = [draw(st.booleans()) and draw(st.booleans()) for _ in shape]
     steps = [draw(st.sampled_from((1, 1, 2, -1, -3))) for _ in shape]
