@@ -45,16 +45,16 @@ def measure_cpu(report: Report, torch: Any) -> None:
     assert np.array_equal(fs.add(a, b).to("cpu").numpy(), x + y), "fs.add is wrong"
     cases = {
         "fs.add": per_call(fs.add, a, b, number=CPU_CALLS),
-        "fs.add, out=": per_call(partial(fs.add, out=out), a, b, number=CPU_CALLS),
+        "fs.add, out=": per_call(fs.add, a, b, number=CPU_CALLS, out=out),
         "fs.add under fs.profile()": profiled(fs.profile, fs.add, a, b, CPU_CALLS),
         "numpy.add": per_call(np.add, x, y, number=CPU_CALLS),
-        "numpy.add, out=": per_call(partial(np.add, out=np.empty_like(x)), x, y, number=CPU_CALLS),
+        "numpy.add, out=": per_call(np.add, x, y, number=CPU_CALLS, out=np.empty_like(x)),
     }
     if torch is not None:
         torch.set_num_threads(fs.num_threads())
         tx, ty = torch.from_numpy(x), torch.from_numpy(y)
         cases["torch.add"] = per_call(torch.add, tx, ty, number=CPU_CALLS)
-        cases["torch.add, out="] = per_call(partial(torch.add, out=torch.empty_like(tx)), tx, ty, number=CPU_CALLS)
+        cases["torch.add, out="] = per_call(torch.add, tx, ty, number=CPU_CALLS, out=torch.empty_like(tx))
     samples = interleave(cases, CPU_ROUNDS)
     fill(report, samples, f"{CPU_ELEMENTS} float32, CPU")
     added = spread([with_it - bare for with_it, bare in
@@ -71,13 +71,13 @@ def measure_cuda(report: Report, torch: Any) -> None:
     wait = partial(fs.synchronize, "cuda")
     cases = {
         "fs.add": per_call(fs.add, a, b, number=CUDA_CALLS, after=wait),
-        "fs.add, out=": per_call(partial(fs.add, out=out), a, b, number=CUDA_CALLS, after=wait),
+        "fs.add, out=": per_call(fs.add, a, b, number=CUDA_CALLS, out=out, after=wait),
     }
     if torch is not None:
         tx, ty = torch.from_numpy(x).cuda(), torch.from_numpy(y).cuda()
-        out_add = partial(torch.add, out=torch.empty_like(tx))
+        torch_out = torch.empty_like(tx)
         cases["torch.add"] = per_call(torch.add, tx, ty, number=CUDA_CALLS, after=wait)
-        cases["torch.add, out="] = per_call(out_add, tx, ty, number=CUDA_CALLS, after=wait)
+        cases["torch.add, out="] = per_call(torch.add, tx, ty, number=CUDA_CALLS, out=torch_out, after=wait)
     with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
         try:
             cases["bare launch from C"] = bare_launches(Path(folder))

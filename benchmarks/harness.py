@@ -115,14 +115,26 @@ def stopwatch(call: Callable[[], object]) -> Sampler:
 
 
 def per_call(
-    op: Callable[..., object], a: object, b: object, number: int, after: Callable[[], object] | None = None
+    op: Callable[..., object],
+    a: object,
+    b: object,
+    number: int,
+    out: object = None,
+    after: Callable[[], object] | None = None,
 ) -> Sampler:
-    """Seconds of one call of ``op(a, b)``, from a bare loop of ``number`` of them; ``after`` runs outside the time."""
+    """Seconds of one call of ``op(a, b)``, or with ``out=``, from a bare loop of ``number`` of them.
+
+    ``after`` runs outside the time.
+    """
 
     def sample() -> float:
         start = time.perf_counter()
-        for _ in repeat(None, number):
-            op(a, b)
+        if out is None:
+            for _ in repeat(None, number):
+                op(a, b)
+        else:
+            for _ in repeat(None, number):
+                op(a, b, out=out)
         taken = time.perf_counter() - start
         if after is not None:
             after()
@@ -209,8 +221,8 @@ class Report:
         for who, raw in values.items():
             self.samples.append({"case": case, "who": who, "unit": unit, **facts, "values": list(raw)})
 
-    def row(self, *cells: object) -> None:
-        self.rows.append([cell if isinstance(cell, str) else f"{cell:.3g}" for cell in cells])
+    def row(self, *cells: str) -> None:
+        self.rows.append(list(cells))
 
     def note(self, text: str) -> None:
         self.notes.append(text)
@@ -242,7 +254,7 @@ class Report:
         content = {
             "name": self.name,
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "command": shlex.join([Path(sys.executable).name, *sys.argv]),
+            "command": f"python benchmarks/{self.name}.py --device {self.device}",
             "machine": machine(self.device),
             "summary": {"columns": self.columns, "rows": self.rows, "notes": self.notes, "targets": self.targets,
                         "text": self.text()},
@@ -267,7 +279,7 @@ def machine(device: str) -> dict[str, Any]:
         "cpus": len(os.sched_getaffinity(0)),
         "threads": fs.num_threads(),
         "load_average": os.getloadavg()[0],
-        "system": platform.platform(),
+        "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "flopscope": fs.__version__,
         "numpy": version("numpy"),

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from harness import HERE, arguments
+from harness import HERE, ROOT, arguments
 
 HOST_PROGRAMS = ("store_append", "import_time")  # the same whatever the device
 DEVICE_PROGRAMS = ("grouping", "call_overhead", "profiling_overhead", "pointwise", "matmul")
@@ -47,10 +46,10 @@ def run_one(name: str, out: Path | None, device: str) -> str | None:
     try:
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=LIMIT)
     except subprocess.TimeoutExpired:
-        return f"{shlex.join(command)} took more than {LIMIT} s"
+        return f"{name}.py took more than {LIMIT} s"
     print(f"({name}: {time.perf_counter() - start:.0f} s)\n", flush=True)
     if done.returncode != 0:
-        return f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr}"
+        return f"{name}.py ended with {done.returncode}:\n{done.stderr}".replace(f"{ROOT}/", "")
     return None
 
 

@@ -363,6 +363,24 @@ static PyObject *op_text_signature(PyObject *self, void *unused)
     return PyUnicode_FromString(form_signatures[((op_object *)self)->op->form]);
 }
 
+/* What inspect.signature gives: that of a function with the same parameters. */
+static PyObject *op_signature(PyObject *self, void *unused)
+{
+    (void)unused;
+    const char *text = form_signatures[((op_object *)self)->op->form];
+    PyObject *inspect = PyImport_ImportModule("inspect"), *names = inspect ? PyDict_New() : NULL, *made = NULL;
+    PyObject *inner = names ? PyUnicode_FromStringAndSize(text + 1, (Py_ssize_t)strlen(text) - 2) : NULL;
+    PyObject *code = inner ? PyUnicode_FromFormat("lambda %U: None", inner) : NULL;
+    PyObject *twin = code ? PyRun_String(PyUnicode_AsUTF8(code), Py_eval_input, names, names) : NULL;
+    if (twin != NULL) made = PyObject_CallMethod(inspect, "signature", "O", twin);
+    Py_XDECREF(twin);
+    Py_XDECREF(code);
+    Py_XDECREF(inner);
+    Py_XDECREF(names);
+    Py_XDECREF(inspect);
+    return made;
+}
+
 static PyObject *op_reduce(PyObject *self, PyObject *unused)
 {
     (void)unused; /* pickled by name */
@@ -375,6 +393,7 @@ static PyGetSetDef op_getset[] = {
     {"__module__", op_module, NULL, NULL, NULL},
     {"__doc__", op_doc, NULL, NULL, NULL},
     {"__text_signature__", op_text_signature, NULL, NULL, NULL},
+    {"__signature__", op_signature, NULL, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
