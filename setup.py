@@ -16,6 +16,7 @@ import subprocess
 import sys
 import sysconfig
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import numpy
@@ -126,9 +127,9 @@ class BuildCore(build_ext):
         c_files = sorted((ROOT / "csrc").rglob("*.c"))
         c_files += sorted(set(kernels.glob("*.c")) - {stub}) if cuda else [stub]
         cu_files = sorted(kernels.glob("*.cu")) if cuda else []
-        includes = [f"-I{path}" for path in (ROOT, ROOT / "csrc", sysconfig.get_path("include"), numpy.get_include())]
-        if cuda:
-            includes += ["-isystem", str(cuda.include)]
+        includes = [f"-I{ROOT}", f"-I{ROOT / 'csrc'}", *(["-isystem", str(cuda.include)] if cuda else [])]
+        # Only the binding sees these: a fresh environment, where they lie elsewhere, compiles only it anew.
+        binding = [f"-I{sysconfig.get_path('include')}", f"-I{numpy.get_include()}"]
         compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
         extra = shlex.split(os.environ.get("CFLAGS", ""))
         jobs = []
@@ -137,7 +138,10 @@ class BuildCore(build_ext):
             print(f"flopscope: building with CUDA ({cuda.home}; {' '.join(cuda.code_flags())})", file=sys.stderr)
             by_size = sorted(cu_files, key=lambda path: -path.stat().st_size)
             jobs += [(command, path) for path in by_size]
-        jobs += [([*compiler, *C_FLAGS, *extra, *includes], path) for path in c_files]
+        for path in c_files:
+            jobs.append(
+                ([*compiler, *C_FLAGS, *extra, *includes, *(binding if path.parent.name == "python" else [])], path)
+            )
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             objects = list(pool.map(lambda job: self.compile_one(*job), jobs))
         libraries = ["m", "pthread", "dl", "rt"]
@@ -156,6 +160,11 @@ class BuildCore(build_ext):
             str(target),
         ]
         subprocess.run(link, check=True)
+        # A Python started in this folder finds flopscope/ here before the installed one: let it find the core too.
+        beside = ROOT / "flopscope" / target.name
+        with suppress(OSError):
+            if beside.resolve() != target.resolve():
+                shutil.copy2(target, beside)
 
     def compile_one(self, command: list[str], source: Path) -> Path:
         """Compile one file unless its object is newer than all it includes and was made by the same command."""

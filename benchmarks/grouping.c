@@ -93,14 +93,12 @@ static workload make_workload(uint32_t events)
 
 static bool is_right(const fs_table *table, const workload *work)
 {
-    int64_t device_ns = 0;
     double flops = 0;
     for (uint32_t i = 0; i < table->row_count; i++) {
         if (table->rows[i].count != work->ops) return false;
         if (!isnan(table->rows[i].flops)) flops += table->rows[i].flops;
     }
-    device_ns = table->self_device_ns;
-    return table->row_count == EVENTS_PER_OP && device_ns == work->device_ns && flops == 1024.0 * work->ops;
+    return table->row_count == EVENTS_PER_OP && table->self_device_ns == work->device_ns && flops == 1024.0 * work->ops;
 }
 
 static void time_table(const workload *work, const fs_table_options *options, bool keep)

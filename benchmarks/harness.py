@@ -267,7 +267,7 @@ class Report:
 
 def machine(device: str) -> dict[str, Any]:
     """What the numbers were taken on."""
-    here = {found.kind: found for found in reversed(fs.devices())}
+    here: dict[str, fs.Device] = {found.kind: found for found in reversed(fs.devices())}
     chosen = here[device]
     about = dict(chosen.properties)
     about.pop("uuid", None)
