@@ -68,6 +68,7 @@ static fs_dtype dtype_of(PyArrayObject *array)
     PyArray_Descr *descr = PyArray_DESCR(array);
     if (!PyArray_ISNBO(descr->byteorder)) return FS_DTYPE_NONE;
     for (fs_dtype dtype = 0; dtype < FS_DTYPE_COUNT; dtype++) {
+        if (type_numbers[dtype] == NPY_NOTYPE) continue;
         if (PyArray_EquivTypenums(descr->type_num, type_numbers[dtype])) return dtype;
     }
     const char *dot = strrchr(descr->typeobj->tp_name, '.'); /* ml_dtypes.bfloat16 */
