@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import sys
 from collections.abc import Sequence
@@ -22,7 +23,10 @@ def _positive(text: str) -> int:
 
 
 def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError(f"{text!r} names no op")
+    return names
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -34,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"flopscope {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    bench = commands.add_parser("bench", help="run ten ops on one matrix and say what bounds each")
+    bench = commands.add_parser("bench", allow_abbrev=False, help="run ten ops on one matrix and say what bounds each")
     bench.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
     bench.add_argument("--dtype", default="float32", choices=("float64", "float32", "float16", "bfloat16"))
     bench.add_argument("--size", type=_positive, help="side of the square matrix (default: what suits the device)")
@@ -45,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--json", metavar="FILE", help="write the device, its peaks and the table's rows")
     bench.set_defaults(run=_bench)
 
-    devices = commands.add_parser("devices", help="what is here, by the datasheet and as measured")
+    devices = commands.add_parser("devices", allow_abbrev=False, help="what is here, by the datasheet and as measured")
     devices.add_argument("--measure", action="store_true", help="measure the peaks anew")
     devices.add_argument("--json", metavar="FILE", help="write all that is known of the devices")
     devices.set_defaults(run=_devices)
@@ -112,6 +116,9 @@ def _write_json(path: str, content: dict[str, Any]) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status: 0, 1 for what failed, 2 for wrong arguments. Errors are one line on stderr."""
     options = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may lack "µ"
     try:
         options.run(options)
     except BrokenPipeError:
@@ -121,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as problem:
         print(f"flopscope {options.command}: {problem}", file=sys.stderr)
         return 2
-    except (RuntimeError, MemoryError, OSError, ImportError) as problem:
+    except (RuntimeError, MemoryError, OverflowError, OSError, ImportError) as problem:
         print(f"flopscope {options.command}: {problem}", file=sys.stderr)
         return 1
     return 0

@@ -75,6 +75,10 @@ class profile:
         """Number of events recorded."""
         return self._core.event_count
 
+    def __bool__(self) -> bool:
+        """True: a profile that saw nothing is a profile."""
+        return True
+
     def key_averages(
         self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, *, peaks: str = "measured"
     ) -> EventTable:
@@ -127,18 +131,21 @@ class record_function:
         if not isinstance(name, str):
             raise TypeError(f"a range is named by a string, not {type(name).__name__}")
         self.name = name
-        self._open: list[tuple[Any, int]] = []
+        self._open: list[tuple[int, Any, int]] = []  # thread, profile's core, event
 
     def __enter__(self) -> record_function:
         owner = _running
         index = owner._core.begin_range(self.name) if owner is not None else None
-        self._open.append((owner and owner._core, -1 if index is None else index))
+        self._open.append((threading.get_ident(), owner and owner._core, -1 if index is None else index))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        core, index = self._open.pop()
+        # The latest that this thread entered; or the latest of all, for a range that ends on another thread.
+        thread = threading.get_ident()
+        mine = (at for at in range(len(self._open) - 1, -1, -1) if self._open[at][0] == thread)
+        _, core, index = self._open.pop(next(mine, -1))
         if core is not None and index >= 0:
             core.end_range(index)
 

@@ -9,11 +9,16 @@
 #include <math.h>
 
 #include "kernels/pointwise.h"
+#include "kernels/power.cuh"
 #include "kernels/types.cuh"
 
-/* CUDA's math functions are overloaded for float and double. */
+/* CUDA's math functions are overloaded for float and double; a function of our own in this namespace hides CUDA's. */
+namespace fs_math {
+FS_DEVICE float pow(float a, float b) { return fs_power(a, b); }
+FS_DEVICE double pow(double a, double b) { return ::pow(a, b); }
+
 #define K(constant) T(constant)
-#define M(function) ::function
+#define M(function) function
 #define FS_UNARY(name, value, prose) \
     template <class T> struct unary_##name { static __device__ __forceinline__ T apply(T x, T) { return value; } };
 #define FS_BINARY(name, value, prose) \
@@ -23,10 +28,27 @@
 #undef FS_BINARY
 #undef K
 #undef M
+} // namespace fs_math
 
-template <class T> FS_DEVICE T scalar_of(const double *scalar, const float *scalar32, int i)
+/* raw[0] = op(operand 0) or op(operand 0, operand 1): operand i is raw[i], or the scalar where there is no in[i]. */
+template <class S, template <class> class OP, int INPUTS, int ITEMS, class ARGUMENTS>
+FS_DEVICE void apply(const ARGUMENTS &args, S (&raw)[2][ITEMS])
 {
-    return sizeof(T) == 8 ? T(scalar[i]) : T(scalar32[i]);
+    typedef typename fs_compute<S>::type T;
+    T scalar[2], a[ITEMS];
+#pragma unroll
+    for (int i = 0; i < 2; i++) scalar[i] = sizeof(T) == 8 ? T(args.scalar[i]) : T(args.scalar32[i]);
+#pragma unroll
+    for (int k = 0; k < ITEMS; k++) a[k] = args.in[0] ? fs_widen(raw[0][k]) : scalar[0];
+
+    /* Two loops, so that what an op makes of a scalar second operand is made once. */
+    if (INPUTS == 2 && args.in[1]) {
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++) fs_narrow(OP<T>::apply(a[k], fs_widen(raw[1][k])), &raw[0][k]);
+    } else {
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++) fs_narrow(OP<T>::apply(a[k], scalar[1]), &raw[0][k]);
+    }
 }
 
 /* out = op(in[0]) or op(in[0], in[1]) for a tile of consecutive elements: whole vectors where the tile is full and
@@ -34,7 +56,6 @@ template <class T> FS_DEVICE T scalar_of(const double *scalar, const float *scal
 template <class S, template <class> class OP, int INPUTS>
 static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __grid_constant__ fs_dense_arguments args)
 {
-    typedef typename fs_compute<S>::type T;
     constexpr int WIDTH = FS_VECTOR_BYTES / sizeof(S), ITEMS = FS_DENSE_ITEMS(sizeof(S)), VECTORS = ITEMS / WIDTH;
     alignas(16) S raw[2][ITEMS];
     int64_t base = (int64_t)blockIdx.x * (FS_TILE_THREADS * ITEMS);
@@ -48,8 +69,8 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __g
             if (args.in[i])
 #pragma unroll
                 for (int v = 0; v < VECTORS; v++)
-                    fs_load<S, WIDTH>(raw[i] + v * WIDTH,
-                                      (const S *)args.in[i] + first + v * FS_TILE_THREADS * WIDTH);
+                    fs_load<S, WIDTH, FS_DENSE_STREAMS>(raw[i] + v * WIDTH, (const S *)args.in[i] + first +
+                                                                                    v * FS_TILE_THREADS * WIDTH);
     } else {
 #pragma unroll
         for (int i = 0; i < INPUTS; i++)
@@ -58,18 +79,12 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __g
                 for (int k = 0; k < ITEMS; k++)
                     if (first + k * step < args.count) raw[i][k] = ((const S *)args.in[i])[first + k * step];
     }
-#pragma unroll
-    for (int k = 0; k < ITEMS; k++) {
-        T a = args.in[0] ? fs_widen(raw[0][k]) : scalar_of<T>(args.scalar, args.scalar32, 0);
-        T b = INPUTS == 1   ? T(0)
-              : args.in[1] ? fs_widen(raw[1][k])
-                           : scalar_of<T>(args.scalar, args.scalar32, 1);
-        fs_narrow(OP<T>::apply(a, b), &raw[0][k]);
-    }
+    apply<S, OP, INPUTS>(args, raw);
     if (whole) {
 #pragma unroll
         for (int v = 0; v < VECTORS; v++)
-            fs_store<S, WIDTH>((S *)args.out + first + v * FS_TILE_THREADS * WIDTH, raw[0] + v * WIDTH);
+            fs_store<S, WIDTH, FS_DENSE_STREAMS>((S *)args.out + first + v * FS_TILE_THREADS * WIDTH,
+                                                 raw[0] + v * WIDTH);
     } else {
 #pragma unroll
         for (int k = 0; k < ITEMS; k++)
@@ -82,7 +97,6 @@ template <class S, template <class> class OP, int INPUTS>
 static __global__ void __launch_bounds__(FS_TILE_THREADS)
     strided_kernel(const __grid_constant__ fs_strided_arguments args)
 {
-    typedef typename fs_compute<S>::type T;
     constexpr int ITEMS = FS_STRIDED_ITEMS(sizeof(S));
     alignas(16) S raw[2][ITEMS];
     int64_t at[ITEMS][1 + INPUTS];
@@ -111,14 +125,7 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS)
                 if (args.in[i]) raw[i][k] = ((const S *)args.in[i])[at[k][1 + i]];
         }
     }
-#pragma unroll
-    for (int k = 0; k < ITEMS; k++) {
-        T a = args.in[0] ? fs_widen(raw[0][k]) : scalar_of<T>(args.scalar, args.scalar32, 0);
-        T b = INPUTS == 1   ? T(0)
-              : args.in[1] ? fs_widen(raw[1][k])
-                           : scalar_of<T>(args.scalar, args.scalar32, 1);
-        fs_narrow(OP<T>::apply(a, b), &raw[0][k]);
-    }
+    apply<S, OP, INPUTS>(args, raw);
     if (args.vectors) {
         fs_store<S, ITEMS>((S *)args.out + at[0][0], raw[0]);
     } else {
@@ -128,9 +135,9 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS)
     }
 }
 
-#define FS_UNARY_DENSE(name, value, prose) (const void *)dense_kernel<S, unary_##name, 1>,
-#define FS_UNARY_STRIDED(name, value, prose) (const void *)strided_kernel<S, unary_##name, 1>,
-#define FS_BINARY_DENSE(name, value, prose) (const void *)dense_kernel<S, binary_##name, 2>,
-#define FS_BINARY_STRIDED(name, value, prose) (const void *)strided_kernel<S, binary_##name, 2>,
+#define FS_UNARY_DENSE(name, value, prose) (const void *)dense_kernel<S, fs_math::unary_##name, 1>,
+#define FS_UNARY_STRIDED(name, value, prose) (const void *)strided_kernel<S, fs_math::unary_##name, 1>,
+#define FS_BINARY_DENSE(name, value, prose) (const void *)dense_kernel<S, fs_math::binary_##name, 2>,
+#define FS_BINARY_STRIDED(name, value, prose) (const void *)strided_kernel<S, fs_math::binary_##name, 2>,
 
 #endif

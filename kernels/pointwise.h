@@ -6,8 +6,15 @@
 
 /* Elements that one thread computes, by their size. Dense: enough loads under way to keep memory busy, few enough
  * registers to keep all warps resident. Strided: one vector, or as many single elements. */
+#ifndef FS_DENSE_ITEMS
 #define FS_DENSE_ITEMS(size) ((size) == 8 ? 4 : 8)
+#endif
 #define FS_STRIDED_ITEMS(size) (FS_VECTOR_BYTES / (int)(size))
+
+/* What a dense kernel marks as used once, the first to leave the caches: FS_STREAM_LOADS, FS_STREAM_STORES, or both. */
+#ifndef FS_DENSE_STREAMS
+#define FS_DENSE_STREAMS 0
+#endif
 
 typedef struct {
     void *out;

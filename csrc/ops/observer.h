@@ -11,7 +11,7 @@ typedef struct {
     /* An op is about to run on the calling thread; what this returns is handed to `end`, called when the op's work
      * is done (CPU) or queued (CUDA). */
     uint64_t (*begin)(void *context, const fs_op *op, const fs_signature *signature, fs_device device);
-    void (*end)(void *context, uint64_t token, fs_device device);
+    void (*end)(void *context, uint64_t token, const fs_op *op, fs_device device, bool failed);
     /* Tensors took (delta > 0) or gave back (delta < 0) memory of a device. */
     void (*memory)(void *context, fs_device device, int64_t delta);
 } fs_observer;

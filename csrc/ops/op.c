@@ -171,7 +171,7 @@ fs_status fs_op_run(const fs_call *call, fs_tensor *result, fs_error *err)
     describe_call(&plan, given ? given : &dense, &signature);
     uint64_t token = observer->begin(observer->context, call->op, &signature, plan.device);
     fs_status status = produce(&plan, given, result, err);
-    observer->end(observer->context, token, plan.device);
+    observer->end(observer->context, token, call->op, plan.device, status != FS_OK);
     fs_observer_leave();
     return status;
 }

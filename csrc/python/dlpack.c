@@ -132,6 +132,10 @@ PyObject *fs_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     }
     const fs_tensor *tensor = &((fs_tensor_object *)self)->tensor;
     int major = 0, minor = 0, type = 0, id = 0;
+    if ((version != Py_None && !PyTuple_Check(version)) || (device != Py_None && !PyTuple_Check(device))) {
+        PyErr_SetString(PyExc_TypeError, "__dlpack__: max_version and dl_device are pairs of integers");
+        return NULL;
+    }
     if (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) return NULL;
     if (device != Py_None) {
         if (!PyArg_ParseTuple(device, "ii", &type, &id)) return NULL;
@@ -235,8 +239,11 @@ static PyObject *take_capsule(PyObject *capsule)
         if (!check_given(&managed->tensor) || PyCapsule_SetName(capsule, "used_dltensor_versioned") < 0) return NULL;
         return take_tensor(&managed->tensor, managed->flags & DL_READ_ONLY, drop_versioned, managed);
     }
+    if (!PyCapsule_IsValid(capsule, plain_name)) {
+        PyErr_Format(PyExc_ValueError, "from_dlpack: %R holds no tensor, or one that was used already", capsule);
+        return NULL;
+    }
     dl_managed *managed = PyCapsule_GetPointer(capsule, plain_name);
-    if (managed == NULL) return NULL; /* "called with incorrect name": used already, or no tensor */
     if (!check_given(&managed->tensor) || PyCapsule_SetName(capsule, "used_dltensor") < 0) return NULL;
     return take_tensor(&managed->tensor, false, drop_plain, managed);
 }

@@ -120,12 +120,23 @@ static bool take_flag(PyObject *object, bool *flag)
     return truth >= 0;
 }
 
+/* Anything with a float() that is no array; NumPy's scalars say that they have no axes. */
+static bool is_number(PyObject *object)
+{
+    if (PyFloat_Check(object) || PyLong_Check(object)) return true;
+    const PyNumberMethods *methods = Py_TYPE(object)->tp_as_number;
+    if (methods == NULL || (methods->nb_float == NULL && methods->nb_index == NULL)) return false;
+    PyObject *axes = PyObject_GetAttrString(object, "ndim");
+    bool is_array = axes != NULL && !(PyLong_Check(axes) && PyLong_AsLong(axes) == 0);
+    Py_XDECREF(axes);
+    PyErr_Clear();
+    return !is_array;
+}
+
 static bool take_operand(fs_call *call, int place, PyObject *object)
 {
     if (fs_is_tensor(object)) return take_tensor(call->op, object, &call->in[place]);
-    if (PyFloat_Check(object) || PyLong_Check(object) || PyIndex_Check(object) ||
-        (Py_TYPE(object)->tp_as_number != NULL && Py_TYPE(object)->tp_as_number->nb_float != NULL &&
-         !PyObject_HasAttrString(object, "__array_interface__"))) {
+    if (is_number(object)) {
         call->is_scalar[place] = true;
         return take_number(call->op, object, &call->scalar[place]);
     }
@@ -142,7 +153,13 @@ static bool take_axis(fs_call *call, PyObject *object, bool none_allowed)
     }
     if (object == NULL) return true;
     Py_ssize_t axis = PyNumber_AsSsize_t(object, PyExc_ValueError);
-    if (axis == -1 && PyErr_Occurred()) return false;
+    if (axis == -1 && PyErr_Occurred()) {
+        if (PyErr_ExceptionMatches(PyExc_TypeError) && !PyIndex_Check(object)) {
+            PyErr_Format(PyExc_TypeError, "%s: an axis is an integer, not %.100s", call->op->name,
+                         Py_TYPE(object)->tp_name);
+        }
+        return false;
+    }
     if (axis == -1 || axis == x->ndim - 1) return true;
     PyErr_Format(PyExc_ValueError,
                  "%s: axis %zd of %d axes is not the last one; only that%s is supported: "
@@ -423,7 +440,9 @@ PyObject *fs_call_binary(const fs_op *op, PyObject *a, PyObject *b)
 {
     fs_call call = {.op = op};
     if (op->form == FS_FORM_MATMUL && !fs_have_numpy()) return NULL;
-    if (!take_operand(&call, 0, a) || !take_operand(&call, 1, b)) {
+    bool scalars = op->form != FS_FORM_MATMUL;
+    if (scalars ? !take_operand(&call, 0, a) || !take_operand(&call, 1, b)
+                : !take_tensor(op, a, &call.in[0]) || !take_tensor(op, b, &call.in[1])) {
         if (!PyErr_ExceptionMatches(PyExc_TypeError)) return NULL;
         PyErr_Clear();
         Py_RETURN_NOTIMPLEMENTED;

@@ -23,9 +23,10 @@ bool fs_parse_dtype(PyObject *object, fs_dtype *dtype)
 {
     const char *name = NULL;
     if (PyUnicode_Check(object)) {
-        name = PyUnicode_AsUTF8(object);
+        Py_ssize_t size;
+        name = PyUnicode_AsUTF8AndSize(object, &size);
         if (name == NULL) return false;
-        *dtype = fs_dtype_find(name);
+        *dtype = strlen(name) == (size_t)size ? fs_dtype_find(name) : FS_DTYPE_NONE;
         if (*dtype != FS_DTYPE_NONE) return true;
     }
     PyErr_Format(
@@ -72,8 +73,10 @@ static bool cuda_device(PyObject *object, int index, fs_device *device)
 bool fs_parse_device(PyObject *object, fs_device *device)
 {
     if (object == NULL || object == Py_None) return fs_default_device(device);
-    const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : NULL;
+    Py_ssize_t size = 0;
+    const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &size) : NULL;
     if (text == NULL && PyErr_Occurred()) return false;
+    if (text != NULL && strlen(text) != (size_t)size) text = ""; /* no name has a NUL */
     if (text != NULL && strcmp(text, "cpu") == 0) {
         *device = (fs_device){.kind = FS_CPU};
         return true;
@@ -91,7 +94,7 @@ bool fs_parse_device(PyObject *object, fs_device *device)
 
 bool fs_parse_shape(PyObject *object, int *ndim, int64_t *shape)
 {
-    if (PyIndex_Check(object)) {
+    if (PyIndex_Check(object) && !PySequence_Check(object)) {
         *ndim = 1;
         shape[0] = PyNumber_AsSsize_t(object, PyExc_OverflowError);
         return shape[0] != -1 || !PyErr_Occurred();

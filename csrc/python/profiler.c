@@ -80,8 +80,13 @@ static PyObject *profiler_begin_range(PyObject *object, PyObject *name)
     profiler_object *self = (profiler_object *)object;
     fs_error err;
     uint32_t index;
-    const char *text = PyUnicode_AsUTF8(name);
+    Py_ssize_t size;
+    const char *text = PyUnicode_AsUTF8AndSize(name, &size);
     if (text == NULL) return NULL;
+    if (strlen(text) != (size_t)size) {
+        PyErr_SetString(PyExc_ValueError, "the name of a range holds no NUL");
+        return NULL;
+    }
     if (!self->running) Py_RETURN_NONE;
     if (fs_recorder_begin_range(self->recorder, text, &index, &err) != FS_OK) return fs_raise(&err);
     return PyLong_FromUnsignedLong(index);

@@ -191,10 +191,21 @@ static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
                      fs_tensor_text(tensor, text, sizeof text));
         return NULL;
     }
-    PyObject *array = fs_tensor_to_numpy(self, copy == Py_True);
-    if (array == NULL || dtype == Py_None) return array;
-    PyObject *cast = PyObject_CallMethod(array, "astype", "O", dtype);
-    Py_DECREF(array);
+    if (dtype == Py_None) return fs_tensor_to_numpy(self, copy == Py_True);
+    PyObject *array = fs_tensor_to_numpy(self, false);
+    PyObject *astype = array ? PyObject_GetAttrString(array, "astype") : NULL;
+    PyObject *arguments = astype ? PyTuple_Pack(1, dtype) : NULL;
+    PyObject *named = arguments ? Py_BuildValue("{s:O}", "copy", copy == Py_True ? Py_True : Py_False) : NULL;
+    PyObject *cast = named ? PyObject_Call(astype, arguments, named) : NULL;
+    if (cast != NULL && cast != array && copy == Py_False) {
+        PyErr_Format(PyExc_ValueError, "a %s tensor cannot become an array of %R without a copy",
+                     fs_dtypes[tensor->dtype].name, dtype);
+        Py_CLEAR(cast);
+    }
+    Py_XDECREF(named);
+    Py_XDECREF(arguments);
+    Py_XDECREF(astype);
+    Py_XDECREF(array);
     return cast;
 }
 
@@ -235,7 +246,13 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
         const char *text = PyUnicode_Check(given[i]) ? PyUnicode_AsUTF8(given[i]) : "";
         if (text == NULL) return NULL;
         bool is_device = strcmp(text, "cpu") == 0 || strncmp(text, "cuda", 4) == 0;
-        *(is_device ? &device_object : &dtype_object) = given[i];
+        PyObject **place = is_device ? &device_object : &dtype_object;
+        if (*place != NULL) {
+            PyErr_Format(PyExc_TypeError, "to(): the %s was given twice: %R and %R", is_device ? "device" : "dtype",
+                         *place, given[i]);
+            return NULL;
+        }
+        *place = given[i];
     }
     fs_dtype dtype = TENSOR(self)->dtype;
     fs_device device = TENSOR(self)->device;

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -187,10 +188,24 @@ static uint64_t begin_op(void *context, const fs_op *op, const fs_signature *sig
     return FS_NONE;
 }
 
-static void end_op(void *context, uint64_t token, fs_device device)
+/* An op that failed did not do its work: it goes to a row of its own, of which no rule knows anything. */
+static void mark_failed(fs_recorder *recorder, uint32_t index, const fs_op *op)
+{
+    char name[64];
+    uint32_t id;
+    snprintf(name, sizeof name, FS_OP_NAMESPACE "%s (failed)", op->name);
+    if (fs_store_name(recorder->store, name, &id, NULL) == FS_OK) {
+        fs_store_rename(recorder->store, index, id);
+    } else {
+        lose(recorder);
+    }
+}
+
+static void end_op(void *context, uint64_t token, const fs_op *op, fs_device device, bool failed)
 {
     fs_recorder *recorder = context;
     if (token == FS_NONE) return;
+    if (failed) mark_failed(recorder, (uint32_t)token, op);
     fs_store_end(recorder->store, (uint32_t)token, fs_clock_now());
     if (mark_in_flight != NULL) queue_work(recorder, (uint32_t)token, device, mark_in_flight);
 }

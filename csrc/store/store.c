@@ -217,6 +217,13 @@ void fs_store_end(fs_store *store, uint32_t index, int64_t end)
     pthread_mutex_unlock(&store->lock);
 }
 
+void fs_store_rename(fs_store *store, uint32_t index, uint32_t name)
+{
+    pthread_mutex_lock(&store->lock);
+    AT(store, index, name) = name;
+    pthread_mutex_unlock(&store->lock);
+}
+
 uint32_t fs_store_end_all(fs_store *store, int64_t end)
 {
     uint32_t closed = 0;

@@ -116,6 +116,9 @@ fs_status fs_store_begin(fs_store *store, fs_event_kind kind, uint32_t name, uin
                          uint32_t *index, fs_error *err);
 void fs_store_end(fs_store *store, uint32_t index, int64_t end);
 
+/* Give an event another name: an id of fs_store_name. */
+void fs_store_rename(fs_store *store, uint32_t index, uint32_t name);
+
 /* Close at `end` whatever is still open on any thread; returns how many events that were. */
 uint32_t fs_store_end_all(fs_store *store, int64_t end);
 

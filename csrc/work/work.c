@@ -29,7 +29,9 @@ static void count_bytes(const fs_signature *signature, fs_work *work)
         const fs_argument *argument = &signature->arguments[i];
         bool reads = argument->role == FS_ARGUMENT_IN || argument->role == FS_ARGUMENT_INOUT;
         bool writes = argument->role != FS_ARGUMENT_IN && argument->role != FS_ARGUMENT_SCALAR;
-        if (reads && argument->same_as == FS_SAME_AS_NONE) work->bytes_read += distinct_bytes(argument);
+        bool read_before = argument->same_as != FS_SAME_AS_NONE &&
+                           signature->arguments[argument->same_as].role != FS_ARGUMENT_TARGET;
+        if (reads && !read_before) work->bytes_read += distinct_bytes(argument);
         if (writes) work->bytes_written += distinct_bytes(argument);
     }
 }
