@@ -5,8 +5,21 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 os.environ.setdefault("FLOPSCOPE_CACHE_DIR", tempfile.mkdtemp(prefix="flopscope-test-cache-"))
+
+
+@pytest.fixture(autouse=True)
+def on_the_cpu(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests that name no device run on the CPU, also where there is a GPU; those of tests/gpu where it is."""
+    import flopscope as fs
+
+    fs.set_default_device(None if "gpu" in request.path.parts else "cpu")
+    yield
+    fs.set_default_device(None)

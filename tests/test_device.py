@@ -469,7 +469,6 @@ def test_progress_counts_every_step_of_what_takes_over_two_seconds(
     assert len(advanced) == 8
 
 
-
 def test_this_machine_can_be_listed_and_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("flopscope._core")
     monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path))

@@ -14,14 +14,6 @@ import flopscope as fs
 from flopscope.table import EventRow, EventTable
 
 
-@pytest.fixture(autouse=True)
-def on_the_cpu() -> Any:
-    before = fs.default_device()
-    fs.set_default_device("cpu")
-    yield
-    fs.set_default_device(before)
-
-
 def table_of(prof: fs.profile, **keywords: Any) -> EventTable:
     return prof.key_averages(peaks="none", **keywords)
 

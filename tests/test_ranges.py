@@ -13,14 +13,6 @@ from test_profile import counts, rows_of, table_of
 import flopscope as fs
 
 
-@pytest.fixture(autouse=True)
-def on_the_cpu() -> Any:
-    before = fs.default_device()
-    fs.set_default_device("cpu")
-    yield
-    fs.set_default_device(before)
-
-
 @pytest.fixture
 def x() -> fs.Tensor:
     return fs.ones((8, 8))

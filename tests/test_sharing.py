@@ -14,15 +14,6 @@ from test_tensor import DTYPES, OF_NUMPY, SIZES, address, numbers
 
 import flopscope as fs
 
-
-@pytest.fixture(autouse=True)
-def on_the_cpu() -> Any:
-    before = fs.default_device()
-    fs.set_default_device("cpu")
-    yield
-    fs.set_default_device(before)
-
-
 # The buffer protocol --------------------------------------------------------------------------------------------------
 
 

@@ -29,14 +29,6 @@ SIZES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def on_the_cpu() -> Any:
-    before = fs.default_device()
-    fs.set_default_device("cpu")
-    yield
-    fs.set_default_device(before)
-
-
 def address(array: np.ndarray[Any, Any]) -> int:
     return int(array.__array_interface__["data"][0])
 

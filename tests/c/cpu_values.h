@@ -15,19 +15,10 @@
 #include "ops/backend.h"
 #include "ops/cpu/cpu_device.h"
 #include "ops/cpu/vecmath_half.h"
+#include "tests/c/check.h"
 
 static const fs_device cpu = {FS_CPU, 0};
 static const fs_backend *const backend = &fs_cpu_backend;
-static int failures;
-
-#define CHECK(condition, ...)                                               \
-    do {                                                                    \
-        if (!(condition) && failures++ < 40) {                              \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
-            fprintf(stderr, __VA_ARGS__);                                   \
-            fputc('\n', stderr);                                            \
-        }                                                                   \
-    } while (0)
 
 /* ---- values of any float dtype ---- */
 

@@ -11,18 +11,9 @@
 #include <unistd.h>
 
 #include "ops/cpu/cpu.h"
+#include "tests/c/check.h"
 
 static const fs_device cpu = {FS_CPU, 0};
-static int failures;
-
-#define CHECK(condition, ...)                                         \
-    do {                                                              \
-        if (!(condition) && failures++ < 40) {                        \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
-            fprintf(stderr, __VA_ARGS__);                             \
-            fputc('\n', stderr);                                      \
-        }                                                             \
-    } while (0)
 static uint64_t random_state = 88172645463325252u;
 
 static inline uint64_t random_bits(void)

@@ -7,16 +7,8 @@
 #include "device/peaks.h"
 #include "device/rates.h"
 #include "device/units.h"
+#include "tests/c/check.h"
 
-static int failures;
-
-#define CHECK(condition)                                                                 \
-    do {                                                                                 \
-        if (!(condition)) {                                                              \
-            failures++;                                                                  \
-            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-        }                                                                                \
-    } while (0)
 
 static bool is_near(double value, double expected)
 {

@@ -6,16 +6,8 @@
 #include "base/memory.h"
 #include "store/signature.h"
 #include "store/store.h"
+#include "tests/c/check.h"
 
-static int failures;
-
-#define CHECK(condition)                                                      \
-    do {                                                                      \
-        if (!(condition)) {                                                   \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);   \
-            failures++;                                                       \
-        }                                                                     \
-    } while (0)
 
 static fs_store *new_store(void)
 {

@@ -8,16 +8,8 @@
 #include "ops/tensor.h"
 #include "store/signature.h"
 #include "table/table.h"
+#include "tests/c/check.h"
 
-static int failures;
-
-#define CHECK(condition)                                                    \
-    do {                                                                    \
-        if (!(condition)) {                                                 \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
-            failures++;                                                     \
-        }                                                                   \
-    } while (0)
 
 static bool near(double value, double expected)
 {
