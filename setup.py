@@ -55,7 +55,7 @@ class Cuda:
         dry = subprocess.run([nvcc, "--dryrun", "-c", "-x", "cu", os.devnull], capture_output=True, text=True)
         top = re.search(r"^#\$ TOP=(.+)$", dry.stderr, re.M)
         self.home = Path(top[1] if top else Path(nvcc).resolve().parent.parent).resolve()
-        wanted = ("cuda_runtime.h", "cuda_fp16.h"), ("libcudart_static.a",)
+        wanted = ("cuda_runtime.h", "cuda_fp16.h", "nv/target"), ("libcudart_static.a",)
         self.include = self._folder(("include", "targets/x86_64-linux/include"), wanted[0])
         self.lib = self._folder(("lib64", "lib", "targets/x86_64-linux/lib"), wanted[1])
 
@@ -65,7 +65,7 @@ class Cuda:
                 return self.home / place
         raise RuntimeError(
             f"{self.nvcc} is there, but {self.home} lacks {', '.join(files)}: the toolkit is incomplete (the wheels "
-            "nvidia-cuda-runtime and nvidia-cuda-crt hold them); FLOPSCOPE_CUDA=0 does without"
+            "nvidia-cuda-runtime and nvidia-cuda-cccl hold them); FLOPSCOPE_CUDA=0 does without"
         )
 
     def archs(self) -> list[str]:

@@ -9,7 +9,7 @@
 
 #include "kernels/context.h"
 
-enum { FS_TILE_THREADS = 256, FS_VECTOR_BYTES = 16, FS_OPERANDS = 3 /* out, in[0], in[1] */ };
+enum { FS_TILE_THREADS = 128, FS_VECTOR_BYTES = 16, FS_OPERANDS = 3 /* out, in[0], in[1] */ };
 
 /* n / divisor for n < 2^31: (high word of n × magic, plus n) >> shift. */
 typedef struct {

@@ -25,9 +25,9 @@ static size_t size_of(fs_dtype dtype)
 }
 
 static fs_status launch_dense(fs_device device, const void *kernel, const char *doing, const fs_elementwise *space,
-                              fs_error *err)
+                              bool heavy, fs_error *err)
 {
-    int64_t tile = FS_TILE_THREADS * FS_DENSE_ITEMS(size_of(space->dtype));
+    int64_t tile = FS_TILE_THREADS * FS_DENSE_ITEMS(size_of(space->dtype), heavy);
     fs_dense_arguments arguments = {
         .out = space->out,
         .in = {space->in[0], space->in[1]},
@@ -81,7 +81,7 @@ fs_status fs_cuda_unary(fs_device device, fs_unary_id op, const fs_elementwise *
     const fs_pointwise_kernels *kernels = kernels_of[space->dtype];
     fs_elementwise own = one_input(space);
     if (fs_space_is_dense(&own, 1))
-        return launch_dense(device, kernels->unary_dense[op], unary_doing[op], &own, err);
+        return launch_dense(device, kernels->unary_dense[op], unary_doing[op], &own, false, err);
     return launch_strided(device, kernels->unary_strided[op], unary_doing[op], &own, 1, err);
 }
 
@@ -89,6 +89,6 @@ fs_status fs_cuda_binary(fs_device device, fs_binary_id op, const fs_elementwise
 {
     const fs_pointwise_kernels *kernels = kernels_of[space->dtype];
     if (fs_space_is_dense(space, 2))
-        return launch_dense(device, kernels->binary_dense[op], binary_doing[op], space, err);
+        return launch_dense(device, kernels->binary_dense[op], binary_doing[op], space, FS_BINARY_IS_HEAVY(op), err);
     return launch_strided(device, kernels->binary_strided[op], binary_doing[op], space, 2, err);
 }

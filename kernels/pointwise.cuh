@@ -53,10 +53,10 @@ FS_DEVICE void apply(const ARGUMENTS &args, S (&raw)[2][ITEMS])
 
 /* out = op(in[0]) or op(in[0], in[1]) for a tile of consecutive elements: whole vectors where the tile is full and
  * aligned, single elements a block apart where not. INPUTS is 1 or 2. */
-template <class S, template <class> class OP, int INPUTS>
+template <class S, template <class> class OP, int INPUTS, int ITEMS>
 static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __grid_constant__ fs_dense_arguments args)
 {
-    constexpr int WIDTH = FS_VECTOR_BYTES / sizeof(S), ITEMS = FS_DENSE_ITEMS(sizeof(S)), VECTORS = ITEMS / WIDTH;
+    constexpr int WIDTH = FS_VECTOR_BYTES / sizeof(S), VECTORS = ITEMS / WIDTH;
     alignas(16) S raw[2][ITEMS];
     int64_t base = (int64_t)blockIdx.x * (FS_TILE_THREADS * ITEMS);
     bool whole = args.vectors && base + FS_TILE_THREADS * ITEMS <= args.count;
@@ -69,8 +69,8 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __g
             if (args.in[i])
 #pragma unroll
                 for (int v = 0; v < VECTORS; v++)
-                    fs_load<S, WIDTH, FS_DENSE_STREAMS>(raw[i] + v * WIDTH, (const S *)args.in[i] + first +
-                                                                                    v * FS_TILE_THREADS * WIDTH);
+                    fs_load<S, WIDTH>(raw[i] + v * WIDTH,
+                                      (const S *)args.in[i] + first + v * FS_TILE_THREADS * WIDTH);
     } else {
 #pragma unroll
         for (int i = 0; i < INPUTS; i++)
@@ -83,8 +83,7 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __g
     if (whole) {
 #pragma unroll
         for (int v = 0; v < VECTORS; v++)
-            fs_store<S, WIDTH, FS_DENSE_STREAMS>((S *)args.out + first + v * FS_TILE_THREADS * WIDTH,
-                                                 raw[0] + v * WIDTH);
+            fs_store<S, WIDTH>((S *)args.out + first + v * FS_TILE_THREADS * WIDTH, raw[0] + v * WIDTH);
     } else {
 #pragma unroll
         for (int k = 0; k < ITEMS; k++)
@@ -135,9 +134,12 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS)
     }
 }
 
-#define FS_UNARY_DENSE(name, value, prose) (const void *)dense_kernel<S, fs_math::unary_##name, 1>,
+#define FS_UNARY_DENSE(name, value, prose) \
+    (const void *)dense_kernel<S, fs_math::unary_##name, 1, FS_DENSE_ITEMS(sizeof(S), false)>,
 #define FS_UNARY_STRIDED(name, value, prose) (const void *)strided_kernel<S, fs_math::unary_##name, 1>,
-#define FS_BINARY_DENSE(name, value, prose) (const void *)dense_kernel<S, fs_math::binary_##name, 2>,
+#define FS_BINARY_DENSE(name, value, prose)                      \
+    (const void *)dense_kernel<S, fs_math::binary_##name, 2,     \
+                               FS_DENSE_ITEMS(sizeof(S), FS_BINARY_IS_HEAVY(FS_BINARY_##name))>,
 #define FS_BINARY_STRIDED(name, value, prose) (const void *)strided_kernel<S, fs_math::binary_##name, 2>,
 
 #endif

@@ -5,16 +5,11 @@
 #include "kernels/layout.h"
 
 /* Elements that one thread computes, by their size. Dense: enough loads under way to keep memory busy, few enough
- * registers to keep all warps resident. Strided: one vector, or as many single elements. */
-#ifndef FS_DENSE_ITEMS
-#define FS_DENSE_ITEMS(size) ((size) == 8 ? 4 : 8)
-#endif
+ * registers to keep all warps resident; an op of many instructions has longer runs, so that its loads overlap with
+ * them. Strided: one vector, or as many single elements. */
+#define FS_DENSE_ITEMS(size, heavy) ((heavy) && (size) == 4 ? 16 : 32 / (int)(size))
+#define FS_BINARY_IS_HEAVY(op) ((op) == FS_BINARY_pow)
 #define FS_STRIDED_ITEMS(size) (FS_VECTOR_BYTES / (int)(size))
-
-/* What a dense kernel marks as used once, the first to leave the caches: FS_STREAM_LOADS, FS_STREAM_STORES, or both. */
-#ifndef FS_DENSE_STREAMS
-#define FS_DENSE_STREAMS 0
-#endif
 
 typedef struct {
     void *out;

@@ -33,24 +33,16 @@ template <> struct fs_chunk<4> { typedef uint32_t type; };
 template <> struct fs_chunk<8> { typedef uint2 type; };
 template <> struct fs_chunk<16> { typedef uint4 type; };
 
-/* Which accesses are to data that is used once: they are the first to leave the caches. */
-enum { FS_STREAM_LOADS = 1, FS_STREAM_STORES = 2 };
-
-template <class S, int N, int STREAMS = 0> FS_DEVICE void fs_load(S *to, const S *from)
+template <class S, int N> FS_DEVICE void fs_load(S *to, const S *from)
 {
     typedef typename fs_chunk<N * sizeof(S)>::type chunk;
-    const chunk *source = reinterpret_cast<const chunk *>(from);
-    *reinterpret_cast<chunk *>(to) = STREAMS & FS_STREAM_LOADS ? __ldcs(source) : *source;
+    *reinterpret_cast<chunk *>(to) = *reinterpret_cast<const chunk *>(from);
 }
 
-template <class S, int N, int STREAMS = 0> FS_DEVICE void fs_store(S *to, const S *from)
+template <class S, int N> FS_DEVICE void fs_store(S *to, const S *from)
 {
     typedef typename fs_chunk<N * sizeof(S)>::type chunk;
-    chunk *target = reinterpret_cast<chunk *>(to), value = *reinterpret_cast<const chunk *>(from);
-    if (STREAMS & FS_STREAM_STORES)
-        __stcs(target, value);
-    else
-        *target = value;
+    *reinterpret_cast<chunk *>(to) = *reinterpret_cast<const chunk *>(from);
 }
 
 #endif
