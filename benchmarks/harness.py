@@ -31,6 +31,9 @@ from typing import Any
 
 import flopscope as fs
 
+# Else torch's workers spin on after its calls, on the processors that the next sample, of another library, runs on.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 C_FLAGS = ["-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Wall", "-Wextra",

@@ -29,6 +29,7 @@ enum { MAX_DEVICES = 64 };
 
 struct fs_recorder {
     fs_store *store;
+    uint64_t serial; /* tells recorders apart in known_signatures, where an address may be used again */
     fs_observer observer;
     bool profile_memory;
     _Atomic uint32_t *op_names; /* id in the store + 1 of each op's name, by place in fs_ops; 0: not asked yet */
@@ -39,6 +40,8 @@ struct fs_recorder {
     int first, waiting;
     anchor anchors[MAX_DEVICES];
 };
+
+static atomic_ullong recorder_serials;
 
 static void lose(fs_recorder *recorder)
 {
@@ -167,13 +170,41 @@ static fs_status op_name(fs_recorder *recorder, const fs_op *op, uint32_t *id)
     return FS_OK;
 }
 
-static fs_status record_op(fs_recorder *recorder, const fs_op *op, const fs_signature *signature, uint32_t *index)
+/* The signatures that this thread interned last, by op: a loop calls each op with the same shapes again and again. */
+enum { KNOWN_SIGNATURES = 16, KNOWN_BYTES = 160 };
+static _Thread_local struct {
+    uint64_t recorder; /* serial */
+    const fs_op *op;
+    size_t size;
+    uint32_t id;
+    _Alignas(8) char bytes[KNOWN_BYTES];
+} known_signatures[KNOWN_SIGNATURES];
+
+static fs_status signature_id(fs_recorder *recorder, const fs_op *op, const fs_signature *signature, uint32_t *id)
 {
     _Alignas(8) char bytes[FS_SIGNATURE_MAX_BYTES];
-    uint32_t name, signature_id;
+    size_t size = fs_signature_encode(signature, bytes), place = (size_t)(op - fs_ops) % KNOWN_SIGNATURES;
+    if (known_signatures[place].recorder == recorder->serial && known_signatures[place].op == op &&
+        known_signatures[place].size == size && memcmp(known_signatures[place].bytes, bytes, size) == 0) {
+        *id = known_signatures[place].id;
+        return FS_OK;
+    }
+    FS_TRY(fs_store_signature(recorder->store, bytes, size, id, NULL));
+    if (size > KNOWN_BYTES) return FS_OK;
+    known_signatures[place].recorder = recorder->serial;
+    known_signatures[place].op = op;
+    known_signatures[place].size = size;
+    known_signatures[place].id = *id;
+    memcpy(known_signatures[place].bytes, bytes, size);
+    return FS_OK;
+}
+
+static fs_status record_op(fs_recorder *recorder, const fs_op *op, const fs_signature *signature, uint32_t *index)
+{
+    uint32_t name, shapes;
     FS_TRY(op_name(recorder, op, &name));
-    FS_TRY(fs_store_signature(recorder->store, bytes, fs_signature_encode(signature, bytes), &signature_id, NULL));
-    return fs_store_begin(recorder->store, FS_EVENT_OP, name, signature_id, fs_clock_now(), index, NULL);
+    FS_TRY(signature_id(recorder, op, signature, &shapes));
+    return fs_store_begin(recorder->store, FS_EVENT_OP, name, shapes, fs_clock_now(), index, NULL);
 }
 
 static uint64_t begin_op(void *context, const fs_op *op, const fs_signature *signature, fs_device device)
@@ -241,6 +272,7 @@ fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, bool profi
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to record ops");
     }
     made->store = store;
+    made->serial = atomic_fetch_add(&recorder_serials, 1) + 1;
     made->profile_memory = profile_memory;
     made->op_names = op_names;
     made->observer = (fs_observer){.context = made, .begin = begin_op, .end = end_op, .memory = record_memory};

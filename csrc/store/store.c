@@ -1,11 +1,11 @@
 #include "store/store.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "base/memory.h"
 
 #define NAME_OF(NAME, name, on_device, prose) [FS_EVENT_##NAME] = #name,
@@ -21,7 +21,7 @@ const fs_event fs_event_missing = {FS_EVENT_COLUMN_LIST(MISSING)};
 enum { MAX_CHUNKS = (1 << (32 - FS_CHUNK_BITS)) - 1 };
 
 struct fs_store {
-    pthread_mutex_t lock;
+    fs_lock lock;
     uint64_t serial; /* tells stores apart in thread_cache, where an address may be used again */
     uint32_t count;
     uint32_t chunk_count, chunk_capacity;
@@ -43,7 +43,6 @@ fs_status fs_store_create(fs_store **store, fs_error *err)
 {
     fs_store *made = fs_calloc(1, sizeof *made);
     if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a store of events");
-    pthread_mutex_init(&made->lock, NULL);
     made->serial = atomic_fetch_add(&store_serials, 1) + 1;
     *store = made;
     return FS_OK;
@@ -57,7 +56,6 @@ void fs_store_destroy(fs_store *store)
     fs_free(store->lanes);
     fs_intern_clear(&store->names);
     fs_intern_clear(&store->signatures);
-    pthread_mutex_destroy(&store->lock);
     fs_free(store);
 }
 
@@ -65,17 +63,17 @@ void fs_store_destroy(fs_store *store)
 
 fs_status fs_store_name(fs_store *store, const char *text, uint32_t *id, fs_error *err)
 {
-    pthread_mutex_lock(&store->lock);
+    fs_lock_take(&store->lock);
     fs_status status = fs_intern_text(&store->names, text, id, err);
-    pthread_mutex_unlock(&store->lock);
+    fs_lock_give(&store->lock);
     return status;
 }
 
 fs_status fs_store_signature(fs_store *store, const void *bytes, size_t size, uint32_t *id, fs_error *err)
 {
-    pthread_mutex_lock(&store->lock);
+    fs_lock_take(&store->lock);
     fs_status status = fs_intern_bytes(&store->signatures, bytes, size, id, err);
-    pthread_mutex_unlock(&store->lock);
+    fs_lock_give(&store->lock);
     return status;
 }
 
@@ -112,17 +110,17 @@ static fs_status thread_lane(fs_store *store, uint32_t *lane, fs_error *err)
 
 fs_status fs_store_device_lane(fs_store *store, int device, uint64_t stream, uint32_t *lane, fs_error *err)
 {
-    pthread_mutex_lock(&store->lock);
+    fs_lock_take(&store->lock);
     fs_status status = find_lane(store, true, device, stream, lane, err);
-    pthread_mutex_unlock(&store->lock);
+    fs_lock_give(&store->lock);
     return status;
 }
 
 fs_status fs_store_thread_lane(fs_store *store, uint32_t *lane, fs_error *err)
 {
-    pthread_mutex_lock(&store->lock);
+    fs_lock_take(&store->lock);
     fs_status status = thread_lane(store, lane, err);
-    pthread_mutex_unlock(&store->lock);
+    fs_lock_give(&store->lock);
     return status;
 }
 
@@ -161,9 +159,9 @@ static fs_status append(fs_store *store, const fs_event *event, uint32_t *index,
 
 fs_status fs_store_append(fs_store *store, const fs_event *event, uint32_t *index, fs_error *err)
 {
-    pthread_mutex_lock(&store->lock);
+    fs_lock_take(&store->lock);
     fs_status status = append(store, event, index, err);
-    pthread_mutex_unlock(&store->lock);
+    fs_lock_give(&store->lock);
     return status;
 }
 
@@ -184,9 +182,9 @@ fs_status fs_store_begin(fs_store *store, fs_event_kind kind, uint32_t name, uin
     event.name = name;
     event.signature = signature;
     event.start = start;
-    pthread_mutex_lock(&store->lock);
+    fs_lock_take(&store->lock);
     fs_status status = begin(store, &event, index, err);
-    pthread_mutex_unlock(&store->lock);
+    fs_lock_give(&store->lock);
     return status;
 }
 
@@ -206,7 +204,7 @@ static bool encloses(const fs_store *store, uint32_t index, uint32_t inner)
 
 void fs_store_end(fs_store *store, uint32_t index, int64_t end)
 {
-    pthread_mutex_lock(&store->lock);
+    fs_lock_take(&store->lock);
     uint32_t lane = AT(store, index, lane);
     uint32_t *open = &store->lanes[lane].open;
     if (encloses(store, index, *open)) {
@@ -214,34 +212,34 @@ void fs_store_end(fs_store *store, uint32_t index, int64_t end)
         *open = AT(store, index, parent);
     }
     close_event(store, index, end);
-    pthread_mutex_unlock(&store->lock);
+    fs_lock_give(&store->lock);
 }
 
 void fs_store_rename(fs_store *store, uint32_t index, uint32_t name)
 {
-    pthread_mutex_lock(&store->lock);
+    fs_lock_take(&store->lock);
     AT(store, index, name) = name;
-    pthread_mutex_unlock(&store->lock);
+    fs_lock_give(&store->lock);
 }
 
 uint32_t fs_store_end_all(fs_store *store, int64_t end)
 {
     uint32_t closed = 0;
-    pthread_mutex_lock(&store->lock);
+    fs_lock_take(&store->lock);
     for (uint32_t i = 0; i < store->lane_count; i++) {
         uint32_t *open = &store->lanes[i].open;
         for (; *open != FS_NONE; *open = AT(store, *open, parent), closed++) close_event(store, *open, end);
     }
-    pthread_mutex_unlock(&store->lock);
+    fs_lock_give(&store->lock);
     return closed;
 }
 
 uint32_t fs_store_innermost(fs_store *store)
 {
     uint32_t lane, open = FS_NONE;
-    pthread_mutex_lock(&store->lock);
+    fs_lock_take(&store->lock);
     if (thread_lane(store, &lane, NULL) == FS_OK) open = store->lanes[lane].open;
-    pthread_mutex_unlock(&store->lock);
+    fs_lock_give(&store->lock);
     return open;
 }
 

@@ -195,7 +195,7 @@ static void walk_init(walk *w, const fs_block_job *job)
         memcpy(in->strides, space->in_strides[i], sizeof in->strides);
     }
     w->streams = output_streams(job);
-    tile_choose(w, smaller(FS_BLOCK_BYTES / (int64_t)widest, FS_BLOCK_ELEMENTS));
+    tile_choose(w, smaller((w->streams ? FS_STREAM_BYTES : FS_BLOCK_BYTES) / (int64_t)widest, FS_BLOCK_ELEMENTS));
 }
 
 static bool tile_is_dense(int64_t row_stride, int64_t column_stride, int64_t rows, int64_t columns)

@@ -12,6 +12,8 @@
 #include "ops/cpu/pointwise_loops.h"
 
 enum { FS_BLOCK_BYTES = 8192, FS_BLOCK_ELEMENTS = 2048 };
+/* Of a block that is streamed: short, so that the next is computed while its stores drain. */
+enum { FS_STREAM_BYTES = 2048 };
 
 typedef struct fs_block_job fs_block_job;
 

@@ -1,0 +1,26 @@
+/* A lock for sections of some tens of nanoseconds: half the cost of a mutex where nobody contends. */
+#ifndef FS_BASE_LOCK_H
+#define FS_BASE_LOCK_H
+
+#include <sched.h>
+#include <stdatomic.h>
+
+typedef struct {
+    atomic_int held; /* all zero is an open lock */
+} fs_lock;
+
+static inline void fs_lock_take(fs_lock *lock)
+{
+    enum { SPINS = 100 };
+    for (int spins = 0; atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) != 0; spins++) {
+        /* Its holder may have lost the processor. */
+        if (spins % SPINS == SPINS - 1) sched_yield();
+    }
+}
+
+static inline void fs_lock_give(fs_lock *lock)
+{
+    atomic_store_explicit(&lock->held, 0, memory_order_release);
+}
+
+#endif
