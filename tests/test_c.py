@@ -54,6 +54,8 @@ def test_c_program(core: list[str], program: str, tmp_path: Path) -> None:
     link = [str(compiler), *FLAGS, str(made), *core, "-lm", "-lpthread", "-ldl", "-o", str(tmp_path / "test")]
     linked = subprocess.run(link, capture_output=True, text=True)
     assert linked.returncode == 0, linked.stderr
-    environment = {**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
+    # The fake stack misaligns 64-byte vectors in code from GCC before 13.3 (its bug 110027).
+    options = "allocator_may_return_null=1:detect_stack_use_after_return=0"
+    environment = {**os.environ, "ASAN_OPTIONS": options, "UBSAN_OPTIONS": "print_stacktrace=1"}
     done = subprocess.run([str(tmp_path / "test")], capture_output=True, text=True, env=environment, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr

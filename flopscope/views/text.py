@@ -101,7 +101,8 @@ COLUMNS = [
 def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
     table = layout.table
     if any(row.pct_roofline > 100 for row in rows):
-        yield "* more than the roofline: the data sat in cache (bound: cache), or a work rule is wrong."
+        yield "* more than the roofline: the data sat in cache (bound: cache), the clock was above that of the peak's"
+        yield "  measurement (data of one value runs cooler), or a work rule is wrong."
     coverage = table.coverage()
     if min(coverage["bytes"], coverage["flops"]) < 1:
         where = "device time" if table.has_device else "host time of ops"
