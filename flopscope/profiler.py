@@ -85,7 +85,8 @@ class profile:
         """The events grouped by name (and by input shapes), as torch.profiler does, with work and roofline joined.
 
         ``peaks`` says what the shares are of: "measured" peaks of the devices that ran (measured now if they never
-        were: a few seconds once per device, kept in the user's cache), the vendor's "datasheet", or "none".
+        were: a few seconds once per device, kept in the user's cache; the CPU's not where a GPU ran), the vendor's
+        "datasheet", or "none".
         RuntimeError while the profile is running.
         """
         if group_by_stack_n:
@@ -93,7 +94,7 @@ class profile:
         if self._core.running:
             raise RuntimeError("the profile is still running; stop it before asking for its table")
         by_shape = group_by_input_shape and self.record_shapes  # torch too groups by shapes only if it has them
-        shares = peaks_by_name(sorted(self._core.devices), peaks)
+        shares = peaks_by_name(self._peak_devices(), peaks)
         columns, meta = self._core.table(
             by_shape,
             {
@@ -107,6 +108,13 @@ class profile:
         meta["record_shapes"] = self.record_shapes
         meta["peaks"] = {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
         return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
+
+    def _peak_devices(self) -> list[str]:
+        """The devices whose peaks are asked for. Where a GPU worked, what the CPU did is not worth a measurement."""
+        ran = sorted(self._core.devices)
+        if len(ran) > 1 and find_device("cpu").measured is None:
+            ran = [name for name in ran if name != "cpu"]
+        return ran
 
     def coverage(self) -> dict[str, Any]:
         """Share of the time whose work is known: ``{"bytes": 0…1, "flops": 0…1, "unmodelled": [(name, µs), …]}``.

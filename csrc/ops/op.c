@@ -84,13 +84,23 @@ static void describe(fs_signature *signature, fs_argument_role role, const fs_te
     };
 }
 
+/* Where the work of a call is timed: a copy between devices on the GPU's side. */
+static fs_device working_device(const fs_plan *plan)
+{
+    for (int i = 0; i < 3 && plan->device.kind == FS_CPU; i++) {
+        if (plan->call->in[i] != NULL && plan->call->in[i]->device.kind == FS_CUDA) return plan->call->in[i]->device;
+    }
+    return plan->device;
+}
+
 static void describe_call(const fs_plan *plan, const fs_tensor *out, fs_signature *signature)
 {
     const fs_call *call = plan->call;
     uint8_t place[3] = {FS_SAME_AS_NONE, FS_SAME_AS_NONE, FS_SAME_AS_NONE};
     signature->flags = call->allow_tf32 && plan->dtype == FS_FLOAT32 ? FS_SIGNATURE_TF32 : 0;
-    signature->device_kind = (uint8_t)plan->device.kind;
-    signature->device_index = (uint8_t)plan->device.index;
+    fs_device device = working_device(plan);
+    signature->device_kind = (uint8_t)device.kind;
+    signature->device_index = (uint8_t)device.index;
     signature->argument_count = 0;
     for (int i = 0; i < 3; i++) {
         if (call->in[i] == NULL && !call->is_scalar[i]) continue;
@@ -169,9 +179,10 @@ fs_status fs_op_run(const fs_call *call, fs_tensor *result, fs_error *err)
     fs_dense_strides(dense.ndim, dense.shape, dense.strides);
     fs_signature signature;
     describe_call(&plan, given ? given : &dense, &signature);
-    uint64_t token = observer->begin(observer->context, call->op, &signature, plan.device);
+    fs_device device = {.kind = (fs_device_kind)signature.device_kind, .index = signature.device_index};
+    uint64_t token = observer->begin(observer->context, call->op, &signature, device);
     fs_status status = produce(&plan, given, result, err);
-    observer->end(observer->context, token, call->op, plan.device, status != FS_OK);
+    observer->end(observer->context, token, call->op, device, status != FS_OK);
     fs_observer_leave();
     return status;
 }

@@ -395,10 +395,12 @@ PyObject *fs_get_default_device(PyObject *module, PyObject *unused);
 static PyMethodDef functions[] = {
     {"cuda_device_count", cuda_device_count, METH_NOARGS,
      "Number of CUDA devices. RuntimeError says why there is none."},
-    {"cuda_device_properties", cuda_device_properties, METH_O, "What the driver says of CUDA device i, as a dict."},
+    {"cuda_device_properties", cuda_device_properties, METH_O,
+     "cuda_device_properties($module, index, /)\n--\n\nWhat the driver says of a CUDA device, as a dict."},
     {"cpu_properties", cpu_properties, METH_NOARGS, "name, isa, threads and cache_bytes of the CPU, as a dict."},
     {"datasheet", datasheet, METH_NOARGS, "Every row of the datasheet table, as dicts."},
-    {"datasheet_find", datasheet_find, METH_O, "The row of the device with that name, or None."},
+    {"datasheet_find", datasheet_find, METH_O,
+     "datasheet_find($module, name, /)\n--\n\nThe row of the device with that name, or None."},
     {"probe", run_probe, METH_VARARGS,
      "probe($module, device, what, dtype, amount, /)\n--\n\n(seconds, amount done) of one run of fma, read, write, "
      "copy, matmul or empty."},

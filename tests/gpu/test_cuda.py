@@ -110,6 +110,17 @@ def test_device_times_come_from_events() -> None:
     assert "Self CUDA" in table.table()
 
 
+def test_copies_between_devices_are_timed_on_the_gpu() -> None:
+    x = fs.rand((1 << 20,), device="cuda")
+    host = x.to("cpu")
+    with fs.profile(record_shapes=True) as prof:
+        x.to("cpu")
+        host.to("cuda")
+    row = only(prof.key_averages(), "flopscope::copy")
+    assert row.count == 2 and row.timing_source == "event" and row.self_device_time_total > 0
+    assert row.bytes_read == row.bytes_written == 2 * (1 << 22)
+
+
 def test_many_ops_in_a_profile() -> None:
     x = fs.rand((64,), device="cuda")
     fs.neg(x)
