@@ -186,7 +186,18 @@ def run(
         with profile() as prof:
             for _ in range(repeat):
                 once()
-    return Bench(where, peaks, dtype, side, repeat, prof.key_averages())
+    table = prof.key_averages()
+    if any(_beats(row, where) for row in table):  # they were measured on a busier machine
+        peaks = measure_peaks(where, progress, force=True)
+        table = prof.key_averages()
+    return Bench(where, peaks, dtype, side, repeat, table)
+
+
+def _beats(row: EventRow, device: Device) -> bool:
+    """Whether a row is faster than the measured peaks allow and no cache explains it."""
+    cache = device.properties.get("l2_bytes") or device.properties.get("cache_bytes") or 0
+    beyond_cache = row.bytes_total_moved / max(row.count, 1) > 4 * cache
+    return bool(row.pct_peak_flops > 105 or (row.pct_peak_bandwidth > 105 and beyond_cache))
 
 
 def _suitable_size(device: Device, peaks: Peaks, dtype: str, repeat: int) -> int:

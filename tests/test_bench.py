@@ -1,0 +1,29 @@
+"""The seed program from Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flopscope import bench, peaks
+from flopscope.device import find_device
+
+
+def test_peaks_that_the_run_beats_are_measured_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path))
+    key = peaks.cache_key(find_device("cpu"))
+    slow = peaks.Peaks("measured", flops={"fp32": 1e3, "fp64": 1e3}, bandwidth=1e12, launch_ns=1.0)
+    monkeypatch.setitem(peaks.remembered, peaks.cache_file(key).name, slow)
+    done = bench.run("cpu", size=64, ops=["matmul", "add"], repeat=2)
+    assert done.peaks.flops["fp32"] > 1e6
+    assert all(row.pct_peak_flops < 1e4 for row in done.table)
+    assert [row.count for row in done.table] == [2, 2]
+
+
+def test_each_op_can_run_alone_and_unknown_ones_are_named() -> None:
+    for name in bench.OPS:
+        (row,) = bench.run("cpu", size=32, ops=[name], repeat=1).table
+        assert row.key == f"flopscope::{name}" and row.count == 1
+    with pytest.raises(ValueError, match="'fly'.*sigmoid"):
+        bench.run("cpu", size=32, ops=["fly"])
