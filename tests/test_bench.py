@@ -25,5 +25,5 @@ def test_each_op_can_run_alone_and_unknown_ones_are_named() -> None:
     for name in bench.OPS:
         (row,) = bench.run("cpu", size=32, ops=[name], repeat=1).table
         assert row.key == f"flopscope::{name}" and row.count == 1
-    with pytest.raises(ValueError, match="'fly'.*sigmoid"):
+    with pytest.raises(ValueError, match=r"'fly'.*sigmoid"):
         bench.run("cpu", size=32, ops=["fly"])
