@@ -119,8 +119,8 @@ fs_status fs_cuda_device_count(int *count, fs_error *err)
         cudaDriverGetVersion(&driver);
         if (driver == 0)
             return fs_fail(err, FS_RUNTIME_ERROR,
-                           "no NVIDIA driver is loaded here: install it (nvidia-smi must work), or start the container "
-                           "with its GPUs (docker run --gpus all)");
+                           "there is no CUDA device: no NVIDIA driver is loaded; install it (nvidia-smi must work), or "
+                           "start the container with its GPUs (docker run --gpus all)");
         return fs_fail(err, FS_RUNTIME_ERROR,
                        "the NVIDIA driver knows CUDA up to %d.%d, and this flopscope was built for %d.%d: update the "
                        "driver, or rebuild with an older nvcc", driver / 1000, driver % 1000 / 10,

@@ -473,3 +473,11 @@ def test_references_are_balanced() -> None:
     after = [sys.getrefcount(object_) for object_ in (*tracked, junk)]
     assert fs.memory_allocated("cpu") == memory
     assert all(abs(a - b) < 25 for a, b in zip(after, before, strict=True)), (before, after)
+
+
+def test_asking_for_cuda_where_there_is_none_says_why_and_what_to_do() -> None:
+    if any(device.kind == "cuda" for device in fs.devices()):
+        pytest.skip("there is a GPU")
+    for ask in (lambda: fs.empty((2,), device="cuda"), lambda: fs.ones((2,)).to("cuda:0"), fs._core.cuda_device_count):
+        with pytest.raises(RuntimeError, match=r"CUDA.*(install|update|visible|container)"):
+            ask()
