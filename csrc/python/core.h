@@ -13,7 +13,8 @@ PyObject *fs_raise(const fs_error *err);
 /* Tensor ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    PyObject_HEAD fs_tensor tensor;
+    PyObject_HEAD
+    fs_tensor tensor;
 } fs_tensor_object;
 
 extern PyTypeObject *fs_tensor_type;

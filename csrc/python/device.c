@@ -44,8 +44,7 @@ static PyObject *cpu_properties(PyObject *module, PyObject *unused)
                          fs_parallel_threads(), "cache_bytes", (long long)fs_cpu_cache_bytes());
 }
 
-/* Datasheet ---------------------------------------------------------------------------------------------------------
- */
+/* Datasheet ----------------------------------------------------------------------------------------------------- */
 
 /* NaN is None: not known. */
 static PyObject *known(double value)
@@ -112,8 +111,7 @@ static PyObject *datasheet_find(PyObject *module, PyObject *name)
     return datasheet_row(row);
 }
 
-/* Memory and waiting ------------------------------------------------------------------------------------------------
- */
+/* Memory and waiting -------------------------------------------------------------------------------------------- */
 
 static PyObject *memory_allocated(PyObject *module, PyObject *args)
 {
@@ -182,8 +180,7 @@ static PyObject *manual_seed(PyObject *module, PyObject *seed)
     Py_RETURN_NONE;
 }
 
-/* Probes ------------------------------------------------------------------------------------------------------------
- */
+/* Probes -------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     fs_device device;

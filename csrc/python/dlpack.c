@@ -42,8 +42,7 @@ struct dl_versioned {
 
 static const char plain_name[] = "dltensor", versioned_name[] = "dltensor_versioned";
 
-/* Giving ------------------------------------------------------------------------------------------------------------
- */
+/* Giving -------------------------------------------------------------------------------------------------------- */
 
 /* One allocation: either managed form, and the tensor that it keeps alive. */
 typedef struct {
@@ -166,8 +165,7 @@ PyObject *fs_tensor_dlpack_device(PyObject *self, PyObject *unused)
     return Py_BuildValue("(ii)", tensor->device.kind == FS_CUDA ? DL_CUDA : DL_CPU, tensor->device.index);
 }
 
-/* Taking ------------------------------------------------------------------------------------------------------------
- */
+/* Taking -------------------------------------------------------------------------------------------------------- */
 
 /* Foreign deleters may run Python code. */
 static void drop_plain(fs_storage *storage)

@@ -178,8 +178,7 @@ PyObject *fs_array_of_int64(const int64_t *values, Py_ssize_t count)
     return array_of(NPY_INT64, values, count);
 }
 
-/* BLAS --------------------------------------------------------------------------------------------------------------
- */
+/* BLAS ---------------------------------------------------------------------------------------------------------- */
 
 /* A rows × columns matrix as an array over foreign memory; `transposed` swaps the strides. */
 static PyObject *matrix(void *data, fs_dtype dtype, int64_t rows, int64_t columns, int64_t ld, bool transposed)

@@ -5,7 +5,8 @@
 #include <structmember.h>
 
 typedef struct {
-    PyObject_HEAD vectorcallfunc vectorcall;
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
     const fs_op *op;
 } op_object;
 

@@ -11,7 +11,8 @@
 #include "table/table.h"
 
 typedef struct {
-    PyObject_HEAD fs_store *store;
+    PyObject_HEAD
+    fs_store *store;
     fs_recorder *recorder;
     bool profile_memory, running;
 } profiler_object;
@@ -161,8 +162,7 @@ static bool take_all_peaks(PyObject *given, table_request *request)
     return true;
 }
 
-/* The table's columns -----------------------------------------------------------------------------------------------
- */
+/* The table's columns ------------------------------------------------------------------------------------------- */
 
 static PyObject *shape_object(const fs_argument *argument)
 {

@@ -55,8 +55,7 @@ static void tensor_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-/* Attributes --------------------------------------------------------------------------------------------------------
- */
+/* Attributes ---------------------------------------------------------------------------------------------------- */
 
 static PyObject *tuple_of(const int64_t *values, int count, int64_t scale)
 {
@@ -169,8 +168,7 @@ static PyGetSetDef tensor_getset[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-/* Methods -----------------------------------------------------------------------------------------------------------
- */
+/* Methods ------------------------------------------------------------------------------------------------------- */
 
 static PyObject *tensor_numpy(PyObject *self, PyObject *unused)
 {
@@ -359,8 +357,7 @@ static PyObject *operator_nb_absolute(PyObject *x)
     return fs_call_unary(fs_op_find("abs"), x);
 }
 
-/* Buffer protocol ---------------------------------------------------------------------------------------------------
- */
+/* Buffer protocol ----------------------------------------------------------------------------------------------- */
 
 static int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
 {

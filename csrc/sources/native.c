@@ -48,8 +48,7 @@ static void lose(fs_recorder *recorder)
     atomic_fetch_add(&recorder->lost, 1);
 }
 
-/* Device times ------------------------------------------------------------------------------------------------------
- */
+/* Device times -------------------------------------------------------------------------------------------------- */
 
 static void give_mark(fs_device device, fs_mark *mark)
 {
@@ -150,8 +149,7 @@ static void queue_work(fs_recorder *recorder, uint32_t launcher, fs_device devic
     pthread_mutex_unlock(&recorder->lock);
 }
 
-/* The observer ------------------------------------------------------------------------------------------------------
- */
+/* The observer -------------------------------------------------------------------------------------------------- */
 
 /* The mark before an op in flight on this thread. Ops do not nest. */
 static _Thread_local fs_mark *mark_in_flight;
@@ -259,8 +257,7 @@ static void record_memory(void *context, fs_device device, int64_t delta)
     }
 }
 
-/* Life --------------------------------------------------------------------------------------------------------------
- */
+/* Life ---------------------------------------------------------------------------------------------------------- */
 
 fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, bool profile_memory, fs_error *err)
 {

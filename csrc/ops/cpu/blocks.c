@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "ops/cpu/cpu_device.h"
+#include "ops/cpu/cpu_rows.h"
 
 enum {
     OPERANDS = 3,         /* out, in[0], in[1] */
@@ -168,10 +168,8 @@ static void tile_choose(walk *w, int64_t block)
  * blocks only: short pieces of many rows at a time are slower that way. */
 static bool output_streams(const fs_block_job *job)
 {
-    int64_t cache = fs_cpu_cache_bytes();
-    if (cache == 0) cache = 32 << 20;
     const fs_elementwise *space = job->space;
-    if (space->count < cache / 2 / (int64_t)job->out_size) return false;
+    if (!fs_cpu_streams(space->count * (int64_t)job->out_size)) return false;
     for (int i = 0; i < job->inputs; i++) {
         if (space->in[i] == space->out) return false;
     }
