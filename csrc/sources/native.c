@@ -31,7 +31,7 @@ struct fs_recorder {
     fs_store *store;
     uint64_t serial; /* tells recorders apart in known_signatures, where an address may be used again */
     fs_observer observer;
-    bool profile_memory;
+    fs_recorder_options options;
     _Atomic uint32_t *op_names; /* id in the store + 1 of each op's name, by place in fs_ops; 0: not asked yet */
     uint32_t memory_name;
     atomic_llong lost;
@@ -209,8 +209,10 @@ static uint64_t begin_op(void *context, const fs_op *op, const fs_signature *sig
 {
     fs_recorder *recorder = context;
     uint32_t index;
+    if (!recorder->options.ops) return FS_NONE;
     /* Marking comes first: its cost is not the op's. */
-    mark_in_flight = device.kind == FS_CUDA ? mark_before(recorder, device) : NULL;
+    bool marks = recorder->options.event_times && device.kind == FS_CUDA;
+    mark_in_flight = marks ? mark_before(recorder, device) : NULL;
     if (record_op(recorder, op, signature, &index) == FS_OK) return index;
     give_mark(device, mark_in_flight);
     lose(recorder);
@@ -242,7 +244,7 @@ static void end_op(void *context, uint64_t token, const fs_op *op, fs_device dev
 static void record_memory(void *context, fs_device device, int64_t delta)
 {
     fs_recorder *recorder = context;
-    if (!recorder->profile_memory) return;
+    if (!recorder->options.profile_memory) return;
     fs_event event = fs_event_missing;
     event.kind = FS_EVENT_MEMORY;
     event.name = recorder->memory_name;
@@ -259,7 +261,8 @@ static void record_memory(void *context, fs_device device, int64_t delta)
 
 /* Life ---------------------------------------------------------------------------------------------------------- */
 
-fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, bool profile_memory, fs_error *err)
+fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, const fs_recorder_options *options,
+                             fs_error *err)
 {
     fs_recorder *made = fs_calloc(1, sizeof *made);
     _Atomic uint32_t *op_names = fs_calloc((size_t)fs_op_count, sizeof *op_names);
@@ -270,7 +273,7 @@ fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, bool profi
     }
     made->store = store;
     made->serial = atomic_fetch_add(&recorder_serials, 1) + 1;
-    made->profile_memory = profile_memory;
+    made->options = *options;
     made->op_names = op_names;
     made->observer = (fs_observer){.context = made, .begin = begin_op, .end = end_op, .memory = record_memory};
     pthread_mutex_init(&made->lock, NULL);
@@ -291,14 +294,19 @@ fs_status fs_recorder_start(fs_recorder *recorder, fs_error *err)
     if (fs_observer_get() != NULL) {
         return fs_fail(err, FS_RUNTIME_ERROR, "a profile is in progress already; stop it before starting another");
     }
+    fs_store_set_window(recorder->store, fs_clock_now(), FS_MISSING);
     fs_observer_set(&recorder->observer);
     return FS_OK;
 }
 
 fs_status fs_recorder_stop(fs_recorder *recorder, fs_error *err)
 {
+    int64_t begin, end;
     fs_observer_set(NULL);
-    fs_store_end_all(recorder->store, fs_clock_now());
+    fs_store_window(recorder->store, &begin, &end);
+    end = fs_clock_now();
+    fs_store_end_all(recorder->store, end);
+    fs_store_set_window(recorder->store, begin, end);
     pthread_mutex_lock(&recorder->lock);
     fs_status status = resolve_all(recorder, 0, err);
     for (int i = 0; i < MAX_DEVICES; i++) {
@@ -309,11 +317,17 @@ fs_status fs_recorder_stop(fs_recorder *recorder, fs_error *err)
     return status;
 }
 
-fs_status fs_recorder_begin_range(fs_recorder *recorder, const char *name, uint32_t *index, fs_error *err)
+fs_status fs_recorder_begin_range(fs_recorder *recorder, fs_event_kind kind, const char *name,
+                                  const fs_given_work *work, uint32_t *index, fs_error *err)
 {
-    uint32_t id;
+    uint32_t id, signature = FS_NONE;
     FS_TRY(fs_store_name(recorder->store, name, &id, err));
-    return fs_store_begin(recorder->store, FS_EVENT_RANGE, id, FS_NONE, fs_clock_now(), index, err);
+    if (work != NULL) {
+        _Alignas(8) char bytes[FS_GIVEN_WORK_BYTES];
+        fs_given_work_encode(work, bytes);
+        FS_TRY(fs_store_signature(recorder->store, bytes, sizeof bytes, &signature, err));
+    }
+    return fs_store_begin(recorder->store, kind, id, signature, fs_clock_now(), index, err);
 }
 
 void fs_recorder_end_range(fs_recorder *recorder, uint32_t index)

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+enum { KIND_SHIFT = 56 };
+
 size_t fs_signature_encode(const fs_signature *signature, void *bytes)
 {
     int64_t *word = bytes;
@@ -27,6 +29,7 @@ void fs_signature_decode(const void *bytes, size_t size, fs_signature *signature
     signature->device_kind = (uint8_t)(head >> 32);
     signature->device_index = (uint8_t)(head >> 40);
     signature->argument_count = 0;
+    if (fs_signature_kind_of(bytes) != FS_SIGNATURE_CALL) return;
     while (word < end) {
         uint64_t fields = (uint64_t)*word++;
         fs_argument *argument = &signature->arguments[signature->argument_count++];
@@ -40,4 +43,45 @@ void fs_signature_decode(const void *bytes, size_t size, fs_signature *signature
         argument->strides = argument->dense ? NULL : word;
         if (!argument->dense) word += argument->ndim;
     }
+}
+
+fs_signature_kind fs_signature_kind_of(const void *bytes)
+{
+    uint64_t head;
+    memcpy(&head, bytes, sizeof head);
+    return (fs_signature_kind)(head >> KIND_SHIFT);
+}
+
+static void encode(fs_signature_kind kind, const void *from, size_t size, void *bytes)
+{
+    uint64_t head = (uint64_t)kind << KIND_SHIFT;
+    memcpy(bytes, &head, sizeof head);
+    memcpy((char *)bytes + sizeof head, from, size);
+}
+
+static bool decode(fs_signature_kind kind, const void *bytes, void *to, size_t size)
+{
+    if (fs_signature_kind_of(bytes) != kind) return false;
+    memcpy(to, (const char *)bytes + sizeof(uint64_t), size);
+    return true;
+}
+
+void fs_launch_encode(const fs_launch *launch, void *bytes)
+{
+    encode(FS_SIGNATURE_LAUNCH, launch, sizeof *launch, bytes);
+}
+
+bool fs_launch_decode(const void *bytes, fs_launch *launch)
+{
+    return decode(FS_SIGNATURE_LAUNCH, bytes, launch, sizeof *launch);
+}
+
+void fs_given_work_encode(const fs_given_work *work, void *bytes)
+{
+    encode(FS_SIGNATURE_WORK, work, sizeof *work, bytes);
+}
+
+bool fs_given_work_decode(const void *bytes, fs_given_work *work)
+{
+    return decode(FS_SIGNATURE_WORK, bytes, work, sizeof *work);
 }

@@ -1,8 +1,12 @@
-/* What an op was called with, as compact bytes that can be interned: equal calls have equal bytes.
+/* What an event was called with, as compact bytes that can be interned: equal calls have equal bytes. The highest byte
+ * of word 0 says which of these it is (fs_signature_kind):
  *
+ * An op's call:
  *   word 0       flags (FS_SIGNATURE_…) | device kind << 32 | device index << 40
  *   per argument one word of fs_argument's small fields, then `ndim` words of shape and, unless the argument is
  *                dense, `ndim` words of strides (in elements)
+ * Device work's launch (fs_launch) and the work that a program says a range does (fs_given_work): word 0, then the
+ * struct.
  */
 #ifndef FS_STORE_SIGNATURE_H
 #define FS_STORE_SIGNATURE_H
@@ -10,6 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+typedef enum { FS_SIGNATURE_CALL, FS_SIGNATURE_LAUNCH, FS_SIGNATURE_WORK } fs_signature_kind;
 
 /* Flags of a call. */
 enum { FS_SIGNATURE_TF32 = 1 /* float32 products may use TF32 */ };
@@ -45,7 +51,35 @@ enum { FS_SIGNATURE_MAX_BYTES = 8 * (1 + FS_SIGNATURE_MAX_ARGUMENTS * (1 + 2 * F
 
 /* Write the signature into bytes (FS_SIGNATURE_MAX_BYTES, 8-aligned); returns the size used. */
 size_t fs_signature_encode(const fs_signature *signature, void *bytes);
-/* The reverse; the arguments' shapes point into bytes (8-aligned). */
+/* The reverse; the arguments' shapes point into bytes (8-aligned). What is no call has no arguments. */
 void fs_signature_decode(const void *bytes, size_t size, fs_signature *signature);
+
+fs_signature_kind fs_signature_kind_of(const void *bytes);
+
+/* What a kernel was launched with; a copy or a fill has a graph and a context only. */
+typedef struct {
+    uint32_t grid[3], block[3], cluster[3]; /* grid of 0: no kernel; cluster of 0: none */
+    uint32_t registers;                     /* per thread */
+    uint32_t static_shared, dynamic_shared; /* bytes per block */
+    uint32_t graph;                         /* id of the CUDA graph that launched it, 0: none */
+    uint32_t context;
+    uint64_t graph_node;
+} fs_launch;
+
+/* NaN: not given. */
+typedef struct {
+    double flops, bytes;
+} fs_given_work;
+
+enum {
+    FS_LAUNCH_BYTES = 8 + sizeof(fs_launch),
+    FS_GIVEN_WORK_BYTES = 8 + sizeof(fs_given_work),
+};
+
+/* Write FS_LAUNCH_BYTES, FS_GIVEN_WORK_BYTES; the reverse, false where the bytes are of another kind. */
+void fs_launch_encode(const fs_launch *launch, void *bytes);
+bool fs_launch_decode(const void *bytes, fs_launch *launch);
+void fs_given_work_encode(const fs_given_work *work, void *bytes);
+bool fs_given_work_decode(const void *bytes, fs_given_work *work);
 
 #endif

@@ -16,6 +16,8 @@ const bool fs_event_kind_on_device[FS_EVENT_KIND_COUNT] = {FS_EVENT_KIND_LIST(ON
 const char *const fs_timing_names[FS_TIMING_COUNT] = {FS_TIMING_LIST(TIMING_NAME)};
 #define MISSING(type, name, missing, prose) .name = missing,
 const fs_event fs_event_missing = {FS_EVENT_COLUMN_LIST(MISSING)};
+#define MISSING_FACT(name, trace_name, prose) .name = -1,
+const fs_device_facts fs_device_facts_missing = {FS_DEVICE_FACT_LIST(MISSING_FACT)};
 
 /* More events than ids: the last id means "none". */
 enum { MAX_CHUNKS = (1 << (32 - FS_CHUNK_BITS)) - 1 };
@@ -29,6 +31,9 @@ struct fs_store {
     fs_intern names, signatures;
     fs_lane *lanes;
     uint32_t lane_count, lane_capacity;
+    int64_t window[2];
+    fs_device_facts *devices;
+    int device_count;
 };
 
 /* The calling thread's lane in the store that it used last. */
@@ -44,6 +49,7 @@ fs_status fs_store_create(fs_store **store, fs_error *err)
     fs_store *made = fs_calloc(1, sizeof *made);
     if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a store of events");
     made->serial = atomic_fetch_add(&store_serials, 1) + 1;
+    made->window[0] = made->window[1] = FS_MISSING;
     *store = made;
     return FS_OK;
 }
@@ -54,6 +60,7 @@ void fs_store_destroy(fs_store *store)
     for (uint32_t i = 0; i < store->chunk_count; i++) fs_free(store->chunks[i]);
     fs_free(store->chunks);
     fs_free(store->lanes);
+    fs_free(store->devices);
     fs_intern_clear(&store->names);
     fs_intern_clear(&store->signatures);
     fs_free(store);
@@ -120,6 +127,14 @@ fs_status fs_store_thread_lane(fs_store *store, uint32_t *lane, fs_error *err)
 {
     fs_lock_take(&store->lock);
     fs_status status = thread_lane(store, lane, err);
+    fs_lock_give(&store->lock);
+    return status;
+}
+
+fs_status fs_store_thread_lane_of(fs_store *store, uint64_t thread, uint32_t *lane, fs_error *err)
+{
+    fs_lock_take(&store->lock);
+    fs_status status = find_lane(store, false, -1, thread, lane, err);
     fs_lock_give(&store->lock);
     return status;
 }
@@ -222,6 +237,44 @@ void fs_store_rename(fs_store *store, uint32_t index, uint32_t name)
     fs_lock_give(&store->lock);
 }
 
+void fs_store_link(fs_store *store, uint32_t index, uint32_t parent, uint32_t launcher)
+{
+    fs_lock_take(&store->lock);
+    AT(store, index, parent) = parent;
+    AT(store, index, launcher) = launcher;
+    fs_lock_give(&store->lock);
+}
+
+void fs_store_set_window(fs_store *store, int64_t begin, int64_t end)
+{
+    store->window[0] = begin;
+    store->window[1] = end;
+}
+
+void fs_store_window(const fs_store *store, int64_t *begin, int64_t *end)
+{
+    *begin = store->window[0];
+    *end = store->window[1];
+}
+
+fs_status fs_store_set_device(fs_store *store, int device, const fs_device_facts *facts, fs_error *err)
+{
+    fs_status status = FS_OK;
+    fs_lock_take(&store->lock);
+    if (device >= store->device_count) {
+        fs_device_facts *devices = fs_realloc(store->devices, (size_t)(device + 1) * sizeof *devices);
+        if (devices == NULL) {
+            status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for what is known of %d devices", device + 1);
+        } else {
+            store->devices = devices;
+            while (store->device_count <= device) devices[store->device_count++] = fs_device_facts_missing;
+        }
+    }
+    if (status == FS_OK) store->devices[device] = *facts;
+    fs_lock_give(&store->lock);
+    return status;
+}
+
 uint32_t fs_store_end_all(fs_store *store, int64_t end)
 {
     uint32_t closed = 0;
@@ -284,6 +337,11 @@ fs_span fs_store_signature_bytes(const fs_store *store, uint32_t id)
 uint32_t fs_store_lane_count(const fs_store *store)
 {
     return store->lane_count;
+}
+
+fs_device_facts fs_store_device(const fs_store *store, int device)
+{
+    return device >= 0 && device < store->device_count ? store->devices[device] : fs_device_facts_missing;
 }
 
 fs_lane fs_store_lane(const fs_store *store, uint32_t id)

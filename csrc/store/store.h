@@ -16,6 +16,7 @@
 
 #include "base/intern.h"
 #include "base/status.h"
+#include "store/device_facts.h"
 
 #define FS_NONE UINT32_MAX
 #define FS_MISSING INT64_MIN
@@ -31,6 +32,7 @@
     X(MEMSET, memset, 1, "a fill on a device")                                                         \
     X(INTERVAL, interval, 1, "device time of its launcher seen from outside, between two CUDA events") \
     X(SYNC, sync, 0, "the host waiting for a device")                                                  \
+    X(OVERHEAD, overhead, 0, "time that profiling itself or loading of code took")                     \
     X(MEMORY, memory, 0, "memory taken (bytes > 0) or given back (bytes < 0)")                         \
     X(FRAME, frame, 0, "a Python call")
 
@@ -105,6 +107,7 @@ fs_status fs_store_name(fs_store *store, const char *text, uint32_t *id, fs_erro
 fs_status fs_store_signature(fs_store *store, const void *bytes, size_t size, uint32_t *id, fs_error *err);
 fs_status fs_store_device_lane(fs_store *store, int device, uint64_t stream, uint32_t *lane, fs_error *err);
 fs_status fs_store_thread_lane(fs_store *store, uint32_t *lane, fs_error *err); /* of the calling thread */
+fs_status fs_store_thread_lane_of(fs_store *store, uint64_t thread, uint32_t *lane, fs_error *err);
 
 /* Append a whole event; index (may be NULL) receives its place. On FS_OUT_OF_MEMORY the store is as it was. */
 fs_status fs_store_append(fs_store *store, const fs_event *event, uint32_t *index, fs_error *err);
@@ -118,6 +121,17 @@ void fs_store_end(fs_store *store, uint32_t index, int64_t end);
 
 /* Give an event another name: an id of fs_store_name. */
 void fs_store_rename(fs_store *store, uint32_t index, uint32_t name);
+
+/* Give an event the event that encloses it, and the host event that it ran for; both FS_NONE or of a lower index. */
+void fs_store_link(fs_store *store, uint32_t index, uint32_t parent, uint32_t launcher);
+
+/* From when to when events were recorded, FS_MISSING where not known; both missing in a new store. */
+void fs_store_set_window(fs_store *store, int64_t begin, int64_t end);
+void fs_store_window(const fs_store *store, int64_t *begin, int64_t *end);
+
+/* What is known of a device (0 …), by copy. Devices that nobody told of have every fact missing. */
+fs_status fs_store_set_device(fs_store *store, int device, const fs_device_facts *facts, fs_error *err);
+fs_device_facts fs_store_device(const fs_store *store, int device);
 
 /* Close at `end` whatever is still open on any thread; returns how many events that were. */
 uint32_t fs_store_end_all(fs_store *store, int64_t end);

@@ -10,6 +10,7 @@
 #include "tests/c/check.h"
 
 static const fs_device cpu = {.kind = FS_CPU};
+static const fs_recorder_options everything = {.ops = true, .profile_memory = true, .event_times = true};
 
 static fs_status create(fs_tensor *made, const char *op, int64_t rows, int64_t columns, fs_error *err)
 {
@@ -38,10 +39,10 @@ static fs_status use_everything(fs_error *err)
     uint32_t range;
     fs_status status;
     FS_TRY_GOTO(status, fs_store_create(&store, err), done);
-    FS_TRY_GOTO(status, fs_recorder_create(&recorder, store, true, err), done);
+    FS_TRY_GOTO(status, fs_recorder_create(&recorder, store, &everything, err), done);
     FS_TRY_GOTO(status, fs_recorder_start(recorder, err), done);
     started = true;
-    FS_TRY_GOTO(status, fs_recorder_begin_range(recorder, "all", &range, err), done);
+    FS_TRY_GOTO(status, fs_recorder_begin_range(recorder, FS_EVENT_RANGE, "all", NULL, &range, err), done);
     FS_TRY_GOTO(status, create(&x, "rand", 9, 9, err), done);
     FS_TRY_GOTO(status, create(&y, "full", 9, 9, err), done);
     view = y;
@@ -101,8 +102,8 @@ static void test_only_one_recorder_watches(void)
     fs_store *store = NULL;
     fs_recorder *a = NULL, *b = NULL;
     fs_error err;
-    CHECK(fs_store_create(&store, &err) == FS_OK && fs_recorder_create(&a, store, false, &err) == FS_OK &&
-          fs_recorder_create(&b, store, false, &err) == FS_OK);
+    CHECK(fs_store_create(&store, &err) == FS_OK && fs_recorder_create(&a, store, &everything, &err) == FS_OK &&
+          fs_recorder_create(&b, store, &everything, &err) == FS_OK);
     CHECK(fs_recorder_start(a, &err) == FS_OK);
     CHECK(fs_recorder_start(b, &err) == FS_RUNTIME_ERROR && strstr(err.message, "in progress") != NULL);
     CHECK(fs_recorder_stop(a, &err) == FS_OK && fs_recorder_start(b, &err) == FS_OK);

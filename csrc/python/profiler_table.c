@@ -1,0 +1,326 @@
+/* Profiler's table: the rows of a stopped profile as Python's lists and arrays. */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "python/profiler.h"
+#include "store/signature.h"
+#include "table/table.h"
+
+/* Peaks: {"cpu": {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns}, "cuda:0": …} ----------------------
+ */
+
+typedef struct {
+    fs_table_options options;
+    fs_peaks peaks[FS_MAX_CUDA_DEVICES + 1];
+} table_request;
+
+static bool take_rate(PyObject *mapping, const char *key, double *rate)
+{
+    PyObject *value = PyMapping_GetItemString(mapping, key);
+    if (value == NULL) {
+        PyErr_Clear();
+        return true;
+    }
+    if (value != Py_None) *rate = PyFloat_AsDouble(value);
+    Py_DECREF(value);
+    return !PyErr_Occurred();
+}
+
+static bool take_peaks(PyObject *given, fs_peaks *peaks)
+{
+    fs_peaks_unknown(peaks);
+    if (!take_rate(given, "bandwidth", &peaks->bandwidth) || !take_rate(given, "launch_ns", &peaks->launch_ns))
+        return false;
+    PyObject *flops = PyMapping_GetItemString(given, "flops");
+    if (flops == NULL) return false;
+    bool good = true;
+    for (int unit = 0; good && unit < FS_UNIT_COUNT; unit++) {
+        good = take_rate(flops, fs_units[unit].name, &peaks->flops[unit]);
+    }
+    Py_DECREF(flops);
+    return good;
+}
+
+static bool take_all_peaks(PyObject *given, table_request *request)
+{
+    PyObject *name, *value;
+    Py_ssize_t at = 0;
+    int used = 0;
+    while (PyDict_Next(given, &at, &name, &value)) {
+        const char *text = PyUnicode_AsUTF8(name);
+        if (text == NULL) return false;
+        if (used > FS_MAX_CUDA_DEVICES) break;
+        fs_peaks *peaks = &request->peaks[used++];
+        if (!take_peaks(value, peaks)) return false;
+        int index = -1;
+        if (strcmp(text, "cpu") == 0) request->options.cpu_peaks = peaks;
+        else if (sscanf(text, "cuda:%d", &index) == 1 && index >= 0 && index < FS_MAX_CUDA_DEVICES) {
+            request->options.cuda_peaks[index] = peaks;
+        }
+    }
+    return true;
+}
+
+/* The table's columns ------------------------------------------------------------------------------------------- */
+
+static PyObject *shape_object(const fs_argument *argument)
+{
+    PyObject *shape = PyList_New(argument->ndim);
+    for (int d = 0; shape != NULL && d < argument->ndim; d++) {
+        PyObject *size = PyLong_FromLongLong(argument->shape[d]);
+        if (size == NULL) Py_CLEAR(shape);
+        else PyList_SET_ITEM(shape, d, size);
+    }
+    return shape;
+}
+
+static PyObject *dtype_object(const fs_argument *argument)
+{
+    return PyUnicode_FromString(fs_dtypes[argument->dtype].name);
+}
+
+/* One value for each argument that was given to the op. */
+static PyObject *argument_list(const fs_store *store, const fs_row *row, PyObject *(*value_of)(const fs_argument *))
+{
+    PyObject *list = PyList_New(0);
+    if (list == NULL || row->signature == FS_NONE) return list;
+    fs_signature signature;
+    fs_span bytes = fs_store_signature_bytes(store, row->signature);
+    fs_signature_decode(bytes.bytes, bytes.size, &signature);
+    for (int i = 0; i < signature.argument_count; i++) {
+        if (signature.arguments[i].role == FS_ARGUMENT_OUT) continue;
+        PyObject *value = value_of(&signature.arguments[i]);
+        if (value == NULL || PyList_Append(list, value) < 0) {
+            Py_XDECREF(value);
+            Py_CLEAR(list);
+            return NULL;
+        }
+        Py_DECREF(value);
+    }
+    return list;
+}
+
+static PyObject *key_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyUnicode_DecodeUTF8(row->key, (Py_ssize_t)strlen(row->key), "replace");
+}
+
+static PyObject *overload_of(const fs_store *store, const fs_row *row)
+{
+    (void)store, (void)row;
+    return PyUnicode_FromString("");
+}
+
+static PyObject *device_type_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyUnicode_FromString(row->on_device ? "cuda" : "cpu");
+}
+
+static PyObject *annotation_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyBool_FromLong(row->is_user_annotation);
+}
+
+static PyObject *count_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyLong_FromLongLong(row->count);
+}
+
+static PyObject *top_level_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyBool_FromLong(row->top_level);
+}
+
+static PyObject *shapes_of(const fs_store *store, const fs_row *row)
+{
+    return argument_list(store, row, shape_object);
+}
+
+static PyObject *dtypes_of(const fs_store *store, const fs_row *row)
+{
+    return argument_list(store, row, dtype_object);
+}
+
+static PyObject *bound_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyUnicode_FromString(fs_bound_names[row->bound]);
+}
+
+static PyObject *timing_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return PyUnicode_FromString(fs_timing_names[row->timing]);
+}
+
+static bool put(PyObject *columns, const char *name, PyObject *column)
+{
+    bool good = column != NULL && PyDict_SetItemString(columns, name, column) == 0;
+    Py_XDECREF(column);
+    return good;
+}
+
+typedef PyObject *(*row_value)(const fs_store *store, const fs_row *row);
+
+static PyObject *list_of(const fs_store *store, const fs_table *table, row_value value_of)
+{
+    PyObject *list = PyList_New(table->row_count);
+    for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
+        PyObject *value = value_of(store, &table->rows[i]);
+        if (value == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, value);
+    }
+    return list;
+}
+
+/* The numeric columns: where a row holds them, and how they are shown. */
+enum {
+#define UNIT_ENUM(unit, text, divisor) UNIT_##unit,
+    FS_COLUMN_UNITS(UNIT_ENUM)
+#undef UNIT_ENUM
+};
+
+static const struct {
+    const char *text;
+    double divisor;
+} column_units[] = {
+#define UNIT_ROW(unit, text, divisor) [UNIT_##unit] = {text, divisor},
+    FS_COLUMN_UNITS(UNIT_ROW)
+#undef UNIT_ROW
+};
+
+static const struct {
+    const char *name, *prose;
+    size_t offset;
+    int unit;
+    bool integer;
+} numeric_columns[] = {
+#define FS_COLUMN(type, name, unit, prose) \
+    {#name, prose, offsetof(fs_row, name), UNIT_##unit, _Generic((type)0, int64_t: true, double: false)},
+#include "table/columns.def"
+#undef FS_COLUMN
+};
+enum { NUMERIC_COLUMNS = sizeof numeric_columns / sizeof *numeric_columns };
+
+/* Integers stay integers unless their unit is scaled: ns become µs. */
+static PyObject *numbers_of(const fs_table *table, int column)
+{
+    Py_ssize_t count = table->row_count;
+    double divisor = column_units[numeric_columns[column].unit].divisor;
+    bool integer = numeric_columns[column].integer, stays = integer && divisor == 1;
+    union {
+        int64_t whole;
+        double real;
+    } *values = PyMem_Malloc((size_t)(count ? count : 1) * sizeof *values);
+    if (values == NULL) return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++) {
+        memcpy(&values[i], (const char *)&table->rows[i] + numeric_columns[column].offset, sizeof *values);
+        if (!stays) values[i].real = (integer ? (double)values[i].whole : values[i].real) / divisor;
+    }
+    PyObject *array = stays ? fs_array_of_int64(&values->whole, count) : fs_array_of_doubles(&values->real, count);
+    PyMem_Free(values);
+    return array;
+}
+
+static PyObject *columns_of(const fs_store *store, const fs_table *table)
+{
+    PyObject *columns = PyDict_New();
+    if (columns == NULL) return NULL;
+    bool good = put(columns, "key", list_of(store, table, key_of)) &&
+                put(columns, "overload_name", list_of(store, table, overload_of)) &&
+                put(columns, "device_type", list_of(store, table, device_type_of)) &&
+                put(columns, "is_user_annotation", list_of(store, table, annotation_of)) &&
+                put(columns, "count", list_of(store, table, count_of)) &&
+                put(columns, "input_shapes", list_of(store, table, shapes_of)) &&
+                put(columns, "input_dtypes", list_of(store, table, dtypes_of)) &&
+                put(columns, "bound", list_of(store, table, bound_of)) &&
+                put(columns, "timing_source", list_of(store, table, timing_of));
+    for (int i = 0; good && i < NUMERIC_COLUMNS; i++) {
+        good = put(columns, numeric_columns[i].name, numbers_of(table, i));
+    }
+    if (!good) Py_CLEAR(columns);
+    return columns;
+}
+
+static PyObject *share(double part, double whole)
+{
+    return PyFloat_FromDouble(whole > 0 ? part / whole : (double)NAN);
+}
+
+static PyObject *unmodelled_list(const fs_table *table)
+{
+    PyObject *list = PyList_New(table->unmodelled_count);
+    for (uint32_t i = 0; list != NULL && i < table->unmodelled_count; i++) {
+        const fs_unmodelled *entry = &table->unmodelled[i];
+        PyObject *pair = Py_BuildValue("(sd)", entry->key, (double)entry->ns / 1000.0);
+        if (pair == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, pair);
+    }
+    return list;
+}
+
+PyObject *fs_profiler_table(PyObject *object, PyObject *args)
+{
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    int by_shape;
+    PyObject *peaks;
+    if (!PyArg_ParseTuple(args, "pO!:table", &by_shape, &PyDict_Type, &peaks)) return NULL;
+    if (!fs_profiler_is_stopped(self, "table")) return NULL;
+    table_request *request = PyMem_Calloc(1, sizeof *request);
+    if (request == NULL) return PyErr_NoMemory();
+    request->options.by_shape = by_shape;
+    fs_table *table = NULL;
+    fs_error err;
+    PyObject *result = NULL;
+    if (!take_all_peaks(peaks, request)) goto done;
+    fs_status status;
+    int64_t began = fs_clock_now();
+    Py_BEGIN_ALLOW_THREADS status = fs_table_build(self->store, &request->options, &table, &err);
+    Py_END_ALLOW_THREADS double seconds = (double)(fs_clock_now() - began) / 1e9;
+    if (status != FS_OK) {
+        fs_raise(&err);
+        goto done;
+    }
+    PyObject *columns = columns_of(self->store, table);
+    PyObject *top_level = list_of(self->store, table, top_level_of);
+    if (columns == NULL || top_level == NULL) {
+        Py_XDECREF(columns);
+        Py_XDECREF(top_level);
+        goto done;
+    }
+    result = Py_BuildValue("(N{s:N,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N}})", columns, "top_level", top_level,
+                           "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0, "self_device_time_total",
+                           (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False,
+                           "has_device", table->has_device ? Py_True : Py_False, "profile_memory",
+                           self->options.profile_memory ? Py_True : Py_False, "open_events", (unsigned long)table->open_events,
+                           "dropped", (long long)fs_profiler_dropped(self), "grouping_seconds", seconds,
+                           "coverage", "bytes", share(table->bytes_known_ns, table->modelled_base_ns), "flops",
+                           share(table->flops_known_ns, table->modelled_base_ns), "unmodelled", unmodelled_list(table));
+done:
+    fs_table_destroy(table);
+    PyMem_Free(request);
+    return result;
+}
+
+int fs_add_columns(PyObject *module)
+{
+    PyObject *columns = PyList_New(NUMERIC_COLUMNS);
+    int status = columns != NULL ? 0 : -1;
+    for (int i = 0; status == 0 && i < NUMERIC_COLUMNS; i++) {
+        PyObject *column = Py_BuildValue("(sss)", numeric_columns[i].name, column_units[numeric_columns[i].unit].text,
+                                         numeric_columns[i].prose);
+        if (column == NULL) status = -1;
+        else PyList_SET_ITEM(columns, i, column);
+    }
+    if (status == 0) status = PyModule_AddObjectRef(module, "numeric_columns", columns);
+    Py_XDECREF(columns);
+    return status;
+}
