@@ -326,6 +326,15 @@ def build_cuda_library(source: Path, folder: Path) -> Path:
     return library
 
 
+def build_c_library(source: Path, folder: Path) -> Path:
+    """A shared object from a C file that may include the core's headers."""
+    library = folder / f"{source.stem}.so"
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    run([*compiler, "-std=gnu11", "-O2", "-shared", "-fPIC", f"-I{ROOT}", f"-I{ROOT / 'csrc'}", str(source), "-o",
+         str(library), "-ldl", "-lpthread"])
+    return library
+
+
 def run(command: Sequence[str]) -> str:
     """What a program prints. RuntimeError with its errors where it fails."""
     done = subprocess.run(command, capture_output=True, text=True)

@@ -15,8 +15,11 @@ did, how many bytes it moved, and how close to the device's limit that was.
 from . import _core
 from ._core import *  # noqa: F403 - the ops, one for each row of the core's op table
 from .device import Device, devices, measure_peaks
-from .profiler import profile, record_function
+from .profiler import profile
+from .record import record_function
+from .schedule import ProfilerAction, ProfilerActivity, schedule
 from .table import EventRow, EventTable
+from .trace import trace_handler
 
 __version__ = "0.1.0"
 
@@ -25,8 +28,12 @@ __all__ = [
     "Device",
     "EventRow",
     "EventTable",
+    "ProfilerAction",
+    "ProfilerActivity",
     "devices",
     "measure_peaks",
     "profile",
     "record_function",
+    "schedule",
+    "trace_handler",
 ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 
 def find(name: str) -> str:
-    """The path of an NVIDIA library ("cublasLt"): loaded already, from a wheel, conda or the system.
+    """The path of an NVIDIA library ("cublasLt", "cupti"): loaded already, from a wheel, conda or the system.
 
     Raises RuntimeError that names the library and what to install.
     """
-    wheels = {"cublasLt": "nvidia-cublas"}
+    wheels = {"cublasLt": "nvidia-cublas", "cupti": "nvidia-cuda-cupti"}
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib  # type: ignore[import-untyped,unused-ignore]
     except ImportError as problem:

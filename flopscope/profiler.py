@@ -1,102 +1,275 @@
-"""profile() and record_function(): what ran, for how long, and what it was worth."""
+"""profile(): what ran, for how long, and what it was worth."""
 
 from __future__ import annotations
 
-import functools
+import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
-from . import _core
+from ._core import Profiler, record_into
+from .capture import TIMERS, Recipe, Timer, Timing, start_core, warn_of_losses, warn_user
 from .device import find_device, peaks_by_name
+from .schedule import ProfilerAction, ProfilerActivity, action_at, activities_named
 from .table import COLUMNS, EventTable
 
-__all__ = ["profile", "record_function"]
+if TYPE_CHECKING:
+    import pandas
 
-P = ParamSpec("P")
-R = TypeVar("R")
+__all__ = ["profile"]
 
 _running: profile | None = None
 _lock = threading.Lock()
 
 
 class profile:
-    """Record flopscope's ops, on all threads, while the ``with`` block runs.
+    """Record what runs, on all threads, while the ``with`` block runs or between ``start()`` and ``stop()``.
 
-    ``record_shapes`` keeps input shapes for the table; ``profile_memory`` records what tensors take and give back. Both
-    mean what they mean in torch.profiler. On CUDA an op's device time is the time between two CUDA events around its
-    work (``timing_source`` "event"); on the CPU the op's own time counts ("cpu").
+    The arguments and methods are torch.profiler.profile's, so that it can take its place:
 
-    Only one profile records at a time: RuntimeError otherwise. An exception inside the block ends the profile and
-    leaves its table readable.
+    activities: of ``ProfilerActivity.CPU`` (ops, ranges, Python calls) and ``.CUDA`` (kernels, copies, API calls);
+        torch's own are taken too. None: both, as far as there is a GPU.
+    schedule: a function of the step's number that says what to do, as ``flopscope.schedule(…)`` makes it. Without, all
+        is recorded. With one, ``step()`` goes on to the next step, and each recorded step is an event "ProfilerStep#N".
+    on_trace_ready: called with the profile at the end of each recorded cycle, also of one that leaving the block cuts
+        short. What the profile gives is of that cycle then, and until the next one begins to record. A handler that
+        raises ends the profile; its exception passes.
+    record_shapes: keep input shapes for the table.
+    profile_memory: record what tensors take and give back.
+    with_stack: record Python calls, for ``group_by_stack_n`` and ``export_stacks``.
+    timer: who tells the device times. "auto": CUPTI, or, with a warning, CUDA events around flopscope's own ops where
+        there is none; "cupti": RuntimeError instead; "event": CUDA events.
+    record_api_calls: False leaves CUDA's API calls out, which costs less; kernels then belong to no op.
+
+    Taken for torch's sake: ``with_flops`` (FLOPs are always counted), ``with_modules``, ``experimental_config``,
+    ``custom_trace_id_callback``, ``post_processing_timeout_s`` and, without a schedule, ``acc_events``. Raises
+    ValueError for what cannot be: ``acc_events`` with a schedule, ``execution_trace_observer``, ``use_cuda``.
+
+    Only one profile runs at a time: RuntimeError otherwise. One that was stopped may start again and records anew, its
+    steps counted on. An exception inside the block ends the profile and leaves its table readable. In the child of a
+    fork the profile records nothing; ``step()`` and ``stop()`` do nothing there, and the results are the parent's.
     """
 
-    def __init__(self, *, record_shapes: bool = False, profile_memory: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        activities: Iterable[Any] | None = None,
+        schedule: Callable[[int], Any] | None = None,
+        on_trace_ready: Callable[[profile], object] | None = None,
+        record_shapes: bool = False,
+        profile_memory: bool = False,
+        with_stack: bool = False,
+        with_flops: bool = False,
+        with_modules: bool = False,
+        experimental_config: object = None,
+        execution_trace_observer: object = None,
+        acc_events: bool = False,
+        use_cuda: bool | None = None,
+        custom_trace_id_callback: Callable[[], str] | None = None,
+        post_processing_timeout_s: float | None = None,
+        timer: Timer = "auto",
+        record_api_calls: bool = True,
+    ) -> None:
+        _refuse(acc_events and schedule is not None, _NO_ACCUMULATION)
+        _refuse(execution_trace_observer is not None, _NO_OBSERVER)
+        _refuse(use_cuda is not None, f"use_cuda={use_cuda}: {_NO_USE_CUDA}")
+        _refuse(timer not in TIMERS, f"timer is one of {', '.join(map(repr, TIMERS))}, not {timer!r}")
+        for name, given in (("schedule", schedule), ("on_trace_ready", on_trace_ready)):
+            if given is not None and not callable(given):
+                raise TypeError(f"{name} is a function, not {given!r}")
+        self.activities = activities_named(activities)
+        _refuse(timer == "cupti" and ProfilerActivity.CUDA not in self.activities, _NO_CUDA_TO_TIME)
+        self.schedule = schedule
+        self.on_trace_ready = on_trace_ready
         self.record_shapes = record_shapes
         self.profile_memory = profile_memory
-        self._core = _core.Profiler(profile_memory)
-        self._started = False
+        self.with_stack = with_stack
+        self.timer = timer
+        self.record_api_calls = record_api_calls
+        self.step_num = 0
+        """Number of the step that runs: 0, and 1 more with each ``step()``."""
+        self.current_action = self._action_of(0)
+        """What the profile does in this step."""
+        self._recipe = Recipe(
+            activities=self.activities,
+            asked_for_cuda=activities is not None,
+            timer=timer,
+            profile_memory=profile_memory,
+            with_stack=with_stack,
+            api_calls=record_api_calls,
+        )
+        self._timing: Timing = "cpu"
+        self._live: Profiler | None = None  # what records now, for the results or only to warm up
+        self._core: Profiler | None = None  # the latest cycle, perhaps still recording
+        self._step: int | None = None  # the event of the step that runs
+        self._state = "not started"
+
+    # Running ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to record. RuntimeError if this profile has run before, or if another one is running."""
-        global _running
-        with _lock:
-            if self._started:
-                raise RuntimeError("a profile records once: make a new one with flopscope.profile()")
-            self._core.start()
-            self._started = True
-            _running = self
+        """Begin, with step 0 or the one that ``stop()`` left off. RuntimeError if a profile is running."""
+        self._start()
 
     def stop(self) -> None:
-        """Stop recording and wait for the devices. RuntimeError if it is not running, or if a device failed."""
-        global _running
-        with _lock:
-            if _running is self:
-                _running = None
-            self._core.stop()
+        """End: save what is being recorded, hand it to on_trace_ready, wait for the devices.
+
+        RuntimeError if it is not running, or if a device failed.
+        """
+        if self._state == "forked":
+            return
+        self._release()
+        self._end_step()
+        self._transit(self.current_action, None)
+
+    def step(self) -> None:
+        """End this step of the program and begin the next. RuntimeError if the profile is not running.
+
+        Where the schedule ends a cycle with this step, on_trace_ready is called from here. Without a schedule only
+        ``step_num`` changes.
+        """
+        if self._state == "forked":
+            return
+        if _running is not self:
+            raise RuntimeError(f"step() of a profile that is not running: it is {self._state}")
+        action = self._action_of(self.step_num + 1)
+        self._end_step()
+        before, self.current_action = self.current_action, action
+        self.step_num += 1
+        self._guarded_transit(before, action)
 
     def __enter__(self) -> profile:
-        self.start()
+        self._start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._core.running:
+        if _running is self:
             self.stop()
 
-    @property
-    def dropped(self) -> int:
-        """Events that could not be kept, for want of memory or because a device failed."""
-        return self._core.dropped
+    def _start(self) -> None:
+        global _running
+        with _lock:
+            if _running is not None:
+                which = "this profile is" if _running is self else "a profile is"
+                raise RuntimeError(f"{which} in progress already; stop it before starting another")
+            _running = self
+        self._state = "running"
+        self._guarded_transit(ProfilerAction.NONE, self.current_action)
 
-    def __len__(self) -> int:
-        """Number of events recorded."""
-        return self._core.event_count
+    def _release(self) -> None:
+        """Let another profile run. RuntimeError if this one does not."""
+        global _running
+        with _lock:
+            if _running is not self:
+                why = "it was never started, or stopped before"
+                raise RuntimeError(f"this profile is not running: {why}")
+            _running = None
+            self._state = "stopped"
 
-    def __bool__(self) -> bool:
-        """True: a profile that saw nothing is a profile."""
-        return True
+    def _action_of(self, step: int) -> ProfilerAction:
+        return ProfilerAction.RECORD if self.schedule is None else action_at(self.schedule, step)
+
+    def _transit(self, before: ProfilerAction, after: ProfilerAction | None) -> None:
+        if (before, after) in _WRONG:
+            warn_user(f"Incorrect schedule: {before.name} followed by {after and after.name}")
+        for act in _BETWEEN.get((before, after), (*_LEAVE[before], *_ENTER[after])):
+            act(self)
+
+    def _guarded_transit(self, before: ProfilerAction, after: ProfilerAction) -> None:
+        """What fails ends the profile: its last cycle stays readable and another profile may start."""
+        try:
+            self._transit(before, after)
+            self._begin_step()
+        except BaseException as problem:
+            if _running is self:
+                self._release()
+            self._state = f"stopped, by {type(problem).__name__} at step {self.step_num}"
+            self._save()
+            raise
+
+    # What a transition is made of -------------------------------------------------------------------------------------
+
+    def _warm_up(self) -> None:
+        if _running is self and self._live is None:  # on_trace_ready may have stopped it
+            self._live, self._timing = start_core(self._recipe)
+
+    def _record(self) -> None:
+        self._warm_up()
+        self._keep(self._live)
+
+    def _forget_warm_up(self) -> None:
+        if self._live is not None:
+            self._live.restart()
+        self._keep(self._live)
+
+    def _keep(self, core: Profiler | None) -> None:
+        """What this one records from now on are the results, ranges too."""
+        if core is not None:
+            self._core = core
+            record_into(core)
+
+    def _save(self) -> None:
+        """Stop what records. A warm-up's events are nobody's results."""
+        core, self._live = self._live, None
+        if core is not None:
+            record_into(None)
+            core.stop()
+            warn_of_losses(core)
+
+    def _save_and_hand_over(self) -> None:
+        if self._live is None:  # on_trace_ready has stopped the profile, which has been handed over with that
+            return
+        self._save()
+        if self.on_trace_ready is not None:
+            self.on_trace_ready(self)
+
+    def _begin_step(self) -> None:
+        if self.schedule is not None and self._live is not None and self._live is self._core:
+            self._step = self._live.begin_range(f"ProfilerStep#{self.step_num}", True)
+
+    def _end_step(self) -> None:
+        step, self._step = self._step, None
+        if step is not None and self._live is not None:
+            self._live.end_range(step)
+
+    def _abandon(self) -> None:
+        """In the child of a fork: the parent goes on with the profile."""
+        record_into(None)
+        self._live = self._core = None
+        self._state = "forked"
+
+    # Results ----------------------------------------------------------------------------------------------------------
 
     def key_averages(
-        self, group_by_input_shape: bool = False, group_by_stack_n: int = 0, *, peaks: str = "measured"
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+        *,
+        peaks: str = "measured",
     ) -> EventTable:
-        """The events grouped by name (and by input shapes), as torch.profiler does, with work and roofline joined.
+        """The events grouped by name, as torch.profiler does, with work and roofline joined.
 
-        ``peaks`` says what the shares are of: "measured" peaks of the devices that ran (measured now if they never
-        were: a few seconds once per device, kept in the user's cache; the CPU's not where a GPU ran), the vendor's
-        "datasheet", or "none".
-        RuntimeError while the profile is running.
+        group_by_input_shape: by the shapes of the inputs too, if they were recorded.
+        group_by_stack_n: by the innermost entries of the Python stack too; ValueError unless profiled with_stack.
+        group_by_overload_name: taken for torch's sake; no overloads are recorded.
+        peaks: what the shares are of: "measured" peaks of the devices that ran (measured now if they never were: a few
+            seconds once per device, kept in the user's cache; the CPU's not where a GPU ran), the vendor's "datasheet",
+            or "none".
+
+        RuntimeError while it records, and where nothing was recorded.
         """
-        if group_by_stack_n:
-            raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded")
-        if self._core.running:
-            raise RuntimeError("the profile is still running; stop it before asking for its table")
+        if group_by_stack_n and not self.with_stack:
+            raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded without with_stack=True")
+        core = self._recorded("table")
         by_shape = group_by_input_shape and self.record_shapes  # torch too groups by shapes only if it has them
-        shares = peaks_by_name(self._peak_devices(), peaks)
-        columns, meta = self._core.table(
+        shares = peaks_by_name(_peak_devices(core), peaks)
+        columns, meta = core.table(
             by_shape,
+            group_by_stack_n,
             {
                 name: {"flops": p.flops, "bandwidth": p.bandwidth, "launch_ns": p.launch_ns}
                 for name, p in shares.items()
@@ -109,13 +282,6 @@ class profile:
         meta["peaks"] = {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
         return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
 
-    def _peak_devices(self) -> list[str]:
-        """The devices whose peaks are asked for. Where a GPU worked, what the CPU did is not worth a measurement."""
-        ran = sorted(self._core.devices)
-        if len(ran) > 1 and find_device("cpu").measured is None:
-            ran = [name for name in ran if name != "cpu"]
-        return ran
-
     def coverage(self) -> dict[str, Any]:
         """Share of the time whose work is known: ``{"bytes": 0…1, "flops": 0…1, "unmodelled": [(name, µs), …]}``.
 
@@ -123,44 +289,148 @@ class profile:
         """
         return self.key_averages(peaks="none").coverage()
 
+    def export_chrome_trace(self, path: str | os.PathLike[str], use_python_export: bool = False) -> None:
+        """Write the events as a Chrome trace, as torch.profiler does: ``path`` ends in .json or .json.gz.
+
+        ``use_python_export`` is taken for torch's sake.
+        """
+        from . import trace
+
+        trace.export(self._recorded("trace"), path)
+
+    def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
+        """Write folded stacks, for a flame graph, with times in µs: a line for each stack.
+
+        ``metric``: "self_cpu_time_total" or "self_cuda_time_total". ValueError unless profiled with_stack.
+        """
+        _refuse(not self.with_stack, "there are no stacks to export: they are recorded by profile(with_stack=True)")
+        from . import stacks
+
+        stacks.export_stacks(self._recorded("stacks"), path, metric)
+
+    def gpu_summary(self, step: str | None = None) -> pandas.DataFrame:
+        """How busy each GPU was, in percent: one row a device, of all steps or of the one of that name."""
+        from . import summary
+
+        return summary.gpu_summary(self._recorded("summary"), step)
+
+    def step_breakdown(self) -> pandas.DataFrame:
+        """Where the time of each step went: one row a step, one column for each kind of work, in µs."""
+        from . import summary
+
+        return summary.step_breakdown(self._recorded("steps"))
+
+    def launch_summary(self) -> pandas.DataFrame:
+        """How kernels were launched: one row a device, with delays in µs, queue depths and waiting."""
+        from . import summary
+
+        return summary.launch_summary(self._recorded("launches"))
+
+    def summary(self, file: TextIO | None = None) -> None:
+        """Print how busy the GPUs were, where the steps' time went and how kernels were launched, with advice.
+
+        To ``file``, standard output if None.
+        """
+        from . import summary
+
+        print(summary.text(self._recorded("summary")), end="", file=sys.stdout if file is None else file)
+
+    @property
+    def timing_source(self) -> Timing:
+        """Who tells the device times: "cupti", "event" (CUDA events), or "cpu" where there are only host times."""
+        return self._timing
+
+    @property
+    def dropped(self) -> int:
+        """Events that could not be kept, for want of memory or because a device failed."""
+        return 0 if self._core is None else self._core.dropped
+
+    def _recorded(self, what: str) -> Profiler:
+        """The cycle that was recorded. RuntimeError while it records, or where there is none."""
+        if self._core is None:
+            raise RuntimeError(f"there is no {what}: {self._why_nothing()}")
+        if self._core.running:
+            raise RuntimeError(f"the profile is still running; stop it before asking for its {what}")
+        return self._core
+
+    def _why_nothing(self) -> str:
+        if self._state == "forked":
+            return "this is the child of a fork, and the profile is its parent's"
+        if self._state == "not started":
+            return "the profile was not started; use it in a `with` block, or call start() and stop()"
+        return f"the schedule has recorded no step up to step {self.step_num}; call step() after each of the program's"
+
+    def __len__(self) -> int:
+        """Number of events recorded."""
+        return 0 if self._core is None else self._core.event_count
+
+    def __bool__(self) -> bool:
+        """True: a profile that saw nothing is a profile."""
+        return True
+
     def __repr__(self) -> str:
-        state = "running" if self._core.running else "stopped" if self._started else "not started"
-        return f"<flopscope.profile: {state}, {len(self)} events>"
+        return f"<flopscope.profile: {self._state}, {len(self)} events>"
 
 
-class record_function:
-    """A named range in the profile: a context manager, or a decorator.
+# What is done between the action of one step and that of the next, or None at the end of the profile: what leaving the
+# one takes and then what entering the other does, but for these pairs.
+_Acts = tuple[Callable[[profile], None], ...]
+_LEAVE: dict[ProfilerAction, _Acts] = {
+    ProfilerAction.NONE: (),
+    ProfilerAction.WARMUP: (profile._save,),
+    ProfilerAction.RECORD: (profile._save,),
+    ProfilerAction.RECORD_AND_SAVE: (profile._save_and_hand_over,),
+}
+_ENTER: dict[ProfilerAction | None, _Acts] = {
+    ProfilerAction.NONE: (),
+    ProfilerAction.WARMUP: (profile._warm_up,),
+    ProfilerAction.RECORD: (profile._record,),
+    ProfilerAction.RECORD_AND_SAVE: (profile._record,),
+    None: (),
+}
+_BETWEEN: dict[tuple[ProfilerAction, ProfilerAction | None], _Acts] = {
+    (ProfilerAction.WARMUP, ProfilerAction.WARMUP): (),
+    (ProfilerAction.WARMUP, ProfilerAction.RECORD): (profile._forget_warm_up,),
+    (ProfilerAction.WARMUP, ProfilerAction.RECORD_AND_SAVE): (profile._forget_warm_up,),
+    (ProfilerAction.RECORD, ProfilerAction.RECORD): (),
+    (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE): (),
+    (ProfilerAction.RECORD, None): (profile._save_and_hand_over,),
+}
+_WRONG = {
+    (ProfilerAction.WARMUP, ProfilerAction.NONE),
+    (ProfilerAction.RECORD, ProfilerAction.NONE),
+    (ProfilerAction.RECORD, ProfilerAction.WARMUP),
+}
 
-    It encloses the ops that its thread runs inside; outside a profile it does nothing. Its row is a user annotation
-    with no work of its own.
-    """
+_NO_ACCUMULATION = (
+    "acc_events=True with a schedule: each cycle has its own events; gather key_averages() of each in on_trace_ready, "
+    "or profile without a schedule"
+)
+_NO_OBSERVER = "execution_trace_observer: execution traces are torch's; take them with torch.profiler.profile"
+_NO_USE_CUDA = "name what to record by activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+_NO_CUDA_TO_TIME = 'timer="cupti" times the work of CUDA; add ProfilerActivity.CUDA to the activities'
 
-    def __init__(self, name: str) -> None:
-        if not isinstance(name, str):
-            raise TypeError(f"a range is named by a string, not {type(name).__name__}")
-        self.name = name
-        self._open: list[tuple[int, Any, int]] = []  # thread, profile's core, event
 
-    def __enter__(self) -> record_function:
-        owner = _running
-        index = owner._core.begin_range(self.name) if owner is not None else None
-        self._open.append((threading.get_ident(), owner and owner._core, -1 if index is None else index))
-        return self
+def _peak_devices(core: Profiler) -> list[str]:
+    """The devices whose peaks are asked for. Where a GPU worked, what the CPU did is not worth a measurement."""
+    ran = sorted(core.devices)
+    if len(ran) > 1 and find_device("cpu").measured is None:
+        ran = [name for name in ran if name != "cpu"]
+    return ran
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # The latest that this thread entered; or the latest of all, for a range that ends on another thread.
-        thread = threading.get_ident()
-        mine = (at for at in range(len(self._open) - 1, -1, -1) if self._open[at][0] == thread)
-        _, core, index = self._open.pop(next(mine, -1))
-        if core is not None and index >= 0:
-            core.end_range(index)
 
-    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(fn)
-        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-            with record_function(self.name):
-                return fn(*args, **kwargs)
+def _refuse(wrong: object, message: str) -> None:
+    if wrong:
+        raise ValueError(message)
 
-        return wrapped
+
+def _forget_in_child() -> None:
+    """After a fork another thread's lock stays locked, and the profile is the parent's."""
+    global _running, _lock
+    _lock = threading.Lock()
+    if _running is not None:
+        _running._abandon()
+    _running = None
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

@@ -83,6 +83,14 @@ class EventRow:
         return self._table._top_level[self._index]
 
     @property
+    def stack(self) -> list[str]:
+        """The Python calls that the row's events lie in, "path/file.py(line): function", the innermost first.
+
+        As many as the rows are grouped by; [] where they are not grouped by stack, and for rows of devices.
+        """
+        return self._table._stacks[self._index] if self._table._stacks is not None else []
+
+    @property
     def use_device(self) -> str | None:
         """The kind of device whose times the table has: "cuda" or None."""
         return "cuda" if self._table.has_device else None
@@ -141,7 +149,8 @@ class EventTable(Sequence[EventRow]):
 
     columns: the values of each column by name, in the order of COLUMNS, in the units of COLUMNS; all of one length.
     meta: what belongs to the table as a whole; the attributes of the same names document it. Beside them "top_level",
-        a bool for each row: whether some event of it lies in no other (all do, where it is left out).
+        a bool for each row: whether some event of it lies in no other (all do, where it is left out); and "stacks",
+        where rows are grouped by stack: EventRow.stack of each.
     """
 
     def __init__(self, columns: Mapping[str, Iterable[Any]], meta: Mapping[str, Any]) -> None:
@@ -153,12 +162,18 @@ class EventTable(Sequence[EventRow]):
         lengths = {len(values) for values in self._columns.values()}
         if len(lengths) > 1:
             raise ValueError(f"the columns of a table have one length; got {sorted(lengths)}")
+        self._stacks: list[list[str]] | None = _values(meta["stacks"]) if "stacks" in meta else None
         self._top_level: list[bool] = _values(meta["top_level"]) if "top_level" in meta else [True] * lengths.pop()
 
     @property
     def columns(self) -> Mapping[str, list[Any]]:
         """The values of each column by name, in the order and the units of COLUMNS."""
         return self._columns
+
+    @property
+    def stacks(self) -> Sequence[list[str]] | None:
+        """EventRow.stack of each row; None where rows are not grouped by stack."""
+        return self._stacks
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -229,7 +244,10 @@ class EventTable(Sequence[EventRow]):
     def _select(self, indices: Iterable[int]) -> EventTable:
         chosen = list(indices)
         columns = {name: [values[i] for i in chosen] for name, values in self._columns.items()}
-        return EventTable(columns, {**self._meta, "top_level": [self._top_level[i] for i in chosen]})
+        parts: dict[str, Any] = {"top_level": [self._top_level[i] for i in chosen]}
+        if self._stacks is not None:
+            parts["stacks"] = [self._stacks[i] for i in chosen]
+        return EventTable(columns, {**self._meta, **parts})
 
     def sorted(self, by: str) -> EventTable:
         """The rows by a column or "cpu_time" or "device_time" (per call), largest first, what is not known last.
@@ -258,7 +276,8 @@ class EventTable(Sequence[EventRow]):
 
         sort_by: as `sorted` takes it; None leaves the order of the first events.
         row_limit: the most rows to print, -1 for all.
-        max_src_column_width: of source locations; taken for torch's sake, as the table has none.
+        max_src_column_width: of source locations, there where rows are grouped by stack, in characters; their ends are
+            kept. None for no limit.
         max_name_column_width, max_shapes_column_width: in characters; None for no limit.
         header: a line above the table.
         top_level_events_only: leave out rows whose events all lie in others.
@@ -274,6 +293,7 @@ class EventTable(Sequence[EventRow]):
             self,
             sort_by=sort_by,
             row_limit=row_limit,
+            max_src_column_width=max_src_column_width,
             max_name_column_width=max_name_column_width,
             max_shapes_column_width=max_shapes_column_width,
             header=header,
@@ -283,15 +303,18 @@ class EventTable(Sequence[EventRow]):
         )
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A DataFrame with the columns of COLUMNS. Raises ImportError where there is no pandas."""
+        """A DataFrame with the columns of COLUMNS, and "stack" where rows are grouped by stack.
+
+        Raises ImportError where there is no pandas.
+        """
         return frame.to_pandas(self)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One dict per row with the columns of COLUMNS, ready for JSON: a number that is not known is None."""
+        """One dict per row with the columns of to_pandas(), ready for JSON: a number that is not known is None."""
         return frame.to_dicts(self)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the columns of COLUMNS as CSV; what is not known is empty, lists are JSON."""
+        """Write the columns of to_pandas() as CSV; what is not known is empty, lists are JSON."""
         frame.to_csv(self, path)
 
     def _repr_html_(self) -> str:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
+import inspect
 import math
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from test_profile import counts, rows_of, table_of
 
@@ -168,17 +173,24 @@ def test_a_range_needs_a_string(name: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["lone \udc80 surrogate", "nul \0 inside"])
-def test_a_name_that_cannot_be_kept_whole_is_refused_or_kept(name: str, x: fs.Tensor) -> None:
+def test_a_name_that_cannot_be_kept_whole_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"surrogates|character 0: 'nul"):
+        fs.record_function(name)
+
+
+def test_a_range_is_left_as_often_as_it_was_entered(x: fs.Tensor) -> None:
+    part = fs.record_function("part")
     with fs.profile() as prof:
-        try:
-            with fs.record_function(name):
-                fs.sin(x)
-        except ValueError:
-            kept = {"flopscope::sin"}
-        else:
-            kept = {name, "flopscope::sin"}
-        fs.sin(x)
-    assert set(counts(prof)) == kept
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="'part' is left more often than it was entered"):
+                part.__exit__(None, None, None)
+            for _ in range(9):
+                part.__enter__()
+            fs.sin(x)
+            for _ in range(9):
+                part.__exit__(None, None, None)
+    assert counts(prof) == {"part": 18, "flopscope::sin": 2}
+    assert rows_of(prof)["part"].flops_total == 2 * 9 * 64
 
 
 def test_exceptions_pass_through_and_end_what_they_leave(x: fs.Tensor) -> None:
@@ -190,3 +202,218 @@ def test_exceptions_pass_through_and_end_what_they_leave(x: fs.Tensor) -> None:
     with fs.profile() as after:
         fs.sin(x)
     assert counts(after) == {"flopscope::sin": 1}
+
+
+# Decorated generators and coroutines ----------------------------------------------------------------------------------
+
+
+def test_a_decorated_generator_has_a_range_for_each_stretch(x: fs.Tensor) -> None:
+    @fs.record_function("part")
+    def part(first: int) -> Generator[int, int, str]:
+        fs.sin(x)
+        got = yield first
+        try:
+            yield got + 1
+        except KeyError:
+            fs.sin(x)
+            yield -1
+        return "end"
+
+    assert inspect.isgeneratorfunction(part)
+    with fs.profile() as prof:
+        run = part(5)
+        assert next(run) == 5
+        fs.cos(x)
+        assert run.send(7) == 8
+        assert run.throw(KeyError()) == -1
+        with pytest.raises(StopIteration) as end:
+            next(run)
+    assert end.value.value == "end"
+    rows = rows_of(prof)
+    assert rows["part"].count == 4 and rows["part"].flops_total == 2 * 64 and rows["flopscope::cos"].top_level
+
+
+def test_a_decorated_generator_that_is_dropped_is_closed(x: fs.Tensor) -> None:
+    closed = []
+
+    @fs.record_function("part")
+    def part() -> Iterator[int]:
+        try:
+            yield 1
+        finally:
+            fs.sin(x)
+            closed.append(True)
+
+    with fs.profile() as prof:
+        run = part()
+        assert next(run) == 1
+        run.close()  # type: ignore[attr-defined]
+        with pytest.raises(ZeroDivisionError):
+            for _ in part():
+                raise ZeroDivisionError
+        del run
+        gc.collect()
+    assert closed == [True, True]
+    assert rows_of(prof)["part"].count == 4 and rows_of(prof)["part"].flops_total == 2 * 64
+
+
+def test_decorated_coroutines_do_not_take_each_others_work(x: fs.Tensor) -> None:
+    def make(name: str, op: Any, times: int) -> Any:
+        @fs.record_function(name)
+        async def run() -> str:
+            for _ in range(times):
+                op(x)
+                await asyncio.sleep(0)
+            return name
+
+        return run
+
+    async def both() -> list[str]:
+        return await asyncio.gather(make("a", fs.sin, 3)(), make("b", lambda t: fs.matmul(t, t), 2)())
+
+    with fs.profile() as prof:
+        assert asyncio.run(both()) == ["a", "b"]
+    rows = rows_of(prof)
+    assert (rows["a"].count, rows["b"].count) == (4, 3), "a stretch more than there are suspensions"
+    assert rows["a"].flops_total == 3 * 64 and rows["b"].flops_total == 2 * 2 * 8**3
+    assert asyncio.iscoroutinefunction(make("c", fs.sin, 1))
+
+
+def test_exceptions_pass_through_decorated_coroutines(x: fs.Tensor) -> None:
+    @fs.record_function("part")
+    async def part() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            fs.sin(x)
+            raise KeyError("cancelled") from None
+
+    async def cancel() -> None:
+        task = asyncio.ensure_future(part())
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    with fs.profile() as prof, pytest.raises(KeyError, match="cancelled"):
+        asyncio.run(cancel())
+    assert rows_of(prof)["part"].count == 2 and table_of(prof).open_events == 0
+
+
+def test_an_asynchronous_generator_cannot_be_decorated() -> None:
+    async def rows() -> AsyncIterator[int]:
+        yield 1
+
+    with pytest.raises(TypeError, match=r"'part' cannot decorate .*rows\(\), an asynchronous generator"):
+        fs.record_function("part")(rows)
+
+
+# Stated work ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["flops", "bytes"])
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        (-1, ValueError),
+        (math.nan, ValueError),
+        (math.inf, ValueError),
+        ("1e9", TypeError),
+        ([1], TypeError),
+        (10**400, OverflowError),
+    ],
+)
+def test_stated_work_is_a_number_of_at_least_0(what: str, value: Any, error: type[Exception]) -> None:
+    said = "too large" if error is OverflowError else f"{what} of the range 'part' is a"
+    with pytest.raises(error, match=said):
+        fs.record_function("part", **{what: value})
+    for good in (0, 7, 2.5, np.float32(3), np.int64(4), None):
+        part = fs.record_function("part", **{what: good})  # type: ignore[arg-type]
+        assert getattr(part, what) is good and part.name == "part"
+
+
+def test_torchs_second_argument_is_taken() -> None:
+    for part in (fs.record_function("part", "args"), fs.record_function("part", args=None)):
+        assert part.name == "part" and part.flops is None and repr(part) == "<flopscope.record_function 'part'>"
+    with pytest.raises(TypeError):
+        fs.record_function("part", None, 5)  # type: ignore[call-arg]
+
+
+def test_work_that_depends_on_arguments_is_asked_for_while_recording(x: fs.Tensor) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def flops(a: fs.Tensor, times: int = 1) -> float:
+        asked.append((a, times))
+        return 1000.0 * times
+
+    @fs.record_function("part", flops=flops, bytes=64)
+    def part(a: fs.Tensor, times: int = 1) -> int:
+        return times
+
+    assert part(x) == 1 and asked == []
+    with fs.profile() as prof:
+        assert part(x) == 1 and part(x, times=3) == 3
+    assert asked == [(x, 1), (x, 3)] and counts(prof) == {"part": 2}
+    row = rows_of(prof)["part"]
+    assert row.flops == row.flops_total == 4000 and row.bytes_total_moved == 128
+    with fs.profile(), pytest.raises(TypeError, match="'part' is a function of the arguments of what it decorates"):
+        fs.record_function("part", flops=flops).__enter__()
+
+
+def test_stated_work_counts_once_for_a_decorated_generator(x: fs.Tensor) -> None:
+    @fs.record_function("part", flops=lambda n: 10 * n)
+    def part(n: int) -> Iterator[int]:
+        yield from range(n)
+
+    with fs.profile() as prof:
+        assert list(part(3)) == [0, 1, 2]
+    assert rows_of(prof)["part"].count == 4 and rows_of(prof)["part"].flops == 30
+
+
+def test_what_the_work_function_raises_passes() -> None:
+    @fs.record_function("part", flops=lambda: -5)
+    def part() -> None: ...
+
+    part()
+    with fs.profile(), pytest.raises(ValueError, match=r"flops of the range 'part' .*not -5"):
+        part()
+
+
+# Life -----------------------------------------------------------------------------------------------------------------
+
+
+def test_ranges_are_collected() -> None:
+    def work() -> float:
+        return 1.0
+
+    part = fs.record_function("part" * 3, flops=work)
+    work.part = part  # type: ignore[attr-defined]
+    gone = weakref.ref(work)
+    del part, work
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_range_may_be_derived_from(x: fs.Tensor) -> None:
+    class Layer(fs.record_function):
+        def __init__(self, number: int) -> None:
+            super().__init__(f"layer {number}", flops=number)
+            self.number = number
+
+    class Unmade(fs.record_function):
+        def __init__(self) -> None: ...
+
+    with fs.profile() as prof:
+        with Layer(3) as layer:
+            assert layer.number == 3
+        with pytest.raises(RuntimeError, match="must be made before it is entered"):
+            Unmade().__enter__()
+    assert counts(prof) == {"layer 3": 1}
+
+
+def test_ranges_go_into_a_profiler_or_nowhere() -> None:
+    with pytest.raises(TypeError, match="a Profiler or None, not int"):
+        fs._core.record_into(3)  # type: ignore[arg-type]
+    assert not fs._core.is_recording()
+    with fs.profile():
+        assert fs._core.is_recording()
+    assert not fs._core.is_recording()

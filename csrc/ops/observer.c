@@ -1,5 +1,6 @@
 #include "ops/observer.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -26,8 +27,22 @@ void fs_observer_leave(void)
     atomic_fetch_sub(&inside, 1);
 }
 
+/* A forked child is not watched: the threads that were inside stayed behind, and so did what the observer waits for. */
+static void forget(void)
+{
+    atomic_store(&current, NULL);
+    atomic_store(&inside, 0);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget);
+}
+
 void fs_observer_set(const fs_observer *observer)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     const fs_observer *old = atomic_exchange(&current, observer);
     while (old != NULL && atomic_load(&inside) != 0) sched_yield();
 }

@@ -42,6 +42,7 @@ int fs_add_tensor(PyObject *module);
 int fs_add_ops(PyObject *module);
 int fs_add_dlpack(PyObject *module);
 int fs_add_profiler(PyObject *module);
+int fs_add_range(PyObject *module); /* after the profiler */
 int fs_add_device(PyObject *module);
 int fs_add_numpy(PyObject *module); /* and gives the CPU backend its BLAS */
 

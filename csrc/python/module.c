@@ -3,6 +3,7 @@
 
 #include "kernels/cuda_device.h"
 #include "python/core.h"
+#include "sources/cupti.h"
 
 /* NVIDIA's libraries are found where cuda-pathfinder finds them: loaded already, wheels, conda, the system. */
 static fs_status find_library(const char *name, char *path, size_t size, fs_error *err)
@@ -66,7 +67,7 @@ static int exec_module(PyObject *module)
 {
     fs_cuda_set_library_finder(find_library);
     if (fs_add_numpy(module) < 0 || fs_add_tensor(module) < 0 || fs_add_ops(module) < 0 || fs_add_dlpack(module) < 0 ||
-        fs_add_profiler(module) < 0 || fs_add_device(module) < 0)
+        fs_add_profiler(module) < 0 || fs_add_range(module) < 0 || fs_add_device(module) < 0)
         return -1;
     return add_public_names(module);
 }
@@ -92,7 +93,46 @@ static PyObject *empty(PyObject *module, PyObject *args, PyObject *kwargs)
     return fs_wrap_tensor(&tensor);
 }
 
+/* Loaded once per process: later calls do nothing. */
+static PyObject *load_cupti(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *path = NULL, *driver = NULL;
+    fs_error err;
+    fs_status status;
+    if (!PyArg_ParseTuple(args, "|zz:load_cupti", &path, &driver)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = fs_cupti_load(path, driver, &err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *load_driver(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *path = NULL;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "|z:load_driver", &path)) return NULL;
+    if (fs_driver_load(path, &err) != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *cuda_is_here(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    bool here;
+    Py_BEGIN_ALLOW_THREADS here = fs_cupti_has_device();
+    Py_END_ALLOW_THREADS return PyBool_FromLong(here);
+}
+
 static PyMethodDef functions[] = {
+    {"load_driver", load_driver, METH_VARARGS,
+     "load_driver($module, path=None, /)\n--\n\nLoad the CUDA driver. RuntimeError where there is none."},
+    {"load_cupti", load_cupti, METH_VARARGS,
+     "load_cupti($module, path=None, driver=None, /)\n--\n\nLoad CUPTI and the CUDA driver, by the loader where no "
+     "path "
+     "is given. RuntimeError names what is missing."},
+    {"cuda_is_here", cuda_is_here, METH_NOARGS,
+     "Whether the CUDA driver that was loaded has a device; it initialises the driver."},
     {"empty", (PyCFunction)(void (*)(void))empty, METH_VARARGS | METH_KEYWORDS,
      "empty($module, shape, *, dtype=\"float32\", device=None)\n--\n\nA tensor whose elements are whatever the memory "
      "holds. Leaves no event.\n\n"

@@ -4,30 +4,47 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/fork.h"
+#include "sources/attribute.h"
 #include "store/signature.h"
+
+bool fs_profiler_runs(const fs_profiler_object *self)
+{
+    return self->running && self->generation == fs_fork_generation();
+}
 
 bool fs_profiler_is_stopped(const fs_profiler_object *self, const char *what)
 {
-    if (self->running) {
-        PyErr_Format(PyExc_RuntimeError, "the profile is still running; stop it before asking for its %s", what);
-    }
-    return !self->running;
+    bool runs = fs_profiler_runs(self) || (self->stopping && self->generation == fs_fork_generation());
+    if (runs) PyErr_Format(PyExc_RuntimeError, "the profile is still running; stop it before asking for its %s", what);
+    return !runs;
 }
 
 int64_t fs_profiler_dropped(const fs_profiler_object *self)
 {
-    return fs_recorder_lost(self->recorder);
+    bool capturing = self->captures && fs_profiler_runs(self);
+    return fs_recorder_lost(self->recorder) + self->frames_lost + (capturing ? fs_cupti_last() : self->cupti).dropped;
 }
 
 static PyObject *profiler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"profile_memory", "ops", "event_times", NULL};
-    int profile_memory = 0, ops = 1, event_times = 1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ppp:Profiler", names, &profile_memory, &ops, &event_times))
+    static char *names[] = {"profile_memory", "ops",          "event_times", "cupti",      "api_calls",
+                            "may_share",      "buffer_bytes", "most_bytes",  "with_stack", NULL};
+    int profile_memory = 0, ops = 1, event_times = 1, cupti = 0, api_calls = 1, may_share = 0, with_stack = 0;
+    Py_ssize_t buffer_bytes = 0, most_bytes = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ppppppnnp:Profiler", names, &profile_memory, &ops, &event_times,
+                                     &cupti, &api_calls, &may_share, &buffer_bytes, &most_bytes, &with_stack))
         return NULL;
     fs_profiler_object *self = (fs_profiler_object *)type->tp_alloc(type, 0);
     if (self == NULL) return NULL;
-    self->options = (fs_recorder_options){.ops = ops, .profile_memory = profile_memory, .event_times = event_times};
+    self->options =
+        (fs_recorder_options){.ops = ops, .profile_memory = profile_memory, .event_times = event_times && !cupti};
+    self->cupti_options = (fs_cupti_options){.api_calls = api_calls,
+                                             .may_share = may_share,
+                                             .buffer_bytes = (size_t)buffer_bytes,
+                                             .most_bytes = (size_t)most_bytes};
+    self->captures = cupti;
+    self->with_stack = with_stack;
     fs_error err;
     if (fs_store_create(&self->store, &err) != FS_OK ||
         fs_recorder_create(&self->recorder, self->store, &self->options, &err) != FS_OK) {
@@ -37,19 +54,56 @@ static PyObject *profiler_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return (PyObject *)self;
 }
 
-static fs_status stop_recorder(fs_profiler_object *self, fs_error *err)
+/* The sources start and stop: the one that says what was asked for last and first. */
+static fs_status start_sources(fs_profiler_object *self, fs_error *err)
 {
-    fs_status status;
+    fs_status status = FS_OK;
+    self->generation = fs_fork_generation();
+    if (self->captures) {
+        Py_BEGIN_ALLOW_THREADS status = fs_cupti_start(self->store, &self->cupti_options, NULL, err);
+        Py_END_ALLOW_THREADS
+    }
+    if (status != FS_OK) return status;
+    status = fs_recorder_start(self->recorder, err);
+    if (status != FS_OK && self->captures) fs_cupti_stop(NULL);
+    self->running = status == FS_OK;
+    return status;
+}
+
+static void stop_frames(fs_profiler_object *self)
+{
+    fs_frames_stop(self->frames, &self->frames_lost);
+    self->frames = NULL;
+}
+
+/* In a forked child only the profile's own state changes: locks may be held by threads that stayed behind. */
+static fs_status stop_sources(fs_profiler_object *self, fs_error *err)
+{
+    fs_status status = FS_OK;
+    stop_frames(self);
+    bool here = fs_profiler_runs(self);
     self->running = false;
-    Py_BEGIN_ALLOW_THREADS status = fs_recorder_stop(self->recorder, err);
-    Py_END_ALLOW_THREADS return status;
+    if (!here) return FS_OK;
+    self->stopping = true;
+    Py_BEGIN_ALLOW_THREADS;
+    status = fs_recorder_stop(self->recorder, err);
+    if (self->captures) {
+        fs_status stopped = fs_cupti_stop(status == FS_OK ? err : NULL);
+        if (status == FS_OK) status = stopped;
+        self->cupti = fs_cupti_last();
+        fs_status attributed = fs_attribute(self->store, status == FS_OK ? err : NULL);
+        if (status == FS_OK) status = attributed;
+    }
+    Py_END_ALLOW_THREADS;
+    self->stopping = false;
+    return status;
 }
 
 static void profiler_dealloc(PyObject *object)
 {
     fs_profiler_object *self = (fs_profiler_object *)object;
     PyTypeObject *type = Py_TYPE(object);
-    if (self->running) stop_recorder(self, NULL);
+    if (self->running) stop_sources(self, NULL);
     fs_recorder_destroy(self->recorder);
     fs_store_destroy(self->store);
     type->tp_free(object);
@@ -59,10 +113,13 @@ static void profiler_dealloc(PyObject *object)
 static PyObject *profiler_start(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    fs_profiler_object *self = (fs_profiler_object *)object;
     fs_error err;
-    if (fs_recorder_start(self->recorder, &err) != FS_OK) return fs_raise(&err);
-    self->running = true;
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    if (start_sources(self, &err) != FS_OK) return fs_raise(&err);
+    if (self->with_stack && (self->frames = fs_frames_start(self->store)) == NULL) {
+        stop_sources(self, NULL);
+        return NULL;
+    }
     Py_RETURN_NONE;
 }
 
@@ -75,7 +132,40 @@ static PyObject *profiler_stop(PyObject *object, PyObject *unused)
         PyErr_SetString(PyExc_RuntimeError, "this profile is not running: it was never started, or stopped before");
         return NULL;
     }
-    if (stop_recorder(self, &err) != FS_OK) return fs_raise(&err);
+    if (stop_sources(self, &err) != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+/* A new store takes the place of the one so far; the capture goes on. */
+static PyObject *profiler_restart(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_store *store = NULL;
+    fs_recorder *recorder = NULL;
+    fs_error err;
+    if (!fs_profiler_runs(self)) {
+        PyErr_SetString(PyExc_RuntimeError, "this profile is not running: there is nothing to begin anew");
+        return NULL;
+    }
+    if (fs_store_create(&store, &err) != FS_OK || fs_recorder_create(&recorder, store, &self->options, &err) != FS_OK) {
+        fs_store_destroy(store);
+        return fs_raise(&err);
+    }
+    fs_status status;
+    stop_frames(self);
+    Py_BEGIN_ALLOW_THREADS;
+    fs_recorder_stop(self->recorder, NULL);
+    if (self->captures) fs_cupti_restart(store);
+    status = fs_recorder_start(recorder, &err);
+    Py_END_ALLOW_THREADS;
+    fs_recorder_destroy(self->recorder);
+    fs_store_destroy(self->store);
+    self->recorder = recorder;
+    self->store = store;
+    self->store_generation++;
+    if (status != FS_OK) return fs_raise(&err);
+    if (self->with_stack && (self->frames = fs_frames_start(self->store)) == NULL) return NULL;
     Py_RETURN_NONE;
 }
 
@@ -88,25 +178,27 @@ static PyObject *profiler_begin_range(PyObject *object, PyObject *args)
     fs_error err;
     uint32_t index;
     if (!PyArg_ParseTuple(args, "s|pdd:begin_range", &name, &is_step, &work.flops, &work.bytes)) return NULL;
-    if (!self->running) Py_RETURN_NONE;
+    if (!fs_profiler_runs(self)) Py_RETURN_NONE;
     bool said = !isnan(work.flops) || !isnan(work.bytes);
     fs_event_kind kind = is_step ? FS_EVENT_STEP : FS_EVENT_RANGE;
     if (fs_recorder_begin_range(self->recorder, kind, name, said ? &work : NULL, &index, &err) != FS_OK)
         return fs_raise(&err);
-    return PyLong_FromUnsignedLong(index);
+    return PyLong_FromUnsignedLongLong((uint64_t)self->store_generation << 32 | index);
 }
 
-static PyObject *profiler_end_range(PyObject *object, PyObject *index)
+static PyObject *profiler_end_range(PyObject *object, PyObject *token)
 {
     fs_profiler_object *self = (fs_profiler_object *)object;
-    unsigned long at = PyLong_AsUnsignedLong(index);
-    if (at == (unsigned long)-1 && PyErr_Occurred()) return NULL;
-    if (at >= fs_store_count(self->store)) {
-        PyErr_Format(PyExc_ValueError, "no event %lu: the profile has %lu", at,
-                     (unsigned long)fs_store_count(self->store));
+    unsigned long long given = PyLong_AsUnsignedLongLong(token);
+    if (given == (unsigned long long)-1 && PyErr_Occurred()) return NULL;
+    uint32_t index = (uint32_t)given;
+    /* A range of a store that is gone went with it. */
+    if (given >> 32 != self->store_generation || self->generation != fs_fork_generation()) Py_RETURN_NONE;
+    if (index >= fs_store_count(self->store)) {
+        PyErr_Format(PyExc_ValueError, "no event %u: the profile has %u", index, fs_store_count(self->store));
         return NULL;
     }
-    fs_recorder_end_range(self->recorder, (uint32_t)at);
+    fs_recorder_end_range(self->recorder, index);
     Py_RETURN_NONE;
 }
 
@@ -131,7 +223,25 @@ static PyObject *get_dropped(PyObject *object, void *unused)
 static PyObject *get_running(PyObject *object, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(((fs_profiler_object *)object)->running);
+    return PyBool_FromLong(fs_profiler_runs((fs_profiler_object *)object));
+}
+
+static PyObject *get_capture(PyObject *object, void *unused)
+{
+    (void)unused;
+    const fs_profiler_object *self = (fs_profiler_object *)object;
+    if (!self->captures) Py_RETURN_NONE;
+    fs_cupti_report report = fs_profiler_runs(self) ? fs_cupti_last() : self->cupti;
+    return Py_BuildValue("{s:L,s:L,s:I,s:O}", "dropped", (long long)report.dropped, "taken", (long long)report.taken,
+                         "version", report.version, "shared", report.shared ? Py_True : Py_False);
+}
+
+static int add_device(PyObject *names, fs_device device)
+{
+    PyObject *name = fs_device_object(device);
+    int status = name == NULL ? -1 : PySet_Add(names, name);
+    Py_XDECREF(name);
+    return status;
 }
 
 /* Which devices ran ops: their peaks are asked for. */
@@ -145,9 +255,12 @@ static PyObject *get_devices(PyObject *object, void *unused)
         fs_span bytes = fs_store_signature_bytes(store, i);
         if (fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_CALL) continue;
         fs_signature_decode(bytes.bytes, bytes.size, &signature);
-        PyObject *name = fs_device_object((fs_device){(fs_device_kind)signature.device_kind, signature.device_index});
-        if (name == NULL || PySet_Add(names, name) < 0) Py_CLEAR(names);
-        Py_XDECREF(name);
+        fs_device device = {(fs_device_kind)signature.device_kind, signature.device_index};
+        if (add_device(names, device) < 0) Py_CLEAR(names);
+    }
+    for (uint32_t i = 0; names != NULL && i < fs_store_lane_count(store); i++) {
+        fs_lane lane = fs_store_lane(store, i);
+        if (lane.on_device && add_device(names, (fs_device){FS_CUDA, lane.device}) < 0) Py_CLEAR(names);
     }
     return names;
 }
@@ -156,12 +269,27 @@ static PyMethodDef methods[] = {
     {"start", profiler_start, METH_NOARGS, "Record the ops of all threads. RuntimeError if another profile does."},
     {"stop", profiler_stop, METH_NOARGS,
      "Stop, close open ranges and wait for the devices. RuntimeError if not running."},
+    {"restart", profiler_restart, METH_NOARGS,
+     "Drop what was recorded so far and record on. RuntimeError if not running."},
     {"begin_range", profiler_begin_range, METH_VARARGS,
      "begin_range($self, name, is_step=False, flops=nan, bytes=nan, /)\n--\n\n"
-     "Open a user annotation on this thread; its index, None if not running."},
-    {"end_range", profiler_end_range, METH_O, "Close the annotation of that index."},
+     "Open a user annotation on this thread; a token for end_range, None if not running."},
+    {"end_range", profiler_end_range, METH_O, "Close the annotation of that token."},
     {"table", fs_profiler_table, METH_VARARGS,
-     "table($self, by_shape, peaks, /)\n--\n\n(columns, meta) of the grouped events; peaks by device name."},
+     "table($self, by_shape, stack_n, peaks, /)\n--\n\n(columns, meta) of the grouped events, by their stack_n "
+     "innermost frames too; peaks by device name."},
+    {"gpu_summary", fs_profiler_gpu_summary, METH_VARARGS,
+     "gpu_summary($self, step=None, /)\n--\n\nHow well each device was used, in percent; in steps of that name."},
+    {"step_breakdown", fs_profiler_step_breakdown, METH_NOARGS, "What the time of each step went to, in ns."},
+    {"launch_summary", fs_profiler_launch_summary, METH_NOARGS,
+     "How the kernels of each device were launched, times in µs."},
+    {"write_trace", fs_profiler_write_trace, METH_VARARGS,
+     "write_trace($self, write, version, members='', /)\n--\n\n"
+     "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out."},
+    {"_append", (PyCFunction)(void (*)(void))fs_profiler_append, METH_VARARGS | METH_KEYWORDS,
+     "Append an event, for tests; its index."},
+    {"_set_device", fs_profiler_set_device, METH_VARARGS, "_set_device(index, facts): what is known of it, for tests."},
+    {"_set_window", fs_profiler_set_window, METH_VARARGS, "_set_window(begin, end): in ns, for tests."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -169,6 +297,8 @@ static PyGetSetDef getset[] = {
     {"event_count", get_event_count, NULL, "Events recorded.", NULL},
     {"nbytes", get_nbytes, NULL, "Memory that the events take, in bytes.", NULL},
     {"dropped", get_dropped, NULL, "Events that could not be kept.", NULL},
+    {"capture", get_capture, NULL,
+     "Of CUPTI's capture, None without one: {\"dropped\", \"taken\", \"version\", \"shared\"}.", NULL},
     {"running", get_running, NULL, "Whether it records now.", NULL},
     {"devices", get_devices, NULL, "Names of the devices that ran ops.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -179,7 +309,9 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, profiler_dealloc},
     {Py_tp_methods, methods},
     {Py_tp_getset, getset},
-    {Py_tp_doc, "Profiler(profile_memory=False, ops=True, event_times=True)\n--\n\nRecords what runs into a store."},
+    {Py_tp_doc,
+     "Profiler(profile_memory=False, ops=True, event_times=True, cupti=False, api_calls=True, may_share=False, "
+     "buffer_bytes=0, most_bytes=0, with_stack=False)\n--\n\nRecords what runs into a store."},
     {0, NULL},
 };
 

@@ -1,8 +1,11 @@
-/* Profiler, and what the files of it share: life in profiler.c, and a file for each thing that a stopped profile gives. */
+/* Profiler, and what the files of it share: life in profiler.c, and a file for each thing that a stopped profile gives.
+ */
 #ifndef FS_PYTHON_PROFILER_H
 #define FS_PYTHON_PROFILER_H
 
 #include "python/core.h"
+#include "python/frames.h"
+#include "sources/cupti.h"
 #include "sources/native.h"
 
 typedef struct {
@@ -10,8 +13,19 @@ typedef struct {
     fs_store *store;
     fs_recorder *recorder;
     fs_recorder_options options;
-    bool running;
+    fs_cupti_options cupti_options;
+    fs_cupti_report cupti;  /* of the capture that ended */
+    bool stopping;          /* no longer running, and not yet to be read */
+    bool captures, running; /* captures: by CUPTI */
+    uint32_t generation;    /* of the process that it runs in, and of the store that it fills */
+    uint32_t store_generation;
+    bool with_stack;
+    fs_frames *frames;   /* while it runs with stacks */
+    int64_t frames_lost; /* calls of functions that could not be kept */
 } fs_profiler_object;
+
+/* Whether the profile runs, in this process: a forked child has no part in it. */
+bool fs_profiler_runs(const fs_profiler_object *self);
 
 /* False, with an exception that names what was asked for, while the profile runs. */
 bool fs_profiler_is_stopped(const fs_profiler_object *self, const char *what);
@@ -21,6 +35,13 @@ int64_t fs_profiler_dropped(const fs_profiler_object *self);
 
 /* Methods of Profiler; each is documented where profiler.c lists it. */
 PyObject *fs_profiler_table(PyObject *self, PyObject *args);
+PyObject *fs_profiler_gpu_summary(PyObject *self, PyObject *args);
+PyObject *fs_profiler_step_breakdown(PyObject *self, PyObject *unused);
+PyObject *fs_profiler_launch_summary(PyObject *self, PyObject *unused);
+PyObject *fs_profiler_write_trace(PyObject *self, PyObject *args);
+PyObject *fs_profiler_append(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *fs_profiler_set_device(PyObject *self, PyObject *args);
+PyObject *fs_profiler_set_window(PyObject *self, PyObject *args);
 
 /* Constants that go with them. */
 int fs_add_columns(PyObject *module);

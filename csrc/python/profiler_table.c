@@ -161,6 +161,32 @@ static PyObject *timing_of(const fs_store *store, const fs_row *row)
     return PyUnicode_FromString(fs_timing_names[row->timing]);
 }
 
+/* The names of the frames that the row's events lie in, innermost first. */
+static PyObject *stack_of(const fs_store *store, const fs_table *table, const fs_row *row)
+{
+    uint32_t depth;
+    const uint32_t *names = fs_table_stack(table, row, &depth);
+    PyObject *stack = PyList_New(depth);
+    for (uint32_t i = 0; stack != NULL && i < depth; i++) {
+        const char *name = fs_store_name_text(store, names[i]);
+        PyObject *text = PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace");
+        if (text == NULL) Py_CLEAR(stack);
+        else PyList_SET_ITEM(stack, i, text);
+    }
+    return stack;
+}
+
+static PyObject *stacks_of(const fs_store *store, const fs_table *table)
+{
+    PyObject *list = PyList_New(table->row_count);
+    for (uint32_t i = 0; list != NULL && i < table->row_count; i++) {
+        PyObject *stack = stack_of(store, table, &table->rows[i]);
+        if (stack == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, stack);
+    }
+    return list;
+}
+
 static bool put(PyObject *columns, const char *name, PyObject *column)
 {
     bool good = column != NULL && PyDict_SetItemString(columns, name, column) == 0;
@@ -271,12 +297,16 @@ PyObject *fs_profiler_table(PyObject *object, PyObject *args)
 {
     fs_profiler_object *self = (fs_profiler_object *)object;
     int by_shape;
+    Py_ssize_t stack_n;
     PyObject *peaks;
-    if (!PyArg_ParseTuple(args, "pO!:table", &by_shape, &PyDict_Type, &peaks)) return NULL;
+    if (!PyArg_ParseTuple(args, "pnO!:table", &by_shape, &stack_n, &PyDict_Type, &peaks)) return NULL;
+    if (stack_n < 0)
+        return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", stack_n);
     if (!fs_profiler_is_stopped(self, "table")) return NULL;
     table_request *request = PyMem_Calloc(1, sizeof *request);
     if (request == NULL) return PyErr_NoMemory();
     request->options.by_shape = by_shape;
+    request->options.stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;
     fs_table *table = NULL;
     fs_error err;
     PyObject *result = NULL;
@@ -296,14 +326,17 @@ PyObject *fs_profiler_table(PyObject *object, PyObject *args)
         Py_XDECREF(top_level);
         goto done;
     }
-    result = Py_BuildValue("(N{s:N,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N}})", columns, "top_level", top_level,
-                           "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0, "self_device_time_total",
-                           (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False,
-                           "has_device", table->has_device ? Py_True : Py_False, "profile_memory",
-                           self->options.profile_memory ? Py_True : Py_False, "open_events", (unsigned long)table->open_events,
-                           "dropped", (long long)fs_profiler_dropped(self), "grouping_seconds", seconds,
-                           "coverage", "bytes", share(table->bytes_known_ns, table->modelled_base_ns), "flops",
-                           share(table->flops_known_ns, table->modelled_base_ns), "unmodelled", unmodelled_list(table));
+    result = Py_BuildValue(
+        "(N{s:N,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N}})", columns, "top_level", top_level,
+        "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0, "self_device_time_total",
+        (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False, "has_device",
+        table->has_device ? Py_True : Py_False, "profile_memory", self->options.profile_memory ? Py_True : Py_False,
+        "open_events", (unsigned long)table->open_events, "dropped", (long long)fs_profiler_dropped(self),
+        "grouping_seconds", seconds, "coverage", "bytes", share(table->bytes_known_ns, table->modelled_base_ns),
+        "flops", share(table->flops_known_ns, table->modelled_base_ns), "unmodelled", unmodelled_list(table));
+    if (result != NULL && stack_n > 0 && !put(PyTuple_GET_ITEM(result, 1), "stacks", stacks_of(self->store, table))) {
+        Py_CLEAR(result);
+    }
 done:
     fs_table_destroy(table);
     PyMem_Free(request);

@@ -261,8 +261,7 @@ static void record_memory(void *context, fs_device device, int64_t delta)
 
 /* Life ---------------------------------------------------------------------------------------------------------- */
 
-fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, const fs_recorder_options *options,
-                             fs_error *err)
+fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, const fs_recorder_options *options, fs_error *err)
 {
     fs_recorder *made = fs_calloc(1, sizeof *made);
     _Atomic uint32_t *op_names = fs_calloc((size_t)fs_op_count, sizeof *op_names);

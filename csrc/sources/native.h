@@ -27,8 +27,8 @@ fs_status fs_recorder_start(fs_recorder *recorder, fs_error *err);
  * any case. */
 fs_status fs_recorder_stop(fs_recorder *recorder, fs_error *err);
 
-/* A user annotation (FS_EVENT_RANGE or FS_EVENT_STEP) on the calling thread; `work` (NULL: not said) is what the program
- * says that it does as a whole. */
+/* A user annotation (FS_EVENT_RANGE or FS_EVENT_STEP) on the calling thread; `work` (NULL: not said) is what the
+ * program says that it does as a whole. */
 fs_status fs_recorder_begin_range(fs_recorder *recorder, fs_event_kind kind, const char *name,
                                   const fs_given_work *work, uint32_t *index, fs_error *err);
 void fs_recorder_end_range(fs_recorder *recorder, uint32_t index);

@@ -182,7 +182,6 @@ fs_status fs_store_append(fs_store *store, const fs_event *event, uint32_t *inde
 
 static fs_status begin(fs_store *store, fs_event *event, uint32_t *index, fs_error *err)
 {
-    FS_TRY(thread_lane(store, &event->lane, err));
     event->parent = store->lanes[event->lane].open;
     FS_TRY(append(store, event, index, err));
     store->lanes[event->lane].open = *index;
@@ -197,6 +196,21 @@ fs_status fs_store_begin(fs_store *store, fs_event_kind kind, uint32_t name, uin
     event.name = name;
     event.signature = signature;
     event.start = start;
+    fs_lock_take(&store->lock);
+    fs_status status = thread_lane(store, &event.lane, err);
+    if (status == FS_OK) status = begin(store, &event, index, err);
+    fs_lock_give(&store->lock);
+    return status;
+}
+
+fs_status fs_store_begin_on(fs_store *store, uint32_t lane, fs_event_kind kind, uint32_t name, int64_t start,
+                            uint32_t *index, fs_error *err)
+{
+    fs_event event = fs_event_missing;
+    event.kind = (uint8_t)kind;
+    event.name = name;
+    event.start = start;
+    event.lane = lane;
     fs_lock_take(&store->lock);
     fs_status status = begin(store, &event, index, err);
     fs_lock_give(&store->lock);
@@ -222,11 +236,14 @@ void fs_store_end(fs_store *store, uint32_t index, int64_t end)
     fs_lock_take(&store->lock);
     uint32_t lane = AT(store, index, lane);
     uint32_t *open = &store->lanes[lane].open;
-    if (encloses(store, index, *open)) {
-        for (; *open != index; *open = AT(store, *open, parent)) close_event(store, *open, end);
-        *open = AT(store, index, parent);
-    }
+    bool all = AT(store, index, kind) != FS_EVENT_FRAME;
     close_event(store, index, end);
+    if (encloses(store, index, *open)) {
+        for (uint32_t inner = *open; inner != index; inner = AT(store, inner, parent)) {
+            if (all || AT(store, inner, kind) == FS_EVENT_FRAME) close_event(store, inner, end);
+        }
+        while (*open != FS_NONE && AT(store, *open, duration) != FS_MISSING) *open = AT(store, *open, parent);
+    }
     fs_lock_give(&store->lock);
 }
 
@@ -237,11 +254,12 @@ void fs_store_rename(fs_store *store, uint32_t index, uint32_t name)
     fs_lock_give(&store->lock);
 }
 
-void fs_store_link(fs_store *store, uint32_t index, uint32_t parent, uint32_t launcher)
+void fs_store_set(fs_store *store, uint32_t index, const fs_event *event)
 {
+    fs_chunk *chunk = store->chunks[index >> FS_CHUNK_BITS];
+    uint32_t at = index & (FS_CHUNK_EVENTS - 1);
     fs_lock_take(&store->lock);
-    AT(store, index, parent) = parent;
-    AT(store, index, launcher) = launcher;
+    FS_EVENT_COLUMN_LIST(STORE_FIELD)
     fs_lock_give(&store->lock);
 }
 

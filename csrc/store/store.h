@@ -113,17 +113,23 @@ fs_status fs_store_thread_lane_of(fs_store *store, uint64_t thread, uint32_t *la
 fs_status fs_store_append(fs_store *store, const fs_event *event, uint32_t *index, fs_error *err);
 
 /* Append an event that encloses what this thread does until fs_store_end. Parent, lane and thread are filled in.
- * fs_store_end of an event that still has open events inside closes those at the same time. Ending an event that is
- * not open on this thread only sets its duration. */
+ * fs_store_end of an event that still has open events inside closes those at the same time; of a frame, only the frames
+ * inside: a generator's call ends at each yield, and the range that it holds open does not. Ending an event that is not
+ * open on its thread only sets its duration. */
 fs_status fs_store_begin(fs_store *store, fs_event_kind kind, uint32_t name, uint32_t signature, int64_t start,
                          uint32_t *index, fs_error *err);
 void fs_store_end(fs_store *store, uint32_t index, int64_t end);
 
+/* As fs_store_begin, on the thread of that lane. */
+fs_status fs_store_begin_on(fs_store *store, uint32_t lane, fs_event_kind kind, uint32_t name, int64_t start,
+                            uint32_t *index, fs_error *err);
+
 /* Give an event another name: an id of fs_store_name. */
 void fs_store_rename(fs_store *store, uint32_t index, uint32_t name);
 
-/* Give an event the event that encloses it, and the host event that it ran for; both FS_NONE or of a lower index. */
-void fs_store_link(fs_store *store, uint32_t index, uint32_t parent, uint32_t launcher);
+/* Put another event in the place of one. The event that encloses it, and the host event that it ran for, are FS_NONE or
+ * of a lower index. */
+void fs_store_set(fs_store *store, uint32_t index, const fs_event *event);
 
 /* From when to when events were recorded, FS_MISSING where not known; both missing in a new store. */
 void fs_store_set_window(fs_store *store, int64_t begin, int64_t end);

@@ -16,9 +16,11 @@ enum { FS_HOST, FS_DEVICE, FS_MEMORY_PLACES };
 
 /* What a node was seen to be. */
 enum {
-    FS_NODE_OWNS = 1,  /* device work counts as its own: it launched it, or what it encloses and no rule knows did */
-    FS_NODE_FLOPS = 2, /* FLOPs of something that it encloses are known */
-    FS_NODE_MEMORY = 4 /* memory changed within */
+    FS_NODE_OWNS = 1,    /* device work counts as its own: it launched it, or what it encloses and no rule knows did, or
+                            its work is stated and anything that it encloses did */
+    FS_NODE_FLOPS = 2,   /* FLOPs of something that it encloses are known */
+    FS_NODE_MEMORY = 4,  /* memory changed within */
+    FS_NODE_UNTIMED = 8, /* device work that it encloses was not seen */
 };
 
 /* A host event that encloses or launched something; the others, most of them, go without. */
@@ -29,8 +31,9 @@ typedef struct {
     int64_t owned_device_ns; /* of the device work that its own FLOPs and bytes are the work of */
     double flops;            /* of its children, as far as known */
     uint32_t call;
-    uint32_t owner; /* the nearest op that a rule knows, itself included, or FS_NONE: an event */
-    int8_t device;  /* that its work ran on, -1 for none */
+    uint32_t owner;  /* the nearest op that a rule knows, itself included, or FS_NONE: an event */
+    uint32_t stated; /* the nearest range whose work is stated, itself included, or FS_NONE: an event */
+    int8_t device;   /* that its work ran on, -1 for none */
     uint8_t flags;
 } fs_node;
 
@@ -44,25 +47,30 @@ typedef struct {
     int64_t first_start, first_end; /* of the row's first event: the least start, of those the largest end */
     uint64_t samples_begin, sample_count;
     fs_roof roof;    /* sum over the calls */
-    int64_t host_ns; /* own host time of the calls whose work ran on the CPU */
+    int64_t host_ns; /* own host time of the calls whose work ran on the CPU; of ranges, what they enclose too */
     int64_t unmodelled_ns;
-    int64_t op_calls;
+    int64_t work_calls;    /* of ops and ranges, which may have work */
     uint8_t device_timing; /* FS_TIMING_COUNT: no device work */
     bool untimed;          /* the time of some work is not known */
     bool flops_known;      /* of the rows or something that they enclose */
 } fs_group;
 
-/* An event's slot holds its call, or with this bit its node. */
+/* An event's slot holds its call, or with this bit its node. A frame's slot holds the event around it that is none. */
 #define FS_SLOT_NODE (UINT32_C(1) << 31)
 
 typedef struct {
     const fs_store *store;
     const fs_table_options *options;
     fs_table *table;
-    uint32_t count; /* events */
+    uint32_t count;  /* events */
     uint32_t *slots; /* by event */
+    bool has_frames;
+    /* Where rows are grouped by stack, by event: the innermost frame around it or FS_NONE, its id in table->stacks. */
+    uint32_t *frames, *stacks;
+    uint32_t *entries; /* room for one stack, of entry_capacity */
+    uint32_t entry_capacity;
     fs_calls calls;
-    fs_node *nodes; /* room for every host event, filled from the front */
+    fs_node *nodes;         /* room for every host event, filled from the front */
     fs_node_memory *memory; /* by node; NULL where no event has memory */
     uint32_t node_count;
     uint32_t work_count, device_count; /* device events, annotations too; devices */
@@ -82,6 +90,20 @@ fs_node fs_build_leaf(const fs_build *build, uint32_t index);
 /* The node of a host event, made where it has none. */
 fs_node *fs_build_node(fs_build *build, uint32_t index);
 
+/* The event itself, or the nearest around it that is no frame; FS_NONE: none. */
+static inline uint32_t fs_build_past_frames(const fs_build *build, uint32_t index)
+{
+    if (!build->has_frames || index >= build->count) return index;
+    const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
+    return chunk->kind[index & (FS_CHUNK_EVENTS - 1)] == FS_EVENT_FRAME ? build->slots[index] : index;
+}
+
+/* The event that encloses this one, frames looked through; FS_NONE: none. */
+static inline uint32_t fs_build_parent(const fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
+{
+    return chunk->parent[at] < index ? fs_build_past_frames(build, chunk->parent[at]) : FS_NONE;
+}
+
 static inline fs_call *fs_build_call(const fs_build *build, uint32_t index)
 {
     uint32_t slot = build->slots[index];
@@ -100,6 +122,21 @@ static inline bool fs_build_is_device(const fs_chunk *chunk, uint32_t at)
     return fs_event_kind_on_device[kind] ||
            ((kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP) && chunk->device[at] >= 0);
 }
+
+/* The next range outward from `range` whose work is stated, or FS_NONE. */
+static inline uint32_t fs_build_outer_stated(fs_build *build, uint32_t range)
+{
+    const fs_chunk *chunk = fs_store_chunk(build->store, range >> FS_CHUNK_BITS);
+    uint32_t above = fs_build_parent(build, chunk, range & (FS_CHUNK_EVENTS - 1), range);
+    return above != FS_NONE ? fs_build_node(build, above)->stated : FS_NONE;
+}
+
+/* What is known of the work of a node: by the rule of its op, or by what is stated of a range around it. */
+typedef struct {
+    bool flops, bytes;
+} fs_known;
+
+fs_known fs_build_known(fs_build *build, const fs_node *node);
 
 static inline bool fs_build_ran_on_device(const fs_group *group)
 {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "work/kernel_class.h"
 
 enum { FIRST_SLOTS = 256 };
 
@@ -11,7 +12,6 @@ enum { FIRST_SLOTS = 256 };
 static const uint32_t name_step = FS_NONE - 1, name_memory = FS_NONE - 2;
 
 static const char step_prefix[] = "ProfilerStep#";
-static const char *const communication_prefixes[] = {"nccl", "rccl", "msccl", "nvshmem"};
 
 void fs_calls_clear(fs_calls *set)
 {
@@ -21,15 +21,10 @@ void fs_calls_clear(fs_calls *set)
     fs_intern_clear(&set->shapes);
 }
 
-static uint32_t first_slot(const fs_calls *set, uint64_t key, uint32_t class)
+static uint32_t first_slot(const fs_calls *set, uint64_t key, uint64_t class)
 {
-    uint64_t hash = (key ^ (uint64_t)class << 24) * 0x9e3779b97f4a7c15u;
+    uint64_t hash = (key ^ class << 24) * 0x9e3779b97f4a7c15u;
     return (uint32_t)(hash >> 32) & (set->slot_count - 1);
-}
-
-static uint32_t class_of(uint8_t kind, bool on_device)
-{
-    return (uint32_t)kind << 1 | on_device;
 }
 
 static fs_status grow(fs_calls *set, fs_error *err)
@@ -45,7 +40,7 @@ static fs_status grow(fs_calls *set, fs_error *err)
     set->slot_count = slot_count;
     set->capacity = slot_count / 2;
     for (uint32_t id = 0; id < set->count; id++) {
-        uint32_t slot = first_slot(set, calls[id].key, class_of(calls[id].kind, calls[id].on_device));
+        uint32_t slot = first_slot(set, calls[id].key, calls[id].class);
         while (slots[slot] != 0) slot = (slot + 1) & (slot_count - 1);
         slots[slot] = id + 1;
     }
@@ -89,12 +84,20 @@ static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
     return strcmp(*text, "ProfilerStep*") == 0 ? name_step : name;
 }
 
-static bool is_communication(const char *text)
+/* What one call does, and who says so. */
+static void find_work(const fs_calls *set, uint32_t name, uint32_t signature_id, const fs_signature *signature,
+                      fs_call *call)
 {
-    for (size_t i = 0; i < sizeof communication_prefixes / sizeof *communication_prefixes; i++) {
-        if (strncmp(text, communication_prefixes[i], strlen(communication_prefixes[i])) == 0) return true;
-    }
-    return false;
+    fs_given_work given;
+    bool annotation = call->kind == FS_EVENT_RANGE || call->kind == FS_EVENT_STEP;
+    call->work = fs_work_unknown;
+    if (signature == NULL || call->on_device) return;
+    if (call->kind == FS_EVENT_OP && name != FS_NONE) call->work = fs_work_of(call->text, signature);
+    if (annotation && fs_given_work_decode(fs_store_signature_bytes(set->store, signature_id).bytes, &given))
+        call->work = fs_work_stated(&given);
+    bool found = !isnan(call->work.flops) || !isnan(call->work.bytes_moved);
+    call->known = found && !annotation;
+    call->stated = found && annotation;
 }
 
 static fs_status add(fs_calls *set, uint32_t name, uint32_t signature_id, fs_call *call, fs_error *err)
@@ -104,37 +107,36 @@ static fs_status add(fs_calls *set, uint32_t name, uint32_t signature_id, fs_cal
     const fs_signature *signature = signature_of(set, signature_id, &decoded) ? &decoded : NULL;
     call->text = name == FS_NONE ? NULL : fs_store_name_text(set->store, name);
 
-    call->work = (fs_work){.flops = NAN, .bytes_read = NAN, .bytes_written = NAN};
+    find_work(set, name, signature_id, signature, call);
     if (signature != NULL) {
-        if (kind == FS_EVENT_OP && name != FS_NONE) call->work = fs_work_of(call->text, signature);
         call->device_kind = signature->device_kind;
         call->device_index = signature->device_index;
     }
-    call->known = !isnan(call->work.flops) || !isnan(call->work.bytes_read + call->work.bytes_written);
-
     call->roof = fs_roof_of(&call->work, NULL);
 
     bool annotation = kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
-    uint32_t row_key[3] = {row_name(name, kind, &call->text), (uint32_t)call->on_device << 1 | annotation, 0};
+    uint32_t place = (uint32_t)call->on_device << 1 | annotation;
+    uint32_t row_key[4] = {row_name(name, kind, &call->text), place, 0, call->stack};
     if (set->by_shape) FS_TRY(shapes_of(set, signature, &row_key[2], err));
-    call->communication = is_communication(call->text);
+    call->communication = call->on_device && fs_kernel_is_communication(call->text);
     return fs_intern_bytes(&set->rows, row_key, sizeof row_key, &call->row, err);
 }
 
 fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
-                        uint32_t *id, fs_error *err)
+                        uint32_t stack, uint32_t *id, fs_error *err)
 {
     uint64_t key = (uint64_t)name << 32 | signature;
+    uint64_t class = (uint64_t)stack << 8 | (uint64_t)kind << 1 | on_device;
     if (set->count == set->capacity) FS_TRY(grow(set, err));
-    uint32_t slot = first_slot(set, key, class_of((uint8_t)kind, on_device));
+    uint32_t slot = first_slot(set, key, class);
     for (; set->slots[slot] != 0; slot = (slot + 1) & (set->slot_count - 1)) {
         const fs_call *call = &set->calls[set->slots[slot] - 1];
-        if (call->key == key && call->kind == kind && call->on_device == on_device) {
+        if (call->key == key && call->class == class) {
             *id = set->slots[slot] - 1;
             return FS_OK;
         }
     }
-    fs_call call = {.key = key, .kind = (uint8_t)kind, .on_device = on_device};
+    fs_call call = {.key = key, .class = class, .kind = (uint8_t)kind, .on_device = on_device, .stack = stack};
     FS_TRY(add(set, name, signature, &call, err));
     set->calls[set->count] = call;
     *id = set->count++;

@@ -8,15 +8,18 @@
 #include "table/roofline.h"
 
 typedef struct {
-    uint64_t key; /* name, signature */
+    uint64_t key;   /* name, signature */
+    uint64_t class; /* stack, kind, on_device */
     uint8_t kind;
     bool on_device;
+    uint32_t stack;
     uint8_t device_kind, device_index; /* of the signature */
     uint32_t row;
-    const char *text;   /* the name as a row shows it */
-    fs_work work;       /* of one call; all NaN for what is no op */
-    bool known;         /* a rule knows FLOPs or bytes */
-    bool communication; /* between devices: no work of any one of them */
+    const char *text;      /* the name as a row shows it */
+    fs_work work;          /* of one call; all NaN for what is no op */
+    bool known;            /* of an op: a rule knows FLOPs or bytes */
+    bool stated;           /* of a range: the program stated FLOPs or bytes */
+    bool communication;    /* between devices: no work of any one of them */
     const fs_peaks *peaks; /* that `roof` is of */
     fs_roof roof;          /* of one call */
 } fs_call;
@@ -28,15 +31,16 @@ typedef struct {
     uint32_t count, capacity;
     uint32_t *slots; /* id + 1, 0: free; a power of two, at most half full */
     uint32_t slot_count;
-    fs_intern rows;   /* (name, place, annotation, shapes) of each row; ids are the rows, in order of first sight */
+    fs_intern rows;   /* (name, place, annotation, shapes, stack) of each row; ids are the rows, by first sight */
     fs_intern shapes; /* input shapes */
 } fs_calls;
 
 /* All zero but store and by_shape is an empty set. */
 void fs_calls_clear(fs_calls *set);
 
-/* The id of the call that an event makes; on_device: the event makes a device row. FS_OUT_OF_MEMORY. */
+/* The id of the call that an event makes. on_device: the event makes a device row; stack: what parts rows beside, any
+ * number. FS_OUT_OF_MEMORY. */
 fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
-                        uint32_t *id, fs_error *err);
+                        uint32_t stack, uint32_t *id, fs_error *err);
 
 #endif

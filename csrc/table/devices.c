@@ -86,19 +86,18 @@ static uint32_t enclosing_op(const fs_build *build, uint32_t index)
         const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
         uint32_t at = index & (FS_CHUNK_EVENTS - 1);
         if (chunk->kind[at] == FS_EVENT_OP) return index;
-        index = chunk->parent[at] < index ? chunk->parent[at] : FS_NONE;
+        index = fs_build_parent(build, chunk, at, index);
     }
     return FS_NONE;
 }
 
-static void cover(fs_build *build, const device_work *work, uint32_t owner)
+static void cover(fs_build *build, const device_work *work, fs_known known)
 {
     fs_table *table = build->table;
     if (work->has_row && fs_build_call(build, work->event)->communication) return;
     table->modelled_base_ns += (double)work->duration;
-    const fs_work *known = owner == FS_NONE ? NULL : &fs_build_call(build, owner)->work;
-    if (known != NULL && !isnan(known->flops)) table->flops_known_ns += (double)work->duration;
-    if (known != NULL && !isnan(known->bytes_read + known->bytes_written)) {
+    if (known.flops) table->flops_known_ns += (double)work->duration;
+    if (known.bytes) {
         table->bytes_known_ns += (double)work->duration;
         return;
     }
@@ -107,14 +106,27 @@ static void cover(fs_build *build, const device_work *work, uint32_t owner)
     if (named != FS_NONE) fs_build_group(build, named)->unmodelled_ns += work->duration;
 }
 
+/* A range whose work is stated has all device work within as its own; so has each such range around it. */
+static void add_stated(fs_build *build, const device_work *work, int64_t *ends)
+{
+    const fs_group *before = fs_build_group(build, work->launcher);
+    uint32_t range = fs_build_node(build, work->launcher)->stated;
+    for (; range != FS_NONE; range = fs_build_outer_stated(build, range)) {
+        fs_group *group = fs_build_group(build, range);
+        if (range != work->launcher) own(fs_build_node(build, range), work);
+        if (group != before) add_busy(build, group, work, ends);
+        before = group;
+    }
+}
+
 static void add_work(fs_build *build, const device_work *work, int64_t *ends)
 {
-    uint32_t owner = FS_NONE;
+    fs_known known = {false, false};
     build->table->self_device_ns += work->duration;
     if (work->launcher != FS_NONE) {
         fs_node *launcher = fs_build_node(build, work->launcher);
         fs_group *group = fs_build_group(build, work->launcher);
-        owner = launcher->owner;
+        uint32_t owner = launcher->owner;
         launcher->self_device_ns += work->duration;
         launcher->device_ns += work->duration;
         own(launcher, work);
@@ -124,8 +136,10 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
             own(fs_build_node(build, owner), work);
             if (owners != group) add_busy(build, owners, work, ends);
         }
+        if (launcher->stated != FS_NONE) add_stated(build, work, ends);
+        known = fs_build_known(build, launcher);
     }
-    cover(build, work, owner);
+    cover(build, work, known);
 }
 
 static void add_event(fs_build *build, uint32_t index, int64_t *ends)
@@ -137,7 +151,7 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
         .start = chunk->start[at],
         .duration = chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at],
         .event = index,
-        .launcher = chunk->launcher[at] < build->count ? chunk->launcher[at] : FS_NONE,
+        .launcher = chunk->launcher[at] < build->count ? fs_build_past_frames(build, chunk->launcher[at]) : FS_NONE,
         .device = chunk->device[at] < 0 ? 0 : chunk->device[at],
         .timing = chunk->timing[at],
         .has_row = chunk->kind[at] != FS_EVENT_INTERVAL,

@@ -16,15 +16,27 @@ static double term_ns(double amount, double rate)
     return amount == 0 ? 0 : amount / rate * 1e9;
 }
 
+/* The rate of the slowest unit whose rate is known; NaN where none is. */
+static double slowest_flops(const fs_peaks *peaks)
+{
+    double slowest = NAN;
+    for (int unit = 0; unit < FS_UNIT_COUNT; unit++) slowest = fmin(slowest, peaks->flops[unit]);
+    return slowest;
+}
+
 fs_roof fs_roof_of(const fs_work *work, const fs_peaks *peaks)
 {
     if (peaks == NULL) return (fs_roof){NAN, NAN, NAN, NAN};
     fs_roof roof = {
         .compute_ns = term_ns(work->flops, fs_peaks_flops(peaks, work->unit, NULL)),
-        .memory_ns = term_ns(work->bytes_read + work->bytes_written, peaks->bandwidth),
+        .memory_ns = term_ns(work->bytes_moved, peaks->bandwidth),
         .launch_ns = peaks->launch_ns,
     };
     double compute_ns = work->unit.preferred == FS_UNIT_NONE ? 0 : roof.compute_ns;
+    if (work->any_unit) {
+        double longest_ns = term_ns(work->flops, slowest_flops(peaks));
+        compute_ns = longest_ns <= roof.memory_ns ? longest_ns : NAN;
+    }
     roof.least_ns = isnan(compute_ns) || isnan(roof.memory_ns) ? NAN : fmax(compute_ns, roof.memory_ns);
     return roof;
 }

@@ -9,7 +9,8 @@
 /* The least times that peaks allow, in ns; NaN where the work or the peak is unknown. Those of calls add up. */
 typedef struct {
     double compute_ns, memory_ns;
-    double least_ns;  /* the larger of the two; of the memory alone where no unit's peak bounds the work */
+    double least_ns;  /* the larger of the two; of the memory alone where no unit's peak bounds the work. Where any unit
+                         may do the FLOPs it is known if the bytes take longer even than the slowest unit would */
     double launch_ns; /* of an empty call */
 } fs_roof;
 

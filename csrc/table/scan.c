@@ -1,18 +1,25 @@
 /* Events to calls, nodes and groups, in the order of the store. */
+#include <string.h>
+
 #include "base/memory.h"
 #include "table/build.h"
+
+/* The first id of a table's stacks: that of no frames. */
+enum { NO_STACK };
 
 fs_node fs_build_leaf(const fs_build *build, uint32_t index)
 {
     const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
-    uint32_t at = index & (FS_CHUNK_EVENTS - 1), parent = chunk->parent[at];
-    fs_node node = {.call = build->slots[index], .owner = FS_NONE, .device = -1};
+    uint32_t at = index & (FS_CHUNK_EVENTS - 1), parent = fs_build_parent(build, chunk, at, index);
+    fs_node node = {.call = build->slots[index], .owner = FS_NONE, .stated = FS_NONE, .device = -1};
     if (chunk->duration[at] != FS_MISSING) node.self_cpu_ns = chunk->duration[at];
-    if (build->calls.calls[node.call].known) {
-        node.owner = index;
-    } else if (parent < index) {
-        node.owner = build->nodes[build->slots[parent] & ~FS_SLOT_NODE].owner;
+    if (parent != FS_NONE) {
+        const fs_node *above = &build->nodes[build->slots[parent] & ~FS_SLOT_NODE];
+        node.owner = above->owner;
+        node.stated = above->stated;
     }
+    if (build->calls.calls[node.call].known) node.owner = index;
+    if (build->calls.calls[node.call].stated) node.stated = index;
     return node;
 }
 
@@ -44,11 +51,12 @@ static fs_status add_group(fs_build *build, fs_error *err)
 }
 
 /* Find the event's call and count it in its row. */
-static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t *slot, fs_error *err)
+static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
     fs_event_kind kind = chunk->kind[at];
     bool on_device = fs_build_is_device(chunk, at);
-    FS_TRY(fs_calls_find(&build->calls, chunk->name[at], chunk->signature[at], kind, on_device, slot, err));
+    uint32_t *slot = &build->slots[index], stack = build->stacks != NULL ? build->stacks[index] : FS_NONE;
+    FS_TRY(fs_calls_find(&build->calls, chunk->name[at], chunk->signature[at], kind, on_device, stack, slot, err));
     const fs_call *call = &build->calls.calls[*slot];
     if (call->row == build->group_count) FS_TRY(add_group(build, err));
 
@@ -61,10 +69,11 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
         group->first_end = end;
         group->row.key = call->text;
         group->row.signature = chunk->signature[at];
+        group->row.stack = stack;
         group->row.on_device = on_device;
         group->row.is_user_annotation = kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
     }
-    if (on_device || chunk->parent[at] == FS_NONE) group->row.top_level = true;
+    if (on_device || fs_build_parent(build, chunk, at, index) == FS_NONE) group->row.top_level = true;
     group->row.count++;
     if (chunk->timing[at] < group->row.timing) group->row.timing = chunk->timing[at];
     return FS_OK;
@@ -72,10 +81,10 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
 
 static fs_status scan_memory(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
-    uint32_t parent = chunk->parent[at];
+    uint32_t parent = fs_build_parent(build, chunk, at, index);
     int place = chunk->device[at] >= 0 ? FS_DEVICE : FS_HOST;
     build->table->has_memory = true;
-    if (parent < index) {
+    if (parent != FS_NONE) {
         fs_node *node = fs_build_node(build, parent);
         fs_node_memory *memory = &build->memory[node - build->nodes];
         memory->self[place] += chunk->bytes[at];
@@ -83,7 +92,7 @@ static fs_status scan_memory(fs_build *build, const fs_chunk *chunk, uint32_t at
         node->flags |= FS_NODE_MEMORY;
         return FS_OK;
     }
-    FS_TRY(count_event(build, chunk, at, &build->slots[index], err));
+    FS_TRY(count_event(build, chunk, at, index, err));
     fs_row *row = &fs_build_group(build, index)->row;
     int64_t *self[] = {&row->self_cpu_memory_usage, &row->self_device_memory_usage};
     int64_t *total[] = {&row->cpu_memory_usage, &row->device_memory_usage};
@@ -92,15 +101,59 @@ static fs_status scan_memory(fs_build *build, const fs_chunk *chunk, uint32_t at
     return FS_OK;
 }
 
+/* The innermost frame that encloses the event. A generator that holds a range open has left its frame inside the range:
+ * frames that ended before the event began do not count. */
+static uint32_t innermost_frame(const fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
+{
+    uint32_t frame = chunk->parent[at];
+    if (frame >= index) return FS_NONE;
+    const fs_chunk *place = fs_store_chunk(build->store, frame >> FS_CHUNK_BITS);
+    if (place->kind[frame & (FS_CHUNK_EVENTS - 1)] != FS_EVENT_FRAME) frame = build->frames[frame];
+    for (; frame != FS_NONE; frame = build->frames[frame]) {
+        place = fs_store_chunk(build->store, frame >> FS_CHUNK_BITS);
+        uint32_t spot = frame & (FS_CHUNK_EVENTS - 1);
+        int64_t duration = place->duration[spot];
+        if (duration == FS_MISSING || place->start[spot] + duration >= chunk->start[at]) break;
+    }
+    return frame;
+}
+
+/* Find the event's stack: that of the innermost frame around it and, of a frame, the frame itself before that. */
+static fs_status find_stack(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
+{
+    fs_intern *stacks = &build->table->stacks;
+    uint32_t around = fs_build_is_device(chunk, at) ? FS_NONE : innermost_frame(build, chunk, at, index);
+    build->frames[index] = around;
+    build->stacks[index] = around != FS_NONE ? build->stacks[around] : NO_STACK;
+    if (chunk->kind[at] != FS_EVENT_FRAME) return FS_OK;
+    fs_span outer = fs_intern_get(stacks, build->stacks[index]);
+    uint32_t depth = outer.size / (uint32_t)sizeof *build->entries + 1;
+    if (depth > build->options->stack_depth) depth = build->options->stack_depth;
+    if (depth > build->entry_capacity) {
+        uint32_t *entries = fs_realloc(build->entries, 2 * (size_t)depth * sizeof *entries);
+        if (entries == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a stack of %u frames", depth);
+        build->entries = entries;
+        build->entry_capacity = 2 * depth;
+    }
+    build->entries[0] = chunk->name[at];
+    memcpy(build->entries + 1, outer.bytes, (depth - 1) * sizeof *build->entries);
+    return fs_intern_bytes(stacks, build->entries, depth * sizeof *build->entries, &build->stacks[index], err);
+}
+
 static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
-    uint32_t parent = chunk->parent[at];
+    uint32_t parent = fs_build_parent(build, chunk, at, index);
     bool missing = chunk->duration[at] == FS_MISSING;
+    if (build->stacks != NULL) FS_TRY(find_stack(build, chunk, at, index, err));
+    if (chunk->kind[at] == FS_EVENT_FRAME) {
+        build->slots[index] = parent;
+        return FS_OK;
+    }
     if (chunk->kind[at] == FS_EVENT_MEMORY) return scan_memory(build, chunk, at, index, err);
     build->table->open_events += missing;
     if (chunk->kind[at] == FS_EVENT_INTERVAL) return FS_OK;
-    FS_TRY(count_event(build, chunk, at, &build->slots[index], err));
-    if (parent < index && !fs_build_is_device(chunk, at)) {
+    FS_TRY(count_event(build, chunk, at, index, err));
+    if (parent != FS_NONE && !fs_build_is_device(chunk, at)) {
         fs_node *above = fs_build_node(build, parent);
         if (!missing) above->self_cpu_ns -= chunk->duration[at];
     }
@@ -124,6 +177,8 @@ static fs_status prepare(fs_build *build, fs_error *err)
             build->work_count++;
         } else if (chunk->kind[at] == FS_EVENT_MEMORY) {
             memory_events++;
+        } else if (chunk->kind[at] == FS_EVENT_FRAME) {
+            build->has_frames = true;
         } else {
             others++;
         }
@@ -138,9 +193,22 @@ static fs_status prepare(fs_build *build, fs_error *err)
     return FS_OK;
 }
 
+/* What grouping by stack needs. */
+static fs_status prepare_stacks(fs_build *build, fs_error *err)
+{
+    uint32_t first;
+    if (build->options->stack_depth == 0) return FS_OK;
+    build->frames = fs_malloc(build->count * sizeof *build->frames);
+    build->stacks = fs_malloc(build->count * sizeof *build->stacks);
+    if (build->frames == NULL || build->stacks == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group %u events", build->count);
+    return fs_intern_bytes(&build->table->stacks, "", 0, &first, err);
+}
+
 fs_status fs_build_scan(fs_build *build, fs_error *err)
 {
     FS_TRY(prepare(build, err));
+    FS_TRY(prepare_stacks(build, err));
     for (uint32_t index = 0; index < build->count; index++) {
         const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
         FS_TRY(scan_event(build, chunk, index & (FS_CHUNK_EVENTS - 1), index, err));

@@ -11,12 +11,11 @@
 static void fill_row(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
-    if (group->op_calls == 0) {
-        row->flops = row->bytes_read = row->bytes_written = NAN;
+    if (group->work_calls == 0) {
+        row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
         group->roof = (fs_roof){NAN, NAN, NAN, NAN};
     }
     if (!group->flops_known) row->flops_total = NAN;
-    row->bytes_total_moved = row->bytes_read + row->bytes_written;
     if (fs_build_ran_on_device(group)) row->timing = group->device_timing;
 
     fs_statistics times = fs_statistics_of(build->samples + group->samples_begin, group->sample_count);
@@ -120,6 +119,9 @@ done:
     if (status != FS_OK) fs_table_destroy(build.table);
     fs_calls_clear(&build.calls);
     fs_free(build.slots);
+    fs_free(build.frames);
+    fs_free(build.stacks);
+    fs_free(build.entries);
     fs_free(build.nodes);
     fs_free(build.memory);
     fs_free(build.groups);
@@ -130,7 +132,17 @@ done:
 void fs_table_destroy(fs_table *table)
 {
     if (table == NULL) return;
+    fs_intern_clear(&table->stacks);
     fs_free(table->rows);
     fs_free(table->unmodelled);
     fs_free(table);
+}
+
+const uint32_t *fs_table_stack(const fs_table *table, const fs_row *row, uint32_t *depth)
+{
+    *depth = 0;
+    if (row->stack == FS_NONE) return NULL;
+    fs_span stack = fs_intern_get(&table->stacks, row->stack);
+    *depth = stack.size / (uint32_t)sizeof(uint32_t);
+    return stack.bytes;
 }

@@ -20,23 +20,24 @@ typedef enum {
 #define FS_BOUND_ENUM(NAME, name, prose) FS_BOUND_##NAME,
     FS_BOUND_LIST(FS_BOUND_ENUM)
 #undef FS_BOUND_ENUM
-    FS_BOUND_COUNT
+        FS_BOUND_COUNT
 } fs_bound;
 
 extern const char *const fs_bound_names[FS_BOUND_COUNT];
 
 /* Units of columns. X(unit, shown as, how many of the core's numbers make one that is shown) */
-#define FS_COLUMN_UNITS(X)                       \
-    X(ns, "µs", 1000)                            \
-    X(bytes, "bytes", 1)                         \
-    X(flops, "FLOP", 1)                          \
-    X(tflops_per_s, "TFLOP/s", 1)                \
-    X(gbytes_per_s, "GB/s", 1)                   \
-    X(flops_per_byte, "FLOP/byte", 1)            \
+#define FS_COLUMN_UNITS(X)            \
+    X(ns, "µs", 1000)                 \
+    X(bytes, "bytes", 1)              \
+    X(flops, "FLOP", 1)               \
+    X(tflops_per_s, "TFLOP/s", 1)     \
+    X(gbytes_per_s, "GB/s", 1)        \
+    X(flops_per_byte, "FLOP/byte", 1) \
     X(percent, "%", 1)
 
 typedef struct {
-    bool by_shape; /* rows of different input shapes stay apart */
+    bool by_shape;        /* rows of different input shapes stay apart */
+    uint32_t stack_depth; /* rows of different stacks stay apart, of so many innermost frames; 0: no stacks */
     /* Peaks of what the events ran on; NULL: not known. */
     const fs_peaks *cpu_peaks;
     const fs_peaks *cuda_peaks[FS_MAX_CUDA_DEVICES];
@@ -45,6 +46,7 @@ typedef struct {
 typedef struct {
     const char *key; /* the name that the row shows, the store's text or a constant; "[memory]": outside every event */
     uint32_t signature; /* of the first event, for input shapes and dtypes; FS_NONE: none */
+    uint32_t stack;     /* for fs_table_stack; FS_NONE: rows are not grouped by stack */
     bool on_device, is_user_annotation;
     bool top_level; /* some event of the row lies in no other; always of a device row */
     fs_bound bound;
@@ -73,11 +75,17 @@ typedef struct {
     fs_unmodelled *unmodelled; /* what the rest of the bytes' part is, longest first */
     uint32_t unmodelled_count;
     uint32_t open_events; /* events without an end: counted, their time unknown */
+    fs_intern stacks;     /* of rows: ids of names in the store, the innermost frame's first */
 } fs_table;
 
 /* Group a store that nobody appends to; the table lives no longer than the store. A RANGE or STEP with a device is an
- * annotation of that device's own time line: a device row. FS_OUT_OF_MEMORY. */
+ * annotation of that device's own time line: a device row. A FRAME makes no row and takes no time from what is around
+ * it: what it encloses lies in the next event outward that is none. FS_OUT_OF_MEMORY. */
 fs_status fs_table_build(const fs_store *store, const fs_table_options *options, fs_table **table, fs_error *err);
 void fs_table_destroy(fs_table *table);
+
+/* The names (ids in the store) of the frames that the row's events lie in, innermost first; *depth of them. None for
+ * rows of devices. */
+const uint32_t *fs_table_stack(const fs_table *table, const fs_row *row, uint32_t *depth);
 
 #endif

@@ -12,18 +12,20 @@ static const fs_peaks *peaks_of(const fs_build *build, const fs_call *call, int 
     return device < FS_MAX_CUDA_DEVICES ? build->options->cuda_peaks[device] : NULL;
 }
 
-/* Add an op's own work to its row, and to *flops what is known of it. */
-static void add_own_work(fs_build *build, const fs_node *node, fs_call *call, bool open, double *flops)
+/* Add the own work of an op or a range to its row, and to *flops what is known of it. */
+static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t duration, double *flops)
 {
     const fs_work *work = &call->work;
     fs_group *group = &build->groups[call->row];
-    group->op_calls++;
+    group->work_calls++;
     /* Where all of its device work belongs to ops inside that a rule knows, they have the work. */
     if (call->known && node->device_ns > 0 && (node->flags & FS_NODE_OWNS) == 0) return;
 
     group->row.flops += work->flops;
     group->row.bytes_read += work->bytes_read;
     group->row.bytes_written += work->bytes_written;
+    group->row.bytes_total_moved += work->bytes_moved;
+    if (call->stated && !isnan(work->flops)) *flops = 0; /* what is stated is of all within */
     if (!isnan(work->flops)) *flops += work->flops;
     const fs_peaks *peaks = peaks_of(build, call, node->device);
     if (peaks != call->peaks) {
@@ -36,21 +38,39 @@ static void add_own_work(fs_build *build, const fs_node *node, fs_call *call, bo
     group->roof.launch_ns += call->roof.launch_ns;
 
     if (node->device >= 0) return; /* its time is in the row's busy time */
-    if (call->device_kind == FS_CPU && !open) {
-        group->host_ns += node->self_cpu_ns;
-    } else if (work->flops > 0 || work->bytes_read + work->bytes_written > 0) {
+    bool is_op = call->kind == FS_EVENT_OP, seen = is_op || (node->flags & FS_NODE_UNTIMED) == 0;
+    if (call->device_kind == FS_CPU && duration != FS_MISSING && seen) {
+        group->host_ns += is_op ? node->self_cpu_ns : duration;
+    } else if (work->flops > 0 || work->bytes_moved > 0) {
         group->untimed = true;
+        node->flags |= FS_NODE_UNTIMED;
     }
+}
+
+static void add_known(fs_known *known, const fs_work *work)
+{
+    known->flops = known->flops || !isnan(work->flops);
+    known->bytes = known->bytes || !isnan(work->bytes_moved);
+}
+
+fs_known fs_build_known(fs_build *build, const fs_node *node)
+{
+    fs_known known = {false, false};
+    if (node->owner != FS_NONE) add_known(&known, &fs_build_call(build, node->owner)->work);
+    for (uint32_t at = node->stated; at != FS_NONE; at = fs_build_outer_stated(build, at)) {
+        add_known(&known, &fs_build_call(build, at)->work);
+    }
+    return known;
 }
 
 /* Where no device work was seen, the host time of ops says how much is modelled. */
 static void cover(fs_build *build, const fs_node *node, fs_group *group)
 {
     fs_table *table = build->table;
-    const fs_work *known = node->owner == FS_NONE ? NULL : &fs_build_call(build, node->owner)->work;
+    fs_known known = fs_build_known(build, node);
     table->modelled_base_ns += (double)node->self_cpu_ns;
-    if (known != NULL && !isnan(known->flops)) table->flops_known_ns += (double)node->self_cpu_ns;
-    if (known != NULL && !isnan(known->bytes_read + known->bytes_written)) {
+    if (known.flops) table->flops_known_ns += (double)node->self_cpu_ns;
+    if (known.bytes) {
         table->bytes_known_ns += (double)node->self_cpu_ns;
     } else {
         group->unmodelled_ns += node->self_cpu_ns;
@@ -75,6 +95,11 @@ static void add_sample(fs_build *build, fs_group *group, int64_t sample)
     build->samples[group->samples_begin + group->sample_count++] = sample;
 }
 
+static bool has_work(fs_event_kind kind)
+{
+    return kind == FS_EVENT_OP || kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
+}
+
 /* Add a host event to its row and its totals to the node above it (NULL: none). */
 static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t duration)
 {
@@ -82,10 +107,10 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t dur
     fs_group *group = &build->groups[call->row];
     fs_row *row = &group->row;
     bool open = duration == FS_MISSING;
-    if (open) duration = node->self_cpu_ns = 0; /* its children's time was taken from a time that is not known */
+    if (open) node->self_cpu_ns = 0; /* its children's time was taken from a time that is not known */
 
     row->self_cpu_time_total += node->self_cpu_ns;
-    row->cpu_time_total += duration;
+    row->cpu_time_total += open ? 0 : duration;
     row->self_device_time_total += node->self_device_ns;
     row->device_time_total += node->device_ns;
     build->table->self_cpu_ns += node->self_cpu_ns;
@@ -93,17 +118,18 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t dur
 
     double flops = node->flops;
     bool flops_known = (node->flags & FS_NODE_FLOPS) != 0;
-    if (call->kind == FS_EVENT_OP) {
-        add_own_work(build, node, call, open, &flops);
+    if (has_work(call->kind)) {
+        add_own_work(build, node, call, duration, &flops);
         flops_known = flops_known || !isnan(call->work.flops);
-        if (build->work_count == 0) cover(build, node, group);
     }
+    if (call->kind == FS_EVENT_OP && build->work_count == 0) cover(build, node, group);
     row->flops_total += flops;
     group->flops_known = group->flops_known || flops_known;
     if (above != NULL) {
         above->device_ns += node->device_ns;
         above->flops += flops;
         if (flops_known) above->flags |= FS_NODE_FLOPS;
+        above->flags |= node->flags & FS_NODE_UNTIMED;
     }
 
     if (!fs_build_ran_on_device(group)) {
@@ -116,13 +142,15 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t dur
 static void add_event(fs_build *build, uint32_t index)
 {
     const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
-    uint32_t at = index & (FS_CHUNK_EVENTS - 1), parent = chunk->parent[at], slot = build->slots[index];
-    if (chunk->kind[at] == FS_EVENT_MEMORY || chunk->kind[at] == FS_EVENT_INTERVAL) return;
+    uint32_t at = index & (FS_CHUNK_EVENTS - 1), slot = build->slots[index];
+    uint8_t kind = chunk->kind[at];
+    if (kind == FS_EVENT_MEMORY || kind == FS_EVENT_INTERVAL || kind == FS_EVENT_FRAME) return;
     if (fs_build_is_device(chunk, at)) {
         if (chunk->duration[at] != FS_MISSING) add_sample(build, fs_build_group(build, index), chunk->duration[at]);
         return;
     }
-    fs_node *above = parent < index ? fs_build_node(build, parent) : NULL;
+    uint32_t parent = fs_build_parent(build, chunk, at, index);
+    fs_node *above = parent != FS_NONE ? fs_build_node(build, parent) : NULL;
     if ((slot & FS_SLOT_NODE) != 0) {
         add_node(build, &build->nodes[slot & ~FS_SLOT_NODE], above, chunk->duration[at]);
     } else {

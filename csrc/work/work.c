@@ -5,7 +5,13 @@
 
 #include "ops/op.h"
 
-static const fs_work unknown = {NAN, NAN, NAN, {FS_UNIT_NONE, FS_UNIT_NONE}};
+const fs_work fs_work_unknown = {
+    .flops = NAN,
+    .bytes_read = NAN,
+    .bytes_written = NAN,
+    .bytes_moved = NAN,
+    .unit = {FS_UNIT_NONE, FS_UNIT_NONE},
+};
 
 static double element_count(const fs_argument *argument)
 {
@@ -29,11 +35,12 @@ static void count_bytes(const fs_signature *signature, fs_work *work)
         const fs_argument *argument = &signature->arguments[i];
         bool reads = argument->role == FS_ARGUMENT_IN || argument->role == FS_ARGUMENT_INOUT;
         bool writes = argument->role != FS_ARGUMENT_IN && argument->role != FS_ARGUMENT_SCALAR;
-        bool read_before = argument->same_as != FS_SAME_AS_NONE &&
-                           signature->arguments[argument->same_as].role != FS_ARGUMENT_TARGET;
+        bool read_before =
+            argument->same_as != FS_SAME_AS_NONE && signature->arguments[argument->same_as].role != FS_ARGUMENT_TARGET;
         if (reads && !read_before) work->bytes_read += distinct_bytes(argument);
         if (writes) work->bytes_written += distinct_bytes(argument);
     }
+    work->bytes_moved = work->bytes_read + work->bytes_written;
 }
 
 /* The first argument that is read, the last of those, and the one that is written. */
@@ -76,13 +83,22 @@ static double count_flops(const fs_op *op, arguments given)
 fs_work fs_work_of(const char *name, const fs_signature *signature)
 {
     const size_t namespace = sizeof FS_OP_NAMESPACE - 1;
-    if (signature->argument_count == 0 || strncmp(name, FS_OP_NAMESPACE, namespace) != 0) return unknown;
+    if (signature->argument_count == 0 || strncmp(name, FS_OP_NAMESPACE, namespace) != 0) return fs_work_unknown;
     const fs_op *op = fs_op_find(name + namespace);
-    if (op == NULL) return unknown;
+    if (op == NULL) return fs_work_unknown;
     arguments given = sort_arguments(signature);
     fs_work work = {.flops = count_flops(op, given)};
     count_bytes(signature, &work);
     work.unit = fs_unit_choose((fs_dtype)given.written->dtype, op->flops == FS_FLOPS_MATMUL,
                                (signature->flags & FS_SIGNATURE_TF32) != 0, (fs_device_kind)signature->device_kind);
+    return work;
+}
+
+fs_work fs_work_stated(const fs_given_work *given)
+{
+    fs_work work = fs_work_unknown;
+    work.flops = given->flops;
+    work.bytes_moved = given->bytes;
+    work.any_unit = true;
     return work;
 }

@@ -9,10 +9,18 @@
 typedef struct {
     double flops;
     double bytes_read, bytes_written; /* compulsory traffic of device memory */
+    double bytes_moved;               /* both; known without them where a program stated it */
     fs_unit_choice unit;              /* that does the FLOPs: fs_peaks_flops(peaks, unit, NULL) is its rate */
+    bool any_unit;                    /* nothing says which unit does them: the program stated FLOPs, not a dtype */
 } fs_work;
+
+/* Nothing is known. */
+extern const fs_work fs_work_unknown;
 
 /* The work of one call. Names are looked up with their namespace ("flopscope::add"). */
 fs_work fs_work_of(const char *name, const fs_signature *signature);
+
+/* The work that a program stated of a range. */
+fs_work fs_work_stated(const fs_given_work *given);
 
 #endif

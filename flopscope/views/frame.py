@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from flopscope.table import EventTable
 
 
+def _columns(table: EventTable) -> dict[str, list[Any]]:
+    """The table's columns and, where rows are grouped by stack, their stacks."""
+    return {**table.columns, **({} if table.stacks is None else {"stack": list(table.stacks)})}
+
+
 def to_pandas(table: EventTable) -> pandas.DataFrame:
     """A DataFrame with one row per row of the table."""
     try:
@@ -21,12 +26,12 @@ def to_pandas(table: EventTable) -> pandas.DataFrame:
     except ImportError as error:
         raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() and to_csv() do without") from error
     # A column of lists as a Series, or else pandas would look for a second dimension.
-    return pandas.DataFrame({name: pandas.Series(values) for name, values in table.columns.items()})
+    return pandas.DataFrame({name: pandas.Series(values) for name, values in _columns(table).items()})
 
 
 def to_dicts(table: EventTable) -> list[dict[str, Any]]:
     """One dict per row, of what JSON has: a number that is not known is None."""
-    columns = {name: [_json_value(value) for value in values] for name, values in table.columns.items()}
+    columns = {name: [_json_value(value) for value in values] for name, values in _columns(table).items()}
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
@@ -38,6 +43,6 @@ def to_csv(table: EventTable, path: str | PathLike[str]) -> None:
     """A CSV file with a header; what is not known is empty, lists are JSON."""
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(table.columns)
+        writer.writerow(_columns(table))
         for record in to_dicts(table):
             writer.writerow([json.dumps(cell) if isinstance(cell, list) else cell for cell in record.values()])

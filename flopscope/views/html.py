@@ -20,21 +20,27 @@ STYLE = """
 .flopscope th {border-bottom: 1px solid color-mix(in srgb, currentColor 40%, transparent)}
 .flopscope tbody tr:nth-child(even) {background: color-mix(in srgb, currentColor 6%, transparent)}
 .flopscope .name {text-align: left; max-width: 28em; overflow: hidden; text-overflow: ellipsis}
+.flopscope .stack {text-align: left; white-space: pre; font-size: 0.9em}
 .flopscope caption {caption-side: bottom; text-align: left; padding-top: 0.4em; opacity: 0.75}
 """
 
 
 @dataclass(frozen=True)
 class HtmlColumn:
-    """One column: its header, its cells and whether it is shown for a table."""
+    """One column: its header, its cells, whether it is shown for a table and the class that its cells have."""
 
     header: str
     cell: Callable[[EventRow], str]
     shown: Callable[[EventTable], bool] = lambda table: True
+    style: str = ""
 
 
 def _has_device(table: EventTable) -> bool:
     return table.has_device
+
+
+def _has_stacks(table: EventTable) -> bool:
+    return any(row.stack for row in table)
 
 
 def _has_shapes(table: EventTable) -> bool:
@@ -42,8 +48,9 @@ def _has_shapes(table: EventTable) -> bool:
 
 
 COLUMNS = [
-    HtmlColumn("Name", lambda r: r.key),
+    HtmlColumn("Name", lambda r: r.key, style="name"),
     HtmlColumn("Input shapes", lambda r: str(r.input_shapes), _has_shapes),
+    HtmlColumn("Source location", lambda r: "\n".join(r.stack), _has_stacks, "stack"),
     HtmlColumn("Calls", lambda r: str(r.count)),
     HtmlColumn("Self CPU", lambda r: units.time_text(r.self_cpu_time_total)),
     HtmlColumn("CPU total", lambda r: units.time_text(r.cpu_time_total)),
@@ -65,20 +72,25 @@ COLUMNS = [
 ]
 
 
-def _cells(tag: str, texts: list[str]) -> str:
-    first = f'<{tag} class="name" title="{escape(texts[0])}">{escape(texts[0])}</{tag}>'
-    return "<tr>" + first + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts[1:]) + "</tr>"
+def _cell(tag: str, column: HtmlColumn, text: str) -> str:
+    style = f' class="{column.style}" title="{escape(text)}"' if column.style else ""
+    return f"<{tag}{style}>{escape(text)}</{tag}>"
+
+
+def _cells(tag: str, columns: list[HtmlColumn], texts: list[str]) -> str:
+    return "<tr>" + "".join(_cell(tag, column, text) for column, text in zip(columns, texts, strict=True)) + "</tr>"
 
 
 def render(table: EventTable) -> str:
     """The rows that took longest, as an HTML table; every text of the table is escaped."""
     columns = [column for column in COLUMNS if column.shown(table)]
     rows = table.sorted("self_device_time_total" if table.has_device else "self_cpu_time_total")[:ROWS_SHOWN]
-    body = "\n".join(_cells("td", [column.cell(row) for column in columns]) for row in rows)
+    head = _cells("th", columns, [column.header for column in columns])
+    body = "\n".join(_cells("td", columns, [column.cell(row) for column in columns]) for row in rows)
     caption = f"{len(rows)} of {len(table)} rows. Self CPU time total: {units.time_text(table.self_cpu_time_total)}."
     if table.has_device:
         caption += f" Self CUDA time total: {units.time_text(table.self_device_time_total)}."
     return (
         f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{escape(caption)}</caption>\n'
-        f"<thead>{_cells('th', [column.header for column in columns])}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
     )

@@ -25,12 +25,14 @@ class Layout:
         time_unit: str | None,
         max_name_width: int | None,
         max_shapes_width: int | None,
+        max_source_width: int | None,
         roofline: bool,
     ) -> None:
         self.table, self.time_unit, self.max_name_width = table, time_unit, max_name_width
         self.widths = {
             "name": _width((row.key for row in table), max_name_width),
             "shapes": _width((str(row.input_shapes) for row in table), max_shapes_width),
+            "source": _width((entry for row in table for entry in row.stack), max_source_width),
         }
         device_memory = any(row.self_device_memory_usage > 0 for row in table)
         self.shown = {
@@ -40,6 +42,7 @@ class Layout:
             "memory": table.profile_memory,
             "device memory": table.profile_memory and device_memory,
             "shapes": any(row.input_shapes for row in table),
+            "source": any(row.stack for row in table),
             "roofline": roofline,
         }
 
@@ -50,20 +53,30 @@ class Layout:
         limit = self.max_name_width
         return name if limit is None or len(name) < limit - 3 else name[: limit - 3] + "..."
 
+    def source(self, entry: str) -> str:
+        """A place in the source, cut at its left."""
+        cut = entry[max(0, len(entry) - self.widths["source"]) :]
+        return "..." + cut[3:] if 3 < len(cut) < len(entry) else cut
+
 
 def _width(texts: Iterable[str], limit: int | None) -> int:
-    width = max(map(len, texts)) + 4
+    width = max(map(len, texts), default=0) + 4
     return width if limit is None else min(width, limit)
 
 
 @dataclass(frozen=True)
 class TextColumn:
-    """One column: its header, its cells, what of the Layout it is shown for, and its width (a name: Layout.widths)."""
+    """One column: its header, its cells, what of the Layout it is shown for, and its width (a name: Layout.widths).
+
+    Where there are `more` lines of a cell, they stand below the row.
+    """
 
     header: str
     cell: Callable[[EventRow, Layout], str]
     shown: str = "always"
     width: int | str = WIDTH
+    align: str = ">"
+    more: Callable[[EventRow, Layout], list[str]] | None = None
 
 
 COLUMNS = [
@@ -88,6 +101,14 @@ COLUMNS = [
     TextColumn("Self CUDA Mem", lambda r, at: units.memory_text(r.self_device_memory_usage), "device memory"),
     TextColumn("# of Calls", lambda r, at: str(r.count)),
     TextColumn("Input Shapes", lambda r, at: str(r.input_shapes)[: at.widths["shapes"]], "shapes", "shapes"),
+    TextColumn(
+        "Source Location",
+        lambda r, at: at.source(r.stack[0]) if r.stack else "",
+        "source",
+        "source",
+        align="<",
+        more=lambda r, at: [*map(at.source, r.stack[1:]), ""],
+    ),
     TextColumn("FLOPs", lambda r, at: units.count_text(r.flops), "roofline", 8),
     TextColumn("Bytes", lambda r, at: units.bytes_text(r.bytes_total_moved), "roofline", 10),
     TextColumn("TFLOP/s", lambda r, at: units.number_text(r.tflops_per_s), "roofline", 7),
@@ -129,6 +150,7 @@ def render(
     *,
     sort_by: str | None,
     row_limit: int,
+    max_src_column_width: int | None,
     max_name_column_width: int | None,
     max_shapes_column_width: int | None,
     header: str | None,
@@ -139,7 +161,7 @@ def render(
     """The text of EventTable.table, which documents the arguments."""
     if len(table) == 0:
         return ""
-    layout = Layout(table, time_unit, max_name_column_width, max_shapes_column_width, roofline)
+    layout = Layout(table, time_unit, max_name_column_width, max_shapes_column_width, max_src_column_width, roofline)
     columns = [column for column in COLUMNS if layout.shown[column.shown]]
     widths = [layout.widths[column.width] if isinstance(column.width, str) else column.width for column in columns]
 
@@ -150,7 +172,15 @@ def render(
         rows = rows[:row_limit]
 
     def line(cells: Iterable[str]) -> str:
-        return "".join(f"{cell:>{width}}{SPACING}" for cell, width in zip(cells, widths, strict=True))
+        return "".join(
+            f"{cell:{column.align}{width}}{SPACING}" for cell, column, width in zip(cells, columns, widths, strict=True)
+        )
+
+    def row_lines(row: EventRow) -> Iterable[str]:
+        yield line(column.cell(row, layout) for column in columns)
+        for column in columns:
+            for text in column.more(row, layout) if column.more is not None else ():
+                yield line(text if other is column else "" for other in columns)
 
     rule = line("-" * width for width in widths)
     double_rule = "=" * (len(rule) - len(SPACING))
@@ -158,7 +188,7 @@ def render(
     if top_level_events_only:
         lines += [double_rule, "This report only display top-level ops statistics"]
     lines += [rule, line(column.header for column in columns), rule]
-    lines += [line(column.cell(row, layout) for column in columns) for row in rows]
+    lines += [text for row in rows for text in row_lines(row)]
     lines += [rule, f"Self CPU time total: {layout.time(table.self_cpu_time_total)}"]
     if layout.shown["device"]:
         lines.append(f"Self CUDA time total: {layout.time(table.self_device_time_total)}")

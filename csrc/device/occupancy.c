@@ -1,0 +1,109 @@
+#include "device/occupancy.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define LIMIT_NAME(NAME, name, prose) [FS_OCCUPANCY_##NAME] = #name,
+const char *const fs_occupancy_limit_names[FS_OCCUPANCY_LIMIT_COUNT] = {FS_OCCUPANCY_LIMIT_LIST(LIMIT_NAME)};
+
+/* Registers are given to a warp in units, out of the quarter of the SM that it runs on. */
+enum { REGISTER_UNIT = 256, QUARTERS = 4, MOST_REGISTERS = 256 };
+
+/* What cudaDeviceProp does not tell of an architecture. */
+static const struct {
+    int major, minor;        /* minor -1: the others of the major */
+    int64_t blocks_per_sm;   /* where the facts lack it */
+    int64_t shared_unit;     /* bytes that shared memory is given in */
+    int64_t reserved_shared; /* bytes that the driver takes for itself in each block */
+} architectures[] = {
+    {7, 5, 16, 256, 0},     {7, -1, 32, 256, 0},     {8, 0, 32, 128, 1024},   {8, 9, 24, 128, 1024},
+    {8, -1, 16, 128, 1024}, {9, -1, 32, 128, 1024},  {10, 1, 24, 128, 1024},  {10, -1, 32, 128, 1024},
+    {11, 0, 24, 128, 1024}, {11, -1, 32, 128, 1024}, {12, -1, 24, 128, 1024},
+};
+
+/* The row of the device's architecture, or -1. */
+static int architecture_of(const fs_device_facts *facts)
+{
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+        bool same = architectures[i].major == facts->compute_major;
+        if (same && (architectures[i].minor == facts->compute_minor || architectures[i].minor < 0)) return (int)i;
+    }
+    return -1;
+}
+
+static int64_t round_up(int64_t value, int64_t unit)
+{
+    return (value + unit - 1) / unit * unit;
+}
+
+static int64_t product(const uint32_t size[3])
+{
+    return (int64_t)size[0] * size[1] * size[2];
+}
+
+static int64_t blocks_by_registers(const fs_launch *launch, const fs_device_facts *facts, int64_t warps)
+{
+    int64_t per_warp = round_up((int64_t)launch->registers * facts->warp_size, REGISTER_UNIT);
+    if (per_warp == 0) return INT64_MAX;
+    if (launch->registers > MOST_REGISTERS) return 0;
+    /* A block is checked as if its warps filled all quarters alike. */
+    if (per_warp * round_up(warps, QUARTERS) > facts->registers_per_block) return 0;
+    return facts->registers_per_sm / QUARTERS / per_warp * QUARTERS / warps;
+}
+
+static int64_t blocks_by_shared(const fs_launch *launch, const fs_device_facts *facts, int architecture)
+{
+    int64_t reserved = architectures[architecture].reserved_shared;
+    int64_t asked = (int64_t)launch->static_shared + launch->dynamic_shared;
+    int64_t taken = round_up(asked + reserved, architectures[architecture].shared_unit);
+    if (taken == 0) return INT64_MAX;
+    return taken > facts->shared_memory_per_block_optin + reserved ? 0 : facts->shared_memory_per_sm / taken;
+}
+
+static bool know_enough(const fs_launch *launch, const fs_device_facts *facts)
+{
+    return product(launch->grid) > 0 && product(launch->block) > 0 && facts->warp_size > 0 &&
+           facts->max_threads_per_block > 0 && facts->max_threads_per_sm > 0 && facts->registers_per_block > 0 &&
+           facts->registers_per_sm > 0 && facts->shared_memory_per_sm > 0 && facts->shared_memory_per_block_optin > 0;
+}
+
+fs_occupancy_bound fs_occupancy_theoretical(const fs_launch *launch, const fs_device_facts *facts)
+{
+    int architecture = architecture_of(facts);
+    if (architecture < 0 || !know_enough(launch, facts)) return (fs_occupancy_bound){NAN, NAN, FS_OCCUPANCY_UNKNOWN};
+    int64_t threads = product(launch->block), sm_warps = facts->max_threads_per_sm / facts->warp_size;
+    int64_t warps = round_up(threads, facts->warp_size) / facts->warp_size;
+    int64_t tracked = facts->max_blocks_per_sm;
+    const int64_t limits[FS_OCCUPANCY_LIMIT_COUNT] = {
+        [FS_OCCUPANCY_WARPS] = threads > facts->max_threads_per_block ? 0 : sm_warps / warps,
+        [FS_OCCUPANCY_BLOCKS] = tracked > 0 ? tracked : architectures[architecture].blocks_per_sm,
+        [FS_OCCUPANCY_REGISTERS] = blocks_by_registers(launch, facts, warps),
+        [FS_OCCUPANCY_SHARED] = blocks_by_shared(launch, facts, architecture),
+    };
+    int tightest = FS_OCCUPANCY_WARPS;
+    for (int i = tightest; i < FS_OCCUPANCY_LIMIT_COUNT; i++) {
+        if (limits[i] < limits[tightest]) tightest = i;
+    }
+    double blocks = (double)limits[tightest];
+    return (fs_occupancy_bound){
+        .blocks = blocks,
+        .pct = 100 * blocks * (double)warps / (double)sm_warps,
+        .limit = (fs_occupancy_limit)tightest,
+    };
+}
+
+fs_occupancy fs_occupancy_estimate(const fs_launch *launch, const fs_device_facts *facts)
+{
+    int64_t blocks = product(launch->grid), threads = product(launch->block);
+    fs_occupancy estimate = {NAN, NAN, NAN};
+    if (blocks == 0 || threads == 0 || facts->sm_count <= 0) return estimate;
+    float per_sm = (float)blocks / (float)facts->sm_count;
+    estimate.blocks_per_sm = per_sm;
+    if (facts->warp_size > 0) estimate.warps_per_sm = per_sm * (float)threads / (float)facts->warp_size;
+    double held = fs_occupancy_theoretical(launch, facts).blocks;
+    if (isnan(held)) return estimate;
+    float resident = held < per_sm ? (float)held : per_sm;
+    estimate.achieved_pct = (double)(resident * (float)threads / (float)facts->max_threads_per_sm) * 100;
+    return estimate;
+}

@@ -1,0 +1,413 @@
+#include "python/frames.h"
+
+#include <frameobject.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/memory.h"
+
+/* A call in progress. The pointer is compared, never followed: it tells which call a return belongs to. */
+typedef struct {
+    const PyFrameObject *frame;
+    uint32_t event; /* FS_NONE: the call makes no event */
+} call_entry;
+
+/* What is known of one thread: its calls in progress, the innermost last. */
+typedef struct thread_calls {
+    uint32_t lane;
+    uint32_t depth, capacity;
+    bool begun; /* by fs_frames_start, before the thread was seen */
+    call_entry *calls;
+    struct thread_calls *next;
+} thread_calls;
+
+/* A function, and the name of its frames: an id in the store, FS_NONE for flopscope's own. */
+typedef struct {
+    PyCodeObject *code; /* owned, so that no other function comes to lie at its address; NULL: free */
+    uint32_t name;
+} code_slot;
+
+struct fs_frames {
+    fs_store *store;
+    uint64_t serial;     /* tells tracers apart in thread_cache, where an address may be used again */
+    uint32_t generation; /* of the process */
+    PyObject *paths; /* (flopscope's own folder, the folders that paths are shown below), each ending in a separator */
+    PyObject *previous_hook; /* threading's, before */
+    code_slot *codes;        /* by address; a power of two, at most half full */
+    uint32_t code_count, slot_count;
+    thread_calls *threads;
+    int64_t lost;
+};
+
+enum { FIRST_SLOTS = 1024, FIRST_CALLS = 64 };
+
+/* The one that runs. All of this file's state is guarded by the GIL. */
+static fs_frames *running;
+static PyObject *thread_hook;
+static uint64_t serials;
+
+/* The calling thread's calls in the tracer that saw it last. */
+static _Thread_local struct {
+    uint64_t serial;
+    thread_calls *calls;
+} thread_cache;
+
+/* Names of functions --------------------------------------------------------------------------------------------- */
+
+static uint32_t slot_of(const fs_frames *frames, const PyCodeObject *code)
+{
+    uint32_t slot = (uint32_t)(((uintptr_t)code >> 4) * 0x9e3779b97f4a7c15u >> 32) & (frames->slot_count - 1);
+    while (frames->codes[slot].code != NULL && frames->codes[slot].code != code) {
+        slot = (slot + 1) & (frames->slot_count - 1);
+    }
+    return slot;
+}
+
+static bool grow_codes(fs_frames *frames)
+{
+    code_slot *before = frames->codes;
+    uint32_t count = frames->slot_count, more = count ? 2 * count : FIRST_SLOTS;
+    code_slot *codes = fs_calloc(more, sizeof *codes);
+    if (codes == NULL) return false;
+    frames->codes = codes;
+    frames->slot_count = more;
+    for (uint32_t i = 0; i < count; i++) {
+        if (before[i].code != NULL) codes[slot_of(frames, before[i].code)] = before[i];
+    }
+    fs_free(before);
+    return true;
+}
+
+/* `path` below the first of the folders that it lies in, or itself; a new reference. */
+static PyObject *below(PyObject *path, PyObject *folders)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(folders); i++) {
+        PyObject *folder = PyList_GET_ITEM(folders, i);
+        Py_ssize_t inside = PyUnicode_Tailmatch(path, folder, 0, PY_SSIZE_T_MAX, -1);
+        if (inside < 0) return NULL;
+        if (inside) return PyUnicode_Substring(path, PyUnicode_GET_LENGTH(folder), PY_SSIZE_T_MAX);
+    }
+    return Py_NewRef(path);
+}
+
+/* The function's name in the store; false with an exception set. */
+static bool name_function(fs_frames *frames, const PyCodeObject *code, uint32_t *name)
+{
+    *name = FS_NONE;
+    Py_ssize_t own = PyUnicode_Tailmatch(code->co_filename, PyTuple_GET_ITEM(frames->paths, 0), 0, PY_SSIZE_T_MAX, -1);
+    if (own != 0) return own > 0;
+    PyObject *path = below(code->co_filename, PyTuple_GET_ITEM(frames->paths, 1));
+    PyObject *text = path ? PyUnicode_FromFormat("%U(%d): %U", path, code->co_firstlineno, code->co_name) : NULL;
+    PyObject *bytes = text ? PyUnicode_AsEncodedString(text, "utf-8", "replace") : NULL;
+    bool good = bytes != NULL && fs_store_name(frames->store, PyBytes_AS_STRING(bytes), name, NULL) == FS_OK;
+    Py_XDECREF(path);
+    Py_XDECREF(text);
+    Py_XDECREF(bytes);
+    return good;
+}
+
+static bool add_function(fs_frames *frames, PyCodeObject *code, uint32_t *name)
+{
+    if (2 * (frames->code_count + 1) > frames->slot_count && !grow_codes(frames)) return false;
+    if (!name_function(frames, code, name)) {
+        PyErr_Clear();
+        return false;
+    }
+    frames->codes[slot_of(frames, code)] = (code_slot){(PyCodeObject *)Py_NewRef(code), *name};
+    frames->code_count++;
+    return true;
+}
+
+static bool find_function(fs_frames *frames, PyFrameObject *frame, uint32_t *name)
+{
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    const code_slot *slot = &frames->codes[slot_of(frames, code)];
+    bool good = true;
+    *name = slot->name;
+    if (slot->code == NULL) good = add_function(frames, code, name);
+    Py_DECREF(code);
+    return good;
+}
+
+/* Calls ---------------------------------------------------------------------------------------------------------- */
+
+static void begin_call(fs_frames *frames, thread_calls *thread, PyFrameObject *frame)
+{
+    uint32_t name, event = FS_NONE;
+    if (thread->depth == thread->capacity) {
+        uint32_t capacity = thread->capacity ? 2 * thread->capacity : FIRST_CALLS;
+        call_entry *calls = fs_realloc(thread->calls, capacity * sizeof *calls);
+        if (calls == NULL) {
+            frames->lost++;
+            return;
+        }
+        thread->calls = calls;
+        thread->capacity = capacity;
+    }
+    if (!find_function(frames, frame, &name) ||
+        (name != FS_NONE &&
+         fs_store_begin_on(frames->store, thread->lane, FS_EVENT_FRAME, name, fs_clock_now(), &event, NULL) != FS_OK)) {
+        frames->lost++;
+    }
+    thread->calls[thread->depth++] = (call_entry){frame, event};
+}
+
+/* End calls until `depth` are left. */
+static void end_calls(fs_frames *frames, thread_calls *thread, uint32_t depth)
+{
+    if (thread->depth <= depth) return;
+    int64_t now = fs_clock_now();
+    while (thread->depth > depth) {
+        uint32_t event = thread->calls[--thread->depth].event;
+        if (event != FS_NONE) fs_store_end(frames->store, event, now);
+    }
+}
+
+/* Calls inside whose returns were not seen end too. The return of a call that was not seen is none. */
+static void end_call(fs_frames *frames, thread_calls *thread, const PyFrameObject *frame)
+{
+    uint32_t depth = thread->depth;
+    while (depth > 0 && thread->calls[depth - 1].frame != frame) depth--;
+    if (depth > 0) end_calls(frames, thread, depth - 1);
+}
+
+/* Begin `frame`, which may be NULL, and those around it, the outermost first. Takes over the reference. */
+static void begin_calls(fs_frames *frames, thread_calls *thread, PyFrameObject *frame)
+{
+    PyObject *chain = PyList_New(0);
+    while (frame != NULL) {
+        PyFrameObject *outer = PyFrame_GetBack(frame);
+        if (chain == NULL || PyList_Append(chain, (PyObject *)frame) < 0) {
+            PyErr_Clear();
+            frames->lost++;
+        }
+        Py_DECREF(frame);
+        frame = outer;
+    }
+    for (Py_ssize_t i = chain ? PyList_GET_SIZE(chain) : 0; i-- > 0;) {
+        begin_call(frames, thread, (PyFrameObject *)PyList_GET_ITEM(chain, i));
+    }
+    Py_XDECREF(chain);
+}
+
+static thread_calls *add_thread(fs_frames *frames, uint32_t lane)
+{
+    thread_calls *thread = fs_calloc(1, sizeof *thread);
+    if (thread == NULL) return NULL;
+    thread->lane = lane;
+    thread->next = frames->threads;
+    return frames->threads = thread;
+}
+
+/* The calling thread. Where it is seen for the first time, the calls around `frame` are begun. */
+static thread_calls *this_thread(fs_frames *frames, PyFrameObject *frame)
+{
+    uint32_t lane;
+    if (thread_cache.serial == frames->serial) return thread_cache.calls;
+    if (fs_store_thread_lane(frames->store, &lane, NULL) != FS_OK) return NULL;
+    thread_calls *thread = frames->threads;
+    while (thread != NULL && thread->lane != lane) thread = thread->next;
+    if (thread == NULL) thread = add_thread(frames, lane);
+    if (thread == NULL) return NULL;
+    if (!thread->begun) { /* new, or its id was another's that has ended */
+        end_calls(frames, thread, 0);
+        begin_calls(frames, thread, PyFrame_GetBack(frame));
+    }
+    thread->begun = false;
+    thread_cache.serial = frames->serial;
+    return thread_cache.calls = thread;
+}
+
+/* The profile function ------------------------------------------------------------------------------------------- */
+
+static bool is_running(void)
+{
+    return running != NULL && running->generation == fs_fork_generation();
+}
+
+static int trace(PyObject *unused, PyFrameObject *frame, int what, PyObject *result)
+{
+    (void)unused, (void)result;
+    if (!is_running()) { /* a thread that fs_frames_stop could not reach, or a forked child */
+        PyEval_SetProfile(NULL, NULL);
+        return 0;
+    }
+    if (what != PyTrace_CALL && what != PyTrace_RETURN) return 0;
+    thread_calls *thread = this_thread(running, frame);
+    if (thread == NULL) running->lost++;
+    else if (what == PyTrace_CALL) begin_call(running, thread, frame);
+    else end_call(running, thread, frame);
+    return 0;
+}
+
+/* What threading gives sys.setprofile in each new thread: at its first event it makes room for `trace`. */
+static PyObject *enter_thread(PyObject *unused, PyObject *args)
+{
+    PyObject *frame, *event, *result;
+    (void)unused;
+    if (!PyArg_ParseTuple(args, "O!UO", &PyFrame_Type, &frame, &event, &result)) return NULL;
+    PyEval_SetProfile(is_running() ? trace : NULL, NULL);
+    if (is_running() && PyUnicode_CompareWithASCIIString(event, "call") == 0) {
+        trace(NULL, (PyFrameObject *)frame, PyTrace_CALL, NULL);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef hook_method = {"enter_thread", enter_thread, METH_VARARGS, NULL};
+
+/* Put `hook`, or where it is NULL what was there before, in the place of threading's; false with an exception set. */
+static bool set_hook(fs_frames *frames, PyObject *hook)
+{
+    PyObject *threading = PyImport_ImportModule("threading"), *done = NULL;
+    PyObject *now = threading ? PyObject_CallMethod(threading, "getprofile", NULL) : NULL;
+    if (now != NULL && hook != NULL) {
+        frames->previous_hook = Py_NewRef(now);
+        done = PyObject_CallMethod(threading, "setprofile", "O", hook);
+    } else if (now == thread_hook && frames->previous_hook != NULL) {
+        done = PyObject_CallMethod(threading, "setprofile", "O", frames->previous_hook);
+    }
+    bool good = done != NULL || !PyErr_Occurred();
+    Py_XDECREF(threading);
+    Py_XDECREF(now);
+    Py_XDECREF(done);
+    return good;
+}
+
+static bool is_ours(const PyThreadState *thread)
+{
+    return thread->c_profilefunc == trace || (thread_hook != NULL && thread->c_profileobj == thread_hook);
+}
+
+static PyThreadState *first_thread(void)
+{
+    return PyInterpreterState_ThreadHead(PyInterpreterState_Get());
+}
+
+/* False, with an exception set, where a thread has a profile function that is not ours. */
+static bool none_is_foreign(void)
+{
+    for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread)) {
+        if (thread->c_profilefunc == NULL || is_ours(thread)) continue;
+        PyObject *owner = thread->c_profileobj != NULL ? thread->c_profileobj : Py_None;
+        PyErr_Format(PyExc_RuntimeError,
+                     "with_stack needs Python's profile function, and another profiler has it (%R): end that one first "
+                     "(sys.setprofile(None)), or profile without stacks",
+                     owner);
+        return false;
+    }
+    return true;
+}
+
+/* Give every thread the profile function, or take it where it is NULL. */
+static void set_on_all_threads(Py_tracefunc function)
+{
+#if PY_VERSION_HEX >= 0x030c0000
+    bool all = function != NULL || none_is_foreign();
+    PyErr_Clear();
+    if (all) PyEval_SetProfileAllThreads(function, NULL);
+    else if (is_ours(PyThreadState_Get())) PyEval_SetProfile(NULL, NULL); /* the others do so at their next event */
+#else
+    for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread)) {
+        if ((function != NULL || is_ours(thread)) && _PyEval_SetProfile(thread, function, NULL) < 0) PyErr_Clear();
+    }
+#endif
+}
+
+/* Begin what every thread is in the middle of. Before 3.11 a thread state does not say which thread it is: others than
+ * this one are looked at when they call or return. */
+static void begin_threads(fs_frames *frames)
+{
+    const PyThreadState *mine = PyThreadState_Get();
+    for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread)) {
+        uint32_t lane = FS_NONE;
+        fs_status status = FS_OK;
+        if (thread == mine) status = fs_store_thread_lane(frames->store, &lane, NULL);
+#if PY_VERSION_HEX >= 0x030b0000
+        else status = fs_store_thread_lane_of(frames->store, thread->native_thread_id, &lane, NULL);
+#endif
+        if (status == FS_OK && lane == FS_NONE) continue;
+        thread_calls *calls = status == FS_OK ? add_thread(frames, lane) : NULL;
+        if (calls == NULL) {
+            frames->lost++;
+            continue;
+        }
+        calls->begun = true;
+        begin_calls(frames, calls, PyThreadState_GetFrame(thread));
+    }
+}
+
+/* Life ----------------------------------------------------------------------------------------------------------- */
+
+static void destroy(fs_frames *frames)
+{
+    for (uint32_t i = 0; i < frames->slot_count; i++) Py_XDECREF(frames->codes[i].code);
+    while (frames->threads != NULL) {
+        thread_calls *thread = frames->threads;
+        frames->threads = thread->next;
+        fs_free(thread->calls);
+        fs_free(thread);
+    }
+    Py_XDECREF(frames->paths);
+    Py_XDECREF(frames->previous_hook);
+    fs_free(frames->codes);
+    fs_free(frames);
+}
+
+/* (own folder, [folders]), or NULL with an exception set. */
+static PyObject *find_paths(void)
+{
+    PyObject *module = PyImport_ImportModule("flopscope.stacks");
+    PyObject *paths = module ? PyObject_CallMethod(module, "source_folders", NULL) : NULL;
+    Py_XDECREF(module);
+    return paths;
+}
+
+fs_frames *fs_frames_start(fs_store *store)
+{
+    if (is_running()) {
+        PyErr_SetString(PyExc_RuntimeError, "stacks are recorded already; stop that profile before starting another");
+        return NULL;
+    }
+    if (!none_is_foreign()) return NULL;
+    if (thread_hook == NULL) thread_hook = PyCFunction_New(&hook_method, NULL);
+    if (thread_hook == NULL) return NULL;
+    fs_frames *frames = fs_calloc(1, sizeof *frames);
+    if (frames == NULL || !grow_codes(frames)) {
+        fs_free(frames);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    frames->store = store;
+    frames->serial = ++serials;
+    frames->generation = fs_fork_generation();
+    frames->paths = find_paths();
+    if (frames->paths == NULL || !set_hook(frames, thread_hook)) {
+        destroy(frames);
+        return NULL;
+    }
+    begin_threads(frames);
+    running = frames;
+    set_on_all_threads(trace);
+    return frames;
+}
+
+void fs_frames_stop(fs_frames *frames, int64_t *lost)
+{
+    if (frames == NULL) return;
+#if PY_VERSION_HEX >= 0x030c0000
+    PyObject *raised = PyErr_GetRaisedException();
+#else
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+#endif
+    if (running == frames) running = NULL;
+    set_on_all_threads(NULL);
+    if (!set_hook(frames, NULL)) PyErr_Clear();
+    if (lost != NULL) *lost += frames->lost;
+    destroy(frames);
+#if PY_VERSION_HEX >= 0x030c0000
+    PyErr_SetRaisedException(raised);
+#else
+    PyErr_Restore(type, value, traceback);
+#endif
+}

@@ -1,0 +1,123 @@
+/* Events put into a Profiler's store from Python, for tests of what is made of them: no GPU is needed to tell a table
+ * or a trace what a GPU did. */
+#include <string.h>
+
+#include "python/profiler.h"
+#include "store/signature.h"
+
+static bool kind_named(const char *name, uint8_t *kind)
+{
+    for (int i = 0; i < FS_EVENT_KIND_COUNT; i++) {
+        if (strcmp(fs_event_kind_names[i], name) != 0) continue;
+        *kind = (uint8_t)i;
+        return true;
+    }
+    PyErr_Format(PyExc_ValueError, "no kind of event is called %s", name);
+    return false;
+}
+
+static uint32_t id_of(PyObject *given)
+{
+    return given == Py_None ? FS_NONE : (uint32_t)PyLong_AsUnsignedLong(given);
+}
+
+/* An unsigned number of a dict, 0 where it has none. */
+static uint64_t number(PyObject *dict, const char *key)
+{
+    PyObject *value = PyDict_GetItemString(dict, key);
+    return value == NULL ? 0 : PyLong_AsUnsignedLongLong(value);
+}
+
+static void three(PyObject *dict, const char *key, uint32_t *values)
+{
+    PyObject *list = PyDict_GetItemString(dict, key);
+    if (list != NULL) PyArg_ParseTuple(list, "III", &values[0], &values[1], &values[2]);
+}
+
+static fs_status launch_id(fs_store *store, PyObject *given, uint32_t *id, fs_error *err)
+{
+    _Alignas(8) char bytes[FS_LAUNCH_BYTES];
+    fs_launch launch = {
+        .registers = (uint32_t)number(given, "registers"),
+        .static_shared = (uint32_t)number(given, "static_shared"),
+        .dynamic_shared = (uint32_t)number(given, "dynamic_shared"),
+        .graph = (uint32_t)number(given, "graph"),
+        .graph_node = number(given, "graph_node"),
+        .context = (uint32_t)number(given, "context"),
+    };
+    three(given, "grid", launch.grid);
+    three(given, "block", launch.block);
+    three(given, "cluster", launch.cluster);
+    fs_launch_encode(&launch, bytes);
+    return fs_store_signature(store, bytes, sizeof bytes, id, err);
+}
+
+PyObject *fs_profiler_append(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"kind",   "name",   "start",  "duration", "parent", "launcher", "correlation",
+                            "thread", "device", "stream", "bytes",    "launch", "timing",   NULL};
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    const char *kind, *name = NULL, *timing = NULL;
+    PyObject *start = Py_None, *duration = Py_None, *parent = Py_None, *launcher = Py_None, *correlation = Py_None;
+    PyObject *launch = Py_None;
+    unsigned long long thread = 1, stream = 7;
+    int device = -1;
+    long long bytes = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|zOOOOOKiKLOz:_append", names, &kind, &name, &start, &duration,
+                                     &parent, &launcher, &correlation, &thread, &device, &stream, &bytes, &launch,
+                                     &timing))
+        return NULL;
+    fs_event event = fs_event_missing;
+    fs_error err = {0};
+    uint32_t index = FS_NONE;
+    if (!kind_named(kind, &event.kind)) return NULL;
+    if (start != Py_None) event.start = PyLong_AsLongLong(start);
+    if (duration != Py_None) event.duration = PyLong_AsLongLong(duration);
+    event.parent = id_of(parent);
+    event.launcher = id_of(launcher);
+    event.correlation = id_of(correlation);
+    event.device = (int8_t)device;
+    event.bytes = bytes;
+    event.timing = device >= 0 ? FS_TIMING_CUPTI : FS_TIMING_CPU;
+    for (int i = 0; timing != NULL && i < FS_TIMING_COUNT; i++)
+        if (strcmp(fs_timing_names[i], timing) == 0) event.timing = (uint8_t)i;
+    if (PyErr_Occurred()) return NULL;
+
+    bool on_device = device >= 0 && event.kind != FS_EVENT_MEMORY;
+    fs_status status = on_device ? fs_store_device_lane(self->store, device, stream, &event.lane, &err)
+                                 : fs_store_thread_lane_of(self->store, thread, &event.lane, &err);
+    if (status == FS_OK && name != NULL) status = fs_store_name(self->store, name, &event.name, &err);
+    if (status == FS_OK && launch != Py_None) status = launch_id(self->store, launch, &event.signature, &err);
+    if (status == FS_OK) status = fs_store_append(self->store, &event, &index, &err);
+    if (PyErr_Occurred()) return NULL;
+    return status == FS_OK ? PyLong_FromUnsignedLong(index) : fs_raise(&err);
+}
+
+PyObject *fs_profiler_set_device(PyObject *object, PyObject *args)
+{
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_device_facts facts = fs_device_facts_missing;
+    PyObject *given, *value;
+    fs_error err;
+    int device;
+    if (!PyArg_ParseTuple(args, "iO!:_set_device", &device, &PyDict_Type, &given)) return NULL;
+    value = PyDict_GetItemString(given, "name");
+    const char *text = value == NULL ? "" : PyUnicode_AsUTF8(value);
+    if (text == NULL) return NULL;
+    strncpy(facts.name, text, sizeof facts.name - 1);
+#define TAKE_FACT(name, trace_name, prose) \
+    if ((value = PyDict_GetItemString(given, #name)) != NULL) facts.name = PyLong_AsLongLong(value);
+    FS_DEVICE_FACT_LIST(TAKE_FACT)
+#undef TAKE_FACT
+    if (PyErr_Occurred()) return NULL;
+    if (fs_store_set_device(self->store, device, &facts, &err) != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+PyObject *fs_profiler_set_window(PyObject *object, PyObject *args)
+{
+    long long begin, end;
+    if (!PyArg_ParseTuple(args, "LL:_set_window", &begin, &end)) return NULL;
+    fs_store_set_window(((fs_profiler_object *)object)->store, begin, end);
+    Py_RETURN_NONE;
+}

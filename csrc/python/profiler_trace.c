@@ -1,0 +1,55 @@
+/* Profiler's trace: a stopped profile as a Chrome trace, handed to Python in pieces. */
+#include "python/profiler.h"
+
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "views/chrome_trace.h"
+
+typedef struct {
+    PyObject *write;
+    PyThreadState *thread; /* released while the trace is made */
+} python_sink;
+
+/* An exception stays set in the thread until the caller has the GIL again. */
+static fs_status write_piece(void *context, const char *bytes, size_t size, fs_error *err)
+{
+    python_sink *sink = context;
+    PyEval_RestoreThread(sink->thread);
+    PyObject *piece = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)size);
+    PyObject *done = piece != NULL ? PyObject_CallOneArg(sink->write, piece) : NULL;
+    fs_status status = done != NULL ? FS_OK : fs_fail(err, FS_RUNTIME_ERROR, "the trace could not be written");
+    Py_XDECREF(done);
+    Py_XDECREF(piece);
+    sink->thread = PyEval_SaveThread();
+    return status;
+}
+
+static int64_t unix_time(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+PyObject *fs_profiler_write_trace(PyObject *object, PyObject *args)
+{
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    python_sink sink;
+    fs_chrome_trace_options options = {.write = write_piece, .context = &sink, .members = ""};
+    if (!PyArg_ParseTuple(args, "Os|s:write_trace", &sink.write, &options.version, &options.members)) return NULL;
+    if (!fs_profiler_is_stopped(self, "trace")) return NULL;
+    options.pid = getpid();
+    options.process = program_invocation_short_name;
+    options.dropped = fs_profiler_dropped(self);
+    options.clock_offset = unix_time() - fs_clock_now();
+    int64_t left_out = 0;
+    fs_error err;
+    sink.thread = PyEval_SaveThread();
+    fs_status status = fs_chrome_trace_write(self->store, &options, &left_out, &err);
+    PyEval_RestoreThread(sink.thread);
+    if (PyErr_Occurred()) return NULL;
+    return status == FS_OK ? PyLong_FromLongLong(left_out) : fs_raise(&err);
+}

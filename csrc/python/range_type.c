@@ -1,0 +1,281 @@
+/* Range: a part of a program that is entered and left, what record_function() is made of; and the profile that ranges
+ * go to. The GIL guards all of it. */
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "python/profiler.h"
+#include "store/signature.h"
+
+#include <structmember.h>
+
+/* Where ranges go, and which recording it is: one that began in an earlier recording, whose events had the same
+ * indices, is not closed in a later one. */
+static fs_profiler_object *target;
+static uint64_t recording, recordings;
+static PyTypeObject *profiler_type;
+
+/* One entering that was not left yet. */
+typedef struct {
+    uint64_t recording; /* 0: nothing was recorded */
+    unsigned long thread;
+    uint32_t index;
+} entry;
+
+enum { OWN_ENTRIES = 2 };
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *name, *flops, *bytes; /* as given */
+    const char *text;               /* of the name, which owns it */
+    fs_given_work work;
+    bool is_function; /* the work depends on the arguments of the decorated function */
+    entry own[OWN_ENTRIES], *entries;
+    size_t count, capacity;
+} range_object;
+
+/* Arguments ----------------------------------------------------------------------------------------------------- */
+
+static bool take_name(range_object *self, PyObject *name)
+{
+    Py_ssize_t size;
+    if (!PyUnicode_Check(name)) {
+        PyErr_Format(PyExc_TypeError, "a range is named by a string, not %s", Py_TYPE(name)->tp_name);
+        return false;
+    }
+    const char *text = PyUnicode_AsUTF8AndSize(name, &size);
+    if (text == NULL) return false;
+    if (strlen(text) != (size_t)size) {
+        PyErr_Format(PyExc_ValueError, "a range's name cannot hold the character 0: %R", name);
+        return false;
+    }
+    self->text = text;
+    Py_XSETREF(self->name, Py_NewRef(name));
+    return true;
+}
+
+/* NaN where nothing is said; a function is asked at each call of what it decorates. */
+static bool take_work(range_object *self, PyObject *given, const char *what, double *work)
+{
+    *work = NAN;
+    if (given == Py_None) return true;
+    if (PyCallable_Check(given)) {
+        self->is_function = true;
+        return true;
+    }
+    *work = PyFloat_AsDouble(given);
+    if (PyErr_Occurred()) {
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+        PyErr_Format(PyExc_TypeError, "%s of the range %R is a number, a function or None, not %s", what, self->name,
+                     Py_TYPE(given)->tp_name);
+        return false;
+    }
+    if (isfinite(*work) && *work >= 0) return true;
+    PyErr_Format(PyExc_ValueError, "%s of the range %R is a finite number of at least 0, not %R", what, self->name,
+                 given);
+    return false;
+}
+
+static int range_init(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"name", "args", "flops", "bytes", NULL};
+    range_object *self = (range_object *)object;
+    PyObject *name, *ignored, *flops = Py_None, *bytes = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O$OO:record_function", names, &name, &ignored, &flops, &bytes))
+        return -1;
+    if (self->entries == NULL) {
+        self->entries = self->own;
+        self->capacity = OWN_ENTRIES;
+    }
+    self->is_function = false;
+    if (!take_name(self, name) || !take_work(self, flops, "flops", &self->work.flops) ||
+        !take_work(self, bytes, "bytes", &self->work.bytes))
+        return -1;
+    Py_XSETREF(self->flops, Py_NewRef(flops));
+    Py_XSETREF(self->bytes, Py_NewRef(bytes));
+    return 0;
+}
+
+/* Entering and leaving ------------------------------------------------------------------------------------------ */
+
+static bool may_enter(const range_object *self)
+{
+    if (self->bytes == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "a range must be made before it is entered: call its __init__()");
+        return false;
+    }
+    if (self->is_function) {
+        PyErr_Format(PyExc_TypeError,
+                     "the work of the range %R is a function of the arguments of what it decorates; in a `with` "
+                     "statement give numbers",
+                     self->name);
+        return false;
+    }
+    return true;
+}
+
+static bool make_room(range_object *self)
+{
+    if (self->count < self->capacity) return true;
+    bool own = self->entries == self->own;
+    entry *more = fs_realloc(own ? NULL : self->entries, 2 * self->capacity * sizeof *more);
+    if (more == NULL) {
+        PyErr_NoMemory();
+        return false;
+    }
+    if (own) memcpy(more, self->own, sizeof self->own);
+    self->entries = more;
+    self->capacity *= 2;
+    return true;
+}
+
+static PyObject *range_enter(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    range_object *self = (range_object *)object;
+    entry now = {.thread = PyThread_get_thread_ident()};
+    fs_error err;
+    if (!may_enter(self) || !make_room(self)) return NULL;
+    if (target != NULL && fs_profiler_runs(target)) {
+        bool said = !isnan(self->work.flops) || !isnan(self->work.bytes);
+        if (fs_recorder_begin_range(target->recorder, FS_EVENT_RANGE, self->text, said ? &self->work : NULL, &now.index,
+                                    &err) != FS_OK)
+            return fs_raise(&err);
+        now.recording = recording;
+    }
+    self->entries[self->count++] = now;
+    return Py_NewRef(object);
+}
+
+/* The latest that this thread entered; the latest of all where a range ends on another thread than it began on. */
+static entry take_entry(range_object *self)
+{
+    unsigned long thread = PyThread_get_thread_ident();
+    size_t at = self->count - 1;
+    while (at > 0 && self->entries[at].thread != thread) at--;
+    if (self->entries[at].thread != thread) at = self->count - 1;
+    entry taken = self->entries[at];
+    self->count--;
+    memmove(&self->entries[at], &self->entries[at + 1], (self->count - at) * sizeof taken);
+    return taken;
+}
+
+static PyObject *range_exit(PyObject *object, PyObject *const *args, Py_ssize_t count)
+{
+    (void)args;
+    (void)count;
+    range_object *self = (range_object *)object;
+    if (self->count == 0) {
+        PyErr_Format(PyExc_RuntimeError, "the range %R is left more often than it was entered", self->name);
+        return NULL;
+    }
+    entry ended = take_entry(self);
+    if (ended.recording != 0 && ended.recording == recording && fs_profiler_runs(target))
+        fs_recorder_end_range(target->recorder, ended.index);
+    Py_RETURN_NONE;
+}
+
+/* Life ---------------------------------------------------------------------------------------------------------- */
+
+static int range_traverse(PyObject *object, visitproc visit, void *arg)
+{
+    range_object *self = (range_object *)object;
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->name);
+    Py_VISIT(self->flops);
+    Py_VISIT(self->bytes);
+    return 0;
+}
+
+static int range_clear(PyObject *object)
+{
+    range_object *self = (range_object *)object;
+    Py_CLEAR(self->name);
+    Py_CLEAR(self->flops);
+    Py_CLEAR(self->bytes);
+    return 0;
+}
+
+static void range_dealloc(PyObject *object)
+{
+    range_object *self = (range_object *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    range_clear(object);
+    if (self->entries != self->own) fs_free(self->entries);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static PyMethodDef methods[] = {
+    {"__enter__", range_enter, METH_NOARGS, "Begin the range on this thread, where a profile records."},
+    {"__exit__", (PyCFunction)(void (*)(void))range_exit, METH_FASTCALL, "End it."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef members[] = {
+    {"name", T_OBJECT, offsetof(range_object, name), READONLY, "The name of its row."},
+    {"flops", T_OBJECT, offsetof(range_object, flops), READONLY, "FLOPs of what runs inside, as they were given."},
+    {"bytes", T_OBJECT, offsetof(range_object, bytes), READONLY, "Bytes that it moves, as they were given."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, PyType_GenericNew},
+    {Py_tp_init, range_init},
+    {Py_tp_dealloc, range_dealloc},
+    {Py_tp_traverse, range_traverse},
+    {Py_tp_clear, range_clear},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {Py_tp_doc, "Range(name, args=None, *, flops=None, bytes=None)\n--\n\n"
+                "A range of a profile; record_function() is its public face."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "flopscope._core.Range",
+    .basicsize = sizeof(range_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = slots,
+};
+
+/* Where ranges go ----------------------------------------------------------------------------------------------- */
+
+static PyObject *record_into(PyObject *module, PyObject *profiler)
+{
+    (void)module;
+    if (profiler != Py_None && !Py_IS_TYPE(profiler, profiler_type)) {
+        PyErr_Format(PyExc_TypeError, "ranges are recorded into a Profiler or None, not %s",
+                     Py_TYPE(profiler)->tp_name);
+        return NULL;
+    }
+    recording = profiler == Py_None ? 0 : ++recordings;
+    Py_XSETREF(target, profiler == Py_None ? NULL : (fs_profiler_object *)Py_NewRef(profiler));
+    Py_RETURN_NONE;
+}
+
+static PyObject *is_recording(PyObject *module, PyObject *unused)
+{
+    (void)module;
+    (void)unused;
+    return PyBool_FromLong(target != NULL && fs_profiler_runs(target));
+}
+
+static PyMethodDef functions[] = {
+    {"record_into", record_into, METH_O,
+     "record_into($module, profiler, /)\n--\n\nLet ranges go to that Profiler from now on, or to none (None). A new "
+     "recording begins: ranges open now are not part of it."},
+    {"is_recording", is_recording, METH_NOARGS,
+     "is_recording($module, /)\n--\n\nWhether a range that is entered now is recorded."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fs_add_range(PyObject *module)
+{
+    profiler_type = (PyTypeObject *)PyObject_GetAttrString(module, "Profiler");
+    PyObject *type = profiler_type != NULL ? PyType_FromModuleAndSpec(module, &spec, NULL) : NULL;
+    int status = type != NULL ? PyModule_AddObjectRef(module, "Range", type) : -1;
+    Py_XDECREF(type);
+    return status == 0 ? PyModule_AddFunctions(module, functions) : -1;
+}

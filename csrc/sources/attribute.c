@@ -1,0 +1,372 @@
+#include "sources/attribute.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* An event that CUPTI told of, lifted out of the store to be put in order. */
+typedef struct {
+    int64_t start, end;
+    uint32_t index;
+} call;
+
+/* From the first to the last work of a range on a stream. */
+typedef struct {
+    int64_t start, end;
+    uint32_t range, lane; /* range + 1; 0: free */
+} span;
+
+typedef struct {
+    fs_store *store;
+    uint32_t count, call_count; /* events; those of CUPTI on the host */
+    uint32_t *hosts;            /* events that enclose others, by lane, each lane in order of start */
+    uint32_t *firsts;           /* by lane: where its hosts begin; one more at the end */
+    uint32_t *calls;            /* API calls and overheads, by lane, likewise */
+    uint32_t *call_firsts;
+    uint32_t *owners;    /* by event: the innermost op, range or step around it, itself included */
+    uint32_t *slots;     /* API calls by correlation: index + 1, 0: free */
+    uint32_t slot_count; /* a power of two */
+    span *spans;
+    uint32_t span_count, span_slots;
+} attribution;
+
+#define AT(store, index, field) \
+    (fs_store_chunk(store, (index) >> FS_CHUNK_BITS)->field[(index) & (FS_CHUNK_EVENTS - 1)])
+
+static fs_status no_memory(const attribution *all, fs_error *err)
+{
+    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell what %u events belong to", all->count);
+}
+
+static int64_t end_of(const fs_store *store, uint32_t index)
+{
+    int64_t duration = AT(store, index, duration);
+    return duration == FS_MISSING ? INT64_MAX : AT(store, index, start) + duration;
+}
+
+static bool is_call(uint8_t kind)
+{
+    return kind == FS_EVENT_RUNTIME || kind == FS_EVENT_OVERHEAD || kind == FS_EVENT_SYNC;
+}
+
+static bool is_annotation(uint8_t kind)
+{
+    return kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
+}
+
+/* Whether the event may enclose others on its thread: it was begun and ended there. */
+static bool is_host(const fs_store *store, uint32_t index)
+{
+    uint8_t kind = AT(store, index, kind);
+    return (kind == FS_EVENT_OP || is_annotation(kind) || kind == FS_EVENT_FRAME) && AT(store, index, device) < 0;
+}
+
+static bool is_work(uint8_t kind)
+{
+    return kind == FS_EVENT_KERNEL || kind == FS_EVENT_MEMCPY || kind == FS_EVENT_MEMSET;
+}
+
+/* In order of time --------------------------------------------------------------------------------------------------
+ * CUPTI tells of a call when it has ended: inner calls before outer ones, and threads as their buffers fill. In order
+ * of start, a parent comes before its children. Only these events change places, among the places that they have: a
+ * call that began inside an op was told of after that op was appended, and as many calls as have places before the op
+ * began before it did.
+ */
+static int compare_calls(const void *left, const void *right)
+{
+    const call *a = left, *b = right;
+    if (a->start != b->start) return a->start < b->start ? -1 : 1;
+    if (a->end != b->end) return a->end > b->end ? -1 : 1;
+    return (a->index > b->index) - (a->index < b->index);
+}
+
+static fs_status put_in_order(attribution *all, fs_error *err)
+{
+    fs_store *store = all->store;
+    call *calls = fs_malloc(all->call_count * sizeof *calls);
+    fs_event *events = NULL;
+    uint32_t found = 0, first = FS_NONE;
+    if (calls == NULL) return no_memory(all, err);
+    for (uint32_t i = 0; i < all->count; i++) {
+        if (!is_call(AT(store, i, kind))) continue;
+        calls[found] = (call){AT(store, i, start), end_of(store, i), i};
+        if (found > 0 && first == FS_NONE && compare_calls(&calls[found - 1], &calls[found]) > 0) first = found;
+        found++;
+    }
+    fs_status status = FS_OK;
+    if (first != FS_NONE) {
+        events = fs_malloc(found * sizeof *events);
+        uint32_t *places = fs_malloc(found * sizeof *places);
+        if (events == NULL || places == NULL) {
+            status = no_memory(all, err);
+        } else {
+            for (uint32_t i = 0; i < found; i++) places[i] = calls[i].index;
+            qsort(calls, found, sizeof *calls, compare_calls);
+            for (uint32_t i = 0; i < found; i++) fs_store_get(store, calls[i].index, &events[i]);
+            for (uint32_t i = 0; i < found; i++) fs_store_set(store, places[i], &events[i]);
+        }
+        fs_free(places);
+    }
+    fs_free(events);
+    fs_free(calls);
+    return status;
+}
+
+/* By thread ---------------------------------------------------------------------------------------------------------
+ */
+
+/* List the events that `wanted` picks by lane, each lane in the order of the store. */
+static fs_status list_by_lane(attribution *all, bool (*wanted)(const fs_store *, uint32_t), uint32_t **list,
+                              uint32_t **firsts, fs_error *err)
+{
+    uint32_t lanes = fs_store_lane_count(all->store), total = 0;
+    uint32_t *first = *firsts = fs_calloc(lanes + 2, sizeof *first);
+    if (first == NULL) return no_memory(all, err);
+    for (uint32_t i = 0; i < all->count; i++) {
+        uint32_t lane = AT(all->store, i, lane);
+        if (lane < lanes && wanted(all->store, i)) first[lane + 2]++, total++;
+    }
+    for (uint32_t lane = 0; lane < lanes; lane++) first[lane + 2] += first[lane + 1];
+    *list = fs_malloc(total * sizeof **list);
+    if (*list == NULL) return no_memory(all, err);
+    for (uint32_t i = 0; i < all->count; i++) {
+        uint32_t lane = AT(all->store, i, lane);
+        if (lane < lanes && wanted(all->store, i)) (*list)[first[lane + 1]++] = i;
+    }
+    return FS_OK;
+}
+
+static bool is_threads_call(const fs_store *store, uint32_t index)
+{
+    uint8_t kind = AT(store, index, kind);
+    return kind == FS_EVENT_RUNTIME || kind == FS_EVENT_OVERHEAD;
+}
+
+/* Events around the place of a sweep along one thread, outermost first. They need not nest: a range may end anywhere,
+ * and one that has ended stays until what was entered after it has. */
+typedef struct {
+    struct {
+        uint32_t index;
+        int64_t end;
+    } *open;
+    uint32_t depth, capacity;
+} nest;
+
+static fs_status enter(attribution *all, nest *around, uint32_t index, fs_error *err)
+{
+    int64_t start = AT(all->store, index, start);
+    while (around->depth > 0 && around->open[around->depth - 1].end <= start) around->depth--;
+    if (around->depth == around->capacity) {
+        uint32_t capacity = around->capacity ? around->capacity * 2 : 64;
+        void *open = fs_realloc(around->open, capacity * sizeof *around->open);
+        if (open == NULL) return no_memory(all, err);
+        around->open = open;
+        around->capacity = capacity;
+    }
+    around->open[around->depth].index = index;
+    around->open[around->depth++].end = end_of(all->store, index);
+    return FS_OK;
+}
+
+/* The innermost event that the call lies in. */
+static uint32_t innermost(const attribution *all, const nest *around, uint32_t index)
+{
+    int64_t start = AT(all->store, index, start), end = end_of(all->store, index);
+    for (uint32_t i = around->depth; i-- > 0;) {
+        int64_t outer_end = around->open[i].end;
+        if (around->open[i].index < index && outer_end > start && outer_end >= end) return around->open[i].index;
+    }
+    return FS_NONE;
+}
+
+static fs_status nest_thread(attribution *all, uint32_t lane, nest *around, fs_error *err)
+{
+    uint32_t host = all->firsts[lane], last_host = all->firsts[lane + 1];
+    around->depth = 0;
+    for (uint32_t i = all->call_firsts[lane]; i < all->call_firsts[lane + 1]; i++) {
+        uint32_t index = all->calls[i];
+        int64_t start = AT(all->store, index, start);
+        for (; host < last_host && AT(all->store, all->hosts[host], start) <= start; host++) {
+            FS_TRY(enter(all, around, all->hosts[host], err));
+        }
+        fs_event event;
+        fs_store_get(all->store, index, &event);
+        event.parent = innermost(all, around, index);
+        fs_store_set(all->store, index, &event);
+        FS_TRY(enter(all, around, index, err));
+    }
+    return FS_OK;
+}
+
+static fs_status nest_calls(attribution *all, fs_error *err)
+{
+    nest around = {NULL, 0, 0};
+    fs_status status = FS_OK;
+    FS_TRY(list_by_lane(all, is_host, &all->hosts, &all->firsts, err));
+    FS_TRY(list_by_lane(all, is_threads_call, &all->calls, &all->call_firsts, err));
+    for (uint32_t lane = 0; status == FS_OK && lane < fs_store_lane_count(all->store); lane++) {
+        status = nest_thread(all, lane, &around, err);
+    }
+    fs_free(around.open);
+    return status;
+}
+
+/* By correlation ----------------------------------------------------------------------------------------------------
+ */
+
+/* CUPTI counts correlations up: their low bits spread them, and neighbours stay neighbours. */
+static fs_status index_correlations(attribution *all, fs_error *err)
+{
+    all->slot_count = 64;
+    while (all->slot_count < 2 * (uint64_t)all->call_count && all->slot_count < UINT32_C(1) << 31) all->slot_count *= 2;
+    all->slots = fs_calloc(all->slot_count, sizeof *all->slots);
+    if (all->slots == NULL) return no_memory(all, err);
+    for (uint32_t i = 0; i < all->count; i++) {
+        uint32_t correlation = AT(all->store, i, correlation);
+        if (AT(all->store, i, kind) != FS_EVENT_RUNTIME || correlation == FS_NONE) continue;
+        uint32_t slot = correlation & (all->slot_count - 1);
+        while (all->slots[slot] != 0) slot = (slot + 1) & (all->slot_count - 1);
+        all->slots[slot] = i + 1;
+    }
+    return FS_OK;
+}
+
+static uint32_t call_of(const attribution *all, uint32_t correlation)
+{
+    if (correlation == FS_NONE) return FS_NONE;
+    uint32_t slot = correlation & (all->slot_count - 1);
+    for (; all->slots[slot] != 0; slot = (slot + 1) & (all->slot_count - 1)) {
+        if (AT(all->store, all->slots[slot] - 1, correlation) == correlation) return all->slots[slot] - 1;
+    }
+    return FS_NONE;
+}
+
+static fs_status find_owners(attribution *all, fs_error *err)
+{
+    all->owners = fs_malloc(all->count * sizeof *all->owners);
+    if (all->owners == NULL) return no_memory(all, err);
+    for (uint32_t i = 0; i < all->count; i++) {
+        uint32_t parent = AT(all->store, i, parent);
+        bool owns = is_host(all->store, i) && AT(all->store, i, kind) != FS_EVENT_FRAME;
+        all->owners[i] = owns ? i : parent < i ? all->owners[parent] : FS_NONE;
+    }
+    return FS_OK;
+}
+
+/* Ranges on the device ----------------------------------------------------------------------------------------------
+ */
+
+static span *find_span(const span *spans, uint32_t slots, uint32_t range, uint32_t lane)
+{
+    uint32_t slot = (range * UINT32_C(2654435761) ^ lane * UINT32_C(40503)) & (slots - 1);
+    while (spans[slot].range != 0 && (spans[slot].range != range + 1 || spans[slot].lane != lane)) {
+        slot = (slot + 1) & (slots - 1);
+    }
+    return (span *)&spans[slot];
+}
+
+static fs_status grow_spans(attribution *all, fs_error *err)
+{
+    uint32_t slots = all->span_slots ? all->span_slots * 2 : 64;
+    span *spans = fs_calloc(slots, sizeof *spans);
+    if (spans == NULL) return no_memory(all, err);
+    for (uint32_t i = 0; i < all->span_slots; i++) {
+        if (all->spans[i].range == 0) continue;
+        *find_span(spans, slots, all->spans[i].range - 1, all->spans[i].lane) = all->spans[i];
+    }
+    fs_free(all->spans);
+    all->spans = spans;
+    all->span_slots = slots;
+    return FS_OK;
+}
+
+static fs_status stretch(attribution *all, uint32_t range, const fs_event *work, fs_error *err)
+{
+    if (2 * all->span_count >= all->span_slots) FS_TRY(grow_spans(all, err));
+    span *found = find_span(all->spans, all->span_slots, range, work->lane);
+    int64_t end = work->start + work->duration;
+    if (found->range == 0) {
+        *found = (span){work->start, end, range + 1, work->lane};
+        all->span_count++;
+    }
+    if (work->start < found->start) found->start = work->start;
+    if (end > found->end) found->end = end;
+    return FS_OK;
+}
+
+static fs_status link_work(attribution *all, uint32_t index, fs_error *err)
+{
+    fs_event work;
+    fs_store_get(all->store, index, &work);
+    uint32_t api = call_of(all, work.correlation);
+    if (api == FS_NONE) return FS_OK;
+    work.launcher = all->owners[api] < index ? all->owners[api] : FS_NONE; /* clocks may disagree by some ns */
+    fs_store_set(all->store, index, &work);
+    for (uint32_t at = work.launcher; at != FS_NONE;) {
+        if (is_annotation(AT(all->store, at, kind))) FS_TRY(stretch(all, at, &work, err));
+        uint32_t parent = AT(all->store, at, parent);
+        at = parent < at ? all->owners[parent] : FS_NONE;
+    }
+    return FS_OK;
+}
+
+/* A wait has no thread of its own: it is its API call's. */
+static void link_wait(attribution *all, uint32_t index)
+{
+    fs_event wait;
+    fs_store_get(all->store, index, &wait);
+    uint32_t api = call_of(all, wait.correlation);
+    if (api == FS_NONE) return;
+    wait.lane = AT(all->store, api, lane);
+    wait.parent = api < index ? api : FS_NONE;
+    fs_store_set(all->store, index, &wait);
+}
+
+static fs_status append_spans(attribution *all, fs_error *err)
+{
+    for (uint32_t i = 0; i < all->span_slots; i++) {
+        const span *found = &all->spans[i];
+        if (found->range == 0) continue;
+        fs_event event, range;
+        fs_store_get(all->store, found->range - 1, &range);
+        event = fs_event_missing;
+        event.kind = range.kind;
+        event.name = range.name;
+        event.start = found->start;
+        event.duration = found->end - found->start;
+        event.launcher = found->range - 1;
+        event.lane = found->lane;
+        event.device = (int8_t)fs_store_lane(all->store, found->lane).device;
+        event.timing = FS_TIMING_CUPTI;
+        FS_TRY(fs_store_append(all->store, &event, NULL, err));
+    }
+    return FS_OK;
+}
+
+fs_status fs_attribute(fs_store *store, fs_error *err)
+{
+    attribution all = {.store = store, .count = fs_store_count(store)};
+    fs_status status;
+    for (uint32_t i = 0; i < all.count; i++) all.call_count += is_call(AT(store, i, kind));
+    if (all.call_count == 0) return FS_OK;
+    FS_TRY_GOTO(status, put_in_order(&all, err), done);
+    FS_TRY_GOTO(status, nest_calls(&all, err), done);
+    FS_TRY_GOTO(status, index_correlations(&all, err), done);
+    FS_TRY_GOTO(status, find_owners(&all, err), done);
+    for (uint32_t i = 0; i < all.count; i++) {
+        uint8_t kind = AT(store, i, kind);
+        if (is_work(kind)) FS_TRY_GOTO(status, link_work(&all, i, err), done);
+        if (kind == FS_EVENT_SYNC) link_wait(&all, i);
+    }
+    FS_TRY_GOTO(status, append_spans(&all, err), done);
+done:
+    fs_free(all.hosts);
+    fs_free(all.firsts);
+    fs_free(all.calls);
+    fs_free(all.call_firsts);
+    fs_free(all.owners);
+    fs_free(all.slots);
+    fs_free(all.spans);
+    return status;
+}

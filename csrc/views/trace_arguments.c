@@ -1,0 +1,321 @@
+/* The "args" of a trace's events: those that many events have in common are made once. */
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "device/occupancy.h"
+#include "ops/dtype.h"
+#include "store/signature.h"
+#include "views/trace.h"
+#include "work/work.h"
+
+/* What torch calls the dtypes in its traces. */
+static const char *const type_names[FS_DTYPE_COUNT + 1] = {
+    [FS_FLOAT64] = "\"double\"",         [FS_FLOAT32] = "\"float\"",       [FS_FLOAT16] = "\"c10::Half\"",
+    [FS_BFLOAT16] = "\"c10::BFloat16\"", [FS_INT64] = "\"long int\"",      [FS_INT32] = "\"int\"",
+    [FS_INT8] = "\"signed char\"",       [FS_UINT8] = "\"unsigned char\"", [FS_BOOL] = "\"bool\"",
+    [FS_DTYPE_NONE] = "\"Scalar\"",
+};
+
+/* Of an op --------------------------------------------------------------------------------------------------------- */
+
+static void put_type(fs_json *json, const fs_argument *argument)
+{
+    const char *name = type_names[argument->dtype];
+    fs_json_put(json, name, strlen(name));
+}
+
+static void put_sizes(fs_json *json, const int64_t *sizes, int count)
+{
+    FS_JSON_LITERAL(json, "[");
+    for (int d = 0; d < count; d++) {
+        if (d > 0) FS_JSON_LITERAL(json, ", ");
+        fs_json_integer(json, sizes[d]);
+    }
+    FS_JSON_LITERAL(json, "]");
+}
+
+static void put_shape(fs_json *json, const fs_argument *argument)
+{
+    put_sizes(json, argument->shape, argument->ndim);
+}
+
+static void put_strides(fs_json *json, const fs_argument *argument)
+{
+    int64_t dense[FS_SIGNATURE_MAX_DIMS], stride = 1;
+    for (int d = argument->ndim; d-- > 0; stride *= argument->shape[d] > 1 ? argument->shape[d] : 1) dense[d] = stride;
+    put_sizes(json, argument->strides != NULL ? argument->strides : dense, argument->ndim);
+}
+
+/* One value for each argument that was given to the op, as in a table's input shapes. */
+static void put_inputs(fs_json *json, const fs_signature *call, void (*put)(fs_json *, const fs_argument *))
+{
+    const char *before = "[";
+    for (int i = 0; i < call->argument_count; i++) {
+        if (call->arguments[i].role == FS_ARGUMENT_OUT) continue;
+        fs_json_put(json, before, strlen(before));
+        put(json, &call->arguments[i]);
+        before = ", ";
+    }
+    if (*before == '[') FS_JSON_LITERAL(json, "[");
+    FS_JSON_LITERAL(json, "]");
+}
+
+#define KNOWN_NUMBER(members, name, value)          \
+    do {                                            \
+        if (!isnan(value)) {                        \
+            FS_JSON_KEY(members, name);             \
+            fs_json_number((members)->json, value); \
+        }                                           \
+    } while (0)
+
+static void call_members(fs_trace *trace, fs_json_members *members, const char *name, fs_span bytes)
+{
+    (void)trace;
+    fs_given_work given;
+    if (fs_given_work_decode(bytes.bytes, &given)) {
+        KNOWN_NUMBER(members, "flops", given.flops);
+        KNOWN_NUMBER(members, "bytes", given.bytes);
+        return;
+    }
+    if (fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_CALL) return;
+    fs_signature call;
+    fs_signature_decode(bytes.bytes, bytes.size, &call);
+    FS_JSON_KEY(members, "Input Dims");
+    put_inputs(members->json, &call, put_shape);
+    FS_JSON_KEY(members, "Input type");
+    put_inputs(members->json, &call, put_type);
+    FS_JSON_KEY(members, "Input Strides");
+    put_inputs(members->json, &call, put_strides);
+    fs_work work = fs_work_of(name, &call);
+    KNOWN_NUMBER(members, "flops", work.flops);
+    KNOWN_NUMBER(members, "bytes read", work.bytes_read);
+    KNOWN_NUMBER(members, "bytes written", work.bytes_written);
+}
+
+/* Of device work --------------------------------------------------------------------------------------------------- */
+
+static void put_three(fs_json *json, const uint32_t *values)
+{
+    int64_t sizes[] = {values[0], values[1], values[2]};
+    put_sizes(json, sizes, 3);
+}
+
+static void kernel_members(fs_json_members *members, const fs_launch *launch, const fs_device_facts *facts)
+{
+    fs_json *json = members->json;
+    fs_occupancy occupancy = fs_occupancy_estimate(launch, facts);
+    FS_JSON_KEY(members, "registers per thread");
+    fs_json_integer(json, launch->registers);
+    FS_JSON_KEY(members, "shared memory");
+    fs_json_integer(json, (int64_t)launch->static_shared + launch->dynamic_shared);
+    if (!isnan(occupancy.blocks_per_sm)) {
+        FS_JSON_KEY(members, "blocks per SM");
+        fs_json_decimal(json, occupancy.blocks_per_sm, 6);
+    }
+    if (!isnan(occupancy.warps_per_sm)) {
+        FS_JSON_KEY(members, "warps per SM");
+        fs_json_decimal(json, occupancy.warps_per_sm, 6);
+    }
+    FS_JSON_KEY(members, "grid");
+    put_three(json, launch->grid);
+    FS_JSON_KEY(members, "block");
+    put_three(json, launch->block);
+    if (launch->cluster[0] != 0) {
+        FS_JSON_KEY(members, "cluster");
+        put_three(json, launch->cluster);
+    }
+    KNOWN_NUMBER(members, "est. achieved occupancy %", round(occupancy.achieved_pct));
+}
+
+static void launch_members(fs_trace *trace, fs_json_members *members, int device, fs_span bytes)
+{
+    fs_launch launch;
+    if (!fs_launch_decode(bytes.bytes, &launch)) return;
+    if (launch.context != 0) {
+        FS_JSON_KEY(members, "context");
+        fs_json_integer(members->json, launch.context);
+    }
+    if (launch.grid[0] != 0) {
+        fs_device_facts facts = fs_store_device(trace->store, device);
+        kernel_members(members, &launch, &facts);
+    }
+    if (launch.graph != 0) {
+        FS_JSON_KEY(members, "graph id");
+        fs_json_integer(members->json, launch.graph);
+        FS_JSON_KEY(members, "graph node id");
+        fs_json_integer(members->json, (int64_t)launch.graph_node);
+    }
+}
+
+/* Shared ----------------------------------------------------------------------------------------------------------- */
+
+/* The members that follow from an event's signature, and its name or its device: "" without one. */
+static fs_piece shared_members(fs_trace *trace, const fs_event *event)
+{
+    static const fs_piece none;
+    bool on_device = fs_event_kind_on_device[event->kind];
+    int32_t device = event->device;
+    uint32_t id, key[] = {on_device, event->signature, on_device ? (uint32_t)device : event->name};
+    if (event->signature == FS_NONE || trace->out.status != FS_OK) return none;
+    trace->out.status = fs_intern_bytes(&trace->shared, key, sizeof key, &id, trace->out.err);
+    if (trace->out.status != FS_OK) return none;
+    if (id < trace->argument_capacity && trace->arguments[id].size != SIZE_MAX) return trace->arguments[id];
+
+    if (id >= trace->argument_capacity) {
+        uint32_t capacity = id < 32 ? 64 : id * 2;
+        fs_piece *arguments = fs_realloc(trace->arguments, capacity * sizeof *arguments);
+        if (arguments == NULL) {
+            trace->out.status =
+                fs_fail(trace->out.err, FS_OUT_OF_MEMORY, "no memory for a trace of %u events", trace->count);
+            return none;
+        }
+        for (uint32_t i = trace->argument_capacity; i < capacity; i++) arguments[i].size = SIZE_MAX;
+        trace->arguments = arguments;
+        trace->argument_capacity = capacity;
+    }
+    size_t at = trace->texts.size;
+    fs_json_members members = {&trace->texts, ""};
+    fs_span bytes = fs_store_signature_bytes(trace->store, event->signature);
+    if (on_device) launch_members(trace, &members, device, bytes);
+    else
+        call_members(trace, &members, event->name == FS_NONE ? "" : fs_store_name_text(trace->store, event->name),
+                     bytes);
+    if (trace->out.status == FS_OK) trace->out.status = trace->texts.status;
+    trace->arguments[id] = (fs_piece){at, trace->texts.size - at};
+    return trace->arguments[id];
+}
+
+static void put_shared(fs_trace *trace, fs_json_members *members, const fs_event *event)
+{
+    fs_piece piece = shared_members(trace, event);
+    if (piece.size == 0) return;
+    fs_json_key_text(members, "", 0);
+    fs_trace_put(trace, piece);
+}
+
+/* The nearest event of one of these kinds that encloses the event, or FS_NONE. */
+static uint32_t enclosing(const fs_trace *trace, uint32_t index, uint32_t parent, unsigned kinds)
+{
+    for (; parent < index;
+         index = parent,
+         parent = fs_store_chunk(trace->store, index >> FS_CHUNK_BITS)->parent[index & (FS_CHUNK_EVENTS - 1)]) {
+        uint8_t kind = fs_store_chunk(trace->store, parent >> FS_CHUNK_BITS)->kind[parent & (FS_CHUNK_EVENTS - 1)];
+        if (kinds >> kind & 1) return parent;
+    }
+    return FS_NONE;
+}
+
+#define INTEGER(members, name, value)            \
+    do {                                         \
+        FS_JSON_KEY(members, name);              \
+        fs_json_integer((members)->json, value); \
+    } while (0)
+
+static void external_id(fs_json_members *members, uint32_t owner)
+{
+    if (owner != FS_NONE) INTEGER(members, "External id", (int64_t)owner + 1);
+}
+
+static void correlation(fs_json_members *members, const fs_event *event)
+{
+    if (event->correlation != FS_NONE) INTEGER(members, "correlation", event->correlation);
+}
+
+/* By kind ---------------------------------------------------------------------------------------------------------- */
+
+static void op_arguments(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
+{
+    if (fs_trace_is_device(event)) {
+        external_id(members, event->launcher);
+        return;
+    }
+    external_id(members, index);
+    INTEGER(members, "Ev Idx", index);
+    put_shared(trace, members, event);
+}
+
+static void runtime_arguments(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
+{
+    unsigned owners = 1u << FS_EVENT_OP | 1u << FS_EVENT_RANGE | 1u << FS_EVENT_STEP;
+    external_id(members, enclosing(trace, index, event->parent, owners));
+    correlation(members, event);
+}
+
+static void device_and_stream(fs_trace *trace, fs_json_members *members, const fs_event *event)
+{
+    if (event->device >= 0) INTEGER(members, "device", event->device);
+    if (event->lane == FS_NONE) return;
+    fs_lane lane = fs_store_lane(trace->store, event->lane);
+    if (lane.on_device) INTEGER(members, "stream", (int64_t)lane.id);
+}
+
+static void device_arguments(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
+{
+    (void)index;
+    external_id(members, event->launcher);
+    device_and_stream(trace, members, event);
+    correlation(members, event);
+    put_shared(trace, members, event);
+}
+
+static void copy_arguments(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
+{
+    device_arguments(trace, members, event, index);
+    INTEGER(members, "bytes", event->bytes);
+    if (event->duration <= 0) return;
+    FS_JSON_KEY(members, "memory bandwidth (GB/s)");
+    fs_json_decimal(members->json, (double)event->bytes / (double)event->duration, 9);
+}
+
+static void sync_arguments(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
+{
+    (void)index;
+    if (event->name != FS_NONE) {
+        FS_JSON_KEY(members, "cuda_sync_kind");
+        fs_trace_put(trace, trace->names[event->name]);
+    }
+    device_and_stream(trace, members, event);
+    correlation(members, event);
+}
+
+static void frame_arguments(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
+{
+    uint32_t caller = enclosing(trace, index, event->parent, 1u << FS_EVENT_FRAME);
+    FS_JSON_KEY(members, "Python parent id");
+    if (caller == FS_NONE) FS_JSON_LITERAL(members->json, "null");
+    else fs_json_integer(members->json, (int64_t)caller + 1);
+    INTEGER(members, "Python id", (int64_t)index + 1);
+    INTEGER(members, "Ev Idx", index);
+}
+
+static void memory_arguments(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
+{
+    int64_t *allocated = &trace->allocated[fs_trace_place(event)];
+    *allocated += event->bytes;
+    INTEGER(members, "Total Allocated", *allocated);
+    INTEGER(members, "Bytes", event->bytes);
+    INTEGER(members, "Device Id", event->device);
+    INTEGER(members, "Device Type", event->device >= 0);
+    INTEGER(members, "Ev Idx", index);
+}
+
+typedef void (*arguments_of)(fs_trace *, fs_json_members *, const fs_event *, uint32_t);
+static const arguments_of by_kind[FS_EVENT_KIND_COUNT] = {
+    [FS_EVENT_OP] = op_arguments,           [FS_EVENT_RANGE] = op_arguments,        [FS_EVENT_STEP] = op_arguments,
+    [FS_EVENT_RUNTIME] = runtime_arguments, [FS_EVENT_KERNEL] = device_arguments,   [FS_EVENT_MEMCPY] = copy_arguments,
+    [FS_EVENT_MEMSET] = copy_arguments,     [FS_EVENT_INTERVAL] = device_arguments, [FS_EVENT_SYNC] = sync_arguments,
+    [FS_EVENT_MEMORY] = memory_arguments,   [FS_EVENT_FRAME] = frame_arguments,
+};
+
+void fs_trace_arguments(fs_trace *trace, const fs_event *event, uint32_t index)
+{
+    static const char opening[] = ", \"args\": {";
+    fs_json_members members = {&trace->out, opening};
+    if (by_kind[event->kind] != NULL) by_kind[event->kind](trace, &members, event, index);
+    if (event->duration == FS_MISSING && event->kind != FS_EVENT_MEMORY) {
+        FS_JSON_KEY(&members, "open");
+        FS_JSON_LITERAL(&trace->out, "true");
+    }
+    if (members.before != opening) FS_JSON_LITERAL(&trace->out, "}");
+}

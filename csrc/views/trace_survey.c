@@ -1,0 +1,93 @@
+/* What a trace must know before its first byte. */
+#include "base/memory.h"
+#include "views/trace.h"
+
+/* Kineto counts times from the last multiple of this many ns (the average length of three months) since 1970: the
+ * traces of all processes of a job have one base, and 15 digits hold any time. */
+static const uint64_t base_step = UINT64_C(7889238) * 1000000000;
+
+fs_track fs_trace_track(const fs_trace *trace, const fs_event *event)
+{
+    bool on_device = fs_trace_is_device(event);
+    fs_track track = {.process = trace->pid, .on_device = on_device};
+    if (on_device) track.process = event->device < 0 ? 0 : event->device;
+    if (event->lane != FS_NONE) {
+        fs_lane lane = fs_store_lane(trace->store, event->lane);
+        track.thread = lane.id;
+        track.on_device = lane.on_device;
+        if (lane.on_device) track.process = lane.device;
+    }
+    if (event->kind == FS_EVENT_OVERHEAD) track.process = -1;
+    return track;
+}
+
+static void see_time(fs_trace *trace, int64_t time)
+{
+    if (time < trace->first) trace->first = time;
+    if (time > trace->last) trace->last = time;
+}
+
+/* The least that was allocated before the first event: what was given back had been taken. */
+static void see_memory(fs_trace *trace, const fs_event *event, int64_t *sums)
+{
+    int place = fs_trace_place(event);
+    sums[place] += event->bytes;
+    if (-sums[place] > trace->allocated[place]) trace->allocated[place] = -sums[place];
+}
+
+static void see_event(fs_trace *trace, const fs_event *event, int64_t *sums)
+{
+    if (event->start == FS_MISSING) {
+        trace->left_out++;
+        return;
+    }
+    see_time(trace, event->start);
+    int64_t end;
+    if (event->duration > 0 && !__builtin_add_overflow(event->start, event->duration, &end)) see_time(trace, end);
+    fs_track track = fs_trace_track(trace, event);
+    if (event->lane != FS_NONE && event->kind != FS_EVENT_OVERHEAD) trace->lanes[event->lane] = true;
+    if (track.on_device && track.process >= 0 && track.process < FS_TRACE_DEVICES) {
+        trace->on_device[track.process] = true;
+    }
+    trace->annotated |= fs_trace_is_device_annotation(event);
+    trace->overhead |= event->kind == FS_EVENT_OVERHEAD;
+    trace->timings[event->timing] = true;
+    if (event->kind == FS_EVENT_MEMORY) see_memory(trace, event, sums);
+}
+
+fs_status fs_trace_survey(fs_trace *trace, fs_error *err)
+{
+    int64_t sums[FS_TRACE_PLACES] = {0};
+    trace->count = fs_store_count(trace->store);
+    trace->lane_count = fs_store_lane_count(trace->store);
+    trace->lanes = fs_calloc(trace->lane_count + 1, sizeof *trace->lanes);
+    if (trace->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a trace of %u events", trace->count);
+
+    trace->first = INT64_MAX;
+    trace->last = INT64_MIN;
+    fs_store_window(trace->store, &trace->begin, &trace->end);
+    if (trace->begin != FS_MISSING) see_time(trace, trace->begin);
+    if (trace->end != FS_MISSING) see_time(trace, trace->end);
+    for (uint32_t index = 0; index < trace->count; index++) {
+        fs_event event;
+        fs_store_get(trace->store, index, &event);
+        see_event(trace, &event, sums);
+    }
+    if (trace->first > trace->last) trace->first = trace->last = 0;
+    uint64_t first = (uint64_t)trace->first + (uint64_t)trace->options->clock_offset;
+    trace->base = (int64_t)first < 0 ? first : first / base_step * base_step;
+    return fs_flows_build(&trace->flows, trace->store, err);
+}
+
+fs_status fs_trace_name_texts(fs_trace *trace, fs_error *err)
+{
+    uint32_t count = fs_store_name_count(trace->store);
+    trace->names = fs_malloc((count + (size_t)1) * sizeof *trace->names);
+    if (trace->names == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the names of a trace");
+    for (uint32_t id = 0; id < count; id++) {
+        size_t at = trace->texts.size;
+        fs_json_string(&trace->texts, fs_store_name_text(trace->store, id));
+        trace->names[id] = (fs_piece){at, trace->texts.size - at};
+    }
+    return trace->texts.status;
+}

@@ -1,0 +1,127 @@
+"""Chrome traces: what ran and when, for Perfetto, chrome://tracing and all else that reads torch.profiler's traces.
+
+The text is made in C (csrc/views/chrome_trace.h says what it holds); here it goes to a file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from . import _core
+from .progress import progress_bar
+
+__all__ = ["export", "trace_handler"]
+
+PIECE = 1 << 18  # bytes that the core hands on at once
+EVENT_BYTES = 450  # of text per event, about
+EVENTS_IN_A_SECOND = {False: 2_000_000, True: 600_000}  # written; and compressed
+COMPRESSION = 3  # above it, zlib takes more time than the space is worth
+
+
+class _Exports(Protocol):
+    """What a trace handler needs of a profile."""
+
+    def export_chrome_trace(self, path: str) -> object: ...
+
+
+def export(core: _core.Profiler, path: str | PathLike[str]) -> None:
+    """Write what a stopped profile saw to ``path`` as a Chrome trace; compressed by gzip if it ends in ``.gz``.
+
+    The file appears when it is complete: a failure leaves the one that was there before, if any. FileNotFoundError if
+    the folder does not exist, IsADirectoryError if ``path`` is one, RuntimeError while the profile is running; a
+    warning says if events have no time and could not be written.
+    """
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise IsADirectoryError(f"cannot write a trace to {target}: it is a folder; name a file in it, like trace.json")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {target.name}: there is no folder {target.parent}; make it first")
+    compressed = target.suffix == ".gz"
+    pieces = 1 + core.event_count * EVENT_BYTES // PIECE
+    slow = core.event_count > 2 * EVENTS_IN_A_SECOND[compressed]
+    with (
+        _complete_or_absent(target) as file,
+        _compression(file, target.stem) if compressed else _as_it_is(file) as write,
+        progress_bar(f"writing {target.name}", pieces, slow) as advance,
+    ):
+
+        def take(piece: bytes) -> None:
+            write(piece)
+            advance()
+
+        left_out = core.write_trace(take, _version(), json.dumps(_members(os.fspath(path)))[1:-1])
+    if left_out:
+        warnings.warn(f"{left_out} events have no time and are not in {target.name}", RuntimeWarning, stacklevel=3)
+
+
+def trace_handler(
+    dir_name: str | PathLike[str], worker_name: str | None = None, use_gzip: bool = False
+) -> Callable[[_Exports], None]:
+    """A handler for ``on_trace_ready`` that writes each recorded cycle's trace into a folder, which it makes if needed.
+
+    As ``torch.profiler.tensorboard_trace_handler`` does, down to the names of the files:
+    ``{worker_name}.{nanoseconds}.pt.trace.json``, with ``.gz`` for ``use_gzip``. ``worker_name`` is the host's name and
+    the process's id unless given. The handler raises what ``export`` and making a folder raise.
+    """
+
+    def handle(prof: _Exports) -> None:
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+        os.makedirs(dir_name, exist_ok=True)
+        name = f"{worker}.{time.time_ns()}.pt.trace.json{'.gz' if use_gzip else ''}"
+        prof.export_chrome_trace(os.path.join(dir_name, name))
+
+    return handle
+
+
+def _version() -> str:
+    from flopscope import __version__
+
+    return __version__
+
+
+def _members(name: str) -> dict[str, Any]:
+    """What the head of a trace says beside what the core knows. Tools tell the traces of a job apart by its rank."""
+    members: dict[str, Any] = {"traceName": name, "trace_id": secrets.token_hex(16).upper()}
+    rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    if rank.isdecimal() and world_size.isdecimal():
+        members["distributedInfo"] = {"rank": int(rank), "world_size": int(world_size)}
+    return members
+
+
+@contextmanager
+def _complete_or_absent(target: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the target's place when all is written. What is no file (a pipe, /dev/null) is written to."""
+    if target.exists() and not target.is_file():
+        with target.open("wb") as file:
+            yield file
+        return
+    beside = target.parent / f".flopscope-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    try:
+        with beside.open("xb") as file:
+            yield file
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def _as_it_is(file: IO[bytes]) -> Iterator[Callable[[bytes], object]]:
+    yield file.write
+
+
+@contextmanager
+def _compression(file: IO[bytes], name: str) -> Iterator[Callable[[bytes], object]]:
+    import gzip
+
+    with gzip.GzipFile(name, "wb", COMPRESSION, file) as compressed:
+        yield compressed.write

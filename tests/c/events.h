@@ -1,0 +1,154 @@
+/* Stores made by hand, event by event, and the tables of them. */
+#ifndef FS_TESTS_C_EVENTS_H
+#define FS_TESTS_C_EVENTS_H
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ops/tensor.h"
+#include "store/signature.h"
+#include "table/table.h"
+#include "tests/c/check.h"
+
+static inline bool near(double value, double expected)
+{
+    return fabs(value - expected) <= 1e-9 * fabs(expected);
+}
+
+/* Building a store ----------------------------------------------------------------------------------------------- */
+
+static fs_store *store;
+
+static inline uint32_t name_id(const char *text)
+{
+    uint32_t id = FS_NONE;
+    CHECK(fs_store_name(store, text, &id, NULL) == FS_OK);
+    return id;
+}
+
+/* The signature of a pointwise float32 op with two inputs of [rows, columns]. */
+static inline uint32_t signature_id(fs_device_kind kind, int64_t rows, int64_t columns)
+{
+    int64_t shape[] = {rows, columns};
+    uint64_t bytes[FS_SIGNATURE_MAX_BYTES / 8];
+    fs_signature signature = {.device_kind = (uint8_t)kind, .argument_count = 3};
+    for (int i = 0; i < 3; i++) {
+        signature.arguments[i] = (fs_argument){
+            .role = i == 2 ? FS_ARGUMENT_OUT : FS_ARGUMENT_IN,
+            .dtype = FS_FLOAT32,
+            .ndim = 2,
+            .same_as = FS_SAME_AS_NONE,
+            .dense = 1,
+            .shape = shape,
+        };
+    }
+    uint32_t id = FS_NONE;
+    CHECK(fs_store_signature(store, bytes, fs_signature_encode(&signature, bytes), &id, NULL) == FS_OK);
+    return id;
+}
+
+static inline uint32_t put(fs_event event)
+{
+    uint32_t index = FS_NONE;
+    CHECK(fs_store_append(store, &event, &index, NULL) == FS_OK);
+    return index;
+}
+
+static inline uint32_t host(fs_event_kind kind, const char *name, uint32_t parent, int64_t start, int64_t duration)
+{
+    fs_event event = fs_event_missing;
+    event.kind = (uint8_t)kind;
+    event.name = name_id(name);
+    event.parent = parent;
+    event.start = start;
+    event.duration = duration;
+    return put(event);
+}
+
+static inline uint32_t op(const char *name, uint32_t signature, uint32_t parent, int64_t start, int64_t duration)
+{
+    fs_event event = fs_event_missing;
+    event.name = name_id(name);
+    event.signature = signature;
+    event.parent = parent;
+    event.start = start;
+    event.duration = duration;
+    return put(event);
+}
+
+static inline void device(fs_event_kind kind, const char *name, uint32_t launcher, int on, int64_t start,
+                          int64_t duration)
+{
+    fs_event event = fs_event_missing;
+    event.kind = (uint8_t)kind;
+    event.name = name_id(name);
+    event.launcher = launcher;
+    event.device = (int8_t)on;
+    event.start = start;
+    event.duration = duration;
+    event.timing = kind == FS_EVENT_INTERVAL ? FS_TIMING_EVENT : FS_TIMING_CUPTI;
+    put(event);
+}
+
+static inline void memory(uint32_t parent, int on, int64_t bytes)
+{
+    fs_event event = fs_event_missing;
+    event.kind = FS_EVENT_MEMORY;
+    event.parent = parent;
+    event.device = (int8_t)on;
+    event.start = 1;
+    event.bytes = bytes;
+    put(event);
+}
+
+static inline fs_peaks peaks(double flops, double bandwidth, double launch_ns)
+{
+    fs_peaks made;
+    fs_peaks_unknown(&made);
+    for (int unit = 0; unit < FS_UNIT_COUNT; unit++) made.flops[unit] = flops;
+    made.bandwidth = bandwidth;
+    made.launch_ns = launch_ns;
+    return made;
+}
+
+static inline fs_table *build(const fs_table_options *options)
+{
+    static const fs_table_options none;
+    fs_table *table = NULL;
+    fs_error err = {FS_OK, ""};
+    CHECK(fs_table_build(store, options != NULL ? options : &none, &table, &err) == FS_OK);
+    return table;
+}
+
+static inline const fs_row *row_of(const fs_table *table, const char *key, bool on_device)
+{
+    static const fs_row missing = {.key = "", .count = -1};
+    const fs_row *found = &missing;
+    for (uint32_t i = 0; i < table->row_count; i++) {
+        const fs_row *row = &table->rows[i];
+        if (strcmp(row->key, key) != 0 || row->on_device != on_device) continue;
+        CHECK(found == &missing);
+        found = row;
+    }
+    if (found == &missing) fprintf(stderr, "no row \"%s\"\n", key);
+    CHECK(found != &missing);
+    return found;
+}
+
+/* Run the tests, each on an empty store. */
+static inline int run_tests(void (*const *tests)(void), size_t count)
+{
+    int64_t live = fs_memory_live();
+    for (size_t i = 0; i < count; i++) {
+        CHECK(fs_store_create(&store, NULL) == FS_OK);
+        tests[i]();
+        fs_store_destroy(store);
+        CHECK(fs_memory_live() == live);
+    }
+    return failures != 0;
+}
+
+#endif

@@ -1,0 +1,199 @@
+/* What is told from a kernel's launch and name: occupancy against numbers derived here or recorded by torch.profiler on
+ * an H200, classes of real names. */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "device/occupancy.h"
+#include "tests/c/check.h"
+#include "work/kernel_class.h"
+
+static const fs_device_facts h200 = {
+    .compute_major = 9,
+    .compute_minor = 0,
+    .max_threads_per_block = 1024,
+    .max_threads_per_sm = 2048,
+    .registers_per_block = 65536,
+    .registers_per_sm = 65536,
+    .warp_size = 32,
+    .shared_memory_per_block = 49152,
+    .shared_memory_per_block_optin = 232448,
+    .shared_memory_per_sm = 233472,
+    .sm_count = 132,
+    .max_blocks_per_sm = -1,
+};
+
+/* A device with a H200's registers, and what else bounds the blocks as given. */
+static fs_device_facts device(int major, int minor, int64_t threads, int64_t shared_per_sm)
+{
+    fs_device_facts facts = h200;
+    facts.compute_major = major;
+    facts.compute_minor = minor;
+    facts.max_threads_per_sm = threads;
+    facts.shared_memory_per_sm = shared_per_sm;
+    facts.shared_memory_per_block_optin = shared_per_sm - 1024;
+    return facts;
+}
+
+static fs_launch launch(uint32_t threads, uint32_t registers, uint32_t shared)
+{
+    return (fs_launch){.grid = {1, 1, 1}, .block = {threads, 1, 1}, .registers = registers, .static_shared = shared};
+}
+
+static void check_bound(int line, fs_launch kernel, fs_device_facts facts, double blocks, fs_occupancy_limit limit)
+{
+    fs_occupancy_bound bound = fs_occupancy_theoretical(&kernel, &facts);
+    double warps = (kernel.block[0] + 31) / 32, held = (double)(facts.max_threads_per_sm / 32);
+    CHECK(bound.blocks == blocks && bound.limit == limit && bound.pct == 100 * blocks * warps / held,
+          "line %d: %g blocks by %s, %g%%", line, bound.blocks, fs_occupancy_limit_names[bound.limit], bound.pct);
+}
+#define CHECK_BOUND(...) check_bound(__LINE__, __VA_ARGS__)
+
+static void test_what_bounds_the_blocks_on_an_sm(void)
+{
+    fs_device_facts t4 = device(7, 5, 1024, 65536), ga102 = device(8, 6, 1536, 102400),
+                    ad102 = device(8, 9, 1536, 102400);
+    CHECK_BOUND(launch(256, 16, 0), h200, 8, FS_OCCUPANCY_WARPS);  /* 2048 / 256 */
+    CHECK_BOUND(launch(1000, 16, 0), h200, 2, FS_OCCUPANCY_WARPS); /* 1000 threads take 32 warps */
+    CHECK_BOUND(launch(1025, 16, 0), h200, 0, FS_OCCUPANCY_WARPS); /* more than a block may have */
+    CHECK_BOUND(launch(32, 16, 0), h200, 32, FS_OCCUPANCY_BLOCKS); /* 64 warps would fit */
+    CHECK_BOUND(launch(32, 16, 0), t4, 16, FS_OCCUPANCY_BLOCKS);
+    CHECK_BOUND(launch(32, 16, 0), ga102, 16, FS_OCCUPANCY_BLOCKS);
+    CHECK_BOUND(launch(32, 16, 0), ad102, 24, FS_OCCUPANCY_BLOCKS);
+    /* 255 registers take 8192 a warp: 2 warps a quarter, 8 an SM. */
+    CHECK_BOUND(launch(96, 255, 0), h200, 2, FS_OCCUPANCY_REGISTERS);
+    CHECK_BOUND(launch(160, 192, 0), h200, 1, FS_OCCUPANCY_REGISTERS); /* 6144 a warp: 2 a quarter, not 10 an SM */
+    CHECK_BOUND(launch(288, 192, 0), h200, 0, FS_OCCUPANCY_REGISTERS); /* 9 warps count as 12 of 6144 */
+    CHECK_BOUND(launch(128, 33, 0), h200, 12, FS_OCCUPANCY_REGISTERS); /* 1280 a warp: 12 a quarter */
+    /* 256 bytes at a time before 8.0; since then 128, and 1 KiB a block for the driver. */
+    CHECK_BOUND(launch(64, 16, 16384), t4, 4, FS_OCCUPANCY_SHARED);
+    CHECK_BOUND(launch(64, 16, 16385), t4, 3, FS_OCCUPANCY_SHARED);
+    CHECK_BOUND(launch(64, 16, 24576), ga102, 4, FS_OCCUPANCY_SHARED);
+    CHECK_BOUND(launch(64, 16, 24577), ga102, 3, FS_OCCUPANCY_SHARED);
+    CHECK_BOUND(launch(64, 16, 232448), h200, 1, FS_OCCUPANCY_SHARED);
+    CHECK_BOUND(launch(64, 16, 232449), h200, 0, FS_OCCUPANCY_SHARED);
+    fs_device_facts told = h200;
+    told.max_blocks_per_sm = 5;
+    CHECK_BOUND(launch(32, 16, 0), told, 5, FS_OCCUPANCY_BLOCKS);
+    fs_launch both = launch(64, 16, 20000);
+    both.dynamic_shared = 30000; /* 50000 and the driver's 1024 are 51072 in steps of 128: 4.6 times in 233472 */
+    CHECK_BOUND(both, h200, 4, FS_OCCUPANCY_SHARED);
+}
+
+/* As torch.profiler recorded them on an H200: %f of the first two, and the third as a whole number. */
+static void test_estimates_are_those_of_torchs_traces(void)
+{
+    static const struct {
+        uint32_t grid[3], block[3], registers, shared;
+        double blocks, warps, pct;
+    } recorded[] = {
+        {{97657, 1, 1}, {128, 1, 1}, 32, 0, 739.825745, 2959.302979, 100},
+        {{2, 66, 1}, {384, 1, 1}, 168, 188604, 1.0, 12.0, 18.75}, /* Kineto: 0, for more than 48 KiB */
+        {{12, 176, 1}, {32, 4, 1}, 48, 2064, 16.0, 64.0, 62.5},
+        {{65536, 1, 1}, {32, 4, 1}, 39, 24, 496.484863, 1985.939453, 75},
+        {{16, 1, 1}, {32, 32, 1}, 31, 8448, 0.121212, 3.878788, 6.060606},
+    };
+    for (size_t i = 0; i < sizeof recorded / sizeof *recorded; i++) {
+        fs_launch kernel = {.registers = recorded[i].registers, .dynamic_shared = recorded[i].shared};
+        memcpy(kernel.grid, recorded[i].grid, sizeof kernel.grid);
+        memcpy(kernel.block, recorded[i].block, sizeof kernel.block);
+        fs_occupancy estimate = fs_occupancy_estimate(&kernel, &h200);
+        CHECK(fabs(estimate.blocks_per_sm - recorded[i].blocks) < 1e-6, "%zu: %f", i, estimate.blocks_per_sm);
+        CHECK(fabs(estimate.warps_per_sm - recorded[i].warps) < 1e-6, "%zu: %f", i, estimate.warps_per_sm);
+        CHECK(fabs(estimate.achieved_pct - recorded[i].pct) < 1e-5, "%zu: %f", i, estimate.achieved_pct);
+    }
+}
+
+static void test_what_is_missing_is_not_known(void)
+{
+    fs_launch kernel = launch(128, 32, 0), copy = {.context = 1};
+    fs_occupancy estimate = fs_occupancy_estimate(&copy, &h200);
+    CHECK(isnan(estimate.blocks_per_sm) && isnan(estimate.warps_per_sm) && isnan(estimate.achieved_pct));
+    estimate = fs_occupancy_estimate(&kernel, &fs_device_facts_missing);
+    CHECK(isnan(estimate.blocks_per_sm) && isnan(estimate.warps_per_sm) && isnan(estimate.achieved_pct));
+
+    /* Each fact that the blocks depend on; the limit of blocks is known of the architecture. */
+    static const size_t needed[] = {
+        offsetof(fs_device_facts, compute_major),        offsetof(fs_device_facts, max_threads_per_block),
+        offsetof(fs_device_facts, max_threads_per_sm),   offsetof(fs_device_facts, registers_per_block),
+        offsetof(fs_device_facts, registers_per_sm),     offsetof(fs_device_facts, warp_size),
+        offsetof(fs_device_facts, shared_memory_per_sm), offsetof(fs_device_facts, shared_memory_per_block_optin),
+    };
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        fs_device_facts facts = h200;
+        memcpy((char *)&facts + needed[i], &(int64_t){-1}, sizeof(int64_t));
+        fs_occupancy_bound bound = fs_occupancy_theoretical(&kernel, &facts);
+        CHECK(isnan(bound.blocks) && isnan(bound.pct) && bound.limit == FS_OCCUPANCY_UNKNOWN, "fact %zu", i);
+        estimate = fs_occupancy_estimate(&kernel, &facts);
+        CHECK(isnan(estimate.achieved_pct) && estimate.blocks_per_sm == (double)(1 / 132.0f), "fact %zu", i);
+    }
+    fs_device_facts later = h200;
+    later.compute_major = 99;
+    CHECK(isnan(fs_occupancy_theoretical(&kernel, &later).blocks));
+}
+
+/* Names as CUPTI and torch's traces have them. */
+static void test_classes_of_real_names(void)
+{
+    static const struct {
+        fs_kernel_class class;
+        const char *name;
+    } known[] = {
+        {FS_KERNEL_COMMUNICATION, "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"},
+        {FS_KERNEL_COMMUNICATION, "ncclKernel_AllReduce_RING_LL_Sum_float"},
+        {FS_KERNEL_COMMUNICATION, "void cross_device_reduce_2stage<__nv_bfloat16, 8>(RankData*, RankSignals)"},
+        {FS_KERNEL_COMMUNICATION, "void (anonymous namespace)::one_shot_all_reduce_kernel<c10::BFloat16, 16>(int)"},
+        {FS_KERNEL_TENSOR, "nvjet_sm90_tst_192x128_64x5_1x2_h_bz_coopB_TNT"},
+        {FS_KERNEL_TENSOR, "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn"},
+        {FS_KERNEL_TENSOR, "turing_fp16_h1688gemm_128x64_ldg8_nn"},
+        {FS_KERNEL_TENSOR, "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_tn"},
+        {FS_KERNEL_TENSOR, "turing_int8_i8816gemm_int8_128x128_ldg16_stages_64x4_t"},
+        {FS_KERNEL_TENSOR, "void cutlass::Kernel2<cutlass_80_tensorop_s16816gemm_bf16_64x64_64x6_nt_align8>(Params)"},
+        {FS_KERNEL_TENSOR, "void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nn_align1>(Params)"},
+        {FS_KERNEL_TENSOR,
+         "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage4_warpsize2x2x1_tensor16x8x8"},
+        {FS_KERNEL_TENSOR, "sm90_xmma_dgrad_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x64x32"},
+        {FS_KERNEL_TENSOR, "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_4x1x1"},
+        {FS_KERNEL_TENSOR,
+         "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4>, true>(Params)"},
+        {FS_KERNEL_TENSOR, "void flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<64>>(Params)"},
+        {FS_KERNEL_TENSOR, "void cutlass::device_kernel<flash::FlashAttnFwdSm90<CollectiveMainloopFwd>>(Params)"},
+        {FS_KERNEL_TENSOR, "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(PyTorchMemEffAttention::Params)"},
+        {FS_KERNEL_TENSOR, "fmha_cutlassF_f16_aligned_64x64_rf_sm75(PyTorchMemEffAttention::Params)"},
+        {FS_KERNEL_TENSOR,
+         "_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS_6layout40ColumnMajorTensorOpMult"},
+        {FS_KERNEL_MATRIX, "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x128x8_stage3_warpsize1x4x1_ffma_aligna4"},
+        {FS_KERNEL_MATRIX, "volta_sgemm_128x64_nn"},
+        {FS_KERNEL_MATRIX, "ampere_sgemm_32x128_tn"},
+        {FS_KERNEL_MATRIX, "ampere_scudnn_128x64_relu_medium_nn_v1"},
+        {FS_KERNEL_MATRIX, "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nn_align1>(Params)"},
+        {FS_KERNEL_MATRIX, "fmha_cutlassF_f32_aligned_64x64_rf_sm75(PyTorchMemEffAttention::Params)"},
+        {FS_KERNEL_OTHER, "void cublasLt::splitKreduce_kernel<32, 16, int, float, __nv_bfloat16, float>(Params)"},
+        {FS_KERNEL_OTHER, "void flash_bwd_dot_do_o_kernel<true, Flash_bwd_kernel_traits<64, 64, 128>>(Params)"},
+        {FS_KERNEL_OTHER, "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"},
+        {FS_KERNEL_OTHER, "void cask_plugin__5x_cudnn::xmma__5x_cudnn::init_device_workspace_kernel<xmma__5x_cudnn::"
+                          "implicit_gemm::wgrad_indexed::Warp_specialized_params>(int, bool)"},
+        {FS_KERNEL_OTHER,
+         "void cutlass__5x_cudnn::Kernel<cutlass__5x_cudnn::reduction::kernel::ReduceSplitK<Shape>>(int)"},
+        {FS_KERNEL_OTHER, "void layer_norm_axis884(float*)"}, /* no instruction's shape: that stands after a '_' */
+        {FS_KERNEL_OTHER, "my_nccl_like_kernel"},
+        {FS_KERNEL_OTHER, "triton_poi_fused__to_copy_9"},
+        {FS_KERNEL_OTHER, "void "},
+        {FS_KERNEL_OTHER, ""},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        fs_kernel_class class = fs_kernel_class_of(known[i].name);
+        CHECK(class == known[i].class, "%s: %d", known[i].name, class);
+        CHECK(fs_kernel_is_communication(known[i].name) == (class == FS_KERNEL_COMMUNICATION), "%s", known[i].name);
+    }
+}
+
+int main(void)
+{
+    test_what_bounds_the_blocks_on_an_sm();
+    test_estimates_are_those_of_torchs_traces();
+    test_what_is_missing_is_not_known();
+    test_classes_of_real_names();
+    return failures != 0;
+}

@@ -1,0 +1,320 @@
+"""profile()'s arguments: torch's, and who tells the device times. The capture of CUDA itself is stood in for."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import re
+import sys
+import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_profile import counts, table_of
+
+import flopscope as fs
+from flopscope import capture
+
+CPU, CUDA = fs.ProfilerActivity.CPU, fs.ProfilerActivity.CUDA
+
+
+@pytest.fixture
+def x() -> fs.Tensor:
+    return fs.ones((8, 8))
+
+
+@pytest.fixture(autouse=True)
+def no_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+# As torch.profiler.profile --------------------------------------------------------------------------------------------
+
+
+def test_every_argument_of_torchs_is_taken() -> None:
+    torch_profiler = pytest.importorskip("torch.profiler")
+    theirs = inspect.signature(torch_profiler.profile.__init__).parameters
+    ours = inspect.signature(fs.profile.__init__).parameters
+    assert set(theirs) <= set(ours)
+    assert all(ours[name].kind is theirs[name].kind for name in theirs)
+    assert all(ours[name].default == theirs[name].default for name in theirs)
+
+
+def test_torchs_methods_take_the_same_arguments() -> None:
+    torch_profiler = pytest.importorskip("torch.profiler")
+    for name in ("start", "stop", "step", "key_averages", "export_chrome_trace", "export_stacks"):
+        theirs = inspect.signature(getattr(torch_profiler.profile, name)).parameters
+        assert list(inspect.signature(getattr(fs.profile, name)).parameters)[: len(theirs)] == list(theirs), name
+
+
+def test_what_means_nothing_here_is_taken(x: fs.Tensor) -> None:
+    with fs.profile(
+        with_flops=False,
+        with_modules=True,
+        experimental_config=object(),
+        acc_events=True,
+        custom_trace_id_callback=lambda: "id",
+        post_processing_timeout_s=3.0,
+    ) as prof:
+        fs.sin(x)
+    assert table_of(prof)[0].flops == 64, "FLOPs are always counted"
+    assert counts(prof) == {row.key: row.count for row in prof.key_averages(False, 0, True, peaks="none")}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        ({"acc_events": True, "schedule": lambda n: fs.ProfilerAction.RECORD}, ValueError, "gather key_averages"),
+        ({"execution_trace_observer": object()}, ValueError, r"torch\.profiler\.profile"),
+        ({"use_cuda": True}, ValueError, "use_cuda=True: .*activities="),
+        ({"use_cuda": False}, ValueError, "use_cuda=False"),
+        ({"timer": "cuda"}, ValueError, "'auto', 'cupti', 'event', not 'cuda'"),
+        ({"timer": "cupti", "activities": [CPU]}, ValueError, r"add ProfilerActivity\.CUDA"),
+        ({"activities": []}, ValueError, r"activities=\[\]"),
+        ({"schedule": 3}, TypeError, "schedule is a function, not 3"),
+        ({"on_trace_ready": "trace.json"}, TypeError, "on_trace_ready is a function, not 'trace.json'"),
+    ],
+)
+def test_what_cannot_be_is_refused(wrong: dict[str, Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        fs.profile(**wrong)
+
+
+def test_stacks_are_grouped_by_and_exported_only_where_recorded(x: fs.Tensor) -> None:
+    with fs.profile() as prof:
+        fs.sin(x)
+    with pytest.raises(ValueError, match=r"group_by_stack_n=3.*with_stack=True"):
+        prof.key_averages(group_by_stack_n=3)
+    with pytest.raises(ValueError, match="with_stack=True"):
+        prof.export_stacks("stacks.txt")
+
+
+def test_stacks_are_recorded_with_stack(tmp_path: Path) -> None:
+    large = fs.ones((1024, 1024))
+
+    def caller() -> None:
+        fs.sin(large)
+
+    with fs.profile(with_stack=True) as prof:
+        caller()
+    (row,) = prof.key_averages(group_by_stack_n=1, peaks="none")
+    assert row.key == "flopscope::sin" and len(row.stack) == 1 and row.stack[0].endswith(": caller")
+    prof.export_stacks(tmp_path / "stacks")
+    (line,) = (tmp_path / "stacks").read_text().splitlines()
+    assert re.search(r"test_profile_arguments\.py\(\d+\):_caller;flopscope::sin [1-9]\d*$", line)
+
+
+# Results go to the modules that make them -----------------------------------------------------------------------------
+
+ASKED = [
+    ("trace", "export", lambda prof: prof.export_chrome_trace("t.json", use_python_export=True), ("t.json",)),
+    ("stacks", "export_stacks", lambda prof: prof.export_stacks("s"), ("s", "self_cpu_time_total")),
+    ("stacks", "export_stacks", lambda prof: prof.export_stacks("s", metric="m"), ("s", "m")),
+    ("summary", "gpu_summary", lambda prof: prof.gpu_summary("ProfilerStep#3"), ("ProfilerStep#3",)),
+    ("summary", "gpu_summary", lambda prof: prof.gpu_summary(), (None,)),
+    ("summary", "step_breakdown", lambda prof: prof.step_breakdown(), ()),
+    ("summary", "launch_summary", lambda prof: prof.launch_summary(), ()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "function", "ask", "given"), ASKED)
+def test_results_are_of_the_recorded_cycle(
+    module: str, function: str, ask: Any, given: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    stand_in = types.ModuleType(module)
+    setattr(stand_in, function, lambda *args: asked.append(args) or "result")
+    monkeypatch.setitem(sys.modules, f"flopscope.{module}", stand_in)
+    monkeypatch.setattr(fs, module, stand_in, raising=False)
+    prof = fs.profile()
+    prof.with_stack = True  # but nothing records stacks
+    with pytest.raises(RuntimeError, match=r"there is no .*: the profile was not started"):
+        ask(prof)
+    with prof, pytest.raises(RuntimeError, match="still running; stop it before asking for its"):
+        ask(prof)
+    assert asked == []
+    assert ask(prof) in ("result", None) and asked == [(prof._core, *given)]
+
+
+def test_the_summary_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    stand_in = types.ModuleType("summary")
+    stand_in.text = lambda core: f"{core.event_count} events"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "flopscope.summary", stand_in)
+    monkeypatch.setattr(fs, "summary", stand_in, raising=False)
+    with fs.profile() as prof:
+        fs.ones(())
+    prof.summary()
+    assert capsys.readouterr().out == "1 events\n"
+    file = io.StringIO()
+    prof.summary(file=file)
+    assert file.getvalue() == "1 events\n" and capsys.readouterr().out == ""
+
+
+# Activities and timers ------------------------------------------------------------------------------------------------
+
+
+class Here:
+    """What this machine is made to look like: whether CUPTI loads, a GPU is there, and flopscope's own CUDA works."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cupti = self.device = self.native = True
+        self.made: list[dict[str, Any]] = []
+        self.refusal: str | None = None
+        core = fs._core
+        real = core.Profiler
+        here = self
+
+        class Recorder:
+            """A recorder of the ops that a real one makes without CUDA."""
+
+            def __init__(self, **options: bool) -> None:
+                here.made.append({**options})
+                self.captures = options.pop("cupti", False)
+                options.pop("api_calls", None)
+                self.real = real(**{**options, "event_times": False})
+
+            def start(self) -> None:
+                if self.captures and here.refusal:
+                    raise RuntimeError(here.refusal)
+                self.real.start()
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self.real, name)
+
+        def load_cupti(path: str | None) -> None:
+            if not self.cupti:
+                raise RuntimeError("CUPTI could not be loaded: pip install nvidia-cuda-cupti")
+
+        def count() -> int:
+            if not self.native:
+                raise RuntimeError("CUDA is not built into this flopscope")
+            return int(self.device)
+
+        for name, value in (
+            ("Profiler", Recorder),
+            ("load_driver", lambda: None),
+            ("load_cupti", load_cupti),
+            ("cuda_is_here", lambda: self.device),
+            ("cuda_device_count", count),
+        ):
+            monkeypatch.setattr(core, name, value)
+        monkeypatch.setattr("flopscope._libraries.find", lambda name: "/lib/libcupti.so.13")
+        monkeypatch.setattr("flopscope.profiler.record_into", lambda core: None)
+        monkeypatch.setattr(capture, "_may_share", lambda: False)
+
+    def profile(self, **arguments: Any) -> fs.profile:
+        capture._why_no_cupti.cache_clear()
+        capture._why_no_events.cache_clear()
+        self.made.clear()
+        with fs.profile(**arguments) as prof:
+            fs.sin(fs.ones((8, 8)))
+        return prof
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
+    yield Here(monkeypatch)
+    capture._why_no_cupti.cache_clear()
+    capture._why_no_events.cache_clear()
+
+
+def test_cupti_is_the_first_choice(here: Here) -> None:
+    prof = here.profile()
+    assert prof.timing_source == "cupti"
+    (options,) = here.made
+    captured = {"cupti": True, "may_share": False}
+    assert options == {"profile_memory": False, "ops": True, "event_times": False, **captured, "api_calls": True}
+    for native in (True, False):  # CUPTI sees torch's work whatever flopscope was built with
+        here.native = native
+        assert here.profile(timer="cupti").timing_source == "cupti"
+
+
+def test_api_calls_may_be_left_out(here: Here) -> None:
+    here.profile(record_api_calls=False, activities=[CUDA], profile_memory=True)
+    (options,) = here.made
+    captured = {"cupti": True, "may_share": False}
+    assert options == {"profile_memory": True, "ops": False, "event_times": False, **captured, "api_calls": False}
+
+
+def test_events_may_be_chosen(here: Here) -> None:
+    prof = here.profile(timer="event")
+    assert prof.timing_source == "event" and len(prof) == 2
+    assert here.made == [{"profile_memory": False, "ops": True, "event_times": True}]
+    assert here.profile(timer="event", activities=[CUDA]).timing_source == "event"
+    assert here.made[0]["ops"], "the ops carry the device times"
+
+
+def test_without_cupti_events_take_its_place_and_a_warning_says_why(here: Here) -> None:
+    here.cupti = False
+    with pytest.warns(UserWarning, match=r"CUPTI.*pip install nvidia-cuda-cupti.*CUDA events") as caught:
+        prof = here.profile()
+    assert prof.timing_source == "event" and len(caught) == 1 and caught[0].filename == __file__
+    with pytest.raises(RuntimeError, match=r'timer="cupti" cannot be had: CUPTI could not be loaded'):
+        here.profile(timer="cupti")
+
+
+@pytest.mark.parametrize(
+    ("recording", "proton", "share"),
+    [(None, False, False), (True, False, False), (False, False, True), (False, True, False)],
+)
+def test_a_nameless_subscriber_is_shared_with_where_it_is_torch_and_idle(
+    recording: bool | None, proton: bool, share: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = types.SimpleNamespace(_is_profiler_enabled=recording)
+    monkeypatch.setitem(sys.modules, "torch.autograd.profiler", None if recording is None else module)
+    for name in [name for name in sys.modules if name.startswith("triton.profiler")]:
+        monkeypatch.delitem(sys.modules, name)
+    if proton:
+        monkeypatch.setitem(sys.modules, "triton.profiler", types.ModuleType("triton.profiler"))
+    assert capture._may_share() is share
+
+
+def test_where_another_has_cupti_events_take_its_place(here: Here) -> None:
+    here.refusal = "Nsight Systems has CUPTI"
+    with pytest.warns(UserWarning, match="Nsight Systems has CUPTI"):
+        prof = here.profile()
+    assert prof.timing_source == "event" and len(prof) == 2
+    with pytest.raises(RuntimeError, match="Nsight Systems has CUPTI"):
+        here.profile(timer="cupti")
+    with fs.profile(activities=[CPU]) as after:
+        pass
+    assert len(after) == 0
+
+
+def test_a_gpu_that_nobody_can_see_is_warned_of(here: Here) -> None:
+    here.cupti = here.native = False
+    with pytest.warns(UserWarning, match="CUPTI.*none are seen"):
+        prof = here.profile()
+    assert prof.timing_source == "cpu" and len(prof) == 2
+
+
+@pytest.mark.parametrize("cupti", [True, False])
+def test_without_a_gpu_the_cpu_is_profiled(here: Here, cupti: bool) -> None:
+    here.cupti, here.device = cupti, False
+    prof = here.profile()
+    assert prof.timing_source == "cpu" and len(prof) == 2
+    assert here.profile(activities=[CPU]).timing_source == "cpu"
+    with pytest.warns(UserWarning, match="CUDA is not profiled: (there is no CUDA device|CUPTI could not)"):
+        prof = here.profile(activities=[CPU, CUDA])
+    assert prof.timing_source == "cpu" and len(prof) == 2
+    with pytest.warns(UserWarning, match="CUDA is not profiled"):
+        assert len(here.profile(activities=[CUDA])) == 0, "no device work, and ops were not asked for"
+    with pytest.raises(RuntimeError, match='timer="cupti" cannot be had'):
+        here.profile(timer="cupti")
+
+
+def test_the_cpu_alone_asks_nobody_for_cuda(here: Here) -> None:
+    prof = here.profile(activities=[CPU])
+    assert prof.timing_source == "cpu" and prof.activities == {CPU}
+    assert here.made == [{"profile_memory": False, "ops": True, "event_times": False}]
+
+
+def test_profiles_of_this_machine(x: fs.Tensor) -> None:
+    with fs.profile(activities=[CPU], record_shapes=True) as prof:
+        fs.sin(x)
+    assert counts(prof) == {"flopscope::sin": 1} and prof.timing_source == "cpu"

@@ -1,0 +1,488 @@
+"""Python stacks: which frames are recorded, what they are called, and what tables and flame graphs make of them."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import functools
+import gc
+import json
+import os
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tables import make_table
+from test_views import Tags, header_of
+
+import flopscope as fs
+from flopscope import _core
+from flopscope.stacks import export_stacks
+from flopscope.table import COLUMNS
+
+WHOLE = 1000
+
+
+@pytest.fixture
+def x() -> fs.Tensor:
+    return fs.ones((8, 8))
+
+
+@contextlib.contextmanager
+def stacks_recorded() -> Iterator[Any]:
+    """A recording of stacks that is ended whatever happens."""
+    core: Any = _core.Profiler(with_stack=True)
+    core.start()
+    try:
+        yield core
+    finally:
+        if core.running:
+            core.stop()
+
+
+def stacks(core: Any, key: str, depth: int = WHOLE) -> list[tuple[list[str], int]]:
+    """(stack, calls) of the rows of that name."""
+    columns, meta = core.table(False, depth, {})
+    rows = zip(columns["key"], meta["stacks"], columns["count"], strict=True)
+    return [(stack, int(count)) for name, stack, count in rows if name == key]
+
+
+def entry(fn: Callable[..., object] | types.CodeType) -> str:
+    """What a frame of the function is called: the path below the deepest folder of sys.path, first line, name."""
+    code = fn if isinstance(fn, types.CodeType) else fn.__code__  # type: ignore[attr-defined]
+    holding = [folder for folder in sys.path if folder and code.co_filename.startswith(os.path.join(folder, ""))]
+    path = os.path.relpath(code.co_filename, max(holding, key=len)) if holding else code.co_filename
+    return f"{path}({code.co_firstlineno}): {code.co_name}"
+
+
+HERE = entry(stacks).split("(")[0]
+
+
+def names(stack: list[str]) -> list[str]:
+    """The functions of this file in a stack, innermost first."""
+    return [text.split(": ")[1] for text in stack if text.startswith(f"{HERE}(")]
+
+
+# Frames --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_op_has_the_calls_that_it_lies_in(x: fs.Tensor) -> None:
+    def inner() -> None:
+        fs.sin(x)
+
+    def outer() -> None:
+        inner()
+        fs.cos(x)
+
+    with stacks_recorded() as core:
+        outer()
+        inner()
+    sines = stacks(core, "flopscope::sin")
+    here = entry(test_an_op_has_the_calls_that_it_lies_in)
+    assert sines[0][0][:3] == [entry(inner), entry(outer), here]
+    assert sines[1][0][:2] == [entry(inner), here]
+    assert [stack[:2] for stack, _ in stacks(core, "flopscope::cos")] == [[entry(outer), here]]
+    assert len(sines) == 2 and core.dropped == 0
+    assert stacks(core, "flopscope::sin", 1) == [([entry(inner)], 2)], "rows are parted by so many frames as asked for"
+    assert "stacks" not in core.table(False, 0, {})[1]
+
+
+def test_an_exception_ends_the_calls_that_it_leaves(x: fs.Tensor) -> None:
+    def fails(depth: int) -> None:
+        if depth == 0:
+            raise ValueError
+        fails(depth - 1)
+
+    with stacks_recorded() as core:
+        for _ in range(3):
+            with contextlib.suppress(ValueError):
+                fails(5)
+            fs.sin(x)
+    assert [(names(stack)[0], count) for stack, count in stacks(core, "flopscope::sin")] == [
+        ("test_an_exception_ends_the_calls_that_it_leaves", 3)
+    ]
+
+
+def test_a_recursive_function_is_a_frame_for_each_call(x: fs.Tensor) -> None:
+    def down(depth: int) -> None:
+        fs.sin(x)
+        if depth > 1:
+            down(depth - 1)
+
+    with stacks_recorded() as core:
+        down(200)
+    depths = sorted(names(stack).count("down") for stack, _ in stacks(core, "flopscope::sin"))
+    assert depths == list(range(1, 201))
+
+
+def test_a_generator_is_a_frame_while_it_runs(x: fs.Tensor) -> None:
+    def numbers() -> Iterator[int]:
+        for i in range(3):
+            fs.sin(x)
+            yield i
+
+    def relay() -> Iterator[int]:
+        yield from numbers()
+
+    with stacks_recorded() as core:
+        for _ in relay():
+            fs.cos(x)
+        left = numbers()
+        next(left)
+        left.close()
+        with contextlib.suppress(KeyError):
+            next(thrown := numbers())
+            thrown.throw(KeyError)
+        fs.exp(x)
+    this = "test_a_generator_is_a_frame_while_it_runs"
+    assert sorted((names(stack)[:3], count) for stack, count in stacks(core, "flopscope::sin")) == [
+        (["numbers", "relay", this], 3), (["numbers", this], 2),
+    ]  # fmt: skip
+    assert [names(stack) for stack, _ in stacks(core, "flopscope::cos")] == [[this]]
+    assert [names(stack) for stack, _ in stacks(core, "flopscope::exp")] == [[this]]
+
+
+def test_decorators_are_frames_of_their_own_and_flopscopes_none(x: fs.Tensor) -> None:
+    def twice(fn: Callable[[], None]) -> Callable[[], None]:
+        @functools.wraps(fn)
+        def wrapper() -> None:
+            fn()
+            fn()
+
+        return wrapper
+
+    @twice
+    @fs.record_function("part")
+    def work() -> None:
+        fs.sin(x)
+
+    with fs.profile(with_stack=True) as prof:
+        work()
+        sorted([2, 1], key=lambda v: (fs.cos(x), v)[1])
+    found = {row.key: (row.stack, row.count) for row in prof.key_averages(group_by_stack_n=WHOLE)}
+    stack, count = found["flopscope::sin"]
+    assert names(stack)[:2] == ["work", "wrapper"] and count == 2
+    assert names(found["flopscope::cos"][0])[0] == "<lambda>"
+    assert not any("flopscope" + os.sep in text or "sorted" in text for text in stack)
+
+
+def test_threads_have_stacks_of_their_own(x: fs.Tensor) -> None:
+    begun, go, stop = threading.Event(), threading.Event(), threading.Event()
+
+    def early() -> None:
+        begun.set()
+        go.wait(60)
+        fs.sin(x)
+        stop.wait(60)
+
+    def late() -> None:
+        fs.cos(x)
+
+    old = threading.Thread(target=early)
+    old.start()
+    begun.wait(60)
+    with stacks_recorded() as core:
+        new = threading.Thread(target=late)
+        new.start()
+        new.join()
+        go.set()
+        stop.set()
+        old.join()
+    for key, fn in (("flopscope::sin", early), ("flopscope::cos", late)):
+        ((stack, _),) = stacks(core, key)
+        assert stack[0] == entry(fn) and stack[1].endswith(": run") and stack[-1].endswith(": _bootstrap")
+        assert names(stack) == [fn.__name__], "frames of one thread lie in no other's"
+    assert core.dropped == 0
+
+
+def test_calls_in_progress_at_either_end_are_frames(x: fs.Tensor) -> None:
+    core: Any = _core.Profiler(with_stack=True)
+
+    def starts() -> None:
+        core.start()
+        fs.sin(x)
+
+    def stops() -> None:
+        fs.cos(x)
+        core.stop()
+
+    def after() -> None:
+        fs.exp(x)
+
+    starts()
+    stops()
+    after()
+    assert names(stacks(core, "flopscope::sin")[0][0])[0] == "starts"
+    assert names(stacks(core, "flopscope::cos")[0][0]) == ["stops", "test_calls_in_progress_at_either_end_are_frames"]
+    columns, meta = core.table(False, 0, {})
+    assert meta["open_events"] == 0 and "flopscope::exp" not in columns["key"]
+
+
+def test_ranges_end_where_they_would_without_stacks(x: fs.Tensor) -> None:
+    @contextlib.contextmanager
+    def held() -> Iterator[None]:
+        with fs.record_function("held"):
+            yield
+            fs.exp(x)
+
+    def batches() -> Iterator[int]:
+        for i in range(2):
+            with fs.record_function("batch"):
+                yield i
+
+    def program() -> None:
+        for _ in batches():
+            with held():
+                fs.sin(x)
+            fs.cos(x)
+
+    def rows(with_stack: bool) -> dict[str, tuple[int, float, bool]]:
+        with fs.profile(with_stack=with_stack) as prof:
+            program()
+        table = prof.key_averages(peaks="none")
+        return {row.key: (row.count, row.flops_total, row.top_level) for row in table}
+
+    assert rows(True) == rows(False)
+    assert rows(True)["held"] == (2, 2 * 2 * 64, False) and rows(True)["batch"][1] == 2 * 3 * 64
+
+
+def test_what_a_suspended_generator_holds_open_is_not_called_by_it(x: fs.Tensor) -> None:
+    core: Any = _core.Profiler(with_stack=True)
+
+    def held() -> Iterator[None]:
+        token = core.begin_range("held")
+        fs.exp(x)
+        yield
+        core.end_range(token)
+
+    core.start()
+    for _ in held():
+        fs.sin(x)
+    core.stop()
+    this = "test_what_a_suspended_generator_holds_open_is_not_called_by_it"
+    assert names(stacks(core, "flopscope::sin")[0][0]) == [this]
+    assert names(stacks(core, "flopscope::exp")[0][0]) == names(stacks(core, "held")[0][0]) == ["held", this]
+
+
+# The profile function is a guest ------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_behind() -> None:
+    hook = threading.getprofile()
+    with stacks_recorded():
+        assert sys.getprofile() is None and threading.getprofile() is not hook
+    assert sys.getprofile() is None and threading.getprofile() is hook
+    core: Any = _core.Profiler(with_stack=True)
+    core.start()
+    del core
+    gc.collect()
+    assert threading.getprofile() is hook
+    with stacks_recorded() as second:
+        pass
+    assert second.event_count > 0
+
+
+def test_functions_are_released_when_it_stops() -> None:
+    space: dict[str, Any] = {}
+    exec("def made(): pass", space)
+    with stacks_recorded() as core:
+        space["made"]()
+        code = weakref.ref(space["made"].__code__)
+        space.clear()
+        gc.collect()
+        assert code() is not None, "another function could come to lie at its address"
+    assert code() is None and core.dropped == 0
+
+
+def test_another_profiler_is_left_alone() -> None:
+    seen: list[str] = []
+
+    def profiler(frame: object, event: str, arg: object) -> None:
+        seen.append(event)
+
+    core: Any = _core.Profiler(with_stack=True)
+    sys.setprofile(profiler)
+    try:
+        with pytest.raises(RuntimeError, match=r"another profiler has it \(<function .*profiler"):
+            core.start()
+        assert sys.getprofile() is profiler and not core.running
+    finally:
+        sys.setprofile(None)
+    assert seen
+    with fs.profile():
+        pass
+
+
+def test_a_profile_within_a_profile_is_refused_and_changes_nothing(x: fs.Tensor) -> None:
+    with stacks_recorded() as core:
+        second: Any = _core.Profiler(with_stack=True)
+        with pytest.raises(RuntimeError, match="in progress already"):
+            second.start()
+        fs.sin(x)
+    assert names(stacks(core, "flopscope::sin")[0][0])[0].startswith("test_a_profile_within")
+
+
+def test_a_profile_that_begins_anew_has_stacks(x: fs.Tensor) -> None:
+    with stacks_recorded() as core:
+        fs.cos(x)
+        core.restart()
+        fs.sin(x)
+    assert names(stacks(core, "flopscope::sin")[0][0])[0] == "test_a_profile_that_begins_anew_has_stacks"
+    assert stacks(core, "flopscope::cos") == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_is_not_traced() -> None:
+    def call() -> None:
+        pass
+
+    with stacks_recorded() as core:
+        before = core.event_count
+        child = os.fork()
+        if child == 0:
+            for _ in range(3):
+                call()
+            os._exit(0 if core.event_count <= before + 1 else 1)  # os.fork's own callers are functions too
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.parametrize("name", ["µ → 🚀.py", "a b;c.py", "%s.py", "lone \udc80.py"])
+def test_any_file_name_is_shown(name: str, x: fs.Tensor) -> None:
+    code = compile("def made(): sin(x)", f"/nowhere/{name}", "exec")
+    space: dict[str, Any] = {"sin": fs.sin, "x": x}
+    exec(code, space)
+    with stacks_recorded() as core:
+        space["made"]()
+    shown = f"/nowhere/{name}(1): made".encode("utf-8", "replace").decode()
+    assert stacks(core, "flopscope::sin", 1) == [([shown], 1)]
+
+
+def test_frames_are_named_as_torch_names_them(x: fs.Tensor) -> None:
+    torch = pytest.importorskip("torch")
+    y = torch.ones(8)
+
+    def inner(add: Callable[[Any, Any], Any], a: Any) -> None:
+        add(a, a)
+
+    def outer(add: Callable[[Any, Any], Any], a: Any) -> None:
+        inner(add, a)
+
+    config = torch._C._profiler._ExperimentalConfig(verbose=True)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, with_stack=True, experimental_config=config) as prof:
+        outer(torch.add, y)
+    theirs = next(event.stack for event in prof.events() if event.name == "aten::add")
+    with stacks_recorded() as core:
+        outer(fs.add, x)
+    ours = stacks(core, "flopscope::add", 2)[0][0]
+    assert ours == [text for text in theirs if not text.startswith("<built-in")][:2]
+
+
+# Views --------------------------------------------------------------------------------------------------------------
+
+STACKS = [["model.py(12): forward", "train.py(3): step", "train.py(20): <module>"], ["a" * 90 + ".py(1): f"], []]
+ROWS = [
+    {"key": "aten::mm", "count": 2, "self_cpu_time_total": 10.0, "cpu_time_total": 12.5, "flops": 64.0},
+    {"key": "aten::mm", "count": 1, "self_cpu_time_total": 1500.0, "cpu_time_total": 2000.0},
+    {"key": "outer", "is_user_annotation": True, "self_cpu_time_total": 30.0, "cpu_time_total": 42.0},
+]
+
+
+@pytest.mark.parametrize("width", [75, 30, 10, 3, None])
+def test_text_with_stacks_equals_torchs(width: int | None) -> None:
+    pytest.importorskip("torch")
+    from torch.autograd import DeviceType
+    from torch.autograd.profiler_util import EventList, FunctionEventAvg
+
+    events = []
+    for row, stack in zip(ROWS, STACKS, strict=True):
+        event = FunctionEventAvg()
+        event.key, event.count, event.stack = row["key"], row.get("count", 1), stack
+        event.cpu_time_total, event.self_cpu_time_total = row["cpu_time_total"], row["self_cpu_time_total"]
+        event.input_shapes, event.overload_name, event.device_type = "", "", DeviceType.CPU
+        event.is_legacy, event.is_async, event.node_id = False, False, -1
+        event.is_user_annotation, event.use_device = row.get("is_user_annotation", False), None
+        events.append(event)
+    theirs = EventList(events, use_device=None, profile_memory=False, with_flops=False)
+    ours = make_table(*ROWS, stacks=STACKS)
+    asked: dict[str, Any] = {"row_limit": -1, "max_src_column_width": width}
+    assert ours.table(**asked, roofline=False) == theirs.table(**asked)
+    by_time = {"sort_by": "self_cpu_time_total", **asked}
+    assert ours.table(**by_time, roofline=False) == theirs.table(**by_time)
+
+
+def test_stacks_stand_before_our_columns_and_only_where_there_are_some() -> None:
+    text = make_table(*ROWS, stacks=STACKS).table()
+    assert header_of(text)[-8:-6] == ["Source Location", "FLOPs"]
+    lines = text.splitlines()[3:-3]
+    assert len(lines) == 3 + 2 + 3 and lines[1].strip() == STACKS[0][1] and lines[3].strip() == ""
+    assert len({len(line) for line in lines}) == 1
+    assert "Source Location" not in make_table(*ROWS).table()
+    assert "Source Location" not in make_table(*ROWS, stacks=[[], [], []]).table()
+
+
+def test_a_part_of_a_table_keeps_its_stacks() -> None:
+    table = make_table(*ROWS, stacks=STACKS)
+    assert [row.stack for row in table] == STACKS and [row.stack for row in table[1:]] == STACKS[1:]
+    assert [row.stack for row in table.sorted("self_cpu_time_total")] == [STACKS[1], STACKS[2], STACKS[0]]
+    assert make_table(*ROWS)[0].stack == [] and make_table(*ROWS).stacks is None
+
+
+def test_records_have_a_stack_only_where_rows_are_grouped_by_it(tmp_path: Path) -> None:
+    table, columns = make_table(*ROWS, stacks=STACKS), [column.name for column in COLUMNS]
+    assert list(table.to_dicts()[0]) == [*columns, "stack"] and table.to_dicts()[0]["stack"] == STACKS[0]
+    assert list(make_table(*ROWS).to_dicts()[0]) == columns
+    table.to_csv(tmp_path / "rows.csv")
+    with open(tmp_path / "rows.csv", newline="", encoding="utf-8") as file:
+        assert [json.loads(row["stack"]) for row in csv.DictReader(file)] == STACKS
+    pytest.importorskip("pandas")
+    assert list(table.to_pandas().columns) == [*columns, "stack"] and list(table.to_pandas()["stack"]) == STACKS
+    assert list(make_table(*ROWS).to_pandas().columns) == columns
+
+
+def test_html_shows_stacks_escaped() -> None:
+    parsed = Tags(make_table(*ROWS, stacks=[["<script>.py(1): f", "b.py(2): g"], [], []])._repr_html_())
+    assert "script" not in parsed.tags and "<script>.py(1): f\nb.py(2): g" in parsed.texts
+    assert "Source location" in parsed.texts and "Source location" not in Tags(make_table(*ROWS)._repr_html_()).texts
+
+
+# Folded stacks ------------------------------------------------------------------------------------------------------
+
+
+def by_hand() -> Any:
+    """main calls f twice; in f, an op of 3 µs of which 1 µs is an op within, with a kernel of 7.9 µs."""
+    core: Any = _core.Profiler()
+    main = core._append(kind="frame", name="a b.py(1): main", start=0, duration=100_000)
+    for i in range(2):
+        f = core._append(kind="frame", name="a b.py(5): f", start=1000 + i * 50_000, duration=20_000, parent=main)
+        op = core._append(kind="op", name="x::a;b", start=2000 + i * 50_000, duration=3000, parent=f)
+        core._append(kind="op", name="x::c", start=2500 + i * 50_000, duration=1000, parent=op)
+        core._append(kind="kernel", name="k", start=9000 + i * 50_000, duration=7900, launcher=op, device=0, stream=7)
+    core._append(kind="op", name="x::short", start=99_000, duration=999, parent=main)
+    core._append(kind="op", name="x::alone", start=200_000, duration=5000)
+    return core
+
+
+def test_folded_stacks_have_the_own_time_of_ops(tmp_path: Path) -> None:
+    path = tmp_path / "stacks.txt"
+    export_stacks(by_hand(), path)
+    assert sorted(path.read_text(encoding="utf-8").splitlines()) == [
+        "a_b.py(1):_main;a_b.py(5):_f;x::a_b 4",
+        "a_b.py(1):_main;a_b.py(5):_f;x::c 2",
+        "x::alone 5",
+    ]
+    for metric in ("self_cuda_time_total", "self_device_time_total"):
+        export_stacks(by_hand(), str(path), metric)
+        assert path.read_text(encoding="utf-8") == "a_b.py(1):_main;a_b.py(5):_f;x::a_b 15\n"
+
+
+def test_folded_stacks_are_of_a_metric_that_there_is(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"metric is one of self_cpu_time_total, .*; got 'flops'"):
+        export_stacks(by_hand(), tmp_path / "stacks.txt", "flops")
+    with pytest.raises(ValueError, match="0 or more of its frames; got -1"):
+        by_hand().table(False, -1, {})

@@ -1,0 +1,86 @@
+"""Work that a program states of a range: what its row says, and what the rows around and within it say."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from tables import make_table
+
+import flopscope as fs
+from flopscope import _core
+from flopscope.table import COLUMNS, EventTable
+
+PEAKS = {"cpu": {"flops": {"fp64": 1e12, "fp32": 2e12}, "bandwidth": 1e11, "launch_ns": 10.0}}
+
+
+def table_of(core: Any, peaks: dict[str, Any] | None = None) -> EventTable:
+    columns, meta = core.table(False, 0, peaks or {})
+    for name in ("input_shapes", "input_dtypes"):
+        columns[name] = [[] for _ in columns["key"]]
+    meta |= {"record_shapes": False, "peaks": {}}
+    return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
+
+
+def row(table: EventTable, key: str, device_type: str = "cpu") -> Any:
+    (found,) = (row for row in table if row.key == key and row.device_type == device_type)
+    return found
+
+
+def test_a_range_with_stated_work_has_rates_of_its_own_time() -> None:
+    x = fs.ones((64, 64))
+    core: Any = _core.Profiler()
+    core.start()
+    token = core.begin_range("mine", False, 3e6, 6e5)
+    fs.sin(x)
+    core.end_range(token)
+    core.stop()
+    table = table_of(core, PEAKS)
+    mine, sine = row(table, "mine"), row(table, "flopscope::sin")
+    assert (mine.flops, mine.flops_total, mine.bytes_total_moved) == (3e6, 3e6, 6e5)
+    assert math.isnan(mine.bytes_read) and math.isnan(mine.bytes_written)
+    assert (sine.flops, sine.bytes_total_moved) == (64 * 64, 2 * 64 * 64 * 4), "the op within has its own"
+    assert mine.gbytes_per_s == pytest.approx(6e5 / (mine.cpu_time_total * 1e3))
+    assert mine.tflops_per_s == pytest.approx(3e6 / (mine.cpu_time_total * 1e6))
+    # 6 µs for the bytes, 3 µs for the FLOPs even on the slowest unit: the bytes decide
+    assert mine.pct_roofline == pytest.approx(100 * 6.0 / mine.cpu_time_total) == pytest.approx(mine.pct_peak_bandwidth)
+    assert math.isnan(mine.pct_peak_flops), "of which unit's peak is not known"
+    assert table.coverage()["bytes"] == table.coverage()["flops"] == 1
+    assert "3.0 M" in table.table() and "585.9 KiB" in table.table()
+
+
+@pytest.mark.parametrize(("flops", "nbytes"), [(5.0, math.nan), (math.nan, 7.0), (0.0, 0.0), (math.nan, math.nan)])
+def test_what_is_not_stated_is_not_known(flops: float, nbytes: float) -> None:
+    core: Any = _core.Profiler()
+    core.start()
+    core.end_range(core.begin_range("mine", True, flops, nbytes))
+    core.stop()
+    mine = row(table_of(core), "mine")
+    for value, stated in ((mine.flops, flops), (mine.flops_total, flops), (mine.bytes_total_moved, nbytes)):
+        assert value == stated or (math.isnan(value) and math.isnan(stated))
+
+
+def on_a_gpu() -> Any:
+    """Two kernels of 40 µs that overlap by 10, launched in a range of an op that no rule knows; a third outside."""
+    core: Any = _core.Profiler()
+    outer = core._append(kind="range", name="outer", start=0, duration=100_000)
+    op = core._append(kind="op", name="x::a", start=1000, duration=2000, parent=outer)
+    for name, start, launcher in (("k", 10_000, op), ("k", 40_000, op), ("l", 200_000, None)):
+        core._append(kind="kernel", name=name, start=start, duration=40_000, launcher=launcher, device=0, stream=7)
+    return core
+
+
+def test_device_work_in_nothing_stated_is_not_covered() -> None:
+    coverage = table_of(on_a_gpu()).coverage()
+    assert coverage["bytes"] == coverage["flops"] == 0
+    assert sorted(coverage["unmodelled"]) == [("l", 40.0), ("x::a", 80.0)]
+
+
+def test_a_range_without_stated_work_looks_as_before() -> None:
+    outer = row(table_of(on_a_gpu()), "outer")
+    assert outer.device_busy_time == 0 and outer.device_time_total == 80 and math.isnan(outer.flops)
+
+
+def test_tables_without_device_or_work_still_print() -> None:
+    assert "mine" in make_table({"key": "mine", "is_user_annotation": True, "flops": 2e9}).table()

@@ -1,0 +1,328 @@
+"""Schedules at work: what is recorded at which step, and when it is handed over."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_profile import counts, table_of
+from test_schedule import NONE, RECORD, SAVE, WARMUP, plans, quiet
+
+import flopscope as fs
+
+STEP = "ProfilerStep"
+
+
+def run(plan: Callable[[int], Any], steps: int, handler: Callable[[fs.profile], object] | None = None) -> fs.profile:
+    """A program whose step n is an op in a range "work n"."""
+    x = fs.ones((4,))
+    with fs.profile(schedule=plan, on_trace_ready=handler) as prof:
+        for n in range(steps):
+            with fs.record_function(f"work {n}"):
+                fs.sin(x)
+            prof.step()
+    return prof
+
+
+def cycles_of(actions: list[Any]) -> list[list[int]]:
+    """The steps of each recorded cycle; the last may be cut short."""
+    cycles: list[list[int]] = []
+    open_cycle: list[int] = []
+    for step, action in enumerate(actions):
+        if action in (RECORD, SAVE):
+            open_cycle.append(step)
+        if action is SAVE:
+            cycles.append(open_cycle)
+            open_cycle = []
+    return [*cycles, open_cycle] if open_cycle else cycles
+
+
+def seen_in(prof: fs.profile) -> tuple[set[int], int, int]:
+    """The numbers of the works recorded, how many steps, and how many ops."""
+    rows = counts(prof)
+    works = {int(name.removeprefix("work ")) for name in rows if name.startswith("work ")}
+    assert all(rows[f"work {n}"] == 1 for n in works)
+    steps = sum(count for name, count in rows.items() if name.startswith(STEP))
+    return works, steps, rows.get("flopscope::sin", 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(plans, st.integers(0, 15))
+def test_each_cycle_is_handed_over_with_its_own_events(plan: dict[str, int], steps: int) -> None:
+    action_of = quiet(fs.schedule, **plan)
+    seen: list[tuple[set[int], int, int]] = []
+    prof = run(action_of, steps, lambda prof: seen.append(seen_in(prof)))
+    cycles = cycles_of([action_of(n) for n in range(steps + 1)])  # the block is left in step `steps`, before its work
+    expected = [({n for n in cycle if n < steps}, len(cycle), sum(n < steps for n in cycle)) for cycle in cycles]
+    assert seen == expected
+    if cycles:
+        assert seen_in(prof) == expected[-1], "the last cycle stays readable"
+    else:
+        with pytest.raises(RuntimeError, match=rf"no table: the schedule has recorded no step up to step {steps}"):
+            prof.key_averages()
+    assert prof.step_num == steps and prof.current_action is action_of(steps)
+
+
+def test_steps_are_numbered_as_torch_numbers_them() -> None:
+    numbers: list[int] = []
+    plan = fs.schedule(wait=1, warmup=1, active=2, repeat=2)
+    run(plan, 9, lambda prof: numbers.append(prof.step_num))
+    assert numbers == [4, 8], "a handler is called when the step after the cycle begins"
+
+
+def test_a_step_encloses_what_its_thread_ran() -> None:
+    prof = run(fs.schedule(wait=0, warmup=1, active=1), 2)
+    rows = {row.key: row for row in table_of(prof)}
+    (step,) = (row for name, row in rows.items() if name.startswith(STEP))
+    assert step.is_user_annotation and step.flops_total == 4 and step.top_level and not rows["work 1"].top_level
+
+
+def test_without_a_schedule_all_is_recorded_and_steps_are_no_events() -> None:
+    x = fs.ones((4,))
+    seen: list[dict[str, int]] = []
+    with fs.profile(on_trace_ready=lambda prof: seen.append(counts(prof))) as prof:
+        for _ in range(3):
+            fs.sin(x)
+            prof.step()
+        assert seen == [] and prof.step_num == 3 and prof.current_action is RECORD
+    assert seen == [{"flopscope::sin": 3}] == [counts(prof)]
+
+
+def test_torchs_schedule_is_taken() -> None:
+    torch_profiler = pytest.importorskip("torch.profiler")
+    seen: list[Any] = []
+    run(torch_profiler.schedule(wait=1, warmup=1, active=2, repeat=1), 6, lambda prof: seen.append(seen_in(prof)))
+    assert seen == [({2, 3}, 2, 2)]
+
+
+@pytest.mark.parametrize(
+    ("actions", "said", "cycles"),
+    [
+        ([WARMUP, NONE, NONE], "WARMUP followed by NONE", []),
+        ([RECORD, NONE, NONE], "RECORD followed by NONE", []),
+        ([RECORD, WARMUP, SAVE, NONE], "RECORD followed by WARMUP", [{2}]),
+    ],
+)
+def test_schedules_that_break_a_cycle_off_are_warned_of(actions: list[Any], said: str, cycles: list[Any]) -> None:
+    seen: list[set[int]] = []
+    with pytest.warns(UserWarning, match=f"Incorrect schedule: {said}") as caught:
+        prof = run(actions.__getitem__, len(actions) - 1, lambda prof: seen.append(seen_in(prof)[0]))
+    assert seen == cycles and caught[0].filename == __file__
+    if actions[0] is RECORD and not cycles:
+        assert seen_in(prof)[0] == {0}, "what was recorded is readable"
+
+
+def test_a_schedule_that_answers_wrongly_changes_nothing() -> None:
+    answers: dict[int, Any] = {0: RECORD, 1: "record"}
+    with fs.profile(schedule=lambda n: answers.get(n, RECORD)) as prof:
+        fs.ones(())
+        with pytest.raises(TypeError, match="'record' of step 1"):
+            prof.step()
+        assert prof.step_num == 0 and prof.current_action is RECORD
+        fs.zeros(())
+    assert {"flopscope::ones", "flopscope::zeros"} <= set(counts(prof))
+    with pytest.raises(TypeError, match="says 7 of step 0"):
+        fs.profile(schedule=lambda n: 7)
+
+
+# Ranges across cycles -------------------------------------------------------------------------------------------------
+
+
+def test_a_range_that_began_before_the_cycle_is_not_part_of_it() -> None:
+    plan = fs.schedule(wait=1, warmup=1, active=1)
+    early = [fs.record_function(f"early {n}") for n in range(3)]
+    x = fs.ones((4,))
+    with fs.profile(schedule=plan) as prof:
+        for n in range(3):
+            early[n].__enter__()
+            if n < 2:
+                prof.step()
+        with fs.record_function("inside"):
+            early[0].__exit__(None, None, None)
+            early[1].__exit__(None, None, None)
+            fs.sin(x)
+        early[2].__exit__(None, None, None)
+        prof.step()
+    rows = {row.key: row for row in table_of(prof)}
+    assert {"early 2", "inside", "flopscope::sin"} < set(rows) and "early 0" not in rows and "early 1" not in rows
+    assert rows["inside"].flops_total == rows["early 2"].flops_total == 4
+
+
+def test_a_range_open_over_the_end_of_a_cycle_ends_with_it() -> None:
+    plan = quiet(fs.schedule, wait=0, warmup=0, active=1)
+    seen: list[dict[str, int]] = []
+    with fs.profile(schedule=plan, on_trace_ready=lambda prof: seen.append(counts(prof))) as prof:
+        with fs.record_function("over"):
+            prof.step()
+        fs.ones(())
+    assert "over" in seen[0] and "flopscope::ones" not in seen[0]
+    assert "over" not in seen[1] and "flopscope::ones" in seen[1] and len(seen) == 2
+
+
+# Handlers -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_handler_that_raises_ends_the_profile_and_its_exception_passes() -> None:
+    calls: list[int] = []
+
+    def handler(prof: fs.profile) -> None:
+        calls.append(prof.step_num)
+        raise OSError("disk full")
+
+    plan = quiet(fs.schedule, wait=0, warmup=0, active=1)
+    prof = fs.profile(schedule=plan, on_trace_ready=handler)
+    with pytest.raises(OSError, match="disk full"), prof:
+        fs.ones(())
+        prof.step()
+    assert calls == [1] and "flopscope::ones" in counts(prof)
+    with pytest.raises(RuntimeError, match="not running: it is stopped, by OSError at step 1"):
+        prof.step()
+    with fs.profile() as after:
+        fs.zeros(())
+    assert counts(after) == {"flopscope::zeros": 1}
+
+
+def test_a_handler_that_raises_at_the_end_leaves_the_table() -> None:
+    def handler(prof: fs.profile) -> None:
+        raise OSError("disk full")
+
+    prof = fs.profile(on_trace_ready=handler)
+    with pytest.raises(OSError, match="disk full"), prof:
+        fs.ones(())
+    assert counts(prof) == {"flopscope::ones": 1}
+    with fs.profile() as after:
+        pass
+    assert len(after) == 0
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_handler_may_stop_the_profile_and_start_it_again(again: bool) -> None:
+    seen: list[set[int]] = []
+
+    def handler(prof: fs.profile) -> None:
+        seen.append(seen_in(prof)[0])
+        if len(seen) == 1:
+            prof.stop()
+            if again:
+                prof.start()
+
+    prof = fs.profile(schedule=quiet(fs.schedule, wait=0, warmup=0, active=1), on_trace_ready=handler)
+    with prof:
+        for n in range(2):
+            with fs.record_function(f"work {n}"):
+                pass
+            if n == 0 or again:
+                prof.step()
+    assert seen == ([{0}, {1}, set()] if again else [{0}])
+    with fs.profile() as after:
+        pass
+    assert len(after) == 0
+
+
+def test_while_a_later_cycle_warms_up_the_earlier_one_is_readable() -> None:
+    prof = fs.profile(schedule=fs.schedule(wait=0, warmup=2, active=1))
+    with prof:
+        for n in range(4):
+            assert repr(prof).startswith("<flopscope.profile: running")
+            if n == 2:
+                with pytest.raises(RuntimeError, match="still running"):
+                    prof.key_averages()
+            fs.full((n + 1,), 0.0)
+            prof.step()
+        assert prof.current_action is WARMUP and table_of(prof)[-1].key == "flopscope::full"
+        assert table_of(prof)[-1].bytes_total_moved == 3 * 4
+
+
+@pytest.mark.parametrize("whose", ["flopscope", "torch.profiler"])
+def test_trace_handlers_write_a_file_for_each_cycle(whose: str, tmp_path: Path) -> None:
+    module = pytest.importorskip(whose)
+    make = module.trace_handler if whose == "flopscope" else module.tensorboard_trace_handler
+    handler = make(str(tmp_path / "traces"), worker_name="worker")
+    run(fs.schedule(wait=0, warmup=1, active=2, repeat=2), 7, handler)
+    files = sorted((tmp_path / "traces").iterdir(), key=lambda path: int(path.name.split(".")[1]))
+    assert len(files) == 2 and all(path.name.startswith("worker.") for path in files)
+    names = [{event.get("name") for event in json.loads(path.read_text())["traceEvents"]} for path in files]
+    assert {"work 1", "work 2", "ProfilerStep#1"} <= names[0] and "work 4" not in names[0]
+    assert {"work 4", "work 5", "ProfilerStep#5"} <= names[1] and "work 1" not in names[1]
+
+
+# Starting and stopping ------------------------------------------------------------------------------------------------
+
+
+def test_a_step_needs_a_running_profile() -> None:
+    prof = fs.profile()
+    with pytest.raises(RuntimeError, match="it is not started"):
+        prof.step()
+    with prof:
+        prof.step()
+    with pytest.raises(RuntimeError, match="it is stopped"):
+        prof.step()
+    assert prof.step_num == 1
+
+
+def test_a_waiting_profile_is_running_too() -> None:
+    with fs.profile(schedule=fs.schedule(wait=5, warmup=1, active=1)) as prof:
+        with pytest.raises(RuntimeError, match="in progress"):
+            fs.profile().start()
+        with pytest.raises(RuntimeError, match="recorded no step up to step 0"):
+            prof.key_averages()
+
+
+def test_an_exception_in_the_block_hands_over_what_there_is() -> None:
+    seen: list[dict[str, int]] = []
+    prof = fs.profile(
+        schedule=quiet(fs.schedule, wait=0, warmup=0, active=3), on_trace_ready=lambda prof: seen.append(counts(prof))
+    )
+    with pytest.raises(ZeroDivisionError), prof:
+        fs.ones(())
+        raise ZeroDivisionError
+    assert len(seen) == 1 and "flopscope::ones" in seen[0]
+
+
+def test_a_profile_that_starts_again_counts_on() -> None:
+    seen: list[tuple[int, set[int]]] = []
+    plan = quiet(fs.schedule, wait=1, warmup=0, active=2)
+    prof = fs.profile(schedule=plan, on_trace_ready=lambda prof: seen.append((prof.step_num, seen_in(prof)[0])))
+    for _ in range(2):
+        with prof:
+            for _ in range(2):
+                with fs.record_function(f"work {prof.step_num}"):
+                    pass
+                prof.step()
+    # The cycle of steps 1 and 2 is cut short in step 2, which the second block begins with; the next one in step 4.
+    assert seen == [(2, {1}), (3, {2}), (4, set())]
+
+
+def test_a_core_that_cannot_start_leaves_the_profile_stopped() -> None:
+    plan = fs.schedule(wait=1, warmup=1, active=1)
+    rival = fs._core.Profiler()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with fs.profile(schedule=plan) as prof:
+            rival.start()
+            with pytest.raises(RuntimeError, match="in progress"):
+                prof.step()
+            assert "stopped, by RuntimeError at step 1" in repr(prof)
+    rival.stop()
+    with fs.profile() as after:
+        fs.ones(())
+    assert counts(after) == {"flopscope::ones": 1}
+
+
+def test_what_fails_between_two_steps_ends_the_profile() -> None:
+    prof = fs.profile(schedule=[RECORD, NONE].__getitem__)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="RECORD followed by NONE"), prof:
+            fs.ones(())
+            prof.step()
+    assert "flopscope::ones" in counts(prof) and "stopped, by UserWarning at step 1" in repr(prof)
+    with fs.profile() as after:
+        fs.zeros(())
+    assert counts(after) == {"flopscope::zeros": 1}

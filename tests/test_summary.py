@@ -1,0 +1,270 @@
+"""Summaries of profiles made of given events: against NumPy on a line of moments, and what a terminal shows of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flopscope import _core, summary
+
+PARTS = ["kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other"]
+FACTS = {
+    "compute_major": 9,
+    "compute_minor": 0,
+    "max_threads_per_block": 1024,
+    "max_threads_per_sm": 2048,
+    "registers_per_block": 65536,
+    "registers_per_sm": 65536,
+    "warp_size": 32,
+    "shared_memory_per_block_optin": 232448,
+    "shared_memory_per_sm": 233472,
+    "sm_count": 10,
+    "max_blocks_per_sm": 32,
+}
+NAMES = {  # by what the time counts as, and whether the tensor cores are at work
+    "void at::native::elementwise_kernel<128, 4>(int)": ("kernel", False),
+    "nvjet_sm90_tst_64x64": ("kernel", True),
+    "volta_sgemm_128x64_nn": ("kernel", False),
+    "ncclDevKernel_AllReduce_Sum_f32_RING_LL": ("communication", False),
+}
+
+
+def launch(blocks: int, threads: int = 256) -> dict[str, Any]:
+    return {"grid": (blocks, 1, 1), "block": (threads, 1, 1), "registers": 16}
+
+
+def kernel(core: _core.Profiler, name: str, start: int, duration: int, blocks: int, **more: Any) -> None:
+    core._append("kernel", name, start, duration, launch=launch(blocks), **{"device": 0, **more})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    core = _core.Profiler()
+    core._set_device(0, FACTS)
+    span = 4000
+    running = {part: np.zeros(span, bool) for part in PARTS}
+    blocks, kernels, work = np.zeros(span, int), np.zeros(span, bool), np.zeros(span, bool)
+    weighted = tensor = total = 0.0
+
+    edges = np.sort(rng.choice(np.arange(200, 3800), 4, replace=False))
+    for i in range(3):
+        core._append("step", f"ProfilerStep#{i}", int(edges[i]), int(edges[i + 1] - edges[i]))
+    inside = np.zeros(span, bool)
+    inside[edges[0] : edges[3]] = True
+
+    for _ in range(150):
+        begin, length = int(rng.integers(span - 200)), int(rng.integers(60))
+        here = slice(begin, begin + length)
+        kind = str(rng.choice(["kernel", "memcpy", "memset", "runtime", "overhead", "sync", "op", "range"]))
+        if kind == "kernel":
+            name, grid, threads = str(rng.choice(list(NAMES))), int(rng.integers(1, 60)), int(rng.integers(1, 33)) * 32
+            stream = int(rng.integers(4))
+            core._append(kind, name, begin, length, device=0, stream=stream, launch=launch(grid, threads))
+            running[NAMES[name][0]][here] = kernels[here] = work[here] = True
+            blocks[here] += grid
+            held = min(2048 // threads, 32)  # 16 registers and no shared memory bound nothing
+            time = int(inside[here].sum())
+            weighted += time * 100 * min(held, grid / 10) * threads / 2048
+            tensor += time * NAMES[name][1]
+            total += time
+        elif kind in ("memcpy", "memset"):
+            core._append(kind, kind, begin, length, device=0, stream=9)
+            running[kind][here] = work[here] = True
+        elif kind in ("op", "range"):
+            loads = bool(rng.integers(2))
+            core._append(kind, "enumerate(DataLoader)#X.__next__" if loads else "aten::add", begin, length)
+            running["data_loading" if loads else "other_cpu"][here] = True
+        else:
+            core._append(kind, "call", begin, length, thread=int(rng.integers(3)))
+            running["runtime"][here] = True
+    running["other"][:] = True
+
+    first = np.array([running[part] for part in PARTS]).argmax(axis=0)
+    frame = summary.step_breakdown(core)
+    assert list(frame.columns) == ["step", *PARTS, "total"]
+    assert list(frame["step"]) == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]
+    for i, row in enumerate(frame.to_dict("records")):
+        moments = first[edges[i] : edges[i + 1]]
+        assert [row[part] for part in PARTS] == [np.sum(moments == p) / 1000 for p in range(len(PARTS))]
+        assert row["total"] == len(moments) / 1000
+
+    gpu = summary.gpu_summary(core)
+    assert list(gpu.columns) == [
+        "device",
+        "gpu_utilization",
+        "sm_efficiency",
+        "achieved_occupancy",
+        "tensor_core_time",
+        "idle",
+    ]
+    expected = (
+        100 * kernels[inside].mean(),
+        100 * np.minimum(blocks[inside] / 10, 1).mean(),
+        weighted / total,
+        100 * tensor / total,
+        100 * (1 - work[inside].mean()),
+    )
+    np.testing.assert_allclose(gpu.iloc[0].to_list(), [0, *expected], rtol=1e-6)  # occupancy is in single precision
+    one = summary.gpu_summary(core, "ProfilerStep#1")
+    np.testing.assert_allclose(one["gpu_utilization"], 100 * kernels[edges[1] : edges[2]].mean())
+
+
+def test_a_launch_is_told_by_its_api_call() -> None:
+    core = _core.Profiler()
+    for i in range(4):  # each call finds the stream dry: kernels of 1 us every 100 us
+        core._append("runtime", "cudaLaunchKernel", 100_000 * i, 4_000, correlation=i)
+        kernel(core, "k", 100_000 * i + 6_000, 1_000, 1, correlation=i)
+    kernel(core, "k", 900_000, 1_000, 1, correlation=77)  # whose call was not recorded
+    frame = summary.launch_summary(core)
+    assert frame.to_dict("records") == [
+        {
+            "device": 0,
+            "kernels": 4.0,
+            "launches": 4.0,
+            "delay_min": 6.0,
+            "delay_median": 6.0,
+            "delay_p95": 6.0,
+            "delay_max": 6.0,
+            "call_time_median": 4.0,
+            "queue_mean": 0.0,
+            "queue_max": 0.0,
+            "launch_bound_pct": 100.0,
+            "idle_lost": 3 * 99.0,
+        }
+    ]
+
+
+def test_nothing_recorded_is_no_row_and_says_so() -> None:
+    core = _core.Profiler()
+    assert [len(make(core)) for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary)] == [
+        0
+    ] * 3
+    assert summary.text(core) == "Nothing was recorded.\n"
+
+
+def test_a_profile_without_steps_or_devices_is_one_row() -> None:
+    core = _core.Profiler()
+    core._append("op", "flopscope::add", 1_000, 500)
+    core._set_window(0, 2_000)
+    frame = summary.step_breakdown(core)
+    assert len(frame) == 1 and frame["step"][0] is None
+    assert frame["other_cpu"][0] == 0.5 and frame["other"][0] == 1.5 and frame["total"][0] == 2.0
+    assert len(summary.gpu_summary(core)) == 0
+    text = summary.text(core)
+    assert "No work on a device was recorded" in text and "Launches" not in text and "all" in text
+
+
+def test_missing_facts_are_nan_and_shown_as_missing() -> None:
+    core = _core.Profiler()
+    core._append("kernel", "k", 0, 1_000, device=1)
+    row = summary.gpu_summary(core).iloc[0]
+    assert row["device"] == 1 and row["gpu_utilization"] == 100
+    assert math.isnan(row["sm_efficiency"]) and math.isnan(row["achieved_occupancy"])
+    assert [line.split() for line in summary.text(core).splitlines()][2] == [
+        "cuda:1",
+        "100.0%",
+        "--",
+        "--",
+        "0.0%",
+        "0.0%",
+    ]
+
+
+def test_a_running_profile_and_an_unknown_step_are_named() -> None:
+    core = _core.Profiler()
+    core.start()
+    try:
+        for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary, summary.text):
+            with pytest.raises(RuntimeError, match="still running"):
+                make(core)
+    finally:
+        core.stop()
+    with pytest.raises(ValueError, match='"x": the profile has no steps'):
+        summary.gpu_summary(core, "x")
+    for i in range(3):
+        core._append("step", f"ProfilerStep#{i}", 10 * i, 10)
+    with pytest.raises(
+        ValueError, match='"ProfilerStep#7": the profile has 3, from "ProfilerStep#0" to "ProfilerStep#2"'
+    ):
+        summary.gpu_summary(core, "ProfilerStep#7")
+
+
+def busy_core(steps: int) -> _core.Profiler:
+    """Of every part something, on two devices, in each step of 1 ms; the numbers that follow are derived from it."""
+    core = _core.Profiler()
+    for device in (0, 7):
+        core._set_device(device, FACTS)
+    for i in range(steps):
+        at = 1_000_000 * i
+        core._append("step", f"a step with a long name, number {i}", at, 1_000_000)
+        core._append("runtime", "cudaLaunchKernel", at + 50_000, 10_000, correlation=i)
+        kernel(core, "volta_sgemm_128x64_nn", at + 100_000, 200_000, 10, correlation=i)
+        kernel(core, "ncclDevKernel_AllReduce", at + 200_000, 250_000, 1, stream=8)
+        kernel(core, "nvjet_sm90", at, 900_000, 10, device=7)
+        core._append("memcpy", "copy", at + 450_000, 10_000, device=0)
+        core._append("memset", "fill", at + 460_000, 10_000, device=0)
+        core._append("op", "enumerate(DataLoader)#X.__next__", at + 900_000, 80_000)
+        core._append("op", "aten::add", at + 980_000, 10_000)
+    return core
+
+
+@pytest.mark.parametrize("steps", [1, 7, 8, 5000])
+def test_text_fits_a_terminal(steps: int) -> None:
+    text = summary.text(busy_core(steps))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100 and len(lines) < 40
+    assert text.endswith("\n") and not text.endswith("\n\n")
+    shown = [line.split()[4] for line in lines if line.startswith("  a step w… number ")]
+    assert shown == [str(i) for i in range(steps if steps < 8 else 6)]
+    assert any(line.split() == ["…", str(steps - 6), "more"] for line in lines) == (steps >= 8)
+    share = next(line for line in lines if line.strip().startswith("share")).split()
+    # 900 us of kernels on device 7, 80 of data, 10 of an op, 10 of nothing; the kernels hide the rest, and what is
+    # nowhere has no column.
+    assert share == ["share", "100.0%", "90.0%", "8.0%", "1.0%", "1.0%"]
+
+
+def test_advice_rests_on_numbers_above_the_thresholds() -> None:
+    text = " ".join(summary.text(busy_core(4)).split())
+    assert "8.0% of the time waits for data" in text
+    # 100 to 450 us of each ms on device 0; each of its launches came late.
+    assert "cuda:0 runs kernels 35.0% of the time (less than 50%): 100.0% of its launches came late" in text
+    # 200 of 450 us of kernels.
+    assert "44.4% of the kernels' time on cuda:0 multiplies matrices without the tensor cores" in text
+    assert "cuda:7 runs" not in text and "on cuda:7" not in text and "communication that" not in text
+
+    core = _core.Profiler()
+    core._append("op", "enumerate(DataLoader)#X.__next__", 0, 4_000)
+    kernel(core, "ncclDevKernel_AllReduce", 10_000, 60_000, 1)
+    core._set_window(0, 100_000)
+    text = " ".join(summary.text(core).split())
+    assert "60.0% of the time is communication that no kernel hides" in text
+    assert "waits for data" not in text and "runs kernels" not in text and "tensor cores:" in text
+
+    core = _core.Profiler()
+    kernel(core, "nvjet_sm90", 0, 60_000, 1)
+    core._set_window(0, 100_000)
+    assert "Advice" not in summary.text(core)
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "expected"),
+    [
+        (0.0, "0"),
+        (0.25, "0.25us"),
+        (9.994, "9.99us"),
+        (9.996, "10.0us"),
+        (99.96, "100us"),
+        (999.4, "999us"),
+        (999.6, "1.00ms"),
+        (12_345.0, "12.3ms"),
+        (2_500_000.0, "2.50s"),
+        (-3.0, "-3.00us"),
+        (math.nan, "--"),
+    ],
+)
+def test_times_have_three_digits(microseconds: float, expected: str) -> None:
+    assert summary._time(microseconds) == expected

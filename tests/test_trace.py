@@ -1,0 +1,483 @@
+"""Chrome traces: held against Chrome's rules, against what Kineto writes, and against the events that were put in."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import re
+import stat
+import threading
+import time
+from collections import Counter, defaultdict
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+from flopscope import _core, trace
+
+Event = dict[str, Any]
+
+# Chrome's rules (Catapult's "Trace Event Format"), as far as they matter here -----------------------------------------
+
+REQUIRED = {
+    "X": {"name", "cat", "pid", "tid", "ts", "dur"},
+    "i": {"name", "s", "pid", "tid", "ts"},
+    "M": {"name", "pid", "tid", "args"},
+    "s": {"name", "cat", "id", "pid", "tid", "ts"},
+    "f": {"name", "cat", "id", "pid", "tid", "ts", "bp"},
+}
+FACTS = {"process_name": "name", "process_labels": "labels", "process_sort_index": "sort_index", "thread_name": "name",
+         "thread_sort_index": "sort_index"}  # fmt: skip
+
+
+def refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def parsed(text: str | bytes) -> dict[str, Any]:
+    """The trace with exact decimals, once it is seen to keep the rules."""
+    whole: dict[str, Any] = json.loads(text, parse_constant=refuse, parse_float=Decimal)
+    rows: dict[Any, list[tuple[Decimal, Decimal]]] = defaultdict(list)
+    flows = defaultdict(list)
+    for event in whole["traceEvents"]:
+        assert REQUIRED[event["ph"]] <= event.keys(), event
+        assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0, event
+        row = event["pid"], event["tid"]
+        if event["ph"] == "X":
+            assert all(
+                isinstance(event[key], Decimal) and event[key].as_tuple().exponent == -3 for key in ("ts", "dur")
+            )
+            rows[row].append((event["ts"], event["ts"] + event["dur"]))
+        if event["ph"] == "M":
+            assert set(event["args"]) == {FACTS[event["name"]]}
+        if event["ph"] == "i":
+            assert event["s"] in {"g", "p", "t"}
+        if event["ph"] in "sf":
+            flows[event["cat"], event["id"]].append((event["ph"], row, event["ts"]))
+    for ends in flows.values():
+        assert sorted(phase for phase, _, _ in ends) == ["f", "s"], ends
+        for _, row, at in ends:
+            assert any(begin <= at <= end for begin, end in rows[row]), (row, at)
+    for row, slices in rows.items():
+        around: list[Decimal] = []
+        for begin, end in sorted(slices, key=lambda times: (times[0], -times[1])):
+            while around and around[-1] <= begin:
+                around.pop()
+            assert not around or end <= around[-1], f"two slices of {row} overlap at {begin}"
+            around.append(end)
+    return whole
+
+
+def traced(core: _core.Profiler) -> dict[str, Any]:
+    pieces: list[bytes] = []
+    assert core.write_trace(pieces.append, "1.2.3", '"traceName": "x"') == 0
+    return parsed(b"".join(pieces))
+
+
+def slices(whole: dict[str, Any], category: str) -> list[Event]:
+    return [event for event in whole["traceEvents"] if event.get("cat") == category]
+
+
+# What Kineto writes: one event of each kind, recorded on an H200 (PyTorch 2.11), names cut ----------------------------
+
+KINETO = json.loads(r"""[
+{"ph": "X", "cat": "cpu_op", "name": "aten::square", "pid": 403, "tid": 403, "ts": 4359896695937.531, "dur": 3984.347,
+ "args": {"External id": 513, "Sequence number": 0, "Fwd thread id": 0, "Record function id": 0,
+ "Concrete Inputs": [""], "Input type": ["float"], "Input Strides": [[10000, 1]],
+ "Input Dims": [[10000, 10000]], "Ev Idx": 0}},
+{"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#2", "pid": 403, "tid": 403, "ts": 4359896959916.706,
+ "dur": 1796.312, "args": {"External id": 1537, "Record function id": 0, "Ev Idx": 0}},
+{"ph": "X", "cat": "python_function", "name": "make_traces.py(195): <module>", "pid": 403, "tid": 403,
+ "ts": 4359896959623.717, "dur": 4656.699, "args": {"Python parent id": null, "Python id": 1, "Ev Idx": 453}},
+{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 403, "tid": 403, "ts": 4359896699810.234,
+ "dur": 79.807, "args": {"External id": 514, "cbid": 211, "correlation": 193}},
+{"ph": "X", "cat": "cuda_driver", "name": "cuLaunchKernel", "pid": 403, "tid": 403, "ts": 4359938548096.394,
+ "dur": 15.734, "args": {"External id": 20494, "cbid": 307, "correlation": 526076}},
+{"ph": "X", "cat": "kernel", "name": "pow", "pid": 0, "tid": 7, "ts": 4359896699879.574, "dur": 189.183, "args":
+ {"External id": 514, "queued": 0, "device": 0, "context": 1, "stream": 7, "correlation": 193,
+ "registers per thread": 32, "shared memory": 0, "blocks per SM": 739.825745, "warps per SM": 2959.302979,
+ "grid": [97657, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %": 100}},
+{"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy DtoH (Device -> Pinned)", "pid": 0, "tid": 7, "ts": 4359938565998.578,
+ "dur": 1.6, "args": {"External id": 22177, "device": 0, "context": 1, "stream": 7, "correlation": 531528, "bytes": 4,
+ "memory bandwidth (GB/s)": 0.0025}},
+{"ph": "X", "cat": "gpu_memset", "name": "Memset (Device)", "pid": 0, "tid": 7, "ts": 4359938548485.289, "dur": 0.736,
+ "args": {"External id": 20502, "device": 0, "context": 1, "stream": 7, "correlation": 526177, "bytes": 4,
+ "memory bandwidth (GB/s)": 0.005434782608695652}},
+{"ph": "X", "cat": "gpu_user_annotation", "name": "MLP", "pid": 0, "tid": 7, "ts": 4359896963800.672, "dur": 231.235,
+ "args": {"External id": 1832}},
+{"ph": "X", "cat": "overhead", "name": "Activity Buffer Request", "pid": -1, "tid": 0, "ts": 4359896696034.015,
+ "dur": 3767.59},
+{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 403, "tid": 403, "ts": 4359896696001.585,
+ "args": {"Total Reserved": 834666496, "Total Allocated": 834666496, "Bytes": 400556032, "Device Id": 0,
+ "Device Type": 1, "Addr": 140374630727680, "finished": false, "Ev Idx": 4}},
+{"ph": "s", "id": 193, "pid": 403, "tid": 403, "ts": 4359896699810.234, "cat": "ac2g", "name": "ac2g"},
+{"ph": "f", "id": 193, "pid": 0, "tid": 7, "ts": 4359896699879.574, "cat": "ac2g", "name": "ac2g", "bp": "e"}]""")
+# Known to Kineto alone, and to flopscope alone.
+KINETO_ONLY = {"Sequence number", "Fwd thread id", "Record function id", "Concrete Inputs", "cbid", "queued",
+               "Total Reserved", "Addr", "finished"}  # fmt: skip
+OURS = {"flops", "bytes read", "bytes written", "bytes", "cluster", "graph id", "graph node id"}
+
+H200 = {"name": "NVIDIA H200", "total_memory": 150109880320, "compute_major": 9, "compute_minor": 0,
+        "max_threads_per_block": 1024, "max_threads_per_sm": 2048, "registers_per_block": 65536, "warp_size": 32,
+        "shared_memory_per_block": 49152, "sm_count": 132, "registers_per_sm": 65536,
+        "shared_memory_per_block_optin": 232448, "shared_memory_per_sm": 233472, "max_blocks_per_sm": 32}  # fmt: skip
+LAUNCH = {"grid": (97657, 1, 1), "block": (128, 1, 1), "registers": 32, "context": 1}
+
+
+@pytest.fixture
+def core() -> _core.Profiler:
+    """What torch's two steps on a GPU look like: times in ns, everything that CUPTI tells of."""
+    made = _core.Profiler()
+    made._set_device(0, H200)
+    made._set_window(1_000, 200_000)
+    module = made._append("frame", "train.py(1): <module>", start=1_100, duration=190_000)
+    for step in range(2):
+        at = 2_000 + 90_000 * step
+        begin = made._append("step", f"ProfilerStep#{step}", start=at, duration=80_000, parent=module)
+        outer = made._append("op", "aten::linear", start=at + 100, duration=30_001, parent=begin)
+        inner = made._append("op", "aten::addmm", start=at + 200, duration=20_000, parent=outer)
+        made._append("memory", "[memory]", start=at + 250, duration=0, parent=inner, device=0, bytes=4096)
+        call = made._append("runtime", "cudaLaunchKernel", at + 300, 9_000, inner, correlation=10 * step + 1)
+        made._append("runtime", "cuLaunchKernel", at + 400, 8_000, call, correlation=10 * step + 1)
+        made._append("overhead", "Activity Buffer Request", start=at + 9_400, duration=500, parent=inner)
+        made._append("runtime", "cudaMemcpyAsync", at + 40_000, 2_000, begin, correlation=10 * step + 2)
+        made._append("runtime", "cudaMemsetAsync", at + 43_000, 2_000, begin, correlation=10 * step + 3)
+        wait = made._append("runtime", "cudaDeviceSynchronize", at + 50_000, 10_000, begin, correlation=10 * step + 4)
+        made._append("sync", "Context Sync", at + 51_000, 8_000, wait, correlation=10 * step + 4)
+        device: dict[str, Any] = {"device": 0, "stream": 7}
+        made._append("kernel", "sgemm", at + 9_000, 25_003, None, inner, 10 * step + 1, launch=LAUNCH, **device)
+        made._append("memcpy", "Memcpy DtoH (Device -> Pinned)", at + 42_000, 1_600, None, begin, 10 * step + 2,
+                     bytes=4, launch={"context": 1}, **device)  # fmt: skip
+        made._append("memset", "Memset (Device)", at + 46_000, 736, None, begin, 10 * step + 3, bytes=4,
+                     launch={"context": 1}, **device)  # fmt: skip
+        made._append("step", f"ProfilerStep#{step}", at + 9_000, 37_736, None, begin, **device)
+    return made
+
+
+def test_a_trace_of_everything_keeps_the_rules(core: _core.Profiler) -> None:
+    whole = traced(core)
+    kinds = Counter(event["cat"] for event in whole["traceEvents"] if "cat" in event and event["ph"] in "Xi")
+    assert kinds == {"python_function": 1, "user_annotation": 2, "cpu_op": 4, "cpu_instant_event": 2, "cuda_runtime": 8,
+                     "cuda_driver": 2, "overhead": 2, "cuda_sync": 2, "kernel": 2, "gpu_memcpy": 2, "gpu_memset": 2,
+                     "gpu_user_annotation": 2, "Trace": 1}  # fmt: skip
+    assert sum(event["ph"] == "s" for event in whole["traceEvents"]) == 6, "one arrow for each launch"
+    assert whole["schemaVersion"] == 1 and whole["displayTimeUnit"] == "ms" and whole["traceName"] == "x"
+    assert whole["flopscope"] == {"version": "1.2.3", "timing": ["cpu", "cupti"], "dropped": 0, "without a time": 0}
+    assert whole["deviceProperties"] == [
+        {"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150109880320, "computeMajor": 9, "computeMinor": 0,
+         "maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerBlock": 65536, "warpSize": 32,
+         "sharedMemPerBlock": 49152, "numSms": 132, "regsPerMultiprocessor": 65536, "sharedMemPerBlockOptin": 232448,
+         "sharedMemPerMultiprocessor": 233472, "maxBlocksPerMultiprocessor": 32}]  # fmt: skip
+
+
+@pytest.mark.parametrize("theirs", KINETO, ids=lambda event: event.get("cat") + event["ph"])
+def test_events_look_as_kinetos_do(core: _core.Profiler, theirs: Event) -> None:
+    same = [e for e in traced(core)["traceEvents"] if (e.get("cat"), e["ph"]) == (theirs["cat"], theirs["ph"])]
+    assert same
+    for ours in same:
+        assert ours.keys() == theirs.keys()
+        # A store that is made by hand has no shapes: test_native_ops_from_end_to_end looks at those.
+        shapes = {"Input Dims", "Input type", "Input Strides"}
+        expected, got = theirs.get("args", {}), ours.get("args", {})
+        assert expected.keys() - got.keys() <= KINETO_ONLY | shapes, ours
+        assert got.keys() - expected.keys() <= OURS, ours
+        for key in expected.keys() & got.keys() - {"Python parent id"}:
+            kinds = [float if isinstance(value, Decimal) else type(value) for value in (got[key], expected[key])]
+            assert kinds[0] is kinds[1], (key, got[key], expected[key])
+        if theirs["cat"] in ("kernel", "gpu_memcpy", "gpu_memset"):  # made of the same numbers
+            for key in expected.keys() & got.keys() - {"External id", "correlation"}:
+                value = float(got[key]) if isinstance(got[key], Decimal) else got[key]
+                assert value == pytest.approx(expected[key], rel=1e-7, abs=1e-9), key
+
+
+def test_device_work_is_tied_to_its_op_and_its_call(core: _core.Profiler) -> None:
+    whole = traced(core)
+    names = {
+        event["args"]["External id"]: event["name"] for c in ("cpu_op", "user_annotation") for event in slices(whole, c)
+    }
+    assert len(names) == 6, "ids are of one op each"
+    works = slices(whole, "kernel") + slices(whole, "gpu_memset") + slices(whole, "gpu_user_annotation")
+    owners = [(event["name"], names[event["args"]["External id"]]) for event in works]
+    steps = ["ProfilerStep#0", "ProfilerStep#1"]
+    memsets = [("Memset (Device)", step) for step in steps]
+    assert owners == [("sgemm", "aten::addmm")] * 2 + memsets + [(step, step) for step in steps]
+    for event in slices(whole, "cuda_runtime"):
+        within = "aten::addmm" if event["name"] == "cudaLaunchKernel" else "ProfilerStep#"
+        assert names[event["args"]["External id"]].startswith(within)
+    calls = {e["args"]["correlation"]: e["name"] for e in slices(whole, "cuda_runtime")}
+    assert [calls[e["args"]["correlation"]] for e in slices(whole, "gpu_memcpy")] == ["cudaMemcpyAsync"] * 2
+
+
+def test_rows_read_from_the_trace_are_the_tables(core: _core.Profiler) -> None:
+    """Times of rows by the rules that torch's own rows follow: nesting on a thread, device time by "External id"."""
+    whole = traced(core)
+    host = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
+    events = sorted((e for c in host for e in slices(whole, c)), key=lambda e: (e["ts"], -e["dur"]))
+    rows: dict[str, dict[str, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+    around: list[Event] = []
+    work = defaultdict(Decimal)
+    for event in (e for c in ("kernel", "gpu_memcpy", "gpu_memset") for e in slices(whole, c)):
+        work[event["args"]["External id"]] += event["dur"]
+    for event in events:
+        while around and around[-1]["ts"] + around[-1]["dur"] <= event["ts"]:
+            around.pop()
+        key = re.sub(r"#\d+$", "*", event["name"])
+        own = work[event["args"].get("External id")] if event["cat"] in host[:2] else Decimal()
+        rows[key]["count"] += 1
+        rows[key]["cpu_time_total"] += event["dur"]
+        rows[key]["self_cpu_time_total"] += event["dur"]
+        rows[key]["self_device_time_total"] += own
+        if around:
+            rows[around[-1]["key"]]["self_cpu_time_total"] -= event["dur"]
+        for enclosing in {e["key"] for e in around} | {key}:
+            rows[enclosing]["device_time_total"] += own
+        around.append({**event, "key": key})
+    table = core.table(False, 0, {})[0]
+    names = list(table["key"])
+    assert {"aten::linear", "aten::addmm", "ProfilerStep*", "cudaLaunchKernel"} <= rows.keys()
+    for key in ("aten::linear", "cudaLaunchKernel", "cudaMemcpyAsync", "ProfilerStep*"):
+        at = next(i for i, name in enumerate(names) if name == key and table["device_type"][i] == "cpu")
+        for column in ("count", "cpu_time_total", "device_time_total", "self_device_time_total"):
+            assert float(rows[key][column]) == pytest.approx(table[column][at]), (key, column)
+
+
+# Times ----------------------------------------------------------------------------------------------------------------
+
+
+def test_times_are_the_stores_to_the_nanosecond() -> None:
+    core, start = _core.Profiler(), 1_234_567_890_123
+    durations = [1, 999, 1_000, 123_456_789, 0, 7]
+    core._set_window(start, start + 10**9)
+    for i, duration in enumerate(durations):
+        core._append("op", f"x::{i}", start=start + 10**6 * i**3 + i, duration=duration, thread=i + 1)
+    ops = slices(traced(core), "cpu_op")
+    assert [int(op["dur"] * 1000) for op in ops] == durations
+    assert [int((op["ts"] - ops[0]["ts"]) * 1000) for op in ops] == [10**6 * i**3 + i for i in range(len(durations))]
+
+
+def test_trace_times_and_the_base_make_unix_time() -> None:
+    before = time.time_ns()
+    with fs.profile() as prof:
+        fs.ones((4,))
+    after = time.time_ns()
+    whole = traced(prof._core)
+    (op,) = slices(whole, "cpu_op")
+    slack = 50_000_000  # the clocks are read one after the other, and set to the time of day meanwhile
+    assert before - slack <= whole["baseTimeNanoseconds"] + int(op["ts"] * 1000) <= after + slack
+    assert whole["baseTimeNanoseconds"] % 7_889_238_000_000_000 == 0, "as torch has it: one base for all ranks"
+    assert float(op["ts"]) * 1000 < 2**53, "a double holds it"
+
+
+# Native ops -----------------------------------------------------------------------------------------------------------
+
+
+def test_native_ops_from_end_to_end(tmp_path: Path) -> None:
+    x, weight = fs.ones((8, 4)), fs.ones((4, 16), dtype="bfloat16")
+    with fs.profile(profile_memory=True) as prof, fs.record_function('the "range"\n'):
+        for _ in range(3):
+            fs.add(x, x)
+        fs.mul_(x.T, 2)
+        weight.to("float32")
+    trace.export(prof._core, tmp_path / "trace.json")
+    whole = parsed((tmp_path / "trace.json").read_bytes())
+    ops = slices(whole, "cpu_op")
+    assert [op["name"] for op in ops] == ["flopscope::add"] * 3 + ["flopscope::mul_", "flopscope::cast"]
+    inputs = [[op["args"][key] for key in ("Input Dims", "Input type", "Input Strides")] for op in ops[2:]]
+    assert inputs == [
+        [[[8, 4], [8, 4]], ["float", "float"], [[4, 1], [4, 1]]],
+        [[[4, 8], []], ["float", "Scalar"], [[1, 4], []]],
+        [[[4, 16]], ["c10::BFloat16"], [[16, 1]]],
+    ]
+    counted = [{key: op["args"][key] for key in ("flops", "bytes read", "bytes written")} for op in ops[2:]]
+    assert counted == [
+        {"flops": 32, "bytes read": 128, "bytes written": 128},  # x and x are the same memory
+        {"flops": 32, "bytes read": 128, "bytes written": 128},
+        {"flops": 0, "bytes read": 128, "bytes written": 256},
+    ]
+    (around,) = slices(whole, "user_annotation")
+    assert around["name"] == 'the "range"\n'
+    assert all(around["ts"] <= op["ts"] and op["ts"] + op["dur"] <= around["ts"] + around["dur"] for op in ops)
+    assert all(op["tid"] == threading.get_native_id() and op["pid"] == os.getpid() for op in ops)
+    memory = slices(whole, "cpu_instant_event")
+    assert memory[0]["args"]["Bytes"] == 128 and min(m["args"]["Total Allocated"] for m in memory) == 0
+    averages = {row.key: row.count for row in prof.key_averages(peaks="none") if row.key != "[memory]"}
+    assert averages == Counter(event["name"] for event in [*ops, around])
+
+
+def test_threads_have_rows_of_their_own() -> None:
+    with fs.profile() as prof:
+        threads = [threading.Thread(target=lambda: [fs.ones((8,)) for _ in range(50)]) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    whole = traced(prof._core)
+    assert Counter(Counter(op["tid"] for op in slices(whole, "cpu_op")).values()) == {50: len(threads)}
+    named = {e["tid"]: e["args"]["name"] for e in whole["traceEvents"] if e["name"] == "thread_name"}
+    assert named == {op["tid"]: f"thread {op['tid']}" for op in slices(whole, "cpu_op")}
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_path_that_ends_in_gz_is_compressed(core: _core.Profiler, tmp_path: Path) -> None:
+    trace.export(core, tmp_path / "a.json")
+    trace.export(core, str(tmp_path / "b.json.gz"))
+    plain, packed = (tmp_path / "a.json").read_bytes(), (tmp_path / "b.json.gz").read_bytes()
+    assert parsed(gzip.decompress(packed))["traceName"] == str(tmp_path / "b.json.gz")
+    assert len(packed) < len(plain) / 4 and names_in(tmp_path) == ["a.json", "b.json.gz"]
+    assert re.fullmatch("[0-9A-F]{32}", parsed(plain)["trace_id"])
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE((tmp_path / "a.json").stat().st_mode) == 0o666 & ~mask
+
+
+def test_a_failure_leaves_the_file_that_was_there(
+    core: _core.Profiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "a.json"
+    target.write_text("before")
+
+    class Full:
+        def write_trace(self, write: Any, version: str, members: str) -> int:
+            write(b"{")
+            raise OSError("no space left")
+
+        event_count = 1
+
+    for name in ("a.json", "a.json.gz"):
+        with pytest.raises(OSError, match="no space left"):
+            trace.export(Full(), tmp_path / name)  # type: ignore[arg-type]
+    assert target.read_text() == "before" and names_in(tmp_path) == ["a.json"]
+
+
+def test_what_a_writer_raises_passes_through(core: _core.Profiler) -> None:
+    class Stop(BaseException):
+        pass
+
+    def stop(piece: bytes) -> None:
+        raise Stop(len(piece))
+
+    with pytest.raises(Stop):
+        core.write_trace(stop, "1")
+    with pytest.raises(TypeError, match="not callable"):
+        core.write_trace(None, "1")  # type: ignore[arg-type]
+    assert traced(core), "it can be written again"
+
+
+def test_other_threads_run_while_a_trace_is_made(core: _core.Profiler) -> None:
+    for i in range(100_000):
+        core._append("op", "x::a", start=300_000 + i * 10, duration=5)
+    seen: list[int] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            seen.append(len(pieces))
+            time.sleep(0.0001)
+
+    pieces: list[bytes] = []
+    thread = threading.Thread(target=watch)
+    thread.start()
+    core.write_trace(pieces.append, "1")
+    done.set()
+    thread.join()
+    assert max(map(len, pieces)) <= 1 << 18 and len(pieces) > 20
+    assert len({at for at in seen if 0 < at < len(pieces)}) > 1
+
+
+def test_paths_that_cannot_be(core: _core.Profiler, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=f"no folder {tmp_path}/none"):
+        trace.export(core, tmp_path / "none" / "a.json")
+    with pytest.raises(IsADirectoryError, match="name a file in it"):
+        trace.export(core, tmp_path)
+    assert names_in(tmp_path) == []
+
+
+def test_links_and_pipes_stay_what_they_are(core: _core.Profiler, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link.json").symlink_to(tmp_path / "there" / "a.json")
+    trace.export(core, tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink() and parsed((tmp_path / "there" / "a.json").read_bytes())
+    os.mkfifo(tmp_path / "pipe")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
+    reader.start()
+    trace.export(core, tmp_path / "pipe")
+    reader.join()
+    assert (tmp_path / "pipe").is_fifo() and parsed(read[0])
+
+
+def test_a_running_profile_has_no_trace_yet(tmp_path: Path) -> None:
+    with fs.profile() as prof, pytest.raises(RuntimeError, match="still running; stop it before asking for its trace"):
+        trace.export(prof._core, tmp_path / "a.json")
+    assert names_in(tmp_path) == []
+
+
+def test_events_without_a_time_are_told(core: _core.Profiler, tmp_path: Path) -> None:
+    core._append("kernel", "never ran", device=0)
+    with pytest.warns(RuntimeWarning, match=r"1 events have no time and are not in a\.json"):
+        trace.export(core, tmp_path / "a.json")
+    whole = parsed((tmp_path / "a.json").read_bytes())
+    assert whole["flopscope"]["without a time"] == 1 and len(slices(whole, "kernel")) == 2
+
+
+def test_the_rank_of_a_job_is_told(core: _core.Profiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    trace.export(core, tmp_path / "a.json")
+    assert "distributedInfo" not in parsed((tmp_path / "a.json").read_bytes())
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    trace.export(core, tmp_path / "a.json")
+    assert parsed((tmp_path / "a.json").read_bytes())["distributedInfo"] == {"rank": 3, "world_size": 8}
+
+
+class Exported:
+    """A profile as a handler sees it."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+
+    def export_chrome_trace(self, path: str, **only_torchs: Any) -> None:
+        self.paths.append(path)
+
+
+def test_a_handler_names_files_as_torch_does(tmp_path: Path) -> None:
+    prof, folder = Exported(), tmp_path / "new" / "folder"
+    before = time.time_ns()
+    trace.trace_handler(folder, "me")(prof)
+    trace.trace_handler(str(folder), use_gzip=True)(prof)
+    names = [re.fullmatch(r"(.+)\.(\d+)\.pt\.trace\.json(\.gz)?", Path(path).name) for path in prof.paths]
+    assert (
+        names[0] and names[1] and folder.is_dir() and {str(Path(path).parent) for path in prof.paths} == {str(folder)}
+    )
+    assert (names[0][1], names[0][3]) == ("me", None) and before <= int(names[0][2]) <= time.time_ns()
+    assert names[1][1].endswith(f"_{os.getpid()}") and names[1][3] == ".gz"
+
+
+def test_torch_names_them_so(tmp_path: Path) -> None:
+    profiler = pytest.importorskip("torch.profiler")
+    theirs, ours = Exported(), Exported()
+    profiler.tensorboard_trace_handler(str(tmp_path))(theirs)
+    trace.trace_handler(str(tmp_path))(ours)
+    digits = re.compile(r"\d{15,}")
+    assert digits.sub("N", theirs.paths[0]) == digits.sub("N", ours.paths[0])
+
+
+def test_numbers_are_finite(core: _core.Profiler) -> None:
+    def numbers(value: Any) -> Any:
+        if isinstance(value, dict):
+            value = list(value.values())
+        return [n for part in value for n in numbers(part)] if isinstance(value, list) else [value]
+
+    assert all(math.isfinite(n) for n in numbers(traced(core)) if isinstance(n, (int, float, Decimal)))
