@@ -13,7 +13,17 @@ from typing import Any, Literal
 from . import _core, _libraries
 from .schedule import ProfilerActivity
 
-__all__ = ["TIMERS", "Recipe", "Timer", "Timing", "start_core", "warn_of_losses", "warn_user"]
+__all__ = [
+    "TIMERS",
+    "Recipe",
+    "Timer",
+    "Timing",
+    "is_taken",
+    "least_kernel",
+    "start_core",
+    "warn_of_losses",
+    "warn_user",
+]
 
 Timer = Literal["auto", "cupti", "event"]
 Timing = Literal["cupti", "event", "cpu"]
@@ -46,7 +56,7 @@ def start_core(recipe: Recipe) -> tuple[_core.Profiler, Timing]:
         try:
             return _started_with_cupti(recipe), "cupti"
         except RuntimeError as problem:
-            why = f"{problem}: {_who_may_have_it()}" if "taken" in str(problem) else str(problem)
+            why = f"{problem}: {_who_may_have_it()}" if is_taken(problem) else str(problem)
             if recipe.timer == "cupti":
                 raise RuntimeError(f'timer="cupti" cannot be had: {why}') from problem
     no_events = _why_no_events()
@@ -101,6 +111,11 @@ def _why_no_cupti() -> str | None:
     return None if _core.cuda_is_here() else "there is no CUDA device"
 
 
+def is_taken(problem: Exception) -> bool:
+    """Whether the core refused to capture since another client, or a profile, does."""
+    return "CUPTI is taken" in str(problem) or "capture is in progress" in str(problem)
+
+
 def _torch_profiles() -> bool | None:
     """Whether torch.profiler records now; None where this process has no torch.
 
@@ -140,6 +155,30 @@ def _why_no_events() -> str | None:
         return None if _core.cuda_device_count() > 0 else "there is no CUDA device"
     except RuntimeError as problem:
         return str(problem)
+
+
+def least_kernel(device: str, launches: int = 50) -> float:
+    """Median time in ns on a CUDA device, by CUPTI, of a kernel that reads and writes one element.
+
+    RuntimeError where CUPTI cannot be had now.
+    """
+    why = _why_no_cupti()
+    if why is not None:
+        raise RuntimeError(why)
+    x = _core.ones((1,), device=device)
+    core = _core.Profiler(ops=False, cupti=True, api_calls=False, may_share=_may_share())
+    for _ in range(launches):
+        _core.neg(x)
+    core.start()
+    try:
+        for _ in range(launches):
+            _core.neg(x)
+    finally:
+        core.stop()
+    columns, _ = core.table(False, 0, {})
+    if not len(columns["key"]):
+        raise RuntimeError("CUPTI told of no kernel")
+    return 1e3 * float(columns["time_median"][0])
 
 
 def warn_user(message: str) -> None:

@@ -193,7 +193,7 @@ def find_device(name: str | None = None) -> Device:
 
 
 def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
-    """The peaks of these devices by name; a device without any is left out.
+    """The peaks of these devices by name; a device without any is left out, and one that only other code can use.
 
     :param source: "measured" (measured now where the cache has none), "datasheet", or "none".
     :raises ValueError: for any other source.
@@ -202,7 +202,10 @@ def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
         raise ValueError(f'peaks={source!r}: there are "measured", "datasheet" and "none"')
     found = {}
     for name in names if source != "none" else ():
-        device = find_device(name)
+        try:
+            device = find_device(name)
+        except RuntimeError:  # built without CUDA, flopscope sees what other libraries run
+            continue
         peaks = measure_peaks(device) if source == "measured" else device.datasheet_peaks
         if peaks is not None:
             found[name] = peaks
@@ -242,6 +245,8 @@ def _facts(peaks: Peaks) -> dict[str, str]:
         facts[unit] = f"{rate / scale:,.4g} {prefix}{'OP/s' if unit.startswith('int') else 'FLOP/s'}"
     if peaks.launch_ns is not None:
         facts["launch"] = f"{peaks.launch_ns:,.0f} ns"
+    if peaks.kernel_ns is not None:
+        facts["kernel"] = f"{peaks.kernel_ns:,.0f} ns"
     return facts
 
 
@@ -283,6 +288,7 @@ class _Measurement:
         self.flops: dict[str, float] = {}
         self.bandwidths: dict[str, float] = {}
         self.launch_ns: float | None = None
+        self.kernel_ns: float | None = None
         self.missing: dict[str, Exception] = {}
 
     def run(self, progress: bool) -> Peaks:
@@ -292,6 +298,8 @@ class _Measurement:
         steps |= {f"fma {dtype}": partial(self._fma, dtype, unit) for dtype, unit in self.plan.fma}
         steps |= {f"matmul {dtype}": partial(self._matmul, dtype, unit) for dtype, unit in self.plan.matmul}
         steps["empty"] = self._launch
+        if self.device.kind == "cuda":
+            steps["kernel"] = self._kernel
         long = len(steps) * self.plan.budget > 2  # seconds
         with progress_bar(f"measuring {self.device}", len(steps), progress and long) as advance:
             for quantity, step in steps.items():
@@ -311,6 +319,7 @@ class _Measurement:
             read_bandwidth=self.bandwidths.get("read"),
             write_bandwidth=self.bandwidths.get("write"),
             launch_ns=self.launch_ns,
+            kernel_ns=self.kernel_ns,
             when=datetime.now(timezone.utc).isoformat(timespec="seconds"),
             versions=versions_of(self.device),
             missing={quantity: str(error) for quantity, error in self.missing.items()},
@@ -318,8 +327,11 @@ class _Measurement:
 
     @property
     def lasts(self) -> bool:
-        """Whether what is missing will be missing tomorrow too: neither memory nor the library of products was."""
-        short = any(isinstance(error, MemoryError) for error in self.missing.values())
+        """Whether what is missing will be missing tomorrow too: neither memory nor the library of products was, and
+        nobody else had CUPTI."""
+        from .capture import is_taken
+
+        short = any(isinstance(error, MemoryError) or is_taken(error) for error in self.missing.values())
         return not short and not all(f"matmul {dtype}" in self.missing for dtype, _ in self.plan.matmul)
 
     def _probe(self, what: str, dtype: str, amount: int) -> tuple[float, float]:
@@ -375,6 +387,11 @@ class _Measurement:
         # own time, so the smaller is the closer.
         self._probe("empty", "float32", 100)
         self.launch_ns = min(1e9 / self._sustained("empty", "float32", launches) for launches in (1, 100))
+
+    def _kernel(self) -> None:
+        from .capture import least_kernel
+
+        self.kernel_ns = least_kernel(str(self.device))
 
 
 def free_bytes(device: Device) -> int:

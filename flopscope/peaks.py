@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Peaks"]
 
-CACHE_FORMAT = 1  # of the JSON files; raise it when what is measured changes
+CACHE_FORMAT = 2  # of the JSON files; raise it when what is measured changes
 
 
 def is_number(value: object) -> bool:
@@ -38,7 +38,9 @@ class Peaks:
     read_bandwidth: float | None = None
     write_bandwidth: float | None = None
     launch_ns: float | None = None
-    """Time on the device of an empty kernel (CPU: time of an empty call), in ns."""
+    """Time of an empty kernel between two CUDA events (CPU: time of an empty call), in ns."""
+    kernel_ns: float | None = None
+    """Time on the device, by CUPTI, of the least kernel: one element read and written, in ns."""
     when: str | None = None
     """When it was measured: ISO 8601, UTC."""
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +58,7 @@ class Peaks:
             if content["format"] != CACHE_FORMAT or content["key"] != dict(key):
                 return None
             peaks = cls(**content["peaks"])
-            rates = [*peaks.flops.values(), peaks.bandwidth, peaks.launch_ns]
+            rates = [*peaks.flops.values(), peaks.bandwidth, peaks.launch_ns, peaks.kernel_ns]
             rates += [peaks.copy_bandwidth, peaks.read_bandwidth, peaks.write_bandwidth]
             whole = all(rate is None or (is_number(rate) and rate > 0) for rate in rates)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -271,7 +271,7 @@ class profile:
             by_shape,
             group_by_stack_n,
             {
-                name: {"flops": p.flops, "bandwidth": p.bandwidth, "launch_ns": p.launch_ns}
+                name: {"flops": p.flops, "bandwidth": p.bandwidth, "launch_ns": p.launch_ns, "kernel_ns": p.kernel_ns}
                 for name, p in shares.items()
             },
         )

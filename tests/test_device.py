@@ -100,6 +100,7 @@ class FakeCore:
 def core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
     fake = FakeCore()
     monkeypatch.setattr(fsd, "_load_core", lambda: fake)
+    monkeypatch.setattr("flopscope.capture.least_kernel", lambda device: 1100.0)
     fsp.remembered.clear()
     monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     return fake
@@ -179,7 +180,7 @@ def test_cuda_peaks_are_the_rates_of_the_probes(core: FakeCore) -> None:
     assert peaks.read_bandwidth == pytest.approx(4.3e12)
     assert peaks.copy_bandwidth == pytest.approx(4.2e12), "a copy counts what it reads and what it writes"
     assert peaks.bandwidth == peaks.write_bandwidth, "the best of the three"
-    assert peaks.launch_ns == pytest.approx(550)
+    assert peaks.launch_ns == pytest.approx(550) and peaks.kernel_ns == 1100
     assert peaks.when is not None and peaks.when.endswith("+00:00")
     assert peaks.versions["driver"] == "13000"
 
@@ -376,6 +377,20 @@ def test_a_folder_that_cannot_be_written_is_no_error_and_the_process_remembers(
     calls = len(core.calls)
     assert fsd.measure_peaks("cuda") is first
     assert len(core.calls) == calls
+
+
+def test_a_kernel_that_could_not_be_captured_now_is_measured_another_time(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(device: str) -> float:
+        raise RuntimeError(why)
+
+    monkeypatch.setattr("flopscope.capture.least_kernel", fail)
+    for why, kept in (("CUPTI is taken by Nsight Systems", False), ("there is no libcupti", True)):
+        forget(monkeypatch)
+        peaks = fsd.measure_peaks("cuda")
+        assert peaks.kernel_ns is None and peaks.missing["kernel"] == why
+        assert (tmp_path / "cache").exists() is kept
 
 
 @pytest.mark.parametrize("want", ["memory", "library"])

@@ -143,7 +143,7 @@ def test_results_are_of_the_recorded_cycle(
 
 def test_the_summary_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in = types.ModuleType("summary")
-    stand_in.text = lambda core: f"{core.event_count} events"  # type: ignore[attr-defined]
+    stand_in.text = lambda core: f"{core.event_count} events\n"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flopscope.summary", stand_in)
     monkeypatch.setattr(fs, "summary", stand_in, raising=False)
     with fs.profile() as prof:

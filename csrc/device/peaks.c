@@ -10,8 +10,13 @@ typedef struct {
 } unit_row;
 
 #define UNIT(name) FS_UNIT_##name
-#define ROW(pointwise, matmul, matmul_fallback) \
-    {UNIT(pointwise), {UNIT(matmul), UNIT(matmul_fallback)}, {UNIT(matmul), UNIT(matmul_fallback)}}
+#define ROW(pointwise, matmul, matmul_fallback)                 \
+    {                                                           \
+        UNIT(pointwise), {UNIT(matmul), UNIT(matmul_fallback)}, \
+        {                                                       \
+            UNIT(matmul), UNIT(matmul_fallback)                 \
+        }                                                       \
+    }
 
 static const unit_row unit_rows[FS_DTYPE_COUNT + 1] = {
     [FS_FLOAT64] = ROW(FP64, FP64_TENSOR, FP64),
@@ -30,14 +35,14 @@ void fs_peaks_unknown(fs_peaks *peaks)
 {
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) peaks->flops[unit] = NAN;
     peaks->bandwidth = NAN;
-    peaks->launch_ns = NAN;
+    peaks->launch_ns = peaks->kernel_ns = NAN;
 }
 
 void fs_peaks_from_datasheet(const fs_datasheet *datasheet, fs_peaks *peaks)
 {
     memcpy(peaks->flops, datasheet->flops, sizeof peaks->flops);
     peaks->bandwidth = datasheet->bandwidth;
-    peaks->launch_ns = NAN;
+    peaks->launch_ns = peaks->kernel_ns = NAN;
 }
 
 fs_unit_choice fs_unit_choose(fs_dtype dtype, bool is_matmul, bool allow_tf32, fs_device_kind kind)

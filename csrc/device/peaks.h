@@ -12,12 +12,13 @@
 typedef struct {
     double flops[FS_UNIT_COUNT]; /* FLOP/s, NaN unknown */
     double bandwidth;            /* bytes/s, NaN unknown */
-    double launch_ns;            /* device time of an empty kernel (CPU: time of an empty call), NaN unknown */
+    double launch_ns; /* of an empty kernel seen from outside, by events (CPU: time of an empty call), NaN unknown */
+    double kernel_ns; /* of the least kernel by its own record: one element read and written, NaN unknown */
 } fs_peaks;
 
 /* Every field unknown. */
 void fs_peaks_unknown(fs_peaks *peaks);
-/* The vendor's numbers; launch_ns is unknown there. */
+/* The vendor's numbers; launch_ns and kernel_ns are unknown there. */
 void fs_peaks_from_datasheet(const fs_datasheet *datasheet, fs_peaks *peaks);
 
 typedef struct {

@@ -9,7 +9,8 @@
 #include "store/signature.h"
 #include "table/table.h"
 
-/* Peaks: {"cpu": {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns}, "cuda:0": …} ----------------------
+/* Peaks: {"cpu": {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns, "kernel_ns": ns}, "cuda:0": …}
+ * -------
  */
 
 typedef struct {
@@ -32,7 +33,8 @@ static bool take_rate(PyObject *mapping, const char *key, double *rate)
 static bool take_peaks(PyObject *given, fs_peaks *peaks)
 {
     fs_peaks_unknown(peaks);
-    if (!take_rate(given, "bandwidth", &peaks->bandwidth) || !take_rate(given, "launch_ns", &peaks->launch_ns))
+    if (!take_rate(given, "bandwidth", &peaks->bandwidth) || !take_rate(given, "launch_ns", &peaks->launch_ns) ||
+        !take_rate(given, "kernel_ns", &peaks->kernel_ns))
         return false;
     PyObject *flops = PyMapping_GetItemString(given, "flops");
     if (flops == NULL) return false;

@@ -37,10 +37,11 @@ static void request_buffer(uint8_t **buffer, size_t *size, size_t *most_records)
 static void complete_buffer(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
     (void)context, (void)stream, (void)size;
-    if (buffer == NULL) return;
+    fs_cupti_buffer_use use = buffer == NULL ? FS_CUPTI_FOREIGN : fs_cupti_buffer_use_of(buffer);
+    if (use == FS_CUPTI_FOREIGN) return;
     pthread_mutex_lock(&capture.lock);
     if (capture.parser.store != NULL && valid > 0) {
-        fs_cupti_parse(&capture.parser, buffer, valid, fs_cupti_buffer_keeps(buffer));
+        fs_cupti_parse(&capture.parser, buffer, valid, use == FS_CUPTI_KEEP);
     }
     pthread_mutex_unlock(&capture.lock);
     fs_cupti_buffer_give(buffer, valid);
@@ -180,13 +181,13 @@ static void set_up_buffers(bool ours)
     set_flag(FS_CUPTI_THREAD_BUFFERS, 0);
 }
 
-/* Let CUPTI use our clock; where it can't, what must be added to its own. A clock can't be taken back but by leaving:
- * another client that stays after us keeps its own. */
+/* Let CUPTI use our clock; where it can't, what must be added to its own. */
 static fs_status agree_on_clock(fs_error *err)
 {
     capture.parser.offset = 0;
-    bool can = fs_cupti->set_clock != NULL && !capture.report.shared;
-    if (can && fs_cupti->set_clock(host_clock) == FS_CUPTI_SUCCESS) return FS_OK;
+    /* Also where another client is subscribed: torch.profiler leaves the processor's raw counter behind, which does not
+     * count ns, and sets it again when it begins. */
+    if (fs_cupti->set_clock != NULL && fs_cupti->set_clock(host_clock) == FS_CUPTI_SUCCESS) return FS_OK;
     int64_t shortest = INT64_MAX;
     for (int i = 0; i < 100; i++) {
         uint64_t theirs;

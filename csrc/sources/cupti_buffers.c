@@ -9,7 +9,7 @@ enum { SMALL_BYTES = 64 << 10, HEADER_BYTES = 64 };
 
 /* Before each buffer's bytes. */
 typedef struct buffer {
-    struct buffer *next;
+    struct buffer *next; /* of the free ones, or of those that CUPTI has */
     uint32_t generation; /* of the pool that made it */
     bool keeps;
 } buffer;
@@ -18,9 +18,8 @@ _Static_assert(sizeof(buffer) <= HEADER_BYTES, "the bytes behind the header stay
 
 static struct {
     fs_lock lock;
-    buffer *free;
+    buffer *free, *out;
     size_t buffer_bytes, most_bytes, bytes;
-    int64_t out;
     uint32_t generation;
     bool open;
 } pool;
@@ -28,11 +27,6 @@ static struct {
 static uint8_t *bytes_of(buffer *head)
 {
     return (uint8_t *)head + HEADER_BYTES;
-}
-
-static buffer *head_of(const uint8_t *bytes)
-{
-    return (buffer *)(void *)((uintptr_t)bytes - HEADER_BYTES);
 }
 
 /* A new buffer, which the pool does not hold yet. */
@@ -50,7 +44,6 @@ fs_status fs_cupti_buffers_open(size_t buffer_bytes, size_t most_bytes, fs_error
     pool.buffer_bytes = buffer_bytes > 0 ? buffer_bytes : FS_CUPTI_BUFFER_BYTES;
     pool.most_bytes = most_bytes > 0 ? most_bytes : FS_CUPTI_MOST_BYTES;
     pool.bytes = 0;
-    pool.out = 0;
     pool.generation++;
     pool.open = true;
     for (int i = 0; i < FS_CUPTI_FIRST_BUFFERS && pool.bytes + pool.buffer_bytes <= pool.most_bytes; i++) {
@@ -85,25 +78,42 @@ uint8_t *fs_cupti_buffer_take(size_t *size)
         *size = SMALL_BYTES;
         taken = make(SMALL_BYTES, false);
     }
-    if (taken != NULL) pool.out++;
+    if (taken != NULL) {
+        taken->next = pool.out;
+        pool.out = taken;
+    }
     fs_lock_give(&pool.lock);
     if (taken == NULL) *size = 0;
     return taken == NULL ? NULL : bytes_of(taken);
 }
 
-bool fs_cupti_buffer_keeps(const uint8_t *bytes)
+/* The link to a buffer that CUPTI has, of this pool or an earlier one; NULL where it is another client's. */
+static buffer **find_out(const uint8_t *bytes)
 {
-    return head_of(bytes)->keeps;
+    for (buffer **link = &pool.out; *link != NULL; link = &(*link)->next)
+        if (bytes_of(*link) == bytes) return link;
+    return NULL;
+}
+
+fs_cupti_buffer_use fs_cupti_buffer_use_of(const uint8_t *bytes)
+{
+    fs_lock_take(&pool.lock);
+    buffer **link = find_out(bytes);
+    fs_cupti_buffer_use use = link == NULL ? FS_CUPTI_FOREIGN : (*link)->keeps ? FS_CUPTI_KEEP : FS_CUPTI_DROP;
+    fs_lock_give(&pool.lock);
+    return use;
 }
 
 void fs_cupti_buffer_give(uint8_t *bytes, size_t valid)
 {
-    buffer *given = head_of(bytes);
+    fs_lock_take(&pool.lock);
+    buffer **link = find_out(bytes), *given = link == NULL ? NULL : *link;
+    if (given != NULL) *link = given->next;
+    fs_lock_give(&pool.lock);
+    if (given == NULL) return;
     memset(bytes, 0, valid);
     fs_lock_take(&pool.lock);
-    bool ours = given->generation == pool.generation;
-    if (ours) pool.out--;
-    bool stays = ours && pool.open && given->keeps;
+    bool stays = given->generation == pool.generation && pool.open && given->keeps;
     if (stays) {
         given->next = pool.free;
         pool.free = given;
@@ -114,9 +124,10 @@ void fs_cupti_buffer_give(uint8_t *bytes, size_t valid)
 
 int64_t fs_cupti_buffers_close(void)
 {
+    int64_t out = 0;
     fs_lock_take(&pool.lock);
     buffer *free_ones = pool.free;
-    int64_t out = pool.out;
+    for (const buffer *at = pool.out; at != NULL; at = at->next) out += at->generation == pool.generation;
     pool.free = NULL;
     pool.open = false;
     fs_lock_give(&pool.lock);

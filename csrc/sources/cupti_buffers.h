@@ -23,10 +23,14 @@ fs_status fs_cupti_buffers_open(size_t buffer_bytes, size_t most_bytes, fs_error
 /* A buffer of zeros to fill; NULL where there is no memory at all. */
 uint8_t *fs_cupti_buffer_take(size_t *size);
 
-/* Whether what is in a buffer is to be kept. */
-bool fs_cupti_buffer_keeps(const uint8_t *buffer);
+/* What to do with the records of a buffer that CUPTI hands back. Another client's may come to us, and ours to it, where
+ * one begins while the other captures. */
+typedef enum { FS_CUPTI_KEEP, FS_CUPTI_DROP, FS_CUPTI_FOREIGN } fs_cupti_buffer_use;
+fs_cupti_buffer_use fs_cupti_buffer_use_of(const uint8_t *buffer);
 
-/* A buffer that CUPTI is done with, `valid` bytes of it filled; of a closed pool it is freed. */
+/* A buffer that CUPTI is done with, `valid` bytes of it filled; of a closed pool it is freed, a foreign one is left
+ * alone.
+ */
 void fs_cupti_buffer_give(uint8_t *buffer, size_t valid);
 
 /* Free what is not in CUPTI's hands; returns how many buffers are. */

@@ -26,11 +26,12 @@ static double slowest_flops(const fs_peaks *peaks)
 
 fs_roof fs_roof_of(const fs_work *work, const fs_peaks *peaks)
 {
-    if (peaks == NULL) return (fs_roof){NAN, NAN, NAN, NAN};
+    if (peaks == NULL) return (fs_roof){NAN, NAN, NAN, NAN, NAN};
     fs_roof roof = {
         .compute_ns = term_ns(work->flops, fs_peaks_flops(peaks, work->unit, NULL)),
         .memory_ns = term_ns(work->bytes_moved, peaks->bandwidth),
         .launch_ns = peaks->launch_ns,
+        .kernel_ns = peaks->kernel_ns,
     };
     double compute_ns = work->unit.preferred == FS_UNIT_NONE ? 0 : roof.compute_ns;
     if (work->any_unit) {
@@ -45,7 +46,8 @@ static fs_bound bound_of(const fs_row *row, const fs_roof *roof, double time_ns)
 {
     bool none = row->flops == 0 && row->bytes_total_moved == 0;
     if (none || isnan(roof->least_ns) || isnan(time_ns)) return FS_BOUND_UNKNOWN;
-    if (time_ns <= launch_factor * roof->launch_ns) return FS_BOUND_LAUNCH;
+    bool own_record = row->timing == FS_TIMING_CUPTI || row->timing == FS_TIMING_TRACE;
+    if (time_ns <= launch_factor * (own_record ? roof->kernel_ns : roof->launch_ns)) return FS_BOUND_LAUNCH;
     if (roof->compute_ns > roof->memory_ns) return FS_BOUND_COMPUTE;
     return row->pct_peak_bandwidth > cache_percent ? FS_BOUND_CACHE : FS_BOUND_MEMORY;
 }

@@ -13,7 +13,7 @@ static void fill_row(const fs_build *build, fs_group *group)
     fs_row *row = &group->row;
     if (group->work_calls == 0) {
         row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
-        group->roof = (fs_roof){NAN, NAN, NAN, NAN};
+        group->roof = (fs_roof){NAN, NAN, NAN, NAN, NAN};
     }
     if (!group->flops_known) row->flops_total = NAN;
     if (fs_build_ran_on_device(group)) row->timing = group->device_timing;

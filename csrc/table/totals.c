@@ -36,6 +36,7 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     group->roof.memory_ns += call->roof.memory_ns;
     group->roof.least_ns += call->roof.least_ns;
     group->roof.launch_ns += call->roof.launch_ns;
+    group->roof.kernel_ns += call->roof.kernel_ns;
 
     if (node->device >= 0) return; /* its time is in the row's busy time */
     bool is_op = call->kind == FS_EVENT_OP, seen = is_op || (node->flags & FS_NODE_UNTIMED) == 0;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import shutil
 import statistics
 import subprocess
@@ -218,21 +217,18 @@ def test_kernel_times_agree_with_torchs() -> None:
 
 NCU_PROGRAM = """
     import torch, flopscope as fs
-    tensors = [torch.randn(size, device="cuda") for size in (1 << 16, 1 << 20, 1 << 22, 1 << 23)]
+    tensors = [torch.randn(size, device="cuda") for size in (1 << 18, 1 << 20, 1 << 21, 1 << 22, 1 << 23)]
     def run():
         for tensor in tensors:
-            for _ in range(20):
-                torch.sin(tensor)
-            torch.cuda.synchronize()
+            with fs.record_function(str(tensor.numel())):
+                for _ in range(20):
+                    torch.sin(tensor)
+                    torch.cuda.synchronize()
     for _ in range(3):
         run()
     if {ours}:
         with fs.profile(timer="cupti") as prof:
-            for tensor in tensors:
-                with fs.record_function(str(tensor.numel())):
-                    for _ in range(20):
-                        torch.sin(tensor)
-                    torch.cuda.synchronize()
+            run()
         for row in prof.key_averages(peaks="none"):
             if row.device_type == "cpu" and row.key.isdigit():
                 print(row.key, row.device_time_total / 20)
@@ -244,6 +240,8 @@ NCU_PROGRAM = """
 
 
 def test_kernel_times_agree_with_the_hardware_counter() -> None:
+    """ncu's gpu__time_duration has what ncu itself adds to a kernel's beginning and end: a microsecond on an H200, the
+    same for every kernel. That taken off, both agree."""
     pytest.importorskip("torch")
     ncu = shutil.which("ncu")
     if ncu is None:
@@ -256,16 +254,18 @@ def test_kernel_times_agree_with_the_hardware_counter() -> None:
     if done.returncode != 0 or not lines:
         pytest.skip(f"ncu may not count here: {(done.stdout + done.stderr)[-300:]}")
     scale = {"nsecond": 1e-3, "ns": 1e-3, "usecond": 1.0, "us": 1.0}
-    theirs: list[float] = []
-    for row in csv.DictReader(io.StringIO("\n".join(lines))):
-        theirs.append(float(row["Metric Value"].replace(",", "")) * scale[row["Metric Unit"]])
-    assert len(theirs) == 80
+    counts = [float(row["Metric Value"].replace(",", "")) * scale[row["Metric Unit"]]
+              for row in csv.DictReader(io.StringIO("\n".join(lines)))]
+    assert len(counts) == 100
+    theirs = [statistics.median(counts[at : at + 20]) for at in range(0, 100, 20)]
     ours = [float(line.split()[1]) for line in run_program(program.replace("{ours}", "True")).splitlines()]
-    for number, mine in enumerate(ours):
-        counted = statistics.mean(theirs[20 * number : 20 * number + 20])
-        print(f"{mine:.3f} us by CUPTI, {counted:.3f} us by gpu__time_duration")
-        if 2 <= counted <= 20:
-            assert mine == pytest.approx(counted, rel=0.02)
+    added = statistics.median(b - a for a, b in zip(ours, theirs, strict=True))
+    print(f"us by CUPTI {ours}, by gpu__time_duration {theirs}: {added:.3f} more")
+    assert 0 <= added < 1.5
+    tick = 0.064  # both clocks tick in 32 ns
+    for mine, counted in zip(ours, theirs, strict=True):
+        if 2 <= mine <= 20:
+            assert mine == pytest.approx(counted - added, rel=0.02, abs=tick)
 
 
 def test_a_client_that_captures_is_named_and_events_take_over(x: fs.Tensor) -> None:
@@ -350,26 +350,40 @@ def test_a_destroyed_context_ends_in_a_profile() -> None:
     assert int(run_program(program)) >= 1
 
 
-def test_a_bound_that_is_hit_is_counted_and_said(x: fs.Tensor) -> None:
-    from flopscope import _core
-
-    core = _core.Profiler(cupti=True, buffer_bytes=64 << 10, most_bytes=64 << 10)
-    core.start()
-    for _ in range(3000):
-        fs.sin(x[:16])
-    core.stop()
-    kept = core.event_count
-    assert kept + core.dropped >= 9000  # an op, an API call and a kernel each
-
-
-@pytest.mark.skipif(os.environ.get("CUDA_VISIBLE_DEVICES") == "", reason="no GPU is visible")
-def test_the_program_is_as_fast_after_a_profile_as_before(x: fs.Tensor) -> None:
-    """No times are asserted: the capture has left the process when its subscription is free for another."""
-    from flopscope import _core
-
-    for _ in range(3):
-        core = _core.Profiler(cupti=True)
+def test_a_bound_that_is_hit_is_counted_and_said() -> None:
+    program = """
+        import flopscope as fs
+        from flopscope import _core, capture
+        assert capture._why_no_cupti() is None
+        x = fs.ones((16, 16), device="cuda")
+        core = _core.Profiler(cupti=True, buffer_bytes=64 << 10, most_bytes=64 << 10)
         core.start()
-        fs.sin(x)
+        for _ in range(3000):
+            fs.sin(x)
         core.stop()
-        assert core.capture["taken"] == 0
+        print(core.event_count + core.dropped, core.dropped)
+    """
+    events, dropped = map(int, run_program(program).split())
+    assert events >= 9000 and dropped > 0  # an op, an API call and a kernel each
+
+
+def test_the_capture_leaves_the_process_when_it_ends() -> None:
+    """Another client can subscribe then, and nothing of ours is left in its hands."""
+    program = """
+        import ctypes, flopscope as fs
+        from flopscope import _core, _libraries
+        x = fs.ones((16, 16), device="cuda")
+        library = ctypes.CDLL(_libraries.find("cupti"))
+        kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)
+        callback = kind(lambda *_: None)
+        for _ in range(3):
+            with fs.profile(timer="cupti") as prof:
+                fs.sin(x)
+                taken = ctypes.c_void_p()
+                assert library.cuptiSubscribe(ctypes.byref(taken), callback, None) == 39
+            assert prof._core.capture["taken"] == 0
+            handle = ctypes.c_void_p()
+            assert library.cuptiSubscribe(ctypes.byref(handle), callback, None) == 0
+            assert library.cuptiUnsubscribe(handle) == 0
+    """
+    run_program(program)

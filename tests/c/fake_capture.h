@@ -1,0 +1,149 @@
+/* Captures by the CUPTI source with the fake in CUPTI's place: what the tests of it share. */
+#ifndef FS_TESTS_FAKE_CAPTURE_H
+#define FS_TESTS_FAKE_CAPTURE_H
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "sources/cupti.h"
+#include "sources/cupti_library.h"
+#include "store/signature.h"
+#include "store/store.h"
+#include "tests/c/check.h"
+#include "tests/c/fake_cupti.c"
+
+static fs_cupti_functions functions;
+static fs_driver_functions driver_functions;
+static const fs_cupti_options with_calls = {.api_calls = true};
+
+static fs_store *store;
+static int64_t begin;   /* of the capture, in the store's clock */
+static uint64_t origin; /* the same in the clock of records */
+
+enum { LENGTH = 1000000 }; /* ns that a capture takes as its store tells; records lie in this */
+
+/* The fake in the place of libcupti and libcuda, as if nobody had used it. */
+static void load_fake(void)
+{
+    pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    memset(&fake, 0, sizeof fake);
+    fake.lock = lock;
+    fake.version = 130001;
+    fake.active[0] = fake.active[1] = true;
+#define USE(field, symbol, parameters) functions.field = symbol;
+    FS_CUPTI_SYMBOLS(USE)
+    FS_CUPTI_OPTIONAL_SYMBOLS(USE)
+#undef USE
+#define USE(field, symbol, parameters) driver_functions.field = symbol;
+    FS_DRIVER_SYMBOLS(USE)
+#undef USE
+    fs_cupti = &functions;
+    fs_driver = &driver_functions;
+}
+
+/* A window of LENGTH ns from now. */
+static void open_window(void)
+{
+    begin = fs_clock_now();
+    origin = fake.clock != NULL ? (uint64_t)begin : fake_now();
+    fs_store_set_window(store, begin, begin + LENGTH);
+}
+
+static fs_status try_capture(const fs_cupti_options *options, fs_error *err)
+{
+    CHECK(fs_store_create(&store, NULL) == FS_OK);
+    fs_status status = fs_cupti_start(store, options, NULL, err);
+    if (status == FS_OK) open_window();
+    return status;
+}
+
+static void start_capture(const fs_cupti_options *options)
+{
+    fs_error err = {FS_OK, ""};
+    CHECK(try_capture(options, &err) == FS_OK, "%s", err.message);
+}
+
+/* Nothing of the capture is left in CUPTI but, where another client stays in it, the clock; nothing was lost on the
+ * way.
+ */
+static void check_detached(void)
+{
+    CHECK(fake.callback == NULL && fake_count("enabled") == 0 && fake_count("system_threads") == 0);
+    CHECK(fake_count("own_clock") == fs_cupti_last().shared && fake_count("abandoned") == 0 && !fake.zeroed);
+    CHECK(fake_count("misaligned") == 0 && fake_count("unclean") == 0 && fake_count("overtaken") == 0);
+    CHECK(fake_count("retained") == 0 && fake_count("pushed") == 0);
+}
+
+/* Stop when the window is over: what stopping itself calls lies behind it. */
+static fs_status try_stop(fs_error *err)
+{
+    while (fs_clock_now() <= begin + LENGTH) {
+    }
+    return fs_cupti_stop(err);
+}
+
+static void stop_capture(void)
+{
+    fs_error err = {FS_OK, ""};
+    CHECK(try_stop(&err) == FS_OK, "%s", err.message);
+    check_detached();
+}
+
+static void end_store(void)
+{
+    fs_store_destroy(store);
+    store = NULL;
+}
+
+/* `count` kernels, a ns apart. */
+static inline void launch(uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) fake_kernel("k", origin + i, origin + i + 1, 0, 7, i);
+}
+
+static inline void expect_error(fs_status status, const fs_error *err, const char *text)
+{
+    CHECK(status == FS_RUNTIME_ERROR && err->status == status, "%d, not: %s", status, text);
+    CHECK(strstr(err->message, text) != NULL, "\"%s\" lacks \"%s\"", err->message, text);
+}
+
+/* Reading -------------------------------------------------------------------------------------------------------- */
+
+static inline fs_event event_at(uint32_t index)
+{
+    fs_event event = fs_event_missing;
+    CHECK(index < fs_store_count(store), "no event %u of %u", index, fs_store_count(store));
+    if (index < fs_store_count(store)) fs_store_get(store, index, &event);
+    return event;
+}
+
+static inline const char *name_at(uint32_t index)
+{
+    uint32_t name = event_at(index).name;
+    return name == FS_NONE ? "" : fs_store_name_text(store, name);
+}
+
+static inline fs_lane lane_at(uint32_t index)
+{
+    uint32_t lane = event_at(index).lane;
+    return lane == FS_NONE ? (fs_lane){.device = -2} : fs_store_lane(store, lane);
+}
+
+static inline fs_launch launch_at(uint32_t index)
+{
+    fs_launch launch = {.registers = 12345};
+    uint32_t signature = event_at(index).signature;
+    CHECK(signature != FS_NONE);
+    if (signature != FS_NONE) CHECK(fs_launch_decode(fs_store_signature_bytes(store, signature).bytes, &launch));
+    return launch;
+}
+
+static inline uint32_t count_of(fs_event_kind kind)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < fs_store_count(store); i++) count += event_at(i).kind == kind;
+    return count;
+}
+
+#endif

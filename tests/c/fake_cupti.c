@@ -1,0 +1,430 @@
+/* A CUPTI and a CUDA driver without a GPU, under their real names. What a GPU would have done is told by functions of
+ * the prefix fake_; everything else behaves as NVIDIA's headers say: one subscriber, buffers that are asked for and
+ * handed back through callbacks, records of kinds that are enabled only.
+ *
+ * Included by a C test, or compiled as a shared library (cc -shared -fPIC, with -DcuptiXyz=absent to leave a function
+ * out) and loaded in the place of both libraries.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sources/cupti_abi.h"
+
+enum {
+    FAKE_INVALID_PARAMETER = 1,
+    FAKE_NOT_INITIALIZED = 15,
+    FAKE_KINDS = 64,
+    FAKE_FUNCTIONS = 64,
+    FAKE_FAILURES = 16,
+    FAKE_WORKERS = 256,
+    FAKE_DEVICES = 2,
+};
+
+/* What a test can ask about: X(name) */
+#define FAKE_COUNTERS(X)                                                                                        \
+    X(subscribed)                                                                                               \
+    X(finalized)                                                                                                \
+    X(requested)                                                                                                \
+    X(completed)                                                                                                \
+    X(abandoned)                                                                                                \
+    X(refused)                                                                                                  \
+    X(dropped)                                                                                                  \
+    X(enabled) X(calls) X(misaligned) X(unclean) X(overtaken) X(retained) X(pushed) X(waited) X(system_threads) \
+        X(own_clock) X(other_buffers)
+
+static struct {
+    pthread_mutex_t lock; /* held while a buffer is asked for, as CUPTI does */
+    uint32_t version;
+    bool taken;
+    char taken_by[128];
+    struct {
+        char function[48];
+        int code;
+    } failures[FAKE_FAILURES];
+    int failing_kinds[FAKE_KINDS]; /* 0: works */
+    bool uses_workers, holds_until_forced, is_late, active[FAKE_DEVICES];
+    uint32_t grid[3], block[3], cluster[3], registers, static_shared, dynamic_shared, graph;
+    uint64_t graph_node;
+
+    fs_cupti_callback callback;
+    void *callback_context;
+    bool driver_callbacks[FAKE_FUNCTIONS];
+    fs_cupti_request request;
+    fs_cupti_complete complete;
+    uint64_t (*clock)(void);
+    bool kinds[FAKE_KINDS], silent[3][FAKE_FUNCTIONS]; /* functions by domain */
+    bool zeroed;                                       /* buffers are promised to be zeros */
+    uint8_t *buffer;                                   /* being filled */
+    size_t size, used;
+    bool unfinished; /* it holds a record that has not ended */
+    pthread_t workers[FAKE_WORKERS];
+    int worker_count;
+    struct fake_job *late; /* full buffers that a flush gives back */
+#define FAKE_COUNTER(name) long name;
+    FAKE_COUNTERS(FAKE_COUNTER)
+#undef FAKE_COUNTER
+} fake = {
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+    .version = 130001,
+    .active = {true, true},
+};
+
+/* Controls ------------------------------------------------------------------------------------------------------- */
+
+static int fake_answer(const char *function)
+{
+    for (int i = 0; i < FAKE_FAILURES; i++)
+        if (strcmp(fake.failures[i].function, function) == 0) return fake.failures[i].code;
+    return 0;
+}
+
+/* Let `function` answer with `code` from now on, 0: work again. */
+void fake_fail(const char *function, int code)
+{
+    for (int i = 0; i < FAKE_FAILURES; i++) {
+        if (fake.failures[i].function[0] != '\0' && strcmp(fake.failures[i].function, function) != 0) continue;
+        strncpy(fake.failures[i].function, function, sizeof fake.failures[i].function - 1);
+        fake.failures[i].code = code;
+        return;
+    }
+    abort();
+}
+
+void fake_fail_kind(int kind, int code)
+{
+    fake.failing_kinds[kind] = code;
+}
+
+void fake_set_version(uint32_t version)
+{
+    fake.version = version;
+}
+
+/* Another client has CUPTI; `by` is what it called itself. NULL: nobody has. */
+void fake_take(const char *by)
+{
+    fake.taken = by != NULL;
+    strncpy(fake.taken_by, by != NULL ? by : "", sizeof fake.taken_by - 1);
+}
+
+/* Buffers come back from threads of CUPTI's own. */
+void fake_use_workers(int use)
+{
+    fake.uses_workers = use;
+}
+
+/* Only a forced flush gives back a buffer that is not full. */
+void fake_hold_until_forced(int hold)
+{
+    fake.holds_until_forced = hold;
+}
+
+/* Full buffers come back at the next flush only. */
+void fake_be_late(int late)
+{
+    fake.is_late = late;
+}
+
+void fake_set_active(int device, int active)
+{
+    fake.active[device] = active;
+}
+
+/* What kernels are launched with from now on. */
+void fake_set_launch(uint32_t grid_x, uint32_t block_x, uint32_t registers, uint32_t static_shared,
+                     uint32_t dynamic_shared)
+{
+    uint32_t grid[3] = {grid_x, 2, 3}, block[3] = {block_x, 4, 1};
+    memcpy(fake.grid, grid, sizeof grid);
+    memcpy(fake.block, block, sizeof block);
+    fake.registers = registers;
+    fake.static_shared = static_shared;
+    fake.dynamic_shared = dynamic_shared;
+}
+
+/* The CUDA graph that launches what comes now, 0: none. */
+void fake_set_graph(uint32_t graph, uint64_t node)
+{
+    fake.graph = graph;
+    fake.graph_node = node;
+}
+
+void fake_set_cluster(uint32_t x, uint32_t y, uint32_t z)
+{
+    fake.cluster[0] = x, fake.cluster[1] = y, fake.cluster[2] = z;
+}
+
+/* A counter by its name, -1 for none. */
+long fake_count(const char *name)
+{
+#define FAKE_COUNT(counter) \
+    if (strcmp(name, #counter) == 0) return fake.counter;
+    FAKE_COUNTERS(FAKE_COUNT)
+#undef FAKE_COUNT
+    return -1;
+}
+
+/* ns of the clock in which records are. */
+uint64_t fake_now(void)
+{
+    struct timespec now;
+    if (fake.clock != NULL) return fake.clock();
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Functions and their ids, ours; the names are NVIDIA's. A name's place is its id. */
+static const char *const fake_driver_names[] = {
+    "INVALID",          "cuInit",          "cuDriverGetVersion", "cuLaunchKernel", "cuLaunchKernel_ptsz",
+    "cuMemAlloc_v2",    "cuCtxGetCurrent", "cuCtxSynchronize",   "cuGraphLaunch",  "cuMemcpyDtoH_v2_ptds",
+    "cuLaunchKernelEx",
+};
+static const char *const fake_runtime_names[] = {
+    "INVALID",
+    "cudaDriverGetVersion_v3020",
+    "cudaLaunchKernel_v7000",
+    "cudaLaunchKernel_ptsz_v7000",
+    "cudaMemcpyAsync_v3020",
+    "cudaMemcpy_ptds_v7000",
+    "cudaGetDevice_v3020",
+    "cudaEventCreate_v3020",
+    "cudaDeviceSynchronize_v3020",
+    "cudaGraphLaunch_v10000",
+    "cudaMemcpy2DToArray_v3020",
+    "cudaStreamWaitEvent_v3020",
+};
+#define FAKE_COUNT_OF(list) ((uint32_t)(sizeof(list) / sizeof *(list)))
+
+static const char *fake_name_of(int domain, uint32_t function)
+{
+    if (domain == FS_CUPTI_DRIVER_DOMAIN)
+        return function < FAKE_COUNT_OF(fake_driver_names) ? fake_driver_names[function] : NULL;
+    return function < FAKE_COUNT_OF(fake_runtime_names) ? fake_runtime_names[function] : NULL;
+}
+
+/* The id of an API function by its full name. */
+uint32_t fake_function(const char *name)
+{
+    for (int domain = 1; domain <= 2; domain++)
+        for (uint32_t id = 1; fake_name_of(domain, id) != NULL; id++)
+            if (strcmp(fake_name_of(domain, id), name) == 0) return id;
+    abort();
+}
+
+#include "tests/c/fake_buffers.h"
+#include "tests/c/fake_work.h"
+
+/* CUPTI ---------------------------------------------------------------------------------------------------------- */
+
+int cuptiGetVersion(uint32_t *version)
+{
+    *version = fake.version;
+    return fake_answer("cuptiGetVersion");
+}
+
+int cuptiGetResultString(int code, const char **text)
+{
+    *text = code == FS_CUPTI_ERROR_TAKEN ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED" : "CUPTI_ERROR_FAKE";
+    return fake_answer("cuptiGetResultString");
+}
+
+int cuptiGetCallbackName(int domain, uint32_t function, const char **name)
+{
+    *name = fake_name_of(domain, function);
+    return *name != NULL ? 0 : FAKE_INVALID_PARAMETER;
+}
+
+int cuptiSubscribe(void **subscriber, fs_cupti_callback callback, void *context)
+{
+    int code = fake_answer("cuptiSubscribe");
+    if (code != 0) return code;
+    if (fake.taken || fake.callback != NULL) return FS_CUPTI_ERROR_TAKEN;
+    fake.callback = callback;
+    fake.callback_context = context;
+    fake.subscribed++;
+    *subscriber = &fake;
+    return 0;
+}
+
+int cuptiSubscribe_v2(void **subscriber, fs_cupti_callback callback, void *context, fs_cupti_subscriber *parameters)
+{
+    int code = cuptiSubscribe(subscriber, callback, context);
+    if (parameters->size < sizeof *parameters) return FAKE_INVALID_PARAMETER;
+    if (code == FS_CUPTI_ERROR_TAKEN && parameters->taken_by != NULL)
+        strncpy(parameters->taken_by, fake.taken_by, parameters->taken_by_size); /* maybe without an end */
+    return code;
+}
+
+int cuptiUnsubscribe(void *subscriber)
+{
+    if (subscriber != &fake) return FAKE_INVALID_PARAMETER;
+    fake.callback = NULL;
+    memset(fake.driver_callbacks, 0, sizeof fake.driver_callbacks);
+    return 0;
+}
+
+int cuptiEnableCallback(uint32_t on, void *subscriber, int domain, uint32_t function)
+{
+    if (subscriber != &fake || domain != FS_CUPTI_DRIVER_DOMAIN || function == 0 || function >= FAKE_FUNCTIONS)
+        return FAKE_INVALID_PARAMETER;
+    int code = fake_answer("cuptiEnableCallback");
+    if (code == 0) fake.driver_callbacks[function] = on;
+    return code;
+}
+
+int cuptiActivityRegisterCallbacks(fs_cupti_request request, fs_cupti_complete complete)
+{
+    int code = fake_answer("cuptiActivityRegisterCallbacks");
+    if (code != 0) return code;
+    fake.request = request;
+    fake.complete = complete;
+    return 0;
+}
+
+int cuptiActivityEnable(int kind)
+{
+    if (fake.failing_kinds[kind] != 0) return fake.failing_kinds[kind];
+    if (!fake.kinds[kind]) fake.enabled++;
+    fake.kinds[kind] = true;
+    return 0;
+}
+
+int cuptiActivityDisable(int kind)
+{
+    if (fake.kinds[kind]) fake.enabled--;
+    fake.kinds[kind] = false;
+    return 0;
+}
+
+int cuptiActivityEnableDriverApi(uint32_t function, uint8_t on)
+{
+    fake.silent[FS_CUPTI_DRIVER_DOMAIN][function] = !on;
+    return 0;
+}
+
+int cuptiActivityEnableRuntimeApi(uint32_t function, uint8_t on)
+{
+    fake.silent[FS_CUPTI_RUNTIME_DOMAIN][function] = !on;
+    return 0;
+}
+
+static size_t fake_size_of(int kind)
+{
+    switch (kind) {
+    case FS_CUPTI_KERNEL:
+        return sizeof(fs_cupti_kernel);
+    case FS_CUPTI_MEMCPY:
+        return sizeof(fs_cupti_memcpy);
+    case FS_CUPTI_MEMCPY_PEER:
+        return sizeof(fs_cupti_memcpy_peer);
+    case FS_CUPTI_MEMSET:
+        return sizeof(fs_cupti_memset);
+    case FS_CUPTI_RUNTIME:
+    case FS_CUPTI_DRIVER:
+        return sizeof(fs_cupti_api);
+    case FS_CUPTI_SYNCHRONIZATION:
+        return sizeof(fs_cupti_synchronization);
+    case FS_CUPTI_OVERHEAD:
+        return sizeof(fs_cupti_overhead);
+    default:
+        return 56;
+    }
+}
+
+int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, fs_cupti_record **record)
+{
+    uint8_t *at = buffer;
+    if (*record != NULL) at = (uint8_t *)*record + fake_size_of((*record)->kind);
+    if (at >= buffer + valid) return 12; /* CUPTI_ERROR_MAX_LIMIT_REACHED */
+    *record = (fs_cupti_record *)(void *)at;
+    return 0;
+}
+
+int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *dropped)
+{
+    (void)context, (void)stream;
+    int code = fake_answer("cuptiActivityGetNumDroppedRecords");
+    if (code != 0) return code;
+    pthread_mutex_lock(&fake.lock);
+    *dropped = (size_t)fake.dropped;
+    fake.dropped = 0;
+    pthread_mutex_unlock(&fake.lock);
+    return 0;
+}
+
+int cuptiActivityFlushAll(uint32_t flag)
+{
+    fake_job *job = NULL, *late = NULL;
+    pthread_mutex_lock(&fake.lock);
+    late = fake.late;
+    fake.late = NULL;
+    if (flag == FS_CUPTI_FLUSH_FORCED || (!fake.unfinished && !fake.holds_until_forced)) job = fake_take_buffer();
+    pthread_mutex_unlock(&fake.lock);
+    while (late != NULL) {
+        fake_job *next = late->next;
+        fake_give(late);
+        late = next;
+    }
+    fake_give(job);
+    fake_join_workers();
+    return fake_answer("cuptiActivityFlushAll");
+}
+
+int cuptiGetTimestamp(uint64_t *time)
+{
+    *time = fake_now();
+    return fake_answer("cuptiGetTimestamp");
+}
+
+int cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void))
+{
+    int code = fake_answer("cuptiActivityRegisterTimestampCallback");
+    if (code != 0) return code;
+    if (clock == NULL) return FAKE_INVALID_PARAMETER;
+    if (fake.enabled > 0) fake.overtaken++; /* after records had begun: they have mixed times */
+    fake.clock = clock;
+    fake.own_clock = 1;
+    return 0;
+}
+
+int cuptiActivitySetAttribute(int attribute, size_t *size, void *value)
+{
+    int code = fake_answer("cuptiActivitySetAttribute");
+    if (code == 0 && *size != 1) code = FAKE_INVALID_PARAMETER;
+    if (code == 0 && attribute == FS_CUPTI_ZEROED_BUFFERS) fake.zeroed = *(uint8_t *)value;
+    return code;
+}
+
+int cuptiSetThreadIdType(int type)
+{
+    fake.system_threads = type == FS_CUPTI_THREAD_SYSTEM;
+    return 0;
+}
+
+/* Everything as in a process that never used CUPTI; a buffer that is being filled is lost. */
+int cuptiFinalize(void)
+{
+    fake_join_workers();
+    fake.finalized++;
+    if (fake.buffer != NULL) fake.abandoned++;
+    fake.callback = NULL;
+    memset(fake.driver_callbacks, 0, sizeof fake.driver_callbacks);
+    fake.request = NULL;
+    fake.complete = NULL;
+    fake.clock = NULL;
+    memset(fake.kinds, 0, sizeof fake.kinds);
+    memset(fake.silent, 0, sizeof fake.silent);
+    fake.buffer = NULL;
+    fake.used = 0;
+    fake.zeroed = false;
+    fake.enabled = fake.system_threads = fake.own_clock = 0;
+    return 0;
+}
+
+#include "tests/c/fake_driver.h"

@@ -1,0 +1,108 @@
+/* The CUDA driver that goes with the fake CUPTI: two devices; part of fake_cupti.c. */
+#ifndef FS_TESTS_FAKE_DRIVER_H
+#define FS_TESTS_FAKE_DRIVER_H
+
+int cuInit(unsigned flags)
+{
+    (void)flags;
+    return fake_answer("cuInit");
+}
+
+/* As every API function it tells the subscriber when it begins and ends; the only one here that anybody watches. */
+int cuDriverGetVersion(int *version)
+{
+    uint32_t function = fake_function("cuDriverGetVersion");
+    fs_cupti_callback_data data = {.site = 0, .function = "cuDriverGetVersion"};
+    for (; data.site <= FS_CUPTI_API_EXIT; data.site++)
+        if (fake.callback != NULL && fake.driver_callbacks[function])
+            fake.callback(fake.callback_context, FS_CUPTI_DRIVER_DOMAIN, function, &data);
+    *version = 13000;
+    return 0;
+}
+
+int cuDeviceGetCount(int *count)
+{
+    *count = FAKE_DEVICES;
+    return fake_answer("cuDeviceGetCount");
+}
+
+int cuDeviceGet(int *device, int index)
+{
+    if (index < 0 || index >= FAKE_DEVICES) return 101; /* CUDA_ERROR_INVALID_DEVICE */
+    *device = index;
+    return 0;
+}
+
+int cuDeviceGetName(char *name, int size, int device)
+{
+    const char *const names[] = {"Fake H200", "Fake L4"};
+    strncpy(name, names[device], (size_t)size);
+    return fake_answer("cuDeviceGetName");
+}
+
+int cuDeviceTotalMem_v2(size_t *bytes, int device)
+{
+    *bytes = (size_t)(device == 0 ? 141 : 24) << 30;
+    return 0;
+}
+
+/* By CUdevice_attribute: 16 multiprocessors, 75 and 76 compute capability; a driver that is too old for 106. */
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    static const int values[][3] = {{1, 1024, 1024},      {8, 49152, 49152},  {10, 32, 32},        {12, 65536, 65536},
+                                    {16, 132, 58},        {39, 2048, 1536},   {75, 9, 8},          {76, 0, 9},
+                                    {81, 233472, 102400}, {82, 65536, 65536}, {97, 232448, 101376}};
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        if (values[i][0] != attribute) continue;
+        *value = values[i][1 + device];
+        return 0;
+    }
+    return 1;
+}
+
+int cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active)
+{
+    *flags = 0;
+    *active = fake.active[device];
+    return 0;
+}
+
+int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    fake.retained++;
+    *context = &fake.active[device];
+    return 0;
+}
+
+int cuDevicePrimaryCtxRelease_v2(int device)
+{
+    (void)device;
+    fake.retained--;
+    return 0;
+}
+
+int cuCtxPushCurrent_v2(void *context)
+{
+    (void)context;
+    fake.pushed++;
+    return fake_answer("cuCtxPushCurrent_v2");
+}
+
+int cuCtxPopCurrent_v2(void **context)
+{
+    fake.pushed--;
+    *context = NULL;
+    return 0;
+}
+
+/* A call of its own, which CUPTI records as any other. */
+int cuCtxSynchronize(void)
+{
+    uint64_t now = fake_now();
+    fake.waited++;
+    fake_call("cuCtxSynchronize", now, now + 1, (uint32_t)syscall(SYS_gettid), 4000000000u + (uint32_t)fake.waited);
+    fake_synchronization(4, now, now + 1, 4000000000u + (uint32_t)fake.waited);
+    return fake_answer("cuCtxSynchronize");
+}
+
+#endif

@@ -1,0 +1,433 @@
+/* What belongs to what, against a brute force over random programs: threads that nest ops, ranges, steps and frames,
+ * API calls in them, and device work that is told of in any order. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "sources/attribute.h"
+#include "store/store.h"
+#include "tests/c/check.h"
+
+enum { THREADS = 3, DEVICES = 2, STREAMS = 3, MOST = 4096, NOBODY = -1 };
+
+/* An event of the program. Its number is kept in the store's `bytes`, wherever it goes there. */
+typedef struct {
+    fs_event_kind kind;
+    int64_t start, end, told; /* told: when the store learns of it */
+    int thread;               /* NOBODY: not known */
+    int device, stream;
+    int parent, launcher; /* numbers of events: as they are to be found */
+    uint32_t correlation;
+    uint32_t index; /* in the store, of what does not move */
+} happening;
+
+static happening all[MOST];
+static int count;
+static uint64_t state = 88172645463325252u;
+
+static uint32_t below(uint32_t bound)
+{
+    state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+    return (uint32_t)((state >> 20) % bound);
+}
+
+static bool encloses_on_host(const happening *event)
+{
+    return event->kind == FS_EVENT_OP || event->kind == FS_EVENT_RANGE || event->kind == FS_EVENT_STEP ||
+           event->kind == FS_EVENT_FRAME;
+}
+
+static bool is_call(const happening *event)
+{
+    return event->kind == FS_EVENT_RUNTIME || event->kind == FS_EVENT_OVERHEAD;
+}
+
+static bool is_work(const happening *event)
+{
+    return event->kind == FS_EVENT_KERNEL || event->kind == FS_EVENT_MEMCPY || event->kind == FS_EVENT_MEMSET;
+}
+
+/* A random program ------------------------------------------------------------------------------------------------ */
+
+static int add(fs_event_kind kind, int thread, int64_t start)
+{
+    all[count] = (happening){.kind = kind,
+                             .start = start,
+                             .thread = thread,
+                             .device = -1,
+                             .parent = NOBODY,
+                             .launcher = NOBODY,
+                             .correlation = FS_NONE};
+    return count++;
+}
+
+static const fs_event_kind host_kinds[] = {FS_EVENT_OP, FS_EVENT_RANGE, FS_EVENT_STEP, FS_EVENT_FRAME};
+static const fs_event_kind work_kinds[] = {FS_EVENT_KERNEL, FS_EVENT_MEMCPY, FS_EVENT_MEMSET};
+
+/* One thread: `open` are its events that have begun, the innermost last. */
+static void run_thread(int thread, int events, uint32_t *correlation, int64_t grain)
+{
+    int open[64], depth = 0;
+    int64_t now = thread; /* times of threads differ by the modulus */
+    for (int made = 0; made < events || depth > 0;) {
+        now += THREADS * (1 + below(20));
+        int64_t time = now / grain;
+        bool in_call = depth > 0 && is_call(&all[open[depth - 1]]);
+        uint32_t roll = below(10);
+        if (made < events && depth < 60 && roll < 5 && (!in_call || below(4) == 0)) {
+            fs_event_kind kind = roll < 3 ? host_kinds[below(4)] : below(5) ? FS_EVENT_RUNTIME : FS_EVENT_OVERHEAD;
+            int made_now = add(kind, thread, time);
+            /* The store gives an op or range its parent when it begins: the innermost of these that is open. */
+            for (int i = depth; i-- > 0 && encloses_on_host(&all[made_now]) && all[made_now].parent == NOBODY;)
+                if (encloses_on_host(&all[open[i]])) all[made_now].parent = open[i];
+            if (kind == FS_EVENT_RUNTIME && below(8)) all[made_now].correlation = ++*correlation;
+            open[depth++] = made_now;
+            made++;
+        } else if (depth > 0) {
+            /* Mostly what began last ends first; a range may end anywhere. */
+            int at = depth - 1;
+            if (below(6) == 0) at = (int)below((uint32_t)depth);
+            if (is_call(&all[open[at]])) at = depth - 1;
+            all[open[at]].end = time;
+            memmove(&open[at], &open[at + 1], (size_t)(--depth - at) * sizeof *open);
+        }
+    }
+}
+
+static void launch_work(int call)
+{
+    int works = below(5) ? (int)below(3) : 12; /* a graph launches many */
+    for (int i = 0; i < works && count < MOST; i++) {
+        int made = add(work_kinds[below(3)], NOBODY, all[call].start + 1 + below(400));
+        all[made].end = all[made].start + below(50);
+        all[made].device = (int)below(DEVICES);
+        all[made].stream = (int)below(STREAMS);
+        all[made].correlation = all[call].correlation;
+    }
+}
+
+static void make_program(int events, int64_t grain)
+{
+    uint32_t correlation = below(1000);
+    count = 0;
+    for (int thread = 0; thread < THREADS; thread++) run_thread(thread, events, &correlation, grain);
+    int hosts = count;
+    for (int i = 0; i < hosts && count < MOST - 40; i++) {
+        if (all[i].kind != FS_EVENT_RUNTIME || all[i].correlation == FS_NONE) continue;
+        if (below(4)) launch_work(i);
+        if (below(5) == 0 && all[i].end > all[i].start + 2) { /* a wait lies in the call that waits */
+            int made = add(FS_EVENT_SYNC, NOBODY, all[i].start + 1);
+            all[made].end = all[i].end - 1;
+            all[made].correlation = all[i].correlation;
+        }
+    }
+    for (int i = 0; i < 5; i++) { /* of nobody */
+        int made = add(i < 3 ? FS_EVENT_KERNEL : i < 4 ? FS_EVENT_OVERHEAD : FS_EVENT_SYNC, NOBODY, below(5000));
+        all[made].end = all[made].start + 5;
+        if (i < 3) all[made].device = 0;
+        if (i == 1) all[made].correlation = 4000000000u;
+    }
+    /* Ops and ranges are told of when they begin, and what CUPTI tells when it has ended or later. */
+    for (int i = 0; i < count; i++)
+        all[i].told = encloses_on_host(&all[i]) ? all[i].start : all[i].end + 1 + (below(3) ? 0 : below(2000));
+}
+
+/* The oracle ------------------------------------------------------------------------------------------------------ */
+
+/* The innermost event of the thread that encloses the call: of all that do, the one that began last. */
+static int find_parent(const happening *call)
+{
+    int best = NOBODY;
+    for (int i = 0; i < count; i++) {
+        const happening *other = &all[i];
+        if (other == call || other->thread != call->thread || (!encloses_on_host(other) && !is_call(other))) continue;
+        if (other->start > call->start || other->end < call->end) continue;
+        if (best == NOBODY || other->start > all[best].start) best = i;
+    }
+    return best;
+}
+
+static int find_call(uint32_t correlation)
+{
+    for (int i = 0; i < count && correlation != FS_NONE; i++)
+        if (all[i].kind == FS_EVENT_RUNTIME && all[i].correlation == correlation) return i;
+    return NOBODY;
+}
+
+static void find_answers(void)
+{
+    for (int i = 0; i < count; i++)
+        if (is_call(&all[i]) && all[i].thread != NOBODY) all[i].parent = find_parent(&all[i]);
+    for (int i = 0; i < count; i++) {
+        int call = is_work(&all[i]) || all[i].kind == FS_EVENT_SYNC ? find_call(all[i].correlation) : NOBODY;
+        if (call == NOBODY) continue;
+        if (all[i].kind == FS_EVENT_SYNC) {
+            all[i].parent = call;
+            all[i].thread = all[call].thread;
+            continue;
+        }
+        int owner = all[call].parent;
+        while (owner != NOBODY && (!encloses_on_host(&all[owner]) || all[owner].kind == FS_EVENT_FRAME))
+            owner = all[owner].parent;
+        all[i].launcher = owner;
+    }
+}
+
+/* The store ------------------------------------------------------------------------------------------------------- */
+
+static int by_told(const void *left, const void *right)
+{
+    const happening *a = &all[*(const int *)left], *b = &all[*(const int *)right];
+    if (a->told != b->told) return a->told < b->told ? -1 : 1;
+    return *(const int *)left - *(const int *)right;
+}
+
+static fs_store *make_store(void)
+{
+    static int order[MOST];
+    fs_store *store = NULL;
+    CHECK(fs_store_create(&store, NULL) == FS_OK);
+    for (int i = 0; i < count; i++) order[i] = i;
+    qsort(order, (size_t)count, sizeof *order, by_told);
+    for (int i = 0; i < count; i++) {
+        happening *source = &all[order[i]];
+        fs_event event = fs_event_missing;
+        event.kind = (uint8_t)source->kind;
+        event.start = source->start;
+        event.duration = source->end - source->start;
+        event.bytes = order[i];
+        event.correlation = source->correlation;
+        event.device = (int8_t)source->device;
+        event.name = (uint32_t)order[i] % 50;
+        bool known = encloses_on_host(source) || (is_call(source) && source->thread != NOBODY);
+        if (encloses_on_host(source) && source->parent != NOBODY) event.parent = all[source->parent].index;
+        if (source->device >= 0)
+            CHECK(fs_store_device_lane(store, source->device, (uint64_t)source->stream, &event.lane, NULL) == FS_OK);
+        else if (known)
+            CHECK(fs_store_thread_lane_of(store, (uint64_t)source->thread + 100, &event.lane, NULL) == FS_OK);
+        CHECK(fs_store_append(store, &event, &source->index, NULL) == FS_OK);
+    }
+    return store;
+}
+
+static fs_event get(const fs_store *store, uint32_t index)
+{
+    fs_event event;
+    fs_store_get(store, index, &event);
+    return event;
+}
+
+/* The number of the event at a place; NOBODY for none. */
+static int number_at(const fs_store *store, uint32_t index)
+{
+    return index == FS_NONE ? NOBODY : (int)get(store, index).bytes;
+}
+
+/* However far it came: every event is there once, and every link leads to an earlier event that may be linked to. */
+static void check_links(const fs_store *store)
+{
+    static int seen[MOST];
+    memset(seen, 0, sizeof seen);
+    for (uint32_t i = 0; i < fs_store_count(store); i++) {
+        fs_event event = get(store, i);
+        if (i < (uint32_t)count) seen[event.bytes]++;
+        CHECK(event.parent == FS_NONE || event.parent < i, "%u in %u", i, event.parent);
+        CHECK(event.launcher == FS_NONE || event.launcher < i, "%u of %u", i, event.launcher);
+        if (event.parent < i && event.kind != FS_EVENT_SYNC) CHECK(get(store, event.parent).lane == event.lane);
+        if (event.launcher < i) {
+            uint8_t kind = get(store, event.launcher).kind;
+            CHECK(kind == FS_EVENT_OP || kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP);
+        }
+    }
+    for (int i = 0; i < count; i++) CHECK(seen[i] == 1, "event %d is there %d times", i, seen[i]);
+}
+
+/* The copies of ranges: from the first to the last work that ran for a range on a stream. */
+static void check_copies(const fs_store *store)
+{
+    int expected = 0, found = 0;
+    for (int range = 0; range < count; range++) {
+        if (all[range].kind != FS_EVENT_RANGE && all[range].kind != FS_EVENT_STEP) continue;
+        for (int lane = 0; lane < DEVICES * STREAMS; lane++) {
+            int64_t start = INT64_MAX, end = INT64_MIN;
+            for (int i = 0; i < count; i++) {
+                if (!is_work(&all[i]) || all[i].device * STREAMS + all[i].stream != lane) continue;
+                int at = all[i].launcher;
+                while (at != NOBODY && at != range) at = all[at].parent;
+                if (at != range) continue;
+                if (all[i].start < start) start = all[i].start;
+                if (all[i].end > end) end = all[i].end;
+            }
+            if (start == INT64_MAX) continue;
+            expected++;
+            for (uint32_t i = (uint32_t)count; i < fs_store_count(store); i++) {
+                fs_event event = get(store, i);
+                fs_lane on = fs_store_lane(store, event.lane);
+                if (number_at(store, event.launcher) != range || !on.on_device) continue;
+                if (on.device * STREAMS + (int)on.id != lane) continue;
+                found++;
+                CHECK(event.start == start && event.duration == end - start && event.kind == all[range].kind);
+                CHECK(event.device == on.device && event.timing == FS_TIMING_CUPTI && event.parent == FS_NONE);
+                CHECK(event.name == (uint32_t)range % 50);
+            }
+        }
+    }
+    CHECK(found == expected && fs_store_count(store) == (uint32_t)(count + expected), "%d of %d", found, expected);
+}
+
+static void test_links_are_those_of_the_brute_force(void)
+{
+    int linked = 0, nested_calls = 0, waits = 0;
+    for (int round = 0; round < 150 && failures == 0; round++) {
+        make_program(round % 10 == 0 ? 150 : 5 + round % 40, 1);
+        fs_store *store = make_store();
+        fs_error err = {FS_OK, ""};
+        CHECK(fs_attribute(store, &err) == FS_OK, "%s", err.message);
+        find_answers();
+        check_links(store);
+        for (uint32_t i = 0; i < (uint32_t)count; i++) {
+            fs_event event = get(store, i);
+            const happening *expected = &all[event.bytes];
+            CHECK(number_at(store, event.parent) == expected->parent, "round %d: %d lies in %d, not %d", round,
+                  (int)event.bytes, number_at(store, event.parent), expected->parent);
+            CHECK(number_at(store, event.launcher) == expected->launcher, "round %d: %d is of %d, not %d", round,
+                  (int)event.bytes, number_at(store, event.launcher), expected->launcher);
+            CHECK(event.start == expected->start && event.duration == expected->end - expected->start);
+            if (event.kind == FS_EVENT_SYNC && expected->thread != NOBODY) {
+                CHECK(fs_store_lane(store, event.lane).id == (uint64_t)expected->thread + 100);
+                waits++;
+            }
+            linked += expected->launcher != NOBODY;
+            nested_calls += is_call(expected) && expected->parent != NOBODY && is_call(&all[expected->parent]);
+        }
+        check_copies(store);
+        fs_store_destroy(store);
+    }
+    CHECK(linked > 1000 && nested_calls > 100 && waits > 20, "%d, %d, %d", linked, nested_calls, waits);
+}
+
+/* Times so coarse that many are equal: which of two equal events lies in which is open, but not that links are sound.
+ */
+static void test_equal_times_leave_links_sound(void)
+{
+    for (int round = 0; round < 60 && failures == 0; round++) {
+        make_program(40, 40);
+        fs_store *store = make_store();
+        CHECK(fs_attribute(store, NULL) == FS_OK);
+        check_links(store);
+        for (uint32_t i = 0; i < (uint32_t)count; i++) {
+            fs_event event = get(store, i);
+            if (event.parent == FS_NONE || !is_call(&all[event.bytes])) continue;
+            fs_event outer = get(store, event.parent);
+            CHECK(outer.start <= event.start && outer.start + outer.duration >= event.start + event.duration);
+        }
+        fs_store_destroy(store);
+    }
+}
+
+/* An event on thread 0 of which the store learns in the order of the calls. */
+static int at(fs_event_kind kind, int64_t start, int64_t end, uint32_t correlation)
+{
+    int made = add(kind, kind == FS_EVENT_KERNEL || kind == FS_EVENT_SYNC ? NOBODY : 0, start);
+    all[made].end = end, all[made].correlation = correlation, all[made].told = made;
+    if (kind == FS_EVENT_KERNEL) all[made].device = 0;
+    return made;
+}
+
+/* What each event lies in once it is told what belongs to what, by number. */
+static void check_parents(const int *expected)
+{
+    fs_store *store = make_store();
+    CHECK(fs_attribute(store, NULL) == FS_OK);
+    check_links(store);
+    for (uint32_t i = 0; i < (uint32_t)count; i++) {
+        int number = number_at(store, i), parent = number_at(store, get(store, i).parent);
+        CHECK(parent == expected[number], "%d lies in %d", number, parent);
+    }
+    fs_store_destroy(store);
+}
+
+static void test_times_that_touch(void)
+{
+    count = 0;
+    int op = at(FS_EVENT_OP, 100, 200, FS_NONE);
+    int inner = at(FS_EVENT_RUNTIME, 100, 150, 1), outer = at(FS_EVENT_RUNTIME, 100, 200, 2);
+    int next = at(FS_EVENT_RUNTIME, 200, 250, 3); /* begins where the op has ended */
+    int instant = at(FS_EVENT_RUNTIME, 200, 200, 4);
+    int within = at(FS_EVENT_RUNTIME, 120, 120, 5);
+    int late = at(FS_EVENT_RUNTIME, 160, 200, 6); /* ends as the op does */
+    at(FS_EVENT_RUNTIME, 170, 201, 7);            /* a ns after it */
+    int expected[MOST];
+    for (int i = 0; i < count; i++) expected[i] = NOBODY;
+    expected[inner] = outer, expected[outer] = op, expected[within] = inner, expected[late] = outer,
+    expected[instant] = next;
+    check_parents(expected);
+}
+
+/* A host clock that is a little ahead of CUPTI's: the op is told of when the kernel inside it has been already. */
+static void test_clocks_that_disagree_leave_links_sound(void)
+{
+    for (int first = 0; first < 2; first++) {
+        count = 0;
+        at(FS_EVENT_KERNEL, 120, 130, 7);
+        if (first) at(FS_EVENT_OP, 100, 200, FS_NONE);
+        at(FS_EVENT_SYNC, 110, 119, 7);
+        at(FS_EVENT_RUNTIME, 110, 119, 7);
+        if (!first) at(FS_EVENT_OP, 100, 200, FS_NONE);
+        fs_store *store = make_store();
+        CHECK(fs_attribute(store, NULL) == FS_OK);
+        check_links(store);
+        CHECK(get(store, 0).launcher == FS_NONE);
+        fs_store_destroy(store);
+    }
+}
+
+static void test_nothing_to_tell(void)
+{
+    fs_store *store = NULL;
+    CHECK(fs_store_create(&store, NULL) == FS_OK && fs_attribute(store, NULL) == FS_OK);
+    CHECK(fs_store_count(store) == 0);
+    fs_store_destroy(store);
+    count = 0;
+    int op = add(FS_EVENT_OP, 0, 1), kernel = add(FS_EVENT_KERNEL, NOBODY, 2); /* captured without API calls */
+    all[op].end = all[kernel].end = 9, all[kernel].device = 1, all[kernel].correlation = 5;
+    store = make_store();
+    CHECK(fs_attribute(store, NULL) == FS_OK && fs_store_count(store) == 2 && get(store, 1).launcher == FS_NONE);
+    fs_store_destroy(store);
+}
+
+static void test_every_allocation_may_fail(void)
+{
+    int64_t live = fs_memory_live();
+    make_program(60, 1);
+    find_answers();
+    for (int64_t n = 1; failures == 0; n++) {
+        fs_error err = {FS_OK, ""};
+        fs_store *store = make_store();
+        fs_memory_fail_at(n);
+        fs_status status = fs_attribute(store, &err);
+        fs_memory_fail_at(0);
+        check_links(store);
+        if (status == FS_OK) check_copies(store);
+        else CHECK(status == FS_OUT_OF_MEMORY && strstr(err.message, "memory") != NULL);
+        fs_store_destroy(store);
+        CHECK(fs_memory_live() == live);
+        if (status == FS_OK) {
+            CHECK(n > 8, "%lld", (long long)n);
+            return;
+        }
+    }
+}
+
+int main(void)
+{
+    test_links_are_those_of_the_brute_force();
+    test_equal_times_leave_links_sound();
+    test_times_that_touch();
+    test_clocks_that_disagree_leave_links_sound();
+    test_nothing_to_tell();
+    test_every_allocation_may_fail();
+    if (failures == 0) printf("attribute: passed\n");
+    return failures != 0;
+}

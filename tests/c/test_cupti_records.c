@@ -1,0 +1,332 @@
+/* CUPTI's records as events: every expected name and number is written here, from NVIDIA's headers and from what
+ * torch.profiler calls the same things. */
+#include <stdio.h>
+
+#include "tests/c/fake_capture.h"
+
+static void test_a_kernel_has_its_launch(void)
+{
+    load_fake();
+    start_capture(&with_calls);
+    fake_set_launch(132, 256, 40, 1024, 65536);
+    fake_set_cluster(2, 1, 1);
+    fake_kernel("_Z3addPfS_i", origin + 100, origin + 350, 1, 7, 42);
+    fake_set_graph(5, 77);
+    fake_kernel("nvjet_tst_128x256", origin + 400, origin + 401, 0, 9, 43);
+    fake_set_graph(0, 78); /* a node without a graph is no launch by a graph */
+    fake_kernel(NULL, origin + 500, origin + 501, 0, 9, 44);
+    stop_capture();
+    fs_event event = event_at(0);
+    CHECK(event.kind == FS_EVENT_KERNEL && event.timing == FS_TIMING_CUPTI && event.device == 1);
+    CHECK(event.start == begin + 100, "%lld", (long long)(event.start - begin));
+    CHECK(event.duration == 250 && event.correlation == 42 && event.parent == FS_NONE && event.launcher == FS_NONE);
+    CHECK(strcmp(name_at(0), "add(float*, float*, int)") == 0, "%s", name_at(0));
+    fs_lane lane = lane_at(0);
+    CHECK(lane.on_device && lane.device == 1 && lane.id == 7);
+    fs_launch launch = launch_at(0);
+    CHECK(launch.grid[0] == 132 && launch.grid[1] == 2 && launch.grid[2] == 3);
+    CHECK(launch.block[0] == 256 && launch.block[1] == 4 && launch.block[2] == 1);
+    CHECK(launch.cluster[0] == 2 && launch.cluster[1] == 1 && launch.cluster[2] == 1);
+    CHECK(launch.registers == 40 && launch.static_shared == 1024 && launch.dynamic_shared == 65536);
+    CHECK(launch.graph == 0 && launch.graph_node == 0 && launch.context == 2);
+    CHECK(strcmp(name_at(1), "nvjet_tst_128x256") == 0);
+    CHECK(launch_at(1).graph == 5 && launch_at(1).graph_node == 77 && launch_at(1).context == 1);
+    CHECK(event_at(1).device == 0 && lane_at(1).id == 9 && event_at(1).lane != event_at(0).lane);
+    CHECK(name_at(2)[0] != '\0' && launch_at(2).graph == 0 && launch_at(2).graph_node == 0);
+    CHECK(fs_store_count(store) == 3 && fs_cupti_last().dropped == 0);
+    end_store();
+}
+
+static void test_copies_and_fills_are_named_as_torch_names_them(void)
+{
+    static const struct {
+        int kind, from, to;
+        const char *name;
+    } copies[] = {
+        {1, 1, 3, "Memcpy HtoD (Pageable -> Device)"},       {1, 2, 3, "Memcpy HtoD (Pinned -> Device)"},
+        {2, 3, 1, "Memcpy DtoH (Device -> Pageable)"},       {8, 3, 3, "Memcpy DtoD (Device -> Device)"},
+        {9, 2, 2, "Memcpy HtoH (Pinned -> Pinned)"},         {3, 1, 4, "Memcpy HtoA (Pageable -> Array)"},
+        {7, 5, 6, "Memcpy DtoA (Managed -> Device Static)"},
+    };
+    enum { COPIES = sizeof copies / sizeof *copies };
+    load_fake();
+    start_capture(&with_calls);
+    fake_set_graph(0, 5);
+    for (uint32_t i = 0; i < COPIES; i++)
+        fake_copy(copies[i].kind, copies[i].from, copies[i].to, 1000 + i, origin + i, origin + 2 * i + 5, 0, 3, i);
+    fake_copy(99, 88, 3, 1, origin, origin + 1, 0, 3, 50); /* of a CUPTI to come */
+    fake_copy_peer(123456789012, origin + 40, origin + 60, 1, 0, 4, 51);
+    fake_fill(3, 4096, origin + 70, origin + 75, 0, 3, 52);
+    fake_set_graph(8, 9);
+    fake_fill(2, 1, origin + 80, origin + 85, 0, 3, 53);
+    stop_capture();
+    for (uint32_t i = 0; i < COPIES; i++) {
+        fs_event event = event_at(i);
+        CHECK(strcmp(name_at(i), copies[i].name) == 0, "%s", name_at(i));
+        CHECK(event.kind == FS_EVENT_MEMCPY && event.bytes == 1000 + i && event.duration == i + 5);
+        CHECK(event.correlation == i && lane_at(i).id == 3 && launch_at(i).graph_node == 0);
+    }
+    CHECK(strncmp(name_at(COPIES), "Memcpy ", 7) == 0 && strstr(name_at(COPIES), "-> Device)") != NULL);
+    CHECK(strcmp(name_at(COPIES + 1), "Memcpy PtoP (Device -> Device)") == 0, "%s", name_at(COPIES + 1));
+    CHECK(event_at(COPIES + 1).bytes == 123456789012 && event_at(COPIES + 1).device == 1);
+    CHECK(event_at(COPIES + 1).correlation == 51 && event_at(COPIES + 1).kind == FS_EVENT_MEMCPY);
+    CHECK(strcmp(name_at(COPIES + 2), "Memset (Device)") == 0, "%s", name_at(COPIES + 2));
+    CHECK(event_at(COPIES + 2).kind == FS_EVENT_MEMSET && event_at(COPIES + 2).bytes == 4096);
+    CHECK(launch_at(COPIES + 2).grid[0] == 0 && launch_at(COPIES + 2).graph == 0);
+    CHECK(strcmp(name_at(COPIES + 3), "Memset (Pinned)") == 0 && launch_at(COPIES + 3).graph == 8);
+    CHECK(launch_at(COPIES + 3).graph_node == 9);
+    CHECK(fs_store_count(store) == COPIES + 4);
+    end_store();
+}
+
+/* As CUPTI names functions, and as people know them; NULL: makes no event. */
+static const struct {
+    const char *function, *name;
+} api[] = {
+    {"cudaLaunchKernel_v7000", "cudaLaunchKernel"},
+    {"cudaLaunchKernel_ptsz_v7000", "cudaLaunchKernel"},
+    {"cudaMemcpy_ptds_v7000", "cudaMemcpy"},
+    {"cudaMemcpy2DToArray_v3020", "cudaMemcpy2DToArray"},
+    {"cudaGraphLaunch_v10000", "cudaGraphLaunch"},
+    {"cudaGetDevice_v3020", NULL},
+    {"cudaEventCreate_v3020", NULL},
+    {"cuLaunchKernel", "cuLaunchKernel"},
+    {"cuLaunchKernel_ptsz", "cuLaunchKernel"},
+    {"cuLaunchKernelEx", "cuLaunchKernelEx"},
+    {"cuMemAlloc_v2", "cuMemAlloc_v2"},
+    {"cuMemcpyDtoH_v2_ptds", "cuMemcpyDtoH_v2"},
+    {"cuCtxGetCurrent", NULL},
+};
+enum { API_FUNCTIONS = sizeof api / sizeof *api };
+
+static void check_calls(void)
+{
+    start_capture(&with_calls);
+    for (uint32_t i = 0; i < API_FUNCTIONS; i++)
+        fake_call(api[i].function, origin + 10 * i, origin + 10 * i + 4, 1000 + i % 2, i);
+    long told = fake_count("calls");
+    stop_capture();
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < API_FUNCTIONS; i++) {
+        if (api[i].name == NULL) continue;
+        fs_event event = event_at(at);
+        fs_lane lane = lane_at(at);
+        CHECK(strcmp(name_at(at++), api[i].name) == 0, "%s", name_at(at - 1));
+        CHECK(event.kind == FS_EVENT_RUNTIME && event.duration == 4 && event.correlation == i && event.device == -1);
+        CHECK(!lane.on_device && lane.id == 1000 + i % 2);
+    }
+    CHECK(fs_store_count(store) == at, "%u", fs_store_count(store));
+    /* What CUPTI can leave out it does: the records cost time. */
+    if (functions.enable_driver != NULL) CHECK(told == at, "%ld of %u", told, at);
+    end_store();
+}
+
+static void test_calls_are_named_without_versions_and_noise_is_left_out(void)
+{
+    load_fake();
+    check_calls();
+    load_fake();
+    functions.enable_driver = NULL;
+    functions.enable_runtime = NULL;
+    check_calls();
+    CHECK(fake_count("calls") >= API_FUNCTIONS); /* CUPTI told of all, and the parser chose */
+}
+
+static void test_functions_that_cupti_cannot_name_are_numbered(void)
+{
+    static const uint32_t numbers[] = {1234, 2047, 2048, 700000, 1234};
+    load_fake();
+    start_capture(&with_calls);
+    for (uint32_t i = 0; i < 5; i++) fake_unnamed_call(numbers[i], origin + 10 * i, origin + 10 * i + 1, 5, i);
+    stop_capture();
+    for (uint32_t i = 0; i < 5; i++) {
+        char number[16];
+        snprintf(number, sizeof number, "%u", numbers[i]);
+        CHECK(strstr(name_at(i), number) != NULL, "%s", name_at(i));
+    }
+    CHECK(event_at(0).name == event_at(4).name && fs_store_count(store) == 5);
+    end_store();
+}
+
+static void test_waits_and_overhead_are_named(void)
+{
+    static const char *const waits[] = {NULL, "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync"};
+    static const struct {
+        int kind;
+        const char *name;
+    } overheads[] = {
+        {1, "Driver Compiler"},
+        {1 << 16, "Buffer Flush"},
+        {2 << 16, "Instrumentation"},
+        {3 << 16, "Resource"},
+        {4 << 16, "Runtime Triggered Module Loading"},
+        {5 << 16, "Lazy Function Loading"},
+        {6 << 16, "Command Buffer Full"},
+        {7 << 16, "Activity Buffer Request"},
+        {8 << 16, "UVM Activity Init"},
+    };
+    enum { OVERHEADS = sizeof overheads / sizeof *overheads };
+    load_fake();
+    start_capture(&with_calls);
+    for (uint32_t i = 1; i < 5; i++) fake_synchronization((int)i, origin + i, origin + 10 + i, 60 + i);
+    for (uint32_t i = 0; i < OVERHEADS; i++)
+        fake_overhead(overheads[i].kind, origin + 50 + i, origin + 60 + i, i % 2 ? 77 : 0);
+    fake_overhead(99 << 16, origin + 90, origin + 91, 77);
+    fake_overhead(0, origin + 92, origin + 93, 77);
+    fake_synchronization(17, origin + 94, origin + 95, 3);
+    stop_capture();
+    for (uint32_t i = 1; i < 5; i++) {
+        fs_event event = event_at(i - 1);
+        CHECK(event.kind == FS_EVENT_SYNC && event.duration == 10 && event.correlation == 60 + i && event.device == -1);
+        CHECK(strcmp(name_at(i - 1), waits[i]) == 0 && event.lane == FS_NONE, "%s", name_at(i - 1));
+    }
+    for (uint32_t i = 0; i < OVERHEADS; i++) {
+        fs_event event = event_at(4 + i);
+        CHECK(event.kind == FS_EVENT_OVERHEAD && event.duration == 10 && event.correlation == FS_NONE);
+        CHECK(strcmp(name_at(4 + i), overheads[i].name) == 0, "%s", name_at(4 + i));
+        CHECK(i % 2 ? lane_at(4 + i).id == 77 : event.lane == FS_NONE);
+    }
+    CHECK(fs_store_count(store) == 4 + OVERHEADS + 3 && fs_cupti_last().dropped == 0);
+    end_store();
+}
+
+/* More of everything than the caches hold, so that they collide. */
+static void test_caches_that_collide_change_nothing(void)
+{
+    enum { NAMES = 3000, LAUNCHES = 2500, STREAMS = 301, THREADS = 500, ROUNDS = 9000 };
+    static char names[NAMES][24];
+    load_fake();
+    for (int i = 0; i < NAMES; i++) snprintf(names[i], sizeof names[i], "kernel%d", i);
+    start_capture(&with_calls);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        uint32_t n = i * 7919, launch = n % LAUNCHES;
+        fake_set_launch(launch + 1, launch % 7 + 1, launch % 255, launch * 16, launch * 3);
+        fake_set_graph(launch % 3, launch % 11);
+        fake_kernel(names[n % NAMES], origin + i, origin + i + 1, n % 2, n % STREAMS, i);
+        fake_call("cudaLaunchKernel_v7000", origin + i, origin + i + 1, 100 + n % THREADS, i);
+    }
+    stop_capture();
+    CHECK(fs_store_count(store) == 2 * ROUNDS && fs_cupti_last().dropped == 0);
+    for (uint32_t i = 0; i < ROUNDS && failures == 0; i++) {
+        uint32_t n = i * 7919, launch = n % LAUNCHES;
+        fs_launch got = launch_at(2 * i);
+        fs_lane lane = lane_at(2 * i);
+        CHECK(strcmp(name_at(2 * i), names[n % NAMES]) == 0, "%s", name_at(2 * i));
+        CHECK(lane.on_device && lane.device == (int)(n % 2) && lane.id == n % STREAMS);
+        CHECK(got.grid[0] == launch + 1 && got.block[0] == launch % 7 + 1 && got.registers == launch % 255);
+        CHECK(got.static_shared == launch * 16 && got.dynamic_shared == launch * 3 && got.graph == launch % 3);
+        CHECK(got.graph_node == (launch % 3 ? launch % 11 : 0));
+        CHECK(!lane_at(2 * i + 1).on_device && lane_at(2 * i + 1).id == 100 + n % THREADS);
+    }
+    CHECK(fs_store_lane_count(store) <= 2 * STREAMS + THREADS && fs_store_name_count(store) == NAMES + 1);
+    end_store();
+}
+
+/* A module that is unloaded leaves its names' memory to the next one's. */
+static void test_a_name_may_take_the_place_of_another(void)
+{
+    static char text[64];
+    load_fake();
+    start_capture(&with_calls);
+    for (uint32_t i = 0; i < 50; i++) {
+        snprintf(text, sizeof text, "_Z%dk%ui", i < 10 ? 2 : 3, i);
+        fake_kernel(text, origin + i, origin + i + 1, 0, 7, i);
+        CHECK(cuptiActivityFlushAll(FS_CUPTI_FLUSH_FORCED) == 0);
+    }
+    stop_capture();
+    for (uint32_t i = 0; i < 50; i++) {
+        char expected[32];
+        snprintf(expected, sizeof expected, "k%u(int)", i);
+        CHECK(strcmp(name_at(i), expected) == 0, "%s", name_at(i));
+    }
+    end_store();
+}
+
+static void test_only_what_was_asked_for_is_kept(void)
+{
+    load_fake();
+    start_capture(&with_calls);
+    uint64_t hour = 3600 * UINT64_C(1000000000);
+    fake_kernel("early", origin - hour, origin - hour + 5, 0, 7, 1);
+    fake_copy(1, 1, 3, 5, origin - hour, origin - hour + 5, 0, 7, 2);
+    fake_fill(3, 5, origin - hour, origin - hour + 5, 0, 7, 3);
+    fake_call("cudaLaunchKernel_v7000", origin - hour, origin + 50, 1, 4);
+    fake_overhead(1 << 16, origin - hour, origin + 50, 1);
+    fake_synchronization(3, origin - hour, origin + 50, 4);
+    fake_call("cudaLaunchKernel_v7000", origin + 10, origin + 20, 1, 5);
+    fake_call("cudaLaunchKernel_v7000", origin + LENGTH - 1, origin + hour, 1, 6); /* began in time */
+    fake_kernel("late", origin + hour, origin + hour + 5, 0, 7, 6);                /* and so did its launch */
+    fake_call("cudaMemcpyAsync_v3020", origin + LENGTH + hour, origin + LENGTH + hour + 1, 1, 7);
+    fake_overhead(1 << 16, origin + LENGTH + hour, origin + LENGTH + hour + 1, 1);
+    fake_synchronization(3, origin + LENGTH + hour, origin + LENGTH + hour + 1, 7);
+    stop_capture();
+    CHECK(fs_store_count(store) == 3 && fs_cupti_last().dropped == 0, "%u", fs_store_count(store));
+    CHECK(event_at(0).correlation == 5 && event_at(1).correlation == 6 && strcmp(name_at(2), "late") == 0);
+    end_store();
+}
+
+/* Before version 20 CUPTI has its own clock only, CLOCK_REALTIME: half an eternity from ours. */
+static void test_cuptis_own_clock_is_told_in_ours(void)
+{
+    for (int way = 0; way < 2; way++) {
+        load_fake();
+        if (way == 0) functions.set_clock = NULL;
+        else fake_fail("cuptiActivityRegisterTimestampCallback", FAKE_NOT_INITIALIZED);
+        start_capture(&with_calls);
+        fake_kernel("k", origin + 1000, origin + 3500, 0, 7, 1);
+        fake_call("cudaLaunchKernel_v7000", origin + 500, origin + 600, 1, 1);
+        stop_capture();
+        CHECK(fs_store_count(store) == 2, "%u", fs_store_count(store));
+        int64_t off = event_at(0).start - begin - 1000, between = event_at(0).start - event_at(1).start;
+        CHECK(off > -1000000 && off < 1000000, "%lld ns off", (long long)off);
+        CHECK(event_at(0).duration == 2500 && between == 500);
+        end_store();
+    }
+    load_fake(); /* where it can tell the time, it is ours to the nanosecond */
+    start_capture(&with_calls);
+    int64_t ours = fs_clock_now();
+    fake_kernel("k", (uint64_t)ours, (uint64_t)ours + 7, 0, 7, 1);
+    CHECK(fake_count("own_clock") == 1);
+    stop_capture();
+    CHECK(event_at(0).start == ours);
+    end_store();
+}
+
+static void test_records_without_a_time_are_lost_and_counted(void)
+{
+    load_fake();
+    start_capture(&with_calls);
+    fake_kernel("good", origin + 1, origin + 2, 0, 7, 1);
+    fake_kernel("never ended", origin + 1, 0, 0, 7, 2);
+    fake_kernel("never began", 0, origin + 5, 0, 7, 2);
+    fake_copy(1, 1, 3, 5, origin + 1, 0, 0, 7, 3);
+    fake_copy_peer(5, 0, 0, 0, 1, 7, 3);
+    fake_fill(3, 5, origin + 1, 0, 0, 7, 4);
+    fake_call("cudaLaunchKernel_v7000", origin + 1, 0, 1, 5);
+    fake_synchronization(3, origin + 1, 0, 5);
+    fake_overhead(1 << 16, origin + 1, 0, 9);
+    fake_unknown();
+    fake_kernel("good", origin + 3, origin + 4, 0, 7, 6);
+    stop_capture();
+    CHECK(fs_store_count(store) == 2, "%u", fs_store_count(store));
+    CHECK(fs_cupti_last().dropped == 8, "%lld", (long long)fs_cupti_last().dropped);
+    end_store();
+}
+
+int main(void)
+{
+    int64_t live = fs_memory_live();
+    test_a_kernel_has_its_launch();
+    test_copies_and_fills_are_named_as_torch_names_them();
+    test_calls_are_named_without_versions_and_noise_is_left_out();
+    test_functions_that_cupti_cannot_name_are_numbered();
+    test_waits_and_overhead_are_named();
+    test_caches_that_collide_change_nothing();
+    test_a_name_may_take_the_place_of_another();
+    test_only_what_was_asked_for_is_kept();
+    test_cuptis_own_clock_is_told_in_ours();
+    test_records_without_a_time_are_lost_and_counted();
+    CHECK(fs_memory_live() == live, "%lld blocks left", (long long)(fs_memory_live() - live));
+    if (failures == 0) printf("cupti records: passed\n");
+    return failures != 0;
+}

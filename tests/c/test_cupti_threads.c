@@ -1,0 +1,119 @@
+/* A capture among threads, and in a process that forks. */
+#include <stdio.h>
+#include <sys/wait.h>
+
+#include "tests/c/fake_capture.h"
+
+enum { THREADS = 6, EACH_THREAD = 4000 };
+
+static void *work(void *context)
+{
+    uint32_t thread = *(uint32_t *)context;
+    for (uint32_t i = 0; i < EACH_THREAD; i++) {
+        uint32_t correlation = thread * EACH_THREAD + i;
+        fake_kernel("k", origin + i, origin + i + 1, thread % 2, thread, correlation);
+        fake_call("cudaLaunchKernel_v7000", origin + i, origin + i + 1, 100 + thread, correlation);
+    }
+    return NULL;
+}
+
+static void test_buffers_come_from_any_thread(void)
+{
+    static const fs_cupti_options options = {.api_calls = true, .buffer_bytes = 128 << 10, .most_bytes = 64 << 20};
+    static uint8_t seen[2][THREADS * EACH_THREAD];
+    pthread_t threads[THREADS];
+    uint32_t numbers[THREADS];
+    load_fake();
+    fake_use_workers(1);
+    start_capture(&options);
+    for (uint32_t i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        pthread_create(&threads[i], NULL, work, &numbers[i]);
+    }
+    for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+    stop_capture();
+    CHECK(fs_store_count(store) == 2 * THREADS * EACH_THREAD && fs_cupti_last().dropped == 0);
+    for (uint32_t i = 0; i < fs_store_count(store); i++) {
+        fs_event event = event_at(i);
+        bool is_kernel = event.kind == FS_EVENT_KERNEL;
+        seen[is_kernel][event.correlation]++;
+        CHECK(lane_at(i).id == event.correlation / EACH_THREAD + (is_kernel ? 0 : 100));
+    }
+    for (uint32_t i = 0; i < THREADS * EACH_THREAD; i++) CHECK(seen[0][i] == 1 && seen[1][i] == 1);
+    end_store();
+}
+
+static int in_child(void)
+{
+    fs_error err = {FS_OK, ""};
+    failures = 0;
+    alarm(20); /* a child that hangs fails */
+    long finalized = fake_count("finalized");
+    CHECK(fs_cupti_last().dropped == 0 && fs_cupti_last().version == 0);
+    CHECK(fs_cupti_stop(&err) == FS_OK && fs_cupti_stop(&err) == FS_OK);
+    CHECK(fake_count("finalized") == finalized && fake.callback != NULL); /* CUPTI was left alone */
+    expect_error(fs_cupti_start(store, &with_calls, NULL, &err), &err, "fork");
+    return failures != 0;
+}
+
+static void fork_and_wait(void)
+{
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0) _exit(in_child());
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "the child ended with %d", status);
+}
+
+static pthread_barrier_t parsing;
+
+/* Stands still while a buffer is parsed, with what the parser has locked. */
+static int slow_next_record(uint8_t *buffer, size_t valid, fs_cupti_record **record)
+{
+    if (*record == NULL) {
+        pthread_barrier_wait(&parsing);
+        pthread_barrier_wait(&parsing);
+    }
+    return cuptiActivityGetNextRecord(buffer, valid, record);
+}
+
+static void *flush(void *context)
+{
+    (void)context;
+    cuptiActivityFlushAll(FS_CUPTI_FLUSH_FORCED);
+    return NULL;
+}
+
+static void test_a_forked_child_ends_and_the_parent_goes_on(void)
+{
+    pthread_t flusher;
+    load_fake();
+    start_capture(&with_calls);
+    launch(3);
+    fork_and_wait();
+    launch(4);
+
+    pthread_barrier_init(&parsing, NULL, 2);
+    functions.next_record = slow_next_record;
+    pthread_create(&flusher, NULL, flush, NULL);
+    pthread_barrier_wait(&parsing);
+    fork_and_wait(); /* while another thread holds the parser */
+    functions.next_record = cuptiActivityGetNextRecord;
+    pthread_barrier_wait(&parsing);
+    pthread_join(flusher, NULL);
+    pthread_barrier_destroy(&parsing);
+
+    launch(2);
+    stop_capture();
+    CHECK(fs_store_count(store) == 9 && fs_cupti_last().dropped == 0, "%u", fs_store_count(store));
+    end_store();
+}
+
+int main(void)
+{
+    int64_t live = fs_memory_live();
+    test_buffers_come_from_any_thread();
+    test_a_forked_child_ends_and_the_parent_goes_on();
+    CHECK(fs_memory_live() == live, "%lld blocks left", (long long)(fs_memory_live() - live));
+    if (failures == 0) printf("cupti threads: passed\n");
+    return failures != 0;
+}

@@ -1,0 +1,138 @@
+"""The fake of tests/c/fake_cupti.c in Python: build() compiles it, Cuda drives it in a process that loaded it.
+
+CUPTI is loaded once per process, so that a process of its own runs each program: run_with_fake().
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shlex
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+
+CALL_NS = 1000
+LAUNCH, GRAPH_LAUNCH = "cudaLaunchKernel_v7000", "cudaGraphLaunch_v10000"
+
+BEGIN = """
+import json, os, sys, threading, time, warnings
+import flopscope as fs
+from flopscope import _core
+from fake_cupti import CALL_NS, GRAPH_LAUNCH, LAUNCH, Cuda, rows
+
+LIBRARY = sys.argv[1]
+fs.set_default_device("cpu")
+"""
+LOAD = """
+_core.load_cupti(LIBRARY, LIBRARY)
+cuda = Cuda(LIBRARY)
+"""
+
+
+def build(folder: Path, *absent: str) -> Path:
+    """The fake as a shared library, without the functions of these names."""
+    target = folder / f"libfake{'_'.join(['', *absent])}.so"
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    command = [*compiler, "-std=gnu11", "-O1", "-shared", "-fPIC", f"-I{ROOT}", f"-I{ROOT / 'csrc'}"]
+    command += [*(f"-D{name}=absent_{name}" for name in absent), str(HERE / "c" / "fake_cupti.c")]
+    done = subprocess.run([*command, "-lpthread", "-o", str(target)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def run_with_fake(library: Path, *parts: str, load: bool = True) -> Any:
+    """What the program of these parts prints, as JSON (None: nothing).
+
+    The fake is loaded in CUPTI's place and called ``cuda``; without ``load`` it is only at LIBRARY.
+    """
+    code = "".join([BEGIN, LOAD if load else "", *map(textwrap.dedent, parts)])
+    paths = [str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, str(library)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout) if done.stdout else None
+
+
+def rows(prof: Any) -> dict[str, dict[str, Any]]:
+    """The table's rows by "name" on the host and "name @cuda" on the device, as what JSON can hold."""
+    names = ("count", "self_cpu_time_total", "cpu_time_total", "self_device_time_total", "device_time_total",
+             "is_user_annotation", "timing_source")  # fmt: skip
+    return {
+        row.key + (" @cuda" if row.device_type == "cuda" else ""): {name: getattr(row, name) for name in names}
+        for row in prof.key_averages(peaks="none")
+    }
+
+
+class Cuda:
+    """What a GPU does: API calls of this thread and the work that they launch, in ns of the profile's clock."""
+
+    def __init__(self, library: str) -> None:
+        self.fake = ctypes.CDLL(library)
+        u64, u32, number, text = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int, ctypes.c_char_p
+        self.fake.fake_now.restype = u64
+        self.fake.fake_count.restype = ctypes.c_long
+        for name, arguments in {
+            "fake_fail": (text, number),
+            "fake_call": (text, u64, u64, u32, u32),
+            "fake_kernel": (text, u64, u64, u32, u32, u32),
+            "fake_copy": (number, number, number, u64, u64, u64, u32, u32, u32),
+            "fake_fill": (number, u64, u64, u64, u32, u32, u32),
+            "fake_synchronization": (number, u64, u64, u32),
+            "fake_set_launch": (u32, u32, u32, u32, u32),
+            "fake_set_graph": (u32, u64),
+            "fake_set_version": (u32,),
+            "fake_take": (text,),
+        }.items():
+            getattr(self.fake, name).argtypes = arguments
+        self._kept: list[bytes] = []  # CUPTI's names live as long as the code does
+        self._correlation = 0
+        self._lock = threading.Lock()
+
+    def now(self) -> int:
+        return int(self.fake.fake_now())
+
+    def count(self, name: str) -> int:
+        return int(self.fake.fake_count(name.encode()))
+
+    def fail(self, function: str, code: int) -> None:
+        self.fake.fake_fail(function.encode(), code)
+
+    def take(self, by: str | None) -> None:
+        self.fake.fake_take(None if by is None else by.encode())
+
+    def call(self, function: str = LAUNCH, at: int | None = None, length: int = CALL_NS) -> tuple[int, int]:
+        """An API call of this thread at a time, or now (it is over when this returns): (its start, correlation)."""
+        with self._lock:
+            self._correlation += 1
+            correlation = self._correlation
+        start = self.now() if at is None else at
+        while self.now() <= start + length:
+            pass
+        self.fake.fake_call(function.encode(), start, start + length, threading.get_native_id(), correlation)
+        return start, correlation
+
+    def kernel(self, name: str, start: int, length: int, correlation: int, device: int = 0, stream: int = 7) -> None:
+        self._kept.append(name.encode())
+        end = start + length if length else 0
+        self.fake.fake_kernel(self._kept[-1], start, end, device, stream, correlation)
+
+    def launch(
+        self, name: str = "kernel", length: int = 5000, at: int | None = None, device: int = 0, stream: int = 7
+    ) -> int:
+        """A call that launches a kernel, which starts half-way through it: the kernel's start."""
+        start, correlation = self.call(LAUNCH, at)
+        self.kernel(name, start + CALL_NS // 2, length, correlation, device, stream)
+        return start + CALL_NS // 2

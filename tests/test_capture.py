@@ -1,0 +1,412 @@
+"""Live capture from end to end without a GPU: programs that a fake CUPTI (tests/c/fake_cupti.c) tells of kernels."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_cupti import build, run_with_fake
+
+import flopscope as fs
+
+HAS_GPU = any(device.kind == "cuda" for device in fs.devices())
+compiler = shutil.which(shlex.split(os.environ.get("CC", "cc"))[0])
+pytestmark = pytest.mark.skipif(compiler is None, reason="no C compiler")
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("fake"))
+
+
+@pytest.fixture
+def run(fake: Path) -> Callable[..., Any]:
+    """Run a program with the fake; what it prints."""
+    return functools.partial(run_with_fake, fake)
+
+
+# An op that lasts some ms, and two kernels that were launched half-way through it.
+LONG_OP = """
+    x = fs.rand((3000, 1000))
+    with fs.profile(timer="cupti", **OPTIONS) as prof:
+        begin = cuda.now(); fs.sin(x); end = cuda.now()
+        middle = (begin + end) // 2
+        cuda.launch("_Z3sinPfi", 5000, at=middle)
+        cuda.launch("_Z3sinPfi", 7000, at=middle + 2000)
+        cuda.launch("nobody's", 9000)
+    assert end - begin > 100_000
+"""
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_op_has_the_device_time_of_its_kernels(run: Callable[..., Any]) -> None:
+    found = run(
+        "OPTIONS = {}",
+        LONG_OP,
+        """
+    assert prof.timing_source == "cupti" and prof.dropped == 0
+    print(json.dumps(rows(prof)))
+    """,
+    )
+    op, call, kernel = found["flopscope::sin"], found["cudaLaunchKernel"], found["sin(float*, int) @cuda"]
+    assert op["count"] == 1 and op["timing_source"] == "cupti"
+    assert op["self_device_time_total"] == op["device_time_total"] == 12
+    assert kernel["count"] == 2 and kernel["self_device_time_total"] == 12 and kernel["timing_source"] == "cupti"
+    assert found["nobody's @cuda"]["self_device_time_total"] == 9
+    assert call["count"] == 3 and call["self_cpu_time_total"] == 3 and call["self_device_time_total"] == 0
+    assert op["cpu_time_total"] - op["self_cpu_time_total"] == pytest.approx(2)  # the calls inside
+    assert set(found) == {"flopscope::sin", "cudaLaunchKernel", "sin(float*, int) @cuda", "nobody's @cuda"}
+
+
+def test_without_api_calls_kernels_belong_to_no_op(run: Callable[..., Any]) -> None:
+    found = run('OPTIONS = {"record_api_calls": False}', LONG_OP, "print(json.dumps(rows(prof)))")
+    assert set(found) == {"flopscope::sin", "sin(float*, int) @cuda", "nobody's @cuda"}
+    assert found["flopscope::sin"]["self_device_time_total"] == 0
+    assert found["sin(float*, int) @cuda"]["self_device_time_total"] == 12
+
+
+def test_cuda_alone_has_no_ops(run: Callable[..., Any]) -> None:
+    found = run(
+        "OPTIONS = dict(activities=[fs.ProfilerActivity.CUDA])",
+        LONG_OP,
+        """
+    print(json.dumps(rows(prof)))
+    """,
+    )
+    assert set(found) == {"cudaLaunchKernel", "sin(float*, int) @cuda", "nobody's @cuda"}
+
+
+@pytest.mark.skipif(HAS_GPU, reason="flopscope itself can use the GPU")
+def test_what_other_libraries_run_needs_no_cuda_in_flopscope(run: Callable[..., Any]) -> None:
+    text, names = run("""
+    with fs.profile() as prof:
+        cuda.launch("theirs", 4000)
+        cuda.launch("theirs", 4000, device=1)
+    table = prof.key_averages()
+    print(json.dumps([table.table(), sorted(prof.key_averages(peaks="datasheet").to_pandas()["key"])]))
+    """)
+    assert "theirs" in text and "8.000us" in text and names == ["cudaLaunchKernel", "theirs"]
+
+
+def test_a_range_has_what_ran_for_it_on_both_sides(run: Callable[..., Any]) -> None:
+    found = run("""
+    with fs.profile(timer="cupti") as prof:
+        with fs.record_function("outer"):
+            first = cuda.launch("a", 3000)
+            with fs.record_function("inner"):
+                cuda.launch("b", 4000)
+                last = cuda.launch("b", 5000)
+        cuda.launch("c", 8000)
+    print(json.dumps([rows(prof), last + 5000 - first]))
+    """)
+    table, span = found
+    assert table["outer"]["device_time_total"] == 12 and table["inner"]["device_time_total"] == 9
+    assert table["outer @cuda"]["is_user_annotation"] and table["inner @cuda"]["is_user_annotation"]
+    assert table["outer @cuda"]["device_time_total"] == span / 1000
+    assert table["inner @cuda"]["count"] == 1 and "c @cuda" in table
+
+
+def test_threads_have_their_own(run: Callable[..., Any]) -> None:
+    found = run("""
+    def work(number):
+        with fs.record_function(f"thread {number}"):
+            meet.wait()
+            for i in range(20):
+                cuda.launch(f"kernel {number}", 1000 * (number + 1), stream=number)
+            meet.wait()
+
+    cuda.fake.fake_use_workers(1)
+    meet = threading.Barrier(4)
+    with fs.profile(timer="cupti") as prof:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+    print(json.dumps(rows(prof)))
+    """)
+    for number in range(4):
+        assert found[f"thread {number}"]["device_time_total"] == 20 * (number + 1)
+        assert found[f"kernel {number} @cuda"]["count"] == 20
+    assert found["cudaLaunchKernel"]["count"] == 80
+
+
+def test_a_graph_is_one_call_of_many_kernels(run: Callable[..., Any]) -> None:
+    found = run("""
+    with fs.profile(timer="cupti") as prof:
+        for replay in range(3):
+            with fs.record_function("replay"):
+                start, correlation = cuda.call(GRAPH_LAUNCH)
+                for node in range(10):
+                    cuda.fake.fake_set_graph(4, node)
+                    cuda.kernel("node", start + 600 + 100 * node, 100, correlation)
+    print(json.dumps(rows(prof)))
+    """)
+    assert found["cudaGraphLaunch"]["count"] == 3 and found["node @cuda"]["count"] == 30
+    assert found["replay"]["device_time_total"] == 3
+    assert found["replay @cuda"]["count"] == 3
+
+
+def test_copies_fills_and_waits_are_rows(run: Callable[..., Any]) -> None:
+    found = run("""
+    with fs.profile(timer="cupti") as prof:
+        with fs.record_function("moving"):
+            start, correlation = cuda.call("cudaMemcpyAsync_v3020")
+            cuda.fake.fake_copy(1, 1, 3, 4096, start + 100, start + 2100, 0, 7, correlation)
+            start, correlation = cuda.call("cuMemcpyDtoH_v2_ptds")
+            cuda.fake.fake_fill(3, 4096, start + 100, start + 1100, 0, 7, correlation)
+            start, correlation = cuda.call("cudaDeviceSynchronize_v3020")
+            cuda.fake.fake_synchronization(4, start + 100, start + 900, correlation)
+    print(json.dumps(rows(prof)))
+    """)
+    assert found["Memcpy HtoD (Pageable -> Device) @cuda"]["self_device_time_total"] == 2
+    assert found["Memset (Device) @cuda"]["self_device_time_total"] == 1
+    assert found["moving"]["device_time_total"] == 3 and found["cuMemcpyDtoH_v2"]["count"] == 1
+    assert found["cudaDeviceSynchronize"]["count"] == 1
+
+
+def test_a_warm_up_leaves_nothing(run: Callable[..., Any]) -> None:
+    found = run("""
+    seen = []
+    def ready(prof):
+        seen.append(rows(prof))
+    with fs.profile(timer="cupti", schedule=fs.schedule(wait=1, warmup=1, active=2), on_trace_ready=ready) as prof:
+        for step in range(4):
+            cuda.launch(f"kernel {step}", 1000)
+            prof.step()
+    print(json.dumps([seen[0], cuda.count("subscribed"), cuda.count("finalized"), prof.dropped]))
+    """)
+    table, subscribed, finalized, dropped = found
+    assert {"kernel 2 @cuda", "kernel 3 @cuda"} == {name for name in table if name.startswith("kernel")}
+    assert table["ProfilerStep*" if "ProfilerStep*" in table else "ProfilerStep#2"]["device_time_total"] in (1, 2)
+    assert (subscribed, finalized, dropped) == (1, 1, 0)  # warm-up and recording are one capture
+
+
+def test_what_is_lost_is_said(run: Callable[..., Any]) -> None:
+    dropped, text = run("""
+    with fs.profile(timer="cupti") as prof:
+        start, correlation = cuda.call()
+        cuda.kernel("never ended", start, 0, correlation)
+        cuda.launch("good")
+    print(json.dumps([prof.dropped, prof.key_averages(peaks="none").table()]))
+    """)
+    assert dropped == 1 and "Dropped records: 1." in text and "never ended" not in text
+
+
+def test_a_trace_has_what_was_captured(run: Callable[..., Any], tmp_path: Path) -> None:
+    target = tmp_path / "trace.json"
+    trace = run(f"""
+    cuda.fake.fake_set_launch(264, 128, 40, 1024, 2048)
+    with fs.profile(timer="cupti") as prof:
+        cuda.launch("_Z1kv", 4000, device=1, stream=13)
+    prof.export_chrome_trace({str(target)!r})
+    print(open({str(target)!r}).read())
+    """)
+    (kernel,) = (event for event in trace["traceEvents"] if event.get("cat") == "kernel")
+    (call,) = (event for event in trace["traceEvents"] if event.get("cat") == "cuda_runtime")
+    assert kernel["name"] == "k()" and kernel["dur"] == 4 and call["name"] == "cudaLaunchKernel"
+    arguments = kernel["args"]
+    assert arguments["device"] == 1 and arguments["stream"] == 13
+    assert arguments["grid"] == [264, 2, 3] and arguments["block"] == [128, 4, 1]
+    assert arguments["registers per thread"] == 40 and arguments["shared memory"] == 3072
+    assert arguments["correlation"] == call["args"]["correlation"]
+    assert kernel["ts"] - call["ts"] == pytest.approx(0.5, abs=2e-3)
+    names = {device["id"]: device["name"] for device in trace["deviceProperties"]}
+    assert names[1] == "Fake L4"
+
+
+# Who has CUPTI --------------------------------------------------------------------------------------------------------
+
+
+def test_who_has_cupti_is_named_and_events_take_its_place(run: Callable[..., Any]) -> None:
+    told, source, refused = run("""
+    cuda.take("CUPTI for Nsight Systems")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with fs.profile() as prof:
+            fs.sin(fs.ones((4, 4)))
+    try:
+        fs.profile(timer="cupti").start()
+    except RuntimeError as problem:
+        refused = str(problem)
+    print(json.dumps([[str(warning.message) for warning in told], prof.timing_source, refused]))
+    """)
+    assert len(told) == 1 and "CUPTI for Nsight Systems" in told[0]
+    assert source == ("event" if HAS_GPU else "cpu")
+    assert "CUPTI for Nsight Systems" in refused and 'timer="cupti"' in refused
+
+
+@pytest.mark.parametrize(
+    ("enabled", "proton", "shares"), [(False, False, True), (True, False, False), (False, True, False)]
+)
+def test_torchs_idle_subscription_is_shared(run: Callable[..., Any], enabled: bool, proton: bool, shares: bool) -> None:
+    client = f"""
+    import types
+    sys.modules["torch.autograd.profiler"] = types.SimpleNamespace(_is_profiler_enabled={enabled})
+    if {proton}:
+        sys.modules["triton.profiler"] = types.SimpleNamespace()
+    """
+    program = """
+    cuda.take("")
+    why = None
+    try:
+        with fs.profile(timer="cupti") as prof:
+            cuda.launch("kernel", 3000)
+        table = rows(prof)
+    except RuntimeError as problem:
+        why, table = str(problem), {}
+    print(json.dumps([why, table, cuda.count("enabled"), cuda.count("system_threads")]))
+    """
+    why, table, *left = run(client, program)
+    assert left == [0, 0]  # it finds CUPTI as it was
+    if shares:
+        assert why is None and table["kernel @cuda"]["self_device_time_total"] == 3
+    else:
+        assert "a client without a name" in why and table == {}
+        assert ("torch.profiler is recording" in why) == enabled
+
+
+def test_a_client_that_takes_our_records_is_told_of(run: Callable[..., Any]) -> None:
+    told = run("""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with fs.profile(timer="cupti") as prof:
+            cuda.launch()
+            cuda.fake.fake_other_client_captures()
+    assert prof._core.capture["taken"] == 1
+    print(json.dumps([str(warning.message) for warning in told]))
+    """)
+    assert len(told) == 1 and "another client" in told[0]
+
+
+def test_only_one_profile_captures(run: Callable[..., Any]) -> None:
+    run("""
+    first, second = _core.Profiler(cupti=True), _core.Profiler(cupti=True)
+    first.start()
+    try:
+        second.start()
+    except RuntimeError as problem:
+        assert "in progress" in str(problem), problem
+    else:
+        raise AssertionError
+    cuda.launch()
+    first.stop()
+    assert first.event_count == 2 and second.event_count == 0 and cuda.count("finalized") == 1
+    second.start()
+    del second  # a profile that is dropped lets go of CUPTI
+    assert cuda.count("finalized") == 2 and cuda.count("subscribed") == 2
+    """)
+
+
+# What fails -----------------------------------------------------------------------------------------------------------
+
+REFUSED = """
+    def why(*paths):
+        try:
+            _core.load_cupti(*paths)
+        except RuntimeError as problem:
+            return str(problem)
+    assert not _core.cuda_is_here()
+"""
+
+
+def test_a_library_that_is_missing_is_named(run: Callable[..., Any], tmp_path: Path) -> None:
+    nowhere, text = tmp_path / "libnowhere.so", tmp_path / "text.so"
+    text.write_text("not a library")
+    driver, missing, wrong, unloaded = run(
+        REFUSED,
+        f"""
+    said = [why(LIBRARY, {str(nowhere)!r}), why({str(nowhere)!r}, LIBRARY), why({str(text)!r}, LIBRARY)]
+    try:
+        _core.Profiler(cupti=True).start()
+    except RuntimeError as problem:
+        said.append(str(problem))
+    print(json.dumps(said))
+    assert why(LIBRARY, LIBRARY) is None and _core.cuda_is_here()  # a better path works afterwards
+    """,
+        load=False,
+    )
+    assert str(nowhere) in driver and "driver" in driver
+    assert str(nowhere) in missing and "nvidia-cuda-cupti" in missing
+    assert str(text) in wrong and "not loaded" in unloaded
+
+
+def test_a_cupti_that_is_too_old_is_named(run: Callable[..., Any]) -> None:
+    (said,) = run(
+        REFUSED,
+        """
+    cuda = Cuda(LIBRARY)
+    cuda.fake.fake_set_version(18)
+    print(json.dumps([why(LIBRARY, LIBRARY)]))
+    cuda.fake.fake_set_version(19)
+    assert why(LIBRARY, LIBRARY) is None
+    """,
+        load=False,
+    )
+    assert "18" in said and "19" in said and "CUDA 12.0" in said and "nvidia-cuda-cupti" in said
+
+
+@pytest.mark.parametrize("function", ["cuptiFinalize", "cuptiActivityGetNextRecord", "cuCtxSynchronize"])
+def test_a_function_that_is_missing_is_named(tmp_path: Path, function: str) -> None:
+    (said,) = run_with_fake(
+        build(tmp_path, function),
+        REFUSED,
+        """
+    print(json.dumps([why(LIBRARY, LIBRARY)]))
+    """,
+        load=False,
+    )
+    assert function in said and ("update the driver" if function == "cuCtxSynchronize" else "pip install") in said
+
+
+def test_functions_that_only_newer_cuptis_have_are_done_without(tmp_path: Path) -> None:
+    newer = ["cuptiSubscribe_v2", "cuptiActivityRegisterTimestampCallback", "cuptiActivityEnableDriverApi",
+             "cuptiActivityEnableRuntimeApi", "cuptiActivitySetAttribute"]  # fmt: skip
+    found = run_with_fake(build(tmp_path, *newer), "OPTIONS = {}", LONG_OP, "print(json.dumps(rows(prof)))")
+    assert found["flopscope::sin"]["self_device_time_total"] == 12 and found["cudaLaunchKernel"]["count"] == 3
+
+
+def test_a_gpu_that_failed_is_told_and_the_table_stays(run: Callable[..., Any]) -> None:
+    said, table = run("""
+    prof = fs.profile(timer="cupti")
+    prof.start()
+    cuda.launch("kernel", 2000)
+    cuda.fail("cuCtxSynchronize", 700)
+    try:
+        prof.stop()
+    except RuntimeError as problem:
+        said = str(problem)
+    assert cuda.count("finalized") == 1
+    print(json.dumps([said, rows(prof)]))
+    """)
+    assert "700" in said and table["kernel @cuda"]["self_device_time_total"] == 2
+
+
+@pytest.mark.parametrize("leave", ["os._exit(0)", "sys.exit(0)", "pass"])
+def test_a_forked_child_leaves_cupti_alone(run: Callable[..., Any], leave: str) -> None:
+    run(f"""
+    with fs.profile(timer="cupti") as prof:
+        cuda.launch()
+        pid = os.fork()
+        if pid == 0:
+            {leave}
+        else:
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+            cuda.launch()
+    if pid == 0:
+        assert cuda.count("finalized") == 0
+        try:
+            _core.Profiler(cupti=True).start()
+        except RuntimeError as problem:
+            assert "fork" in str(problem), problem
+        else:
+            raise AssertionError
+    else:
+        assert cuda.count("finalized") == 1 and rows(prof)["kernel @cuda"]["count"] == 2
+    """)
