@@ -203,12 +203,13 @@ def add_torch(report: Report, torch: Any, launch: Launch, bare: list[float]) -> 
     }
     fill(report, interleave(cases, TORCH_ROUNDS), "launch of an empty kernel, torch", bare)
     x, y = (torch.from_numpy(np.random.default_rng(0).random(1024, dtype=np.float32)).cuda() for _ in range(2))
-    with torch.profiler.profile(record_shapes=True) as prof:
-        for _ in repeat(None, TORCH_OPS):
-            torch.add(x, y)
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        prof.stop()
+    prof = torch.profiler.profile(record_shapes=True)
+    prof.start()
+    for _ in repeat(None, TORCH_OPS):
+        torch.add(x, y)
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    prof.stop()
     prof.key_averages().table(sort_by="self_cuda_time_total", row_limit=10)
     taken = time.perf_counter() - start
     report.keep("torch: from stop to a printed table", {"seconds": [taken]}, ops=TORCH_OPS)
