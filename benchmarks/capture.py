@@ -12,7 +12,7 @@ import ctypes
 import resource
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import repeat
@@ -24,7 +24,7 @@ from harness import HERE, Report, Sampler, arguments, build_c_library, build_cud
 
 import flopscope as fs
 
-SEGMENT, LAUNCHES, ROUNDS, TORCH_ROUNDS = 500, 20_000, 11, 5  # LAUNCHES a round: over 200 000 a case
+SEGMENT, LAUNCHES, ROUNDS, SETTING_ROUNDS, TORCH_ROUNDS = 500, 20_000, 11, 5, 5  # LAUNCHES a round: over 200 000 a case
 OPS, TORCH_OPS = 200_000, 5_000
 MANY = 10_000_000
 Launch = Callable[[int], float]
@@ -40,7 +40,9 @@ def main() -> None:
         for _ in range(20):
             launch(SEGMENT)
         before = [launches(launch, nullcontext)() for _ in range(5)]
-        bare = add_launches(report, launch, Path(folder))
+        floor = load_floor(Path(folder))
+        bare = add_launches(report, launch, floor)
+        add_settings(report, launch, floor)
         add_after(report, launch, before)
         add_table(report)
         add_many(report, launch)
@@ -76,31 +78,59 @@ def launches(launch: Launch, opener: Opener) -> Sampler:
     return sample
 
 
-def cupti_alone(folder: Path, api_calls: bool) -> Opener:
+def load_floor(folder: Path) -> Any:
     from flopscope import _libraries
 
     library = ctypes.CDLL(str(build_c_library(HERE / "cupti_floor.c", folder)))
+    library.floor_start.argtypes = [*[ctypes.c_int] * 4, ctypes.c_size_t, ctypes.c_uint64]
     if library.floor_load(_libraries.find("cupti").encode()) != 0:
         raise RuntimeError("CUPTI could not be loaded")
-
-    @contextmanager
-    def client() -> Any:
-        if (code := library.floor_start(int(api_calls))) != 0:
-            raise RuntimeError(f"CUPTI alone failed with {code}")
-        try:
-            yield
-        finally:
-            library.floor_stop()
-
-    return client
+    return library
 
 
-def add_launches(report: Report, launch: Launch, folder: Path) -> list[float]:
+@contextmanager
+def cupti_alone(
+    floor: Any, kernels: bool = True, calls: bool = False, callbacks: bool = False, setting: Setting = (-1, 0, 0)
+) -> Iterator[None]:
+    if (code := floor.floor_start(kernels, calls, callbacks, *setting)) != 0:
+        raise RuntimeError(f"CUPTI alone failed with {code}")
+    try:
+        yield
+    finally:
+        floor.floor_stop()
+
+
+# What CUPTI lets its clients choose: attribute, bytes of its value, value (cupti_activity.h).
+Setting = tuple[int, int, int]
+SETTINGS: dict[str, Setting] = {
+    "buffers zeroed by the client": (5, 1, 1),
+    "a buffer per thread": (9, 1, 1),
+    "one buffer for all threads": (9, 1, 0),
+    "device buffers in pinned host memory": (8, 1, 1),
+    "device buffers of 32 MiB": (0, 8, 32 << 20),
+    "device buffers of 1 MiB": (0, 8, 1 << 20),
+}
+
+
+def add_settings(report: Report, launch: Launch, floor: Any) -> None:
+    """Whether any way of asking CUPTI for kernels' times costs less."""
+    cases = {"bare": launches(launch, nullcontext), "kernels": launches(launch, partial(cupti_alone, floor))}
+    cases |= {f"kernels, {name}": launches(launch, partial(cupti_alone, floor, setting=setting))
+              for name, setting in SETTINGS.items()}
+    cases["callbacks around launches, no records"] = launches(
+        launch, partial(cupti_alone, floor, kernels=False, callbacks=True))
+    cases["kernels and callbacks"] = launches(launch, partial(cupti_alone, floor, callbacks=True))
+    samples = interleave(cases, SETTING_ROUNDS)
+    fill(report, {f"CUPTI: {name}": values for name, values in samples.items() if name != "bare"},
+         "settings of CUPTI", samples["bare"])
+
+
+def add_launches(report: Report, launch: Launch, floor: Any) -> list[float]:
     cases: dict[str, Sampler] = {
         "bare": launches(launch, nullcontext),
-        "CUPTI alone, kernels": launches(launch, cupti_alone(folder, False)),
+        "CUPTI alone, kernels": launches(launch, partial(cupti_alone, floor)),
         "fs.profile(), kernels": launches(launch, partial(fs.profile, record_api_calls=False, timer="cupti")),
-        "CUPTI alone, API calls too": launches(launch, cupti_alone(folder, True)),
+        "CUPTI alone, API calls too": launches(launch, partial(cupti_alone, floor, calls=True)),
         "fs.profile(), API calls too": launches(launch, partial(fs.profile, timer="cupti")),
     }
     samples = interleave(cases, ROUNDS)

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "sources/cupti_abi.h"
 
@@ -44,16 +45,25 @@ int floor_load(const char *path)
     if (library == NULL) return -1;
 #define FIND(field, symbol, parameters) *(void **)&cupti.field = dlsym(library, #symbol);
     FS_CUPTI_SYMBOLS(FIND)
+    FS_CUPTI_OPTIONAL_SYMBOLS(FIND)
     return cupti.enable == NULL ? -1 : 0;
 }
 
-/* Without a subscription where another client has it; 0 or CUPTI's error. */
-int floor_start(int api_calls)
+/* Ask for records of kernels and of API calls, and for callbacks around cudaLaunchKernel, with one attribute (-1: none)
+ * set to a value of that many bytes. 0 or CUPTI's error. */
+int floor_start(int kernels, int api_calls, int callbacks, int attribute, size_t size, uint64_t value)
 {
-    if (cupti.subscribe(&subscriber, ignore, NULL) != FS_CUPTI_SUCCESS) subscriber = NULL;
-    int code = cupti.register_callbacks(request, complete);
-    if (code == FS_CUPTI_SUCCESS) code = cupti.enable(FS_CUPTI_KERNEL);
+    int code = cupti.subscribe(&subscriber, ignore, NULL);
+    if (code == FS_CUPTI_SUCCESS && attribute >= 0) code = cupti.set_attribute(attribute, &size, &value);
+    if (code == FS_CUPTI_SUCCESS) code = cupti.register_callbacks(request, complete);
+    if (code == FS_CUPTI_SUCCESS && kernels) code = cupti.enable(FS_CUPTI_KERNEL);
     if (code == FS_CUPTI_SUCCESS && api_calls) code = cupti.enable(FS_CUPTI_RUNTIME);
+    for (uint32_t function = 1; code == FS_CUPTI_SUCCESS && callbacks && function < 1000; function++) {
+        const char *name = NULL;
+        if (cupti.callback_name(FS_CUPTI_RUNTIME_DOMAIN, function, &name) != FS_CUPTI_SUCCESS) break;
+        if (strcmp(name, "cudaLaunchKernel_v7000") == 0)
+            code = cupti.enable_callback(1, subscriber, FS_CUPTI_RUNTIME_DOMAIN, function);
+    }
     return code;
 }
 
@@ -62,6 +72,6 @@ void floor_stop(void)
     cupti.flush(FS_CUPTI_FLUSH_FORCED);
     cupti.disable(FS_CUPTI_KERNEL);
     cupti.disable(FS_CUPTI_RUNTIME);
-    if (subscriber != NULL) cupti.unsubscribe(subscriber);
+    cupti.unsubscribe(subscriber);
     cupti.finalize();
 }

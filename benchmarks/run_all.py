@@ -15,13 +15,14 @@ from harness import HERE, ROOT, arguments
 
 HOST_PROGRAMS = ("store_append", "import_time", "stacks")  # the same whatever the device
 DEVICE_PROGRAMS = ("grouping", "call_overhead", "profiling_overhead", "pointwise", "matmul")
+CUDA_PROGRAMS = ("capture",)
 LIMIT = 200  # seconds of one program
 
 
 def main() -> int:
     options = arguments(__doc__ or "", ("cpu", "cuda"))
     failed = []
-    for name in HOST_PROGRAMS + DEVICE_PROGRAMS:
+    for name in HOST_PROGRAMS + DEVICE_PROGRAMS + (CUDA_PROGRAMS if options.device == "cuda" else ()):
         error = run_one(name, options.out, options.device)
         if error is None:
             continue
@@ -38,7 +39,7 @@ def main() -> int:
 def run_one(name: str, out: Path | None, device: str) -> str | None:
     """Why it failed, or None."""
     command = [sys.executable, str(HERE / f"{name}.py")]
-    if name in DEVICE_PROGRAMS:
+    if name not in HOST_PROGRAMS:
         command += ["--device", device]
     if out is not None:
         command += ["--out", str(out)]
