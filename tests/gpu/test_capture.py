@@ -158,6 +158,35 @@ def test_threads_and_streams_have_their_own_and_overlaps_count_once() -> None:
     assert max(row.device_busy_time for row in work_rows) <= total
 
 
+def test_two_devices_have_summaries_of_their_own() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one GPU here")
+    tensors = [torch.randn(2048, 2048, device=f"cuda:{index}") for index in range(2)]
+    native = fs.rand((2048, 2048), device="cuda:1")
+    for tensor in tensors:
+        torch.sin(tensor)
+    fs.sin(native)
+    tensors[0].to("cuda:1")
+    with fs.profile(timer="cupti") as prof:
+        with fs.record_function("both"):
+            for tensor in tensors:
+                torch.sin(tensor)
+            fs.sin(native)
+        tensors[0].to("cuda:1")
+        torch.cuda.synchronize(0)
+        torch.cuda.synchronize(1)
+    work = kernels(prof)
+    assert sum(row.count for row in work) == 4 and prof.dropped == 0
+    assert any("PtoP" in row.key for row in work), [row.key for row in work]
+    assert rows(prof)["both", "cpu"].device_time_total == pytest.approx(
+        sum(row.self_device_time_total for row in work if "PtoP" not in row.key)
+    )
+    summary = prof.gpu_summary()
+    assert list(summary["device"]) == [0, 1] and (summary["gpu_utilization"] > 0).all()
+    assert rows(prof)["flopscope::sin", "cpu"].timing_source == "cupti"
+
+
 def test_profiles_may_start_and_stop_while_threads_launch() -> None:
     torch = pytest.importorskip("torch")
     a = torch.randn(1 << 16, device="cuda")
