@@ -113,8 +113,7 @@ static fs_status put_in_order(attribution *all, fs_error *err)
     return status;
 }
 
-/* By thread ---------------------------------------------------------------------------------------------------------
- */
+/* By thread -------------------------------------------------------------------------------------------------------- */
 
 /* List the events that `wanted` picks by lane, each lane in the order of the store. */
 static fs_status list_by_lane(attribution *all, bool (*wanted)(const fs_store *, uint32_t), uint32_t **list,
@@ -212,8 +211,7 @@ static fs_status nest_calls(attribution *all, fs_error *err)
     return status;
 }
 
-/* By correlation ----------------------------------------------------------------------------------------------------
- */
+/* By correlation --------------------------------------------------------------------------------------------------- */
 
 /* CUPTI counts correlations up: their low bits spread them, and neighbours stay neighbours. */
 static fs_status index_correlations(attribution *all, fs_error *err)
@@ -254,8 +252,7 @@ static fs_status find_owners(attribution *all, fs_error *err)
     return FS_OK;
 }
 
-/* Ranges on the device ----------------------------------------------------------------------------------------------
- */
+/* Ranges on the device --------------------------------------------------------------------------------------------- */
 
 static span *find_span(const span *spans, uint32_t slots, uint32_t range, uint32_t lane)
 {

@@ -24,8 +24,7 @@ static struct {
 
 static _Thread_local bool detaching; /* this thread makes the call from whose exit CUPTI leaves */
 
-/* What CUPTI calls ---------------------------------------------------------------------------------------------------
- */
+/* What CUPTI calls ------------------------------------------------------------------------------------------------- */
 
 static void request_buffer(uint8_t **buffer, size_t *size, size_t *most_records)
 {
@@ -64,8 +63,7 @@ static void called_back(void *context, int domain, uint32_t function, const void
     capture.subscriber = NULL;
 }
 
-/* Functions by name --------------------------------------------------------------------------------------------------
- */
+/* Functions by name ------------------------------------------------------------------------------------------------ */
 
 /* Callback ids of functions that make no event, found by name once: their numbers are CUPTI's own affair. */
 static struct {
@@ -91,8 +89,7 @@ static void find_functions(void)
     }
 }
 
-/* Start --------------------------------------------------------------------------------------------------------------
- */
+/* Start ------------------------------------------------------------------------------------------------------------ */
 
 /* A client that gave no name, as those did that subscribed before names were asked for: torch.profiler among them. */
 static bool is_nameless(const char *taken_by)
@@ -273,8 +270,7 @@ void fs_cupti_restart(fs_store *store)
     pthread_mutex_unlock(&capture.lock);
 }
 
-/* Stop ---------------------------------------------------------------------------------------------------------------
- */
+/* Stop ------------------------------------------------------------------------------------------------------------- */
 
 /* Wait for what every context has been given. The first failure is told; a context with an error has no more to wait
  * for. */

@@ -18,8 +18,7 @@ static uint64_t trace_time(const fs_trace *trace, int64_t time)
     return (uint64_t)time + (uint64_t)trace->options->clock_offset - trace->base;
 }
 
-/* The head ----------------------------------------------------------------------------------------------------------
- */
+/* The head --------------------------------------------------------------------------------------------------------- */
 
 static void put_device(fs_json *out, int device, const fs_device_facts *facts)
 {
@@ -160,8 +159,7 @@ static void put_facts(fs_trace *trace)
     }
 }
 
-/* Events ------------------------------------------------------------------------------------------------------------
- */
+/* Events ----------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *host, *device;

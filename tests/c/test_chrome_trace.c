@@ -413,8 +413,7 @@ static void test_events_that_lie_nowhere(void)
     HAS(text, "\"kernel\"", "\"pid\": 0, \"tid\": 0, \"ts\": 0.002, \"dur\": 0.001}");
 }
 
-/* Failures -----------------------------------------------------------------------------------------------------------
- */
+/* Failures --------------------------------------------------------------------------------------------------------- */
 
 /* Of about five pieces, with all that allocates. */
 static void fill(void)
