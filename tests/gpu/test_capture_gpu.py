@@ -106,7 +106,7 @@ def cupy_sine() -> Any:
 def triton_double() -> Any:
     torch = pytest.importorskip("torch")
     pytest.importorskip("triton")
-    from tests.gpu.triton_kernel import double
+    from triton_kernel import double
 
     a = torch.randn(1 << 20, device="cuda")
     return lambda: double(a)
