@@ -135,7 +135,7 @@ static void test_roofline_of_device_work(void)
     fs_table_destroy(table);
 
     static const struct {
-        double flops, bandwidth, launch_ns;
+        double flops, bandwidth, least_ns;
         fs_bound bound;
     } cases[] = {
         {1e11, 4e12, 400, FS_BOUND_COMPUTE},  {1e13, 1e12, 400, FS_BOUND_CACHE},
@@ -143,14 +143,36 @@ static void test_roofline_of_device_work(void)
         {1e13, NAN, 400, FS_BOUND_UNKNOWN},   {1e13, 4e12, NAN, FS_BOUND_MEMORY},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        gpu = peaks(cases[i].flops, cases[i].bandwidth, cases[i].launch_ns);
+        gpu = peaks(cases[i].flops, cases[i].bandwidth, cases[i].least_ns);
         table = build(&(fs_table_options){.cuda_peaks = {&gpu}});
         CHECK(row_of(table, "flopscope::add", false)->bound == cases[i].bound);
         fs_table_destroy(table);
     }
+    /* A kernel's own record is held against the least kernel's, whatever a launch takes from outside. */
+    gpu = peaks(1e13, 4e12, 999);
+    gpu.launch_ns = 1e9;
+    table = build(&(fs_table_options){.cuda_peaks = {&gpu}});
+    CHECK(row_of(table, "flopscope::add", false)->bound == FS_BOUND_MEMORY);
+    fs_table_destroy(table);
     table = build(NULL);
     add = row_of(table, "flopscope::add", false);
     CHECK(isnan(add->pct_roofline) && isnan(add->pct_peak_bandwidth) && add->bound == FS_BOUND_UNKNOWN);
+    fs_table_destroy(table);
+}
+
+static void test_time_between_events_is_held_against_a_launch_seen_from_outside(void)
+{
+    uint32_t call = op("flopscope::add", signature_id(FS_CUDA, 256, 1024), FS_NONE, 0, 20);
+    device(FS_EVENT_INTERVAL, "flopscope::add", call, 0, 1000, 3000);
+    fs_peaks gpu = peaks(1e13, 4e12, 400);
+    gpu.launch_ns = 2000;
+    fs_table *table = build(&(fs_table_options){.cuda_peaks = {&gpu}});
+    CHECK(row_of(table, "flopscope::add", false)->bound == FS_BOUND_LAUNCH);
+    fs_table_destroy(table);
+    gpu.launch_ns = 400;
+    gpu.kernel_ns = 2000;
+    table = build(&(fs_table_options){.cuda_peaks = {&gpu}});
+    CHECK(row_of(table, "flopscope::add", false)->bound == FS_BOUND_MEMORY);
     fs_table_destroy(table);
 }
 
@@ -343,6 +365,7 @@ int main(void)
         test_memory_goes_to_the_event_and_those_around_it,
         test_overlaps_are_busy_once_and_devices_apart,
         test_roofline_of_device_work,
+        test_time_between_events_is_held_against_a_launch_seen_from_outside,
         test_rates_on_the_host_and_of_what_was_not_timed,
         test_work_counts_once_and_one_unknown_call_makes_the_row_unknown,
         test_coverage_names_what_no_rule_knows,
