@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -215,6 +216,27 @@ def test_a_dropped_profile_leaves_the_next_one_free(x: fs.Tensor) -> None:
     with fs.profile() as prof:
         fs.sin(x)
     assert counts(prof) == {"flopscope::sin": 1}
+
+
+def test_a_profile_is_not_stopped_while_another_thread_restarts_it() -> None:
+    """restart() waits for the op that runs, without the GIL; who stopped it then would free what it still uses."""
+    core = fs._core.Profiler()
+    a = fs.ones((4000, 4000), dtype="float64")
+    core.start()
+    works = threading.Thread(target=lambda: fs.matmul(a, a))
+    restarts = threading.Thread(target=core.restart)
+    works.start()
+    while core.event_count == 0:
+        time.sleep(0.001)
+    restarts.start()
+    time.sleep(0.02)
+    for change in (core.stop, core.start, core.restart):
+        with pytest.raises(RuntimeError, match="another thread is starting or stopping"):
+            change()
+    works.join()
+    restarts.join()
+    core.stop()
+    assert core.event_count == 0
 
 
 # Shapes and memory ----------------------------------------------------------------------------------------------------

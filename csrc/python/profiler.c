@@ -15,7 +15,7 @@ bool fs_profiler_runs(const fs_profiler_object *self)
 
 bool fs_profiler_is_stopped(const fs_profiler_object *self, const char *what)
 {
-    bool runs = fs_profiler_runs(self) || (self->stopping && self->generation == fs_fork_generation());
+    bool runs = fs_profiler_runs(self) || (self->changing && self->generation == fs_fork_generation());
     if (runs) PyErr_Format(PyExc_RuntimeError, "the profile is still running; stop it before asking for its %s", what);
     return !runs;
 }
@@ -54,14 +54,23 @@ static PyObject *profiler_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return (PyObject *)self;
 }
 
+/* False, with an exception set, while another thread starts, stops or restarts the profile: they release the GIL. */
+static bool may_change(const fs_profiler_object *self)
+{
+    if (!self->changing || self->generation != fs_fork_generation()) return true;
+    PyErr_SetString(PyExc_RuntimeError, "another thread is starting or stopping this profile");
+    return false;
+}
+
 /* The sources start and stop: the one that says what was asked for last and first. */
 static fs_status start_sources(fs_profiler_object *self, fs_error *err)
 {
     fs_status status = FS_OK;
     self->generation = fs_fork_generation();
     if (self->captures) {
+        self->changing = true;
         Py_BEGIN_ALLOW_THREADS status = fs_cupti_start(self->store, &self->cupti_options, NULL, err);
-        Py_END_ALLOW_THREADS
+        Py_END_ALLOW_THREADS self->changing = false;
     }
     if (status != FS_OK) return status;
     status = fs_recorder_start(self->recorder, err);
@@ -84,7 +93,7 @@ static fs_status stop_sources(fs_profiler_object *self, fs_error *err)
     bool here = fs_profiler_runs(self);
     self->running = false;
     if (!here) return FS_OK;
-    self->stopping = true;
+    self->changing = true;
     Py_BEGIN_ALLOW_THREADS;
     status = fs_recorder_stop(self->recorder, err);
     if (self->captures) {
@@ -95,7 +104,7 @@ static fs_status stop_sources(fs_profiler_object *self, fs_error *err)
         if (status == FS_OK) status = attributed;
     }
     Py_END_ALLOW_THREADS;
-    self->stopping = false;
+    self->changing = false;
     return status;
 }
 
@@ -115,6 +124,8 @@ static PyObject *profiler_start(PyObject *object, PyObject *unused)
     (void)unused;
     fs_error err;
     fs_profiler_object *self = (fs_profiler_object *)object;
+    if (!may_change(self)) return NULL;
+    if (self->generation != fs_fork_generation()) self->running = self->changing = false; /* in the parent */
     if (start_sources(self, &err) != FS_OK) return fs_raise(&err);
     if (self->with_stack && (self->frames = fs_frames_start(self->store)) == NULL) {
         stop_sources(self, NULL);
@@ -128,6 +139,7 @@ static PyObject *profiler_stop(PyObject *object, PyObject *unused)
     (void)unused;
     fs_profiler_object *self = (fs_profiler_object *)object;
     fs_error err;
+    if (!may_change(self)) return NULL;
     if (!self->running) {
         PyErr_SetString(PyExc_RuntimeError, "this profile is not running: it was never started, or stopped before");
         return NULL;
@@ -144,6 +156,7 @@ static PyObject *profiler_restart(PyObject *object, PyObject *unused)
     fs_store *store = NULL;
     fs_recorder *recorder = NULL;
     fs_error err;
+    if (!may_change(self)) return NULL;
     if (!fs_profiler_runs(self)) {
         PyErr_SetString(PyExc_RuntimeError, "this profile is not running: there is nothing to begin anew");
         return NULL;
@@ -154,6 +167,7 @@ static PyObject *profiler_restart(PyObject *object, PyObject *unused)
     }
     fs_status status;
     stop_frames(self);
+    self->changing = true;
     Py_BEGIN_ALLOW_THREADS;
     fs_recorder_stop(self->recorder, NULL);
     if (self->captures) fs_cupti_restart(store);
@@ -164,6 +178,7 @@ static PyObject *profiler_restart(PyObject *object, PyObject *unused)
     self->recorder = recorder;
     self->store = store;
     self->store_generation++;
+    self->changing = false;
     if (status != FS_OK) return fs_raise(&err);
     if (self->with_stack && (self->frames = fs_frames_start(self->store)) == NULL) return NULL;
     Py_RETURN_NONE;

@@ -15,7 +15,7 @@ typedef struct {
     fs_recorder_options options;
     fs_cupti_options cupti_options;
     fs_cupti_report cupti;  /* of the capture that ended */
-    bool stopping;          /* no longer running, and not yet to be read */
+    bool changing;          /* start(), stop() or restart() is under way, perhaps without the GIL */
     bool captures, running; /* captures: by CUPTI */
     uint32_t generation;    /* of the process that it runs in, and of the store that it fills */
     uint32_t store_generation;
@@ -32,6 +32,15 @@ bool fs_profiler_is_stopped(const fs_profiler_object *self, const char *what);
 
 /* Records that were lost, by any source. */
 int64_t fs_profiler_dropped(const fs_profiler_object *self);
+
+/* A name of the store as a string: what is no UTF-8 in it, as a kernel of another library may be called, becomes
+ * U+FFFD.
+ */
+PyObject *fs_text_object(const char *text);
+
+/* Put a column, whose reference it takes over, into a dict; false with an exception set, as where the column is NULL.
+ */
+bool fs_put_column(PyObject *columns, const char *name, PyObject *column);
 
 /* Methods of Profiler; each is documented where profiler.c lists it. */
 PyObject *fs_profiler_table(PyObject *self, PyObject *args);

@@ -1,7 +1,6 @@
 /* Profiler's summaries: how well the devices were used, what the steps' time went to, how kernels were launched; each a
  * dict of lists, one for each column. */
 #include <stddef.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "python/profiler.h"
@@ -15,13 +14,6 @@ typedef struct {
     size_t offset;
     double divisor;
 } column;
-
-static bool put(PyObject *columns, const char *name, PyObject *list)
-{
-    bool good = list != NULL && PyDict_SetItemString(columns, name, list) == 0;
-    Py_XDECREF(list);
-    return good;
-}
 
 static PyObject *doubles(const char *rows, uint32_t count, size_t row_size, const column *from)
 {
@@ -48,9 +40,9 @@ static PyObject *device_columns(const void *rows, uint32_t count, size_t row_siz
         Py_XDECREF(devices);
         return NULL;
     }
-    bool good = put(made, "device", devices);
+    bool good = fs_put_column(made, "device", devices);
     for (size_t i = 0; good && i < used; i++) {
-        good = put(made, columns[i].name, doubles(rows, count, row_size, &columns[i]));
+        good = fs_put_column(made, columns[i].name, doubles(rows, count, row_size, &columns[i]));
     }
     if (!good) Py_CLEAR(made);
     return made;
@@ -101,8 +93,7 @@ PyObject *fs_profiler_launch_summary(PyObject *object, PyObject *unused)
 static PyObject *step_name(const fs_store *store, const fs_step *step)
 {
     if (step->name == FS_NONE) Py_RETURN_NONE;
-    const char *text = fs_store_name_text(store, step->name);
-    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+    return fs_text_object(fs_store_name_text(store, step->name));
 }
 
 /* ns of one part of each step, or of the whole step. */
@@ -134,12 +125,12 @@ PyObject *fs_profiler_step_breakdown(PyObject *object, PyObject *unused)
         if (name == NULL) Py_CLEAR(names);
         else PyList_SET_ITEM(names, i, name);
     }
-    bool good = made != NULL && put(made, "step", names);
+    bool good = made != NULL && fs_put_column(made, "step", names);
     if (made == NULL) Py_XDECREF(names);
     for (int part = 0; good && part < FS_STEP_PART_COUNT; part++) {
-        good = put(made, fs_step_part_names[part], step_times(&steps, part));
+        good = fs_put_column(made, fs_step_part_names[part], step_times(&steps, part));
     }
-    if (good) good = put(made, "total", step_times(&steps, FS_STEP_PART_COUNT));
+    if (good) good = fs_put_column(made, "total", step_times(&steps, FS_STEP_PART_COUNT));
     if (!good) Py_CLEAR(made);
     fs_steps_clear(&steps);
     return made;

@@ -66,6 +66,11 @@ static bool take_all_peaks(PyObject *given, table_request *request)
     return true;
 }
 
+PyObject *fs_text_object(const char *text)
+{
+    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
 /* The table's columns ------------------------------------------------------------------------------------------- */
 
 static PyObject *shape_object(const fs_argument *argument)
@@ -108,7 +113,7 @@ static PyObject *argument_list(const fs_store *store, const fs_row *row, PyObjec
 static PyObject *key_of(const fs_store *store, const fs_row *row)
 {
     (void)store;
-    return PyUnicode_DecodeUTF8(row->key, (Py_ssize_t)strlen(row->key), "replace");
+    return fs_text_object(row->key);
 }
 
 static PyObject *overload_of(const fs_store *store, const fs_row *row)
@@ -170,8 +175,7 @@ static PyObject *stack_of(const fs_store *store, const fs_table *table, const fs
     const uint32_t *names = fs_table_stack(table, row, &depth);
     PyObject *stack = PyList_New(depth);
     for (uint32_t i = 0; stack != NULL && i < depth; i++) {
-        const char *name = fs_store_name_text(store, names[i]);
-        PyObject *text = PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace");
+        PyObject *text = fs_text_object(fs_store_name_text(store, names[i]));
         if (text == NULL) Py_CLEAR(stack);
         else PyList_SET_ITEM(stack, i, text);
     }
@@ -189,7 +193,7 @@ static PyObject *stacks_of(const fs_store *store, const fs_table *table)
     return list;
 }
 
-static bool put(PyObject *columns, const char *name, PyObject *column)
+bool fs_put_column(PyObject *columns, const char *name, PyObject *column)
 {
     bool good = column != NULL && PyDict_SetItemString(columns, name, column) == 0;
     Py_XDECREF(column);
@@ -262,17 +266,17 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table)
 {
     PyObject *columns = PyDict_New();
     if (columns == NULL) return NULL;
-    bool good = put(columns, "key", list_of(store, table, key_of)) &&
-                put(columns, "overload_name", list_of(store, table, overload_of)) &&
-                put(columns, "device_type", list_of(store, table, device_type_of)) &&
-                put(columns, "is_user_annotation", list_of(store, table, annotation_of)) &&
-                put(columns, "count", list_of(store, table, count_of)) &&
-                put(columns, "input_shapes", list_of(store, table, shapes_of)) &&
-                put(columns, "input_dtypes", list_of(store, table, dtypes_of)) &&
-                put(columns, "bound", list_of(store, table, bound_of)) &&
-                put(columns, "timing_source", list_of(store, table, timing_of));
+    bool good = fs_put_column(columns, "key", list_of(store, table, key_of)) &&
+                fs_put_column(columns, "overload_name", list_of(store, table, overload_of)) &&
+                fs_put_column(columns, "device_type", list_of(store, table, device_type_of)) &&
+                fs_put_column(columns, "is_user_annotation", list_of(store, table, annotation_of)) &&
+                fs_put_column(columns, "count", list_of(store, table, count_of)) &&
+                fs_put_column(columns, "input_shapes", list_of(store, table, shapes_of)) &&
+                fs_put_column(columns, "input_dtypes", list_of(store, table, dtypes_of)) &&
+                fs_put_column(columns, "bound", list_of(store, table, bound_of)) &&
+                fs_put_column(columns, "timing_source", list_of(store, table, timing_of));
     for (int i = 0; good && i < NUMERIC_COLUMNS; i++) {
-        good = put(columns, numeric_columns[i].name, numbers_of(table, i));
+        good = fs_put_column(columns, numeric_columns[i].name, numbers_of(table, i));
     }
     if (!good) Py_CLEAR(columns);
     return columns;
@@ -288,7 +292,7 @@ static PyObject *unmodelled_list(const fs_table *table)
     PyObject *list = PyList_New(table->unmodelled_count);
     for (uint32_t i = 0; list != NULL && i < table->unmodelled_count; i++) {
         const fs_unmodelled *entry = &table->unmodelled[i];
-        PyObject *pair = Py_BuildValue("(sd)", entry->key, (double)entry->ns / 1000.0);
+        PyObject *pair = Py_BuildValue("(Nd)", fs_text_object(entry->key), (double)entry->ns / 1000.0);
         if (pair == NULL) Py_CLEAR(list);
         else PyList_SET_ITEM(list, i, pair);
     }
@@ -336,7 +340,8 @@ PyObject *fs_profiler_table(PyObject *object, PyObject *args)
         "open_events", (unsigned long)table->open_events, "dropped", (long long)fs_profiler_dropped(self),
         "grouping_seconds", seconds, "coverage", "bytes", share(table->bytes_known_ns, table->modelled_base_ns),
         "flops", share(table->flops_known_ns, table->modelled_base_ns), "unmodelled", unmodelled_list(table));
-    if (result != NULL && stack_n > 0 && !put(PyTuple_GET_ITEM(result, 1), "stacks", stacks_of(self->store, table))) {
+    if (result != NULL && stack_n > 0 &&
+        !fs_put_column(PyTuple_GET_ITEM(result, 1), "stacks", stacks_of(self->store, table))) {
         Py_CLEAR(result);
     }
 done:

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "store/api_calls.h"
+#include "store/event.h"
 
 /* An event that CUPTI told of, lifted out of the store to be put in order. */
 typedef struct {
@@ -24,15 +26,13 @@ typedef struct {
     uint32_t *firsts;           /* by lane: where its hosts begin; one more at the end */
     uint32_t *calls;            /* API calls and overheads, by lane, likewise */
     uint32_t *call_firsts;
-    uint32_t *owners;    /* by event: the innermost op, range or step around it, itself included */
-    uint32_t *slots;     /* API calls by correlation: index + 1, 0: free */
-    uint32_t slot_count; /* a power of two */
+    uint32_t *owners; /* by event: the innermost op, range or step around it, itself included */
+    fs_api_calls by_correlation;
     span *spans;
     uint32_t span_count, span_slots;
 } attribution;
 
-#define AT(store, index, field) \
-    (fs_store_chunk(store, (index) >> FS_CHUNK_BITS)->field[(index) & (FS_CHUNK_EVENTS - 1)])
+#define AT(store, index, field) FS_EVENT_AT(store, index, field)
 
 static fs_status no_memory(const attribution *all, fs_error *err)
 {
@@ -50,21 +50,12 @@ static bool is_call(uint8_t kind)
     return kind == FS_EVENT_RUNTIME || kind == FS_EVENT_OVERHEAD || kind == FS_EVENT_SYNC;
 }
 
-static bool is_annotation(uint8_t kind)
-{
-    return kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
-}
-
 /* Whether the event may enclose others on its thread: it was begun and ended there. */
 static bool is_host(const fs_store *store, uint32_t index)
 {
     uint8_t kind = AT(store, index, kind);
-    return (kind == FS_EVENT_OP || is_annotation(kind) || kind == FS_EVENT_FRAME) && AT(store, index, device) < 0;
-}
-
-static bool is_work(uint8_t kind)
-{
-    return kind == FS_EVENT_KERNEL || kind == FS_EVENT_MEMCPY || kind == FS_EVENT_MEMSET;
+    bool encloses = kind == FS_EVENT_OP || kind == FS_EVENT_FRAME || fs_event_is_annotation(kind);
+    return encloses && !fs_event_lies_on_device(kind, AT(store, index, device));
 }
 
 /* In order of time --------------------------------------------------------------------------------------------------
@@ -213,33 +204,6 @@ static fs_status nest_calls(attribution *all, fs_error *err)
 
 /* By correlation --------------------------------------------------------------------------------------------------- */
 
-/* CUPTI counts correlations up: their low bits spread them, and neighbours stay neighbours. */
-static fs_status index_correlations(attribution *all, fs_error *err)
-{
-    all->slot_count = 64;
-    while (all->slot_count < 2 * (uint64_t)all->call_count && all->slot_count < UINT32_C(1) << 31) all->slot_count *= 2;
-    all->slots = fs_calloc(all->slot_count, sizeof *all->slots);
-    if (all->slots == NULL) return no_memory(all, err);
-    for (uint32_t i = 0; i < all->count; i++) {
-        uint32_t correlation = AT(all->store, i, correlation);
-        if (AT(all->store, i, kind) != FS_EVENT_RUNTIME || correlation == FS_NONE) continue;
-        uint32_t slot = correlation & (all->slot_count - 1);
-        while (all->slots[slot] != 0) slot = (slot + 1) & (all->slot_count - 1);
-        all->slots[slot] = i + 1;
-    }
-    return FS_OK;
-}
-
-static uint32_t call_of(const attribution *all, uint32_t correlation)
-{
-    if (correlation == FS_NONE) return FS_NONE;
-    uint32_t slot = correlation & (all->slot_count - 1);
-    for (; all->slots[slot] != 0; slot = (slot + 1) & (all->slot_count - 1)) {
-        if (AT(all->store, all->slots[slot] - 1, correlation) == correlation) return all->slots[slot] - 1;
-    }
-    return FS_NONE;
-}
-
 static fs_status find_owners(attribution *all, fs_error *err)
 {
     all->owners = fs_malloc(all->count * sizeof *all->owners);
@@ -252,15 +216,78 @@ static fs_status find_owners(attribution *all, fs_error *err)
     return FS_OK;
 }
 
+/* By time ---------------------------------------------------------------------------------------------------------- */
+
+/* A thread's ranges and steps, swept along with the calls of other threads. */
+typedef struct {
+    nest open;
+    uint32_t next, last; /* in hosts */
+} annotations;
+
+static bool has_owners(const attribution *all, uint32_t lane)
+{
+    for (uint32_t i = all->firsts[lane]; i < all->firsts[lane + 1]; i++)
+        if (AT(all->store, all->hosts[i], kind) != FS_EVENT_FRAME) return true;
+    return false;
+}
+
+/* The innermost range or step of the thread that is open at `time`, or FS_NONE. Times come in ascending order. */
+static fs_status open_at(attribution *all, annotations *thread, int64_t time, uint32_t *range, fs_error *err)
+{
+    for (; thread->next < thread->last; thread->next++) {
+        uint32_t index = all->hosts[thread->next];
+        if (AT(all->store, index, start) > time) break;
+        if (fs_event_is_annotation(AT(all->store, index, kind))) FS_TRY(enter(all, &thread->open, index, err));
+    }
+    *range = FS_NONE;
+    for (uint32_t i = thread->open.depth; i-- > 0 && *range == FS_NONE;)
+        if (thread->open.open[i].end > time) *range = thread->open.open[i].index;
+    return FS_OK;
+}
+
+/* Calls of threads without an op or a range of their own, in order of start: so they lie in the store. */
+static fs_status adopt_calls(attribution *all, fs_error *err)
+{
+    uint32_t lanes = fs_store_lane_count(all->store);
+    fs_status status = FS_OK;
+    annotations *threads = fs_calloc(lanes, sizeof *threads);
+    bool *library = fs_calloc(lanes, sizeof *library);
+    if (threads == NULL || library == NULL) status = no_memory(all, err);
+    for (uint32_t lane = 0; status == FS_OK && lane < lanes; lane++) {
+        threads[lane].next = all->firsts[lane];
+        threads[lane].last = all->firsts[lane + 1];
+        library[lane] = !has_owners(all, lane);
+    }
+    for (uint32_t i = 0; status == FS_OK && i < all->count; i++) {
+        uint32_t lane = AT(all->store, i, lane), found = FS_NONE, threads_open = 0;
+        if (AT(all->store, i, kind) != FS_EVENT_RUNTIME || lane >= lanes || !library[lane]) continue;
+        for (uint32_t other = 0; status == FS_OK && other < lanes; other++) {
+            uint32_t range;
+            if (library[other]) continue;
+            status = open_at(all, &threads[other], AT(all->store, i, start), &range, err);
+            if (status != FS_OK || range == FS_NONE) continue;
+            found = range;
+            threads_open++;
+        }
+        if (threads_open == 1 && found < i) all->owners[i] = found;
+    }
+    for (uint32_t lane = 0; threads != NULL && lane < lanes; lane++) fs_free(threads[lane].open.open);
+    fs_free(threads);
+    fs_free(library);
+    return status;
+}
+
 /* Ranges on the device --------------------------------------------------------------------------------------------- */
 
-static span *find_span(const span *spans, uint32_t slots, uint32_t range, uint32_t lane)
+static span *find_span(span *spans, uint32_t slots, uint32_t range, uint32_t lane)
 {
-    uint32_t slot = (range * UINT32_C(2654435761) ^ lane * UINT32_C(40503)) & (slots - 1);
+    /* The high bits: the ranges of a loop may lie a power of two apart. */
+    uint64_t hash = ((uint64_t)lane << 32 | range) * 0x9e3779b97f4a7c15u;
+    uint32_t slot = (uint32_t)(hash >> 32) & (slots - 1);
     while (spans[slot].range != 0 && (spans[slot].range != range + 1 || spans[slot].lane != lane)) {
         slot = (slot + 1) & (slots - 1);
     }
-    return (span *)&spans[slot];
+    return &spans[slot];
 }
 
 static fs_status grow_spans(attribution *all, fs_error *err)
@@ -296,12 +323,12 @@ static fs_status link_work(attribution *all, uint32_t index, fs_error *err)
 {
     fs_event work;
     fs_store_get(all->store, index, &work);
-    uint32_t api = call_of(all, work.correlation);
+    uint32_t api = fs_api_calls_find(&all->by_correlation, work.correlation);
     if (api == FS_NONE) return FS_OK;
     work.launcher = all->owners[api] < index ? all->owners[api] : FS_NONE; /* clocks may disagree by some ns */
     fs_store_set(all->store, index, &work);
     for (uint32_t at = work.launcher; at != FS_NONE;) {
-        if (is_annotation(AT(all->store, at, kind))) FS_TRY(stretch(all, at, &work, err));
+        if (fs_event_is_annotation(AT(all->store, at, kind))) FS_TRY(stretch(all, at, &work, err));
         uint32_t parent = AT(all->store, at, parent);
         at = parent < at ? all->owners[parent] : FS_NONE;
     }
@@ -313,7 +340,7 @@ static void link_wait(attribution *all, uint32_t index)
 {
     fs_event wait;
     fs_store_get(all->store, index, &wait);
-    uint32_t api = call_of(all, wait.correlation);
+    uint32_t api = fs_api_calls_find(&all->by_correlation, wait.correlation);
     if (api == FS_NONE) return;
     wait.lane = AT(all->store, api, lane);
     wait.parent = api < index ? api : FS_NONE;
@@ -349,11 +376,12 @@ fs_status fs_attribute(fs_store *store, fs_error *err)
     if (all.call_count == 0) return FS_OK;
     FS_TRY_GOTO(status, put_in_order(&all, err), done);
     FS_TRY_GOTO(status, nest_calls(&all, err), done);
-    FS_TRY_GOTO(status, index_correlations(&all, err), done);
+    FS_TRY_GOTO(status, fs_api_calls_create(&all.by_correlation, store, err), done);
     FS_TRY_GOTO(status, find_owners(&all, err), done);
+    FS_TRY_GOTO(status, adopt_calls(&all, err), done);
     for (uint32_t i = 0; i < all.count; i++) {
         uint8_t kind = AT(store, i, kind);
-        if (is_work(kind)) FS_TRY_GOTO(status, link_work(&all, i, err), done);
+        if (fs_event_kind_on_device[kind]) FS_TRY_GOTO(status, link_work(&all, i, err), done);
         if (kind == FS_EVENT_SYNC) link_wait(&all, i);
     }
     FS_TRY_GOTO(status, append_spans(&all, err), done);
@@ -363,7 +391,7 @@ done:
     fs_free(all.calls);
     fs_free(all.call_firsts);
     fs_free(all.owners);
-    fs_free(all.slots);
+    fs_api_calls_clear(&all.by_correlation);
     fs_free(all.spans);
     return status;
 }

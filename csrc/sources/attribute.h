@@ -2,7 +2,9 @@
  * the order in which its buffers came back.
  *
  *   API call, overhead   lies in the innermost event of its thread that encloses it
- *   device work          ran for the op, range or step that the API call of the same correlation lies in
+ *   device work          ran for the op, range or step that the API call of the same correlation lies in. A thread that
+ *                        never has one is a library's (torch's backward pass runs on such): what it launches runs for
+ *                        the innermost range or step that is open then, if only one other thread has any open
  *   range, step          has a copy on every stream that worked for it, from its first work to the end of its last
  */
 #ifndef FS_SOURCES_ATTRIBUTE_H

@@ -9,8 +9,9 @@
 #include "base/fork.h"
 #include "sources/cupti_buffers.h"
 #include "sources/cupti_records.h"
+#include "store/event.h"
 
-enum { TAKEN_BY_BYTES = 64, MAX_DEVICES = 64 };
+enum { TAKEN_BY_BYTES = 64 };
 
 static struct {
     pthread_mutex_t lock; /* of the parser and of what it fills */
@@ -272,13 +273,13 @@ void fs_cupti_restart(fs_store *store)
 
 /* Stop ------------------------------------------------------------------------------------------------------------- */
 
-/* Wait for what every context has been given. The first failure is told; a context with an error has no more to wait
- * for. */
+/* Wait for what every device's primary context has been given; others can't be listed. The first failure is told; a
+ * context with an error has no more to wait for. */
 static int wait_for_devices(void)
 {
     int count = 0, first = 0;
     if (fs_driver->device_count(&count) != 0) return 0; /* CUDA was never used */
-    for (int i = 0; i < count && i < MAX_DEVICES; i++) {
+    for (int i = 0; i < count && i < FS_DEVICE_LIMIT; i++) {
         int device, active = 0;
         unsigned flags;
         void *context = NULL;
@@ -327,10 +328,10 @@ static fs_status describe_device(fs_store *store, int index, fs_error *err)
 
 static fs_status describe_devices(fs_store *store, fs_error *err)
 {
-    bool seen[MAX_DEVICES] = {false};
+    bool seen[FS_DEVICE_LIMIT] = {false};
     for (uint32_t i = 0; i < fs_store_lane_count(store); i++) {
         fs_lane lane = fs_store_lane(store, i);
-        if (!lane.on_device || lane.device >= MAX_DEVICES || seen[lane.device]) continue;
+        if (!lane.on_device || lane.device >= FS_DEVICE_LIMIT || seen[lane.device]) continue;
         seen[lane.device] = true;
         FS_TRY(describe_device(store, lane.device, err));
     }

@@ -301,7 +301,7 @@ fs_status fs_recorder_start(fs_recorder *recorder, fs_error *err)
 fs_status fs_recorder_stop(fs_recorder *recorder, fs_error *err)
 {
     int64_t begin, end;
-    fs_observer_set(NULL);
+    if (fs_observer_get() == &recorder->observer) fs_observer_set(NULL); /* else it never started */
     fs_store_window(recorder->store, &begin, &end);
     end = fs_clock_now();
     fs_store_end_all(recorder->store, end);

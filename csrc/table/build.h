@@ -8,7 +8,7 @@
 #ifndef FS_TABLE_BUILD_H
 #define FS_TABLE_BUILD_H
 
-#include "store/store.h"
+#include "store/event.h"
 #include "table/calls.h"
 #include "table/table.h"
 
@@ -75,6 +75,7 @@ typedef struct {
     uint32_t node_count;
     uint32_t work_count, device_count; /* device events, annotations too; devices */
     bool works_sorted;                 /* they come in order of start */
+    bool has_unlinked_work;            /* device work that ran for nobody knows what */
     fs_group *groups;
     uint32_t group_count, group_capacity;
     int64_t *samples;
@@ -94,8 +95,7 @@ fs_node *fs_build_node(fs_build *build, uint32_t index);
 static inline uint32_t fs_build_past_frames(const fs_build *build, uint32_t index)
 {
     if (!build->has_frames || index >= build->count) return index;
-    const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
-    return chunk->kind[index & (FS_CHUNK_EVENTS - 1)] == FS_EVENT_FRAME ? build->slots[index] : index;
+    return FS_EVENT_AT(build->store, index, kind) == FS_EVENT_FRAME ? build->slots[index] : index;
 }
 
 /* The event that encloses this one, frames looked through; FS_NONE: none. */
@@ -115,19 +115,17 @@ static inline fs_group *fs_build_group(const fs_build *build, uint32_t index)
     return &build->groups[fs_build_call(build, index)->row];
 }
 
-/* Whether the event lies on a device's time line; a range with a device annotates that. */
 static inline bool fs_build_is_device(const fs_chunk *chunk, uint32_t at)
 {
-    uint8_t kind = chunk->kind[at];
-    return fs_event_kind_on_device[kind] ||
-           ((kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP) && chunk->device[at] >= 0);
+    return fs_event_lies_on_device(chunk->kind[at], chunk->device[at]);
 }
 
 /* The next range outward from `range` whose work is stated, or FS_NONE. */
 static inline uint32_t fs_build_outer_stated(fs_build *build, uint32_t range)
 {
-    const fs_chunk *chunk = fs_store_chunk(build->store, range >> FS_CHUNK_BITS);
-    uint32_t above = fs_build_parent(build, chunk, range & (FS_CHUNK_EVENTS - 1), range);
+    uint32_t at, above;
+    const fs_chunk *chunk = fs_event_chunk(build->store, range, &at);
+    above = fs_build_parent(build, chunk, at, range);
     return above != FS_NONE ? fs_build_node(build, above)->stated : FS_NONE;
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "store/event.h"
 #include "work/kernel_class.h"
 
 enum { FIRST_SLOTS = 256 };
@@ -89,7 +90,7 @@ static void find_work(const fs_calls *set, uint32_t name, uint32_t signature_id,
                       fs_call *call)
 {
     fs_given_work given;
-    bool annotation = call->kind == FS_EVENT_RANGE || call->kind == FS_EVENT_STEP;
+    bool annotation = fs_event_is_annotation(call->kind);
     call->work = fs_work_unknown;
     if (signature == NULL || call->on_device) return;
     if (call->kind == FS_EVENT_OP && name != FS_NONE) call->work = fs_work_of(call->text, signature);
@@ -114,7 +115,7 @@ static fs_status add(fs_calls *set, uint32_t name, uint32_t signature_id, fs_cal
     }
     call->roof = fs_roof_of(&call->work, NULL);
 
-    bool annotation = kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
+    bool annotation = fs_event_is_annotation(call->kind);
     uint32_t place = (uint32_t)call->on_device << 1 | annotation;
     uint32_t row_key[4] = {row_name(name, kind, &call->text), place, 0, call->stack};
     if (set->by_shape) FS_TRY(shapes_of(set, signature, &row_key[2], err));

@@ -32,15 +32,16 @@ static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, i
 }
 
 /* List the device events in `entries`, of twice their number, by start; returns where the sorted half begins. A radix
- * sort, for what comes out of order comes from many streams at once. */
+ * sort, for what comes out of order comes from many streams at once; fs_intervals_sort would take a half longer for the
+ * whole table, as its entries are larger. */
 static const sort_entry *sort_works(const fs_build *build, sort_entry *entries)
 {
     sort_entry *from = entries, *to = entries + build->work_count;
     uint32_t count = 0;
     uint64_t least = UINT64_MAX, largest = 0;
     for (uint32_t index = 0; index < build->count; index++) {
-        const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
-        uint32_t at = index & (FS_CHUNK_EVENTS - 1);
+        uint32_t at;
+        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
         if (!fs_build_is_device(chunk, at)) continue;
         uint64_t key = (uint64_t)chunk->start[at] - (uint64_t)INT64_MIN;
         from[count++] = (sort_entry){key, index};
@@ -83,8 +84,8 @@ static void own(fs_node *node, const device_work *work)
 static uint32_t enclosing_op(const fs_build *build, uint32_t index)
 {
     while (index != FS_NONE) {
-        const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
-        uint32_t at = index & (FS_CHUNK_EVENTS - 1);
+        uint32_t at;
+        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
         if (chunk->kind[at] == FS_EVENT_OP) return index;
         index = fs_build_parent(build, chunk, at, index);
     }
@@ -138,21 +139,23 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
         }
         if (launcher->stated != FS_NONE) add_stated(build, work, ends);
         known = fs_build_known(build, launcher);
+    } else {
+        build->has_unlinked_work = true;
     }
     cover(build, work, known);
 }
 
 static void add_event(fs_build *build, uint32_t index, int64_t *ends)
 {
-    const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
-    uint32_t at = index & (FS_CHUNK_EVENTS - 1);
+    uint32_t at;
+    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
     if (!fs_build_is_device(chunk, at)) return;
     device_work work = {
         .start = chunk->start[at],
         .duration = chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at],
         .event = index,
         .launcher = chunk->launcher[at] < build->count ? fs_build_past_frames(build, chunk->launcher[at]) : FS_NONE,
-        .device = chunk->device[at] < 0 ? 0 : chunk->device[at],
+        .device = fs_event_device(chunk, at),
         .timing = chunk->timing[at],
         .has_row = chunk->kind[at] != FS_EVENT_INTERVAL,
     };

@@ -5,7 +5,8 @@
 
 #include "base/memory.h"
 #include "device/occupancy.h"
-#include "table/device_work.h"
+#include "store/event.h"
+#include "table/intervals.h"
 #include "table/names.h"
 #include "table/steps.h"
 

@@ -3,12 +3,14 @@
 #include <math.h>
 
 #include "base/memory.h"
-#include "table/api_calls.h"
-#include "table/device_work.h"
+#include "store/api_calls.h"
+#include "store/event.h"
+#include "table/intervals.h"
 #include "table/statistics.h"
 
 typedef struct {
     const fs_store *store;
+    fs_intervals *work; /* of each device, FS_DEVICE_LIMIT of them, in order of start; the tags are the events */
     fs_api_calls calls;
     uint8_t *launched;    /* by event, of an API call: the device + 1 that it was last seen to launch on */
     int64_t *stream_ends; /* by lane: the end of its work so far, FS_MISSING before the first */
@@ -110,8 +112,21 @@ done:
     return status;
 }
 
-static fs_status count_all(counting *all, const fs_device_work *work, fs_launch_statistics *rows, uint32_t *count,
-                           fs_error *err)
+/* What has no start is nowhere. */
+static fs_status list_work(counting *all, fs_error *err)
+{
+    uint32_t count = fs_store_count(all->store), at;
+    for (uint32_t index = 0; index < count; index++) {
+        const fs_chunk *chunk = fs_event_chunk(all->store, index, &at);
+        if (!fs_event_is_placed_work(chunk, at)) continue;
+        fs_intervals *list = &all->work[fs_event_device(chunk, at)];
+        FS_TRY(fs_intervals_add(list, chunk->start[at], fs_event_end(chunk, at), index, err));
+    }
+    for (int device = 0; device < FS_DEVICE_LIMIT; device++) FS_TRY(fs_intervals_sort(&all->work[device], err));
+    return FS_OK;
+}
+
+static fs_status count_all(counting *all, fs_launch_statistics *rows, uint32_t *count, fs_error *err)
 {
     uint32_t lanes = fs_store_lane_count(all->store);
     FS_TRY(fs_api_calls_create(&all->calls, all->store, err));
@@ -123,7 +138,7 @@ static fs_status count_all(counting *all, const fs_device_work *work, fs_launch_
     for (uint32_t lane = 0; lane < lanes; lane++) all->stream_ends[lane] = FS_MISSING;
     *count = 0;
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
-        const fs_intervals *list = &work->of_device[device];
+        const fs_intervals *list = &all->work[device];
         if (list->count > 0) FS_TRY(count_device(all, device, list, &rows[(*count)++], err));
     }
     return FS_OK;
@@ -132,16 +147,16 @@ static fs_status count_all(counting *all, const fs_device_work *work, fs_launch_
 fs_status fs_launches_of(const fs_store *store, fs_launch_statistics **rows, uint32_t *count, fs_error *err)
 {
     fs_status status;
-    fs_device_work work = {0};
-    counting all = {.store = store};
+    fs_intervals work[FS_DEVICE_LIMIT] = {0};
+    counting all = {.store = store, .work = work};
     fs_launch_statistics *made = fs_calloc(FS_DEVICE_LIMIT, sizeof *made);
     if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the devices' launches");
-    FS_TRY_GOTO(status, fs_device_work_find(&work, store, err), done);
-    FS_TRY_GOTO(status, count_all(&all, &work, made, count, err), done);
+    FS_TRY_GOTO(status, list_work(&all, err), done);
+    FS_TRY_GOTO(status, count_all(&all, made, count, err), done);
     *rows = made;
     made = NULL;
 done:
-    fs_device_work_clear(&work);
+    for (int device = 0; device < FS_DEVICE_LIMIT; device++) fs_intervals_clear(&work[device]);
     fs_api_calls_clear(&all.calls);
     fs_free(all.launched);
     fs_free(all.stream_ends);

@@ -9,8 +9,9 @@ enum { NO_STACK };
 
 fs_node fs_build_leaf(const fs_build *build, uint32_t index)
 {
-    const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
-    uint32_t at = index & (FS_CHUNK_EVENTS - 1), parent = fs_build_parent(build, chunk, at, index);
+    uint32_t at;
+    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    uint32_t parent = fs_build_parent(build, chunk, at, index);
     fs_node node = {.call = build->slots[index], .owner = FS_NONE, .stated = FS_NONE, .device = -1};
     if (chunk->duration[at] != FS_MISSING) node.self_cpu_ns = chunk->duration[at];
     if (parent != FS_NONE) {
@@ -71,7 +72,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
         group->row.signature = chunk->signature[at];
         group->row.stack = stack;
         group->row.on_device = on_device;
-        group->row.is_user_annotation = kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
+        group->row.is_user_annotation = fs_event_is_annotation(chunk->kind[at]);
     }
     if (on_device || fs_build_parent(build, chunk, at, index) == FS_NONE) group->row.top_level = true;
     group->row.count++;
@@ -107,11 +108,10 @@ static uint32_t innermost_frame(const fs_build *build, const fs_chunk *chunk, ui
 {
     uint32_t frame = chunk->parent[at];
     if (frame >= index) return FS_NONE;
-    const fs_chunk *place = fs_store_chunk(build->store, frame >> FS_CHUNK_BITS);
-    if (place->kind[frame & (FS_CHUNK_EVENTS - 1)] != FS_EVENT_FRAME) frame = build->frames[frame];
+    if (FS_EVENT_AT(build->store, frame, kind) != FS_EVENT_FRAME) frame = build->frames[frame];
     for (; frame != FS_NONE; frame = build->frames[frame]) {
-        place = fs_store_chunk(build->store, frame >> FS_CHUNK_BITS);
-        uint32_t spot = frame & (FS_CHUNK_EVENTS - 1);
+        uint32_t spot;
+        const fs_chunk *place = fs_event_chunk(build->store, frame, &spot);
         int64_t duration = place->duration[spot];
         if (duration == FS_MISSING || place->start[spot] + duration >= chunk->start[at]) break;
     }
@@ -163,12 +163,11 @@ static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at,
 /* What to make room for. */
 static fs_status prepare(fs_build *build, fs_error *err)
 {
-    uint32_t memory_events = 0, others = 0;
+    uint32_t memory_events = 0, others = 0, at;
     int64_t last_start = INT64_MIN;
     build->works_sorted = true;
     for (uint32_t index = 0; index < build->count; index++) {
-        const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
-        uint32_t at = index & (FS_CHUNK_EVENTS - 1);
+        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
         if (fs_build_is_device(chunk, at)) {
             uint32_t device = chunk->device[at] < 0 ? 0 : (uint32_t)chunk->device[at];
             if (device >= build->device_count) build->device_count = device + 1;
@@ -209,9 +208,10 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
 {
     FS_TRY(prepare(build, err));
     FS_TRY(prepare_stacks(build, err));
+    uint32_t at;
     for (uint32_t index = 0; index < build->count; index++) {
-        const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
-        FS_TRY(scan_event(build, chunk, index & (FS_CHUNK_EVENTS - 1), index, err));
+        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        FS_TRY(scan_event(build, chunk, at, index, err));
     }
     return FS_OK;
 }

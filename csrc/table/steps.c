@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "table/api_calls.h"
-#include "table/device_work.h"
+#include "store/api_calls.h"
+#include "store/event.h"
 #include "table/intervals.h"
 #include "table/names.h"
 

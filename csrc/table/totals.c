@@ -39,7 +39,9 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     group->roof.kernel_ns += call->roof.kernel_ns;
 
     if (node->device >= 0) return; /* its time is in the row's busy time */
-    bool is_op = call->kind == FS_EVENT_OP, seen = is_op || (node->flags & FS_NODE_UNTIMED) == 0;
+    /* Of a range whose work is stated, device work may be what nobody knows the launcher of. */
+    bool is_op = call->kind == FS_EVENT_OP;
+    bool seen = is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !build->has_unlinked_work);
     if (call->device_kind == FS_CPU && duration != FS_MISSING && seen) {
         group->host_ns += is_op ? node->self_cpu_ns : duration;
     } else if (work->flops > 0 || work->bytes_moved > 0) {
@@ -98,7 +100,7 @@ static void add_sample(fs_build *build, fs_group *group, int64_t sample)
 
 static bool has_work(fs_event_kind kind)
 {
-    return kind == FS_EVENT_OP || kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
+    return kind == FS_EVENT_OP || fs_event_is_annotation((uint8_t)kind);
 }
 
 /* Add a host event to its row and its totals to the node above it (NULL: none). */
@@ -142,8 +144,8 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t dur
 
 static void add_event(fs_build *build, uint32_t index)
 {
-    const fs_chunk *chunk = fs_store_chunk(build->store, index >> FS_CHUNK_BITS);
-    uint32_t at = index & (FS_CHUNK_EVENTS - 1), slot = build->slots[index];
+    uint32_t slot = build->slots[index], at;
+    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
     uint8_t kind = chunk->kind[at];
     if (kind == FS_EVENT_MEMORY || kind == FS_EVENT_INTERVAL || kind == FS_EVENT_FRAME) return;
     if (fs_build_is_device(chunk, at)) {

@@ -40,7 +40,7 @@ static void put_device(fs_json *out, int device, const fs_device_facts *facts)
 static void put_devices(fs_trace *trace)
 {
     const char *before = "";
-    for (int device = 0; device < FS_TRACE_DEVICES; device++) {
+    for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
         fs_device_facts facts = fs_store_device(trace->store, device);
         if (memcmp(&facts, &fs_device_facts_missing, sizeof facts) == 0) continue;
         put_text(&trace->out, before);
@@ -146,7 +146,7 @@ static void put_facts(fs_trace *trace)
 {
     put_process(trace, trace->pid, trace->options->process, trace->pid);
     put_label(trace, trace->pid, "CPU", -1);
-    for (int device = 0; device < FS_TRACE_DEVICES; device++) {
+    for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
         if (!trace->on_device[device]) continue;
         put_process(trace, device, trace->options->process, GPUS_FROM + device);
         put_label(trace, device, "GPU ", device);
@@ -219,15 +219,15 @@ static int64_t duration_of(const fs_trace *trace, const fs_event *event)
 /* Half an arrow from an API call to the device work that it launched: one arrow for each correlation. */
 static void put_flow(fs_trace *trace, const fs_event *event, uint32_t index, const fs_track *track)
 {
-    const fs_flow *flow = fs_flows_find(&trace->flows, event->correlation);
-    if (flow == NULL || flow->work == FS_NONE || (index != flow->call && index != flow->work)) return;
+    fs_flow flow = fs_flows_find(&trace->flows, event->correlation);
+    if (flow.work == FS_NONE || (index != flow.call && index != flow.work)) return;
     fs_json *out = &trace->out;
-    if (index == flow->call) FS_JSON_LITERAL(out, "{\"ph\": \"s\", \"id\": ");
+    if (index == flow.call) FS_JSON_LITERAL(out, "{\"ph\": \"s\", \"id\": ");
     else FS_JSON_LITERAL(out, "{\"ph\": \"f\", \"id\": ");
     fs_json_integer(out, event->correlation);
     put_place(trace, track, event->start);
     FS_JSON_LITERAL(out, ", \"cat\": \"ac2g\", \"name\": \"ac2g\"");
-    if (index == flow->work) FS_JSON_LITERAL(out, ", \"bp\": \"e\"");
+    if (index == flow.work) FS_JSON_LITERAL(out, ", \"bp\": \"e\"");
     FS_JSON_LITERAL(out, "},\n");
 }
 
@@ -317,7 +317,7 @@ fs_status fs_chrome_trace_write(const fs_store *store, const fs_chrome_trace_opt
     if (trace == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to write a trace");
     trace->store = store;
     trace->options = options;
-    trace->pid = options->pid >= 0 && options->pid < FS_TRACE_DEVICES ? options->pid + PIDS_OF_LINUX : options->pid;
+    trace->pid = options->pid >= 0 && options->pid < FS_DEVICE_LIMIT ? options->pid + PIDS_OF_LINUX : options->pid;
     fs_status status = write_trace(trace, err);
     if (left_out != NULL) *left_out = trace->left_out;
     fs_json_clear(&trace->texts);

@@ -8,10 +8,11 @@
 #define FS_VIEWS_TRACE_H
 
 #include "base/intern.h"
+#include "store/event.h"
 #include "views/chrome_trace.h"
 #include "views/flows.h"
 
-enum { FS_TRACE_DEVICES = 128, FS_TRACE_PLACES = FS_TRACE_DEVICES + 1 /* the CPU is place 0 */ };
+enum { FS_TRACE_PLACES = FS_DEVICE_LIMIT + 1 /* the CPU is place 0 */ };
 
 /* A part of the trace's `texts`. */
 typedef struct {
@@ -36,7 +37,7 @@ typedef struct {
     int64_t begin, end;  /* of the window, FS_MISSING */
     int64_t left_out;
     uint64_t base; /* Unix time that trace times count from, ns */
-    bool on_device[FS_TRACE_DEVICES], annotated, overhead;
+    bool on_device[FS_DEVICE_LIMIT], annotated, overhead;
     bool timings[FS_TIMING_COUNT];
     bool *lanes; /* that have events */
     uint32_t lane_count;
@@ -68,16 +69,14 @@ static inline int fs_trace_place(const fs_event *event)
     return event->device < 0 ? 0 : event->device + 1;
 }
 
-/* A range or step with a device annotates that device's time line. */
 static inline bool fs_trace_is_device(const fs_event *event)
 {
-    bool annotation = event->kind == FS_EVENT_RANGE || event->kind == FS_EVENT_STEP;
-    return fs_event_kind_on_device[event->kind] || (annotation && event->device >= 0);
+    return fs_event_lies_on_device(event->kind, event->device);
 }
 
 static inline bool fs_trace_is_device_annotation(const fs_event *event)
 {
-    return fs_trace_is_device(event) && !fs_event_kind_on_device[event->kind];
+    return fs_event_is_annotation(event->kind) && event->device >= 0;
 }
 
 fs_track fs_trace_track(const fs_trace *trace, const fs_event *event);

@@ -69,9 +69,8 @@ static void put_inputs(fs_json *json, const fs_signature *call, void (*put)(fs_j
         }                                           \
     } while (0)
 
-static void call_members(fs_trace *trace, fs_json_members *members, const char *name, fs_span bytes)
+static void call_members(fs_json_members *members, const char *name, fs_span bytes)
 {
-    (void)trace;
     fs_given_work given;
     if (fs_given_work_decode(bytes.bytes, &given)) {
         KNOWN_NUMBER(members, "flops", given.flops);
@@ -178,9 +177,7 @@ static fs_piece shared_members(fs_trace *trace, const fs_event *event)
     fs_json_members members = {&trace->texts, ""};
     fs_span bytes = fs_store_signature_bytes(trace->store, event->signature);
     if (on_device) launch_members(trace, &members, device, bytes);
-    else
-        call_members(trace, &members, event->name == FS_NONE ? "" : fs_store_name_text(trace->store, event->name),
-                     bytes);
+    else call_members(&members, event->name == FS_NONE ? "" : fs_store_name_text(trace->store, event->name), bytes);
     if (trace->out.status == FS_OK) trace->out.status = trace->texts.status;
     trace->arguments[id] = (fs_piece){at, trace->texts.size - at};
     return trace->arguments[id];
@@ -197,11 +194,8 @@ static void put_shared(fs_trace *trace, fs_json_members *members, const fs_event
 /* The nearest event of one of these kinds that encloses the event, or FS_NONE. */
 static uint32_t enclosing(const fs_trace *trace, uint32_t index, uint32_t parent, unsigned kinds)
 {
-    for (; parent < index;
-         index = parent,
-         parent = fs_store_chunk(trace->store, index >> FS_CHUNK_BITS)->parent[index & (FS_CHUNK_EVENTS - 1)]) {
-        uint8_t kind = fs_store_chunk(trace->store, parent >> FS_CHUNK_BITS)->kind[parent & (FS_CHUNK_EVENTS - 1)];
-        if (kinds >> kind & 1) return parent;
+    for (; parent < index; index = parent, parent = FS_EVENT_AT(trace->store, index, parent)) {
+        if (kinds >> FS_EVENT_AT(trace->store, parent, kind) & 1) return parent;
     }
     return FS_NONE;
 }

@@ -46,7 +46,7 @@ static void see_event(fs_trace *trace, const fs_event *event, int64_t *sums)
     if (event->duration > 0 && !__builtin_add_overflow(event->start, event->duration, &end)) see_time(trace, end);
     fs_track track = fs_trace_track(trace, event);
     if (event->lane != FS_NONE && event->kind != FS_EVENT_OVERHEAD) trace->lanes[event->lane] = true;
-    if (track.on_device && track.process >= 0 && track.process < FS_TRACE_DEVICES) {
+    if (track.on_device && track.process >= 0 && track.process < FS_DEVICE_LIMIT) {
         trace->on_device[track.process] = true;
     }
     trace->annotated |= fs_trace_is_device_annotation(event);

@@ -124,6 +124,27 @@ static inline fs_table *build(const fs_table_options *options)
     return table;
 }
 
+/* Build a table, of `rows` rows in the end, with each of its allocations failing in turn. */
+static inline void build_with_failing_memory(const fs_table_options *options, uint32_t rows)
+{
+    int64_t live = fs_memory_live();
+    for (int64_t n = 1;; n++) {
+        fs_table *table = NULL;
+        fs_error err = {FS_OK, ""};
+        fs_memory_fail_at(n);
+        fs_status status = fs_table_build(store, options, &table, &err);
+        fs_memory_fail_at(0);
+        if (status == FS_OK) {
+            CHECK(n > 10 && table->row_count == rows);
+            fs_table_destroy(table);
+            break;
+        }
+        CHECK(status == FS_OUT_OF_MEMORY && err.status == status && err.message[0] != 0);
+        CHECK(fs_memory_live() == live);
+    }
+    CHECK(fs_memory_live() == live);
+}
+
 static inline const fs_row *row_of(const fs_table *table, const char *key, bool on_device)
 {
     static const fs_row missing = {.key = "", .count = -1};

@@ -23,6 +23,7 @@ typedef struct {
 } happening;
 
 static happening all[MOST];
+static int adopted; /* work of a library's thread that ran for a range, in all programs */
 static int count;
 static uint64_t state = 88172645463325252u;
 
@@ -63,6 +64,17 @@ static int add(fs_event_kind kind, int thread, int64_t start)
 }
 
 static const fs_event_kind host_kinds[] = {FS_EVENT_OP, FS_EVENT_RANGE, FS_EVENT_STEP, FS_EVENT_FRAME};
+static bool all_annotate; /* else the first thread alone has ranges and steps */
+
+/* The last thread is a library's: it has no op and no range of its own. */
+static fs_event_kind host_kind(int thread)
+{
+    fs_event_kind kind = host_kinds[below(4)];
+    bool annotation = kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
+    if (thread == THREADS - 1) return FS_EVENT_FRAME;
+    return annotation && thread > 0 && !all_annotate ? FS_EVENT_OP : kind;
+}
+
 static const fs_event_kind work_kinds[] = {FS_EVENT_KERNEL, FS_EVENT_MEMCPY, FS_EVENT_MEMSET};
 
 /* One thread: `open` are its events that have begun, the innermost last. */
@@ -76,7 +88,7 @@ static void run_thread(int thread, int events, uint32_t *correlation, int64_t gr
         bool in_call = depth > 0 && is_call(&all[open[depth - 1]]);
         uint32_t roll = below(10);
         if (made < events && depth < 60 && roll < 5 && (!in_call || below(4) == 0)) {
-            fs_event_kind kind = roll < 3 ? host_kinds[below(4)] : below(5) ? FS_EVENT_RUNTIME : FS_EVENT_OVERHEAD;
+            fs_event_kind kind = roll < 3 ? host_kind(thread) : below(5) ? FS_EVENT_RUNTIME : FS_EVENT_OVERHEAD;
             int made_now = add(kind, thread, time);
             /* The store gives an op or range its parent when it begins: the innermost of these that is open. */
             for (int i = depth; i-- > 0 && encloses_on_host(&all[made_now]) && all[made_now].parent == NOBODY;)
@@ -111,6 +123,7 @@ static void make_program(int events, int64_t grain)
 {
     uint32_t correlation = below(1000);
     count = 0;
+    all_annotate = below(2);
     for (int thread = 0; thread < THREADS; thread++) run_thread(thread, events, &correlation, grain);
     int hosts = count;
     for (int i = 0; i < hosts && count < MOST - 40; i++) {
@@ -155,6 +168,23 @@ static int find_call(uint32_t correlation)
     return NOBODY;
 }
 
+/* What a call of a thread without ops and ranges runs for: the range or step that is open on the one other thread that
+ * has one open, of several there the one that began last. */
+static int find_adopter(const happening *call)
+{
+    int best = NOBODY;
+    for (int i = 0; i < count; i++)
+        if (all[i].thread == call->thread && encloses_on_host(&all[i]) && all[i].kind != FS_EVENT_FRAME) return NOBODY;
+    for (int i = 0; i < count; i++) {
+        const happening *other = &all[i];
+        if ((other->kind != FS_EVENT_RANGE && other->kind != FS_EVENT_STEP) || other->device >= 0) continue;
+        if (other->start > call->start || other->end <= call->start) continue;
+        if (best != NOBODY && other->thread != all[best].thread) return NOBODY;
+        if (best == NOBODY || other->start > all[best].start) best = i;
+    }
+    return best;
+}
+
 static void find_answers(void)
 {
     for (int i = 0; i < count; i++)
@@ -170,7 +200,8 @@ static void find_answers(void)
         int owner = all[call].parent;
         while (owner != NOBODY && (!encloses_on_host(&all[owner]) || all[owner].kind == FS_EVENT_FRAME))
             owner = all[owner].parent;
-        all[i].launcher = owner;
+        adopted += owner == NOBODY && find_adopter(&all[call]) != NOBODY;
+        all[i].launcher = owner != NOBODY ? owner : find_adopter(&all[call]);
     }
 }
 
@@ -305,6 +336,7 @@ static void test_links_are_those_of_the_brute_force(void)
         fs_store_destroy(store);
     }
     CHECK(linked > 1000 && nested_calls > 100 && waits > 20, "%d, %d, %d", linked, nested_calls, waits);
+    CHECK(adopted > 100, "%d", adopted);
 }
 
 /* Times so coarse that many are equal: which of two equal events lies in which is open, but not that links are sound.

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "device/peaks.h"
+#include "ops/observer.h"
 #include "ops/op.h"
 #include "sources/native.h"
 #include "table/table.h"
@@ -106,7 +107,9 @@ static void test_only_one_recorder_watches(void)
           fs_recorder_create(&b, store, &everything, &err) == FS_OK);
     CHECK(fs_recorder_start(a, &err) == FS_OK);
     CHECK(fs_recorder_start(b, &err) == FS_RUNTIME_ERROR && strstr(err.message, "in progress") != NULL);
-    CHECK(fs_recorder_stop(a, &err) == FS_OK && fs_recorder_start(b, &err) == FS_OK);
+    CHECK(fs_recorder_stop(b, &err) == FS_OK && fs_observer_get() != NULL); /* what does not watch stops nobody */
+    CHECK(fs_recorder_stop(a, &err) == FS_OK && fs_observer_get() == NULL);
+    CHECK(fs_recorder_start(b, &err) == FS_OK);
     CHECK(fs_recorder_stop(b, &err) == FS_OK);
     fs_recorder_destroy(a);
     fs_recorder_destroy(b);

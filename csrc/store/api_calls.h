@@ -1,6 +1,6 @@
-/* The API calls of a store by correlation: which call launched a piece of device work. Private to csrc/table. */
-#ifndef FS_TABLE_API_CALLS_H
-#define FS_TABLE_API_CALLS_H
+/* The API calls of a store by correlation: which call launched a piece of device work. */
+#ifndef FS_STORE_API_CALLS_H
+#define FS_STORE_API_CALLS_H
 
 #include "store/store.h"
 
@@ -10,7 +10,7 @@ typedef struct {
     const fs_store *store;
 } fs_api_calls;
 
-/* All zero is no call at all. FS_OUT_OF_MEMORY. */
+/* Of the calls whose start is known. All zero is no call at all. FS_OUT_OF_MEMORY. */
 fs_status fs_api_calls_create(fs_api_calls *calls, const fs_store *store, fs_error *err);
 void fs_api_calls_clear(fs_api_calls *calls);
 

@@ -1,19 +1,15 @@
-#include "table/api_calls.h"
+#include "store/api_calls.h"
 
 #include <string.h>
 
 #include "base/memory.h"
+#include "store/event.h"
 
 enum { FIRST_SLOTS = 16 };
 
 static bool is_call(const fs_chunk *chunk, uint32_t at)
 {
     return chunk->kind[at] == FS_EVENT_RUNTIME && chunk->correlation[at] != FS_NONE && chunk->start[at] != FS_MISSING;
-}
-
-static int64_t start_of(const fs_store *store, uint32_t event)
-{
-    return fs_store_chunk(store, event >> FS_CHUNK_BITS)->start[event & (FS_CHUNK_EVENTS - 1)];
 }
 
 /* The slot that the correlation has, or would have. */
@@ -29,23 +25,23 @@ static uint64_t *slot_of(const fs_api_calls *calls, uint32_t correlation)
 
 fs_status fs_api_calls_create(fs_api_calls *calls, const fs_store *store, fs_error *err)
 {
-    uint32_t count = fs_store_count(store), found = 0, slot_count = FIRST_SLOTS;
+    uint32_t count = fs_store_count(store), found = 0, slot_count = FIRST_SLOTS, at;
     *calls = (fs_api_calls){.store = store};
     for (uint32_t index = 0; index < count; index++) {
-        found += is_call(fs_store_chunk(store, index >> FS_CHUNK_BITS), index & (FS_CHUNK_EVENTS - 1));
+        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+        found += is_call(chunk, at);
     }
     if (found == 0) return FS_OK;
-    while (slot_count / 2 < found) slot_count *= 2;
+    while (slot_count / 2 < found && slot_count < UINT32_C(1) << 31) slot_count *= 2;
     calls->slots = fs_malloc(slot_count * sizeof *calls->slots);
     if (calls->slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look up %u API calls", found);
     calls->slot_count = slot_count;
     memset(calls->slots, 0xff, slot_count * sizeof *calls->slots);
     for (uint32_t index = 0; index < count; index++) {
-        const fs_chunk *chunk = fs_store_chunk(store, index >> FS_CHUNK_BITS);
-        uint32_t at = index & (FS_CHUNK_EVENTS - 1);
+        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
         if (!is_call(chunk, at)) continue;
         uint64_t *slot = slot_of(calls, chunk->correlation[at]);
-        if (*slot != UINT64_MAX && chunk->start[at] >= start_of(store, (uint32_t)*slot)) continue;
+        if (*slot != UINT64_MAX && chunk->start[at] >= FS_EVENT_AT(store, (uint32_t)*slot, start)) continue;
         *slot = (uint64_t)chunk->correlation[at] << 32 | index;
     }
     return FS_OK;

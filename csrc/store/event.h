@@ -1,0 +1,51 @@
+/* Reading the events of a store by their columns, and what events of several kinds have in common. */
+#ifndef FS_STORE_EVENT_H
+#define FS_STORE_EVENT_H
+
+#include "store/store.h"
+
+/* Devices are numbered 0 … FS_DEVICE_LIMIT - 1. */
+enum { FS_DEVICE_LIMIT = INT8_MAX + 1 };
+
+/* The chunk of an event, and its place there. */
+static inline const fs_chunk *fs_event_chunk(const fs_store *store, uint32_t index, uint32_t *at)
+{
+    *at = index & (FS_CHUNK_EVENTS - 1);
+    return fs_store_chunk(store, index >> FS_CHUNK_BITS);
+}
+
+/* One field of an event. */
+#define FS_EVENT_AT(store, index, field) \
+    (fs_store_chunk(store, (index) >> FS_CHUNK_BITS)->field[(index) & (FS_CHUNK_EVENTS - 1)])
+
+/* Whether the kind is one by which a program names a part of itself. */
+static inline bool fs_event_is_annotation(uint8_t kind)
+{
+    return kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
+}
+
+/* Whether an event lies on a device's time line: its work, or a range or step with a device, which annotates it. */
+static inline bool fs_event_lies_on_device(uint8_t kind, int device)
+{
+    return fs_event_kind_on_device[kind] || (fs_event_is_annotation(kind) && device >= 0);
+}
+
+/* Whether it is device work (an annotation is none) whose start is known. */
+static inline bool fs_event_is_placed_work(const fs_chunk *chunk, uint32_t at)
+{
+    return fs_event_kind_on_device[chunk->kind[at]] && chunk->start[at] != FS_MISSING;
+}
+
+/* The device of device work; where it is missing, the first. */
+static inline int fs_event_device(const fs_chunk *chunk, uint32_t at)
+{
+    return chunk->device[at] < 0 ? 0 : chunk->device[at];
+}
+
+/* The end of an event whose start is known; that start where the duration is missing. */
+static inline int64_t fs_event_end(const fs_chunk *chunk, uint32_t at)
+{
+    return chunk->start[at] + (chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at]);
+}
+
+#endif
