@@ -409,7 +409,7 @@ def free_bytes(device: Device) -> int:
 def _buffer_bytes(device: Device) -> int:
     """Bytes of one buffer; a copy has two of them."""
     if device.kind == "cuda":
-        wanted = max(256 * MIB, 8 * int(device.properties.get("l2_bytes", 0)))
+        wanted = LARGEST_BUFFER  # so that the gaps between launches do not count
     else:
         # Server processors have a last-level cache per group of about eight cores.
         groups = -(-int(device.properties.get("threads", 1)) // 8)

@@ -240,7 +240,7 @@ def test_a_clock_that_stands_still_is_an_error_not_an_infinite_rate(core: FakeCo
 def test_buffers_are_several_times_the_cache_and_within_a_quarter_of_free_memory(core: FakeCore) -> None:
     fsd.measure_peaks("cuda")
     sizes = {amount for _, what, _, amount in core.calls if what in fsd.BANDWIDTHS}
-    assert sizes == {480 * MIB}
+    assert sizes == {2048 * MIB}
     core.memory_bytes, core.calls = 8 * 400 * MIB, []
     fsd.measure_peaks("cuda", force=True)
     sizes = {amount for _, what, _, amount in core.calls if what in fsd.BANDWIDTHS}

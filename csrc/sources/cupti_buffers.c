@@ -68,16 +68,17 @@ uint8_t *fs_cupti_buffer_take(size_t *size)
     fs_lock_take(&pool.lock);
     buffer *taken = pool.free;
     *size = pool.buffer_bytes;
-    if (taken != NULL) {
-        pool.free = taken->next;
-    } else if (pool.bytes + pool.buffer_bytes <= pool.most_bytes) {
-        taken = make(pool.buffer_bytes, true);
-        if (taken != NULL) pool.bytes += pool.buffer_bytes;
-    }
-    if (taken == NULL) {
-        *size = SMALL_BYTES;
-        taken = make(SMALL_BYTES, false);
-    }
+    if (taken != NULL) pool.free = taken->next;
+    bool may_grow = taken == NULL && pool.bytes + pool.buffer_bytes <= pool.most_bytes;
+    if (may_grow) pool.bytes += pool.buffer_bytes;
+    fs_lock_give(&pool.lock);
+
+    if (may_grow) taken = make(*size, true); /* not under the lock: it takes long */
+    bool failed = may_grow && taken == NULL;
+    if (taken == NULL) taken = make(*size = SMALL_BYTES, false);
+
+    fs_lock_take(&pool.lock);
+    if (failed) pool.bytes -= pool.buffer_bytes;
     if (taken != NULL) {
         taken->next = pool.out;
         pool.out = taken;

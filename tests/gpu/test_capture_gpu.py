@@ -271,8 +271,8 @@ NCU_PROGRAM = """
 
 
 def test_kernel_times_agree_with_the_hardware_counter() -> None:
-    """ncu's gpu__time_duration has what ncu itself adds to a kernel's beginning and end: a microsecond on an H200, the
-    same for every kernel. That taken off, both agree."""
+    """ncu's gpu__time_duration has what ncu itself adds to a kernel's beginning and end: 0.7 to 1.1 µs on an H200, which
+    varies by a tenth of a microsecond from kernel to kernel. The median of that taken off, both agree."""
     pytest.importorskip("torch")
     ncu = shutil.which("ncu")
     if ncu is None:
@@ -295,10 +295,10 @@ def test_kernel_times_agree_with_the_hardware_counter() -> None:
     added = statistics.median(b - a for a, b in zip(ours, theirs, strict=True))
     print(f"us by CUPTI {ours}, by gpu__time_duration {theirs}: {added:.3f} more")
     assert 0 <= added < 1.5
-    tick = 0.064  # both clocks tick in 32 ns
+    varies = 0.15
     for mine, counted in zip(ours, theirs, strict=True):
         if 2 <= mine <= 20:
-            assert mine == pytest.approx(counted - added, rel=0.02, abs=tick)
+            assert mine == pytest.approx(counted - added, rel=0.02, abs=varies)
 
 
 def test_a_client_that_captures_is_named_and_events_take_over(x: fs.Tensor) -> None:
