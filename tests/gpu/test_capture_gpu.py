@@ -271,8 +271,8 @@ NCU_PROGRAM = """
 
 
 def test_kernel_times_agree_with_the_hardware_counter() -> None:
-    """ncu's gpu__time_duration has what ncu itself adds to a kernel's beginning and end: 0.7 to 1.1 µs on an H200, which
-    varies by a tenth of a microsecond from kernel to kernel. The median of that taken off, both agree."""
+    """ncu's gpu__time_duration has what ncu itself adds to a kernel's beginning and end: 0.7 to 1.1 µs on an H200,
+    which varies by a tenth of a microsecond from kernel to kernel. The median of that taken off, both agree."""
     pytest.importorskip("torch")
     ncu = shutil.which("ncu")
     if ncu is None:
