@@ -263,20 +263,21 @@ static fs_status take_fill(fs_cupti_parser *parser, const fs_cupti_memset *recor
     return append_work(parser, &event, record->device, record->stream, record->correlation, &launch);
 }
 
-/* Host events outside of what was asked for, the capture's own calls among them, are nobody's loss. */
-static bool is_outside(const fs_cupti_parser *parser, const fs_event *event)
+/* Host events outside of what was asked for, the capture's own calls among them, are nobody's loss, whether they have
+ * ended or not. */
+static bool is_outside(const fs_cupti_parser *parser, const fs_event *event, uint64_t start)
 {
-    return event->start < parser->begin || event->start > parser->end;
+    return start != 0 && (event->start < parser->begin || event->start > parser->end);
 }
 
 static fs_status take_api(fs_cupti_parser *parser, const fs_cupti_api *record)
 {
     fs_event event = event_of(parser, FS_EVENT_RUNTIME, record->start, record->end);
-    if (record->start == 0 || record->end == 0) return FS_RUNTIME_ERROR;
-    if (is_outside(parser, &event)) return FS_OK;
+    if (is_outside(parser, &event, record->start)) return FS_OK;
     int domain = record->kind == FS_CUPTI_RUNTIME ? FS_CUPTI_RUNTIME_DOMAIN : FS_CUPTI_DRIVER_DOMAIN;
     FS_TRY(function_id(parser, domain, record->function, &event.name));
     if (event.name == FS_NONE) return FS_OK;
+    if (record->start == 0 || record->end == 0) return FS_RUNTIME_ERROR;
     FS_TRY(thread_lane(parser, record->thread, &event.lane));
     event.correlation = record->correlation;
     return append(parser, &event);
@@ -286,8 +287,8 @@ static fs_status take_api(fs_cupti_parser *parser, const fs_cupti_api *record)
 static fs_status take_synchronization(fs_cupti_parser *parser, const fs_cupti_synchronization *record)
 {
     fs_event event = event_of(parser, FS_EVENT_SYNC, record->start, record->end);
+    if (is_outside(parser, &event, record->start)) return FS_OK;
     if (record->start == 0 || record->end == 0) return FS_RUNTIME_ERROR;
-    if (is_outside(parser, &event)) return FS_OK;
     event.correlation = record->correlation;
     FS_TRY(fs_store_name(parser->store, NAMED(synchronizations, record->type), &event.name, NULL));
     return append(parser, &event);
@@ -297,8 +298,8 @@ static fs_status take_overhead(fs_cupti_parser *parser, const fs_cupti_overhead 
 {
     fs_event event = event_of(parser, FS_EVENT_OVERHEAD, record->start, record->end);
     uint32_t kind = (uint32_t)record->overhead >> 16;
+    if (is_outside(parser, &event, record->start)) return FS_OK;
     if (record->start == 0 || record->end == 0) return FS_RUNTIME_ERROR;
-    if (is_outside(parser, &event)) return FS_OK;
     /* 1 is the driver's compiler; CUPTI's own begin at 1 << 16. */
     const char *name = record->overhead == 1 ? overheads[1] : kind > 0 ? NAMED(overheads, kind + 1) : "Unknown";
     FS_TRY(fs_store_name(parser->store, name, &event.name, NULL));

@@ -25,7 +25,7 @@ typedef struct {
     uint32_t lane;
 } anchor;
 
-enum { MAX_DEVICES = 64 };
+enum { MAX_DEVICES = 64 }; /* as many as the CUDA backend has */
 
 struct fs_recorder {
     fs_store *store;
