@@ -100,6 +100,7 @@ class profile:
             with_stack=with_stack,
             api_calls=record_api_calls,
         )
+        self._metadata: dict[str, Any] = {}  # of traces
         self._timing: Timing = "cpu"
         self._live: Profiler | None = None  # what records now, for the results or only to warm up
         self._core: Profiler | None = None  # the latest cycle, perhaps still recording
@@ -296,7 +297,17 @@ class profile:
         """
         from . import trace
 
-        trace.export(self._recorded("trace"), path)
+        trace.export(self._recorded("trace"), path, self._metadata)
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Put a text into the head of the traces that export_chrome_trace writes from now on."""
+        self._metadata[key] = value
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """Put a value into the head of the traces, given as JSON. ValueError where it is none."""
+        import json
+
+        self._metadata[key] = json.loads(value)
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
         """Write folded stacks, for a flame graph, with times in µs: a line for each stack.

@@ -11,7 +11,7 @@ import secrets
 import socket
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -34,18 +34,19 @@ class _Exports(Protocol):
     def export_chrome_trace(self, path: str) -> object: ...
 
 
-def export(core: _core.Profiler, path: str | PathLike[str]) -> None:
+def export(core: _core.Profiler, path: str | PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
     """Write what a stopped profile saw to ``path`` as a Chrome trace; compressed by gzip if it ends in ``.gz``.
 
-    The file appears when it is complete: a failure leaves the one that was there before, if any. FileNotFoundError if
-    the folder does not exist, IsADirectoryError if ``path`` is one, RuntimeError while the profile is running; a
-    warning says if events have no time and could not be written.
+    ``metadata`` are more members of the trace's head. The file appears when it is complete: a failure leaves the one
+    that was there before, if any. FileNotFoundError if the folder does not exist, IsADirectoryError if ``path`` is one,
+    RuntimeError while the profile is running; a warning says if events have no time and could not be written.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"cannot write a trace to {target}: it is a folder; name a file in it, like trace.json")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target.name}: there is no folder {target.parent}; make it first")
+    members = {**_members(os.fspath(path)), **(metadata or {})}
     compressed = target.suffix == ".gz"
     pieces = 1 + core.event_count * EVENT_BYTES // PIECE
     slow = core.event_count > 2 * EVENTS_IN_A_SECOND[compressed]
@@ -59,7 +60,7 @@ def export(core: _core.Profiler, path: str | PathLike[str]) -> None:
             write(piece)
             advance()
 
-        left_out = core.write_trace(take, _version(), json.dumps(_members(os.fspath(path)))[1:-1])
+        left_out = core.write_trace(take, _version(), json.dumps(members)[1:-1])
     if left_out:
         warnings.warn(f"{left_out} events have no time and are not in {target.name}", RuntimeWarning, stacklevel=3)
 

@@ -112,7 +112,7 @@ def test_stacks_are_recorded_with_stack(tmp_path: Path) -> None:
 # Results go to the modules that make them -----------------------------------------------------------------------------
 
 ASKED = [
-    ("trace", "export", lambda prof: prof.export_chrome_trace("t.json", use_python_export=True), ("t.json",)),
+    ("trace", "export", lambda prof: prof.export_chrome_trace("t.json", use_python_export=True), ("t.json", {})),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s"), ("s", "self_cpu_time_total")),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s", metric="m"), ("s", "m")),
     ("summary", "gpu_summary", lambda prof: prof.gpu_summary("ProfilerStep#3"), ("ProfilerStep#3",)),
