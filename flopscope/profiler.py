@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from ._core import Profiler, record_into
 from .capture import TIMERS, Recipe, Timer, Timing, start_core, warn_of_losses, warn_user
@@ -17,6 +18,8 @@ from .table import COLUMNS, EventTable
 
 if TYPE_CHECKING:
     import pandas
+
+    from .events import EventList
 
 __all__ = ["profile"]
 
@@ -43,9 +46,13 @@ class profile:
         there is none; "cupti": RuntimeError instead; "event": CUDA events.
     record_api_calls: False leaves CUDA's API calls out, which costs less; kernels then belong to no op.
 
+    custom_trace_id_callback: gives each cycle its trace id, a string, when it begins; without, ids are random.
+
     Taken for torch's sake: ``with_flops`` (FLOPs are always counted), ``with_modules``, ``experimental_config``,
-    ``custom_trace_id_callback``, ``post_processing_timeout_s`` and, without a schedule, ``acc_events``. Raises
-    ValueError for what cannot be: ``acc_events`` with a schedule, ``execution_trace_observer``, ``use_cuda``.
+    ``post_processing_timeout_s`` and, without a schedule, ``acc_events``. Raises ValueError for what cannot be:
+    ``acc_events`` with a schedule, ``execution_trace_observer``, ``use_cuda``. Of other libraries' ops, torch's among
+    them, what they do on the GPU is seen, and of the host the CUDA API calls: no "aten::" rows, and no ranges of
+    ``torch.profiler.record_function``; name parts of the program with ``flopscope.record_function``.
 
     Only one profile runs at a time: RuntimeError otherwise. One that was stopped may start again and records anew, its
     steps counted on. An exception inside the block ends the profile and leaves its table readable. In the child of a
@@ -76,9 +83,9 @@ class profile:
         _refuse(execution_trace_observer is not None, _NO_OBSERVER)
         _refuse(use_cuda is not None, f"use_cuda={use_cuda}: {_NO_USE_CUDA}")
         _refuse(timer not in TIMERS, f"timer is one of {', '.join(map(repr, TIMERS))}, not {timer!r}")
-        for name, given in (("schedule", schedule), ("on_trace_ready", on_trace_ready)):
-            if given is not None and not callable(given):
-                raise TypeError(f"{name} is a function, not {given!r}")
+        _check_functions(
+            schedule=schedule, on_trace_ready=on_trace_ready, custom_trace_id_callback=custom_trace_id_callback
+        )
         self.activities = activities_named(activities)
         _refuse(timer == "cupti" and ProfilerActivity.CUDA not in self.activities, _NO_CUDA_TO_TIME)
         self.schedule = schedule
@@ -86,6 +93,9 @@ class profile:
         self.record_shapes = record_shapes
         self.profile_memory = profile_memory
         self.with_stack = with_stack
+        self.with_flops = with_flops
+        self.with_modules = with_modules
+        self.custom_trace_id_callback = custom_trace_id_callback
         self.timer = timer
         self.record_api_calls = record_api_calls
         self.step_num = 0
@@ -101,6 +111,7 @@ class profile:
             api_calls=record_api_calls,
         )
         self._metadata: dict[str, Any] = {}  # of traces
+        self._trace_id: str | None = None  # of the latest cycle
         self._timing: Timing = "cpu"
         self._live: Profiler | None = None  # what records now, for the results or only to warm up
         self._core: Profiler | None = None  # the latest cycle, perhaps still recording
@@ -170,6 +181,14 @@ class profile:
             _running = None
             self._state = "stopped"
 
+    def _new_trace_id(self) -> str:
+        if self.custom_trace_id_callback is None:
+            return secrets.token_hex(16).upper()
+        given = self.custom_trace_id_callback()
+        if not isinstance(given, str):
+            raise TypeError(f"custom_trace_id_callback gives a string, not {given!r}")
+        return given
+
     def _action_of(self, step: int) -> ProfilerAction:
         return ProfilerAction.RECORD if self.schedule is None else action_at(self.schedule, step)
 
@@ -195,6 +214,7 @@ class profile:
 
     def _warm_up(self) -> None:
         if _running is self and self._live is None:  # on_trace_ready may have stopped it
+            self._trace_id = self._new_trace_id()
             self._live, self._timing = start_core(self._recipe)
 
     def _record(self) -> None:
@@ -290,24 +310,57 @@ class profile:
         """
         return self.key_averages(peaks="none").coverage()
 
-    def export_chrome_trace(self, path: str | os.PathLike[str], use_python_export: bool = False) -> None:
-        """Write the events as a Chrome trace, as torch.profiler does: ``path`` ends in .json or .json.gz.
+    def export_chrome_trace(self, path: str | bytes | os.PathLike[str], use_python_export: bool = False) -> None:
+        """Write the events as a Chrome trace, as torch.profiler does: JSON, compressed where ``path`` ends in .gz.
 
-        ``use_python_export`` is taken for torch's sake.
+        ``use_python_export`` is taken for torch's sake. OSError where the file cannot be written, RuntimeError while it
+        records and where nothing was recorded; what could not be written leaves the file that was there as it was.
         """
         from . import trace
 
-        trace.export(self._recorded("trace"), path, self._metadata)
+        core = self._recorded("trace")
+        trace.export(core, path, {"trace_id": self._trace_id, **self._metadata})
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Put a text into the head of the traces that export_chrome_trace writes from now on."""
-        self._metadata[key] = value
+        """Put a text into the head of the traces that export_chrome_trace writes from now on, also before the start.
+
+        TypeError for what is no string, ValueError for a key that traces have of their own.
+        """
+        from . import trace
+
+        if not isinstance(value, str):
+            raise TypeError(f"add_metadata() takes a string, not {value!r}; add_metadata_json() takes JSON")
+        self._metadata[trace.member(key)] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Put a value into the head of the traces, given as JSON. ValueError where it is none."""
-        import json
+        """Put a value into the head of the traces, given as the text of its JSON. ValueError where it is none.
 
-        self._metadata[key] = json.loads(value)
+        Else as add_metadata.
+        """
+        from . import trace
+
+        self._metadata[trace.member(key)] = trace.json_value(key, value)
+
+    preset_metadata_json = add_metadata_json  # torch has two of it
+
+    def get_trace_id(self) -> str | None:
+        """The id that the traces of this cycle have; None before the first cycle."""
+        return self._trace_id
+
+    def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
+        """Let ``callback`` give the trace ids of the cycles that begin from now on; None: random ones."""
+        _check_functions(callback=callback)
+        self.custom_trace_id_callback = callback
+
+    def events(self) -> EventList:
+        """The single events: names, times in µs, threads and streams, who encloses and who launched whom.
+
+        For a look at some of them, or with to_pandas() at all, 88 bytes each. RuntimeError while it records, and where
+        nothing was recorded.
+        """
+        from . import events
+
+        return events.EventList(self._recorded("list of events"))
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
         """Write folded stacks, for a flame graph, with times in µs: a line for each stack.
@@ -323,19 +376,19 @@ class profile:
         """How busy each GPU was, in percent: one row a device, of all steps or of the one of that name."""
         from . import summary
 
-        return summary.gpu_summary(self._recorded("summary"), step)
+        return summary.gpu_summary(self._recorded("GPU summary"), step)
 
     def step_breakdown(self) -> pandas.DataFrame:
         """Where the time of each step went: one row a step, one column for each kind of work, in µs."""
         from . import summary
 
-        return summary.step_breakdown(self._recorded("steps"))
+        return summary.step_breakdown(self._recorded("step breakdown"))
 
     def launch_summary(self) -> pandas.DataFrame:
         """How kernels were launched: one row a device, with delays in µs, queue depths and waiting."""
         from . import summary
 
-        return summary.launch_summary(self._recorded("launches"))
+        return summary.launch_summary(self._recorded("launch summary"))
 
     def summary(self, file: TextIO | None = None) -> None:
         """Print how busy the GPUs were, where the steps' time went and how kernels were launched, with advice.
@@ -378,6 +431,11 @@ class profile:
     def __bool__(self) -> bool:
         """True: a profile that saw nothing is a profile."""
         return True
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a profile cannot be copied or pickled; its results can: key_averages(), or a file of export_chrome_trace()"
+        )
 
     def __repr__(self) -> str:
         return f"<flopscope.profile: {self._state}, {len(self)} events>"
@@ -433,6 +491,12 @@ def _peak_devices(core: Profiler) -> list[str]:
 def _refuse(wrong: object, message: str) -> None:
     if wrong:
         raise ValueError(message)
+
+
+def _check_functions(**given: object) -> None:
+    for name, function in given.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"{name} is a function, not {function!r}")
 
 
 def _forget_in_child() -> None:

@@ -39,7 +39,11 @@ class record_function(_core.Range):
     __slots__ = ()
 
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
-        """``fn`` with each call of it in the range."""
+        """``fn`` with each call of it in the range. TypeError for what cannot be called."""
+        if isinstance(fn, (staticmethod, classmethod)):
+            return cast("Callable[P, R]", type(fn)(self(fn.__func__)))
+        if not callable(fn):
+            raise TypeError(f"the range {self.name!r} decorates functions, not {fn!r}")
         if inspect.isasyncgenfunction(fn):
             raise TypeError(
                 f"the range {self.name!r} cannot decorate {fn.__qualname__}(), an asynchronous generator; use "

@@ -30,6 +30,8 @@ class ProfilerAction(Enum):
     RECORD_AND_SAVE = 3
     """record; the step ends a cycle, and what was recorded is handed over"""
 
+    __hash__ = object.__hash__  # Enum's is a Python call, which a profile with stacks would show at each step
+
 
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
@@ -116,6 +118,8 @@ def action_at(plan: Callable[[int], Any], step: int) -> ProfilerAction:
     Raises TypeError for an answer that is no action, ValueError for one that a schedule cannot give.
     """
     given = plan(step)
+    if isinstance(given, ProfilerAction):
+        return given
     name = getattr(given, "name", None)
     if not isinstance(name, str):
         raise TypeError(f"the schedule says {given!r} of step {step}, which is no ProfilerAction")

@@ -95,6 +95,12 @@ class EventRow:
         """The kind of device whose times the table has: "cuda" or None."""
         return "cuda" if self._table.has_device else None
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EventRow) and self._table is other._table and self._index == other._index
+
+    def __hash__(self) -> int:
+        return hash((id(self._table), self._index))
+
     def __repr__(self) -> str:
         return (
             f"<EventRow {self.key!r}: {self.count} calls, self CPU {self.self_cpu_time_total_str}, "
@@ -106,7 +112,7 @@ def _column_property(column: Column) -> property:
     def value(self: EventRow) -> Any:
         return self._table.columns[column.name][self._index]
 
-    return property(value, doc=f"{column.doc}{f' In {column.unit}.' if column.unit else ''}")
+    return property(value, doc=f"{column.doc}{f', in {column.unit}' if column.unit else ''}")
 
 
 def _text_property(name: str) -> property:
@@ -239,7 +245,12 @@ class EventTable(Sequence[EventRow]):
     def __getitem__(self, index: int | slice) -> EventRow | EventTable:
         if isinstance(index, slice):
             return self._select(range(len(self))[index])
-        return EventRow(self, range(len(self))[index])
+        try:
+            return EventRow(self, range(len(self))[index])
+        except IndexError:
+            raise IndexError(f"there is no row {index}: the table has {len(self)}") from None
+        except TypeError:
+            raise TypeError(f"rows are numbered or sliced, not named {index!r}; look for row.key") from None
 
     def _select(self, indices: Iterable[int]) -> EventTable:
         chosen = list(indices)
@@ -254,7 +265,7 @@ class EventTable(Sequence[EventRow]):
 
         "cuda" in the name means "device". Raises ValueError for another name.
         """
-        name = by.replace("cuda", "device").replace("xpu", "device")
+        name = str(by).replace("cuda", "device").replace("xpu", "device")
         if name not in SORT_KEYS:
             raise ValueError(f"cannot sort by {by!r}; one can by {', '.join(SORT_KEYS)}")
         return self._select(sorted(range(len(self)), key=lambda i: _sort_value(getattr(self[i], name)), reverse=True))

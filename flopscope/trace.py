@@ -20,11 +20,15 @@ from typing import IO, Any, Protocol
 from . import _core
 from .progress import progress_bar
 
-__all__ = ["export", "trace_handler"]
+__all__ = ["export", "json_value", "member", "trace_handler"]
 
 PIECE = 1 << 18  # bytes that the core hands on at once
 EVENT_BYTES = 450  # of text per event, about
 EVENTS_IN_A_SECOND = {False: 2_000_000, True: 600_000}  # written; and compressed
+# Members of a trace's head that are not the program's to say.
+OWN_MEMBERS = frozenset(
+    {"schemaVersion", "deviceProperties", "flopscope", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents"}
+)
 COMPRESSION = 3  # above it, zlib takes more time than the space is worth
 
 
@@ -34,19 +38,20 @@ class _Exports(Protocol):
     def export_chrome_trace(self, path: str) -> object: ...
 
 
-def export(core: _core.Profiler, path: str | PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
+def export(core: _core.Profiler, path: str | bytes | PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
     """Write what a stopped profile saw to ``path`` as a Chrome trace; compressed by gzip if it ends in ``.gz``.
 
     ``metadata`` are more members of the trace's head. The file appears when it is complete: a failure leaves the one
     that was there before, if any. FileNotFoundError if the folder does not exist, IsADirectoryError if ``path`` is one,
     RuntimeError while the profile is running; a warning says if events have no time and could not be written.
     """
+    path = os.fsdecode(path)
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise IsADirectoryError(f"cannot write a trace to {target}: it is a folder; name a file in it, like trace.json")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"cannot write {target.name}: there is no folder {target.parent}; make it first")
-    members = {**_members(os.fspath(path)), **(metadata or {})}
+    members = {**_members(path), **(metadata or {})}
     compressed = target.suffix == ".gz"
     pieces = 1 + core.event_count * EVENT_BYTES // PIECE
     slow = core.event_count > 2 * EVENTS_IN_A_SECOND[compressed]
@@ -65,6 +70,29 @@ def export(core: _core.Profiler, path: str | PathLike[str], metadata: Mapping[st
         warnings.warn(f"{left_out} events have no time and are not in {target.name}", RuntimeWarning, stacklevel=3)
 
 
+def member(key: str) -> str:
+    """A key for the head of a trace. TypeError for what is no string, ValueError for those that it has anyway."""
+    if not isinstance(key, str):
+        raise TypeError(f"a key of a trace's metadata is a string, not {key!r}")
+    if key in OWN_MEMBERS:
+        raise ValueError(f"{key!r} cannot be set: a trace says that itself")
+    return key
+
+
+def json_value(key: str, text: str) -> Any:
+    """The value that JSON says. TypeError for what is no text, ValueError for what is no JSON; both name the key."""
+    if not isinstance(text, str):
+        raise TypeError(f"the value of {key!r} is given as the text of its JSON, not {text!r}; json.dumps() makes it")
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is none")
+
+    try:
+        return json.loads(text, parse_constant=refuse)
+    except ValueError as problem:
+        raise ValueError(f"the value of {key!r} is not JSON ({problem}): {text!r}") from None
+
+
 def trace_handler(
     dir_name: str | PathLike[str], worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[_Exports], None]:
@@ -72,14 +100,18 @@ def trace_handler(
 
     As ``torch.profiler.tensorboard_trace_handler`` does, down to the names of the files:
     ``{worker_name}.{nanoseconds}.pt.trace.json``, with ``.gz`` for ``use_gzip``. ``worker_name`` is the host's name and
-    the process's id unless given. The handler raises what ``export`` and making a folder raise.
+    the process's id unless given. TypeError for what is no path, ValueError for a name with a "/". The handler raises
+    what ``export`` and making a folder raise.
     """
+    folder = os.fspath(dir_name)  # now, rather than when all has been recorded
+    if worker_name is not None and os.sep in worker_name:
+        raise ValueError(f"worker_name is part of a file's name; it cannot be {worker_name!r}")
 
     def handle(prof: _Exports) -> None:
         worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
-        os.makedirs(dir_name, exist_ok=True)
+        os.makedirs(folder, exist_ok=True)
         name = f"{worker}.{time.time_ns()}.pt.trace.json{'.gz' if use_gzip else ''}"
-        prof.export_chrome_trace(os.path.join(dir_name, name))
+        prof.export_chrome_trace(os.path.join(folder, name))
 
     return handle
 
@@ -108,11 +140,20 @@ def _complete_or_absent(target: Path) -> Iterator[IO[bytes]]:
         return
     beside = target.parent / f".flopscope-{os.getpid()}-{secrets.token_hex(4)}.tmp"
     try:
-        with beside.open("xb") as file:
+        with _open_beside(beside, target) as file:
             yield file
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _open_beside(beside: Path, target: Path) -> IO[bytes]:
+    """Errors name the file that the user asked for."""
+    try:
+        return beside.open("xb")
+    except OSError as problem:
+        why = f"cannot make a file in {target.parent}: {problem.strerror}"
+        raise OSError(problem.errno, why, str(target)) from None
 
 
 @contextmanager

@@ -410,3 +410,31 @@ def test_a_forked_child_leaves_cupti_alone(run: Callable[..., Any], leave: str) 
     else:
         assert cuda.count("finalized") == 1 and rows(prof)["kernel @cuda"]["count"] == 2
     """)
+
+
+def test_single_events_add_up_to_the_table(run: Callable[..., Any]) -> None:
+    table, events = run("""
+    with fs.profile(timer="cupti") as prof:
+        with fs.record_function("outer"):
+            cuda.launch("a", 3000)
+            with fs.record_function("inner"):
+                cuda.launch("b", 4000, stream=9)
+        cuda.launch("c", 8000)
+    seen = [
+        [e.name, e.kind, e.device_type, e.device_time_total, e.launcher and e.launcher.name, e.correlation, e.thread]
+        for e in prof.events()
+    ]
+    print(json.dumps([rows(prof), seen]))
+    """)
+    of_kind: dict[str, list[list[Any]]] = {}
+    for event in events:
+        of_kind.setdefault(event[1], []).append(event)
+    kernels = {event[0]: event for event in of_kind["kernel"]}
+    assert {name: event[4] for name, event in kernels.items()} == {"a": "outer", "b": "inner", "c": None}
+    assert {name: event[6] for name, event in kernels.items()} == {"a": 7, "b": 9, "c": 7}
+    assert {event[5] for event in of_kind["runtime"]} == {event[5] for event in kernels.values()}
+    assert {event[0] for event in of_kind["runtime"]} == {"cudaLaunchKernel"}
+    assert {name: event[3] for name, event in kernels.items()} == {"a": 3, "b": 4, "c": 8}
+    on_host = {event[0]: event[3] for event in of_kind["range"] if event[2] == "cpu"}
+    assert on_host == {"outer": 7, "inner": 4}
+    assert {name: table[name]["device_time_total"] for name in on_host} == on_host

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import io
+import json
+import pickle
 import re
 import sys
 import types
@@ -47,7 +50,11 @@ def test_every_argument_of_torchs_is_taken() -> None:
 
 def test_torchs_methods_take_the_same_arguments() -> None:
     torch_profiler = pytest.importorskip("torch.profiler")
-    for name in ("start", "stop", "step", "key_averages", "export_chrome_trace", "export_stacks"):
+    for name in (
+        *("start", "stop", "step", "key_averages", "events", "export_chrome_trace", "export_stacks"),
+        *("add_metadata", "add_metadata_json", "preset_metadata_json"),
+        *("get_trace_id", "set_custom_trace_id_callback"),
+    ):
         theirs = inspect.signature(getattr(torch_profiler.profile, name)).parameters
         assert list(inspect.signature(getattr(fs.profile, name)).parameters)[: len(theirs)] == list(theirs), name
 
@@ -58,7 +65,6 @@ def test_what_means_nothing_here_is_taken(x: fs.Tensor) -> None:
         with_modules=True,
         experimental_config=object(),
         acc_events=True,
-        custom_trace_id_callback=lambda: "id",
         post_processing_timeout_s=3.0,
     ) as prof:
         fs.sin(x)
@@ -78,6 +84,7 @@ def test_what_means_nothing_here_is_taken(x: fs.Tensor) -> None:
         ({"activities": []}, ValueError, r"activities=\[\]"),
         ({"schedule": 3}, TypeError, "schedule is a function, not 3"),
         ({"on_trace_ready": "trace.json"}, TypeError, "on_trace_ready is a function, not 'trace.json'"),
+        ({"custom_trace_id_callback": "id"}, TypeError, "custom_trace_id_callback is a function, not 'id'"),
     ],
 )
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], error: type[Exception], said: str) -> None:
@@ -109,10 +116,55 @@ def test_stacks_are_recorded_with_stack(tmp_path: Path) -> None:
     assert re.search(r"test_profile_arguments\.py\(\d+\):_caller;flopscope::sin [1-9]\d*$", line)
 
 
+def test_each_cycle_has_a_trace_id(tmp_path: Path) -> None:
+    seen: list[tuple[str | None, str]] = []
+
+    def read(prof: fs.profile) -> None:
+        for _ in range(2):  # however often it is written
+            prof.export_chrome_trace(tmp_path / "t.json")
+            seen.append((prof.get_trace_id(), json.loads((tmp_path / "t.json").read_text())["trace_id"]))
+
+    ids = iter("abc")
+    plan = fs.schedule(wait=0, warmup=1, active=1)
+    with fs.profile(schedule=plan, on_trace_ready=read, custom_trace_id_callback=lambda: next(ids)) as prof:
+        for _ in range(4):
+            prof.step()
+        prof.set_custom_trace_id_callback(None)
+        for _ in range(2):
+            prof.step()
+    assert seen[:4] == [("a", "a")] * 2 + [("b", "b")] * 2
+    # The third cycle began to warm up while there was the callback; ids that nobody gives are random.
+    assert prof.get_trace_id() not in (None, "a", "b")
+    assert fs.profile().get_trace_id() is None
+    with fs.profile() as one, pytest.raises(TypeError, match="callback is a function, not 'x'"):
+        one.set_custom_trace_id_callback("x")  # type: ignore[arg-type]
+    with fs.profile() as other:
+        pass
+    assert one.get_trace_id() != other.get_trace_id() and re.fullmatch("[0-9A-F]{32}", other.get_trace_id() or "")
+
+
+def test_a_trace_id_is_a_string() -> None:
+    with pytest.raises(TypeError, match="custom_trace_id_callback gives a string, not 3"):
+        fs.profile(custom_trace_id_callback=lambda: 3).start()  # type: ignore[arg-type, return-value]
+    with fs.profile():
+        pass  # the one that failed is over
+
+
+@pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_profile_is_not_copied_but_its_table_is(copying: Any, x: fs.Tensor) -> None:
+    with fs.profile() as prof:
+        fs.sin(x)
+    with pytest.raises(TypeError, match=r"its results can: key_averages\(\)"):
+        copying(prof)
+    table = prof.key_averages(peaks="none")
+    assert pickle.loads(pickle.dumps(table)).to_dicts() == table.to_dicts()
+
+
 # Results go to the modules that make them -----------------------------------------------------------------------------
 
+ID = {"trace_id": "id"}
 ASKED = [
-    ("trace", "export", lambda prof: prof.export_chrome_trace("t.json", use_python_export=True), ("t.json", {})),
+    ("trace", "export", lambda prof: prof.export_chrome_trace("t.json", use_python_export=True), ("t.json", ID)),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s"), ("s", "self_cpu_time_total")),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s", metric="m"), ("s", "m")),
     ("summary", "gpu_summary", lambda prof: prof.gpu_summary("ProfilerStep#3"), ("ProfilerStep#3",)),
@@ -131,7 +183,7 @@ def test_results_are_of_the_recorded_cycle(
     setattr(stand_in, function, lambda *args: asked.append(args) or "result")
     monkeypatch.setitem(sys.modules, f"flopscope.{module}", stand_in)
     monkeypatch.setattr(fs, module, stand_in, raising=False)
-    prof = fs.profile()
+    prof = fs.profile(custom_trace_id_callback=lambda: "id")
     prof.with_stack = True  # but nothing records stacks
     with pytest.raises(RuntimeError, match=r"there is no .*: the profile was not started"):
         ask(prof)

@@ -48,6 +48,28 @@ def test_a_decorated_function_is_a_range_each_time(x: fs.Tensor) -> None:
     assert rows["step"].flops_total == 64 * (4 + 3 + 2 + 1 + 2 + 1)
 
 
+def test_methods_of_classes_are_decorated_too(x: fs.Tensor) -> None:
+    class Model:
+        @fs.record_function("static")
+        @staticmethod
+        def static(y: fs.Tensor) -> fs.Tensor:
+            return fs.sin(y)
+
+        @fs.record_function("of the class")
+        @classmethod
+        def of_the_class(cls, y: fs.Tensor) -> type:
+            fs.sin(y)
+            return cls
+
+    with fs.profile() as prof:
+        Model().static(x)
+        Model.static(x)
+        assert Model().of_the_class(x) is Model
+    assert counts(prof) == {"static": 2, "flopscope::sin": 3, "of the class": 1}
+    with pytest.raises(TypeError, match="the range 'a' decorates functions, not 3"):
+        fs.record_function("a")(3)  # type: ignore[arg-type]
+
+
 def test_one_range_object_may_be_entered_again_and_again(x: fs.Tensor) -> None:
     part = fs.record_function("part")
     with fs.profile() as prof:

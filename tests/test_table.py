@@ -36,6 +36,24 @@ def test_a_table_is_a_sequence_of_rows() -> None:
         table[3]
 
 
+def test_a_row_is_itself_each_time() -> None:
+    table = make_table(*ROWS)
+    rows = list(table)
+    assert rows == list(table) and len({*table, *table}) == len(table)
+    assert all(table.index(row) == i and row in table for i, row in enumerate(rows))
+    assert rows[0] != rows[1] and rows[0] != make_table(*ROWS)[0] and rows[0] != 0
+
+
+def test_rows_that_there_are_not_are_named() -> None:
+    table = make_table(*ROWS)
+    with pytest.raises(IndexError, match=f"there is no row 99: the table has {len(table)}"):
+        table[99]
+    with pytest.raises(TypeError, match="not named 'flopscope::sin'"):
+        table["flopscope::sin"]  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="cannot sort by None"):
+        table.sorted(None)  # type: ignore[arg-type]
+
+
 def test_a_slice_is_a_table_with_the_same_whole() -> None:
     table = make_table(*ROWS, top_level=[False, True, True])
     part = table[1:]

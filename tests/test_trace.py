@@ -481,17 +481,3 @@ def test_numbers_are_finite(core: _core.Profiler) -> None:
         return [n for part in value for n in numbers(part)] if isinstance(value, list) else [value]
 
     assert all(math.isfinite(n) for n in numbers(traced(core)) if isinstance(n, (int, float, Decimal)))
-
-
-def test_metadata_is_in_the_head_of_the_trace(tmp_path: Path) -> None:
-    with fs.profile() as prof:
-        fs.ones(())
-    prof.add_metadata("model", 'a "large" one')
-    prof.add_metadata_json("sizes", "[1, 2.5, null]")
-    with pytest.raises(ValueError):
-        prof.add_metadata_json("sizes", "[1,")
-    path = tmp_path / "trace.json"
-    prof.export_chrome_trace(path)
-    head = json.loads(path.read_text(encoding="utf-8"))
-    assert head["model"] == 'a "large" one' and head["sizes"] == [1, 2.5, None]
-    assert head["traceName"] == str(path)

@@ -293,6 +293,8 @@ static PyMethodDef methods[] = {
     {"table", fs_profiler_table, METH_VARARGS,
      "table($self, by_shape, stack_n, peaks, /)\n--\n\n(columns, meta) of the grouped events, by their stack_n "
      "innermost frames too; peaks by device name."},
+    {"events", fs_profiler_events, METH_NOARGS,
+     "(columns, names, kinds, begin): each event in integers, what name and kind count in, the window's begin in ns."},
     {"gpu_summary", fs_profiler_gpu_summary, METH_VARARGS,
      "gpu_summary($self, step=None, /)\n--\n\nHow well each device was used, in percent; in steps of that name."},
     {"step_breakdown", fs_profiler_step_breakdown, METH_NOARGS, "What the time of each step went to, in ns."},

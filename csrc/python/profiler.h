@@ -44,6 +44,7 @@ bool fs_put_column(PyObject *columns, const char *name, PyObject *column);
 
 /* Methods of Profiler; each is documented where profiler.c lists it. */
 PyObject *fs_profiler_table(PyObject *self, PyObject *args);
+PyObject *fs_profiler_events(PyObject *self, PyObject *unused);
 PyObject *fs_profiler_gpu_summary(PyObject *self, PyObject *args);
 PyObject *fs_profiler_step_breakdown(PyObject *self, PyObject *unused);
 PyObject *fs_profiler_launch_summary(PyObject *self, PyObject *unused);

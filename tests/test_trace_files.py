@@ -1,0 +1,69 @@
+"""What export_chrome_trace() and trace_handler() refuse, and what the program puts into a trace's head."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+
+
+def test_metadata_is_in_the_head_of_the_trace(tmp_path: Path) -> None:
+    with fs.profile() as prof:
+        fs.ones(())
+    prof.add_metadata("model", 'a "large" one')
+    prof.add_metadata_json("sizes", "[1, 2.5, null]")
+    prof.preset_metadata_json("lr", "1e-3")
+    for wrong, error, said in (
+        ("[1,", ValueError, r"the value of 'sizes' is not JSON .*: '\[1,'"),
+        ("[NaN]", ValueError, "not JSON"),  # as Python's own json would write it, and no other could read
+        ([1], TypeError, r"text of its JSON, not \[1\]"),
+    ):
+        with pytest.raises(error, match=said):
+            prof.add_metadata_json("sizes", wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="takes a string, not 3"):
+        prof.add_metadata("model", 3)  # type: ignore[arg-type]
+    for add, value in ((prof.add_metadata, "[]"), (prof.add_metadata_json, "[]")):
+        with pytest.raises(ValueError, match="'traceEvents' cannot be set"):
+            add("traceEvents", value)
+        with pytest.raises(TypeError, match="is a string, not 3"):
+            add(3, value)  # type: ignore[arg-type]
+    path = tmp_path / "trace.json"
+    prof.export_chrome_trace(path)
+    head = json.loads(path.read_text(encoding="utf-8"))
+    assert head["model"] == 'a "large" one' and head["sizes"] == [1, 2.5, None] and head["lr"] == 1e-3
+    assert head["traceName"] == str(path)
+
+
+def test_a_path_may_be_bytes(tmp_path: Path) -> None:
+    with fs.profile() as prof:
+        fs.ones(())
+    path = tmp_path / "trace.json"
+    prof.export_chrome_trace(os.fsencode(path))
+    assert json.loads(path.read_text(encoding="utf-8"))["traceName"] == str(path)
+
+
+def test_what_cannot_be_written_is_called_as_the_user_calls_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Path, *args: Any, **kwargs: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(self))
+
+    with fs.profile() as prof:
+        fs.ones(())
+    path = tmp_path / "trace.json"
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(PermissionError) as caught:
+        prof.export_chrome_trace(path)
+    assert caught.value.filename == str(path)
+    assert str(caught.value) == f"[Errno 13] cannot make a file in {tmp_path}: Permission denied: {str(path)!r}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_handler_that_cannot_work_is_refused_before_the_profile() -> None:
+    with pytest.raises(TypeError):
+        fs.trace_handler(None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="worker_name is part of a file's name; it cannot be 'a/b'"):
+        fs.trace_handler("folder", worker_name="a/b")
