@@ -6,7 +6,7 @@
  *   per argument one word of fs_argument's small fields, then `ndim` words of shape and, unless the argument is
  *                dense, `ndim` words of strides (in elements)
  * Device work's launch (fs_launch) and the work that a program says a range does (fs_given_work): word 0, then the
- * struct.
+ * struct. A torch op's call: torch_signature.h.
  */
 #ifndef FS_STORE_SIGNATURE_H
 #define FS_STORE_SIGNATURE_H
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { FS_SIGNATURE_CALL, FS_SIGNATURE_LAUNCH, FS_SIGNATURE_WORK } fs_signature_kind;
+typedef enum { FS_SIGNATURE_CALL, FS_SIGNATURE_LAUNCH, FS_SIGNATURE_WORK, FS_SIGNATURE_TORCH } fs_signature_kind;
 
 /* Flags of a call. */
 enum { FS_SIGNATURE_TF32 = 1 /* float32 products may use TF32 */ };

@@ -1,0 +1,183 @@
+#include "store/torch_signature.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/signature.h"
+
+const fs_torch_dtype_row fs_torch_dtypes[FS_TORCH_DTYPE_COUNT + 1] = {
+#define FS_TORCH_DTYPE(NAME, kineto, name, bytes, kind) {kineto, name, bytes, FS_TORCH_##kind},
+#include "store/torch_dtypes.def"
+#undef FS_TORCH_DTYPE
+    {"", "", 0, FS_TORCH_INTEGER},
+};
+
+fs_torch_dtype fs_torch_dtype_find(const char *kineto, size_t size)
+{
+    for (int dtype = 0; dtype < FS_TORCH_DTYPE_COUNT; dtype++) {
+        const char *name = fs_torch_dtypes[dtype].kineto;
+        if (strlen(name) == size && memcmp(name, kineto, size) == 0) return (fs_torch_dtype)dtype;
+    }
+    return FS_TORCH_DTYPE_NONE;
+}
+
+/* An argument's word. */
+enum { DTYPE_SHIFT = 8, STRIDES_SHIFT = 16, COUNT_SHIFT = 32 };
+
+static int64_t word_of(fs_torch_type type, unsigned dtype, bool strides, uint32_t count)
+{
+    return (int64_t)((uint64_t)type | (uint64_t)dtype << DTYPE_SHIFT | (uint64_t)strides << STRIDES_SHIFT |
+                     (uint64_t)count << COUNT_SHIFT);
+}
+
+static uint32_t count_of(int64_t word)
+{
+    return (uint32_t)((uint64_t)word >> COUNT_SHIFT);
+}
+
+/* Reading ---------------------------------------------------------------------------------------------------------- */
+
+void fs_torch_next_tensor(const int64_t **at, fs_torch_tensor *tensor)
+{
+    uint64_t word = (uint64_t)*(*at)++;
+    tensor->dtype = (uint8_t)(word >> DTYPE_SHIFT);
+    tensor->ndim = count_of((int64_t)word);
+    tensor->shape = *at;
+    *at += tensor->ndim;
+    tensor->strides = NULL;
+    if ((word >> STRIDES_SHIFT & 1) != 0) {
+        tensor->strides = *at;
+        *at += tensor->ndim;
+    }
+}
+
+static void take_argument(const int64_t **at, fs_torch_argument *argument)
+{
+    fs_torch_tensor skipped;
+    int64_t word = **at;
+    *argument = (fs_torch_argument){.type = (uint8_t)word, .tensor = {.dtype = FS_TORCH_DTYPE_NONE}, .text = ""};
+    switch ((fs_torch_type)argument->type) {
+    case FS_TORCH_TENSOR:
+        fs_torch_next_tensor(at, &argument->tensor);
+        return;
+    case FS_TORCH_TENSOR_LIST:
+        argument->count = count_of(word);
+        argument->list = ++*at;
+        for (uint32_t i = 0; i < argument->count; i++) fs_torch_next_tensor(at, &skipped);
+        return;
+    case FS_TORCH_SCALAR:
+    case FS_TORCH_SCALAR_LIST:
+        argument->text = (const char *)(*at + 1);
+        *at += 2 + count_of(word) / sizeof(int64_t);
+        return;
+    case FS_TORCH_NOTHING:
+        ++*at;
+        return;
+    }
+}
+
+bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
+{
+    const int64_t *at = bytes;
+    call->count = 0;
+    call->whole = true;
+    if (size < sizeof *at || fs_signature_kind_of(bytes) != FS_SIGNATURE_TORCH) return false;
+    uint32_t count = (uint32_t)*at++;
+    call->whole = count <= FS_TORCH_MAX_ARGUMENTS;
+    if (!call->whole) count = FS_TORCH_MAX_ARGUMENTS;
+    while (call->count < count) take_argument(&at, &call->arguments[call->count++]);
+    return true;
+}
+
+/* Building --------------------------------------------------------------------------------------------------------- */
+
+void fs_torch_builder_clear(fs_torch_builder *builder)
+{
+    fs_free(builder->words);
+    *builder = (fs_torch_builder){NULL, 0, 0, 0};
+}
+
+/* Room for so many words more, which follow in *words. */
+static fs_status extend(fs_torch_builder *builder, size_t words, int64_t **place, fs_error *err)
+{
+    size_t needed = builder->count + words;
+    if (needed > builder->capacity) {
+        size_t capacity = needed * 2 < 64 ? 64 : needed * 2;
+        int64_t *grown = capacity <= UINT32_MAX ? fs_realloc(builder->words, capacity * sizeof *grown) : NULL;
+        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for arguments of %zu bytes", 8 * needed);
+        builder->words = grown;
+        builder->capacity = (uint32_t)capacity;
+    }
+    *place = builder->words + builder->count;
+    builder->count = (uint32_t)needed;
+    return FS_OK;
+}
+
+fs_status fs_torch_begin(fs_torch_builder *builder, fs_error *err)
+{
+    int64_t *word;
+    builder->count = builder->list = 0;
+    FS_TRY(extend(builder, 1, &word, err));
+    *word = (int64_t)((uint64_t)FS_SIGNATURE_TORCH << 56);
+    return FS_OK;
+}
+
+/* A word and what follows it, as one more argument. */
+static fs_status add(fs_torch_builder *builder, int64_t word, size_t more, int64_t **place, fs_error *err)
+{
+    FS_TRY(extend(builder, 1 + more, place, err));
+    *(*place)++ = word;
+    builder->list = 0;
+    builder->words[0]++;
+    return FS_OK;
+}
+
+fs_status fs_torch_add_nothing(fs_torch_builder *builder, fs_error *err)
+{
+    int64_t *place;
+    return add(builder, word_of(FS_TORCH_NOTHING, 0, false, 0), 0, &place, err);
+}
+
+fs_status fs_torch_add_tensor(fs_torch_builder *builder, const fs_torch_tensor *tensor, fs_error *err)
+{
+    int64_t *place, word = word_of(FS_TORCH_TENSOR, tensor->dtype, tensor->strides != NULL, tensor->ndim);
+    size_t bytes = tensor->ndim * sizeof(int64_t);
+    size_t words = tensor->strides != NULL ? 2 * (size_t)tensor->ndim : tensor->ndim;
+    uint32_t list = builder->list;
+    FS_TRY(add(builder, word, words, &place, err));
+    if (bytes > 0) {
+        memcpy(place, tensor->shape, bytes);
+        if (tensor->strides != NULL) memcpy(place + tensor->ndim, tensor->strides, bytes);
+    }
+    if (list != 0) { /* one more of the list, no argument of its own */
+        builder->words[0]--;
+        builder->words[list] += INT64_C(1) << COUNT_SHIFT;
+        builder->list = list;
+    }
+    return FS_OK;
+}
+
+fs_status fs_torch_add_list(fs_torch_builder *builder, fs_error *err)
+{
+    int64_t *place;
+    uint32_t list = builder->count;
+    FS_TRY(add(builder, word_of(FS_TORCH_TENSOR_LIST, 0, false, 0), 0, &place, err));
+    builder->list = list;
+    return FS_OK;
+}
+
+void fs_torch_end_list(fs_torch_builder *builder)
+{
+    builder->list = 0;
+}
+
+fs_status fs_torch_add_text(fs_torch_builder *builder, fs_torch_type type, const char *text, size_t size, fs_error *err)
+{
+    int64_t *place;
+    size_t words = size / sizeof *place + 1; /* a zero byte at least */
+    if (size > UINT32_MAX - sizeof *place) return fs_fail(err, FS_VALUE_ERROR, "an argument's text of %zu bytes", size);
+    FS_TRY(add(builder, word_of(type, 0, false, (uint32_t)size), words, &place, err));
+    place[words - 1] = 0;
+    if (size > 0) memcpy(place, text, size);
+    return FS_OK;
+}
