@@ -14,7 +14,9 @@ did, how many bytes it moved, and how close to the device's limit that was.
 
 from . import _core
 from ._core import *  # noqa: F403 - the ops, one for each row of the core's op table
+from .communication import Stragglers, stragglers
 from .device import Device, devices, measure_peaks
+from .load import Trace, load_trace
 from .profiler import profile
 from .record import record_function
 from .schedule import ProfilerAction, ProfilerActivity, schedule
@@ -30,10 +32,14 @@ __all__ = [
     "EventTable",
     "ProfilerAction",
     "ProfilerActivity",
+    "Stragglers",
+    "Trace",
     "devices",
+    "load_trace",
     "measure_peaks",
     "profile",
     "record_function",
     "schedule",
+    "stragglers",
     "trace_handler",
 ]

@@ -23,9 +23,10 @@ from typing import Any, Literal, Protocol, cast
 from .peaks import Peaks, cache_file, cache_key, cached_peaks, is_number, remembered, versions_of, write_cache
 from .progress import progress_bar
 
-__all__ = ["Datasheet", "Device", "Peaks", "devices", "find_device", "measure_peaks", "peaks_by_name"]
+__all__ = ["Datasheet", "Device", "Peaks", "devices", "find_device", "measure_peaks", "peaks_by_name", "peaks_of_models"]
 
 MIB = 1 << 20
+PEAK_SOURCES = ("measured", "datasheet", "none")
 
 
 class _Core(Protocol):
@@ -198,7 +199,7 @@ def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
     :param source: "measured" (measured now where the cache has none), "datasheet", or "none".
     :raises ValueError: for any other source.
     """
-    if source not in ("measured", "datasheet", "none"):
+    if source not in PEAK_SOURCES:
         raise ValueError(f'peaks={source!r}: there are "measured", "datasheet" and "none"')
     found = {}
     for name in names if source != "none" else ():
@@ -209,6 +210,25 @@ def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
         peaks = measure_peaks(device) if source == "measured" else device.datasheet_peaks
         if peaks is not None:
             found[name] = peaks
+    return found
+
+
+def peaks_of_models(models: Mapping[str, str], source: str) -> dict[str, Peaks]:
+    """The peaks of devices that need not be here, by their drivers' names: {"cuda:0": "NVIDIA H200"}.
+
+    :param source: "measured": what was measured on such a device of this machine, else the vendor's; "datasheet";
+        "none". A model that no datasheet row has is left out: nothing is guessed.
+    :raises ValueError: for any other source.
+    """
+    if source not in PEAK_SOURCES:
+        raise ValueError(f'peaks={source!r}: there are "measured", "datasheet" and "none"')
+    core, found = _load_core(), {}
+    here = {d.name: d.measured for d in devices() if d.kind == "cuda"} if source == "measured" else {}
+    for device, model in models.items() if source != "none" else ():
+        row = core.datasheet_find(model)
+        peaks = here.get(model) or (None if row is None else Datasheet._from_core(row).peaks)
+        if peaks is not None:
+            found[device] = peaks
     return found
 
 

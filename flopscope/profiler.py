@@ -4,22 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from ._core import Profiler, record_into
-from .capture import TIMERS, Recipe, Timer, Timing, start_core, warn_of_losses, warn_user
-from .device import find_device, peaks_by_name
+from .capture import TIMERS, Recipe, Timer, start_core, warn_of_losses, warn_user
+from .results import Results
 from .schedule import ProfilerAction, ProfilerActivity, action_at, activities_named
-from .table import COLUMNS, EventTable
-
-if TYPE_CHECKING:
-    import pandas
-
-    from .events import EventList
 
 __all__ = ["profile"]
 
@@ -27,7 +20,7 @@ _running: profile | None = None
 _lock = threading.Lock()
 
 
-class profile:
+class profile(Results):
     """Record what runs, on all threads, while the ``with`` block runs or between ``start()`` and ``stop()``.
 
     The arguments and methods are torch.profiler.profile's, so that it can take its place:
@@ -79,6 +72,7 @@ class profile:
         timer: Timer = "auto",
         record_api_calls: bool = True,
     ) -> None:
+        super().__init__()  # its core is the latest cycle's, perhaps still recording
         _refuse(acc_events and schedule is not None, _NO_ACCUMULATION)
         _refuse(execution_trace_observer is not None, _NO_OBSERVER)
         _refuse(use_cuda is not None, f"use_cuda={use_cuda}: {_NO_USE_CUDA}")
@@ -110,11 +104,7 @@ class profile:
             with_stack=with_stack,
             api_calls=record_api_calls,
         )
-        self._metadata: dict[str, Any] = {}  # of traces
-        self._trace_id: str | None = None  # of the latest cycle
-        self._timing: Timing = "cpu"
         self._live: Profiler | None = None  # what records now, for the results or only to warm up
-        self._core: Profiler | None = None  # the latest cycle, perhaps still recording
         self._step: int | None = None  # the event of the step that runs
         self._state = "not started"
 
@@ -264,158 +254,10 @@ class profile:
 
     # Results ----------------------------------------------------------------------------------------------------------
 
-    def key_averages(
-        self,
-        group_by_input_shape: bool = False,
-        group_by_stack_n: int = 0,
-        group_by_overload_name: bool = False,
-        *,
-        peaks: str = "measured",
-    ) -> EventTable:
-        """The events grouped by name, as torch.profiler does, with work and roofline joined.
-
-        group_by_input_shape: by the shapes of the inputs too, if they were recorded.
-        group_by_stack_n: by the innermost entries of the Python stack too; ValueError unless profiled with_stack.
-        group_by_overload_name: taken for torch's sake; no overloads are recorded.
-        peaks: what the shares are of: "measured" peaks of the devices that ran (measured now if they never were: a few
-            seconds once per device, kept in the user's cache; the CPU's not where a GPU ran), the vendor's "datasheet",
-            or "none".
-
-        RuntimeError while it records, and where nothing was recorded.
-        """
-        if group_by_stack_n and not self.with_stack:
-            raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded without with_stack=True")
-        core = self._recorded("table")
-        by_shape = group_by_input_shape and self.record_shapes  # torch too groups by shapes only if it has them
-        shares = peaks_by_name(_peak_devices(core), peaks)
-        columns, meta = core.table(
-            by_shape,
-            group_by_stack_n,
-            {
-                name: {"flops": p.flops, "bandwidth": p.bandwidth, "launch_ns": p.launch_ns, "kernel_ns": p.kernel_ns}
-                for name, p in shares.items()
-            },
-        )
-        if not by_shape:  # a row has calls of many shapes
-            for name in ("input_shapes", "input_dtypes"):
-                columns[name] = [[] for _ in columns["key"]]
-        meta["record_shapes"] = self.record_shapes
-        meta["peaks"] = {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
-        return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
-
-    def coverage(self) -> dict[str, Any]:
-        """Share of the time whose work is known: ``{"bytes": 0…1, "flops": 0…1, "unmodelled": [(name, µs), …]}``.
-
-        Of device time where there is any, else of the ops' host time; NaN for a profile without ops.
-        """
-        return self.key_averages(peaks="none").coverage()
-
-    def export_chrome_trace(self, path: str | bytes | os.PathLike[str], use_python_export: bool = False) -> None:
-        """Write the events as a Chrome trace, as torch.profiler does: JSON, compressed where ``path`` ends in .gz.
-
-        ``use_python_export`` is taken for torch's sake. OSError where the file cannot be written, RuntimeError while it
-        records and where nothing was recorded; what could not be written leaves the file that was there as it was.
-        """
-        from . import trace
-
-        core = self._recorded("trace")
-        trace.export(core, path, {"trace_id": self._trace_id, **self._metadata})
-
-    def add_metadata(self, key: str, value: str) -> None:
-        """Put a text into the head of the traces that export_chrome_trace writes from now on, also before the start.
-
-        TypeError for what is no string, ValueError for a key that traces have of their own.
-        """
-        from . import trace
-
-        if not isinstance(value, str):
-            raise TypeError(f"add_metadata() takes a string, not {value!r}; add_metadata_json() takes JSON")
-        self._metadata[trace.member(key)] = value
-
-    def add_metadata_json(self, key: str, value: str) -> None:
-        """Put a value into the head of the traces, given as the text of its JSON. ValueError where it is none.
-
-        Else as add_metadata.
-        """
-        from . import trace
-
-        self._metadata[trace.member(key)] = trace.json_value(key, value)
-
-    preset_metadata_json = add_metadata_json  # torch has two of it
-
-    def get_trace_id(self) -> str | None:
-        """The id that the traces of this cycle have; None before the first cycle."""
-        return self._trace_id
-
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
         """Let ``callback`` give the trace ids of the cycles that begin from now on; None: random ones."""
         _check_functions(callback=callback)
         self.custom_trace_id_callback = callback
-
-    def events(self) -> EventList:
-        """The single events: names, times in µs, threads and streams, who encloses and who launched whom.
-
-        For a look at some of them, or with to_pandas() at all, 88 bytes each. RuntimeError while it records, and where
-        nothing was recorded.
-        """
-        from . import events
-
-        return events.EventList(self._recorded("list of events"))
-
-    def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
-        """Write folded stacks, for a flame graph, with times in µs: a line for each stack.
-
-        ``metric``: "self_cpu_time_total" or "self_cuda_time_total". ValueError unless profiled with_stack.
-        """
-        _refuse(not self.with_stack, "there are no stacks to export: they are recorded by profile(with_stack=True)")
-        from . import stacks
-
-        stacks.export_stacks(self._recorded("stacks"), path, metric)
-
-    def gpu_summary(self, step: str | None = None) -> pandas.DataFrame:
-        """How busy each GPU was, in percent: one row a device, of all steps or of the one of that name."""
-        from . import summary
-
-        return summary.gpu_summary(self._recorded("GPU summary"), step)
-
-    def step_breakdown(self) -> pandas.DataFrame:
-        """Where the time of each step went: one row a step, one column for each kind of work, in µs."""
-        from . import summary
-
-        return summary.step_breakdown(self._recorded("step breakdown"))
-
-    def launch_summary(self) -> pandas.DataFrame:
-        """How kernels were launched: one row a device, with delays in µs, queue depths and waiting."""
-        from . import summary
-
-        return summary.launch_summary(self._recorded("launch summary"))
-
-    def summary(self, file: TextIO | None = None) -> None:
-        """Print how busy the GPUs were, where the steps' time went and how kernels were launched, with advice.
-
-        To ``file``, standard output if None.
-        """
-        from . import summary
-
-        print(summary.text(self._recorded("summary")), end="", file=sys.stdout if file is None else file)
-
-    @property
-    def timing_source(self) -> Timing:
-        """Who tells the device times: "cupti", "event" (CUDA events), or "cpu" where there are only host times."""
-        return self._timing
-
-    @property
-    def dropped(self) -> int:
-        """Events that could not be kept, for want of memory or because a device failed."""
-        return 0 if self._core is None else self._core.dropped
-
-    def _recorded(self, what: str) -> Profiler:
-        """The cycle that was recorded. RuntimeError while it records, or where there is none."""
-        if self._core is None:
-            raise RuntimeError(f"there is no {what}: {self._why_nothing()}")
-        if self._core.running:
-            raise RuntimeError(f"the profile is still running; stop it before asking for its {what}")
-        return self._core
 
     def _why_nothing(self) -> str:
         if self._state == "forked":
@@ -423,14 +265,6 @@ class profile:
         if self._state == "not started":
             return "the profile was not started; use it in a `with` block, or call start() and stop()"
         return f"the schedule has recorded no step up to step {self.step_num}; call step() after each of the program's"
-
-    def __len__(self) -> int:
-        """Number of events recorded."""
-        return 0 if self._core is None else self._core.event_count
-
-    def __bool__(self) -> bool:
-        """True: a profile that saw nothing is a profile."""
-        return True
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -478,14 +312,6 @@ _NO_ACCUMULATION = (
 _NO_OBSERVER = "execution_trace_observer: execution traces are torch's; take them with torch.profiler.profile"
 _NO_USE_CUDA = "name what to record by activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 _NO_CUDA_TO_TIME = 'timer="cupti" times the work of CUDA; add ProfilerActivity.CUDA to the activities'
-
-
-def _peak_devices(core: Profiler) -> list[str]:
-    """The devices whose peaks are asked for. Where a GPU worked, what the CPU did is not worth a measurement."""
-    ran = sorted(core.devices)
-    if len(ran) > 1 and find_device("cpu").measured is None:
-        ran = [name for name in ran if name != "cpu"]
-    return ran
 
 
 def _refuse(wrong: object, message: str) -> None:

@@ -7,11 +7,12 @@ The definitions of GPU efficiency and of the step breakdown are those of PyTorch
 from __future__ import annotations
 
 import math
+import statistics
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flopscope.views.units import MISSING
+from flopscope.views.units import MISSING, bytes_text, number_text
 
 if TYPE_CHECKING:
     import pandas
@@ -118,9 +119,10 @@ def text(core: Profiler) -> str:
         _gpu_section(gpu, "the steps" if steps["step"][0] is not None else "the profile"),
         _step_section(steps),
         _launch_section(launches),
+        _communication_section(core.collectives()[0]),
         [line for rule in ADVICE for advice in rule(totals) for line in _wrapped(advice)],
     ]
-    titled = zip(("GPUs", "Time", "Launches", "Advice"), sections, strict=True)
+    titled = zip(("GPUs", "Time", "Launches", "Communication", "Advice"), sections, strict=True)
     return "\n".join("\n".join([title, *lines, ""]) for title, lines in titled if lines)
 
 
@@ -168,6 +170,31 @@ def _launch_section(launches: Columns) -> list[str]:
             rows.append((f"cuda:{device}", *counts, *times, *queue, *late))
     note = "  late: the stream had run dry before the call that launched more returned"
     return [*_table(rows), note] if len(rows) > 1 else []
+
+
+def _communication_section(calls: Columns) -> list[str]:
+    """A line for each device and kind; sizes and bandwidths are of the calls that PyTorch tells them of."""
+    places: dict[tuple[int, str], list[int]] = {}
+    for i, place in enumerate(zip(calls["device"], calls["collective"], strict=True)):
+        places.setdefault(place, []).append(i)
+    rows: list[tuple[str, ...]] = [
+        ("device", "collective", "calls", "message", "time", "exposed", "share", "bus GB/s", "max"),
+    ]
+    for (device, kind), where in sorted(places.items()):
+        message, bus = (
+            [value for i in where if not math.isnan(value := calls[name][i])]
+            for name in ("message_bytes", "bus_gbytes_per_s")
+        )
+        time, exposed = (sum(calls[name][i] for i in where) for name in ("duration", "exposed"))
+        speeds = (number_text(of(bus)) if bus else MISSING for of in (statistics.median, max))
+        size = bytes_text(statistics.median(message)) if message else MISSING
+        share = _percent(100 * exposed / time if time else math.nan)
+        rows.append((f"cuda:{device}", kind, str(len(where)), size, _time(time), _time(exposed), share, *speeds))
+    notes = [
+        "  time: with the wait for other ranks; exposed: of it, while nothing was computed on the device;",
+        "  message, bus GB/s: medians, the latter over the time with the wait",
+    ]
+    return [*_table(rows), *notes] if places else []
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -43,6 +43,7 @@ int fs_add_ops(PyObject *module);
 int fs_add_dlpack(PyObject *module);
 int fs_add_profiler(PyObject *module);
 int fs_add_range(PyObject *module); /* after the profiler */
+int fs_add_trace_reader(PyObject *module); /* after the profiler */
 int fs_add_device(PyObject *module);
 int fs_add_numpy(PyObject *module); /* and gives the CPU backend its BLAS */
 

@@ -67,7 +67,7 @@ static int exec_module(PyObject *module)
 {
     fs_cuda_set_library_finder(find_library);
     if (fs_add_numpy(module) < 0 || fs_add_tensor(module) < 0 || fs_add_ops(module) < 0 || fs_add_dlpack(module) < 0 ||
-        fs_add_profiler(module) < 0 || fs_add_range(module) < 0 || fs_add_device(module) < 0)
+        fs_add_profiler(module) < 0 || fs_add_range(module) < 0 || fs_add_trace_reader(module) < 0 || fs_add_device(module) < 0)
         return -1;
     return add_public_names(module);
 }

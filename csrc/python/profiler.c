@@ -6,7 +6,10 @@
 
 #include "base/fork.h"
 #include "sources/attribute.h"
+#include "store/event.h"
 #include "store/signature.h"
+
+PyTypeObject *fs_profiler_type;
 
 bool fs_profiler_runs(const fs_profiler_object *self)
 {
@@ -280,6 +283,32 @@ static PyObject *get_devices(PyObject *object, void *unused)
     return names;
 }
 
+/* By index, as the source knows them. */
+static PyObject *get_device_names(PyObject *object, void *unused)
+{
+    (void)unused;
+    const fs_store *store = ((fs_profiler_object *)object)->store;
+    PyObject *names = PyDict_New();
+    for (int i = 0; names != NULL && i < FS_DEVICE_LIMIT; i++) {
+        fs_device_facts facts = fs_store_device(store, i);
+        if (facts.name[0] == 0) continue;
+        PyObject *index = PyLong_FromLong(i), *name = fs_text_object(facts.name);
+        if (index == NULL || name == NULL || PyDict_SetItem(names, index, name) < 0) Py_CLEAR(names);
+        Py_XDECREF(index);
+        Py_XDECREF(name);
+    }
+    return names;
+}
+
+static PyObject *get_has_frames(PyObject *object, void *unused)
+{
+    (void)unused;
+    const fs_store *store = ((fs_profiler_object *)object)->store;
+    for (uint32_t i = 0; i < fs_store_count(store); i++)
+        if (FS_EVENT_AT(store, i, kind) == FS_EVENT_FRAME) Py_RETURN_TRUE;
+    Py_RETURN_FALSE;
+}
+
 static PyMethodDef methods[] = {
     {"start", profiler_start, METH_NOARGS, "Record the ops of all threads. RuntimeError if another profile does."},
     {"stop", profiler_stop, METH_NOARGS,
@@ -300,6 +329,11 @@ static PyMethodDef methods[] = {
     {"step_breakdown", fs_profiler_step_breakdown, METH_NOARGS, "What the time of each step went to, in ns."},
     {"launch_summary", fs_profiler_launch_summary, METH_NOARGS,
      "How the kernels of each device were launched, times in µs."},
+    {"collectives", fs_profiler_collectives, METH_NOARGS,
+     "(columns, begin): each kernel of communication, start in ns, other times in µs, sizes in bytes, bandwidths in "
+     "GB/s; the window's begin in ns."},
+    {"stream_summary", fs_profiler_stream_summary, METH_NOARGS,
+     "How long each stream worked, beside others, and communicated, times in µs; stream None: the whole device."},
     {"write_trace", fs_profiler_write_trace, METH_VARARGS,
      "write_trace($self, write, version, members='', /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out."},
@@ -318,6 +352,8 @@ static PyGetSetDef getset[] = {
      "Of CUPTI's capture, None without one: {\"dropped\", \"taken\", \"version\", \"shared\"}.", NULL},
     {"running", get_running, NULL, "Whether it records now.", NULL},
     {"devices", get_devices, NULL, "Names of the devices that ran ops.", NULL},
+    {"device_names", get_device_names, NULL, "What the drivers call the devices that are known, by index.", NULL},
+    {"has_frames", get_has_frames, NULL, "Whether there are Python calls.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -341,8 +377,8 @@ static PyType_Spec spec = {
 
 int fs_add_profiler(PyObject *module)
 {
-    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    int status = type != NULL ? PyModule_AddObjectRef(module, "Profiler", type) : -1;
-    Py_XDECREF(type);
-    return status == 0 ? fs_add_columns(module) : -1;
+    fs_profiler_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    if (fs_profiler_type == NULL || PyModule_AddObjectRef(module, "Profiler", (PyObject *)fs_profiler_type) < 0)
+        return -1;
+    return fs_add_columns(module);
 }

@@ -24,6 +24,8 @@ typedef struct {
     int64_t frames_lost; /* calls of functions that could not be kept */
 } fs_profiler_object;
 
+extern PyTypeObject *fs_profiler_type;
+
 /* Whether the profile runs, in this process: a forked child has no part in it. */
 bool fs_profiler_runs(const fs_profiler_object *self);
 
@@ -48,6 +50,8 @@ PyObject *fs_profiler_events(PyObject *self, PyObject *unused);
 PyObject *fs_profiler_gpu_summary(PyObject *self, PyObject *args);
 PyObject *fs_profiler_step_breakdown(PyObject *self, PyObject *unused);
 PyObject *fs_profiler_launch_summary(PyObject *self, PyObject *unused);
+PyObject *fs_profiler_collectives(PyObject *self, PyObject *unused);
+PyObject *fs_profiler_stream_summary(PyObject *self, PyObject *unused);
 PyObject *fs_profiler_write_trace(PyObject *self, PyObject *args);
 PyObject *fs_profiler_append(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *fs_profiler_set_device(PyObject *self, PyObject *args);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "python/profiler.h"
+#include "store/collective.h"
 #include "store/signature.h"
 
 static bool kind_named(const char *name, uint8_t *kind)
@@ -34,9 +35,38 @@ static void three(PyObject *dict, const char *key, uint32_t *values)
     if (list != NULL) PyArg_ParseTuple(list, "III", &values[0], &values[1], &values[2]);
 }
 
+static fs_collective_text text_of(PyObject *dict, const char *key)
+{
+    PyObject *value = PyDict_GetItemString(dict, key);
+    Py_ssize_t size = 0;
+    const char *text = value == NULL ? NULL : PyUnicode_AsUTF8AndSize(value, &size);
+    return (fs_collective_text){text, (size_t)size};
+}
+
+static int64_t number_or_missing(PyObject *dict, const char *key)
+{
+    PyObject *value = PyDict_GetItemString(dict, key);
+    return value == NULL ? FS_MISSING : PyLong_AsLongLong(value);
+}
+
+static fs_collective collective_of(PyObject *given)
+{
+    fs_collective told = fs_collective_missing;
+    told.in_elements = number_or_missing(given, "in_elements");
+    told.out_elements = number_or_missing(given, "out_elements");
+    told.sequence = number_or_missing(given, "sequence");
+    told.group_size = (int32_t)number(given, "group_size");
+#define TAKE_TEXT(name, longest, prose) told.name = text_of(given, #name);
+    FS_COLLECTIVE_TEXT_LIST(TAKE_TEXT)
+#undef TAKE_TEXT
+    return told;
+}
+
 static fs_status launch_id(fs_store *store, PyObject *given, uint32_t *id, fs_error *err)
 {
-    _Alignas(8) char bytes[FS_LAUNCH_BYTES];
+    _Alignas(8) char bytes[FS_LAUNCH_BYTES + FS_COLLECTIVE_MAX_BYTES];
+    size_t size = FS_LAUNCH_BYTES;
+    PyObject *told = PyDict_GetItemString(given, "collective");
     fs_launch launch = {
         .registers = (uint32_t)number(given, "registers"),
         .static_shared = (uint32_t)number(given, "static_shared"),
@@ -49,7 +79,11 @@ static fs_status launch_id(fs_store *store, PyObject *given, uint32_t *id, fs_er
     three(given, "block", launch.block);
     three(given, "cluster", launch.cluster);
     fs_launch_encode(&launch, bytes);
-    return fs_store_signature(store, bytes, sizeof bytes, id, err);
+    if (told != NULL) {
+        fs_collective collective = collective_of(told);
+        size = fs_collective_encode(&collective, bytes);
+    }
+    return fs_store_signature(store, bytes, size, id, err);
 }
 
 PyObject *fs_profiler_append(PyObject *object, PyObject *args, PyObject *kwargs)

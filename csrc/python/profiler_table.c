@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "python/profiler.h"
 #include "store/signature.h"
+#include "store/torch_signature.h"
 #include "table/table.h"
 
 /* Peaks: {"cpu": {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns, "kernel_ns": ns}, "cuda:0": …}
@@ -73,10 +74,17 @@ PyObject *fs_text_object(const char *text)
 
 /* The table's columns ------------------------------------------------------------------------------------------- */
 
-static PyObject *shape_object(const fs_argument *argument)
+/* What a table shows of an argument. */
+typedef struct {
+    const int64_t *shape;
+    uint32_t ndim;
+    const char *dtype;
+} shown_argument;
+
+static PyObject *shape_object(const shown_argument *argument)
 {
     PyObject *shape = PyList_New(argument->ndim);
-    for (int d = 0; shape != NULL && d < argument->ndim; d++) {
+    for (uint32_t d = 0; shape != NULL && d < argument->ndim; d++) {
         PyObject *size = PyLong_FromLongLong(argument->shape[d]);
         if (size == NULL) Py_CLEAR(shape);
         else PyList_SET_ITEM(shape, d, size);
@@ -84,29 +92,45 @@ static PyObject *shape_object(const fs_argument *argument)
     return shape;
 }
 
-static PyObject *dtype_object(const fs_argument *argument)
+static PyObject *dtype_object(const shown_argument *argument)
 {
-    return PyUnicode_FromString(fs_dtypes[argument->dtype].name);
+    return PyUnicode_FromString(argument->dtype);
+}
+
+typedef PyObject *(*argument_value)(const shown_argument *);
+
+static bool append_argument(PyObject *list, argument_value value_of, shown_argument argument)
+{
+    PyObject *value = value_of(&argument);
+    bool good = value != NULL && PyList_Append(list, value) == 0;
+    Py_XDECREF(value);
+    return good;
 }
 
 /* One value for each argument that was given to the op. */
-static PyObject *argument_list(const fs_store *store, const fs_row *row, PyObject *(*value_of)(const fs_argument *))
+static PyObject *argument_list(const fs_store *store, const fs_row *row, argument_value value_of)
 {
     PyObject *list = PyList_New(0);
     if (list == NULL || row->signature == FS_NONE) return list;
     fs_signature signature;
+    fs_torch_call torch;
     fs_span bytes = fs_store_signature_bytes(store, row->signature);
     fs_signature_decode(bytes.bytes, bytes.size, &signature);
-    for (int i = 0; i < signature.argument_count; i++) {
-        if (signature.arguments[i].role == FS_ARGUMENT_OUT) continue;
-        PyObject *value = value_of(&signature.arguments[i]);
-        if (value == NULL || PyList_Append(list, value) < 0) {
-            Py_XDECREF(value);
-            Py_CLEAR(list);
-            return NULL;
-        }
-        Py_DECREF(value);
+    fs_torch_decode(bytes.bytes, bytes.size, &torch);
+    bool good = true;
+    for (int i = 0; good && i < signature.argument_count; i++) {
+        const fs_argument *argument = &signature.arguments[i];
+        if (argument->role == FS_ARGUMENT_OUT) continue;
+        shown_argument shown = {argument->shape, argument->ndim, fs_dtypes[argument->dtype].name};
+        good = append_argument(list, value_of, shown);
     }
+    for (uint32_t i = 0; good && i < torch.count; i++) {
+        const fs_torch_tensor *tensor = &torch.arguments[i].tensor; /* of no dims where it is none */
+        bool is_tensor = torch.arguments[i].type == FS_TORCH_TENSOR;
+        const char *dtype = is_tensor ? fs_torch_dtypes[tensor->dtype].name : fs_dtypes[FS_DTYPE_NONE].name;
+        good = append_argument(list, value_of, (shown_argument){tensor->shape, tensor->ndim, dtype});
+    }
+    if (!good) Py_CLEAR(list);
     return list;
 }
 
@@ -287,11 +311,11 @@ static PyObject *share(double part, double whole)
     return PyFloat_FromDouble(whole > 0 ? part / whole : (double)NAN);
 }
 
-static PyObject *unmodelled_list(const fs_table *table)
+static PyObject *time_list(const fs_unmodelled *times, uint32_t count)
 {
-    PyObject *list = PyList_New(table->unmodelled_count);
-    for (uint32_t i = 0; list != NULL && i < table->unmodelled_count; i++) {
-        const fs_unmodelled *entry = &table->unmodelled[i];
+    PyObject *list = PyList_New(count);
+    for (uint32_t i = 0; list != NULL && i < count; i++) {
+        const fs_unmodelled *entry = &times[i];
         PyObject *pair = Py_BuildValue("(Nd)", fs_text_object(entry->key), (double)entry->ns / 1000.0);
         if (pair == NULL) Py_CLEAR(list);
         else PyList_SET_ITEM(list, i, pair);
@@ -333,13 +357,15 @@ PyObject *fs_profiler_table(PyObject *object, PyObject *args)
         goto done;
     }
     result = Py_BuildValue(
-        "(N{s:N,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N}})", columns, "top_level", top_level,
+        "(N{s:N,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N,s:N}})", columns, "top_level", top_level,
         "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0, "self_device_time_total",
         (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False, "has_device",
         table->has_device ? Py_True : Py_False, "profile_memory", self->options.profile_memory ? Py_True : Py_False,
         "open_events", (unsigned long)table->open_events, "dropped", (long long)fs_profiler_dropped(self),
         "grouping_seconds", seconds, "coverage", "bytes", share(table->bytes_known_ns, table->modelled_base_ns),
-        "flops", share(table->flops_known_ns, table->modelled_base_ns), "unmodelled", unmodelled_list(table));
+        "flops", share(table->flops_known_ns, table->modelled_base_ns), "unmodelled",
+        time_list(table->unmodelled, table->unmodelled_count), "estimated",
+        time_list(table->estimated, table->estimated_count));
     if (result != NULL && stack_n > 0 &&
         !fs_put_column(PyTuple_GET_ITEM(result, 1), "stacks", stacks_of(self->store, table))) {
         Py_CLEAR(result);

@@ -13,7 +13,6 @@
  * indices, is not closed in a later one. */
 static fs_profiler_object *target;
 static uint64_t recording, recordings;
-static PyTypeObject *profiler_type;
 
 /* One entering that was not left yet. */
 typedef struct {
@@ -245,7 +244,7 @@ static PyType_Spec spec = {
 static PyObject *record_into(PyObject *module, PyObject *profiler)
 {
     (void)module;
-    if (profiler != Py_None && !Py_IS_TYPE(profiler, profiler_type)) {
+    if (profiler != Py_None && !Py_IS_TYPE(profiler, fs_profiler_type)) {
         PyErr_Format(PyExc_TypeError, "ranges are recorded into a Profiler or None, not %s",
                      Py_TYPE(profiler)->tp_name);
         return NULL;
@@ -273,8 +272,7 @@ static PyMethodDef functions[] = {
 
 int fs_add_range(PyObject *module)
 {
-    profiler_type = (PyTypeObject *)PyObject_GetAttrString(module, "Profiler");
-    PyObject *type = profiler_type != NULL ? PyType_FromModuleAndSpec(module, &spec, NULL) : NULL;
+    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
     int status = type != NULL ? PyModule_AddObjectRef(module, "Range", type) : -1;
     Py_XDECREF(type);
     return status == 0 ? PyModule_AddFunctions(module, functions) : -1;

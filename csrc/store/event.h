@@ -36,6 +36,19 @@ static inline bool fs_event_is_placed_work(const fs_chunk *chunk, uint32_t at)
     return fs_event_kind_on_device[chunk->kind[at]] && chunk->start[at] != FS_MISSING;
 }
 
+/* Whether it is an annotation of a thread that ended on another, as those of collectives do: it encloses nothing and
+ * has no host time of its own. */
+static inline bool fs_event_is_asynchronous(const fs_chunk *chunk, uint32_t at)
+{
+    return fs_event_is_annotation(chunk->kind[at]) && chunk->device[at] < 0 && chunk->lane[at] == FS_NONE;
+}
+
+/* Whether it is a share that its parent has in memory that other threads took and gave back: no event of its own. */
+static inline bool fs_event_is_share(const fs_chunk *chunk, uint32_t at)
+{
+    return chunk->kind[at] == FS_EVENT_MEMORY && chunk->lane[at] == FS_NONE;
+}
+
 /* The device of device work; where it is missing, the first. */
 static inline int fs_event_device(const fs_chunk *chunk, uint32_t at)
 {

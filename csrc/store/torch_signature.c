@@ -115,7 +115,7 @@ static fs_status extend(fs_torch_builder *builder, size_t words, int64_t **place
 
 fs_status fs_torch_begin(fs_torch_builder *builder, fs_error *err)
 {
-    int64_t *word;
+    int64_t *word = NULL;
     builder->count = builder->list = 0;
     FS_TRY(extend(builder, 1, &word, err));
     *word = (int64_t)((uint64_t)FS_SIGNATURE_TORCH << 56);
@@ -134,13 +134,13 @@ static fs_status add(fs_torch_builder *builder, int64_t word, size_t more, int64
 
 fs_status fs_torch_add_nothing(fs_torch_builder *builder, fs_error *err)
 {
-    int64_t *place;
+    int64_t *place = NULL;
     return add(builder, word_of(FS_TORCH_NOTHING, 0, false, 0), 0, &place, err);
 }
 
 fs_status fs_torch_add_tensor(fs_torch_builder *builder, const fs_torch_tensor *tensor, fs_error *err)
 {
-    int64_t *place, word = word_of(FS_TORCH_TENSOR, tensor->dtype, tensor->strides != NULL, tensor->ndim);
+    int64_t *place = NULL, word = word_of(FS_TORCH_TENSOR, tensor->dtype, tensor->strides != NULL, tensor->ndim);
     size_t bytes = tensor->ndim * sizeof(int64_t);
     size_t words = tensor->strides != NULL ? 2 * (size_t)tensor->ndim : tensor->ndim;
     uint32_t list = builder->list;
@@ -159,7 +159,7 @@ fs_status fs_torch_add_tensor(fs_torch_builder *builder, const fs_torch_tensor *
 
 fs_status fs_torch_add_list(fs_torch_builder *builder, fs_error *err)
 {
-    int64_t *place;
+    int64_t *place = NULL;
     uint32_t list = builder->count;
     FS_TRY(add(builder, word_of(FS_TORCH_TENSOR_LIST, 0, false, 0), 0, &place, err));
     builder->list = list;
@@ -173,7 +173,7 @@ void fs_torch_end_list(fs_torch_builder *builder)
 
 fs_status fs_torch_add_text(fs_torch_builder *builder, fs_torch_type type, const char *text, size_t size, fs_error *err)
 {
-    int64_t *place;
+    int64_t *place = NULL;
     size_t words = size / sizeof *place + 1; /* a zero byte at least */
     if (size > UINT32_MAX - sizeof *place) return fs_fail(err, FS_VALUE_ERROR, "an argument's text of %zu bytes", size);
     FS_TRY(add(builder, word_of(type, 0, false, (uint32_t)size), words, &place, err));

@@ -21,6 +21,7 @@ enum {
     FS_NODE_FLOPS = 2,   /* FLOPs of something that it encloses are known */
     FS_NODE_MEMORY = 4,  /* memory changed within */
     FS_NODE_UNTIMED = 8, /* device work that it encloses was not seen */
+    FS_NODE_TENSOR = 16, /* a kernel of its own device work uses tensor cores */
 };
 
 /* A host event that encloses or launched something; the others, most of them, go without. */
@@ -29,7 +30,8 @@ typedef struct {
     int64_t self_device_ns;  /* of the device work that it launched */
     int64_t device_ns;       /* and of all that its children launched */
     int64_t owned_device_ns; /* of the device work that its own FLOPs and bytes are the work of */
-    double flops;            /* of its children, as far as known */
+    double flops;            /* of its children, as far as known; and of kernels, where only those tell it */
+    double bytes;            /* of its children, likewise */
     uint32_t call;
     uint32_t owner;  /* the nearest op that a rule knows, itself included, or FS_NONE: an event */
     uint32_t stated; /* the nearest range whose work is stated, itself included, or FS_NONE: an event */
@@ -48,11 +50,11 @@ typedef struct {
     uint64_t samples_begin, sample_count;
     fs_roof roof;    /* sum over the calls */
     int64_t host_ns; /* own host time of the calls whose work ran on the CPU; of ranges, what they enclose too */
-    int64_t unmodelled_ns;
-    int64_t work_calls;    /* of ops and ranges, which may have work */
-    uint8_t device_timing; /* FS_TIMING_COUNT: no device work */
-    bool untimed;          /* the time of some work is not known */
-    bool flops_known;      /* of the rows or something that they enclose */
+    int64_t unmodelled_ns, estimated_ns; /* of device work whose bytes no rule knows; are told by kernels, at most */
+    int64_t work_calls;                  /* of ops and ranges, which may have work */
+    uint8_t device_timing;               /* FS_TIMING_COUNT: no device work */
+    bool untimed;                        /* the time of some work is not known */
+    bool flops_known;                    /* of the rows or something that they enclose */
 } fs_group;
 
 /* An event's slot holds its call, or with this bit its node. A frame's slot holds the event around it that is none. */
@@ -76,6 +78,7 @@ typedef struct {
     uint32_t work_count, device_count; /* device events, annotations too; devices */
     bool works_sorted;                 /* they come in order of start */
     bool has_unlinked_work;            /* device work that ran for nobody knows what */
+    int64_t least_kernel_ns;           /* the shortest kernel of a recorded trace, 0 without one */
     fs_group *groups;
     uint32_t group_count, group_capacity;
     int64_t *samples;
@@ -135,6 +138,9 @@ typedef struct {
 } fs_known;
 
 fs_known fs_build_known(fs_build *build, const fs_node *node);
+
+/* The peaks of the device, or where that is -1 of the place that the call names; NULL: not known. */
+const fs_peaks *fs_build_peaks(const fs_build *build, const fs_call *call, int device);
 
 static inline bool fs_build_ran_on_device(const fs_group *group)
 {

@@ -48,26 +48,49 @@ static fs_status grow(fs_calls *set, fs_error *err)
     return FS_OK;
 }
 
-static bool signature_of(const fs_calls *set, uint32_t id, fs_signature *signature)
+/* What an event was called with: nothing, a call of ours, or one of torch's. */
+typedef struct {
+    fs_span bytes; /* of any signature; NULL without one */
+    fs_signature own;
+    fs_torch_call torch;
+    bool is_torch;
+} given_call;
+
+static void decode(const fs_calls *set, uint32_t id, given_call *given)
 {
-    if (id == FS_NONE) return false;
-    fs_span bytes = fs_store_signature_bytes(set->store, id);
-    fs_signature_decode(bytes.bytes, bytes.size, signature);
-    return true;
+    given->own.argument_count = 0;
+    given->own.device_kind = FS_CPU;
+    given->own.device_index = 0;
+    given->bytes.bytes = NULL;
+    given->is_torch = false;
+    if (id == FS_NONE) return;
+    given->bytes = fs_store_signature_bytes(set->store, id);
+    given->is_torch = fs_torch_decode(given->bytes.bytes, given->bytes.size, &given->torch);
+    if (!given->is_torch) fs_signature_decode(given->bytes.bytes, given->bytes.size, &given->own);
 }
 
-/* The id of a signature's input shapes: equal shapes, equal id. */
-static fs_status shapes_of(fs_calls *set, const fs_signature *signature, uint32_t *id, fs_error *err)
+/* The id of a signature's input shapes: equal shapes, equal id. A scalar and a list of tensors have none. */
+static fs_status shapes_of(fs_calls *set, const given_call *given, uint32_t *id, fs_error *err)
 {
-    int64_t words[FS_SIGNATURE_MAX_ARGUMENTS * (1 + FS_SIGNATURE_MAX_DIMS)];
-    size_t size = 0;
-    for (int i = 0; signature != NULL && i < signature->argument_count; i++) {
-        const fs_argument *argument = &signature->arguments[i];
+    const fs_torch_call *torch = &given->torch;
+    size_t most = FS_SIGNATURE_MAX_ARGUMENTS * (1 + FS_SIGNATURE_MAX_DIMS), size = 0;
+    for (uint32_t i = 0; given->is_torch && i < torch->count; i++) most += 1 + torch->arguments[i].tensor.ndim;
+    int64_t *words = fs_malloc(most * sizeof *words);
+    if (words == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the shapes of a call");
+    for (int i = 0; !given->is_torch && i < given->own.argument_count; i++) {
+        const fs_argument *argument = &given->own.arguments[i];
         if (argument->role == FS_ARGUMENT_OUT) continue;
         words[size++] = argument->ndim;
         for (int d = 0; d < argument->ndim; d++) words[size++] = argument->shape[d];
     }
-    return fs_intern_bytes(&set->shapes, words, size * sizeof *words, id, err);
+    for (uint32_t i = 0; given->is_torch && i < torch->count; i++) {
+        const fs_torch_tensor *tensor = &torch->arguments[i].tensor;
+        words[size++] = tensor->ndim;
+        for (uint32_t d = 0; d < tensor->ndim; d++) words[size++] = tensor->shape[d];
+    }
+    fs_status status = fs_intern_bytes(&set->shapes, words, size * sizeof *words, id, err);
+    fs_free(words);
+    return status;
 }
 
 static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
@@ -86,40 +109,52 @@ static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
 }
 
 /* What one call does, and who says so. */
-static void find_work(const fs_calls *set, uint32_t name, uint32_t signature_id, const fs_signature *signature,
-                      fs_call *call)
+static void find_work(uint32_t name, const given_call *given, fs_call *call)
 {
-    fs_given_work given;
+    fs_given_work stated;
     bool annotation = fs_event_is_annotation(call->kind);
     call->work = fs_work_unknown;
-    if (signature == NULL || call->on_device) return;
-    if (call->kind == FS_EVENT_OP && name != FS_NONE) call->work = fs_work_of(call->text, signature);
-    if (annotation && fs_given_work_decode(fs_store_signature_bytes(set->store, signature_id).bytes, &given))
-        call->work = fs_work_stated(&given);
+    if (given->bytes.bytes == NULL || call->on_device) return;
+    if (call->kind == FS_EVENT_OP && name != FS_NONE) {
+        call->work =
+            given->is_torch ? fs_work_of_torch(call->text, &given->torch) : fs_work_of(call->text, &given->own);
+    }
+    if (annotation && fs_given_work_decode(given->bytes.bytes, &stated)) call->work = fs_work_stated(&stated);
     bool found = !isnan(call->work.flops) || !isnan(call->work.bytes_moved);
     call->known = found && !annotation;
     call->stated = found && annotation;
 }
 
+/* What a kernel's name and launch tell. */
+static void see_kernel(const given_call *given, fs_call *call)
+{
+    fs_launch launch;
+    fs_kernel_class class = call->text != NULL ? fs_kernel_class_of(call->text) : FS_KERNEL_OTHER;
+    call->communication = class == FS_KERNEL_COMMUNICATION;
+    call->tensor = class == FS_KERNEL_TENSOR;
+    if (call->text == NULL || given->bytes.bytes == NULL) return;
+    call->list_size = fs_kernel_multi_tensor_size(call->text);
+    if (call->list_size > 0 && fs_launch_decode(given->bytes.bytes, &launch))
+        call->list_elements = FS_MULTI_TENSOR_ELEMENTS * (double)launch.grid[0];
+}
+
 static fs_status add(fs_calls *set, uint32_t name, uint32_t signature_id, fs_call *call, fs_error *err)
 {
     fs_event_kind kind = call->kind;
-    fs_signature decoded;
-    const fs_signature *signature = signature_of(set, signature_id, &decoded) ? &decoded : NULL;
+    given_call given;
+    decode(set, signature_id, &given);
     call->text = name == FS_NONE ? NULL : fs_store_name_text(set->store, name);
 
-    find_work(set, name, signature_id, signature, call);
-    if (signature != NULL) {
-        call->device_kind = signature->device_kind;
-        call->device_index = signature->device_index;
-    }
+    find_work(name, &given, call);
+    call->device_kind = given.own.device_kind;
+    call->device_index = given.own.device_index;
     call->roof = fs_roof_of(&call->work, NULL);
 
     bool annotation = fs_event_is_annotation(call->kind);
     uint32_t place = (uint32_t)call->on_device << 1 | annotation;
     uint32_t row_key[4] = {row_name(name, kind, &call->text), place, 0, call->stack};
-    if (set->by_shape) FS_TRY(shapes_of(set, signature, &row_key[2], err));
-    call->communication = call->on_device && fs_kernel_is_communication(call->text);
+    if (set->by_shape) FS_TRY(shapes_of(set, &given, &row_key[2], err));
+    if (kind == FS_EVENT_KERNEL) see_kernel(&given, call);
     return fs_intern_bytes(&set->rows, row_key, sizeof row_key, &call->row, err);
 }
 

@@ -15,11 +15,18 @@ typedef struct {
     uint32_t stack;
     uint8_t device_kind, device_index; /* of the signature */
     uint32_t row;
-    const char *text;      /* the name as a row shows it */
-    fs_work work;          /* of one call; all NaN for what is no op */
-    bool known;            /* of an op: a rule knows FLOPs or bytes */
-    bool stated;           /* of a range: the program stated FLOPs or bytes */
-    bool communication;    /* between devices: no work of any one of them */
+    const char *text;     /* the name as a row shows it */
+    fs_work work;         /* of one call; all NaN for what is no op */
+    bool known;           /* of an op: a rule knows FLOPs or bytes */
+    bool stated;          /* of a range: the program stated FLOPs or bytes */
+    bool communication;   /* between devices: no work of any one of them */
+    bool tensor;          /* a kernel that uses tensor cores */
+    int list_size;        /* bytes of an element of the lists of tensors that a kernel goes over; 0: it does not */
+    double list_elements; /* at most, of one such kernel */
+    /* Of device work: whether the op of some such is told and known, or told and not; the time of those untold. */
+    bool flops_told, bytes_told, told_unknown;
+    int64_t untold_ns;
+    bool roof_tensor;      /* `roof` is of work on tensor cores */
     const fs_peaks *peaks; /* that `roof` is of */
     fs_roof roof;          /* of one call */
 } fs_call;

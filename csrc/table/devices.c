@@ -15,8 +15,9 @@ typedef struct {
     int64_t start, duration; /* ns; the duration is 0 where missing */
     uint32_t event, launcher;
     int device;
-    uint8_t timing;
-    bool has_row; /* an INTERVAL has none */
+    uint8_t timing, kind;
+    bool has_row;  /* an INTERVAL has none */
+    fs_call *call; /* NULL of that */
 } device_work;
 
 static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, int shift)
@@ -78,6 +79,36 @@ static void own(fs_node *node, const device_work *work)
     node->owned_device_ns += work->duration;
     node->device = (int8_t)work->device;
     node->flags |= FS_NODE_OWNS;
+    if (work->call != NULL && work->call->tensor) node->flags |= FS_NODE_TENSOR;
+}
+
+/* Add to an op, whose work only its kernels tell, that of one of them: at most, as the last block of each tensor may
+ * cover less. */
+static void add_launched(fs_build *build, uint32_t owner, const device_work *work)
+{
+    fs_call *call = fs_build_call(build, owner);
+    if (!call->work.of_launched || work->call == NULL || work->call->list_size == 0) return;
+    fs_group *group = &build->groups[call->row];
+    fs_node *node = fs_build_node(build, owner);
+    double elements = work->call->list_elements, size = work->call->list_size;
+    fs_work launched = call->work;
+    launched.flops *= elements;
+    launched.bytes_read *= elements * size;
+    launched.bytes_written *= elements * size;
+    launched.bytes_moved *= elements * size;
+    group->row.flops += launched.flops;
+    group->row.bytes_read += launched.bytes_read;
+    group->row.bytes_written += launched.bytes_written;
+    group->row.bytes_total_moved += launched.bytes_moved;
+    group->estimated_ns += work->duration;
+    if (!isnan(launched.flops)) {
+        node->flops += launched.flops;
+        node->flags |= FS_NODE_FLOPS;
+    }
+    fs_roof roof = fs_roof_of(&launched, fs_build_peaks(build, call, work->device));
+    group->roof.compute_ns += roof.compute_ns;
+    group->roof.memory_ns += roof.memory_ns;
+    group->roof.least_ns += roof.least_ns;
 }
 
 /* The innermost op that encloses the event, itself included, or FS_NONE. */
@@ -92,19 +123,47 @@ static uint32_t enclosing_op(const fs_build *build, uint32_t index)
     return FS_NONE;
 }
 
+static void count_known(fs_table *table, double ns, fs_known known)
+{
+    table->modelled_base_ns += ns;
+    if (known.flops) table->flops_known_ns += ns;
+    if (known.bytes) table->bytes_known_ns += ns;
+}
+
 static void cover(fs_build *build, const device_work *work, fs_known known)
 {
-    fs_table *table = build->table;
-    if (work->has_row && fs_build_call(build, work->event)->communication) return;
-    table->modelled_base_ns += (double)work->duration;
-    if (known.flops) table->flops_known_ns += (double)work->duration;
-    if (known.bytes) {
-        table->bytes_known_ns += (double)work->duration;
+    fs_call *call = work->call;
+    if (call != NULL && call->communication) return;
+    /* A copy or a fill says itself what it moves. */
+    if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET) known = (fs_known){true, true};
+    else if (call != NULL && work->launcher == FS_NONE) {
+        call->untold_ns += work->duration;
         return;
     }
+    count_known(build->table, (double)work->duration, known);
+    if (call != NULL) {
+        call->flops_told = call->flops_told || known.flops;
+        call->bytes_told = call->bytes_told || known.bytes;
+        call->told_unknown = call->told_unknown || !known.bytes;
+    }
+    if (known.bytes) return;
     uint32_t named = enclosing_op(build, work->launcher);
     if (named == FS_NONE) named = work->has_row ? work->event : work->launcher;
     if (named != FS_NONE) fs_build_group(build, named)->unmodelled_ns += work->duration;
+}
+
+/* Kernels that nothing says the op of, as those launched before a profile began: they are of the same op as others of
+ * the same name and launch, where all of those are known. */
+static void cover_untold(fs_build *build)
+{
+    for (uint32_t i = 0; i < build->calls.count; i++) {
+        const fs_call *call = &build->calls.calls[i];
+        if (call->untold_ns == 0) continue;
+        bool same = !call->told_unknown;
+        fs_known known = {same && call->flops_told, same && call->bytes_told};
+        count_known(build->table, (double)call->untold_ns, known);
+        if (!known.bytes) build->groups[call->row].unmodelled_ns += call->untold_ns;
+    }
 }
 
 /* A range whose work is stated has all device work within as its own; so has each such range around it. */
@@ -132,6 +191,7 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
         launcher->device_ns += work->duration;
         own(launcher, work);
         add_busy(build, group, work, ends);
+        if (owner != FS_NONE) add_launched(build, owner, work);
         if (owner != FS_NONE && owner != work->launcher) {
             fs_group *owners = fs_build_group(build, owner);
             own(fs_build_node(build, owner), work);
@@ -143,6 +203,15 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
         build->has_unlinked_work = true;
     }
     cover(build, work, known);
+}
+
+/* No kernel of a few µs or less does much: the shortest one of a trace stands for the time of an empty one. */
+enum { MOST_LEAST_NS = 3000 };
+
+static void see_least(fs_build *build, const device_work *work)
+{
+    if (work->timing != FS_TIMING_TRACE || work->duration <= 0 || work->duration > MOST_LEAST_NS) return;
+    if (build->least_kernel_ns == 0 || work->duration < build->least_kernel_ns) build->least_kernel_ns = work->duration;
 }
 
 static void add_event(fs_build *build, uint32_t index, int64_t *ends)
@@ -157,9 +226,12 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
         .launcher = chunk->launcher[at] < build->count ? fs_build_past_frames(build, chunk->launcher[at]) : FS_NONE,
         .device = fs_event_device(chunk, at),
         .timing = chunk->timing[at],
+        .kind = chunk->kind[at],
         .has_row = chunk->kind[at] != FS_EVENT_INTERVAL,
     };
+    if (work.kind == FS_EVENT_KERNEL) see_least(build, &work);
     if (work.has_row) {
+        work.call = fs_build_call(build, index);
         fs_group *group = fs_build_group(build, index);
         group->row.self_device_time_total += work.duration;
         group->row.device_time_total += work.duration;
@@ -187,6 +259,7 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
         const sort_entry *sorted = sort_works(build, entries);
         for (uint32_t i = 0; i < build->work_count; i++) add_event(build, sorted[i].event, ends);
     }
+    cover_untold(build);
     fs_free(entries);
     fs_free(ends);
     return FS_OK;

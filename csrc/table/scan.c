@@ -13,7 +13,8 @@ fs_node fs_build_leaf(const fs_build *build, uint32_t index)
     const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
     uint32_t parent = fs_build_parent(build, chunk, at, index);
     fs_node node = {.call = build->slots[index], .owner = FS_NONE, .stated = FS_NONE, .device = -1};
-    if (chunk->duration[at] != FS_MISSING) node.self_cpu_ns = chunk->duration[at];
+    bool own_time = chunk->duration[at] != FS_MISSING && !fs_event_is_asynchronous(chunk, at);
+    if (own_time) node.self_cpu_ns = chunk->duration[at];
     if (parent != FS_NONE) {
         const fs_node *above = &build->nodes[build->slots[parent] & ~FS_SLOT_NODE];
         node.owner = above->owner;

@@ -1,6 +1,7 @@
 #include "table/table.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,17 +70,18 @@ static int compare_times(const void *left, const void *right)
     return strcmp(a->key, b->key);
 }
 
-/* One entry a name, though shapes may have parted its rows. */
-static fs_status list_unmodelled(fs_build *build, fs_error *err)
+/* One entry a name, though shapes may have parted its rows. `place`: of an int64_t in fs_group. */
+static fs_status list_times(const fs_build *build, size_t place, fs_unmodelled **times, uint32_t *time_count,
+                            fs_error *err)
 {
     uint32_t found = 0, count = 0;
-    for (uint32_t i = 0; i < build->group_count; i++) found += build->groups[i].unmodelled_ns > 0;
-    fs_unmodelled *list = build->table->unmodelled = fs_malloc(found * sizeof *list);
+    fs_unmodelled *list = *times = fs_malloc(build->group_count * sizeof *list);
     if (list == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", build->group_count);
-    found = 0;
     for (uint32_t i = 0; i < build->group_count; i++) {
         const fs_group *group = &build->groups[i];
-        if (group->unmodelled_ns > 0) list[found++] = (fs_unmodelled){group->row.key, group->unmodelled_ns};
+        int64_t ns;
+        memcpy(&ns, (const char *)group + place, sizeof ns);
+        if (ns > 0) list[found++] = (fs_unmodelled){group->row.key, ns};
     }
     qsort(list, found, sizeof *list, compare_keys);
     for (uint32_t i = 0; i < found; i++) {
@@ -90,8 +92,15 @@ static fs_status list_unmodelled(fs_build *build, fs_error *err)
         }
     }
     qsort(list, count, sizeof *list, compare_times);
-    build->table->unmodelled_count = count;
+    *time_count = count;
     return FS_OK;
+}
+
+static fs_status list_unmodelled(const fs_build *build, fs_error *err)
+{
+    fs_table *table = build->table;
+    FS_TRY(list_times(build, offsetof(fs_group, unmodelled_ns), &table->unmodelled, &table->unmodelled_count, err));
+    return list_times(build, offsetof(fs_group, estimated_ns), &table->estimated, &table->estimated_count, err);
 }
 
 fs_status fs_table_build(const fs_store *store, const fs_table_options *options, fs_table **table, fs_error *err)
@@ -135,6 +144,7 @@ void fs_table_destroy(fs_table *table)
     fs_intern_clear(&table->stacks);
     fs_free(table->rows);
     fs_free(table->unmodelled);
+    fs_free(table->estimated);
     fs_free(table);
 }
 

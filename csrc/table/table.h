@@ -74,6 +74,8 @@ typedef struct {
     double modelled_base_ns, bytes_known_ns, flops_known_ns;
     fs_unmodelled *unmodelled; /* what the rest of the bytes' part is, longest first */
     uint32_t unmodelled_count;
+    fs_unmodelled *estimated; /* what of it is an upper limit that kernels' launches tell, longest first */
+    uint32_t estimated_count;
     uint32_t open_events; /* events without an end: counted, their time unknown */
     fs_intern stacks;     /* of rows: ids of names in the store, the innermost frame's first */
 } fs_table;

@@ -5,11 +5,66 @@
 #include "ops/tensor.h"
 #include "table/build.h"
 
-static const fs_peaks *peaks_of(const fs_build *build, const fs_call *call, int device)
+const fs_peaks *fs_build_peaks(const fs_build *build, const fs_call *call, int device)
 {
     if (device < 0 && call->device_kind == FS_CPU) return build->options->cpu_peaks;
     if (device < 0) device = call->device_index;
     return device < FS_MAX_CUDA_DEVICES ? build->options->cuda_peaks[device] : NULL;
+}
+
+/* Whether an op's work is that of ops inside it. On a device, all of its device work belongs to some that a rule knows;
+ * on the host, those do all of what it does: aten::matmul calls aten::mm, while aten::sum fills its output first. */
+static bool is_inside(const fs_node *node, const fs_work *work)
+{
+    if (node->device_ns > 0) return (node->flags & FS_NODE_OWNS) == 0;
+    return node->bytes > 0 && node->flops >= work->flops && node->bytes >= 0.9 * work->bytes_moved;
+}
+
+/* float32 and float64 products on tensor cores, as the kernels that ran tell. */
+static fs_work on_tensor_cores(const fs_work *work)
+{
+    static const fs_unit_choice tensor[FS_UNIT_COUNT] = {
+        [FS_UNIT_FP32] = {FS_UNIT_TF32_TENSOR, FS_UNIT_FP32},
+        [FS_UNIT_FP64] = {FS_UNIT_FP64_TENSOR, FS_UNIT_FP64},
+    };
+    fs_work done = *work;
+    fs_unit unit = work->unit.preferred;
+    if (unit == FS_UNIT_FP32 || unit == FS_UNIT_FP64) done.unit = tensor[unit];
+    return done;
+}
+
+/* The least times that the peaks of the node's device allow its work. */
+static const fs_roof *roof_of(const fs_build *build, const fs_node *node, fs_call *call)
+{
+    const fs_peaks *peaks = fs_build_peaks(build, call, node->device);
+    bool tensor = (node->flags & FS_NODE_TENSOR) != 0;
+    if (peaks == call->peaks && tensor == call->roof_tensor) return &call->roof;
+    fs_work work = tensor ? on_tensor_cores(&call->work) : call->work;
+    call->peaks = peaks;
+    call->roof_tensor = tensor;
+    call->roof = fs_roof_of(&work, peaks);
+    /* A recorded trace has no measured peaks: its shortest kernel did next to nothing. */
+    if (peaks != NULL && isnan(call->roof.kernel_ns) && build->least_kernel_ns > 0)
+        call->roof.kernel_ns = (double)build->least_kernel_ns;
+    return &call->roof;
+}
+
+static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
+{
+    fs_roof *sum = &build->groups[call->row].roof;
+    const fs_roof *roof = roof_of(build, node, call);
+    if (!call->work.of_launched) {
+        sum->compute_ns += roof->compute_ns;
+        sum->memory_ns += roof->memory_ns;
+        sum->least_ns += roof->least_ns;
+    }
+    sum->launch_ns += roof->launch_ns;
+    sum->kernel_ns += roof->kernel_ns;
+}
+
+static void add_unknown(fs_row *row)
+{
+    row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
 }
 
 /* Add the own work of an op or a range to its row, and to *flops what is known of it. */
@@ -18,8 +73,12 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     const fs_work *work = &call->work;
     fs_group *group = &build->groups[call->row];
     group->work_calls++;
-    /* Where all of its device work belongs to ops inside that a rule knows, they have the work. */
-    if (call->known && node->device_ns > 0 && (node->flags & FS_NODE_OWNS) == 0) return;
+    if (call->known && is_inside(node, work)) return;
+    if (work->of_launched) { /* its kernels have told the numbers (devices.c), where there were any */
+        if ((node->flags & FS_NODE_OWNS) == 0) add_unknown(&group->row);
+        add_roof(build, node, call);
+        return;
+    }
 
     group->row.flops += work->flops;
     group->row.bytes_read += work->bytes_read;
@@ -27,16 +86,8 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     group->row.bytes_total_moved += work->bytes_moved;
     if (call->stated && !isnan(work->flops)) *flops = 0; /* what is stated is of all within */
     if (!isnan(work->flops)) *flops += work->flops;
-    const fs_peaks *peaks = peaks_of(build, call, node->device);
-    if (peaks != call->peaks) {
-        call->peaks = peaks;
-        call->roof = fs_roof_of(work, peaks);
-    }
-    group->roof.compute_ns += call->roof.compute_ns;
-    group->roof.memory_ns += call->roof.memory_ns;
-    group->roof.least_ns += call->roof.least_ns;
-    group->roof.launch_ns += call->roof.launch_ns;
-    group->roof.kernel_ns += call->roof.kernel_ns;
+    if (!isnan(work->bytes_moved)) node->bytes += work->bytes_moved;
+    add_roof(build, node, call);
 
     if (node->device >= 0) return; /* its time is in the row's busy time */
     /* Of a range whose work is stated, device work may be what nobody knows the launcher of. */
@@ -131,6 +182,7 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t dur
     if (above != NULL) {
         above->device_ns += node->device_ns;
         above->flops += flops;
+        above->bytes += node->bytes;
         if (flops_known) above->flags |= FS_NODE_FLOPS;
         above->flags |= node->flags & FS_NODE_UNTIMED;
     }

@@ -65,3 +65,18 @@ bool fs_kernel_is_communication(const char *name)
     }
     return false;
 }
+
+int fs_kernel_multi_tensor_size(const char *name)
+{
+    static const struct {
+        const char *type;
+        int size;
+    } types[] = {{"float", 4}, {"c10::BFloat16", 2}, {"c10::Half", 2}, {"double", 8}, {"c10::complex<float>", 8},
+                 {"int", 4},   {"long", 8}};
+    const char *functor = strstr(name, "multi_tensor_apply_kernel<");
+    if (functor == NULL || (functor = strstr(functor, "Functor<")) == NULL) return 0;
+    functor += strlen("Functor<");
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strncmp(functor, types[i].type, strlen(types[i].type)) == 0) return types[i].size;
+    return 0;
+}

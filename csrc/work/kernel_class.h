@@ -25,4 +25,12 @@ fs_kernel_class fs_kernel_class_of(const char *name);
 /* The first class alone, which takes a tenth of the time. */
 bool fs_kernel_is_communication(const char *name);
 
+/* Elements that a block of PyTorch's multi_tensor_apply covers at most (ATen/native/cuda/MultiTensorApply.cuh,
+ * kChunkSize). */
+enum { FS_MULTI_TENSOR_ELEMENTS = 65536 };
+
+/* The bytes of an element of the lists of tensors that such a kernel goes over, by the type that its functor names; 0
+ * of other kernels, and where the name does not tell. */
+int fs_kernel_multi_tensor_size(const char *name);
+
 #endif

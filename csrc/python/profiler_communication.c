@@ -1,0 +1,138 @@
+/* Profiler's collectives and streams: dicts of lists, one for each column. */
+#include <stddef.h>
+
+#include "base/memory.h"
+#include "python/profiler.h"
+#include "table/collectives.h"
+#include "table/streams.h"
+
+/* One value of a row; `rows` is of the type that the column's owner knows. */
+typedef PyObject *value_of(const fs_store *store, const void *row, size_t offset, double divisor);
+
+typedef struct {
+    const char *name;
+    value_of *value;
+    size_t offset;
+    double divisor;
+} column;
+
+static PyObject *columns_of(const fs_store *store, const void *rows, uint32_t count, size_t row_size,
+                            const column *columns, size_t used)
+{
+    PyObject *made = PyDict_New();
+    for (size_t i = 0; made != NULL && i < used; i++) {
+        PyObject *list = PyList_New(count);
+        for (uint32_t row = 0; list != NULL && row < count; row++) {
+            const void *at = (const char *)rows + row * row_size;
+            PyObject *value = columns[i].value(store, at, columns[i].offset, columns[i].divisor);
+            if (value == NULL) Py_CLEAR(list);
+            else PyList_SET_ITEM(list, row, value);
+        }
+        if (!fs_put_column(made, columns[i].name, list)) Py_CLEAR(made);
+    }
+    return made;
+}
+
+static PyObject *number(const fs_store *store, const void *row, size_t offset, double divisor)
+{
+    (void)store;
+    return PyFloat_FromDouble(*(const double *)(const void *)((const char *)row + offset) / divisor);
+}
+
+/* None where it is "". */
+static PyObject *text(const fs_store *store, const void *row, size_t offset, double divisor)
+{
+    (void)store, (void)divisor;
+    const fs_collective_text *from = (const void *)((const char *)row + offset);
+    if (from->size == 0) Py_RETURN_NONE;
+    return PyUnicode_DecodeUTF8(from->text, (Py_ssize_t)from->size, "replace");
+}
+
+#define INTEGER_OF(function, row_type, is_missing, expression)                                         \
+    static PyObject *function(const fs_store *store, const void *given, size_t offset, double divisor) \
+    {                                                                                                  \
+        (void)store, (void)offset, (void)divisor;                                                      \
+        const row_type *row = given;                                                                   \
+        if (is_missing) Py_RETURN_NONE;                                                                \
+        return PyLong_FromLongLong((long long)(expression));                                           \
+    }
+INTEGER_OF(collective_device, fs_collective_row, false, row->device)
+INTEGER_OF(collective_stream, fs_collective_row, row->lane == FS_NONE, fs_store_lane(store, row->lane).id)
+INTEGER_OF(collective_start, fs_collective_row, false, row->start)
+INTEGER_OF(collective_occurrence, fs_collective_row, false, row->occurrence)
+INTEGER_OF(collective_sequence, fs_collective_row, row->told.sequence == FS_MISSING, row->told.sequence)
+INTEGER_OF(collective_group_size, fs_collective_row, row->told.group_size <= 0, row->told.group_size)
+INTEGER_OF(stream_device, fs_stream_row, false, row->device)
+INTEGER_OF(stream_id, fs_stream_row, row->whole, row->stream)
+#undef INTEGER_OF
+
+static PyObject *collective_kind(const fs_store *store, const void *given, size_t offset, double divisor)
+{
+    (void)store, (void)offset, (void)divisor;
+    return PyUnicode_FromString(fs_collective_kind_names[((const fs_collective_row *)given)->kind]);
+}
+
+static PyObject *collective_kernel(const fs_store *store, const void *given, size_t offset, double divisor)
+{
+    (void)offset, (void)divisor;
+    const fs_collective_row *row = given;
+    if (row->name == FS_NONE) Py_RETURN_NONE;
+    return fs_text_object(fs_store_name_text(store, row->name));
+}
+
+PyObject *fs_profiler_collectives(PyObject *object, PyObject *unused)
+{
+    static const column columns[] = {
+        {"collective", collective_kind, 0, 1},
+        {"name", text, offsetof(fs_collective_row, told.name), 1},
+        {"group", text, offsetof(fs_collective_row, told.group), 1},
+        {"group_size", collective_group_size, 0, 1},
+        {"ranks", text, offsetof(fs_collective_row, told.ranks), 1},
+        {"dtype", text, offsetof(fs_collective_row, told.dtype), 1},
+        {"device", collective_device, 0, 1},
+        {"stream", collective_stream, 0, 1},
+        {"start", collective_start, 0, 1},
+#define NUMBER_COLUMN(name, divisor, prose) {#name, number, offsetof(fs_collective_row, name), divisor},
+        FS_COLLECTIVE_COLUMN_LIST(NUMBER_COLUMN)
+#undef NUMBER_COLUMN
+            {"occurrence", collective_occurrence, 0, 1},
+        {"sequence", collective_sequence, 0, 1},
+        {"kernel", collective_kernel, 0, 1},
+    };
+    (void)unused;
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_collective_row *rows = NULL;
+    uint32_t count = 0;
+    fs_status status;
+    fs_error err;
+    if (!fs_profiler_is_stopped(self, "collectives")) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = fs_collectives_of(self->store, &rows, &count, &err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    PyObject *made = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
+    fs_free(rows);
+    int64_t begin, end;
+    fs_store_window(self->store, &begin, &end);
+    return made == NULL ? NULL : Py_BuildValue("(NL)", made, (long long)begin);
+}
+
+PyObject *fs_profiler_stream_summary(PyObject *object, PyObject *unused)
+{
+    static const column columns[] = {{"device", stream_device, 0, 1},
+                                     {"stream", stream_id, 0, 1},
+#define NUMBER_COLUMN(name, divisor, prose) {#name, number, offsetof(fs_stream_row, name), divisor},
+                                     FS_STREAM_LIST(NUMBER_COLUMN)
+#undef NUMBER_COLUMN
+    };
+    (void)unused;
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_stream_row *rows = NULL;
+    uint32_t count = 0;
+    fs_status status;
+    fs_error err;
+    if (!fs_profiler_is_stopped(self, "stream summary")) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = fs_streams_of(self->store, &rows, &count, &err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    PyObject *made = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
+    fs_free(rows);
+    return made;
+}

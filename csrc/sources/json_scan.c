@@ -1,0 +1,412 @@
+#include "sources/json_scan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+/* Strings ---------------------------------------------------------------------------------------------------------- */
+
+/* The first quote or backslash at or after `at`, or somewhere past `end`. */
+static inline const char *find_quote(const char *at, const char *end)
+{
+#if defined(__SSE2__)
+    const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
+    for (; at < end; at += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)at);
+        int found = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, backslash)));
+        if (found != 0) return at + __builtin_ctz((unsigned)found);
+    }
+#else
+    while (at < end && *at != '"' && *at != '\\') at++;
+#endif
+    return at;
+}
+
+fs_scan_status fs_scan_string(fs_scan *scan, fs_scan_span *span)
+{
+    if (*scan->at != '"') return fs_scan_bad(scan, "a string");
+    const char *first = scan->at + 1, *at = first;
+    span->escaped = false;
+    for (;;) {
+        at = find_quote(at, scan->end);
+        if (at >= scan->end) return FS_SCAN_MORE;
+        if (*at == '"') break;
+        span->escaped = true;
+        at += 2;
+    }
+    span->text = first;
+    span->size = (size_t)(at - first);
+    scan->at = at + 1;
+    return FS_SCAN_GOOD;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+    return -1;
+}
+
+/* The code unit of "\uXXXX" at `at`, or -1. */
+static int code_unit(const char *at, const char *end)
+{
+    int unit = 0;
+    if (end - at < 6 || at[0] != '\\' || at[1] != 'u') return -1;
+    for (int i = 2; i < 6; i++) {
+        int digit = hex_digit(at[i]);
+        if (digit < 0) return -1;
+        unit = unit << 4 | digit;
+    }
+    return unit;
+}
+
+static char *put_utf8(char *out, uint32_t code)
+{
+    if (code < 0x80) {
+        *out++ = (char)code;
+    } else if (code < 0x800) {
+        *out++ = (char)(0xc0 | code >> 6);
+        *out++ = (char)(0x80 | (code & 0x3f));
+    } else if (code < 0x10000) {
+        *out++ = (char)(0xe0 | code >> 12);
+        *out++ = (char)(0x80 | (code >> 6 & 0x3f));
+        *out++ = (char)(0x80 | (code & 0x3f));
+    } else {
+        *out++ = (char)(0xf0 | code >> 18);
+        *out++ = (char)(0x80 | (code >> 12 & 0x3f));
+        *out++ = (char)(0x80 | (code >> 6 & 0x3f));
+        *out++ = (char)(0x80 | (code & 0x3f));
+    }
+    return out;
+}
+
+/* The pairs of an escape's letter and the byte that it stands for. */
+static const char simple_escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
+
+static int simple_escape(char letter)
+{
+    for (const char *pair = simple_escapes; *pair != 0; pair += 2)
+        if (*pair == letter) return pair[1];
+    return -1;
+}
+
+/* Read one escape; where it is none of JSON's, its backslash. */
+static const char *take_escape(const char *at, const char *end, char **out)
+{
+    int unit = code_unit(at, end), simple = end - at < 2 ? -1 : simple_escape(at[1]);
+    if (unit >= 0) {
+        uint32_t code = (uint32_t)unit;
+        at += 6;
+        int low = code >= 0xd800 && code < 0xdc00 ? code_unit(at, end) : -1;
+        if (low >= 0xdc00 && low < 0xe000) {
+            code = 0x10000 + ((code - 0xd800) << 10) + ((uint32_t)low - 0xdc00);
+            at += 6;
+        }
+        *out = put_utf8(*out, code);
+        return at;
+    }
+    *(*out)++ = simple >= 0 ? (char)simple : *at;
+    return at + (simple >= 0 ? 2 : 1);
+}
+
+size_t fs_scan_unescape(const fs_scan_span *span, char *out)
+{
+    const char *at = span->text, *end = at + span->size;
+    char *put = out;
+    while (at < end) {
+        if (*at == '\\') at = take_escape(at, end, &put);
+        else *put++ = *at++;
+    }
+    *put = 0;
+    return (size_t)(put - out);
+}
+
+/* Numbers and words ------------------------------------------------------------------------------------------------ */
+
+#define DIGIT 1 /* and what else a word may hold: */
+#define OTHER 2
+static const uint8_t word_bytes[256] = {
+    ['0' ... '9'] = DIGIT, ['a' ... 'z'] = OTHER, ['A' ... 'Z'] = OTHER, ['+'] = OTHER, ['-'] = OTHER,
+    ['.'] = OTHER,         ['/'] = OTHER,         ['_'] = OTHER,         ['#'] = OTHER,
+};
+
+static inline bool in_word(char c)
+{
+    return word_bytes[(unsigned char)c] != 0;
+}
+
+static inline bool is_digit(char c)
+{
+    return (unsigned char)(c - '0') < 10;
+}
+
+fs_scan_status fs_scan_word(fs_scan *scan, fs_scan_span *span)
+{
+    const char *at = scan->at;
+    while (in_word(*at)) at++;
+    if (at >= scan->end) return FS_SCAN_MORE; /* it may go on */
+    if (at == scan->at) return fs_scan_bad(scan, "a value");
+    *span = (fs_scan_span){scan->at, (size_t)(at - scan->at), false};
+    scan->at = at;
+    return FS_SCAN_GOOD;
+}
+
+/* A word's value as a double; NaN where it is no number. */
+static double number_of(const fs_scan_span *word)
+{
+    char text[64], *end;
+    if (word->size >= sizeof text || !(is_digit(word->text[0]) || word->text[0] == '-')) return NAN;
+    memcpy(text, word->text, word->size);
+    text[word->size] = 0;
+    double value = strtod(text, &end);
+    return *end == 0 ? value : (double)NAN;
+}
+
+/* What is no plain decimal: exponents, words, too many digits. */
+static fs_scan_status slow_number(fs_scan *scan, double factor, int64_t *value, bool *known)
+{
+    fs_scan_span word;
+    *known = false;
+    if (*scan->at == '"' || *scan->at == '[' || *scan->at == '{') return fs_scan_skip(scan);
+    fs_scan_status status = fs_scan_word(scan, &word);
+    if (status != FS_SCAN_GOOD) return status;
+    double number = factor * number_of(&word);
+    if (factor != 1) number = round(number);
+    if (!(fabs(number) < 0x1p63)) return FS_SCAN_GOOD;
+    *value = (int64_t)number;
+    *known = true;
+    return FS_SCAN_GOOD;
+}
+
+/* Digits up to 18, which fit. *count: how many. */
+static inline const char *take_digits(const char *at, uint64_t *value, int *count)
+{
+    const char *first = at;
+    uint64_t sum = 0;
+    for (; is_digit(*at); at++) sum = sum * 10 + (uint64_t)(*at - '0');
+    *count = at - first > 18 ? 19 : (int)(at - first);
+    *value = sum;
+    return at;
+}
+
+fs_scan_status fs_scan_integer(fs_scan *scan, int64_t *value, bool *known)
+{
+    uint64_t whole;
+    int digits;
+    bool negative = *scan->at == '-';
+    const char *at = take_digits(scan->at + negative, &whole, &digits);
+    if (at >= scan->end) return FS_SCAN_MORE;
+    if (digits == 0 || digits > 18 || in_word(*at)) return slow_number(scan, 1, value, known);
+    *value = negative ? -(int64_t)whole : (int64_t)whole;
+    *known = true;
+    scan->at = at;
+    return FS_SCAN_GOOD;
+}
+
+fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known)
+{
+    uint64_t whole;
+    int digits, scale = 1000;
+    bool negative = *scan->at == '-';
+    const char *at = take_digits(scan->at + negative, &whole, &digits);
+    if (digits == 0 || digits > 15) return slow_number(scan, 1000, ns, known);
+    whole *= 1000;
+    if (*at == '.') {
+        for (at++; is_digit(*at) && scale > 1; at++) whole += (uint64_t)(*at - '0') * (uint64_t)(scale /= 10);
+        if (is_digit(*at) && *at >= '5') whole++;
+        while (is_digit(*at)) at++;
+    }
+    if (at >= scan->end) return FS_SCAN_MORE;
+    if (in_word(*at)) return slow_number(scan, 1000, ns, known);
+    *ns = negative ? -(int64_t)whole : (int64_t)whole;
+    *known = true;
+    scan->at = at;
+    return FS_SCAN_GOOD;
+}
+
+/* Skipping --------------------------------------------------------------------------------------------------------- */
+
+/* The first quote or bracket at or after `at`, or somewhere past `end`. */
+static inline const char *find_structure(const char *at, const char *end)
+{
+#if defined(__SSE2__)
+    /* "[" and "{", "]" and "}" differ in one bit. */
+    const __m128i quote = _mm_set1_epi8('"'), fold = _mm_set1_epi8(0x20);
+    const __m128i opening = _mm_set1_epi8('{'), closing = _mm_set1_epi8('}');
+    for (; at < end; at += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)at), folded = _mm_or_si128(bytes, fold);
+        __m128i brackets = _mm_or_si128(_mm_cmpeq_epi8(folded, opening), _mm_cmpeq_epi8(folded, closing));
+        int found = _mm_movemask_epi8(_mm_or_si128(brackets, _mm_cmpeq_epi8(bytes, quote)));
+        if (found != 0) return at + __builtin_ctz((unsigned)found);
+    }
+#else
+    while (at < end && *at != '"' && *at != '[' && *at != ']' && *at != '{' && *at != '}') at++;
+#endif
+    return at;
+}
+
+static fs_scan_status leave(fs_scan *scan, uint64_t depth)
+{
+    const char *began = scan->at;
+    fs_scan_span span;
+    while (depth > 0) {
+        scan->at = find_structure(scan->at, scan->end);
+        if (scan->at >= scan->end) break;
+        if (*scan->at == '"') {
+            if (fs_scan_string(scan, &span) != FS_SCAN_GOOD) break;
+            continue;
+        }
+        if (*scan->at == '[' || *scan->at == '{') depth++;
+        else depth--;
+        scan->at++;
+    }
+    if (depth == 0) return FS_SCAN_GOOD;
+    scan->at = began;
+    return FS_SCAN_MORE;
+}
+
+fs_scan_status fs_scan_leave(fs_scan *scan)
+{
+    return leave(scan, 1);
+}
+
+fs_scan_status fs_scan_skip(fs_scan *scan)
+{
+    fs_scan_span span;
+    if (*scan->at == '"') return fs_scan_string(scan, &span);
+    if (*scan->at != '[' && *scan->at != '{') return fs_scan_word(scan, &span);
+    scan->at++;
+    fs_scan_status status = leave(scan, 1);
+    if (status != FS_SCAN_GOOD) scan->at--;
+    return status;
+}
+
+/* Tokens ----------------------------------------------------------------------------------------------------------- */
+
+enum { WANTS_VALUE, WANTS_VALUE_OR_END, WANTS_KEY, WANTS_KEY_OR_END, WANTS_COMMA_OR_END };
+
+void fs_scan_pull_begin(fs_scan_pull *pull, const char *text, size_t size)
+{
+    pull->scan = (fs_scan){.at = text, .end = text + size};
+    pull->depth = 0;
+    pull->wants = WANTS_VALUE;
+}
+
+static bool is_in_object(const fs_scan_pull *pull)
+{
+    return pull->depth > 0 && (pull->objects[(pull->depth - 1) / 64] >> (pull->depth - 1) % 64 & 1) != 0;
+}
+
+static fs_scan_status open_nested(fs_scan_pull *pull, bool object)
+{
+    if (pull->depth == FS_SCAN_MAX_DEPTH) return fs_scan_bad(&pull->scan, "no more than 1024 nested values");
+    uint64_t bit = UINT64_C(1) << pull->depth % 64, *bits = &pull->objects[pull->depth / 64];
+    *bits = object ? *bits | bit : *bits & ~bit;
+    pull->depth++;
+    pull->wants = object ? WANTS_KEY_OR_END : WANTS_VALUE_OR_END;
+    pull->scan.at++;
+    return FS_SCAN_GOOD;
+}
+
+/* Whether every escape of a string is one of JSON's; *wrong is the first that is not. */
+static bool escapes_are_good(const fs_scan_span *span, const char **wrong)
+{
+    const char *end = span->text + span->size;
+    for (const char *at = span->text; span->escaped && at < end; at++) {
+        if (*at != '\\') continue;
+        *wrong = at;
+        if (simple_escape(at[1]) < 0 && code_unit(at, end) < 0) return false;
+        at++;
+    }
+    return true;
+}
+
+static fs_scan_status take_string(fs_scan_pull *pull, fs_scan_span *span)
+{
+    const char *wrong;
+    fs_scan_status status = fs_scan_string(&pull->scan, span);
+    if (status != FS_SCAN_GOOD || escapes_are_good(span, &wrong)) return status;
+    pull->scan.at = wrong;
+    return fs_scan_bad(&pull->scan, "an escape of JSON");
+}
+
+/* Whether a word is a number by JSON's grammar. */
+static bool is_number(const fs_scan_span *word)
+{
+    const char *at = word->text, *end = at + word->size;
+    if (*at == '-') at++;
+    if (!is_digit(*at)) return false;
+    if (*at == '0') at++;
+    else
+        while (is_digit(*at)) at++;
+    if (at < end && *at == '.') {
+        if (!is_digit(*++at)) return false;
+        while (is_digit(*at)) at++;
+    }
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        at++;
+        if (*at == '+' || *at == '-') at++;
+        if (!is_digit(*at)) return false;
+        while (is_digit(*at)) at++;
+    }
+    return at == end;
+}
+
+static fs_scan_status take_value(fs_scan_pull *pull, fs_scan_token *token, fs_scan_span *span)
+{
+    char first = *pull->scan.at;
+    if (first == '{' || first == '[') {
+        *token = first == '{' ? FS_SCAN_OBJECT : FS_SCAN_ARRAY;
+        return open_nested(pull, first == '{');
+    }
+    fs_scan_status status = first == '"' ? take_string(pull, span) : fs_scan_word(&pull->scan, span);
+    if (status != FS_SCAN_GOOD) return status;
+    *token = first == '"' ? FS_SCAN_STRING : is_number(span) ? FS_SCAN_NUMBER : FS_SCAN_WORD;
+    pull->wants = WANTS_COMMA_OR_END;
+    return FS_SCAN_GOOD;
+}
+
+static fs_scan_status take_key(fs_scan_pull *pull, fs_scan_token *token, fs_scan_span *span)
+{
+    if (*pull->scan.at != '"') return fs_scan_bad(&pull->scan, "a key, in quotes");
+    fs_scan_status status = take_string(pull, span);
+    if (status != FS_SCAN_GOOD) return status;
+    fs_scan_space(&pull->scan);
+    if (*pull->scan.at != ':') return fs_scan_bad(&pull->scan, "':'");
+    pull->scan.at++;
+    pull->wants = WANTS_VALUE;
+    *token = FS_SCAN_KEY;
+    return FS_SCAN_GOOD;
+}
+
+static fs_scan_status take_end(fs_scan_pull *pull, fs_scan_token *token)
+{
+    *token = is_in_object(pull) ? FS_SCAN_OBJECT_END : FS_SCAN_ARRAY_END;
+    pull->depth--;
+    pull->wants = WANTS_COMMA_OR_END;
+    pull->scan.at++;
+    return FS_SCAN_GOOD;
+}
+
+fs_scan_status fs_scan_next(fs_scan_pull *pull, fs_scan_token *token, fs_scan_span *span)
+{
+    bool object = is_in_object(pull);
+    fs_scan_space(&pull->scan);
+    bool may_end =
+        pull->wants == WANTS_COMMA_OR_END || pull->wants == WANTS_KEY_OR_END || pull->wants == WANTS_VALUE_OR_END;
+    if (may_end && pull->depth > 0 && *pull->scan.at == (object ? '}' : ']')) return take_end(pull, token);
+    if (pull->wants == WANTS_COMMA_OR_END) {
+        if (pull->depth == 0) return fs_scan_bad(&pull->scan, "the end of the text");
+        if (*pull->scan.at != ',') return fs_scan_bad(&pull->scan, object ? "',' or '}'" : "',' or ']'");
+        pull->scan.at++;
+        pull->wants = object ? WANTS_KEY : WANTS_VALUE;
+        fs_scan_space(&pull->scan);
+    }
+    if (pull->wants == WANTS_KEY || pull->wants == WANTS_KEY_OR_END) return take_key(pull, token, span);
+    return take_value(pull, token, span);
+}

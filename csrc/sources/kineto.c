@@ -1,0 +1,224 @@
+#include "sources/kineto.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "sources/kineto_join.h"
+
+/* A piece for a thread is worth its while above so many bytes; several for each, since some take longer. */
+enum { LEAST_PIECE_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };
+
+struct fs_kineto {
+    fs_piece *pieces; /* in order of the text; the first is fed, where it is fed */
+    uint32_t count;
+    char *head;
+    size_t head_size;
+};
+
+fs_status fs_kineto_create(fs_kineto **kineto, fs_error *err)
+{
+    fs_kineto *made = fs_calloc(1, sizeof *made);
+    if (made != NULL) made->pieces = fs_malloc(sizeof *made->pieces);
+    if (made == NULL || made->pieces == NULL) {
+        fs_free(made);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace");
+    }
+    fs_piece_init(&made->pieces[0], 0, INT64_MAX, FS_PIECE_START);
+    made->count = 1;
+    *kineto = made;
+    return FS_OK;
+}
+
+void fs_kineto_destroy(fs_kineto *kineto)
+{
+    if (kineto == NULL) return;
+    for (uint32_t i = 0; i < kineto->count; i++) fs_piece_clear(&kineto->pieces[i]);
+    fs_free(kineto->pieces);
+    fs_free(kineto->head);
+    fs_free(kineto);
+}
+
+fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
+{
+    fs_piece *piece = &kineto->pieces[0];
+    while (size > 0) {
+        size_t left = piece->size - piece->done, most = left > ((size_t)1 << 20) ? left : (size_t)1 << 20;
+        size_t part = size < most ? size : most;
+        FS_TRY(fs_piece_room(piece, part, err));
+        memcpy(piece->text + piece->size, text, part);
+        FS_TRY(fs_piece_read(piece, part, err));
+        text += part;
+        size -= part;
+    }
+    return FS_OK;
+}
+
+/* Several threads -------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    fs_kineto *kineto;
+    fs_kineto_read read;
+    void *context;
+    int64_t *starts; /* by piece: where its reading began, -1: nowhere */
+    fs_status *statuses;
+    fs_error *errors;
+} scanning;
+
+static void scan_pieces(void *context, int64_t begin, int64_t end)
+{
+    scanning *all = context;
+    for (int64_t i = begin; i < end; i++) {
+        all->statuses[i] =
+            fs_piece_scan(&all->kineto->pieces[i], all->read, all->context, i == 0, &all->starts[i], &all->errors[i]);
+    }
+}
+
+/* Each piece began where an event seemed to. That it was one shows when the piece before it ended there; where it did
+ * not, the piece is read anew from there. */
+static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
+{
+    fs_piece *before = &all->kineto->pieces[i - 1], *piece = &all->kineto->pieces[i];
+    int64_t from = fs_piece_at(before), until = piece->until;
+    if (before->stopped && all->statuses[i] == FS_OK && all->starts[i] == from) return FS_OK;
+    fs_piece_clear(piece);
+    if (before->stopped && from < until) {
+        fs_piece_init(piece, from, until, FS_PIECE_EVENTS);
+        return fs_piece_scan(piece, all->read, all->context, true, &all->starts[i], err);
+    }
+    /* All of it was read by the one before: what ends there ends here. */
+    fs_piece_init(piece, from, until, before->state);
+    piece->stopped = before->stopped;
+    return FS_OK;
+}
+
+static fs_status scan_all(scanning *all, fs_error *err)
+{
+    uint32_t count = all->kineto->count;
+    fs_parallel_for(count, 1, scan_pieces, all);
+    if (all->statuses[0] != FS_OK) {
+        *err = all->errors[0];
+        return all->statuses[0];
+    }
+    for (uint32_t i = 1; i < count; i++) {
+        if (all->statuses[i] == FS_OUT_OF_MEMORY || all->statuses[i] == FS_RUNTIME_ERROR) {
+            *err = all->errors[i];
+            return all->statuses[i];
+        }
+        FS_TRY(check_piece(all, i, err));
+        if (all->kineto->pieces[i - 1].top_array) all->kineto->pieces[i].top_array = true;
+    }
+    return FS_OK;
+}
+
+static uint32_t piece_count(int64_t size)
+{
+    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD, worth = size / LEAST_PIECE_BYTES;
+    if (most > MOST_PIECES) most = MOST_PIECES;
+    return (uint32_t)(worth < 1 ? 1 : worth < most ? worth : most);
+}
+
+fs_status fs_kineto_scan(fs_kineto *kineto, fs_kineto_read read, void *context, int64_t size, fs_error *err)
+{
+    uint32_t count = fs_parallel_threads() == 1 ? 1 : piece_count(size);
+    fs_piece *pieces = fs_realloc(kineto->pieces, count * sizeof *pieces);
+    scanning all = {.kineto = kineto, .read = read, .context = context};
+    all.starts = fs_calloc(count, sizeof *all.starts);
+    all.statuses = fs_calloc(count, sizeof *all.statuses);
+    all.errors = fs_calloc(count, sizeof *all.errors);
+    fs_status status = FS_OUT_OF_MEMORY;
+    if (pieces != NULL) kineto->pieces = pieces;
+    if (pieces == NULL || all.starts == NULL || all.statuses == NULL || all.errors == NULL) {
+        fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace of %lld bytes", (long long)size);
+    } else {
+        for (uint32_t i = 0; i < count; i++) {
+            int64_t begin = size * i / count, until = i + 1 < count ? size * (i + 1) / count : INT64_MAX;
+            fs_piece_init(&pieces[i], begin, until, i == 0 ? FS_PIECE_START : FS_PIECE_EVENTS);
+        }
+        kineto->count = count;
+        status = scan_all(&all, err);
+    }
+    fs_free(all.starts);
+    fs_free(all.statuses);
+    fs_free(all.errors);
+    return status;
+}
+
+/* The end ---------------------------------------------------------------------------------------------------------- */
+
+static fs_status join_head(fs_kineto *kineto, fs_error *err)
+{
+    size_t size = 3;
+    for (uint32_t i = 0; i < kineto->count; i++) size += kineto->pieces[i].head_bytes + kineto->pieces[i].head.count;
+    char *to = kineto->head = fs_malloc(size + FS_SCAN_PADDING);
+    if (to == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the head of a trace");
+    *to++ = '{';
+    for (uint32_t i = 0; i < kineto->count; i++) {
+        for (uint32_t id = 0; id < kineto->pieces[i].head.count; id++) {
+            fs_span member = fs_intern_get(&kineto->pieces[i].head, id);
+            if (to > kineto->head + 1) *to++ = ',';
+            memcpy(to, member.bytes, member.size);
+            to += member.size;
+        }
+    }
+    *to++ = '}';
+    kineto->head_size = (size_t)(to - kineto->head);
+    memset(to, 0, FS_SCAN_PADDING);
+    return FS_OK;
+}
+
+const char *fs_kineto_head(const fs_kineto *kineto, size_t *size)
+{
+    *size = kineto->head_size;
+    return kineto->head;
+}
+
+static void add_report(const fs_piece *piece, fs_kineto_report *report)
+{
+    report->events += piece->report.events;
+    report->without_time += piece->report.without_time;
+    report->too_many += piece->report.too_many;
+    if (report->unknown == 0) memcpy(report->first_unknown, piece->report.first_unknown, sizeof report->first_unknown);
+    report->unknown += piece->report.unknown;
+}
+
+/* Whether a trace was seen, and where it ends. */
+static fs_status see_end(const fs_kineto *kineto, fs_kineto_report *report, fs_error *err)
+{
+    const fs_piece *last = &kineto->pieces[kineto->count - 1];
+    bool over = last->state == FS_PIECE_END || (last->state == FS_PIECE_MEMBERS && last->top_array);
+    report->bytes = last->offset + (int64_t)last->size;
+    report->truncated = !over;
+    bool seen = false;
+    for (uint32_t i = 0; i < kineto->count; i++) seen = seen || kineto->pieces[i].seen_events;
+    if (seen) return FS_OK;
+    if (over) return fs_fail(err, FS_VALUE_ERROR, "no trace: the JSON object has no member \"traceEvents\"");
+    return fs_fail(err, FS_VALUE_ERROR, "byte %lld: the text ends where %s was expected", (long long)report->bytes,
+                   last->state == FS_PIECE_START ? "a trace, which begins with '{' or '[',"
+                                                 : "a member \"traceEvents\"");
+}
+
+static void set_window(const fs_kineto *kineto, fs_store *store)
+{
+    int64_t begin = FS_MISSING, end = FS_MISSING;
+    for (uint32_t i = 0; i < kineto->count; i++) {
+        const fs_piece *piece = &kineto->pieces[i];
+        if (piece->window_begin == FS_MISSING) continue;
+        if (begin == FS_MISSING || piece->window_begin < begin) begin = piece->window_begin;
+        if (end == FS_MISSING || piece->window_end > end) end = piece->window_end;
+    }
+    fs_store_set_window(store, begin, end);
+}
+
+fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report *report, fs_error *err)
+{
+    memset(report, 0, sizeof *report);
+    FS_TRY(see_end(kineto, report, err));
+    for (uint32_t i = 0; i < kineto->count; i++) add_report(&kineto->pieces[i], report);
+    FS_TRY(join_head(kineto, err));
+    FS_TRY(fs_kineto_read_devices(kineto->head, kineto->head_size, store, err));
+    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, store, err));
+    set_window(kineto, store);
+    report->kept = fs_store_count(store);
+    return FS_OK;
+}

@@ -1,0 +1,67 @@
+/* "deviceProperties" of a trace's head, to what the store knows of its devices. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sources/kineto_join.h"
+
+static bool is(const fs_scan_span *span, const char *text)
+{
+    return span->size == strlen(text) && memcmp(span->text, text, span->size) == 0;
+}
+
+static int64_t *fact_named(fs_device_facts *facts, const fs_scan_span *key)
+{
+#define FACT_NAMED(field, trace_name, prose) \
+    if (is(key, #trace_name)) return &facts->field;
+    FS_DEVICE_FACT_LIST(FACT_NAMED)
+#undef FACT_NAMED
+    return NULL;
+}
+
+static void take_name(const fs_scan_span *text, fs_device_facts *facts)
+{
+    char plain[4 * sizeof facts->name];
+    fs_scan_span part = *text;
+    if (part.size >= sizeof plain) part.size = sizeof plain - 1;
+    size_t size = fs_scan_unescape(&part, plain);
+    if (size >= sizeof facts->name) size = sizeof facts->name - 1;
+    memcpy(facts->name, plain, size);
+    facts->name[size] = 0;
+}
+
+/* One device's object: tokens up to its end. */
+static fs_status take_device(fs_scan_pull *pull, fs_store *store, fs_error *err)
+{
+    fs_device_facts facts = fs_device_facts_missing;
+    fs_scan_token token;
+    fs_scan_span key = {"", 0, false}, span;
+    uint32_t depth = pull->depth;
+    int64_t id = -1;
+    while (fs_scan_next(pull, &token, &span) == FS_SCAN_GOOD) {
+        if (token == FS_SCAN_OBJECT_END && pull->depth < depth) break;
+        if (token == FS_SCAN_KEY) key = span;
+        if (pull->depth != depth) continue;
+        if (token == FS_SCAN_STRING && is(&key, "name")) take_name(&span, &facts);
+        if (token != FS_SCAN_NUMBER) continue;
+        int64_t value = strtoll(span.text, NULL, 10), *fact = fact_named(&facts, &key);
+        if (is(&key, "id")) id = value;
+        else if (fact != NULL) *fact = value;
+    }
+    if (id < 0 || id > INT8_MAX) return FS_OK;
+    return fs_store_set_device(store, (int)id, &facts, err);
+}
+
+fs_status fs_kineto_read_devices(const char *head, size_t size, fs_store *store, fs_error *err)
+{
+    fs_scan_pull pull;
+    fs_scan_token token;
+    fs_scan_span span;
+    bool here = false;
+    fs_scan_pull_begin(&pull, head, size);
+    while (fs_scan_next(&pull, &token, &span) == FS_SCAN_GOOD) {
+        if (token == FS_SCAN_KEY && pull.depth == 1) here = is(&span, "deviceProperties");
+        if (here && token == FS_SCAN_OBJECT && pull.depth == 3) FS_TRY(take_device(&pull, store, err));
+        if (pull.depth == 0) break;
+    }
+    return FS_OK;
+}

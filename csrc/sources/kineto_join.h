@@ -1,0 +1,55 @@
+/* The records of a trace's pieces, into a store: joined, linked and nested. Private to the trace source.
+ *
+ * The rules are those by which torch makes its tables of the same events (torch/autograd/profiler.py,
+ * _parse_kineto_results, and profiler_util.py, EventList._build_tree), so that the rows are the same:
+ *
+ *   - An API call or device work belongs to the op or annotation whose "External id" it carries; the call moves to that
+ *     op's thread.
+ *   - On each thread, in order of (start, -end), an event lies in the last one before it that has not ended when it
+ *     starts and does not end before it does. Annotations of collectives take no part.
+ *   - The only child of an event of the same name is one with it.
+ *   - An event has the memory of all records within [start, end], whatever thread they are of.
+ *   - Overhead, which has no thread, lies in the shortest event around it.
+ */
+#ifndef FS_SOURCES_KINETO_JOIN_H
+#define FS_SOURCES_KINETO_JOIN_H
+
+#include "sources/kineto_piece.h"
+
+/* A host event on its way into the store. */
+typedef struct {
+    int64_t start, end; /* of what has no duration, INT64_MAX */
+    fs_record *record;
+} fs_host;
+
+typedef struct {
+    fs_store *store;
+    fs_host *hosts;     /* by lane; each lane in order of (start, -end) */
+    uint32_t *firsts;   /* by lane of the store: where its hosts begin; one more at the end */
+    uint32_t *parents;  /* by host: the event around it that is no frame, or FS_NONE */
+    uint32_t *frames;   /* by host: the innermost frame around it within that, or FS_NONE; NULL without frames */
+    uint32_t *children; /* by host: how many events that are no frames lie directly in it */
+    uint32_t *ones;     /* by host: what it is one with, or itself */
+    uint32_t host_count, overhead_count, frame_count;
+    fs_record **memory; /* records of memory in order of time */
+    uint32_t memory_count;
+    bool linked; /* some device work has an "External id" */
+} fs_join;
+
+/* kineto_nest.c: fill in parents, frames, children and ones. */
+fs_status fs_join_nest(fs_join *join, fs_error *err);
+/* The innermost host on the lane that contains [start, end], or FS_NONE. */
+uint32_t fs_join_around(const fs_join *join, uint32_t lane, int64_t start, int64_t end);
+/* Put hosts in order of (start, -end), equal ones as they came. FS_OUT_OF_MEMORY. */
+fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err);
+
+/* kineto_memory.c: append the records of memory, once the hosts are in the store. */
+fs_status fs_join_memory(fs_join *join, fs_error *err);
+
+/* kineto_devices.c: tell the store what the head's "deviceProperties" say. */
+fs_status fs_kineto_read_devices(const char *head, size_t size, fs_store *store, fs_error *err);
+
+/* Put the pieces' records into an empty store. */
+fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, fs_store *store, fs_error *err);
+
+#endif

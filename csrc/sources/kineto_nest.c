@@ -1,0 +1,218 @@
+/* Which event lies in which: by time, on each thread. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "sources/kineto_join.h"
+#include "store/event.h"
+
+/* Order ------------------------------------------------------------------------------------------------------------ */
+
+static inline bool comes_before(const fs_host *a, const fs_host *b)
+{
+    return a->start < b->start || (a->start == b->start && a->end > b->end);
+}
+
+/* The end of the run in order that begins at `from`. */
+static uint32_t run_end(const fs_host *hosts, uint32_t from, uint32_t count)
+{
+    uint32_t at = from + 1;
+    while (at < count && !comes_before(&hosts[at], &hosts[at - 1])) at++;
+    return at < count ? at : count;
+}
+
+static void merge(const fs_host *left, uint32_t left_count, const fs_host *right, uint32_t right_count, fs_host *out)
+{
+    while (left_count > 0 && right_count > 0) {
+        if (comes_before(right, left)) *out++ = *right++, right_count--;
+        else *out++ = *left++, left_count--;
+    }
+    memcpy(out, left, left_count * sizeof *left);
+    memcpy(out + left_count, right, right_count * sizeof *right);
+}
+
+/* Merge neighbouring runs, pass by pass: a trace is a few long runs, of ops, of API calls, of frames. */
+fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err)
+{
+    if (count == 0 || run_end(hosts, 0, count) == count) return FS_OK;
+    fs_host *room = fs_malloc(count * sizeof *room), *from = hosts, *to = room;
+    if (room == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events of a thread", count);
+    for (uint32_t runs = 2; runs > 1;) {
+        runs = 0;
+        for (uint32_t first = 0; first < count; runs++) {
+            uint32_t second = run_end(from, first, count);
+            uint32_t end = second < count ? run_end(from, second, count) : second;
+            merge(from + first, second - first, from + second, end - second, to + first);
+            first = end;
+        }
+        fs_host *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (from != hosts) memcpy(hosts, from, count * sizeof *hosts);
+    fs_free(room);
+    return FS_OK;
+}
+
+/* Nesting ---------------------------------------------------------------------------------------------------------- */
+
+/* Hosts that are open at the place of the sweep, outermost first. */
+typedef struct {
+    uint32_t *open;
+    uint32_t depth, capacity;
+} fs_nest;
+
+static fs_status push(fs_nest *nest, uint32_t host, fs_error *err)
+{
+    if (nest->depth == nest->capacity) {
+        uint32_t capacity = nest->capacity ? nest->capacity * 2 : 64;
+        uint32_t *open = fs_realloc(nest->open, capacity * sizeof *open);
+        if (open == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nested events", capacity);
+        nest->open = open;
+        nest->capacity = capacity;
+    }
+    nest->open[nest->depth++] = host;
+    return FS_OK;
+}
+
+/* The innermost that the host lies in, once those that it does not lie in are left. */
+static uint32_t innermost(const fs_join *join, fs_nest *nest, uint32_t host)
+{
+    const fs_host *event = &join->hosts[host];
+    while (nest->depth > 0) {
+        const fs_host *above = &join->hosts[nest->open[nest->depth - 1]];
+        if (event->start < above->end && event->end <= above->end) return nest->open[nest->depth - 1];
+        nest->depth--;
+    }
+    return FS_NONE;
+}
+
+static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest *events, fs_nest *frames, fs_error *err)
+{
+    events->depth = frames->depth = 0;
+    for (uint32_t host = first; host < end; host++) {
+        const fs_record *record = join->hosts[host].record;
+        bool frame = record->kind == FS_EVENT_FRAME;
+        join->ones[host] = host;
+        join->children[host] = 0;
+        join->parents[host] = FS_NONE;
+        if (join->frames != NULL) join->frames[host] = FS_NONE;
+        if (record->communication) continue;
+        /* A frame looks for its place among the events without leaving any: frames decide nothing of torch's tree. */
+        fs_nest look = *events;
+        uint32_t parent = innermost(join, frame ? &look : events, host);
+        join->parents[host] = parent;
+        if (parent != FS_NONE && !frame) join->children[parent]++;
+        if (join->frames != NULL) {
+            uint32_t around = innermost(join, frames, host);
+            if (around != FS_NONE && join->parents[around] == parent) join->frames[host] = around;
+        }
+        FS_TRY(push(frame ? frames : events, host, err));
+    }
+    return FS_OK;
+}
+
+/* An only child of its parent's name is one with it, and its children are the parent's. */
+static void unite(fs_join *join)
+{
+    for (uint32_t host = 0; host < join->host_count; host++) {
+        uint32_t parent = join->parents[host];
+        if (parent == FS_NONE) continue;
+        parent = join->ones[parent];
+        join->parents[host] = parent;
+        const fs_record *record = join->hosts[host].record;
+        if (record->kind == FS_EVENT_FRAME || join->children[parent] != 1) continue;
+        if (record->name != join->hosts[parent].record->name) continue;
+        join->ones[host] = parent;
+        join->children[parent] = join->children[host];
+    }
+}
+
+uint32_t fs_join_around(const fs_join *join, uint32_t lane, int64_t start, int64_t end)
+{
+    uint32_t low = join->firsts[lane], high = join->firsts[lane + 1];
+    uint32_t first = low;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (join->hosts[middle].start <= start) low = middle + 1;
+        else high = middle;
+    }
+    if (low == first) return FS_NONE;
+    uint32_t host = low - 1;
+    while (host != FS_NONE && (join->hosts[host].end < end || join->hosts[host].record->kind == FS_EVENT_FRAME)) {
+        host = join->parents[host];
+    }
+    return host;
+}
+
+/* Put each overhead on the thread of the shortest event around it. */
+static void place_overheads(fs_join *join)
+{
+    uint32_t lanes = fs_store_lane_count(join->store);
+    for (uint32_t host = 0; host < join->host_count; host++) {
+        fs_host *event = &join->hosts[host];
+        int64_t shortest = INT64_MAX;
+        if (event->record->kind != FS_EVENT_OVERHEAD) continue;
+        for (uint32_t lane = 0; lane < lanes; lane++) {
+            uint32_t around = fs_join_around(join, lane, event->start, event->end);
+            while (around != FS_NONE && join->hosts[around].record->kind == FS_EVENT_OVERHEAD)
+                around = join->parents[around];
+            if (around == FS_NONE || join->hosts[around].end - join->hosts[around].start >= shortest) continue;
+            shortest = join->hosts[around].end - join->hosts[around].start;
+            event->record->lane = lane;
+        }
+    }
+}
+
+/* Order the hosts by lane, those of a lane as they came. */
+static fs_status by_lane(fs_join *join, fs_error *err)
+{
+    uint32_t lanes = fs_store_lane_count(join->store);
+    memset(join->firsts, 0, (lanes + 2) * sizeof *join->firsts);
+    bool in_order = true;
+    for (uint32_t i = 0; i < join->host_count; i++) {
+        join->firsts[join->hosts[i].record->lane + 1]++;
+        if (i > 0 && join->hosts[i].record->lane < join->hosts[i - 1].record->lane) in_order = false;
+    }
+    for (uint32_t lane = 0; lane < lanes; lane++) join->firsts[lane + 1] += join->firsts[lane];
+    if (!in_order) {
+        fs_host *sorted = fs_malloc(join->host_count * sizeof *sorted);
+        uint32_t *next = fs_malloc((lanes + 1) * sizeof *next);
+        if (sorted != NULL && next != NULL) {
+            memcpy(next, join->firsts, (lanes + 1) * sizeof *next);
+            for (uint32_t i = 0; i < join->host_count; i++)
+                sorted[next[join->hosts[i].record->lane]++] = join->hosts[i];
+            fs_free(join->hosts);
+            join->hosts = sorted;
+        } else {
+            fs_free(sorted);
+        }
+        fs_free(next);
+        if (sorted == NULL || next == NULL)
+            return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", join->host_count);
+    }
+    for (uint32_t lane = 0; lane < lanes; lane++)
+        FS_TRY(fs_hosts_sort(join->hosts + join->firsts[lane], join->firsts[lane + 1] - join->firsts[lane], err));
+    return FS_OK;
+}
+
+static fs_status nest_all(fs_join *join, fs_error *err)
+{
+    fs_nest events = {NULL, 0, 0}, frames = {NULL, 0, 0};
+    fs_status status = by_lane(join, err);
+    for (uint32_t lane = 0; status == FS_OK && lane < fs_store_lane_count(join->store); lane++)
+        status = nest_lane(join, join->firsts[lane], join->firsts[lane + 1], &events, &frames, err);
+    fs_free(events.open);
+    fs_free(frames.open);
+    return status;
+}
+
+fs_status fs_join_nest(fs_join *join, fs_error *err)
+{
+    FS_TRY(nest_all(join, err));
+    if (join->overhead_count > 0) {
+        place_overheads(join);
+        FS_TRY(nest_all(join, err));
+    }
+    unite(join);
+    return FS_OK;
+}

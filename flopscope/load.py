@@ -1,0 +1,327 @@
+"""Recorded traces: ``load_trace()`` reads what torch.profiler, or flopscope, wrote, and gives the same tables."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+
+from . import _core
+from .progress import progress_bar
+from .results import Results
+
+if TYPE_CHECKING:
+    from .peaks import Peaks
+
+__all__ = ["Trace", "load_trace"]
+
+GZIP = b"\x1f\x8b"
+PIECE = 1 << 20  # bytes that are read and scanned at once
+AHEAD = 8  # pieces that decompression may be ahead of the scanning
+SLOW = 1 << 30  # bytes; reading more shows a progress bar
+
+
+class Trace(Results):
+    """A recorded trace, with the results of a profile: key_averages(), gpu_summary(), …
+
+    Made by load_trace(). Percentages are of the peaks of the device that the trace names.
+    """
+
+    def __init__(self, source: str, core: _core.Profiler, report: Mapping[str, Any], metadata: dict[str, Any]) -> None:
+        super().__init__()
+        self.source = source
+        """The file's name, or what it was read from."""
+        self.metadata = metadata
+        """The members of the trace beside its events: "deviceProperties", "distributedInfo", versions, …"""
+        self.report = {name: report[name] for name in _REPORTED}
+        """What was read: "bytes" of text, "events" in it, "kept" in the tables; and what was left out: events
+        "without_time", of an "unknown" category, of "too_many" devices; and whether the file was "truncated"."""
+        self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
+        self.record_shapes = bool(metadata.get("record_shapes", True))
+        self.profile_memory = bool(metadata.get("profile_memory", False))
+        self._core = core
+        self._timing = "trace"
+        self._trace_id = metadata.get("trace_id")
+        self._metadata = {key: value for key, value in metadata.items() if key not in _WRITTEN_ANEW}
+
+    @property
+    def dropped(self) -> int:
+        """Events of the trace that are in no table, since they had no time or were of nobody knows what."""
+        return sum(self.report[name] for name in ("without_time", "unknown", "too_many"))
+
+    @property
+    def rank(self) -> int | None:
+        """The rank of its process in a distributed program; None of one that is not."""
+        rank = dict(self.metadata.get("distributedInfo") or {}).get("rank")
+        return rank if isinstance(rank, int) else None
+
+    @property
+    def devices(self) -> dict[int, str]:
+        """Names of the devices in the trace by their number, as far as it tells them."""
+        assert self._core is not None
+        return self._core.device_names
+
+    def _peaks(self, core: _core.Profiler, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, str]]]:
+        """Peaks by device, and what a table says of them: of the devices that the trace names."""
+        from .device import peaks_of_models
+
+        shares = peaks_of_models({f"cuda:{index}": name for index, name in self.devices.items()}, source)
+        said = {device: {"source": peaks.source, "name": self.devices[int(device[5:])]} for device, peaks in shares.items()}
+        return shares, said
+
+    def __repr__(self) -> str:
+        return f"<flopscope.Trace of {self.source}: {len(self)} events>"
+
+
+_REPORTED = ("bytes", "events", "kept", "without_time", "unknown", "too_many", "truncated")
+_WRITTEN_ANEW = frozenset(
+    {"schemaVersion", "deviceProperties", "trace_id", "displayTimeUnit", "baseTimeNanoseconds", "traceName", "flopscope"}
+)
+
+
+def load_trace(source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes]) -> Trace:
+    """Read a trace that torch.profiler (Kineto) or flopscope wrote: its path, its bytes, or a binary file object.
+
+    JSON as it is or compressed by gzip, whatever its name. Nothing is kept but the events, so that a file may be larger
+    than memory; a plain file is read by several threads. Rows are torch's own for the same trace.
+
+    A trace that was cut off gives what is there, with a UserWarning; so do events that had to be left out.
+    ValueError names the file, the byte and what was expected where it is no trace; OSError for a file that cannot be
+    read.
+    """
+    reader = _core.TraceReader()
+    name = _name_of(source)
+    try:
+        with _Problems(name) as problems:
+            _read(source, reader, problems)
+            core = _core.Profiler()
+            report = reader.finish(core)
+    except ValueError as problem:
+        raise ValueError(f"{name}: {problem}") from None
+    except RuntimeError as problem:
+        raise OSError(f"{name}: {problem}") from None
+    problems.tell(report)
+    return Trace(name, core, report, _metadata(report["head"]))
+
+
+class _Problems(AbstractContextManager["_Problems"]):
+    """What is wrong with a trace that is read all the same."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.compression: str | None = None  # how it ended, where it ended badly
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def tell(self, report: Mapping[str, Any]) -> None:
+        if report["truncated"] or self.compression:
+            why = self.compression or f"it ends at byte {report['bytes']:,}, within the trace"
+            self._warn(f"the file is truncated: {why}; {report['events']:,} events were read")
+        left_out = {
+            "without a time": report["without_time"],
+            f'of an unknown category, such as "{report["first_unknown"]}"': report["unknown"],
+            "of devices beyond the 128th": report["too_many"],
+        }
+        said = [f"{count:,} {what}" for what, count in left_out.items() if count]
+        if said:
+            self._warn(f"events were left out: {', '.join(said)}")
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(f"{self.name}: {message}", UserWarning, stacklevel=4)
+
+
+def _name_of(source: object) -> str:
+    if isinstance(source, (str, os.PathLike)):
+        return os.fsdecode(source)
+    name = getattr(source, "name", None)
+    return name if isinstance(name, str) else f"<{type(source).__name__}>"
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def _read(source: Any, reader: _core.TraceReader, problems: _Problems) -> None:
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        if bytes(source[:2]) == GZIP:
+            _read_compressed(io.BytesIO(source), reader, problems)
+        else:
+            reader.scan_bytes(source)
+        return
+    if isinstance(source, (str, os.PathLike)):
+        with open(source, "rb", buffering=0) as file:
+            _read_file(file, reader, problems)
+        return
+    if not callable(getattr(source, "read", None)):
+        raise TypeError(f"a trace is a path, bytes or a binary file object, not {source!r}")
+    first = source.read(PIECE)
+    if isinstance(first, str):
+        raise TypeError(f"{source!r} is open as text; open it in binary: open(path, 'rb')")
+    rest = cast("IO[bytes]", _Chained(first, source))
+    if first[:2] == GZIP:
+        _read_compressed(rest, reader, problems)
+    else:
+        _feed(iter(lambda: rest.read(PIECE), b""), reader)
+
+
+def _read_file(file: io.FileIO, reader: _core.TraceReader, problems: _Problems) -> None:
+    """A file that has a size is scanned by several threads; a pipe has none."""
+    size = os.fstat(file.fileno()).st_size
+    if not file.seekable():
+        _read(file, reader, problems)
+    elif os.pread(file.fileno(), 2, 0) == GZIP:
+        with progress_bar(f"reading {problems.name}", 1 + size // PIECE, size > SLOW // 8) as advance:
+            _read_compressed(cast("IO[bytes]", file), reader, problems, advance)
+    else:
+        reader.scan_file(file.fileno(), size)
+
+
+class _Chained:
+    """A file object whose first bytes were read already."""
+
+    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
+        self._first = first
+        self._rest = rest
+
+    def read(self, size: int) -> bytes:
+        first, self._first = self._first, b""
+        return first or self._rest.read(size)
+
+
+def _feed(pieces: Iterator[bytes], reader: _core.TraceReader) -> None:
+    for piece in pieces:
+        reader.feed(piece)
+
+
+# Compressed files -----------------------------------------------------------------------------------------------------
+
+
+class _Decompressor(Protocol):
+    """What zlib's and its faster kin's decompressobj() give."""
+
+    eof: bool
+    unused_data: bytes
+
+    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
+
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+
+
+def _decompressors() -> tuple[Callable[[], _Decompressor], type[Exception]]:
+    """The fastest decompression that is installed: isal's, zlib-ng's, Python's own."""
+    try:
+        from isal import isal_zlib  # type: ignore[import-not-found,unused-ignore]
+
+        return lambda: cast("_Decompressor", isal_zlib.decompressobj(wbits=31)), isal_zlib.error
+    except ImportError:
+        pass
+    try:
+        from zlib_ng import zlib_ng  # type: ignore[import-not-found,unused-ignore]
+
+        return lambda: cast("_Decompressor", zlib_ng.decompressobj(wbits=31)), zlib_ng.error
+    except ImportError:
+        import zlib
+
+        return lambda: cast("_Decompressor", zlib.decompressobj(wbits=31)), zlib.error
+
+
+def _inflate(file: IO[bytes], problems: _Problems, advance: Callable[[], None] | None) -> Iterator[bytes]:
+    """The text of a gzip file, of one member or several, in pieces of at most 4 MB."""
+    make, wrong = _decompressors()
+    stream, read, some = make(), 0, False
+    data = file.read(PIECE)
+    while data:
+        read += len(data)
+        while data:
+            try:
+                text = stream.decompress(data, 4 * PIECE)
+            except wrong as problem:
+                if not some:
+                    raise ValueError(f"it cannot be decompressed: {problem}") from None
+                problems.compression = f"decompression fails within the first {read:,} bytes ({problem})"
+                return
+            if text:
+                some = True
+                yield text
+            data = stream.unconsumed_tail
+            if stream.eof:
+                data = stream.unused_data.lstrip(b"\0")
+                if data[:2] != GZIP:  # what follows the last member is no trace's
+                    return
+                stream = make()
+        if advance is not None:
+            advance()
+        data = file.read(PIECE)
+    if not some:
+        raise ValueError("it ends before anything could be decompressed")
+    problems.compression = f"the compressed file ends at byte {read:,}"
+
+
+@contextmanager
+def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
+    """The pieces, made by a thread of their own while earlier ones are used. What the thread raises is raised here."""
+    queue: Queue[bytes | BaseException | None] = Queue(AHEAD)
+    stopped = Event()
+
+    def put(item: bytes | BaseException | None) -> None:
+        while not stopped.is_set():
+            try:
+                return queue.put(item, timeout=0.1)
+            except Full:
+                continue
+
+    def make() -> None:
+        try:
+            for piece in pieces:
+                if stopped.is_set():
+                    return
+                put(piece)
+            put(None)
+        except BaseException as problem:
+            put(problem)
+
+    def take() -> Iterator[bytes]:
+        while (item := queue.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    thread = Thread(target=make, name="flopscope decompression", daemon=True)
+    thread.start()
+    try:
+        yield take()
+    finally:
+        stopped.set()
+        while thread.is_alive():
+            try:
+                queue.get(timeout=0.05)
+            except Empty:
+                continue
+        thread.join()
+
+
+def _read_compressed(
+    file: IO[bytes], reader: _core.TraceReader, problems: _Problems, advance: Callable[[], None] | None = None
+) -> None:
+    with _ahead(_inflate(file, problems, advance)) as pieces:
+        _feed(pieces, reader)
+
+
+# The head -------------------------------------------------------------------------------------------------------------
+
+
+def _metadata(head: bytes) -> dict[str, Any]:
+    """The members beside the events. What is no JSON in a strict sense is read as far as Python can, else left out."""
+    text = head.decode("utf-8", "replace")
+    try:
+        members = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return {}
+    return members if isinstance(members, dict) else {}

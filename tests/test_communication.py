@@ -1,0 +1,292 @@
+"""Collectives, streams and stragglers of given events: against cases worked out by hand and a line of moments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flopscope import _core, communication, summary
+from flopscope.results import Results
+
+NAME = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+
+
+def told(elements: int = 1 << 20, **more: Any) -> dict[str, Any]:
+    common = {"name": "allreduce", "dtype": "Float", "group": "0", "ranks": "[0, 1]", "group_size": 2}
+    return {"in_elements": elements, "out_elements": elements, **common, **more}
+
+
+def nccl(core: _core.Profiler, start: int, duration: int, collective: dict[str, Any] | None, **more: Any) -> None:
+    launch: dict[str, Any] = {"grid": (24, 1, 1), "block": (544, 1, 1)}
+    if collective is not None:
+        launch["collective"] = collective
+    core._append("kernel", NAME, start, duration, launch=launch, **{"device": 0, "stream": 17, **more})
+
+
+def result(core: _core.Profiler, rank: int | None = None, base: int | None = None) -> Results:
+    made = Results()
+    made._core = core
+    metadata: dict[str, Any] = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 4}}
+    made.metadata = metadata if base is None else {**metadata, "baseTimeNanoseconds": base}
+    return made
+
+
+# One profile -------------------------------------------------------------------------------------------------------
+
+
+def test_what_pytorch_tells_becomes_sizes_and_bandwidths() -> None:
+    core = _core.Profiler()
+    core._set_window(1_000, 1_000_000)
+    core._append("kernel", "gemm", 31_000, 40_000, device=0)
+    gather = told(name="_allgather_base", dtype="BFloat16", group="7", ranks="[0, 4]", group_size=4, sequence=12)
+    nccl(core, 11_000, 100_000, {**gather, "in_elements": 250_000, "out_elements": 1_000_000})
+    frame = communication.collectives(core)
+    assert frame.to_dict("records") == [
+        {
+            "collective": "allgather",
+            "name": "_allgather_base",
+            "group": "7",
+            "group_size": 4,
+            "ranks": "[0, 4]",
+            "dtype": "BFloat16",
+            "device": 0,
+            "stream": 17,
+            "start": 10.0,
+            "duration": 100.0,
+            "message_bytes": 2e6,  # all ranks' parts
+            "exposed": 60.0,
+            "algorithm_gbytes_per_s": 20.0,  # 2 MB in 100 us
+            "bus_gbytes_per_s": 15.0,  # 3/4 of it
+            "occurrence": 0,
+            "sequence": 12,
+            "kernel": NAME,
+        }
+    ]
+
+
+def test_what_is_not_told_is_missing() -> None:
+    core = _core.Profiler()
+    core._append("op", "earlier", 5_000, 1_000)
+    nccl(core, 7_000, 3_000, None)
+    nccl(core, 17_000, 3_000, told(dtype="a new one", group_size=0))
+    frame = communication.collectives(core)
+    assert list(frame["collective"]) == ["allreduce"] * 2
+    assert list(frame["start"]) == [2.0, 12.0]  # since the first event, where no window is known
+    assert list(frame["group_size"].isna()) == list(frame["sequence"].isna()) == [True, True]
+    for name in ("name", "group", "ranks", "dtype"):
+        assert list(frame[name].isna()) == [True, False]
+    for name in ("message_bytes", "algorithm_gbytes_per_s", "bus_gbytes_per_s"):
+        assert frame[name].isna().all()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    core = _core.Profiler()
+    span, streams = 3000, (7, 9, 17)
+    busy = {stream: np.zeros(span, bool) for stream in streams}
+    talks = {stream: np.zeros(span, bool) for stream in streams}
+    computes = np.zeros(span, bool)
+    calls = []
+    for _ in range(120):
+        begin, length, stream = int(rng.integers(span - 50)), int(rng.integers(1, 50)), int(rng.choice(streams))
+        kind = str(rng.choice(["nccl", "gemm", "memcpy"]))
+        here = slice(begin, begin + length)
+        busy[stream][here] = True
+        if kind == "nccl":
+            nccl(core, begin, length, told(int(rng.integers(1, 1000))), stream=stream)
+            talks[stream][here] = True
+            calls.append(here)
+        else:
+            core._append("memcpy" if kind == "memcpy" else "kernel", kind, begin, length, device=0, stream=stream)
+            computes[here] |= kind == "gemm"
+
+    frame = communication.collectives(core).sort_values(["start", "duration"], kind="stable")
+    exposed = [np.sum(~computes[here]) / 1000 for here in sorted(calls, key=lambda here: (here.start, here.stop))]
+    np.testing.assert_allclose(frame["exposed"], exposed)
+
+    at_once = sum(line.astype(int) for line in busy.values())
+    rows = communication.stream_summary(core).set_index("stream")
+    assert list(rows.index[:-1]) == list(streams) and math.isnan(rows.index.astype(float)[-1])
+    for row, (works, says) in zip(
+        rows.to_dict("records"),
+        [*((busy[s], talks[s]) for s in streams), (at_once > 0, np.any(list(talks.values()), axis=0))],
+        strict=True,
+    ):
+        assert row["busy"] == pytest.approx(works.sum() / 1000)
+        assert row["overlapped"] == pytest.approx((works & (at_once > 1)).sum() / 1000)
+        assert row["overlapped_pct"] == pytest.approx(100 * (works & (at_once > 1)).sum() / works.sum())
+        assert row["communication"] == pytest.approx(says.sum() / 1000)
+        assert row["exposed_communication"] == pytest.approx((says & ~computes).sum() / 1000)
+        assert row["exposed_pct"] == pytest.approx(100 * (says & ~computes).sum() / says.sum())
+
+
+def test_a_profile_without_communication_has_no_rows_and_says_nothing_of_it() -> None:
+    core = _core.Profiler()
+    assert len(communication.collectives(core)) == len(communication.stream_summary(core)) == 0
+    core._append("kernel", "gemm", 0, 1_000, device=3)
+    assert len(communication.collectives(core)) == 0
+    assert communication.stream_summary(core)["exposed_pct"].isna().all()
+    assert "Communication" not in summary.text(core)
+
+
+def test_a_running_profile_is_named() -> None:
+    core = _core.Profiler()
+    core.start()
+    try:
+        for ask in (communication.collectives, communication.stream_summary):
+            with pytest.raises(RuntimeError, match="still running"):
+                ask(core)
+    finally:
+        core.stop()
+
+
+def test_the_summary_says_how_fast_and_how_hidden() -> None:
+    core = _core.Profiler()
+    core._append("kernel", "gemm", 0, 30_000, device=0)
+    for start, duration in ((0, 40_000), (100_000, 20_000), (200_000, 80_000)):
+        nccl(core, start, duration, told(500_000))  # 2 MB: 50, 100 and 25 GB/s
+    nccl(core, 300_000, 1_000, told(1000, name="_allgather_base"), device=127)
+    nccl(core, 400_000, 1_000, None, device=127)
+    lines = summary.text(core).splitlines()
+    at = lines.index("Communication")
+    assert [line.split() for line in lines[at + 2 : at + 5]] == [
+        ["cuda:0", "allreduce", "3", "1.9", "MiB", "140us", "110us", "78.6%", "50.00", "100.0"],
+        ["cuda:127", "allgather", "1", "3.9", "KiB", "1.00us", "1.00us", "100.0%", "2.000", "2.000"],
+        ["cuda:127", "allreduce", "1", "--", "1.00us", "1.00us", "100.0%", "--", "--"],
+    ]
+    assert max(map(len, lines)) <= 100
+
+
+# Across ranks ------------------------------------------------------------------------------------------------------
+
+
+def ranks_of(starts: Sequence[Sequence[int]], ends: Sequence[int], clocks: Sequence[int]) -> list[Results]:
+    """A trace for each rank of collectives that begin at ``starts[rank]`` and end at once; ns, on the ranks' clocks."""
+    traces = []
+    for rank, (own, clock) in enumerate(zip(starts, clocks, strict=True)):
+        core = _core.Profiler()
+        for start, end in zip(own, ends, strict=True):
+            nccl(core, start + clock, end - start, told(500_000), device=rank)
+        traces.append(result(core, rank))
+    return traces
+
+
+def test_who_comes_last_is_waited_for() -> None:
+    traces = ranks_of(
+        starts=[[10_000, 200_000, 300_000], [40_000, 190_000, 305_000], [20_000, 260_000, 301_000]],
+        ends=[50_000, 270_000, 315_000],
+        clocks=[0, 7_000_000, -2_000_000],
+    )
+    found = communication.stragglers(traces[::-1])
+    calls = found.collectives
+    assert list(calls["straggler"]) == [1, 2, 1] and list(calls["count"]) == [3, 3, 3]
+    assert list(calls["number"]) == [0, 1, 2] and set(calls["message_bytes"]) == {2e6}
+    np.testing.assert_allclose(calls["start"], [30, 250, 295])
+    np.testing.assert_allclose(calls["skew"], [30, 70, 5])
+    np.testing.assert_allclose(calls["transfer"], [10, 10, 10])
+    np.testing.assert_allclose(calls["bus_gbytes_per_s"], [200, 200, 200])
+    waits = found.waits.pivot(index="call", columns="rank", values="wait")
+    np.testing.assert_allclose(waits, [[30, 0, 20], [60, 70, 0], [5, 0, 4]], atol=1e-9)
+    assert list(found.waits[found.waits["last"]]["rank"]) == [1, 2, 1]
+
+    ranks = found.ranks.set_index("rank")
+    assert list(ranks.index) == [0, 1, 2] and list(ranks["times_last"]) == [0, 2, 1]
+    assert list(ranks["collectives"]) == [3, 3, 3] and list(ranks["unmatched"]) == [0, 0, 0]
+    np.testing.assert_allclose(ranks["waited"], [95, 70, 24])
+    np.testing.assert_allclose(ranks["awaited"], [0, 30 + 20 + 5 + 4, 60 + 70], atol=1e-9)
+    np.testing.assert_allclose(ranks["waited_pct"], [100 * 95 / 125, 100 * 70 / 100, 100 * 24 / 54])
+    np.testing.assert_allclose(ranks["clock_offset"], [0, 7000, -2000])
+    np.testing.assert_allclose(ranks["clock_spread"], [0, 0, 0], atol=1e-9)
+
+    text = str(found)
+    assert max(map(len, text.splitlines())) <= 100
+    assert [line.split()[:4] for line in text.splitlines()[2:5]] == [
+        ["0", "3", "0", "0"],
+        ["1", "3", "0", "2"],
+        ["2", "3", "0", "1"],
+    ]
+    worst = text.splitlines()[-3:]
+    assert [line.split()[4:7] for line in worst] == [
+        ["rank", "2", "70.0us"],
+        ["rank", "1", "30.0us"],
+        ["rank", "1", "5.00us"],
+    ]
+
+
+def test_a_dict_names_ranks_and_bases_are_taken_off() -> None:
+    first, second = ranks_of([[0, 100_000], [20_000, 100_000]], [50_000, 150_000], [0, 0])
+    early = 1_790_857_026_000_000_000  # ns since 1970, where doubles stand 256 ns apart
+    named = communication.stragglers({5: result(first._core, base=early), 3: result(second._core, base=early + 1_003)})
+    assert list(named.ranks["rank"]) == [3, 5] and list(named.collectives["straggler"]) == [3, 3]
+    np.testing.assert_allclose(named.ranks["clock_offset"], [0, -1.003], atol=1e-6)
+
+
+def test_the_offset_is_the_median_of_the_ends() -> None:
+    first, second = ranks_of([[0, 100_000, 200_000]] * 2, [50_000, 150_000, 250_000], [0, 0])
+    assert first._core is not None and second._core is not None
+    nccl(first._core, 300_000, 50_000, told(7))
+    nccl(second._core, 300_000, 90_000, told(7))  # one end that is off moves nothing
+    found = communication.stragglers([first, second])
+    assert list(found.ranks["clock_offset"]) == [0, 0]
+
+
+def test_ranks_that_share_no_collective_with_the_first_are_aligned_by_others() -> None:
+    """Groups [0, 1], [1, 2] and [3, 4]: rank 2's clock is known by rank 1's, those of 3 and 4 only to each other."""
+    clocks = [0, 1_000_000, 5_000_000, 40_000, 43_000]
+    cores = [_core.Profiler() for _ in clocks]
+    for group, start in (((0, 1), 10_000), ((1, 2), 20_000), ((3, 4), 30_000)):
+        for rank in group:
+            own = start + 1_000 * rank
+            call = told(group="pair", ranks=str(list(group)))  # the name alone does not tell groups apart
+            nccl(cores[rank], own + clocks[rank], start + 9_000 - own, call)
+    found = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
+    np.testing.assert_allclose(found.ranks["clock_offset"], [0, 1000, 5000, 0, 3])
+    assert list(found.collectives["straggler"]) == [1, 2, 4] and list(found.collectives["count"]) == [2, 2, 2]
+    np.testing.assert_allclose(found.collectives["skew"], [1, 1, 1])
+
+
+def test_sequence_numbers_match_what_counting_would_not() -> None:
+    cores = [_core.Profiler() for _ in range(2)]
+    for rank, seen in enumerate(([4, 5, 6], [5, 6, 7])):  # rank 1 began to record a call later
+        for sequence in seen:
+            nccl(cores[rank], 100_000 * sequence + 10_000 * rank, 50_000 - 10_000 * rank, told(sequence=sequence))
+    found = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
+    assert list(found.collectives["number"]) == [5, 6]
+    assert list(found.ranks["unmatched"]) == [1, 1] and list(found.ranks["clock_offset"]) == [0, 0]
+
+
+def test_what_is_not_one_call_on_all_ranks_is_not_matched() -> None:
+    cores = [_core.Profiler() for _ in range(2)]
+    for rank, core in enumerate(cores):
+        nccl(core, 0, 1_000, None)
+        nccl(core, 10_000, 1_000, told(name="send"))
+        nccl(core, 20_000, 1_000, told(10 + rank))
+    found = communication.stragglers(dict(enumerate(result(core) for core in cores)))
+    assert len(found.collectives) == len(found.waits) == 0
+    assert list(found.ranks["unmatched"]) == [3, 3] and list(found.ranks["times_last"]) == [0, 0]
+    assert str(found) == "No collective could be matched across ranks.\n"
+
+
+def test_a_root_that_is_done_did_not_wait() -> None:
+    cores = [_core.Profiler() for _ in range(2)]
+    for rank, (start, duration) in enumerate(((0, 5_000), (20_000, 5_000))):
+        nccl(cores[rank], start, duration, told(name="broadcast"))
+        nccl(cores[rank], 100_000, 10_000, told())  # by which the clocks are aligned
+    found = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
+    assert list(found.ranks["clock_offset"]) == [0, 0]
+    assert found.ranks["waited"][0] == 5.0 and found.collectives["skew"][0] == 20.0
+
+
+def test_traces_that_cannot_be_compared_are_named() -> None:
+    core = _core.Profiler()
+    with pytest.raises(ValueError, match="at least two ranks, not of 1"):
+        communication.stragglers([result(core, 0)])
+    with pytest.raises(ValueError, match="two of the traces are of rank 3"):
+        communication.stragglers([result(core, 3), result(core, 1), result(core, 3)])
+    with pytest.raises(ValueError, match=r"trace 1 does not say its rank.*\{rank: trace\}"):
+        communication.stragglers([result(core, 0), result(core)])
