@@ -15,6 +15,7 @@ did, how many bytes it moved, and how close to the device's limit that was.
 from . import _core
 from ._core import *  # noqa: F403 - the ops, one for each row of the core's op table
 from .communication import Stragglers, stragglers
+from .compare import Comparison, compare
 from .device import Device, devices, measure_peaks
 from .load import Trace, load_trace
 from .profiler import profile
@@ -27,6 +28,7 @@ __version__ = "0.2.0"
 
 __all__ = [
     *_core.__all__,
+    "Comparison",
     "Device",
     "EventRow",
     "EventTable",
@@ -34,6 +36,7 @@ __all__ = [
     "ProfilerActivity",
     "Stragglers",
     "Trace",
+    "compare",
     "devices",
     "load_trace",
     "measure_peaks",

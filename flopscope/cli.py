@@ -1,13 +1,18 @@
-"""The command line: ``flopscope bench`` and ``flopscope devices``."""
+"""The command line: ``flopscope bench | devices | table TRACE… | compare A B``."""
 
 from __future__ import annotations
 
 import argparse
 import io
-import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from .commands import add_compare, add_table, write_json
+
+if TYPE_CHECKING:
+    from .bench import Bench
+    from .compare import Comparison
 
 __all__ = ["main"]
 
@@ -47,12 +52,16 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--sort-by", help="column to sort the table by, as in torch (default: the order of the program)")
     bench.add_argument("--csv", metavar="FILE", help="write the table's rows")
     bench.add_argument("--json", metavar="FILE", help="write the device, its peaks and the table's rows")
+    bench.add_argument("--against", choices=("torch",), help="run the program there too, and compare")
     bench.set_defaults(run=_bench)
 
     devices = commands.add_parser("devices", allow_abbrev=False, help="what is here, by the datasheet and as measured")
     devices.add_argument("--measure", action="store_true", help="measure the peaks anew")
     devices.add_argument("--json", metavar="FILE", help="write all that is known of the devices")
     devices.set_defaults(run=_devices)
+
+    add_table(commands)
+    add_compare(commands)
     return parser
 
 
@@ -62,10 +71,25 @@ def _bench(options: argparse.Namespace) -> None:
     done = bench.run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
     text = done.table.table(sort_by=options.sort_by, row_limit=-1)
     print("\n".join(done.heading()), text, "\n".join(done.answers()), sep="\n\n")
+    content = done.to_json()
+    if options.against:
+        found = _against_torch(done, options)
+        print(f"\n{found}", end="")
+        content["against_torch"] = found.to_dicts()
     if options.csv:
         done.table.to_csv(options.csv)
     if options.json:
-        _write_json(options.json, done.to_json())
+        write_json(options.json, content)
+
+
+def _against_torch(done: Bench, options: argparse.Namespace) -> Comparison:
+    """The program of the bench in torch, at the same size and as often."""
+    from . import bench, bench_torch
+    from .compare import compare
+
+    ops = options.ops or list(bench.OPS)
+    theirs = bench_torch.run(str(done.device), done.dtype, done.size, ops, done.repeat)
+    return compare(done.table, theirs, by="name", names=("flopscope", "torch"))
 
 
 def _devices(options: argparse.Namespace) -> None:
@@ -80,7 +104,7 @@ def _devices(options: argparse.Namespace) -> None:
         print(device.report())
     _explain_no_cuda(found)
     if options.json:
-        _write_json(
+        write_json(
             options.json,
             {
                 "devices": [
@@ -105,12 +129,6 @@ def _explain_no_cuda(found: Sequence[Any]) -> None:
             _core.cuda_device_count()
         except RuntimeError as why:
             print(f"no CUDA device: {why}")
-
-
-def _write_json(path: str, content: dict[str, Any]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, allow_nan=False)
-        file.write("\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

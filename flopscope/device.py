@@ -23,7 +23,16 @@ from typing import Any, Literal, Protocol, cast
 from .peaks import Peaks, cache_file, cache_key, cached_peaks, is_number, remembered, versions_of, write_cache
 from .progress import progress_bar
 
-__all__ = ["Datasheet", "Device", "Peaks", "devices", "find_device", "measure_peaks", "peaks_by_name", "peaks_of_models"]
+__all__ = [
+    "Datasheet",
+    "Device",
+    "Peaks",
+    "devices",
+    "find_device",
+    "measure_peaks",
+    "peaks_by_name",
+    "peaks_of_models",
+]
 
 MIB = 1 << 20
 PEAK_SOURCES = ("measured", "datasheet", "none")
@@ -436,5 +445,3 @@ def _buffer_bytes(device: Device) -> int:
         wanted = max(256 * MIB, 4 * groups * int(device.properties.get("cache_bytes", 0)))
     bounded = min(wanted, LARGEST_BUFFER, free_bytes(device) // 8)
     return max(MIB, bounded // MIB * MIB)
-
-

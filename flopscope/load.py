@@ -72,7 +72,9 @@ class Trace(Results):
         from .device import peaks_of_models
 
         shares = peaks_of_models({f"cuda:{index}": name for index, name in self.devices.items()}, source)
-        said = {device: {"source": peaks.source, "name": self.devices[int(device[5:])]} for device, peaks in shares.items()}
+        said = {
+            device: {"source": peaks.source, "name": self.devices[int(device[5:])]} for device, peaks in shares.items()
+        }
         return shares, said
 
     def __repr__(self) -> str:
@@ -81,7 +83,15 @@ class Trace(Results):
 
 _REPORTED = ("bytes", "events", "kept", "without_time", "unknown", "too_many", "truncated")
 _WRITTEN_ANEW = frozenset(
-    {"schemaVersion", "deviceProperties", "trace_id", "displayTimeUnit", "baseTimeNanoseconds", "traceName", "flopscope"}
+    {
+        "schemaVersion",
+        "deviceProperties",
+        "trace_id",
+        "displayTimeUnit",
+        "baseTimeNanoseconds",
+        "traceName",
+        "flopscope",
+    }
 )
 
 
@@ -232,7 +242,7 @@ def _decompressors() -> tuple[Callable[[], _Decompressor], type[Exception]]:
         return lambda: cast("_Decompressor", zlib.decompressobj(wbits=31)), zlib.error
 
 
-def _inflate(file: IO[bytes], problems: _Problems, advance: Callable[[], None] | None) -> Iterator[bytes]:
+def _inflate(file: IO[bytes], problems: _Problems, advance: Callable[[], object] | None) -> Iterator[bytes]:
     """The text of a gzip file, of one member or several, in pieces of at most 4 MB."""
     make, wrong = _decompressors()
     stream, read, some = make(), 0, False
@@ -308,7 +318,7 @@ def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
 
 
 def _read_compressed(
-    file: IO[bytes], reader: _core.TraceReader, problems: _Problems, advance: Callable[[], None] | None = None
+    file: IO[bytes], reader: _core.TraceReader, problems: _Problems, advance: Callable[[], object] | None = None
 ) -> None:
     with _ahead(_inflate(file, problems, advance)) as pieces:
         _feed(pieces, reader)

@@ -76,6 +76,8 @@ class Results:
                 columns[name] = [[] for _ in columns["key"]]
         meta["record_shapes"] = self.record_shapes
         meta["profile_memory"] = self.profile_memory
+        if not meta["coverage"]["estimated"]:
+            del meta["coverage"]["estimated"]
         meta["peaks"] = said
         return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
 

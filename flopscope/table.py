@@ -8,45 +8,57 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
 from flopscope import _core
-from flopscope.views import frame, html, text, units
+from flopscope.views import arrow, frame, html, text, units
 
 if TYPE_CHECKING:
     import pandas
+    import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 __all__ = ["COLUMNS", "Column", "EventRow", "EventTable"]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its name, its unit ("" for none) and what it holds."""
+    """A column of a table: its name, its unit ("" for none), what it holds and the type of its values."""
 
     name: str
     unit: str
     doc: str
+    type: str = "text"
+    """"int64", "float64" (NaN where not known), "bool", "text" or "texts" (a list for each row)."""
 
 
-_NUMBERS = tuple(Column(name, unit, prose) for name, unit, prose in _core.numeric_columns)
+_NUMBERS = tuple(
+    Column(name, unit, prose, "int64" if name.endswith("memory_usage") else "float64")
+    for name, unit, prose in _core.numeric_columns
+)
 _BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
 
 COLUMNS = (
     Column("key", "", "name of the events of the row"),
     Column("overload_name", "", "overload of the op, where it was recorded"),
     Column("device_type", "", 'where the events lie: "cpu" or "cuda"'),
-    Column("is_user_annotation", "", "whether the events are ranges or steps that the program named"),
-    Column("count", "calls", "events in the row"),
+    Column("is_user_annotation", "", "whether the events are ranges or steps that the program named", "bool"),
+    Column("count", "calls", "events in the row", "int64"),
     *_NUMBERS[:_BEFORE_SHAPES],
-    Column("input_shapes", "elements", "shapes of the inputs of the first call, where rows are grouped by shape"),
-    Column("input_dtypes", "", "dtypes of the inputs of the first call, where rows are grouped by shape"),
+    Column(
+        "input_shapes", "elements", "shapes of the inputs of the first call, where rows are grouped by shape", "texts"
+    ),
+    Column("input_dtypes", "", "dtypes of the inputs of the first call, where rows are grouped by shape", "texts"),
     *_NUMBERS[_BEFORE_SHAPES:],
     Column("bound", "", 'what limits the row: "compute", "memory", "launch", "cache" or "unknown"'),
     Column("timing_source", "", 'who told the device times: "cupti", "event", "trace", or "cpu" for host times'),
 )
+
+# Columns that only some tables have, each a value for every row: EventRow has attributes for them.
+RANK = Column("rank", "", "rank of the process of a distributed program", "int64")
+STACK = Column("stack", "", "Python calls that the events lie in, the innermost first", "texts")
 
 _COLUMN_NAMES = tuple(column.name for column in COLUMNS)
 
@@ -89,6 +101,11 @@ class EventRow:
         As many as the rows are grouped by; [] where they are not grouped by stack, and for rows of devices.
         """
         return self._table._stacks[self._index] if self._table._stacks is not None else []
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that the row is of, in a table of several ranks; None in others."""
+        return self._table._ranks[self._index] if self._table._ranks is not None else None
 
     @property
     def use_device(self) -> str | None:
@@ -144,19 +161,32 @@ for _name in _OLD_NAMES:
 SORT_KEYS = (*_COLUMN_NAMES, "cpu_time", "device_time")
 
 
+# What a row has in a column that it leaves out.
+_BLANK: dict[str, Callable[[Column], Any]] = {
+    "int64": lambda c: 0,
+    "float64": lambda c: math.nan,
+    "bool": lambda c: False,
+    "text": lambda c: {"device_type": "cpu", "bound": "unknown", "timing_source": "cpu"}.get(c.name, ""),
+    "texts": lambda c: [],
+}
+
+
 def _sort_value(value: Any) -> tuple[bool, Any]:
     """What is not known comes last, whatever the rest is."""
     known = not (isinstance(value, float) and math.isnan(value))
     return known, value if known else 0
 
 
-class EventTable(Sequence[EventRow]):
-    """Rows of a profile, in the order of their first events. A slice of it is a table too.
+class EventTable:
+    """Rows of a profile, in the order of their first events: a sequence of EventRow. A slice of it is a table too.
+
+    It is no collections.abc.Sequence by name: polars takes those for lists of objects rather than for tables.
 
     columns: the values of each column by name, in the order of COLUMNS, in the units of COLUMNS; all of one length.
     meta: what belongs to the table as a whole; the attributes of the same names document it. Beside them "top_level",
         a bool for each row: whether some event of it lies in no other (all do, where it is left out); and "stacks",
-        where rows are grouped by stack: EventRow.stack of each.
+        where rows are grouped by stack: EventRow.stack of each; and "ranks", where the rows are of several ranks:
+        EventRow.rank of each.
     """
 
     def __init__(self, columns: Mapping[str, Iterable[Any]], meta: Mapping[str, Any]) -> None:
@@ -164,11 +194,13 @@ class EventTable(Sequence[EventRow]):
             expected = ", ".join(_COLUMN_NAMES)
             raise ValueError(f"the columns of a table are {expected}, in this order; got {', '.join(columns)}")
         self._columns = {name: _values(values) for name, values in columns.items()}
+        self._arrays = {name: values for name, values in columns.items() if hasattr(values, "tolist")}  # for Arrow
         self._meta = dict(meta)
         lengths = {len(values) for values in self._columns.values()}
         if len(lengths) > 1:
             raise ValueError(f"the columns of a table have one length; got {sorted(lengths)}")
         self._stacks: list[list[str]] | None = _values(meta["stacks"]) if "stacks" in meta else None
+        self._ranks: list[int] | None = _values(meta["ranks"]) if "ranks" in meta else None
         self._top_level: list[bool] = _values(meta["top_level"]) if "top_level" in meta else [True] * lengths.pop()
 
     @property
@@ -180,6 +212,20 @@ class EventTable(Sequence[EventRow]):
     def stacks(self) -> Sequence[list[str]] | None:
         """EventRow.stack of each row; None where rows are not grouped by stack."""
         return self._stacks
+
+    @property
+    def ranks(self) -> Sequence[int] | None:
+        """EventRow.rank of each row; None where the table is of one process."""
+        return self._ranks
+
+    def typed_columns(self) -> Iterator[tuple[str, str, Any]]:
+        """Name, type (Column.type) and values of each column of to_pandas(); arrays where it was made of them."""
+        if self._ranks is not None:
+            yield RANK.name, RANK.type, self._ranks
+        for column in COLUMNS:
+            yield column.name, column.type, self._arrays.get(column.name, self._columns[column.name])
+        if self._stacks is not None:
+            yield STACK.name, STACK.type, self._stacks
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -252,13 +298,36 @@ class EventTable(Sequence[EventRow]):
         except TypeError:
             raise TypeError(f"rows are numbered or sliced, not named {index!r}; look for row.key") from None
 
+    def __iter__(self) -> Iterator[EventRow]:
+        return (EventRow(self, i) for i in range(len(self)))
+
+    def __reversed__(self) -> Iterator[EventRow]:
+        return (EventRow(self, i) for i in reversed(range(len(self))))
+
+    def index(self, row: EventRow) -> int:
+        """The place of a row of this table; ValueError for another's."""
+        return list(self).index(row)
+
+    def count(self, row: EventRow) -> int:
+        """1 for a row of this table, 0 for another's."""
+        return list(self).count(row)
+
     def _select(self, indices: Iterable[int]) -> EventTable:
         chosen = list(indices)
         columns = {name: [values[i] for i in chosen] for name, values in self._columns.items()}
         parts: dict[str, Any] = {"top_level": [self._top_level[i] for i in chosen]}
         if self._stacks is not None:
             parts["stacks"] = [self._stacks[i] for i in chosen]
+        if self._ranks is not None:
+            parts["ranks"] = [self._ranks[i] for i in chosen]
         return EventTable(columns, {**self._meta, **parts})
+
+    def with_rows(self, rows: Iterable[Mapping[str, Any]], **meta: Any) -> EventTable:
+        """A table of other rows of the same profile. What a row leaves out is unknown, empty or 0, by its type."""
+        given = list(rows)
+        columns = {c.name: [row[c.name] if c.name in row else _BLANK[c.type](c) for row in given] for c in COLUMNS}
+        kept = {name: value for name, value in self._meta.items() if name not in ("top_level", "stacks", "ranks")}
+        return EventTable(columns, {**kept, **meta})
 
     def sorted(self, by: str) -> EventTable:
         """The rows by a column or "cpu_time" or "device_time" (per call), largest first, what is not known last.
@@ -313,8 +382,15 @@ class EventTable(Sequence[EventRow]):
             roofline=roofline,
         )
 
+    def by_category(self) -> EventTable:
+        """The host's rows by what they do: matrix product, attention, convolution, …; see flopscope.categories."""
+        from flopscope import categories
+
+        return categories.by_category(self)
+
     def to_pandas(self) -> pandas.DataFrame:
-        """A DataFrame with the columns of COLUMNS, and "stack" where rows are grouped by stack.
+        """A DataFrame with the columns of COLUMNS; "rank" before them in a table of ranks, "stack" behind them in one
+        that is grouped by stack.
 
         Raises ImportError where there is no pandas.
         """
@@ -327,6 +403,29 @@ class EventTable(Sequence[EventRow]):
     def to_csv(self, path: str | PathLike[str]) -> None:
         """Write the columns of to_pandas() as CSV; what is not known is empty, lists are JSON."""
         frame.to_csv(self, path)
+
+    def to_json(self, path: str | PathLike[str]) -> None:
+        """Write JSON: ``device`` (kind and, where its peaks are known, name), ``coverage``, ``peaks``, ``rows``."""
+        frame.to_json(self, path)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """A pyarrow.Table with the columns of to_pandas(): int64, float64, bool, texts.
+
+        What is not known is null. Shapes, dtypes and stacks are lists of texts, a shape as "[64, 32]". Numbers are not
+        copied. Raises ImportError where there is no pyarrow.
+        """
+        return arrow.to_arrow(self)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """The columns of to_arrow() for any reader of Arrow, as ``polars.DataFrame(table)``; needs no pyarrow.
+
+        requested_schema is not followed, which Arrow allows.
+        """
+        return arrow.capsule(self)
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write the columns of to_arrow() as a Parquet file. Raises ImportError where there is no pyarrow."""
+        arrow.to_parquet(self, path)
 
     def _repr_html_(self) -> str:
         return html.render(self)

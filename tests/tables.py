@@ -10,7 +10,7 @@ from typing import Any
 
 from flopscope.table import COLUMNS, EventTable
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent / "data" / "traces"
 
 DEFAULTS: dict[str, Any] = {
     "overload_name": "",

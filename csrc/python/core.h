@@ -62,6 +62,11 @@ PyObject *fs_array_of_int64(const int64_t *values, Py_ssize_t count);
 PyObject *fs_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *fs_tensor_dlpack_device(PyObject *self, PyObject *unused);
 
+/* arrow.c ---------------------------------------------------------------------------------------------------------- */
+
+/* arrow_stream(rows, [(name, type, values), …]): a capsule of an Arrow stream. An array of numbers is not copied. */
+PyObject *fs_arrow_capsule(PyObject *module, PyObject *args);
+
 /* An op by name, for Python's operators. */
 PyObject *fs_call_binary(const fs_op *op, PyObject *a, PyObject *b);
 PyObject *fs_call_unary(const fs_op *op, PyObject *x);

@@ -66,9 +66,10 @@ static int add_public_names(PyObject *module)
 static int exec_module(PyObject *module)
 {
     fs_cuda_set_library_finder(find_library);
-    if (fs_add_numpy(module) < 0 || fs_add_tensor(module) < 0 || fs_add_ops(module) < 0 || fs_add_dlpack(module) < 0 ||
-        fs_add_profiler(module) < 0 || fs_add_range(module) < 0 || fs_add_trace_reader(module) < 0 || fs_add_device(module) < 0)
-        return -1;
+    int (*const parts[])(PyObject *) = {fs_add_numpy,    fs_add_tensor, fs_add_ops,          fs_add_dlpack,
+                                        fs_add_profiler, fs_add_range,  fs_add_trace_reader, fs_add_device};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i](module) < 0) return -1;
     return add_public_names(module);
 }
 
@@ -125,6 +126,9 @@ static PyObject *cuda_is_here(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
+    {"arrow_stream", fs_arrow_capsule, METH_VARARGS,
+     "arrow_stream($module, rows, columns, /)\n--\n\nA capsule of an Arrow stream of (name, type, values) columns; "
+     "types: int64, float64, bool, text, texts. An array of numbers is not copied; NaN and None become null."},
     {"load_driver", load_driver, METH_VARARGS,
      "load_driver($module, path=None, /)\n--\n\nLoad the CUDA driver. RuntimeError where there is none."},
     {"load_cupti", load_cupti, METH_VARARGS,

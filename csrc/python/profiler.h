@@ -22,6 +22,8 @@ typedef struct {
     bool with_stack;
     fs_frames *frames;   /* while it runs with stacks */
     int64_t frames_lost; /* calls of functions that could not be kept */
+    bool recorded;       /* its events were read from a trace, */
+    int64_t clock_base;  /* whose times count from that Unix time, ns */
 } fs_profiler_object;
 
 extern PyTypeObject *fs_profiler_type;

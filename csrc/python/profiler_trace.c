@@ -44,7 +44,7 @@ PyObject *fs_profiler_write_trace(PyObject *object, PyObject *args)
     options.pid = getpid();
     options.process = program_invocation_short_name;
     options.dropped = fs_profiler_dropped(self);
-    options.clock_offset = unix_time() - fs_clock_now();
+    options.clock_offset = self->recorded ? self->clock_base : unix_time() - fs_clock_now();
     int64_t left_out = 0;
     fs_error err;
     sink.thread = PyEval_SaveThread();

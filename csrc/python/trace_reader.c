@@ -120,7 +120,7 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
 {
     reader_object *self = (reader_object *)object;
     PyObject *given;
-    fs_kineto_report report;
+    fs_kineto_report report = {.base = 0};
     fs_error err;
     fs_status status;
     if (!PyArg_ParseTuple(args, "O!:finish", fs_profiler_type, &given) || !may_read(self)) return NULL;
@@ -133,6 +133,8 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
     self->busy = true;
     Py_BEGIN_ALLOW_THREADS status = fs_kineto_finish(self->kineto, profiler->store, &report, &err);
     Py_END_ALLOW_THREADS self->busy = false;
+    profiler->recorded = status == FS_OK;
+    profiler->clock_base = report.base;
     PyObject *result = status == FS_OK ? report_object(self->kineto, &report) : fs_raise(&err);
     fs_kineto_destroy(self->kineto);
     self->kineto = NULL;

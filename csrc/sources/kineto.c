@@ -216,8 +216,10 @@ fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report 
     FS_TRY(see_end(kineto, report, err));
     for (uint32_t i = 0; i < kineto->count; i++) add_report(&kineto->pieces[i], report);
     FS_TRY(join_head(kineto, err));
-    FS_TRY(fs_kineto_read_devices(kineto->head, kineto->head_size, store, err));
-    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, store, err));
+    fs_kineto_head_facts facts = {0, false};
+    FS_TRY(fs_kineto_read_head(kineto->head, kineto->head_size, store, &facts, err));
+    report->base = facts.base;
+    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, facts.own, store, err));
     set_window(kineto, store);
     report->kept = fs_store_count(store);
     return FS_OK;

@@ -250,16 +250,6 @@ static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *
     return FS_OK;
 }
 
-/* Kineto writes an annotation of a device 1 ns longer at both ends, so that viewers show it above the first and last
- * work (libkineto/src/output_json.cpp). */
-static void unwiden(const event_text *event, fs_record *record)
-{
-    if (begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
-    if (record->duration < 2) return;
-    record->start += 1;
-    record->duration -= 2;
-}
-
 static fs_status keep_device(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
 {
     int64_t place = event->process.is_number ? event->process.number : 0;
@@ -272,7 +262,7 @@ static fs_status keep_device(fs_piece *piece, const event_text *event, fs_record
     }
     record->device = (int8_t)device;
     if (record->kind == FS_EVENT_SYNC) record->device = -1;
-    if (record->kind == FS_EVENT_RANGE) unwiden(event, record);
+    if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
     record->bytes = number(event, FS_ARG_BYTES, 0);
     FS_TRY(find_lane(piece, true, device, stream, &record->lane, err));
     if (!fs_event_kind_on_device[record->kind] || record->kind == FS_EVENT_INTERVAL) return FS_OK;

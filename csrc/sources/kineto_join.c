@@ -66,6 +66,7 @@ typedef struct {
     fs_join join;
     fs_piece *pieces;
     uint32_t piece_count;
+    bool own; /* flopscope wrote the trace */
     uint32_t device_count, sync_count;
     /* By "External id": the op or annotation; a power of two, at most half full. */
     struct {
@@ -209,6 +210,15 @@ static void order_memory(fs_join *join)
 
 /* Appending -------------------------------------------------------------------------------------------------------- */
 
+/* Kineto writes an annotation of a device 1 ns longer at both ends, so that viewers show it above the first and last
+ * work (libkineto/src/output_json.cpp). */
+static void unwiden(fs_event *event)
+{
+    if (event->duration < 2) return;
+    event->start += 1;
+    event->duration -= 2;
+}
+
 static fs_event event_of(const fs_record *record)
 {
     fs_event event = fs_event_missing;
@@ -274,6 +284,7 @@ static fs_status append_devices(joining *all, fs_error *err)
             event.lane = call != FS_NONE ? FS_EVENT_AT(join->store, call, lane) : FS_NONE;
         } else {
             const fs_record *owner = owner_of(all, record->external);
+            if (fs_event_is_annotation(record->kind) && !all->own) unwiden(&event);
             if (owner != NULL) event.launcher = owner->index;
             else if (by_call) event.launcher = launcher_by_call(&calls, join->store, record->correlation);
         }
@@ -305,9 +316,9 @@ static fs_status join_all(joining *all, fs_error *err)
     return fs_join_memory(&all->join, err);
 }
 
-fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, fs_store *store, fs_error *err)
+fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, bool own, fs_store *store, fs_error *err)
 {
-    joining all = {.join = {.store = store}, .pieces = pieces, .piece_count = count};
+    joining all = {.join = {.store = store}, .pieces = pieces, .piece_count = count, .own = own};
     fs_status status = join_all(&all, err);
     clear(&all);
     return status;

@@ -46,10 +46,16 @@ fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err);
 /* kineto_memory.c: append the records of memory, once the hosts are in the store. */
 fs_status fs_join_memory(fs_join *join, fs_error *err);
 
-/* kineto_devices.c: tell the store what the head's "deviceProperties" say. */
-fs_status fs_kineto_read_devices(const char *head, size_t size, fs_store *store, fs_error *err);
+typedef struct {
+    int64_t base; /* "baseTimeNanoseconds", 0 where there is none */
+    bool own;     /* flopscope wrote the trace */
+} fs_kineto_head_facts;
 
-/* Put the pieces' records into an empty store. */
-fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, fs_store *store, fs_error *err);
+/* kineto_head.c: tell the store what the head's "deviceProperties" say, and what the reading needs of it. */
+fs_status fs_kineto_read_head(const char *head, size_t size, fs_store *store, fs_kineto_head_facts *facts,
+                              fs_error *err);
+
+/* Put the pieces' records into an empty store. `own`: flopscope wrote the trace. */
+fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, bool own, fs_store *store, fs_error *err);
 
 #endif

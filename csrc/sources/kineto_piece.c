@@ -75,7 +75,9 @@ static fs_status is_no_trace(const fs_piece *piece, const fs_scan *scan, fs_erro
 
 static fs_scan_status read_start(fs_piece *piece, fs_scan *scan)
 {
-    if (scan->at + 3 <= scan->end && memcmp(scan->at, "\xef\xbb\xbf", 3) == 0) scan->at += 3; /* a byte order mark */
+    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors put first */
+    if (scan->end - scan->at < 3 && *scan->at == *mark) return FS_SCAN_MORE;
+    if (memcmp(scan->at, mark, 3) == 0) scan->at += 3;
     fs_scan_space(scan);
     if (*scan->at == '[') {
         piece->top_array = piece->seen_events = true;

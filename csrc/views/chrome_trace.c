@@ -257,6 +257,7 @@ static fs_status put_events(fs_trace *trace, bool annotations)
         fs_event event;
         fs_store_get(trace->store, index, &event);
         if (event.start == FS_MISSING || fs_trace_is_device_annotation(&event) != annotations) continue;
+        if (event.kind == FS_EVENT_MEMORY && event.lane == FS_NONE) continue; /* a share: no event of its own */
         put_event(trace, &event, index);
     }
     return trace->out.status;

@@ -61,6 +61,84 @@ static void put_inputs(fs_json *json, const fs_signature *call, void (*put)(fs_j
     FS_JSON_LITERAL(json, "]");
 }
 
+/* Of torch, as a trace told it: each of the four lists of Kineto's "args". */
+typedef void (*put_torch_argument)(fs_json *, const fs_torch_argument *);
+typedef void (*put_torch_tensor)(fs_json *, const fs_torch_tensor *);
+
+static void put_torch_list(fs_json *json, const fs_torch_argument *argument, put_torch_tensor put)
+{
+    const int64_t *at = argument->list;
+    fs_torch_tensor tensor;
+    FS_JSON_LITERAL(json, "[");
+    for (uint32_t i = 0; i < argument->count; i++) {
+        if (i > 0) FS_JSON_LITERAL(json, ", ");
+        fs_torch_next_tensor(&at, &tensor);
+        put(json, &tensor);
+    }
+    FS_JSON_LITERAL(json, "]");
+}
+
+static void put_tensor_shape(fs_json *json, const fs_torch_tensor *tensor)
+{
+    put_sizes(json, tensor->shape, (int)tensor->ndim);
+}
+
+static void put_tensor_strides(fs_json *json, const fs_torch_tensor *tensor)
+{
+    put_sizes(json, tensor->strides, tensor->strides != NULL ? (int)tensor->ndim : 0);
+}
+
+static void put_torch_shape(fs_json *json, const fs_torch_argument *argument)
+{
+    if (argument->type == FS_TORCH_TENSOR_LIST) put_torch_list(json, argument, put_tensor_shape);
+    else put_tensor_shape(json, &argument->tensor);
+}
+
+static void put_torch_strides(fs_json *json, const fs_torch_argument *argument)
+{
+    if (argument->type == FS_TORCH_TENSOR_LIST) put_torch_list(json, argument, put_tensor_strides);
+    else put_tensor_strides(json, &argument->tensor);
+}
+
+static void put_torch_type(fs_json *json, const fs_torch_argument *argument)
+{
+    static const char *const words[] = {
+        [FS_TORCH_NOTHING] = "",
+        [FS_TORCH_TENSOR_LIST] = "TensorList",
+        [FS_TORCH_SCALAR] = "Scalar",
+        [FS_TORCH_SCALAR_LIST] = "ScalarList",
+    };
+    bool tensor = argument->type == FS_TORCH_TENSOR;
+    fs_json_string(json, tensor ? fs_torch_dtypes[argument->tensor.dtype].kineto : words[argument->type]);
+}
+
+static void put_torch_text(fs_json *json, const fs_torch_argument *argument)
+{
+    fs_json_string(json, argument->text);
+}
+
+static void put_torch_inputs(fs_json *json, const fs_torch_call *call, put_torch_argument put)
+{
+    FS_JSON_LITERAL(json, "[");
+    for (uint32_t i = 0; i < call->count; i++) {
+        if (i > 0) FS_JSON_LITERAL(json, ", ");
+        put(json, &call->arguments[i]);
+    }
+    FS_JSON_LITERAL(json, "]");
+}
+
+static void put_torch_call(fs_json_members *members, const fs_torch_call *call)
+{
+    FS_JSON_KEY(members, "Concrete Inputs");
+    put_torch_inputs(members->json, call, put_torch_text);
+    FS_JSON_KEY(members, "Input type");
+    put_torch_inputs(members->json, call, put_torch_type);
+    FS_JSON_KEY(members, "Input Strides");
+    put_torch_inputs(members->json, call, put_torch_strides);
+    FS_JSON_KEY(members, "Input Dims");
+    put_torch_inputs(members->json, call, put_torch_shape);
+}
+
 #define KNOWN_NUMBER(members, name, value)          \
     do {                                            \
         if (!isnan(value)) {                        \
@@ -77,16 +155,24 @@ static void call_members(fs_json_members *members, const char *name, fs_span byt
         KNOWN_NUMBER(members, "bytes", given.bytes);
         return;
     }
-    if (fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_CALL) return;
-    fs_signature call;
-    fs_signature_decode(bytes.bytes, bytes.size, &call);
-    FS_JSON_KEY(members, "Input Dims");
-    put_inputs(members->json, &call, put_shape);
-    FS_JSON_KEY(members, "Input type");
-    put_inputs(members->json, &call, put_type);
-    FS_JSON_KEY(members, "Input Strides");
-    put_inputs(members->json, &call, put_strides);
-    fs_work work = fs_work_of(name, &call);
+    fs_torch_call torch;
+    fs_work work;
+    if (fs_torch_decode(bytes.bytes, bytes.size, &torch)) {
+        put_torch_call(members, &torch);
+        work = fs_work_of_torch(name, &torch);
+        if (work.of_launched) work = fs_work_unknown;
+    } else {
+        if (fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_CALL) return;
+        fs_signature call;
+        fs_signature_decode(bytes.bytes, bytes.size, &call);
+        FS_JSON_KEY(members, "Input Dims");
+        put_inputs(members->json, &call, put_shape);
+        FS_JSON_KEY(members, "Input type");
+        put_inputs(members->json, &call, put_type);
+        FS_JSON_KEY(members, "Input Strides");
+        put_inputs(members->json, &call, put_strides);
+        work = fs_work_of(name, &call);
+    }
     KNOWN_NUMBER(members, "flops", work.flops);
     KNOWN_NUMBER(members, "bytes read", work.bytes_read);
     KNOWN_NUMBER(members, "bytes written", work.bytes_written);

@@ -1,4 +1,4 @@
-"""The table as records: pandas, dicts, CSV. All have the same columns, in the same order."""
+"""The table as records: pandas, dicts, CSV, JSON. All have the same columns, in the same order."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 
 def _columns(table: EventTable) -> dict[str, list[Any]]:
-    """The table's columns and, where rows are grouped by stack, their stacks."""
-    return {**table.columns, **({} if table.stacks is None else {"stack": list(table.stacks)})}
+    """The table's columns; with ranks before and stacks behind where it has them."""
+    ranks = {} if table.ranks is None else {"rank": list(table.ranks)}
+    return {**ranks, **table.columns, **({} if table.stacks is None else {"stack": list(table.stacks)})}
 
 
 def to_pandas(table: EventTable) -> pandas.DataFrame:
@@ -37,6 +38,25 @@ def to_dicts(table: EventTable) -> list[dict[str, Any]]:
 
 def _json_value(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def to_json(table: EventTable, path: str | PathLike[str]) -> None:
+    """A JSON file of json_content()."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(json_content(table), file, indent=1, allow_nan=False)
+        file.write("\n")
+
+
+def json_content(table: EventTable) -> dict[str, Any]:
+    """What the rows are of, and the rows, ready for JSON."""
+    coverage = {name: _json_value(value) for name, value in table.coverage().items()}
+    return {"device": _device(table), "coverage": coverage, "peaks": table.peaks, "rows": to_dicts(table)}
+
+
+def _device(table: EventTable) -> dict[str, Any]:
+    """The device that the times are of, its name where the table has its peaks."""
+    kind = "cuda" if table.has_device else "cpu"
+    return {"kind": kind, "name": next((p["name"] for name, p in table.peaks.items() if name.startswith(kind)), None)}
 
 
 def to_csv(table: EventTable, path: str | PathLike[str]) -> None:

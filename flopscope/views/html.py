@@ -49,6 +49,7 @@ def _has_shapes(table: EventTable) -> bool:
 
 COLUMNS = [
     HtmlColumn("Name", lambda r: r.key, style="name"),
+    HtmlColumn("Rank", lambda r: str(r.rank), lambda t: t.ranks is not None),
     HtmlColumn("Input shapes", lambda r: str(r.input_shapes), _has_shapes),
     HtmlColumn("Source location", lambda r: "\n".join(r.stack), _has_stacks, "stack"),
     HtmlColumn("Calls", lambda r: str(r.count)),

@@ -43,6 +43,7 @@ class Layout:
             "device memory": table.profile_memory and device_memory,
             "shapes": any(row.input_shapes for row in table),
             "source": any(row.stack for row in table),
+            "rank": table.ranks is not None,
             "roofline": roofline,
         }
 
@@ -81,6 +82,7 @@ class TextColumn:
 
 COLUMNS = [
     TextColumn("Name", lambda r, at: at.name(r.key), width="name"),
+    TextColumn("Rank", lambda r, at: str(r.rank), "rank", 4),
     TextColumn("Overload Name", lambda r, at: at.name(r.overload_name), "overload", "name"),
     TextColumn("Self CPU %", lambda r, at: units.share_text(r.self_cpu_time_total, at.table.self_cpu_time_total)),
     TextColumn("Self CPU", lambda r, at: at.time(r.self_cpu_time_total)),

@@ -50,9 +50,12 @@ static inline uint32_t signature_id(fs_device_kind kind, int64_t rows, int64_t c
     return id;
 }
 
+/* A host event lies on this thread's lane. */
 static inline uint32_t put(fs_event event)
 {
     uint32_t index = FS_NONE;
+    if (event.lane == FS_NONE && event.device < 0 && event.kind != FS_EVENT_MEMORY)
+        CHECK(fs_store_thread_lane(store, &event.lane, NULL) == FS_OK);
     CHECK(fs_store_append(store, &event, &index, NULL) == FS_OK);
     return index;
 }

@@ -1,4 +1,4 @@
-/* "deviceProperties" of a trace's head, to what the store knows of its devices. */
+/* What a trace's head says of its devices and its clock. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,15 +51,21 @@ static fs_status take_device(fs_scan_pull *pull, fs_store *store, fs_error *err)
     return fs_store_set_device(store, (int)id, &facts, err);
 }
 
-fs_status fs_kineto_read_devices(const char *head, size_t size, fs_store *store, fs_error *err)
+fs_status fs_kineto_read_head(const char *head, size_t size, fs_store *store, fs_kineto_head_facts *facts,
+                              fs_error *err)
 {
     fs_scan_pull pull;
     fs_scan_token token;
     fs_scan_span span;
-    bool here = false;
+    bool here = false, is_base = false;
     fs_scan_pull_begin(&pull, head, size);
     while (fs_scan_next(&pull, &token, &span) == FS_SCAN_GOOD) {
-        if (token == FS_SCAN_KEY && pull.depth == 1) here = is(&span, "deviceProperties");
+        if (token == FS_SCAN_KEY && pull.depth == 1) {
+            here = is(&span, "deviceProperties");
+            facts->own = facts->own || is(&span, "flopscope");
+            is_base = is(&span, "baseTimeNanoseconds");
+        }
+        if (is_base && token == FS_SCAN_NUMBER && pull.depth == 1) facts->base = strtoll(span.text, NULL, 10);
         if (here && token == FS_SCAN_OBJECT && pull.depth == 3) FS_TRY(take_device(&pull, store, err));
         if (pull.depth == 0) break;
     }

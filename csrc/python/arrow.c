@@ -1,0 +1,225 @@
+/* Tables for Arrow: arrow_stream() makes a stream of columns, in the capsule that __arrow_c_stream__ gives
+ * (https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html). */
+#include <string.h>
+
+#include "base/memory.h"
+#include "python/core.h"
+#include "views/arrow.h"
+
+/* What the columns borrow until the stream is made: arrays of texts, and of bools. */
+typedef struct {
+    Py_ssize_t rows, count;
+    fs_arrow_column *columns;
+    void **scratch; /* two for each column */
+} arrow_request;
+
+static bool wrong(const char *column, const char *wanted, PyObject *got)
+{
+    PyErr_Format(PyExc_TypeError, "column %s: expected %s, got %R", column, wanted, got);
+    return false;
+}
+
+static bool no_memory(void)
+{
+    PyErr_NoMemory();
+    return false;
+}
+
+/* Numbers --------------------------------------------------------------------------------------------------------- */
+
+static void release_buffer(void *owner)
+{
+    if (!Py_IsInitialized()) return; /* the process ends: nobody is left to give it back to */
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyBuffer_Release(owner);
+    PyMem_Free(owner);
+    PyGILState_Release(gil);
+}
+
+/* An array of the type as it lies in memory. */
+static bool share_numbers(fs_arrow_column *column, PyObject *values, Py_ssize_t rows)
+{
+    Py_buffer *buffer = PyMem_Malloc(sizeof *buffer);
+    if (buffer == NULL) return no_memory();
+    if (PyObject_GetBuffer(values, buffer, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) < 0) {
+        PyMem_Free(buffer);
+        return false;
+    }
+    column->values = buffer->buf;
+    column->owner = buffer;
+    column->release = release_buffer;
+    const char *formats = column->type == FS_ARROW_FLOAT64 ? "d" : "lq", *format = buffer->format;
+    bool fits = buffer->ndim == 1 && buffer->itemsize == 8 && strlen(format) == 1 && strchr(formats, *format) != NULL;
+    if (!fits) return wrong(column->name, column->type == FS_ARROW_FLOAT64 ? "doubles" : "64-bit integers", values);
+    if (buffer->shape[0] == rows) return true;
+    PyErr_Format(PyExc_ValueError, "column %s has %zd values for %zd rows", column->name, buffer->shape[0], rows);
+    return false;
+}
+
+static bool copy_numbers(fs_arrow_column *column, PyObject *values, Py_ssize_t rows)
+{
+    union {
+        int64_t whole;
+        double real;
+    } *copy = fs_malloc((size_t)(rows ? rows : 1) * sizeof *copy);
+    if (copy == NULL) return no_memory();
+    column->values = copy;
+    column->owner = copy;
+    column->release = fs_free;
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        PyObject *value = PyList_GET_ITEM(values, i);
+        if (column->type == FS_ARROW_INT64) copy[i].whole = PyLong_AsLongLong(value);
+        else copy[i].real = value == Py_None ? Py_NAN : PyFloat_AsDouble(value);
+        if (!PyErr_Occurred()) continue;
+        if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+        return wrong(column->name, column->type == FS_ARROW_INT64 ? "an integer" : "a number or None", value);
+    }
+    return true;
+}
+
+/* The rest is copied ---------------------------------------------------------------------------------------------- */
+
+static bool take_bools(fs_arrow_column *column, PyObject *values, Py_ssize_t rows, void **scratch)
+{
+    uint8_t *bools = scratch[0] = PyMem_Malloc((size_t)(rows ? rows : 1));
+    if (bools == NULL) return no_memory();
+    column->values = bools;
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        int truth = PyObject_IsTrue(PyList_GET_ITEM(values, i));
+        if (truth < 0) return false;
+        bools[i] = (uint8_t)truth;
+    }
+    return true;
+}
+
+static bool take_text(const fs_arrow_column *column, PyObject *value, fs_arrow_text *text)
+{
+    if (!PyUnicode_Check(value)) return wrong(column->name, "a string", value);
+    Py_ssize_t size;
+    text->bytes = PyUnicode_AsUTF8AndSize(value, &size);
+    text->size = size;
+    return text->bytes != NULL;
+}
+
+static bool take_texts(fs_arrow_column *column, PyObject *values, void **scratch)
+{
+    Py_ssize_t count = PyList_GET_SIZE(values);
+    fs_arrow_text *texts = scratch[0] = PyMem_Malloc((size_t)(count ? count : 1) * sizeof *texts);
+    if (texts == NULL) return no_memory();
+    column->values = texts;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!take_text(column, PyList_GET_ITEM(values, i), &texts[i])) return false;
+    }
+    return true;
+}
+
+static bool take_lists(fs_arrow_column *column, PyObject *values, Py_ssize_t rows, void **scratch)
+{
+    int64_t *ends = scratch[1] = PyMem_Malloc((size_t)(rows + 1) * sizeof *ends);
+    if (ends == NULL) return no_memory();
+    column->ends = ends;
+    ends[0] = 0;
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        PyObject *list = PyList_GET_ITEM(values, i);
+        if (!PyList_Check(list)) return wrong(column->name, "a list of strings", list);
+        ends[i + 1] = ends[i] + PyList_GET_SIZE(list);
+    }
+    fs_arrow_text *texts = scratch[0] = PyMem_Malloc((size_t)(ends[rows] ? ends[rows] : 1) * sizeof *texts);
+    if (texts == NULL) return no_memory();
+    column->values = texts;
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        PyObject *list = PyList_GET_ITEM(values, i);
+        for (Py_ssize_t j = 0; j < PyList_GET_SIZE(list); j++) {
+            if (!take_text(column, PyList_GET_ITEM(list, j), &texts[ends[i] + j])) return false;
+        }
+    }
+    return true;
+}
+
+static bool take_column(PyObject *given, arrow_request *request)
+{
+    const char *type;
+    PyObject *values;
+    fs_arrow_column *column = &request->columns[request->count];
+    void **scratch = &request->scratch[2 * request->count];
+    if (!PyTuple_Check(given) || !PyArg_ParseTuple(given, "ssO:arrow_stream", &column->name, &type, &values)) {
+        if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "a column is (name, type, values), not %R", given);
+        return false;
+    }
+    column->type = FS_ARROW_TYPE_COUNT;
+    for (fs_arrow_type i = 0; i < FS_ARROW_TYPE_COUNT; i++) {
+        if (strcmp(type, fs_arrow_type_names[i]) == 0) column->type = i;
+    }
+    if (column->type == FS_ARROW_TYPE_COUNT) {
+        PyErr_Format(PyExc_ValueError, "column %s: there is no type \"%s\"", column->name, type);
+        return false;
+    }
+    request->count++; /* from here on it may own something */
+    bool number = column->type == FS_ARROW_INT64 || column->type == FS_ARROW_FLOAT64;
+    if (number && PyObject_CheckBuffer(values)) return share_numbers(column, values, request->rows);
+    if (!PyList_Check(values)) return wrong(column->name, "a list", values);
+    if (PyList_GET_SIZE(values) != request->rows) {
+        PyErr_Format(PyExc_ValueError, "column %s has %zd values for %zd rows", column->name, PyList_GET_SIZE(values),
+                     request->rows);
+        return false;
+    }
+    switch (column->type) {
+    case FS_ARROW_BOOL:
+        return take_bools(column, values, request->rows, scratch);
+    case FS_ARROW_TEXT:
+        return take_texts(column, values, scratch);
+    case FS_ARROW_TEXTS:
+        return take_lists(column, values, request->rows, scratch);
+    default:
+        return copy_numbers(column, values, request->rows);
+    }
+}
+
+static void drop_capsule(PyObject *capsule)
+{
+    struct ArrowArrayStream *stream = PyCapsule_GetPointer(capsule, "arrow_array_stream");
+    if (stream == NULL) return;
+    if (stream->release != NULL) stream->release(stream);
+    fs_free(stream);
+}
+
+static PyObject *make_capsule(arrow_request *request)
+{
+    fs_error err;
+    struct ArrowArrayStream *stream = fs_calloc(1, sizeof *stream);
+    if (stream == NULL) return PyErr_NoMemory();
+    fs_status status = fs_arrow_stream(stream, request->rows, request->columns, (size_t)request->count, &err);
+    request->count = 0; /* what the columns owned is the stream's */
+    if (status == FS_OK) {
+        PyObject *capsule = PyCapsule_New(stream, "arrow_array_stream", drop_capsule);
+        if (capsule != NULL) return capsule;
+        stream->release(stream);
+    } else {
+        fs_raise(&err);
+    }
+    fs_free(stream);
+    return NULL;
+}
+
+PyObject *fs_arrow_capsule(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *given, *result = NULL;
+    arrow_request request = {0};
+    if (!PyArg_ParseTuple(args, "nO!:arrow_stream", &request.rows, &PyList_Type, &given)) return NULL;
+    if (request.rows < 0) return PyErr_Format(PyExc_ValueError, "a table has 0 or more rows, not %zd", request.rows);
+    size_t count = (size_t)PyList_GET_SIZE(given);
+    request.columns = PyMem_Calloc(count ? count : 1, sizeof *request.columns);
+    request.scratch = PyMem_Calloc(count ? 2 * count : 1, sizeof *request.scratch);
+    bool good = request.columns != NULL && request.scratch != NULL;
+    if (!good) PyErr_NoMemory();
+    for (size_t i = 0; good && i < count; i++) good = take_column(PyList_GET_ITEM(given, (Py_ssize_t)i), &request);
+    if (good) result = make_capsule(&request);
+    for (Py_ssize_t i = 0; i < request.count; i++) {
+        if (request.columns[i].release != NULL) request.columns[i].release(request.columns[i].owner);
+    }
+    for (size_t i = 0; request.scratch != NULL && i < 2 * count; i++) PyMem_Free(request.scratch[i]);
+    PyMem_Free(request.columns);
+    PyMem_Free(request.scratch);
+    return result;
+}

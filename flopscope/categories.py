@@ -1,0 +1,135 @@
+"""What ops do, in broad classes: matrix products, attention, convolution, …
+
+One table of patterns; the names of the ops alone decide.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .table import EventRow, EventTable
+
+__all__ = ["CATEGORIES", "by_category", "category_of"]
+
+# Category, and its ops' names as shell patterns, without namespace and without underscores at their ends. The first
+# that has the name takes it. Inductor says in a kernel's name what kind it generated.
+CATEGORIES: tuple[tuple[str, str], ...] = (
+    ("pointwise", "triton_poi_* triton_for_*"),
+    ("reduction", "triton_red_* triton_per_*"),
+    ("matrix product", "triton_tem_* triton_mm* triton_bmm*"),
+    (
+        "communication",
+        "nccl:* gloo:* mpi:* c10d::* record_param_comms *all_reduce* *allreduce* *all_gather* *allgather* "
+        "*reduce_scatter* *all_to_all* *alltoall*",
+    ),
+    ("attention", "*attention* *flash_attn* *sdpa*"),
+    (
+        "convolution",
+        "conv conv[123]d conv_transpose* convolution* *_convolution* *conv_depthwise* *conv[23]d* col2im im2col",
+    ),
+    (
+        "matrix product",
+        "mm *_mm *_mm_* addmm bmm baddbmm addbmm matmul mv addmv dot vdot inner outer ger addr linear "
+        "linear_backward einsum tensordot bilinear *lstm* *gru* *rnn* linalg_*",
+    ),
+    (
+        "normalisation",
+        "*norm_backward* *batch_norm* *layer_norm* *layernorm* *group_norm* *instance_norm* *rms_norm* "
+        "local_response_norm *softmax*",
+    ),
+    (
+        "copies",
+        "copy *_copy to clone contiguous cat stack chunk_cat pad *_pad[123]d constant_pad_nd repeat "
+        "repeat_interleave tile roll flip pin_memory cast Memcpy* fill zero full ones zeros *_like new_* eye "
+        "arange linspace foreach_zero Memset* index index_* gather* scatter* select_scatter slice_scatter "
+        "take take_along_dim put masked_* embedding* where nonzero one_hot local_scalar_dense",
+    ),
+    (
+        "reduction",
+        "sum mean nansum nanmean prod amax amin aminmax max min argmax argmin any all var std var_mean "
+        "std_mean norm *vector_norm foreach_norm logsumexp count_nonzero median mode cum* logcumsumexp "
+        "*_loss* *cross_entropy* *pool[123]d* kl_div sort argsort topk unique* histc bincount searchsorted",
+    ),
+    (
+        "pointwise",
+        "add sub rsub mul div true_divide neg abs exp* log* sqrt rsqrt sin* cos* tan* asin* acos* atan* erf* "
+        "pow square reciprocal relu* gelu* silu* elu* selu celu mish* sigmoid* hard* leaky_relu* threshold* "
+        "softplus* clamp* lerp addcmul addcdiv maximum minimum fmax fmin fmod remainder floor* ceil round "
+        "trunc frac sign sgn eq ne lt le gt ge logical_* bitwise_* isnan isinf isfinite nan_to_num hypot "
+        "xlogy tril triu *dropout* glu* prelu* foreach_* fused_* rand* normal uniform bernoulli exponential "
+        "random amp_* result_type",
+    ),
+)
+OTHER, NO_OP = "other", "(no op)"
+_PATTERNS = [(category, names.split()) for category, names in CATEGORIES]
+_OWN = ("self_cpu_time_total", "self_device_time_total", "self_cpu_memory_usage", "self_device_memory_usage")
+_WORK = ("flops", "bytes_read", "bytes_written", "bytes_total_moved")
+_BUSY = "device_busy_time"
+
+
+@functools.cache
+def category_of(name: str) -> str:
+    """The category of an op ("aten::add_"), one of CATEGORIES or "other"."""
+    bare = name.rpartition("::")[2].strip("_") if name.startswith(("aten::", "flopscope::", "torch::")) else name
+    for category, patterns in _PATTERNS:
+        if any(fnmatchcase(bare, pattern) for pattern in patterns):
+            return category
+    return OTHER
+
+
+def by_category(table: EventTable) -> EventTable:
+    """One row per category: the host's rows of it summed, their own time, memory, FLOPs and bytes.
+
+    Kernels count for the ops that launched them; "(no op)" is the device time that belongs to none, as of replayed CUDA
+    graphs. Work is summed as far as it is known. Totals are the own times, since categories enclose nothing; statistics
+    per call are not known. Shares are those of the rows, weighted by their times.
+    """
+    groups: dict[str, list[EventRow]] = {}
+    for row in table:
+        if row.device_type == "cpu":
+            groups.setdefault(category_of(row.key), []).append(row)
+    summed = {name: _summed(name, rows, table.has_device) for name, rows in groups.items()}
+    left = table.self_device_time_total - math.fsum(row["self_device_time_total"] for row in summed.values())
+    if left > 0.001 * max(1, sum(row["count"] for row in summed.values())):  # more than the ns that sums lose
+        summed[NO_OP] = _summed(NO_OP, [], True) | {"device_type": "cuda", "self_device_time_total": left}
+        summed[NO_OP] |= {"device_time_total": left, _BUSY: left}
+    return table.with_rows(list(summed.values()))
+
+
+def _summed(name: str, rows: list[EventRow], on_device: bool) -> dict[str, Any]:
+    """A row that adds up others; columns that it leaves out are not known."""
+    made: dict[str, Any] = {"key": name, "count": sum(row.count for row in rows)}
+    for column in (*_OWN, _BUSY):
+        made[column] = sum(getattr(row, column) for row in rows)
+        made[column.removeprefix("self_")] = made[column]
+    for column in _WORK:
+        made[column] = _known_sum(getattr(row, column) for row in rows)
+    made["flops_total"] = made["flops"]
+    time = made[_BUSY] if on_device else made["self_cpu_time_total"]
+    if time:
+        made["tflops_per_s"] = made["flops"] / time / 1e6
+        made["gbytes_per_s"] = made["bytes_total_moved"] / time / 1e3
+    if made["bytes_total_moved"]:
+        made["arithmetic_intensity"] = made["flops"] / made["bytes_total_moved"]
+    for column in ("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline"):
+        made[column] = weighted(rows, column, _BUSY if on_device else "self_cpu_time_total")
+    made["timing_source"] = rows[0].timing_source if rows else "trace"
+    return made
+
+
+def _known_sum(values: Iterable[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) if known else math.nan
+
+
+def weighted(rows: Iterable[EventRow], column: str, time: str) -> float:
+    """Mean of a share over the time of the rows where it is known; NaN where it is nowhere."""
+    parts = [(getattr(row, column), getattr(row, time)) for row in rows]
+    known = [(share, took) for share, took in parts if not math.isnan(share) and took > 0]
+    total = math.fsum(took for _, took in known)
+    return math.fsum(share * took for share, took in known) / total if total else math.nan

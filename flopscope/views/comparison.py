@@ -1,0 +1,132 @@
+"""A comparison as text and as HTML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from flopscope.views import units
+from flopscope.views.html import STYLE
+
+if TYPE_CHECKING:
+    from flopscope.compare import Comparison, ComparisonRow, Side
+
+WIDTH = 120
+LEAST_NAME = 16
+HTML_ROWS = 50
+GAP = "  "
+
+
+@dataclass(frozen=True)
+class SideColumn:
+    """A number that both runs have: two columns, or one where the two never differ (`merges`)."""
+
+    header: str
+    cell: Callable[[Side], str]
+    merges: bool = False
+
+
+COLUMNS = (
+    SideColumn("Calls", lambda side: str(side.count), merges=True),
+    SideColumn("Time", lambda side: units.time_text(side.time)),
+    SideColumn("FLOPs", lambda side: units.count_text(side.flops), merges=True),
+    SideColumn("Bytes", lambda side: units.bytes_text(side.bytes), merges=True),
+    SideColumn("Roof", lambda side: units.roofline_text(side.pct_roofline)),
+)
+RATIO_AFTER = "Time"
+
+
+def ratio_text(ratio: float) -> str:
+    return units.MISSING if math.isnan(ratio) else f"{ratio:.2f}x" if ratio < 1000 else f"{ratio:.0f}x"
+
+
+def _cells(rows: Sequence[ComparisonRow]) -> list[list[str]]:
+    """Header and cells of all columns but the name, column by column."""
+    columns = []
+    for column in COLUMNS:
+        a, b = ([column.cell(s) if s else "" for s in sides] for sides in ([r.a for r in rows], [r.b for r in rows]))
+        if column.merges and all(x == y or not x or not y for x, y in zip(a, b, strict=True)):
+            columns.append([column.header, *(x or y for x, y in zip(a, b, strict=True))])
+        else:
+            columns += [[f"{column.header} a", *a], [f"{column.header} b", *b]]
+        if column.header == RATIO_AFTER:
+            columns.append(["a / b", *(ratio_text(row.ratio) for row in rows)])
+    return columns
+
+
+def _names(comparison: Comparison, rows: Sequence[ComparisonRow]) -> list[str]:
+    texts = []
+    for row in rows:
+        alone = "" if row.a and row.b else " (only a)" if row.a else " (only b)"
+        shapes = f" {row.input_shapes}" if comparison.by == "shape" and row.input_shapes else ""
+        texts.append(f"{row.name}{shapes}{alone}" if row.name != "total" else row.name)
+    return texts
+
+
+def _cut(name: str, width: int) -> str:
+    """A name that is too long loses its middle: which run it is of stands at its end."""
+    tail = (width - 1) // 2
+    return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
+
+
+def legend(comparison: Comparison) -> list[str]:
+    """What a and b are, and what their times are of."""
+    times = ["device" if there else "CPU" for there in comparison.on_device]
+    named = zip("ab", comparison.names, times, strict=True)
+    return [f"{which}: own {time} times{'' if name == which else f' of {name}'}" for which, name, time in named]
+
+
+def footer(comparison: Comparison, shown: int) -> list[str]:
+    """What is not in the rows: how many were left out, and what only one run has."""
+    lines = [f"{shown} of {len(comparison)} rows."] if shown < len(comparison) else []
+    for which in ("a", "b"):
+        alone = comparison.unmatched("a" if which == "a" else "b")
+        time = math.fsum(side.time for row in alone if (side := row.a or row.b))
+        if alone:
+            lines.append(f"Only in {which}: {len(alone)} rows, {units.time_text(time)}.")
+    if any(side.pct_roofline > 100 for row in comparison.rows[:shown] for side in (row.a, row.b) if side):
+        lines.append("*: faster than the peaks allow: the data sat in a cache, or the peaks were measured under load.")
+    return lines
+
+
+def text(comparison: Comparison, row_limit: int) -> str:
+    """The text of Comparison.table()."""
+    rows = [*(comparison.rows if row_limit < 0 else comparison.rows[:row_limit]), comparison.total]
+    columns = _cells(rows)
+    widths = [max(map(len, column)) for column in columns]
+    names = ["Name", *_names(comparison, rows)]
+    width = max(LEAST_NAME, min(max(map(len, names)), WIDTH - sum(widths) - len(GAP) * len(widths)))
+
+    def line(i: int) -> str:
+        cells = (f"{column[i]:>{size}}" for column, size in zip(columns, widths, strict=True))
+        return GAP.join([f"{_cut(names[i], width):<{width}}", *cells]).rstrip()
+
+    rule = GAP.join("-" * size for size in (width, *widths))
+    body = [line(i) for i in range(1, len(names) - 1)]
+    lines = [*legend(comparison), rule, line(0), rule, *body, rule, line(len(names) - 1), rule]
+    return "\n".join([*lines, *footer(comparison, len(rows) - 1)]) + "\n"
+
+
+def html(comparison: Comparison) -> str:
+    """The same as an HTML table; every text is escaped."""
+    rows = [*comparison.rows[:HTML_ROWS], comparison.total]
+    columns = [["Name", *_names(comparison, rows)], *_cells(rows)]
+    lines = [
+        "<tr>"
+        + "".join(_html_cell("td" if i else "th", column[i], at == 0) for at, column in enumerate(columns))
+        + "</tr>"
+        for i in range(len(rows) + 1)
+    ]
+    caption = "; ".join(legend(comparison)) + ". " + " ".join(footer(comparison, len(rows) - 1))
+    return (
+        f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{escape(caption)}</caption>\n'
+        f"<thead>{lines[0]}</thead>\n<tbody>\n" + "\n".join(lines[1:]) + "\n</tbody>\n</table>"
+    )
+
+
+def _html_cell(tag: str, text: str, is_name: bool) -> str:
+    style = f' class="name" title="{escape(text)}"' if is_name else ""
+    return f"<{tag}{style}>{escape(text)}</{tag}>"

@@ -1,0 +1,134 @@
+/* The trace reader: the corpus, whole and changed at random, and memory that runs out. What it reads is tested from
+ * Python, against torch's own rows. */
+#include <dirent.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "tests/c/check.h"
+#include "tests/c/fuzz_kineto.c"
+
+enum { MOST_FILES = 64, MOST_BYTES = 1 << 16, CHANGES = 400 };
+
+static struct {
+    char name[64];
+    uint8_t bytes[MOST_BYTES];
+    size_t size;
+} corpus[MOST_FILES];
+static int corpus_count;
+
+static void read_corpus(void)
+{
+    char folder[512], path[1024];
+    snprintf(folder, sizeof folder, "%s", __FILE__);
+    *strrchr(folder, '/') = 0; /* tests/c */
+    *strrchr(folder, '/') = 0;
+    strcat(folder, "/data/corpus");
+    DIR *entries = opendir(folder);
+    CHECK(entries != NULL);
+    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;) {
+        if (entry->d_name[0] == '.' || corpus_count == MOST_FILES) continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        FILE *file = fopen(path, "rb");
+        CHECK(file != NULL);
+        snprintf(corpus[corpus_count].name, sizeof corpus->name, "%.60s", entry->d_name);
+        corpus[corpus_count].size = fread(corpus[corpus_count].bytes, 1, MOST_BYTES, file);
+        corpus_count++;
+        fclose(file);
+    }
+    if (entries != NULL) closedir(entries);
+    CHECK(corpus_count > 10);
+}
+
+static uint64_t state = 88172645463325252u;
+
+static size_t random_below(size_t limit) /* xorshift64 */
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (size_t)(state % limit);
+}
+
+static void test_files_whose_name_begins_with_no_are_refused_and_the_others_read(void)
+{
+    for (int i = 0; i < corpus_count; i++) {
+        fuzz_text text = {corpus[i].bytes, corpus[i].size};
+        fs_error err;
+        uint32_t events = 0;
+        bool refused = fuzz_one(&text, 0, &events, &err) != FS_OK;
+        if (refused != (strncmp(corpus[i].name, "no_", 3) == 0)) printf("%s: %s\n", corpus[i].name, err.message);
+        CHECK(refused == (strncmp(corpus[i].name, "no_", 3) == 0));
+        LLVMFuzzerTestOneInput(corpus[i].bytes, corpus[i].size);
+    }
+}
+
+/* Change a few bytes, cut, or put in a part of another file. */
+static size_t change(const uint8_t *from, size_t size, uint8_t *to)
+{
+    static const char telling[] = "{}[]\",:\\ \n-.e019NtX\xff";
+    memcpy(to, from, size);
+    for (size_t times = 1 + random_below(4); times > 0 && size > 0; times--) {
+        size_t at = random_below(size), other = random_below((size_t)corpus_count);
+        size_t part = random_below(60) + 1;
+        switch (random_below(4)) {
+        case 0:
+            to[at] = (uint8_t)telling[random_below(sizeof telling - 1)];
+            break;
+        case 1:
+            size = at;
+            break;
+        case 2:
+            if (part > corpus[other].size) part = corpus[other].size;
+            if (part > size - at) part = size - at;
+            memcpy(to + at, corpus[other].bytes, part);
+            break;
+        default:
+            if (part > size - at) part = size - at;
+            memmove(to + at, to + at + part, size - at - part);
+            size -= part;
+        }
+    }
+    return size;
+}
+
+static void test_changed_texts_are_read_or_refused_alike_in_whole_and_in_parts(void)
+{
+    static uint8_t changed[MOST_BYTES];
+    for (int i = 0; i < corpus_count; i++) {
+        for (int n = 0; n < CHANGES; n++) {
+            /* In a block of its own, so that reading past its end shows. */
+            size_t size = change(corpus[i].bytes, corpus[i].size, changed);
+            uint8_t *exact = malloc(size ? size : 1);
+            memcpy(exact, changed, size);
+            LLVMFuzzerTestOneInput(exact, size);
+            free(exact);
+        }
+    }
+}
+
+static void test_memory_that_runs_out_is_an_error_and_leaks_nothing(void)
+{
+    for (int i = 0; i < corpus_count; i++) {
+        int64_t alive = fs_memory_live();
+        fs_status status = FS_OUT_OF_MEMORY;
+        fuzz_text text = {corpus[i].bytes, corpus[i].size};
+        for (int64_t at = 1; status == FS_OUT_OF_MEMORY && at < 500; at++) {
+            uint32_t events;
+            fs_error err;
+            fs_memory_fail_at(at);
+            status = fuzz_one(&text, (int)(at & 1), &events, &err);
+            fs_memory_fail_at(0);
+            CHECK(fs_memory_live() == alive);
+        }
+        CHECK(status != FS_OUT_OF_MEMORY);
+    }
+}
+
+int main(void)
+{
+    read_corpus();
+    test_files_whose_name_begins_with_no_are_refused_and_the_others_read();
+    test_changed_texts_are_read_or_refused_alike_in_whole_and_in_parts();
+    test_memory_that_runs_out_is_an_error_and_leaks_nothing();
+    return failures > 0;
+}

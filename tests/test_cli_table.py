@@ -1,0 +1,197 @@
+"""flopscope table and flopscope compare: what they print and write of recorded traces, and how they fail."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flopscope import bench, bench_torch
+from flopscope.cli import main
+
+MS = 1000
+
+
+def event(name: str, category: str, start: float, duration: float, **args: Any) -> dict[str, Any]:
+    device = category in ("kernel", "gpu_memcpy")
+    place = {"pid": 0, "tid": 7} if device else {"pid": 100, "tid": 100}
+    return {"ph": "X", "cat": category, "name": name, "ts": start, "dur": duration, **place, "args": args}
+
+
+def trace_text(kernel_time: float, rank: int | None = None) -> str:
+    """Two steps of an mm and a kernel that it launched, and a copy."""
+    events = []
+    for step in range(2):
+        at, correlation = 1000.0 + 1000 * step, 10 + step
+        shapes = {"Input Dims": [[64, 32], [32, 16]], "Input type": ["float", "float"], "External id": correlation}
+        events += [
+            event(f"ProfilerStep#{step}", "user_annotation", at, 900),
+            event("aten::mm", "cpu_op", at + 10, 100, **shapes),
+            event("cudaLaunchKernel", "cuda_runtime", at + 20, 30, correlation=correlation),
+            event("gemm", "kernel", at + 200, kernel_time, stream=7, device=0, correlation=correlation),
+            event("aten::relu", "cpu_op", at + 500, 40, **{"Input Dims": [[64, 16]], "Input type": ["float"]}),
+        ]
+    head = {"deviceProperties": [{"id": 0, "name": "NVIDIA H200", "numSms": 132}], "record_shapes": 1}
+    if rank is not None:
+        head["distributedInfo"] = {"rank": rank, "world_size": 2}  # type: ignore[assignment]
+    return json.dumps({"schemaVersion": 1, **head, "traceEvents": events})
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "run.json"
+    path.write_text(trace_text(100.0))
+    return path
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> list[str]:
+    paths = [tmp_path / "one.json", tmp_path / "zero.json"]
+    for path, rank, time in zip(paths, (1, 0), (300.0, 100.0), strict=True):
+        path.write_text(trace_text(time, rank))
+    return [str(path) for path in paths]
+
+
+def names(text: str) -> list[str]:
+    """The first cells of the rows of a printed table."""
+    lines = text.splitlines()
+    rules = [i for i, line in enumerate(lines) if line.startswith("---")]
+    return [line.split("  ")[0] if line[0] != " " else line.split()[0] for line in lines[rules[1] + 1 : rules[2]]]
+
+
+def test_a_table_is_printed_longest_first_with_its_coverage(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace)]) == 0
+    text = capsys.readouterr().out
+    assert names(text)[0] in ("aten::mm", "gemm") and "200.000us" in text
+    assert "Coverage: " in text and "Self CUDA time total: 200.000us" in text
+    assert main(["table", str(trace), "--sort-by", "count", "--limit", "1"]) == 0
+    text = capsys.readouterr().out
+    assert len(names(text)) == 1 and " rows; --limit -1 prints all." in text
+
+
+def test_rows_are_grouped_as_asked(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--group-by", "shape"]) == 0
+    assert "[[64, 32], [32, 16]]" in capsys.readouterr().out
+    assert main(["table", str(trace), "--group-by", "category"]) == 0
+    text = capsys.readouterr().out
+    assert "matrix product" in text and "pointwise" in text and "gemm" not in text
+    assert main(["table", str(trace), "--group-by", "stack"]) == 2
+    assert "no stacks are recorded" in capsys.readouterr().err
+
+
+def test_steps_are_broken_down(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--steps"]) == 0
+    text = capsys.readouterr().out
+    assert "ProfilerStep#0" in text and "Launches" in text and "utilization" in text
+
+
+def test_files_hold_all_rows(trace: Path, tmp_path: Path) -> None:
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "json")}
+    assert main(["table", str(trace), "--limit", "1", *(f"--{kind}={path}" for kind, path in files.items())]) == 0
+    content = json.loads(files["json"].read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert content["device"] == {"kind": "cuda", "name": "NVIDIA H200"} and content["files"] == [str(trace)]
+    rows = {row["key"]: row for row in content["rows"]}
+    assert rows["gemm"]["self_device_time_total"] == 200.0 and rows["aten::relu"]["self_cpu_time_total"] == 80.0
+    with open(files["csv"], newline="") as file:
+        assert {row["key"]: int(row["count"]) for row in csv.DictReader(file)} == {
+            k: r["count"] for k, r in rows.items()
+        }
+
+
+def test_parquet_is_written(trace: Path, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert main(["table", str(trace), "--parquet", str(tmp_path / "t.parquet")]) == 0
+    assert "gemm" in parquet.read_table(tmp_path / "t.parquet").column("key").to_pylist()
+
+
+def test_ranks_stand_side_by_side(ranks: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "out.json"
+    assert main(["table", *ranks, "--limit", "2", "--json", str(file)]) == 0
+    text = capsys.readouterr().out
+    assert f"rank 1: {ranks[0]}\nrank 0: {ranks[1]}\n" in text and "Rank" in text
+    found = names(text)
+    assert len(found) == 4 and found[0] == found[1] and found[2] == found[3] and found[0] != found[2]
+    times = {(row["key"], row["rank"]): row["self_device_time_total"] for row in json.loads(file.read_text())["rows"]}
+    assert times["gemm", 0] == 200.0 and times["gemm", 1] == 600.0
+
+
+def test_files_without_ranks_are_numbered(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), str(trace), "--group-by", "category"]) == 0
+    assert f"rank 0: {trace}\nrank 1: {trace}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--sort-by", "beauty"], 2, "cannot sort by 'beauty'"),
+        (["--csv", "/no/such/folder/x.csv"], 1, "/no/such/folder/x.csv"),
+    ],
+)
+def test_wrong_options_are_one_line(
+    trace: Path, arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["table", str(trace), *arguments]) == status
+    error = capsys.readouterr().err
+    assert message in error and len(error.splitlines()) == 1
+
+
+def test_what_is_no_trace_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "no.json"
+    path.write_text("hello")
+    assert main(["table", str(path)]) == 2 and "no.json" in capsys.readouterr().err
+    assert main(["table", str(tmp_path / "absent.json")]) == 1 and "absent.json" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["table", str(path), "--limit", "many"])
+    assert "'many' is not a number of rows" in capsys.readouterr().err
+
+
+# compare --------------------------------------------------------------------------------------------------------------
+
+
+def test_two_traces_are_compared(ranks: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "json")}
+    assert main(["compare", *ranks, *(f"--{kind}={path}" for kind, path in files.items())]) == 0
+    text = capsys.readouterr().out
+    assert "a: own device times of one.json\nb: own device times of zero.json\n" in text
+    assert "mm [[64, 32], [32, 16]]" in text and "3.00x" in text
+    content = json.loads(files["json"].read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert content["device"]["a"] == {"kind": "cuda", "name": "NVIDIA H200"}
+    mm = next(row for row in content["rows"] if row["name"] == "mm")
+    assert (mm["time_a"], mm["time_b"], mm["ratio"], mm["count_a"]) == (600.0, 200.0, 3.0, 2)
+    with open(files["csv"], newline="") as file:
+        assert [row["name"] for row in csv.DictReader(file)] == [row["name"] for row in content["rows"]]
+    assert main(["compare", *ranks, "--kind", "kernel", "--by", "name"]) == 0
+    assert "gemm" in capsys.readouterr().out
+
+
+# bench --against torch ------------------------------------------------------------------------------------------------
+
+
+def test_torch_runs_the_same_steps() -> None:
+    assert list(bench_torch.OPS) == list(bench.OPS)
+
+
+def test_the_bench_is_held_against_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    file = tmp_path / "out.json"
+    small = ["bench", "--device", "cpu", "--size", "32", "--repeat", "2", "--ops", "matmul,add,ones"]
+    assert main([*small, "--against", "torch", "--json", str(file)]) == 0
+    assert "b: own CPU times of torch" in capsys.readouterr().out
+    rows = {(row["key_a"], row["key_b"]): row for row in json.loads(file.read_text())["against_torch"]}
+    for pair in (
+        ("flopscope::matmul", "aten::mm"),
+        ("flopscope::add", "aten::add"),
+        ("flopscope::ones", "aten::fill_"),
+    ):
+        assert rows[pair]["count_a"] == 2 and rows[pair]["ratio"] > 0
+
+
+def test_a_missing_torch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ImportError, match="--against torch needs torch: pip install torch"):
+        bench_torch.run("cpu", "float32", 4, ["add"], 1)

@@ -1,0 +1,173 @@
+"""compare(): which rows meet, and what the table says of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from tables import make_table
+
+import flopscope as fs
+from flopscope.compare import Comparison, compare
+from flopscope.table import EventTable
+
+
+def op(key: str, time: float, shapes: list[Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"key": key, "self_cpu_time_total": time, "input_shapes": shapes or [], **more}
+
+
+def pairs(found: Comparison) -> set[tuple[str | None, str | None]]:
+    return {(row.a and row.a.key, row.b and row.b.key) for row in found}
+
+
+def test_rows_meet_by_name_without_its_namespace_but_with_its_underscore() -> None:
+    a = make_table(op("flopscope::add", 2.0, count=2), op("flopscope::mul_", 1.0), op("mine::add", 1.0))
+    b = make_table(op("aten::add", 8.0, count=4), op("aten::mul", 1.0), op("mine::add", 3.0))
+    found = compare(a, b)
+    assert pairs(found) == {
+        ("flopscope::add", "aten::add"), ("mine::add", "mine::add"), ("flopscope::mul_", None), (None, "aten::mul")
+    }  # fmt: skip
+    add = next(row for row in found if row.name == "add")
+    assert add.ratio == 2.0 / 8.0 and add.ratio_per_call == (2.0 / 2) / (8.0 / 4)
+    assert [row.name for row in found.unmatched("a")] == ["mul_"] and math.isnan(found.unmatched("b")[0].ratio)
+
+
+def test_flopscopes_ops_meet_the_torch_ops_that_do_their_work() -> None:
+    a = make_table(op("flopscope::matmul", 5.0), op("flopscope::softmax", 3.0), op("flopscope::ones", 3.0))
+    b = make_table(
+        op("aten::matmul", 0.1), op("aten::mm", 4.0), op("aten::softmax", 0.1), op("aten::ones", 0.1)
+    )  # fmt: skip
+    expected = {
+        ("flopscope::matmul", "aten::mm"), ("flopscope::softmax", "aten::softmax"), ("flopscope::ones", "aten::ones"),
+        (None, "aten::matmul"),
+    }  # fmt: skip
+    assert pairs(compare(a, b)) == expected
+    assert pairs(compare(b, a)) == {(y, x) for x, y in expected}
+
+
+def test_both_runs_of_torch_keep_their_own_names() -> None:
+    table = make_table(op("aten::matmul", 0.1), op("aten::mm", 4.0), op("aten::fill_", 1.0))
+    assert pairs(compare(table, table)) == {(name, name) for name in ("aten::matmul", "aten::mm", "aten::fill_")}
+
+
+def test_rows_meet_by_shape_where_scalars_count_for_nothing() -> None:
+    a = make_table(op("flopscope::mul", 2.0, [[4, 4]]), op("flopscope::mul", 3.0, [[8, 8]]))
+    b = make_table(op("aten::mul", 1.0, [[8, 8], []]), op("aten::mul", 1.0, [[9, 9], []]))
+    found = compare(a, b)
+    assert found.by == "shape"
+    assert [row.ratio for row in found if row.a and row.b] == [3.0]
+    assert [row.input_shapes for row in found if row.a and row.b] == [[[8, 8]]]
+    by_name = compare(a, b, by="name")
+    assert [row.ratio for row in by_name] == [5.0 / 2.0] and len(by_name) == 1
+
+
+def test_rows_that_share_a_name_are_summed_and_their_shares_weighted() -> None:
+    a = make_table(
+        op("aten::mm", 1.0, [[2]], flops=4.0, pct_roofline=90.0, bytes_total_moved=math.nan),
+        op("aten::mm", 3.0, [[3]], flops=6.0, pct_roofline=50.0, bytes_total_moved=2.0),
+        op("aten::mm", 6.0, [[4]]),
+    )
+    side = compare(a, a, by="name").rows[0].a
+    assert side is not None and (side.count, side.time, side.flops, side.bytes) == (3, 10.0, 10.0, 2.0)
+    assert side.pct_roofline == pytest.approx((90 * 1 + 50 * 3) / 4)
+
+
+def test_device_times_count_where_there_are_any() -> None:
+    a = make_table(op("aten::add", 2.0, self_device_time_total=10.0))
+    b = make_table(op("aten::add", 4.0))
+    found = compare(a, b)
+    assert found.on_device == (True, False) and found.rows[0].ratio == 10.0 / 4.0
+    assert "a: own device times\nb: own CPU times\n" in found.table()
+
+
+def test_kernels_are_compared_apart_from_ops() -> None:
+    rows = [op("aten::add", 2.0, self_device_time_total=7.0)]
+    rows += [{"key": "kernel", "device_type": "cuda", "self_device_time_total": 7.0}]
+    rows += [{"key": "range", "device_type": "cuda", "self_device_time_total": 9.0, "is_user_annotation": True}]
+    table = make_table(*rows)
+    assert pairs(compare(table, table)) == {("aten::add", "aten::add")}
+    assert pairs(compare(table, table, kind="kernel")) == {("kernel", "kernel")}
+    assert compare(table, table).total.a == compare(table, table).total.b
+
+
+def test_profiles_tables_and_frames_compare_alike() -> None:
+    pandas = pytest.importorskip("pandas")
+    x = fs.ones((8, 8))
+    with fs.profile(record_shapes=True) as prof:
+        fs.add(x, x)
+        fs.matmul(x, x)
+    table = prof.key_averages(group_by_input_shape=True)
+    want = compare(table, table).to_dicts()
+    assert {row["name"] for row in want} == {"add", "matmul"} and all(row["ratio"] == 1.0 for row in want)
+    frame = table.to_pandas()
+    assert compare(prof, frame).to_dicts() == compare(frame, table).to_dicts() == want
+    made = compare(prof, prof).to_pandas()
+    assert made["flops_a"].tolist() == [row["flops_a"] for row in want] and made["time_a"].dtype == float
+    assert list(compare(table[:0], table[:0]).to_pandas()) == [] and isinstance(made, pandas.DataFrame)
+
+
+def test_wrong_arguments_are_named() -> None:
+    table = make_table(op("aten::add", 2.0))
+    for wrong, message in (
+        ({"by": "size"}, "by is .* got 'size'"),
+        ({"kind": "gpu"}, "kind is .* got 'gpu'"),
+        ({"by": "shape", "names": ("old", "new")}, "old has no input shapes; record them"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            compare(table, table, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"b is a profile, a trace, its key_averages.* not 3"):
+        compare(table, 3)  # type: ignore[arg-type]
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match=r"a: a DataFrame of key_averages.. has columns .*flops"):
+        compare(pandas.DataFrame({"key": ["x"], "count": [1]}), table)
+
+
+# The views ------------------------------------------------------------------------------------------------------------
+
+
+def long_tables() -> tuple[EventTable, EventTable]:
+    name = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, std::array<char*, 1ul>>"
+    rows = [
+        op(f"{name}{i}", 1e6 / (i + 1), [[1024, 4096, 16], [4096, 4096]], flops=3e12 * i, bytes_total_moved=2.0**i,
+           pct_roofline=99.9, count=10**i)
+        for i in range(9)
+    ]  # fmt: skip
+    return make_table(*rows), make_table(*[{**row, "count": 7, "flops": 1.0, "bytes_total_moved": 3.0} for row in rows])
+
+
+def test_the_text_fits_and_holds_all_rows() -> None:
+    found = compare(*long_tables(), names=("before", "after"))
+    lines = found.table(-1).splitlines()
+    assert max(map(len, lines)) <= 120 and lines[0] == "a: own CPU times of before"
+    assert sum("1.00x" in line for line in lines) == len(found) + 1  # and the total
+    cut = found.table(row_limit=2)
+    assert "2 of 9 rows." in cut and sum("1.00x" in line for line in cut.splitlines()) == 3
+
+
+def test_a_number_that_both_share_is_one_column() -> None:
+    table = make_table(op("aten::add", 2.0, flops=1e6, bytes_total_moved=2048.0))
+    assert "FLOPs  " in compare(table, table).table() and "FLOPs a" not in compare(table, table).table()
+    other = make_table(op("aten::add", 2.0, flops=2e6))
+    text = compare(table, other).table()
+    assert "FLOPs a" in text and "1.0 M" in text and "2.0 M" in text and "2.0 KiB" in text and "--" in text
+
+
+def test_what_only_one_run_has_is_shown_and_counted() -> None:
+    found = compare(make_table(op("aten::add", 2.0)), make_table(op("aten::mul", 4.0), op("aten::sub", 1.0)))
+    text = found.table()
+    assert "add (only a)" in text and "mul (only b)" in text
+    assert "Only in a: 1 rows, 2.000us." in text and "Only in b: 2 rows, 5.000us." in text
+    assert found.total.ratio == 2.0 / 5.0
+
+
+def test_html_escapes_names() -> None:
+    table = make_table(op("<script>alert('x')</script>", 2.0))
+    page = compare(table, table, names=("<b>", "b"))._repr_html_()
+    assert "<script>" not in page and "&lt;script&gt;" in page and "<b>" not in page
+
+
+def test_more_than_the_roofline_is_explained() -> None:
+    fast, slow = (make_table(op("aten::add", 2.0, pct_roofline=share)) for share in (104.0, 100.0))
+    assert "104.0%*" in compare(fast, slow).table() and "*: faster than" in compare(fast, slow).table()
+    assert "*" not in compare(slow, slow).table()

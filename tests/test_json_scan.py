@@ -1,0 +1,131 @@
+"""The scanner of JSON texts, held against Python's json."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flopscope import _core
+
+WORDS = {"true": True, "false": False, "null": None, "NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+class Wrong(Exception):
+    pass
+
+
+def loads(text: bytes) -> Any:
+    """The value that the scanner's tokens make; Wrong where they end early or a word is none of Python's."""
+    tokens, _, at, _ = _core._json_tokens(text)
+    depth = 0
+    for kind, _ in tokens:
+        depth += (kind in ("object", "array")) - (kind in ("object_end", "array_end"))
+    if not tokens or depth or text[at:].strip(b" \n\r\t"):
+        raise Wrong(at)
+    rest = iter(tokens)
+    value = _value(*next(rest), rest)
+    if next(rest, None) is not None:
+        raise Wrong("more than one value")
+    return value
+
+
+def _value(kind: str, text: bytes, rest: Any) -> Any:
+    if kind == "string":
+        return text.decode("utf-8", "surrogatepass")
+    if kind == "number":
+        return json.loads(text)
+    if kind == "word":
+        if text.decode("latin-1") not in WORDS:
+            raise Wrong(text)
+        return WORDS[text.decode()]
+    if kind == "array":
+        items = []
+        while (token := next(rest))[0] != "array_end":
+            items.append(_value(*token, rest))
+        return items
+    assert kind == "object", kind
+    members = {}
+    while (token := next(rest))[0] != "object_end":
+        assert token[0] == "key"
+        members[token[1].decode("utf-8", "surrogatepass")] = _value(*next(rest), rest)
+    return members
+
+
+def agree(text: str) -> None:
+    try:
+        expected = json.loads(text, strict=False)
+    except ValueError:
+        with pytest.raises(Wrong):
+            loads(text.encode("utf-8", "surrogatepass"))
+        return
+    assert repr(loads(text.encode("utf-8", "surrogatepass"))) == repr(expected)
+
+
+CORPUS = [
+    *("1", "-1", "0", "-0", "01", "1.", ".5", "+1", "1e5", "1E+5", "1e", "1e+", "--1", "1.5e-3", "0x10", "1_0", "- 1"),
+    *("true", "false", "null", "True", "nul", "truefalse", "NaN", "-NaN", "Infinity", "-Infinity", "N/A", "inf"),
+    *('""', '"a"', '"\\""', '"\\\\"', '"\\u00e9"', '"\\ud83d\\ude00"', '"\\ud83d"', '"\\q"', '"\\u12"', '"\\u12g4"'),
+    *('"a', '"\\', '"\\"', '"\n"', '"\t\x01"', '"é😀"', '"\\/\\b\\f\\n\\r\\t"', "'a'", '"' + "x" * 100 + '\\n"'),
+    *("[]", "[1]", "[1,2]", "[1,]", "[,1]", "[1 2]", "[", "]", "[[[]]]", "[1]]", "[1", "[{}]", "[" * 200 + "]" * 200),
+    *("{}", '{"a":1}', '{"a":1,}', '{"a" 1}', '{"a":}', "{a:1}", '{"a":1,"b":[2,{"c":null}]}', '{"a":1 "b":2}', "{,}"),
+    *("{1:2}", "{", "}", '{"a"', '{"a":', '{"a":1', '{"a":1,"a":2}', "[}", "{]", "", " ", "1 2", "null null", "[] []"),
+    *(" [ 1 , 2 ] ", "\n{\r\n}\t", "12345678901234567890123", "1.7976931348623157e309", "[1,\n2]", "/**/1", "\ufeff1"),
+]
+
+
+@pytest.mark.parametrize("text", CORPUS)
+def test_texts_valid_and_invalid_read_as_pythons_json_reads_them(text: str) -> None:
+    agree(text)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@settings(deadline=None)
+@given(values, st.booleans(), st.sampled_from([None, 1]))
+def test_what_json_writes_is_read(value: Any, ascii_only: bool, indent: int | None) -> None:
+    agree(json.dumps(value, ensure_ascii=ascii_only, indent=indent))
+
+
+@settings(deadline=None, max_examples=300)
+@given(values, st.data())
+def test_a_text_with_one_character_changed_is_right_or_wrong_as_for_json(value: Any, data: st.DataObject) -> None:
+    text = json.dumps(value)
+    at = data.draw(st.integers(0, len(text) - 1))
+    other = data.draw(st.sampled_from([*'{}[]",:\\0-.eEtfn a', ""]))
+    agree(text[:at] + other + text[at + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("text", "at", "expected"),
+    [
+        (b'{"a" 1}', 5, "':'"),
+        (b"[1 2]", 3, "',' or ']'"),
+        (b'{"a":1 "b"}', 7, "',' or '}'"),
+        (b'{"a":@}', 5, "a value"),
+        (b"{7:1}", 1, "a key, in quotes"),
+        (b'"ab\\x"', 3, "an escape of JSON"),
+    ],
+)
+def test_an_error_has_its_byte_and_what_was_expected(text: bytes, at: int, expected: str) -> None:
+    _, status, where, what = _core._json_tokens(text)
+    assert (status, where, what) == ("bad", at, expected)
+
+
+def test_nesting_has_an_end() -> None:
+    tokens, status, where, expected = _core._json_tokens(b"[" * 5000)
+    assert (len(tokens), status, where, expected) == (1024, "bad", 1024, "no more than 1024 nested values")
+
+
+def test_bytes_that_are_no_utf8_stay_as_they_are() -> None:
+    tokens, *_ = _core._json_tokens(b'["a\xff\xfe"]')
+    assert tokens[1] == ("string", b"a\xff\xfe")
