@@ -309,3 +309,11 @@ class TraceReader:
     def finish(self, profiler: Profiler, /) -> dict[str, Any]: ...
 
 def _json_tokens(text: bytes, /) -> tuple[list[tuple[str, bytes]], str, int, str]: ...
+def _work_of_torch(
+    name: str,
+    dims: Sequence[Any],
+    types: Sequence[str],
+    strides: Sequence[Any] | None = None,
+    concrete: Sequence[str] | None = None,
+    /,
+) -> dict[str, Any]: ...

@@ -4,10 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 /* Strings ---------------------------------------------------------------------------------------------------------- */
 
 /* The first quote or backslash at or after `at`, or somewhere past `end`. */
@@ -26,7 +22,7 @@ static inline const char *find_quote(const char *at, const char *end)
     return at;
 }
 
-fs_scan_status fs_scan_string(fs_scan *scan, fs_scan_span *span)
+fs_scan_status fs_scan_long_string(fs_scan *scan, fs_scan_span *span)
 {
     if (*scan->at != '"') return fs_scan_bad(scan, "a string");
     const char *first = scan->at + 1, *at = first;
@@ -231,42 +227,101 @@ fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known)
 
 /* Skipping --------------------------------------------------------------------------------------------------------- */
 
-/* The first quote or bracket at or after `at`, or somewhere past `end`. */
-static inline const char *find_structure(const char *at, const char *end)
+enum { BLOCK = 64 };
+_Static_assert((int)FS_SCAN_PADDING >= (int)BLOCK, "a block may be read past the end");
+
+/* A bit for each of 64 bytes. */
+typedef struct {
+    uint64_t quotes, backslashes, openings, closings;
+} block_marks;
+
+static inline block_marks marks_of(const char *at)
 {
+    block_marks marks = {0, 0, 0, 0};
 #if defined(__SSE2__)
     /* "[" and "{", "]" and "}" differ in one bit. */
-    const __m128i quote = _mm_set1_epi8('"'), fold = _mm_set1_epi8(0x20);
-    const __m128i opening = _mm_set1_epi8('{'), closing = _mm_set1_epi8('}');
-    for (; at < end; at += 16) {
-        __m128i bytes = _mm_loadu_si128((const __m128i *)at), folded = _mm_or_si128(bytes, fold);
-        __m128i brackets = _mm_or_si128(_mm_cmpeq_epi8(folded, opening), _mm_cmpeq_epi8(folded, closing));
-        int found = _mm_movemask_epi8(_mm_or_si128(brackets, _mm_cmpeq_epi8(bytes, quote)));
-        if (found != 0) return at + __builtin_ctz((unsigned)found);
+    const __m128i fold = _mm_set1_epi8(0x20);
+    for (int part = 0; part < BLOCK; part += 16) {
+        __m128i bytes = _mm_loadu_si128((const __m128i *)(at + part)), folded = _mm_or_si128(bytes, fold);
+#define MARK(bytes, letter) \
+    ((uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(letter))) << part)
+        marks.quotes |= MARK(bytes, '"');
+        marks.backslashes |= MARK(bytes, '\\');
+        marks.openings |= MARK(folded, '{');
+        marks.closings |= MARK(folded, '}');
+#undef MARK
     }
 #else
-    while (at < end && *at != '"' && *at != '[' && *at != ']' && *at != '{' && *at != '}') at++;
+    for (int i = 0; i < BLOCK; i++) {
+        uint64_t bit = UINT64_C(1) << i;
+        if (at[i] == '"') marks.quotes |= bit;
+        if (at[i] == '\\') marks.backslashes |= bit;
+        if (at[i] == '{' || at[i] == '[') marks.openings |= bit;
+        if (at[i] == '}' || at[i] == ']') marks.closings |= bit;
+    }
 #endif
-    return at;
+    return marks;
+}
+
+/* Each bit becomes the parity of the bits up to it: between two quotes it is set. */
+static inline uint64_t between(uint64_t quotes)
+{
+    for (int shift = 1; shift < BLOCK; shift *= 2) quotes ^= quotes << shift;
+    return quotes;
+}
+
+/* Where the brackets that are open at the place of a walk are closed. */
+typedef struct {
+    uint64_t depth;
+    bool in_string, escaped;
+} leaving;
+
+/* The byte after the bracket that closes the last, within the 64 bytes at `at`, or NULL. */
+static const char *leave_slowly(leaving *state, const char *at)
+{
+    for (const char *end = at + BLOCK; at < end; at++) {
+        if (state->escaped) {
+            state->escaped = false;
+        } else if (state->in_string) {
+            state->in_string = *at != '"';
+            state->escaped = *at == '\\';
+        } else if (*at == '"') {
+            state->in_string = true;
+        } else if (*at == '[' || *at == '{') {
+            state->depth++;
+        } else if ((*at == ']' || *at == '}') && --state->depth == 0) {
+            return at + 1;
+        }
+    }
+    return NULL;
+}
+
+static inline const char *leave_block(leaving *state, const char *at)
+{
+    block_marks marks = marks_of(at);
+    if (marks.backslashes != 0 || state->escaped) return leave_slowly(state, at);
+    uint64_t inside = between(marks.quotes) ^ (state->in_string ? UINT64_MAX : 0);
+    state->in_string = inside >> (BLOCK - 1) != 0;
+    marks.openings &= ~inside;
+    marks.closings &= ~inside;
+    for (uint64_t left = marks.openings | marks.closings; left != 0; left &= left - 1) {
+        uint64_t bit = left & -left;
+        if ((marks.openings & bit) != 0) state->depth++;
+        else if (--state->depth == 0) return at + __builtin_ctzll(bit) + 1;
+    }
+    return NULL;
 }
 
 static fs_scan_status leave(fs_scan *scan, uint64_t depth)
 {
-    const char *began = scan->at;
-    fs_scan_span span;
-    while (depth > 0) {
-        scan->at = find_structure(scan->at, scan->end);
-        if (scan->at >= scan->end) break;
-        if (*scan->at == '"') {
-            if (fs_scan_string(scan, &span) != FS_SCAN_GOOD) break;
-            continue;
-        }
-        if (*scan->at == '[' || *scan->at == '{') depth++;
-        else depth--;
-        scan->at++;
+    leaving state = {depth, false, false};
+    for (const char *at = scan->at; at < scan->end; at += BLOCK) {
+        const char *found = leave_block(&state, at);
+        if (found == NULL) continue;
+        if (found > scan->end) break;
+        scan->at = found;
+        return FS_SCAN_GOOD;
     }
-    if (depth == 0) return FS_SCAN_GOOD;
-    scan->at = began;
     return FS_SCAN_MORE;
 }
 

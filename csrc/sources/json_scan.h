@@ -14,6 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 enum { FS_SCAN_PADDING = 64, FS_SCAN_MAX_DEPTH = 1024 };
 
 typedef enum { FS_SCAN_GOOD, FS_SCAN_MORE, FS_SCAN_BAD } fs_scan_status;
@@ -42,8 +46,24 @@ static inline void fs_scan_space(fs_scan *scan)
 
 /* Each of these reads what stands at `at`, which is no space. On FS_SCAN_BAD `at` is where it is wrong. */
 
-/* A string. */
-fs_scan_status fs_scan_string(fs_scan *scan, fs_scan_span *span);
+fs_scan_status fs_scan_long_string(fs_scan *scan, fs_scan_span *span);
+
+/* A string. Most are keys of a few letters, whose end one step finds. */
+static inline fs_scan_status fs_scan_string(fs_scan *scan, fs_scan_span *span)
+{
+#if defined(__SSE2__)
+    const char *first = scan->at + 1;
+    __m128i bytes = _mm_loadu_si128((const __m128i *)first), quote = _mm_set1_epi8('"');
+    __m128i ends = _mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, _mm_set1_epi8('\\')));
+    unsigned size = (unsigned)__builtin_ctz((unsigned)_mm_movemask_epi8(ends) | 1u << 16);
+    if (*scan->at == '"' && first[size] == '"' && size < 16 && first + size < scan->end) {
+        *span = (fs_scan_span){first, size, false};
+        scan->at = first + size + 1;
+        return FS_SCAN_GOOD;
+    }
+#endif
+    return fs_scan_long_string(scan, span);
+}
 /* A number or a bare word: whatever letters, digits and "+-./_#" follow each other. */
 fs_scan_status fs_scan_word(fs_scan *scan, fs_scan_span *span);
 /* Any value. Of objects and arrays only strings and brackets are looked at. */
@@ -63,9 +83,10 @@ size_t fs_scan_unescape(const fs_scan_span *span, char *out);
 /* Token by token, by JSON's grammar in full ----------------------------------------------------------------------- */
 
 /* X(NAME, name) */
-#define FS_SCAN_TOKEN_LIST(X)                                                                                         \
-    X(OBJECT, object)                                                                                                 \
-    X(OBJECT_END, object_end) X(ARRAY, array) X(ARRAY_END, array_end) X(KEY, key) X(STRING, string) X(NUMBER, number) \
+#define FS_SCAN_TOKEN_LIST(X)                                                               \
+    X(OBJECT, object)                                                                       \
+    X(OBJECT_END, object_end)                                                               \
+    X(ARRAY, array) X(ARRAY_END, array_end) X(KEY, key) X(STRING, string) X(NUMBER, number) \
         X(WORD, word) /* true, false, null too */
 
 typedef enum {

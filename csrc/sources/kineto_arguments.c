@@ -43,6 +43,22 @@ _Static_assert((int)FS_ARG_COUNT <= 32, "fs_event_arguments holds 32 numbers");
 static uint8_t key_slots[KEY_SLOTS]; /* index + 1 in argument_keys, 0: free */
 static pthread_once_t keys_once = PTHREAD_ONCE_INIT;
 
+static inline bool is_key(const fs_scan_span *text, int index)
+{
+    const char *key = argument_keys[index].key, *given = text->text;
+    size_t size = text->size;
+    if (argument_keys[index].size != size) return false;
+    for (; size >= 8; size -= 8, key += 8, given += 8) {
+        uint64_t a, b;
+        memcpy(&a, key, 8);
+        memcpy(&b, given, 8);
+        if (a != b) return false;
+    }
+    for (size_t i = 0; i < size; i++)
+        if (key[i] != given[i]) return false;
+    return true;
+}
+
 static unsigned slot_of(const char *key, size_t size)
 {
     unsigned first = (unsigned char)key[0], last = (unsigned char)key[size - 1], middle = (unsigned char)key[size / 2];
@@ -64,14 +80,23 @@ static int find_key(const fs_scan_span *key)
     if (key->size == 0) return -1;
     for (unsigned slot = slot_of(key->text, key->size); key_slots[slot] != 0; slot = (slot + 1) % KEY_SLOTS) {
         int index = key_slots[slot] - 1;
-        if (argument_keys[index].size == key->size && memcmp(argument_keys[index].key, key->text, key->size) == 0)
-            return index;
+        if (is_key(key, index)) return index;
     }
     return -1;
 }
 
+void fs_arguments_begin(fs_event_arguments *arguments)
+{
+    arguments->dims.text = arguments->types.text = arguments->strides.text = arguments->concrete.text = NULL;
+    arguments->known = 0;
+    arguments->grid[0] = arguments->block[0] = arguments->cluster[0] = 0;
+    for (size_t i = 0; i < sizeof arguments->texts / sizeof *arguments->texts; i++)
+        arguments->texts[i] = (fs_scan_span){"", 0, false};
+}
+
 static fs_scan_status read_three(fs_scan *scan, uint32_t *values)
 {
+    values[0] = values[1] = values[2] = 0;
     if (*scan->at != '[') return fs_scan_skip(scan);
     scan->at++;
     for (int i = 0; i < 3; i++) {
@@ -342,9 +367,9 @@ fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *argumen
         .graph = (uint32_t)number(arguments, FS_ARG_GRAPH, 0),
         .graph_node = (uint64_t)number(arguments, FS_ARG_GRAPH_NODE, 0),
     };
-    memcpy(launch.grid, arguments->grid, sizeof launch.grid);
-    memcpy(launch.block, arguments->block, sizeof launch.block);
-    memcpy(launch.cluster, arguments->cluster, sizeof launch.cluster);
+    if (arguments->grid[0] != 0) memcpy(launch.grid, arguments->grid, sizeof launch.grid);
+    if (arguments->block[0] != 0) memcpy(launch.block, arguments->block, sizeof launch.block);
+    if (arguments->cluster[0] != 0) memcpy(launch.cluster, arguments->cluster, sizeof launch.cluster);
     fs_launch_encode(&launch, bytes);
     if (arguments->texts[FS_ARG_COLLECTIVE].size > 0) {
         fs_collective collective = {

@@ -339,19 +339,23 @@ static fs_status keep(fs_piece *piece, const event_text *event, fs_error *err)
     return keepers[found->form](piece, event, record, err);
 }
 
+/* Field by field: that takes a tenth of the time that clearing the whole of it does. */
+static void begin_event(event_text *event)
+{
+    const fs_scan_span none = {"", 0, false};
+    event->phase = 0;
+    event->category = NULL;
+    event->category_name = event->name = none;
+    event->process = event->thread = (identity){0, false};
+    event->start = event->duration = 0;
+    event->has_start = event->has_duration = false;
+    fs_arguments_begin(&event->arguments);
+}
+
 fs_scan_status fs_piece_event(fs_piece *piece, fs_scan *scan, fs_status *status, fs_error *err)
 {
     event_text event;
-    memset(&event, 0, offsetof(event_text, arguments));
-    event.name.text = event.category_name.text = "";
-    /* Of the arguments, what tells that there are none: the numbers may be anything. */
-    event.arguments.dims.text = event.arguments.types.text = NULL;
-    event.arguments.strides.text = event.arguments.concrete.text = NULL;
-    event.arguments.known = 0;
-    memset(event.arguments.grid, 0, sizeof event.arguments.grid);
-    memset(event.arguments.block, 0, sizeof event.arguments.block);
-    memset(event.arguments.cluster, 0, sizeof event.arguments.cluster);
-    memset(event.arguments.texts, 0, sizeof event.arguments.texts);
+    begin_event(&event);
     fs_scan_status scanned = read_event(scan, &event);
     *status = FS_OK;
     if (scanned != FS_SCAN_GOOD || is_ignored(event.phase)) return scanned;

@@ -103,8 +103,8 @@ typedef struct {
     fs_scan_span dims, types, strides, concrete; /* arrays as they stand; text NULL: not there */
     int64_t numbers[32];                         /* by FS_ARG_…, where known */
     uint32_t known;                              /* a bit for each */
-    uint32_t grid[3], block[3], cluster[3];
-    fs_scan_span texts[4]; /* of a collective */
+    uint32_t grid[3], block[3], cluster[3];      /* the first 0: not there */
+    fs_scan_span texts[4];                       /* of a collective */
 } fs_event_arguments;
 
 /* X(NAME, key): the integers. */
@@ -115,7 +115,8 @@ typedef struct {
     X(DEVICE, "device")                                                                                               \
     X(STREAM, "stream")                                                                                               \
     X(CONTEXT, "context")                                                                                             \
-    X(BYTES, "bytes") X(REGISTERS, "registers per thread") X(SHARED, "shared memory") X(GRAPH, "graph id")            \
+    X(BYTES, "bytes")                                                                                                 \
+    X(REGISTERS, "registers per thread") X(SHARED, "shared memory") X(GRAPH, "graph id")                              \
         X(GRAPH_NODE, "graph node id") X(MEMORY_BYTES, "Bytes") X(DEVICE_TYPE, "Device Type")                         \
             X(DEVICE_ID, "Device Id") X(FLOPS, "flops") X(BYTES_READ, "bytes read") X(BYTES_WRITTEN, "bytes written") \
                 X(IN_ELEMENTS, "In msg nelems") X(OUT_ELEMENTS, "Out msg nelems") X(GROUP_SIZE, "Group size")         \
@@ -130,6 +131,8 @@ enum {
 
 enum { FS_ARG_COLLECTIVE, FS_ARG_DTYPE, FS_ARG_GROUP, FS_ARG_RANKS };
 
+/* Nothing known. */
+void fs_arguments_begin(fs_event_arguments *arguments);
 /* Read "args", at its '{'. */
 fs_scan_status fs_arguments_read(fs_scan *scan, fs_event_arguments *arguments);
 

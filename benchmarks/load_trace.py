@@ -1,0 +1,232 @@
+"""Reading a recorded trace: fs.load_trace(file) and its table, beside JSON parsers that only parse.
+
+The trace is of 200 000 calls of a small add with shapes, their API calls, kernels and flows: one million events, 290 MB,
+written here in Kineto's form. Every sample reads the file from the page cache. "peak" is the most memory (resident) that
+a process of its own took for it, above what it took before.
+"""
+
+from __future__ import annotations
+
+import gc
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from harness import Report, arguments, interleave, optional, ratio, spread
+
+import flopscope as fs
+
+CALLS, ROUNDS = 200_000, 3
+SIZES = (2_000, 20_000, 200_000, 2_000_000)  # calls; five events each
+KERNEL = (
+    "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >"
+    "(int, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>)"
+)
+HEAD = """{
+  "schemaVersion": 1,
+  "deviceProperties": [{"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "numSms": 132}],
+  "record_shapes": 1, "displayTimeUnit": "ms", "baseTimeNanoseconds": 1790857026000000000,
+  "traceEvents": [
+"""
+EVENTS = """  {
+    "ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 403, "tid": 403, "ts": %s, "dur": 9.%03d,
+    "args": {
+      "External id": %d, "Sequence number": %d, "Fwd thread id": 0, "Record function id": 0, \
+"Concrete Inputs": ["", "", "1"], "Input type": ["float", "float", "Scalar"], \
+"Input Strides": [[%d, 1], [%d, 1], []], "Input Dims": [[64, %d], [64, %d], []], "Ev Idx": %d
+    }
+  },
+  {
+    "ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 403, "tid": 403, "ts": %s, "dur": 4.2,
+    "args": {"External id": %d, "cbid": 211, "correlation": %d}
+  },
+  {
+    "ph": "s", "id": %d, "pid": 403, "tid": 403, "ts": %s, "cat": "ac2g", "name": "ac2g"
+  },
+  {
+    "ph": "X", "cat": "kernel", "name": "%s", "pid": 0, "tid": 7, "ts": %s, "dur": 1.216,
+    "args": {
+      "External id": %d, "queued": 0, "device": 0, "context": 1, "stream": 7, "correlation": %d, \
+"registers per thread": 22, "shared memory": 0, "blocks per SM": 0.030303, "warps per SM": 0.121212, \
+"grid": [4, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %%": 0
+    }
+  },
+  {
+    "ph": "f", "id": %d, "pid": 0, "tid": 7, "ts": %s, "cat": "ac2g", "name": "ac2g", "bp": "e"
+  }"""
+
+
+def main() -> None:
+    options = arguments(__doc__ or "")
+    columns = ["reading", "seconds", "low", "high", "MB/s", "peak MB", "ours / it"]
+    report = Report("load_trace", columns, options.out, options.device)
+    with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
+        path = write(Path(folder) / "trace.json", CALLS)
+        check(path)
+        plain(report, path)
+        compressed(report, path)
+        path.unlink()
+        by_size(report, Path(folder))
+    report.finish()
+
+
+def texts(calls: int) -> Iterator[str]:
+    for i in range(calls):
+        start, op, link, width = 4_359_896_695_937_531 + i * 12_345, 1000 + i, 9_000_000 + i, 64 + i % 16
+        at, launch, run = (f"{ns // 1000}.{ns % 1000:03d}" for ns in (start, start + 3000, start + 9100))
+        yield EVENTS % (
+            *(at, i % 700, op, i, width, width, width, width, i, launch, op, link, link, launch, KERNEL),
+            *(run, op, link, link, run),
+        )
+
+
+def write(path: Path, calls: int) -> Path:
+    with path.open("w") as file:
+        file.write(HEAD)
+        for i, text in enumerate(texts(calls)):
+            file.write(",\n" * (i > 0) + text)
+        file.write('\n  ],\n  "traceName": "trace.json"\n}\n')
+    return path
+
+
+def check(path: Path) -> None:
+    """The rows are those of Python's own parser."""
+    with path.open() as file:
+        events = json.load(file)["traceEvents"]
+    counts: dict[str, int] = {}
+    for event in events:
+        if event["ph"] == "X":
+            counts[event["name"]] = counts.get(event["name"], 0) + 1
+    rows = fs.load_trace(path).key_averages(peaks="none")
+    assert {row.key: row.count for row in rows} == counts
+    kernels = sum(round(1000 * event["dur"]) for event in events if event.get("cat") == "kernel")
+    assert round(1000 * rows.self_device_time_total) == kernels
+    del events
+    gc.collect()
+
+
+def table_of(path: Path) -> None:
+    fs.load_trace(path).key_averages(group_by_input_shape=True, peaks="none")
+
+
+def readers(path: Path) -> dict[str, Callable[[], object]]:
+    found: dict[str, Callable[[], object]] = {"flopscope: to a table": lambda: table_of(path)}
+    orjson, simdjson = optional("orjson"), optional("simdjson")
+    if simdjson is not None:
+        found["pysimdjson: parse"] = lambda: simdjson.Parser().parse(path.read_bytes())
+    if orjson is not None:
+        found["orjson.loads"] = lambda: orjson.loads(path.read_bytes())
+    found["json.load"] = lambda: load_json(path)
+    return found
+
+
+def load_json(path: Path) -> Any:
+    with path.open("rb") as file:
+        return json.load(file)
+
+
+def timed(call: Callable[[], object]) -> Callable[[], float]:
+    def sample() -> float:
+        start = time.perf_counter()
+        result = call()
+        taken = time.perf_counter() - start
+        del result
+        gc.collect()
+        return taken
+
+    return sample
+
+
+def plain(report: Report, path: Path) -> None:
+    size = path.stat().st_size
+    samples = interleave({name: timed(call) for name, call in readers(path).items()}, ROUNDS, warmup=1)
+    report.keep("plain", samples, bytes=size)
+    ours = samples["flopscope: to a table"]
+    for name, values in samples.items():
+        peak = peak_of(name, path)
+        show(report, name, values, size, ours, peak)
+        if name.startswith("flopscope"):
+            report.target("file to table", spread(values).median, 0.35, "s")
+            report.target("peak memory over the file's size", peak / (size / 1e6), 1, "x")
+    report.target("to a table over json.load alone", ratio(ours, samples["json.load"]).median, 1 / 12, "x")
+    if "pysimdjson: parse" in samples:
+        report.target("to a table over pysimdjson's parse", ratio(ours, samples["pysimdjson: parse"]).median, 1, "x")
+
+
+def show(report: Report, name: str, values: list[float], size: int, ours: list[float], peak: float | None) -> None:
+    found = spread(values)
+    report.row(name, f"{found.median:.3f}", f"{found.low:.3f}", f"{found.high:.3f}", f"{size / found.median / 1e6:.0f}",
+               "" if peak is None else f"{peak:.0f}", f"{ratio(ours, values).median:.3f}")
+
+
+def peak_of(name: str, path: Path) -> float:
+    """MB, in a process of its own."""
+    program = (
+        "import resource, sys\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "import pathlib, load_trace\n"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "call, before = load_trace.readers(pathlib.Path(sys.argv[3]))[sys.argv[2]], peak()\n"
+        "kept = call()\n"
+        "print((peak() - before) / 1000)\n"
+    )
+    command = [sys.executable, "-c", program, str(Path(__file__).parent), name, str(path)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def compressed(report: Report, path: Path) -> None:
+    packed = path.with_suffix(".json.gz")
+    with path.open("rb") as source, gzip.open(packed, "wb", compresslevel=6) as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+    size = path.stat().st_size
+    isal = optional("isal.isal_zlib")
+    inflate = "isal" if isal is not None else "zlib"
+    samples = interleave(
+        {
+            "flopscope: .json.gz to a table": timed(lambda: table_of(packed)),
+            f"{inflate}: decompress alone": timed(lambda: decompress(packed, isal or zlib)),
+        },
+        ROUNDS,
+        warmup=1,
+    )
+    report.keep("compressed", samples, bytes=size, compressed_bytes=packed.stat().st_size)
+    ours, alone = samples.values()
+    for name, values in samples.items():
+        show(report, name, values, size, ours, None)
+    report.target("compressed file to table over decompression alone", ratio(ours, alone).median, 1.2, "x")
+    packed.unlink()
+
+
+def decompress(path: Path, library: Any) -> None:
+    stream = library.decompressobj(wbits=31)
+    with path.open("rb") as file:
+        while data := file.read(1 << 20):
+            while data:
+                stream.decompress(data, 4 << 20)
+                data = stream.unconsumed_tail
+
+
+def by_size(report: Report, folder: Path) -> None:
+    costs = {}
+    for calls in SIZES:
+        path = write(folder / "size.json", calls)
+        rounds = 3 if calls >= CALLS else 10
+        values = interleave({"flopscope": timed(lambda path=path: table_of(path))}, rounds, warmup=1)["flopscope"]
+        report.keep("by size", {"flopscope": values}, events=5 * calls, bytes=path.stat().st_size)
+        costs[calls] = spread(values).median / (5 * calls)
+        name = f"flopscope: {5 * calls:,} events, {1e9 * costs[calls]:.0f} ns each"
+        show(report, name, values, path.stat().st_size, values, None)
+        path.unlink()
+    report.target("ns an event of the largest over that of 1 M", costs[SIZES[-1]] / costs[CALLS], 1.25, "x")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+/* The work of torch's ops, asked from Python. */
+#include <string.h>
+
+#include "python/core.h"
+#include "store/torch_signature.h"
+#include "work/work.h"
+
+enum { MAX_NDIM = 64 };
+
+/* A sequence of integers; how many, or -1 with an exception set. */
+static int integers_of(PyObject *sequence, int64_t *values)
+{
+    Py_ssize_t count = PySequence_Size(sequence);
+    if (count > MAX_NDIM) PyErr_Format(PyExc_ValueError, "%zd dimensions: at most %d", count, MAX_NDIM);
+    if (count < 0 || count > MAX_NDIM) return -1;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+        values[i] = item != NULL ? PyLong_AsLongLong(item) : 0;
+        Py_XDECREF(item);
+        if (PyErr_Occurred()) return -1;
+    }
+    return (int)count;
+}
+
+/* The item of a sequence that may be too short; a new reference, of None where it is missing. */
+static PyObject *item_of(PyObject *sequence, Py_ssize_t index)
+{
+    if (sequence != Py_None && index < PySequence_Size(sequence)) return PySequence_GetItem(sequence, index);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+static bool is_nested(PyObject *dims)
+{
+    if (!PyList_Check(dims) || PyList_GET_SIZE(dims) == 0) return false;
+    return PyList_Check(PyList_GET_ITEM(dims, 0));
+}
+
+static bool add_tensor(fs_torch_builder *builder, fs_torch_dtype dtype, PyObject *dims, PyObject *strides)
+{
+    int64_t shape[MAX_NDIM], steps[MAX_NDIM];
+    fs_error err;
+    int ndim = integers_of(dims, shape), known = 0;
+    if (ndim < 0 || (strides != Py_None && (known = integers_of(strides, steps)) < 0)) return false;
+    fs_torch_tensor tensor = {(uint8_t)dtype, (uint32_t)ndim, shape, known == ndim ? steps : NULL};
+    if (fs_torch_add_tensor(builder, &tensor, &err) == FS_OK) return true;
+    fs_raise(&err);
+    return false;
+}
+
+static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *strides)
+{
+    fs_error err;
+    if (fs_torch_add_list(builder, &err) != FS_OK) return fs_raise(&err), false;
+    for (Py_ssize_t i = 0; i < PySequence_Size(dims); i++) {
+        PyObject *shape = PySequence_GetItem(dims, i), *steps = item_of(strides, i);
+        bool added = shape != NULL && steps != NULL && add_tensor(builder, FS_TORCH_DTYPE_NONE, shape, steps);
+        Py_XDECREF(shape);
+        Py_XDECREF(steps);
+        if (!added) return false;
+    }
+    fs_torch_end_list(builder);
+    return true;
+}
+
+/* One argument, from what Kineto writes of it. */
+static bool add_argument(fs_torch_builder *builder, PyObject *dims, PyObject *type, PyObject *strides,
+                         PyObject *concrete)
+{
+    const char *name = type == Py_None ? "" : PyUnicode_AsUTF8(type);
+    const char *text = concrete == Py_None ? "" : PyUnicode_AsUTF8(concrete);
+    fs_error err;
+    if (name == NULL || text == NULL) return false;
+    fs_torch_dtype dtype = fs_torch_dtype_find(name, strlen(name));
+    if (is_nested(dims) || strcmp(name, "TensorList") == 0) return add_list(builder, dims, strides);
+    Py_ssize_t ndim = PySequence_Size(dims);
+    if (ndim < 0) return false;
+    if (ndim > 0 || dtype != FS_TORCH_DTYPE_NONE) return add_tensor(builder, dtype, dims, strides);
+    fs_torch_type scalar = strcmp(name, "ScalarList") == 0 || strncmp(name, "GenericList", strlen("GenericList")) == 0
+                               ? FS_TORCH_SCALAR_LIST
+                               : FS_TORCH_SCALAR;
+    fs_status status = *name != 0 || *text != 0 ? fs_torch_add_text(builder, scalar, text, strlen(text), &err)
+                                                : fs_torch_add_nothing(builder, &err);
+    if (status != FS_OK) fs_raise(&err);
+    return status == FS_OK;
+}
+
+static bool build(fs_torch_builder *builder, PyObject *dims, PyObject *types, PyObject *strides, PyObject *concrete)
+{
+    fs_error err;
+    bool good = fs_torch_begin(builder, &err) == FS_OK;
+    if (!good) fs_raise(&err);
+    for (Py_ssize_t i = 0; good && i < PySequence_Size(dims); i++) {
+        PyObject *items[] = {item_of(dims, i), item_of(types, i), item_of(strides, i), item_of(concrete, i)};
+        good = items[0] != NULL && items[1] != NULL && items[2] != NULL && items[3] != NULL &&
+               add_argument(builder, items[0], items[1], items[2], items[3]);
+        for (int k = 0; k < 4; k++) Py_XDECREF(items[k]);
+    }
+    return good;
+}
+
+static PyObject *unit_object(fs_unit unit)
+{
+    if (unit == FS_UNIT_NONE) Py_RETURN_NONE;
+    return PyUnicode_FromString(fs_units[unit].name);
+}
+
+/* For tests of the rules. */
+static PyObject *work_of_torch(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *name;
+    PyObject *dims, *types, *strides = Py_None, *concrete = Py_None, *result = NULL;
+    fs_torch_builder builder = {NULL, 0, 0, 0};
+    fs_torch_call call;
+    if (!PyArg_ParseTuple(args, "sOO|OO:_work_of_torch", &name, &dims, &types, &strides, &concrete)) return NULL;
+    if (build(&builder, dims, types, strides, concrete)) {
+        fs_torch_decode(builder.words, fs_torch_size(&builder), &call);
+        fs_work work = fs_work_of_torch(name, &call);
+        result = Py_BuildValue("{s:d,s:d,s:d,s:d,s:N,s:N}", "flops", work.flops, "bytes_read", work.bytes_read,
+                               "bytes_written", work.bytes_written, "bytes_moved", work.bytes_moved, "of_launched",
+                               PyBool_FromLong(work.of_launched), "unit", unit_object(work.unit.preferred));
+    }
+    fs_torch_builder_clear(&builder);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"_work_of_torch", work_of_torch, METH_VARARGS,
+     "_work_of_torch(name, dims, types, strides=None, concrete=None): the work of one call, its arguments as Kineto "
+     "writes them."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fs_add_work(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,16 @@
+/* The work of kernels that Inductor wrote in Triton ("triton_poi_fused_add_0"), by their tensor arguments. Private to
+ * csrc/work.
+ */
+#ifndef FS_WORK_ATEN_TRITON_H
+#define FS_WORK_ATEN_TRITON_H
+
+#include "store/torch_signature.h"
+#include "work/work.h"
+
+bool fs_triton_is_kernel(const char *name);
+
+/* Bytes moved: of each distinct element of each tensor, once. Which of them are read and which written a trace does
+ * not tell, nor how many FLOPs there are: those are NaN. */
+fs_work fs_triton_count(const char *name, const fs_torch_call *call);
+
+#endif
