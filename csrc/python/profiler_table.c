@@ -266,6 +266,13 @@ static const struct {
 };
 enum { NUMERIC_COLUMNS = sizeof numeric_columns / sizeof *numeric_columns };
 
+/* What torch's arithmetic adds to a total time. */
+static double rounding_of(const fs_row *row, size_t column)
+{
+    if (column == offsetof(fs_row, cpu_time_total)) return row->cpu_rounding;
+    return column == offsetof(fs_row, device_time_total) ? row->device_rounding : 0;
+}
+
 /* Integers stay integers unless their unit is scaled: ns become µs. */
 static PyObject *numbers_of(const fs_table *table, int column)
 {
@@ -278,8 +285,11 @@ static PyObject *numbers_of(const fs_table *table, int column)
     } *values = PyMem_Malloc((size_t)(count ? count : 1) * sizeof *values);
     if (values == NULL) return PyErr_NoMemory();
     for (Py_ssize_t i = 0; i < count; i++) {
-        memcpy(&values[i], (const char *)&table->rows[i] + numeric_columns[column].offset, sizeof *values);
-        if (!stays) values[i].real = (integer ? (double)values[i].whole : values[i].real) / divisor;
+        const fs_row *row = &table->rows[i];
+        memcpy(&values[i], (const char *)row + numeric_columns[column].offset, sizeof *values);
+        if (stays) continue;
+        values[i].real = (integer ? (double)values[i].whole : values[i].real) / divisor;
+        values[i].real += rounding_of(row, numeric_columns[column].offset);
     }
     PyObject *array = stays ? fs_array_of_int64(&values->whole, count) : fs_array_of_doubles(&values->real, count);
     PyMem_Free(values);

@@ -32,6 +32,7 @@ typedef struct {
     int64_t owned_device_ns; /* of the device work that its own FLOPs and bytes are the work of */
     double flops;            /* of its children, as far as known; and of kernels, where only those tell it */
     double bytes;            /* of its children, likewise */
+    double device_rounding;  /* of device_ns: fs_row */
     uint32_t call;
     uint32_t owner;  /* the nearest op that a rule knows, itself included, or FS_NONE: an event */
     uint32_t stated; /* the nearest range whose work is stated, itself included, or FS_NONE: an event */
@@ -78,6 +79,7 @@ typedef struct {
     uint32_t work_count, device_count; /* device events, annotations too; devices */
     bool works_sorted;                 /* they come in order of start */
     bool has_unlinked_work;            /* device work that ran for nobody knows what */
+    int64_t torch_begin;               /* of a recorded trace: when it began, else FS_MISSING */
     int64_t least_kernel_ns;           /* the shortest kernel of a recorded trace, 0 without one */
     fs_group *groups;
     uint32_t group_count, group_capacity;
@@ -141,6 +143,15 @@ fs_known fs_build_known(fs_build *build, const fs_node *node);
 
 /* The peaks of the device, or where that is -1 of the place that the call names; NULL: not known. */
 const fs_peaks *fs_build_peaks(const fs_build *build, const fs_call *call, int device);
+
+/* What a time in µs is above its true value once it is the difference of two doubles, since the trace began. */
+static inline double fs_build_rounding(const fs_build *build, int64_t start, int64_t duration)
+{
+    if (build->torch_begin == FS_MISSING || start == FS_MISSING) return 0;
+    double from = (double)(start - build->torch_begin) / 1000,
+           to = (double)(start + duration - build->torch_begin) / 1000;
+    return (to - from) - (double)duration / 1000;
+}
 
 static inline bool fs_build_ran_on_device(const fs_group *group)
 {

@@ -189,6 +189,7 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
         uint32_t owner = launcher->owner;
         launcher->self_device_ns += work->duration;
         launcher->device_ns += work->duration;
+        launcher->device_rounding += fs_build_rounding(build, work->start, work->duration);
         own(launcher, work);
         add_busy(build, group, work, ends);
         if (owner != FS_NONE) add_launched(build, owner, work);
@@ -235,6 +236,7 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
         fs_group *group = fs_build_group(build, index);
         group->row.self_device_time_total += work.duration;
         group->row.device_time_total += work.duration;
+        group->row.device_rounding += fs_build_rounding(build, work.start, work.duration);
         add_busy(build, group, &work, ends);
     }
     if (fs_event_kind_on_device[chunk->kind[at]]) add_work(build, &work, ends); /* an annotation is no work */

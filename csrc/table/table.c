@@ -112,6 +112,10 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
         .count = fs_store_count(store),
         .calls = {.store = store, .by_shape = options->by_shape},
     };
+    int64_t end;
+    fs_store_window(store, &build.torch_begin, &end);
+    bool recorded = build.count > 0 && FS_EVENT_AT(store, 0, timing) == FS_TIMING_TRACE;
+    if (!recorded) build.torch_begin = FS_MISSING;
     if (build.count >= FS_SLOT_NODE) {
         return fs_fail(err, FS_OUT_OF_MEMORY, "%u events are more than a table can group: profile a shorter stretch",
                        build.count);

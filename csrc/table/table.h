@@ -52,6 +52,10 @@ typedef struct {
     fs_bound bound;
     fs_timing timing;
     int64_t count;
+    /* In µs, of a recorded trace: what the total times are above those of the columns in the arithmetic of torch, which
+     * adds up differences of doubles, µs since its profile began. An average that lies between two last digits is then
+     * printed as torch prints it. */
+    double cpu_rounding, device_rounding;
 #define FS_COLUMN(type, name, unit, prose) type name;
 #include "table/columns.def"
 #undef FS_COLUMN

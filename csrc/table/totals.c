@@ -12,12 +12,13 @@ const fs_peaks *fs_build_peaks(const fs_build *build, const fs_call *call, int d
     return device < FS_MAX_CUDA_DEVICES ? build->options->cuda_peaks[device] : NULL;
 }
 
-/* Whether an op's work is that of ops inside it. On a device, all of its device work belongs to some that a rule knows;
- * on the host, those do all of what it does: aten::matmul calls aten::mm, while aten::sum fills its output first. */
+/* Whether an op's work is that of ops inside it: all of its device work belongs to some that a rule knows, or those do
+ * all of what it does: aten::matmul calls aten::mm, while aten::sum fills its output first. */
 static bool is_inside(const fs_node *node, const fs_work *work)
 {
-    if (node->device_ns > 0) return (node->flags & FS_NODE_OWNS) == 0;
-    return node->bytes > 0 && node->flops >= work->flops && node->bytes >= 0.9 * work->bytes_moved;
+    if (node->device_ns > 0 && (node->flags & FS_NODE_OWNS) == 0) return true;
+    if (work->flops > 0) return node->flops >= work->flops;
+    return node->bytes > 0 && node->bytes >= 0.9 * work->bytes_moved;
 }
 
 /* float32 and float64 products on tensor cores, as the kernels that ran tell. */
@@ -155,7 +156,7 @@ static bool has_work(fs_event_kind kind)
 }
 
 /* Add a host event to its row and its totals to the node above it (NULL: none). */
-static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t duration)
+static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t start, int64_t duration)
 {
     fs_call *call = &build->calls.calls[node->call];
     fs_group *group = &build->groups[call->row];
@@ -167,6 +168,8 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t dur
     row->cpu_time_total += open ? 0 : duration;
     row->self_device_time_total += node->self_device_ns;
     row->device_time_total += node->device_ns;
+    row->cpu_rounding += open ? 0 : fs_build_rounding(build, start, duration);
+    row->device_rounding += node->device_rounding;
     build->table->self_cpu_ns += node->self_cpu_ns;
     if ((node->flags & FS_NODE_MEMORY) != 0) add_memory(build, node, above, row);
 
@@ -181,6 +184,7 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t dur
     group->flops_known = group->flops_known || flops_known;
     if (above != NULL) {
         above->device_ns += node->device_ns;
+        above->device_rounding += node->device_rounding;
         above->flops += flops;
         above->bytes += node->bytes;
         if (flops_known) above->flags |= FS_NODE_FLOPS;
@@ -207,10 +211,10 @@ static void add_event(fs_build *build, uint32_t index)
     uint32_t parent = fs_build_parent(build, chunk, at, index);
     fs_node *above = parent != FS_NONE ? fs_build_node(build, parent) : NULL;
     if ((slot & FS_SLOT_NODE) != 0) {
-        add_node(build, &build->nodes[slot & ~FS_SLOT_NODE], above, chunk->duration[at]);
+        add_node(build, &build->nodes[slot & ~FS_SLOT_NODE], above, chunk->start[at], chunk->duration[at]);
     } else {
         fs_node leaf = fs_build_leaf(build, index);
-        add_node(build, &leaf, above, chunk->duration[at]);
+        add_node(build, &leaf, above, chunk->start[at], chunk->duration[at]);
     }
 }
 

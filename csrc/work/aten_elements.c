@@ -1,16 +1,19 @@
 #include "work/aten_elements.h"
 
-fs_aten_rule fs_aten_foreach(const fs_aten_rule *rule)
-{
-    (void)rule;
-    return (fs_aten_rule){0};
-}
+#include <stddef.h>
 
-fs_aten_rule fs_aten_backward(const fs_aten_rule *rule)
-{
-    (void)rule;
-    return (fs_aten_rule){0};
-}
+#define A(n) (FS_ARGUMENTS * (n))
+#define D(n) (FS_DTYPE_AT * (n))
+#define L(n) (FS_LIKE * ((n) + 1))
+#define P(n) (FS_PLACE * (n))
 
-const fs_aten_rule fs_aten_element_rules[] = {{0}};
-__attribute__((weak)) const fs_aten_rule fs_aten_product_rules[] = {{0}};
+const fs_aten_rule fs_aten_element_rules[] = {
+#define FS_ATEN(name, family, flops, option) {#name, fs_count_##family, flops, option},
+#include "work/aten_elements.def"
+#include "work/aten_pointwise.def"
+#undef FS_ATEN
+#define FS_ATEN_VIEW(name) {#name, fs_count_view, 0, 0},
+#include "work/aten_views.def"
+#undef FS_ATEN_VIEW
+    {NULL, NULL, 0, 0},
+};

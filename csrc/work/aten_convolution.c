@@ -1,0 +1,129 @@
+/* Convolutions of 1 to 3 dimensions, and their gradients. */
+#include "work/aten_convolution.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "work/aten_products.h"
+#include "work/aten_sizes.h"
+
+enum { MOST_DIMS = 3 };
+
+static const struct {
+    int weight, bias, stride, padding, dilation, transposed, output_padding, groups;
+} places[] = {
+#define PLACES(NAME, ...) [FS_CONVOLUTION_##NAME] = {__VA_ARGS__},
+    FS_CONVOLUTION_LIST(PLACES)
+#undef PLACES
+};
+
+static const struct {
+    int transposed, wanted;
+} backward_places[] = {
+#define PLACES(NAME, ...) [FS_BACKWARD_##NAME] = {__VA_ARGS__},
+    FS_BACKWARD_LIST(PLACES)
+#undef PLACES
+};
+
+/* The numbers of an argument for each dimension: one stands for all; `missing` where it is not there. */
+static void numbers_at(const fs_torch_call *call, int place, uint32_t dims, double missing, double *numbers)
+{
+    int count = place < 0 ? -1 : fs_sizes_numbers(fs_sizes_text(call, (unsigned)place), numbers, MOST_DIMS);
+    for (uint32_t d = count < 0 ? 0 : (uint32_t)count; d < dims; d++) numbers[d] = count > 0 ? numbers[0] : missing;
+}
+
+static bool flag_at(const fs_torch_call *call, int place)
+{
+    return place == FS_ALWAYS || (place >= 0 && fs_sizes_is_true(fs_sizes_text(call, (unsigned)place)));
+}
+
+/* Elements of the result along the axes that are convolved. An input without a batch has one dimension less. */
+static double space(const fs_torch_call *call, int row, const fs_torch_tensor *input, const fs_torch_tensor *weight,
+                    bool transposed)
+{
+    uint32_t dims = weight->ndim - 2;
+    double stride[MOST_DIMS], padding[MOST_DIMS], dilation[MOST_DIMS], more[MOST_DIMS], elements = 1;
+    const char *text = fs_sizes_text(call, (unsigned)places[row].padding);
+    bool same = strcmp(text, "same") == 0, valid = strcmp(text, "valid") == 0;
+    numbers_at(call, places[row].stride, dims, 1, stride);
+    numbers_at(call, places[row].dilation, dims, 1, dilation);
+    numbers_at(call, places[row].output_padding, dims, 0, more);
+    numbers_at(call, same || valid ? FS_NOT_THERE : places[row].padding, dims, 0, padding);
+    for (uint32_t d = 0; d < dims; d++) {
+        double size = (double)input->shape[input->ndim - dims + d];
+        double reach = dilation[d] * ((double)weight->shape[2 + d] - 1) + 1;
+        if (same) elements *= ceil(size / stride[d]);
+        else if (transposed) elements *= (size - 1) * stride[d] - 2 * padding[d] + reach + more[d];
+        else elements *= floor((size + 2 * padding[d] - reach) / stride[d]) + 1;
+    }
+    return elements;
+}
+
+/* Multiply-adds, twice: each element of the result, or of the input where transposed, meets the kernel of each channel
+ * of its group: weight is [out, in / groups, …], transposed [in, out / groups, …]. */
+static double flops_of(double elements, const fs_torch_tensor *weight)
+{
+    return 2 * elements * fs_sizes_elements(weight) / (double)weight->shape[0];
+}
+
+static bool is_convolution(const fs_torch_tensor *input, const fs_torch_tensor *weight)
+{
+    if (input == NULL || weight == NULL || weight->ndim < 3 || weight->ndim > 2 + MOST_DIMS) return false;
+    return input->ndim + 1 >= weight->ndim && input->ndim <= weight->ndim && weight->shape[0] > 0;
+}
+
+static double channels_of(const fs_torch_call *call, int row, const fs_torch_tensor *weight, bool transposed)
+{
+    double groups = places[row].groups < 0 ? 1 : fs_sizes_number(fs_sizes_text(call, (unsigned)places[row].groups), 1);
+    return transposed ? (double)weight->shape[1] * groups : (double)weight->shape[0];
+}
+
+fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    int row = rule->option;
+    const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
+    const fs_torch_tensor *weight = fs_sizes_tensor(call, (unsigned)places[row].weight);
+    const fs_torch_tensor *bias = places[row].bias < 0 ? NULL : fs_sizes_tensor(call, (unsigned)places[row].bias);
+    if (!is_convolution(input, weight)) return fs_work_unknown;
+    bool transposed = flag_at(call, places[row].transposed);
+    double batch = input->ndim == weight->ndim ? (double)input->shape[0] : 1;
+    double output = batch * channels_of(call, row, weight, transposed) * space(call, row, input, weight, transposed);
+    double read = fs_sizes_read(input) + fs_sizes_read(weight) + (bias != NULL ? fs_sizes_read(bias) : 0);
+    const fs_torch_tensor *added = row == FS_CONVOLUTION_ADD ? fs_sizes_tensor(call, 2) : NULL;
+    if (added != NULL) read += fs_sizes_read(added);
+    return fs_sizes_work(flops_of(transposed ? fs_sizes_elements(input) : output, weight), read,
+                         output * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
+}
+
+/* Which of the gradients, of input, weight and bias, are wanted: "[True, False, True]". All, where that is not told. */
+static void wanted_at(const fs_torch_call *call, int place, bool *wanted)
+{
+    const char *text = fs_sizes_text(call, (unsigned)place);
+    for (int i = 0; i < 3; i++) {
+        text += strcspn(text, "TtFf01");
+        wanted[i] = *text == 0 || *text == 'T' || *text == 't' || *text == '1';
+        text += strcspn(text, ",");
+    }
+}
+
+fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *gradient = fs_sizes_tensor(call, 0), *input = fs_sizes_tensor(call, 1);
+    const fs_torch_tensor *weight = fs_sizes_tensor(call, 2);
+    bool wanted[3];
+    if (gradient == NULL || !is_convolution(input, weight)) return fs_work_unknown;
+    bool transposed = flag_at(call, backward_places[rule->option].transposed);
+    wanted_at(call, backward_places[rule->option].wanted, wanted);
+    double flops = flops_of(fs_sizes_elements(transposed ? input : gradient), weight);
+    double item = fs_sizes_item(input->dtype), read = fs_sizes_read(gradient), written = 0;
+    if (wanted[0]) {
+        read += fs_sizes_read(weight);
+        written += fs_sizes_elements(input) * item;
+    }
+    if (wanted[1]) {
+        read += fs_sizes_read(input);
+        written += fs_sizes_elements(weight) * item;
+    }
+    if (wanted[2]) written += (double)gradient->shape[gradient->ndim - (weight->ndim - 2) - 1] * item;
+    return fs_sizes_work((wanted[0] + wanted[1]) * flops, read, written, fs_products_unit(input->dtype));
+}

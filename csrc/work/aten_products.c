@@ -1,0 +1,230 @@
+/* Matrix products, and the rows of all that multiplies. */
+#include "work/aten_products.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "work/aten_attention.h"
+#include "work/aten_convolution.h"
+#include "work/aten_sizes.h"
+
+const fs_aten_rule fs_aten_product_rules[] = {
+#define FS_PRODUCT(name, family, option) {#name, fs_count_##family, 2, option},
+#include "work/aten_products.def"
+#undef FS_PRODUCT
+    {NULL, NULL, 0, 0},
+};
+
+fs_unit_choice fs_products_unit(unsigned dtype)
+{
+    static const struct {
+        bool here;
+        fs_unit_choice choice;
+    } units[FS_TORCH_DTYPE_COUNT + 1] = {
+        [FS_TORCH_FLOAT64] = {true, {FS_UNIT_FP64, FS_UNIT_FP64}},
+        [FS_TORCH_COMPLEX128] = {true, {FS_UNIT_FP64, FS_UNIT_FP64}},
+        [FS_TORCH_FLOAT32] = {true, {FS_UNIT_FP32, FS_UNIT_FP32}},
+        [FS_TORCH_COMPLEX64] = {true, {FS_UNIT_FP32, FS_UNIT_FP32}},
+        [FS_TORCH_FLOAT16] = {true, {FS_UNIT_FP16_TENSOR, FS_UNIT_FP32}},
+        [FS_TORCH_BFLOAT16] = {true, {FS_UNIT_BF16_TENSOR, FS_UNIT_FP32}},
+        [FS_TORCH_FLOAT8_E4M3FN] = {true, {FS_UNIT_FP8_TENSOR, FS_UNIT_FP8_TENSOR}},
+        [FS_TORCH_FLOAT8_E5M2] = {true, {FS_UNIT_FP8_TENSOR, FS_UNIT_FP8_TENSOR}},
+        [FS_TORCH_FLOAT8_E4M3FNUZ] = {true, {FS_UNIT_FP8_TENSOR, FS_UNIT_FP8_TENSOR}},
+        [FS_TORCH_FLOAT8_E5M2FNUZ] = {true, {FS_UNIT_FP8_TENSOR, FS_UNIT_FP8_TENSOR}},
+        [FS_TORCH_INT8] = {true, {FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR}},
+        [FS_TORCH_UINT8] = {true, {FS_UNIT_INT8_TENSOR, FS_UNIT_INT8_TENSOR}},
+    };
+    return units[dtype].here ? units[dtype].choice : (fs_unit_choice){FS_UNIT_NONE, FS_UNIT_NONE};
+}
+
+/* A complex multiply-add is four of real numbers. */
+static double flops_each(unsigned dtype)
+{
+    bool complex = dtype < FS_TORCH_DTYPE_COUNT && fs_torch_dtypes[dtype].kind == FS_TORCH_COMPLEX;
+    return complex ? 8 : 2;
+}
+
+/* The size of the dimension that is `from_end`-th from the last, 1 where there is none. */
+static double size_from_end(const fs_torch_tensor *tensor, uint32_t from_end)
+{
+    return from_end <= tensor->ndim ? (double)tensor->shape[tensor->ndim - from_end] : 1;
+}
+
+/* Products side by side: of the broadcast batches of both. */
+static double batches(const fs_torch_tensor *a, const fs_torch_tensor *b)
+{
+    uint32_t most = a->ndim > b->ndim ? a->ndim : b->ndim;
+    double count = 1;
+    for (uint32_t d = 3; d <= most; d++) count *= fmax(size_from_end(a, d), size_from_end(b, d));
+    return count;
+}
+
+/* a[…, m, k] times b[…, k, n]; a vector is a row on the left and a column on the right. */
+typedef struct {
+    double batch, m, n, k;
+} sizes;
+
+static bool sizes_of(const fs_torch_tensor *a, const fs_torch_tensor *b, sizes *found)
+{
+    if (a == NULL || b == NULL || a->ndim == 0 || b->ndim == 0) return false;
+    found->k = size_from_end(a, 1);
+    found->m = size_from_end(a, 2);
+    found->n = b->ndim > 1 ? size_from_end(b, 1) : 1;
+    found->batch = batches(a, b);
+    return found->k == (b->ndim > 1 ? size_from_end(b, 2) : size_from_end(b, 1));
+}
+
+/* What is added to a product, at the place before it; a factor of 0 leaves it unread. */
+static double added_bytes(const fs_torch_call *call, int place)
+{
+    const fs_torch_tensor *added = place > 0 ? fs_sizes_tensor(call, 0) : NULL;
+    if (added == NULL || fs_sizes_number(fs_sizes_text(call, (unsigned)place + 2), 1) == 0) return 0;
+    return fs_sizes_read(added);
+}
+
+static fs_work product(const fs_aten_rule *rule, const fs_torch_call *call, bool summed)
+{
+    const fs_torch_tensor *a = fs_sizes_tensor(call, (unsigned)rule->option);
+    const fs_torch_tensor *b = fs_sizes_tensor(call, (unsigned)rule->option + 1);
+    sizes of;
+    if (!sizes_of(a, b, &of)) return fs_work_unknown;
+    double item = fs_sizes_item(a->dtype == FS_TORCH_INT8 ? FS_TORCH_INT32 : a->dtype);
+    double written = (summed ? 1 : of.batch) * of.m * of.n * item;
+    double read = fs_sizes_read(a) + fs_sizes_read(b) + added_bytes(call, rule->option);
+    return fs_sizes_work(flops_each(a->dtype) * of.batch * of.m * of.n * of.k, read, written,
+                         fs_products_unit(a->dtype));
+}
+
+fs_work fs_count_product(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    return product(rule, call, false);
+}
+
+fs_work fs_count_summed_product(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    return product(rule, call, true);
+}
+
+fs_work fs_count_vectors(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *a = fs_sizes_tensor(call, (unsigned)rule->option);
+    const fs_torch_tensor *b = fs_sizes_tensor(call, (unsigned)rule->option + 1);
+    if (a == NULL || b == NULL) return fs_work_unknown;
+    return fs_sizes_work(flops_each(a->dtype) * fs_sizes_elements(a), fs_sizes_read(a) + fs_sizes_read(b),
+                         fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
+}
+
+/* One multiplication each; with something added, a multiply-add. */
+fs_work fs_count_outer(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *a = fs_sizes_tensor(call, (unsigned)rule->option);
+    const fs_torch_tensor *b = fs_sizes_tensor(call, (unsigned)rule->option + 1);
+    if (a == NULL || b == NULL) return fs_work_unknown;
+    double elements = fs_sizes_elements(a) * fs_sizes_elements(b);
+    double read = fs_sizes_read(a) + fs_sizes_read(b) + added_bytes(call, rule->option);
+    return fs_sizes_work((rule->option > 0 ? 1 : 0.5) * flops_each(a->dtype) * elements, read,
+                         elements * fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
+}
+
+fs_work fs_count_linear(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *input = fs_sizes_tensor(call, 0), *weight = fs_sizes_tensor(call, 1);
+    const fs_torch_tensor *bias = fs_sizes_tensor(call, 2);
+    (void)rule;
+    if (input == NULL || weight == NULL || input->ndim == 0 || weight->ndim == 0) return fs_work_unknown;
+    double k = size_from_end(weight, 1), n = weight->ndim > 1 ? size_from_end(weight, 2) : 1;
+    if (k != size_from_end(input, 1) || k == 0) return fs_work_unknown;
+    double rows = fs_sizes_elements(input) / k;
+    double read = fs_sizes_read(input) + fs_sizes_read(weight) + (bias != NULL ? fs_sizes_read(bias) : 0);
+    return fs_sizes_work(flops_each(input->dtype) * rows * k * n, read, rows * n * fs_sizes_item(input->dtype),
+                         fs_products_unit(input->dtype));
+}
+
+/* Bytes of every tensor from a place on: scales, bias. */
+static double read_from(const fs_torch_call *call, unsigned place)
+{
+    double bytes = 0;
+    for (; place < call->count; place++) {
+        const fs_torch_tensor *tensor = fs_sizes_tensor(call, place);
+        if (tensor != NULL && tensor->ndim > 0) bytes += fs_sizes_read(tensor);
+    }
+    return bytes;
+}
+
+/* The dtype that an argument names, else the inputs'. */
+static unsigned result_dtype(const fs_aten_rule *rule, const fs_torch_call *call, unsigned inputs)
+{
+    fs_torch_dtype named = fs_sizes_dtype_of(fs_sizes_text(call, (unsigned)rule->option));
+    return named != FS_TORCH_DTYPE_NONE ? named : inputs;
+}
+
+fs_work fs_count_scaled(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = fs_sizes_tensor(call, 1);
+    sizes of;
+    if (!sizes_of(a, b, &of)) return fs_work_unknown;
+    double packed = fs_torch_dtypes[a->dtype].kind == FS_TORCH_FLOAT4 ? 2 : 1; /* elements a byte */
+    double read = fs_sizes_read(a) + fs_sizes_read(b) + read_from(call, 2);
+    return fs_sizes_work(2 * of.m * of.n * of.k * packed, read,
+                         of.m * of.n * fs_sizes_item(result_dtype(rule, call, a->dtype)), fs_products_unit(a->dtype));
+}
+
+/* The offsets part the rows of a matrix, its columns, or what is summed over: where they part one of both matrices, all
+ * of it is multiplied once. */
+fs_work fs_count_grouped(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = fs_sizes_tensor(call, 1);
+    const fs_torch_tensor *offsets = fs_sizes_tensor(call, rule->option == 4 ? 2 : 4);
+    if (a == NULL || b == NULL || a->ndim < 2 || b->ndim < 2) return fs_work_unknown;
+    double m = size_from_end(a, 2), k = size_from_end(a, 1), n = size_from_end(b, 1), groups = 1, batch = 1;
+    if (a->ndim == 3 && b->ndim == 3) batch = groups = (double)a->shape[0];
+    else if (a->ndim == 2 && b->ndim == 2) groups = offsets != NULL ? fs_sizes_elements(offsets) : NAN;
+    double written = groups * m * n * fs_sizes_item(result_dtype(rule, call, a->dtype));
+    return fs_sizes_work(2 * batch * m * n * k, fs_sizes_read(a) + fs_sizes_read(b) + read_from(call, 2), written,
+                         fs_products_unit(a->dtype));
+}
+
+fs_work fs_count_packed(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    return fs_count_linear(rule, call);
+}
+
+/* Fourier transforms of n points: 5 n log2 n real operations by convention, half of it for real numbers (FFTW's
+ * benchFFT, "mflops"). */
+fs_work fs_count_fourier(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    enum { MOST_DIMS = 16 };
+    const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
+    double dims[MOST_DIMS], points = 1, last = NAN, elements, written;
+    int count = fs_sizes_numbers(fs_sizes_text(call, 1), dims, MOST_DIMS);
+    if (input == NULL || count < 1) return fs_work_unknown;
+    for (int i = 0; i < count; i++) {
+        int dim = (int)dims[i] < 0 ? (int)dims[i] + (int)input->ndim : (int)dims[i];
+        if (dim < 0 || dim >= (int)input->ndim) return fs_work_unknown;
+        last = (double)input->shape[dim];
+        points *= last;
+    }
+    elements = fs_sizes_elements(input);
+    double item = fs_sizes_item(input->dtype);
+    if (rule->option == 2) { /* half of the last axis, and one */
+        double whole = fs_sizes_number(fs_sizes_text(call, 3), NAN);
+        elements *= whole / last;
+        points *= whole / last;
+        written = elements * item / 2;
+    } else {
+        bool half = rule->option == 1 && fs_sizes_is_true(fs_sizes_text(call, 3));
+        written = (half ? elements / last * (floor(last / 2) + 1) : elements) * (rule->option == 1 ? 2 : 1) * item;
+    }
+    double flops = (rule->option == 0 ? 5 : 2.5) * elements * log2(fmax(points, 1));
+    return fs_sizes_work(flops, fs_sizes_read(input), written, fs_sizes_unit(input->dtype));
+}
+
+/* Leading terms: Cholesky n^3/3, LU 2n^3/3, inverse 2n^3 (LAPACK Working Note 41). */
+fs_work fs_count_factor(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *a = fs_sizes_tensor(call, 0);
+    if (a == NULL || a->ndim < 2 || a->shape[a->ndim - 1] != a->shape[a->ndim - 2]) return fs_work_unknown;
+    double n = size_from_end(a, 1), bytes = fs_sizes_read(a);
+    return fs_sizes_work(rule->option / 6.0 * n * fs_sizes_elements(a), bytes,
+                         fs_sizes_elements(a) * fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
+}
