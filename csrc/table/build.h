@@ -49,7 +49,11 @@ typedef struct {
     fs_row row;
     int64_t first_start, first_end; /* of the row's first event: the least start, of those the largest end */
     uint64_t samples_begin, sample_count;
-    fs_roof roof;    /* sum over the calls */
+    fs_roof roof; /* sum over the calls */
+    /* Of calls that the CPU did, of which no peaks are known, in a store with device work: they are no part of the
+     * rates of a row that ran on a device. */
+    double unrated_flops, unrated_bytes;
+    int64_t unrated_ns;
     int64_t host_ns; /* own host time of the calls whose work ran on the CPU; of ranges, what they enclose too */
     int64_t unmodelled_ns, estimated_ns; /* of device work whose bytes no rule knows; are told by kernels, at most */
     int64_t work_calls;                  /* of ops and ranges, which may have work */

@@ -9,6 +9,25 @@
 #include "table/build.h"
 #include "table/statistics.h"
 
+/* The row's rates and shares. What the CPU did of a row that ran on a device counts where its peaks are known. */
+static void rate(fs_group *group)
+{
+    fs_row *row = &group->row;
+    bool on_device = fs_build_ran_on_device(group);
+    double flops = row->flops, bytes = row->bytes_total_moved;
+    int64_t ns = row->device_busy_time + group->host_ns;
+    if (on_device) {
+        row->flops -= group->unrated_flops;
+        row->bytes_total_moved -= group->unrated_bytes;
+    } else {
+        ns += group->unrated_ns;
+        if (group->unrated_ns > 0) group->roof = (fs_roof){NAN, NAN, NAN, NAN, NAN};
+    }
+    fs_roofline_fill(row, &group->roof, group->untimed ? NAN : (double)ns);
+    row->flops = flops;
+    row->bytes_total_moved = bytes;
+}
+
 static void fill_row(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
@@ -25,8 +44,7 @@ static void fill_row(const fs_build *build, fs_group *group)
     row->time_p95 = times.p95;
     row->time_max = times.max;
     row->time_std = times.std;
-    double time_ns = group->untimed ? NAN : (double)(row->device_busy_time + group->host_ns);
-    fs_roofline_fill(row, &group->roof, time_ns);
+    rate(group);
 }
 
 /* Rows come in torch's order: by start of the first event, of two that start together the longer one. */

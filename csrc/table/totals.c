@@ -63,6 +63,12 @@ static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
     sum->kernel_ns += roof->kernel_ns;
 }
 
+static bool is_unrated(const fs_build *build, const fs_node *node, const fs_call *call)
+{
+    if (node->device >= 0 || build->work_count == 0 || call->device_kind != FS_CPU) return false;
+    return fs_build_peaks(build, call, node->device) == NULL;
+}
+
 static void add_unknown(fs_row *row)
 {
     row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
@@ -88,11 +94,17 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     if (call->stated && !isnan(work->flops)) *flops = 0; /* what is stated is of all within */
     if (!isnan(work->flops)) *flops += work->flops;
     if (!isnan(work->bytes_moved)) node->bytes += work->bytes_moved;
+    bool is_op = call->kind == FS_EVENT_OP;
+    if (is_op && is_unrated(build, node, call)) {
+        group->unrated_ns += duration == FS_MISSING ? 0 : node->self_cpu_ns;
+        group->unrated_flops += work->flops;
+        group->unrated_bytes += work->bytes_moved;
+        return;
+    }
     add_roof(build, node, call);
 
     if (node->device >= 0) return; /* its time is in the row's busy time */
     /* Of a range whose work is stated, device work may be what nobody knows the launcher of. */
-    bool is_op = call->kind == FS_EVENT_OP;
     bool seen = is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !build->has_unlinked_work);
     if (call->device_kind == FS_CPU && duration != FS_MISSING && seen) {
         group->host_ns += is_op ? node->self_cpu_ns : duration;

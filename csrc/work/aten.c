@@ -90,7 +90,9 @@ static fs_aten_rule find_rule(const char *name)
 {
     pthread_once(&slots_once, place_all);
     const fs_aten_rule *rule = find(name, strlen(name));
-    if (strchr(name, ':') != NULL && rule != NULL) return *rule;
+    /* Of names without a namespace, torch itself uses these. */
+    bool bare = strcmp(name, "detach") == 0 || strcmp(name, "detach_") == 0;
+    if (rule != NULL && (strchr(name, ':') != NULL || bare)) return *rule;
     for (size_t i = 0; i < sizeof namespaces / sizeof *namespaces; i++) {
         const char *rest = without(name, namespaces[i]);
         if (rest != NULL) return find_like(rest);

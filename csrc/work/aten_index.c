@@ -130,7 +130,7 @@ fs_work fs_count_nll_backward(const fs_aten_rule *rule, const fs_torch_call *cal
                          picked * item_at(self), fs_sizes_unit(self->dtype));
 }
 
-/* topk(self, k, axis, …): values and their indices. */
+/* topk(self, k, axis, …): so many of an axis, the last one unless it is told; flags of the result. */
 fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -139,7 +139,8 @@ fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
     if (axis < 0) axis += self->ndim;
     if (self->ndim > 0 && (axis < 0 || axis >= self->ndim)) return fs_work_unknown;
     double elements = self->ndim > 0 ? fs_sizes_elements(self) / (double)self->shape[(int)axis] * k : k;
-    return fs_sizes_work(rule->flops, fs_sizes_read(self), fs_result_bytes(rule, elements, self->dtype),
+    return fs_sizes_work(rule->flops, fs_sizes_read(self),
+                         fs_result_bytes(rule, elements, fs_result_dtype(rule, self->dtype)),
                          fs_sizes_unit(self->dtype));
 }
 

@@ -1,0 +1,310 @@
+"""FLOPs and bytes of torch's ops that multiply: formulas worked out here, hardware counters, torch's own counter."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+from flopscope import _core
+
+F32, BF16, HALF, I8, FP8 = "float", "c10::BFloat16", "c10::Half", "signed char", "c10::Float8_e4m3fn"
+SIZES = {F32: 4, BF16: 2, HALF: 2, I8: 1, FP8: 1, "long int": 8, "int": 4}
+
+
+def work(name: str, *arguments: Any) -> dict[str, Any]:
+    """The work of a call: tensors are (dtype, shape), None is nothing, the rest are scalars as Kineto writes them."""
+    dims, types, concrete = [], [], []
+    for argument in arguments:
+        tensor = isinstance(argument, tuple)
+        dims.append(list(argument[1]) if tensor else [])
+        types.append(
+            argument[0] if tensor else "" if argument is None else "ScalarList" if argument[:1] == "[" else "Scalar"
+        )
+        concrete.append("" if tensor or argument is None else argument)
+    return _core._work_of_torch(name, dims, types, [[] for _ in dims], concrete)
+
+
+def check(found: dict[str, Any], flops: float, read: float, written: float) -> None:
+    assert (found["flops"], found["bytes_read"], found["bytes_written"]) == (flops, read, written)
+
+
+def bytes_of(dtype: str, *shapes: tuple[int, ...]) -> int:
+    return sum(SIZES[dtype] * math.prod(shape) for shape in shapes)
+
+
+# Matrix products ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_products_multiply_and_add_each_pair_once(dtype: str) -> None:
+    a, b, row, batch = (dtype, (64, 48)), (dtype, (48, 80)), (dtype, (80,)), 5
+    size = SIZES[dtype]
+    flops, read, written = 2 * 64 * 48 * 80, bytes_of(dtype, (64, 48), (48, 80)), bytes_of(dtype, (64, 80))
+    check(work("aten::mm", a, b), flops, read, written)
+    check(work("aten::matmul", a, b), flops, read, written)
+    check(work("aten::addmm", row, a, b, "1", "1"), flops, read + 80 * size, written)
+    check(work("aten::addmm", row, a, b, "0", "1"), flops, read, written)  # nothing times what is added: it is not read
+    check(work("aten::_addmm_activation", row, a, b, "1", "1", "False"), flops, read + 80 * size, written)
+    left, right, added = (dtype, (batch, 64, 48)), (dtype, (batch, 48, 80)), (dtype, (64, 80))
+    check(work("aten::bmm", left, right), batch * flops, batch * read, batch * written)
+    check(work("aten::baddbmm", added, left, right, "1", "1"), batch * flops, batch * read + written, batch * written)
+    check(work("aten::addbmm", added, left, right, "1", "1"), batch * flops, batch * read + written, written)
+    check(
+        work("aten::linear", (dtype, (7, 64, 48)), (dtype, (80, 48)), row),
+        7 * flops,
+        bytes_of(dtype, (7, 64, 48), (80, 48), (80,)),
+        7 * written,
+    )
+
+
+def test_vectors_are_rows_and_columns() -> None:
+    a, v, w = (F32, (64, 48)), (F32, (48,)), (F32, (64,))
+    check(work("aten::mv", a, v), 2 * 64 * 48, bytes_of(F32, (64, 48), (48,)), bytes_of(F32, (64,)))
+    check(
+        work("aten::addmv", w, a, v, "1", "1"), 2 * 64 * 48, bytes_of(F32, (64, 48), (48,), (64,)), bytes_of(F32, (64,))
+    )
+    check(work("aten::matmul", w, a), 2 * 64 * 48, bytes_of(F32, (64, 48), (64,)), bytes_of(F32, (48,)))
+    check(work("aten::dot", v, v), 2 * 48, 2 * 48 * 4, 4)
+    check(work("aten::ger", w, v), 64 * 48, bytes_of(F32, (64,), (48,)), bytes_of(F32, (64, 48)))
+    check(
+        work("aten::addr", a, w, v, "1", "1"),
+        2 * 64 * 48,
+        bytes_of(F32, (64, 48), (64,), (48,)),
+        bytes_of(F32, (64, 48)),
+    )
+
+
+def test_narrow_numbers_write_what_they_are_told_to() -> None:
+    a, b, scale = (FP8, (64, 48)), (FP8, (48, 80)), (F32, ())
+    read = bytes_of(FP8, (64, 48), (48, 80))
+    bfloat16 = work("aten::_scaled_mm", a, b, scale, scale, None, None, "15", "False")
+    check(bfloat16, 2 * 64 * 48 * 80, read, bytes_of(BF16, (64, 80)))
+    assert bfloat16["unit"] == "fp8_tensor"
+    check(work("aten::_int_mm", (I8, (64, 48)), (I8, (48, 80))), 2 * 64 * 48 * 80, read, 4 * 64 * 80)
+    groups = work("aten::_grouped_mm", (BF16, (640, 48)), (BF16, (4, 48, 80)), ("int", (4,)), None, None)
+    check(groups, 2 * 640 * 48 * 80, bytes_of(BF16, (640, 48), (4, 48, 80)) + 4 * 4, bytes_of(BF16, (640, 80)))
+
+
+def test_what_does_not_fit_is_unknown() -> None:
+    for name, *arguments in (
+        ("aten::mm", (F32, (3, 4)), (F32, (5, 6))),
+        ("aten::mm", (F32, (3, 4))),
+        ("aten::mm",),
+        ("aten::cudnn_convolution", (F32, (3, 4)), (F32, (5, 6))),
+        ("aten::_cudnn_attention_forward", (F32, (3,)), None, None),
+    ):
+        assert math.isnan(work(name, *arguments)["flops"]), (name, arguments)
+        assert math.isnan(work(name, *arguments)["bytes_read"])
+
+
+# Convolutions ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_convolution_meets_each_kernel_at_each_place() -> None:
+    image, kernel = (BF16, (64, 128, 56, 56)), (BF16, (256, 128, 3, 3))
+    flops, read, written = 2 * 64 * 256 * 56 * 56 * 128 * 9, bytes_of(BF16, image[1], kernel[1]), 64 * 256 * 56 * 56 * 2
+    ones, zeros = "[1, 1]", "[0, 0]"
+    tail = ("1", "False", "False", "True")
+    check(work("aten::cudnn_convolution", image, kernel, ones, ones, ones, *tail), flops, read, written)
+    check(work("aten::convolution", image, kernel, None, ones, ones, ones, "False", zeros, "1"), flops, read, written)
+    check(work("aten::conv2d", image, kernel, None, ones, "same", ones, "1"), flops, read, written)
+    strided = work("aten::convolution", image, kernel, (BF16, (256,)), "[2, 2]", ones, ones, "False", zeros, "1")
+    check(strided, flops / 4, read + 512, written / 4)
+    dilated = work("aten::convolution", image, kernel, None, ones, zeros, "[2, 2]", "False", zeros, "1")
+    check(dilated, flops / 56**2 * 52**2, read, written / 56**2 * 52**2)
+    depthwise = work("aten::convolution", image, (BF16, (128, 1, 3, 3)), None, ones, ones, ones, "False", zeros, "128")
+    check(depthwise, 2 * 64 * 128 * 56 * 56 * 9, bytes_of(BF16, image[1], (128, 1, 3, 3)), 64 * 128 * 56 * 56 * 2)
+
+
+def test_a_transposed_convolution_spreads_each_element_over_a_kernel() -> None:
+    sound, kernel = (F32, (8, 32, 100)), (F32, (32, 16, 5))  # two groups: 2 x 16 channels come out
+    found = work("aten::convolution", sound, kernel, None, "[2]", "[1]", "[1]", "True", "[1]", "2")
+    length = (100 - 1) * 2 - 2 + 5 - 1 + 1 + 1
+    check(found, 2 * 8 * 32 * 100 * 16 * 5, bytes_of(F32, sound[1], kernel[1]), 8 * 32 * length * 4)
+
+
+def test_gradients_of_a_convolution_follow_the_mask() -> None:
+    gradient, image, kernel = (F32, (8, 64, 28, 28)), (F32, (8, 32, 28, 28)), (F32, (64, 32, 3, 3))
+    once, sizes = 2 * 8 * 64 * 28 * 28 * 32 * 9, {"g": bytes_of(F32, gradient[1]), "x": bytes_of(F32, image[1])}
+    weight = bytes_of(F32, kernel[1])
+    for mask, flops, read, written in (
+        ("[True, True, True]", 2 * once, sizes["g"] + sizes["x"] + weight, sizes["x"] + weight + 64 * 4),
+        ("[False, True, False]", once, sizes["g"] + sizes["x"], weight),
+        ("[True, False, False]", once, sizes["g"] + weight, sizes["x"]),
+        ("[False, False, True]", 0, sizes["g"], 64 * 4),
+    ):
+        found = work(
+            "aten::convolution_backward",
+            gradient,
+            image,
+            kernel,
+            "[64]",
+            "[1, 1]",
+            "[1, 1]",
+            "[1, 1]",
+            "False",
+            "[0, 0]",
+            "1",
+            mask,
+        )
+        check(found, flops, read, written)
+
+
+# Attention ------------------------------------------------------------------------------------------------------------
+
+Q = (BF16, (8, 16, 4096, 128))
+FULL = 2 * 8 * 16 * 4096 * 4096 * (128 + 128)
+
+
+def attention(causal: str, query: Any = Q, key: Any = Q, value: Any = Q) -> dict[str, Any]:
+    return work("aten::_scaled_dot_product_flash_attention", query, key, value, "0.", causal, "False", None)
+
+
+def test_attention_is_two_products_and_a_causal_one_half_of_them() -> None:
+    log_sum_exp = 8 * 16 * 4096 * 4
+    check(attention("False"), FULL, 3 * bytes_of(BF16, Q[1]), bytes_of(BF16, Q[1]) + log_sum_exp)
+    assert attention("True")["flops"] == FULL / 2
+    longer = (BF16, (8, 16, 8192, 128))  # the last query sees all keys: B H (2 Skv - Sq) Sq D for each product
+    assert attention("True", key=longer, value=longer)["flops"] == 2 * 8 * 16 * (2 * 8192 - 4096) * 4096 * 128
+
+
+def test_keys_of_grouped_queries_are_read_once() -> None:
+    few = (BF16, (8, 2, 4096, 128))
+    found = attention("False", key=few, value=few)
+    assert found["flops"] == FULL and found["bytes_read"] == bytes_of(BF16, Q[1], few[1], few[1])
+
+
+def test_the_gradients_of_attention_are_five_products() -> None:
+    log_sum_exp = (F32, (8, 16, 4096))
+    found = work(
+        "aten::_cudnn_attention_backward",
+        Q,
+        Q,
+        Q,
+        Q,
+        Q,
+        log_sum_exp,
+        None,
+        None,
+        None,
+        None,
+        None,
+        "4096",
+        "4096",
+        "0.",
+        "False",
+    )
+    assert found["flops"] == FULL * 5 / 2
+    assert found["bytes_read"] == 5 * bytes_of(BF16, Q[1]) + bytes_of(F32, log_sum_exp[1])
+    assert found["bytes_written"] == 3 * bytes_of(BF16, Q[1])
+
+
+def test_sequences_behind_each_other_count_where_their_lengths_are_told() -> None:
+    packed, offsets = (BF16, (8 * 4096, 16, 128)), ("int", (9,))
+    call = (
+        "aten::_flash_attention_forward",
+        packed,
+        packed,
+        packed,
+        offsets,
+        offsets,
+        "4096",
+        "4096",
+        "0.",
+        "False",
+        "False",
+    )
+    assert work(*call)["flops"] == FULL
+    uneven = (BF16, (5 * 4096, 16, 128))
+    found = work(call[0], uneven, uneven, uneven, *call[4:])
+    assert math.isnan(found["flops"]) and found["bytes_read"] == 3 * bytes_of(BF16, uneven[1])
+
+
+# Oracles --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("counted", "found"),
+    [  # tensor-core FLOPs of single ops on an H200, by Nsight Compute (sm__ops_path_tensor_src_bf16_dst_fp32.sum)
+        (1099511627776, lambda: work("aten::mm", (BF16, (8192, 8192)), (BF16, (8192, 8192)))),
+        (
+            118380036096,
+            lambda: work(
+                "aten::cudnn_convolution",
+                (BF16, (64, 128, 56, 56)),
+                (BF16, (256, 128, 3, 3)),
+                "[1, 1]",
+                "[1, 1]",
+                "[1, 1]",
+                "1",
+                "False",
+                "False",
+                "True",
+            ),
+        ),
+        (566935683072, lambda: attention("True")),
+        (1099511627776, lambda: attention("False")),
+    ],
+    ids=["mm", "convolution", "causal attention", "attention"],
+)
+def test_flops_are_what_the_hardware_counted(counted: int, found: Any) -> None:
+    assert found()["flops"] == pytest.approx(counted, rel=0.04)
+
+
+def programs(torch: Any) -> dict[str, Any]:
+    nn = torch.nn.functional
+    r = torch.randn
+    image, kernel, grown = r(4, 8, 20, 20, requires_grad=True), r(12, 4, 3, 3, requires_grad=True), r(8, 3, 4, 4)
+    a, b, q = r(30, 20, requires_grad=True), r(20, 40, requires_grad=True), r(2, 4, 64, 32, requires_grad=True)
+    return {
+        "mm": lambda: a @ b,
+        "linear, gradients": lambda: nn.linear(a, b.t(), r(40)).sum().backward(),
+        "bmm": lambda: torch.bmm(r(3, 10, 20), r(3, 20, 5)),
+        "baddbmm": lambda: torch.baddbmm(r(3, 10, 5), r(3, 10, 20), r(3, 20, 5)),
+        "einsum": lambda: torch.einsum("bij,bjk->bik", r(3, 10, 20), r(3, 20, 5)),
+        "convolution in groups": lambda: nn.conv2d(image, kernel, stride=2, padding=1, groups=2),
+        "convolution, gradients": lambda: nn.conv2d(image, kernel, padding=1, groups=2).sum().backward(),
+        "convolution, transposed": lambda: nn.conv_transpose2d(image, grown, stride=2, output_padding=1),
+        "attention, gradients": lambda: nn.scaled_dot_product_attention(q, q, q).sum().backward(),
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mm",
+        "linear, gradients",
+        "bmm",
+        "baddbmm",
+        "einsum",
+        "convolution in groups",
+        "convolution, gradients",
+        "convolution, transposed",
+        "attention, gradients",
+    ],
+)
+def test_flops_are_those_that_torchs_counter_counts(name: str, tmp_path: Path) -> None:
+    """FlopCounterMode counts the gradients of weights once for each group (torch 2.13), two here, and knows no attention
+    of the CPU: forward and five products backward are 3.5 times forward."""
+    torch = pytest.importorskip("torch")
+    counter = pytest.importorskip("torch.utils.flop_counter")
+    run = programs(torch)[name]
+    with counter.FlopCounterMode(display=False) as mode:
+        run()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as prof:
+        run()
+    prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    rows = fs.load_trace(tmp_path / "trace.json").key_averages(peaks="none")
+    multiplied = ("mm", "bmm", "convolution", "attention", "linear", "matmul", "dot")
+    ours = sum(row.flops for row in rows if any(word in row.key for word in multiplied) and not math.isnan(row.flops))
+    theirs = mode.get_total_flops()
+    if name == "convolution, gradients":
+        forward = theirs - sum(f for op, f in mode.get_flop_counts()["Global"].items() if "backward" in str(op))
+        theirs = forward + (theirs - forward) * 2 // 3
+    if name == "attention, gradients":
+        theirs = 7 * 2 * 2 * 4 * 64 * 64 * (32 + 32) // 2
+    assert ours == theirs > 0
