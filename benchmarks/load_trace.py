@@ -1,8 +1,8 @@
 """Reading a recorded trace: fs.load_trace(file) and its table, beside JSON parsers that only parse.
 
-The trace is of 200 000 calls of a small add with shapes, their API calls, kernels and flows: one million events, 290 MB,
-written here in Kineto's form. Every sample reads the file from the page cache. "peak" is the most memory (resident) that
-a process of its own took for it, above what it took before.
+The trace is of 200 000 calls of a small add with shapes, their API calls, kernels and flows: one million events, some
+290 MB, written here in Kineto's form. Every sample reads the file from the page cache. "peak" is the most memory
+(resident) that a process of its own takes for it, above what it took before.
 """
 
 from __future__ import annotations
@@ -170,13 +170,15 @@ def show(report: Report, name: str, values: list[float], size: int, ours: list[f
 def peak_of(name: str, path: Path) -> float:
     """MB, in a process of its own."""
     program = (
-        "import resource, sys\n"
+        "import sys\n"
         "sys.path.insert(0, sys.argv[1])\n"
         "import pathlib, load_trace\n"
-        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "call, before = load_trace.readers(pathlib.Path(sys.argv[3]))[sys.argv[2]], peak()\n"
+        "status = lambda key: int(pathlib.Path('/proc/self/status').read_text().split(key + ':')[1].split()[0])\n"
+        "call = load_trace.readers(pathlib.Path(sys.argv[3]))[sys.argv[2]]\n"
+        "pathlib.Path('/proc/self/clear_refs').write_text('5')\n"  # the peak so far is forgotten
+        "before = status('VmRSS')\n"
         "kept = call()\n"
-        "print((peak() - before) / 1000)\n"
+        "print((status('VmHWM') - before) * 1.024 / 1000)\n"
     )
     command = [sys.executable, "-c", program, str(Path(__file__).parent), name, str(path)]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)

@@ -53,6 +53,7 @@ def add_table(commands: Any) -> None:
     parser.add_argument(
         "--peaks", choices=("datasheet", "none"), default="datasheet", help="what shares are of (default: %(default)s)"
     )
+    parser.add_argument("--all-columns", action="store_true", help="torch's table in full; else what fits a terminal")
     parser.add_argument("--steps", action="store_true", help="say also where the time of the steps went")
     parser.add_argument("--csv", metavar="FILE", help="write all rows")
     parser.add_argument("--json", metavar="FILE", help="write the device and all rows")
@@ -75,7 +76,7 @@ def _table(options: argparse.Namespace) -> None:
         ranked = dict(zip(_ranks(traces), tables, strict=True))
         whole, shown = (join_ranks(ranked, sort_by, most) for most in (-1, options.limit))
         print(*(f"rank {rank}: {trace.source}" for rank, trace in zip(ranked, traces, strict=True)), "", sep="\n")
-    print(shown.table(row_limit=-1) if len(shown) else "There are no rows.\n", end="")
+    print(shown.table(row_limit=-1, brief=not options.all_columns) if len(shown) else "There are no rows.\n", end="")
     if len(shown) < len(whole):
         print(f"{len(shown)} of {len(whole)} rows; --limit -1 prints all.")
     _say_unmodelled(whole)

@@ -56,7 +56,7 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """"op", "range", "step", "runtime" (a CUDA API call), "kernel", "memcpy", "memset", "interval" (device time of
+        """ "op", "range", "step", "runtime" (a CUDA API call), "kernel", "memcpy", "memset", "interval" (device time of
         an op, between two CUDA events), "sync" (waiting for a device), "overhead" (of profiling), "memory" or "frame"
         (a Python call).
         """

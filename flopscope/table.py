@@ -351,6 +351,7 @@ class EventTable:
         time_unit: str | None = None,
         *,
         roofline: bool = True,
+        brief: bool = False,
     ) -> str:
         """The rows as text, with torch.profiler's arguments, columns and layout.
 
@@ -364,6 +365,7 @@ class EventTable:
         time_unit: "s", "ms" or "us" for every time; None chooses for each.
         roofline: add FLOPs, bytes, rates, share of the roofline and what bounds a row, and what they rest on below the
             table. Without, the text is torch.profiler's.
+        brief: only the columns that say how well each row did, in 120 characters a line.
 
         Raises ValueError for a sort_by or a time_unit that does not exist.
         """
@@ -380,6 +382,7 @@ class EventTable:
             top_level_events_only=top_level_events_only,
             time_unit=time_unit,
             roofline=roofline,
+            brief=brief,
         )
 
     def by_category(self) -> EventTable:

@@ -288,8 +288,8 @@ def programs(torch: Any) -> dict[str, Any]:
     ],
 )
 def test_flops_are_those_that_torchs_counter_counts(name: str, tmp_path: Path) -> None:
-    """FlopCounterMode counts the gradients of weights once for each group (torch 2.13), two here, and knows no attention
-    of the CPU: forward and five products backward are 3.5 times forward."""
+    """FlopCounterMode counts the gradients of weights once for each group (torch 2.13), two here, and no attention
+    of the CPU: with five products backward it is 3.5 times forward."""
     torch = pytest.importorskip("torch")
     counter = pytest.importorskip("torch.utils.flop_counter")
     run = programs(torch)[name]

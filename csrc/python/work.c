@@ -3,6 +3,7 @@
 
 #include "python/core.h"
 #include "store/torch_signature.h"
+#include "work/registered.h"
 #include "work/work.h"
 
 enum { MAX_NDIM = 64 };
@@ -124,7 +125,99 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
     return result;
 }
 
+/* Rules from Python ------------------------------------------------------------------------------------------------ */
+
+static PyObject *rule_of_python; /* called with (name, arguments); gives three numbers, or None */
+
+static PyObject *integers_object(const int64_t *values, uint32_t count)
+{
+    PyObject *tuple = PyTuple_New(count);
+    for (uint32_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *value = PyLong_FromLongLong(values[i]);
+        if (value == NULL) Py_CLEAR(tuple);
+        else PyTuple_SET_ITEM(tuple, i, value);
+    }
+    return tuple;
+}
+
+/* (dtype, shape, strides or None) */
+static PyObject *tensor_object(const fs_torch_tensor *tensor)
+{
+    return Py_BuildValue("(sNN)", fs_torch_dtypes[tensor->dtype].name, integers_object(tensor->shape, tensor->ndim),
+                         tensor->strides != NULL ? integers_object(tensor->strides, tensor->ndim) : Py_NewRef(Py_None));
+}
+
+/* A tensor's tuple, a list of such, the text of a scalar, or None. */
+static PyObject *argument_object(const fs_torch_argument *argument)
+{
+    fs_torch_tensor tensor;
+    const int64_t *at = argument->list;
+    PyObject *list;
+    switch ((fs_torch_type)argument->type) {
+    case FS_TORCH_TENSOR:
+        return tensor_object(&argument->tensor);
+    case FS_TORCH_TENSOR_LIST:
+        list = PyList_New(argument->count);
+        for (uint32_t i = 0; list != NULL && i < argument->count; i++) {
+            fs_torch_next_tensor(&at, &tensor);
+            PyObject *item = tensor_object(&tensor);
+            if (item == NULL) Py_CLEAR(list);
+            else PyList_SET_ITEM(list, i, item);
+        }
+        return list;
+    case FS_TORCH_SCALAR:
+    case FS_TORCH_SCALAR_LIST:
+        return PyUnicode_DecodeUTF8(argument->text, (Py_ssize_t)strlen(argument->text), "replace");
+    case FS_TORCH_NOTHING:
+        break;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *arguments_object(const fs_torch_call *call)
+{
+    PyObject *list = PyList_New(call->count);
+    for (uint32_t i = 0; list != NULL && i < call->count; i++) {
+        PyObject *item = argument_object(&call->arguments[i]);
+        if (item == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, item);
+    }
+    return list;
+}
+
+/* The Python side raises nothing of a rule's; what is raised all the same (Ctrl-C) is told, and the work unknown. */
+static bool ask_python(const char *name, const fs_torch_call *call, fs_work *work)
+{
+    bool told = false;
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *rule = Py_XNewRef(rule_of_python), *arguments = rule != NULL ? arguments_object(call) : NULL;
+    PyObject *text = arguments != NULL ? PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace") : NULL;
+    PyObject *result = text != NULL ? PyObject_CallFunctionObjArgs(rule, text, arguments, NULL) : NULL;
+    if (result != NULL && result != Py_None) {
+        told = PyArg_ParseTuple(result, "ddd", &work->flops, &work->bytes_read, &work->bytes_written);
+        work->bytes_moved = work->bytes_read + work->bytes_written;
+        work->any_unit = true;
+    }
+    if (PyErr_Occurred()) PyErr_WriteUnraisable(rule);
+    Py_XDECREF(result);
+    Py_XDECREF(text);
+    Py_XDECREF(arguments);
+    Py_XDECREF(rule);
+    PyGILState_Release(gil);
+    return told;
+}
+
+static PyObject *set_work_rule(PyObject *module, PyObject *rule)
+{
+    (void)module;
+    Py_XSETREF(rule_of_python, rule == Py_None ? NULL : Py_NewRef(rule));
+    fs_work_set_rule(rule == Py_None ? NULL : ask_python);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"_set_work_rule", set_work_rule, METH_O,
+     "_set_work_rule(rule): ask rule(name, arguments) for the work of torch's ops before the rows are; None: no more."},
     {"_work_of_torch", work_of_torch, METH_VARARGS,
      "_work_of_torch(name, dims, types, strides=None, concrete=None): the work of one call, its arguments as Kineto "
      "writes them."},

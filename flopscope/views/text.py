@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 SPACING = "  "
 WIDTH = 12  # of torch.profiler's columns
 UNMODELLED_SHOWN = 3
+BRIEF_NAME = 36  # characters, so that a brief table has 120 columns
+BRIEF_WITH_SHAPES = 24  # each, of the name and the shapes
 
 
 class Layout:
@@ -69,7 +71,8 @@ def _width(texts: Iterable[str], limit: int | None) -> int:
 class TextColumn:
     """One column: its header, its cells, what of the Layout it is shown for, and its width (a name: Layout.widths).
 
-    Where there are `more` lines of a cell, they stand below the row.
+    Where there are `more` lines of a cell, they stand below the row. ``brief`` is its width in a table that fits a
+    terminal; 0: it has no place there.
     """
 
     header: str
@@ -78,22 +81,24 @@ class TextColumn:
     width: int | str = WIDTH
     align: str = ">"
     more: Callable[[EventRow, Layout], list[str]] | None = None
+    brief: int = 0
 
 
 COLUMNS = [
-    TextColumn("Name", lambda r, at: at.name(r.key), width="name"),
-    TextColumn("Rank", lambda r, at: str(r.rank), "rank", 4),
+    TextColumn("Name", lambda r, at: at.name(r.key), width="name", brief=BRIEF_NAME),
+    TextColumn("Rank", lambda r, at: str(r.rank), "rank", 4, brief=4),
     TextColumn("Overload Name", lambda r, at: at.name(r.overload_name), "overload", "name"),
     TextColumn("Self CPU %", lambda r, at: units.share_text(r.self_cpu_time_total, at.table.self_cpu_time_total)),
-    TextColumn("Self CPU", lambda r, at: at.time(r.self_cpu_time_total)),
+    TextColumn("Self CPU", lambda r, at: at.time(r.self_cpu_time_total), brief=9),
     TextColumn("CPU total %", lambda r, at: units.share_text(r.cpu_time_total, at.table.self_cpu_time_total)),
     TextColumn("CPU total", lambda r, at: at.time(r.cpu_time_total)),
     TextColumn("CPU time avg", lambda r, at: at.time(r.cpu_time)),
-    TextColumn("Self CUDA", lambda r, at: at.time(r.self_device_time_total), "device"),
+    TextColumn("Self CUDA", lambda r, at: at.time(r.self_device_time_total), "device", brief=9),
     TextColumn(
         "Self CUDA %",
         lambda r, at: units.share_text(r.self_device_time_total, at.table.self_device_time_total),
         "device",
+        brief=11,
     ),
     TextColumn("CUDA total", lambda r, at: at.time(r.device_time_total), "device"),
     TextColumn("CUDA time avg", lambda r, at: at.time(r.device_time), "device"),
@@ -101,8 +106,8 @@ COLUMNS = [
     TextColumn("Self CPU Mem", lambda r, at: units.memory_text(r.self_cpu_memory_usage), "memory"),
     TextColumn("CUDA Mem", lambda r, at: units.memory_text(r.device_memory_usage), "device memory"),
     TextColumn("Self CUDA Mem", lambda r, at: units.memory_text(r.self_device_memory_usage), "device memory"),
-    TextColumn("# of Calls", lambda r, at: str(r.count)),
-    TextColumn("Input Shapes", lambda r, at: str(r.input_shapes)[: at.widths["shapes"]], "shapes", "shapes"),
+    TextColumn("# of Calls", lambda r, at: str(r.count), brief=10),
+    TextColumn("Input Shapes", lambda r, at: str(r.input_shapes)[: at.widths["shapes"]], "shapes", "shapes", brief=24),
     TextColumn(
         "Source Location",
         lambda r, at: at.source(r.stack[0]) if r.stack else "",
@@ -113,11 +118,11 @@ COLUMNS = [
     ),
     TextColumn("FLOPs", lambda r, at: units.count_text(r.flops), "roofline", 8),
     TextColumn("Bytes", lambda r, at: units.bytes_text(r.bytes_total_moved), "roofline", 10),
-    TextColumn("TFLOP/s", lambda r, at: units.number_text(r.tflops_per_s), "roofline", 7),
-    TextColumn("GB/s", lambda r, at: units.number_text(r.gbytes_per_s), "roofline", 7),
+    TextColumn("TFLOP/s", lambda r, at: units.number_text(r.tflops_per_s), "roofline", 7, brief=7),
+    TextColumn("GB/s", lambda r, at: units.number_text(r.gbytes_per_s), "roofline", 7, brief=6),
     TextColumn("FLOP/B", lambda r, at: units.number_text(r.arithmetic_intensity), "roofline", 7),
-    TextColumn("% Roofline", lambda r, at: units.roofline_text(r.pct_roofline), "roofline", 10),
-    TextColumn("Bound", lambda r, at: units.bound_text(r.bound), "roofline", 7),
+    TextColumn("% Roofline", lambda r, at: units.roofline_text(r.pct_roofline), "roofline", 10, brief=10),
+    TextColumn("Bound", lambda r, at: units.bound_text(r.bound), "roofline", 7, brief=7),
 ]
 
 
@@ -159,13 +164,21 @@ def render(
     top_level_events_only: bool,
     time_unit: str | None,
     roofline: bool,
+    brief: bool = False,
 ) -> str:
     """The text of EventTable.table, which documents the arguments."""
     if len(table) == 0:
         return ""
+    if brief:
+        shapes = any(row.input_shapes for row in table)
+        max_name_column_width = BRIEF_WITH_SHAPES if shapes else BRIEF_NAME
+        max_shapes_column_width = BRIEF_WITH_SHAPES
     layout = Layout(table, time_unit, max_name_column_width, max_shapes_column_width, max_src_column_width, roofline)
-    columns = [column for column in COLUMNS if layout.shown[column.shown]]
-    widths = [layout.widths[column.width] if isinstance(column.width, str) else column.width for column in columns]
+    columns = [column for column in COLUMNS if layout.shown[column.shown] and (column.brief or not brief)]
+    widths = [
+        layout.widths[column.width] if isinstance(column.width, str) else column.brief if brief else column.width
+        for column in columns
+    ]
 
     rows = list(table if sort_by is None else table.sorted(sort_by))
     if top_level_events_only:

@@ -1,0 +1,114 @@
+/* The rules for torch's ops, each with arguments that no op has: nothing is read that is not there, and no work is less
+ * than none. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "work/aten.h"
+
+enum { ARGUMENTS = 13, ROUNDS = 60 };
+
+static uint32_t state = 1;
+
+static uint32_t draw(uint32_t below)
+{
+    state = state * 1664525 + 1013904223;
+    return (state >> 8) % below;
+}
+
+static void add_tensor(fs_torch_builder *builder)
+{
+    int64_t shape[7], strides[7];
+    fs_torch_tensor tensor = {(uint8_t)draw(FS_TORCH_DTYPE_COUNT + 1), draw(8), shape, draw(3) > 0 ? strides : NULL};
+    fs_error err;
+    for (uint32_t d = 0; d < tensor.ndim; d++) {
+        shape[d] = draw(5);
+        strides[d] = draw(3);
+    }
+    CHECK(fs_torch_add_tensor(builder, &tensor, &err) == FS_OK);
+}
+
+static void add_argument(fs_torch_builder *builder)
+{
+    static const char *const texts[] = {"",     "1",    "-3",         "[1, 2]", "[]",  "[0, -9, 3, 4, 5, 6, 7, 8, 9]",
+                                        "True", "15",   "[True, Fal", "1e308",  "nan", "None",
+                                        "[[",   "99e9", "mean",       "[1",     "inf", "-1"};
+    enum { TEXTS = sizeof texts / sizeof *texts };
+    fs_error err;
+    const char *text = texts[draw(TEXTS)];
+    switch (draw(6)) {
+    case 0:
+        CHECK(fs_torch_add_nothing(builder, &err) == FS_OK);
+        return;
+    case 1:
+        CHECK(fs_torch_add_text(builder, FS_TORCH_SCALAR, text, strlen(text), &err) == FS_OK);
+        return;
+    case 2:
+        CHECK(fs_torch_add_text(builder, FS_TORCH_SCALAR_LIST, text, strlen(text), &err) == FS_OK);
+        return;
+    case 3:
+        CHECK(fs_torch_add_list(builder, &err) == FS_OK);
+        for (uint32_t i = draw(4); i > 0; i--) add_tensor(builder);
+        fs_torch_end_list(builder);
+        return;
+    default:
+        add_tensor(builder);
+    }
+}
+
+static bool is_sound(double number)
+{
+    return isnan(number) || (number >= 0 && isfinite(number));
+}
+
+static void try_rule(const char *name, fs_torch_builder *builder)
+{
+    fs_torch_call call;
+    fs_error err;
+    CHECK(fs_torch_begin(builder, &err) == FS_OK);
+    for (uint32_t i = draw(ARGUMENTS); i > 0; i--) add_argument(builder);
+    /* A copy of exactly its size, so that reading past it is seen. */
+    size_t size = fs_torch_size(builder);
+    void *bytes = malloc(size);
+    memcpy(bytes, builder->words, size);
+    CHECK(fs_torch_decode(bytes, size, &call));
+    fs_work work = fs_work_of_torch(name, &call);
+    CHECK(is_sound(work.flops) && is_sound(work.bytes_read) && is_sound(work.bytes_written), "%s: %g %g %g", name,
+          work.flops, work.bytes_read, work.bytes_written);
+    free(bytes);
+}
+
+static void try_rules(const fs_aten_rule *rules, fs_torch_builder *builder)
+{
+    static const char *const forms[] = {"aten::%s", "aten::%s_", "aten::%s_out", "aten::_foreach_%s_", "aten::%s.x"};
+    char name[128];
+    for (; rules->name != NULL; rules++) {
+        for (int round = 0; round < ROUNDS; round++) {
+            const char *form = forms[draw(5)], *place = strchr(form, '%');
+            snprintf(name, sizeof name, "%.*s%s%s", (int)(place - form), form, rules->name, place + 2);
+            try_rule(name, builder);
+        }
+    }
+}
+
+static void test_no_name_is_listed_twice(void)
+{
+    const fs_aten_rule *lists[] = {fs_aten_product_rules, fs_aten_element_rules};
+    for (int a = 0; a < 2; a++)
+        for (const fs_aten_rule *one = lists[a]; one->name != NULL; one++)
+            for (int b = a; b < 2; b++)
+                for (const fs_aten_rule *two = b == a ? one + 1 : lists[b]; two->name != NULL; two++)
+                    CHECK(strcmp(one->name, two->name) != 0, "%s", one->name);
+}
+
+int main(void)
+{
+    fs_torch_builder builder = {NULL, 0, 0, 0};
+    try_rules(fs_aten_product_rules, &builder);
+    try_rules(fs_aten_element_rules, &builder);
+    for (int round = 0; round < ROUNDS; round++) try_rule("triton_poi_fused_embedding_0", &builder);
+    fs_torch_builder_clear(&builder);
+    test_no_name_is_listed_twice();
+    return failures > 0;
+}
