@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import HERE, ROOT, arguments
 
-HOST_PROGRAMS = ("store_append", "import_time", "stacks")  # the same whatever the device
+HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace")  # the same whatever the device
 DEVICE_PROGRAMS = ("grouping", "call_overhead", "profiling_overhead", "pointwise", "matmul")
 CUDA_PROGRAMS = ("capture",)
 LIMIT = 200  # seconds of one program

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["Trace", "load_trace"]
 
 GZIP = b"\x1f\x8b"
-PIECE = 1 << 20  # bytes that are read and scanned at once
-AHEAD = 8  # pieces that decompression may be ahead of the scanning
+PIECE = 1 << 20  # bytes that are read at once
+BATCH = 4 << 20  # bytes that are scanned at once: enough for several threads
+AHEAD = 8  # batches that reading and decompression may be ahead of the scanning
 SLOW = 1 << 30  # bytes; reading more shows a progress bar
 
 
@@ -205,8 +206,23 @@ class _Chained:
 
 
 def _feed(pieces: Iterator[bytes], reader: _core.TraceReader) -> None:
+    """Scan batches of pieces while the next ones are read."""
+    with _ahead(_batches(pieces)) as batches:
+        for batch in batches:
+            reader.feed(batch)
+
+
+def _batches(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    held: list[bytes] = []
+    size = 0
     for piece in pieces:
-        reader.feed(piece)
+        held.append(piece)
+        size += len(piece)
+        if size >= BATCH:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
 
 
 # Compressed files -----------------------------------------------------------------------------------------------------
@@ -320,8 +336,7 @@ def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
 def _read_compressed(
     file: IO[bytes], reader: _core.TraceReader, problems: _Problems, advance: Callable[[], object] | None = None
 ) -> None:
-    with _ahead(_inflate(file, problems, advance)) as pieces:
-        _feed(pieces, reader)
+    _feed(_inflate(file, problems, advance), reader)
 
 
 # The head -------------------------------------------------------------------------------------------------------------

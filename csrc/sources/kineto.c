@@ -10,8 +10,9 @@
 enum { LEAST_PIECE_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };
 
 struct fs_kineto {
-    fs_piece *pieces; /* in order of the text; the first is fed, where it is fed */
+    fs_piece *pieces; /* in order of the text; the last one reads on */
     uint32_t count;
+    int64_t size; /* of the text, as far as it is known */
     char *head;
     size_t head_size;
 };
@@ -39,11 +40,136 @@ void fs_kineto_destroy(fs_kineto *kineto)
     fs_free(kineto);
 }
 
-fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
+/* Several threads -------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    fs_kineto *kineto;
+    fs_kineto_read read;
+    void *context;
+    uint32_t first;  /* the piece that reads on where reading stands */
+    int64_t *starts; /* by piece from there: where its reading began, -1: nowhere */
+    fs_status *statuses;
+    fs_error *errors;
+} scanning;
+
+static void scan_pieces(void *context, int64_t begin, int64_t end)
 {
+    scanning *all = context;
+    for (int64_t i = begin; i < end; i++) {
+        all->statuses[i] = fs_piece_scan(&all->kineto->pieces[all->first + i], all->read, all->context, i == 0,
+                                         &all->starts[i], &all->errors[i]);
+    }
+}
+
+/* Each piece began where an event seemed to. That it was one shows when the piece before it ended there; where it did
+ * not, the piece is read anew from there. */
+static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
+{
+    fs_piece *piece = &all->kineto->pieces[all->first + i];
+    int64_t from = fs_piece_at(piece - 1), until = piece->until;
+    if (all->statuses[i] == FS_OK && all->starts[i] == from) return FS_OK;
+    fs_piece_clear(piece);
+    fs_piece_init(piece, from, until, FS_PIECE_EVENTS);
+    return fs_piece_scan(piece, all->read, all->context, true, &all->starts[i], err);
+}
+
+/* A piece that did not stop has read all that there is: those after it are nobody's. */
+static void drop_pieces_after(fs_kineto *kineto, uint32_t last)
+{
+    while (kineto->count > last + 1) fs_piece_clear(&kineto->pieces[--kineto->count]);
+}
+
+static fs_status scan_all(scanning *all, fs_error *err)
+{
+    uint32_t count = all->kineto->count - all->first;
+    fs_parallel_for(count, 1, scan_pieces, all);
+    if (all->statuses[0] != FS_OK) {
+        *err = all->errors[0];
+        return all->statuses[0];
+    }
+    for (uint32_t i = 1; i < count; i++) {
+        if (!all->kineto->pieces[all->first + i - 1].stopped) {
+            drop_pieces_after(all->kineto, all->first + i - 1);
+            break;
+        }
+        if (all->statuses[i] == FS_OUT_OF_MEMORY || all->statuses[i] == FS_RUNTIME_ERROR) {
+            *err = all->errors[i];
+            return all->statuses[i];
+        }
+        FS_TRY(check_piece(all, i, err));
+    }
+    return FS_OK;
+}
+
+/* Read `count` parts of what is from `begin` to `end`: the last piece reads on, and others join it. The last of all
+ * goes on with what will follow. */
+static fs_status scan_parts(fs_kineto *kineto, fs_kineto_read read, void *context, int64_t begin, int64_t end,
+                            uint32_t count, fs_error *err)
+{
+    uint32_t first = kineto->count - 1;
+    fs_piece *pieces = fs_realloc(kineto->pieces, (first + count) * sizeof *pieces);
+    scanning all = {.kineto = kineto, .read = read, .context = context, .first = first};
+    all.starts = fs_calloc(count, sizeof *all.starts);
+    all.statuses = fs_calloc(count, sizeof *all.statuses);
+    all.errors = fs_calloc(count, sizeof *all.errors);
+    fs_status status = FS_OUT_OF_MEMORY;
+    if (pieces != NULL) kineto->pieces = pieces;
+    if (pieces == NULL || all.starts == NULL || all.statuses == NULL || all.errors == NULL) {
+        fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace of %lld bytes", (long long)end);
+    } else {
+        bool top_array = pieces[first].top_array;
+        for (uint32_t i = 0; i < count; i++) {
+            int64_t from = begin + (end - begin) * i / count, until = begin + (end - begin) * (i + 1) / count;
+            if (i > 0) fs_piece_init(&pieces[first + i], from, until, FS_PIECE_EVENTS);
+            pieces[first + i].until = i + 1 < count ? until : INT64_MAX;
+            pieces[first + i].top_array = top_array;
+        }
+        kineto->count = first + count;
+        status = scan_all(&all, err);
+    }
+    fs_free(all.starts);
+    fs_free(all.statuses);
+    fs_free(all.errors);
+    return status;
+}
+
+static uint32_t piece_count(int64_t size)
+{
+    if (fs_parallel_threads() == 1) return 1;
+    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD, worth = size / LEAST_PIECE_BYTES;
+    if (most > MOST_PIECES) most = MOST_PIECES;
+    return (uint32_t)(worth < 1 ? 1 : worth < most ? worth : most);
+}
+
+/* The first event says whether the trace is an array; then several threads can begin anywhere. */
+static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *context, fs_error *err)
+{
+    enum { PART = 1 << 16 };
     fs_piece *piece = &kineto->pieces[0];
+    while (piece->state != FS_PIECE_EVENTS && piece->state != FS_PIECE_END) {
+        FS_TRY(fs_piece_room(piece, PART, err));
+        int64_t count = read(context, piece->offset + (int64_t)piece->size, piece->text + piece->size, PART, err);
+        if (count < 0) return FS_RUNTIME_ERROR;
+        if (count == 0) break;
+        FS_TRY(fs_piece_read(piece, (size_t)count, err));
+    }
+    return FS_OK;
+}
+
+fs_status fs_kineto_scan(fs_kineto *kineto, fs_kineto_read read, void *context, int64_t size, fs_error *err)
+{
+    kineto->size = size;
+    FS_TRY(scan_to_events(kineto, read, context, err));
+    return scan_parts(kineto, read, context, fs_piece_at(&kineto->pieces[0]), size, piece_count(size), err);
+}
+
+/* Feeding ---------------------------------------------------------------------------------------------------------- */
+
+static fs_status feed_one(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
+{
+    fs_piece *piece = &kineto->pieces[kineto->count - 1];
     while (size > 0) {
-        size_t left = piece->size - piece->done, most = left > ((size_t)1 << 20) ? left : (size_t)1 << 20;
+        size_t left = piece->size - piece->done, most = left > LEAST_PIECE_BYTES ? left : LEAST_PIECE_BYTES;
         size_t part = size < most ? size : most;
         FS_TRY(fs_piece_room(piece, part, err));
         memcpy(piece->text + piece->size, text, part);
@@ -54,94 +180,31 @@ fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_er
     return FS_OK;
 }
 
-/* Several threads -------------------------------------------------------------------------------------------------- */
-
+/* A part of the text that is at hand. */
 typedef struct {
-    fs_kineto *kineto;
-    fs_kineto_read read;
-    void *context;
-    int64_t *starts; /* by piece: where its reading began, -1: nowhere */
-    fs_status *statuses;
-    fs_error *errors;
-} scanning;
+    const char *text;
+    int64_t offset, size;
+} part_text;
 
-static void scan_pieces(void *context, int64_t begin, int64_t end)
+static int64_t read_part(void *context, int64_t offset, char *to, size_t size, fs_error *err)
 {
-    scanning *all = context;
-    for (int64_t i = begin; i < end; i++) {
-        all->statuses[i] =
-            fs_piece_scan(&all->kineto->pieces[i], all->read, all->context, i == 0, &all->starts[i], &all->errors[i]);
-    }
+    const part_text *part = context;
+    int64_t at = offset - part->offset;
+    (void)err;
+    if (at >= part->size) return 0;
+    if ((int64_t)size > part->size - at) size = (size_t)(part->size - at);
+    memcpy(to, part->text + at, size);
+    return (int64_t)size;
 }
 
-/* Each piece began where an event seemed to. That it was one shows when the piece before it ended there; where it did
- * not, the piece is read anew from there. */
-static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
+fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
 {
-    fs_piece *before = &all->kineto->pieces[i - 1], *piece = &all->kineto->pieces[i];
-    int64_t from = fs_piece_at(before), until = piece->until;
-    if (before->stopped && all->statuses[i] == FS_OK && all->starts[i] == from) return FS_OK;
-    fs_piece_clear(piece);
-    if (before->stopped && from < until) {
-        fs_piece_init(piece, from, until, FS_PIECE_EVENTS);
-        return fs_piece_scan(piece, all->read, all->context, true, &all->starts[i], err);
-    }
-    /* All of it was read by the one before: what ends there ends here. */
-    fs_piece_init(piece, from, until, before->state);
-    piece->stopped = before->stopped;
-    return FS_OK;
-}
-
-static fs_status scan_all(scanning *all, fs_error *err)
-{
-    uint32_t count = all->kineto->count;
-    fs_parallel_for(count, 1, scan_pieces, all);
-    if (all->statuses[0] != FS_OK) {
-        *err = all->errors[0];
-        return all->statuses[0];
-    }
-    for (uint32_t i = 1; i < count; i++) {
-        if (all->statuses[i] == FS_OUT_OF_MEMORY || all->statuses[i] == FS_RUNTIME_ERROR) {
-            *err = all->errors[i];
-            return all->statuses[i];
-        }
-        FS_TRY(check_piece(all, i, err));
-        if (all->kineto->pieces[i - 1].top_array) all->kineto->pieces[i].top_array = true;
-    }
-    return FS_OK;
-}
-
-static uint32_t piece_count(int64_t size)
-{
-    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD, worth = size / LEAST_PIECE_BYTES;
-    if (most > MOST_PIECES) most = MOST_PIECES;
-    return (uint32_t)(worth < 1 ? 1 : worth < most ? worth : most);
-}
-
-fs_status fs_kineto_scan(fs_kineto *kineto, fs_kineto_read read, void *context, int64_t size, fs_error *err)
-{
-    uint32_t count = fs_parallel_threads() == 1 ? 1 : piece_count(size);
-    fs_piece *pieces = fs_realloc(kineto->pieces, count * sizeof *pieces);
-    scanning all = {.kineto = kineto, .read = read, .context = context};
-    all.starts = fs_calloc(count, sizeof *all.starts);
-    all.statuses = fs_calloc(count, sizeof *all.statuses);
-    all.errors = fs_calloc(count, sizeof *all.errors);
-    fs_status status = FS_OUT_OF_MEMORY;
-    if (pieces != NULL) kineto->pieces = pieces;
-    if (pieces == NULL || all.starts == NULL || all.statuses == NULL || all.errors == NULL) {
-        fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace of %lld bytes", (long long)size);
-    } else {
-        for (uint32_t i = 0; i < count; i++) {
-            int64_t begin = size * i / count, until = i + 1 < count ? size * (i + 1) / count : INT64_MAX;
-            fs_piece_init(&pieces[i], begin, until, i == 0 ? FS_PIECE_START : FS_PIECE_EVENTS);
-        }
-        kineto->count = count;
-        status = scan_all(&all, err);
-    }
-    fs_free(all.starts);
-    fs_free(all.statuses);
-    fs_free(all.errors);
-    return status;
+    part_text part = {text, kineto->size, (int64_t)size};
+    uint32_t count = piece_count((int64_t)size);
+    kineto->size += (int64_t)size;
+    bool several = count > 1 && kineto->pieces[kineto->count - 1].state == FS_PIECE_EVENTS;
+    if (!several) return feed_one(kineto, text, size, err);
+    return scan_parts(kineto, read_part, &part, part.offset, kineto->size, count, err);
 }
 
 /* The end ---------------------------------------------------------------------------------------------------------- */
@@ -186,8 +249,8 @@ static void add_report(const fs_piece *piece, fs_kineto_report *report)
 static fs_status see_end(const fs_kineto *kineto, fs_kineto_report *report, fs_error *err)
 {
     const fs_piece *last = &kineto->pieces[kineto->count - 1];
-    bool over = last->state == FS_PIECE_END || (last->state == FS_PIECE_MEMBERS && last->top_array);
-    report->bytes = last->offset + (int64_t)last->size;
+    bool over = last->state == FS_PIECE_END;
+    report->bytes = kineto->size;
     report->truncated = !over;
     bool seen = false;
     for (uint32_t i = 0; i < kineto->count; i++) seen = seen || kineto->pieces[i].seen_events;
