@@ -24,7 +24,7 @@ from .schedule import ProfilerAction, ProfilerActivity, schedule
 from .table import EventRow, EventTable
 from .trace import trace_handler
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     *_core.__all__,
