@@ -245,13 +245,13 @@ def _decompressors() -> tuple[Callable[[], _Decompressor], type[Exception]]:
     try:
         from isal import isal_zlib  # type: ignore[import-not-found,unused-ignore]
 
-        return lambda: cast("_Decompressor", isal_zlib.decompressobj(wbits=31)), isal_zlib.error
+        return lambda: cast("_Decompressor", isal_zlib.decompressobj(wbits=31)), cast("type[Exception]", isal_zlib.error)
     except ImportError:
         pass
     try:
         from zlib_ng import zlib_ng  # type: ignore[import-not-found,unused-ignore]
 
-        return lambda: cast("_Decompressor", zlib_ng.decompressobj(wbits=31)), zlib_ng.error
+        return lambda: cast("_Decompressor", zlib_ng.decompressobj(wbits=31)), cast("type[Exception]", zlib_ng.error)
     except ImportError:
         import zlib
 

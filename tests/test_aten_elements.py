@@ -73,6 +73,8 @@ CASES: list[tuple[str, tuple[Any, ...], float, float, float]] = [
     ("aten::mul", (F(), T("double", ())), 1, 12, 4),
     ("aten::div", (I(6, 10), I(6, 10)), N, 16 * N, 4 * N),
     ("aten::div_", (F(6, 10), I()), N, 4 * N, 4 * N),
+    ("aten::div", (F(6, 10), F(6, 10), F(6, 10)), N, 8 * N, 4 * N),
+    ("aten::div", (F(6, 10), F(6, 10), "floor"), N, 8 * N, 4 * N),
     ("aten::sqrt", (I(6, 10),), N, 8 * N, 4 * N),
     ("aten::abs", (T("c10::complex<float>", (6, 10)),), N, 8 * N, 4 * N),
     ("aten::pow", (F(6, 10), 3.14), N, 4 * N, 4 * N),
@@ -222,6 +224,13 @@ def test_a_triton_kernel_moves_each_distinct_element_of_its_tensors() -> None:
 def test_a_triton_kernel_that_picks_touches_no_more_than_it_has_points() -> None:
     got = work("triton_poi_fused_embedding_1", I(60), F(50257, 8), F(60, 8), 480)
     assert got["bytes_moved"] == 8 * 60 + 4 * 480 + 4 * 480
+
+
+def test_a_triton_kernel_that_only_moves_reads_no_more_than_it_has_points() -> None:
+    split = work("triton_poi_fused_cat_split_transpose_view_5", F(8, 96), F(8, 32), 256)
+    assert split["bytes_moved"] == 4 * 256 + 4 * 256
+    both_halves = work("triton_poi_fused_mul_silu_split_5", F(8, 64), F(8, 32), 256)
+    assert both_halves["bytes_moved"] == 4 * 512 + 4 * 256
 
 
 # torch itself ---------------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 #include "work/aten_elements.h"
 
+#include <math.h>
 #include <stddef.h>
 
 #define A(n) (FS_ARGUMENTS * (n))

@@ -137,7 +137,7 @@ fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
     if (self == NULL) return fs_work_unknown;
     double k = fs_sizes_number(fs_sizes_text(call, 1), NAN), axis = fs_sizes_number(fs_sizes_text(call, 2), -1);
     if (axis < 0) axis += self->ndim;
-    if (self->ndim > 0 && (axis < 0 || axis >= self->ndim)) return fs_work_unknown;
+    if (self->ndim > 0 && !(axis >= 0 && axis < self->ndim)) return fs_work_unknown;
     double elements = self->ndim > 0 ? fs_sizes_elements(self) / (double)self->shape[(int)axis] * k : k;
     return fs_sizes_work(rule->flops, fs_sizes_read(self),
                          fs_result_bytes(rule, elements, fs_result_dtype(rule, self->dtype)),

@@ -42,6 +42,9 @@ const char *fs_sizes_text(const fs_torch_call *call, unsigned place)
     return place < call->count ? call->arguments[place].text : "";
 }
 
+/* Beyond this no size, axis or count is meant: "nan", "inf", "1e308". */
+#define LARGEST 0x1p53
+
 int fs_sizes_numbers(const char *text, double *numbers, int capacity)
 {
     int count = 0;
@@ -52,6 +55,7 @@ int fs_sizes_numbers(const char *text, double *numbers, int capacity)
         while (isspace((unsigned char)*text) || *text == ',') text++;
         double number = strtod(text, &end);
         if (end == text) return count > 0 || (list && *text == ']') ? count : -1;
+        if (!(fabs(number) <= LARGEST)) return -1;
         if (count == capacity) return count;
         numbers[count++] = number;
         text = end;

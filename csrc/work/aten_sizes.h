@@ -22,7 +22,8 @@ const fs_torch_tensor *fs_sizes_tensor(const fs_torch_call *call, unsigned place
 /* The text of a scalar at a place; "" where there is none. */
 const char *fs_sizes_text(const fs_torch_call *call, unsigned place);
 
-/* Numbers of a text, a list's or a single one, at most `capacity`; how many there were, -1 where it holds none. */
+/* Numbers of a text, a list's or a single one, at most `capacity`; how many there were, -1 where it holds none, or one
+ * that is not finite. */
 int fs_sizes_numbers(const char *text, double *numbers, int capacity);
 
 /* The number of a text, or `missing`. */

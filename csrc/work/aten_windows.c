@@ -53,8 +53,8 @@ static double positions(double size, double kernel, double stride, double paddin
     return ceiling && (count - 1) * stride >= size + padding ? count - 1 : count;
 }
 
-/* pool(self, kernel, stride, padding, dilation, ceil mode); of averages (OF_MEANS) without dilation. Each element of a
- * window is one FLOP, as in a reduction. AND_INDICES. */
+/* pool(self, kernel, stride, padding, dilation, ceil mode) over PLACE dimensions; of averages (OF_MEANS) there is no
+ * dilation. Each element of each window is one FLOP, as in a reduction. AND_INDICES. */
 fs_work fs_count_pool(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);

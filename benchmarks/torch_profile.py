@@ -1,0 +1,81 @@
+"""From the end of a torch profile to its table: flopscope.torch.profile and torch's own key_averages().
+
+The same program of 200 000 small additions with shapes, recorded by torch's collection both times; on CUDA each has its
+API call and its kernel beside. Kineto's own writing of the trace, which flopscope reads, is a row of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+from harness import Report, arguments, collector_off, optional, spread
+
+OPS, ROUNDS = 200_000, 3
+
+
+def main() -> None:
+    options = arguments(__doc__ or "", ("cpu", "cuda"))
+    report = Report("torch_profile", ["200 000 ops", "seconds", "low", "high", "rows"], options.out, options.device)
+    torch = optional("torch")
+    if torch is None:
+        report.note("torch is not installed.")
+        report.finish()
+        return
+    x = torch.ones(64, 64, device=options.device)
+    record(torch, x, 1000)
+    cases = {"flopscope: stop to table": ours, "Kineto: write the trace": kineto, "torch: stop to table": theirs}
+    samples: dict[str, list[float]] = {name: [] for name in cases}
+    counts = {}
+    for _ in range(ROUNDS):
+        for name, run in cases.items():
+            taken, counts[name] = run(record(torch, x, OPS))
+            samples[name].append(taken)
+    report.keep(options.device, samples, ops=OPS)
+    for name, values in samples.items():
+        found = spread(values)
+        report.row(name, f"{found.median:.3f}", f"{found.low:.3f}", f"{found.high:.3f}", str(counts[name] or ""))
+    assert counts["flopscope: stop to table"] == counts["torch: stop to table"]
+    a, b = spread(samples["flopscope: stop to table"]).median, spread(samples["torch: stop to table"]).median
+    report.target("stop to table over torch's", a / b, 0.1, "x")
+    report.finish()
+
+
+def record(torch: Any, x: Any, ops: int) -> Any:
+    from flopscope.torch import profile
+
+    with profile(record_shapes=True) as prof:
+        for _ in range(ops):
+            torch.add(x, x)
+        if x.is_cuda:
+            torch.cuda.synchronize()
+    return prof
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    with collector_off():
+        start = time.perf_counter()
+        result = call()
+        return time.perf_counter() - start, result
+
+
+def ours(prof: Any) -> tuple[float, int]:
+    return timed(lambda: len(prof.key_averages(peaks="none")))
+
+
+def theirs(prof: Any) -> tuple[float, int]:
+    from flopscope.torch import profile
+
+    return timed(lambda: len(super(profile, prof).key_averages()))
+
+
+def kineto(prof: Any) -> tuple[float, int]:
+    with tempfile.TemporaryDirectory() as folder:
+        return timed(lambda: prof.profiler.kineto_results.save(os.path.join(folder, "trace.json")) or 0)
+
+
+if __name__ == "__main__":
+    main()
