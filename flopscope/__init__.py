@@ -23,6 +23,7 @@ from .record import record_function
 from .schedule import ProfilerAction, ProfilerActivity, schedule
 from .table import EventRow, EventTable
 from .trace import trace_handler
+from .work import WorkCall, register_work
 
 __version__ = "0.3.0"
 
@@ -36,12 +37,14 @@ __all__ = [
     "ProfilerActivity",
     "Stragglers",
     "Trace",
+    "WorkCall",
     "compare",
     "devices",
     "load_trace",
     "measure_peaks",
     "profile",
     "record_function",
+    "register_work",
     "schedule",
     "stragglers",
     "trace_handler",

@@ -103,9 +103,11 @@ def _ranks(traces: list[Trace]) -> list[int]:
 
 
 def _say_unmodelled(table: EventTable) -> None:
-    """What the table's last lines leave out of what no rule knows."""
+    """What the table's last lines leave out of its coverage."""
     from .views import text, units
 
+    if min(table.coverage()["bytes"], table.coverage()["flops"]) >= 1:
+        print("Coverage: the bytes and FLOPs of all of it are known.")
     rest = table.coverage()["unmodelled"][text.UNMODELLED_SHOWN :]
     if rest:
         print(f"Not modelled besides: {len(rest)} names, {units.time_text(sum(time for _, time in rest))}.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from queue import Empty, Full, Queue
 from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
@@ -242,20 +244,13 @@ class _Decompressor(Protocol):
 
 def _decompressors() -> tuple[Callable[[], _Decompressor], type[Exception]]:
     """The fastest decompression that is installed: isal's, zlib-ng's, Python's own."""
-    try:
-        from isal import isal_zlib  # type: ignore[import-not-found,unused-ignore]
-
-        return lambda: cast("_Decompressor", isal_zlib.decompressobj(wbits=31)), cast("type[Exception]", isal_zlib.error)
-    except ImportError:
-        pass
-    try:
-        from zlib_ng import zlib_ng  # type: ignore[import-not-found,unused-ignore]
-
-        return lambda: cast("_Decompressor", zlib_ng.decompressobj(wbits=31)), cast("type[Exception]", zlib_ng.error)
-    except ImportError:
-        import zlib
-
-        return lambda: cast("_Decompressor", zlib.decompressobj(wbits=31)), zlib.error
+    for name in ("isal.isal_zlib", "zlib_ng.zlib_ng", "zlib"):
+        try:
+            library: Any = importlib.import_module(name)
+        except ImportError:
+            continue
+        return partial(library.decompressobj, wbits=31), library.error
+    raise ImportError("Python's zlib is missing: decompress the trace before, or read it as it is")
 
 
 def _inflate(file: IO[bytes], problems: _Problems, advance: Callable[[], object] | None) -> Iterator[bytes]:

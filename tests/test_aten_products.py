@@ -308,3 +308,14 @@ def test_flops_are_those_that_torchs_counter_counts(name: str, tmp_path: Path) -
     if name == "attention, gradients":
         theirs = 7 * 2 * 2 * 4 * 64 * 64 * (32 + 32) // 2
     assert ours == theirs > 0
+
+
+def test_strides_wider_than_the_kernel_skip_input() -> None:
+    image, kernel, ones, zeros = (BF16, (8, 64, 56, 56)), (BF16, (128, 64, 1, 1)), "[1, 1]", "[0, 0]"
+    found = work("aten::convolution", image, kernel, None, "[2, 2]", zeros, ones, "False", zeros, "1")
+    read, weight = bytes_of(BF16, (8, 64, 28, 28)), bytes_of(BF16, kernel[1])
+    check(found, 2 * 8 * 128 * 28 * 28 * 64, read + weight, bytes_of(BF16, (8, 128, 28, 28)))
+    gradient = (BF16, (8, 128, 28, 28))
+    tail = ("[2, 2]", zeros, ones, "False", zeros, "1", "[False, True, False]")
+    found = work("aten::convolution_backward", gradient, image, kernel, None, *tail)
+    assert found["bytes_read"] == bytes_of(BF16, gradient[1]) + read

@@ -38,8 +38,8 @@ typedef struct {
 fs_status fs_kineto_create(fs_kineto **kineto, fs_error *err);
 void fs_kineto_destroy(fs_kineto *kineto);
 
-/* The text in order, in parts of any size, large ones by several threads; end with fs_kineto_finish. FS_VALUE_ERROR names the byte where it is no
- * trace and what should stand there; nothing more is to be fed then. */
+/* The text in order, in parts of any size, large ones by several threads; end with fs_kineto_finish. FS_VALUE_ERROR
+ * names the byte where it is no trace and what should stand there; nothing more is to be fed then. */
 fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_error *err);
 
 /* The whole text, of `size` bytes, by as many threads as pay. Instead of feeding. Errors as there, and `read`'s. */

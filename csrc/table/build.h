@@ -22,6 +22,7 @@ enum {
     FS_NODE_MEMORY = 4,  /* memory changed within */
     FS_NODE_UNTIMED = 8, /* device work that it encloses was not seen */
     FS_NODE_TENSOR = 16, /* a kernel of its own device work uses tensor cores */
+    FS_NODE_LISTED = 32, /* kernels have told the work of its lists of tensors */
 };
 
 /* A host event that encloses or launched something; the others, most of them, go without. */

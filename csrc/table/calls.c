@@ -133,9 +133,10 @@ static void see_kernel(const given_call *given, fs_call *call)
     call->communication = class == FS_KERNEL_COMMUNICATION;
     call->tensor = class == FS_KERNEL_TENSOR;
     if (call->text == NULL || given->bytes.bytes == NULL) return;
-    call->list_size = fs_kernel_multi_tensor_size(call->text);
-    if (call->list_size > 0 && fs_launch_decode(given->bytes.bytes, &launch))
-        call->list_elements = FS_MULTI_TENSOR_ELEMENTS * (double)launch.grid[0];
+    call->list_size = fs_kernel_list_size(call->text);
+    if (call->list_size == 0) return;
+    bool blocks = fs_kernel_is_multi_tensor(call->text) && fs_launch_decode(given->bytes.bytes, &launch);
+    call->list_elements = blocks ? FS_MULTI_TENSOR_ELEMENTS * (double)launch.grid[0] : (double)NAN;
 }
 
 static fs_status add(fs_calls *set, uint32_t name, uint32_t signature_id, fs_call *call, fs_error *err)

@@ -82,15 +82,18 @@ static void own(fs_node *node, const device_work *work)
     if (work->call != NULL && work->call->tensor) node->flags |= FS_NODE_TENSOR;
 }
 
-/* Add to an op, whose work only its kernels tell, that of one of them: at most, as the last block of each tensor may
- * cover less. */
+/* Add to an op over lists, whose work only its kernels tell, that of one of them: of as many elements as its blocks
+ * cover at most, unless the trace tells how many there are; then with the first kernel of all. */
 static void add_launched(fs_build *build, uint32_t owner, const device_work *work)
 {
     fs_call *call = fs_build_call(build, owner);
     if (!call->work.of_launched || work->call == NULL || work->call->list_size == 0) return;
     fs_group *group = &build->groups[call->row];
     fs_node *node = fs_build_node(build, owner);
-    double elements = work->call->list_elements, size = work->call->list_size;
+    bool told = !isnan(call->work.list_elements);
+    double elements = told ? call->work.list_elements : work->call->list_elements, size = work->call->list_size;
+    if (told && (node->flags & FS_NODE_LISTED) != 0) return;
+    node->flags |= FS_NODE_LISTED;
     fs_work launched = call->work;
     launched.flops *= elements;
     launched.bytes_read *= elements * size;
@@ -100,7 +103,7 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
     group->row.bytes_read += launched.bytes_read;
     group->row.bytes_written += launched.bytes_written;
     group->row.bytes_total_moved += launched.bytes_moved;
-    group->estimated_ns += work->duration;
+    if (!told) group->estimated_ns += work->duration;
     if (!isnan(launched.flops)) {
         node->flops += launched.flops;
         node->flags |= FS_NODE_FLOPS;

@@ -82,7 +82,7 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     group->work_calls++;
     if (call->known && is_inside(node, work)) return;
     if (work->of_launched) { /* its kernels have told the numbers (devices.c), where there were any */
-        if ((node->flags & FS_NODE_OWNS) == 0) add_unknown(&group->row);
+        if ((node->flags & FS_NODE_LISTED) == 0) add_unknown(&group->row);
         add_roof(build, node, call);
         return;
     }

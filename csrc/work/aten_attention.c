@@ -151,7 +151,8 @@ fs_work fs_count_rnn(const fs_aten_rule *rule, const fs_torch_call *call)
     double projected = fs_sizes_number(fs_sizes_text(call, mode_at + 2), 0);
     double layers = fs_sizes_number(fs_sizes_text(call, mode_at + 3), NAN);
     double directions = fs_sizes_is_true(fs_sizes_text(call, mode_at + 7)) ? 2 : 1;
-    if (input == NULL || hidden == NULL || input->ndim < 2 || mode < 0 || mode > 3) return fs_work_unknown;
+    if (input == NULL || hidden == NULL || input->ndim < 2 || !(mode >= 0 && mode <= 3) || !(layers <= 1000))
+        return fs_work_unknown;
     double width = size_at(input, 1), steps = fs_sizes_elements(input) / width;
     double state = projected > 0 ? projected : size, each = gates_of_mode[(int)mode] * size, flops = 0;
     for (double layer = 0; layer < layers; layer++) {

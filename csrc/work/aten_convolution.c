@@ -37,12 +37,25 @@ static bool flag_at(const fs_torch_call *call, int place)
     return place == FS_ALWAYS || (place >= 0 && fs_sizes_is_true(fs_sizes_text(call, (unsigned)place)));
 }
 
-/* Elements of the result along the axes that are convolved. An input without a batch has one dimension less. */
-static double space(const fs_torch_call *call, int row, const fs_torch_tensor *input, const fs_torch_tensor *weight,
+/* Of the axes that are convolved: elements of the result, and the share of the input that any of them meets, as strides
+ * wider than the kernel skip some. */
+typedef struct {
+    double elements, met;
+} extent;
+
+static void meet(extent *of, double size, double outputs, double kernel)
+{
+    of->elements *= outputs;
+    if (outputs * kernel < size) of->met *= outputs * kernel / size;
+}
+
+/* An input without a batch has one dimension less. */
+static extent space(const fs_torch_call *call, int row, const fs_torch_tensor *input, const fs_torch_tensor *weight,
                     bool transposed)
 {
     uint32_t dims = weight->ndim - 2;
-    double stride[MOST_DIMS], padding[MOST_DIMS], dilation[MOST_DIMS], more[MOST_DIMS], elements = 1;
+    double stride[MOST_DIMS], padding[MOST_DIMS], dilation[MOST_DIMS], more[MOST_DIMS];
+    extent of = {1, 1};
     const char *text = fs_sizes_text(call, (unsigned)places[row].padding);
     bool same = strcmp(text, "same") == 0, valid = strcmp(text, "valid") == 0;
     numbers_at(call, places[row].stride, dims, 1, stride);
@@ -50,13 +63,25 @@ static double space(const fs_torch_call *call, int row, const fs_torch_tensor *i
     numbers_at(call, places[row].output_padding, dims, 0, more);
     numbers_at(call, same || valid ? FS_NOT_THERE : places[row].padding, dims, 0, padding);
     for (uint32_t d = 0; d < dims; d++) {
-        double size = (double)input->shape[input->ndim - dims + d];
-        double reach = dilation[d] * ((double)weight->shape[2 + d] - 1) + 1;
-        if (same) elements *= ceil(size / stride[d]);
-        else if (transposed) elements *= (size - 1) * stride[d] - 2 * padding[d] + reach + more[d];
-        else elements *= floor((size + 2 * padding[d] - reach) / stride[d]) + 1;
+        double size = (double)input->shape[input->ndim - dims + d], kernel = (double)weight->shape[2 + d];
+        double reach = dilation[d] * (kernel - 1) + 1;
+        if (transposed) of.elements *= (size - 1) * stride[d] - 2 * padding[d] + reach + more[d];
+        else if (same) meet(&of, size, ceil(size / stride[d]), kernel);
+        else meet(&of, size, floor((size + 2 * padding[d] - reach) / stride[d]) + 1, kernel);
     }
-    return elements;
+    return of;
+}
+
+/* The share of its input that a gradient's convolution met. */
+static double met_by(const fs_torch_tensor *gradient, const fs_torch_tensor *input, const fs_torch_tensor *weight)
+{
+    uint32_t dims = weight->ndim - 2;
+    extent of = {1, 1};
+    for (uint32_t d = 0; d < dims; d++) {
+        meet(&of, (double)input->shape[input->ndim - dims + d], (double)gradient->shape[gradient->ndim - dims + d],
+             (double)weight->shape[2 + d]);
+    }
+    return of.met;
 }
 
 /* Multiply-adds, twice: each element of the result, or of the input where transposed, meets the kernel of each channel
@@ -87,8 +112,9 @@ fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call
     if (!is_convolution(input, weight)) return fs_work_unknown;
     bool transposed = flag_at(call, places[row].transposed);
     double batch = input->ndim == weight->ndim ? (double)input->shape[0] : 1;
-    double output = batch * channels_of(call, row, weight, transposed) * space(call, row, input, weight, transposed);
-    double read = fs_sizes_read(input) + fs_sizes_read(weight) + (bias != NULL ? fs_sizes_read(bias) : 0);
+    extent of = space(call, row, input, weight, transposed);
+    double output = batch * channels_of(call, row, weight, transposed) * of.elements;
+    double read = of.met * fs_sizes_read(input) + fs_sizes_read(weight) + (bias != NULL ? fs_sizes_read(bias) : 0);
     const fs_torch_tensor *added = row == FS_CONVOLUTION_ADD ? fs_sizes_tensor(call, 2) : NULL;
     if (added != NULL) read += fs_sizes_read(added);
     return fs_sizes_work(flops_of(transposed ? fs_sizes_elements(input) : output, weight), read,
@@ -112,6 +138,7 @@ fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_c
     const fs_torch_tensor *weight = fs_sizes_tensor(call, 2);
     bool wanted[3];
     if (gradient == NULL || !is_convolution(input, weight)) return fs_work_unknown;
+    if (weight->ndim < 2 || gradient->ndim + 1 < weight->ndim) return fs_work_unknown;
     bool transposed = flag_at(call, backward_places[rule->option].transposed);
     wanted_at(call, backward_places[rule->option].wanted, wanted);
     double flops = flops_of(fs_sizes_elements(transposed ? input : gradient), weight);
@@ -121,7 +148,7 @@ fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_c
         written += fs_sizes_elements(input) * item;
     }
     if (wanted[1]) {
-        read += fs_sizes_read(input);
+        read += (transposed ? 1 : met_by(gradient, input, weight)) * fs_sizes_read(input);
         written += fs_sizes_elements(weight) * item;
     }
     if (wanted[2]) written += (double)gradient->shape[gradient->ndim - (weight->ndim - 2) - 1] * item;

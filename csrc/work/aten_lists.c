@@ -5,12 +5,12 @@
 
 #include "work/aten_elements.h"
 
-/* Elements of a list's tensors; 0 of an empty one. */
+/* Elements of a list's tensors, NaN of an empty one; *dtype, theirs, stays what it was where that is not told. */
 static double list_elements(const fs_torch_argument *list, unsigned *dtype)
 {
     const int64_t *at = list->list;
     fs_torch_tensor tensor;
-    double elements = 0;
+    double elements = list->count > 0 ? 0 : (double)NAN;
     for (uint32_t i = 0; i < list->count; i++) {
         fs_torch_next_tensor(&at, &tensor);
         elements += fs_sizes_elements(&tensor);
@@ -26,10 +26,14 @@ static unsigned list_count(const fs_torch_call *call)
     return lists;
 }
 
-/* For each element of the first list: `flops`, so many elements read and so many written. */
-static fs_work each_element(double flops, double read, double written)
+/* For each element of the first argument, a list: `flops`, so many elements read and so many written. */
+static fs_work each_element(const fs_torch_call *call, double flops, double read, double written)
 {
-    fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_FLOAT32));
+    unsigned dtype = FS_TORCH_FLOAT32;
+    if (call->count == 0 || call->arguments[0].type != FS_TORCH_TENSOR_LIST) return fs_work_unknown;
+    double elements = list_elements(&call->arguments[0], &dtype);
+    fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(dtype));
+    work.list_elements = elements;
     work.of_launched = true;
     return work;
 }
@@ -40,8 +44,7 @@ fs_work fs_count_list(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     unsigned lists = fs_option(rule, FS_ARGUMENTS);
     if (lists == 0) lists = list_count(call);
-    if (list_count(call) == 0) return fs_work_unknown;
-    return each_element(rule->flops, (double)lists - fs_has(rule, FS_WRITES_FIRST), fs_option(rule, FS_PLACE));
+    return each_element(call, rule->flops, (double)lists - fs_has(rule, FS_WRITES_FIRST), fs_option(rule, FS_PLACE));
 }
 
 fs_aten_rule fs_aten_foreach(const fs_aten_rule *rule)
@@ -54,14 +57,11 @@ fs_aten_rule fs_aten_foreach(const fs_aten_rule *rule)
 /* One tensor of all that a list has. */
 fs_work fs_count_join(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    unsigned dtype = FS_TORCH_DTYPE_NONE;
-    if (call->count == 0 || call->arguments[0].type != FS_TORCH_TENSOR_LIST) return fs_work_unknown;
     const fs_torch_tensor *out = fs_out_tensor(rule, call);
-    double elements = list_elements(&call->arguments[0], &dtype);
-    if (call->arguments[0].count == 0) elements = NAN;
-    if (out != NULL) dtype = out->dtype;
-    double bytes = elements * fs_sizes_item(dtype);
-    return fs_sizes_work(0, bytes, bytes, fs_sizes_unit(dtype));
+    fs_work work = each_element(call, 0, 1, 1);
+    if (out == NULL || !work.of_launched) return work;
+    double bytes = work.list_elements * fs_sizes_item(out->dtype);
+    return fs_sizes_work(0, bytes, bytes, fs_sizes_unit(out->dtype));
 }
 
 /* The fused optimizers, as the sum of what the unfused ones do to an element. */
@@ -94,5 +94,5 @@ fs_work fs_count_optimizer(const fs_aten_rule *rule, const fs_torch_call *call)
     if (row->amsgrad > 0 && fs_sizes_is_true(fs_sizes_text(call, row->amsgrad))) flops++, read++, written++;
     if (row->momentum > 0 && fs_sizes_number(fs_sizes_text(call, row->momentum), 0) != 0) flops += 2, read++, written++;
     if (row->nesterov > 0 && fs_sizes_is_true(fs_sizes_text(call, row->nesterov))) flops += 1;
-    return each_element(flops, read, written);
+    return each_element(call, flops, read, written);
 }

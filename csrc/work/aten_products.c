@@ -199,6 +199,7 @@ fs_work fs_count_fourier(const fs_aten_rule *rule, const fs_torch_call *call)
     int count = fs_sizes_numbers(fs_sizes_text(call, 1), dims, MOST_DIMS);
     if (input == NULL || count < 1) return fs_work_unknown;
     for (int i = 0; i < count; i++) {
+        if (!(fabs(dims[i]) <= input->ndim)) return fs_work_unknown;
         int dim = (int)dims[i] < 0 ? (int)dims[i] + (int)input->ndim : (int)dims[i];
         if (dim < 0 || dim >= (int)input->ndim) return fs_work_unknown;
         last = (double)input->shape[dim];

@@ -127,7 +127,8 @@ fs_unit_choice fs_sizes_unit(unsigned dtype)
 
 fs_work fs_sizes_work(double flops, double bytes_read, double bytes_written, fs_unit_choice unit)
 {
-    fs_work work = {.flops = flops, .bytes_read = bytes_read, .bytes_written = bytes_written, .unit = unit};
+    fs_work work = {
+        .flops = flops, .bytes_read = bytes_read, .bytes_written = bytes_written, .unit = unit, .list_elements = NAN};
     work.bytes_moved = bytes_read + bytes_written;
     return work;
 }

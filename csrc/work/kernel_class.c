@@ -2,6 +2,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -66,17 +67,36 @@ bool fs_kernel_is_communication(const char *name)
     return false;
 }
 
-int fs_kernel_multi_tensor_size(const char *name)
+static int size_of_type(const char *name)
 {
     static const struct {
         const char *type;
         int size;
     } types[] = {{"float", 4}, {"c10::BFloat16", 2}, {"c10::Half", 2}, {"double", 8}, {"c10::complex<float>", 8},
                  {"int", 4},   {"long", 8}};
-    const char *functor = strstr(name, "multi_tensor_apply_kernel<");
-    if (functor == NULL || (functor = strstr(functor, "Functor<")) == NULL) return 0;
-    functor += strlen("Functor<");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (strncmp(functor, types[i].type, strlen(types[i].type)) == 0) return types[i].size;
+        if (strncmp(name, types[i].type, strlen(types[i].type)) == 0) return types[i].size;
     return 0;
+}
+
+/* What follows the text in the name, or NULL. */
+static const char *after(const char *name, const char *text)
+{
+    const char *found = strstr(name, text);
+    return found != NULL ? found + strlen(text) : NULL;
+}
+
+bool fs_kernel_is_multi_tensor(const char *name)
+{
+    return strstr(name, "multi_tensor_apply_kernel<") != NULL;
+}
+
+int fs_kernel_list_size(const char *name)
+{
+    const char *rest = after(name, "multi_tensor_apply_kernel<");
+    if (rest != NULL) return (rest = after(rest, "Functor<")) != NULL ? size_of_type(rest) : 0;
+    rest = after(name, "CatArrayBatchedCopy");
+    if (rest == NULL || (rest = after(rest, "OpaqueType<")) == NULL) return 0;
+    int size = atoi(rest);
+    return size > 0 && size <= 16 ? size : 0;
 }

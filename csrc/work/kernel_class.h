@@ -29,8 +29,9 @@ bool fs_kernel_is_communication(const char *name);
  * kChunkSize). */
 enum { FS_MULTI_TENSOR_ELEMENTS = 65536 };
 
-/* The bytes of an element of the lists of tensors that such a kernel goes over, by the type that its functor names; 0
- * of other kernels, and where the name does not tell. */
-int fs_kernel_multi_tensor_size(const char *name);
+/* The bytes of an element of the lists of tensors that a kernel goes over, by the type that its functor names (of those
+ * above), or by the size that it copies (of cat); 0 of other kernels, and where the name does not tell. */
+int fs_kernel_list_size(const char *name);
+bool fs_kernel_is_multi_tensor(const char *name);
 
 #endif

@@ -10,6 +10,7 @@ const fs_work fs_work_unknown = {
     .bytes_read = NAN,
     .bytes_written = NAN,
     .bytes_moved = NAN,
+    .list_elements = NAN,
     .unit = {FS_UNIT_NONE, FS_UNIT_NONE},
 };
 

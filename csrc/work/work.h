@@ -12,9 +12,10 @@ typedef struct {
     double bytes_read, bytes_written; /* compulsory traffic of device memory */
     double bytes_moved;               /* both; known without them where a program stated it */
     fs_unit_choice unit;              /* that does the FLOPs: fs_peaks_flops(peaks, unit, NULL) is its rate */
-    /* The numbers are per element that the launched kernels cover, bytes in elements of those kernels' type: a trace
-     * leaves the sizes of long tensor lists out. */
+    /* The numbers are per element of lists of tensors, bytes in elements. The launched kernels tell their type, and,
+     * where list_elements is NaN, how many there are at most: a trace leaves the sizes of long tensor lists out. */
     bool of_launched;
+    double list_elements;
     bool any_unit; /* nothing says which unit does them: the program stated FLOPs, not a dtype */
 } fs_work;
 
