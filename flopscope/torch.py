@@ -1,29 +1,30 @@
-"""torch.profiler with flopscope's tables: put ``flopscope.torch`` where a program imports from ``torch.profiler``.
+"""torch.profiler with flopscope's tables: replace ``torch.profiler`` by ``flopscope.torch`` in an import line.
 
-``profile`` is torch.profiler.profile: the same arguments, methods, schedule and collection. What it saw is read by
-flopscope: ``key_averages()`` has torch's rows, a hundred times as soon, with FLOPs, bytes and roofline; and there is
-what a flopscope profile gives beside, such as ``coverage()`` and ``summary()``.
+    from flopscope.torch import ProfilerActivity, profile, record_function
 
-    from flopscope.torch import profile
-
-    with profile(record_shapes=True) as prof:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True) as prof:
         model(inputs)
-    print(prof.key_averages().table(sort_by="self_cuda_time_total"))
+    print(prof.key_averages().table(sort_by="cuda_time_total", row_limit=10))
+
+torch collects. When a result is first asked for, Kineto writes its trace into memory, once, and flopscope reads that;
+torch's list of Python objects, which takes most of the time until torch's own table, is never made. What is not
+flopscope's own here is torch.profiler's: ``schedule``, ``record_function``, ``supported_activities``, …
 """
 
 from __future__ import annotations
 
-import gzip
+import functools
+import json
 import os
-import shutil
 import tempfile
-import warnings
 import weakref
-from dataclasses import dataclass
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, TextIO, cast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+from .device import find_device
 from .load import Trace, load_trace
+from .results import Results
 
 try:
     import torch.profiler as _torch
@@ -39,8 +40,9 @@ except ImportError as missing:
     raise ImportError(f"flopscope.torch is for PyTorch programs; `pip install torch` ({missing})") from missing
 
 if TYPE_CHECKING:
-    import pandas
-
+    from ._core import Profiler
+    from .events import EventList
+    from .peaks import Peaks
     from .table import EventTable
 
 __all__ = [
@@ -55,41 +57,52 @@ __all__ = [
 ]
 
 
-class profile(_torch.profile):  # type: ignore[misc]
-    """torch.profiler.profile with its arguments, methods and schedule; its results are read by flopscope.
+def __getattr__(name: str) -> Any:
+    """The rest of torch.profiler: ExecutionTraceObserver, DeviceType, …"""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(_torch, name)
 
-    Of several cycles of a schedule, the results are the last one's, as torch's without ``acc_events`` are.
+
+class profile(_torch.profile, Results):  # type: ignore[misc]
+    """torch.profiler.profile, whose results are flopscope's.
+
+    Arguments, schedule, on_trace_ready and the methods that steer it (start, stop, step, add_metadata,
+    toggle_collection_dynamic, …) are those of the torch that is installed, of whose profile this is a subclass. Traces
+    that it exports are Kineto's. Tables, ``events()``, ``export_stacks()`` and summaries are flopscope's, of the latest
+    cycle that was recorded: the rows of torch's own tables, with FLOPs, bytes and roofline. Python calls are stacks of
+    rows (``group_by_stack_n``), not rows.
+
+    As in torch, results are there from the end of a cycle until the next begins to warm up. ValueError for
+    ``acc_events`` with a schedule: each cycle has its own events; gather key_averages() in on_trace_ready.
     """
 
-    _saved: _Saved | None = None  # what Kineto wrote of the latest recording: it writes each once
-    _read: Trace | None = None  # from that
+    def __init__(self, **arguments: Any) -> None:
+        if arguments.get("acc_events"):
+            if arguments.get("schedule") is not None:
+                raise ValueError(_NO_ACCUMULATION)
+            arguments["acc_events"] = False  # torch would make its Python objects at every stop
+        Results.__init__(self)
+        _torch.profile.__init__(self, **arguments)
+        if getattr(self, "_use_cupti_monitor", False):
+            raise ValueError(_NO_MONITOR)
+        self.record_shapes = self.record_shapes or self.with_flops  # torch records them for these too
+        self._timing = "trace"
+        self._read: tuple[_Kineto, Trace] | None = None
+
+    def prepare_trace(self) -> None:
+        """Begin to warm up, as start() and step() do; what the latest cycle left is forgotten."""
+        self._core = self._read = None
+        _torch.profile.prepare_trace(self)
+
+    def stop_trace(self) -> None:
+        """End a cycle, as stop() and step() do."""
+        _torch.profile.stop_trace(self)
+        _keep_text(self.profiler)
 
     def trace(self) -> Trace:
-        """What was recorded, as fs.load_trace() gives it. RuntimeError before the end of a recording."""
-        results = _results_of(self)
-        if self._saved is None or self._saved.results is not results:
-            if getattr(self, "acc_events", False) and self._saved is not None:
-                warnings.warn("acc_events: flopscope's results are those of the last cycle", UserWarning, stacklevel=3)
-            folder = tempfile.mkdtemp(prefix="flopscope-")
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            self.export_chrome_trace(os.path.join(folder, "trace.json"))
-        assert self._saved is not None
-        if self._read is None:
-            if not self._saved.path.exists():
-                raise RuntimeError(
-                    f"{self._saved.path} is gone: the trace was exported there, and Kineto writes it once"
-                )
-            self._read = load_trace(self._saved.path)
-        return self._read
-
-    def export_chrome_trace(self, path: str | os.PathLike[str], *arguments: Any, **options: Any) -> None:
-        """As torch has it, but as often as you like, before and after other results."""
-        results = _results_of(self)
-        if self._saved is not None and self._saved.results is results and not any((*arguments, *options.values())):
-            _copy(self._saved.path, Path(path))
-            return
-        super().export_chrome_trace(os.fspath(path), *arguments, **options)
-        self._saved, self._read = _Saved(results, Path(path).absolute()), None
+        """The latest cycle as load_trace() gives it, read when it is first asked for. RuntimeError before its end."""
+        return self._trace_of("trace")
 
     def key_averages(
         self,
@@ -99,84 +112,194 @@ class profile(_torch.profile):  # type: ignore[misc]
         *,
         peaks: str = "measured",
     ) -> EventTable:
-        """torch's rows, with work and roofline joined: the arguments of flopscope.profile.key_averages()."""
-        return self.trace().key_averages(group_by_input_shape, group_by_stack_n, group_by_overload_name, peaks=peaks)
+        """The events grouped by name, as torch.profiler does, with work and roofline joined.
 
-    def coverage(self) -> dict[str, Any]:
-        """The share of the time whose work is known: as flopscope.profile.coverage()."""
-        return self.trace().coverage()
+        Arguments as in ``flopscope.Trace.key_averages``. The peaks are those of the GPUs in the trace; where none
+        worked, the CPU's, if they were measured before (``flopscope devices --measure``). RuntimeError while it records
+        and where nothing was recorded.
+        """
+        return Results.key_averages(self, group_by_input_shape, group_by_stack_n, group_by_overload_name, peaks=peaks)
 
-    def gpu_summary(self, step: str | None = None) -> pandas.DataFrame:
-        """How busy each GPU was, in percent: one row a device, of all steps or of the one of that name."""
-        return self.trace().gpu_summary(step)
+    def events(self) -> EventList:
+        """The single events, as flopscope lists them; ``torch.profiler.profile.events(prof)`` makes torch's list."""
+        return Results.events(self)
 
-    def step_breakdown(self) -> pandas.DataFrame:
-        """Where the time of each step went: one row a step, one column for each kind of work, in µs."""
-        return self.trace().step_breakdown()
+    def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
+        """Write folded stacks, for a flame graph, with times in µs: a line for each stack.
 
-    def launch_summary(self) -> pandas.DataFrame:
-        """How kernels were launched: one row a device, with delays in µs, queue depths and waiting."""
-        return self.trace().launch_summary()
+        ``metric``: "self_cpu_time_total" or "self_cuda_time_total". ValueError unless profiled with_stack.
+        """
+        Results.export_stacks(self, path, metric)
 
-    def collectives(self) -> pandas.DataFrame:
-        """Each kernel of communication: what it moved, how fast in GB/s, and what of its time in µs nothing hid."""
-        return self.trace().collectives()
+    def export_chrome_trace(self, path: str | bytes | os.PathLike[str], use_python_export: bool = False) -> None:
+        """Write Kineto's trace, as often as it is wanted; compressed where ``path`` ends in .gz.
 
-    def stream_summary(self) -> pandas.DataFrame:
-        """How long each stream of each GPU worked, beside which others, and communicated, in µs: one row a stream."""
-        return self.trace().stream_summary()
+        ``use_python_export``: for the versions of torch that have it.
 
-    def summary(self, file: TextIO | None = None) -> None:
-        """Print how busy the GPUs were, where the steps' time went and how kernels were launched, with advice."""
-        self.trace().summary(file)
+        RuntimeError while it records and where nothing was recorded, OSError where the file cannot be written.
+        """
+        self._finished("trace")
+        chosen = {"use_python_export": True} if use_python_export else {}
+        _torch.profile.export_chrome_trace(self, os.fsdecode(path), **chosen)
+
+    @property
+    def dropped(self) -> int:
+        """Events of the trace that are in no table."""
+        return self.trace().dropped
+
+    def __len__(self) -> int:
+        """Number of events recorded. RuntimeError while it records and where nothing was recorded."""
+        return len(self.trace())
+
+    def __repr__(self) -> str:
+        return f"<flopscope.torch.profile: {self.current_action.name} at step {self.step_num}>"
+
+    # Reading ----------------------------------------------------------------------------------------------------------
+
+    def _finished(self, what: str) -> _Kineto:
+        if self.profiler is None:
+            raise RuntimeError(f"there is no {what}: {self._why_nothing()}")
+        kineto = self.profiler.kineto_results
+        if not isinstance(kineto, _Kineto):
+            raise RuntimeError(f"the profile is still running; stop it before asking for its {what}")
+        return kineto
+
+    def _trace_of(self, what: str) -> Trace:
+        kineto = self._finished(what)
+        if self._read is None or self._read[0] is not kineto:
+            self._read = kineto, _read(self.profiler)
+        return self._read[1]
+
+    def _recorded(self, what: str) -> Profiler:
+        self._core = self._trace_of(what)._core
+        return Results._recorded(self, what)
+
+    def _why_nothing(self) -> str:
+        if self.record_steps and self.step_num > 0:
+            return f"the schedule has recorded no step up to step {self.step_num}"
+        return "the profile has recorded nothing; use it in a `with` block, or call start() and stop()"
+
+    def _peaks(self, core: Profiler, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
+        shares, said = self.trace()._peaks(core, source)
+        if core.devices <= {"cpu"} and source == "measured":
+            cpu = find_device("cpu")
+            if cpu.measured is not None:
+                shares["cpu"], said["cpu"] = cpu.measured, {"source": "measured", "name": cpu.name}
+        return shares, said
+
+
+functools.update_wrapper(profile.__init__, _torch.profile.__init__)  # the signature of the torch that is installed
+
+_NO_ACCUMULATION = (
+    "acc_events=True with a schedule: each cycle has its own events; gather key_averages() of each in on_trace_ready, "
+    "or profile without a schedule"
+)
+_NO_MONITOR = (
+    "the cupti_monitor backend keeps its kernels apart from Kineto's trace; take that with torch.profiler.profile, "
+    "export it and read it with flopscope.load_trace()"
+)
 
 
 def from_profile(prof: Any) -> Trace:
-    """The trace of a finished torch.profiler.profile or torch.autograd.profiler.profile, read by flopscope.
+    """What a finished ``torch.profiler.profile`` (or ``torch.autograd.profiler.profile``) recorded last.
 
-    Kineto writes a recording once: ``prof`` itself cannot be exported after that, but the trace that this returns can.
-    TypeError for another object; RuntimeError where nothing was recorded, it still records, or was exported before.
+    Kineto gives its trace once, and keeps it: ``prof.export_chrome_trace()`` works afterwards as before, also more than
+    once. TypeError for what is no such profile; RuntimeError for one that has not ended, or whose trace was exported
+    already.
     """
-    if isinstance(prof, profile):
-        return prof.trace()
-    results = _results_of(prof)
-    with tempfile.TemporaryDirectory(prefix="flopscope-") as folder:
-        path = os.path.join(folder, "trace.json")
-        try:
-            results.save(path)
-        except RuntimeError as problem:
-            raise RuntimeError(
-                f"Kineto cannot write what was recorded ({problem}); it does so once: read the file that was exported, "
-                "with flopscope.load_trace(path)"
-            ) from None
-        trace = load_trace(path)
-    trace.source = f"<{type(prof).__module__}.{type(prof).__qualname__}>"
+    profiler = prof.profiler if isinstance(prof, _torch.profile) else prof
+    if profiler is not None and not hasattr(profiler, "kineto_results"):
+        raise TypeError(f"from_profile() takes a torch.profiler.profile, not {prof!r}")
+    if profiler is None or profiler.kineto_results is None:
+        raise RuntimeError("this profile has nothing recorded: it was not started, or is still running; stop it first")
+    _keep_text(profiler)
+    return _read(profiler)
+
+
+def _read(profiler: Any) -> Trace:
+    """The trace of a torch.autograd.profiler.profile whose text is kept."""
+    trace: Trace = profiler.kineto_results.read()
+    trace.source = "torch.profiler"
+    trace.record_shapes = profiler.record_shapes
+    trace.profile_memory = profiler.profile_memory
     return trace
 
 
-@dataclass(frozen=True)
-class _Saved:
-    """A file that Kineto wrote, and of which results."""
-
-    results: object
-    path: Path
+# Kineto's text --------------------------------------------------------------------------------------------------------
 
 
-def _copy(source: Path, target: Path) -> None:
-    with _opened(source, "rb") as read, _opened(target, "wb") as write:
-        shutil.copyfileobj(read, write, 1 << 20)
+def _keep_text(profiler: Any) -> None:
+    """Let the results of a torch.autograd.profiler.profile be saved more than once, and read."""
+    if not isinstance(profiler.kineto_results, _Kineto):
+        profiler.kineto_results = _Kineto(profiler.kineto_results)
 
 
-def _opened(path: Path, mode: Literal["rb", "wb"]) -> IO[bytes]:
-    return cast("IO[bytes]", gzip.open(path, mode) if path.suffix == ".gz" else path.open(mode))
+class _Kineto:
+    """torch's _ProfilerResult, which saves its trace only once: here into memory, from where it is copied and read.
+
+    The text takes about 400 bytes an event. It lives as long as the results do.
+    """
+
+    def __init__(self, results: Any) -> None:
+        self._results = results
+        self._memory: int | None = None  # the file descriptor
+        self._named = b""  # how the text names its file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._results, name)
+
+    def read(self) -> Trace:
+        with _links_to(self._text()) as path:
+            return load_trace(path)
+
+    def save(self, path: str) -> None:
+        """Write the trace to a file, as _ProfilerResult does; OSError where it cannot be written."""
+        memory = self._text()
+        size = os.fstat(memory).st_size
+        whole = max(0, size - _TAIL)
+        tail = os.pread(memory, _TAIL, whole).replace(self._named, json.dumps(path, ensure_ascii=False).encode())
+        with open(path, "wb", buffering=0) as file:
+            copied = 0
+            while copied < whole:
+                copied += os.sendfile(file.fileno(), memory, copied, whole - copied)
+            file.write(tail)
+
+    def _text(self) -> int:
+        """The file in memory that has the trace."""
+        if self._memory is None:
+            memory = os.memfd_create("torch.profiler", os.MFD_CLOEXEC)
+            close = weakref.finalize(self, os.close, memory)
+            try:
+                self._write(memory)
+            except BaseException:
+                close()
+                raise
+            self._memory = memory
+        return self._memory
+
+    def _write(self, memory: int) -> None:
+        with _links_to(memory) as path:
+            try:
+                self._results.save(path)
+            except RuntimeError as problem:
+                raise RuntimeError(_NOT_SAVED.format(problem)) from None
+            self._named = f'"{path}"'.encode()
+        if os.fstat(memory).st_size == 0:
+            raise OSError("Kineto wrote no trace; what it printed may say why")
 
 
-def _results_of(prof: Any) -> Any:
-    """Kineto's results of a profile that has stopped."""
-    inner = getattr(prof, "profiler", prof)  # torch.profiler's holds one of torch.autograd's
-    if inner is not None and not hasattr(inner, "kineto_results"):
-        raise TypeError(f"a profile of torch.profiler or torch.autograd.profiler has results to read, not {prof!r}")
-    results = getattr(inner, "kineto_results", None)
-    if results is None:
-        raise RuntimeError("the profile has recorded nothing yet; ask when it has stopped, or in on_trace_ready")
-    return results
+_TAIL = 1 << 16  # bytes at the end of a trace, within which Kineto names the file
+_NOT_SAVED = (
+    "Kineto cannot write what was recorded ({}); it does so once: read the file that was exported, with "
+    "flopscope.load_trace(path), or call from_profile() before export_chrome_trace()"
+)
+
+
+@contextmanager
+def _links_to(memory: int) -> Iterator[str]:
+    """A path that leads to a file in memory. Kineto writes beside it, to a name with .tmp, and renames."""
+    with tempfile.TemporaryDirectory(prefix="flopscope-") as folder:
+        path = os.path.join(folder, "torch.profiler")
+        for name in (path, f"{path}.tmp"):
+            os.symlink(f"/proc/self/fd/{memory}", name)
+        yield path
