@@ -327,3 +327,16 @@ def test_every_pointwise_op_of_torch_has_a_rule() -> None:
             if torch.Tag.pointwise in op.tags and math.isnan(work(f"aten::{name}", F(6, 10), F(6, 10))["bytes_moved"]):
                 without.append(name)
     assert without == []
+
+
+def test_an_image_is_resized_to_a_size_or_by_factors() -> None:
+    def work(*texts: str) -> tuple[float, float]:
+        dims, types = (
+            [[2, 3, 10, 12], *([] for _ in texts)],
+            ["float", *("ScalarList" if t[:1] == "[" else "Scalar" for t in texts)],
+        )
+        found = _core._work_of_torch("aten::upsample_bilinear2d", dims, types, [[] for _ in dims], ["", *texts])
+        return found["bytes_read"], found["bytes_written"]
+
+    assert work("[20, 30]", "False") == (4 * 2 * 3 * 10 * 12, 4 * 2 * 3 * 20 * 30)
+    assert work("", "False", "[2., 2.5]") == (4 * 2 * 3 * 10 * 12, 4 * 2 * 3 * 20 * 30)

@@ -224,6 +224,116 @@ def test_sequences_behind_each_other_count_where_their_lengths_are_told() -> Non
     assert math.isnan(found["flops"]) and found["bytes_read"] == 3 * bytes_of(BF16, uneven[1])
 
 
+def test_some_versions_name_the_dtype_of_the_result() -> None:
+    a, b, added = (BF16, (64, 48)), (BF16, (48, 80)), (BF16, (80,))
+    assert work("aten::mm", a, b, "6")["bytes_written"] == 4 * 64 * 80
+    assert work("aten::addmm", added, a, b, "6", "1", "1")["bytes_written"] == 4 * 64 * 80
+    assert work("aten::addmm", added, a, b, "1", "1")["bytes_written"] == 2 * 64 * 80
+    scale, narrow, other = (F32, ()), (FP8, a[1]), (FP8, b[1])
+    older = work("aten::_scaled_mm", narrow, other, None, "15", scale, scale, None, "False")
+    assert older["bytes_written"] == 2 * 64 * 80
+    assert work("aten::_scaled_mm", narrow, other, scale, scale)["bytes_written"] == 64 * 80
+
+
+def test_packed_weights_have_as_many_outputs_as_their_scales() -> None:
+    x, outputs = (BF16, (7, 64, 256)), 96
+    flops, written = 2 * 7 * 64 * 256 * outputs, 2 * 7 * 64 * outputs
+    check(
+        work("aten::_weight_int8pack_mm", x, (I8, (outputs, 256)), (BF16, (outputs,))),
+        flops,
+        bytes_of(BF16, x[1], (outputs,)) + outputs * 256,
+        written,
+    )
+    four_bits, scales = ("int", (outputs // 8, 2, 32, 4)), (BF16, (2, outputs, 2))
+    check(
+        work("aten::_weight_int4pack_mm", x, four_bits, "128", scales),
+        flops,
+        bytes_of(BF16, x[1], scales[1]) + outputs * 256 // 2,
+        written,
+    )
+
+
+def test_a_flag_that_is_not_told_leaves_flops_unknown() -> None:
+    """Older traces have no values of arguments; newer ones none of strings, like the padding "same"."""
+    image, kernel, ones = (F32, (2, 4, 9, 9)), (F32, (6, 4, 3, 3)), "[1, 1]"
+    found = work("aten::conv2d", image, kernel, None, ones, None, ones, "1")
+    assert math.isnan(found["flops"]) and found["bytes_read"] == bytes_of(F32, image[1], kernel[1])
+    no_values = [[], [], [], [], [], []]
+    call = ([list(image[1]), list(kernel[1]), *no_values], [F32, F32, *["ScalarList"] * 3, *["Scalar"] * 3])
+    assert math.isnan(_core._work_of_torch("aten::cudnn_convolution", *call, [[]] * 8, [""] * 8)["flops"])
+    dims, types = [list(Q[1])] * 3 + [[]] * 4, [BF16] * 3 + ["Scalar"] * 4
+    found = _core._work_of_torch("aten::_scaled_dot_product_flash_attention", dims, types, [[]] * 7, [""] * 7)
+    assert math.isnan(found["flops"]) and found["bytes_read"] == 3 * bytes_of(BF16, Q[1])
+
+
+def test_versions_of_an_op_have_flags_elsewhere() -> None:
+    """torch 2.0 had no bias; torch 2.13 can take scales first."""
+    small = (BF16, (2, 4, 64, 32))
+    full, log_sum_exp = 2 * 2 * 2 * 4 * 64 * 64 * 32, 2 * 4 * 64 * 4
+    for causal in ("False", "True"):
+        flops = full / 2 if causal == "True" else full
+        name = "aten::_scaled_dot_product_efficient_attention"
+        old = work(name, small, small, small, "True", causal)
+        assert (old["flops"], old["bytes_written"]) == (flops, bytes_of(BF16, small[1]) + log_sum_exp)
+        assert work(name, small, small, small, None, "False", "0.", causal, None)["flops"] == flops
+        name = "aten::_scaled_dot_product_flash_attention"
+        scales = [(F32, (2, 4))] * 3
+        assert work(name, small, small, small, *scales, "0.", causal, "False", None)["flops"] == flops
+
+
+def windowed(rows: int, columns: int, before: int, after: int) -> int:
+    """Pairs of a query and a key that it sees, by looking at each; queries and keys end together."""
+    seen = 0
+    for row in range(rows):
+        here = row + columns - rows
+        first = here - before if before >= 0 else 0
+        last = here + after if after >= 0 else columns - 1
+        seen += len(range(max(first, 0), min(last, columns - 1) + 1))
+    return seen
+
+
+@pytest.mark.parametrize("sizes", [(64, 64), (40, 96), (96, 40)])
+@pytest.mark.parametrize("window", [(16, 0), (16, 8), (0, 0), (-1, 8), (16, -1), (500, 500)])
+def test_sliding_windows_count_the_keys_that_are_seen(sizes: tuple[int, int], window: tuple[int, int]) -> None:
+    rows, columns = sizes
+    query, key = (BF16, (2, rows, 4, 32)), (BF16, (2, columns, 1, 32))
+    before, after = str(window[0]), str(window[1])
+    torchs = ("aten::_flash_attention_forward", query, key, key, None, None, str(rows), str(columns), "0.", "False",
+              "False", None, before, after)  # fmt: skip
+    own = ("flash_attn::_flash_attn_forward", query, key, key, "0.", "0.1", "False", before, after, "0.", None, "False")
+    for call in (torchs, own):
+        assert work(*call)["flops"] == 2 * 2 * 2 * 4 * 32 * windowed(rows, columns, *window)
+
+
+@pytest.mark.parametrize("causal", ["True", "False"])
+def test_flash_attention_is_counted_under_its_own_names(causal: str) -> None:
+    query, packed = (BF16, (8, 4096, 16, 128)), (BF16, (8 * 4096, 16, 128))
+    offsets, log_sum_exp, all_keys = ("int", (9,)), (F32, (8, 16, 4096)), ("-1", "-1")
+    three, five = [query] * 3, [query] * 5
+    part = 1 / 2 if causal == "True" else 1
+    scale = ("0.", "0.08")
+    calls = {
+        "flash_attn::_flash_attn_forward": (*three, *scale, causal, *all_keys),
+        "flashattn::_flash_attn_varlen_forward": (*[packed] * 3, offsets, offsets, "4096", "4096", *scale, causal),
+        "flash_attn_3::_flash_attn_forward": (*three, *[None] * 20, "0.08", causal, *all_keys),
+    }
+    for name, arguments in calls.items():
+        found = work(name, *arguments)
+        assert found["flops"] == FULL * part, name
+        assert found["bytes_read"] == 3 * bytes_of(BF16, Q[1])
+    gradients = {
+        "flash_attn::_flash_attn_backward": (*five, log_sum_exp, *three, *scale, causal, *all_keys),
+        "flash_attn_3::_flash_attn_backward": (*five, log_sum_exp, *[None] * 6, *three, "0.08", causal, *all_keys),
+        "flash_attn::_flash_attn_varlen_backward": (
+            *[packed] * 5, log_sum_exp, *[packed] * 3, offsets, offsets, "4096", "4096", *scale, causal,
+        ),
+    }  # fmt: skip
+    for name, arguments in gradients.items():
+        found = work(name, *arguments)
+        assert found["flops"] == FULL * 5 / 2 * part, name
+        assert found["bytes_written"] == 3 * bytes_of(BF16, Q[1])
+
+
 # Oracles --------------------------------------------------------------------------------------------------------------
 
 

@@ -189,6 +189,14 @@ def test_device_work_is_of_the_op_whose_external_id_it_carries() -> None:
     assert rows["of nobody"].self_device_time_total == 7
 
 
+def test_ids_may_be_scattered_far_and_wide() -> None:
+    ids = [7, 2**33, 2**40 + 1, 2**62]
+    ops = [op(f"op {i}", 100 * i, 50, **{"External id": id}) for i, id in enumerate(ids)]
+    work = [kernel("k", 1000 + 100 * i, i + 1, **{"External id": id}) for i, id in enumerate(ids)]
+    rows = rows_of(fs.load_trace(events_to_text(*ops, *work, kernel("k", 9000, 1, **{"External id": 8}))))
+    assert [rows[f"op {i}"].self_device_time_total for i in range(4)] == [1, 2, 3, 4] and rows["k"].count == 5
+
+
 def test_where_no_work_tells_its_op_the_correlation_does() -> None:
     text = events_to_text(
         op("aten::add", 0, 100), call("cudaLaunchKernel", 10, 5, correlation=3), kernel("k", 50, 30, correlation=3)

@@ -68,12 +68,15 @@ typedef struct {
     uint32_t piece_count;
     bool own; /* flopscope wrote the trace */
     uint32_t device_count, sync_count;
-    /* By "External id": the op or annotation; a power of two, at most half full. */
+    /* By "External id": the op or annotation. Kineto counts them, so that an array has room for all between the least
+     * and the largest; where they are scattered, a hash table of a power of two, at most half full. */
     struct {
         int64_t id;
         fs_record *record;
     } *owners;
     uint32_t owner_slots;
+    int64_t least_owner, largest_owner;
+    bool scattered;
 } joining;
 
 /* For each record of all pieces, in order. */
@@ -93,6 +96,13 @@ static bool is_owner(const fs_record *record)
            (record->kind == FS_EVENT_OP || fs_event_is_annotation(record->kind));
 }
 
+static void see_owner(joining *all, int64_t id)
+{
+    if (all->owner_slots++ == 0) all->least_owner = all->largest_owner = id;
+    if (id < all->least_owner) all->least_owner = id;
+    if (id > all->largest_owner) all->largest_owner = id;
+}
+
 static void count_record(joining *all, const fs_record *record)
 {
     fs_join *join = &all->join;
@@ -100,7 +110,7 @@ static void count_record(joining *all, const fs_record *record)
         join->host_count++;
         join->overhead_count += record->kind == FS_EVENT_OVERHEAD;
         join->frame_count += record->kind == FS_EVENT_FRAME;
-        all->owner_slots += is_owner(record);
+        if (is_owner(record)) see_owner(all, record->external);
     } else if (record->kind == FS_EVENT_MEMORY) {
         join->memory_count++;
     } else {
@@ -136,6 +146,7 @@ static fs_status join_ids(joining *all, fs_error *err)
 
 static uint32_t owner_slot(const joining *all, int64_t id)
 {
+    if (!all->scattered) return (uint32_t)(id - all->least_owner);
     uint32_t slot = (uint32_t)((uint64_t)id * 0x9e3779b97f4a7c15u >> 32) & (all->owner_slots - 1);
     while (all->owners[slot].record != NULL && all->owners[slot].id != id) slot = (slot + 1) & (all->owner_slots - 1);
     return slot;
@@ -143,16 +154,26 @@ static uint32_t owner_slot(const joining *all, int64_t id)
 
 static fs_record *owner_of(const joining *all, int64_t id)
 {
-    return id < 0 ? NULL : all->owners[owner_slot(all, id)].record;
+    if (id < all->least_owner || id > all->largest_owner) return NULL;
+    return all->owners[owner_slot(all, id)].record;
 }
 
 static fs_status find_owners(joining *all, fs_error *err)
 {
-    uint32_t slots = 64;
-    while (slots < 2 * all->owner_slots) slots *= 2;
-    all->owner_slots = slots;
-    all->owners = fs_calloc(slots, sizeof *all->owners);
-    if (all->owners == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell what %u ops launched", slots / 2);
+    uint32_t count = all->owner_slots;
+    int64_t range = all->largest_owner - all->least_owner;
+    if (count == 0) {
+        all->largest_owner = INT64_MIN; /* no id is one */
+        return FS_OK;
+    }
+    all->scattered = range / 4 > count;
+    if (all->scattered) {
+        for (all->owner_slots = 64; all->owner_slots < 2 * count;) all->owner_slots *= 2;
+    } else {
+        all->owner_slots = (uint32_t)range + 1;
+    }
+    all->owners = fs_calloc(all->owner_slots, sizeof *all->owners);
+    if (all->owners == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell what %u ops launched", count);
     EACH_RECORD(all, record)
     {
         if (!is_owner(record)) continue;

@@ -25,16 +25,20 @@ static const struct {
 #undef PLACES
 };
 
-/* The numbers of an argument for each dimension: one stands for all; `missing` where it is not there. */
-static void numbers_at(const fs_torch_call *call, int place, uint32_t dims, double missing, double *numbers)
+/* The numbers of an argument for each dimension: one stands for all; `usual` where the op has no such argument, or an
+ * empty one; NaN where the trace does not tell it. */
+static void numbers_at(const fs_torch_call *call, int place, uint32_t dims, double usual, double *numbers)
 {
-    int count = place < 0 ? -1 : fs_sizes_numbers(fs_sizes_text(call, (unsigned)place), numbers, MOST_DIMS);
-    for (uint32_t d = count < 0 ? 0 : (uint32_t)count; d < dims; d++) numbers[d] = count > 0 ? numbers[0] : missing;
+    bool here = place >= 0 && (unsigned)place < call->count;
+    int count = here ? fs_sizes_numbers(fs_sizes_text(call, (unsigned)place), numbers, MOST_DIMS) : 0;
+    double rest = count < 0 ? (double)NAN : count == 0 ? usual : numbers[0];
+    for (uint32_t d = count < 0 ? 0 : (uint32_t)count; d < dims; d++) numbers[d] = rest;
 }
 
-static bool flag_at(const fs_torch_call *call, int place)
+/* Whether it is transposed: NaN where the trace does not tell. */
+static double transposed_at(const fs_torch_call *call, int place)
 {
-    return place == FS_ALWAYS || (place >= 0 && fs_sizes_is_true(fs_sizes_text(call, (unsigned)place)));
+    return place == FS_ALWAYS ? 1 : fs_products_flag(call, place);
 }
 
 /* Of the axes that are convolved: elements of the result, and the share of the input that any of them meets, as strides
@@ -99,8 +103,8 @@ static bool is_convolution(const fs_torch_tensor *input, const fs_torch_tensor *
 
 static double channels_of(const fs_torch_call *call, int row, const fs_torch_tensor *weight, bool transposed)
 {
-    double groups = places[row].groups < 0 ? 1 : fs_sizes_number(fs_sizes_text(call, (unsigned)places[row].groups), 1);
-    return transposed ? (double)weight->shape[1] * groups : (double)weight->shape[0];
+    if (!transposed) return (double)weight->shape[0];
+    return (double)weight->shape[1] * fs_products_number(call, places[row].groups, 1);
 }
 
 fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call)
@@ -109,8 +113,9 @@ fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call
     const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
     const fs_torch_tensor *weight = fs_sizes_tensor(call, (unsigned)places[row].weight);
     const fs_torch_tensor *bias = places[row].bias < 0 ? NULL : fs_sizes_tensor(call, (unsigned)places[row].bias);
-    if (!is_convolution(input, weight)) return fs_work_unknown;
-    bool transposed = flag_at(call, places[row].transposed);
+    double is_transposed = transposed_at(call, places[row].transposed);
+    if (!is_convolution(input, weight) || isnan(is_transposed)) return fs_work_unknown;
+    bool transposed = is_transposed != 0;
     double batch = input->ndim == weight->ndim ? (double)input->shape[0] : 1;
     extent of = space(call, row, input, weight, transposed);
     double output = batch * channels_of(call, row, weight, transposed) * of.elements;
@@ -121,15 +126,18 @@ fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call
                          output * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
 }
 
-/* Which of the gradients, of input, weight and bias, are wanted: "[True, False, True]". All, where that is not told. */
-static void wanted_at(const fs_torch_call *call, int place, bool *wanted)
+/* Which of the gradients, of input, weight and bias, are wanted: "[True, False, True]". All, where the op is not told;
+ * false where the trace does not tell. */
+static bool wanted_at(const fs_torch_call *call, int place, bool *wanted)
 {
     const char *text = fs_sizes_text(call, (unsigned)place);
+    bool here = (unsigned)place < call->count;
     for (int i = 0; i < 3; i++) {
         text += strcspn(text, "TtFf01");
-        wanted[i] = *text == 0 || *text == 'T' || *text == 't' || *text == '1';
+        wanted[i] = !here || *text == 'T' || *text == 't' || *text == '1';
         text += strcspn(text, ",");
     }
+    return !here || *fs_sizes_text(call, (unsigned)place) != 0;
 }
 
 fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_call *call)
@@ -137,18 +145,17 @@ fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_c
     const fs_torch_tensor *gradient = fs_sizes_tensor(call, 0), *input = fs_sizes_tensor(call, 1);
     const fs_torch_tensor *weight = fs_sizes_tensor(call, 2);
     bool wanted[3];
-    if (gradient == NULL || !is_convolution(input, weight)) return fs_work_unknown;
-    if (weight->ndim < 2 || gradient->ndim + 1 < weight->ndim) return fs_work_unknown;
-    bool transposed = flag_at(call, backward_places[rule->option].transposed);
-    wanted_at(call, backward_places[rule->option].wanted, wanted);
-    double flops = flops_of(fs_sizes_elements(transposed ? input : gradient), weight);
+    double transposed = transposed_at(call, backward_places[rule->option].transposed);
+    if (gradient == NULL || !is_convolution(input, weight) || gradient->ndim != input->ndim) return fs_work_unknown;
+    if (isnan(transposed) || !wanted_at(call, backward_places[rule->option].wanted, wanted)) return fs_work_unknown;
+    double flops = flops_of(fs_sizes_elements(transposed != 0 ? input : gradient), weight);
     double item = fs_sizes_item(input->dtype), read = fs_sizes_read(gradient), written = 0;
     if (wanted[0]) {
         read += fs_sizes_read(weight);
         written += fs_sizes_elements(input) * item;
     }
     if (wanted[1]) {
-        read += (transposed ? 1 : met_by(gradient, input, weight)) * fs_sizes_read(input);
+        read += (transposed != 0 ? 1 : met_by(gradient, input, weight)) * fs_sizes_read(input);
         written += fs_sizes_elements(weight) * item;
     }
     if (wanted[2]) written += (double)gradient->shape[gradient->ndim - (weight->ndim - 2) - 1] * item;

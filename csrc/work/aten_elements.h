@@ -76,7 +76,8 @@ enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
     X(norm_backward) /* aten_reduce.c */                                                                      \
     X(pool)                                                                                                   \
     X(pool_to)                                                                                                \
-    X(spread) X(resize) X(resize_backward) X(pad) /* aten_windows.c */                                        \
+    X(spread)                                                                                                 \
+    X(resize) X(resize_backward) X(pad) /* aten_windows.c */                                                  \
         X(grid_sample) X(grid_sample_backward) X(unfold) X(fold) X(gather) X(embedding) X(embedding_backward) \
             X(embedding_bag) /* aten_index.c */                                                               \
         X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(list) X(join)                       \

@@ -6,6 +6,8 @@
 
 #include "work/aten_attention.h"
 #include "work/aten_convolution.h"
+#include "work/aten_linalg.h"
+#include "work/aten_recurrent.h"
 #include "work/aten_sizes.h"
 
 const fs_aten_rule fs_aten_product_rules[] = {
@@ -21,8 +23,8 @@ fs_unit_choice fs_products_unit(unsigned dtype)
         bool here;
         fs_unit_choice choice;
     } units[FS_TORCH_DTYPE_COUNT + 1] = {
-        [FS_TORCH_FLOAT64] = {true, {FS_UNIT_FP64, FS_UNIT_FP64}},
-        [FS_TORCH_COMPLEX128] = {true, {FS_UNIT_FP64, FS_UNIT_FP64}},
+        [FS_TORCH_FLOAT64] = {true, {FS_UNIT_FP64_TENSOR, FS_UNIT_FP64}},
+        [FS_TORCH_COMPLEX128] = {true, {FS_UNIT_FP64_TENSOR, FS_UNIT_FP64}},
         [FS_TORCH_FLOAT32] = {true, {FS_UNIT_FP32, FS_UNIT_FP32}},
         [FS_TORCH_COMPLEX64] = {true, {FS_UNIT_FP32, FS_UNIT_FP32}},
         [FS_TORCH_FLOAT16] = {true, {FS_UNIT_FP16_TENSOR, FS_UNIT_FP32}},
@@ -37,11 +39,32 @@ fs_unit_choice fs_products_unit(unsigned dtype)
     return units[dtype].here ? units[dtype].choice : (fs_unit_choice){FS_UNIT_NONE, FS_UNIT_NONE};
 }
 
-/* A complex multiply-add is four of real numbers. */
-static double flops_each(unsigned dtype)
+double fs_products_flops_each(unsigned dtype)
 {
-    bool complex = dtype < FS_TORCH_DTYPE_COUNT && fs_torch_dtypes[dtype].kind == FS_TORCH_COMPLEX;
-    return complex ? 8 : 2;
+    return fs_torch_dtypes[dtype].kind == FS_TORCH_COMPLEX ? 8 : 2;
+}
+
+double fs_products_number(const fs_torch_call *call, int place, double absent)
+{
+    if (place < 0 || (unsigned)place >= call->count) return absent;
+    return fs_sizes_number(fs_sizes_text(call, (unsigned)place), NAN);
+}
+
+double fs_products_flag(const fs_torch_call *call, int place)
+{
+    if (place < 0 || (unsigned)place >= call->count) return 0;
+    const char *text = fs_sizes_text(call, (unsigned)place);
+    return *text == 0 ? (double)NAN : fs_sizes_is_true(text) || fs_sizes_number(text, 0) != 0;
+}
+
+double fs_products_read(const fs_torch_call *call, unsigned from, unsigned to)
+{
+    double bytes = 0;
+    for (unsigned place = from; place < to && place < call->count; place++) {
+        const fs_torch_tensor *tensor = fs_sizes_tensor(call, place);
+        if (tensor != NULL && tensor->ndim > 0) bytes += fs_sizes_read(tensor);
+    }
+    return bytes;
 }
 
 /* The size of the dimension that is `from_end`-th from the last, 1 where there is none. */
@@ -82,27 +105,50 @@ static double added_bytes(const fs_torch_call *call, int place)
     return fs_sizes_read(added);
 }
 
-static fs_work product(const fs_aten_rule *rule, const fs_torch_call *call, bool summed)
+static bool is_number(const fs_torch_call *call, unsigned place)
 {
-    const fs_torch_tensor *a = fs_sizes_tensor(call, (unsigned)rule->option);
-    const fs_torch_tensor *b = fs_sizes_tensor(call, (unsigned)rule->option + 1);
+    const fs_torch_argument *argument = &call->arguments[place];
+    return argument->type == FS_TORCH_SCALAR && !isnan(fs_sizes_number(argument->text, NAN));
+}
+
+/* The dtype that the call names for its result, else the inputs'. Some versions of an op take it: the first number of
+ * one more than the `usual` ones from a place on. */
+static unsigned result_dtype(const fs_torch_call *call, unsigned from, unsigned usual, unsigned inputs)
+{
+    unsigned numbers = 0, first = 0;
+    for (unsigned place = call->count; place-- > from;)
+        if (is_number(call, place)) numbers++, first = place;
+    if (numbers <= usual) return inputs;
+    fs_torch_dtype named = fs_sizes_dtype_of(fs_sizes_text(call, first));
+    return named != FS_TORCH_DTYPE_NONE ? named : inputs;
+}
+
+static fs_work product(const fs_aten_rule *rule, const fs_torch_call *call, bool summed, bool widened)
+{
+    unsigned place = (unsigned)rule->option;
+    const fs_torch_tensor *a = fs_sizes_tensor(call, place), *b = fs_sizes_tensor(call, place + 1);
     sizes of;
     if (!sizes_of(a, b, &of)) return fs_work_unknown;
-    double item = fs_sizes_item(a->dtype == FS_TORCH_INT8 ? FS_TORCH_INT32 : a->dtype);
-    double written = (summed ? 1 : of.batch) * of.m * of.n * item;
+    unsigned dtype = widened ? FS_TORCH_INT32 : result_dtype(call, place + 2, place > 0 ? 2 : 0, a->dtype);
+    double written = (summed ? 1 : of.batch) * of.m * of.n * fs_sizes_item(dtype);
     double read = fs_sizes_read(a) + fs_sizes_read(b) + added_bytes(call, rule->option);
-    return fs_sizes_work(flops_each(a->dtype) * of.batch * of.m * of.n * of.k, read, written,
+    return fs_sizes_work(fs_products_flops_each(a->dtype) * of.batch * of.m * of.n * of.k, read, written,
                          fs_products_unit(a->dtype));
 }
 
 fs_work fs_count_product(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    return product(rule, call, false);
+    return product(rule, call, false, false);
 }
 
 fs_work fs_count_summed_product(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    return product(rule, call, true);
+    return product(rule, call, true, false);
+}
+
+fs_work fs_count_int_product(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    return product(rule, call, false, true);
 }
 
 fs_work fs_count_vectors(const fs_aten_rule *rule, const fs_torch_call *call)
@@ -110,7 +156,7 @@ fs_work fs_count_vectors(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *a = fs_sizes_tensor(call, (unsigned)rule->option);
     const fs_torch_tensor *b = fs_sizes_tensor(call, (unsigned)rule->option + 1);
     if (a == NULL || b == NULL) return fs_work_unknown;
-    return fs_sizes_work(flops_each(a->dtype) * fs_sizes_elements(a), fs_sizes_read(a) + fs_sizes_read(b),
+    return fs_sizes_work(fs_products_flops_each(a->dtype) * fs_sizes_elements(a), fs_sizes_read(a) + fs_sizes_read(b),
                          fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
 }
 
@@ -122,7 +168,7 @@ fs_work fs_count_outer(const fs_aten_rule *rule, const fs_torch_call *call)
     if (a == NULL || b == NULL) return fs_work_unknown;
     double elements = fs_sizes_elements(a) * fs_sizes_elements(b);
     double read = fs_sizes_read(a) + fs_sizes_read(b) + added_bytes(call, rule->option);
-    return fs_sizes_work((rule->option > 0 ? 1 : 0.5) * flops_each(a->dtype) * elements, read,
+    return fs_sizes_work((rule->option > 0 ? 1 : 0.5) * fs_products_flops_each(a->dtype) * elements, read,
                          elements * fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
 }
 
@@ -136,37 +182,21 @@ fs_work fs_count_linear(const fs_aten_rule *rule, const fs_torch_call *call)
     if (k != size_from_end(input, 1) || k == 0) return fs_work_unknown;
     double rows = fs_sizes_elements(input) / k;
     double read = fs_sizes_read(input) + fs_sizes_read(weight) + (bias != NULL ? fs_sizes_read(bias) : 0);
-    return fs_sizes_work(flops_each(input->dtype) * rows * k * n, read, rows * n * fs_sizes_item(input->dtype),
-                         fs_products_unit(input->dtype));
+    return fs_sizes_work(fs_products_flops_each(input->dtype) * rows * k * n, read,
+                         rows * n * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
 }
 
-/* Bytes of every tensor from a place on: scales, bias. */
-static double read_from(const fs_torch_call *call, unsigned place)
-{
-    double bytes = 0;
-    for (; place < call->count; place++) {
-        const fs_torch_tensor *tensor = fs_sizes_tensor(call, place);
-        if (tensor != NULL && tensor->ndim > 0) bytes += fs_sizes_read(tensor);
-    }
-    return bytes;
-}
-
-/* The dtype that an argument names, else the inputs'. */
-static unsigned result_dtype(const fs_aten_rule *rule, const fs_torch_call *call, unsigned inputs)
-{
-    fs_torch_dtype named = fs_sizes_dtype_of(fs_sizes_text(call, (unsigned)rule->option));
-    return named != FS_TORCH_DTYPE_NONE ? named : inputs;
-}
-
+/* Where no dtype is told, the result has the first matrix's. */
 fs_work fs_count_scaled(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = fs_sizes_tensor(call, 1);
     sizes of;
+    (void)rule;
     if (!sizes_of(a, b, &of)) return fs_work_unknown;
     double packed = fs_torch_dtypes[a->dtype].kind == FS_TORCH_FLOAT4 ? 2 : 1; /* elements a byte */
-    double read = fs_sizes_read(a) + fs_sizes_read(b) + read_from(call, 2);
-    return fs_sizes_work(2 * of.m * of.n * of.k * packed, read,
-                         of.m * of.n * fs_sizes_item(result_dtype(rule, call, a->dtype)), fs_products_unit(a->dtype));
+    double read = fs_sizes_read(a) + fs_sizes_read(b) + fs_products_read(call, 2, call->count);
+    double written = of.m * of.n * fs_sizes_item(result_dtype(call, 2, 0, a->dtype));
+    return fs_sizes_work(2 * of.m * of.n * of.k * packed, read, written, fs_products_unit(a->dtype));
 }
 
 /* The offsets part the rows of a matrix, its columns, or what is summed over: where they part one of both matrices, all
@@ -174,58 +204,36 @@ fs_work fs_count_scaled(const fs_aten_rule *rule, const fs_torch_call *call)
 fs_work fs_count_grouped(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = fs_sizes_tensor(call, 1);
-    const fs_torch_tensor *offsets = fs_sizes_tensor(call, rule->option == 4 ? 2 : 4);
+    const fs_torch_tensor *offsets = fs_sizes_tensor(call, (unsigned)rule->option);
     if (a == NULL || b == NULL || a->ndim < 2 || b->ndim < 2) return fs_work_unknown;
     double m = size_from_end(a, 2), k = size_from_end(a, 1), n = size_from_end(b, 1), groups = 1, batch = 1;
+    if (k != size_from_end(b, 2)) return fs_work_unknown;
     if (a->ndim == 3 && b->ndim == 3) batch = groups = (double)a->shape[0];
     else if (a->ndim == 2 && b->ndim == 2) groups = offsets != NULL ? fs_sizes_elements(offsets) : NAN;
-    double written = groups * m * n * fs_sizes_item(result_dtype(rule, call, a->dtype));
-    return fs_sizes_work(2 * batch * m * n * k, fs_sizes_read(a) + fs_sizes_read(b) + read_from(call, 2), written,
-                         fs_products_unit(a->dtype));
+    double read = fs_sizes_read(a) + fs_sizes_read(b) + fs_products_read(call, 2, call->count);
+    double written = groups * m * n * fs_sizes_item(result_dtype(call, 2, 0, a->dtype));
+    return fs_sizes_work(2 * batch * m * n * k, read, written, fs_products_unit(a->dtype));
 }
 
+/* Weights in 8 or 4 bits, in whatever order the kernel likes: the scales tell how many outputs there are. */
 fs_work fs_count_packed(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    return fs_count_linear(rule, call);
-}
-
-/* Fourier transforms of n points: 5 n log2 n real operations by convention, half of it for real numbers (FFTW's
- * benchFFT, "mflops"). */
-fs_work fs_count_fourier(const fs_aten_rule *rule, const fs_torch_call *call)
-{
-    enum { MOST_DIMS = 16 };
     const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
-    double dims[MOST_DIMS], points = 1, last = NAN, elements, written;
-    int count = fs_sizes_numbers(fs_sizes_text(call, 1), dims, MOST_DIMS);
-    if (input == NULL || count < 1) return fs_work_unknown;
-    for (int i = 0; i < count; i++) {
-        if (!(fabs(dims[i]) <= input->ndim)) return fs_work_unknown;
-        int dim = (int)dims[i] < 0 ? (int)dims[i] + (int)input->ndim : (int)dims[i];
-        if (dim < 0 || dim >= (int)input->ndim) return fs_work_unknown;
-        last = (double)input->shape[dim];
-        points *= last;
-    }
-    elements = fs_sizes_elements(input);
-    double item = fs_sizes_item(input->dtype);
-    if (rule->option == 2) { /* half of the last axis, and one */
-        double whole = fs_sizes_number(fs_sizes_text(call, 3), NAN);
-        elements *= whole / last;
-        points *= whole / last;
-        written = elements * item / 2;
-    } else {
-        bool half = rule->option == 1 && fs_sizes_is_true(fs_sizes_text(call, 3));
-        written = (half ? elements / last * (floor(last / 2) + 1) : elements) * (rule->option == 1 ? 2 : 1) * item;
-    }
-    double flops = (rule->option == 0 ? 5 : 2.5) * elements * log2(fmax(points, 1));
-    return fs_sizes_work(flops, fs_sizes_read(input), written, fs_sizes_unit(input->dtype));
+    const fs_torch_tensor *scales = fs_sizes_tensor(call, (unsigned)rule->option);
+    if (input == NULL || input->ndim == 0 || scales == NULL || scales->ndim == 0) return fs_work_unknown;
+    double outputs = (double)scales->shape[scales->ndim > 1], inputs = size_from_end(input, 1);
+    double rows = inputs > 0 ? fs_sizes_elements(input) / inputs : 0;
+    return fs_sizes_work(2 * rows * inputs * outputs, fs_products_read(call, 0, call->count),
+                         rows * outputs * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
 }
 
-/* Leading terms: Cholesky n^3/3, LU 2n^3/3, inverse 2n^3 (LAPACK Working Note 41). */
-fs_work fs_count_factor(const fs_aten_rule *rule, const fs_torch_call *call)
+/* A subtraction, a function and an addition for each element of each pair of rows. */
+fs_work fs_count_distances(const fs_aten_rule *rule, const fs_torch_call *call)
 {
-    const fs_torch_tensor *a = fs_sizes_tensor(call, 0);
-    if (a == NULL || a->ndim < 2 || a->shape[a->ndim - 1] != a->shape[a->ndim - 2]) return fs_work_unknown;
-    double n = size_from_end(a, 1), bytes = fs_sizes_read(a);
-    return fs_sizes_work(rule->option / 6.0 * n * fs_sizes_elements(a), bytes,
-                         fs_sizes_elements(a) * fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
+    const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = rule->option == 0 ? fs_sizes_tensor(call, 1) : a;
+    if (a == NULL || b == NULL || a->ndim < 2 || b->ndim < 2) return fs_work_unknown;
+    double rows = size_from_end(a, 2), width = size_from_end(a, 1);
+    double pairs = rule->option == 0 ? batches(a, b) * rows * size_from_end(b, 2) : rows * (rows - 1) / 2;
+    double read = fs_sizes_read(a) + (a == b ? 0 : fs_sizes_read(b));
+    return fs_sizes_work(3 * pairs * width, read, pairs * fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
 }

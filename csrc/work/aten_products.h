@@ -12,24 +12,40 @@
  * kernels that ran tell. */
 fs_unit_choice fs_products_unit(unsigned dtype);
 
+/* FLOPs of a multiply-add: a complex one is four of real numbers. */
+double fs_products_flops_each(unsigned dtype);
+
+/* The number at a place: `absent` where the call has no such argument, NaN where the trace does not tell it. */
+double fs_products_number(const fs_torch_call *call, int place, double absent);
+
+/* 1 or 0 of a flag; false where the call has no such argument, NaN where the trace does not tell it. */
+double fs_products_flag(const fs_torch_call *call, int place);
+
+/* Bytes of every tensor with dimensions from a place on, up to another. */
+double fs_products_read(const fs_torch_call *call, unsigned from, unsigned to);
+
 /* X(family): what the option is. */
-#define FS_PRODUCT_FAMILIES(X)                                                                   \
-    X(product)        /* the first matrix's place; what is added stands before it */             \
-    X(summed_product) /* likewise, the products of a batch added up */                           \
-    X(vectors)        /* of two vectors: the place of the first */                               \
-    X(outer)          /* likewise, each with each */                                             \
-    X(linear)         /* input, weight of [outputs, inputs], bias */                             \
-    X(scaled)         /* the place of the result's dtype */                                      \
-    X(grouped)        /* likewise; matrices of groups that offsets part */                       \
-    X(packed)         /* input, weight of [outputs, inputs] as 8-bit integers, scales */         \
-    X(convolution)    /* a row of the places in aten_convolution.c */                            \
-    X(convolution_backward)                                                                      \
-    X(attention) /* a row of the places in aten_attention.c */                                   \
-    X(attention_backward)                                                                        \
-    X(rnn)     /* cuDNN's recurrent layers; 1: their gradients */                                \
-    X(cell)    /* the elementwise half of a cell: 0 LSTM, 1 GRU, and their gradients, 2 and 3 */ \
-    X(fourier) /* 0: complex to complex, 1: real to complex, 2: complex to real */               \
-    X(factor)  /* n^3 times option / 6: a factorisation of square matrices */
+#define FS_PRODUCT_FAMILIES(X)                                                          \
+    X(product)        /* the first matrix's place; what is added stands before it */    \
+    X(summed_product) /* likewise, the products of a batch added up */                  \
+    X(int_product)    /* likewise, of int8 into int32 */                                \
+    X(vectors)        /* of two vectors: the place of the first */                      \
+    X(outer)          /* likewise, each with each */                                    \
+    X(linear)         /* input, weight of [outputs, inputs], bias */                    \
+    X(scaled)         /* unused: matrices of narrow numbers, their scales */            \
+    X(grouped)        /* the place of the offsets that part matrices into groups */     \
+    X(packed)         /* the place of scales: [outputs], or [groups, outputs, …] */     \
+    X(distances)      /* of each row to each: 0 of two matrices, 1 of one and itself */ \
+    X(convolution)    /* a row of aten_convolution.h */                                 \
+    X(convolution_backward)                                                             \
+    X(attention) /* a row of aten_attention.h */                                        \
+    X(attention_backward)                                                               \
+    X(rnn)       /* a row of aten_recurrent.c: layers of a recurrent network */         \
+    X(rnn_layer) /* oneDNN's one layer, one direction; 1: its gradients */              \
+    X(cell)      /* the elementwise half of a cell: a row of aten_recurrent.c */        \
+    X(fourier)   /* 0: complex to complex, 1: real to complex, 2: complex to real */    \
+    X(factor)    /* a row of aten_linalg.h */                                           \
+    X(spectrum)  /* eigenvalues, singular values: a row of aten_linalg.h */
 
 #define FS_COUNT_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
 FS_PRODUCT_FAMILIES(FS_COUNT_FUNCTION)

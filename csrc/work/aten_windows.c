@@ -122,10 +122,14 @@ fs_work fs_count_spread(const fs_aten_rule *rule, const fs_torch_call *call)
 fs_work fs_count_resize(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
-    int count = dimensions_at(call, 1);
+    unsigned given = 1;
+    bool scaled = *fs_sizes_text(call, given) == 0; /* no size: factors stand in a later list */
+    while (scaled && ++given < call->count && call->arguments[given].type != FS_TORCH_SCALAR_LIST) continue;
+    int count = dimensions_at(call, given);
     double sizes[MAX_SPACE], result[MAX_SPACE];
     if (!space_of(self, count, sizes)) return fs_work_unknown;
-    numbers_at(call, 1, count, NAN, result);
+    numbers_at(call, given, count, NAN, result);
+    for (int d = 0; scaled && d < count; d++) result[d] = floor(result[d] * sizes[d]);
     double elements = planes_of(self, count) * product(result, count);
     return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), fs_sizes_read(self),
                          elements * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
