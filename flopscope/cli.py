@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import io
 import sys
+import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .commands import add_compare, add_table, write_json
@@ -131,6 +133,11 @@ def _explain_no_cuda(found: Sequence[Any]) -> None:
             print(f"no CUDA device: {why}")
 
 
+def _show_warning(command: str, message: Warning | str, *_: Any) -> None:
+    """One line, as of errors."""
+    print(f"flopscope {command}: {message}", file=sys.stderr)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status: 0, 1 for what failed, 2 for wrong arguments. Errors are one line on stderr."""
     options = _parser().parse_args(arguments)
@@ -138,7 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may lack "µ"
     try:
-        options.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(_show_warning, options.command)
+            options.run(options)
     except BrokenPipeError:
         sys.stderr.close()
     except KeyboardInterrupt:

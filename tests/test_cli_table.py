@@ -72,6 +72,21 @@ def test_a_table_is_printed_longest_first_with_its_coverage(trace: Path, capsys:
     assert len(names(text)) == 1 and " rows; --limit -1 prints all." in text
 
 
+def test_what_is_odd_in_a_trace_is_one_line(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace.write_text(trace.read_text()[:-40])
+    assert main(["table", str(trace)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"flopscope table: {trace}: the file is truncated: ")
+
+
+def test_lines_fit_a_terminal(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for grouping in ("name", "shape", "category"):
+        assert main(["table", str(trace), "--group-by", grouping]) == 0
+        assert all(len(line.rstrip()) <= 120 for line in capsys.readouterr().out.splitlines())
+    assert main(["table", str(trace), "--all-columns"]) == 0
+    assert "CPU time avg" in capsys.readouterr().out
+
+
 def test_rows_are_grouped_as_asked(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", str(trace), "--group-by", "shape"]) == 0
     assert "[[64, 32], [32, 16]]" in capsys.readouterr().out

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 SPACING = "  "
 WIDTH = 12  # of torch.profiler's columns
 UNMODELLED_SHOWN = 3
-BRIEF_NAME = 36  # characters, so that a brief table has 120 columns
-BRIEF_WITH_SHAPES = 24  # each, of the name and the shapes
+BRIEF_NAME = 35  # characters, so that a brief table has 120 columns
+BRIEF_RANK, BRIEF_CPU = 4, 9
 
 
 class Layout:
@@ -49,6 +49,11 @@ class Layout:
             "roofline": roofline,
         }
 
+    def is_brief(self, column: TextColumn) -> bool:
+        """Whether a column has a place in a brief table: shapes and sources take the host's time's."""
+        told = self.shown["shapes"] or self.shown["source"]
+        return bool(column.brief) and not (column.header == "Self CPU" and told and self.shown["device"])
+
     def time(self, microseconds: float) -> str:
         return units.time_text(microseconds, self.time_unit)
 
@@ -62,6 +67,16 @@ class Layout:
         return "..." + cut[3:] if 3 < len(cut) < len(entry) else cut
 
 
+def _brief_widths(table: EventTable) -> tuple[int, int]:
+    """Of the names, and of the shapes or the sources beside them."""
+    room = BRIEF_NAME - (BRIEF_RANK + len(SPACING)) * (table.ranks is not None)
+    if not any(row.input_shapes or row.stack for row in table):
+        return room, room
+    if table.has_device:
+        room += BRIEF_CPU + len(SPACING)
+    return (room - len(SPACING)) // 2, (room - len(SPACING)) // 2
+
+
 def _width(texts: Iterable[str], limit: int | None) -> int:
     width = max(map(len, texts), default=0) + 4
     return width if limit is None else min(width, limit)
@@ -72,7 +87,7 @@ class TextColumn:
     """One column: its header, its cells, what of the Layout it is shown for, and its width (a name: Layout.widths).
 
     Where there are `more` lines of a cell, they stand below the row. ``brief`` is its width in a table that fits a
-    terminal; 0: it has no place there.
+    terminal; 0: it has no place there, 1: it shares the names'.
     """
 
     header: str
@@ -86,10 +101,10 @@ class TextColumn:
 
 COLUMNS = [
     TextColumn("Name", lambda r, at: at.name(r.key), width="name", brief=BRIEF_NAME),
-    TextColumn("Rank", lambda r, at: str(r.rank), "rank", 4, brief=4),
+    TextColumn("Rank", lambda r, at: str(r.rank), "rank", 4, brief=BRIEF_RANK),
     TextColumn("Overload Name", lambda r, at: at.name(r.overload_name), "overload", "name"),
     TextColumn("Self CPU %", lambda r, at: units.share_text(r.self_cpu_time_total, at.table.self_cpu_time_total)),
-    TextColumn("Self CPU", lambda r, at: at.time(r.self_cpu_time_total), brief=9),
+    TextColumn("Self CPU", lambda r, at: at.time(r.self_cpu_time_total), brief=BRIEF_CPU),
     TextColumn("CPU total %", lambda r, at: units.share_text(r.cpu_time_total, at.table.self_cpu_time_total)),
     TextColumn("CPU total", lambda r, at: at.time(r.cpu_time_total)),
     TextColumn("CPU time avg", lambda r, at: at.time(r.cpu_time)),
@@ -107,7 +122,7 @@ COLUMNS = [
     TextColumn("CUDA Mem", lambda r, at: units.memory_text(r.device_memory_usage), "device memory"),
     TextColumn("Self CUDA Mem", lambda r, at: units.memory_text(r.self_device_memory_usage), "device memory"),
     TextColumn("# of Calls", lambda r, at: str(r.count), brief=10),
-    TextColumn("Input Shapes", lambda r, at: str(r.input_shapes)[: at.widths["shapes"]], "shapes", "shapes", brief=24),
+    TextColumn("Input Shapes", lambda r, at: str(r.input_shapes)[: at.widths["shapes"]], "shapes", "shapes", brief=1),
     TextColumn(
         "Source Location",
         lambda r, at: at.source(r.stack[0]) if r.stack else "",
@@ -115,6 +130,7 @@ COLUMNS = [
         "source",
         align="<",
         more=lambda r, at: [*map(at.source, r.stack[1:]), ""],
+        brief=1,
     ),
     TextColumn("FLOPs", lambda r, at: units.count_text(r.flops), "roofline", 8),
     TextColumn("Bytes", lambda r, at: units.bytes_text(r.bytes_total_moved), "roofline", 10),
@@ -170,11 +186,10 @@ def render(
     if len(table) == 0:
         return ""
     if brief:
-        shapes = any(row.input_shapes for row in table)
-        max_name_column_width = BRIEF_WITH_SHAPES if shapes else BRIEF_NAME
-        max_shapes_column_width = BRIEF_WITH_SHAPES
+        name, told = _brief_widths(table)
+        max_name_column_width, max_shapes_column_width, max_src_column_width = name, told, told
     layout = Layout(table, time_unit, max_name_column_width, max_shapes_column_width, max_src_column_width, roofline)
-    columns = [column for column in COLUMNS if layout.shown[column.shown] and (column.brief or not brief)]
+    columns = [column for column in COLUMNS if layout.shown[column.shown] and (not brief or layout.is_brief(column))]
     widths = [
         layout.widths[column.width] if isinstance(column.width, str) else column.brief if brief else column.width
         for column in columns
