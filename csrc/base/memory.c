@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 static atomic_llong live_blocks;
 static atomic_llong fail_countdown; /* 0: off; n: the n-th allocation from now fails; -1: every one does */
@@ -25,8 +26,23 @@ static void *counted(void *block)
     return block;
 }
 
+/* What is as large as this is taken to be filled. */
+static const size_t huge_bytes = (size_t)8 << 20;
+enum { HUGE_PAGE = 2 << 20 };
+
+void *fs_malloc_huge(size_t size)
+{
+    void *block = NULL;
+    if (must_fail() || posix_memalign(&block, HUGE_PAGE, size ? size : 1) != 0) return NULL;
+#ifdef MADV_HUGEPAGE
+    madvise(block, size, MADV_HUGEPAGE); /* advice: where it fails, pages are small */
+#endif
+    return counted(block);
+}
+
 void *fs_malloc(size_t size)
 {
+    if (size >= huge_bytes) return fs_malloc_huge(size);
     return must_fail() ? NULL : counted(malloc(size ? size : 1));
 }
 

@@ -11,6 +11,10 @@ void *fs_calloc(size_t count, size_t size);
 void *fs_realloc(void *block, size_t size);
 void fs_free(void *block);
 
+/* As fs_malloc, in huge pages where the system has them: for megabytes that will be filled, a tenth of the page faults.
+ */
+void *fs_malloc_huge(size_t size);
+
 /* Bytes aligned to 64 (a cache line and an AVX-512 register); release with fs_free. */
 void *fs_malloc_aligned(size_t size);
 

@@ -331,6 +331,7 @@ static fs_status join_all(joining *all, fs_error *err)
     FS_TRY(find_owners(all, err));
     FS_TRY(list_hosts(all, err));
     order_memory(&all->join);
+    fs_store_expect(all->join.store, all->join.host_count + all->device_count + all->join.memory_count);
     FS_TRY(fs_join_nest(&all->join, err));
     FS_TRY(append_hosts(all, err));
     FS_TRY(append_devices(all, err));

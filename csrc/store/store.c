@@ -31,6 +31,7 @@ struct fs_store {
     fs_intern names, signatures;
     fs_lane *lanes;
     uint32_t lane_count, lane_capacity;
+    bool many; /* events are expected */
     int64_t window[2];
     fs_device_facts *devices;
     int device_count;
@@ -64,6 +65,11 @@ void fs_store_destroy(fs_store *store)
     fs_intern_clear(&store->names);
     fs_intern_clear(&store->signatures);
     fs_free(store);
+}
+
+void fs_store_expect(fs_store *store, uint32_t count)
+{
+    store->many = count >= FS_CHUNK_EVENTS;
 }
 
 /* Ids ------------------------------------------------------------------------------------------------------------ */
@@ -154,7 +160,7 @@ static fs_status add_chunk(fs_store *store, fs_error *err)
         store->chunks = chunks;
         store->chunk_capacity = capacity;
     }
-    fs_chunk *chunk = fs_malloc(sizeof *chunk);
+    fs_chunk *chunk = store->many ? fs_malloc_huge(sizeof *chunk) : fs_malloc(sizeof *chunk);
     if (chunk == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u events", store->count + 1);
     store->chunks[store->chunk_count++] = chunk;
     return FS_OK;

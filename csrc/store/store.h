@@ -102,6 +102,9 @@ typedef struct fs_store fs_store;
 fs_status fs_store_create(fs_store **store, fs_error *err);
 void fs_store_destroy(fs_store *store);
 
+/* So many events are about to be appended at once: memory is taken accordingly. */
+void fs_store_expect(fs_store *store, uint32_t count);
+
 /* Ids of names, signatures (fs_signature_encode's bytes) and lanes. */
 fs_status fs_store_name(fs_store *store, const char *text, uint32_t *id, fs_error *err);
 fs_status fs_store_signature(fs_store *store, const void *bytes, size_t size, uint32_t *id, fs_error *err);
