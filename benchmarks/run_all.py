@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import HERE, ROOT, arguments
 
-HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace")  # the same whatever the device
+HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace", "trace_tools")  # the same whatever the device
 DEVICE_PROGRAMS = ("grouping", "call_overhead", "profiling_overhead", "pointwise", "matmul", "torch_profile")
 CUDA_PROGRAMS = ("capture",)
 LIMIT = 200  # seconds of one program

@@ -1,0 +1,54 @@
+"""Reading a recorded trace beside the tools that analyse them: Holistic Trace Analysis and TraceLens, where installed.
+
+A trace of 20 000 small additions (100 000 events) to the first table that each tool makes of it: flopscope's rows by
+name, HTA's parsed frame, TraceLens's kernel launchers.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from harness import Report, arguments, interleave, optional, ratio, spread
+from load_trace import table_of, timed, write
+
+CALLS, ROUNDS = 20_000, 3
+
+
+def main() -> None:
+    options = arguments(__doc__ or "")
+    columns = ["100 000 events", "seconds", "low", "high", "ours / it"]
+    report = Report("trace_tools", columns, options.out, options.device)
+    logging.disable(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
+        path = write(Path(folder) / "trace.json", CALLS)
+        cases = {name: timed(call) for name, call in readers(report, path).items()}
+        samples = interleave(cases, ROUNDS, warmup=1, seconds=60, least=2)
+    report.keep("trace", samples, events=5 * CALLS)
+    for name, values in samples.items():
+        found = spread(values)
+        against = ratio(samples["flopscope"], values).median
+        report.row(name, f"{found.median:.3f}", f"{found.low:.3f}", f"{found.high:.3f}", f"{against:.4f}")
+    report.finish()
+
+
+def readers(report: Report, path: Path) -> dict[str, Callable[[], object]]:
+    found: dict[str, Callable[[], object]] = {"flopscope": lambda: table_of(path)}
+    hta, lens = optional("hta.trace_analysis"), optional("TraceLens")
+    if hta is None:
+        report.note("HolisticTraceAnalysis is not installed: no row of it.")
+    else:
+        found["Holistic Trace Analysis"] = lambda: hta.TraceAnalysis(trace_files={0: str(path)})
+    if lens is None:
+        report.note("TraceLens is not installed: no row of it.")
+    else:
+        found["TraceLens"] = lambda: lens.TreePerfAnalyzer.from_file(str(path)).get_df_kernel_launchers()
+    return found
+
+
+if __name__ == "__main__":
+    main()
