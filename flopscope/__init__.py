@@ -12,6 +12,8 @@ did, how many bytes it moved, and how close to the device's limit that was.
     print(prof.key_averages().table(sort_by="cpu_time_total"))
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import _core
 from ._core import *  # noqa: F403 - the ops, one for each row of the core's op table
 from .communication import Stragglers, stragglers
@@ -25,6 +27,11 @@ from .table import EventRow, EventTable
 from .trace import trace_handler
 from .work import WorkCall, register_work
 
+if TYPE_CHECKING:
+    from .timing.compare import TimesCompared, compare_times
+    from .timing.measure import measure
+    from .timing.measurement import Measurement
+
 __version__ = "0.3.0"
 
 __all__ = [
@@ -33,14 +40,18 @@ __all__ = [
     "Device",
     "EventRow",
     "EventTable",
+    "Measurement",
     "ProfilerAction",
     "ProfilerActivity",
     "Stragglers",
+    "TimesCompared",
     "Trace",
     "WorkCall",
     "compare",
+    "compare_times",
     "devices",
     "load_trace",
+    "measure",
     "measure_peaks",
     "profile",
     "record_function",
@@ -49,3 +60,27 @@ __all__ = [
     "stragglers",
     "trace_handler",
 ]
+
+# What importing flopscope does not wait for, by module.
+_LATER = {
+    "Measurement": "measurement",
+    "TimesCompared": "compare",
+    "compare_times": "compare",
+    "measure": "measure",
+}
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """``%load_ext flopscope``: the magics ``%%flopscope`` and ``%measure``, see flopscope.ipython."""
+    from .ipython import load_ipython_extension
+
+    load_ipython_extension(ipython)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    globals()[name] = found = getattr(import_module(f".timing.{_LATER[name]}", __name__), name)
+    return found

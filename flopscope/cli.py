@@ -1,4 +1,4 @@
-"""The command line: ``flopscope bench | devices | table TRACE… | compare A B``."""
+"""The command line: ``flopscope bench | devices | table TRACE… | compare A B | measure OP``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .commands import add_compare, add_table, write_json
+from .timing.command import add_measure
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -64,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_table(commands)
     add_compare(commands)
+    add_measure(commands)
     return parser
 
 

@@ -273,7 +273,7 @@ void fs_cuda_release(fs_device device, void *data, size_t nbytes)
     size_t size;
     bool kept;
 
-    if (!c || !data) return;
+    if (!c || !data || fs_cuda_graph_keeps(device, data, nbytes)) return;
     pthread_mutex_lock(&c->lock);
     c->allocated -= (int64_t)nbytes;
     if (nbytes <= SMALL_LIMIT) {

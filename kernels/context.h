@@ -56,12 +56,14 @@ static inline void fs_cuda_leave(int previous)
     if (previous >= 0) cudaSetDevice(previous);
 }
 
-/* The stream of all work on a device: the legacy default stream, so that it orders with torch's and CuPy's. */
-static inline cudaStream_t fs_cuda_stream(fs_device device)
-{
-    (void)device;
-    return 0;
-}
+/* ---- graph.c ---- */
+
+/* The stream of all work on a device: the legacy default stream, so that it orders with torch's and CuPy's; or, in a
+ * thread that captures a graph there, the graph's. */
+cudaStream_t fs_cuda_stream(fs_device device);
+
+/* Whether the graph that this thread captures keeps a block that is given back. */
+bool fs_cuda_graph_keeps(fs_device device, void *data, size_t nbytes);
 
 /* `doing` completes "… failed while <doing> on cuda:0". */
 static inline fs_status fs_cuda_launch(fs_device device, const void *kernel, int64_t blocks, unsigned threads,

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "kernels/cuda_device.h"
+#include "kernels/measure.h"
 #include "ops/backend.h"
 
 static fs_status not_built(fs_error *err)
@@ -177,4 +178,60 @@ fs_status fs_cuda_probe_read(fs_device device, const void *data, size_t nbytes, 
 {
     (void)device, (void)data, (void)nbytes;
     return not_built(err);
+}
+
+fs_status fs_cuda_measure_wait(fs_device device, fs_error *err)
+{
+    (void)device;
+    return not_built(err);
+}
+
+fs_status fs_cuda_measure_flush(fs_device device, fs_error *err)
+{
+    (void)device;
+    return not_built(err);
+}
+
+fs_status fs_cuda_measure_mark(fs_device device, fs_error *err)
+{
+    (void)device;
+    return not_built(err);
+}
+
+fs_status fs_cuda_measure_hold(fs_device device, double seconds, fs_error *err)
+{
+    (void)device, (void)seconds;
+    return not_built(err);
+}
+
+void fs_cuda_measure_release(void)
+{
+}
+
+bool fs_cuda_measure_gave_up(void)
+{
+    return false;
+}
+
+fs_status fs_cuda_graph_begin(fs_device device, fs_error *err)
+{
+    (void)device;
+    return not_built(err);
+}
+
+fs_status fs_cuda_graph_end(fs_cuda_graph **graph, fs_error *err)
+{
+    *graph = NULL;
+    return not_built(err);
+}
+
+fs_status fs_cuda_graph_launch(fs_cuda_graph *graph, fs_error *err)
+{
+    (void)graph;
+    return not_built(err);
+}
+
+void fs_cuda_graph_free(fs_cuda_graph *graph)
+{
+    (void)graph;
 }

@@ -94,7 +94,10 @@ def test_the_c_compiles_without_a_warning() -> None:
         assert [said for said in pool.map(check, sources) if said] == []
 
 
-@pytest.mark.parametrize("command", [["ruff", "check", "."], ["mypy", "-p", "flopscope"]], ids=["ruff", "mypy"])
+LINTERS = [["ruff", "check", "."], ["mypy", "-p", "flopscope", "-m", "pytest_flopscope"]]
+
+
+@pytest.mark.parametrize("command", LINTERS, ids=["ruff", "mypy"])
 def test_python_is_lint_clean(command: list[str]) -> None:
     pytest.importorskip(command[0])
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)

@@ -1,0 +1,151 @@
+/* What measure() asks of CUDA: a flush, a mark, the time of one call between events, a graph of calls. */
+#include "base/status.h"
+#include "kernels/measure.h"
+#include "ops/backend.h"
+#include "python/core.h"
+
+static const char graph_name[] = "flopscope.graph";
+
+static bool parse_cuda(PyObject *where, fs_device *device)
+{
+    if (!fs_parse_device(where, device)) return false;
+    if (device->kind == FS_CUDA) return true;
+    PyErr_SetString(PyExc_ValueError, "this times CUDA devices, and \"cpu\" is none");
+    return false;
+}
+
+static PyObject *queue(PyObject *where, fs_status (*work)(fs_device device, fs_error *err))
+{
+    fs_device device;
+    fs_error err;
+    fs_status status;
+    if (!parse_cuda(where, &device)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = work(device, &err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *measure_wait(PyObject *module, PyObject *where)
+{
+    (void)module;
+    return queue(where, fs_cuda_measure_wait);
+}
+
+static PyObject *measure_flush(PyObject *module, PyObject *where)
+{
+    (void)module;
+    return queue(where, fs_cuda_measure_flush);
+}
+
+static PyObject *measure_mark(PyObject *module, PyObject *where)
+{
+    (void)module;
+    return queue(where, fs_cuda_measure_mark);
+}
+
+/* The call between its two events; the device is let go in any case. False with an exception set. */
+static bool call_between(fs_device device, PyObject *function, fs_mark **from, fs_mark **to)
+{
+    const fs_backend *backend = fs_backend_of(device);
+    fs_error err;
+    fs_status status = backend->mark_take(device, from, &err);
+    PyObject *result = status == FS_OK ? PyObject_CallNoArgs(function) : NULL;
+    if (result != NULL) status = backend->mark_take(device, to, &err);
+    fs_cuda_measure_release();
+    if (status != FS_OK) fs_raise(&err);
+    bool good = result != NULL && status == FS_OK;
+    Py_XDECREF(result); /* with the device let go: to free what it holds may wait for it */
+    return good;
+}
+
+static PyObject *measure_call(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *where, *function;
+    double seconds;
+    fs_device device;
+    fs_error err;
+    fs_status status = FS_OK;
+    fs_mark *from = NULL, *to = NULL;
+    int64_t ns = 0;
+    if (!PyArg_ParseTuple(args, "OOd:measure_call", &where, &function, &seconds) || !parse_cuda(where, &device))
+        return NULL;
+    if (seconds > 0 && fs_cuda_measure_hold(device, seconds, &err) != FS_OK) return fs_raise(&err);
+    bool good = call_between(device, function, &from, &to);
+    if (good) {
+        Py_BEGIN_ALLOW_THREADS status = fs_backend_of(device)->mark_elapsed(device, from, to, &ns, &err);
+        Py_END_ALLOW_THREADS
+    }
+    if (from != NULL) fs_backend_of(device)->mark_give(device, from);
+    if (to != NULL) fs_backend_of(device)->mark_give(device, to);
+    if (!good) return NULL;
+    if (status != FS_OK) return fs_raise(&err);
+    return Py_BuildValue("(LN)", (long long)ns, PyBool_FromLong(seconds > 0 && fs_cuda_measure_gave_up()));
+}
+
+static void free_graph(PyObject *capsule)
+{
+    fs_cuda_graph_free(PyCapsule_GetPointer(capsule, graph_name));
+}
+
+static PyObject *measure_graph(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *where, *function;
+    int calls;
+    fs_device device;
+    fs_error err;
+    fs_cuda_graph *graph;
+    if (!PyArg_ParseTuple(args, "OOi:measure_graph", &where, &function, &calls) || !parse_cuda(where, &device))
+        return NULL;
+    if (fs_cuda_graph_begin(device, &err) != FS_OK) return fs_raise(&err);
+    bool good = true;
+    for (int i = 0; good && i < calls; i++) {
+        PyObject *result = PyObject_CallNoArgs(function);
+        good = result != NULL;
+        Py_XDECREF(result);
+    }
+    fs_status status = fs_cuda_graph_end(&graph, &err);
+    if (!good) { /* the function's own exception tells more than the graph's */
+        fs_cuda_graph_free(graph);
+        return NULL;
+    }
+    if (status != FS_OK) return fs_raise(&err);
+    PyObject *capsule = PyCapsule_New(graph, graph_name, free_graph);
+    if (capsule == NULL) fs_cuda_graph_free(graph);
+    return capsule;
+}
+
+static PyObject *measure_replay(PyObject *module, PyObject *capsule)
+{
+    (void)module;
+    fs_error err;
+    fs_cuda_graph *graph = PyCapsule_GetPointer(capsule, graph_name);
+    if (graph == NULL) return NULL;
+    if (fs_cuda_graph_launch(graph, &err) != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"measure_wait", measure_wait, METH_O,
+     "measure_wait($module, device, /)\n--\n\nWait for all streams of a CUDA device."},
+    {"measure_flush", measure_flush, METH_O,
+     "measure_flush($module, device, /)\n--\n\nQueue the kernel flopscope_flush_l2, which leaves the L2 cache with "
+     "other data."},
+    {"measure_mark", measure_mark, METH_O,
+     "measure_mark($module, device, /)\n--\n\nQueue the kernel flopscope_measure_mark, which does nothing."},
+    {"measure_call", measure_call, METH_VARARGS,
+     "measure_call($module, device, function, hold, /)\n--\n\n(ns, gave_up) between two CUDA events around function(), "
+     "the device waiting up to `hold` seconds until it has returned; gave_up: it took longer."},
+    {"measure_graph", measure_graph, METH_VARARGS,
+     "measure_graph($module, device, function, calls, /)\n--\n\nA CUDA graph of what flopscope's ops launch in so many "
+     "calls of function()."},
+    {"measure_replay", measure_replay, METH_O,
+     "measure_replay($module, graph, /)\n--\n\nQueue a graph of measure_graph()."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fs_add_measure(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,124 @@
+"""IPython's magics: ``%load_ext flopscope``, then ``%%flopscope`` over a cell and ``%measure expression``."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import re
+import shlex
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from .table import EventTable
+
+__all__ = ["load_ipython_extension"]
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Called by ``%load_ext flopscope``: registers the magics with this IPython shell."""
+
+    def flopscope(line: str, cell: str | None = None) -> Any:
+        return profile_code(ipython, line, cell)
+
+    def measure(line: str) -> Any:
+        return measure_expression(ipython, line)
+
+    flopscope.__doc__, measure.__doc__ = profile_code.__doc__, measure_expression.__doc__
+    ipython.register_magic_function(flopscope, magic_kind="line_cell", magic_name="flopscope")
+    ipython.register_magic_function(measure, magic_kind="line", magic_name="measure")
+
+
+class _Options(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{self.prog}: {message}\n{self.format_usage()}")
+
+
+def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
+    """Profile a cell, or the rest of the line, and show the table.
+
+    %%flopscope [--sort-by COLUMN] [--row-limit N] [--group-by-shape] [--no-peaks] [-o NAME]
+
+    The value of the cell's last expression is the cell's, as without the magic. -o: keep the profile as this variable.
+    --no-peaks: do not measure the device's peaks (the first time, some seconds), and show no shares of them.
+    """
+    parser = _Options(prog="%%flopscope", add_help=False, allow_abbrev=False)
+    parser.add_argument("--sort-by")
+    parser.add_argument("--row-limit", type=int, default=100)
+    parser.add_argument("--group-by-shape", action="store_true")
+    parser.add_argument("--no-peaks", action="store_true")
+    parser.add_argument("-o", "--output", metavar="NAME")
+    if cell is None:
+        line, cell = _options_and_rest(line, flags=("--group-by-shape", "--no-peaks"))
+    options = parser.parse_args(shlex.split(line))
+    if options.output and not options.output.isidentifier():
+        parser.error(f"{options.output!r} is no name for a variable")
+    run = _compiled(ipython, cell)
+
+    from .profiler import profile
+
+    with profile(record_shapes=options.group_by_shape) as prof:
+        value = run()
+    if options.output:
+        ipython.user_ns[options.output] = prof
+    peaks = "none" if options.no_peaks else "measured"
+    averages = prof.key_averages(group_by_input_shape=options.group_by_shape, peaks=peaks)
+    if options.sort_by:
+        averages = averages.sorted(options.sort_by)
+    _show(ipython, averages, options.row_limit)
+    return value
+
+
+def measure_expression(ipython: Any, line: str) -> Any:
+    """Measure an expression as flopscope.measure does, and show the Measurement.
+
+    %measure [--flops N] [--bytes N] [--max-time SECONDS] expression
+    """
+    parser = _Options(prog="%measure", add_help=False, allow_abbrev=False)
+    parser.add_argument("--flops", type=float)
+    parser.add_argument("--bytes", type=float)
+    parser.add_argument("--max-time", type=float)
+    line, expression = _options_and_rest(line)
+    options = vars(parser.parse_args(shlex.split(line)))
+    if not expression:
+        parser.error("there is no expression to measure")
+    code = compile(f"lambda: (\n{ipython.transform_cell(expression).strip()}\n)", "<%measure>", "eval")
+
+    flopscope: Any = importlib.import_module("flopscope")
+    given = {name: value for name, value in options.items() if value is not None}
+    return flopscope.measure(eval(code, ipython.user_ns), **given)
+
+
+def _options_and_rest(line: str, flags: tuple[str, ...] = ()) -> tuple[str, str]:
+    """A line's options, each with a value but for the flags, and the code after them, which may hold anything."""
+    rest = line.strip()
+    while match := re.match(r"(--[a-z][a-z-]*|-o)(=\S*)?(\s+|$)", rest):
+        rest = rest[match.end() :]
+        if match[2] is None and match[1] not in flags:
+            rest = rest[len(rest.split(maxsplit=1)[0]) :].lstrip() if rest else rest
+    options = line.strip()[: len(line.strip()) - len(rest)]
+    return options, rest
+
+
+def _compiled(ipython: Any, cell: str) -> Callable[[], Any]:
+    """A function that runs the cell's code, IPython's own syntax included, and returns its last expression's value."""
+    text = ipython.transform_cell(cell)
+    name = ipython.compile.cache(text)  # tracebacks find their lines
+    tree = ast.parse(text, name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    body = compile(tree, name, "exec")
+    value = compile(ast.Expression(last.value), name, "eval") if isinstance(last, ast.Expr) else None
+
+    def run() -> Any:
+        exec(body, ipython.user_ns)
+        return None if value is None else eval(value, ipython.user_ns)
+
+    return run
+
+
+def _show(ipython: Any, averages: EventTable, row_limit: int) -> None:
+    """As HTML where the front end shows it, else as text."""
+    text = averages.table(row_limit=row_limit)
+    shown = averages if row_limit < 0 or len(averages) <= row_limit else averages[:row_limit]
+    ipython.display_pub.publish({"text/plain": text, "text/html": shown._repr_html_()})

@@ -1,0 +1,62 @@
+"""What one call does on the device: how many kernels it launches, and where it waits for them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ..events import Event
+
+__all__ = ["Seen", "Unseen", "look"]
+
+# CUDA calls that return when the device is done: waiting, copies to and from the host, and giving memory back.
+BLOCKING = re.compile(
+    r"cu(da)?(Device|Ctx|Stream|Event)Synchronize|cu(da)?Memcpy(?!.*(Async|Peer))|cu(da|Mem)Free(?!.*(Async|Host))"
+)
+# CUPTI's names of what a thread waits for.
+WAITS = ("Event Sync", "Stream Sync", "Context Sync")
+
+
+class Seen(NamedTuple):
+    """Of one call of a function, in order."""
+
+    kernels: list[str]
+    """Names of the kernels; copies and fills are none."""
+    waits: list[str]
+    """Names of the CUDA calls that waited for the device."""
+
+
+class Unseen(RuntimeError):
+    """Nothing can be seen here: there is no CUDA device or no CUPTI. The text says which."""
+
+
+def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
+    """Call fn(*args) once under a profile. Unseen where CUPTI cannot be had; what fn raises passes."""
+    import flopscope
+
+    prof = flopscope.profile(timer="cupti")
+    try:
+        prof.start()
+    except RuntimeError as problem:
+        raise Unseen(str(problem)) from problem
+    try:
+        with flopscope.record_function(RANGE):
+            fn(*args)
+    finally:
+        prof.stop()
+    return seen_in(prof.events())
+
+
+RANGE = "flopscope.perf"  # around the call: the profile itself waits for the device before and after
+
+
+def seen_in(events: Sequence[Event]) -> Seen:
+    """The kernels of a profile, and the waits inside of its range RANGE."""
+    start, end = next(event for event in events if event.name == RANGE).time_range
+    kernels = [event.name for event in events if event.kind == "kernel"]
+    inside = [event for event in events if start <= event.time_range.start <= end]
+    calls = [event.name for event in inside if event.kind == "runtime" and BLOCKING.match(event.name)]
+    waits = [event.name for event in inside if event.kind == "sync" and event.name in WAITS]
+    return Seen(kernels, calls or waits)

@@ -1,0 +1,78 @@
+"""``@pytest.mark.perf(…)``: limits by name, each a method of Check."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .limits import LimitError
+
+if TYPE_CHECKING:
+    from .check import Check
+
+__all__ = ["LIMITS", "apply", "check_unused", "limits_of", "skip_without_device"]
+
+__tracebackhide__ = True  # pytest shows the line of the test instead
+
+# Methods of Check. A marker holds a dict of keywords for one, or its argument or arguments, or True for none.
+LIMITS = ("at_least", "at_most", "bound", "no_slower_than", "flops", "bytes", "kernels", "no_sync")
+
+
+def limits_of(item: pytest.Item) -> dict[str, Any]:
+    """The limits of an item's markers by name; of one name, the marker nearest to the test counts.
+
+    LimitError for a name that is none of LIMITS, or "device".
+    """
+    wanted = _merged(item)
+    wanted.pop("device", None)
+    for name in wanted:
+        if name not in LIMITS:
+            raise LimitError(f"@pytest.mark.perf has no {name!r}; there are device, {', '.join(LIMITS)}")
+    return wanted
+
+
+def apply(check: Check, name: str, arguments: Any) -> None:
+    """Hold the limit of that name, with a marker's arguments for it, against a check."""
+    method = getattr(check, name)
+    if isinstance(arguments, Mapping):
+        method(**arguments)
+    elif arguments is True:
+        method()
+    elif arguments is not False:
+        method(*(arguments if isinstance(arguments, (list, tuple)) else (arguments,)))
+
+
+def check_unused(item: pytest.Item) -> None:
+    """Fails an item whose marker has limits, but which does not use the fixture. Others' markers are left alone."""
+    if set(_merged(item)) & set(LIMITS):
+        pytest.fail(
+            "@pytest.mark.perf limits what the perf fixture measures: take `perf` as an argument", pytrace=False
+        )
+
+
+def skip_without_device(item: pytest.Item) -> None:
+    """Skips an item whose marker names a device that is not here: "cpu", "cuda", "cuda:1" or a part of its name."""
+    wanted = _merged(item).get("device")
+    if wanted is None:
+        return
+    from ..device import devices, find_device
+
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", str(wanted)):
+        names = [device.name for device in devices()]
+        if not any(str(wanted).lower() in name.lower() for name in names):
+            pytest.skip(f"no device here is called {wanted!r}: there are {', '.join(names)}")
+        return
+    try:
+        find_device(str(wanted))
+    except (RuntimeError, ValueError) as reason:
+        pytest.skip(str(reason))
+
+
+def _merged(item: pytest.Item) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
+    for mark in item.iter_markers("perf"):
+        merged = {**mark.kwargs, **merged}
+    return merged

@@ -1,0 +1,70 @@
+"""The table at the end of a session: what was measured, and what became of its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from .limits import known, number
+
+__all__ = ["table", "verdict_of"]
+
+TEST_WIDTH = 42  # the end of a test's id is its name
+WORST_FIRST = ("failed", "unclear", "passed")
+
+
+def verdict_of(record: Mapping[str, Any]) -> str:
+    """The worst of a measurement's limits; "" of one without."""
+    verdicts = {limit["verdict"] for limit in record["limits"]}
+    return next((verdict for verdict in WORST_FIRST if verdict in verdicts), "")
+
+
+def table(records: Iterable[Mapping[str, Any]], compare: str = "") -> list[str]:
+    """Lines of at most 120 characters, one for each measurement. compare: the stored run's name, for its column."""
+    columns = {**COLUMNS, **({f"× {compare[:12]}": _against} if compare else {})}
+    rows = [[cell(record, record["measurement"]) for cell in columns.values()] for record in records]
+    if not rows:
+        return []
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    return [_line(cells, widths) for cells in (list(columns), *rows)]
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    first, *rest = zip(cells, widths, strict=True)
+    return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]).rstrip()
+
+
+def _number(name: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], str]:
+    return lambda record, times: number(times.get(name))
+
+
+def _against(record: Mapping[str, Any], times: Mapping[str, Any]) -> str:
+    ratio = record["ratio_to_stored"]
+    return f"{ratio:.3f}" if known(ratio) else "not kept"
+
+
+def _spread(times: Mapping[str, Any]) -> str:
+    """Half of the confidence interval, in percent of the median."""
+    low, high = times.get("ci") or (None, None)
+    if low is None or high is None or not known(high - low):
+        return "--"
+    return f"{(high - low) / 2 / times['median'] * 100:.1f}%"
+
+
+COLUMNS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], str]] = {
+    "test": lambda record, times: _shortened(record["test"]),
+    "of": lambda record, times: record["name"][:16],
+    "device": lambda record, times: record["device"],
+    "n": lambda record, times: str(times["n"]),
+    "median µs": _number("median"),
+    "±": lambda record, times: _spread(times),
+    "GB/s": _number("gbytes_per_s"),
+    "TFLOP/s": _number("tflops_per_s"),
+    "% roofline": _number("pct_roofline"),
+    "bound": lambda record, times: "--" if times["bound"] == "unknown" else times["bound"],
+    "verdict": lambda record, times: verdict_of(record) or "--",
+}
+
+
+def _shortened(test: str) -> str:
+    return test if len(test) <= TEST_WIDTH else "…" + test[1 - TEST_WIDTH :]

@@ -1,0 +1,152 @@
+"""compare_times(): two calls in turns, and whether one is faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from .distribution import median, median_interval
+from .measure import WARM_UP_SECONDS, WARM_UP_SHARE, _check
+from .measurement import plain
+from .sampling import LONGEST_BATCH, Clock, Watch, no_collector, warm_up
+from .stage import name_of, prepare
+
+__all__ = ["TimesCompared", "compare_times"]
+
+Verdict = Literal["faster", "slower", "same", "unclear"]
+
+CONFIDENCE = 0.99  # of each look at the ratio; several are taken
+GROWTH = 1.5  # of the number of rounds from one look to the next
+
+
+@dataclass(frozen=True)
+class TimesCompared:
+    """The time of f over that of g."""
+
+    ratio: float
+    """Median of f's time / g's time of each round: above 1, f takes longer."""
+    ci: tuple[float, float]
+    """Bootstrap confidence interval of the ratio, 99 %."""
+    verdict: Verdict
+    """Of f: "faster" or "slower" where all of the interval is beyond the margin, "same" where all is within it."""
+    margin: float
+    """The share by which times may differ and still be the same."""
+    rounds: int
+    """In which f and g were timed one after the other."""
+    f_median: float
+    """µs"""
+    g_median: float
+    """µs"""
+    f_name: str
+    g_name: str
+    timing_source: Literal["cupti", "event", "cpu"]
+    device: str
+    notes: tuple[str, ...] = ()
+    ratios: tuple[float, ...] = field(default=(), repr=False)
+    """Of each round, in order."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it but the single ratios, ready for JSON."""
+        content = asdict(self)
+        del content["ratios"]
+        return {name: plain(value) for name, value in content.items()}
+
+    def __str__(self) -> str:
+        said = {
+            "same": f"takes as long as {self.g_name}, to {100 * self.margin:g} %",
+            "unclear": f"may or may not take as long as {self.g_name}: measure for longer",
+        }.get(self.verdict, f"is {self.verdict} than {self.g_name}")
+        return (
+            f"{self.f_name} {said}: {self.ratio:.4g} times its time (99 %: {self.ci[0]:.4g} to {self.ci[1]:.4g}; "
+            f"medians {self.f_median:.4g} and {self.g_median:.4g} µs, {self.rounds} rounds, {self.device})"
+        )
+
+
+def compare_times(
+    f: Callable[[], Any],
+    g: Callable[[], Any],
+    *,
+    margin: float = 0.01,
+    min_rounds: int = 20,
+    max_time: float = 3.0,
+    device: str | None = None,
+    cache: Literal["cold", "hot"] | None = None,
+    timer: Literal["auto", "cupti", "event"] = "auto",
+) -> TimesCompared:
+    """Time f and g in turns, in this process, and say whether f is faster or slower than g.
+
+    Each round times both, in an order that changes from round to round, and gives one ratio: what slows the machine
+    down for a while slows both. On a CPU it matters also where their data lie: let them use the same. Rounds go on until the 99 %
+    confidence interval of the median ratio lies on one side of 1 / (1 + margin) or of 1 + margin, or between them; what
+    max_time seconds do not settle is "unclear".
+
+    f, g: called without arguments. What they raise passes.
+    margin: the share by which times may differ and still be called the same. 0: any difference counts, and equal times
+        stay unclear.
+    device, cache, timer: as in flopscope.measure, for both.
+
+    Raises ValueError and RuntimeError as measure does; ValueError where f and g work on different devices.
+    """
+    _check(margin=margin, max_time=max_time, min_rounds=min_rounds)
+    stage = prepare([f, g], (), device, cache, timer)
+    clock = stage.clock([f, g], stage.cold)
+    kind = stage.device.kind
+    with no_collector():
+        least, most = min(WARM_UP_SECONDS[kind], max_time), WARM_UP_SHARE * max_time / 2
+        per_call = [warm_up(clock, which, least, most, stage.watch) for which in (0, 1)]
+        if kind == "cpu":
+            clock.settle(per_call)
+        pairs = rounds(clock, margin, max(min_rounds, 3), max_time, stage.watch)
+    ratios = [one / other for one, other in pairs]
+    low, high = median_interval(ratios, CONFIDENCE)
+    return TimesCompared(
+        ratio=median(ratios),
+        ci=(low, high),
+        verdict=verdict_of(low, high, margin),
+        margin=margin,
+        rounds=len(ratios),
+        f_median=median([one for one, _ in pairs]),
+        g_median=median([other for _, other in pairs]),
+        f_name=name_of(f),
+        g_name=name_of(g),
+        timing_source=stage.source,
+        device=str(stage.device),
+        notes=tuple(stage.notes),
+        ratios=tuple(ratios),
+    )
+
+
+def verdict_of(low: float, high: float, margin: float) -> Verdict:
+    """What a confidence interval of the ratio says of f."""
+    if low > 1 + margin:
+        return "slower"
+    if high < 1 / (1 + margin):  # f over g and g over f are judged alike
+        return "faster"
+    return "same" if low >= 1 / (1 + margin) and high <= 1 + margin and margin > 0 else "unclear"
+
+
+def rounds(clock: Clock, margin: float, least: int, max_time: float, watch: Watch) -> list[tuple[float, float]]:
+    """Times of f and g, in µs, of as many rounds as it takes."""
+    begin, count = clock.seconds(), 1
+    look_at = least
+    pairs: list[tuple[float, float]] = []
+    while True:
+        first = len(pairs)
+        order = [which for number in range(first, first + count) for which in ((0, 1) if number % 2 == 0 else (1, 0))]
+        times = [sample.us for sample in clock.sample(order)]
+        pairs += [_in_order(order[at], times[at : at + 2]) for at in range(0, len(times), 2)]
+        watch(len(pairs))
+        elapsed = clock.seconds() - begin
+        if len(pairs) >= look_at:
+            look_at = int(GROWTH * len(pairs)) + 1
+            if verdict_of(*median_interval([one / other for one, other in pairs], CONFIDENCE), margin) != "unclear":
+                return pairs
+        if elapsed >= max_time and len(pairs) >= 3:
+            return pairs
+        left = min(max(max_time - elapsed, 0.0), LONGEST_BATCH)
+        count = max(1, min(look_at - len(pairs), int(left / max(elapsed / len(pairs), 1e-9))))
+
+
+def _in_order(first: int, times: Sequence[float]) -> tuple[float, float]:
+    return (times[0], times[1]) if first == 0 else (times[1], times[0])

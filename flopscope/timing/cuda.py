@@ -1,0 +1,225 @@
+"""Timing on a CUDA device: kernels' own times by CUPTI, or CUDA events around a call that waits on the device."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from .. import _core, capture
+from ..schedule import ProfilerActivity
+from .sampling import Sample
+
+__all__ = ["CudaClock", "LostRecords", "busy_times", "devices_of", "held_bytes", "launch_to_launch", "rotated"]
+
+HOLD_SECONDS = 0.25  # for which a call may be launched while the device waits; one that waits for it takes as long
+DEVICE_WORK = ("kernel", "memcpy", "memset")
+SEPARATORS = ("flopscope_flush_l2", "flopscope_measure_mark")  # kernels between two samples
+FLUSHED_CACHES = 2  # times the L2 cache that rotated arguments should fill
+MOST_COPIES = 8
+GRAPH_CALLS, GRAPH_REPLAYS = 20, 10
+GRAPH_BYTES = 1 << 30  # of all its calls, whose results are kept
+_RECIPE = capture.Recipe(
+    activities={ProfilerActivity.CUDA},
+    asked_for_cuda=True,
+    timer="cupti",
+    profile_memory=False,
+    with_stack=False,
+    api_calls=False,
+)
+
+
+class LostRecords(RuntimeError):
+    """CUPTI did not tell of all that ran."""
+
+
+class CudaClock:
+    """A Clock of functions that launch work on one CUDA device.
+
+    source: "cupti", or "event". cold: empty the L2 cache before each sample, outside of what is timed.
+    mhz: reads the SM clock.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[Callable[[], Any]],
+        device: str,
+        source: Literal["cupti", "event"],
+        cold: bool,
+        mhz: Callable[[], float],
+        core: Any = _core,
+    ) -> None:
+        self.source, self.holds = source, True
+        """holds: whether the device waits while a call is launched; not once a call was seen to wait for it."""
+        self._functions, self._device, self._cold, self._mhz, self._core = functions, device, cold, mhz, core
+
+    def seconds(self) -> float:
+        return time.perf_counter()
+
+    def run(self, which: int, count: int) -> float:
+        function = self._functions[which]
+        begin = time.perf_counter()
+        for _ in range(count):
+            function()
+        self._core.measure_wait(self._device)
+        return time.perf_counter() - begin
+
+    def sample(self, which: Sequence[int]) -> list[Sample]:
+        return self._by_cupti(which) if self.source == "cupti" else [self._by_events(one) for one in which]
+
+    def _by_cupti(self, which: Sequence[int]) -> list[Sample]:
+        recorder, _ = capture.start_core(_RECIPE)
+        clocks = []
+        try:
+            for one in which:
+                self._separate()
+                self._functions[one]()
+                self._core.measure_wait(self._device)
+                clocks.append(self._mhz())
+        finally:
+            recorder.stop()
+        columns, names, kinds, _ = recorder.events()
+        times = busy_times(columns, names, kinds, int(self._device.partition(":")[2]))
+        if len(times) != len(which) or recorder.dropped:
+            raise LostRecords(f"CUPTI told of {len(times)} of {len(which)} calls, and lost {recorder.dropped} records")
+        return [Sample(ns / 1e3, mhz) for ns, mhz in zip(times, clocks, strict=True)]
+
+    def _separate(self) -> None:
+        (self._core.measure_flush if self._cold else self._core.measure_mark)(self._device)
+        self._core.measure_wait(self._device)
+
+    def _by_events(self, which: int) -> Sample:
+        self._separate()
+        hold = HOLD_SECONDS if self.holds else 0.0
+        ns, gave_up = self._core.measure_call(self._device, self._functions[which], hold)
+        if gave_up:  # the time has the wait in it
+            self.holds = False
+            return self._by_events(which)
+        return Sample(ns / 1e3, self._mhz())
+
+
+def busy_times(columns: Mapping[str, Any], names: Sequence[str], kinds: Sequence[str], device: int) -> list[int]:
+    """For each separator on the device, in order of time, the ns until the next in which other work ran there.
+
+    columns, names, kinds: as Profiler.events() gives them. What overlaps counts once.
+    """
+    work = {number for number, kind in enumerate(kinds) if kind in DEVICE_WORK}
+    separators = {number for number, name in enumerate(names) if any(part in name for part in SEPARATORS)}
+    rows = zip(*(columns[name].tolist() for name in ("start", "duration", "kind", "device", "name")), strict=True)
+    spans = sorted(
+        (start, ns, name in separators) for start, ns, kind, at, name in rows if kind in work and at == device
+    )
+    times: list[int] = []
+    reached = 0
+    for start, ns, separates in spans:
+        if separates:
+            times.append(0)
+        elif times:
+            times[-1] += max(0, start + ns - max(start, reached))
+        reached = max(reached, start + ns)
+    return times
+
+
+def rotated(fn: Callable[..., Any], args: tuple[Any, ...], l2_bytes: int, most_bytes: int) -> Callable[[], Any]:
+    """A function that calls fn with the arguments and with copies of them in turn, so that they do not stay in cache.
+
+    Contiguous flopscope tensors and torch tensors on CUDA are copied, until they fill twice the cache, are 8 or take
+    most_bytes; what is one tensor stays one.
+    """
+    tensors = {id(arg): arg for arg in args if _can_be_copied(arg)}
+    size = sum(tensor.nbytes for tensor in tensors.values())
+    copies = 0 if not size else min(MOST_COPIES - 1, FLUSHED_CACHES * l2_bytes // size, most_bytes // size)
+    sets = [args]
+    for _ in range(copies):
+        twins = {name: _copy(tensor) for name, tensor in tensors.items()}
+        sets.append(tuple(twins.get(id(arg), arg) for arg in args))
+    turn = 0
+
+    def call() -> Any:
+        nonlocal turn
+        turn = turn + 1 if turn + 1 < len(sets) else 0
+        return fn(*sets[turn])
+
+    return call
+
+
+def _is_torch(value: Any) -> bool:
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _can_be_copied(value: Any) -> bool:
+    if isinstance(value, _core.Tensor):
+        step, packed = 1, True
+        for length, stride in zip(reversed(value.shape), reversed(value.strides), strict=True):
+            packed, step = packed and (stride == step or length == 1), step * length
+        return value.device != "cpu" and packed
+    return _is_torch(value) and bool(value.is_cuda)
+
+
+def _copy(tensor: Any) -> Any:
+    if isinstance(tensor, _core.Tensor):
+        return _core.copy(tensor)
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad)
+
+
+def held_bytes(device: str) -> int:
+    """Bytes of device memory in flopscope's and torch's tensors."""
+    total = _core.memory_allocated(device)
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        with suppress(Exception):  # a torch without CUDA
+            total += torch.cuda.memory_allocated(device)
+    return total
+
+
+def launch_to_launch(call: Callable[[], Any], device: str, native: bool, launches: int, moved: float) -> float:
+    """µs from one call to the next in a CUDA graph of up to 20.
+
+    native: whether flopscope's own ops launch all of it, else torch must. launches: of one call, which the graph must
+    hold for each. moved: bytes of a call, or NaN. RuntimeError says why it cannot be captured.
+    """
+    calls = GRAPH_CALLS if moved != moved else max(1, min(GRAPH_CALLS, int(GRAPH_BYTES / max(moved, 1))))
+    replay = (_native_graph if native else _torch_graph)(call, device, calls)
+    recorder, _ = capture.start_core(_RECIPE)
+    try:
+        replay()
+        _core.measure_wait(device)
+    finally:
+        recorder.stop()
+    columns, _, kinds, _ = recorder.events()
+    seen = sum(kinds[kind] in DEVICE_WORK for kind in columns["kind"].tolist())
+    if seen != calls * launches:
+        raise RuntimeError(f"a graph of {calls} calls launches {seen} times, not {calls} x {launches}")
+    times = [_core.measure_call(device, replay, 0.0)[0] for _ in range(GRAPH_REPLAYS)]
+    return sorted(times)[len(times) // 2] / 1e3 / calls
+
+
+def _native_graph(call: Callable[[], Any], device: str, calls: int) -> Callable[[], object]:
+    graph = _core.measure_graph(device, call, calls)
+    return lambda: _core.measure_replay(graph)
+
+
+def _torch_graph(call: Callable[[], Any], device: str, calls: int) -> Callable[[], object]:
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        raise RuntimeError("only what flopscope's ops and torch launch can be captured")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.device(device), torch.cuda.graph(graph):
+        for _ in range(calls):
+            call()
+    replay: Callable[[], object] = graph.replay
+    return replay
+
+
+def devices_of(values: Iterable[Any]) -> set[str]:
+    """The CUDA devices, as "cuda:0", of values that have one: tensors of flopscope, torch and CuPy."""
+    found = set()
+    for value in values:
+        device: Any = getattr(value, "device", None)
+        text = f"cuda:{device.id}" if hasattr(device, "id") else str(device)
+        if text == "cuda" or text.startswith("cuda:"):
+            found.add("cuda:0" if text == "cuda" else text)
+    return found

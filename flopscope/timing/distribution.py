@@ -1,0 +1,103 @@
+"""What a list of times says: median and its confidence interval, quartiles, outliers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["Distribution", "describe", "median", "median_interval"]
+
+CONFIDENCE = 0.95
+FAR = 3.0  # interquartile ranges beyond the quartiles, from where a sample is an outlier
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Of samples, in their unit."""
+
+    n: int
+    median: float
+    mean: float
+    min: float
+    max: float
+    std: float
+    """With n - 1; NaN of one sample."""
+    iqr: float
+    ci: tuple[float, float]
+    """Of the median: median_interval()."""
+    outliers: int
+    """Samples beyond FAR interquartile ranges from the quartiles."""
+
+
+def describe(samples: Sequence[float], confidence: float = CONFIDENCE) -> Distribution:
+    """All of it, of at least one sample."""
+    n, ordered = len(samples), sorted(samples)
+    mean = math.fsum(ordered) / n
+    low, high = _quantile(ordered, 0.25), _quantile(ordered, 0.75)
+    far = FAR * (high - low)
+    return Distribution(
+        n=n,
+        median=median(ordered),
+        mean=mean,
+        min=ordered[0],
+        max=ordered[-1],
+        std=math.sqrt(math.fsum((x - mean) ** 2 for x in ordered) / (n - 1)) if n > 1 else math.nan,
+        iqr=high - low,
+        ci=median_interval(ordered, confidence),
+        outliers=sum(not low - far <= x <= high + far for x in ordered),
+    )
+
+
+def median(samples: Sequence[float]) -> float:
+    """Of at least one sample; the mean of the middle two where their number is even."""
+    ordered, half = sorted(samples), len(samples) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The bootstrap percentile interval of the median of at least one sample: of all resamples, not of some drawn.
+
+    The median of a resample of odd n is at most the k-th smallest sample where at least m = (n + 1) / 2 of its n draws
+    are, each with probability k / n: a tail of the binomial distribution (Efron, "Bootstrap methods", 1979, 3). Of even
+    n the lower of the two middle draws (m = n / 2) gives the lower end, and the upper one the upper end.
+    """
+    ordered, n = sorted(samples), len(samples)
+    rest = (1 - confidence) / 2
+    return (
+        ordered[_rank(n, (n + 1) // 2, rest) - 1],
+        ordered[_rank(n, n // 2 + 1, 1 - rest) - 1],
+    )
+
+
+def _rank(n: int, m: int, probability: float) -> int:
+    """The least k of 1 … n such that P(Binomial(n, k / n) >= m) reaches the probability."""
+    low, high = 1, n
+    while low < high:
+        k = (low + high) // 2
+        if _tail(n, k / n, m) >= probability:
+            high = k
+        else:
+            low = k + 1
+    return low
+
+
+def _tail(n: int, p: float, m: int) -> float:
+    """P(Binomial(n, p) >= m), for p below 1 and m at least 1."""
+    log_choices = math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
+    first = log_choices + m * math.log(p) + (n - m) * math.log1p(-p)
+    term = total = 1.0
+    for count in range(m, n):  # terms relative to the first, which may be too small for a float
+        term *= (n - count) / (count + 1) * p / (1 - p)
+        total += term
+        if term < 1e-17 * total:
+            break
+    return math.exp(min(first + math.log(total), 0.0))
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Linear between the samples, as numpy.quantile does by default."""
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])

@@ -1,0 +1,150 @@
+"""One call under the profiler: where it works, what it launches, and the work of its ops."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .. import capture
+from ..schedule import ProfilerActivity
+from .roof import Roof
+
+if TYPE_CHECKING:
+    from ..peaks import Peaks
+
+__all__ = ["Look", "call_under_profiler", "look_at", "peaks_for_core"]
+
+DEVICE_WORK = ("kernel", "memcpy", "memset", "interval")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one call did."""
+
+    devices: tuple[str, ...]
+    """That worked for it: "cuda:0"; none where only the host did, as far as one could see."""
+    sees_cuda: bool
+    """Whether CUPTI told all that CUDA did: else ``devices`` has what flopscope's own ops used."""
+    kernels: int | None
+    """Kernels, copies and fills left out; None where nobody saw them."""
+    launches: int | None
+    """Kernels, copies and fills."""
+    native_launches: int
+    """Of them, those of flopscope's own ops."""
+    ops: int
+    """Calls of ops whose work is known."""
+    flops: float
+    bytes: float
+    """Of all its ops; NaN unless that of each is known."""
+    notes: tuple[str, ...]
+    core: Any
+    """The stopped recorder."""
+
+    def roof(self, device: str, peaks: Peaks) -> Roof:
+        """The least times that the peaks allow its ops, added up."""
+        columns, _ = self.core.table(False, 0, {device: peaks_for_core(peaks)})
+        return sum((_roof_of_row(columns, row) for row in _op_rows(columns)), Roof(0.0, 0.0, 0.0))
+
+
+def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.Timer) -> Look:
+    """Call it once. cuda: see what CUDA does too. What it raises passes."""
+    activities = {ProfilerActivity.CPU} | ({ProfilerActivity.CUDA} if cuda else set())
+    recipe = capture.Recipe(
+        activities=activities,
+        asked_for_cuda=False,
+        timer=timer if cuda else "auto",
+        profile_memory=False,
+        with_stack=False,
+        api_calls=True,
+    )
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        core, timing = capture.start_core(recipe)
+    try:
+        function()
+    finally:
+        core.stop()
+    return look_at(core, timing == "cupti", tuple(str(warning.message) for warning in said))
+
+
+def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
+    """What a stopped recorder tells of the one call that it saw."""
+    columns, names, kinds, _ = core.events()
+    work = [kinds[kind] in DEVICE_WORK for kind in columns["kind"]]
+    launches = [at for at, is_work in enumerate(work) if is_work]
+    native = [at for at in launches if _is_native(columns, names, int(columns["launcher"][at]))]
+    kernels = sum(kinds[columns["kind"][at]] == "kernel" for at in launches)
+    ops, flops, moved = _work_of(core)
+    return Look(
+        devices=tuple(sorted({f"cuda:{columns['device'][at]}" for at in launches if columns["device"][at] >= 0})),
+        sees_cuda=sees_cuda,
+        kernels=kernels if sees_cuda else None,
+        launches=len(launches) if sees_cuda else None,
+        native_launches=len(native),
+        ops=ops,
+        flops=flops,
+        bytes=moved,
+        notes=notes,
+        core=core,
+    )
+
+
+def peaks_for_core(peaks: Peaks) -> dict[str, Any]:
+    """As Profiler.table() takes the peaks of a device."""
+    return {
+        "flops": peaks.flops,
+        "bandwidth": peaks.bandwidth,
+        "launch_ns": peaks.launch_ns,
+        "kernel_ns": peaks.kernel_ns,
+    }
+
+
+def _is_native(columns: Mapping[str, Any], names: list[str], launcher: int) -> bool:
+    return launcher >= 0 and names[columns["name"][launcher]].startswith("flopscope::")
+
+
+def _op_rows(columns: Mapping[str, Any]) -> list[int]:
+    """Rows of ops with work of their own; where no op's is known, of ranges whose work the program states."""
+    known = [
+        row
+        for row, device_type in enumerate(columns["device_type"])
+        if device_type == "cpu" and not math.isnan(columns["flops"][row] + columns["bytes_total_moved"][row])
+    ]
+    return [row for row in known if not columns["is_user_annotation"][row]] or known
+
+
+def _work_of(core: Any) -> tuple[int, float, float]:
+    """Number of ops, FLOPs, bytes."""
+    columns, meta = core.table(False, 0, {})
+    rows = _op_rows(columns)
+    if not rows:
+        return 0, math.nan, math.nan
+    flops, moved = (math.fsum(columns[name][row] for row in rows) for name in ("flops", "bytes_total_moved"))
+    coverage = meta["coverage"]  # below 1 where some work is of unknown size
+    return (
+        sum(columns["count"][row] for row in rows),
+        flops if coverage["flops"] >= 1 - 1e-9 else math.nan,
+        moved if coverage["bytes"] >= 1 - 1e-9 else math.nan,
+    )
+
+
+def _roof_of_row(columns: Mapping[str, Any], row: int) -> Roof:
+    """From the shares of the row's own time, which is its work over its rate."""
+    value = {name: float(columns[name][row]) for name in _OF_ROOF}
+    moved, flops = value["bytes_total_moved"], value["flops"]
+    if not moved and not flops:
+        return Roof(0.0, 0.0, 0.0)
+    us = moved / value["gbytes_per_s"] / 1e3 if moved else flops / value["tflops_per_s"] / 1e6
+    compute, memory, least = (
+        value[name] * us / 100 for name in ("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline")
+    )
+    return Roof(compute, memory, least)
+
+
+_OF_ROOF = (
+    *("flops", "bytes_total_moved", "tflops_per_s", "gbytes_per_s"),
+    *("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline"),
+)

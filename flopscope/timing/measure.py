@@ -1,0 +1,231 @@
+"""measure(): how long one call takes, and what that is worth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+from .distribution import describe, median
+from .measurement import Measurement, Shares
+from .roof import Roof, bound_of, roof_of_stated, shares_of
+from .sampling import Rule, Series, collect, no_collector, warm_up
+from .stage import Stage, name_of, prepare
+
+if TYPE_CHECKING:
+    from ..peaks import Peaks
+    from .look import Look
+
+__all__ = ["measure"]
+
+WARM_UP_SECONDS = {"cpu": 0.01, "cuda": 0.025}  # at least: clocks rise, caches fill
+WARM_UP_SHARE = 0.3  # of max_time, at most
+SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # of max_time, for what is told beside the median, and how well
+
+
+def measure(
+    fn: Callable[..., Any],
+    *args: Any,
+    flops: float | None = None,
+    bytes: float | None = None,
+    unit: str | None = None,
+    device: str | None = None,
+    cache: Literal["cold", "hot"] | None = None,
+    spread: float = 0.005,
+    min_time: float = 0.05,
+    max_time: float = 1.0,
+    peaks: Literal["measured", "datasheet", "none"] = "measured",
+    timer: Literal["auto", "cupti", "event"] = "auto",
+    graph: bool = True,
+) -> Measurement:
+    """Time ``fn(*args)``, called again and again, and hold the time against what the device can do.
+
+    fn: an op of flopscope, or anything that can be called: code of torch, CuPy, Triton, NumPy. What it raises passes.
+        Its work is that of the flopscope ops in it, if they are all it does there; of other code it is not known.
+    flops, bytes: the work of a call, where it is not known or to be counted otherwise.
+    unit: with flops, the compute unit that does them ("fp32", "bf16_tensor", …); without, the roofline is known only
+        where the bytes bound it in any case.
+    device: "cpu" times until the call returns; "cuda:0" what it does there. None: where it works, else the CPU.
+    cache: "cold" empties the caches before each sample, outside of what is timed (on CUDA the L2 cache, its persisting
+        lines too; and tensors among args take turns with copies), "hot" does not. None: cold on CUDA, hot on the CPU.
+    spread, min_time, max_time: stop once half of the median's 95 % confidence interval is within this share of it, the
+        halves of the samples agree as well, and at least 10 samples have taken min_time seconds; or after max_time
+        seconds, with at least 3 samples. The calls before, to warm up, and peaks measured for the first time come
+        on top. A call that keeps its results from call to call ends in a MemoryError before memory is full.
+    peaks: what the shares are of: "measured" peaks (measured now if they never were), the "datasheet", or "none".
+    timer: who tells device times. "auto": CUPTI, or CUDA events where it cannot be had, said in ``timing_source`` and
+        ``notes``; "cupti": RuntimeError instead; "event": CUDA events.
+    graph: on CUDA, take the time from launch to launch too, in a CUDA graph of calls, where they can be captured.
+
+    Raises ValueError for options that make no sense or a call that works on several devices, and RuntimeError where
+    nothing is launched on the device, where a profile is in progress, and where CUDA fails.
+    """
+    _check(flops=flops, bytes=bytes, spread=spread, min_time=min_time, max_time=max_time)
+    _check_names(peaks, unit, flops)
+    call = partial(fn, *args) if args else fn
+    stage = prepare([call], args, device, cache, timer)
+    look = stage.looks[0]
+    done = _stated(look.flops, flops), _stated(look.bytes, bytes)
+    known = {} if all(map(math.isnan, done)) else _peaks(stage, peaks)
+    stated = flops is not None or bytes is not None
+    roofs = {
+        source: roof_of_stated(*done, unit, found) if stated else look.roof(str(stage.device), found)
+        for source, found in known.items()
+    }
+    with no_collector():
+        series, aside = _sample(stage, call, fn, args, Rule(spread, min_time, max_time), graph)
+    launch_us = _launch_us(known.get("measured"), stage.source, look)
+    return _result(name_of(fn), stage, series, done, {s: (r, launch_us) for s, r in roofs.items()}, peaks, aside)
+
+
+def _sample(
+    stage: Stage, call: Callable[[], Any], fn: Callable[..., Any], args: tuple[Any, ...], rule: Rule, graph: bool
+) -> tuple[Series, dict[str, Any]]:
+    """The series of samples, and what is told beside it."""
+    kind = stage.device.kind
+    clock = stage.clock([_in_turns(stage, fn, args) if stage.cold and kind == "cuda" else call], stage.cold)
+    per_call = warm_up(clock, 0, min(WARM_UP_SECONDS[kind], rule.max_time), WARM_UP_SHARE * rule.max_time, stage.watch)
+    if kind == "cpu":
+        clock.settle([per_call])
+        per_call *= clock.batches[0]
+        series = collect(clock, rule, per_call, watch=stage.watch)
+        return series, {"batch": clock.batches[0]}
+    from .cuda import LostRecords
+
+    try:
+        series = collect(clock, rule, per_call, stage.throttled_below, stage.watch)
+    except LostRecords as problem:
+        stage.notes.append(f"CUDA events tell the times: {problem}")
+        clock.source = stage.source = "event"
+        series = collect(clock, rule, per_call, stage.throttled_below, stage.watch)
+    if clock.source == "event" and not clock.holds:
+        stage.notes.append("the call waits for the device, so that the times between its events hold launches too")
+    if series.throttled_throughout:
+        stage.notes.append(f"most samples ran below {stage.throttled_below:.0f} MHz, throttled: all of them count")
+    return series, _aside(stage, call, rule, per_call, graph)
+
+
+def _aside(stage: Stage, call: Callable[[], Any], rule: Rule, per_call: float, graph: bool) -> dict[str, Any]:
+    """The time with the caches the other way, and in a graph."""
+    brief = Rule(SIDE_SPREAD, 0.0, SIDE_SHARE * rule.max_time)
+    other = collect(stage.clock([call], not stage.cold), brief, per_call, stage.throttled_below, stage.watch)
+    aside: dict[str, Any] = {"other_cache": median(other.times), "kernels": stage.looks[0].kernels}
+    if graph:
+        try:
+            aside["launch_to_launch"] = _in_graph(stage, call)
+        except Exception as problem:  # whatever the call does not bear, in the words of whose library it is
+            stage.notes.append(f"no time from launch to launch: {str(problem).strip().splitlines()[0]}")
+    return aside
+
+
+def _in_graph(stage: Stage, call: Callable[[], Any]) -> float:
+    from .cuda import launch_to_launch
+
+    look = stage.looks[0]
+    if look.launches is None:
+        raise RuntimeError("without CUPTI nobody knows what a graph has to hold")
+    if 0 < look.native_launches < look.launches:
+        raise RuntimeError("flopscope's ops and other code cannot be captured in one graph")
+    return launch_to_launch(call, str(stage.device), look.native_launches > 0, look.launches, look.bytes)
+
+
+def _in_turns(stage: Stage, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
+    from ..device import free_bytes
+    from .cuda import rotated
+
+    return rotated(fn, args, int(stage.device.properties["l2_bytes"]), free_bytes(stage.device))
+
+
+def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
+    """What is known of the device, the wanted ones first; measured now where they are wanted and never were."""
+    from ..device import measure_peaks
+
+    found: dict[str, Peaks | None] = {} if wanted != "none" else {"none": None}
+    if wanted == "measured":
+        try:
+            found["measured"] = measure_peaks(stage.device)
+        except RuntimeError as problem:
+            stage.notes.append(f"there are no measured peaks: {problem}")
+    found["datasheet"] = stage.device.datasheet_peaks
+    if wanted == "datasheet":
+        found["measured"] = stage.device.measured
+        if found["datasheet"] is None:
+            stage.notes.append(f"no datasheet of {stage.device.name} is known here")
+    return {source: peaks for source, peaks in found.items() if peaks is not None and wanted != "none"}
+
+
+def _launch_us(measured: Peaks | None, source: str, look: Look) -> float:
+    """What so many launches of next to nothing take; NaN where nobody measured it."""
+    if measured is None:
+        return math.nan
+    one, times = (measured.kernel_ns, look.launches) if source == "cupti" else (measured.launch_ns, look.ops)
+    return math.nan if one is None else one / 1e3 * max(times or 1, 1)
+
+
+def _result(
+    name: str,
+    stage: Stage,
+    series: Series,
+    work: tuple[float, float],
+    roofs: Mapping[str, tuple[Roof, float]],
+    wanted: str,
+    aside: Mapping[str, Any],
+) -> Measurement:
+    spread = describe(series.times)
+    us, (flops, moved) = spread.median, work
+    clocks = [mhz for mhz in series.clocks if not math.isnan(mhz)]
+    roof, launch_us = roofs.get(wanted, (Roof(), math.nan))
+    shares = {source: shares_of(roof, us) for source, (roof, _) in roofs.items()}
+    share = shares.get(wanted, Shares())
+    return Measurement(
+        name=name,
+        device=str(stage.device),
+        device_name=stage.device.name,
+        timing_source=stage.source,
+        cache="cold" if stage.cold else "hot",
+        **vars(spread),
+        **{"batch": 1, **aside},
+        discarded=series.discarded,
+        stopped=series.stopped,
+        flops=flops,
+        bytes_total_moved=moved,
+        tflops_per_s=flops / us / 1e6,
+        gbytes_per_s=moved / us / 1e3,
+        arithmetic_intensity=flops / moved if moved > 0 else math.nan,
+        **vars(share),
+        bound=bound_of(roof, us, launch_us),
+        clock_mhz=median(clocks) if clocks else math.nan,
+        shares=shares,
+        notes=tuple(stage.notes),
+        samples=tuple(series.times),
+    )
+
+
+def _stated(seen: float, given: float | None) -> float:
+    return seen if given is None else float(given)
+
+
+def _check(**numbers: float | None) -> None:
+    for name, number in numbers.items():
+        if number is None:
+            continue
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
+            raise ValueError(f"{name}={number!r}: it is a number of at least 0")
+    if numbers.get("max_time") == 0:
+        raise ValueError("max_time=0: it takes some seconds to measure")
+
+
+def _check_names(peaks: str, unit: str | None, flops: float | None) -> None:
+    from .. import _core
+    from ..device import PEAK_SOURCES
+
+    if peaks not in PEAK_SOURCES:
+        raise ValueError(f"peaks={peaks!r}: there are {', '.join(map(repr, PEAK_SOURCES))}")
+    if unit is None:
+        return
+    units = list(_core.datasheet()[0]["flops"])
+    if unit not in units:
+        raise ValueError(f"unit={unit!r}: there are {', '.join(units)}")
+    if flops is None:
+        raise ValueError(f"unit={unit!r} says what does the FLOPs that flops= states: state them")

@@ -1,0 +1,207 @@
+"""What measure() gives: times with their spread, rates, shares of the peaks, and a sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal
+
+__all__ = ["Bound", "Measurement", "Shares", "plain"]
+
+Bound = Literal["compute", "memory", "launch", "cache", "unknown"]
+TOLD_BY = {"cupti": "the device's own times by CUPTI", "event": "CUDA events", "cpu": "the monotonic clock"}
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How close a time is to what a device can do, in percent; NaN where work or peak is not known."""
+
+    pct_peak_flops: float = math.nan
+    pct_peak_bandwidth: float = math.nan
+    pct_roofline: float = math.nan
+    """100 x the least time that the peaks allow / the median."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How long one call takes, and what that is worth. Times are in µs; what is not known is NaN, never 0.
+
+    On CUDA the time of a call is what its kernels, copies and fills keep the device busy (overlaps counted once), told
+    by CUPTI; or, where ``timing_source`` is "event", the time between two CUDA events around it, launched while the
+    device waits, so that the host's launching is not in it. On the CPU it is the time until the call returns.
+    """
+
+    name: str
+    """Of the function."""
+    device: str
+    """ "cpu" or "cuda:0"."""
+    device_name: str
+    timing_source: Literal["cupti", "event", "cpu"]
+    cache: Literal["cold", "hot"]
+    """Whether caches were emptied before each sample."""
+    n: int
+    """Samples that count."""
+    median: float
+    mean: float
+    min: float
+    max: float
+    std: float
+    """Of the samples, with n - 1; NaN of one."""
+    iqr: float
+    """Between the quartiles."""
+    ci: tuple[float, float]
+    """Bootstrap confidence interval of the median, 95 %."""
+    outliers: int
+    """Samples beyond 3 interquartile ranges from the quartiles; they count."""
+    discarded: int
+    """Samples left out since the device's clock was throttled."""
+    batch: int
+    """Calls in one sample, whose time is divided by it."""
+    stopped: str
+    """Why sampling ended: the criterion that was met."""
+    flops: float
+    bytes_total_moved: float
+    tflops_per_s: float
+    gbytes_per_s: float
+    arithmetic_intensity: float
+    """FLOPs per byte."""
+    pct_peak_flops: float
+    pct_peak_bandwidth: float
+    pct_roofline: float
+    """Shares of the peaks that measure() was asked for; ``shares`` has them of all that are known."""
+    bound: Bound
+    clock_mhz: float = math.nan
+    """Median SM clock of the samples, by NVML."""
+    other_cache: float = math.nan
+    """CUDA: the median with caches hot where ``cache`` is "cold", and cold where it is "hot"."""
+    launch_to_launch: float = math.nan
+    """CUDA: from one call to the next in a CUDA graph of many, caches hot."""
+    kernels: int | None = None
+    """Kernels that one call launches; None where nobody saw them."""
+    shares: Mapping[str, Shares] = field(default_factory=dict)
+    """By source of the peaks, "measured" and "datasheet", as far as known."""
+    notes: tuple[str, ...] = ()
+    """What could not be had, and why: no NVML, no CUDA graph, no CUPTI."""
+    samples: tuple[float, ...] = field(default=(), repr=False)
+    """µs per call, in the order in which they were taken; discarded ones left out."""
+
+    @property
+    def verdict(self) -> str:
+        """How long, how close to the limit, and what the limit is, in one sentence."""
+        half = (self.ci[1] - self.ci[0]) / 2 / self.median if self.median else math.nan
+        return f"{self.name} takes {_time(self.median)} (±{100 * half:.1f} %) on {self.device}: {self._worth()}."
+
+    def _worth(self) -> str:
+        share = f"{self.pct_roofline:.0f} % of the roofline"
+        return {
+            "launch": "not much more than a launch of nothing takes",
+            "memory": f"{share}, bound by memory at {_rate(self.gbytes_per_s, 'GB/s')}",
+            "compute": f"{share}, bound by compute at {_flop_rate(self.tflops_per_s)}",
+            "cache": f"{_rate(self.gbytes_per_s, 'GB/s')} is more than memory gives, so the data sat in cache",
+            "unknown": self._unknown(),
+        }[self.bound]
+
+    def _unknown(self) -> str:
+        if self.flops == 0 and self.bytes_total_moved == 0:
+            return "it does no work that counts"
+        if math.isnan(self.flops) and math.isnan(self.bytes_total_moved):
+            return "how well is not known, as its work is not; flops= and bytes= say it"
+        rates = [_rate(self.gbytes_per_s, "GB/s"), _flop_rate(self.tflops_per_s)]
+        at = ", ".join(rate for rate in rates if rate != "--")
+        return f"{at}; how close to the limit that is, is not known"
+
+    def to_dict(self, samples: bool = False) -> dict[str, Any]:
+        """All of it, and the verdict, ready for JSON: NaN is None. samples: with the single ones."""
+        left_out = set() if samples else {"samples"}
+        content = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in left_out}
+        return {**content, "verdict": self.verdict}
+
+    def __str__(self) -> str:
+        facts = self._facts()
+        width = max(map(len, facts))
+        lines = [self.verdict, *(f"  {name:<{width}}  {text}" for name, text in facts.items())]
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        rows = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._facts().items()
+        )
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        return f"<table><caption>{escape(self.verdict)}</caption>{rows}</table>{notes}"
+
+    def _facts(self) -> dict[str, str]:
+        """What is shown, in this order; what is not known is left out."""
+        calls = f" of {self.batch} calls" if self.batch > 1 else ""
+        facts = {
+            "device": f"{self.device}, {self.device_name}",
+            "time": f"median {_time(self.median)} (95 %: {_time(self.ci[0])} to {_time(self.ci[1])}), "
+            f"min {_time(self.min)}, mean {_time(self.mean)}, max {_time(self.max)}",
+            "spread": f"IQR {_time(self.iqr)}, standard deviation {_time(self.std)}, {self.outliers} outliers",
+            "samples": f"{self.n}{calls}, caches {self.cache}, {TOLD_BY[self.timing_source]}; {self.stopped}",
+        }
+        other = "hot" if self.cache == "cold" else "cold"
+        optional = {
+            f"caches {other}": (self.other_cache, _time(self.other_cache)),
+            "in a graph": (self.launch_to_launch, f"{_time(self.launch_to_launch)} from launch to launch"),
+            "clock": (self.clock_mhz, f"{self.clock_mhz:.0f} MHz, {self.discarded} throttled samples left out"),
+            "kernels": (math.nan if self.kernels is None else self.kernels, str(self.kernels)),
+            "compute": (self.flops, f"{_count(self.flops)}FLOP, {_flop_rate(self.tflops_per_s)}"),
+            "memory": (
+                self.bytes_total_moved,
+                f"{_count(self.bytes_total_moved)}B, {_rate(self.gbytes_per_s, 'GB/s')}",
+            ),
+            "intensity": (self.arithmetic_intensity, f"{self.arithmetic_intensity:.3g} FLOP/B"),
+        }
+        facts |= {name: text for name, (value, text) in optional.items() if not math.isnan(value)}
+        for source, shares in self.shares.items():
+            text = _shares(shares)
+            if text:
+                facts[f"of {source}"] = text
+        return facts
+
+
+def plain(value: Any) -> Any:
+    """The same for JSON: NaN is None, tuples are lists, dataclasses dicts."""
+    if isinstance(value, Shares):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _shares(shares: Shares) -> str:
+    what = {
+        "roofline": shares.pct_roofline,
+        "bandwidth": shares.pct_peak_bandwidth,
+        "FLOP/s": shares.pct_peak_flops,
+    }
+    return ", ".join(f"{share:.3g} % of the {name}" for name, share in what.items() if not math.isnan(share))
+
+
+def _time(us: float) -> str:
+    if math.isnan(us):
+        return "--"
+    scale, unit = (1e6, "s") if us >= 1e6 else (1e3, "ms") if us >= 1e3 else (1, "µs") if us >= 1 else (1e-3, "ns")
+    return f"{us / scale:.4g} {unit}"
+
+
+def _rate(value: float, unit: str) -> str:
+    if math.isnan(value):
+        return "--"
+    return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
+
+
+def _flop_rate(tera: float) -> str:
+    return _rate(tera, "TFLOP/s") if not tera < 0.1 else _rate(1000 * tera, "GFLOP/s")
+
+
+def _count(value: float) -> str:
+    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= scale:
+            return f"{value / scale:.4g} {prefix}"
+    return f"{value:.4g} "

@@ -1,0 +1,184 @@
+"""What must be settled before a call is timed: on which device it works, who tells its times, what may go wrong."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from .. import _core, capture
+from .look import Look, call_under_profiler
+
+if TYPE_CHECKING:
+    from ..device import Device
+
+__all__ = ["MemoryWatch", "Stage", "name_of", "prepare"]
+
+MIB = 1 << 20
+THROTTLED = 0.75  # of the device's clock, below which a sample does not count: NVBench's limit
+
+
+@dataclass
+class Stage:
+    """Where and how functions are timed."""
+
+    device: Device
+    looks: list[Look]
+    """One for each function."""
+    source: Literal["cupti", "event", "cpu"]
+    cold: bool
+    watch: Callable[[int], None]
+    mhz: Callable[[], float]
+    """The SM clock now, NaN where it is not known."""
+    throttled_below: float
+    """MHz"""
+    notes: list[str] = field(default_factory=list)
+
+    def clock(self, functions: Sequence[Callable[[], Any]], cold: bool) -> Any:
+        """A Clock for these functions."""
+        if self.device.kind == "cpu":
+            from .cpu import CpuClock, flusher
+
+            return CpuClock(functions, flusher(int(self.device.properties["cache_bytes"])) if cold else None)
+        from .cuda import CudaClock
+
+        assert self.source != "cpu"
+        return CudaClock(functions, str(self.device), self.source, cold, self.mhz)
+
+
+def prepare(
+    functions: Sequence[Callable[[], Any]],
+    arguments: Sequence[Any],
+    device: str | None,
+    cache: str | None,
+    timer: capture.Timer,
+) -> Stage:
+    """Call each function once (twice where there is a GPU: the first call compiles) and see what it does.
+
+    What they raise passes. RuntimeError where a profile is running, or nothing is launched on the CUDA device that is
+    named; ValueError where several devices work.
+    """
+    _refuse_a_profile()
+    if cache not in (None, "cold", "hot"):
+        raise ValueError(f'cache={cache!r}: there are "cold" and "hot"')
+    if timer not in capture.TIMERS:
+        raise ValueError(f"timer is one of {', '.join(map(repr, capture.TIMERS))}, not {timer!r}")
+    from ..device import find_device
+
+    named = None if device is None else find_device(device)
+    cuda = (named is None or named.kind == "cuda") and _cuda_is_here()
+    looks = []
+    for function in functions:
+        if cuda:
+            function()
+        looks.append(call_under_profiler(function, cuda, timer))
+    where = find_device(_where(looks, arguments, None if named is None else str(named)))
+    notes = list(dict.fromkeys(note for look in looks for note in look.notes))
+    if where.kind == "cpu":
+        return Stage(where, looks, "cpu", cache == "cold", MemoryWatch.of_host(), lambda: math.nan, math.nan, notes)
+    return _on_cuda(where, looks, cache, timer, notes)
+
+
+def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture.Timer, notes: list[str]) -> Stage:
+    from .nvml import SmClock
+
+    clock = SmClock(str(where.properties["uuid"]))
+    if clock.missing:
+        notes.append(clock.missing)
+    by_cupti = timer != "event" and all(look.sees_cuda for look in looks)
+    return Stage(
+        device=where,
+        looks=looks,
+        source="cupti" if by_cupti else "event",
+        cold=cache != "hot",
+        watch=MemoryWatch.of_device(where),
+        mhz=clock.mhz,
+        throttled_below=THROTTLED * where.properties["clock_khz"] / 1e3 or math.nan,
+        notes=notes,
+    )
+
+
+def _where(looks: Sequence[Look], arguments: Sequence[Any], named: str | None) -> str:
+    """The device that the functions work on."""
+    if named == "cpu":
+        return named
+    from .cuda import devices_of
+
+    found = {device for look in looks for device in look.devices}
+    lie_on = devices_of(arguments)
+    if not all(look.sees_cuda for look in looks):
+        found |= lie_on | ({named} if named else set())
+    else:
+        _require_launches({named} if named else set() if found else lie_on, found)
+    if named:
+        return named
+    if len(found) > 1:
+        raise ValueError(f"the call works on {', '.join(sorted(found))}: name the one to measure, device=…")
+    return found.pop() if found else "cpu"
+
+
+def _require_launches(wanted: set[str], found: set[str]) -> None:
+    missing = ", ".join(sorted(wanted - found))
+    if missing:
+        raise RuntimeError(
+            f'the call launched nothing on {missing}; measure it with device="cpu" for the time that the host takes'
+        )
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What a function is called."""
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    return str(getattr(function, "__name__", None) or type(function).__name__)
+
+
+class MemoryWatch:
+    """Called between samples: raises MemoryError once more than ``most`` bytes are held that were not before."""
+
+    def __init__(self, held: Callable[[], int], most: int, where: str) -> None:
+        self._held, self._most, self._where, self._before = held, most, where, held()
+
+    def __call__(self, calls: int) -> None:
+        grown = self._held() - self._before
+        if grown > self._most:
+            raise MemoryError(
+                f"the call keeps what it allocates: {grown / MIB:,.0f} MiB more on {self._where} after {calls} "
+                "samples or fewer; let it drop its results, or write them to memory that is there already"
+            )
+
+    @classmethod
+    def of_host(cls) -> MemoryWatch:
+        from ..device import find_device, free_bytes
+
+        return cls(_resident_bytes, free_bytes(find_device("cpu")) // 4, "the host")
+
+    @classmethod
+    def of_device(cls, device: Device) -> MemoryWatch:
+        from ..device import free_bytes
+        from .cuda import held_bytes
+
+        return cls(lambda: held_bytes(str(device)), free_bytes(device), str(device))
+
+
+def _resident_bytes() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux
+        return 0
+
+
+def _cuda_is_here() -> bool:
+    with suppress(RuntimeError):
+        _core.load_driver()
+    return _core.cuda_is_here()
+
+
+def _refuse_a_profile() -> None:
+    from .. import profiler
+
+    if profiler._running is not None:
+        raise RuntimeError("a profile is in progress, whose cost would be in the times: end it before measuring")

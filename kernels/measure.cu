@@ -1,0 +1,170 @@
+/* Kernels around a call that is timed: an emptied L2 cache, a mark, a device that waits for the host. */
+#include "kernels/context.h"
+
+extern "C" {
+#include "kernels/measure.h"
+}
+
+enum {
+    THREADS = 256,
+    BLOCKS_PER_SM = 8,
+    CACHES_READ = 3 /* times the L2 cache: it is not kept strictly by age, and its halves may hold lines twice */
+};
+
+typedef struct {
+    const uint4 *data;
+    int64_t vectors;
+    uint4 *sink;
+} flush_arguments;
+
+/* Host memory that the device sees. A hold has a ticket: it waits until `released` has reached it. */
+typedef struct {
+    int released, gave_up;
+} hold_state;
+
+typedef struct {
+    volatile hold_state *state;
+    int ticket;
+    uint64_t timeout_ns;
+} hold_arguments;
+
+/* BYTES 16 per vector    bound by memory */
+extern "C" __global__ void __launch_bounds__(THREADS) flopscope_flush_l2(const __grid_constant__ flush_arguments args)
+{
+    int64_t step = (int64_t)gridDim.x * THREADS;
+    uint4 all = {0, 0, 0, 0};
+
+    for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < args.vectors; i += step) {
+        uint4 v = __ldcg(&args.data[i]);
+        all.x |= v.x, all.y |= v.y, all.z |= v.z, all.w |= v.w;
+    }
+    if (all.x | all.y | all.z | all.w) *args.sink = all; /* never: the buffer holds zeros */
+}
+
+extern "C" __global__ void flopscope_measure_mark(int)
+{
+}
+
+static __device__ uint64_t device_clock_ns(void)
+{
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+
+/* Tickets may wrap: their difference tells which is later. */
+extern "C" __global__ void flopscope_measure_hold(const __grid_constant__ hold_arguments args)
+{
+    uint64_t begin = device_clock_ns();
+
+    while (args.state->released - args.ticket < 0) {
+        if (device_clock_ns() - begin > args.timeout_ns) {
+            args.state->gave_up = args.ticket;
+            __threadfence_system();
+            return;
+        }
+    }
+}
+
+static void *flush_buffers[FS_CUDA_MAX_DEVICES]; /* made on first use, under the caller's interpreter lock */
+static volatile hold_state *hold;                /* the same, for all devices */
+static int ticket;
+
+static fs_status make_flush_buffer(fs_device device, size_t nbytes, fs_error *err)
+{
+    void *made;
+
+    if (flush_buffers[device.index]) return FS_OK;
+    FS_TRY(fs_cuda_allocate_kept(device, nbytes, &made, err));
+    FS_CUDA_TRY(cudaMemsetAsync(made, 0, nbytes, fs_cuda_stream(device)), device, "filling the buffer of a flush", err);
+    flush_buffers[device.index] = made;
+    return FS_OK;
+}
+
+static fs_status flush(fs_device device, fs_error *err)
+{
+    int l2, sms;
+
+    FS_CUDA_TRY(cudaDeviceGetAttribute(&l2, cudaDevAttrL2CacheSize, device.index), device, "asking for the L2 cache",
+                err);
+    FS_CUDA_TRY(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device.index), device,
+                "asking for the number of multiprocessors", err);
+    size_t nbytes = CACHES_READ * (size_t)(l2 > 0 ? l2 : 1 << 20) / 16 * 16;
+    FS_TRY(make_flush_buffer(device, nbytes, err));
+    FS_CUDA_TRY(cudaCtxResetPersistingL2Cache(), device, "resetting the persisting lines of the L2 cache", err);
+    uint4 *data = (uint4 *)flush_buffers[device.index];
+    flush_arguments args = {data, (int64_t)(nbytes / 16), data};
+    return fs_cuda_launch(device, (const void *)flopscope_flush_l2, (int64_t)sms * BLOCKS_PER_SM, THREADS, &args,
+                          "emptying the L2 cache", err);
+}
+
+static fs_status start_hold(fs_device device, double seconds, fs_error *err)
+{
+    void *made;
+
+    if (!hold) {
+        FS_CUDA_TRY(cudaHostAlloc(&made, sizeof *hold, cudaHostAllocPortable | cudaHostAllocMapped), device,
+                    "allocating host memory that the device sees", err);
+        hold = (volatile hold_state *)made;
+        hold->released = hold->gave_up = 0;
+    }
+    if (hold->released != ticket)
+        return fs_fail(err, FS_RUNTIME_ERROR, "a call is being timed already: time one after the other");
+    hold_arguments args = {hold, ticket + 1, (uint64_t)(seconds * 1e9)};
+    FS_TRY(fs_cuda_launch(device, (const void *)flopscope_measure_hold, 1, 1, &args, "letting the device wait", err));
+    ticket++;
+    return FS_OK;
+}
+
+extern "C" fs_status fs_cuda_measure_wait(fs_device device, fs_error *err)
+{
+    int previous;
+
+    FS_TRY(fs_cuda_enter(device, &previous, err));
+    cudaError_t code = cudaDeviceSynchronize();
+    fs_cuda_leave(previous);
+    return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, "waiting for the device", err);
+}
+
+extern "C" fs_status fs_cuda_measure_flush(fs_device device, fs_error *err)
+{
+    int previous;
+
+    FS_TRY(fs_cuda_enter(device, &previous, err));
+    fs_status status = flush(device, err);
+    fs_cuda_leave(previous);
+    return status;
+}
+
+extern "C" fs_status fs_cuda_measure_mark(fs_device device, fs_error *err)
+{
+    int previous, argument = 0;
+
+    FS_TRY(fs_cuda_enter(device, &previous, err));
+    fs_status status = fs_cuda_launch(device, (const void *)flopscope_measure_mark, 1, 1, &argument,
+                                      "launching a mark", err);
+    fs_cuda_leave(previous);
+    return status;
+}
+
+extern "C" fs_status fs_cuda_measure_hold(fs_device device, double seconds, fs_error *err)
+{
+    int previous;
+
+    if (!(seconds > 0 && seconds <= 10))
+        return fs_fail(err, FS_VALUE_ERROR, "the device waits for more than 0 and up to 10 seconds, not %g", seconds);
+    FS_TRY(fs_cuda_enter(device, &previous, err));
+    fs_status status = start_hold(device, seconds, err);
+    fs_cuda_leave(previous);
+    return status;
+}
+
+extern "C" void fs_cuda_measure_release(void)
+{
+    if (hold) hold->released = ticket;
+}
+
+extern "C" bool fs_cuda_measure_gave_up(void)
+{
+    return hold && ticket != 0 && hold->gave_up == ticket;
+}

@@ -1,0 +1,159 @@
+"""The pytest plugin: the ``perf`` fixture, its marker and its options.
+
+Every pytest run loads this file where flopscope is installed, so it lies outside of the package and imports nothing of
+it before a test asks for the fixture or an option needs it. What it does is in flopscope/perf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from flopscope.perf import Perf
+
+MARKER = (
+    "perf(device=None, **limits): limits for what the perf fixture measures in this test, as its methods take them: "
+    '@pytest.mark.perf(at_least={"pct_roofline": 80}, bound="memory", no_sync=True). device: skip where it is missing.'
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("flopscope", "performance, by the perf fixture")
+    group.addoption("--perf-skip", action="store_true", help="skip the tests that use the perf fixture")
+    group.addoption(
+        "--perf-unclear",
+        choices=("fail", "skip", "pass"),
+        default="fail",
+        help="what becomes of a limit inside the confidence interval, also of a longer measurement (default: fail)",
+    )
+    group.addoption("--perf-json", metavar="FILE", help="write all measurements and verdicts")
+    group.addoption("--perf-save", metavar="NAME", help="keep the measurements under this name (or in a file *.json)")
+    group.addoption(
+        "--perf-compare",
+        metavar="NAME",
+        help="hold the measurements against those kept under this name (or in a file *.json) on such a device",
+    )
+    group.addoption(
+        "--perf-ratio",
+        metavar="RATIO",
+        type=float,
+        default=1.10,
+        help="with --perf-compare: how many times as long a median may take (default: 1.10)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", MARKER)
+    options = config.option
+    if options.perf_json and not Path(options.perf_json).absolute().parent.is_dir():
+        raise pytest.UsageError(f"--perf-json {options.perf_json}: there is no such folder")
+    if not options.perf_ratio >= 1:
+        raise pytest.UsageError(f"--perf-ratio {options.perf_ratio:g}: a run is allowed 1 time as long or more")
+    stored: dict[str, Any] = {}
+    if (options.perf_compare or options.perf_save) and not options.perf_skip:
+        from flopscope.perf import store
+
+        try:
+            for name in filter(None, (options.perf_save, options.perf_compare)):
+                store.place(name)
+            if options.perf_compare:
+                stored = store.load(options.perf_compare)
+                store.check_machines(options.perf_compare, stored)
+        except (OSError, ValueError) as problem:
+            raise pytest.UsageError(str(problem)) from None
+    config.pluginmanager.register(_Session(config, stored), "flopscope-perf-session")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """`-m perf` selects what uses the fixture, marked or not."""
+    for item in items:
+        if _measures(item):
+            item.add_marker("perf")
+            if config.option.perf_skip:
+                item.add_marker(pytest.mark.skip(reason="--perf-skip"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Before other fixtures, which may already need the device."""
+    if not any(mark.kwargs for mark in item.iter_markers("perf")):
+        return
+    from flopscope.perf import marker
+
+    if not _measures(item):
+        marker.check_unused(item)  # a marker of that name may be somebody else's
+    elif not item.config.option.perf_skip:
+        marker.skip_without_device(item)
+
+
+@pytest.fixture
+def perf(request: pytest.FixtureRequest) -> Iterator[Perf]:
+    """perf(fn, *args, flops=None, bytes=None, …) measures fn(*args) as flopscope.measure does; limits are chained.
+
+    perf(fn, x).at_least(pct_roofline=80).at_most(us=20).bound("memory").no_slower_than(other).kernels(at_most=1)
+    """
+    from flopscope.perf import Perf, Settings
+
+    session: Any = request.config.pluginmanager.get_plugin("flopscope-perf-session")
+    options = request.config.option
+    settings = Settings(options.perf_unclear, options.perf_compare or "", options.perf_ratio, session.stored)
+    fixture = Perf(request.node, settings)
+    request.node.stash[_PERF] = fixture
+    yield fixture
+    fixture.close()
+
+
+def _measures(item: pytest.Item) -> bool:
+    return "perf" in getattr(item, "fixturenames", ())
+
+
+_PERF: pytest.StashKey[Perf] = pytest.StashKey()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """What was measured travels with the report, which xdist brings from its workers."""
+    outcome: Any = yield
+    fixture = item.stash.get(_PERF, None)
+    if fixture is not None and call.when == "call":
+        fixture.passed = call.excinfo is None
+    if fixture is not None and call.when == "teardown":
+        outcome.get_result().flopscope_perf = fixture.records()
+
+
+class _Session:
+    """The measurements of all tests, where pytest's reports come together."""
+
+    def __init__(self, config: pytest.Config, stored: dict[str, Any]) -> None:
+        self.config = config
+        self.stored = stored
+        self.records: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.records += getattr(report, "flopscope_perf", [])
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        options = self.config.option
+        if hasattr(self.config, "workerinput") or options.perf_skip or not (options.perf_json or options.perf_save):
+            return  # a worker's results are written by xdist's controller
+        from flopscope.perf import store
+
+        try:
+            self.notes += store.write(self.records, options.perf_json, options.perf_save)
+        except OSError as problem:
+            self.notes.append(f"the measurements could not be written: {problem}")
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if not self.records and not self.notes:
+            return
+        from flopscope.perf import report
+
+        terminalreporter.section("performance")
+        for line in [*report.table(self.records, self.config.option.perf_compare or ""), *self.notes]:
+            terminalreporter.line(line)

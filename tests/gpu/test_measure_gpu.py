@@ -1,0 +1,196 @@
+"""measure() and compare_times() on a CUDA device: against the device's own records, cold and hot, bad input."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+from flopscope import capture
+from flopscope.schedule import ProfilerActivity
+from flopscope.timing.compare import compare_times
+from flopscope.timing.measure import measure
+from flopscope.timing.measurement import Measurement
+
+HAS_NVML = importlib.util.find_spec("pynvml") is not None
+
+
+def torch_or_skip() -> Any:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this torch has no CUDA")
+    return torch
+
+
+def quick(fn: Callable[..., Any], *args: Any, **options: Any) -> Measurement:
+    return measure(fn, *args, **{"max_time": 0.5, "peaks": "none", **options})
+
+
+def own_times(call: Callable[[], Any], calls: int = 200) -> list[float]:
+    """µs of the kernels of a call of one kernel, by a capture of their own."""
+    recipe = capture.Recipe({ProfilerActivity.CUDA}, True, "cupti", False, False, False)
+    core, _ = capture.start_core(recipe)
+    try:
+        for _ in range(calls):
+            call()
+    finally:
+        core.stop()
+    columns, _, kinds, _ = core.events()
+    rows = zip(columns["duration"].tolist(), columns["kind"].tolist(), strict=True)
+    kernels = [ns / 1e3 for ns, kind in rows if kinds[kind] == "kernel"]
+    assert len(kernels) == calls
+    return sorted(kernels)
+
+
+def test_the_hot_time_is_that_of_the_kernels_records() -> None:
+    x = fs.rand((2048, 2048))
+    m = quick(fs.sin, x, cache="hot")
+    there = own_times(lambda: fs.sin(x))
+    assert m.timing_source == "cupti" and m.device == "cuda:0" and m.kernels == 1
+    assert m.median == pytest.approx(there[len(there) // 2], rel=0.1)
+
+
+def test_an_emptied_cache_shows() -> None:
+    x = fs.rand((1024, 1024))  # 4 MiB: in every L2 cache there is
+    m = quick(fs.sum, x)
+    assert m.cache == "cold" and m.other_cache < 0.95 * m.median
+    assert quick(fs.sum, x, cache="hot").other_cache > 1.05 * m.other_cache
+
+
+def test_cold_large_ops_are_near_the_bandwidth_and_no_op_is_above_it() -> None:
+    x = fs.rand((8192, 8192))
+    m = measure(fs.neg, x, max_time=0.5)
+    assert m.bound == "memory" and 70 < m.pct_roofline < 105
+    small = measure(fs.neg, fs.rand((1024, 1024)), max_time=0.5)
+    assert small.pct_peak_bandwidth < 105
+
+
+def test_the_rest_of_the_cache_is_emptied_of_what_was_made_to_persist() -> None:
+    torch = torch_or_skip()
+    x = torch.rand(1 << 20, device="cuda")
+    m = quick(lambda: x.sum())
+    assert m.other_cache < m.median
+
+
+def test_events_agree_with_cupti() -> None:
+    x = fs.rand((4096, 4096))
+    by_cupti, by_events = quick(fs.neg, x), quick(fs.neg, x, timer="event")
+    assert by_events.timing_source == "event"
+    assert by_cupti.median < by_events.median < by_cupti.median + 5  # µs: launches of a queued event and kernel
+
+
+def test_clocks_are_read() -> None:
+    m = quick(fs.neg, fs.rand((4096, 4096)))
+    if HAS_NVML:
+        assert 200 < m.clock_mhz < 4000
+    else:
+        assert math.isnan(m.clock_mhz) and any("nvidia-ml-py" in note for note in m.notes)
+
+
+def test_a_graph_tells_the_time_from_launch_to_launch() -> None:
+    x = fs.rand((256, 256))
+    m = quick(fs.neg, x)
+    assert 0.3 < m.launch_to_launch < 20, m.notes
+    large = quick(fs.neg, fs.rand((8192, 8192)))
+    assert large.launch_to_launch == pytest.approx(large.median, rel=0.15)
+
+
+def test_a_graph_keeps_the_memory_that_it_writes_to() -> None:
+    x = fs.full((1 << 20,), 3.0)
+    graph = fs._core.measure_graph("cuda:0", lambda: fs.neg(x), 2)
+    others = [fs.full((1 << 20,), 7.0) for _ in range(4)]  # would take the blocks that the calls gave back
+    fs._core.measure_replay(graph)
+    fs.synchronize()
+    assert all((other.numpy() == 7).all() for other in others)
+    del graph
+    assert (fs.neg(x).numpy() == -3).all()
+
+
+def test_torch_code_is_measured_and_captured() -> None:
+    torch = torch_or_skip()
+    x = torch.rand(4096, 4096, device="cuda")
+    m = quick(torch.sin, x, bytes=2 * x.nbytes, flops=x.numel())
+    assert m.timing_source == "cupti" and m.kernels == 1 and m.gbytes_per_s > 100
+    assert m.launch_to_launch == pytest.approx(m.median, rel=0.3), m.notes
+    assert math.isnan(quick(torch.sin, x).flops)
+
+
+@pytest.mark.parametrize("timer", ["cupti", "event"])
+def test_a_call_that_synchronises_never_hangs(timer: Any) -> None:
+    x = fs.rand((256, 256))
+
+    def waits() -> None:
+        fs.neg(x)
+        fs.synchronize()
+
+    begin = time.perf_counter()
+    m = quick(waits, timer=timer)
+    assert time.perf_counter() - begin < 10
+    assert m.n >= 3 and m.median < 1000 and math.isnan(m.launch_to_launch)
+    assert any("launch to launch" in note for note in m.notes)
+    if timer == "event":
+        assert any("waits for the device" in note for note in m.notes)
+
+
+def test_after_a_call_that_cannot_be_captured_all_works_on() -> None:
+    x = fs.full((16,), 2.0)
+    m = quick(lambda: fs.neg(x).numpy())
+    assert math.isnan(m.launch_to_launch)
+    assert (fs.neg(x).numpy() == -2).all()
+    assert not math.isnan(quick(fs.neg, x).launch_to_launch)
+
+
+def test_a_call_that_raises_raises_also_while_the_device_waits() -> None:
+    def fails() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fs._core.measure_call("cuda:0", fails, 5.0)
+    begin = time.perf_counter()
+    fs.synchronize()
+    assert time.perf_counter() - begin < 1
+    with pytest.raises(ZeroDivisionError):
+        fs._core.measure_graph("cuda:0", fails, 1)
+    assert not math.isnan(quick(fs.neg, fs.rand((4,))).launch_to_launch)
+
+
+def test_the_device_waits_no_longer_than_it_was_told() -> None:
+    ns, gave_up = fs._core.measure_call("cuda:0", lambda: fs.synchronize(), 0.2)
+    assert gave_up
+    ns, gave_up = fs._core.measure_call("cuda:0", lambda: None, 0.2)
+    assert not gave_up and ns < 1e6
+
+
+def test_nothing_launched_is_said() -> None:
+    x = fs.rand((4,))
+    with pytest.raises(RuntimeError, match="launched nothing on cuda:0"):
+        quick(lambda tensor: tensor.shape, x)
+    with pytest.raises(RuntimeError, match="launched nothing on cuda:0"):
+        quick(lambda: None, device="cuda")
+    assert quick(lambda: None).device == "cpu"
+
+
+def test_memory_without_end_ends_in_an_error() -> None:
+    kept: list[fs.Tensor] = []
+    with pytest.raises(MemoryError):
+        quick(lambda: kept.append(fs.empty((1 << 28,))) or fs.neg(kept[-1]), max_time=30.0)
+    kept.clear()
+    fs.empty_cache()
+
+
+def test_two_calls_are_compared() -> None:
+    x, y = fs.rand((4096, 4096)), fs.rand((4096, 4096))
+    twice = compare_times(lambda: (fs.add(x, y), fs.add(x, y)), lambda: fs.add(x, y))
+    assert twice.verdict == "slower" and 1.8 < twice.ratio < 2.2
+    assert compare_times(lambda: fs.add(x, y), lambda: fs.add(x, y)).verdict == "same"
+
+
+def test_medians_repeat() -> None:
+    x = fs.rand((4096, 4096))
+    medians = [quick(fs.neg, x, graph=False).median for _ in range(5)]
+    assert max(medians) / min(medians) < 1.03

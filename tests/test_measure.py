@@ -1,0 +1,512 @@
+"""measure() and compare_times(): what they say of calls, on the CPU and on an imagined GPU."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flopscope as fs
+from flopscope.peaks import Peaks
+from flopscope.timing import cuda, stage
+from flopscope.timing.command import add_measure
+from flopscope.timing.compare import TimesCompared, compare_times
+from flopscope.timing.cpu import RESOLUTIONS, CpuClock, flusher
+from flopscope.timing.look import look_at
+from flopscope.timing.measure import measure
+from flopscope.timing.measurement import Measurement, Shares
+from flopscope.timing.nvml import SmClock
+from flopscope.timing.roof import Roof, bound_of, roof_of_stated, shares_of
+
+PEAKS = Peaks("measured", {"fp32": 1e12, "bf16_tensor": 10e12}, bandwidth=100e9, launch_ns=300.0, kernel_ns=1000.0)
+
+
+@pytest.fixture(autouse=True)
+def imagined_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flopscope.device.measure_peaks", lambda device: PEAKS)
+
+
+def quick(fn: Callable[..., Any], *args: Any, **options: Any) -> Measurement:
+    return measure(fn, *args, **{"max_time": 0.05, "min_time": 0.001, **options})
+
+
+def square(n: int) -> fs.Tensor:
+    return fs.from_numpy(np.ones((n, n), np.float32))
+
+
+# On the CPU -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_numbers_of_an_op_fit_together() -> None:
+    x = square(200)
+    m = quick(fs.add, x, square(200))
+    assert (m.name, m.device, m.timing_source, m.cache) == ("add", "cpu", "cpu", "hot")
+    assert 0 < m.min <= m.ci[0] <= m.median <= m.ci[1] <= m.max and m.n == len(m.samples) >= 3
+    assert m.flops == 200 * 200 and m.bytes_total_moved == 3 * 4 * 200 * 200
+    assert m.gbytes_per_s == pytest.approx(m.bytes_total_moved / m.median / 1e3)
+    assert m.tflops_per_s == pytest.approx(m.flops / m.median / 1e6)
+    assert m.arithmetic_intensity == pytest.approx(1 / 12)
+    memory_us = m.bytes_total_moved / 100e9 * 1e6
+    assert m.pct_peak_bandwidth == pytest.approx(100 * memory_us / m.median) == m.pct_roofline
+    assert m.pct_peak_flops == pytest.approx(100 * 0.04 / m.median)
+
+
+def test_the_work_of_several_ops_adds_up() -> None:
+    x = square(64)
+    m = quick(lambda: fs.relu(fs.matmul(x, x)))
+    assert m.flops == 2 * 64**3 + 64**2 and m.bytes_total_moved == (2 + 2) * 4 * 64**2
+
+
+def test_the_work_of_other_code_is_not_known_unless_stated() -> None:
+    a = np.ones(1000)
+    m = quick(lambda: a + a)
+    assert math.isnan(m.flops) and math.isnan(m.pct_roofline) and m.bound == "unknown" and not m.shares
+    assert "flops= and bytes= say it" in m.verdict
+    m = quick(lambda: a + a, flops=1000, bytes=24000, unit="fp32")
+    assert (m.flops, m.bytes_total_moved) == (1000, 24000)
+    assert m.pct_roofline == pytest.approx(100 * 0.24 / m.median)
+
+
+def test_one_number_stated_replaces_what_was_seen() -> None:
+    x = square(64)
+    assert quick(fs.add, x, x, bytes=7).flops == 64**2 and quick(fs.add, x, x, bytes=7).bytes_total_moved == 7
+
+
+def test_peaks_are_left_alone_where_they_are_not_wanted() -> None:
+    m = quick(fs.neg, square(64), peaks="none")
+    assert not m.shares and math.isnan(m.pct_roofline) and not math.isnan(m.gbytes_per_s)
+
+
+def test_what_the_call_raises_passes_at_whatever_call() -> None:
+    turn = itertools.count()
+
+    def fails_late() -> None:
+        if next(turn) == 7:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        quick(fails_late)
+    with pytest.raises(ZeroDivisionError):
+        compare_times(lambda: None, lambda: 1 / 0)
+    quick(lambda: None)  # nothing is left running
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"flops": -1}, "flops=-1"),
+        ({"bytes": math.nan}, "bytes=nan"),
+        ({"max_time": 0}, "max_time"),
+        ({"spread": "1"}, "spread='1'"),
+        ({"cache": "warm"}, "cache='warm'"),
+        ({"timer": "sundial"}, "sundial"),
+        ({"peaks": "guessed"}, "guessed"),
+        ({"unit": "fp33", "flops": 1}, "fp33"),
+        ({"unit": "fp32"}, "flops="),
+        ({"device": "tpu"}, "tpu"),
+    ],
+)
+def test_options_that_make_no_sense_are_named(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        quick(lambda: None, **options)
+
+
+def test_nothing_is_measured_inside_a_profile() -> None:
+    with fs.profile(), pytest.raises(RuntimeError, match="profile is in progress"):
+        quick(lambda: None)
+
+
+def test_memory_that_grows_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[int] = []
+    watch = stage.MemoryWatch(lambda: len(held) << 20, 10 << 20, "the host")
+    monkeypatch.setattr(stage.MemoryWatch, "of_host", lambda: watch)
+    with pytest.raises(MemoryError, match="keeps what it allocates: 11 MiB more on the host"):
+        quick(lambda: held.append(1) if len(held) < 11 else None)
+
+
+def test_the_host_knows_how_much_memory_it_has_in_use() -> None:
+    before = stage._resident_bytes()
+    array = np.ones(1 << 24, np.uint8)
+    assert 0.9 * array.nbytes < stage._resident_bytes() - before < 3 * array.nbytes
+
+
+def test_two_calls_are_compared() -> None:
+    found = compare_times(lambda: sum(range(20_000)), lambda: sum(range(200)), max_time=1)
+    assert found.verdict == "slower" and found.ci[0] <= found.ratio <= found.ci[1] and found.ratio > 2
+    assert "slower" in str(found) and json.loads(json.dumps(found.to_dict()))["rounds"] == found.rounds
+    assert isinstance(found, TimesCompared) and len(found.ratios) == found.rounds
+
+
+# The clock of the CPU -------------------------------------------------------------------------------------------------
+
+
+class Ticks:
+    """A clock that steps by `step` ns at each reading, and by what calls take."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.ns = step, 0
+
+    def __call__(self) -> int:
+        self.ns += self.step
+        return self.ns
+
+
+def test_short_calls_are_taken_several_to_a_sample() -> None:
+    ticks = Ticks(50)
+
+    def call() -> None:
+        ticks.ns += 200
+
+    clock = CpuClock([call, lambda: None], now=ticks)
+    clock.settle([clock.run(0, 10) / 10, 1.0])
+    assert clock.batches == [pytest.approx(RESOLUTIONS * 50 / 200, rel=0.05), 1]
+    assert clock.sample([0])[0].us == pytest.approx(0.2, rel=0.01)
+
+
+def test_caches_are_emptied_outside_of_the_window() -> None:
+    ticks, order = Ticks(1), []
+
+    def flush() -> None:
+        ticks.ns += 1_000_000
+        order.append("flush")
+
+    def call() -> None:
+        ticks.ns += 3000
+        order.append("call")
+
+    clock = CpuClock([call], flush, now=ticks)
+    clock.settle([3e-6])
+    samples = clock.sample([0, 0])
+    assert order == ["flush", "call"] * 2 and [s.us for s in samples] == [pytest.approx(3, rel=0.01)] * 2
+
+
+def test_flushing_writes_all_of_a_buffer() -> None:
+    flush = flusher(1 << 20)
+    flush()
+    assert flush.__closure__ is not None
+    buffer = next(cell.cell_contents for cell in flush.__closure__ if isinstance(cell.cell_contents, np.ndarray))
+    assert buffer.nbytes >= 64 << 20 and (buffer == 1).all()
+
+
+# Roofline -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flops", "moved", "unit", "expected"),
+    [
+        (1e6, 1e6, "fp32", (1.0, 10.0, 10.0)),  # 1e6 / 1e12 s and 1e6 / 100e9 s
+        (1e8, 1e6, "fp32", (100.0, 10.0, 100.0)),
+        (1e8, 1e6, "bf16_tensor", (10.0, 10.0, 10.0)),
+        (1e8, 1e6, "fp64", (math.nan, 10.0, math.nan)),  # whose peak is not known
+        (1e6, 1e6, None, (math.nan, 10.0, 10.0)),  # bytes bound it on any unit
+        (1e8, 1e6, None, (math.nan, 10.0, math.nan)),
+        (math.nan, 1e6, None, (math.nan, 10.0, 10.0)),
+        (1e8, math.nan, "fp32", (100.0, math.nan, 100.0)),
+        (0.0, 1e6, None, (0.0, 10.0, 10.0)),
+    ],
+)
+def test_the_roofline_of_stated_work(flops: float, moved: float, unit: str | None, expected: tuple[float, ...]) -> None:
+    roof = roof_of_stated(flops, moved, unit, PEAKS)
+    assert (roof.compute, roof.memory, roof.least) == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("roof", "us", "launch", "bound"),
+    [
+        (Roof(1, 10, 10), 20, 1, "memory"),
+        (Roof(10, 1, 10), 20, 1, "compute"),
+        (Roof(1, 10, 10), 8, 1, "cache"),
+        (Roof(1, 10, 10), 20, 10, "launch"),
+        (Roof(1, 10, 10), 20, math.nan, "memory"),
+        (Roof(10, math.nan, 10), 20, 1, "compute"),
+        (Roof(), 20, 1, "unknown"),
+        (Roof(0, 0, 0), 20, 1, "unknown"),
+    ],
+)
+def test_what_bounds_a_time(roof: Roof, us: float, launch: float, bound: str) -> None:
+    assert bound_of(roof, us, launch) == bound
+
+
+def test_shares_are_of_the_least_times() -> None:
+    assert shares_of(Roof(1, 10, 10), 20) == Shares(5, 50, 50)
+
+
+# What a call did ------------------------------------------------------------------------------------------------------
+
+
+def test_the_work_of_kernels_that_no_op_launched_is_not_known() -> None:
+    core = fs._core.Profiler(ops=False)
+    op = core._append("op", "flopscope::add", 0, 10_000, thread=1)
+    core._append("kernel", "add", 3000, 2000, launcher=op, device=1)
+    core._append("memcpy", "Memcpy HtoD", 7000, 500, device=1)
+    look = look_at(core, sees_cuda=True)
+    assert (look.devices, look.kernels, look.launches, look.native_launches) == (("cuda:1",), 1, 2, 1)
+    assert math.isnan(look.flops) and math.isnan(look.bytes)
+
+
+def test_where_a_call_works() -> None:
+    core = fs._core.Profiler(ops=False)
+    seen = look_at(core, sees_cuda=True)
+    there = types.SimpleNamespace(device="cuda:0")
+    where = stage._where
+    assert where([seen], [], None) == "cpu" and where([seen], [there], "cpu") == "cpu"
+    for arguments, named in (([there], None), ([], "cuda:0")):
+        with pytest.raises(RuntimeError, match='launched nothing on cuda:0; measure it with device="cpu"'):
+            where([seen], arguments, named)
+    unseen = replace(seen, sees_cuda=False)
+    assert where([unseen], [there], None) == "cuda:0" and where([unseen], [], "cuda:1") == "cuda:1"
+    two = [replace(seen, devices=("cuda:0",)), replace(seen, devices=("cuda:1",))]
+    with pytest.raises(ValueError, match="cuda:0, cuda:1: name the one"):
+        where(two, [], None)
+
+
+def test_the_devices_of_arguments_of_any_library() -> None:
+    class Cupy:
+        device = types.SimpleNamespace(id=2)
+
+    values = [Cupy(), square(2), 3, types.SimpleNamespace(device="cuda")]
+    assert cuda.devices_of(values) == {"cuda:2", "cuda:0"}
+
+
+# On an imagined GPU ---------------------------------------------------------------------------------------------------
+
+
+def test_kernels_between_marks_are_the_times_of_calls() -> None:
+    core = fs._core.Profiler(ops=False)
+    for name, start, ns in [
+        ("early", 0, 50),
+        ("flopscope_flush_l2", 100, 1000),
+        ("a", 2000, 300),
+        ("b", 2200, 300),  # 200 more than a
+        ("flopscope_flush_l2", 4000, 1000),
+        ("c", 6000, 70),
+        ("d", 6100, 30),
+        ("flopscope_measure_mark", 8000, 10),  # a call that launches nothing
+    ]:
+        core._append("kernel", name, start, ns, device=0)
+    core._append("memcpy", "Memcpy", 6200, 5, device=0)
+    core._append("kernel", "elsewhere", 6200, 500, device=1)
+    core._append("runtime", "cudaLaunchKernel", 6200, 500)
+    assert cuda.busy_times(*core.events()[:3], device=0) == [500, 105, 0]
+
+
+class Gpu:
+    """Of the C core what a CudaClock asks; a call takes 5 µs, or as long as it is waited for."""
+
+    def __init__(self, synchronises: bool = False) -> None:
+        self.synchronises = synchronises
+        self.did: list[str] = []
+
+    def measure_wait(self, device: str) -> None:
+        self.did.append("wait")
+
+    def measure_flush(self, device: str) -> None:
+        self.did.append("flush")
+
+    def measure_mark(self, device: str) -> None:
+        self.did.append("mark")
+
+    def measure_call(self, device: str, function: Callable[[], Any], hold: float) -> tuple[int, bool]:
+        function()
+        self.did.append(f"call, held {hold:g} s")
+        return (int(hold * 1e9), True) if self.synchronises and hold else (5000, False)
+
+
+def test_events_are_around_a_call_that_waits_on_the_device() -> None:
+    gpu = Gpu()
+    clock = cuda.CudaClock([lambda: None], "cuda:0", "event", True, lambda: 1980.0, gpu)
+    assert clock.sample([0]) == [(5.0, 1980.0)]
+    assert gpu.did == ["flush", "wait", f"call, held {cuda.HOLD_SECONDS:g} s"] and clock.holds
+
+
+def test_a_call_that_synchronises_is_held_once_and_never_again() -> None:
+    gpu = Gpu(synchronises=True)
+    clock = cuda.CudaClock([lambda: None], "cuda:0", "event", False, lambda: math.nan, gpu)
+    assert [sample.us for sample in clock.sample([0, 0, 0])] == [5.0] * 3
+    assert not clock.holds and sum("0.25" in did for did in gpu.did) == 1
+
+
+def test_records_that_were_lost_are_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorder = fs._core.Profiler(ops=False)
+    recorder._append("kernel", "flopscope_measure_mark", 0, 10, device=0)
+    recorder._append("kernel", "a", 100, 3000, device=0)
+    stand_in = types.SimpleNamespace(events=recorder.events, dropped=0, stop=lambda: None)
+    monkeypatch.setattr("flopscope.capture.start_core", lambda recipe: (stand_in, "cupti"))
+    gpu = Gpu()
+    clock = cuda.CudaClock([lambda: None], "cuda:0", "cupti", False, lambda: 1500.0, gpu)
+    assert clock.sample([0]) == [(3.0, 1500.0)] and gpu.did == ["mark", "wait", "wait"]
+    with pytest.raises(cuda.LostRecords, match="1 of 2 calls"):
+        clock.sample([0, 0])
+
+
+class Copied:
+    """As a torch tensor on CUDA looks."""
+
+    is_cuda, requires_grad, nbytes = True, False, 1000
+
+    def detach(self) -> Copied:
+        return self
+
+    def clone(self) -> Copied:
+        return Copied()
+
+    def requires_grad_(self, wanted: bool) -> Copied:
+        return self
+
+
+def test_arguments_take_turns_with_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Copied))
+    x = Copied()
+    seen: list[tuple[Any, ...]] = []
+    call = cuda.rotated(lambda *args: seen.append(args), (x, x, 3), l2_bytes=1500, most_bytes=10**6)
+    for _ in range(8):
+        call()
+    assert len({id(a) for a, _, _ in seen}) == 4  # 3000 bytes of copies beside it: twice the cache
+    assert all(a is b and three == 3 for a, b, three in seen)
+    seen.clear()
+    cuda.rotated(lambda *args: seen.append(args), (x,), l2_bytes=1500, most_bytes=10)()
+    assert seen == [(x,)]
+
+
+def test_nothing_of_it_works_without_cuda() -> None:
+    with pytest.raises(ValueError, match='"cpu" is none'):
+        fs._core.measure_wait("cpu")
+    try:
+        fs._core.cuda_device_count()
+    except RuntimeError:
+        for call in (fs._core.measure_wait, fs._core.measure_flush, fs._core.measure_mark):
+            with pytest.raises(RuntimeError):
+                call("cuda:0")
+        with pytest.raises(RuntimeError):
+            fs._core.measure_graph("cuda:0", lambda: None, 1)
+        with pytest.raises(RuntimeError):
+            fs._core.measure_call("cuda:0", lambda: None, 0.0)
+
+
+def test_clocks_come_from_nvml_at_most_once_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def clock_info(device: str, what: int) -> int:
+        read.append(device)
+        return 1000 + len(read)
+
+    nvml = types.SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetClockInfo=clock_info,
+        NVML_CLOCK_SM=1,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    times = iter([0.0, 0.0005, 0.0015, 0.0015])
+    clock = SmClock("GPU-1", now=lambda: next(times))
+    assert clock.mhz() == 1001 and clock.mhz() == 1002 and read == ["GPU-1"] * 2 and not clock.missing
+
+
+def test_without_nvml_clocks_are_missing_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    clock = SmClock("GPU-1")
+    assert math.isnan(clock.mhz()) and "nvidia-ml-py" in clock.missing
+
+
+# The result -----------------------------------------------------------------------------------------------------------
+
+
+def result(**more: Any) -> Measurement:
+    values: dict[str, Any] = {
+        **{"name": "add<T>", "device": "cuda:0", "device_name": "NVIDIA H200", "timing_source": "cupti"},
+        **{"cache": "cold", "n": 9, "median": 100.0, "mean": 101.0, "min": 99.0, "max": 110.0, "std": 1.0, "iqr": 0.5},
+        **{"ci": (99.0, 101.0), "outliers": 0, "discarded": 0, "batch": 1, "stopped": "enough", "flops": 1e9},
+        **{"bytes_total_moved": 4e8, "tflops_per_s": 10.0, "gbytes_per_s": 4000.0, "arithmetic_intensity": 2.5},
+        **{"pct_peak_flops": 20.0, "pct_peak_bandwidth": 83.0, "pct_roofline": 83.0, "bound": "memory"},
+    }
+    return Measurement(**{**values, **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "add<T> takes 100 µs (±1.0 %) on cuda:0: 83 % of the roofline, bound by memory at 4,000 GB/s."),
+        ({"bound": "compute"}, "83 % of the roofline, bound by compute at 10 TFLOP/s."),
+        ({"bound": "launch"}, "not much more than a launch of nothing takes."),
+        ({"bound": "cache"}, "4,000 GB/s is more than memory gives, so the data sat in cache."),
+        ({"bound": "unknown"}, "4,000 GB/s, 10 TFLOP/s; how close to the limit that is, is not known."),
+        ({"bound": "unknown", "flops": 0.0, "bytes_total_moved": 0.0}, "it does no work that counts."),
+    ],
+)
+def test_the_verdict_is_one_sentence(more: dict[str, Any], said: str) -> None:
+    assert result(**more).verdict.endswith(said)
+
+
+def test_the_result_prints_narrow_and_escaped() -> None:
+    m = result(clock_mhz=1980.0, kernels=2, other_cache=80.0, notes=("a < b",), shares={"measured": Shares(20, 83, 83)})
+    text, page = str(m), m._repr_html_()
+    assert max(map(len, text.splitlines())) <= 130 and "1980 MHz" in text and "note: a < b" in text
+    assert "caches hot" in text and "83 % of the roofline, 83 % of the bandwidth, 20 % of the FLOP/s" in text
+    assert "add&lt;T&gt;" in page and "a &lt; b" in page and "<T>" not in page
+
+
+def test_the_result_is_ready_for_json() -> None:
+    m = result(samples=(1.0, 2.0), shares={"datasheet": Shares()})
+    content = json.loads(json.dumps(m.to_dict(), allow_nan=False))
+    assert content["clock_mhz"] is None and content["ci"] == [99.0, 101.0] and "samples" not in content
+    assert content["shares"] == {"datasheet": dict.fromkeys(vars(Shares()))} and content["verdict"] == m.verdict
+    assert m.to_dict(samples=True)["samples"] == [1.0, 2.0]
+
+
+# The command ----------------------------------------------------------------------------------------------------------
+
+
+def run_command(*arguments: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_measure(parser.add_subparsers())
+    options = parser.parse_args(["measure", "--max-time", "0.01", *arguments])
+    options.run(options)
+
+
+@pytest.mark.parametrize("op", fs._core.ops)
+def test_the_command_measures_every_op(op: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run_command(op, "32,32", "--device", "cpu", "--peaks", "none")
+    assert f"{op} takes" in capsys.readouterr().out
+
+
+def test_the_command_takes_shapes_and_writes_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "m.json"
+    run_command("matmul", "8,4", "4,2", "--device", "cpu", "--json", str(file))
+    content = json.loads(file.read_text())
+    assert content["flops"] == 2 * 8 * 4 * 2 and len(content["samples"]) == content["n"]
+    assert "roofline" in capsys.readouterr().out
+
+
+def test_the_command_measures_a_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "my_kernels.py").write_text("def f(): raise KeyError('reached')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(KeyError, match="reached"):
+        run_command("my_kernels:f")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nothing", "3"), "neither an op nor a module:function"),
+        (("add",), "of which shape"),
+        (("matmul", "2,2", "2,2", "2,2"), "takes 2 tensors"),
+        (("json:nothing",), "has no nothing"),
+        (("json:dumps",), "without arguments"),
+        (("math:pi",), "is no function"),
+        (("math:exp", "3"), "takes no shapes"),
+    ],
+)
+def test_the_command_says_what_it_cannot_measure(arguments: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        run_command(*arguments)

@@ -1,0 +1,233 @@
+"""The median's interval, the criterion to stop by and the verdict on two times: with a clock that is made up."""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from flopscope.timing.compare import rounds, verdict_of
+from flopscope.timing.distribution import _tail, describe, median, median_interval
+from flopscope.timing.sampling import Rule, Sample, collect, no_collector, warm_up
+
+
+class Clock:
+    """Time that passes only while functions run: ``us(which, call)`` gives how long, ``mhz(call)`` at which clock."""
+
+    def __init__(
+        self, us: Callable[[int, int], float], mhz: Callable[[int], float] = lambda call: math.nan, overhead: float = 0
+    ) -> None:
+        self.us, self.mhz, self.overhead = us, mhz, overhead
+        self.now, self.calls = 0.0, 0
+        self.order: list[int] = []
+
+    def seconds(self) -> float:
+        return self.now
+
+    def _call(self, which: int) -> float:
+        us = self.us(which, self.calls)
+        self.calls += 1
+        self.now += us / 1e6
+        return us
+
+    def run(self, which: int, count: int) -> float:
+        return sum(self._call(which) for _ in range(count)) / 1e6
+
+    def sample(self, which: Sequence[int]) -> list[Sample]:
+        samples = []
+        for one in which:
+            self.order.append(one)
+            self.now += self.overhead
+            mhz = self.mhz(self.calls)
+            samples.append(Sample(self._call(one), mhz))
+        return samples
+
+
+# Distributions --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 10, 57])
+def test_a_distribution_is_numpys(n: int) -> None:
+    samples = np.random.default_rng(n).gamma(3, size=n)
+    found = describe(samples.tolist())
+    assert (found.n, found.min, found.max) == (n, samples.min(), samples.max())
+    assert found.median == pytest.approx(np.median(samples)) and found.mean == pytest.approx(samples.mean())
+    assert found.iqr == pytest.approx(np.subtract(*np.quantile(samples, [0.75, 0.25])))
+    assert found.std == pytest.approx(samples.std(ddof=1)) if n > 1 else math.isnan(found.std)
+
+
+def test_outliers_are_told_and_kept() -> None:
+    found = describe([10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 50.0, 1.0])
+    assert found.outliers == 2 and found.max == 50 and found.n == 8
+
+
+@pytest.mark.parametrize(("n", "k", "m"), [(1, 0.5, 1), (9, 3, 5), (40, 12, 20), (200, 90, 101), (600, 280, 300)])
+def test_the_binomial_tail_is_the_sum_of_its_terms(n: int, k: float, m: int) -> None:
+    p = Fraction(k) / n
+    exact = sum(math.comb(n, j) * p**j * (1 - p) ** (n - j) for j in range(m, n + 1))
+    assert _tail(n, float(p), m) == pytest.approx(float(exact), rel=1e-9)
+
+
+@pytest.mark.parametrize("n", [11, 51, 301])
+def test_the_interval_is_the_bootstraps(n: int) -> None:
+    generator = np.random.default_rng(n)
+    samples = np.sort(generator.gamma(2, size=n))
+    medians = np.median(samples[generator.integers(0, n, (20_000, n))], axis=1)
+    for found, share in zip(median_interval(samples.tolist()), (0.025, 0.975), strict=True):
+        # Of 20 000 medians, the share below a quantile is known to about 0.001.
+        low, high = np.quantile(medians, [share - 0.005, share + 0.005])
+        assert low <= found <= high
+
+
+def test_the_interval_holds_the_true_median_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(1)
+    held = 0
+    for _ in range(600):
+        low, high = median_interval(generator.exponential(size=40).tolist())
+        held += low <= math.log(2) <= high
+    assert 0.92 <= held / 600 <= 0.985
+
+
+def test_the_interval_of_few_samples_is_all_of_them() -> None:
+    assert median_interval([3.0]) == (3.0, 3.0) and median_interval([5.0, 3.0]) == (3.0, 5.0)
+    assert median_interval([5.0, 3.0, 4.0]) == (3.0, 5.0)
+
+
+# Sampling -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_steady_call_stops_as_soon_as_there_are_enough_samples() -> None:
+    clock = Clock(lambda which, call: 100.0)
+    series = collect(clock, Rule(0.005, 0.01, 1.0), 100e-6)
+    assert 0.01 <= clock.now <= 0.02 and set(series.times) == {100.0} and "±0.5 %" in series.stopped
+
+
+def test_a_wide_spread_takes_the_samples_that_the_criterion_asks_for() -> None:
+    generator = np.random.default_rng(2)
+    clock = Clock(lambda which, call: generator.normal(100, 5))
+    series = collect(clock, Rule(0.005, 0.0, 100.0), 100e-6)
+    # The median's standard error is 1.2533 sigma / sqrt(n); 1.96 of them are 0.5.
+    expected = (1.96 * 1.2533 * 5 / 0.5) ** 2
+    assert 0.5 * expected <= len(series.times) <= 4 * expected
+    assert median(series.times) == pytest.approx(100, rel=0.01)
+
+
+def test_a_drift_is_not_taken_for_a_well_known_median() -> None:
+    clock = Clock(lambda which, call: max(97.0, 100.0 - 0.05 * call))
+    rule = Rule(0.005, 0.0059, 0.1)
+    falling = [100.0 - 0.05 * call for call in range(60)]
+    low, high = median_interval(falling)
+    assert high - low < 2 * 0.005 * median(falling)  # which alone would do
+    assert len(collect(clock, rule, 100e-6).times) > 100
+
+
+def test_what_does_not_settle_stops_at_its_time() -> None:
+    clock = Clock(lambda which, call: 100.0 * (1 + call % 2))
+    series = collect(clock, Rule(0.005, 0.0, 0.5), 150e-6)
+    assert 0.5 <= clock.now < 0.6 and "max_time" in series.stopped
+
+
+def test_long_calls_are_sampled_three_times_but_not_for_ever() -> None:
+    assert len(collect(Clock(lambda which, call: 1e6), Rule(0.005, 0.0, 1.0), 1.0).times) == 3
+    assert len(collect(Clock(lambda which, call: 1e7), Rule(0.005, 0.0, 0.5), 10.0).times) == 1
+
+
+def test_throttled_samples_are_left_out_and_counted() -> None:
+    clock = Clock(lambda which, call: 100.0 + 100 * (call % 4 == 0), lambda call: 900.0 if call % 4 == 0 else 1900.0)
+    series = collect(clock, Rule(0.005, 0.01, 1.0), 100e-6, throttled_below=1400)
+    assert set(series.times) == {100.0} and series.discarded > 0 and not series.throttled_throughout
+    assert set(series.clocks) == {1900.0} and series.discarded + len(series.times) == clock.calls
+
+
+def test_a_device_that_is_throttled_throughout_is_measured_as_it_is() -> None:
+    series = collect(Clock(lambda which, call: 100.0, lambda call: 900.0), Rule(0.005, 0.01, 1.0), 1e-4, 1400)
+    assert series.throttled_throughout and series.discarded == 0 and len(series.times) >= 10
+
+
+def test_an_unknown_clock_is_not_throttled() -> None:
+    assert collect(Clock(lambda which, call: 100.0), Rule(0.005, 0.01, 1.0), 1e-4, 1400).discarded == 0
+
+
+def test_whoever_watches_may_end_it() -> None:
+    def watch(calls: int) -> None:
+        if calls > 20:
+            raise MemoryError("enough")
+
+    with pytest.raises(MemoryError):
+        collect(Clock(lambda which, call: 100.0 * (1 + call % 2)), Rule(0.0, 0.0, 10.0), 1e-4, watch=watch)
+    with pytest.raises(MemoryError):
+        warm_up(Clock(lambda which, call: 1000.0), 0, 1.0, 2.0, watch)
+
+
+def test_warming_up_goes_on_until_times_no_longer_fall() -> None:
+    clock = Clock(lambda which, call: 1000 * max(1.0, 3.0 - call / 10))  # falls for 20 calls
+    per_call = warm_up(clock, 0, least=0.0, most=10.0)
+    assert clock.calls >= 20 and per_call == pytest.approx(1e-3, rel=0.1) and clock.now < 1
+
+
+def test_warming_up_ends_although_times_fall_on() -> None:
+    clock = Clock(lambda which, call: 1e5 * 0.9**call)
+    warm_up(clock, 0, least=0.0, most=0.3)
+    assert 0.3 <= clock.now < 0.5
+
+
+def test_the_collector_of_garbage_stands_still_and_comes_back() -> None:
+    assert gc.isenabled()
+    with pytest.raises(KeyError), no_collector():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
+
+
+# Comparing ------------------------------------------------------------------------------------------------------------
+
+
+def compared(slower: float, seed: int, noise: float = 0.02, max_time: float = 0.5) -> str:
+    """The verdict on f, so much slower than g, on a machine that drifts, has bursts and is noisy."""
+    generator = np.random.default_rng(seed)
+
+    def us(which: int, call: int) -> float:
+        burst = 3.0 if generator.random() < 0.05 else 1.0
+        return 100 * (1 + slower * (which == 0)) * (1 + call / 2000) * burst * generator.lognormal(0, noise)
+
+    pairs = rounds(Clock(us), 0.01, 20, max_time, lambda calls: None)
+    return verdict_of(*median_interval([one / other for one, other in pairs], 0.99), 0.01)
+
+
+@pytest.mark.parametrize(
+    ("slower", "expected"), [(0.0, "same"), (0.05, "slower"), (0.1, "slower"), (-0.05, "faster"), (-0.1, "faster")]
+)
+def test_differences_are_called_when_they_are_there(slower: float, expected: str) -> None:
+    verdicts = [compared(slower, seed) for seed in range(40)]
+    assert verdicts.count(expected) >= 38 and set(verdicts) <= {expected, "unclear"}
+
+
+def test_what_cannot_be_told_is_unclear() -> None:
+    assert compared(0.02, 1, noise=0.8, max_time=0.01) == "unclear"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [
+        (1.02, 1.2, "slower"),
+        (0.8, 0.98, "faster"),
+        (0.995, 1.005, "same"),
+        (0.99, 1.05, "unclear"),
+        (1.005, 1.02, "unclear"),
+        (0.5, 2.0, "unclear"),
+    ],
+)
+def test_verdicts_follow_from_the_interval(low: float, high: float, verdict: str) -> None:
+    assert verdict_of(low, high, 0.01) == verdict
+    mirrored = {"slower": "faster", "faster": "slower"}.get(verdict, verdict)
+    assert verdict_of(1 / high, 1 / low, 0.01) == mirrored
+
+
+def test_the_order_changes_from_round_to_round() -> None:
+    clock = Clock(lambda which, call: 100.0 + 50 * (which == 0))
+    pairs = rounds(clock, 0.01, 20, 1.0, lambda calls: None)
+    assert clock.order[:8] == [0, 1, 1, 0, 0, 1, 1, 0] and set(pairs) == {(150.0, 100.0)}

@@ -1,0 +1,177 @@
+"""The pytest plugin's runs: what is written and kept, compared with, and brought together from many processes."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_measure import Run, Times, runner
+
+import flopscope as fs
+from flopscope.perf import store
+
+pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parent.parent
+INSTALLED = any(entry.name == "flopscope" for entry in importlib.metadata.entry_points(group="pytest11"))
+PLUGIN = () if INSTALLED else ("-p", "pytest_flopscope")
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
+    return runner(pytester, monkeypatch, tmp_path)
+
+
+def test_json_holds_measurements_limits_and_the_machine(run: Run, pytester: pytest.Pytester) -> None:
+    run(
+        "def test_a(perf):\n    perf(fn).at_least(gbytes_per_s=49)\n    perf(fn).at_most(us=1)\n",
+        Times(20, float("nan")),
+        Times(20, 0.1),
+        options=("--perf-json", "out.json", "--perf-unclear", "pass"),
+    )
+    content = json.loads((pytester.path / "out.json").read_text(), parse_constant=pytest.fail)
+    assert content["machines"]["cpu"]["name"] == fs.devices()[0].name
+    keys = [record["key"] for record in content["measurements"]]
+    assert keys == ["test_it.py::test_a#0", "test_it.py::test_a#1"]
+    first, second = content["measurements"]
+    assert first["measurement"]["median"] == 20 and first["measurement"]["gbytes_per_s"] == 50
+    assert [limit["verdict"] for limit in (*first["limits"], *second["limits"])] == ["passed", "failed"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--perf-compare", "nothing"), "no run is stored as 'nothing' (there are: none)"),
+        (("--perf-save", "a/b"), "'a/b' is no name for a run"),
+        (("--perf-json", "no/such/folder.json"), "there is no such folder"),
+        (("--perf-ratio", "0.5"), "--perf-ratio 0.5"),
+        (("--perf-unclear", "maybe"), "--perf-unclear"),
+    ],
+)
+def test_options_that_cannot_be_end_the_session(run: Run, options: tuple[str, ...], said: str) -> None:
+    result, clock = run("def test_a(perf): perf(fn)", options=options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR and clock.calls == []
+    assert said in result.stderr.str() + result.stdout.str()
+
+
+# Ratio of the medians, with intervals of ±1 % and ±0.5 %.
+@pytest.mark.parametrize(
+    ("now", "options", "outcome"),
+    [
+        (Times(20, 0.1), (), "passed"),
+        (Times(10, 0.1), (), "passed"),
+        (Times(25, 0.1), (), "failed"),
+        (Times(25, 0.1), ("--perf-ratio", "1.5"), "passed"),
+        (Times(22, 0.1), (), "failed"),  # unclear: 1.1 lies inside of the interval
+        (Times(22, 0.1), ("--perf-unclear", "skip"), "skipped"),
+    ],
+)
+def test_a_stored_run_is_held_against(run: Run, now: Times, options: tuple[str, ...], outcome: str) -> None:
+    body = "def test_a(perf): perf(fn)"
+    saved, _ = run(body, Times(20, 0.2), options=("--perf-save", "base"))
+    saved.assert_outcomes(passed=1)
+    assert "base.json" in saved.stdout.str()
+    result, _ = run(body, now, options=("--perf-compare", "base", *options))
+    result.assert_outcomes(**{outcome: 1})
+    assert f"{now.median / 20:.3f}" in result.stdout.str()
+    if outcome == "failed":
+        assert "the time in base" in result.stdout.str()
+
+
+def test_what_a_stored_run_lacks_is_told(run: Run) -> None:
+    run("def test_a(perf): perf(fn)", options=("--perf-json", "base.json"))
+    result, _ = run("def test_b(perf): perf(fn)", options=("--perf-compare", "base.json"))
+    result.assert_outcomes(passed=1)
+    assert "not kept" in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda c: c["machines"]["cpu"].update(name="Z80"), "its cpu is another device: name 'Z80' there"),
+        (lambda c: c["machines"]["cpu"].update(threads=999), "threads 999 there"),
+        (lambda c: c["machines"].update({"cuda:99": {"name": "H200"}}), "is of cuda:99, H200, which is not here"),
+        (lambda c: c.update(format=0), "holds no stored run: it has format 0"),
+        (lambda c: c.pop("measurements"), "holds no stored run"),
+    ],
+)
+def test_a_run_of_another_machine_is_refused(
+    run: Run, pytester: pytest.Pytester, change: Callable[[Any], Any], said: str
+) -> None:
+    run("def test_a(perf): perf(fn)", options=("--perf-json", "base.json"))
+    file = pytester.path / "base.json"
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+    result, clock = run("def test_a(perf): perf(fn)", options=("--perf-compare", "base.json"))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR and clock.calls == []
+    assert said in result.stderr.str()
+
+
+def test_names_are_of_the_folder_that_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOPSCOPE_DATA_DIR", str(tmp_path))
+    assert store.place("base") == tmp_path / "perf" / "base.json"
+    assert store.place("runs/base.json") == Path("runs/base.json")
+
+
+# Many processes -------------------------------------------------------------------------------------------------------
+
+INTERVALS = """
+import time
+from fake_measure import Clock, Times
+import flopscope
+clock = Clock(Times(20, 0.1))
+def measure(fn, *args, **options):
+    begin = time.monotonic_ns()
+    time.sleep(0.02)
+    with open("intervals", "a") as file:
+        file.write(f"{begin} {time.monotonic_ns()}\\n")
+    return clock.measure(fn, *args, **options)
+flopscope.measure = measure
+"""
+
+
+def environment() -> dict[str, str]:
+    path = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
+
+
+def test_under_xdist_measurements_take_turns_and_come_together(tmp_path: Path) -> None:
+    pytest.importorskip("xdist")
+    (tmp_path / "conftest.py").write_text(INTERVALS)
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n@pytest.mark.parametrize('i', range(8))\ndef test_a(perf, i): perf(print).at_most(us=30 - i)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-n", "2", "-p", "no:cacheprovider", "--perf-json", "out.json"]
+    done = subprocess.run([*command, *PLUGIN], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    spans = sorted(tuple(map(int, line.split())) for line in (tmp_path / "intervals").read_text().splitlines())
+    assert len(spans) == 8
+    assert all(before[1] <= after[0] for before, after in pairwise(spans))
+    records = json.loads((tmp_path / "out.json").read_text())["measurements"]
+    assert sorted(record["key"] for record in records) == [f"test_it.py::test_a[{i}]#0" for i in range(8)]
+    assert done.stdout.count("test_it.py::test_a[") == 8  # the table of the one summary
+
+
+def test_the_lock_is_given_back_by_a_process_that_dies(tmp_path: Path) -> None:
+    code = "import os\nfrom flopscope.perf.lock import alone\nwith alone(): os._exit(0)"
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", code], env={**environment(), "TMPDIR": str(tmp_path)}, timeout=20)
+    assert [file.name for file in tmp_path.iterdir()] == [f"flopscope-perf-{os.getuid()}.lock"]
+
+
+def test_a_pytest_run_that_measures_nothing_does_not_import_flopscope(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import sys\ndef test_a(): assert not {'flopscope', 'numpy'} & set(sys.modules)\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *PLUGIN, "test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
