@@ -77,9 +77,9 @@ def compare_times(
     """Time f and g in turns, in this process, and say whether f is faster or slower than g.
 
     Each round times both, in an order that changes from round to round, and gives one ratio: what slows the machine
-    down for a while slows both. On a CPU it matters also where their data lie: let them use the same. Rounds go on until the 99 %
-    confidence interval of the median ratio lies on one side of 1 / (1 + margin) or of 1 + margin, or between them; what
-    max_time seconds do not settle is "unclear".
+    down for a while slows both. On a CPU it matters also where their data lie: let them use the same. Rounds go on
+    until the 99 % confidence interval of the median ratio lies on one side of 1 / (1 + margin) or of 1 + margin, or
+    between them; what max_time seconds do not settle is "unclear".
 
     f, g: called without arguments. What they raise passes.
     margin: the share by which times may differ and still be called the same. 0: any difference counts, and equal times
