@@ -14,6 +14,7 @@ import pytest
 
 from flopscope import device as fsd
 from flopscope import peaks as fsp
+from flopscope import progress as fspr
 
 MIB = 1 << 20
 
@@ -468,20 +469,21 @@ def test_progress_counts_every_step_of_what_takes_over_two_seconds(
 ) -> None:
     bars = pytest.importorskip("rich.progress")
     on_a_terminal(monkeypatch, True)
-    advanced = []
-    advance = bars.Progress.advance
+    shares: list[float] = []
+    update = bars.Progress.update
 
-    def counted(self: Any, *arguments: Any) -> None:
-        advanced.append(arguments)
-        advance(self, *arguments)
+    def counted(self: Any, task: Any, completed: float, **arguments: Any) -> None:
+        shares.append(completed)
+        update(self, task, completed=completed, **arguments)
 
-    monkeypatch.setattr(bars.Progress, "advance", counted)
+    monkeypatch.setattr(bars.Progress, "update", counted)
+    monkeypatch.setattr(fspr, "PAUSE_SECONDS", 0.0)
     fsd.measure_peaks("cpu")
-    assert len(advanced) == 8
+    assert shares == [done / 8 for done in range(9)]
     fsd.measure_peaks("cuda")
-    assert len(advanced) == 8, "a GPU takes less than two seconds"
+    assert len(shares) == 9, "a GPU takes less than two seconds"
     fsd.measure_peaks("cpu", progress=False, force=True)
-    assert len(advanced) == 8
+    assert len(shares) == 9
 
 
 def test_this_machine_can_be_listed_and_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

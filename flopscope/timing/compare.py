@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from ..progress import time_bar
 from .distribution import median, median_interval
 from .measure import WARM_UP_SECONDS, WARM_UP_SHARE, _check
 from .measurement import plain
@@ -92,7 +93,8 @@ def compare_times(
     stage = prepare([f, g], (), device, cache, timer)
     clock = stage.clock([f, g], stage.cold)
     kind = stage.device.kind
-    with no_collector():
+    with no_collector(), time_bar(f"comparing {name_of(f)} and {name_of(g)}", max_time) as look_up:
+        stage.call_between_samples(look_up)
         least, most = min(WARM_UP_SECONDS[kind], max_time), WARM_UP_SHARE * max_time / 2
         per_call = [warm_up(clock, which, least, most, stage.watch) for which in (0, 1)]
         if kind == "cpu":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..progress import time_bar
 from .distribution import describe, median
 from .measurement import Measurement, Shares
 from .roof import Roof, bound_of, roof_of_stated, shares_of
@@ -73,7 +74,8 @@ def measure(
         source: roof_of_stated(*done, unit, found) if stated else look.roof(str(stage.device), found)
         for source, found in known.items()
     }
-    with no_collector():
+    with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as look_up:
+        stage.call_between_samples(look_up)
         series, aside = _sample(stage, call, fn, args, Rule(spread, min_time, max_time), graph)
     launch_us = _launch_us(known.get("measured"), stage.source, look)
     return _result(name_of(fn), stage, series, done, {s: (r, launch_us) for s, r in roofs.items()}, peaks, aside)

@@ -38,6 +38,16 @@ class Stage:
     """MHz"""
     notes: list[str] = field(default_factory=list)
 
+    def call_between_samples(self, look: Callable[[], object]) -> None:
+        """Call this too, where the watch is called."""
+        watch = self.watch
+
+        def both(calls: int) -> None:
+            watch(calls)
+            look()
+
+        self.watch = both
+
     def clock(self, functions: Sequence[Callable[[], Any]], cold: bool) -> Any:
         """A Clock for these functions."""
         if self.device.kind == "cpu":
