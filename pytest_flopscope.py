@@ -41,8 +41,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--perf-ratio",
         metavar="RATIO",
         type=float,
-        default=1.10,
-        help="with --perf-compare: how many times as long a median may take (default: 1.10)",
+        default=1.05,
+        help="with --perf-compare: how many times as long a median may take (default: 1.05)",
     )
 
 

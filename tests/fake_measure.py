@@ -65,15 +65,15 @@ class Clock:
         self.times, self.compared = list(times), list(compared)
         self.calls: list[dict[str, Any]] = []
 
-    def measure(self, fn: Any, *args: Any, max_time: float = 1.0, **options: Any) -> Measurement:
+    def measure(self, fn: Any, *args: Any, max_time: float = 1.0, spread: float = 0.005, **options: Any) -> Measurement:
         fn(*args)
-        self.calls.append({"max_time": max_time, **options})
+        self.calls.append({"max_time": max_time, **({} if spread == 0.005 else {"spread": spread}), **options})
         times = self.times.pop(0) if len(self.times) > 1 else self.times[0]
         given = {name: value for name, value in options.items() if name in ("flops", "bytes")}
         return Measurement(Times(**{**asdict(times), **given}))
 
-    def compare_times(self, f: Any, g: Any, *, max_time: float = 3.0) -> Compared:
-        self.calls.append({"f": f(), "g": g(), "max_time": max_time})
+    def compare_times(self, f: Any, g: Any, *, margin: float = 0.01, max_time: float = 3.0) -> Compared:
+        self.calls.append({"f": f(), "g": g(), "max_time": max_time, "margin": margin})
         return self.compared.pop(0) if len(self.compared) > 1 else self.compared[0]
 
 

@@ -145,6 +145,8 @@ def test_unclear_is_measured_again_for_longer_until_it_is_clear(run: Run) -> Non
     result.assert_outcomes(passed=1)
     seconds = [call["max_time"] for call in clock.calls]
     assert len(seconds) == 3 and seconds == sorted(set(seconds)) and seconds[1] >= 2 * seconds[0]
+    spreads = [call.get("spread", 0.005) for call in clock.calls]
+    assert spreads == sorted(spreads, reverse=True) and spreads[1] <= spreads[0] / 2  # or it would stop as early again
 
 
 @pytest.mark.parametrize(
@@ -200,6 +202,8 @@ def test_no_slower_than_another(
     compared_calls = [call for call in clock.calls if "f" in call]
     assert len(compared_calls) == measured
     assert compared_calls[0]["f"] == (1,) and compared_calls[0]["g"] == ("other", 1)  # with the same arguments
+    ratio = float(limit.rpartition("=")[2] or 1.05)
+    assert all(call["margin"] == pytest.approx(ratio - 1) for call in compared_calls)  # else it may stop short of clear
     if outcome == "failed":
         assert "the time of other" in result.stdout.str()
 

@@ -33,7 +33,7 @@ class Settings:
     """"fail", "skip" or "pass"."""
     compare: str = ""
     """The name of the stored run to compare with; "": none."""
-    ratio: float = 1.1
+    ratio: float = 1.05
     """How many times as long as there a median may take."""
     stored: Mapping[str, Any] = field(default_factory=dict)
     """That run, as store.load gives it."""
@@ -125,9 +125,10 @@ class Check:
             return other(*(args or self._args))
 
         name = _name_of(other)
+        margin = max(ratio, 1 / ratio) - 1 if ratio > 0 else 0.0  # rounds go on until the limit is on one side
         for times in (1.0, *LONGER):
             with alone():
-                compared = compare_times(mine, theirs, **_longer(compare_times, {}, times))
+                compared = compare_times(mine, theirs, **_longer(compare_times, {"margin": margin}, times))
             low, high = compared.ci
             held = _held_ratio(compared.ratio, low, high, ratio, f"the time of {name}")
             if held.verdict != "unclear":
@@ -263,12 +264,13 @@ def _flopscope() -> Any:
 
 
 def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: float) -> dict[str, Any]:
-    """The options of measure() or compare_times() to go on `times` as long."""
+    """The options of measure() or compare_times() to go on `times` as long, and not to stop before at less spread."""
     if times == 1:
         return dict(options)
     usual = inspect.signature(function).parameters
-    seconds = options.get("max_time", usual["max_time"].default if "max_time" in usual else None)
-    return {**options, "max_time": times * (seconds or USUAL_SECONDS)}
+    given = {name: usual[name].default for name in ("max_time", "spread") if name in usual} | dict(options)
+    given["max_time"] = times * (given.get("max_time") or USUAL_SECONDS)
+    return given | ({"spread": given["spread"] / times} if "spread" in given else {})
 
 
 def _name_of(fn: Callable[..., Any]) -> str:
