@@ -1,192 +1,199 @@
-"""fs.measure and fs.compare_times: beside peers and ncu, how well medians repeat, what is called slower.
+"""fs.measure beside other timers on the same calls: what each says, how well that repeats, how long it takes.
 
-CUDA: kernels of 1 to 200 us, cold, beside triton.testing.do_bench, torch.utils.benchmark, cupyx.profiler.benchmark and
-ncu's gpu__time_duration (where each is installed), with the seconds that each took. Repeatability: ten medians of the
-same measurement. Verdicts: f is g with 0, 2, 5 or 10 % more work, a hundred trials each. CPU: the last two, the same
-with a busy neighbour process.
+CUDA: torch's kernels of 1 to 150 us, cold: triton.testing.do_bench, torch.utils.benchmark, cupyx.profiler.benchmark,
+and gpu__time_duration as ncu counts it; of flopscope also by CUDA events, and from launch to launch in a graph. CPU:
+flopscope's neg, beside timeit and torch.utils.benchmark, on an idle machine and beside a busy process.
 """
 
 from __future__ import annotations
 
 import csv
-import importlib
-import importlib.util
+import os
 import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+import timeit
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 from harness import Report, arguments, optional
 
 import flopscope as fs
 
-ELEMENTS = (1 << 12, 1 << 16, 1 << 20, 1 << 22, 1 << 24, 1 << 26)  # float32: neg takes 1 to 130 us on an H200
-REPEATS, TRIALS = 10, 100
-SLOWER = (0.0, 0.02, 0.05, 0.10)
-VERDICT_SECONDS = {"cpu": 0.5, "cuda": 0.5}
-BASE = {"cpu": 400_000, "cuda": 1 << 25}  # elements of g's tensor, a multiple of 100: f's has so many percent more
+REPEATS = 10
+NCU_CALLS = 20
+CHILD = "FLOPSCOPE_BENCHMARK_NCU"  # set in the process whose kernels ncu counts
+CPU_ELEMENTS = (1 << 12, 1 << 16, 1 << 20, 1 << 22)
+COLUMNS = ["case", "who", "median us", "x ncu", "- ncu", "CV %", "seconds"]
 
 Call = Callable[[], object]
+Tool = Callable[[Call], float]  # the median, in us
 
 
 def main() -> None:
+    if CHILD in os.environ:
+        return launch_for_ncu()
     options = arguments(__doc__ or "", ("cpu", "cuda"))
-    report = Report("measure", ["case", "who", "median us", "x flopscope", "CV %", "s", "told by"], options.out,
-                    options.device)
+    report = Report("measure", COLUMNS, options.out, options.device)
     if options.device == "cuda":
-        beside_peers(report)
-    repeat(report, options.device, "idle")
-    verdicts(report, options.device, "idle")
-    if options.device == "cpu":
+        on_cuda(report)
+    else:
+        on_cpu(report, "idle")
         with neighbour():
-            repeat(report, "cpu", "busy neighbour")
-            verdicts(report, "cpu", "busy neighbour")
+            on_cpu(report, "busy neighbour")
     report.finish()
 
 
-# Peers ----------------------------------------------------------------------------------------------------------------
+# CUDA -----------------------------------------------------------------------------------------------------------------
 
 
-def beside_peers(report: Report) -> None:
+def cuda_calls(torch: Any) -> dict[str, Call]:
+    """By name, calls that launch one kernel each."""
+    calls: dict[str, Call] = {
+        f"neg of {count} Ki": partial(torch.neg, torch.rand(count << 10, device="cuda"))
+        for count in (4, 64, 1 << 10, 1 << 12, 1 << 14, 1 << 16)
+    }
+    x = torch.rand(2048, 2048, device="cuda")
+    half = torch.rand(1024, 1024, device="cuda", dtype=torch.bfloat16)
+    calls["softmax of 2048 x 2048"] = partial(torch.softmax, x, -1)
+    calls["layer_norm of 2048 x 2048"] = partial(torch.nn.functional.layer_norm, x, (2048,))
+    calls["matmul of 1024 in bfloat16"] = partial(torch.matmul, half, half)
+    return calls
+
+
+def on_cuda(report: Report) -> None:
     torch = optional("torch")
-    truth = by_ncu()
+    if torch is None:
+        report.note("torch is not here, whose kernels are timed.")
+        return
+    calls = cuda_calls(torch)
+    truth = by_ncu(len(calls))
     if not truth:
         report.note("ncu is not here, or may not count: nothing to hold the times against.")
-    worst = 0.0
-    for count in ELEMENTS:
-        x = fs.rand((count,), device="cuda")
-        fs.neg(x)
-        begin = time.perf_counter()
-        ours = fs.measure(fs.neg, x, peaks="none")
-        took = time.perf_counter() - begin
-        case = f"neg of {count}"
-        report.keep(case, {"flopscope": ours.samples}, "us")
-        report.row(case, "flopscope", f"{ours.median:.3f}", "1", f"{100 * ours.std / ours.mean:.2f}", f"{took:.2f}",
-                   ours.timing_source)
-        others = {**peers(torch, x), "ncu": partial(truth.get, count, [])}
-        for who, sample in others.items():
-            begin = time.perf_counter()
-            values = sample()
-            took = time.perf_counter() - begin
-            if not values:
-                continue
-            found = statistics.median(values)
-            report.keep(case, {who: values}, "us")
-            report.row("", who, f"{found:.3f}", f"{found / ours.median:.3f}", "", f"{took:.2f}", "")
-            if who == "ncu" and 1 <= found <= 50:
-                worst = max(worst, abs(ours.median / found - 1))
-    if truth:
-        report.target("distance of the median from ncu's, kernels of 1 to 50 us", 100 * worst, 2, "%")
+    tools = cuda_tools()
+    for call in calls.values():
+        fs.measure(call, peaks="none")  # kernels are loaded, and all that is made once
+    said, took, varies = {}, {}, {}
+    for at, (case, call) in enumerate(calls.items()):
+        counted = statistics.median(truth[at]) if truth else None
+        said[case], took[case], varies[case] = time_all(report, case, call, tools, counted)
+        for who, us in in_a_graph(call).items():
+            report.row("", who, f"{us:.3f}", *against(us, counted), "", "")
+        if counted is not None:
+            report.keep(case, {"ncu": truth[at]}, "us")
+            report.row("", "ncu", f"{counted:.3f}", "1", "", "", "")
+            said[case]["ncu"] = counted
+    targets_on_cuda(report, said, took, varies)
 
 
-def peers(torch: Any, x: fs.Tensor) -> dict[str, Callable[[], list[float]]]:
-    """By name, what gives times in us of torch's neg (cupy's, of cupy) on the same memory."""
-    found: dict[str, Callable[[], list[float]]] = {}
-    if torch is None:
-        return found
-    there = torch.from_dlpack(x)
+def in_a_graph(call: Call) -> dict[str, float]:
+    found = fs.measure(call, peaks="none").launch_to_launch
+    return {} if found != found else {"flopscope, launch to launch": found}
 
-    def timer() -> list[float]:
-        made = torch.utils.benchmark.Timer("torch.neg(x)", globals={"torch": torch, "x": there})
-        return [1e6 * value for value in made.blocked_autorange().times]
 
-    if importlib.util.find_spec("triton"):
-        import triton.testing
+def targets_on_cuda(
+    report: Report,
+    said: Mapping[str, Mapping[str, float]],
+    took: Mapping[str, Mapping[str, float]],
+    varies: Mapping[str, float],
+) -> None:
+    report.target(f"CV of {REPEATS} medians", max(varies.values()), 0.5, "%")
+    if any("triton do_bench" in seconds for seconds in took.values()):
+        ours, its = ([each[who] for each in took.values()] for who in ("flopscope", "triton do_bench"))
+        longer = statistics.median(ours) / statistics.median(its)
+        report.target("seconds of a measurement, over do_bench's", longer, 1, "")
+    near = {case: us for case, us in said.items() if 1 <= us.get("ncu", 0) <= 50}
+    if near:
+        raw = max(abs(us["flopscope"] / us["ncu"] - 1) for us in near.values())
+        report.target("distance from ncu's, kernels of 1 to 50 us", 100 * raw, 2, "%")
+        more = statistics.median(us["ncu"] - us["flopscope"] for us in near.values())
+        rest = max(abs((us["flopscope"] + more) / us["ncu"] - 1) for us in near.values())
+        report.target(f"the same, less the {more:.2f} us by which ncu's times are longer", 100 * rest, 2, "%")
 
-        found["triton do_bench"] = lambda: [
-            1e3 * ms for ms in triton.testing.do_bench(lambda: torch.neg(there), return_mode="all")
-        ]
-    importlib.import_module("torch.utils.benchmark")
+
+def cuda_tools() -> dict[str, Tool]:
+    import torch.utils.benchmark
+
+    def timer(call: Call) -> float:
+        made = torch.utils.benchmark.Timer("call()", globals={"call": call})
+        return 1e6 * float(made.blocked_autorange().median)
+
+    found: dict[str, Tool] = {
+        "flopscope": by_measure,
+        "flopscope, events": lambda call: fs.measure(call, peaks="none", timer="event", graph=False).median,
+    }
+    triton = optional("triton.testing")
+    if triton is not None:
+        found["triton do_bench"] = lambda call: 1e3 * float(triton.do_bench(call, return_mode="median"))
     found["torch.utils.benchmark"] = timer
     cupyx = optional("cupyx.profiler")
     if cupyx is not None:
-        import cupy
-
-        array = cupy.from_dlpack(there)
-        found["cupyx benchmark"] = lambda: (
-            1e6 * cupyx.benchmark(cupy.negative, (array,), n_repeat=200).gpu_times[0]
-        ).tolist()
+        found["cupyx benchmark"] = lambda call: (
+            1e6 * statistics.median(cupyx.benchmark(call, name="", n_repeat=200).gpu_times[0].tolist())
+        )
     return found
 
 
-def by_ncu() -> dict[int, list[float]]:
-    """us of neg by its number of elements, as Nsight Compute counts them; {} where it cannot."""
+def launch_for_ncu() -> None:
+    import torch
+
+    for call in cuda_calls(torch).values():
+        call()
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStart()
+        for _ in range(NCU_CALLS):
+            call()
+        torch.cuda.synchronize()
+        torch.cuda.cudart().cudaProfilerStop()
+
+
+def by_ncu(cases: int) -> list[list[float]]:
+    """us of the calls of each case, as Nsight Compute counts them; [] where it cannot."""
     ncu = shutil.which("ncu")
     if ncu is None:
-        return {}
-    program = (
-        "import flopscope as fs\n"
-        f"for count in {ELEMENTS}:\n"
-        "    x = fs.empty((count,), device='cuda')\n"
-        "    for _ in range(21): fs.neg(x)\n"
-    )
-    command = [ncu, "--csv", "--metrics", "gpu__time_duration.sum", "--clock-control", "none", "--cache-control", "all",
-               "--print-units", "base", sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True)
+        return []
+    command = [ncu, "--csv", "--profile-from-start", "off", "--metrics", "gpu__time_duration.sum", "--clock-control",
+               "none", "--cache-control", "all", "--print-units", "base", sys.executable, str(Path(__file__).resolve())]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, CHILD: "1"})
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     rows = [row for row in csv.DictReader(lines) if row.get("Metric Name") == "gpu__time_duration.sum"]
     values = [float(row["Metric Value"].replace(",", "")) / 1e3 for row in rows]  # of ns
-    if done.returncode != 0 or len(values) != 21 * len(ELEMENTS):
-        return {}
-    return {count: values[21 * place + 1 : 21 * (place + 1)] for place, count in enumerate(ELEMENTS)}
+    if done.returncode != 0 or len(values) != NCU_CALLS * cases:
+        return []
+    return [values[NCU_CALLS * case : NCU_CALLS * (case + 1)] for case in range(cases)]
 
 
-# Repeatability --------------------------------------------------------------------------------------------------------
+# The CPU --------------------------------------------------------------------------------------------------------------
 
 
-def repeat(report: Report, device: str, how: str) -> None:
-    worst = 0.0
-    for count in (ELEMENTS[1:] if device == "cuda" else ELEMENTS[1:5]):
-        x = fs.rand((count,), device=device)
-        call: Call = partial(fs.neg, x, out=fs.neg(x))
-        begin = time.perf_counter()
-        medians = [fs.measure(call, peaks="none", graph=False).median for _ in range(REPEATS)]
-        took = (time.perf_counter() - begin) / REPEATS
-        varies = 100 * statistics.stdev(medians) / statistics.mean(medians)
-        worst = max(worst, varies)
-        case = f"neg of {count}, {REPEATS} times, {how}"
-        report.keep(case, {"flopscope": medians}, "us")
-        report.row(case, "flopscope", f"{statistics.median(medians):.3f}", "", f"{varies:.2f}", f"{took:.2f}", "")
-    report.target(f"CV of {REPEATS} medians, {how}", worst, 0.5, "%")
+def on_cpu(report: Report, how: str) -> None:
+    varies = {}
+    for count in CPU_ELEMENTS:
+        x = fs.rand((count,), device="cpu")
+        call = partial(fs.neg, x, out=fs.neg(x))
+        case = f"neg of {count >> 10} Ki, {how}"
+        _, _, varies[case] = time_all(report, case, call, cpu_tools(), None)
+    report.target(f"CV of {REPEATS} medians, {how}", max(varies.values()), 0.5, "%")
 
 
-# Verdicts -------------------------------------------------------------------------------------------------------------
+def cpu_tools() -> dict[str, Tool]:
+    def by_timeit(call: Call) -> float:
+        timer = timeit.Timer(call)
+        count, _ = timer.autorange()
+        return 1e6 * statistics.median(timer.repeat(5, count)) / count
 
-
-def verdicts(report: Report, device: str, how: str) -> None:
-    calls = calls_of(device)
-    for slower, call in calls.items():
-        begin = time.perf_counter()
-        found = [fs.compare_times(call, calls[0.0], max_time=VERDICT_SECONDS[device]) for _ in range(TRIALS)]
-        took = (time.perf_counter() - begin) / TRIALS
-        said = [one.verdict for one in found]
-        counts = ", ".join(f"{said.count(word)} {word}" for word in dict.fromkeys(said))
-        case = f"{100 * slower:g} % more work, {how}"
-        report.keep(case, {"ratio": [one.ratio for one in found]}, "")
-        report.row(case, "compare_times", "", f"{statistics.median(one.ratio for one in found):.4f}", "", f"{took:.2f}",
-                   counts)
-        if slower == 0:
-            report.target(f"false alarms of {TRIALS}, {how}", said.count("slower") + said.count("faster"), 0, "")
-        if slower == max(SLOWER):
-            report.target(f"missed of {TRIALS} at {100 * slower:g} %, {how}", TRIALS - said.count("slower"), 0, "")
-
-
-def calls_of(device: str) -> dict[float, Call]:
-    """By how much slower each is: neg of so many more elements, of the same memory, whose place matters on a CPU."""
-    most = round(BASE[device] * (1 + max(SLOWER)))
-    if device == "cuda":
-        return {slower: partial(fs.neg, fs.rand((round(BASE[device] * (1 + slower)),), device=device))
-                for slower in SLOWER}
-    x, out = np.random.default_rng(0).random((2, most), dtype=np.float32)
-    views = {slower: slice(round(BASE[device] * (1 + slower))) for slower in SLOWER}
-    return {slower: partial(fs.neg, fs.from_numpy(x[view]), out=fs.from_numpy(out[view]))
-            for slower, view in views.items()}
+    found: dict[str, Tool] = {"flopscope": by_measure, "timeit": by_timeit}
+    torch = optional("torch.utils.benchmark")
+    if torch is not None:
+        found["torch.utils.benchmark"] = lambda call: (
+            1e6 * float(torch.Timer("call()", globals={"call": call}).blocked_autorange().median)
+        )
+    return found
 
 
 @contextmanager
@@ -198,6 +205,40 @@ def neighbour() -> Iterator[None]:
     finally:
         busy.kill()
         busy.wait()
+
+
+# Both -----------------------------------------------------------------------------------------------------------------
+
+
+def by_measure(call: Call) -> float:
+    return fs.measure(call, peaks="none").median
+
+
+def time_all(
+    report: Report, case: str, call: Call, tools: Mapping[str, Tool], counted: float | None
+) -> tuple[dict[str, float], dict[str, float], float]:
+    """A row of each tool: its median us and the seconds it took, of REPEATS runs in turns; and our CV in %."""
+    medians: dict[str, list[float]] = {who: [] for who in tools}
+    seconds: dict[str, list[float]] = {who: [] for who in tools}
+    for _ in range(REPEATS):
+        for who, tool in tools.items():
+            begin = time.perf_counter()
+            medians[who].append(tool(call))
+            seconds[who].append(time.perf_counter() - begin)
+    report.keep(case, medians, "us")
+    report.keep(f"{case}, seconds of a measurement", seconds)
+    varies = {who: 100 * statistics.stdev(us) / statistics.mean(us) for who, us in medians.items()}
+    said = {who: statistics.median(us) for who, us in medians.items()}
+    took = {who: statistics.median(each) for who, each in seconds.items()}
+    for who in tools:
+        first = case if who == next(iter(tools)) else ""
+        facts = *against(said[who], counted), f"{varies[who]:.2f}", f"{took[who]:.3f}"
+        report.row(first, who, f"{said[who]:.3f}", *facts)
+    return said, took, varies["flopscope"]
+
+
+def against(us: float, counted: float | None) -> tuple[str, str]:
+    return ("", "") if counted is None else (f"{us / counted:.3f}", f"{us - counted:+.2f}")
 
 
 if __name__ == "__main__":

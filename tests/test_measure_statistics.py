@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from flopscope.timing.compare import rounds, verdict_of
-from flopscope.timing.distribution import _tail, describe, median, median_interval
+from flopscope.timing.distribution import _tail, between_steps, describe, median, median_interval
 from flopscope.timing.sampling import Rule, Sample, collect, no_collector, warm_up
 
 
 class Clock:
     """Time that passes only while functions run: ``us(which, call)`` gives how long, ``mhz(call)`` at which clock."""
+
+    coarse = False
 
     def __init__(
         self, us: Callable[[int, int], float], mhz: Callable[[int], float] = lambda call: math.nan, overhead: float = 0
@@ -63,6 +65,40 @@ def test_a_distribution_is_numpys(n: int) -> None:
 def test_outliers_are_told_and_kept() -> None:
     found = describe([10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 50.0, 1.0])
     assert found.outliers == 2 and found.max == 50 and found.n == 8
+
+
+def stepwise(true: float, noise: float, n: int, seed: int) -> list[float]:
+    """µs between two readings of a clock of 32-ns steps, given or taken 1 ns, of what takes ``true`` µs."""
+    generator = np.random.default_rng(seed)
+    begin = generator.uniform(0, 1, n)
+    end = begin + true + generator.normal(0, noise, n)
+    steps = np.floor(end / 0.032) - np.floor(begin / 0.032)
+    return np.round(0.032 * steps + generator.integers(-1, 2, n) / 1000, 3).tolist()
+
+
+@pytest.mark.parametrize("true", [1.3, 3.072, 3.083, 3.088, 3.1, 20.01])
+def test_the_median_lies_between_the_steps_of_the_clock(true: float) -> None:
+    found = [describe(stepwise(true, 0.02, 300, seed), coarse=True) for seed in range(20)]
+    assert all(abs(one.median - true) < 0.008 for one in found)  # a quarter of a step
+    assert all(one.ci[0] <= one.median <= one.ci[1] and one.ci[1] - one.ci[0] < 0.02 for one in found)
+    assert sum(one.ci[0] <= true <= one.ci[1] for one in found) >= 16
+
+
+def test_what_has_no_steps_is_left_alone() -> None:
+    fine = np.random.default_rng(1).gamma(3, 100, size=200).round(3)
+    moved = between_steps(fine.tolist())
+    assert np.abs(np.array(moved) - fine).max() <= 0.032 and np.argsort(moved).tolist() == np.argsort(fine).tolist()
+    assert between_steps([3.072] * 9) == [3.072] * 9
+    assert between_steps([3.072] * 9 + [3.9]) == [3.072] * 9 + [3.9]  # 0.8 µs is no clock's step
+    assert describe([3.072] * 8 + [3.104], coarse=True).median == 3.072  # never below the least
+
+
+def test_steps_of_the_clock_do_not_keep_the_median_unknown() -> None:
+    samples = iter(stepwise(3.088, 0.012, 100_000, 7))  # as many above as below
+    clock = Clock(lambda which, call: next(samples), overhead=1e-4)
+    clock.coarse = True
+    series = collect(clock, Rule(0.005, 0.0, 5.0), 3e-6)
+    assert "±0.5 %" in series.stopped and len(series.times) < 300
 
 
 @pytest.mark.parametrize(("n", "k", "m"), [(1, 0.5, 1), (9, 3, 5), (40, 12, 20), (200, 90, 101), (600, 280, 300)])

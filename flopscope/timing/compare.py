@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ..progress import time_bar
-from .distribution import median, median_interval
+from .distribution import between_steps, median, median_interval
 from .measure import WARM_UP_SECONDS, WARM_UP_SHARE, _check
 from .measurement import plain
 from .sampling import LONGEST_BATCH, Clock, Watch, no_collector, warm_up
@@ -100,7 +100,7 @@ def compare_times(
         if kind == "cpu":
             clock.settle(per_call)
         pairs = rounds(clock, margin, max(min_rounds, 3), max_time, stage.watch)
-    ratios = [one / other for one, other in pairs]
+    ratios = ratios_of(pairs, clock.coarse)
     low, high = median_interval(ratios, CONFIDENCE)
     return TimesCompared(
         ratio=median(ratios),
@@ -128,6 +128,14 @@ def verdict_of(low: float, high: float, margin: float) -> Verdict:
     return "same" if low >= 1 / (1 + margin) and high <= 1 + margin and margin > 0 else "unclear"
 
 
+def ratios_of(pairs: Sequence[tuple[float, float]], coarse: bool) -> list[float]:
+    """f over g of each round. coarse: by a clock whose steps show, as between_steps() takes them apart."""
+    ours, others = ([pair[which] for pair in pairs] for which in (0, 1))
+    if coarse:
+        ours, others = between_steps(ours), between_steps(others, phase=0.5)
+    return [one / other for one, other in zip(ours, others, strict=True)]
+
+
 def rounds(clock: Clock, margin: float, least: int, max_time: float, watch: Watch) -> list[tuple[float, float]]:
     """Times of f and g, in µs, of as many rounds as it takes."""
     begin, count = clock.seconds(), 1
@@ -142,7 +150,7 @@ def rounds(clock: Clock, margin: float, least: int, max_time: float, watch: Watc
         elapsed = clock.seconds() - begin
         if len(pairs) >= look_at:
             look_at = int(GROWTH * len(pairs)) + 1
-            if verdict_of(*median_interval([one / other for one, other in pairs], CONFIDENCE), margin) != "unclear":
+            if verdict_of(*median_interval(ratios_of(pairs, clock.coarse), CONFIDENCE), margin) != "unclear":
                 return pairs
         if elapsed >= max_time and len(pairs) >= 3:
             return pairs

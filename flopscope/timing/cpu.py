@@ -23,6 +23,8 @@ class CpuClock:
     now: the clock, in integer nanoseconds.
     """
 
+    coarse = False
+
     def __init__(
         self,
         functions: Sequence[Callable[[], Any]],

@@ -42,6 +42,8 @@ class CudaClock:
     mhz: reads the SM clock.
     """
 
+    coarse = True
+
     def __init__(
         self,
         functions: Sequence[Callable[[], Any]],

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["measure"]
 
-WARM_UP_SECONDS = {"cpu": 0.01, "cuda": 0.025}  # at least: clocks rise, caches fill
+WARM_UP_SECONDS = {"cpu": 0.01, "cuda": 0.015}  # at least: clocks rise, caches fill
 WARM_UP_SHARE = 0.3  # of max_time, at most
 SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # of max_time, for what is told beside the median, and how well
 
@@ -34,7 +34,7 @@ def measure(
     device: str | None = None,
     cache: Literal["cold", "hot"] | None = None,
     spread: float = 0.005,
-    min_time: float = 0.05,
+    min_time: float = 0.03,
     max_time: float = 1.0,
     peaks: Literal["measured", "datasheet", "none"] = "measured",
     timer: Literal["auto", "cupti", "event"] = "auto",
@@ -112,7 +112,8 @@ def _aside(stage: Stage, call: Callable[[], Any], rule: Rule, per_call: float, g
     """The time with the caches the other way, and in a graph."""
     brief = Rule(SIDE_SPREAD, 0.0, SIDE_SHARE * rule.max_time)
     other = collect(stage.clock([call], not stage.cold), brief, per_call, stage.throttled_below, stage.watch)
-    aside: dict[str, Any] = {"other_cache": median(other.times), "kernels": stage.looks[0].kernels}
+    aside: dict[str, Any] = {"kernels": stage.looks[0].kernels}
+    aside["other_cache"] = describe(other.times, coarse=True).median
     if graph:
         try:
             aside["launch_to_launch"] = _in_graph(stage, call)
@@ -174,7 +175,7 @@ def _result(
     wanted: str,
     aside: Mapping[str, Any],
 ) -> Measurement:
-    spread = describe(series.times)
+    spread = describe(series.times, coarse=stage.device.kind == "cuda")
     us, (flops, moved) = spread.median, work
     clocks = [mhz for mhz in series.clocks if not math.isnan(mhz)]
     roof, launch_us = roofs.get(wanted, (Roof(), math.nan))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from .distribution import median, median_interval
+from .distribution import between_steps, median, median_interval
 
 __all__ = ["Clock", "Rule", "Sample", "Series", "collect", "no_collector", "warm_up"]
 
@@ -38,6 +38,9 @@ class Sample(NamedTuple):
 
 class Clock(Protocol):
     """Calls functions, numbered from 0, on one device, and tells their times."""
+
+    coarse: bool
+    """Whether times go by steps that may be seen: see between_steps()."""
 
     def seconds(self) -> float:
         """Now, by a clock that only goes forward."""
@@ -155,10 +158,12 @@ def collect(
         watch(len(every))
         elapsed = clock.seconds() - begin
         counts = every if len(slow) > len(good) else good
-        stopped = rule.met([sample.us for sample in counts], elapsed)
+        times = [sample.us for sample in counts]
+        times = between_steps(times) if clock.coarse else times
+        stopped = rule.met(times, elapsed)
         # Not much beyond the time that is left, nor so many that nobody looks at the criterion or the memory.
         left = min(max(rule.max_time - elapsed, 0.0), LONGEST_BATCH)
-        missing = rule.missing([sample.us for sample in counts], elapsed)
+        missing = rule.missing(times, elapsed)
         count = max(1, min(missing, int(left / max(elapsed / len(every), 1e-9))))
     throughout = len(slow) > len(good)
     kept = every if throughout else good

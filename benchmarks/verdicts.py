@@ -1,0 +1,93 @@
+"""What is called slower: calls with 0, 2, 5 and 10 % more work than another, a hundred trials each.
+
+fs.compare_times says faster, slower, same or unclear. The pytest plugin holds ``no_slower_than(other, ratio=1.03)``:
+what takes 0 or 2 % longer is to pass, 5 and 10 % to fail. A verdict of the plugin is that of one run of one test, with all
+that an unclear one takes. On a CPU on an idle machine and beside a busy process.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import numpy as np
+from harness import Report, arguments
+from measure import neighbour
+
+import flopscope as fs
+from flopscope.perf import Check, PerfFailure, Settings
+
+TRIALS = 100
+SLOWER = (0.0, 0.02, 0.05, 0.10)
+LIMIT = 1.03
+ELEMENTS = {"cpu": 400_000, "cuda": 1 << 25}  # of the other's tensor; whose time is by its elements
+COLUMNS = ["case", "who", "ratio", "verdicts", "wrong", "unclear", "seconds"]
+
+Call = Callable[[], object]
+
+
+def main() -> None:
+    options = arguments(__doc__ or "", ("cpu", "cuda"))
+    report = Report("verdicts", COLUMNS, options.out, options.device)
+    judge_all(report, options.device, "idle")
+    if options.device == "cpu":
+        with neighbour():
+            judge_all(report, "cpu", "busy neighbour")
+    report.finish()
+
+
+def judge_all(report: Report, device: str, how: str) -> None:
+    calls = calls_of(device)
+    judges: dict[str, tuple[Callable[[Call, Call], tuple[str, float]], Callable[[float], str]]] = {
+        "compare_times": (by_compare_times, lambda slower: "slower" if slower else "same"),
+        "perf fixture": (by_plugin, lambda slower: "failed" if 1 + slower > LIMIT else "passed"),
+    }
+    for who, (judge, expected) in judges.items():
+        for slower, call in calls.items():
+            begin = time.perf_counter()
+            found = [judge(call, calls[0.0]) for _ in range(TRIALS)]
+            took = (time.perf_counter() - begin) / TRIALS
+            report.keep(f"{100 * slower:g} % more work, {how}: {who}", {"ratio": [ratio for _, ratio in found]}, "")
+            said = Counter(verdict for verdict, _ in found)
+            wrong = TRIALS - said[expected(slower)] - said["unclear"]
+            report.row(f"{100 * slower:g} % more work, {how}", who, f"{statistics.median(r for _, r in found):.4f}",
+                       ", ".join(f"{count} {word}" for word, count in said.most_common()), str(wrong),
+                       str(said["unclear"]), f"{took:.2f}")
+            if slower == min(SLOWER):
+                report.target(f"{who}: false alarms of {TRIALS} at 0 %, {how}", wrong, 0, "")
+            if slower == max(SLOWER):
+                missed = TRIALS - said[expected(slower)]
+                report.target(f"{who}: missed of {TRIALS} at {100 * slower:g} %, {how}", missed, 0, "")
+
+
+def by_compare_times(f: Call, g: Call) -> tuple[str, float]:
+    found = fs.compare_times(f, g, max_time=1.0)
+    return found.verdict, found.ratio
+
+
+def by_plugin(f: Call, g: Call) -> tuple[str, float]:
+    """As a test's perf(f).no_slower_than(g, ratio=LIMIT) ends."""
+    check: Any = Check(Settings(unclear="pass"), f, (), {"peaks": "none", "max_time": 0.3})
+    with suppress(PerfFailure):
+        check.no_slower_than(g, ratio=LIMIT)
+    (held,) = check.record()["limits"]
+    return held["verdict"], float(held["measured"].partition(" ")[0])
+
+
+def calls_of(device: str) -> dict[float, Call]:
+    """By how much slower each is: neg of so many more elements, of the same memory, whose place matters on a CPU."""
+    counts = {slower: round(ELEMENTS[device] * (1 + slower)) for slower in SLOWER}
+    if device == "cuda":
+        return {slower: partial(fs.neg, fs.rand((count,), device=device)) for slower, count in counts.items()}
+    x, out = np.random.default_rng(0).random((2, max(counts.values())), dtype=np.float32)
+    return {slower: partial(fs.neg, fs.from_numpy(x[:count]), out=fs.from_numpy(out[:count]))
+            for slower, count in counts.items()}
+
+
+if __name__ == "__main__":
+    main()
