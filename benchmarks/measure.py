@@ -125,7 +125,7 @@ def cuda_tools() -> dict[str, Tool]:
 
     found: dict[str, Tool] = {
         "flopscope": by_measure,
-        "flopscope, events": lambda call: fs.measure(call, peaks="none", timer="event", graph=False).median,
+        "flopscope, events": lambda call: fs.measure(call, peaks="none", timer="event", device="cuda", graph=False).median,
     }
     triton = optional("triton.testing")
     if triton is not None:
@@ -217,11 +217,11 @@ def by_measure(call: Call) -> float:
 def time_all(
     report: Report, case: str, call: Call, tools: Mapping[str, Tool], counted: float | None
 ) -> tuple[dict[str, float], dict[str, float], float]:
-    """A row of each tool: its median us and the seconds it took, of REPEATS runs in turns; and our CV in %."""
+    """A row of each tool: its median us and the seconds it took, of REPEATS runs; and our CV in %."""
     medians: dict[str, list[float]] = {who: [] for who in tools}
     seconds: dict[str, list[float]] = {who: [] for who in tools}
-    for _ in range(REPEATS):
-        for who, tool in tools.items():
+    for who, tool in tools.items():
+        for _ in range(REPEATS):
             begin = time.perf_counter()
             medians[who].append(tool(call))
             seconds[who].append(time.perf_counter() - begin)

@@ -1,8 +1,8 @@
 """What is called slower: calls with 0, 2, 5 and 10 % more work than another, a hundred trials each.
 
 fs.compare_times says faster, slower, same or unclear. The pytest plugin holds ``no_slower_than(other, ratio=1.03)``:
-what takes 0 or 2 % longer is to pass, 5 and 10 % to fail. A verdict of the plugin is that of one run of one test, with all
-that an unclear one takes. On a CPU on an idle machine and beside a busy process.
+what takes 0 or 2 % longer is to pass, 5 and 10 % to fail. A verdict of the plugin is that of one run of a test, with
+all that an unclear one takes. On a CPU on an idle machine and beside a busy process.
 """
 
 from __future__ import annotations

@@ -188,6 +188,42 @@ def test_a_warm_up_leaves_nothing(run: Callable[..., Any]) -> None:
     assert (subscribed, finalized, dropped) == (1, 1, 0)  # warm-up and recording are one capture
 
 
+def test_a_capture_gives_what_it_has_and_goes_on(run: Callable[..., Any]) -> None:
+    parts, counts, left, broken = run("""
+    def names(core):
+        columns, names, _, _ = core.events()
+        return [names[name] for name in columns["name"]]
+
+    core = _core.Profiler(ops=False, cupti=True, api_calls=False)
+    core.start()
+    cuda.launch("first")
+    parts = [core.split()]
+    cuda.launch("second"), cuda.launch("third")
+    parts.append(core.split())
+    parts.append(core.split())
+    cuda.launch("fourth")
+    cuda.fail("cuptiActivityFlushAll", 999)
+    try:
+        core.split()
+        broken = ""
+    except RuntimeError as problem:
+        broken = str(problem)
+    cuda.fail("cuptiActivityFlushAll", 0)
+    core.split()
+    cuda.launch("fifth")
+    counts = [part.running for part in parts], core.running, cuda.count("subscribed")
+    core.stop()
+    try:
+        core.split()
+    except RuntimeError as problem:
+        left = str(problem)
+    print(json.dumps([[names(part) for part in [*parts, core]], counts, left, broken]))
+    """)
+    assert parts == [["first"], ["second", "third"], [], ["fifth"]]
+    assert counts == [[False, False, False], True, 1]
+    assert "not running" in left and "handing over its records" in broken
+
+
 def test_what_is_lost_is_said(run: Callable[..., Any]) -> None:
     dropped, text = run("""
     with fs.profile(timer="cupti") as prof:
@@ -434,7 +470,7 @@ def test_single_events_add_up_to_the_table(run: Callable[..., Any]) -> None:
     assert {name: event[6] for name, event in kernels.items()} == {"a": 7, "b": 9, "c": 7}
     assert {event[5] for event in of_kind["runtime"]} == {event[5] for event in kernels.values()}
     assert {event[0] for event in of_kind["runtime"]} == {"cudaLaunchKernel"}
-    assert {name: event[3] for name, event in kernels.items()} == {"a": 3, "b": 4, "c": 8}
+    assert {name: round(event[3], 6) for name, event in kernels.items()} == {"a": 3, "b": 4, "c": 8}
     on_host = {event[0]: event[3] for event in of_kind["range"] if event[2] == "cpu"}
     assert on_host == {"outer": 7, "inner": 4}
     assert {name: table[name]["device_time_total"] for name in on_host} == on_host

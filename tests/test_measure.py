@@ -324,14 +324,14 @@ class Gpu:
 
 def test_events_are_around_a_call_that_waits_on_the_device() -> None:
     gpu = Gpu()
-    clock = cuda.CudaClock([lambda: None], "cuda:0", "event", True, lambda: 1980.0, gpu)
+    clock = cuda.CudaClock([lambda: None], "cuda:0", None, True, lambda: 1980.0, gpu)
     assert clock.sample([0]) == [(5.0, 1980.0)]
     assert gpu.did == ["flush", "wait", f"call, held {cuda.HOLD_SECONDS:g} s"] and clock.holds
 
 
 def test_a_call_that_synchronises_is_held_once_and_never_again() -> None:
     gpu = Gpu(synchronises=True)
-    clock = cuda.CudaClock([lambda: None], "cuda:0", "event", False, lambda: math.nan, gpu)
+    clock = cuda.CudaClock([lambda: None], "cuda:0", None, False, lambda: math.nan, gpu)
     assert [sample.us for sample in clock.sample([0, 0, 0])] == [5.0] * 3
     assert not clock.holds and sum("0.25" in did for did in gpu.did) == 1
 
@@ -340,13 +340,22 @@ def test_records_that_were_lost_are_no_times(monkeypatch: pytest.MonkeyPatch) ->
     recorder = fs._core.Profiler(ops=False)
     recorder._append("kernel", "flopscope_measure_mark", 0, 10, device=0)
     recorder._append("kernel", "a", 100, 3000, device=0)
-    stand_in = types.SimpleNamespace(events=recorder.events, dropped=0, stop=lambda: None)
+    done: list[str] = []
+    part = types.SimpleNamespace(events=recorder.events, dropped=0)
+    stand_in = types.SimpleNamespace(
+        split=lambda: part, stop=lambda: done.append("stop"), restart=lambda: done.append("restart")
+    )
     monkeypatch.setattr("flopscope.capture.start_core", lambda recipe: (stand_in, "cupti"))
     gpu = Gpu()
-    clock = cuda.CudaClock([lambda: None], "cuda:0", "cupti", False, lambda: 1500.0, gpu)
-    assert clock.sample([0]) == [(3.0, 1500.0)] and gpu.did == ["mark", "wait", "wait"]
-    with pytest.raises(cuda.LostRecords, match="1 of 2 calls"):
-        clock.sample([0, 0])
+    with cuda.Records() as records:
+        clock = cuda.CudaClock([lambda: None], "cuda:0", records, False, lambda: 1500.0, gpu)
+        assert clock.sample([0]) == [(3.0, 1500.0)] and gpu.did == ["mark", "wait", "wait"]
+        with pytest.raises(cuda.LostRecords, match="1 of 2 calls"):
+            clock.sample([0, 0])
+        part.dropped = 1
+        with pytest.raises(cuda.LostRecords, match="lost 1"):
+            clock.sample([0])
+    assert done == ["restart"] * 3 + ["stop"]
 
 
 class Copied:

@@ -151,40 +151,93 @@ static PyObject *profiler_stop(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* A new store takes the place of the one so far; the capture goes on. */
-static PyObject *profiler_restart(PyObject *object, PyObject *unused)
+/* A new store and recorder take the place of those so far, which `store` and `recorder` receive, stopped; the capture
+ * goes on. collect: with all that CUPTI has to tell up to now. False, with an exception set, where nothing changed or
+ * recording could not go on; `store` is NULL then.
+ */
+static bool begin_anew(fs_profiler_object *self, bool collect, fs_store **store, fs_recorder **recorder)
 {
-    (void)unused;
-    fs_profiler_object *self = (fs_profiler_object *)object;
-    fs_store *store = NULL;
-    fs_recorder *recorder = NULL;
     fs_error err;
-    if (!may_change(self)) return NULL;
+    fs_store *next_store = NULL;
+    fs_recorder *next = NULL;
+    fs_status status;
+    *store = NULL;
+    if (!may_change(self)) return false;
     if (!fs_profiler_runs(self)) {
         PyErr_SetString(PyExc_RuntimeError, "this profile is not running: there is nothing to begin anew");
-        return NULL;
+        return false;
     }
-    if (fs_store_create(&store, &err) != FS_OK || fs_recorder_create(&recorder, store, &self->options, &err) != FS_OK) {
-        fs_store_destroy(store);
-        return fs_raise(&err);
+    if (fs_store_create(&next_store, &err) != FS_OK ||
+        fs_recorder_create(&next, next_store, &self->options, &err) != FS_OK) {
+        fs_store_destroy(next_store);
+        fs_raise(&err);
+        return false;
     }
-    fs_status status;
     stop_frames(self);
     self->changing = true;
     Py_BEGIN_ALLOW_THREADS;
-    fs_recorder_stop(self->recorder, NULL);
-    if (self->captures) fs_cupti_restart(store);
-    status = fs_recorder_start(recorder, &err);
+    status = collect && self->captures ? fs_cupti_collect(&err) : FS_OK;
+    fs_status stopped = fs_recorder_stop(self->recorder, status == FS_OK ? &err : NULL);
+    if (collect && status == FS_OK) status = stopped;
+    if (self->captures) {
+        self->cupti = fs_cupti_last();
+        fs_cupti_restart(next_store);
+    }
+    fs_status started = fs_recorder_start(next, status == FS_OK ? &err : NULL);
+    if (status == FS_OK) status = started;
     Py_END_ALLOW_THREADS;
-    fs_recorder_destroy(self->recorder);
-    fs_store_destroy(self->store);
-    self->recorder = recorder;
-    self->store = store;
+    *recorder = self->recorder;
+    *store = self->store;
+    self->recorder = next;
+    self->store = next_store;
     self->store_generation++;
     self->changing = false;
-    if (status != FS_OK) return fs_raise(&err);
-    if (self->with_stack && (self->frames = fs_frames_start(self->store)) == NULL) return NULL;
+    if (status == FS_OK && self->with_stack && (self->frames = fs_frames_start(self->store)) == NULL)
+        status = FS_RUNTIME_ERROR; /* and the exception is set */
+    else if (status != FS_OK) fs_raise(&err);
+    if (status == FS_OK) return true;
+    fs_recorder_destroy(*recorder);
+    fs_store_destroy(*store);
+    *store = NULL;
+    return false;
+}
+
+static PyObject *profiler_restart(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    fs_store *store;
+    fs_recorder *recorder;
+    if (!begin_anew((fs_profiler_object *)object, false, &store, &recorder)) return NULL;
+    fs_recorder_destroy(recorder);
+    fs_store_destroy(store);
     Py_RETURN_NONE;
+}
+
+static PyObject *profiler_split(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_error err;
+    fs_status status = FS_OK;
+    fs_profiler_object *part = (fs_profiler_object *)Py_TYPE(object)->tp_alloc(Py_TYPE(object), 0);
+    if (part == NULL) return NULL;
+    if (!begin_anew(self, true, &part->store, &part->recorder)) {
+        part->recorder = NULL;
+        Py_DECREF(part);
+        return NULL;
+    }
+    part->options = self->options;
+    part->cupti_options = self->cupti_options;
+    part->cupti = self->cupti;
+    part->captures = self->captures;
+    part->generation = self->generation;
+    if (part->captures) {
+        Py_BEGIN_ALLOW_THREADS status = fs_attribute(part->store, &err);
+        Py_END_ALLOW_THREADS
+    }
+    if (status == FS_OK) return (PyObject *)part;
+    Py_DECREF(part);
+    return fs_raise(&err);
 }
 
 static PyObject *profiler_begin_range(PyObject *object, PyObject *args)
@@ -315,6 +368,8 @@ static PyMethodDef methods[] = {
      "Stop, close open ranges and wait for the devices. RuntimeError if not running."},
     {"restart", profiler_restart, METH_NOARGS,
      "Drop what was recorded so far and record on. RuntimeError if not running."},
+    {"split", profiler_split, METH_NOARGS,
+     "A stopped Profiler of what was recorded so far; this one records on, anew. RuntimeError if not running."},
     {"begin_range", profiler_begin_range, METH_VARARGS,
      "begin_range($self, name, is_step=False, flops=nan, bytes=nan, /)\n--\n\n"
      "Open a user annotation on this thread; a token for end_range, None if not running."},

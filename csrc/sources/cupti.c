@@ -338,6 +338,27 @@ static fs_status describe_devices(fs_store *store, fs_error *err)
     return FS_OK;
 }
 
+static fs_status devices_failed(int failed, fs_error *err)
+{
+    return fs_fail(err, FS_RUNTIME_ERROR,
+                   "CUDA failed with error %d while the profile waited for the devices: an earlier kernel or copy, of "
+                   "any library, may be at it",
+                   failed);
+}
+
+fs_status fs_cupti_collect(fs_error *err)
+{
+    int failed = wait_for_devices();
+    int code = fs_cupti->flush(FS_CUPTI_FLUSH_FORCED);
+    int64_t dropped = dropped_by_cupti();
+    pthread_mutex_lock(&capture.lock);
+    capture.parser.dropped += dropped;
+    fs_store *store = capture.parser.store;
+    pthread_mutex_unlock(&capture.lock);
+    if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "handing over its records", err);
+    return failed != 0 ? devices_failed(failed, err) : describe_devices(store, err);
+}
+
 fs_status fs_cupti_stop(fs_error *err)
 {
     fs_status status = FS_OK;
@@ -369,12 +390,7 @@ fs_status fs_cupti_stop(fs_error *err)
     pthread_mutex_unlock(&capture.lock);
     capture.report.taken = fs_cupti_buffers_close();
     atomic_store(&capture.capturing, false);
-    if (status == FS_OK && failed != 0) {
-        status = fs_fail(err, FS_RUNTIME_ERROR,
-                         "CUDA failed with error %d while the profile waited for the devices: an "
-                         "earlier kernel or copy, of any library, may be at it",
-                         failed);
-    }
+    if (status == FS_OK && failed != 0) status = devices_failed(failed, err);
     fs_status described = describe_devices(store, status == FS_OK ? err : NULL);
     return status != FS_OK ? status : described;
 }

@@ -34,6 +34,10 @@ bool fs_cupti_has_device(void);
  * another client has CUPTI: then `taken_by` (64 bytes; may be NULL) receives its name, else "". */
 fs_status fs_cupti_start(fs_store *store, const fs_cupti_options *options, char *taken_by, fs_error *err);
 
+/* Wait for the devices, take in all records so far and tell the store of its devices; the capture goes on.
+ * FS_RUNTIME_ERROR says what of this failed. */
+fs_status fs_cupti_collect(fs_error *err);
+
 /* Capture into another store from now on; what began earlier is forgotten, and not counted as lost. */
 void fs_cupti_restart(fs_store *store);
 

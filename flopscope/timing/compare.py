@@ -91,9 +91,10 @@ def compare_times(
     """
     _check(margin=margin, max_time=max_time, min_rounds=min_rounds)
     stage = prepare([f, g], (), device, cache, timer)
-    clock = stage.clock([f, g], stage.cold)
     kind = stage.device.kind
-    with no_collector(), time_bar(f"comparing {name_of(f)} and {name_of(g)}", max_time) as look_up:
+    title = f"comparing {name_of(f)} and {name_of(g)}"
+    with no_collector(), time_bar(title, max_time) as look_up, stage.recording():
+        clock = stage.clock([f, g], stage.cold)
         stage.call_between_samples(look_up)
         least, most = min(WARM_UP_SECONDS[kind], max_time), WARM_UP_SHARE * max_time / 2
         per_call = [warm_up(clock, which, least, most, stage.watch) for which in (0, 1)]

@@ -6,13 +6,23 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
 from .. import _core, capture
 from ..schedule import ProfilerActivity
+from .distribution import median
 from .sampling import Sample
 
-__all__ = ["CudaClock", "LostRecords", "busy_times", "devices_of", "held_bytes", "launch_to_launch", "rotated"]
+__all__ = [
+    "CudaClock",
+    "Graph",
+    "LostRecords",
+    "Records",
+    "busy_times",
+    "devices_of",
+    "held_bytes",
+    "rotated",
+]
 
 HOLD_SECONDS = 0.25  # for which a call may be launched while the device waits; one that waits for it takes as long
 DEVICE_WORK = ("kernel", "memcpy", "memset")
@@ -35,10 +45,35 @@ class LostRecords(RuntimeError):
     """CUPTI did not tell of all that ran."""
 
 
+class Records:
+    """CUPTI's records of what runs in a block, taken part by part: to attach CUPTI takes longer than many a sample."""
+
+    def __init__(self) -> None:
+        self._recorder: Any = None
+
+    def __enter__(self) -> Records:
+        self._recorder, _ = capture.start_core(_RECIPE)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._recorder.stop()
+
+    def forget(self) -> None:
+        """What ran so far is in no part."""
+        self._recorder.restart()
+
+    def take(self) -> tuple[dict[str, Any], list[str], list[str], int]:
+        """Columns of the events, names, kinds as Profiler.events() gives them, and how many records were lost."""
+        part = self._recorder.split()
+        columns, names, kinds, _ = part.events()
+        return columns, names, kinds, part.dropped
+
+
 class CudaClock:
     """A Clock of functions that launch work on one CUDA device.
 
-    source: "cupti", or "event". cold: empty the L2 cache before each sample, outside of what is timed.
+    records: of CUPTI, while they are taken; None: CUDA events tell the times. cold: empty the L2 cache before each
+    sample, outside of what is timed.
     mhz: reads the SM clock.
     """
 
@@ -48,12 +83,12 @@ class CudaClock:
         self,
         functions: Sequence[Callable[[], Any]],
         device: str,
-        source: Literal["cupti", "event"],
+        records: Records | None,
         cold: bool,
         mhz: Callable[[], float],
         core: Any = _core,
     ) -> None:
-        self.source, self.holds = source, True
+        self.records, self.holds = records, True
         """holds: whether the device waits while a call is launched; not once a call was seen to wait for it."""
         self._functions, self._device, self._cold, self._mhz, self._core = functions, device, cold, mhz, core
 
@@ -69,23 +104,22 @@ class CudaClock:
         return time.perf_counter() - begin
 
     def sample(self, which: Sequence[int]) -> list[Sample]:
-        return self._by_cupti(which) if self.source == "cupti" else [self._by_events(one) for one in which]
+        if self.records is None:
+            return [self._by_events(one) for one in which]
+        return self._by_records(which, self.records)
 
-    def _by_cupti(self, which: Sequence[int]) -> list[Sample]:
-        recorder, _ = capture.start_core(_RECIPE)
+    def _by_records(self, which: Sequence[int], records: Records) -> list[Sample]:
+        records.forget()
         clocks = []
-        try:
-            for one in which:
-                self._separate()
-                self._functions[one]()
-                self._core.measure_wait(self._device)
-                clocks.append(self._mhz())
-        finally:
-            recorder.stop()
-        columns, names, kinds, _ = recorder.events()
+        for one in which:
+            self._separate()
+            self._functions[one]()
+            self._core.measure_wait(self._device)
+            clocks.append(self._mhz())
+        columns, names, kinds, dropped = records.take()
         times = busy_times(columns, names, kinds, int(self._device.partition(":")[2]))
-        if len(times) != len(which) or recorder.dropped:
-            raise LostRecords(f"CUPTI told of {len(times)} of {len(which)} calls, and lost {recorder.dropped} records")
+        if len(times) != len(which) or dropped:
+            raise LostRecords(f"CUPTI told of {len(times)} of {len(which)} calls, and lost {dropped} records")
         return [Sample(ns / 1e3, mhz) for ns, mhz in zip(times, clocks, strict=True)]
 
     def _separate(self) -> None:
@@ -177,26 +211,32 @@ def held_bytes(device: str) -> int:
     return total
 
 
-def launch_to_launch(call: Callable[[], Any], device: str, native: bool, launches: int, moved: float) -> float:
-    """µs from one call to the next in a CUDA graph of up to 20.
+class Graph:
+    """A CUDA graph of up to 20 calls, for the time from one to the next.
 
-    native: whether flopscope's own ops launch all of it, else torch must. launches: of one call, which the graph must
-    hold for each. moved: bytes of a call, or NaN. RuntimeError says why it cannot be captured.
+    native: whether flopscope's own ops launch all of it, else torch must. moved: bytes of a call, or NaN. RuntimeError
+    says why it cannot be captured.
     """
-    calls = GRAPH_CALLS if moved != moved else max(1, min(GRAPH_CALLS, int(GRAPH_BYTES / max(moved, 1))))
-    replay = (_native_graph if native else _torch_graph)(call, device, calls)
-    recorder, _ = capture.start_core(_RECIPE)
-    try:
-        replay()
-        _core.measure_wait(device)
-    finally:
-        recorder.stop()
-    columns, _, kinds, _ = recorder.events()
-    seen = sum(kinds[kind] in DEVICE_WORK for kind in columns["kind"].tolist())
-    if seen != calls * launches:
-        raise RuntimeError(f"a graph of {calls} calls launches {seen} times, not {calls} x {launches}")
-    times = [_core.measure_call(device, replay, 0.0)[0] for _ in range(GRAPH_REPLAYS)]
-    return sorted(times)[len(times) // 2] / 1e3 / calls
+
+    def __init__(self, call: Callable[[], Any], device: str, native: bool, moved: float) -> None:
+        self._device = device
+        self.calls = GRAPH_CALLS if moved != moved else max(1, min(GRAPH_CALLS, int(GRAPH_BYTES / max(moved, 1))))
+        self._replay = (_native_graph if native else _torch_graph)(call, device, self.calls)
+
+    def check(self, records: Records, launches: int) -> None:
+        """RuntimeError unless it holds so many launches for each call."""
+        records.forget()
+        self._replay()
+        _core.measure_wait(self._device)
+        columns, _, kinds, _ = records.take()
+        seen = sum(kinds[kind] in DEVICE_WORK for kind in columns["kind"].tolist())
+        if seen != self.calls * launches:
+            raise RuntimeError(f"a graph of {self.calls} calls launches {seen} times, not {self.calls} x {launches}")
+
+    def launch_to_launch(self) -> float:
+        """µs. Not while records are taken, which is seen in a graph's times."""
+        times = [_core.measure_call(self._device, self._replay, 0.0)[0] for _ in range(GRAPH_REPLAYS)]
+        return median(times) / 1e3 / self.calls
 
 
 def _native_graph(call: Callable[[], Any], device: str, calls: int) -> Callable[[], object]:

@@ -16,6 +16,7 @@ from .stage import Stage, name_of, prepare
 
 if TYPE_CHECKING:
     from ..peaks import Peaks
+    from .cuda import CudaClock, Graph
     from .look import Look
 
 __all__ = ["measure"]
@@ -56,7 +57,8 @@ def measure(
         on top. A call that keeps its results from call to call ends in a MemoryError before memory is full.
     peaks: what the shares are of: "measured" peaks (measured now if they never were), the "datasheet", or "none".
     timer: who tells device times. "auto": CUPTI, or CUDA events where it cannot be had, said in ``timing_source`` and
-        ``notes``; "cupti": RuntimeError instead; "event": CUDA events.
+        ``notes``; "cupti": RuntimeError instead; "event": CUDA events. Without CUPTI only flopscope's own ops and
+        tensors among args tell that a call works on a GPU: name the device of other code.
     graph: on CUDA, take the time from launch to launch too, in a CUDA graph of calls, where they can be captured.
 
     Raises ValueError for options that make no sense or a call that works on several devices, and RuntimeError where
@@ -85,52 +87,63 @@ def _sample(
     stage: Stage, call: Callable[[], Any], fn: Callable[..., Any], args: tuple[Any, ...], rule: Rule, graph: bool
 ) -> tuple[Series, dict[str, Any]]:
     """The series of samples, and what is told beside it."""
-    kind = stage.device.kind
-    clock = stage.clock([_in_turns(stage, fn, args) if stage.cold and kind == "cuda" else call], stage.cold)
-    per_call = warm_up(clock, 0, min(WARM_UP_SECONDS[kind], rule.max_time), WARM_UP_SHARE * rule.max_time, stage.watch)
-    if kind == "cpu":
+    if stage.device.kind == "cpu":
+        clock = stage.clock([call], stage.cold)
+        per_call = warm_up(clock, 0, *_warming(stage, rule), stage.watch)
         clock.settle([per_call])
-        per_call *= clock.batches[0]
-        series = collect(clock, rule, per_call, watch=stage.watch)
+        series = collect(clock, rule, per_call * clock.batches[0], watch=stage.watch)
         return series, {"batch": clock.batches[0]}
+    aside: dict[str, Any] = {"kernels": stage.looks[0].kernels}
+    with stage.recording():
+        clock = stage.clock([_in_turns(stage, fn, args) if stage.cold else call], stage.cold)
+        per_call = warm_up(clock, 0, *_warming(stage, rule), stage.watch)
+        series = _collect_on_cuda(stage, clock, rule, per_call)
+        brief = Rule(SIDE_SPREAD, 0.0, SIDE_SHARE * rule.max_time)
+        other = collect(stage.clock([call], not stage.cold), brief, per_call, stage.throttled_below, stage.watch)
+        aside["other_cache"] = describe(other.times, coarse=True).median
+        captured = _graph(stage, call) if graph else None
+    if captured is not None:
+        aside["launch_to_launch"] = captured.launch_to_launch()
+    return series, aside
+
+
+def _warming(stage: Stage, rule: Rule) -> tuple[float, float]:
+    """For how many seconds to warm up, at least and at most."""
+    return min(WARM_UP_SECONDS[stage.device.kind], rule.max_time), WARM_UP_SHARE * rule.max_time
+
+
+def _collect_on_cuda(stage: Stage, clock: CudaClock, rule: Rule, per_call: float) -> Series:
     from .cuda import LostRecords
 
     try:
         series = collect(clock, rule, per_call, stage.throttled_below, stage.watch)
     except LostRecords as problem:
         stage.notes.append(f"CUDA events tell the times: {problem}")
-        clock.source = stage.source = "event"
+        stage.source, stage.records, clock.records = "event", None, None
         series = collect(clock, rule, per_call, stage.throttled_below, stage.watch)
-    if clock.source == "event" and not clock.holds:
+    if clock.records is None and not clock.holds:
         stage.notes.append("the call waits for the device, so that the times between its events hold launches too")
     if series.throttled_throughout:
         stage.notes.append(f"most samples ran below {stage.throttled_below:.0f} MHz, throttled: all of them count")
-    return series, _aside(stage, call, rule, per_call, graph)
+    return series
 
 
-def _aside(stage: Stage, call: Callable[[], Any], rule: Rule, per_call: float, graph: bool) -> dict[str, Any]:
-    """The time with the caches the other way, and in a graph."""
-    brief = Rule(SIDE_SPREAD, 0.0, SIDE_SHARE * rule.max_time)
-    other = collect(stage.clock([call], not stage.cold), brief, per_call, stage.throttled_below, stage.watch)
-    aside: dict[str, Any] = {"kernels": stage.looks[0].kernels}
-    aside["other_cache"] = describe(other.times, coarse=True).median
-    if graph:
-        try:
-            aside["launch_to_launch"] = _in_graph(stage, call)
-        except Exception as problem:  # whatever the call does not bear, in the words of whose library it is
-            stage.notes.append(f"no time from launch to launch: {str(problem).strip().splitlines()[0]}")
-    return aside
+def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
+    """A graph of calls; None, and a note that says why, where there can be none."""
+    from .cuda import Graph
 
-
-def _in_graph(stage: Stage, call: Callable[[], Any]) -> float:
-    from .cuda import launch_to_launch
-
-    look = stage.looks[0]
-    if look.launches is None:
-        raise RuntimeError("without CUPTI nobody knows what a graph has to hold")
-    if 0 < look.native_launches < look.launches:
-        raise RuntimeError("flopscope's ops and other code cannot be captured in one graph")
-    return launch_to_launch(call, str(stage.device), look.native_launches > 0, look.launches, look.bytes)
+    look, records = stage.looks[0], stage.records
+    try:
+        if look.launches is None or records is None:
+            raise RuntimeError("without CUPTI nobody knows what a graph has to hold")
+        if 0 < look.native_launches < look.launches:
+            raise RuntimeError("flopscope's ops and other code cannot be captured in one graph")
+        graph = Graph(call, str(stage.device), look.native_launches > 0, look.bytes)
+        graph.check(records, look.launches)
+    except Exception as problem:  # whatever the call does not bear, in the words of whose library it is
+        stage.notes.append(f"no time from launch to launch: {str(problem).strip().splitlines()[0]}")
+        return None
+    return graph
 
 
 def _in_turns(stage: Stage, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +15,7 @@ from .look import Look, call_under_profiler
 
 if TYPE_CHECKING:
     from ..device import Device
+    from .cuda import Records
 
 __all__ = ["MemoryWatch", "Stage", "name_of", "prepare"]
 
@@ -37,6 +38,22 @@ class Stage:
     throttled_below: float
     """MHz"""
     notes: list[str] = field(default_factory=list)
+    records: Records | None = None
+    """In recording(), where CUPTI tells the times."""
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """The block in which functions are sampled: where CUPTI tells the times it is attached."""
+        if self.source != "cupti":
+            yield
+            return
+        from .cuda import Records
+
+        with Records() as self.records:
+            try:
+                yield
+            finally:
+                self.records = None
 
     def call_between_samples(self, look: Callable[[], object]) -> None:
         """Call this too, where the watch is called."""
@@ -56,8 +73,7 @@ class Stage:
             return CpuClock(functions, flusher(int(self.device.properties["cache_bytes"])) if cold else None)
         from .cuda import CudaClock
 
-        assert self.source != "cpu"
-        return CudaClock(functions, str(self.device), self.source, cold, self.mhz)
+        return CudaClock(functions, str(self.device), self.records, cold, self.mhz)
 
 
 def prepare(
@@ -86,11 +102,19 @@ def prepare(
         if cuda:
             function()
         looks.append(call_under_profiler(function, cuda, timer))
+    unseen = cuda and not any(look.sees_cuda or look.devices or look.ops for look in looks)
+    if named is None and unseen and timer == "event":
+        named = find_device("cuda")
     where = find_device(_where(looks, arguments, None if named is None else str(named)))
     notes = list(dict.fromkeys(note for look in looks for note in look.notes))
+    if named is None and unseen and where.kind == "cpu":
+        notes.append(f"timed on the host: {_UNSEEN}")
     if where.kind == "cpu":
         return Stage(where, looks, "cpu", cache == "cold", MemoryWatch.of_host(), lambda: math.nan, math.nan, notes)
     return _on_cuda(where, looks, cache, timer, notes)
+
+
+_UNSEEN = 'without CUPTI nobody sees whether the call works on a GPU; device="cuda" times it there'
 
 
 def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture.Timer, notes: list[str]) -> Stage:

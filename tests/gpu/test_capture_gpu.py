@@ -272,7 +272,7 @@ NCU_PROGRAM = """
 
 def test_kernel_times_agree_with_the_hardware_counter() -> None:
     """ncu's gpu__time_duration has what ncu itself adds to a kernel's beginning and end: 0.7 to 1.1 µs on an H200,
-    which varies by a tenth of a microsecond from kernel to kernel. The median of that taken off, both agree."""
+    which varies by a few tenths of a microsecond from kernel to kernel. The median of that taken off, both agree."""
     pytest.importorskip("torch")
     ncu = shutil.which("ncu")
     if ncu is None:
@@ -295,7 +295,7 @@ def test_kernel_times_agree_with_the_hardware_counter() -> None:
     added = statistics.median(b - a for a, b in zip(ours, theirs, strict=True))
     print(f"us by CUPTI {ours}, by gpu__time_duration {theirs}: {added:.3f} more")
     assert 0 <= added < 1.5
-    varies = 0.15
+    varies = 0.25
     for mine, counted in zip(ours, theirs, strict=True):
         if 2 <= mine <= 20:
             assert mine == pytest.approx(counted - added, rel=0.02, abs=varies)

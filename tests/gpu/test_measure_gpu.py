@@ -120,6 +120,15 @@ def test_torch_code_is_measured_and_captured() -> None:
     assert math.isnan(quick(torch.sin, x).flops)
 
 
+def test_events_time_other_code_on_the_gpu_although_nobody_sees_it_there() -> None:
+    torch = torch_or_skip()
+    x = torch.rand(4096, 4096, device="cuda")
+    m = quick(lambda: torch.sin(x), timer="event")
+    assert (m.device, m.timing_source) == ("cuda:0", "event")
+    assert m.median == pytest.approx(quick(torch.sin, x).median, abs=5)
+    assert quick(lambda: fs.rand((64,), device="cpu"), timer="event").device == "cpu"
+
+
 @pytest.mark.parametrize("timer", ["cupti", "event"])
 def test_a_call_that_synchronises_never_hangs(timer: Any) -> None:
     x = fs.rand((256, 256))
