@@ -123,10 +123,10 @@ def cuda_tools() -> dict[str, Tool]:
         made = torch.utils.benchmark.Timer("call()", globals={"call": call})
         return 1e6 * float(made.blocked_autorange().median)
 
-    found: dict[str, Tool] = {
-        "flopscope": by_measure,
-        "flopscope, events": lambda call: fs.measure(call, peaks="none", timer="event", device="cuda", graph=False).median,
-    }
+    def by_events(call: Call) -> float:
+        return fs.measure(call, peaks="none", timer="event", device="cuda", graph=False).median
+
+    found: dict[str, Tool] = {"flopscope": by_measure, "flopscope, events": by_events}
     triton = optional("triton.testing")
     if triton is not None:
         found["triton do_bench"] = lambda call: 1e3 * float(triton.do_bench(call, return_mode="median"))
