@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from .timing.measure import measure
     from .timing.measurement import Measurement
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     *_core.__all__,

@@ -215,6 +215,7 @@ def _result(
         shares=shares,
         notes=tuple(stage.notes),
         samples=tuple(series.times),
+        clocks=tuple(series.clocks) if stage.device.kind == "cuda" else (),
     )
 
 

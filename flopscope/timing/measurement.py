@@ -85,6 +85,8 @@ class Measurement:
     """What could not be had, and why: no NVML, no CUDA graph, no CUPTI."""
     samples: tuple[float, ...] = field(default=(), repr=False)
     """µs per call, in the order in which they were taken; discarded ones left out."""
+    clocks: tuple[float, ...] = field(default=(), repr=False)
+    """MHz, the SM clock of each sample; NaN where it is not known, and none on the CPU."""
 
     @property
     def verdict(self) -> str:
@@ -113,7 +115,7 @@ class Measurement:
 
     def to_dict(self, samples: bool = False) -> dict[str, Any]:
         """All of it, and the verdict, ready for JSON: NaN is None. samples: with the single ones."""
-        left_out = set() if samples else {"samples"}
+        left_out = set() if samples else {"samples", "clocks"}
         content = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in left_out}
         return {**content, "verdict": self.verdict}
 
