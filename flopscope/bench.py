@@ -70,11 +70,11 @@ class Bench:
         for peaks in (self.peaks, self.device.datasheet_peaks):
             if peaks is not None:
                 lines.append(f"  {peaks.source:9}  memory: {_rate(peaks.bandwidth, 'B/s')}   compute: {_units(peaks)}")
+        least, empty = ("a kernel", "kernel") if self.device.kind == "cuda" else ("an op", "call")
         if self.peaks.kernel_ns is not None:
-            lines.append(f"  a kernel of one element takes {self.peaks.kernel_ns / 1e3:.2f} µs")
+            lines.append(f"  {least} of one element takes {self.peaks.kernel_ns / 1e3:.2f} µs")
         elif self.peaks.launch_ns is not None:
-            kind = "kernel" if self.device.kind == "cuda" else "call"
-            lines.append(f"  an empty {kind} takes {self.peaks.launch_ns / 1e3:.2f} µs")
+            lines.append(f"  an empty {empty} takes {self.peaks.launch_ns / 1e3:.2f} µs")
         lines.append(f"{self.size} × {self.size} {self.dtype}, {self.repeat} times after a warm-up")
         return lines
 

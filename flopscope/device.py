@@ -275,7 +275,7 @@ def _facts(peaks: Peaks) -> dict[str, str]:
     if peaks.launch_ns is not None:
         facts["launch"] = f"{peaks.launch_ns:,.0f} ns"
     if peaks.kernel_ns is not None:
-        facts["kernel"] = f"{peaks.kernel_ns:,.0f} ns"
+        facts["one element"] = f"{peaks.kernel_ns:,.0f} ns"
     return facts
 
 
@@ -327,8 +327,7 @@ class _Measurement:
         steps |= {f"fma {dtype}": partial(self._fma, dtype, unit) for dtype, unit in self.plan.fma}
         steps |= {f"matmul {dtype}": partial(self._matmul, dtype, unit) for dtype, unit in self.plan.matmul}
         steps["empty"] = self._launch
-        if self.device.kind == "cuda":
-            steps["kernel"] = self._kernel
+        steps["kernel"] = self._kernel
         long = len(steps) * self.plan.budget > 2  # seconds
         with progress_bar(f"measuring {self.device}", len(steps), progress and long) as advance:
             for quantity, step in steps.items():

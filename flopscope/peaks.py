@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Peaks"]
 
-CACHE_FORMAT = 2  # of the JSON files; raise it when what is measured changes
+CACHE_FORMAT = 3  # of the JSON files; raise it when what is measured changes
 
 
 def is_number(value: object) -> bool:
@@ -40,7 +40,8 @@ class Peaks:
     launch_ns: float | None = None
     """Time of an empty kernel between two CUDA events (CPU: time of an empty call), in ns."""
     kernel_ns: float | None = None
-    """Time on the device, by CUPTI, of the least kernel: one element read and written, in ns."""
+    """Time of the least kernel, by CUPTI (CPU: of the least op, as profiles record it): one element read and written,
+    in ns."""
     when: str | None = None
     """When it was measured: ISO 8601, UTC."""
     versions: Mapping[str, str] = field(default_factory=dict)

@@ -13,7 +13,7 @@ typedef struct {
     double flops[FS_UNIT_COUNT]; /* FLOP/s, NaN unknown */
     double bandwidth;            /* bytes/s, NaN unknown */
     double launch_ns; /* of an empty kernel seen from outside, by events (CPU: time of an empty call), NaN unknown */
-    double kernel_ns; /* of the least kernel by its own record: one element read and written, NaN unknown */
+    double kernel_ns; /* of the least kernel (CPU: op) by its own record: one element read and written, NaN unknown */
 } fs_peaks;
 
 /* Every field unknown. */

@@ -46,8 +46,9 @@ static fs_bound bound_of(const fs_row *row, const fs_roof *roof, double time_ns)
 {
     bool none = row->flops == 0 && row->bytes_total_moved == 0;
     if (none || isnan(roof->least_ns) || isnan(time_ns)) return FS_BOUND_UNKNOWN;
-    bool own_record = row->timing == FS_TIMING_CUPTI || row->timing == FS_TIMING_TRACE;
-    if (time_ns <= launch_factor * (own_record ? roof->kernel_ns : roof->launch_ns)) return FS_BOUND_LAUNCH;
+    bool from_outside =
+        row->timing == FS_TIMING_EVENT || (row->timing == FS_TIMING_CPU && isnan(roof->kernel_ns));
+    if (time_ns <= launch_factor * (from_outside ? roof->launch_ns : roof->kernel_ns)) return FS_BOUND_LAUNCH;
     if (roof->compute_ns > roof->memory_ns) return FS_BOUND_COMPUTE;
     return row->pct_peak_bandwidth > cache_percent ? FS_BOUND_CACHE : FS_BOUND_MEMORY;
 }

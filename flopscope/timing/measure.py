@@ -175,7 +175,9 @@ def _launch_us(measured: Peaks | None, source: str, look: Look) -> float:
     """What so many launches of next to nothing take; NaN where nobody measured it."""
     if measured is None:
         return math.nan
-    one, times = (measured.kernel_ns, look.launches) if source == "cupti" else (measured.launch_ns, look.ops)
+    from_outside = source == "event" or (source == "cpu" and measured.kernel_ns is None)
+    one = measured.launch_ns if from_outside else measured.kernel_ns
+    times = look.launches if source == "cupti" else look.ops
     return math.nan if one is None else one / 1e3 * max(times or 1, 1)
 
 
