@@ -13,9 +13,6 @@ from typing import Any
 __all__ = ["add_measure"]
 
 DTYPES = ("float64", "float32", "float16", "bfloat16")
-# What ops take beside tensors, by the name of the argument: a value for all ops.
-VALUES: dict[str, Any] = {"value": 1.0, "dtype": None}
-RANGES = {"uniform_": (0.0, 1.0), "normal_": (0.0, 1.0)}  # ops whose a and b are numbers
 
 
 def shape(text: str) -> tuple[int, ...]:
@@ -86,30 +83,13 @@ def _function(text: str) -> Callable[[], Any]:
 def _op(options: argparse.Namespace) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The op and its arguments: random tensors of the shapes."""
     from .. import _core
+    from .operands import call_of_op, tensor_arguments
 
     if options.what not in _core.ops:
         raise ValueError(f"{options.what!r} is neither an op nor a module:function; ops are {', '.join(_core.ops)}")
     if not options.shapes:
         raise ValueError(f"{options.what} of which shape? As in: flopscope measure {options.what} 4096,4096")
-    op = getattr(_core, options.what)
-    required = [p.name for p in inspect.signature(op).parameters.values() if p.default is p.empty]
-    if required[:1] == ["shape"]:  # it makes a tensor
-        options.device, dtype, where = None, options.dtype, options.device
-        return _named(lambda *rest: op(options.shapes[0], *rest, dtype=dtype, device=where), op), _values(required[1:])
-    tensors = [name for name in required if not (name in VALUES or (options.what in RANGES and name in "ab"))]
-    shapes = options.shapes * len(tensors) if len(options.shapes) == 1 else options.shapes
-    if len(shapes) != len(tensors):
-        raise ValueError(f"{options.what} takes {len(tensors)} tensors ({', '.join(tensors)}), not {len(shapes)}")
-    operands = [_core.rand(one, dtype=options.dtype, device=options.device) for one in shapes]
-    rest = RANGES.get(options.what) or _values(name for name in required if name in VALUES)
-    other = "float32" if options.dtype == "bfloat16" else "bfloat16"  # what cast() makes of it
-    return op, (*operands, *(other if value is None else value for value in rest))
-
-
-def _values(names: Any) -> tuple[Any, ...]:
-    return tuple(VALUES[name] for name in names)
-
-
-def _named(call: Callable[..., Any], op: Any) -> Callable[..., Any]:
-    call.__name__ = op.__name__
-    return call
+    where = options.device
+    if not tensor_arguments(options.what):  # it makes a tensor, and nothing names its device but the call itself
+        options.device = None
+    return call_of_op(options.what, options.shapes, options.dtype, where)

@@ -1,0 +1,297 @@
+"""Pictures, by matplotlib, which is imported when one is drawn: a sweep, and the roofline of ops.
+
+Colours are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which all eyes tell apart; each comes with a
+marker of its own, so that a print in grey says the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any
+
+from . import units
+
+if TYPE_CHECKING:
+    from ..peaks import Peaks
+    from ..timing.sweep import Sweep, SweepPoint
+
+__all__ = ["BOUNDS", "matplotlib_axes", "plot_sweep", "rate_text"]
+
+BOUNDS = {  # colour and marker
+    "launch": ("#CC79A7", "^"),
+    "cache": ("#009E73", "D"),
+    "memory": ("#0072B2", "o"),
+    "compute": ("#D55E00", "s"),
+    "unknown": ("#808080", "X"),
+}
+LINES: tuple[Any, ...] = ("-", "--", ":", "-.")  # of dtypes
+PEAK_LINES: dict[str, tuple[str, Any]] = {"measured": ("#000000", "-"), "datasheet": ("#707070", (0, (5, 3)))}
+GREY = "#505050"
+SHADE = 0.13
+SMALL = 8  # points
+LEAST_SHADE = 0.09  # of an axis' width, for its label to have room
+
+
+def matplotlib_axes(rows: int = 1, **options: Any) -> Any:
+    """The axes of a new figure of pyplot's. ImportError that says what to install."""
+    _require_matplotlib()
+    from matplotlib import pyplot
+
+    return pyplot.subplots(rows, 1, layout="constrained", **options)[1]
+
+
+def _require_matplotlib() -> None:
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError("pictures need matplotlib: pip install 'flopscope-profiler[plot]'") from error
+
+
+def rate_text(rate: float, what: str) -> str:
+    """Of a rate per second with a prefix: "4.65 TB/s", "215 GFLOP/s"."""
+    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if rate >= size:
+            return f"{rate / size:.3g} {prefix}{what}/s"
+    return f"{rate:.3g} {what}/s"
+
+
+# A sweep --------------------------------------------------------------------------------------------------------------
+
+
+def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
+    """Time, rate and share of the roofline against the working set; see Sweep.plot."""
+    _require_matplotlib()
+    import numpy
+
+    if ax is None:
+        ax = matplotlib_axes(3, sharex=True, figsize=(8, 9))
+    axes = numpy.asarray(ax, dtype=object).ravel()
+    if len(axes) != 3:
+        raise ValueError(f"a sweep is drawn on three axes, not {len(axes)}: plt.subplots(3, 1)")
+    time_axes, rate_axes, share_axes = axes
+    _, at, unit = _against(sweep)
+    by_compute = _by_compute(sweep)
+    rate, rate_name, scale = _rate_shown(sweep, by_compute)
+    for axes_of, value, size in ((time_axes, "median", 1), (rate_axes, rate, scale), (share_axes, "pct_roofline", 1)):
+        _draw_lines(axes_of, sweep, value, size)
+        axes_of.set_xscale("log", base=2)
+        axes_of.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
+        axes_of.set_axisbelow(True)
+    time_axes.set_yscale("log")
+    time_axes.set_ylabel("time per call (µs)")
+    rate_axes.set_ylabel(rate_name)
+    share_axes.set_ylabel("% of the roofline")
+    time_axes.set_title(f"{sweep.op} on {sweep.device}, {sweep.device.name}", fontsize=11)
+    share_axes.set_xlabel(at)
+    _widen(axes)
+    for axes_of in (rate_axes, share_axes):
+        axes_of.set_ylim(bottom=0)
+    _draw_floor(time_axes, sweep)
+    _draw_rates(rate_axes, sweep, by_compute, scale)
+    _draw_level(share_axes, 100, "roofline", "measured")
+    for axes_of in axes:
+        _raise_top(axes_of)
+        _shade(axes_of, sweep)
+        if unit == "B":
+            _draw_caches(axes_of, sweep, labelled=axes_of is share_axes)
+    if unit == "B":
+        _tick_bytes(share_axes)
+    _legend(time_axes, sweep)
+    return axes
+
+
+def _against(sweep: Sweep) -> tuple[str, str, str]:
+    """What is on the x axis: the attribute of points, the axis' label and the unit."""
+    if all(not math.isnan(point.working_set_bytes) for point in sweep.points if point.measurement):
+        return "working_set_bytes", "working set: bytes of operands and result", "B"
+    if all(not math.isnan(point.elements) for point in sweep.points if point.measurement):
+        return "elements", "elements of the first operand", ""
+    return "", "number of the size", ""
+
+
+def _xs(sweep: Sweep) -> dict[int, float]:
+    """Of each point that was measured, by id."""
+    name = _against(sweep)[0]
+    sizes = list(dict.fromkeys(str(point.size) for point in sweep.points))
+    return {
+        id(point): float(getattr(point, name) if name else 1 + sizes.index(str(point.size)))
+        for point in sweep.points
+        if point.measurement is not None
+    }
+
+
+def _by_compute(sweep: Sweep) -> bool:
+    """Whether the FLOPs tell more than the bytes: compute bounds the largest of most dtypes, or no bytes are known."""
+    if all(math.isnan(m.gbytes_per_s) for m in sweep):
+        return any(not math.isnan(m.tflops_per_s) for m in sweep)
+    last = [points[-1].measurement for _, points in _by_dtype(sweep)]
+    return 2 * sum(m is not None and m.bound == "compute" for m in last) > len(last)
+
+
+def _rate_shown(sweep: Sweep, by_compute: bool) -> tuple[str, str, float]:
+    """The attribute of measurements, its name on the axis, and what to scale it by."""
+    if not by_compute:
+        return "gbytes_per_s", "GB/s", 1
+    most = max((m.tflops_per_s for m in sweep if not math.isnan(m.tflops_per_s)), default=1)
+    return ("tflops_per_s", "TFLOP/s", 1) if most >= 1 else ("tflops_per_s", "GFLOP/s", 1000)
+
+
+def _by_dtype(sweep: Sweep) -> list[tuple[str, list[SweepPoint]]]:
+    """The points that were measured, in order of x."""
+    xs = _xs(sweep)
+    points = sorted((point for point in sweep.points if id(point) in xs), key=lambda point: xs[id(point)])
+    dtypes = dict.fromkeys(point.dtype for point in sweep.points)
+    lines = [(dtype, [point for point in points if point.dtype == dtype]) for dtype in dtypes]
+    return [(dtype, line) for dtype, line in lines if line]
+
+
+def _draw_lines(axes: Any, sweep: Sweep, value: str, scale: float) -> None:
+    xs = _xs(sweep)
+    for number, (dtype, points) in enumerate(_by_dtype(sweep)):
+        x, y = [xs[id(p)] for p in points], [scale * getattr(p.measurement, value) for p in points]
+        axes.plot(x, y, LINES[number % len(LINES)], color=GREY, linewidth=1.3, label=dtype, zorder=2)
+        for bound, (colour, marker) in BOUNDS.items():
+            at = [i for i, p in enumerate(points) if p.measurement and p.measurement.bound == bound]
+            axes.scatter([x[i] for i in at], [y[i] for i in at], s=34, color=colour, marker=marker, zorder=3)
+
+
+def _widen(axes: Any) -> None:
+    """Room at the sides, for labels and shades."""
+    low, high = axes[0].get_xlim()
+    for axes_of in axes:
+        axes_of.set_xlim(low / 1.4, high * 1.4)
+
+
+def _raise_top(axes: Any) -> None:
+    """Room at the top, for the labels of shades."""
+    low, high = axes.get_ylim()
+    axes.set_ylim(top=high * (high / low) ** 0.08 if axes.get_yscale() == "log" else high + 0.08 * (high - low))
+
+
+def _draw_floor(axes: Any, sweep: Sweep) -> None:
+    """What a call takes at least."""
+    if math.isnan(sweep.floor_us):
+        return
+    what = "call for one element" if sweep.device.kind == "cpu" else "least kernel"
+    _draw_level(axes, sweep.floor_us, f"{what}, {sweep.floor_us:.3g} µs", "measured", "right")
+    axes.set_ylim(bottom=min(axes.get_ylim()[0], sweep.floor_us / 2))
+
+
+def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> None:
+    """Peaks of the bandwidth or of the units that the FLOPs ran on."""
+    for source, peaks in sweep.peaks.items():
+        if not by_compute:
+            if peaks.bandwidth:
+                label = f"memory, {source}: {rate_text(peaks.bandwidth, 'B')}"
+                _draw_level(axes, peaks.bandwidth / 1e9, label, source)
+            continue
+        for units_of in units_used([(m.tflops_per_s, _share(m, source)) for m in sweep], peaks):
+            rate = peaks.flops[units_of[0]]
+            label = f"{'/'.join(units_of)}, {source}: {rate_text(rate, 'FLOP')}"
+            _draw_level(axes, scale * rate / 1e12, label, source)
+
+
+def _share(m: Any, source: str) -> float:
+    shares = m.shares.get(source)
+    return math.nan if shares is None else float(shares.pct_peak_flops)
+
+
+def units_used(rates: Iterable[tuple[float, float]], peaks: Peaks) -> list[tuple[str, ...]]:
+    """The compute units that these (TFLOP/s, percent of the peak) are of, told by the peak that the two make; units of
+    one and the same peak together, fp64 behind the others."""
+    used: dict[tuple[str, ...], None] = {}
+    for tera, percent in rates:
+        if percent > 0 and tera > 0:
+            peak = tera * 1e14 / percent
+            found = [unit for unit, rate in peaks.flops.items() if abs(rate / peak - 1) < 1e-3]
+            used[tuple(sorted(found, key=lambda unit: "64" in unit))] = None
+    return [group for group in used if group]
+
+
+def _draw_level(axes: Any, y: float, label: str, source: str, side: str = "left") -> None:
+    """A horizontal line with its label at one side, where it hides no points."""
+    colour, style = PEAK_LINES[source]
+    axes.axhline(y, color=colour, linestyle=style, linewidth=1, zorder=1)
+    axes.annotate(
+        label,
+        (0 if side == "left" else 1, y),
+        xycoords=("axes fraction", "data"),
+        xytext=(4 if side == "left" else -4, 3),
+        textcoords="offset points",
+        ha=side,
+        va="bottom",
+        fontsize=SMALL,
+        color=colour,
+    )
+    low, high = axes.get_ylim()
+    if axes.get_yscale() == "linear":
+        axes.set_ylim(low, max(high, 1.2 * y))
+
+
+def _shade(axes: Any, sweep: Sweep) -> None:
+    """The ranges in which all dtypes are bound by the same."""
+    xs, found = _xs(sweep), dict[float, set[str]]()
+    for _, points in _by_dtype(sweep):
+        for point in points:
+            found.setdefault(xs[id(point)], set()).add(point.measurement.bound if point.measurement else "unknown")
+    order = sorted(found)
+    low, high = axes.get_xlim()
+    edges = [low, *(math.sqrt(a * b) for a, b in pairwise(order)), high]
+    bounds = [next(iter(found[x])) if len(found[x]) == 1 else "" for x in order]
+    for bound, run in groupby(range(len(order)), key=lambda i: bounds[i]):
+        places = list(run)
+        begin, end = edges[places[0]], edges[places[-1] + 1]
+        if bound in ("", "unknown"):
+            continue
+        axes.axvspan(begin, end, color=BOUNDS[bound][0], alpha=SHADE, linewidth=0, zorder=0)
+        if math.log(end / begin) >= LEAST_SHADE * math.log(high / low):
+            axes.annotate(bound, (math.sqrt(begin * end), 1), xycoords=("data", "axes fraction"), xytext=(0, -4),
+                          textcoords="offset points", ha="center", va="top", fontsize=SMALL,
+                          color=BOUNDS[bound][0])  # fmt: skip
+
+
+def _draw_caches(axes: Any, sweep: Sweep, labelled: bool) -> None:
+    low, high = axes.get_xlim()
+    for name, size in sweep.caches.items():
+        if not low < size < high:
+            continue
+        axes.axvline(size, color=GREY, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
+        if labelled:
+            axes.annotate(f"{name} {_bytes_label(size)}", (size, 0), xycoords=("data", "axes fraction"),
+                          xytext=(-2, 4), textcoords="offset points", rotation=90, ha="right", va="bottom",
+                          fontsize=SMALL, color=GREY)  # fmt: skip
+
+
+def _tick_bytes(axes: Any) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    axes.xaxis.set_major_locator(LogLocator(base=4, numticks=12))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: _bytes_label(x)))
+
+
+def _bytes_label(nbytes: float) -> str:
+    return units.bytes_text(nbytes).replace(".0 ", " ")
+
+
+def _legend(axes: Any, sweep: Sweep) -> None:
+    """dtypes by line, bounds by marker."""
+    from matplotlib.lines import Line2D
+
+    present = {m.bound for m in sweep}
+    handles = [
+        Line2D([], [], color=GREY, linestyle=LINES[number % len(LINES)], label=dtype)
+        for number, (dtype, _) in enumerate(_by_dtype(sweep))
+    ]
+    handles += [
+        Line2D([], [], color=colour, marker=marker, linestyle="", label=bound_label(bound))
+        for bound, (colour, marker) in BOUNDS.items()
+        if bound in present
+    ]
+    axes.legend(handles=handles, fontsize=SMALL, loc="upper left", bbox_to_anchor=(0, 0.93), framealpha=0.9)
+
+
+def bound_label(bound: str) -> str:
+    """As a legend says it."""
+    return "bound not known" if bound == "unknown" else f"{bound}-bound"

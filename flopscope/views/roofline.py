@@ -1,0 +1,312 @@
+"""The roofline picture: what ops reach, below what their device allows.
+
+S. Williams, A. Waterman, D. Patterson: Roofline, CACM 52 (2009), https://doi.org/10.1145/1498765.1498785
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from .plots import BOUNDS, PEAK_LINES, SMALL, bound_label, matplotlib_axes, rate_text, units_used
+from .scene import Point, Scene, peaks_wanted, scene_of
+
+if TYPE_CHECKING:
+    from ..peaks import Peaks
+
+__all__ = ["roofline"]
+
+LONGEST_NAME = 34
+NAMED = 3  # ops that the caption names
+SMALLEST, LARGEST, ALIKE = 25.0, 400.0, 60.0  # points, in square points: the area goes with the share of the time
+LEAST_SHARE = 0.002  # of the time, for which the axes reach out
+# Places of a label about its point, in points (1/72 inch): NEAR by, then farther off with a line to it.
+NEAR = 8
+PLACES = [
+    (dx * far, dy * far)
+    for far in (1.0, 1.8, 2.8, 4.0, 5.5, 7.0)
+    for dx, dy in ((5, 0), (-5, 0), (5, 7), (5, -7), (-5, 7), (-5, -7), (0, 6), (0, -6))
+]
+
+
+def roofline(
+    table: Any,
+    *,
+    ax: Any = None,
+    peaks: Literal["measured", "datasheet", "both"] | Peaks | Iterable[Peaks] = "both",
+    labels: bool = True,
+    top: int = 10,
+    device: str | None = None,
+) -> Any:
+    """Draw what ops reach against what their device allows: TFLOP/s over FLOP/B, both on log axes.
+
+    The area of a point goes with its share of the time, its colour and marker say what bounds it. Roofs are drawn for
+    memory and for each compute unit that the points use, solid where measured, dashed from the datasheet. Ops that do
+    no FLOPs, and those whose work is not known, have no place on such axes: the caption counts and names them.
+
+    table: an EventTable (``key_averages()``), a Measurement, several of them, a Sweep, or a DataFrame with the columns
+        arithmetic_intensity (FLOP/B) and tflops_per_s, and, as far as there are, key or op or name, bound,
+        self_device_time_total or median (µs), pct_peak_flops.
+    ax: matplotlib Axes to draw on; None: those of a new figure.
+    peaks: which are drawn of the device, as far as they are known, without measuring any; or Peaks themselves, as
+        ``fs.devices()[0].measured``. For a DataFrame say device= or give Peaks.
+    labels: name the points that took most time; top: so many of them at most.
+    device: "cpu", "cuda:1": whose ops and roofs. None: the one that most of the time was spent on.
+
+    Returns the Axes. Raises ImportError where there is no matplotlib, TypeError for another kind of table, ValueError
+    where nothing is in it, or nothing of that device.
+    """
+    if isinstance(top, bool) or not isinstance(top, int) or top < 0:
+        raise ValueError(f"top={top!r}: how many points to name, 0 or more")
+    scene = scene_of(table, device, peaks_wanted(peaks))
+    if ax is None:
+        ax = matplotlib_axes(figsize=(9, 6.2))
+    scale, unit = scene.scale
+    shown = sorted((point for point in scene.points if point.on_picture), key=lambda point: -point.us)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel("arithmetic intensity (FLOP/B)")
+    ax.set_ylabel(unit)
+    ax.set_title(f"Roofline of {scene.device}" + (f", {scene.model}" if scene.model else ""), fontsize=11)
+    ax.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
+    ax.set_axisbelow(True)
+    marks = [Mark(point, point.intensity, scale * point.tera, _area(point, shown, scene)) for point in shown]
+    roofs = _roofs(scene, scale)
+    _set_limits(ax, marks, roofs, scene.by_time)
+    _draw_marks(ax, marks)
+    texts = [_draw_roof(ax, roof) for roof in roofs]
+    legend = _draw_legend(ax, marks, scene)
+    _draw_caption(ax, scene, [mark.point for mark in marks if not mark.within(ax)])
+    if labels:
+        _label(ax, marks, top, [*texts, *([legend] if legend else [])])
+    return ax
+
+
+@dataclass(frozen=True)
+class Roof:
+    """Memory (a slope) or compute units (level), from one source or both."""
+
+    name: str
+    rates: Mapping[str, float]
+    """By source: bytes/s or FLOP/s."""
+    ridges: Mapping[str, float]
+    """By source: FLOP/B at which the highest level (for a level: the slope) meets it; NaN where there is none."""
+    is_memory: bool
+    scale: float
+    """Of TFLOP/s to what is on the axis."""
+
+    @property
+    def label(self) -> str:
+        told = (f"{rate_text(rate, 'B' if self.is_memory else 'FLOP')} {source}" for source, rate in self.rates.items())
+        return f"{self.name}: {', '.join(told)}"
+
+    def height(self, source: str) -> float:
+        """Of a level, or of the slope at 1 FLOP/B."""
+        return self.scale * self.rates[source] / 1e12
+
+
+def _roofs(scene: Scene, scale: float) -> list[Roof]:
+    memory = {source: peaks.bandwidth for source, peaks in scene.peaks.items() if peaks.bandwidth}
+    levels: dict[str, dict[str, float]] = {}
+    for units in _units(scene):
+        for source, peaks in scene.peaks.items():
+            rate = max((peaks.flops[unit] for unit in units if unit in peaks.flops), default=None)
+            if rate is not None:
+                levels.setdefault("/".join(units), {})[source] = rate
+    roofs = [
+        Roof(name, rates, {s: rate / memory[s] for s, rate in rates.items() if s in memory}, False, scale)
+        for name, rates in sorted(levels.items(), key=lambda item: -max(item[1].values()))
+    ]
+    ends = {s: max((roof.rates[s] for roof in roofs if s in roof.rates), default=math.nan) for s in memory}
+    return [
+        *roofs,
+        *([Roof("memory", memory, {s: ends[s] / memory[s] for s in memory}, True, scale)] if memory else []),
+    ]
+
+
+def _units(scene: Scene) -> list[tuple[str, ...]]:
+    """The units that the points use, those of the same peak together. Where nothing tells them: fp32, or any."""
+    used: dict[tuple[str, ...], None] = {}
+    for source, peaks in scene.peaks.items():
+        rates = [(p.tera, p.pct_flops.get(source, p.pct_flops.get("", math.nan))) for p in scene.points]
+        used.update(dict.fromkeys(units_used(rates, peaks)))
+    # A source may tell apart what has one peak in the other.
+    single = {unit for units in used if len(units) == 1 for unit in units}
+    kept = [units for units in used if len(units) == 1 or not single & set(units)]
+    anyway = [unit for peaks in scene.peaks.values() for unit in ("fp32", *peaks.flops) if unit in peaks.flops]
+    return kept or [(unit,) for unit in anyway[:1]]
+
+
+# Drawing --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point as it is drawn: its place on the axes, and its area in square points."""
+
+    point: Point
+    x: float
+    y: float
+    area: float
+
+    def within(self, ax: Any) -> bool:
+        """Whether the axes reach so far."""
+        return bool(ax.get_xlim()[0] <= self.x <= ax.get_xlim()[1] and ax.get_ylim()[0] <= self.y <= ax.get_ylim()[1])
+
+    def box(self, ax: Any) -> Any:
+        """Around it on the screen."""
+        from matplotlib.transforms import Bbox
+
+        x, y = ax.transData.transform((self.x, self.y))
+        half = math.sqrt(self.area) / 2 * ax.figure.dpi / 72
+        return Bbox.from_extents(x - half, y - half, x + half, y + half)
+
+
+def _area(point: Point, shown: list[Point], scene: Scene) -> float:
+    return SMALLEST + (LARGEST - SMALLEST) * point.us / shown[0].us if scene.by_time else ALIKE
+
+
+def _set_limits(ax: Any, marks: list[Mark], roofs: list[Roof], by_time: bool) -> None:
+    """What takes some time is on the picture, and of the roofs what is above it, with the ridge."""
+    whole = sum(mark.point.us for mark in marks)
+    counted = [mark for mark in marks if not by_time or mark.point.us >= LEAST_SHARE * whole]
+    xs, ys = [mark.x for mark in counted] or [0.1], [mark.y for mark in counted] or [1.0]
+    levels = [roof for roof in roofs if not roof.is_memory]
+    xs += [ridge for roof in levels for ridge in roof.ridges.values()]
+    high = max([*ys, *(roof.height(source) for roof in levels for source in roof.rates)])
+    ax.set_xlim(min(xs) / 4, max(xs) * 6)
+    ax.set_ylim(min([*ys, high / 100]) / 4, high * 5)
+
+
+def _draw_marks(ax: Any, marks: list[Mark]) -> None:
+    for bound, (colour, marker) in BOUNDS.items():
+        chosen = [mark for mark in marks if mark.point.bound == bound]
+        if chosen:
+            x, y = zip(*((mark.x, mark.y) for mark in chosen), strict=True)
+            look: dict[str, Any] = {"color": colour, "marker": marker, "alpha": 0.75, "zorder": 4}
+            areas, name = [mark.area for mark in chosen], bound_label(bound)
+            ax.scatter(x, y, s=areas, label=name, edgecolors="white", linewidths=0.6, **look)
+
+
+def _draw_roof(ax: Any, roof: Roof) -> Any:
+    """Its lines, and a label above the highest of them."""
+    left, right = ax.get_xlim()
+    for source in roof.rates:
+        colour, style = PEAK_LINES[source]
+        ridge, height = roof.ridges.get(source, math.nan), roof.height(source)
+        if roof.is_memory:
+            end = right if math.isnan(ridge) else ridge
+            line = [left, end], [left * height, end * height]
+        else:
+            line = [left if math.isnan(ridge) else ridge, right], [height, height]
+        ax.plot(*line, color=colour, linestyle=style, linewidth=1.3, zorder=2, label=f"{roof.name} {source}")
+    highest = max(roof.rates, key=roof.height)
+    height, look = roof.height(highest), {"fontsize": SMALL, "color": "#303030", "va": "bottom", "ha": "right"}
+    if not roof.is_memory:
+        offset = {"xytext": (-4, 2), "textcoords": "offset points"}
+        return ax.annotate(roof.label, (right, height), **offset, **look, zorder=3)
+    ridge = roof.ridges.get(highest, math.nan)
+    x = (right if math.isnan(ridge) else ridge) / 1.3
+    turned = {"rotation": math.degrees(math.atan(height)), "rotation_mode": "anchor", "transform_rotates_text": True}
+    return ax.text(x, 1.12 * x * height, roof.label, **look, **turned, zorder=3)
+
+
+def _draw_legend(ax: Any, marks: list[Mark], scene: Scene) -> Any:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=colour, marker=marker, linestyle="", label=bound_label(bound))
+        for bound, (colour, marker) in BOUNDS.items()
+        if any(mark.point.bound == bound for mark in marks)
+    ]
+    handles += [
+        Line2D([], [], color=colour, linestyle=style, label=f"{source} peaks")
+        for source, (colour, style) in PEAK_LINES.items()
+        if source in scene.peaks
+    ]
+    return ax.legend(handles=handles, fontsize=SMALL, loc="lower right", framealpha=0.9) if handles else None
+
+
+def _draw_caption(ax: Any, scene: Scene, outside: list[Point]) -> None:
+    """What is not on the picture, below it."""
+    whole = sum(point.us for point in scene.points) or 1.0
+    without = [point for point in scene.points if point.intensity == 0 or point.tera == 0]
+    unknown = [point for point in scene.points if not point.on_picture and point not in without]
+    groups = [(without, "without FLOPs"), (unknown, "of unknown work"), (outside, "beyond the axes")]
+    said = [_counted(points, what, whole) for points, what in groups]
+    lines = [f"Not shown: {line}" for line in (*said, *scene.notes) if line]
+    if not scene.peaks:
+        lines.append("No roofs: the peaks of the device are not known here.")
+    if lines:
+        where = {"xycoords": "axes fraction", "xytext": (0, -38), "textcoords": "offset points"}
+        look = {"ha": "left", "va": "top", "fontsize": SMALL, "color": "#505050", "gid": "caption"}
+        ax.annotate("\n".join(lines), (0, 0), **where, **look)
+
+
+def _counted(points: list[Point], what: str, whole: float) -> str:
+    if not points:
+        return ""
+    names = list(dict.fromkeys(_short(p.name) for p in sorted(points, key=lambda p: -p.us)))
+    more = f", and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    share = 100 * sum(point.us for point in points) / whole
+    ops = "op" if len(points) == 1 else "ops"
+    return f"{len(points)} {ops} {what}, {share:.2g} % of the time: {', '.join(names[:NAMED])}{more}"
+
+
+def _short(name: str) -> str:
+    name = name.removeprefix("aten::").removeprefix("flopscope::")
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
+
+
+def _label(ax: Any, marks: list[Mark], top: int, texts: list[Any]) -> None:
+    """Names beside the marks, each at the first place where it covers no other, no mark and no other text."""
+    from matplotlib.patheffects import withStroke
+
+    halo = [withStroke(linewidth=2, foreground="white")]
+    ax.figure.draw_without_rendering()  # a layout moves the axes
+    shown = [mark for mark in marks if mark.within(ax)]
+    taken = [mark.box(ax) for mark in shown] + [box for text in texts for box in _boxes(text)]
+    for mark in shown[:top]:
+        text = ax.annotate(_short(mark.point.name), (mark.x, mark.y), xytext=(0, 0), textcoords="offset points",
+                           fontsize=SMALL, zorder=5, gid="label", path_effects=halo)  # fmt: skip
+        radius = math.sqrt(mark.area) / 2
+        tried: list[tuple[int, int, tuple[float, float]]] = []
+        for dx, dy in PLACES:
+            place = (dx + math.copysign(radius, dx) * bool(dx), dy + math.copysign(radius, dy) * (not dx))
+            tried.append((_covered(ax, text, place, taken), len(tried), place))
+            if tried[-1][0] == 0:
+                break
+        _, number, place = min(tried)
+        _place(text, place)
+        taken.append(text.get_window_extent())
+        if number >= NEAR:
+            ax.annotate("", (mark.x, mark.y), xytext=place, textcoords="offset points", zorder=3,
+                        arrowprops={"arrowstyle": "-", "color": "#909090", "linewidth": 0.5})  # fmt: skip
+
+
+def _boxes(text: Any) -> list[Any]:
+    """What a text covers on the screen; one along a slope, several boxes along it."""
+    from matplotlib.transforms import Bbox
+
+    box = text.get_window_extent()
+    steps = 12 if getattr(text, "get_rotation", float)() else 1
+    wide, high = box.width / steps, box.height / steps
+    corners = [(box.x0 + at * wide, box.y0 + at * high) for at in range(steps)]
+    return [Bbox.from_extents(x, y, x + wide, y + high) for x, y in corners]
+
+
+def _covered(ax: Any, text: Any, place: tuple[float, float], taken: list[Any]) -> int:
+    """How much it would cover there; what is not within the axes counts most."""
+    _place(text, place)
+    box, inside = text.get_window_extent(), ax.get_window_extent()
+    out = box.x0 < inside.x0 or box.x1 > inside.x1 or box.y0 < inside.y0 or box.y1 > inside.y1
+    return sum(bool(box.overlaps(other)) for other in taken) + 100 * bool(out)
+
+
+def _place(text: Any, place: tuple[float, float]) -> None:
+    dx, dy = place
+    text.xyann = place
+    text.set_ha("center" if dx == 0 else "left" if dx > 0 else "right")
+    text.set_va("center" if dy == 0 else "bottom" if dy > 0 else "top")

@@ -1,0 +1,88 @@
+"""A sweep as text and as HTML: one line per size and dtype."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from html import escape
+from typing import TYPE_CHECKING
+
+from . import units
+from .html import STYLE
+
+if TYPE_CHECKING:
+    from ..timing.sweep import Sweep, SweepPoint
+
+__all__ = ["sweep_html", "sweep_text"]
+
+HEADERS = ("dtype", "shape", "working set", "median", "±", "GB/s", "TFLOP/s", "FLOP/B", "% roofline", "bound")
+LINE, LONGEST_SHAPE = 120, 26
+
+
+def sweep_text(sweep: Sweep) -> str:
+    """A table of at most 120 columns."""
+    rows = [_cells(point) for point in sweep.points]
+    widths = [max(map(len, column)) for column in zip(HEADERS, *rows, strict=True)]
+    rule = "  ".join("-" * width for width in widths)
+    lines = [_title(sweep), rule, _line(HEADERS, widths), rule, *(_line(cells, widths) for cells in rows), rule]
+    return "\n".join([*lines, *(line for note in _footnotes(sweep) for line in textwrap.wrap(note, LINE))])
+
+
+def sweep_html(sweep: Sweep) -> str:
+    """A fragment of HTML; every text of the sweep is escaped."""
+    head = "".join(f"<th>{escape(header)}</th>" for header in HEADERS)
+    body = "\n".join(_html_row(point) for point in sweep.points)
+    caption = "<br>".join(escape(line) for line in (_title(sweep), *_footnotes(sweep)))
+    return (
+        f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{caption}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    )
+
+
+def _html_row(point: SweepPoint) -> str:
+    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(point))}</tr>"
+
+
+def _cells(point: SweepPoint) -> list[str]:
+    shape = point.shape or str(point.size)
+    cells = [
+        point.dtype,
+        shape if len(shape) <= LONGEST_SHAPE else shape[: LONGEST_SHAPE - 3] + "...",
+        units.bytes_text(point.working_set_bytes),
+    ]
+    m = point.measurement
+    if m is None:
+        return [*cells, "no time", *[units.MISSING] * (len(HEADERS) - len(cells) - 1)]
+    half = (m.ci[1] - m.ci[0]) / 2 / m.median if m.median else math.nan
+    return [
+        *cells,
+        units.time_text(m.median),
+        units.MISSING if math.isnan(half) else f"{100 * half:.1f}%",
+        *(units.number_text(value) for value in (m.gbytes_per_s, m.tflops_per_s, m.arithmetic_intensity)),
+        units.roofline_text(m.pct_roofline),
+        units.bound_text(m.bound),
+    ]
+
+
+def _title(sweep: Sweep) -> str:
+    return f"{sweep.op} on {sweep.device}, {sweep.device.name}; caches {sweep[0].cache}"
+
+
+def _footnotes(sweep: Sweep) -> list[str]:
+    over = any(m.pct_roofline > 100 for m in sweep)
+    return [*(["* more than memory gives: the data sat in cache"] if over else []), *_refusals(sweep)]
+
+
+def _refusals(sweep: Sweep) -> list[str]:
+    """Why points have no time: of several that differ in numbers only, the first."""
+    alike: dict[tuple[str, str], list[SweepPoint]] = {}
+    for point in sweep.points:
+        if point.note:
+            alike.setdefault((point.dtype, re.sub(r"\d+", "", point.note)), []).append(point)
+    more = {kind: f" (and {len(points) - 1} more sizes)" if len(points) > 1 else "" for kind, points in alike.items()}
+    return [f"{points[0].dtype}: {points[0].note}{more[kind]}" for kind, points in alike.items()]
+
+
+def _line(cells: tuple[str, ...] | list[str], widths: list[int]) -> str:
+    return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=False))

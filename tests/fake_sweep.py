@@ -1,0 +1,79 @@
+"""Measurements without a clock: of calls whose times are given, on a device with round peaks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import flopscope as fs
+from flopscope.peaks import Peaks
+from flopscope.timing.measure import measure
+from flopscope.timing.measurement import Measurement, Shares
+
+MEASURED = Peaks("measured", {"fp64": 0.5e12, "fp32": 1e12}, bandwidth=100e9, launch_ns=50.0)
+DATASHEET = Peaks("datasheet", {"fp64": 0.6e12, "fp32": 1.2e12}, bandwidth=120e9)
+PEAKS = {"measured": MEASURED, "datasheet": DATASHEET}
+UNITS = {"float64": "fp64", "float32": "fp32"}
+
+
+@cache
+def _template() -> Measurement:
+    return measure(fs.neg, fs.ones((2,), device="cpu"), max_time=0.01, min_time=0.0, peaks="none")
+
+
+def measurement(
+    us: float, flops: float, moved: float, *, bound: str = "memory", unit: str = "fp32", **others: Any
+) -> Measurement:
+    """One of a call that took so many µs; shares and rates by the formulas of Measurement's documentation."""
+    shares = {
+        source: Shares(
+            pct_peak_flops=100 * flops / peaks.flops[unit] / us * 1e6,
+            pct_peak_bandwidth=100 * moved / (peaks.bandwidth or math.nan) / us * 1e6,
+            pct_roofline=100 * max(flops / peaks.flops[unit], moved / (peaks.bandwidth or math.nan)) / us * 1e6,
+        )
+        for source, peaks in PEAKS.items()
+    }
+    numbers = dict.fromkeys(("median", "mean", "min", "max"), us)
+    values: dict[str, Any] = {
+        **numbers,
+        **vars(shares["measured"]),
+        "n": 12,
+        "ci": (0.99 * us, 1.01 * us),
+        "iqr": 0.02 * us,
+        "flops": flops,
+        "bytes_total_moved": moved,
+        "tflops_per_s": flops / us / 1e6,
+        "gbytes_per_s": moved / us / 1e3,
+        "arithmetic_intensity": flops / moved if moved else math.nan,
+        "shares": shares,
+        "bound": bound,
+        **others,
+    }
+    return replace(_template(), **values)
+
+
+class Clock:
+    """Stands in for measure(): an addition on the imagined CPU, and what it was asked for."""
+
+    def __init__(self, us: Callable[[float], float]) -> None:
+        """us: time of a call that moves so many bytes."""
+        self.us = us
+        self.asked: list[dict[str, Any]] = []
+
+    def measure(self, fn: Any, *args: Any, **options: Any) -> Measurement:
+        self.asked.append(options)
+        fn(*args)
+        operand = args[0]
+        moved = 3.0 * operand.nbytes
+        us, dtype = self.us(moved), str(operand.dtype)
+        bound = "cache" if moved / us / 1e3 > 105 else "memory"
+        flops = options.get("flops") or float(math.prod(operand.shape))
+        return measurement(us, flops, moved, bound=bound, unit=UNITS.get(dtype, "fp32"), name=fn.__name__)
+
+
+def stairs(moved: float) -> float:
+    """µs: 1 at least, then by a cache of 1 MB at 300 GB/s, then by memory at 90 GB/s."""
+    return max(1.0, moved / (300e3 if moved < 1e6 else 90e3))

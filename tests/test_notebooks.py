@@ -1,0 +1,138 @@
+"""The notebooks run from top to bottom, show what their text promises, and are kept with clean outputs."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+nbformat = pytest.importorskip("nbformat")
+pytest.importorskip("nbclient")
+pytest.importorskip("ipykernel")
+pytest.importorskip("matplotlib")
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "notebooks"
+TRACES = Path(__file__).parent / "data" / "traces"
+
+# What each shows at least: pictures, and texts in its outputs.
+PROMISED = {
+    "tracking_flops": (4, ["Self CPU", "FLOPs", "FLOP/B", "% roofline", "Bound", "flopscope::matmul", "GB/s"]),
+    "torch_programs": (
+        3,
+        ["Self CUDA", "TFLOP/s", "% Roofline", "aten::addmm", "gpu_utilization", "what to do", "Advice"],
+    ),
+    "measuring": (
+        2,
+        ["% of the roofline", "95 %", "Verdict: ", "times its time", "pct_roofline", "flopscope::mul_"],
+    ),
+}
+# Of one machine or one moment: absolute paths (not of C++ or of ratios like GB/s), and what went wrong.
+UNWANTED = r"(?<![\w.:/>])/(?:home|root|tmp|work|usr|opt|mnt|data|var|Users)/|Traceback|Warning\b"
+LARGEST = 400_000  # bytes of a notebook
+
+each_notebook = pytest.mark.parametrize("name", sorted(PROMISED))
+
+
+@cache
+def runner() -> Any:
+    """notebooks/run.py, a program and no part of a package."""
+    spec = importlib.util.spec_from_file_location("notebooks_run", FOLDER / "run.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def executed(name: str) -> Any:
+    """The notebook as it runs here; a cell that fails is an error that shows the cell."""
+    return runner().run(name)
+
+
+def outputs(notebook: Any) -> Iterator[Any]:
+    for cell in notebook.cells:
+        yield from cell.get("outputs", ())
+
+
+def texts(notebook: Any) -> str:
+    """All that the outputs say, pictures and markup left out."""
+    said = []
+    for output in outputs(notebook):
+        bundle = {"text/plain": output.text} if output.output_type == "stream" else output.get("data", {})
+        said += [text for kind, text in bundle.items() if kind.startswith("text/")]
+    return re.sub(r"<[^>]*>", " ", "\n".join(said))
+
+
+def images(notebook: Any) -> int:
+    return sum("image/png" in output.get("data", {}) for output in outputs(notebook))
+
+
+def test_every_notebook_is_tested() -> None:
+    assert runner().names() == sorted(PROMISED)
+
+
+@each_notebook
+def test_it_runs_and_shows_what_its_text_promises(name: str) -> None:
+    pictures, promised = PROMISED[name]
+    said = texts(executed(name))
+    assert [text for text in promised if text not in said] == []
+    assert images(executed(name)) >= pictures
+    assert re.findall(r".*\bnan\b.*", "\n".join(markdown(executed(name)))) == []
+
+
+@each_notebook
+def test_the_outputs_that_are_kept_are_clean(name: str) -> None:
+    path = FOLDER / f"{name}.ipynb"
+    kept = nbformat.read(path, as_version=4)
+    nbformat.validate(kept)
+    pictures, promised = PROMISED[name]
+    assert kept.metadata.kernelspec.name == "python3"
+    assert [text for text in promised if text not in texts(kept)] == [] and images(kept) >= pictures
+    assert [output.text for output in outputs(kept) if output.get("name") == "stderr"] == []
+    assert not any(output.output_type == "error" for output in outputs(kept))
+    assert re.findall(f".*(?:{UNWANTED}).*", texts(kept)) == [] and str(ROOT) not in path.read_text(encoding="utf-8")
+    assert path.stat().st_size < LARGEST
+
+
+@each_notebook
+def test_the_kept_outputs_are_of_one_run(name: str) -> None:
+    cells = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
+    counts = [cell.execution_count for cell in cells if cell.cell_type == "code"]
+    assert counts == list(range(1, len(counts) + 1))
+
+
+def markdown(notebook: Any) -> list[str]:
+    return [output.data["text/markdown"] for output in outputs(notebook) if "text/markdown" in output.get("data", {})]
+
+
+def test_the_matrix_product_has_the_intensity_that_the_text_derives() -> None:
+    said = "\n".join(markdown(executed("tracking_flops")))
+    found = re.search(r"intensity is ([\d,]+) FLOPs per byte \(n / 6 = ([\d,]+)\)", said)
+    size = re.search(r"- (\d+) × \1: ", said)
+    assert found and size
+    assert found[1] == found[2] == f"{int(size[1]) / 6:,.0f}"
+
+
+def test_the_counts_and_times_of_the_trace_are_torchs_own() -> None:
+    with (TRACES / "tutorial_train.rows.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["device_type"].endswith("CPU")]
+    longest = sorted(rows, key=lambda row: float(row["self_device_time_total"]), reverse=True)[:5]
+    said = texts(executed("torch_programs"))
+    for row in longest:
+        name, milliseconds = row["key"], f"{float(row['self_device_time_total']) / 1000:.3f}ms"
+        found = re.search(rf"{re.escape(name[:52])}\S*\s+\S+\s+(\S+)\s+\S+\s+(\d+)\s", said)
+        assert found and found.groups() == (milliseconds, row["count"]), name
+
+
+def test_one_performance_test_fails_as_announced() -> None:
+    said = texts(executed("measuring"))
+    assert "1 failed, 2 passed" in said
+    ratio = re.search(r"measured +([\d.]+) × .*at most 1\.05 × the time of one_step", said)
+    assert ratio and 1.3 < float(ratio[1]) < 3  # two passes over the memory instead of one
