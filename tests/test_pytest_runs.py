@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.metadata
 import json
 import os
@@ -17,6 +18,7 @@ from fake_measure import Run, Times, runner
 
 import flopscope as fs
 from flopscope.perf import store
+from flopscope.perf.lock import alone
 
 pytest_plugins = ["pytester"]
 
@@ -166,6 +168,37 @@ def test_the_lock_is_given_back_by_a_process_that_dies(tmp_path: Path) -> None:
     for _ in range(2):
         subprocess.run([sys.executable, "-c", code], env={**environment(), "TMPDIR": str(tmp_path)}, timeout=20)
     assert [file.name for file in tmp_path.iterdir()] == [f"flopscope-perf-{os.getuid()}.lock"]
+
+
+def test_the_lock_is_given_back_though_a_forked_process_lives_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    reading, writing = os.pipe()
+    with alone():
+        child = os.fork()
+        if child == 0:
+            os.read(reading, 1)
+            os._exit(0)
+    try:
+        other = os.open(next(tmp_path.glob("*.lock")), os.O_RDWR)
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError where the child still has it
+        os.close(other)
+    finally:
+        os.write(writing, b"x")
+        os.waitpid(child, 0)
+        os.close(reading)
+        os.close(writing)
+
+
+def test_a_measurement_within_a_measurement_is_an_error_and_waits_for_nobody(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with alone(), pytest.raises(RuntimeError, match="one after the other"), alone():
+        pass
+    with alone():
+        pass
 
 
 def test_a_pytest_run_that_measures_nothing_does_not_import_flopscope(tmp_path: Path) -> None:
