@@ -121,6 +121,13 @@ def test_options_that_make_no_sense_are_named(options: dict[str, Any], said: str
         quick(lambda: None, **options)
 
 
+def test_numbers_may_be_numpys() -> None:
+    a = np.ones(1000)
+    m = quick(lambda: a + a, flops=np.prod(a.shape), bytes=np.int64(3 * a.nbytes), max_time=np.float32(0.05))
+    assert (m.flops, m.bytes_total_moved) == (1000, 24000)
+    json.dumps(m.to_dict())
+
+
 def test_nothing_is_measured_inside_a_profile() -> None:
     with fs.profile(), pytest.raises(RuntimeError, match="profile is in progress"):
         quick(lambda: None)

@@ -40,6 +40,7 @@ def chain(limits: str) -> str:
         '.bound("memory")',
         '.bound("cache", "memory")',
         ".flops(equal_to=1000000).flops(1e6).bytes(equal_to=10**6)",
+        ".at_most(us=__import__('numpy').float32(21)).flops(__import__('numpy').int64(10**6))",
         ".flops(at_least=1e6, at_most=1e6).bytes(at_most=1e6)",
     ],
 )

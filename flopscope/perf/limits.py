@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 __all__ = ["QUANTITIES", "Held", "LimitError", "PerfFailure", "Quantity", "Verdict", "hold", "hold_exactly", "known"]
@@ -145,7 +146,7 @@ def check_bound(measurement: Any) -> str:
 
 def require_number(name: str, limit: Any) -> None:
     """LimitError unless the limit is a finite number of at least 0."""
-    if isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 <= limit < math.inf:
+    if isinstance(limit, bool) or not isinstance(limit, Real) or not 0 <= float(limit) < math.inf:
         raise LimitError(f"{name}{limit!r}: a limit is a number of at least 0")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from functools import partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..progress import time_bar
@@ -229,7 +230,7 @@ def _check(**numbers: float | None) -> None:
     for name, number in numbers.items():
         if number is None:
             continue
-        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
+        if isinstance(number, bool) or not isinstance(number, Real) or not 0 <= number < math.inf:
             raise ValueError(f"{name}={number!r}: it is a number of at least 0")
     if numbers.get("max_time") == 0:
         raise ValueError("max_time=0: it takes some seconds to measure")
