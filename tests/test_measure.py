@@ -8,7 +8,7 @@ import json
 import math
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,30 @@ def test_what_the_call_raises_passes_at_whatever_call() -> None:
 def test_options_that_make_no_sense_are_named(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         quick(lambda: None, **options)
+
+
+def test_what_a_call_has_returned_cannot_be_measured() -> None:
+    x = square(8)
+    with pytest.raises(TypeError, match=r"a Tensor cannot be: hand on the function and its arguments"):
+        quick(fs.add(x, x))
+    with pytest.raises(TypeError, match=r"a Tensor cannot be"):
+        quick(fs.add(x, x), x)
+    with pytest.raises(TypeError, match=r"a NoneType cannot be"):
+        compare_times(lambda: None, None)
+
+
+@pytest.mark.filterwarnings("error")
+def test_code_that_a_call_does_not_run_is_told() -> None:
+    async def waits() -> None:
+        raise AssertionError
+
+    def yields() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(TypeError, match=r"coroutine.* asyncio\.run"):
+        quick(waits)
+    assert any("makes a generator" in note for note in quick(yields).notes)
+    assert quick(lambda: list(yields())).notes == ()
 
 
 def test_numbers_may_be_numpys() -> None:

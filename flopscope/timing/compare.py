@@ -11,7 +11,7 @@ from .distribution import between_steps, median, median_interval
 from .measure import WARM_UP_SECONDS, WARM_UP_SHARE, _check
 from .measurement import plain
 from .sampling import LONGEST_BATCH, Clock, Watch, no_collector, warm_up
-from .stage import name_of, prepare
+from .stage import name_of, prepare, require_callable
 
 __all__ = ["TimesCompared", "compare_times"]
 
@@ -90,6 +90,8 @@ def compare_times(
     Raises ValueError and RuntimeError as measure does; ValueError where f and g work on different devices.
     """
     _check(margin=margin, max_time=max_time, min_rounds=min_rounds)
+    for call in (f, g):
+        require_callable(call)
     stage = prepare([f, g], (), device, cache, timer)
     kind = stage.device.kind
     title = f"comparing {name_of(f)} and {name_of(g)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Mapping
@@ -50,7 +51,7 @@ class Look:
 
 
 def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.Timer) -> Look:
-    """Call it once. cuda: see what CUDA does too. What it raises passes."""
+    """Call it once. cuda: see what CUDA does too. What it raises passes; TypeError where it only makes a coroutine."""
     activities = {ProfilerActivity.CPU} | ({ProfilerActivity.CUDA} if cuda else set())
     recipe = capture.Recipe(
         activities=activities,
@@ -64,10 +65,21 @@ def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.
         warnings.simplefilter("always")
         core, timing = capture.start_core(recipe)
     try:
-        function()
+        result = function()
     finally:
         core.stop()
-    return look_at(core, timing == "cupti", tuple(str(warning.message) for warning in said))
+    notes = tuple(str(warning.message) for warning in said)
+    return look_at(core, timing == "cupti", notes + _notes_of(result))
+
+
+def _notes_of(result: Any) -> tuple[str, ...]:
+    """What is to be told of a call that returned this. TypeError for a coroutine, whose code has not run at all."""
+    if inspect.iscoroutine(result):
+        result.close()  # else Python warns at every call that nobody awaited it
+        raise TypeError("the call makes a coroutine, and its code does not run: measure lambda: asyncio.run(fn(…))")
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        return ("the call makes a generator, and the code in it does not run: measure what goes through all of it",)
+    return ()
 
 
 def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:

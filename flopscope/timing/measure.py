@@ -13,7 +13,7 @@ from .distribution import describe, median
 from .measurement import Measurement, Shares
 from .roof import Roof, bound_of, roof_of_stated, shares_of
 from .sampling import Rule, Series, collect, no_collector, warm_up
-from .stage import Stage, name_of, prepare
+from .stage import Stage, name_of, prepare, require_callable
 
 if TYPE_CHECKING:
     from ..peaks import Peaks
@@ -63,10 +63,12 @@ def measure(
     graph: on CUDA, take the time from launch to launch too, in a CUDA graph of calls, where they can be captured.
 
     Raises ValueError for options that make no sense or a call that works on several devices, and RuntimeError where
-    nothing is launched on the device, where a profile is in progress, and where CUDA fails.
+    nothing is launched on the device, where a profile is in progress, and where CUDA fails; TypeError for what cannot
+    be called, or only makes a coroutine.
     """
     _check(flops=flops, bytes=bytes, spread=spread, min_time=min_time, max_time=max_time)
     _check_names(peaks, unit, flops)
+    require_callable(fn)
     call = partial(fn, *args) if args else fn
     stage = prepare([call], args, device, cache, timer)
     look = stage.looks[0]

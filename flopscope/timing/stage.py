@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..device import Device
     from .cuda import Records
 
-__all__ = ["MemoryWatch", "Stage", "name_of", "prepare"]
+__all__ = ["MemoryWatch", "Stage", "name_of", "prepare", "require_callable"]
 
 MIB = 1 << 20
 THROTTLED = 0.75  # of the device's clock, below which a sample does not count: NVBench's limit
@@ -115,6 +115,16 @@ def prepare(
 
 
 _UNSEEN = 'without CUPTI nobody sees whether the call works on a GPU; device="cuda" times it there'
+
+
+def require_callable(fn: Any) -> None:
+    """TypeError for what cannot be called again and again, as what a call has returned."""
+    if not callable(fn):
+        name = type(fn).__name__
+        raise TypeError(
+            f"what is measured is called again and again, and a {name} cannot be: hand on the function and its "
+            "arguments, measure(fn, x), or a lambda, not what it returned, measure(fn(x))"
+        )
 
 
 def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture.Timer, notes: list[str]) -> Stage:
