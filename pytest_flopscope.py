@@ -96,12 +96,15 @@ def perf(request: pytest.FixtureRequest) -> Iterator[Perf]:
 
     perf(fn, x).at_least(pct_roofline=80).at_most(us=20).bound("memory").no_slower_than(other).kernels(at_most=1)
     """
-    from flopscope.perf import Perf, Settings
+    from flopscope.perf import LimitError, Perf, Settings
 
     session: Any = request.config.pluginmanager.get_plugin("flopscope-perf-session")
     options = request.config.option
     settings = Settings(options.perf_unclear, options.perf_compare or "", options.perf_ratio, session.stored)
-    fixture = Perf(request.node, settings)
+    try:
+        fixture = Perf(request.node, settings)
+    except LimitError as problem:  # of the marker: the test's code has not begun
+        pytest.fail(str(problem), pytrace=False)
     request.node.stash[_PERF] = fixture
     yield fixture
     fixture.close()

@@ -348,6 +348,34 @@ def test_markers_that_hold_nothing_are_told(run: Run) -> None:
     result.assert_outcomes(passed=3, failed=1, errors=3)
     assert "the test never calls perf" in said and "take `perf` as an argument" in said
     assert "has no 'speed'; there are device, at_least" in said
+    assert "request: pytest.FixtureRequest" not in said  # nobody wants to read the plugin's source
+
+
+def test_a_marker_of_a_class_leaves_its_other_tests_alone(run: Run) -> None:
+    body = """
+    pytestmark = pytest.mark.perf(bound="memory")
+    @pytest.mark.perf(at_most={"us": 30})
+    class TestIt:
+        def test_fast(self, perf): perf(fn)
+        def test_right(self): pass
+    """
+    run(body)[0].assert_outcomes(passed=2)
+
+
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        ("at_most=5", 'perf(at_most=5): too many positional arguments; as in at_most={"us": 20}'),
+        ("at_least=80", 'as in at_least={"pct_roofline": 80}'),
+        ('flops={"equals": 7}', "unexpected keyword argument 'equals'"),
+        ("no_sync=3", "too many positional arguments"),
+        ("at_most={}", "as in at_most="),
+    ],
+)
+def test_a_marker_whose_arguments_do_not_fit_says_which(run: Run, marker: str, said: str) -> None:
+    result, _ = run(f"@pytest.mark.perf({marker})\ndef test_it(perf): perf(fn)\n")
+    result.assert_outcomes(failed=1)
+    assert "LimitError" in result.stdout.str() and said in result.stdout.str()
 
 
 def test_a_missing_device_skips_before_other_fixtures_need_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

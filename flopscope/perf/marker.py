@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ __tracebackhide__ = True  # pytest shows the line of the test instead
 # Methods of Check. A marker holds a dict of keywords for one, or its argument or arguments, or True for none.
 LIMITS = ("at_least", "at_most", "bound", "no_slower_than", "flops", "bytes", "kernels", "no_sync")
 
+_EXAMPLES = {"at_least": '; as in at_least={"pct_roofline": 80}', "at_most": '; as in at_most={"us": 20}'}
+
 
 def limits_of(item: pytest.Item) -> dict[str, Any]:
     """The limits of an item's markers by name; of one name, the marker nearest to the test counts.
@@ -35,19 +38,31 @@ def limits_of(item: pytest.Item) -> dict[str, Any]:
 
 
 def apply(check: Check, name: str, arguments: Any) -> None:
-    """Hold the limit of that name, with a marker's arguments for it, against a check."""
+    """Hold the limit of that name, with a marker's arguments for it, against a check.
+
+    LimitError for arguments that the method does not take.
+    """
+    if arguments is False:
+        return
     method = getattr(check, name)
-    if isinstance(arguments, Mapping):
-        method(**arguments)
-    elif arguments is True:
-        method()
-    elif arguments is not False:
-        method(*(arguments if isinstance(arguments, (list, tuple)) else (arguments,)))
+    by_name = dict(arguments) if isinstance(arguments, Mapping) else {}
+    if arguments is True or by_name:
+        in_order: tuple[Any, ...] = ()
+    else:
+        in_order = tuple(arguments) if isinstance(arguments, (list, tuple)) else (arguments,)
+    try:
+        inspect.signature(method).bind(*in_order, **by_name)
+    except TypeError as problem:
+        raise LimitError(f"@pytest.mark.perf({name}={arguments!r}): {problem}{_EXAMPLES.get(name, '')}") from None
+    method(*in_order, **by_name)
 
 
 def check_unused(item: pytest.Item) -> None:
-    """Fails an item whose marker has limits, but which does not use the fixture. Others' markers are left alone."""
-    if set(_merged(item)) & set(LIMITS):
+    """Fails an item whose own marker has limits, but which does not use the fixture. Others' markers are left alone.
+
+    A class's or module's marker is for those of its tests that measure; others may stand beside them.
+    """
+    if any(mark.name == "perf" and set(mark.kwargs) & set(LIMITS) for mark in item.own_markers):
         pytest.fail(
             "@pytest.mark.perf limits what the perf fixture measures: take `perf` as an argument", pytrace=False
         )
