@@ -87,13 +87,25 @@ def test_limits_that_are_not_kept_fail_and_say_what_was_measured(
         (Times(20, bound="launch"), ".at_least(pct_roofline=90)", "launch-bound"),
         (Times(5, bound="cache"), ".at_least(gbytes_per_s=1000)", "sat in cache"),  # 200 GB/s, twice the roofline
         (Times(20, half=4), ".at_least(pct_roofline=90)", "samples spread"),
-        (Times(20, bound="unknown"), ".at_most(us=19)", "the sentence of the measurement"),
+        (Times(20, bound="unknown"), ".at_most(us=19)", "these numbers do not tell"),
         (Times(20), ".flops(equal_to=7)", "shapes and dtypes"),
     ],
 )
 def test_failures_say_the_likely_reason(run: Run, times: Times, limits: str, reason: str) -> None:
     result, _ = run(chain(limits), times)
     assert reason in result.stdout.str()
+
+
+def test_failures_leave_out_what_is_not_known_and_fit_a_terminal(run: Run) -> None:
+    unknown = Times(20, flops=None, bytes=None, bound="unknown", peaks=False)
+    slower = Compared(1.5, (1.4, 1.6))
+    for limits in (".at_most(us=19)", ".no_slower_than(print)"):
+        result, _ = run(chain(limits), unknown, compared=(slower,))
+        lines = [line for line in result.stdout.lines if line.startswith("E  ")]
+        assert not any(text in line for line in lines for text in ("--", "unknown", "None", "nan"))
+        assert any(line.endswith("is not known, for want of its work: perf(fn, …, bytes=…, flops=…)") for line in lines)
+        assert [line.split()[1] for line in lines[1:]] == ["measured", "time", "roofline", "likely"]
+        assert max(map(len, lines)) <= 124  # of which pytest's own margin takes four
 
 
 @pytest.mark.parametrize(

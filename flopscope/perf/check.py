@@ -133,7 +133,7 @@ class Check:
             held = _held_ratio(compared.ratio, low, high, ratio, f"the time of {name}")
             if held.verdict != "unclear":
                 break
-        likely = f"{name} was measured in turns with it, and says {compared.verdict}: this is the code, not the clock"
+        likely = f"it and {name} were timed in turns, so that what slows the device down slows both: it is the code"
         return self._settle(held, likely if held.verdict == "failed" else "")
 
     def flops(
@@ -232,7 +232,9 @@ class Check:
             return _held_ratio(self._against, low, high, self._settings.ratio, f"the time in {self._settings.compare}")
 
         held = self._until_clear(hold)
-        likely = f"it took {limits.number(then.median)} µs in {self._settings.compare}"
+        likely = (
+            f"it took {limits.number(then.median)} µs in {self._settings.compare}: code, libraries or clocks changed"
+        )
         self._settle(held, likely if held.verdict == "failed" else "")
 
     def _settle(self, held: Held, likely: str = "") -> Check:

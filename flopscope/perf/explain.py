@@ -15,6 +15,7 @@ RESTLESS = 0.1  # interquartile range over median
 _NO_ROOM = "the limit lies inside the confidence interval, also after measuring for longer: leave it more room"
 _LAUNCH = "launch-bound: give a launch more work, or put launches into a CUDA graph"
 _RESTLESS = "the samples spread widely: something else runs here, or clocks move"
+_NOTHING_TELLS = "these numbers do not tell: the code has changed, or the limit was written for another device"
 _SLOW_MEMORY = "far below the roofline: more bytes move than must, or accesses are strided, narrow or too few at a time"
 _SLOW_COMPUTE = "far below the roofline: the shapes do not fill the device, or the work is not on the peak's units"
 
@@ -26,27 +27,39 @@ def explain(name: str, measurement: Any, held: Held, likely: str = "") -> str:
     """
     m = measurement
     low, high = map(number, m.ci)
-    shares = (f"{_share(m.pct_peak_bandwidth)} of the bandwidth", f"{_share(m.pct_peak_flops)} of the FLOP/s")
     samples = f"min {number(m.min)}, IQR {number(m.iqr)}, {m.n} samples, timing source {m.timing_source}"
     facts = {
         "measured": f"{held.measured}; the limit is {held.limit}",
         "time": f"median {number(m.median)} µs ({low} to {high}), {samples}",
-        "work": f"{_count(m.flops)} FLOPs, {_count(m.bytes_total_moved)} bytes",
-        "rates": f"{number(m.gbytes_per_s)} GB/s, {number(m.tflops_per_s)} TFLOP/s",
-        "roofline": f"{_share(m.pct_roofline)} of the roofline ({', '.join(shares)}); bound: {m.bound}",
+        "work": _known((m.flops, _count, "FLOPs"), (m.bytes_total_moved, _count, "bytes")),
+        "rates": _known((m.gbytes_per_s, number, "GB/s"), (m.tflops_per_s, number, "TFLOP/s")),
+        "roofline": _roofline(m),
         "likely": likely or _likely(m, held),
     }
     verb = {"failed": "does not keep", "unclear": "may or may not keep"}.get(held.verdict, "keeps")
     lines = [f"{name} {verb} its limit: {held.limit}"]
-    return "\n".join(lines + [f"  {label:<9} {text}" for label, text in facts.items()])
+    return "\n".join(lines + [f"  {label:<9} {text}" for label, text in facts.items() if text])
 
 
-def _count(value: Any) -> str:
-    return f"{value:.15g}" if known(value) else "unknown"
+def _known(*facts: tuple[Any, Callable[[Any], str], str]) -> str:
+    """Of numbers, how they are written and what they are of, those that are known."""
+    return ", ".join(f"{write(value)} {what}" for value, write, what in facts if known(value))
 
 
-def _share(value: Any) -> str:
-    return f"{number(value)} %" if known(value) else "an unknown share"
+def _roofline(m: Any) -> str:
+    share = (m.pct_roofline, number, "% of the roofline")
+    of_peaks = (m.pct_peak_bandwidth, number, "% of the bandwidth"), (m.pct_peak_flops, number, "% of the FLOP/s")
+    if not _known(share, *of_peaks):
+        lacks = (
+            "the peaks" if known(m.flops) or known(m.bytes_total_moved) else "its work: perf(fn, …, bytes=…, flops=…)"
+        )
+        return f"how close it is to what the device can do is not known, for want of {lacks}"
+    told = ", ".join(filter(None, (_known(share), *map(_known, of_peaks))))
+    return f"{told}; bound: {m.bound}"
+
+
+def _count(value: float) -> str:
+    return f"{value:.15g}"
 
 
 def _is_far(m: Any) -> bool:
@@ -68,4 +81,4 @@ _REASONS: tuple[tuple[Callable[[Any, Held], bool], str], ...] = (
 
 
 def _likely(m: Any, held: Held) -> str:
-    return next((reason for holds, reason in _REASONS if holds(m, held)), str(m.verdict))
+    return next((reason for holds, reason in _REASONS if holds(m, held)), _NOTHING_TELLS)
