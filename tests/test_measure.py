@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import flopscope as fs
+from flopscope.device import find_device
 from flopscope.peaks import Peaks
 from flopscope.timing import cuda, stage
 from flopscope.timing.command import add_measure
@@ -387,6 +388,38 @@ def test_records_that_were_lost_are_no_times(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(cuda.LostRecords, match="lost 1"):
             clock.sample([0])
     assert done == ["restart"] * 3 + ["stop"]
+
+
+class Told:
+    """Records that are listed beforehand: a mark, a kernel of 3 µs, and a mark."""
+
+    def forget(self) -> None:
+        pass
+
+    def take(self) -> tuple[Any, ...]:
+        recorder = fs._core.Profiler(ops=False)
+        recorder._append("kernel", "flopscope_measure_mark", 0, 10, device=0)
+        recorder._append("kernel", "a", 100, 3000, device=0)
+        recorder._append("kernel", "flopscope_measure_mark", 5000, 10, device=0)
+        return (*recorder.events()[:3], 0)
+
+
+def test_a_call_that_launches_only_at_first_is_told() -> None:
+    told: Any = Told()
+    clock = cuda.CudaClock([lambda: None], "cuda:0", told, False, lambda: math.nan, Gpu())
+    with pytest.raises(RuntimeError, match="in 1 of 2 samples the call launched nothing on cuda:0"):
+        clock.sample([0, 0])
+
+
+def test_events_take_over_where_records_are_lost() -> None:
+    told: Any = Told()
+    clock = cuda.CudaClock([lambda: None], "cuda:0", told, False, lambda: math.nan, Gpu())
+    here = stage.Stage(find_device("cpu"), [], "cupti", False, lambda calls: None, lambda: math.nan, math.nan)
+    here.records = told
+    found = here.sampled(clock, lambda: clock.sample([0, 0, 0]))  # of which Told tells two
+    assert [sample.us for sample in found] == [5.0] * 3
+    assert here.source == "event" and here.records is clock.records is None
+    assert here.notes == ["CUDA events tell the times: CUPTI told of 2 of 3 calls, and lost 0 records"]
 
 
 class Copied:

@@ -102,7 +102,7 @@ def compare_times(
         per_call = [warm_up(clock, which, least, most, stage.watch) for which in (0, 1)]
         if kind == "cpu":
             clock.settle(per_call)
-        pairs = rounds(clock, margin, max(min_rounds, 3), max_time, stage.watch)
+        pairs = stage.sampled(clock, lambda: rounds(clock, margin, max(min_rounds, 3), max_time, stage.watch))
     ratios = ratios_of(pairs, clock.coarse)
     low, high = median_interval(ratios, CONFIDENCE)
     return TimesCompared(

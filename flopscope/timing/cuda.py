@@ -120,6 +120,11 @@ class CudaClock:
         times = busy_times(columns, names, kinds, int(self._device.partition(":")[2]))
         if len(times) != len(which) or dropped:
             raise LostRecords(f"CUPTI told of {len(times)} of {len(which)} calls, and lost {dropped} records")
+        if 0 in times:
+            raise RuntimeError(
+                f"in {times.count(0)} of {len(times)} samples the call launched nothing on {self._device}, though "
+                "it did at first: does it keep its result? Measure what launches every time"
+            )
         return [Sample(ns / 1e3, mhz) for ns, mhz in zip(times, clocks, strict=True)]
 
     def _separate(self) -> None:

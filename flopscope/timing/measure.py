@@ -101,13 +101,24 @@ def _sample(
         clock = stage.clock([_in_turns(stage, fn, args) if stage.cold else call], stage.cold)
         per_call = warm_up(clock, 0, *_warming(stage, rule), stage.watch)
         series = _collect_on_cuda(stage, clock, rule, per_call)
-        brief = Rule(SIDE_SPREAD, 0.0, SIDE_SHARE * rule.max_time)
-        other = collect(stage.clock([call], not stage.cold), brief, per_call, stage.throttled_below, stage.watch)
-        aside["other_cache"] = describe(other.times, coarse=True).median
+        aside["other_cache"] = _other_cache(stage, call, rule, per_call)
         captured = _graph(stage, call) if graph else None
     if captured is not None:
         aside["launch_to_launch"] = captured.launch_to_launch()
     return series, aside
+
+
+def _other_cache(stage: Stage, call: Callable[[], Any], rule: Rule, per_call: float) -> float:
+    """The median with the caches the other way; NaN, and a note that says why, where it cannot be had."""
+    from .cuda import LostRecords
+
+    brief = Rule(SIDE_SPREAD, 0.0, SIDE_SHARE * rule.max_time)
+    try:
+        other = collect(stage.clock([call], not stage.cold), brief, per_call, stage.throttled_below, stage.watch)
+    except LostRecords as problem:
+        stage.notes.append(f"no time with caches {'hot' if stage.cold else 'cold'}: {problem}")
+        return math.nan
+    return describe(other.times, coarse=True).median
 
 
 def _warming(stage: Stage, rule: Rule) -> tuple[float, float]:
@@ -116,16 +127,7 @@ def _warming(stage: Stage, rule: Rule) -> tuple[float, float]:
 
 
 def _collect_on_cuda(stage: Stage, clock: CudaClock, rule: Rule, per_call: float) -> Series:
-    from .cuda import LostRecords
-
-    try:
-        series = collect(clock, rule, per_call, stage.throttled_below, stage.watch)
-    except LostRecords as problem:
-        stage.notes.append(f"CUDA events tell the times: {problem}")
-        stage.source, stage.records, clock.records = "event", None, None
-        series = collect(clock, rule, per_call, stage.throttled_below, stage.watch)
-    if clock.records is None and not clock.holds:
-        stage.notes.append("the call waits for the device, so that the times between its events hold launches too")
+    series = stage.sampled(clock, lambda: collect(clock, rule, per_call, stage.throttled_below, stage.watch))
     if series.throttled_throughout:
         stage.notes.append(f"most samples ran below {stage.throttled_below:.0f} MHz, throttled: all of them count")
     return series

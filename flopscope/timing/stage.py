@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .. import _core, capture
 from .look import Look, call_under_profiler
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryWatch", "Stage", "name_of", "prepare", "require_callable"]
 
+_T = TypeVar("_T")
 MIB = 1 << 20
 THROTTLED = 0.75  # of the device's clock, below which a sample does not count: NVBench's limit
 
@@ -64,6 +65,20 @@ class Stage:
             look()
 
         self.watch = both
+
+    def sampled(self, clock: Any, sample: Callable[[], _T]) -> _T:
+        """What sample() gives; where CUPTI loses records, from its beginning on and by CUDA events."""
+        from .cuda import LostRecords
+
+        try:
+            found = sample()
+        except LostRecords as problem:
+            self.notes.append(f"CUDA events tell the times: {problem}")
+            self.source, self.records, clock.records = "event", None, None
+            found = sample()
+        if self.source == "event" and not clock.holds:
+            self.notes.append("the call waits for the device, so that the times between its events hold launches too")
+        return found
 
     def clock(self, functions: Sequence[Callable[[], Any]], cold: bool) -> Any:
         """A Clock for these functions."""
