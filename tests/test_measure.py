@@ -425,7 +425,16 @@ def test_events_take_over_where_records_are_lost() -> None:
 class Copied:
     """As a torch tensor on CUDA looks."""
 
-    is_cuda, requires_grad, nbytes = True, False, 1000
+    is_cuda, requires_grad, nbytes, shape = True, False, 1000, (10, 25)
+
+    def __init__(self, strides: tuple[int, ...] = (25, 1), offset: int = 0) -> None:
+        self._strides, self._offset = strides, offset
+
+    def stride(self) -> tuple[int, ...]:
+        return self._strides
+
+    def storage_offset(self) -> int:
+        return self._offset
 
     def detach(self) -> Copied:
         return self
@@ -449,6 +458,21 @@ def test_arguments_take_turns_with_copies(monkeypatch: pytest.MonkeyPatch) -> No
     seen.clear()
     cuda.rotated(lambda *args: seen.append(args), (x,), l2_bytes=1500, most_bytes=10)()
     assert seen == [(x,)]
+
+
+@pytest.mark.parametrize(
+    ("strides", "offset", "copied"),
+    [((25, 1), 0, True), ((1, 10), 0, True), ((50, 2), 0, False), ((0, 1), 0, False), ((25, 1), 1, False)],
+)
+def test_a_tensor_whose_copy_would_lie_otherwise_takes_no_turns(
+    monkeypatch: pytest.MonkeyPatch, strides: tuple[int, int], offset: int, copied: bool
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Copied))
+    seen: list[Any] = []
+    call = cuda.rotated(seen.append, (Copied(strides, offset),), l2_bytes=1500, most_bytes=10**6)
+    for _ in range(8):
+        call()
+    assert (len(set(map(id, seen))) > 1) == copied
 
 
 def test_nothing_of_it_works_without_cuda() -> None:

@@ -166,8 +166,9 @@ def busy_times(columns: Mapping[str, Any], names: Sequence[str], kinds: Sequence
 def rotated(fn: Callable[..., Any], args: tuple[Any, ...], l2_bytes: int, most_bytes: int) -> Callable[[], Any]:
     """A function that calls fn with the arguments and with copies of them in turn, so that they do not stay in cache.
 
-    Contiguous flopscope tensors and torch tensors on CUDA are copied, until they fill twice the cache, are 8 or take
-    most_bytes; what is one tensor stays one.
+    Dense flopscope tensors and torch tensors on CUDA are copied, until they fill twice the cache, are 8 or take
+    most_bytes; what is one tensor stays one. A tensor with gaps, or that begins inside of its memory, is not: its copy
+    would have neither, and take another time.
     """
     tensors = {id(arg): arg for arg in args if _can_be_copied(arg)}
     size = sum(tensor.nbytes for tensor in tensors.values())
@@ -197,7 +198,21 @@ def _can_be_copied(value: Any) -> bool:
         for length, stride in zip(reversed(value.shape), reversed(value.strides), strict=True):
             packed, step = packed and (stride == step or length == 1), step * length
         return value.device != "cpu" and packed
-    return _is_torch(value) and bool(value.is_cuda)
+    if not (_is_torch(value) and value.is_cuda):
+        return False
+    with suppress(Exception):  # of a layout without strides: sparse, nested
+        return value.storage_offset() == 0 and _is_dense(value.shape, value.stride())
+    return False
+
+
+def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the elements lie without gaps or repetition, in any order of the dimensions."""
+    step = 1
+    for stride, length in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
+        if stride != step:
+            return False
+        step *= length
+    return True
 
 
 def _copy(tensor: Any) -> Any:
