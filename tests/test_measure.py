@@ -544,6 +544,12 @@ def test_the_verdict_is_one_sentence(more: dict[str, Any], said: str) -> None:
     assert result(**more).verdict.endswith(said)
 
 
+def test_a_single_sample_has_no_interval_to_tell() -> None:
+    once = result(n=1, ci=(math.nan, math.nan), std=math.nan)
+    assert "(timed once)" in once.verdict and "nan" not in str(once)
+    assert once.to_dict()["ci"] == [None, None]
+
+
 def test_the_result_prints_narrow_and_escaped() -> None:
     m = result(clock_mhz=1980.0, kernels=2, other_cache=80.0, notes=("a < b",), shares={"measured": Shares(20, 83, 83)})
     text, page = str(m), m._repr_html_()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from flopscope.timing.compare import rounds, verdict_of
-from flopscope.timing.distribution import _tail, between_steps, describe, median, median_interval
+from flopscope.timing.distribution import _tail, between_steps, describe, independent, median, median_interval
 from flopscope.timing.sampling import Rule, Sample, collect, no_collector, warm_up
 
 
@@ -111,7 +111,7 @@ def test_the_binomial_tail_is_the_sum_of_its_terms(n: int, k: float, m: int) -> 
 @pytest.mark.parametrize("n", [11, 51, 301])
 def test_the_interval_is_the_bootstraps(n: int) -> None:
     generator = np.random.default_rng(n)
-    samples = np.sort(generator.gamma(2, size=n))
+    samples = generator.gamma(2, size=n)
     medians = np.median(samples[generator.integers(0, n, (20_000, n))], axis=1)
     for found, share in zip(median_interval(samples.tolist()), (0.025, 0.975), strict=True):
         # Of 20 000 medians, the share below a quantile is known to about 0.001.
@@ -129,8 +129,35 @@ def test_the_interval_holds_the_true_median_as_often_as_it_says() -> None:
 
 
 def test_the_interval_of_few_samples_is_all_of_them() -> None:
-    assert median_interval([3.0]) == (3.0, 3.0) and median_interval([5.0, 3.0]) == (3.0, 5.0)
-    assert median_interval([5.0, 3.0, 4.0]) == (3.0, 5.0)
+    assert median_interval([5.0, 3.0]) == (3.0, 5.0) and median_interval([5.0, 3.0, 4.0]) == (3.0, 5.0)
+
+
+def test_one_sample_tells_no_interval() -> None:
+    assert all(map(math.isnan, (*median_interval([3.0]), *describe([3.0]).ci)))
+
+
+def waves(n: int, follows: float, seed: int) -> list[float]:
+    """Around 1, each following its predecessor with this correlation (an autoregressive process of order 1)."""
+    noise, found = np.random.default_rng(seed).normal(0, math.sqrt(1 - follows**2), n), [0.0]
+    for change in noise:
+        found.append(follows * found[-1] + change)
+    return [float(1 + 0.01 * x) for x in found[1:]]
+
+
+@pytest.mark.parametrize(("n", "follows", "least"), [(1000, 0.0, 0.92), (1000, 0.9, 0.85), (2000, 0.95, 0.85)])
+def test_the_interval_holds_the_median_of_samples_that_follow_each_other(n: int, follows: float, least: float) -> None:
+    intervals = [median_interval(waves(n, follows, seed)) for seed in range(200)]
+    assert sum(low <= 1 <= high for low, high in intervals) / 200 >= least
+
+
+def test_independent_samples_are_counted_as_such() -> None:
+    counted = [independent(waves(1000, 0.0, seed)) for seed in range(200)]
+    assert sum(n == 1000 for n in counted) >= 185
+    # Signs of normal variables of correlation c have correlation 2 / pi * asin(c); here c is 0.9 ** lag.
+    factor = 1 + 2 * sum(2 / math.pi * math.asin(0.9**lag) for lag in range(1, 200))
+    assert 0.7 < np.median([independent(waves(4000, 0.9, seed)) for seed in range(100)]) / (4000 / factor) < 1.5
+    assert independent([3.0] * 100) == 100 and independent([1.0, 2.0]) == 2
+    assert independent([1.0] * 100 + [2.0] * 100) < 10  # two states of a machine: few samples of both
 
 
 # Sampling -------------------------------------------------------------------------------------------------------------
@@ -155,9 +182,6 @@ def test_a_wide_spread_takes_the_samples_that_the_criterion_asks_for() -> None:
 def test_a_drift_is_not_taken_for_a_well_known_median() -> None:
     clock = Clock(lambda which, call: max(97.0, 100.0 - 0.05 * call))
     rule = Rule(0.005, 0.0059, 0.1)
-    falling = [100.0 - 0.05 * call for call in range(60)]
-    low, high = median_interval(falling)
-    assert high - low < 2 * 0.005 * median(falling)  # which alone would do
     assert len(collect(clock, rule, 100e-6).times) > 100
 
 

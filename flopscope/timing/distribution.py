@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Distribution", "between_steps", "describe", "median", "median_interval"]
+__all__ = ["Distribution", "between_steps", "describe", "independent", "median", "median_interval"]
 
 CONFIDENCE = 0.95
 STEPS = 0.004, 0.064  # µs: GPUs' clocks go by 32 ns, give or take 1 from being converted
 GOLDEN = (math.sqrt(5) - 1) / 2
+BLOCKS, BY_CHANCE = 10, 2.0  # see independent(); 9 * 2.0 is exceeded by chi square of 9 in 3.5 % of all cases
 FAR = 3.0  # interquartile ranges beyond the quartiles, from where a sample is an outlier
 
 
@@ -28,7 +29,7 @@ class Distribution:
     """With n - 1; NaN of one sample."""
     iqr: float
     ci: tuple[float, float]
-    """Of the median: median_interval()."""
+    """Of the median: median_interval(); NaN of one sample."""
     outliers: int
     """Samples beyond FAR interquartile ranges from the quartiles."""
 
@@ -52,7 +53,7 @@ def between_steps(samples: Sequence[float], phase: float = 0.0) -> list[float]:
 def describe(samples: Sequence[float], confidence: float = CONFIDENCE, coarse: bool = False) -> Distribution:
     """All of it, of at least one sample. coarse: median and ci from between_steps()."""
     n, ordered = len(samples), sorted(samples)
-    fine = sorted(between_steps(samples)) if coarse else ordered
+    fine = between_steps(samples) if coarse else samples
     mean = math.fsum(ordered) / n
     low, high = _quantile(ordered, 0.25), _quantile(ordered, 0.75)
     far = FAR * (high - low)
@@ -81,18 +82,42 @@ def median(samples: Sequence[float]) -> float:
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The bootstrap percentile interval of the median of at least one sample: of all resamples, not of some drawn.
+    """The bootstrap percentile interval of the median of samples in their order; NaN of one, which tells no spread.
 
-    The median of a resample of odd n is at most the k-th smallest sample where at least m = (n + 1) / 2 of its n draws
-    are, each with probability k / n: a tail of the binomial distribution (Efron, "Bootstrap methods", 1979, 3). Of even
-    n the lower of the two middle draws (m = n / 2) gives the lower end, and the upper one the upper end.
+    It is that of all resamples, not of some drawn: the median of a resample of odd n is at most the k-th smallest
+    sample where at least m = (n + 1) / 2 of its n draws are, each with probability k / n: a tail of the binomial
+    distribution (Efron, "Bootstrap methods", 1979, 3). Of even n the lower of the two middle draws (m = n / 2) gives
+    the lower end, and the upper one the upper end. Samples that resemble those before them count as fewer, see
+    independent().
     """
-    ordered, n = sorted(samples), len(samples)
+    ordered, n = sorted(samples), independent(samples)
+    if n < 2:
+        return math.nan, math.nan
     rest = (1 - confidence) / 2
-    return (
-        ordered[_rank(n, (n + 1) // 2, rest) - 1],
-        ordered[_rank(n, n // 2 + 1, 1 - rest) - 1],
-    )
+    low, high = _rank(n, (n + 1) // 2, rest), _rank(n, n // 2 + 1, 1 - rest)
+    step = (len(ordered) - 1) / (n - 1)  # from one of n ranks to the next, among all samples
+    return ordered[math.floor((low - 1) * step)], ordered[math.ceil((high - 1) * step)]
+
+
+def independent(samples: Sequence[float]) -> int:
+    """As how many independent samples these tell of their median, at least 2 of 2 or more.
+
+    A machine has slow and fast moments that are longer than a sample. Then means of blocks of successive samples vary
+    more than those of as many shuffled ones (batch means; e.g. Alexopoulos and Seila, "Output data analysis", 1998):
+    by the factor by which there are fewer. Blocks of signs, above or below the median, are what its variance is of. A
+    factor that independent samples reach in one case of thirty counts as 1, and so do blocks of a single sample.
+    """
+    n = len(samples)
+    length = n // BLOCKS
+    if length < 2:
+        return n
+    middle = median(samples)
+    signs = [1 if x > middle else -1 if x < middle else 0 for x in samples]
+    power = sum(map(abs, signs)) / n
+    sums = [sum(signs[at : at + length]) for at in range(0, length * BLOCKS, length)]
+    mean = sum(sums) / BLOCKS
+    factor = sum((x - mean) ** 2 for x in sums) / (BLOCKS - 1) / length / power if power else 1.0
+    return n if factor < BY_CHANCE else max(2, int(n / factor))
 
 
 def _rank(n: int, m: int, probability: float) -> int:

@@ -51,7 +51,8 @@ class Measurement:
     iqr: float
     """Between the quartiles."""
     ci: tuple[float, float]
-    """Bootstrap confidence interval of the median, 95 %."""
+    """Bootstrap confidence interval of the median, 95 %, wider where successive samples resemble each other; NaN of one
+    sample. It tells of the time in which they were taken: at another the machine may be in another state."""
     outliers: int
     """Samples beyond 3 interquartile ranges from the quartiles; they count."""
     discarded: int
@@ -92,7 +93,8 @@ class Measurement:
     def verdict(self) -> str:
         """How long, how close to the limit, and what the limit is, in one sentence."""
         half = (self.ci[1] - self.ci[0]) / 2 / self.median if self.median else math.nan
-        return f"{self.name} takes {_time(self.median)} (±{100 * half:.1f} %) on {self.device}: {self._worth()}."
+        spread = "timed once" if math.isnan(half) else f"±{100 * half:.1f} %"
+        return f"{self.name} takes {_time(self.median)} ({spread}) on {self.device}: {self._worth()}."
 
     def _worth(self) -> str:
         share = f"{self.pct_roofline:.0f} % of the roofline"
