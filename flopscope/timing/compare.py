@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -17,7 +18,7 @@ __all__ = ["TimesCompared", "compare_times"]
 
 Verdict = Literal["faster", "slower", "same", "unclear"]
 
-CONFIDENCE = 0.99  # of each look at the ratio; several are taken
+CONFIDENCE = 0.99
 GROWTH = 1.5  # of the number of rounds from one look to the next
 
 
@@ -142,7 +143,7 @@ def ratios_of(pairs: Sequence[tuple[float, float]], coarse: bool) -> list[float]
 def rounds(clock: Clock, margin: float, least: int, max_time: float, watch: Watch) -> list[tuple[float, float]]:
     """Times of f and g, in µs, of as many rounds as it takes."""
     begin, count = clock.seconds(), 1
-    look_at = least
+    look_at, looks = least, 0
     pairs: list[tuple[float, float]] = []
     while True:
         first = len(pairs)
@@ -152,13 +153,22 @@ def rounds(clock: Clock, margin: float, least: int, max_time: float, watch: Watc
         watch(len(pairs))
         elapsed = clock.seconds() - begin
         if len(pairs) >= look_at:
-            look_at = int(GROWTH * len(pairs)) + 1
-            if verdict_of(*median_interval(ratios_of(pairs, clock.coarse), CONFIDENCE), margin) != "unclear":
+            look_at, looks = int(GROWTH * len(pairs)) + 1, looks + 1
+            interval = median_interval(ratios_of(pairs, clock.coarse), _confidence_of_look(looks))
+            if verdict_of(*interval, margin) != "unclear":
                 return pairs
         if elapsed >= max_time and len(pairs) >= 3:
             return pairs
         left = min(max(max_time - elapsed, 0.0), LONGEST_BATCH)
         count = max(1, min(look_at - len(pairs), int(left / max(elapsed / len(pairs), 1e-9))))
+
+
+def _confidence_of_look(number: int) -> float:
+    """Of the looks 1, 2, 3, …, which end the rounds once they see enough: all together err as often as a single one.
+
+    Their shares of the error fall with the square of the number, and the sum of those is pi^2 / 6.
+    """
+    return 1 - (1 - CONFIDENCE) * 6 / (math.pi * number) ** 2
 
 
 def _in_order(first: int, times: Sequence[float]) -> tuple[float, float]:
