@@ -7,13 +7,16 @@ import ast
 import importlib
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from .table import EventTable
 
 __all__ = ["load_ipython_extension"]
+
+NAME_LENGTH = 60
 
 
 def load_ipython_extension(ipython: Any) -> None:
@@ -22,17 +25,23 @@ def load_ipython_extension(ipython: Any) -> None:
     def flopscope(line: str, cell: str | None = None) -> Any:
         return profile_code(ipython, line, cell)
 
-    def measure(line: str) -> Any:
-        return measure_expression(ipython, line)
+    def measure(line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
+        return measure_expression(ipython, line, local_ns or {})
 
     flopscope.__doc__, measure.__doc__ = profile_code.__doc__, measure_expression.__doc__
+    # As IPython's decorators @needs_local_scope and @output_can_be_silenced (by a semicolon at the end) set them.
+    vars(measure)["needs_local_scope"] = True
+    for magic in (flopscope, measure):
+        vars(magic)["_ipython_magic_output_can_be_silenced"] = True
     ipython.register_magic_function(flopscope, magic_kind="line_cell", magic_name="flopscope")
     ipython.register_magic_function(measure, magic_kind="line", magic_name="measure")
 
 
 class _Options(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{self.prog}: {message}\n{self.format_usage()}")
+        from IPython.core.error import UsageError  # is shown without a traceback
+
+        raise UsageError(f"{self.prog}: {message}\n{self.format_usage().rstrip()}") from None
 
 
 def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
@@ -70,7 +79,7 @@ def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
     return value
 
 
-def measure_expression(ipython: Any, line: str) -> Any:
+def measure_expression(ipython: Any, line: str, local_names: Mapping[str, Any] = MappingProxyType({})) -> Any:
     """Measure an expression as flopscope.measure does, and show the Measurement.
 
     %measure [--flops N] [--bytes N] [--max-time SECONDS] expression
@@ -83,11 +92,14 @@ def measure_expression(ipython: Any, line: str) -> Any:
     options = vars(parser.parse_args(shlex.split(line)))
     if not expression:
         parser.error("there is no expression to measure")
-    code = compile(f"lambda: (\n{ipython.transform_cell(expression).strip()}\n)", "<%measure>", "eval")
+    expression = ipython.transform_cell(expression).strip().rstrip(";")
+    code = compile(f"lambda: (\n{expression}\n)", "<%measure>", "eval")
 
     flopscope: Any = importlib.import_module("flopscope")
     given = {name: value for name, value in options.items() if value is not None}
-    return flopscope.measure(eval(code, ipython.user_ns), **given)
+    call = eval(code, {**ipython.user_ns, **local_names} if local_names else ipython.user_ns)
+    call.__name__ = " ".join(expression.split())[:NAME_LENGTH]  # what the Measurement says was measured
+    return flopscope.measure(call, **given)
 
 
 def _options_and_rest(line: str, flags: tuple[str, ...] = ()) -> tuple[str, str]:

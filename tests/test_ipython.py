@@ -13,6 +13,7 @@ import flopscope as fs
 from flopscope.ipython import _options_and_rest, load_ipython_extension
 
 Shell = Any
+UsageError: Any = pytest.importorskip("IPython.core.error").UsageError
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +75,11 @@ def test_a_line_is_profiled(run: Run) -> None:
     [
         ("%%flopscope\n1 / 0", ZeroDivisionError, "division"),
         ("%%flopscope\nif", SyntaxError, "invalid syntax"),
-        ("%%flopscope --colour red\n1", ValueError, "--colour"),
-        ("%%flopscope -o 3x\n1", ValueError, "'3x' is no name for a variable"),
+        ("%%flopscope --colour red\n1", UsageError, "--colour"),
+        ("%%flopscope -o 3x\n1", UsageError, "'3x' is no name for a variable"),
         ("%%flopscope --no-peaks --sort-by beauty\n1", ValueError, "cannot sort by 'beauty'"),
-        ("%measure", ValueError, "no expression"),
-        ("%measure --flops many f()", ValueError, "--flops"),
+        ("%measure", UsageError, "no expression"),
+        ("%measure --flops many f()", UsageError, "--flops"),
     ],
 )
 def test_what_goes_wrong_is_raised_and_leaves_no_profile_running(
@@ -107,6 +108,23 @@ def test_an_expression_is_measured(
     value, _ = run(f"%measure {line}")
     assert isinstance(value, Measurement) and called == [2]
     assert clock.calls == [{"max_time": 1.0, **given}]
+
+
+def test_an_expression_may_use_the_names_of_a_function_around_it_and_names_itself(run: Run) -> None:
+    options = "--max-time 0.02"
+    value, _ = run(f"def f(inner):\n    m = %measure {options} [inner,   1]\n    return m\nf(3)")
+    assert value.name == "[inner, 1]" and value.verdict.startswith("[inner, 1] takes ")
+
+
+def test_a_semicolon_keeps_the_value_from_being_shown(ipython: Shell, run: Run) -> None:
+    assert "takes" in run("%measure --max-time 0.02 1 + 1")[1]  # as text, not as the dataclass's repr
+    assert "takes" not in run("%measure --max-time 0.02 1 + 1;")[1]
+
+
+def test_wrong_options_are_told_without_a_traceback(ipython: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+    ipython.run_cell("%measure --flops many f()")
+    said = "".join(capsys.readouterr())
+    assert "UsageError: %measure: argument --flops: invalid float value: 'many'" in said and "Traceback" not in said
 
 
 @pytest.mark.parametrize(

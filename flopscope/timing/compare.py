@@ -54,6 +54,10 @@ class TimesCompared:
         del content["ratios"]
         return {name: plain(value) for name, value in content.items()}
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """IPython's, on a terminal."""
+        printer.text(str(self))
+
     def __str__(self) -> str:
         said = {
             "same": f"takes as long as {self.g_name}, to {100 * self.margin:g} %",

@@ -127,6 +127,10 @@ class Measurement:
         lines = [self.verdict, *(f"  {name:<{width}}  {text}" for name, text in facts.items())]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """IPython's, on a terminal."""
+        printer.text(str(self))
+
     def _repr_html_(self) -> str:
         from html import escape
 
