@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +24,7 @@ __all__ = ["measure"]
 
 WARM_UP_SECONDS = {"cpu": 0.01, "cuda": 0.015}  # at least: clocks rise, caches fill
 WARM_UP_SHARE = 0.3  # of max_time, at most
+DRIFT, LEAST_HALF = 1.1, 5  # between the halves of the samples, of so many at least
 SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # of max_time, for what is told beside the median, and how well
 
 
@@ -82,6 +83,7 @@ def measure(
     with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as look_up:
         stage.call_between_samples(look_up)
         series, aside = _sample(stage, call, fn, args, Rule(spread, min_time, max_time), graph)
+    stage.notes.extend(_notes_of(series.times))
     launch_us = _launch_us(known.get("measured"), stage.source, look)
     return _result(name_of(fn), stage, series, done, {s: (r, launch_us) for s, r in roofs.items()}, peaks, aside)
 
@@ -119,6 +121,20 @@ def _other_cache(stage: Stage, call: Callable[[], Any], rule: Rule, per_call: fl
         stage.notes.append(f"no time with caches {'hot' if stage.cold else 'cold'}: {problem}")
         return math.nan
     return describe(other.times, coarse=True).median
+
+
+def _notes_of(times: Sequence[float]) -> list[str]:
+    """What is to be told of samples in their order."""
+    half = len(times) // 2
+    if half < LEAST_HALF:
+        return []
+    ratio = median(times[half:]) / median(times[:half])
+    if 1 / DRIFT < ratio < DRIFT:
+        return []
+    return [
+        f"the second half of the samples took {ratio:.2f} times as long as the first: the call's work changes from "
+        "call to call, or the machine's speed did"
+    ]
 
 
 def _warming(stage: Stage, rule: Rule) -> tuple[float, float]:
