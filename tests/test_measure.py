@@ -24,7 +24,7 @@ from flopscope.timing.command import add_measure
 from flopscope.timing.compare import TimesCompared, compare_times
 from flopscope.timing.cpu import RESOLUTIONS, CpuClock, flusher
 from flopscope.timing.look import look_at
-from flopscope.timing.measure import measure
+from flopscope.timing.measure import _notes_of, measure
 from flopscope.timing.measurement import Measurement, Shares
 from flopscope.timing.nvml import SmClock
 from flopscope.timing.roof import Roof, bound_of, roof_of_stated, shares_of
@@ -143,7 +143,14 @@ def test_code_that_a_call_does_not_run_is_told() -> None:
     with pytest.raises(TypeError, match=r"coroutine.* asyncio\.run"):
         quick(waits)
     assert any("makes a generator" in note for note in quick(yields).notes)
-    assert quick(lambda: list(yields())).notes == ()
+    assert not any("generator" in note for note in quick(lambda: list(yields())).notes)
+
+
+def test_a_call_whose_work_grows_is_told() -> None:
+    (told,) = _notes_of([1.0, 2, 3, 4, 5, 6, 7, 8, 9, 10])  # medians 3 and 8
+    assert told.startswith("the second half of the samples took 2.67 times as long as the first")
+    assert len(_notes_of([10.0] * 5 + [8.0] * 5)) == 1
+    assert _notes_of([10.0] * 5 + [10.9] * 5) == _notes_of([1.0, 1, 5, 5]) == []
 
 
 def test_numbers_may_be_numpys() -> None:
@@ -596,6 +603,13 @@ def test_the_command_measures_a_function(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(KeyError, match="reached"):
         run_command("my_kernels:f")
+
+
+def test_the_command_says_what_a_function_raised_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "it_raises.py").write_text("def f():\n    raise ValueError('mine')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(RuntimeError, match=r"it_raises:f raised ValueError in .*it_raises.py, line 2: mine"):
+        run_command("it_raises:f")
 
 
 @pytest.mark.parametrize(

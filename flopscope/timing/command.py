@@ -7,11 +7,14 @@ import importlib
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 __all__ = ["add_measure"]
 
+PACKAGE = Path(__file__).parent.parent
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -54,7 +57,14 @@ def _measure(options: argparse.Namespace) -> None:
     else:
         call, args = _op(options)
     given = {name: getattr(options, name) for name in ("flops", "bytes", "unit", "cache", "max_time", "peaks")}
-    found = measure(call, *args, device=options.device, **given)
+    try:
+        found = measure(call, *args, device=options.device, **given)
+    except (ValueError, RuntimeError, OverflowError, OSError, ImportError) as problem:  # of others cli shows all
+        at = traceback.extract_tb(problem.__traceback__)[-1]
+        if PACKAGE in Path(at.filename).parents:
+            raise
+        said = f"{options.what} raised {type(problem).__name__} in {at.filename}, line {at.lineno}: {problem}"
+        raise RuntimeError(said) from problem
     print(found)
     if options.json:
         write_json(options.json, found.to_dict(samples=True))
