@@ -157,6 +157,7 @@ class _Session:
             return
         from flopscope.perf import report
 
+        compare = self.config.option.perf_compare or ""
         terminalreporter.section("performance")
-        for line in [*report.table(self.records, self.config.option.perf_compare or ""), *self.notes]:
+        for line in [*report.table(self.records, compare), *report.missing(self.records, compare), *self.notes]:
             terminalreporter.line(line)

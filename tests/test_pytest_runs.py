@@ -93,6 +93,7 @@ def test_what_a_stored_run_lacks_is_told(run: Run) -> None:
     result, _ = run("def test_b(perf): perf(fn)", options=("--perf-compare", "base.json"))
     result.assert_outcomes(passed=1)
     assert "not kept" in result.stdout.str()
+    assert "1 of 1 measurements are not kept in base.json" in result.stdout.str()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 from .limits import known, number
 
-__all__ = ["table", "verdict_of"]
+__all__ = ["missing", "table", "verdict_of"]
 
 TEST_WIDTH = 42  # the end of a test's id is its name
 WORST_FIRST = ("failed", "unclear", "passed")
@@ -27,6 +27,17 @@ def table(records: Iterable[Mapping[str, Any]], compare: str = "") -> list[str]:
         return []
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
     return [_line(cells, widths) for cells in (list(columns), *rows)]
+
+
+def missing(records: Sequence[Mapping[str, Any]], compare: str) -> list[str]:
+    """A line where measurements have nothing in the stored run of that name to be held against."""
+    number = sum(not known(record["ratio_to_stored"]) for record in records) if compare else 0
+    if not number:
+        return []
+    return [
+        f"{number} of {len(records)} measurements are not kept in {compare}, and are not held against it: new tests, "
+        "or pytest was run from another folder (tests are kept by the ids that it shows)"
+    ]
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
