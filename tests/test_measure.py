@@ -1,4 +1,4 @@
-"""measure() and compare_times(): what they say of calls, on the CPU and on an imagined GPU."""
+"""measure() and compare_times(): what they say of calls; how CUDA times are taken is in test_measure_cuda.py."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import flopscope as fs
-from flopscope.device import find_device
 from flopscope.peaks import Peaks
 from flopscope.timing import cuda, stage
 from flopscope.timing.command import add_measure
@@ -26,7 +25,6 @@ from flopscope.timing.cpu import RESOLUTIONS, CpuClock, flusher
 from flopscope.timing.look import look_at
 from flopscope.timing.measure import _notes_of, measure
 from flopscope.timing.measurement import Measurement, Shares
-from flopscope.timing.nvml import SmClock
 from flopscope.timing.roof import Roof, bound_of, roof_of_stated, shares_of
 
 PEAKS = Peaks("measured", {"fp32": 1e12, "bf16_tensor": 10e12}, bandwidth=100e9, launch_ns=300.0, kernel_ns=1000.0)
@@ -315,211 +313,6 @@ def test_the_devices_of_arguments_of_any_library() -> None:
 
     values = [Cupy(), square(2), 3, types.SimpleNamespace(device="cuda")]
     assert cuda.devices_of(values) == {"cuda:2", "cuda:0"}
-
-
-# On an imagined GPU ---------------------------------------------------------------------------------------------------
-
-
-def test_kernels_between_marks_are_the_times_of_calls() -> None:
-    core = fs._core.Profiler(ops=False)
-    for name, start, ns in [
-        ("early", 0, 50),
-        ("flopscope_flush_l2", 100, 1000),
-        ("a", 2000, 300),
-        ("b", 2200, 300),  # 200 more than a
-        ("flopscope_flush_l2", 4000, 1000),
-        ("c", 6000, 70),
-        ("d", 6100, 30),
-        ("flopscope_measure_mark", 8000, 10),  # a call that launches nothing
-    ]:
-        core._append("kernel", name, start, ns, device=0)
-    core._append("memcpy", "Memcpy", 6200, 5, device=0)
-    core._append("kernel", "elsewhere", 6200, 500, device=1)
-    core._append("runtime", "cudaLaunchKernel", 6200, 500)
-    assert cuda.busy_times(*core.events()[:3], device=0) == [500, 105, 0]
-
-
-class Gpu:
-    """Of the C core what a CudaClock asks; a call takes 5 µs, or as long as it is waited for."""
-
-    def __init__(self, synchronises: bool = False) -> None:
-        self.synchronises = synchronises
-        self.did: list[str] = []
-
-    def measure_wait(self, device: str) -> None:
-        self.did.append("wait")
-
-    def measure_flush(self, device: str) -> None:
-        self.did.append("flush")
-
-    def measure_mark(self, device: str) -> None:
-        self.did.append("mark")
-
-    def measure_call(self, device: str, function: Callable[[], Any], hold: float) -> tuple[int, bool]:
-        function()
-        self.did.append(f"call, held {hold:g} s")
-        return (int(hold * 1e9), True) if self.synchronises and hold else (5000, False)
-
-
-def test_events_are_around_a_call_that_waits_on_the_device() -> None:
-    gpu = Gpu()
-    clock = cuda.CudaClock([lambda: None], "cuda:0", None, True, lambda: 1980.0, gpu)
-    assert clock.sample([0]) == [(5.0, 1980.0)]
-    assert gpu.did == ["flush", "wait", f"call, held {cuda.HOLD_SECONDS:g} s"] and clock.holds
-
-
-def test_a_call_that_synchronises_is_held_once_and_never_again() -> None:
-    gpu = Gpu(synchronises=True)
-    clock = cuda.CudaClock([lambda: None], "cuda:0", None, False, lambda: math.nan, gpu)
-    assert [sample.us for sample in clock.sample([0, 0, 0])] == [5.0] * 3
-    assert not clock.holds and sum("0.25" in did for did in gpu.did) == 1
-
-
-def test_records_that_were_lost_are_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = fs._core.Profiler(ops=False)
-    recorder._append("kernel", "flopscope_measure_mark", 0, 10, device=0)
-    recorder._append("kernel", "a", 100, 3000, device=0)
-    done: list[str] = []
-    part = types.SimpleNamespace(events=recorder.events, dropped=0)
-    stand_in = types.SimpleNamespace(
-        split=lambda: part, stop=lambda: done.append("stop"), restart=lambda: done.append("restart")
-    )
-    monkeypatch.setattr("flopscope.capture.start_core", lambda recipe: (stand_in, "cupti"))
-    gpu = Gpu()
-    with cuda.Records() as records:
-        clock = cuda.CudaClock([lambda: None], "cuda:0", records, False, lambda: 1500.0, gpu)
-        assert clock.sample([0]) == [(3.0, 1500.0)] and gpu.did == ["mark", "wait", "wait"]
-        with pytest.raises(cuda.LostRecords, match="1 of 2 calls"):
-            clock.sample([0, 0])
-        part.dropped = 1
-        with pytest.raises(cuda.LostRecords, match="lost 1"):
-            clock.sample([0])
-    assert done == ["restart"] * 3 + ["stop"]
-
-
-class Told:
-    """Records that are listed beforehand: a mark, a kernel of 3 µs, and a mark."""
-
-    def forget(self) -> None:
-        pass
-
-    def take(self) -> tuple[Any, ...]:
-        recorder = fs._core.Profiler(ops=False)
-        recorder._append("kernel", "flopscope_measure_mark", 0, 10, device=0)
-        recorder._append("kernel", "a", 100, 3000, device=0)
-        recorder._append("kernel", "flopscope_measure_mark", 5000, 10, device=0)
-        return (*recorder.events()[:3], 0)
-
-
-def test_a_call_that_launches_only_at_first_is_told() -> None:
-    told: Any = Told()
-    clock = cuda.CudaClock([lambda: None], "cuda:0", told, False, lambda: math.nan, Gpu())
-    with pytest.raises(RuntimeError, match="in 1 of 2 samples the call launched nothing on cuda:0"):
-        clock.sample([0, 0])
-
-
-def test_events_take_over_where_records_are_lost() -> None:
-    told: Any = Told()
-    clock = cuda.CudaClock([lambda: None], "cuda:0", told, False, lambda: math.nan, Gpu())
-    here = stage.Stage(find_device("cpu"), [], "cupti", False, lambda calls: None, lambda: math.nan, math.nan)
-    here.records = told
-    found = here.sampled(clock, lambda: clock.sample([0, 0, 0]))  # of which Told tells two
-    assert [sample.us for sample in found] == [5.0] * 3
-    assert here.source == "event" and here.records is clock.records is None
-    assert here.notes == ["CUDA events tell the times: CUPTI told of 2 of 3 calls, and lost 0 records"]
-
-
-class Copied:
-    """As a torch tensor on CUDA looks."""
-
-    is_cuda, requires_grad, nbytes, shape = True, False, 1000, (10, 25)
-
-    def __init__(self, strides: tuple[int, ...] = (25, 1), offset: int = 0) -> None:
-        self._strides, self._offset = strides, offset
-
-    def stride(self) -> tuple[int, ...]:
-        return self._strides
-
-    def storage_offset(self) -> int:
-        return self._offset
-
-    def detach(self) -> Copied:
-        return self
-
-    def clone(self) -> Copied:
-        return Copied()
-
-    def requires_grad_(self, wanted: bool) -> Copied:
-        return self
-
-
-def test_arguments_take_turns_with_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Copied))
-    x = Copied()
-    seen: list[tuple[Any, ...]] = []
-    call = cuda.rotated(lambda *args: seen.append(args), (x, x, 3), l2_bytes=1500, most_bytes=10**6)
-    for _ in range(8):
-        call()
-    assert len({id(a) for a, _, _ in seen}) == 4  # 3000 bytes of copies beside it: twice the cache
-    assert all(a is b and three == 3 for a, b, three in seen)
-    seen.clear()
-    cuda.rotated(lambda *args: seen.append(args), (x,), l2_bytes=1500, most_bytes=10)()
-    assert seen == [(x,)]
-
-
-@pytest.mark.parametrize(
-    ("strides", "offset", "copied"),
-    [((25, 1), 0, True), ((1, 10), 0, True), ((50, 2), 0, False), ((0, 1), 0, False), ((25, 1), 1, False)],
-)
-def test_a_tensor_whose_copy_would_lie_otherwise_takes_no_turns(
-    monkeypatch: pytest.MonkeyPatch, strides: tuple[int, int], offset: int, copied: bool
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Copied))
-    seen: list[Any] = []
-    call = cuda.rotated(seen.append, (Copied(strides, offset),), l2_bytes=1500, most_bytes=10**6)
-    for _ in range(8):
-        call()
-    assert (len(set(map(id, seen))) > 1) == copied
-
-
-def test_nothing_of_it_works_without_cuda() -> None:
-    with pytest.raises(ValueError, match='"cpu" is none'):
-        fs._core.measure_wait("cpu")
-    try:
-        fs._core.cuda_device_count()
-    except RuntimeError:
-        for call in (fs._core.measure_wait, fs._core.measure_flush, fs._core.measure_mark):
-            with pytest.raises(RuntimeError):
-                call("cuda:0")
-        with pytest.raises(RuntimeError):
-            fs._core.measure_graph("cuda:0", lambda: None, 1)
-        with pytest.raises(RuntimeError):
-            fs._core.measure_call("cuda:0", lambda: None, 0.0)
-
-
-def test_clocks_come_from_nvml_at_most_once_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-
-    def clock_info(device: str, what: int) -> int:
-        read.append(device)
-        return 1000 + len(read)
-
-    nvml = types.SimpleNamespace(
-        nvmlInit=lambda: None,
-        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
-        nvmlDeviceGetClockInfo=clock_info,
-        NVML_CLOCK_SM=1,
-    )
-    monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    times = iter([0.0, 0.0005, 0.0015, 0.0015])
-    clock = SmClock("GPU-1", now=lambda: next(times))
-    assert clock.mhz() == 1001 and clock.mhz() == 1002 and read == ["GPU-1"] * 2 and not clock.missing
-
-
-def test_without_nvml_clocks_are_missing_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    clock = SmClock("GPU-1")
-    assert math.isnan(clock.mhz()) and "nvidia-ml-py" in clock.missing
 
 
 # The result -----------------------------------------------------------------------------------------------------------
