@@ -409,6 +409,12 @@ def test_a_missing_device_skips_before_other_fixtures_need_it(run: Run, monkeypa
 # Options --------------------------------------------------------------------------------------------------------------
 
 
+def test_a_device_that_is_not_here_skips_where_it_is_named(run: Run) -> None:
+    result, clock = run("def test_it(perf): perf(fn, device='cuda:99')", options=("-rs",))
+    result.assert_outcomes(skipped=1)
+    assert clock.calls == [] and "SKIPPED" in result.stdout.str() and "CUDA" in result.stdout.str().upper()
+
+
 def test_perf_skip_and_selection_by_marker(run: Run) -> None:
     body = "def test_a(perf): perf(fn)\ndef test_b(): pass\n"
     result, clock = run(body, options=("--perf-skip", "-rs"))

@@ -53,8 +53,9 @@ class Perf:
         """Measure ``fn(*args)``, alone on this machine, and hold the marker's limits against it.
 
         options: flopscope.measure's: ``flops`` and ``bytes`` of a call where they cannot be known, ``max_time`` in s, …
-        What fn raises passes.
+        What fn raises passes. Skips the test where ``device`` is not here.
         """
+        marker.skip_unless_here(options.get("device"))
         check = Check(self.settings, fn, args, options)
         key = f"{self._test}#{len(self._checks)}"
         self._checks.append(check)
