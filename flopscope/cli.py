@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .commands import add_compare, add_table, write_json
-from .timing.command import add_measure
+from .timing.command import add_measure, shape
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -142,7 +142,13 @@ def _show_warning(command: str, message: Warning | str, *_: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit status: 0, 1 for what failed, 2 for wrong arguments. Errors are one line on stderr."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest:  # argparse does not take shapes after an option: measure add --dtype float16 64,64
+        try:
+            options.shapes += [shape(text) for text in rest]
+        except (AttributeError, argparse.ArgumentTypeError):
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may lack "µ"

@@ -430,8 +430,16 @@ def free_bytes(device: Device) -> int:
     with suppress(OSError):
         match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
         if match:
-            return int(match[1]) * 1024
+            return min(int(match[1]) * 1024, _free_in_container())
     return 1024 * MIB
+
+
+def _free_in_container(folder: str = "/sys/fs/cgroup") -> int:
+    """Bytes below the limit of this process's control group; a very large number where it has none (or version 1)."""
+    with suppress(OSError, ValueError):
+        limit, used = (int(Path(folder, f"memory.{name}").read_text(encoding="ascii")) for name in ("max", "current"))
+        return max(limit - used, MIB)
+    return 1 << 62
 
 
 def _buffer_bytes(device: Device) -> int:

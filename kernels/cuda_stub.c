@@ -180,9 +180,9 @@ fs_status fs_cuda_probe_read(fs_device device, const void *data, size_t nbytes, 
     return not_built(err);
 }
 
-fs_status fs_cuda_measure_wait(fs_device device, fs_error *err)
+fs_status fs_cuda_measure_wait(fs_device device, double seconds, bool *done, fs_error *err)
 {
-    (void)device;
+    (void)device, (void)seconds, (void)done;
     return not_built(err);
 }
 

@@ -2,6 +2,7 @@
 #include "kernels/context.h"
 
 extern "C" {
+#include "base/clock.h"
 #include "kernels/measure.h"
 }
 
@@ -116,14 +117,20 @@ static fs_status start_hold(fs_device device, double seconds, fs_error *err)
     return FS_OK;
 }
 
-extern "C" fs_status fs_cuda_measure_wait(fs_device device, fs_error *err)
+extern "C" fs_status fs_cuda_measure_wait(fs_device device, double seconds, bool *done, fs_error *err)
 {
     int previous;
+    int64_t end = fs_clock_now() + (int64_t)(seconds * 1e9);
+    cudaError_t code;
 
     FS_TRY(fs_cuda_enter(device, &previous, err));
-    cudaError_t code = cudaDeviceSynchronize();
+    do {
+        code = cudaStreamQuery(fs_cuda_stream(device));
+    } while (code == cudaErrorNotReady && fs_clock_now() < end);
+    *done = code != cudaErrorNotReady;
+    if (code == cudaSuccess) code = cudaDeviceSynchronize(); /* other streams */
     fs_cuda_leave(previous);
-    return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, "waiting for the device", err);
+    return code == cudaSuccess || !*done ? FS_OK : fs_cuda_fail(code, device, "waiting for the device", err);
 }
 
 extern "C" fs_status fs_cuda_measure_flush(fs_device device, fs_error *err)

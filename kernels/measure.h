@@ -8,8 +8,9 @@
 
 #include "ops/tensor.h"
 
-/* Wait until the device has done all that was queued, on every stream. */
-fs_status fs_cuda_measure_wait(fs_device device, fs_error *err);
+/* Wait until the device has done all that was queued, on every stream: *done. If its default stream takes longer than
+ * `seconds`, return without. */
+fs_status fs_cuda_measure_wait(fs_device device, double seconds, bool *done, fs_error *err);
 
 /* Queue what leaves the L2 cache with other data: persisting lines become ordinary ones, then the kernel
  * flopscope_flush_l2 reads several times the cache's size. It reads, since lines that it wrote would be written back

@@ -18,17 +18,26 @@ static PyObject *queue(PyObject *where, fs_status (*work)(fs_device device, fs_e
 {
     fs_device device;
     fs_error err;
-    fs_status status;
     if (!parse_cuda(where, &device)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = work(device, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    if (work(device, &err) != FS_OK) return fs_raise(&err);
     Py_RETURN_NONE;
 }
 
+/* Ctrl-C is heard meanwhile: a kernel may never end. */
 static PyObject *measure_wait(PyObject *module, PyObject *where)
 {
     (void)module;
-    return queue(where, fs_cuda_measure_wait);
+    fs_device device;
+    fs_error err;
+    fs_status status;
+    bool done = false;
+    if (!parse_cuda(where, &device)) return NULL;
+    while (!done) {
+        Py_BEGIN_ALLOW_THREADS status = fs_cuda_measure_wait(device, 0.1, &done, &err);
+        Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+        if (!done && PyErr_CheckSignals() < 0) return NULL;
+    }
+    Py_RETURN_NONE;
 }
 
 static PyObject *measure_flush(PyObject *module, PyObject *where)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -194,6 +195,8 @@ class Check:
             raise LimitError(f"{comparison.replace(' ', '_')}() says what: {', '.join(limits.QUANTITIES)}")
         for name, limit in wanted.items():
             self._settle(self._until_clear(partial(self._hold, name, comparison, limit)))
+            if comparison == "at least" and limits.is_of_cache(self.measurement, name):
+                warnings.warn(_OF_CACHE.format(what=self.name, name=name, limit=limit), stacklevel=3)
         return self
 
     def _hold(self, name: str, comparison: str, limit: float) -> Held:
@@ -251,6 +254,10 @@ class Check:
         raise PerfFailure(text)
 
 
+_OF_CACHE = (
+    "{what} keeps at_least({name}={limit:g}) since its data sat in cache, which is faster than memory: that says nothing "
+    'of memory; measure it with cache="cold", or a larger size'
+)
 BOUNDS = ("memory", "compute", "cache", "launch")
 _SHAPES = "the work is that of the call's shapes and dtypes: other ones, or another op, than the limit was written for"
 

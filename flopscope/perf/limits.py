@@ -93,6 +93,11 @@ def hold(measurement: Any, name: str, comparison: str, limit: float) -> Held:
     )
 
 
+def is_of_cache(measurement: Any, name: str) -> bool:
+    """Whether the quantity of that name is a share of what memory can do, and more than that came out of a cache."""
+    return name in ("pct_roofline", "pct_peak_bandwidth") and measurement.bound == "cache"
+
+
 def interval(measurement: Any, quantity: Quantity) -> tuple[float, float]:
     """The confidence interval of the median, in the quantity's unit; NaN where there is none."""
     low, high = measurement.ci

@@ -254,8 +254,13 @@ class Graph:
             raise RuntimeError(f"a graph of {self.calls} calls launches {seen} times, not {self.calls} x {launches}")
 
     def launch_to_launch(self) -> float:
-        """µs. Not while records are taken, which is seen in a graph's times."""
-        times = [_core.measure_call(self._device, self._replay, 0.0)[0] for _ in range(GRAPH_REPLAYS)]
+        """µs. Not while records are taken, which is seen in a graph's times. RuntimeError if launching it waits."""
+        times = []
+        for _ in range(GRAPH_REPLAYS):
+            ns, gave_up = _core.measure_call(self._device, self._replay, HOLD_SECONDS)
+            if gave_up:
+                raise RuntimeError("launching the graph waits for the device")
+            times.append(ns)
         return median(times) / 1e3 / self.calls
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -55,7 +56,7 @@ def measure(
         lines too; and tensors among args take turns with copies), "hot" does not. None: cold on CUDA, hot on the CPU.
     spread, min_time, max_time: stop once half of the median's 95 % confidence interval is within this share of it, the
         halves of the samples agree as well, and at least 10 samples have taken min_time seconds; or after max_time
-        seconds, with at least 3 samples. The calls before, to warm up, and peaks measured for the first time come
+        seconds, with at least 3 samples (after 4 times as many seconds with any). The calls before, to warm up, and peaks measured for the first time come
         on top. A call that keeps its results from call to call ends in a MemoryError before memory is full.
     peaks: what the shares are of: "measured" peaks (measured now if they never were), the "datasheet", or "none".
     timer: who tells device times. "auto": CUPTI, or CUDA events where it cannot be had, said in ``timing_source`` and
@@ -106,8 +107,18 @@ def _sample(
         aside["other_cache"] = _other_cache(stage, call, rule, per_call)
         captured = _graph(stage, call) if graph else None
     if captured is not None:
-        aside["launch_to_launch"] = captured.launch_to_launch()
+        with _noted(stage):
+            aside["launch_to_launch"] = captured.launch_to_launch()
     return series, aside
+
+
+@contextmanager
+def _noted(stage: Stage) -> Iterator[None]:
+    """What fails in the block is a note: whatever a call in a graph does not bear, in the words of whose library."""
+    try:
+        yield
+    except Exception as problem:
+        stage.notes.append(f"no time from launch to launch: {str(problem).strip().splitlines()[0]}")
 
 
 def _other_cache(stage: Stage, call: Callable[[], Any], rule: Rule, per_call: float) -> float:
@@ -154,17 +165,15 @@ def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
     from .cuda import Graph
 
     look, records = stage.looks[0], stage.records
-    try:
+    with _noted(stage):
         if look.launches is None or records is None:
             raise RuntimeError("without CUPTI nobody knows what a graph has to hold")
         if 0 < look.native_launches < look.launches:
             raise RuntimeError("flopscope's ops and other code cannot be captured in one graph")
         graph = Graph(call, str(stage.device), look.native_launches > 0, look.bytes)
         graph.check(records, look.launches)
-    except Exception as problem:  # whatever the call does not bear, in the words of whose library it is
-        stage.notes.append(f"no time from launch to launch: {str(problem).strip().splitlines()[0]}")
-        return None
-    return graph
+        return graph
+    return None
 
 
 def _in_turns(stage: Stage, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:

@@ -39,6 +39,7 @@ class Stage:
     throttled_below: float
     """MHz"""
     notes: list[str] = field(default_factory=list)
+    timer: capture.Timer = "auto"
     records: Records | None = None
     """In recording(), where CUPTI tells the times."""
 
@@ -73,6 +74,8 @@ class Stage:
         try:
             found = sample()
         except LostRecords as problem:
+            if self.timer == "cupti":
+                raise
             self.notes.append(f"CUDA events tell the times: {problem}")
             self.source, self.records, clock.records = "event", None, None
             found = sample()
@@ -158,6 +161,7 @@ def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture
         mhz=clock.mhz,
         throttled_below=THROTTLED * where.properties["clock_khz"] / 1e3 or math.nan,
         notes=notes,
+        timer=timer,
     )
 
 

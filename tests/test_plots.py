@@ -1,0 +1,385 @@
+"""Pictures: what is on them, read from matplotlib's artists."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import fake_sweep
+import numpy as np
+import pytest
+from fake_sweep import DATASHEET, MEASURED, measurement
+from tables import make_table
+
+from flopscope import device
+from flopscope.timing.sweep import Sweep, SweepPoint
+from flopscope.views.plots import BOUNDS, level_label, levels_of
+from flopscope.views.roofline import roofline
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+from matplotlib import pyplot  # noqa: E402
+from matplotlib.colors import to_hex  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def settings_stay(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(device, "cached_peaks", lambda there: MEASURED)
+    before = dict(matplotlib.rcParams)
+    yield
+    assert dict(matplotlib.rcParams) == before
+    pyplot.close("all")
+
+
+def texts(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def caption(axes: Any) -> str:
+    return next((text.get_text() for text in axes.texts if text.get_gid() == "caption"), "")
+
+
+def labels(axes: Any) -> list[Any]:
+    return [text for text in axes.texts if text.get_gid() == "label"]
+
+
+def legend(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def marks(axes: Any) -> list[tuple[float, float, str, float]]:
+    """x, y, colour and area of each point."""
+    return [
+        (float(x), float(y), to_hex(dots.get_facecolor()[0]).upper(), float(size))
+        for dots in axes.collections
+        for (x, y), size in zip(dots.get_offsets(), np.resize(dots.get_sizes(), len(dots.get_offsets())), strict=True)
+    ]
+
+
+def line(axes: Any, name: str) -> tuple[list[float], list[float]]:
+    found = next(one for one in axes.lines if one.get_label() == name)
+    return list(map(float, found.get_xdata())), list(map(float, found.get_ydata()))
+
+
+def level_of(axes: Any, y: float) -> list[Any]:
+    """Lines from side to side at that height."""
+    return [one for one in axes.lines if list(one.get_xdata()) == [0, 1] and np.allclose(one.get_ydata(), y)]
+
+
+# A sweep --------------------------------------------------------------------------------------------------------------
+
+BYTES = (3e3, 3e4, 3e5, 3e6, 3e7)
+MICROSECONDS = (1.0, 1.2, 1.0, 40.0, 400.0)
+IN_ORDER = ("launch", "launch", "cache", "memory", "memory")
+
+
+def point(size: int, dtype: str, moved: float, us: float, bound: str, **others: Any) -> SweepPoint:
+    unit = fake_sweep.UNITS[dtype]
+    return SweepPoint(
+        size, dtype, str(size), size, moved, measurement(us, moved / 12, moved, bound=bound, unit=unit, **others)
+    )
+
+
+def swept(*dtypes: str, **others: Any) -> Sweep:
+    points = [
+        point(number, dtype, moved, us, bound)
+        for dtype in dtypes
+        for number, (moved, us, bound) in enumerate(zip(BYTES, MICROSECONDS, IN_ORDER, strict=True))
+    ]
+    values = {"peaks": {"measured": MEASURED, "datasheet": DATASHEET}, "floor_us": 0.7, "caches": {"L2": 1e6}, **others}
+    return Sweep("add", tuple(points), device.find_device("cpu"), **values)
+
+
+def test_three_axes_have_time_rate_and_share_over_the_working_set() -> None:
+    axes = swept("float32").plot()
+    assert axes.shape == (3,) and all(one.get_xscale() == "log" for one in axes)
+    for one, expected in (
+        (axes[0], MICROSECONDS),
+        (axes[1], [moved / us / 1e3 for moved, us in zip(BYTES, MICROSECONDS, strict=True)]),
+        (axes[2], [moved / us / 1e3 for moved, us in zip(BYTES, MICROSECONDS, strict=True)]),  # of 100 GB/s, in %
+    ):
+        x, y = line(one, "float32")
+        assert x == pytest.approx(BYTES) and y == pytest.approx(expected)
+    assert [one.get_ylabel() for one in axes] == ["time per call (µs)", "GB/s", "% of the roofline"]
+    assert axes[2].get_xlabel() == "working set: bytes of operands and result" and axes[0].get_yscale() == "log"
+
+
+def test_points_and_shades_say_what_bounds_them() -> None:
+    axes = swept("float32", "float64").plot()
+    assert legend(axes[0]) == ["float32", "float64", "launch-bound", "cache-bound", "memory-bound"]
+    colours = {(x, colour) for x, _, colour, _ in marks(axes[1])}
+    assert colours == {(moved, BOUNDS[bound][0]) for moved, bound in zip(BYTES, IN_ORDER, strict=True)}
+    shades = {to_hex(p.get_facecolor()).upper(): p.get_x() for p in axes[0].patches if hasattr(p, "get_x")}
+    assert list(shades) == [BOUNDS[bound][0] for bound in ("launch", "cache", "memory")]
+    assert shades[BOUNDS["cache"][0]] == pytest.approx(math.sqrt(BYTES[1] * BYTES[2]))
+    assert {"launch", "cache", "memory"} <= set(texts(axes[2]))
+
+
+def test_where_dtypes_differ_in_their_bound_there_is_no_shade() -> None:
+    both = [
+        point(1, "float32", 1e5, 1, "launch"),
+        point(1, "float64", 1e5, 1, "cache"),
+        point(2, "float32", 1e6, 9, "cache"),
+    ]
+    axes = Sweep("add", tuple(both), device.find_device("cpu")).plot()
+    assert [to_hex(p.get_facecolor()).upper() for p in axes[0].patches] == [BOUNDS["cache"][0]]
+
+
+def test_peaks_caches_and_the_least_time_are_lines_with_labels() -> None:
+    axes = swept("float32").plot()
+    assert len(level_of(axes[0], 0.7)) == 1 and "call for one element, 0.7 µs" in texts(axes[0])
+    assert len(level_of(axes[1], 100)) == len(level_of(axes[1], 120)) == 1
+    assert "memory: 100 GB/s measured, 120 datasheet" in texts(axes[1])
+    assert len(level_of(axes[2], 100)) == 1 and "roofline" in texts(axes[2])
+    assert "L2 976.6 KiB" in texts(axes[2])
+    for one in axes:
+        assert [1e6, 1e6] in [list(found.get_xdata()) for found in one.lines]
+
+
+def test_products_show_their_flop_rate_and_the_units_peak() -> None:
+    points = [
+        SweepPoint(
+            n,
+            "float64",
+            f"{n} x {n}",
+            n * n,
+            24.0 * n * n,
+            measurement(us, 2.0 * n**3, 24.0 * n * n, bound="compute", unit="fp64"),
+        )
+        for n, us in ((64, 10.0), (512, 800.0))
+    ]
+    product = Sweep("matmul", tuple(points), device.find_device("cpu"), {"measured": MEASURED, "datasheet": DATASHEET})
+    axes = product.plot()
+    assert axes[1].get_ylabel() == "GFLOP/s"
+    assert line(axes[1], "float64")[1] == pytest.approx([2 * 64**3 / 1e4, 2 * 512**3 / 8e5])
+    assert len(level_of(axes[1], 500)) == 1 and "fp64: 500 GFLOP/s measured, 600 datasheet" in texts(axes[1])
+
+
+def test_without_known_bytes_sizes_are_told_by_their_elements() -> None:
+    points = [SweepPoint(n, "float32", "", n, math.nan, measurement(1.0, 1.0, 1.0)) for n in (8, 32)]
+    axes = Sweep("f", tuple(points), device.find_device("cpu"), caches={"L2": 16.0}).plot()
+    assert line(axes[0], "float32")[0] == [8, 32] and "elements" in axes[2].get_xlabel()
+    assert not any("L2" in text for text in texts(axes[2]))
+    points = [SweepPoint(n, "float32", "", math.nan, math.nan, measurement(1.0, 1.0, 1.0)) for n in "ab"]
+    axes = Sweep("f", tuple(points), device.find_device("cpu")).plot()
+    assert line(axes[0], "float32")[0] == [1, 2]
+
+
+def test_points_without_a_time_are_left_out_and_unknown_shares_draw_nothing() -> None:
+    kept = point(1, "float32", 1e5, 1, "unknown", pct_roofline=math.nan)
+    axes = Sweep("f", (kept, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")).plot()
+    assert line(axes[0], "float32")[0] == [1e5] and "bound not known" in legend(axes[0])
+    axes[0].figure.canvas.draw()
+
+
+def test_a_sweep_is_drawn_on_given_axes() -> None:
+    figure, given = pyplot.subplots(1, 3)
+    assert list(swept("float32").plot(given)) == list(given) and pyplot.get_fignums() == [figure.number]
+    with pytest.raises(ValueError, match="three axes, not 2"):
+        swept("float32").plot(given[:2])
+
+
+# The roofline ---------------------------------------------------------------------------------------------------------
+
+
+def row(key: str, us: float, flops: float, moved: float, **others: Any) -> dict[str, Any]:
+    """Of a table of the CPU, held against MEASURED."""
+    known = not math.isnan(flops + moved)
+    return {
+        "key": key,
+        "self_cpu_time_total": us,
+        "cpu_time_total": us,
+        "flops": flops,
+        "bytes_total_moved": moved,
+        "tflops_per_s": flops / us / 1e6,
+        "arithmetic_intensity": flops / moved if known and moved else math.nan,
+        "pct_peak_flops": 100 * flops / us * 1e6 / MEASURED.flops["fp32"],
+        "bound": "memory",
+        **others,
+    }
+
+
+ROWS = (
+    row("flopscope::add", 100.0, 1e6, 12e6),
+    row("flopscope::matmul", 400.0, 3e8, 3e6, bound="compute"),
+    row("flopscope::copy", 50.0, 0.0, 8e6),
+    row("flopscope::fill_", 30.0, 0.0, 4e6),
+    row("mystery", 20.0, math.nan, math.nan, bound="unknown"),
+)
+
+
+def table(*rows: dict[str, Any]) -> Any:
+    return make_table(*rows, peaks={"cpu": {"source": "measured", "name": device.find_device("cpu").name}})
+
+
+def test_points_lie_at_intensity_and_rate_and_are_as_large_as_their_time() -> None:
+    axes = roofline(table(*ROWS))
+    assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_ylabel() == "TFLOP/s"
+    found = {colour: (x, y, size) for x, y, colour, size in marks(axes)}
+    add, matmul = found[BOUNDS["memory"][0]], found[BOUNDS["compute"][0]]
+    assert add[:2] == pytest.approx((1 / 12, 1e6 / 100 / 1e6)) and matmul[:2] == pytest.approx((100, 3e8 / 400 / 1e6))
+    assert len(marks(axes)) == 2 and add[2] < matmul[2]
+    assert [text.get_text() for text in labels(axes)] == ["matmul", "add"]
+    assert legend(axes) == ["memory-bound", "compute-bound", "measured peaks"]
+
+
+def test_what_has_no_place_is_counted_with_its_share_of_the_time() -> None:
+    said = caption(roofline(table(*ROWS)))
+    assert "2 ops without FLOPs, 13 % of the time: copy, fill_" in said  # 80 of 600 µs
+    assert "1 op of unknown work, 3.3 % of the time: mystery" in said
+    many = [row(f"op{i}", 100.0 - i, 0.0, 1e6) for i in range(5)]
+    assert "op0, op1, op2, and 2 more" in caption(roofline(table(*many)))
+    tiny = row("tiny", 0.1, 1.0, 1e6)
+    axes = roofline(table(*ROWS, tiny))
+    assert "1 op beyond the axes, 0.017 % of the time: tiny" in caption(axes) and len(labels(axes)) == 2
+
+
+def test_roofs_meet_at_the_ridge() -> None:
+    axes = roofline(table(*ROWS), peaks=[MEASURED, DATASHEET])
+    for source, peaks in (("measured", MEASURED), ("datasheet", DATASHEET)):
+        assert peaks.bandwidth is not None
+        ridge = peaks.flops["fp32"] / peaks.bandwidth
+        x, y = line(axes, f"memory {source}")
+        assert x[1] == pytest.approx(ridge) and y[1] == pytest.approx(peaks.flops["fp32"] / 1e12)
+        assert y[0] / x[0] == pytest.approx(peaks.bandwidth / 1e12)
+        x, y = line(axes, f"fp32 {source}")
+        assert x[0] == pytest.approx(ridge) and y == pytest.approx([peaks.flops["fp32"] / 1e12] * 2)
+    assert "fp32: 1 TFLOP/s measured, 1.2 datasheet" in texts(axes)
+    assert "memory: 100 GB/s measured, 120 datasheet" in texts(axes)
+    assert "fp64 measured" not in [one.get_label() for one in axes.lines]
+    low, high = axes.get_xlim()
+    assert low < 1 / 12 and high > 100
+
+
+def test_only_peaks_that_are_wanted_and_known_are_drawn() -> None:
+    def roofs(axes: Any) -> list[str]:
+        return sorted(one.get_label() for one in axes.lines if not one.get_label().startswith("_"))
+
+    assert roofs(roofline(table(*ROWS), peaks="measured")) == ["fp32 measured", "memory measured"]
+    none = roofline(table(*ROWS), peaks="datasheet")
+    assert roofs(none) == [] and "No roofs" in caption(none)
+    assert roofs(roofline(table(*ROWS), peaks=DATASHEET)) == ["fp32 datasheet", "memory datasheet"]
+
+
+def test_peaks_of_a_gpu_that_is_not_here_come_from_the_datasheet() -> None:
+    us, flops, moved = 100.0, 5e10, 1e8
+    gemm = {
+        **row("aten::mm", us, flops, moved),
+        "self_device_time_total": us,
+        "device_time_total": us,
+        "pct_peak_flops": 100 * flops / us * 1e6 / 989.4e12,
+    }
+    copies = {**row("aten::copy_", 7.0, 0.0, moved), "self_device_time_total": 50.0, "device_time_total": 50.0}
+    kernel = {"key": "k", "device_type": "cuda", "self_device_time_total": 200.0}
+    axes = roofline(make_table(gemm, copies, kernel, peaks={"cuda:0": {"source": "datasheet", "name": "NVIDIA H200"}}))
+    assert axes.get_title() == "Roofline of cuda:0, NVIDIA H200"
+    assert line(axes, "fp16/bf16_tensor datasheet")[1] == pytest.approx([989.4] * 2, rel=1e-3)
+    assert line(axes, "memory datasheet")[1][1] == pytest.approx(989.4, rel=1e-3)
+    assert "1 op without FLOPs, 33 % of the time: copy_" in caption(axes)
+    assert "25 % of the device's time, which no op launched" in caption(axes)
+
+
+def test_names_cover_neither_each_other_nor_points() -> None:
+    rows = [row(f"flopscope::op_number_{i}", 100.0 + i, 1e6 * 1.02**i, 12e6) for i in range(8)]
+    axes = roofline(table(*rows))
+    axes.figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in labels(axes)]
+    assert len(boxes) == 8
+    assert [(i, j) for i in range(8) for j in range(i) if boxes[i].overlaps(boxes[j])] == []
+    inside = axes.get_window_extent()
+    assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
+
+
+def test_the_longest_are_named_and_as_many_as_wanted() -> None:
+    rows = [row(f"op{i}", 100.0 + i, 1e6 * 3**i, 12e6) for i in range(5)]
+    assert [text.get_text() for text in labels(roofline(table(*rows), top=2))] == ["op4", "op3"]
+    assert labels(roofline(table(*rows), labels=False)) == []
+    with pytest.raises(ValueError, match="top=-1"):
+        roofline(table(*rows), top=-1)
+
+
+def test_measurements_are_drawn_of_one_device() -> None:
+    name = device.find_device("cpu").name
+    here = measurement(10.0, 1e6, 1e6, name="mine", device_name=name)
+    there = measurement(500.0, 1e6, 1e6, name="theirs", device="cuda:1", device_name="NVIDIA H200")
+    axes = roofline(here)
+    assert [mark[:2] for mark in marks(axes)] == [pytest.approx((1.0, 0.1))]
+    assert [text.get_text() for text in labels(roofline([here, there]))] == ["theirs"]
+    chosen = roofline([here, there], device="cpu")
+    assert [text.get_text() for text in labels(chosen)] == ["mine"] and "1 of other devices" in caption(chosen)
+    with pytest.raises(ValueError, match="no Measurement is of cuda:7; they are of cpu"):
+        roofline(here, device="cuda:7")
+
+
+def test_points_of_a_sweep_are_named_by_size() -> None:
+    axes = roofline(swept("float32"))
+    assert {text.get_text() for text in labels(axes)} == {"0", "1", "2", "3", "4"}
+    assert len({size for *_, size in marks(axes)}) == 1 and axes.get_title().endswith(": add")
+    assert "0 float64" in {text.get_text() for text in labels(roofline(swept("float32", "float64")))}
+
+
+def test_a_frame_needs_intensity_and_rate_only() -> None:
+    frame = table(*ROWS).to_pandas()
+    axes = roofline(frame, peaks=MEASURED)
+    assert len(marks(axes)) == 2 and "without FLOPs" in caption(axes) and axes.get_title() == "Roofline"
+    assert line(axes, "fp32 measured")[1] == pytest.approx([1.0, 1.0])
+    bare = roofline(frame[["arithmetic_intensity", "tflops_per_s"]])
+    assert {colour for _, _, colour, _ in marks(bare)} == {BOUNDS["unknown"][0]} and "No roofs" in caption(bare)
+    with pytest.raises(ValueError, match="no column tflops_per_s"):
+        roofline(frame[["arithmetic_intensity"]])
+    with pytest.raises(ValueError, match="has no rows"):
+        roofline(frame[:0])
+
+
+def test_it_is_drawn_on_given_axes_and_nothing_else_is_made() -> None:
+    figure, given = pyplot.subplots()
+    assert roofline(table(*ROWS), ax=given) is given and pyplot.get_fignums() == [figure.number]
+
+
+def test_what_is_no_table_is_refused() -> None:
+    for wrong in (3, "text", [1, 2]):
+        with pytest.raises(TypeError, match="a table of key_averages"):
+            roofline(wrong)
+    with pytest.raises(ValueError, match="no Measurements were given"):
+        roofline([])
+    with pytest.raises(ValueError, match="no ops with time on cpu"):
+        roofline(table())
+    with pytest.raises(ValueError, match="peaks='best'"):
+        roofline(table(*ROWS), peaks="best")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"fs\.devices"):
+        roofline(table(*ROWS), peaks=[None])  # type: ignore[list-item]
+
+
+# Words ----------------------------------------------------------------------------------------------------------------
+
+
+def test_units_are_told_by_their_peaks() -> None:
+    tied = {"datasheet": DATASHEET}
+    assert levels_of(tied, {"datasheet": [(0.6, 100.0), (0.3, 50.0)]}) == [("fp64", {"datasheet": 0.6e12})]
+    both = {"measured": MEASURED, "datasheet": DATASHEET}
+    nothing: list[tuple[float, float]] = [(math.nan, math.nan), (0.0, 0.0), (0.5, 37.0)]
+    assert levels_of(both, {"measured": [(0.1, 10.0)], "datasheet": nothing}) == [
+        ("fp32", {"measured": 1e12, "datasheet": 1.2e12})
+    ]
+    assert level_label("fp32", {"measured": 65.2e12, "datasheet": 66.9e12}, "FLOP") == (
+        "fp32: 65.2 TFLOP/s measured, 66.9 datasheet"
+    )
+    assert level_label("memory", {"measured": 980e9, "datasheet": 1.1e12}, "B") == (
+        "memory: 980 GB/s measured, 1.1 TB/s datasheet"
+    )
+
+
+def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for call in (lambda: swept("float32").plot(), lambda: roofline(table(*ROWS)), lambda: roofline(table(*ROWS), ax=3)):
+        with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[plot\]'"):
+            call()
+
+
+def test_matplotlib_is_imported_for_a_picture_only() -> None:
+    code = "import sys, flopscope.views.roofline, flopscope.timing.sweep; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
