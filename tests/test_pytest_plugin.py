@@ -13,7 +13,7 @@ import pytest
 from fake_measure import Compared, Run, Times, runner
 
 from flopscope.events import Interval
-from flopscope.perf import kernels
+from flopscope.perf import kernels, report
 
 pytest_plugins = ["pytester"]
 
@@ -442,6 +442,16 @@ def test_the_summary_is_a_table_that_fits_a_terminal(run: Run) -> None:
         for verdict in ("passed", "failed", "--")
     ]
     assert max(map(len, [head, *rows])) <= 120
+
+
+def test_the_widest_table_fits_too() -> None:
+    numbers = {"gbytes_per_s": 4812.3, "tflops_per_s": 0.003548, "pct_roofline": 100.2}
+    times = {"n": 123456, "median": 1234567.0, "ci": (1.2e6, 1.3e6), "bound": "compute", **numbers}
+    record = {"test": "a/b.py::" + "c" * 90, "name": "attention_forward", "device": "cuda:0", "measurement": times}
+    records = [{**record, "limits": [{"verdict": "unclear"}], "ratio_to_stored": None}]
+    for compare in ("", "baseline_of_november"):
+        lines = [*report.table(records, compare), *report.missing(records, compare)]
+        assert max(map(len, lines)) <= 120 and lines[1].startswith("…ccc")
 
 
 def test_a_session_without_measurements_says_nothing(run: Run) -> None:

@@ -9,7 +9,8 @@ from .limits import known, number
 
 __all__ = ["missing", "table", "verdict_of"]
 
-TEST_WIDTH = 42  # the end of a test's id is its name
+WIDTH = 120
+LEAST_TEST_WIDTH = 15  # of a test's id, whose end is its name
 WORST_FIRST = ("failed", "unclear", "passed")
 
 
@@ -20,23 +21,25 @@ def verdict_of(record: Mapping[str, Any]) -> str:
 
 
 def table(records: Iterable[Mapping[str, Any]], compare: str = "") -> list[str]:
-    """Lines of at most 120 characters, one for each measurement. compare: the stored run's name, for its column."""
-    columns = {**COLUMNS, **({f"× {compare[:12]}": _against} if compare else {})}
+    """Lines of at most WIDTH characters, one for each measurement. compare: the stored run's name, for its column."""
+    columns = {**COLUMNS, **({f"× {compare[:8]}": _against} if compare else {})}
     rows = [[cell(record, record["measurement"]) for cell in columns.values()] for record in records]
     if not rows:
         return []
     widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    widths[0] = min(widths[0], max(LEAST_TEST_WIDTH, WIDTH - sum(widths[1:]) - 2 * len(widths[1:])))
+    rows = [[_shortened(row[0], widths[0]), *row[1:]] for row in rows]
     return [_line(cells, widths) for cells in (list(columns), *rows)]
 
 
 def missing(records: Sequence[Mapping[str, Any]], compare: str) -> list[str]:
-    """A line where measurements have nothing in the stored run of that name to be held against."""
+    """What to tell where measurements have nothing in the stored run of that name to be held against."""
     number = sum(not known(record["ratio_to_stored"]) for record in records) if compare else 0
     if not number:
         return []
     return [
-        f"{number} of {len(records)} measurements are not kept in {compare}, and are not held against it: new tests, "
-        "or pytest was run from another folder (tests are kept by the ids that it shows)"
+        f"{number} of {len(records)} measurements are not kept in {compare}, and are not held against it:",
+        "new tests, or pytest was run from another folder (tests are kept by the ids that are shown)",
     ]
 
 
@@ -63,8 +66,8 @@ def _spread(times: Mapping[str, Any]) -> str:
 
 
 COLUMNS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], str]] = {
-    "test": lambda record, times: _shortened(record["test"]),
-    "of": lambda record, times: record["name"][:16],
+    "test": lambda record, times: record["test"],
+    "of": lambda record, times: record["name"][:12],
     "device": lambda record, times: record["device"],
     "n": lambda record, times: str(times["n"]),
     "median µs": _number("median"),
@@ -77,5 +80,5 @@ COLUMNS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], str]] = {
 }
 
 
-def _shortened(test: str) -> str:
-    return test if len(test) <= TEST_WIDTH else "…" + test[1 - TEST_WIDTH :]
+def _shortened(test: str, width: int) -> str:
+    return test if len(test) <= width else "…" + test[1 - width :]
