@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from .timing.compare import TimesCompared, compare_times
     from .timing.measure import measure
     from .timing.measurement import Measurement
+    from .timing.sweep import Sweep, sweep
+    from .views.roofline import roofline
 
 __version__ = "0.4.0"
 
@@ -44,6 +46,7 @@ __all__ = [
     "ProfilerAction",
     "ProfilerActivity",
     "Stragglers",
+    "Sweep",
     "TimesCompared",
     "Trace",
     "WorkCall",
@@ -56,17 +59,22 @@ __all__ = [
     "profile",
     "record_function",
     "register_work",
+    "roofline",
     "schedule",
     "stragglers",
+    "sweep",
     "trace_handler",
 ]
 
 # What importing flopscope does not wait for, by module.
 _LATER = {
-    "Measurement": "measurement",
-    "TimesCompared": "compare",
-    "compare_times": "compare",
-    "measure": "measure",
+    "Measurement": "timing.measurement",
+    "Sweep": "timing.sweep",
+    "TimesCompared": "timing.compare",
+    "compare_times": "timing.compare",
+    "measure": "timing.measure",
+    "roofline": "views.roofline",
+    "sweep": "timing.sweep",
 }
 
 
@@ -82,5 +90,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    globals()[name] = found = getattr(import_module(f".timing.{_LATER[name]}", __name__), name)
+    globals()[name] = found = getattr(import_module(f".{_LATER[name]}", __name__), name)
     return found

@@ -148,8 +148,8 @@ extern "C" fs_status fs_cuda_measure_mark(fs_device device, fs_error *err)
     int previous, argument = 0;
 
     FS_TRY(fs_cuda_enter(device, &previous, err));
-    fs_status status = fs_cuda_launch(device, (const void *)flopscope_measure_mark, 1, 1, &argument,
-                                      "launching a mark", err);
+    fs_status status =
+        fs_cuda_launch(device, (const void *)flopscope_measure_mark, 1, 1, &argument, "launching a mark", err);
     fs_cuda_leave(previous);
     return status;
 }

@@ -169,9 +169,11 @@ def test_without_known_bytes_sizes_are_told_by_their_elements() -> None:
 
 
 def test_points_without_a_time_are_left_out_and_unknown_shares_draw_nothing() -> None:
-    kept = point(1, "float32", 1e5, 1, "unknown", pct_roofline=math.nan)
+    unknown = dict.fromkeys(("pct_roofline", "gbytes_per_s", "tflops_per_s"), math.nan)
+    kept = point(1, "float32", 1e5, 1, "unknown", **unknown)
     axes = Sweep("f", (kept, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")).plot()
     assert line(axes[0], "float32")[0] == [1e5] and "bound not known" in legend(axes[0])
+    assert all(any("flops=… and bytes=…" in text for text in texts(one)) for one in axes[1:])
     axes[0].figure.canvas.draw()
 
 
@@ -337,6 +339,8 @@ def test_a_frame_needs_intensity_and_rate_only() -> None:
 def test_it_is_drawn_on_given_axes_and_nothing_else_is_made() -> None:
     figure, given = pyplot.subplots()
     assert roofline(table(*ROWS), ax=given) is given and pyplot.get_fignums() == [figure.number]
+    part = pyplot.figure(layout="constrained").subfigures(1, 2)[1].subplots()
+    assert len(labels(roofline(table(*ROWS), ax=part))) == 2
 
 
 def test_what_is_no_table_is_refused() -> None:

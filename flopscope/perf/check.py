@@ -255,8 +255,8 @@ class Check:
 
 
 _OF_CACHE = (
-    "{what} keeps at_least({name}={limit:g}) since its data sat in cache, which is faster than memory: that says nothing "
-    'of memory; measure it with cache="cold", or a larger size'
+    "{what} keeps at_least({name}={limit:g}) since its data sat in cache, which is faster than memory: that says "
+    'nothing of memory; measure it with cache="cold", or a larger size'
 )
 BOUNDS = ("memory", "compute", "cache", "launch")
 _SHAPES = "the work is that of the call's shapes and dtypes: other ones, or another op, than the limit was written for"

@@ -56,8 +56,9 @@ def measure(
         lines too; and tensors among args take turns with copies), "hot" does not. None: cold on CUDA, hot on the CPU.
     spread, min_time, max_time: stop once half of the median's 95 % confidence interval is within this share of it, the
         halves of the samples agree as well, and at least 10 samples have taken min_time seconds; or after max_time
-        seconds, with at least 3 samples (after 4 times as many seconds with any). The calls before, to warm up, and peaks measured for the first time come
-        on top. A call that keeps its results from call to call ends in a MemoryError before memory is full.
+        seconds, with at least 3 samples (after 4 times as many seconds with any). The calls before, to warm up, and
+        peaks measured for the first time come on top. A call that keeps its results from call to call ends in a
+        MemoryError before memory is full.
     peaks: what the shares are of: "measured" peaks (measured now if they never were), the "datasheet", or "none".
     timer: who tells device times. "auto": CUPTI, or CUDA events where it cannot be had, said in ``timing_source`` and
         ``notes``; "cupti": RuntimeError instead; "event": CUDA events. Without CUPTI only flopscope's own ops and

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .plots import BOUNDS, PEAK_LINES, SMALL, bound_label, matplotlib_axes, rate_text, units_used
+from .plots import BOUNDS, PEAK_LINES, SMALL, bound_label, level_label, levels_of, matplotlib_axes, require_matplotlib
 from .scene import Point, Scene, peaks_wanted, scene_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ NAMED = 3  # ops that the caption names
 SMALLEST, LARGEST, ALIKE = 25.0, 400.0, 60.0  # points, in square points: the area goes with the share of the time
 LEAST_SHARE = 0.002  # of the time, for which the axes reach out
 # Places of a label about its point, in points (1/72 inch): NEAR by, then farther off with a line to it.
-NEAR = 8
+NEAR, FAR_COSTS = 8, 0.4
 PLACES = [
     (dx * far, dy * far)
     for far in (1.0, 1.8, 2.8, 4.0, 5.5, 7.0)
@@ -55,12 +55,14 @@ def roofline(
     labels: name the points that took most time; top: so many of them at most.
     device: "cpu", "cuda:1": whose ops and roofs. None: the one that most of the time was spent on.
 
-    Returns the Axes. Raises ImportError where there is no matplotlib, TypeError for another kind of table, ValueError
-    where nothing is in it, or nothing of that device.
+    Returns the Axes; the caption is below them, where a figure with layout="constrained" makes room. Raises ImportError
+    where there is no matplotlib, TypeError for another kind of table, ValueError where nothing is in it, or nothing of
+    that device.
     """
     if isinstance(top, bool) or not isinstance(top, int) or top < 0:
         raise ValueError(f"top={top!r}: how many points to name, 0 or more")
     scene = scene_of(table, device, peaks_wanted(peaks))
+    require_matplotlib()
     if ax is None:
         ax = matplotlib_axes(figsize=(9, 6.2))
     scale, unit = scene.scale
@@ -69,18 +71,18 @@ def roofline(
     ax.set_yscale("log")
     ax.set_xlabel("arithmetic intensity (FLOP/B)")
     ax.set_ylabel(unit)
-    ax.set_title(f"Roofline of {scene.device}" + (f", {scene.model}" if scene.model else ""), fontsize=11)
+    ax.set_title(" of ".join(["Roofline", *([scene.title] if scene.title else [])]), fontsize=11)
     ax.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
     ax.set_axisbelow(True)
     marks = [Mark(point, point.intensity, scale * point.tera, _area(point, shown, scene)) for point in shown]
     roofs = _roofs(scene, scale)
     _set_limits(ax, marks, roofs, scene.by_time)
     _draw_marks(ax, marks)
-    texts = [_draw_roof(ax, roof) for roof in roofs]
+    drawn = [thing for roof in roofs for thing in _draw_roof(ax, roof)]
     legend = _draw_legend(ax, marks, scene)
     _draw_caption(ax, scene, [mark.point for mark in marks if not mark.within(ax)])
     if labels:
-        _label(ax, marks, top, [*texts, *([legend] if legend else [])])
+        _label(ax, marks, top, [*drawn, *([legend] if legend else [])])
     return ax
 
 
@@ -99,8 +101,7 @@ class Roof:
 
     @property
     def label(self) -> str:
-        told = (f"{rate_text(rate, 'B' if self.is_memory else 'FLOP')} {source}" for source, rate in self.rates.items())
-        return f"{self.name}: {', '.join(told)}"
+        return level_label(self.name, self.rates, "B" if self.is_memory else "FLOP")
 
     def height(self, source: str) -> float:
         """Of a level, or of the slope at 1 FLOP/B."""
@@ -108,35 +109,26 @@ class Roof:
 
 
 def _roofs(scene: Scene, scale: float) -> list[Roof]:
+    """The levels, the highest first, and the slope."""
     memory = {source: peaks.bandwidth for source, peaks in scene.peaks.items() if peaks.bandwidth}
-    levels: dict[str, dict[str, float]] = {}
-    for units in _units(scene):
-        for source, peaks in scene.peaks.items():
-            rate = max((peaks.flops[unit] for unit in units if unit in peaks.flops), default=None)
-            if rate is not None:
-                levels.setdefault("/".join(units), {})[source] = rate
     roofs = [
         Roof(name, rates, {s: rate / memory[s] for s, rate in rates.items() if s in memory}, False, scale)
-        for name, rates in sorted(levels.items(), key=lambda item: -max(item[1].values()))
+        for name, rates in levels_of(scene.peaks, {s: scene.rates(s) for s in scene.peaks}) or _any_level(scene)
     ]
-    ends = {s: max((roof.rates[s] for roof in roofs if s in roof.rates), default=math.nan) for s in memory}
-    return [
-        *roofs,
-        *([Roof("memory", memory, {s: ends[s] / memory[s] for s in memory}, True, scale)] if memory else []),
-    ]
+    if memory:
+        ends = {s: max((roof.rates[s] for roof in roofs if s in roof.rates), default=math.nan) for s in memory}
+        roofs.append(Roof("memory", memory, {s: ends[s] / memory[s] for s in memory}, True, scale))
+    return roofs
 
 
-def _units(scene: Scene) -> list[tuple[str, ...]]:
-    """The units that the points use, those of the same peak together. Where nothing tells them: fp32, or any."""
-    used: dict[tuple[str, ...], None] = {}
-    for source, peaks in scene.peaks.items():
-        rates = [(p.tera, p.pct_flops.get(source, p.pct_flops.get("", math.nan))) for p in scene.points]
-        used.update(dict.fromkeys(units_used(rates, peaks)))
-    # A source may tell apart what has one peak in the other.
-    single = {unit for units in used if len(units) == 1 for unit in units}
-    kept = [units for units in used if len(units) == 1 or not single & set(units)]
-    anyway = [unit for peaks in scene.peaks.values() for unit in ("fp32", *peaks.flops) if unit in peaks.flops]
-    return kept or [(unit,) for unit in anyway[:1]]
+def _any_level(scene: Scene) -> list[tuple[str, dict[str, float]]]:
+    """Where nothing tells which units the points use: fp32, or any."""
+    known = [unit for peaks in scene.peaks.values() for unit in peaks.flops]
+    unit = "fp32" if "fp32" in known else next(iter(known), None)
+    rates = {
+        source: peaks.flops[unit] for source, peaks in scene.peaks.items() if unit is not None and unit in peaks.flops
+    }
+    return [(str(unit), rates)] if rates else []
 
 
 # Drawing --------------------------------------------------------------------------------------------------------------
@@ -165,7 +157,7 @@ class Mark:
 
 
 def _area(point: Point, shown: list[Point], scene: Scene) -> float:
-    return SMALLEST + (LARGEST - SMALLEST) * point.us / shown[0].us if scene.by_time else ALIKE
+    return SMALLEST + (LARGEST - SMALLEST) * point.us / (shown[0].us or 1.0) if scene.by_time else ALIKE
 
 
 def _set_limits(ax: Any, marks: list[Mark], roofs: list[Roof], by_time: bool) -> None:
@@ -190,8 +182,9 @@ def _draw_marks(ax: Any, marks: list[Mark]) -> None:
             ax.scatter(x, y, s=areas, label=name, edgecolors="white", linewidths=0.6, **look)
 
 
-def _draw_roof(ax: Any, roof: Roof) -> Any:
-    """Its lines, and a label above the highest of them."""
+def _draw_roof(ax: Any, roof: Roof) -> list[Any]:
+    """Its lines, and a label above the highest of them: what is drawn."""
+    lines = []
     left, right = ax.get_xlim()
     for source in roof.rates:
         colour, style = PEAK_LINES[source]
@@ -201,16 +194,16 @@ def _draw_roof(ax: Any, roof: Roof) -> Any:
             line = [left, end], [left * height, end * height]
         else:
             line = [left if math.isnan(ridge) else ridge, right], [height, height]
-        ax.plot(*line, color=colour, linestyle=style, linewidth=1.3, zorder=2, label=f"{roof.name} {source}")
+        lines += ax.plot(*line, color=colour, linestyle=style, linewidth=1.3, zorder=2, label=f"{roof.name} {source}")
     highest = max(roof.rates, key=roof.height)
     height, look = roof.height(highest), {"fontsize": SMALL, "color": "#303030", "va": "bottom", "ha": "right"}
     if not roof.is_memory:
         offset = {"xytext": (-4, 2), "textcoords": "offset points"}
-        return ax.annotate(roof.label, (right, height), **offset, **look, zorder=3)
+        return [*lines, ax.annotate(roof.label, (right, height), **offset, **look, zorder=3)]
     ridge = roof.ridges.get(highest, math.nan)
     x = (right if math.isnan(ridge) else ridge) / 1.3
     turned = {"rotation": math.degrees(math.atan(height)), "rotation_mode": "anchor", "transform_rotates_text": True}
-    return ax.text(x, 1.12 * x * height, roof.label, **look, **turned, zorder=3)
+    return [*lines, ax.text(x, 1.12 * x * height, roof.label, **look, **turned, zorder=3)]
 
 
 def _draw_legend(ax: Any, marks: list[Mark], scene: Scene) -> Any:
@@ -260,49 +253,59 @@ def _short(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
 
 
-def _label(ax: Any, marks: list[Mark], top: int, texts: list[Any]) -> None:
-    """Names beside the marks, each at the first place where it covers no other, no mark and no other text."""
+def _label(ax: Any, marks: list[Mark], top: int, drawn: list[Any]) -> None:
+    """Names beside the marks, each where it covers least of the others, of marks, of roofs and of other texts."""
     from matplotlib.patheffects import withStroke
+    from matplotlib.transforms import Bbox
 
     halo = [withStroke(linewidth=2, foreground="white")]
-    ax.figure.draw_without_rendering()  # a layout moves the axes
+    layout = ax.figure.get_layout_engine()
+    if layout is not None:
+        layout.execute(ax.figure.figure)  # it moves the axes
     shown = [mark for mark in marks if mark.within(ax)]
-    taken = [mark.box(ax) for mark in shown] + [box for text in texts for box in _boxes(text)]
+    lines = [box for thing in drawn if hasattr(thing, "get_xdata") for box in _boxes(thing)]
+    taken = [box for thing in drawn if not hasattr(thing, "get_xdata") for box in _boxes(thing)]
+    taken += [mark.box(ax) for mark in shown]
     for mark in shown[:top]:
         text = ax.annotate(_short(mark.point.name), (mark.x, mark.y), xytext=(0, 0), textcoords="offset points",
                            fontsize=SMALL, zorder=5, gid="label", path_effects=halo)  # fmt: skip
         radius = math.sqrt(mark.area) / 2
-        tried: list[tuple[int, int, tuple[float, float]]] = []
+        wide, high = text.get_window_extent().size
+        pixels = ax.figure.dpi / 72
+        x, y = ax.transData.transform((mark.x, mark.y))
+        tried: list[tuple[float, int, tuple[float, float]]] = []
         for dx, dy in PLACES:
             place = (dx + math.copysign(radius, dx) * bool(dx), dy + math.copysign(radius, dy) * (not dx))
-            tried.append((_covered(ax, text, place, taken), len(tried), place))
-            if tried[-1][0] == 0:
-                break
+            left = x + place[0] * pixels - wide * (0.5 if dx == 0 else 0.0 if dx > 0 else 1.0)
+            low = y + place[1] * pixels - high * (0.5 if dy == 0 else 0.0 if dy > 0 else 1.0)
+            cost = _covered(ax, Bbox.from_bounds(left, low, wide, high), taken, lines)
+            tried.append((cost + FAR_COSTS * (len(tried) // NEAR), len(tried), place))
         _, number, place = min(tried)
         _place(text, place)
         taken.append(text.get_window_extent())
         if number >= NEAR:
-            ax.annotate("", (mark.x, mark.y), xytext=place, textcoords="offset points", zorder=3,
-                        arrowprops={"arrowstyle": "-", "color": "#909090", "linewidth": 0.5})  # fmt: skip
+            arrow = {"arrowstyle": "-", "color": "#909090", "linewidth": 0.5}
+            ax.annotate("", (mark.x, mark.y), xytext=place, textcoords="offset points", zorder=3, arrowprops=arrow)
 
 
-def _boxes(text: Any) -> list[Any]:
-    """What a text covers on the screen; one along a slope, several boxes along it."""
+def _boxes(thing: Any) -> list[Any]:
+    """What it covers on the screen; a line or a text along a slope, many boxes along it."""
     from matplotlib.transforms import Bbox
 
-    box = text.get_window_extent()
-    steps = 12 if getattr(text, "get_rotation", float)() else 1
+    box = thing.get_window_extent()
+    slopes = bool(getattr(thing, "get_rotation", lambda: box.height > 1 and hasattr(thing, "get_xdata"))())
+    steps = 40 if slopes else 1
     wide, high = box.width / steps, box.height / steps
     corners = [(box.x0 + at * wide, box.y0 + at * high) for at in range(steps)]
-    return [Bbox.from_extents(x, y, x + wide, y + high) for x, y in corners]
+    return [Bbox.from_extents(x, y, x + wide, y + max(high, 1)) for x, y in corners]
 
 
-def _covered(ax: Any, text: Any, place: tuple[float, float], taken: list[Any]) -> int:
-    """How much it would cover there; what is not within the axes counts most."""
-    _place(text, place)
-    box, inside = text.get_window_extent(), ax.get_window_extent()
+def _covered(ax: Any, box: Any, taken: list[Any], lines: list[Any]) -> float:
+    """How bad a text there would be: to reach out of the axes is worst, to cross a line is least."""
+    inside = ax.get_window_extent()
     out = box.x0 < inside.x0 or box.x1 > inside.x1 or box.y0 < inside.y0 or box.y1 > inside.y1
-    return sum(bool(box.overlaps(other)) for other in taken) + 100 * bool(out)
+    crosses = any(box.overlaps(line) for line in lines)
+    return 100.0 * bool(out) + 4.0 * sum(bool(box.overlaps(other)) for other in taken) + crosses
 
 
 def _place(text: Any, place: tuple[float, float]) -> None:

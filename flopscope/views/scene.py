@@ -53,6 +53,15 @@ class Scene:
     """Whether points are as large as their time; else all alike."""
 
     @property
+    def title(self) -> str:
+        """Whose roofline it is."""
+        return ", ".join(part for part in (self.device, self.model) if part)
+
+    def rates(self, source: str) -> list[tuple[float, float]]:
+        """TFLOP/s of the points, with percent of the source's peaks."""
+        return [(p.tera, p.pct_flops.get(source, p.pct_flops.get("", math.nan))) for p in self.points]
+
+    @property
     def scale(self) -> tuple[float, str]:
         """Of rates in TFLOP/s to those on the axis, and their unit."""
         tops = [max(peaks.flops.values(), default=0.0) / 1e12 for peaks in self.peaks.values()]
@@ -202,7 +211,7 @@ def _scene_of_frame(frame: Any, device: str | None, peaks: Any) -> Scene:
     points = [Point(*value) for value in values]
     named = device or "cpu"
     model = _model_here(named) if device else ""
-    return Scene(points, device or "a DataFrame", model, _known_peaks(named, model, peaks) if device else peaks[1])
+    return Scene(points, device or "", model, _known_peaks(named, model, peaks) if device else peaks[1])
 
 
 def _model_here(device: str) -> str:
