@@ -51,20 +51,31 @@ def time_bar(title: str, seconds: float) -> Iterator[Callable[[], object]]:
         yield look
 
 
+_showing = False  # a bar: what else would have one meanwhile has none
+
+
 @contextmanager
 def _bar(title: str) -> Iterator[Callable[[float], object]]:
     """Gives a function that shows which share, 0 to 1, is done; not more often than one can see."""
+    global _showing
+    if _showing:
+        yield bool  # does nothing
+        return
     last = -PAUSE_SECONDS
-    with _in_notebook(title) if _notebook() else _on_terminal(title) as draw:
+    _showing = True
+    try:
+        with _in_notebook(title) if _notebook() else _on_terminal(title) as draw:
 
-        def show(share: float) -> None:
-            nonlocal last
-            now = time.perf_counter()
-            if now - last >= PAUSE_SECONDS:
-                last = now
-                draw(share)
+            def show(share: float) -> None:
+                nonlocal last
+                now = time.perf_counter()
+                if now - last >= PAUSE_SECONDS:
+                    last = now
+                    draw(share)
 
-        yield show
+            yield show
+    finally:
+        _showing = False
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import functools
 import json
 import os
 import tempfile
+import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,7 +94,10 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     def prepare_trace(self) -> None:
         """Begin to warm up, as start() and step() do; what the latest cycle left is forgotten."""
         self._core = self._read = None
-        _torch.profile.prepare_trace(self)
+        with warnings.catch_warnings():
+            # Whose advice, acc_events, cannot be followed with a schedule and changes nothing without one.
+            warnings.filterwarnings("ignore", message="Warning: Profiler clears events")
+            _torch.profile.prepare_trace(self)
 
     def stop_trace(self) -> None:
         """End a cycle, as stop() and step() do."""

@@ -72,12 +72,13 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __g
                     fs_load<S, WIDTH>(raw[i] + v * WIDTH,
                                       (const S *)args.in[i] + first + v * FS_TILE_THREADS * WIDTH);
     } else {
+        /* Beyond the end the last element is read again: loads that depend on no condition are under way together. */
 #pragma unroll
         for (int i = 0; i < INPUTS; i++)
             if (args.in[i])
 #pragma unroll
                 for (int k = 0; k < ITEMS; k++)
-                    if (first + k * step < args.count) raw[i][k] = ((const S *)args.in[i])[first + k * step];
+                    raw[i][k] = ((const S *)args.in[i])[min(first + k * step, args.count - 1)];
     }
     apply<S, OP, INPUTS>(args, raw);
     if (whole) {

@@ -49,6 +49,17 @@ def test_what_fails_takes_its_bar_along(front: Front) -> None:
     assert front.seen[-1] == ""
 
 
+def test_a_bar_within_a_bar_is_not_shown(front: Front) -> None:
+    with progress.progress_bar("outer", 1) as advance:
+        with progress.progress_bar("inner", 1) as inner:
+            inner()
+        advance()
+    assert front.seen and not any("inner" in text for text in front.seen)
+    with progress.progress_bar("inner", 1):
+        pass
+    assert "inner" in front.seen[-2]
+
+
 def test_no_bar_where_none_is_wanted(front: Front) -> None:
     with progress.progress_bar("x", 1, wanted=False) as advance:
         advance()

@@ -70,8 +70,15 @@ def _title(sweep: Sweep) -> str:
 
 
 def _footnotes(sweep: Sweep) -> list[str]:
-    over = any(m.pct_roofline > 100 for m in sweep)
-    return [*(["* more than memory gives: the data sat in cache"] if over else []), *_refusals(sweep)]
+    over = {m.bound == "compute" for m in sweep if m.pct_roofline > 100}
+    return [*(text for by_compute, text in _OVER.items() if by_compute in over), *_refusals(sweep)]
+
+
+# Of what is marked by a star, by whether compute bounds it.
+_OVER = {
+    False: "* more than memory gives: the data sat in cache",
+    True: "* more than the peak, which was measured on larger products, at the clock that they allow",
+}
 
 
 def _refusals(sweep: Sweep) -> list[str]:
