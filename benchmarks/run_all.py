@@ -14,9 +14,10 @@ from pathlib import Path
 from harness import HERE, ROOT, arguments
 
 HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace", "trace_tools")  # the same whatever the device
-DEVICE_PROGRAMS = ("grouping", "call_overhead", "profiling_overhead", "pointwise", "matmul", "torch_profile")
+DEVICE_PROGRAMS = ("grouping", "call_overhead", "profiling_overhead", "pointwise", "matmul", "torch_profile",
+                   "measure", "verdicts")
 CUDA_PROGRAMS = ("capture",)
-LIMIT = 200  # seconds of one program
+LIMIT = 1200  # seconds of one program
 
 
 def main() -> int:

@@ -277,3 +277,13 @@ def test_a_cache_that_cannot_be_used_is_no_error(tmp_path: Path) -> None:
     blocked.write_text("not a folder")
     done = command("devices", env={**os.environ, "FLOPSCOPE_CACHE_DIR": str(blocked)})
     assert done.returncode == 0 and "cpu: " in done.stdout
+
+
+def test_shapes_may_follow_options(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--peaks", "none", "--max-time", "0.01", "--device", "cpu"]
+    assert main(["measure", "add", *options, "16,32", "16,32"]) == 0
+    assert "add takes" in capsys.readouterr().out
+    for wrong, said in ((["measure", "add", "16,16", "--fast"], "--fast"), (["devices", "16,16"], "16,16")):
+        with pytest.raises(SystemExit, match="2"):
+            main(wrong)
+        assert f"unrecognized arguments: {said}" in capsys.readouterr().err

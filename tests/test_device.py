@@ -255,6 +255,14 @@ def test_an_eighth_of_a_gpus_memory_may_be_taken(core: FakeCore) -> None:
     assert fsd.free_bytes(fsd.devices()[1]) == 140_000 * MIB // 8
 
 
+def test_a_containers_limit_bounds_what_is_free(tmp_path: Path) -> None:
+    (tmp_path / "memory.current").write_text("3000000000\n")
+    (tmp_path / "memory.max").write_text("8000000000\n")
+    assert fsd._free_in_container(str(tmp_path)) == 5_000_000_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert fsd._free_in_container(str(tmp_path)) > 1e18 and fsd._free_in_container("/nowhere") > 1e18
+
+
 def test_more_processors_get_larger_buffers(core: FakeCore) -> None:
     assert fsd._buffer_bytes(fsd.devices()[0]) <= 256 * MIB
     core.threads = 64

@@ -138,6 +138,14 @@ def test_limits_that_make_no_sense_are_errors_that_name_what_is_missing(
     assert "limits.py" not in result.stdout.str()
 
 
+@pytest.mark.parametrize(("limits", "warnings"), [(".at_least(pct_roofline=20)", 1), (".at_least(us=1)", 0)])
+def test_a_share_of_memory_that_only_a_cache_reaches_is_warned_of(run: Run, limits: str, warnings: int) -> None:
+    result, _ = run(chain(limits), Times(20, 0.1, bound="cache"))
+    result.assert_outcomes(passed=1, warnings=warnings)
+    if warnings:
+        assert "keeps at_least(pct_roofline=20) since its data sat in cache" in result.stdout.str()
+
+
 def test_what_the_callable_raises_passes(run: Run) -> None:
     result, _ = run("def test_it(perf): perf(lambda: 1 / 0)")
     result.assert_outcomes(failed=1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -173,6 +175,30 @@ def test_the_device_waits_no_longer_than_it_was_told() -> None:
     assert gave_up
     ns, gave_up = fs._core.measure_call("cuda:0", lambda: None, 0.2)
     assert not gave_up and ns < 1e6
+
+
+def test_waiting_for_a_device_that_is_held_hears_signals() -> None:
+    class Alarm(Exception):
+        pass
+
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    held = threading.Thread(target=fs._core.measure_call, args=("cuda:0", lambda: time.sleep(2), 5.0))
+    before = signal.signal(signal.SIGALRM, ring)
+    begin = time.perf_counter()
+    held.start()
+    try:
+        time.sleep(0.1)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(Alarm):
+            fs._core.measure_wait("cuda:0")
+        assert time.perf_counter() - begin < 1.5
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        held.join()
+    fs.synchronize()
 
 
 def test_nothing_launched_is_said() -> None:
