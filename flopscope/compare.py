@@ -176,7 +176,8 @@ def compare(
 ) -> Comparison:
     """Two runs row by row: own times and their ratio, calls, FLOPs, bytes and share of the roofline.
 
-    a, b: a profile, a trace, key_averages() of one, or a DataFrame of that.
+    a, b: a profile, a trace, key_averages() of one, or a DataFrame of that. The shares of profiles and traces are of
+        the same kind of peaks: measured ones, or the datasheet's where one of both is a recorded trace.
     by: match rows by "name", or by "shape": by name and input shapes; None: by shape where both know shapes. Names
         match without their namespace, so that flopscope::add meets aten::add; "matmul", "ones" and others that do
         their work under other names in torch ("mm", "fill_") meet those.
@@ -190,7 +191,9 @@ def compare(
         raise ValueError(f'by is "name", "shape" or None; got {by!r}')
     if kind not in ("op", "kernel"):
         raise ValueError(f'kind is "op" or "kernel"; got {kind!r}')
-    runs = [_Run.of(run, name, kind) for run, name in zip((a, b), names, strict=True)]
+    recorded = any(isinstance(run, Results) and run._usual_peaks == "datasheet" for run in (a, b))
+    peaks = "datasheet" if recorded else "measured"
+    runs = [_Run.of(run, name, kind, peaks) for run, name in zip((a, b), names, strict=True)]
     for run in runs:
         if by == "shape" and not run.has_shapes:
             raise ValueError(
@@ -218,9 +221,9 @@ class _Run:
     has_shapes: bool
 
     @classmethod
-    def of(cls, run: Any, name: str, kind: str) -> _Run:
+    def of(cls, run: Any, name: str, kind: str, peaks: str) -> _Run:
         if isinstance(run, Results):
-            run = run.key_averages(group_by_input_shape=True)
+            run = run.key_averages(group_by_input_shape=True, peaks=peaks)
         rows: Sequence[Mapping[str, Any]]
         if isinstance(run, EventTable):
             names = ("key", "device_type", "is_user_annotation", "count", "input_shapes", *_READ)

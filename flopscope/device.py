@@ -394,7 +394,8 @@ class _Measurement:
         elements = free_bytes(self.device) // 4 // ELEMENT_BYTES[dtype]
         largest = min(self.plan.largest_product, math.isqrt(elements // 3))  # of three n by n matrices
         size = self._grow("matmul", dtype, 256, largest, 2)
-        self._add_rate(unit, self._sustained("matmul", dtype, size))
+        for edge in (max(size // 2, 256), size):  # the larger may be the slower, at the clock that its power leaves
+            self._add_rate(unit, self._sustained("matmul", dtype, edge))
 
     def _grow(self, what: str, dtype: str, amount: int, most: int, factor: int) -> int:
         """Warm up by running more and more, until one run fills a sample. The first run of each amount does not count:
@@ -407,7 +408,7 @@ class _Measurement:
 
     def _add_rate(self, unit: str, rate: float) -> None:
         # Without tensor cores of that type the library computes on the plain units, and no faster.
-        if rate > self.flops.get(PLAIN_OF.get(unit, unit), 0.0):
+        if rate > max(self.flops.get(known, 0.0) for known in (PLAIN_OF.get(unit, unit), unit)):
             self.flops[unit] = rate
 
     def _launch(self) -> None:

@@ -36,6 +36,8 @@ class Trace(Results):
     Made by load_trace(). Percentages are of the peaks of the device that the trace names.
     """
 
+    _usual_peaks = "datasheet"
+
     def __init__(self, source: str, core: _core.Profiler, report: Mapping[str, Any], metadata: dict[str, Any]) -> None:
         super().__init__()
         self.source = source

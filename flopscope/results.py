@@ -32,6 +32,7 @@ class Results:
     """Whether changes of memory were recorded."""
     with_stack: bool = False
     """Whether Python calls were recorded."""
+    _usual_peaks = "measured"  # or "datasheet"
 
     def __init__(self) -> None:
         self._core: Profiler | None = None
@@ -45,7 +46,7 @@ class Results:
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
         *,
-        peaks: str = "measured",
+        peaks: str | None = None,
     ) -> EventTable:
         """The events grouped by name, as torch.profiler does, with work and roofline joined.
 
@@ -54,7 +55,7 @@ class Results:
         group_by_overload_name: taken for torch's sake; no overloads are recorded.
         peaks: what the shares are of: "measured" peaks of the devices that ran (measured now if they never were: a few
             seconds once per device, kept in the user's cache; the CPU's not where a GPU ran), the vendor's "datasheet",
-            or "none".
+            or "none". None: measured ones; of a recorded trace the datasheet's, which are the same wherever it is read.
 
         RuntimeError while it records, and where nothing was recorded.
         """
@@ -62,7 +63,7 @@ class Results:
             raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded without with_stack=True")
         core = self._recorded("table")
         by_shape = group_by_input_shape and self.record_shapes  # torch too groups by shapes only if it has them
-        shares, said = self._peaks(core, peaks)
+        shares, said = self._peaks(core, peaks or self._usual_peaks)
         columns, meta = core.table(
             by_shape,
             group_by_stack_n,

@@ -114,7 +114,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
         *,
-        peaks: str = "measured",
+        peaks: str | None = None,
     ) -> EventTable:
         """The events grouped by name, as torch.profiler does, with work and roofline joined.
 
@@ -224,6 +224,7 @@ def _read(profiler: Any) -> Trace:
     """The trace of a torch.autograd.profiler.profile whose text is kept."""
     trace: Trace = profiler.kineto_results.read()
     trace.source = "torch.profiler"
+    trace._usual_peaks = "measured"  # it ran here
     trace.record_shapes = profiler.record_shapes
     trace.profile_memory = profiler.profile_memory
     return trace

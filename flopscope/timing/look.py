@@ -16,7 +16,7 @@ from .roof import Roof
 if TYPE_CHECKING:
     from ..peaks import Peaks
 
-__all__ = ["Look", "call_under_profiler", "look_at", "peaks_for_core"]
+__all__ = ["Look", "call_under_profiler", "look_at", "notes_of", "peaks_for_core"]
 
 DEVICE_WORK = ("kernel", "memcpy", "memset", "interval")
 
@@ -69,10 +69,10 @@ def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.
     finally:
         core.stop()
     notes = tuple(str(warning.message) for warning in said)
-    return look_at(core, timing == "cupti", notes + _notes_of(result))
+    return look_at(core, timing == "cupti", notes + notes_of(result))
 
 
-def _notes_of(result: Any) -> tuple[str, ...]:
+def notes_of(result: Any) -> tuple[str, ...]:
     """What is to be told of a call that returned this. TypeError for a coroutine, whose code has not run at all."""
     if inspect.iscoroutine(result):
         result.close()  # else Python warns at every call that nobody awaited it

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .. import _core, capture
-from .look import Look, call_under_profiler
+from .look import Look, call_under_profiler, notes_of
 
 if TYPE_CHECKING:
     from ..device import Device
@@ -118,7 +118,7 @@ def prepare(
     looks = []
     for function in functions:
         if cuda:
-            function()
+            notes_of(function())
         looks.append(call_under_profiler(function, cuda, timer))
     unseen = cuda and not any(look.sees_cuda or look.devices or look.ops for look in looks)
     if named is None and unseen and timer == "event":
