@@ -394,8 +394,8 @@ class _Measurement:
         elements = free_bytes(self.device) // 4 // ELEMENT_BYTES[dtype]
         largest = min(self.plan.largest_product, math.isqrt(elements // 3))  # of three n by n matrices
         size = self._grow("matmul", dtype, 256, largest, 2)
-        for edge in (max(size // 2, 256), size):  # the larger may be the slower, at the clock that its power leaves
-            self._add_rate(unit, self._sustained("matmul", dtype, edge))
+        for smaller in (4, 2, 1):  # the largest may be slower, at the clock that its power leaves
+            self._add_rate(unit, self._sustained("matmul", dtype, max(size // smaller, 256)))
 
     def _grow(self, what: str, dtype: str, amount: int, most: int, factor: int) -> int:
         """Warm up by running more and more, until one run fills a sample. The first run of each amount does not count:

@@ -21,17 +21,20 @@ class Distribution:
     """Of samples, in their unit."""
 
     n: int
+    """Samples that count."""
     median: float
     mean: float
     min: float
     max: float
     std: float
-    """With n - 1; NaN of one sample."""
+    """Of the samples, with n - 1; NaN of one."""
     iqr: float
+    """Between the quartiles."""
     ci: tuple[float, float]
-    """Of the median: median_interval(); NaN of one sample."""
+    """Bootstrap confidence interval of the median, 95 %, wider where successive samples resemble each other; NaN of one
+    sample. It tells of the time in which they were taken: at another the machine may be in another state."""
     outliers: int
-    """Samples beyond FAR interquartile ranges from the quartiles."""
+    """Samples beyond 3 interquartile ranges from the quartiles; they count."""
 
 
 def between_steps(samples: Sequence[float], phase: float = 0.0) -> list[float]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+from .distribution import Distribution
+
 __all__ = ["Bound", "Measurement", "Shares", "plain"]
 
 Bound = Literal["compute", "memory", "launch", "cache", "unknown"]
@@ -24,12 +26,15 @@ class Shares:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class Measurement(Distribution):
     """How long one call takes, and what that is worth. Times are in µs; what is not known is NaN, never 0.
 
     On CUDA the time of a call is what its kernels, copies and fills keep the device busy (overlaps counted once), told
     by CUPTI; or, where ``timing_source`` is "event", the time between two CUDA events around it, launched while the
     device waits, so that the host's launching is not in it. On the CPU it is the time until the call returns.
+
+    Of the samples: n, median, mean, min, max, std (with n - 1), iqr, ci (bootstrap confidence interval of the median,
+    95 %), outliers.
     """
 
     name: str
@@ -40,21 +45,6 @@ class Measurement:
     timing_source: Literal["cupti", "event", "cpu"]
     cache: Literal["cold", "hot"]
     """Whether caches were emptied before each sample."""
-    n: int
-    """Samples that count."""
-    median: float
-    mean: float
-    min: float
-    max: float
-    std: float
-    """Of the samples, with n - 1; NaN of one."""
-    iqr: float
-    """Between the quartiles."""
-    ci: tuple[float, float]
-    """Bootstrap confidence interval of the median, 95 %, wider where successive samples resemble each other; NaN of one
-    sample. It tells of the time in which they were taken: at another the machine may be in another state."""
-    outliers: int
-    """Samples beyond 3 interquartile ranges from the quartiles; they count."""
     discarded: int
     """Samples left out since the device's clock was throttled."""
     batch: int
