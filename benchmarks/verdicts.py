@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -25,7 +26,7 @@ from flopscope.perf import Check, PerfFailure, Settings
 TRIALS = 100
 SLOWER = (0.0, 0.02, 0.05, 0.10)
 LIMIT = 1.03
-ELEMENTS = {"cpu": 400_000, "cuda": 1 << 25}  # of the other's tensor; whose time is by its elements
+AMOUNTS = {"cpu": 100_000, "cuda": 1 << 25}  # bytes or elements of the other
 COLUMNS = ["case", "who", "ratio", "verdicts", "wrong", "unclear", "seconds"]
 
 Call = Callable[[], object]
@@ -80,13 +81,13 @@ def by_plugin(f: Call, g: Call) -> tuple[str, float]:
 
 
 def calls_of(device: str) -> dict[float, Call]:
-    """By how much slower each is: neg of so many more elements, of the same memory, whose place matters on a CPU."""
-    counts = {slower: round(ELEMENTS[device] * (1 + slower)) for slower in SLOWER}
+    """By how much slower each is: neg of so many more elements, or a checksum of so many more bytes of the same memory,
+    which takes time in proportion to them, as an op of several threads does not."""
+    counts = {slower: round(AMOUNTS[device] * (1 + slower)) for slower in SLOWER}
     if device == "cuda":
         return {slower: partial(fs.neg, fs.rand((count,), device=device)) for slower, count in counts.items()}
-    x, out = np.random.default_rng(0).random((2, max(counts.values())), dtype=np.float32)
-    return {slower: partial(fs.neg, fs.from_numpy(x[:count]), out=fs.from_numpy(out[:count]))
-            for slower, count in counts.items()}
+    data = memoryview(np.random.default_rng(0).bytes(max(counts.values())))
+    return {slower: partial(zlib.crc32, data[:count]) for slower, count in counts.items()}
 
 
 if __name__ == "__main__":
