@@ -255,7 +255,7 @@ def compared(slower: float, seed: int, noise: float = 0.02, max_time: float = 0.
         burst = 3.0 if generator.random() < 0.05 else 1.0
         return 100 * (1 + slower * (which == 0)) * (1 + call / 2000) * burst * generator.lognormal(0, noise)
 
-    pairs = rounds(Clock(us), 0.01, 20, max_time, lambda calls: None)
+    pairs = rounds(Clock(us), 0.01, 20, (0.0, max_time), lambda calls: None)
     return verdict_of(*median_interval([one / other for one, other in pairs], 0.99), 0.01)
 
 
@@ -271,7 +271,7 @@ def test_to_look_again_and_again_raises_no_false_alarms() -> None:
     """At 99 % of each look, equal calls of which any difference counts were told apart in 5 % of these trials."""
     generator, alarms = random.Random(1), 0
     for _ in range(300):
-        pairs = rounds(Clock(lambda which, call: generator.gauss(100, 1)), 0.0, 20, 0.08, lambda calls: None)
+        pairs = rounds(Clock(lambda which, call: generator.gauss(100, 1)), 0.0, 20, (0.0, 0.08), lambda calls: None)
         alarms += verdict_of(*median_interval([one / other for one, other in pairs], 0.99), 0.0) != "unclear"
     assert alarms / 300 < 0.03
 
@@ -297,7 +297,23 @@ def test_verdicts_follow_from_the_interval(low: float, high: float, verdict: str
     assert verdict_of(1 / high, 1 / low, 0.01) == mirrored
 
 
-def test_the_order_changes_from_round_to_round() -> None:
+def test_the_order_changes_from_round_to_round_and_keeps_step_with_nothing() -> None:
     clock = Clock(lambda which, call: 100.0 + 50 * (which == 0))
-    pairs = rounds(clock, 0.01, 20, 1.0, lambda calls: None)
-    assert clock.order[:8] == [0, 1, 1, 0, 0, 1, 1, 0] and set(pairs) == {(150.0, 100.0)}
+    pairs = rounds(clock, 0.01, 20, (0.05, 1.0), lambda calls: None)
+    assert set(pairs) == {(150.0, 100.0)} and 0.05 <= clock.now < 0.06
+    firsts = clock.order[::2]
+    assert len(firsts) >= 100 and all(one + other == 1 for one, other in zip(firsts[::2], firsts[1::2], strict=False))
+    assert len({tuple(firsts[at : at + 8]) for at in range(0, 96, 8)}) > 4
+    for period in (2, 3, 4, 8):  # of what slows the machine down now and then
+        clock = Clock(lambda which, call, period=period: 100.0 + 50 * (call % period == 0))
+        slow = rounds(clock, 0.01, 20, (0.05, 1.0), lambda calls: None)
+        assert 0.8 < sum(f > g for f, g in slow) / sum(f < g for f, g in slow) < 1.25
+
+
+def test_what_lasts_milliseconds_decides_nothing() -> None:
+    def us(which: int, call: int) -> float:
+        return 100.0 * (1.5 if which == 0 and call < 60 else 1.0)
+
+    for least, verdict in ((0.0, "slower"), (0.05, "same")):
+        found = rounds(Clock(us), 0.01, 20, (least, 1.0), lambda calls: None)
+        assert verdict_of(*median_interval([f / g for f, g in found], 0.99), 0.01) == verdict

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -75,6 +76,7 @@ def compare_times(
     *,
     margin: float = 0.01,
     min_rounds: int = 20,
+    min_time: float = 0.05,
     max_time: float = 3.0,
     device: str | None = None,
     cache: Literal["cold", "hot"] | None = None,
@@ -82,7 +84,7 @@ def compare_times(
 ) -> TimesCompared:
     """Time f and g in turns, in this process, and say whether f is faster or slower than g.
 
-    Each round times both, in an order that changes from round to round, and gives one ratio: what slows the machine
+    Each round times both, in an order that is drawn for every two rounds, and gives one ratio: what slows the machine
     down for a while slows both. On a CPU it matters also where their data lie: let them use the same. Rounds go on
     until the 99 % confidence interval of the median ratio lies on one side of 1 / (1 + margin) or of 1 + margin, or
     between them; what max_time seconds do not settle is "unclear".
@@ -90,11 +92,13 @@ def compare_times(
     f, g: called without arguments. What they raise passes.
     margin: the share by which times may differ and still be called the same. 0: any difference counts, and equal times
         stay unclear.
+    min_rounds, min_time, max_time: rounds and seconds of them, at least and at most. What disturbs a machine for some
+        milliseconds may well favour one of two.
     device, cache, timer: as in flopscope.measure, for both.
 
     Raises ValueError and RuntimeError as measure does; ValueError where f and g work on different devices.
     """
-    _check(margin=margin, max_time=max_time, min_rounds=min_rounds)
+    _check(margin=margin, min_time=min_time, max_time=max_time, min_rounds=min_rounds)
     for call in (f, g):
         require_callable(call)
     stage = prepare([f, g], (), device, cache, timer)
@@ -107,7 +111,7 @@ def compare_times(
         per_call = [warm_up(clock, which, least, most, stage.watch) for which in (0, 1)]
         if kind == "cpu":
             clock.settle(per_call)
-        pairs = stage.sampled(clock, lambda: rounds(clock, margin, max(min_rounds, 3), max_time, stage.watch))
+        pairs = stage.sampled(clock, lambda: rounds(clock, margin, max(min_rounds, 3), (min(min_time, max_time), max_time), stage.watch))
     ratios = ratios_of(pairs, clock.coarse)
     low, high = median_interval(ratios, CONFIDENCE)
     return TimesCompared(
@@ -144,27 +148,39 @@ def ratios_of(pairs: Sequence[tuple[float, float]], coarse: bool) -> list[float]
     return [one / other for one, other in zip(ours, others, strict=True)]
 
 
-def rounds(clock: Clock, margin: float, least: int, max_time: float, watch: Watch) -> list[tuple[float, float]]:
-    """Times of f and g, in µs, of as many rounds as it takes."""
+def rounds(
+    clock: Clock, margin: float, least: int, seconds: tuple[float, float], watch: Watch
+) -> list[tuple[float, float]]:
+    """Times of f and g, in µs, of as many rounds as it takes; least: of them, and ``seconds`` at least and at most."""
+    orders = _orders()
     begin, count = clock.seconds(), 1
     look_at, looks = least, 0
     pairs: list[tuple[float, float]] = []
     while True:
-        first = len(pairs)
-        order = [which for number in range(first, first + count) for which in ((0, 1) if number % 2 == 0 else (1, 0))]
+        order = [which for _ in range(count) for which in next(orders)]
         times = [sample.us for sample in clock.sample(order)]
         pairs += [_in_order(order[at], times[at : at + 2]) for at in range(0, len(times), 2)]
         watch(len(pairs))
         elapsed = clock.seconds() - begin
-        if len(pairs) >= look_at:
+        if len(pairs) >= look_at and elapsed >= seconds[0]:
             look_at, looks = int(GROWTH * len(pairs)) + 1, looks + 1
             interval = median_interval(ratios_of(pairs, clock.coarse), _confidence_of_look(looks))
             if verdict_of(*interval, margin) != "unclear":
                 return pairs
-        if elapsed >= max_time and len(pairs) >= 3:
+        if elapsed >= seconds[1] and len(pairs) >= 3:
             return pairs
-        left = min(max(max_time - elapsed, 0.0), LONGEST_BATCH)
-        count = max(1, min(look_at - len(pairs), int(left / max(elapsed / len(pairs), 1e-9))))
+        wanted = max(look_at - len(pairs), math.ceil((seconds[0] - elapsed) / max(elapsed / len(pairs), 1e-9)))
+        left = min(max(seconds[1] - elapsed, 0.0), LONGEST_BATCH)
+        count = max(1, min(wanted, int(left / max(elapsed / len(pairs), 1e-9))))
+
+
+def _orders() -> Iterator[tuple[int, int]]:
+    """Of rounds: f first in one of every two, drawn so that nothing that comes and goes keeps step with it."""
+    draw = random.Random(0)
+    while True:
+        first = draw.randrange(2)
+        yield first, 1 - first
+        yield 1 - first, first
 
 
 def _confidence_of_look(number: int) -> float:
