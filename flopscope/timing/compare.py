@@ -111,7 +111,8 @@ def compare_times(
         per_call = [warm_up(clock, which, least, most, stage.watch) for which in (0, 1)]
         if kind == "cpu":
             clock.settle(per_call)
-        pairs = stage.sampled(clock, lambda: rounds(clock, margin, max(min_rounds, 3), (min(min_time, max_time), max_time), stage.watch))
+        fewest, seconds = max(min_rounds, 3), (min(min_time, max_time), max_time)
+        pairs = stage.sampled(clock, lambda: rounds(clock, margin, fewest, seconds, stage.watch))
     ratios = ratios_of(pairs, clock.coarse)
     low, high = median_interval(ratios, CONFIDENCE)
     return TimesCompared(
