@@ -49,6 +49,10 @@ class Peaks:
     missing: Mapping[str, str] = field(default_factory=dict)
     """Why a probe gave nothing, by its name: {"matmul bfloat16": "…"}."""
 
+    def _for_core(self) -> Mapping[str, Any]:
+        """As Profiler.table() takes the peaks of a device."""
+        return {name: getattr(self, name) for name in ("flops", "bandwidth", "launch_ns", "kernel_ns")}
+
     @classmethod
     def _from_json(cls, text: str, key: Mapping[str, Any]) -> Peaks | None:
         """The peaks that a cache file holds for this key; None for any other content."""

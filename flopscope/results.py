@@ -64,14 +64,8 @@ class Results:
         core = self._recorded("table")
         by_shape = group_by_input_shape and self.record_shapes  # torch too groups by shapes only if it has them
         shares, said = self._peaks(core, peaks or self._usual_peaks)
-        columns, meta = core.table(
-            by_shape,
-            group_by_stack_n,
-            {
-                name: {"flops": p.flops, "bandwidth": p.bandwidth, "launch_ns": p.launch_ns, "kernel_ns": p.kernel_ns}
-                for name, p in shares.items()
-            },
-        )
+        limits = {name: found._for_core() for name, found in shares.items()}
+        columns, meta = core.table(by_shape, group_by_stack_n, limits)
         if not by_shape:  # a row has calls of many shapes
             for name in ("input_shapes", "input_dtypes"):
                 columns[name] = [[] for _ in columns["key"]]

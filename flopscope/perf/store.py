@@ -81,13 +81,14 @@ def check_machines(name: str, stored: Mapping[str, Any]) -> None:
 def write(records: Iterable[Mapping[str, Any]], file: str | None, name: str | None) -> list[str]:
     """Write measurements to a file, and keep them under a name, as given. Returns what to tell of it."""
     from .. import __version__
+    from ..timing.measurement import plain
 
     measured = [dict(record) for record in records]
     if not measured:
         return ["nothing was measured, so nothing is written"]
     machines = {record["device"]: record.pop("machine") for record in measured}
     content = {"format": FORMAT, "flopscope": __version__, "when": _now(), "machines": machines}
-    text = json.dumps(_plain({**content, "measurements": measured}), indent=1, allow_nan=False) + "\n"
+    text = json.dumps(plain({**content, "measurements": measured}), indent=1, allow_nan=False) + "\n"
     said = []
     for wish, path in (("written", Path(file) if file else None), ("kept", place(name) if name else None)):
         if path is not None:
@@ -138,15 +139,6 @@ def _now() -> str:
     from datetime import datetime, timezone
 
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _plain(value: Any) -> Any:
-    """The same for JSON: what is not a number is null."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _replace(path: Path, text: str) -> None:

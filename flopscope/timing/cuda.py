@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from .. import _core, capture
+from ..events import WORK
 from ..schedule import ProfilerActivity
 from .distribution import median
 from .sampling import Sample
@@ -25,7 +26,6 @@ __all__ = [
 ]
 
 HOLD_SECONDS = 0.25  # for which a call may be launched while the device waits; one that waits for it takes as long
-DEVICE_WORK = ("kernel", "memcpy", "memset")
 SEPARATORS = ("flopscope_flush_l2", "flopscope_measure_mark")  # kernels between two samples
 FLUSHED_CACHES = 2  # times the L2 cache that rotated arguments should fill
 MOST_COPIES = 8
@@ -146,7 +146,7 @@ def busy_times(columns: Mapping[str, Any], names: Sequence[str], kinds: Sequence
 
     columns, names, kinds: as Profiler.events() gives them. What overlaps counts once.
     """
-    work = {number for number, kind in enumerate(kinds) if kind in DEVICE_WORK}
+    work = {number for number, kind in enumerate(kinds) if kind in WORK}
     separators = {number for number, name in enumerate(names) if any(part in name for part in SEPARATORS)}
     rows = zip(*(columns[name].tolist() for name in ("start", "duration", "kind", "device", "name")), strict=True)
     spans = sorted(
@@ -249,7 +249,7 @@ class Graph:
         self._replay()
         _core.measure_wait(self._device)
         columns, _, kinds, _ = records.take()
-        seen = sum(kinds[kind] in DEVICE_WORK for kind in columns["kind"].tolist())
+        seen = sum(kinds[kind] in WORK for kind in columns["kind"].tolist())
         if seen != self.calls * launches:
             raise RuntimeError(f"a graph of {self.calls} calls launches {seen} times, not {self.calls} x {launches}")
 

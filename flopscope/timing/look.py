@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import capture
+from ..events import WORK
 from ..schedule import ProfilerActivity
 from .roof import Roof
 
 if TYPE_CHECKING:
     from ..peaks import Peaks
 
-__all__ = ["Look", "call_under_profiler", "look_at", "notes_of", "peaks_for_core"]
-
-DEVICE_WORK = ("kernel", "memcpy", "memset", "interval")
+__all__ = ["Look", "call_under_profiler", "look_at", "notes_of"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class Look:
 
     def roof(self, device: str, peaks: Peaks) -> Roof:
         """The least times that the peaks allow its ops, added up."""
-        columns, _ = self.core.table(False, 0, {device: peaks_for_core(peaks)})
+        columns, _ = self.core.table(False, 0, {device: peaks._for_core()})
         return sum((_roof_of_row(columns, row) for row in _op_rows(columns)), Roof(0.0, 0.0, 0.0))
 
 
@@ -85,7 +84,7 @@ def notes_of(result: Any) -> tuple[str, ...]:
 def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
     """What a stopped recorder tells of the one call that it saw."""
     columns, names, kinds, _ = core.events()
-    work = [kinds[kind] in DEVICE_WORK for kind in columns["kind"]]
+    work = [kinds[kind] in WORK for kind in columns["kind"]]
     launches = [at for at, is_work in enumerate(work) if is_work]
     native = [at for at in launches if _is_native(columns, names, int(columns["launcher"][at]))]
     kernels = sum(kinds[columns["kind"][at]] == "kernel" for at in launches)
@@ -102,16 +101,6 @@ def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
         notes=notes,
         core=core,
     )
-
-
-def peaks_for_core(peaks: Peaks) -> dict[str, Any]:
-    """As Profiler.table() takes the peaks of a device."""
-    return {
-        "flops": peaks.flops,
-        "bandwidth": peaks.bandwidth,
-        "launch_ns": peaks.launch_ns,
-        "kernel_ns": peaks.kernel_ns,
-    }
 
 
 def _is_native(columns: Mapping[str, Any], names: list[str], launcher: int) -> bool:

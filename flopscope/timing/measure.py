@@ -87,7 +87,7 @@ def measure(
         series, aside = _sample(stage, call, fn, args, Rule(spread, min_time, max_time), graph)
     stage.notes.extend(_notes_of(series.times))
     launch_us = _launch_us(known.get("measured"), stage.source, look)
-    return _result(name_of(fn), stage, series, done, {s: (r, launch_us) for s, r in roofs.items()}, peaks, aside)
+    return _result(name_of(fn), stage, series, done, roofs, peaks, launch_us, aside)
 
 
 def _sample(
@@ -188,7 +188,9 @@ def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
     """What is known of the device, the wanted ones first; measured now where they are wanted and never were."""
     from ..device import measure_peaks
 
-    found: dict[str, Peaks | None] = {} if wanted != "none" else {"none": None}
+    if wanted == "none":
+        return {}
+    found: dict[str, Peaks | None] = {}
     if wanted == "measured":
         try:
             found["measured"] = measure_peaks(stage.device)
@@ -199,7 +201,7 @@ def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
         found["measured"] = stage.device.measured
         if found["datasheet"] is None:
             stage.notes.append(f"no datasheet of {stage.device.name} is known here")
-    return {source: peaks for source, peaks in found.items() if peaks is not None and wanted != "none"}
+    return {source: peaks for source, peaks in found.items() if peaks is not None}
 
 
 def _launch_us(measured: Peaks | None, source: str, look: Look) -> float:
@@ -217,15 +219,15 @@ def _result(
     stage: Stage,
     series: Series,
     work: tuple[float, float],
-    roofs: Mapping[str, tuple[Roof, float]],
+    roofs: Mapping[str, Roof],
     wanted: str,
+    launch_us: float,
     aside: Mapping[str, Any],
 ) -> Measurement:
     spread = describe(series.times, coarse=stage.device.kind == "cuda")
     us, (flops, moved) = spread.median, work
     clocks = [mhz for mhz in series.clocks if not math.isnan(mhz)]
-    roof, launch_us = roofs.get(wanted, (Roof(), math.nan))
-    shares = {source: shares_of(roof, us) for source, (roof, _) in roofs.items()}
+    shares = {source: shares_of(roof, us) for source, roof in roofs.items()}
     share = shares.get(wanted, Shares())
     return Measurement(
         name=name,
@@ -243,7 +245,7 @@ def _result(
         gbytes_per_s=moved / us / 1e3,
         arithmetic_intensity=flops / moved if moved > 0 else math.nan,
         **vars(share),
-        bound=bound_of(roof, us, launch_us),
+        bound=bound_of(roofs.get(wanted, Roof()), us, launch_us),
         clock_mhz=median(clocks) if clocks else math.nan,
         shares=shares,
         notes=tuple(stage.notes),

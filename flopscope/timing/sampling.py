@@ -148,9 +148,9 @@ def collect(
     good: list[Sample] = []
     slow: list[Sample] = []
     every: list[Sample] = []
-    begin, stopped = clock.seconds(), ""
+    begin = clock.seconds()
     count = max(1, min(LEAST_SAMPLES, int(LONGEST_BATCH / max(per_call, 1e-9))))
-    while not stopped:
+    while True:
         batch = clock.sample([0] * count)
         every += batch
         for sample in batch:
@@ -161,6 +161,8 @@ def collect(
         times = [sample.us for sample in counts]
         times = between_steps(times) if clock.coarse else times
         stopped = rule.met(times, elapsed)
+        if stopped:
+            break
         # Not much beyond the time that is left, nor so many that nobody looks at the criterion or the memory.
         left = min(max(rule.max_time - elapsed, 0.0), LONGEST_BATCH)
         missing = rule.missing(times, elapsed)
