@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "store/event.h"
+#include "table/names.h"
 #include "work/kernel_class.h"
 
 enum { FIRST_SLOTS = 256 };
@@ -147,6 +148,7 @@ static fs_status add(fs_calls *set, uint32_t name, uint32_t signature_id, fs_cal
     call->text = name == FS_NONE ? NULL : fs_store_name_text(set->store, name);
 
     find_work(name, &given, call);
+    call->wraps = kind == FS_EVENT_OP && call->text != NULL && fs_name_wraps_autograd(call->text);
     call->device_kind = given.own.device_kind;
     call->device_index = given.own.device_index;
     call->roof = fs_roof_of(&call->work, NULL);

@@ -4,8 +4,8 @@
 #define FS_TABLE_CALLS_H
 
 #include "base/intern.h"
+#include "roofline/roofline.h"
 #include "store/store.h"
-#include "table/roofline.h"
 
 typedef struct {
     uint64_t key;   /* name, signature */
@@ -21,6 +21,7 @@ typedef struct {
     bool stated;          /* of a range: the program stated FLOPs or bytes */
     bool communication;   /* between devices: no work of any one of them */
     bool tensor;          /* a kernel that uses tensor cores */
+    bool wraps;           /* an op of autograd's own that only calls others */
     int list_size;        /* bytes of an element of the lists of tensors that a kernel goes over; 0: it does not */
     double list_elements; /* at most, of one such kernel */
     /* Of device work: whether the op of some such is told and known, or told and not; the time of those untold. */

@@ -16,7 +16,7 @@ typedef struct {
      * where list_elements is NaN, how many there are at most: a trace leaves the sizes of long tensor lists out. */
     bool of_launched;
     double list_elements;
-    bool any_unit; /* nothing says which unit does them: the program stated FLOPs, not a dtype */
+    bool stated; /* by the program; where it states no unit, any may do the FLOPs */
 } fs_work;
 
 /* Nothing is known. */

@@ -99,6 +99,11 @@ class TextColumn:
     brief: int = 0
 
 
+DEVICE_UNSEEN = (
+    "No rates and no roofline: the program used a GPU, and the trace has no activity of that GPU (it was recorded with",
+    "CPU activities alone, or cut off). The host times of ops are then the time to dispatch them, not to run them.",
+)
+
 COLUMNS = [
     TextColumn("Name", lambda r, at: at.name(r.key), width="name", brief=BRIEF_NAME),
     TextColumn("Rank", lambda r, at: str(r.rank), "rank", 4, brief=BRIEF_RANK),
@@ -147,6 +152,8 @@ def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
     if any(row.pct_roofline > 100 for row in rows):
         yield "* more than the roofline: the data sat in cache (bound: cache), the clock was above that of the peak's"
         yield "  measurement (data of one value runs cooler), or a work rule is wrong."
+    if table.device_unseen:
+        yield from DEVICE_UNSEEN
     coverage = table.coverage()
     if min(coverage["bytes"], coverage["flops"]) < 1:
         where = "device time" if table.has_device else "host time of ops"
@@ -162,9 +169,13 @@ def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
         yield f"Open events: {table.open_events} had not ended; their time is not known and counts as 0."
     if table.dropped:
         yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter stretch."
-    for device, peaks in table.peaks.items():
+    for device, peaks in () if table.device_unseen else table.peaks.items():
         yield f"% Roofline: of the {peaks['source']} peaks of {peaks['name']} ({device})."
-    if not table.peaks and any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
+    if (
+        not table.peaks
+        and not table.device_unseen
+        and any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows)
+    ):
         yield "% Roofline: not known; `flopscope devices --measure` measures what this machine can do."
 
 
