@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from exit import FIRST, run  # noqa: E402
+from exit import FIRST, run
 
 
 @pytest.mark.parametrize("first", [name for name in FIRST if name.startswith("flopscope")])
