@@ -9,6 +9,7 @@ from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..model import Model, why_unknown
 from ..progress import time_bar
 from .distribution import describe, median
 from .measurement import Measurement, Shares
@@ -200,7 +201,8 @@ def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
     if wanted == "datasheet":
         found["measured"] = stage.device.measured
         if found["datasheet"] is None:
-            stage.notes.append(f"no datasheet of {stage.device.name} is known here")
+            model = Model.of_properties(stage.device.properties)
+            stage.notes.append(why_unknown(model, here=True, measured=False))
     return {source: peaks for source, peaks in found.items() if peaks is not None}
 
 
