@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol, cast
 
 from .busy import why_busy
 from .measuring import Measurement, free_bytes
+from .model import Model
 from .peaks import Peaks, cached_peaks, is_number, keep_peaks, slowdown
 
 __all__ = [
@@ -42,7 +43,7 @@ class _Core(Protocol):
     def cuda_device_properties(self, index: int, /) -> dict[str, Any]: ...
     def cpu_properties(self) -> dict[str, Any]: ...
     def default_device(self) -> str: ...
-    def datasheet_find(self, name: str, /) -> dict[str, Any] | None: ...
+    def datasheet_find(self, name: str, sm_count: int, memory_bytes: float, /) -> dict[str, Any] | None: ...
     def probe(self, device: str, what: str, dtype: str, amount: int, /) -> tuple[float, float]: ...
 
 
@@ -233,8 +234,8 @@ def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
     return found
 
 
-def peaks_of_models(models: Mapping[str, str], source: str) -> dict[str, Peaks]:
-    """The peaks of devices that need not be here, by their drivers' names: {"cuda:0": "NVIDIA H200"}.
+def peaks_of_models(models: Mapping[str, Model], source: str) -> dict[str, Peaks]:
+    """The peaks of devices that need not be here, by what is known of them: {"cuda:0": Model("NVIDIA H200")}.
 
     :param source: "measured": what was measured on such a device of this machine, else the vendor's; "datasheet";
         "none". A model that no datasheet row has is left out: nothing is guessed.
@@ -245,8 +246,8 @@ def peaks_of_models(models: Mapping[str, str], source: str) -> dict[str, Peaks]:
     core, found = _load_core(), {}
     here = {d.name: d.measured for d in devices() if d.kind == "cuda"} if source == "measured" else {}
     for device, model in models.items() if source != "none" else ():
-        row = core.datasheet_find(model)
-        peaks = here.get(model) or (None if row is None else Datasheet._from_core(row).peaks)
+        row = core.datasheet_find(*model)
+        peaks = here.get(model.name) or (None if row is None else Datasheet._from_core(row).peaks)
         if peaks is not None:
             found[device] = peaks
     return found
@@ -259,7 +260,7 @@ def _cpu_device(core: _Core) -> Device:
 
 def _cuda_device(core: _Core, index: int) -> Device:
     properties = core.cuda_device_properties(index)
-    row = core.datasheet_find(properties["name"])
+    row = core.datasheet_find(*Model.of_properties(properties))
     return Device("cuda", index, properties["name"], properties, None if row is None else Datasheet._from_core(row))
 
 

@@ -15,6 +15,7 @@ from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from . import _core
+from .model import Model, models_of, why_unknown
 from .progress import progress_bar
 from .results import Results
 
@@ -76,11 +77,28 @@ class Trace(Results):
         """Peaks by device, and what a table says of them: of the devices that the trace names."""
         from .device import peaks_of_models
 
-        shares = peaks_of_models({f"cuda:{index}": name for index, name in self.devices.items()}, source)
-        said = {
-            device: {"source": peaks.source, "name": self.devices[int(device[5:])]} for device, peaks in shares.items()
-        }
+        models = self._models
+        shares = peaks_of_models({f"cuda:{index}": model for index, model in models.items()}, source)
+        named = {device: models[int(device[5:])].name for device in shares}
+        said = {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
         return shares, said
+
+    @property
+    def _models(self) -> dict[int, Model]:
+        assert self._core is not None
+        ran = {int(device[5:]) for device in self._core.devices if device != "cpu"}
+        return models_of(self.devices, self.metadata.get("deviceProperties"), ran)
+
+    def _why_unknown(self, device: str, source: str) -> str:
+        from .device import devices
+
+        if device == "cpu":
+            return "a trace does not name its CPU"
+        model = self._models.get(int(device[5:]))
+        if model is None:
+            return "the trace does not name the device"
+        here = any(one.name == model.name for one in devices())
+        return why_unknown(model, here=here, measured=source == "measured")
 
     def __repr__(self) -> str:
         return f"<flopscope.Trace of {self.source}: {len(self)} events>"

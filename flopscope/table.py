@@ -286,6 +286,11 @@ class EventTable:
         """By device, the peaks that the rows are held against; "source" is "measured" or "datasheet". {}: not known."""
         return dict(self._meta["peaks"])
 
+    @property
+    def unknown_peaks(self) -> dict[str, str]:
+        """By device, why its peaks are not known. {}: they are, or were not asked for."""
+        return dict(self._meta.get("unknown_peaks", {}))
+
     def coverage(self) -> dict[str, Any]:
         """How much of the profile the work rules know.
 

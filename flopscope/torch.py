@@ -191,6 +191,11 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
                 shares["cpu"], said["cpu"] = cpu.measured, {"source": "measured", "name": cpu.name}
         return shares, said
 
+    def _why_unknown(self, device: str, source: str) -> str:
+        if device == "cpu":
+            return Results._why_unknown(self, device, source)
+        return self.trace()._why_unknown(device, source)
+
 
 functools.update_wrapper(profile.__init__, _torch.profile.__init__)  # the signature of the torch that is installed
 

@@ -83,7 +83,7 @@ class FakeCore:
     def cpu_properties(self) -> dict[str, Any]:
         return {"name": "A <fast> CPU", "isa": "avx2", "threads": self.threads, "cache_bytes": 32 * MIB}
 
-    def datasheet_find(self, name: str) -> dict[str, Any] | None:
+    def datasheet_find(self, name: str, sm_count: int, memory_bytes: float) -> dict[str, Any] | None:
         return H200_ROW if name == "NVIDIA H200" else None
 
     def probe(self, device: str, what: str, dtype: str, amount: int) -> tuple[float, float]:

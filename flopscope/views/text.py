@@ -171,12 +171,10 @@ def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
         yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter stretch."
     for device, peaks in () if table.device_unseen else table.peaks.items():
         yield f"% Roofline: of the {peaks['source']} peaks of {peaks['name']} ({device})."
-    if (
-        not table.peaks
-        and not table.device_unseen
-        and any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows)
-    ):
-        yield "% Roofline: not known; `flopscope devices --measure` measures what this machine can do."
+    if not table.device_unseen and any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
+        reasons = table.unknown_peaks
+        for reason in dict.fromkeys(reasons.values()):
+            yield f"% Roofline: unknown on {', '.join(name for name in reasons if reasons[name] == reason)}: {reason}."
 
 
 def render(
