@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .views.safe import printable
+
 if TYPE_CHECKING:
     from .load import Trace
     from .table import EventTable
@@ -75,14 +77,16 @@ def _table(options: argparse.Namespace) -> None:
 
         ranked = dict(zip(_ranks(traces), tables, strict=True))
         whole, shown = (join_ranks(ranked, sort_by, most) for most in (-1, options.limit))
-        print(*(f"rank {rank}: {trace.source}" for rank, trace in zip(ranked, traces, strict=True)), "", sep="\n")
+        for rank, trace in zip(ranked, traces, strict=True):
+            print(f"rank {rank}: {printable(trace.source)}")
+        print()
     print(shown.table(row_limit=-1, brief=not options.all_columns) if len(shown) else "There are no rows.\n", end="")
     if len(shown) < len(whole):
         print(f"{len(shown)} of {len(whole)} rows; --limit -1 prints all.")
     _say_unmodelled(whole)
     if options.steps:
         for trace in traces:
-            print(f"\n{trace.source}" if len(traces) > 1 else "")
+            print(f"\n{printable(trace.source)}" if len(traces) > 1 else "")
             trace.summary()
     _write(whole, traces, options)
 

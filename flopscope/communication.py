@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .views.safe import printable
+
 if TYPE_CHECKING:
     import pandas
 
@@ -129,7 +131,7 @@ class Stragglers:
         calls = [header] + [
             (
                 row["collective"],
-                row["group"],
+                printable(row["group"]),
                 f"{row['message_bytes'] / 1e6:.1f}",
                 _time(row["start"]),
                 f"rank {row['straggler']}",

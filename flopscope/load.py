@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 from . import _core
 from .progress import progress_bar
 from .results import Results
+from .views.safe import printable
 
 if TYPE_CHECKING:
     from .peaks import Peaks
@@ -149,7 +150,7 @@ class _Problems(AbstractContextManager["_Problems"]):
             self._warn(f"events were left out: {', '.join(said)}")
 
     def _warn(self, message: str) -> None:
-        warnings.warn(f"{self.name}: {message}", UserWarning, stacklevel=4)
+        warnings.warn(printable(f"{self.name}: {message}"), UserWarning, stacklevel=4)
 
 
 def _name_of(source: object) -> str:

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flopscope.views.safe import printable
 from flopscope.views.units import MISSING, bytes_text, number_text
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def _wrapped(advice: str) -> list[str]:
 
 def _short(name: str) -> str:
     """A name cut in its middle: steps differ at their ends."""
-    end = NAME_WIDTH // 2
+    end, name = NAME_WIDTH // 2, printable(name)
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1 - end]}…{name[-end:]}"
 
 
