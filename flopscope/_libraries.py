@@ -28,7 +28,7 @@ def find(name: str) -> str:
 
 
 def unbuilt(problem: ImportError) -> ImportError:
-    """Return what to raise where ``flopscope._core`` cannot be imported: what to do if it is not built, else problem."""
+    """Return what to raise where the core cannot be imported: what to do if it is not built, else ``problem``."""
     from importlib.util import find_spec
     from pathlib import Path
 
