@@ -67,6 +67,7 @@ def _table(options: argparse.Namespace) -> None:
     from .load import load_trace
 
     traces = [load_trace(path) for path in options.traces]
+    ranks = _ranks(traces) if len(traces) > 1 else []
     tables = [_grouped(trace, options.group_by, options.peaks) for trace in traces]
     sort_by = options.sort_by or _longest(tables)
     if len(tables) == 1:
@@ -75,7 +76,7 @@ def _table(options: argparse.Namespace) -> None:
     else:
         from .ranks import join_ranks
 
-        ranked = dict(zip(_ranks(traces), tables, strict=True))
+        ranked = dict(zip(ranks, tables, strict=True))
         whole, shown = (join_ranks(ranked, sort_by, most) for most in (-1, options.limit))
         for rank, trace in zip(ranked, traces, strict=True):
             print(f"rank {rank}: {printable(trace.source)}")
@@ -101,9 +102,12 @@ def _longest(tables: list[EventTable]) -> str:
 
 
 def _ranks(traces: list[Trace]) -> list[int]:
-    """The ranks that the traces tell, or the files' numbers where some do not or two say the same."""
+    """The ranks that the traces tell, or the files' numbers where some do not. ValueError for two of one process."""
+    from .process import require_different_processes
+
+    require_different_processes(traces)
     told = [trace.rank for trace in traces if trace.rank is not None]
-    return told if len(set(told)) == len(traces) else list(range(len(traces)))
+    return told if len(told) == len(traces) else list(range(len(traces)))
 
 
 def _say_unmodelled(table: EventTable) -> None:
