@@ -13,6 +13,7 @@ typedef struct {
     uint8_t kind;
     bool on_device;
     uint32_t stack;
+    uint32_t outer; /* the call of the op around it, where only that tells the work; else FS_NONE */
     uint8_t device_kind, device_index; /* of the signature */
     uint32_t row;
     const char *text;     /* the name as a row shows it */
@@ -20,6 +21,7 @@ typedef struct {
     bool known;           /* of an op: a rule knows FLOPs or bytes */
     bool stated;          /* of a range: the program stated FLOPs or bytes */
     bool communication;   /* between devices: no work of any one of them */
+    bool gradient;        /* of an op: fs_work_is_gradient */
     bool tensor;          /* a kernel that uses tensor cores */
     int list_size;        /* bytes of an element of the lists of tensors that a kernel goes over; 0: it does not */
     double list_elements; /* at most, of one such kernel */
@@ -49,5 +51,12 @@ void fs_calls_clear(fs_calls *set);
  * number. FS_OUT_OF_MEMORY. */
 fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
                         uint32_t stack, uint32_t *id, fs_error *err);
+
+/* The id of the call `inner` (fs_work.of_outer) where `outer` encloses it: its work is what both tell. */
+fs_status fs_calls_find_within(fs_calls *set, uint32_t inner, uint32_t outer, uint32_t *id, fs_error *err);
+
+/* Give calls whose arguments do not tell the shape of their result (fs_work.of_gradient) the work that follows from it,
+ * where calls of their gradient tell it and all of them agree. */
+void fs_calls_find_gradients(fs_calls *set);
 
 #endif

@@ -17,6 +17,8 @@ typedef struct {
     bool of_launched;
     double list_elements;
     bool any_unit; /* nothing says which unit does them: the program stated FLOPs, not a dtype */
+    /* Nothing is known yet. Ask again with fs_torch_call.outer (of_outer) or fs_torch_call.output (of_gradient) set. */
+    bool of_outer, of_gradient;
 } fs_work;
 
 /* Nothing is known. */
@@ -27,6 +29,14 @@ fs_work fs_work_of(const char *name, const fs_signature *signature);
 
 /* The work of a call of torch's, from a trace: by its name, like "aten::mm" or "triton_poi_fused_add_0". */
 fs_work fs_work_of_torch(const char *name, const fs_torch_call *call);
+
+/* Whether the call computes a gradient and tells the shape of the result of the op whose gradient it is. */
+bool fs_work_is_gradient(const char *name, const fs_torch_call *call);
+
+/* The shape of the result of a call, as a call of its gradient tells it: a tensor of the latter, or NULL where that is
+ * a gradient of other shapes or of another op. */
+const fs_torch_tensor *fs_work_result_told(const char *gradient_name, const fs_torch_call *gradient, const char *name,
+                                           const fs_torch_call *call);
 
 /* The work that a program stated of a range. */
 fs_work fs_work_stated(const fs_given_work *given);
