@@ -5,7 +5,6 @@
 
 #include "base/memory.h"
 #include "store/event.h"
-#include "work/kernel_class.h"
 
 enum { FIRST_SLOTS = 256 };
 
@@ -141,10 +140,8 @@ static void see_kernel(const given_call *given, fs_call *call)
     call->communication = class == FS_KERNEL_COMMUNICATION;
     call->tensor = class == FS_KERNEL_TENSOR;
     if (call->text == NULL || given->bytes.bytes == NULL) return;
-    call->list_size = fs_kernel_list_size(call->text);
-    if (call->list_size == 0) return;
-    bool blocks = fs_kernel_is_multi_tensor(call->text) && fs_launch_decode(given->bytes.bytes, &launch);
-    call->list_elements = blocks ? FS_MULTI_TENSOR_ELEMENTS * (double)launch.grid[0] : (double)NAN;
+    bool launched = fs_launch_decode(given->bytes.bytes, &launch);
+    call->extent = fs_kernel_extent_of(call->text, launched ? &launch : NULL);
 }
 
 static fs_status add(fs_calls *set, fs_call *call, fs_error *err)

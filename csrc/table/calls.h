@@ -6,6 +6,7 @@
 #include "base/intern.h"
 #include "store/store.h"
 #include "table/roofline.h"
+#include "work/kernel_class.h"
 
 typedef struct {
     uint64_t key;   /* name, signature */
@@ -23,8 +24,7 @@ typedef struct {
     bool communication;   /* between devices: no work of any one of them */
     bool gradient;        /* of an op: fs_work_is_gradient */
     bool tensor;          /* a kernel that uses tensor cores */
-    int list_size;        /* bytes of an element of the lists of tensors that a kernel goes over; 0: it does not */
-    double list_elements; /* at most, of one such kernel */
+    fs_kernel_extent extent; /* of a kernel */
     /* Of device work: whether the op of some such is told and known, or told and not; the time of those untold. */
     bool flops_told, bytes_told, told_unknown;
     int64_t untold_ns;

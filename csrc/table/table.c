@@ -9,6 +9,14 @@
 #include "table/build.h"
 #include "table/statistics.h"
 
+/* Work that is only known to be at most so much, and is more than the device can do, tells no rates. */
+static void forget_rates(fs_row *row)
+{
+    row->tflops_per_s = row->gbytes_per_s = NAN;
+    row->pct_peak_flops = row->pct_peak_bandwidth = row->pct_roofline = NAN;
+    row->bound = FS_BOUND_UNKNOWN;
+}
+
 /* The row's rates and shares. What the CPU did of a row that ran on a device counts where its peaks are known. */
 static void rate(fs_group *group)
 {
@@ -24,6 +32,7 @@ static void rate(fs_group *group)
         if (group->unrated_ns > 0) group->roof = (fs_roof){NAN, NAN, NAN, NAN, NAN};
     }
     fs_roofline_fill(row, &group->roof, group->untimed ? NAN : (double)ns);
+    if (group->estimated_ns > 0 && row->pct_roofline > 100) forget_rates(row);
     row->flops = flops;
     row->bytes_total_moved = bytes;
 }

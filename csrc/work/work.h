@@ -12,10 +12,14 @@ typedef struct {
     double bytes_read, bytes_written; /* compulsory traffic of device memory */
     double bytes_moved;               /* both; known without them where a program stated it */
     fs_unit_choice unit;              /* that does the FLOPs: fs_peaks_flops(peaks, unit, NULL) is its rate */
-    /* The numbers are per element of lists of tensors, bytes in elements. The launched kernels tell their type, and,
-     * where list_elements is NaN, how many there are at most: a trace leaves the sizes of long tensor lists out. */
+    /* The numbers are per element, bytes in elements: of lists of tensors, whose dtype a trace leaves out, and of what
+     * indices pick, whose number it does. Where `item` or list_elements is NaN, the launched kernels tell the bytes of
+     * an element, and how many there are at most. */
     bool of_launched;
-    double list_elements;
+    double list_elements, item;
+    double most_read; /* bytes: no more are read, however often; NaN: no limit */
+    bool at_most;     /* the arguments tell only how much there is at most */
+    bool apart;       /* of this op alone: what ops inside it do is not part of it */
     bool any_unit; /* nothing says which unit does them: the program stated FLOPs, not a dtype */
     /* Nothing is known yet. Ask again with fs_torch_call.outer (of_outer) or fs_torch_call.output (of_gradient) set. */
     bool of_outer, of_gradient;
