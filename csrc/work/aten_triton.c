@@ -6,9 +6,10 @@
 #include "work/aten_sizes.h"
 
 /* A kernel's arguments, as Inductor lists them (torch/_inductor/codegen/common.py, KernelArgs.python_argdefs): the
- * buffers that it reads and writes, those that it reads, those that it writes; then the sizes of dynamic shapes, offsets
- * of random numbers, and the sizes of the grid of points, of a reduction the reduced one last. A trace tells no names of
- * arguments, so which buffers are written follows from the sizes and from the ops that the kernel is named after. */
+ * buffers that it reads and writes, those that it reads, those that it writes; then the sizes of dynamic shapes,
+ * offsets of random numbers, and the sizes of the grid of points, of a reduction the reduced one last. A trace tells no
+ * names of arguments, so which buffers are written follows from the sizes and from the ops that the kernel is named
+ * after. */
 
 /* Parts of a name that pick elements of a tensor by an index: of no tensor more are touched than the kernel has points.
  */
