@@ -81,6 +81,9 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     const int64_t *at = bytes;
     call->count = 0;
     call->whole = true;
+    call->outer_name = NULL;
+    call->outer = NULL;
+    call->output = NULL;
     if (size < sizeof *at || fs_signature_kind_of(bytes) != FS_SIGNATURE_TORCH) return false;
     uint32_t count = (uint32_t)*at++;
     call->whole = count <= FS_TORCH_MAX_ARGUMENTS;

@@ -63,9 +63,13 @@ typedef struct {
 
 enum { FS_TORCH_MAX_ARGUMENTS = 128 };
 
-typedef struct {
+typedef struct fs_torch_call {
     uint32_t count; /* arguments that follow */
     bool whole;     /* false: there were more than FS_TORCH_MAX_ARGUMENTS; the first are here */
+    /* What the bytes do not hold; NULL as decoded, and wherever it is not known. */
+    const char *outer_name;            /* the op that encloses this one */
+    const struct fs_torch_call *outer; /* and its call */
+    const fs_torch_tensor *output;     /* the shape of the result, as another call of the trace tells it */
     fs_torch_argument arguments[FS_TORCH_MAX_ARGUMENTS];
 } fs_torch_call;
 

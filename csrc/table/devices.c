@@ -83,23 +83,25 @@ static void own(fs_node *node, const device_work *work)
     if (work->call != NULL && work->call->tensor) node->flags |= FS_NODE_TENSOR;
 }
 
-/* Add to an op over lists, whose work only its kernels tell, that of one of them: of as many elements as its blocks
- * cover at most, unless the trace tells how many there are; then with the first kernel of all. */
+/* Add to an op whose work only its kernels tell that of one of them: of as many elements as its blocks cover at most,
+ * unless the trace tells how many there are; then with the first kernel of all. */
 static void add_launched(fs_build *build, uint32_t owner, const device_work *work)
 {
     fs_call *call = fs_build_call(build, owner);
-    if (!call->work.of_launched || work->call == NULL || work->call->list_size == 0) return;
+    if (!call->work.of_launched || work->call == NULL) return;
+    const fs_kernel_extent *extent = &work->call->extent;
     fs_group *group = &build->groups[call->row];
     fs_node *node = fs_build_node(build, owner);
     bool told = !isnan(call->work.list_elements);
-    double elements = told ? call->work.list_elements : work->call->list_elements, size = work->call->list_size;
-    if (told && (node->flags & FS_NODE_LISTED) != 0) return;
+    double elements = told ? call->work.list_elements : extent->elements;
+    double size = isnan(call->work.item) ? extent->size : call->work.item;
+    if (!(size > 0) || isnan(elements) || (told && (node->flags & FS_NODE_LISTED) != 0)) return;
     node->flags |= FS_NODE_LISTED;
     fs_work launched = call->work;
     launched.flops *= elements;
-    launched.bytes_read *= elements * size;
+    launched.bytes_read = fmin(launched.bytes_read * elements * size, launched.most_read);
     launched.bytes_written *= elements * size;
-    launched.bytes_moved *= elements * size;
+    launched.bytes_moved = launched.bytes_read + launched.bytes_written;
     group->row.flops += launched.flops;
     group->row.bytes_read += launched.bytes_read;
     group->row.bytes_written += launched.bytes_written;
@@ -111,6 +113,12 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
     }
     fs_roof roof = fs_roof_of(&launched, fs_build_peaks(build, call, work->device));
     fs_roof_sum_add(&group->roof, &roof);
+}
+
+static void add_estimated(fs_build *build, uint32_t owner, const device_work *work)
+{
+    const fs_call *call = fs_build_call(build, owner);
+    if (call->work.at_most) build->groups[call->row].estimated_ns += work->duration;
 }
 
 /* The innermost op that encloses the event, itself included, or FS_NONE. */
@@ -195,6 +203,7 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
         own(launcher, work);
         add_busy(build, group, work, ends);
         if (owner != FS_NONE) add_launched(build, owner, work);
+        if (owner != FS_NONE) add_estimated(build, owner, work);
         if (owner != FS_NONE && owner != work->launcher) {
             fs_group *owners = fs_build_group(build, owner);
             own(fs_build_node(build, owner), work);

@@ -53,6 +53,16 @@ static fs_status add_group(fs_build *build, fs_error *err)
     return FS_OK;
 }
 
+/* The call of an op whose work the op around it tells: its own, or *slot as it is where there is none around it. */
+static fs_status find_within(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, uint32_t *slot,
+                             fs_error *err)
+{
+    uint32_t outer = fs_build_parent(build, chunk, at, index);
+    if (outer == FS_NONE || FS_EVENT_AT(build->store, outer, kind) != FS_EVENT_OP) return FS_OK;
+    uint32_t around = (uint32_t)(fs_build_call(build, outer) - build->calls.calls);
+    return fs_calls_find_within(&build->calls, *slot, around, slot, err);
+}
+
 /* Find the event's call and count it in its row. */
 static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
@@ -60,6 +70,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
     bool on_device = fs_build_is_device(chunk, at);
     uint32_t *slot = &build->slots[index], stack = build->stacks != NULL ? build->stacks[index] : FS_NONE;
     FS_TRY(fs_calls_find(&build->calls, chunk->name[at], chunk->signature[at], kind, on_device, stack, slot, err));
+    if (build->calls.calls[*slot].work.of_outer) FS_TRY(find_within(build, chunk, at, index, slot, err));
     const fs_call *call = &build->calls.calls[*slot];
     if (call->row == build->group_count) FS_TRY(add_group(build, err));
 
@@ -235,6 +246,7 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
         const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
         FS_TRY(scan_event(build, chunk, at, index, err));
     }
+    fs_calls_find_gradients(&build->calls);
     build->table->device_unseen = misses_devices(build);
     return FS_OK;
 }

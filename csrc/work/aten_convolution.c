@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "work/aten_gradients.h"
 #include "work/aten_products.h"
 #include "work/aten_sizes.h"
 
@@ -119,11 +120,17 @@ fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call
     double batch = input->ndim == weight->ndim ? (double)input->shape[0] : 1;
     extent of = space(call, row, input, weight, transposed);
     double output = batch * channels_of(call, row, weight, transposed) * of.elements;
+    if (isnan(output) && call->output != NULL) { /* the trace tells no strides, but what comes out */
+        of.met = transposed ? 1 : met_by(call->output, input, weight);
+        output = fs_sizes_elements(call->output);
+    }
     double read = of.met * fs_sizes_read(input) + fs_sizes_read(weight) + (bias != NULL ? fs_sizes_read(bias) : 0);
     const fs_torch_tensor *added = row == FS_CONVOLUTION_ADD ? fs_sizes_tensor(call, 2) : NULL;
     if (added != NULL) read += fs_sizes_read(added);
-    return fs_sizes_work(flops_of(transposed ? fs_sizes_elements(input) : output, weight), read,
-                         output * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
+    fs_work work = fs_sizes_work(flops_of(transposed ? fs_sizes_elements(input) : output, weight), read,
+                                 output * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
+    work.of_gradient = isnan(output);
+    return work;
 }
 
 /* Which of the gradients, of input, weight and bias, are wanted: "[True, False, True]". All, where the op is not told;
@@ -160,4 +167,32 @@ fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_c
     }
     if (wanted[2]) written += (double)gradient->shape[gradient->ndim - (weight->ndim - 2) - 1] * item;
     return fs_sizes_work((wanted[0] + wanted[1]) * flops, read, written, fs_products_unit(input->dtype));
+}
+
+/* backward_input(sizes, gradient, weight, …), backward_weight(sizes, gradient, input, …): the sizes are those of the
+ * result, which old traces do not tell. The op around it was called with a tensor of them. */
+fs_work fs_count_convolution_part(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_gradient of;
+    fs_work work = fs_work_unknown;
+    work.of_outer = call->outer == NULL;
+    if (call->outer == NULL || !fs_gradient_find(call->outer_name, call->outer, &of)) return work;
+    const fs_torch_tensor *input = of.input, *weight = of.weight, *gradient = of.output;
+    double is_transposed = transposed_at(call->outer, of.transposed);
+    if (!is_convolution(input, weight) || gradient->ndim != input->ndim || isnan(is_transposed)) return work;
+    bool transposed = is_transposed != 0;
+    double item = fs_sizes_item(input->dtype), read = fs_sizes_read(gradient);
+    double flops = flops_of(fs_sizes_elements(transposed ? input : gradient), weight);
+    fs_unit_choice unit = fs_products_unit(input->dtype);
+    switch (rule->option) {
+    case FS_PART_INPUT:
+        return fs_sizes_work(flops, read + fs_sizes_read(weight), fs_sizes_elements(input) * item, unit);
+    case FS_PART_WEIGHT:
+        read += (transposed ? 1 : met_by(gradient, input, weight)) * fs_sizes_read(input);
+        return fs_sizes_work(flops, read, fs_sizes_elements(weight) * item, unit);
+    default: /* the bias: added up over all but the channels */
+        return fs_sizes_work(fs_sizes_elements(gradient), read,
+                             (double)gradient->shape[gradient->ndim - (weight->ndim - 2) - 1] * item,
+                             fs_sizes_unit(gradient->dtype));
+    }
 }

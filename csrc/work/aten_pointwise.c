@@ -61,6 +61,21 @@ double fs_flops_of(double each, double elements, unsigned dtype)
     return fs_sizes_is_float(dtype) ? each * elements : 0;
 }
 
+fs_work fs_at_most(fs_work work)
+{
+    work.at_most = true;
+    return work;
+}
+
+fs_work fs_of_launched(double flops, double read, double written, double item, double most_read)
+{
+    fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    work.of_launched = true;
+    work.item = item;
+    work.most_read = most_read;
+    return work;
+}
+
 /* Dtypes: torch's promotion ---------------------------------------------------------------------------------------- */
 
 /* bool, integers, floats, complex */

@@ -104,6 +104,8 @@ static double statistics_of(const norm_layout *layout, const fs_torch_tensor *in
         return input->ndim > 0 ? (double)input->shape[0] * fs_sizes_number(fs_sizes_text(call, layout->shape), NAN)
                                : (double)NAN;
     int count = fs_sizes_numbers(fs_sizes_text(call, layout->shape), sizes, MAX_AXES);
+    const fs_torch_tensor *weight = is_at(call, layout->weight) ? fs_sizes_tensor(call, layout->weight) : NULL;
+    if (count < 0 && weight != NULL && fs_sizes_elements(weight) > 0) return rows / fs_sizes_elements(weight);
     if (count < 0) return NAN;
     for (int i = 0; i < count; i++) rows /= sizes[i];
     return rows;

@@ -127,8 +127,11 @@ fs_unit_choice fs_sizes_unit(unsigned dtype)
 
 fs_work fs_sizes_work(double flops, double bytes_read, double bytes_written, fs_unit_choice unit)
 {
-    fs_work work = {
-        .flops = flops, .bytes_read = bytes_read, .bytes_written = bytes_written, .unit = unit, .list_elements = NAN};
+    fs_work work = fs_work_unknown;
+    work.flops = flops;
+    work.bytes_read = bytes_read;
+    work.bytes_written = bytes_written;
+    work.unit = unit;
     work.bytes_moved = bytes_read + bytes_written;
     return work;
 }

@@ -1,0 +1,139 @@
+"""Ops of traces that hold no arguments but tensors (torch up to 1.12): what other calls tell of their shapes."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+
+torch = pytest.importorskip("torch")
+
+Shape = list[int]
+
+
+class Trace:
+    """Ops, one after another or nested, each leaf with a kernel of its own."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.now = 0
+
+    def op(self, name: str, shapes: list[Shape], *inner: tuple[str, list[Shape]]) -> Trace:
+        begin = self.now
+        self.now += 1
+        for inner_name, inner_shapes in inner:
+            self.op(inner_name, inner_shapes)
+        if not inner:
+            ids = {"correlation": len(self.events), "External id": begin + 1}
+            call = {"ph": "X", "cat": "cuda_runtime", "pid": 1, "tid": 1, "ts": self.now, "dur": 1, "args": ids}
+            kernel = {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "ts": self.now + 1, "dur": 5}
+            self.events.append({**call, "name": "cudaLaunchKernel"})
+            self.events.append({**kernel, "name": "k", "args": {**ids, "device": 0, "stream": 7}})
+            self.now += 10
+        types = ["float" if shape else "GenericList" for shape in shapes]
+        args = {"External id": begin + 1, "Input Dims": shapes, "Input type": types}
+        self.events.append(
+            {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "name": name, "ts": begin, "dur": self.now - begin,
+             "args": args}
+        )  # fmt: skip
+        self.now += 1
+        return self
+
+    def profile(self) -> fs.Profile:
+        return fs.load_trace(json.dumps({"traceEvents": self.events}).encode())
+
+
+def rows(trace: Trace) -> dict[str, fs.EventRow]:
+    return {row.key: row for row in trace.profile().key_averages(peaks="none") if row.device_type == "cpu"}
+
+
+def numbers(row: fs.EventRow) -> tuple[float, float, float]:
+    return row.flops, row.bytes_read, row.bytes_written
+
+
+def is_unknown(row: fs.EventRow) -> bool:
+    return math.isnan(row.flops) and math.isnan(row.bytes_total_moved)
+
+
+def gradient(name: str, image: Shape, out: Shape, weight: Shape) -> tuple[str, list[Shape]]:
+    return f"aten::{name}_backward", [image, out, weight, [], [], [], []]
+
+
+def parts(name: str, image: Shape, out: Shape, weight: Shape) -> list[tuple[str, list[Shape]]]:
+    transposed = "transpose" in name
+    sizes: list[Shape] = [] if transposed else [[]]
+    return [
+        (f"aten::{name}_backward_input", [*sizes, out, weight, [], []]),
+        (f"aten::{name}_backward_weight", [[], out, image, [], []]),
+    ]
+
+
+@pytest.mark.parametrize("stride, padding, groups", [(1, 1, 1), (2, 3, 1), (1, 0, 2)])
+def test_old_convolutions_take_their_results_shape_from_their_gradient(stride: int, padding: int, groups: int) -> None:
+    image, weight = [2, 4, 11, 13], [6, 4 // groups, 3, 3]
+    keywords = {"stride": stride, "padding": padding, "groups": groups}
+    meta = torch.empty(image, device="meta"), torch.empty(weight, device="meta")
+    out = list(torch.nn.functional.conv2d(*meta, **keywords).shape)
+    trace = Trace().op("aten::cudnn_convolution", [image, weight, [], [], [], [], [], [], []])
+    name, shapes = gradient("cudnn_convolution", image, out, weight)
+    trace.op(name, shapes, *parts("cudnn_convolution", image, out, weight))
+    flops = 2 * math.prod(out) * weight[1] * 9
+    i, o, w = (4 * math.prod(shape) for shape in (image, out, weight))
+    got = rows(trace)
+    assert numbers(got["aten::cudnn_convolution"]) == (flops, i + w, o)
+    assert numbers(got["aten::cudnn_convolution_backward_input"]) == (flops, o + w, i)
+    assert numbers(got["aten::cudnn_convolution_backward_weight"]) == (flops, o + i, w)
+    coverage = trace.profile().coverage()
+    assert coverage["bytes"] == 1 and coverage["flops"] == 1
+
+
+def test_old_transposed_convolutions_do_likewise() -> None:
+    image, weight = [2, 4, 5, 5], [4, 6, 3, 3]
+    meta = torch.empty(image, device="meta"), torch.empty(weight, device="meta")
+    out = list(torch.nn.functional.conv_transpose2d(*meta, stride=2).shape)
+    trace = Trace().op("aten::cudnn_convolution_transpose", [image, weight, [], [], [], [], [], [], []])
+    name, shapes = gradient("cudnn_convolution_transpose", image, out, weight)
+    trace.op(name, shapes, *parts("cudnn_convolution_transpose", image, out, weight))
+    flops = 2 * math.prod(image) * 6 * 9  # every input element meets the kernel of every output channel
+    i, o, w = (4 * math.prod(shape) for shape in (image, out, weight))
+    got = rows(trace)
+    assert numbers(got["aten::cudnn_convolution_transpose"]) == (flops, i + w, o)
+    assert numbers(got["aten::cudnn_convolution_transpose_backward_input"]) == (flops, o + w, i)
+    assert numbers(got["aten::cudnn_convolution_transpose_backward_weight"]) == (flops, o + i, w)
+
+
+def test_the_gradient_of_one_convolution_tells_nothing_of_another() -> None:
+    trace = Trace().op("aten::cudnn_convolution", [[2, 4, 11, 13], [6, 4, 3, 3], [], [], [], [], [], [], []])
+    assert is_unknown(rows(trace)["aten::cudnn_convolution"])
+    trace.op(*gradient("cudnn_convolution", [2, 4, 11, 13], [2, 6, 11, 13], [6, 4, 5, 5]))
+    assert is_unknown(rows(trace)["aten::cudnn_convolution"])
+    assert trace.profile().coverage()["bytes"] == 0
+
+
+def test_gradients_that_disagree_leave_a_convolution_unknown() -> None:
+    image, weight = [2, 4, 11, 13], [6, 4, 1, 1]
+    trace = Trace().op("aten::cudnn_convolution", [image, weight, [], [], [], [], [], [], []])
+    trace.op(*gradient("cudnn_convolution", image, [2, 6, 11, 13], weight))
+    assert rows(trace)["aten::cudnn_convolution"].flops == 2 * 2 * 6 * 11 * 13 * 4
+    trace.op(*gradient("cudnn_convolution", image, [2, 6, 6, 7], weight))
+    assert math.isnan(rows(trace)["aten::cudnn_convolution"].flops)
+
+
+def test_a_gradient_alone_is_unknown() -> None:
+    trace = Trace()
+    for name, shapes in parts("cudnn_convolution", [2, 4, 8, 8], [2, 6, 8, 8], [6, 4, 3, 3]):
+        trace.op(name, shapes)
+    assert all(is_unknown(row) for row in rows(trace).values())
+
+
+def test_pools_without_windows_have_the_bytes_that_their_gradient_tells() -> None:
+    image, out = [2, 3, 8, 8], [2, 3, 4, 4]
+    trace = Trace().op("aten::max_pool2d_with_indices", [image, [], [], [], [], []])
+    trace.op("aten::max_pool2d_with_indices_backward", [out, image, [], [], [], [], [], out])
+    row = rows(trace)["aten::max_pool2d_with_indices"]
+    assert (row.bytes_read, row.bytes_written) == (4 * math.prod(image), (4 + 8) * math.prod(out))
+    assert math.isnan(row.flops)
