@@ -176,7 +176,8 @@ def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
     if not table.device_unseen and any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
         reasons = table.unknown_peaks
         for reason in dict.fromkeys(reasons.values()):
-            yield f"% Roofline: unknown on {', '.join(name for name in reasons if reasons[name] == reason)}: {printable(reason)}."
+            devices = ", ".join(name for name in reasons if reasons[name] == reason)
+            yield f"% Roofline: unknown on {devices}: {printable(reason)}."
 
 
 def render(
