@@ -52,13 +52,15 @@ def _count(value: object, limit: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < limit else 0
 
 
-def why_unknown(model: Model, *, here: bool, measured: bool) -> str:
+def why_unknown(model: Model, *, here: bool, measured: bool, kind: str = "cuda") -> str:
     """Why no peaks of that device are known, and what would help: a clause for a message.
 
     here: such a device is in this machine. measured: measured peaks were asked for, and not only the datasheet's.
     """
     rows = [row for row in _core.datasheet() if _is_named(model.name, row["names"])]
     reason = _why_not_those(model, rows) if rows else f'no datasheet row for "{model.name}"'
+    if kind == "cpu":
+        reason = "CPUs have no datasheet"
     if here and measured:
         return f"{reason}, and its peaks were never measured: flopscope devices --measure"
     if here:

@@ -220,7 +220,8 @@ class Results:
             found = find_device(device)
         except RuntimeError as problem:
             return str(problem)
-        return why_unknown(Model.of_properties(found.properties), here=True, measured=source == "measured")
+        model = Model.of_properties(found.properties)
+        return why_unknown(model, here=True, measured=source == "measured", kind=found.kind)
 
     def __len__(self) -> int:
         """Number of events recorded."""

@@ -197,7 +197,7 @@ def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
         found["measured"] = stage.device.measured
         if found["datasheet"] is None:
             model = Model.of_properties(stage.device.properties)
-            stage.notes.append(why_unknown(model, here=True, measured=False))
+            stage.notes.append(why_unknown(model, here=True, measured=False, kind=stage.device.kind))
     return {source: peaks for source, peaks in found.items() if peaks is not None}
 
 
