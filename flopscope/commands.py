@@ -120,7 +120,7 @@ def _say_unmodelled(table: EventTable) -> None:
     if min(table.coverage()["bytes"], table.coverage()["flops"]) >= 1:
         print("Coverage: the bytes and FLOPs of all of it are known.")
     rest = table.coverage()["unmodelled"][text.UNMODELLED_SHOWN :]
-    if rest:
+    if rest and not table.lacks_shapes:
         print(f"Not modelled besides: {len(rest)} names, {units.time_text(sum(time for _, time in rest))}.")
 
 

@@ -206,8 +206,8 @@ class Check:
     def _until_clear(self, hold: Callable[[], Held]) -> Held:
         """What hold() says, measuring for longer while that is unclear.
 
-        A longer measurement settles a limit only if its interval meets that of the one before: where they lie apart, the
-        machine changed in between, and the limit lies inside what was seen.
+        A longer measurement settles a limit only if its interval meets that of the one before: where they lie apart,
+        the machine changed in between, and the limit lies inside what was seen.
         """
         held = hold()
         for times in LONGER:
