@@ -35,11 +35,12 @@ def trace_of(
     late: float = 0.0,
     clock: float = 0.0,
     by_id: bool = True,
+    launcher: int | None = None,
 ) -> fs.Trace:
     """A trace of kernels, each 1 ms after the other, under the calls given from the outermost in.
 
     late: µs by which this rank's kernels start, of 500 µs until they all end. by_id: kernels carry the id of the
-    innermost op, else only the correlation of their API call, as before torch 1.13.
+    innermost op (or of the ``launcher``), else only the correlation of their API call, as before torch 1.13.
     """
     events: list[dict[str, Any]] = []
 
@@ -66,7 +67,8 @@ def trace_of(
                 inner = {"External id": identity}
         correlation = 5000 + number
         add("cuda_runtime", "hipLaunchKernel", at + 40, 5, 1, correlation=correlation)
-        told = inner if by_id else {}
+        told = inner if launcher is None else {"External id": launcher}
+        told = told if by_id else {}
         add("kernel", kernel, at + 50 + late, 500 - late, 0, stream=7, device=0, correlation=correlation, **told)
     head = {"distributedInfo": {"rank": rank, "world_size": 2}}
     return fs.load_trace(json.dumps({**head, "traceEvents": events}).encode())
@@ -103,6 +105,14 @@ def test_what_the_op_states_is_its_kernels(kernel: str, dims: dict[str, Any]) ->
     assert (row["dtype"], row["group_size"], row["sequence"], row["kernel"]) == ("BFloat16", 4, 41, kernel)
     assert row["message_bytes"] == 2 << 20
     assert row["bus_gbytes_per_s"] == pytest.approx((2 << 20) / 500e3 * 2 * 3 / 4)  # B/ns; nccl-tests' factor
+
+
+def test_what_is_stated_inside_of_the_launcher_counts_too() -> None:
+    """The kernel carries the id of the op around record_param_comms, in which its API call lies."""
+    around = [("c10d::allreduce_", {}), ("record_param_comms", STATED)]
+    trace = trace_of([(GENERIC[0], around)], launcher=1)
+    row = only(trace)
+    assert (row["name"], row["group"], row["message_bytes"]) == ("allreduce", "7", 2 << 20)
 
 
 def test_what_an_op_states_leaves_its_shapes_alone() -> None:

@@ -219,7 +219,7 @@ fs_collective_kind fs_collective_called_for(const fs_collective_callers *callers
     const fs_store *store = callers->store;
     heard from = {.kind = FS_COLLECTIVE_OTHER, .given = FS_MISSING, .got = FS_MISSING};
     hear_from(callers, FS_EVENT_AT(store, kernel, launcher), &from);
-    if (from.kind == FS_COLLECTIVE_OTHER)
+    if (from.stated.name.size == 0) /* the launcher may be an op around the one that states it */
         hear_from(callers, fs_api_calls_find(&callers->calls, FS_EVENT_AT(store, kernel, correlation)), &from);
     if (from.stated.name.size > 0) {
         fs_collective_kind stated = fs_collective_kind_of(from.stated.name.text);
