@@ -52,7 +52,7 @@ class Trace(Results):
         "without_time", of an "unknown" category, of "too_many" devices; and whether the file was "truncated"."""
         self._process = int(report["process"])
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
-        self.record_shapes = bool(metadata.get("record_shapes", True))
+        self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
         self.profile_memory = bool(metadata.get("profile_memory", False))
         self._core = core
         self._timing = "trace"

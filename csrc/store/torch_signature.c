@@ -81,6 +81,7 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     const int64_t *at = bytes;
     call->count = 0;
     call->whole = true;
+    call->end = bytes;
     call->outer_name = NULL;
     call->outer = NULL;
     call->output = NULL;
@@ -89,6 +90,7 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     call->whole = count <= FS_TORCH_MAX_ARGUMENTS;
     if (!call->whole) count = FS_TORCH_MAX_ARGUMENTS;
     while (call->count < count) take_argument(&at, &call->arguments[call->count++]);
+    call->end = at;
     return true;
 }
 
@@ -182,5 +184,16 @@ fs_status fs_torch_add_text(fs_torch_builder *builder, fs_torch_type type, const
     FS_TRY(add(builder, word_of(type, 0, false, (uint32_t)size), words, &place, err));
     place[words - 1] = 0;
     if (size > 0) memcpy(place, text, size);
+    return FS_OK;
+}
+
+fs_status fs_torch_add_rest(fs_torch_builder *builder, const void *bytes, size_t size, fs_error *err)
+{
+    int64_t *place = NULL;
+    size_t words = (size + sizeof *place - 1) / sizeof *place;
+    if (size == 0) return FS_OK;
+    FS_TRY(extend(builder, words, &place, err));
+    place[words - 1] = 0;
+    memcpy(place, bytes, size);
     return FS_OK;
 }

@@ -5,7 +5,8 @@
  * then tensor       `ndim` words of shape and, if it has strides, `ndim` words of strides (in elements) tensor list
  * each tensor so: its word, its shape, its strides else         the text, filled up with zero bytes to whole words
  *
- * Equal calls have equal bytes. There is no limit to arguments, dimensions or text.
+ * Equal calls have equal bytes. There is no limit to arguments, dimensions or text. What the op says of a collective
+ * may follow (collective.h).
  */
 #ifndef FS_STORE_TORCH_SIGNATURE_H
 #define FS_STORE_TORCH_SIGNATURE_H
@@ -66,6 +67,7 @@ enum { FS_TORCH_MAX_ARGUMENTS = 128 };
 typedef struct fs_torch_call {
     uint32_t count; /* arguments that follow */
     bool whole;     /* false: there were more than FS_TORCH_MAX_ARGUMENTS; the first are here */
+    const void *end; /* of those, where what follows the call begins if it is whole */
     /* What the bytes do not hold; NULL as decoded, and wherever it is not known. */
     const char *outer_name;            /* the op that encloses this one */
     const struct fs_torch_call *outer; /* and its call */
@@ -99,6 +101,9 @@ void fs_torch_end_list(fs_torch_builder *builder);
 /* type: FS_TORCH_SCALAR or FS_TORCH_SCALAR_LIST. */
 fs_status fs_torch_add_text(fs_torch_builder *builder, fs_torch_type type, const char *text, size_t size,
                             fs_error *err);
+
+/* Bytes that follow the call, after its last argument. */
+fs_status fs_torch_add_rest(fs_torch_builder *builder, const void *bytes, size_t size, fs_error *err);
 
 static inline size_t fs_torch_size(const fs_torch_builder *builder)
 {
