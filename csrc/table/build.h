@@ -23,6 +23,7 @@ enum {
     FS_NODE_UNTIMED = 8, /* device work that it encloses was not seen */
     FS_NODE_TENSOR = 16, /* a kernel of its own device work uses tensor cores */
     FS_NODE_LISTED = 32, /* kernels have told the work of its lists of tensors */
+    FS_NODE_SAVES = 64,  /* a kernel of its own device work does fewer FLOPs than counted (fs_kernel_saves_flops) */
 };
 
 /* A host event that encloses or launched something; the others, most of them, go without. */

@@ -139,8 +139,10 @@ static void see_kernel(const given_call *given, fs_call *call)
     fs_kernel_class class = call->text != NULL ? fs_kernel_class_of(call->text) : FS_KERNEL_OTHER;
     call->communication = class == FS_KERNEL_COMMUNICATION;
     call->tensor = class == FS_KERNEL_TENSOR;
+    call->saves_flops = call->text != NULL && fs_kernel_saves_flops(call->text);
     if (call->text == NULL || given->bytes.bytes == NULL) return;
     bool launched = fs_launch_decode(given->bytes.bytes, &launch);
+    call->launch_told = launched && launch.grid[0] > 0;
     call->extent = fs_kernel_extent_of(call->text, launched ? &launch : NULL);
 }
 

@@ -25,6 +25,8 @@ typedef struct {
     bool gradient;        /* of an op: fs_work_is_gradient */
     bool tensor;          /* a kernel that uses tensor cores */
     fs_kernel_extent extent; /* of a kernel */
+    bool launch_told;        /* of a kernel: its grid is known */
+    bool saves_flops;        /* of a kernel: fs_kernel_saves_flops */
     /* Of device work: whether the op of some such is told and known, or told and not; the time of those untold. */
     bool flops_told, bytes_told, told_unknown;
     int64_t untold_ns;

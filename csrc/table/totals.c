@@ -60,6 +60,7 @@ static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
         sum->memory_ns += roof->memory_ns;
         sum->least_ns += roof->least_ns;
     }
+    if ((node->flags & FS_NODE_SAVES) != 0) sum->compute_ns = sum->least_ns = NAN;
     sum->launch_ns += roof->launch_ns;
     sum->kernel_ns += roof->kernel_ns;
 }

@@ -68,6 +68,15 @@ bool fs_kernel_is_communication(const char *name)
     return false;
 }
 
+bool fs_kernel_saves_flops(const char *name)
+{
+    /* cuDNN's and MIOpen's. */
+    static const char *const algorithms[] = {"winograd", "Winograd", "miopenSp3AsmConv", "fft2d_r2c", "fft2d_c2r"};
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
+        if (strstr(name, algorithms[i]) != NULL) return true;
+    return false;
+}
+
 /* Extents ---------------------------------------------------------------------------------------------------------- */
 
 /* Bytes of the type that the text begins with; 0: none of these. */

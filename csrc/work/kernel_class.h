@@ -27,6 +27,10 @@ fs_kernel_class fs_kernel_class_of(const char *name);
 /* The first class alone, which takes a tenth of the time. */
 bool fs_kernel_is_communication(const char *name);
 
+/* Whether it convolves by an algorithm of fewer multiplications than the one that work counts: Winograd's, or a Fourier
+ * transform. Peaks say nothing of how long that takes at least. */
+bool fs_kernel_saves_flops(const char *name);
+
 /* What a kernel goes over, as far as its name and its launch tell. */
 typedef struct {
     double elements; /* at most; NaN: not told */
