@@ -97,6 +97,10 @@ fs_status fs_build_scan(fs_build *build, fs_error *err);
 fs_status fs_build_devices(fs_build *build, fs_error *err);
 fs_status fs_build_totals(fs_build *build, fs_error *err);
 
+/* Give calls whose arguments do not tell their work that which follows from what others tell: the kernels that they
+ * launched, of dtypes; calls of their gradient, of the shape of their result. Where those disagree, nothing. */
+void fs_build_find_untold(fs_build *build);
+
 /* The node of a host event, as it is while nothing is known of what it encloses. */
 fs_node fs_build_leaf(const fs_build *build, uint32_t index);
 /* The node of a host event, made where it has none. */

@@ -165,8 +165,8 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
 }
 
 /* What is known of a kernel's work, as far as the ops of kernels like it tell: where any of those is unknown, nothing.
- * They are of the same name and launch; of the same name alone where the trace tells no launch of this one, as ROCm's of
- * kernels launched before the profile began. */
+ * They are of the same name and launch; of the same name alone where the trace tells no launch of this one, as ROCm's
+ * of kernels launched before the profile began. */
 static fs_known known_of_twins(const fs_build *build, const fs_call *call)
 {
     bool flops = call->flops_told, bytes = call->bytes_told, unknown = call->told_unknown;

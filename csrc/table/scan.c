@@ -225,6 +225,6 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
         const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
         FS_TRY(scan_event(build, chunk, at, index, err));
     }
-    fs_calls_find_gradients(&build->calls);
+    fs_build_find_untold(build);
     return FS_OK;
 }

@@ -68,6 +68,21 @@ bool fs_kernel_is_communication(const char *name)
     return false;
 }
 
+fs_torch_dtype fs_kernel_dtype(const char *name)
+{
+    static const struct {
+        fs_torch_dtype dtype;
+        const char *pattern;
+    } types[] = {
+#define FS_KERNEL_DTYPE(DTYPE, pattern) {FS_TORCH_##DTYPE, pattern},
+#include "work/kernel_dtype.def"
+#undef FS_KERNEL_DTYPE
+    };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (fits(name, types[i].pattern)) return types[i].dtype;
+    return FS_TORCH_DTYPE_NONE;
+}
+
 bool fs_kernel_saves_flops(const char *name)
 {
     /* cuDNN's and MIOpen's. */
