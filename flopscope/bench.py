@@ -138,7 +138,8 @@ _SENTENCES = (
 
 
 def _limit(row: EventRow) -> str:
-    return "instructions" if row.bound == "memory" and row.pct_roofline < _FAR_BELOW else str(row.bound)
+    far = row.bound == "latency" or (row.bound == "memory" and row.pct_roofline < _FAR_BELOW)
+    return "instructions" if far else str(row.bound)
 
 
 def _span(shares: Iterable[float]) -> str:

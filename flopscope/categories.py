@@ -87,7 +87,7 @@ def by_category(table: EventTable) -> EventTable:
 
     Kernels count for the ops that launched them; "(no op)" is the device time that belongs to none, as of replayed CUDA
     graphs. Work is summed as far as it is known. Totals are the own times, since categories enclose nothing; statistics
-    per call are not known. Shares are those of the rows, weighted by their times.
+    per call are not known. Shares are of the time of the rows whose share is known.
     """
     groups: dict[str, list[EventRow]] = {}
     for row in table:
@@ -108,7 +108,7 @@ def _summed(name: str, rows: list[EventRow], on_device: bool) -> dict[str, Any]:
         made[column] = sum(getattr(row, column) for row in rows)
         made[column.removeprefix("self_")] = made[column]
     for column in _WORK:
-        made[column] = _known_sum(getattr(row, column) for row in rows)
+        made[column] = known_sum(getattr(row, column) for row in rows)
     made["flops_total"] = made["flops"]
     time = made[_BUSY] if on_device else made["self_cpu_time_total"]
     if time:
@@ -116,20 +116,22 @@ def _summed(name: str, rows: list[EventRow], on_device: bool) -> dict[str, Any]:
         made["gbytes_per_s"] = made["bytes_total_moved"] / time / 1e3
     if made["bytes_total_moved"]:
         made["arithmetic_intensity"] = made["flops"] / made["bytes_total_moved"]
+    for column in ("roofline_time", "headroom"):
+        made[column] = known_sum(getattr(row, column) for row in rows)
     for column in ("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline"):
-        made[column] = weighted(rows, column, _BUSY if on_device else "self_cpu_time_total")
+        made[column] = share_of_all((getattr(row, column), row.roofline_time + row.headroom) for row in rows)
     made["timing_source"] = rows[0].timing_source if rows else "trace"
     return made
 
 
-def _known_sum(values: Iterable[float]) -> float:
+def known_sum(values: Iterable[float]) -> float:
+    """The sum of what is known; NaN where nothing is."""
     known = [value for value in values if not math.isnan(value)]
     return math.fsum(known) if known else math.nan
 
 
-def weighted(rows: Iterable[EventRow], column: str, time: str) -> float:
-    """Mean of a share over the time of the rows where it is known; NaN where it is nowhere."""
-    parts = [(getattr(row, column), getattr(row, time)) for row in rows]
-    known = [(share, took) for share, took in parts if not math.isnan(share) and took > 0]
-    total = math.fsum(took for _, took in known)
-    return math.fsum(share * took for share, took in known) / total if total else math.nan
+def share_of_all(parts: Iterable[tuple[float, float]]) -> float:
+    """Several shares, each of a time, as one share of all of that time. NaN where none is known."""
+    known = [(share, time) for share, time in parts if not math.isnan(share + time)]
+    whole = math.fsum(time for _, time in known)
+    return math.fsum(share * time for share, time in known) / whole if whole > 0 else math.nan

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
+from .categories import known_sum, share_of_all
 from .results import Results
 from .table import EventTable
 from .views import comparison as view
+from .views.safe import write_csv
 
 if TYPE_CHECKING:
     import pandas
@@ -53,6 +53,8 @@ class Side:
     bytes: float
     pct_roofline: float
     input_shapes: list[Any] = field(default_factory=list)
+    rated_time: float = math.nan
+    """What pct_roofline is a share of, in µs."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +139,9 @@ class Comparison:
         return frame.astype({name: float for name in frame if str(name).startswith(_NUMBERS)})
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the columns of to_pandas() as CSV; what is not known is empty, shapes are JSON."""
+        """Write the columns of to_pandas() as CSV; what is unknown is empty, shapes are JSON, no cell is a formula."""
         records = self.to_dicts()
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(list(records[0]) if records else [])
-            for record in records:
-                writer.writerow([json.dumps(cell) if isinstance(cell, list) else cell for cell in record.values()])
+        write_csv(path, records[0] if records else [], (record.values() for record in records))
 
     def table(self, row_limit: int = 30) -> str:
         """The rows as text, at most 120 columns wide; ``row_limit`` of them, -1 for all."""
@@ -250,10 +248,14 @@ class _Run:
     def _side(self, row: Mapping[str, Any], shapes: list[Any]) -> Side:
         time = row["self_device_time_total" if self.on_device else "self_cpu_time_total"]
         flops, moved, share = (_number(row[name]) for name in ("flops", "bytes_total_moved", "pct_roofline"))
-        return Side(row["key"], int(row["count"]), _number(time), flops, moved, share, shapes)
+        rated = _number(row["roofline_time"]) + _number(row["headroom"])
+        return Side(row["key"], int(row["count"]), _number(time), flops, moved, share, shapes, rated)
 
 
-_READ = ("self_cpu_time_total", "self_device_time_total", "flops", "bytes_total_moved", "pct_roofline")
+_READ = (
+    *("self_cpu_time_total", "self_device_time_total", "flops", "bytes_total_moved"),
+    *("pct_roofline", "roofline_time", "headroom"),
+)
 
 
 def _number(value: Any) -> float:
@@ -269,24 +271,18 @@ def _frame_rows(frame: Any, name: str) -> list[Mapping[str, Any]]:
 
 
 def _sum(name: str, sides: Iterable[Side]) -> Side:
-    """One side for several. Its share of the roofline is theirs, weighted by their times."""
+    """One side for several."""
     parts = list(sides)
-    shares = [side for side in parts if not math.isnan(side.pct_roofline) and side.time > 0]
-    took = math.fsum(side.time for side in shares)
     return Side(
         name,
         sum(side.count for side in parts),
         math.fsum(side.time for side in parts),
-        _known_sum(side.flops for side in parts),
-        _known_sum(side.bytes for side in parts),
-        math.fsum(side.pct_roofline * side.time for side in shares) / took if took else math.nan,
+        known_sum(side.flops for side in parts),
+        known_sum(side.bytes for side in parts),
+        share_of_all((side.pct_roofline, side.rated_time) for side in parts),
         parts[0].input_shapes if parts else [],
+        known_sum(side.rated_time for side in parts),
     )
-
-
-def _known_sum(values: Iterable[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return math.fsum(known) if known else math.nan
 
 
 def _ratio(a: float, b: float) -> float:

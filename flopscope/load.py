@@ -15,8 +15,11 @@ from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from . import _core
+from .model import Model, models_of, why_unknown
+from .process import rank_of
 from .progress import progress_bar
 from .results import Results
+from .views.safe import printable
 
 if TYPE_CHECKING:
     from .peaks import Peaks
@@ -47,6 +50,7 @@ class Trace(Results):
         self.report = {name: report[name] for name in _REPORTED}
         """What was read: "bytes" of text, "events" in it, "kept" in the tables; and what was left out: events
         "without_time", of an "unknown" category, of "too_many" devices; and whether the file was "truncated"."""
+        self._process = int(report["process"])
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
         self.record_shapes = bool(metadata.get("record_shapes", True))
         self.profile_memory = bool(metadata.get("profile_memory", False))
@@ -62,9 +66,16 @@ class Trace(Results):
 
     @property
     def rank(self) -> int | None:
-        """The rank of its process in a distributed program; None of one that is not."""
-        rank = dict(self.metadata.get("distributedInfo") or {}).get("rank")
-        return rank if isinstance(rank, int) else None
+        """The rank of its process in a distributed program; None of one that is not.
+
+        ValueError where the trace's "distributedInfo" names no possible rank.
+        """
+        return rank_of(self, self.source)
+
+    @property
+    def process(self) -> int | None:
+        """The process id of the host threads in the trace; None where it has none. One that is a text is hashed."""
+        return self._process if self._process >= 0 else None
 
     @property
     def devices(self) -> dict[int, str]:
@@ -76,11 +87,28 @@ class Trace(Results):
         """Peaks by device, and what a table says of them: of the devices that the trace names."""
         from .device import peaks_of_models
 
-        shares = peaks_of_models({f"cuda:{index}": name for index, name in self.devices.items()}, source)
-        said = {
-            device: {"source": peaks.source, "name": self.devices[int(device[5:])]} for device, peaks in shares.items()
-        }
+        models = self._models
+        shares = peaks_of_models({f"cuda:{index}": model for index, model in models.items()}, source)
+        named = {device: models[int(device[5:])].name for device in shares}
+        said = {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
         return shares, said
+
+    @property
+    def _models(self) -> dict[int, Model]:
+        assert self._core is not None
+        ran = {int(device[5:]) for device in self._core.devices if device != "cpu"}
+        return models_of(self.devices, self.metadata.get("deviceProperties"), ran)
+
+    def _why_unknown(self, device: str, source: str) -> str:
+        from .device import devices
+
+        if device == "cpu":
+            return "a trace does not name its CPU"
+        model = self._models.get(int(device[5:]))
+        if model is None:
+            return "the trace does not name the device"
+        here = any(one.name == model.name for one in devices())
+        return why_unknown(model, here=here, measured=source == "measured")
 
     def __repr__(self) -> str:
         return f"<flopscope.Trace of {self.source}: {len(self)} events>"
@@ -149,7 +177,7 @@ class _Problems(AbstractContextManager["_Problems"]):
             self._warn(f"events were left out: {', '.join(said)}")
 
     def _warn(self, message: str) -> None:
-        warnings.warn(f"{self.name}: {message}", UserWarning, stacklevel=4)
+        warnings.warn(printable(f"{self.name}: {message}"), UserWarning, stacklevel=4)
 
 
 def _name_of(source: object) -> str:
@@ -343,7 +371,15 @@ def _metadata(head: bytes) -> dict[str, Any]:
     """The members beside the events. What is no JSON in a strict sense is read as far as Python can, else left out."""
     text = head.decode("utf-8", "replace")
     try:
-        members = json.loads(text, strict=False)
+        members = json.loads(text, strict=False, parse_int=_integer)
     except (ValueError, RecursionError):
         return {}
     return members if isinstance(members, dict) else {}
+
+
+def _integer(text: str) -> int | float:
+    """An integer, or an infinity where it has more digits than Python converts, which is no reason to lose the rest."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

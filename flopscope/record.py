@@ -21,8 +21,9 @@ class record_function(_core.Range):
 
     It encloses the ops that its thread runs inside; outside a profile it does nothing. Its row is a user annotation.
     ``flops`` and ``bytes`` say what the code inside does as a whole, each time: numbers of at least 0. The row's rates
-    and its share of the roofline then come from them. On a decorator they may also be functions of the arguments of
-    the decorated function, called where a profile records:
+    and its share of the roofline then come from them. ``unit`` names the compute unit that does the FLOPs ("fp32",
+    "bf16_tensor", …); without it, the roofline is known only where the bytes bound it on any unit. On a decorator
+    flops and bytes may also be functions of the arguments of the decorated function, called where a profile records:
 
         @record_function("attention", flops=lambda q, k, v: 4 * q.shape[-2] * k.shape[-2] * q.shape[-1])
         def attention(q, k, v): ...
@@ -32,8 +33,8 @@ class record_function(_core.Range):
     cannot be decorated.
 
     ``args`` is taken for torch's sake and not recorded. One object may be entered again and again, by many threads.
-    Raises TypeError for a name that is no string or work that is no number, ValueError for a name with the character 0
-    or work that is negative or not finite.
+    Raises TypeError for a name that is no string or work that is no number, ValueError for a name with the character 0,
+    for work that is negative or not finite, for a unit that does not exist and for one without flops.
     """
 
     __slots__ = ()
@@ -84,7 +85,7 @@ class record_function(_core.Range):
         if not _core.is_recording():
             return record_function(self.name)
         flops, bytes_ = (given(*args, **kwargs) if callable(given) else given for given in (self.flops, self.bytes))
-        return record_function(self.name, flops=flops, bytes=bytes_)
+        return record_function(self.name, flops=flops, bytes=bytes_, unit=None if flops is None else self.unit)
 
     def __repr__(self) -> str:
         return f"<flopscope.record_function {self.name!r}>"
@@ -103,7 +104,8 @@ def _in_ranges(run: Any, part: record_function) -> Generator[Any, Any, Any]:
                 given = resume(value)
             except StopIteration as end:
                 return end.value
-        part = record_function(part.name, flops=part.flops and 0, bytes=part.bytes and 0)  # stated with the first
+        # The work is stated with the first stretch.
+        part = record_function(part.name, flops=part.flops and 0, bytes=part.bytes and 0, unit=part.unit)
         try:
             resume, value = run.send, (yield given)
         except GeneratorExit:

@@ -31,7 +31,7 @@ class Column:
     unit: str
     doc: str
     type: str = "text"
-    """"int64", "float64" (NaN where not known), "bool", "text" or "texts" (a list for each row)."""
+    """"int64", "float64" (NaN where unknown), "bool", "text" (None where unknown) or "texts" (a list for each row)."""
 
 
 _NUMBERS = tuple(
@@ -52,7 +52,13 @@ COLUMNS = (
     ),
     Column("input_dtypes", "", "dtypes of the inputs of the first call, where rows are grouped by shape", "texts"),
     *_NUMBERS[_BEFORE_SHAPES:],
-    Column("bound", "", 'what limits the row: "compute", "memory", "launch", "cache" or "unknown"'),
+    Column(
+        "unit",
+        "",
+        'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), most of them where several did; '
+        "None where nothing computes or the unit is unknown",
+    ),
+    Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
     Column("timing_source", "", 'who told the device times: "cupti", "event", "trace", or "cpu" for host times'),
 )
 
@@ -166,7 +172,7 @@ _BLANK: dict[str, Callable[[Column], Any]] = {
     "int64": lambda c: 0,
     "float64": lambda c: math.nan,
     "bool": lambda c: False,
-    "text": lambda c: {"device_type": "cpu", "bound": "unknown", "timing_source": "cpu"}.get(c.name, ""),
+    "text": lambda c: {"device_type": "cpu", "bound": "unknown", "timing_source": "cpu", "unit": None}.get(c.name, ""),
     "texts": lambda c: [],
 }
 
@@ -258,6 +264,14 @@ class EventTable:
         return bool(self._meta["record_shapes"])
 
     @property
+    def device_unseen(self) -> bool:
+        """Whether this is a recorded trace of a program that used a GPU, without the activity of that GPU.
+
+        The host times of its ops are then the time it took to dispatch them: no row has rates or a roofline.
+        """
+        return bool(self._meta.get("device_unseen", False))
+
+    @property
     def open_events(self) -> int:
         """Events that had not ended: counted, their time unknown."""
         return int(self._meta["open_events"])
@@ -271,6 +285,11 @@ class EventTable:
     def peaks(self) -> dict[str, dict[str, Any]]:
         """By device, the peaks that the rows are held against; "source" is "measured" or "datasheet". {}: not known."""
         return dict(self._meta["peaks"])
+
+    @property
+    def unknown_peaks(self) -> dict[str, str]:
+        """By device, why its peaks are not known. {}: they are, or were not asked for."""
+        return dict(self._meta.get("unknown_peaks", {}))
 
     def coverage(self) -> dict[str, Any]:
         """How much of the profile the work rules know.

@@ -15,6 +15,7 @@ __all__ = ["WorkCall", "register_work"]
 Shape: TypeAlias = tuple[int, ...]
 
 NUMBERS = ("flops", "bytes_read", "bytes_written")
+UNIT = "unit"
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class WorkCall:
     """Of a number, a bool, a string, a list of those: itself; None of a tensor and of what is not given."""
 
 
-WorkRule: TypeAlias = Callable[[WorkCall], Mapping[str, float | None] | Sequence[float | None] | None]
+WorkRule: TypeAlias = Callable[[WorkCall], Mapping[str, Any] | Sequence[float | None] | None]
 
 _rules: dict[str, WorkRule] = {}
 _warned: set[str] = set()
@@ -50,7 +51,9 @@ def register_work(name: str, fn: WorkRule | None) -> None:
         "my_triton_kernel"). A rule of flopscope's own gives way.
     fn: called once for each distinct WorkCall (shapes, dtypes, strides, values) of a table. It returns
         {"flops": …, "bytes_read": …, "bytes_written": …} or those three in that order: of one call, counted as README
-        says ("What is counted"); None, NaN and what is left out are unknown. None takes the rule of that name away.
+        says ("What is counted"); None, NaN and what is left out are unknown. The dict may name the compute unit that
+        does the FLOPs, {…, "unit": "bf16_tensor"}; without it, the roofline is known only where the bytes bound it on
+        any unit. None takes the rule of that name away.
 
     Asked of what torch ran, in traces too; flopscope's own ops know what they do. What ``fn`` raises, and what is no
     such number, is warned of once, and the work of the call is unknown then.
@@ -115,21 +118,32 @@ def _number(label: str, given: Any) -> float:
     return number
 
 
-def _checked(given: Any) -> tuple[float, float, float]:
-    """What a rule returned, as FLOPs, bytes read and bytes written."""
+def _checked(given: Any) -> tuple[float, float, float, str]:
+    """What a rule returned, as FLOPs, bytes read, bytes written and unit ("": none)."""
+    unit = ""
     if given is None:
-        return math.nan, math.nan, math.nan
+        return math.nan, math.nan, math.nan, unit
     if isinstance(given, Mapping):
-        if unknown := sorted(str(key) for key in set(given) - set(NUMBERS)):
-            raise ValueError(f"it returned {', '.join(unknown)}: the keys are {', '.join(NUMBERS)}")
+        if unknown := sorted(str(key) for key in set(given) - {*NUMBERS, UNIT}):
+            raise ValueError(f"it returned {', '.join(unknown)}: the keys are {', '.join((*NUMBERS, UNIT))}")
+        unit = _unit(given.get(UNIT))
         given = [given.get(label) for label in NUMBERS]
     if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(NUMBERS):
         raise TypeError(f"it returned {given!r}, not {', '.join(NUMBERS)}")
     flops, read, written = (_number(label, value) for label, value in zip(NUMBERS, given, strict=True))
-    return flops, read, written
+    return flops, read, written, unit
 
 
-def _answer(name: str, arguments: list[Any]) -> tuple[float, float, float] | None:
+def _unit(given: Any) -> str:
+    if given is None:
+        return ""
+    known = list(_core.datasheet()[0]["flops"])
+    if given not in known:
+        raise ValueError(f"unit is {given!r}: it must be one of {', '.join(known)}")
+    return str(given)
+
+
+def _answer(name: str, arguments: list[Any]) -> tuple[float, float, float, str] | None:
     """What the core asks of each distinct call: the numbers, or None where no rule has the name."""
     fn = _rules.get(name)
     if fn is None:
@@ -141,4 +155,4 @@ def _answer(name: str, arguments: list[Any]) -> tuple[float, float, float] | Non
             _warned.add(name)
             text = f"the work rule of {name} failed, so its work is unknown: {type(error).__name__}: {error}"
             warnings.warn(text, stacklevel=2)
-        return math.nan, math.nan, math.nan
+        return math.nan, math.nan, math.nan, ""

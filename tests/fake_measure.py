@@ -45,6 +45,13 @@ class Measurement:
         self.pct_roofline = least / us * 100 if has else None
         self.pct_peak_bandwidth = moved / us / PEAK_BYTES * 1e8 if times.peaks and times.bytes is not None else None
         self.pct_peak_flops = done / us / PEAK_FLOPS * 1e8 if times.peaks and times.flops is not None else None
+        self.why_unknown = (
+            ""
+            if has
+            else "there are no peaks to hold it against"
+            if times.bytes is not None or times.flops is not None
+            else "its work is unknown; flops= and bytes= state it"
+        )
         self.verdict = "the sentence of the measurement"
 
     def to_dict(self) -> dict[str, Any]:

@@ -49,6 +49,9 @@ def measurement(
         "gbytes_per_s": moved / us / 1e3,
         "arithmetic_intensity": flops / moved if moved else math.nan,
         "shares": shares,
+        "peaks_source": "measured",
+        "unit": unit,
+        "roof": fs._core.roof(flops, moved, unit, MEASURED._for_core()),
         "bound": bound,
         **others,
     }

@@ -19,6 +19,7 @@ DEFAULTS: dict[str, Any] = {
     "count": 1,
     "input_shapes": [],
     "input_dtypes": [],
+    "unit": None,
     "bound": "unknown",
     "timing_source": "cpu",
     **{c.name: 0.0 for c in COLUMNS if c.unit == "µs" and "total" in c.name},
@@ -28,7 +29,8 @@ DEFAULTS: dict[str, Any] = {
 
 def make_table(*rows: dict[str, Any], **meta: Any) -> EventTable:
     """A table of rows that are given by some of their columns; what is not given is 0, or NaN for work and rates."""
-    columns = {c.name: [row.get(c.name, DEFAULTS.get(c.name, math.nan)) for row in rows] for c in COLUMNS}
+    full = [_rated(row) for row in rows]
+    columns = {c.name: [row.get(c.name, DEFAULTS.get(c.name, math.nan)) for row in full] for c in COLUMNS}
     defaults = {
         "self_cpu_time_total": sum(columns["self_cpu_time_total"]),
         "self_device_time_total": sum(
@@ -46,6 +48,13 @@ def make_table(*rows: dict[str, Any], **meta: Any) -> EventTable:
         "peaks": {},
     }
     return EventTable(columns, {**defaults, **meta})
+
+
+def _rated(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the least time that its share of the roofline is made of."""
+    time = row.get("device_busy_time", row.get("self_cpu_time_total", math.nan))
+    least = row.get("pct_roofline", math.nan) * time / 100
+    return {"roofline_time": least, "headroom": time - least, **row}
 
 
 def recorded_rows(path: Path) -> list[dict[str, Any]]:

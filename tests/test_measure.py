@@ -26,7 +26,6 @@ from flopscope.timing.cpu import RESOLUTIONS, CpuClock, flusher
 from flopscope.timing.look import look_at
 from flopscope.timing.measure import _notes_of, measure
 from flopscope.timing.measurement import Measurement, Shares
-from flopscope.timing.roof import Roof, bound_of, roof_of_stated, shares_of
 
 PEAKS = Peaks("measured", {"fp32": 1e12, "bf16_tensor": 10e12}, bandwidth=100e9, launch_ns=300.0, kernel_ns=1000.0)
 
@@ -71,7 +70,7 @@ def test_the_work_of_other_code_is_not_known_unless_stated() -> None:
     a = np.ones(1000)
     m = quick(lambda: a + a)
     assert math.isnan(m.flops) and math.isnan(m.pct_roofline) and m.bound == "unknown" and not m.shares
-    assert "flops= and bytes= say it" in m.verdict
+    assert "flops= and bytes= state it" in m.verdict
     m = quick(lambda: a + a, flops=1000, bytes=24000, unit="fp32")
     assert (m.flops, m.bytes_total_moved) == (1000, 24000)
     assert m.pct_roofline == pytest.approx(100 * 0.24 / m.median)
@@ -239,49 +238,6 @@ def test_flushing_writes_all_of_a_buffer() -> None:
     assert buffer.nbytes >= 64 << 20 and (buffer == 1).all()
 
 
-# Roofline -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("flops", "moved", "unit", "expected"),
-    [
-        (1e6, 1e6, "fp32", (1.0, 10.0, 10.0)),  # 1e6 / 1e12 s and 1e6 / 100e9 s
-        (1e8, 1e6, "fp32", (100.0, 10.0, 100.0)),
-        (1e8, 1e6, "bf16_tensor", (10.0, 10.0, 10.0)),
-        (1e8, 1e6, "fp64", (math.nan, 10.0, math.nan)),  # whose peak is not known
-        (1e6, 1e6, None, (math.nan, 10.0, 10.0)),  # bytes bound it on any unit
-        (1e8, 1e6, None, (math.nan, 10.0, math.nan)),
-        (math.nan, 1e6, None, (math.nan, 10.0, 10.0)),
-        (1e8, math.nan, "fp32", (100.0, math.nan, 100.0)),
-        (0.0, 1e6, None, (0.0, 10.0, 10.0)),
-    ],
-)
-def test_the_roofline_of_stated_work(flops: float, moved: float, unit: str | None, expected: tuple[float, ...]) -> None:
-    roof = roof_of_stated(flops, moved, unit, PEAKS)
-    assert (roof.compute, roof.memory, roof.least) == pytest.approx(expected, nan_ok=True)
-
-
-@pytest.mark.parametrize(
-    ("roof", "us", "launch", "bound"),
-    [
-        (Roof(1, 10, 10), 20, 1, "memory"),
-        (Roof(10, 1, 10), 20, 1, "compute"),
-        (Roof(1, 10, 10), 8, 1, "cache"),
-        (Roof(1, 10, 10), 20, 10, "launch"),
-        (Roof(1, 10, 10), 20, math.nan, "memory"),
-        (Roof(10, math.nan, 10), 20, 1, "compute"),
-        (Roof(), 20, 1, "unknown"),
-        (Roof(0, 0, 0), 20, 1, "unknown"),
-    ],
-)
-def test_what_bounds_a_time(roof: Roof, us: float, launch: float, bound: str) -> None:
-    assert bound_of(roof, us, launch) == bound
-
-
-def test_shares_are_of_the_least_times() -> None:
-    assert shares_of(Roof(1, 10, 10), 20) == Shares(5, 50, 50)
-
-
 # What a call did ------------------------------------------------------------------------------------------------------
 
 
@@ -338,9 +294,13 @@ def result(**more: Any) -> Measurement:
     [
         ({}, "add<T> takes 100 µs (±1.0 %) on cuda:0: 83 % of the roofline, bound by memory at 4,000 GB/s."),
         ({"bound": "compute"}, "83 % of the roofline, bound by compute at 10 TFLOP/s."),
+        ({"bound": "latency"}, "83 % of the roofline: neither its bytes nor its FLOPs explain the time."),
         ({"bound": "launch"}, "not much more than a launch of nothing takes."),
         ({"bound": "cache"}, "4,000 GB/s is more than memory gives, so the data sat in cache."),
-        ({"bound": "unknown"}, "4,000 GB/s, 10 TFLOP/s; how close to the limit that is, is not known."),
+        (
+            {"bound": "unknown", "pct_roofline": math.nan},
+            "10 TFLOP/s; how close to the limit that is, is unknown: there are no peaks to hold it against.",
+        ),
         ({"bound": "unknown", "flops": 0.0, "bytes_total_moved": 0.0}, "it does no work that counts."),
     ],
 )

@@ -15,6 +15,7 @@ from fake_sweep import DATASHEET, MEASURED, measurement
 from tables import make_table
 
 from flopscope import device
+from flopscope.peaks import Peaks
 from flopscope.timing.sweep import Sweep, SweepPoint
 from flopscope.views.plots import BOUNDS, level_label, levels_of
 from flopscope.views.roofline import roofline
@@ -198,7 +199,7 @@ def row(key: str, us: float, flops: float, moved: float, **others: Any) -> dict[
         "bytes_total_moved": moved,
         "tflops_per_s": flops / us / 1e6,
         "arithmetic_intensity": flops / moved if known and moved else math.nan,
-        "pct_peak_flops": 100 * flops / us * 1e6 / MEASURED.flops["fp32"],
+        "unit": "fp32" if flops > 0 else None,
         "bound": "memory",
         **others,
     }
@@ -272,13 +273,13 @@ def test_peaks_of_a_gpu_that_is_not_here_come_from_the_datasheet() -> None:
         **row("aten::mm", us, flops, moved),
         "self_device_time_total": us,
         "device_time_total": us,
-        "pct_peak_flops": 100 * flops / us * 1e6 / 989.4e12,
+        "unit": "bf16_tensor",
     }
     copies = {**row("aten::copy_", 7.0, 0.0, moved), "self_device_time_total": 50.0, "device_time_total": 50.0}
     kernel = {"key": "k", "device_type": "cuda", "self_device_time_total": 200.0}
     axes = roofline(make_table(gemm, copies, kernel, peaks={"cuda:0": {"source": "datasheet", "name": "NVIDIA H200"}}))
     assert axes.get_title() == "Roofline of cuda:0, NVIDIA H200"
-    assert line(axes, "fp16/bf16_tensor datasheet")[1] == pytest.approx([989.4] * 2, rel=1e-3)
+    assert line(axes, "bf16_tensor datasheet")[1] == pytest.approx([989.4] * 2, rel=1e-3)
     assert line(axes, "memory datasheet")[1][1] == pytest.approx(989.4, rel=1e-3)
     assert "1 op without FLOPs, 33 % of the time: copy_" in caption(axes)
     assert "25 % of the device's time, which no op launched" in caption(axes)
@@ -360,14 +361,13 @@ def test_what_is_no_table_is_refused() -> None:
 # Words ----------------------------------------------------------------------------------------------------------------
 
 
-def test_units_are_told_by_their_peaks() -> None:
-    tied = {"datasheet": DATASHEET}
-    assert levels_of(tied, {"datasheet": [(0.6, 100.0), (0.3, 50.0)]}) == [("fp64", {"datasheet": 0.6e12})]
+def test_levels_are_of_the_units_used_and_units_of_one_peak_come_together() -> None:
     both = {"measured": MEASURED, "datasheet": DATASHEET}
-    nothing: list[tuple[float, float]] = [(math.nan, math.nan), (0.0, 0.0), (0.5, 37.0)]
-    assert levels_of(both, {"measured": [(0.1, 10.0)], "datasheet": nothing}) == [
-        ("fp32", {"measured": 1e12, "datasheet": 1.2e12})
-    ]
+    fp32, fp64 = ("fp32", {"measured": 1e12, "datasheet": 1.2e12}), ("fp64", {"measured": 0.5e12, "datasheet": 0.6e12})
+    assert levels_of(both, ["fp64", None, "fp32", "fp64"]) == [fp32, fp64]
+    assert levels_of(both, [None, "fp8_tensor"]) == []
+    alike = {"datasheet": Peaks("datasheet", {"fp16_tensor": 1e15, "bf16_tensor": 1e15, "fp32": 1e14}, bandwidth=1e12)}
+    assert levels_of(alike, ["fp16_tensor", "bf16_tensor"]) == [("fp16/bf16_tensor", {"datasheet": 1e15})]
     assert level_label("fp32", {"measured": 65.2e12, "datasheet": 66.9e12}, "FLOP") == (
         "fp32: 65.2 TFLOP/s measured, 66.9 datasheet"
     )

@@ -203,7 +203,7 @@ def test_on_a_cpu_a_call_not_much_longer_than_of_one_element_is_bound_by_its_lau
     assert found.floor_us == 1.0
     assert [m.bound for m in found] == ["launch", "cache", "memory"]  # 1, 2.6 and 140 µs
     made = sweep(np.add, [64], make=lambda n, dtype: (np.ones(n, dtype),) * 2)
-    assert math.isnan(made.floor_us) and made[0].bound == "memory"
+    assert math.isnan(made.floor_us) and made[0].bound == "latency"
 
 
 def test_peaks_that_are_not_wanted_are_not_looked_up() -> None:

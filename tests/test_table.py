@@ -129,8 +129,8 @@ def test_the_columns_are_those_of_the_core() -> None:
     own = set(names) - {name for name, _ in core}
     assert [name for name in names if name not in own] == [name for name, _ in core]
     assert own == {
-        "key", "overload_name", "device_type", "is_user_annotation", "count", "input_shapes", "input_dtypes", "bound",
-        "timing_source",
+        "key", "overload_name", "device_type", "is_user_annotation", "count", "input_shapes", "input_dtypes", "unit",
+        "bound", "timing_source",
     }  # fmt: skip
     units = {"ns": "µs", "bytes": "bytes", "flops": "FLOP", "percent": "%"}
     for name, unit in core:

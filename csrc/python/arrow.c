@@ -108,7 +108,9 @@ static bool take_texts(fs_arrow_column *column, PyObject *values, void **scratch
     if (texts == NULL) return no_memory();
     column->values = texts;
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (!take_text(column, PyList_GET_ITEM(values, i), &texts[i])) return false;
+        PyObject *value = PyList_GET_ITEM(values, i);
+        texts[i] = (fs_arrow_text){NULL, 0};
+        if (value != Py_None && !take_text(column, value, &texts[i])) return false;
     }
     return true;
 }

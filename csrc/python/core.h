@@ -47,6 +47,7 @@ int fs_add_trace_reader(PyObject *module); /* after the profiler */
 int fs_add_device(PyObject *module);
 int fs_add_work(PyObject *module);
 int fs_add_measure(PyObject *module);
+int fs_add_roofline(PyObject *module);
 int fs_add_numpy(PyObject *module); /* and gives the CPU backend its BLAS */
 
 /* numpy.c ---------------------------------------------------------------------------------------------------------- */

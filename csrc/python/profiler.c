@@ -245,7 +245,7 @@ static PyObject *profiler_begin_range(PyObject *object, PyObject *args)
     fs_profiler_object *self = (fs_profiler_object *)object;
     const char *name;
     int is_step = 0;
-    fs_given_work work = {NAN, NAN};
+    fs_given_work work = {.flops = NAN, .bytes = NAN};
     fs_error err;
     uint32_t index;
     if (!PyArg_ParseTuple(args, "s|pdd:begin_range", &name, &is_step, &work.flops, &work.bytes)) return NULL;

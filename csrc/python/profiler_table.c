@@ -6,46 +6,17 @@
 
 #include "base/clock.h"
 #include "python/profiler.h"
+#include "python/roofline.h"
 #include "store/signature.h"
 #include "store/torch_signature.h"
 #include "table/table.h"
 
-/* Peaks: {"cpu": {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns, "kernel_ns": ns}, "cuda:0": …}
- * -------
- */
+/* Peaks by device: {"cpu": …, "cuda:0": …} ---------------------------------------------------------------------- */
 
 typedef struct {
     fs_table_options options;
     fs_peaks peaks[FS_MAX_CUDA_DEVICES + 1];
 } table_request;
-
-static bool take_rate(PyObject *mapping, const char *key, double *rate)
-{
-    PyObject *value = PyMapping_GetItemString(mapping, key);
-    if (value == NULL) {
-        PyErr_Clear();
-        return true;
-    }
-    if (value != Py_None) *rate = PyFloat_AsDouble(value);
-    Py_DECREF(value);
-    return !PyErr_Occurred();
-}
-
-static bool take_peaks(PyObject *given, fs_peaks *peaks)
-{
-    fs_peaks_unknown(peaks);
-    if (!take_rate(given, "bandwidth", &peaks->bandwidth) || !take_rate(given, "launch_ns", &peaks->launch_ns) ||
-        !take_rate(given, "kernel_ns", &peaks->kernel_ns))
-        return false;
-    PyObject *flops = PyMapping_GetItemString(given, "flops");
-    if (flops == NULL) return false;
-    bool good = true;
-    for (int unit = 0; good && unit < FS_UNIT_COUNT; unit++) {
-        good = take_rate(flops, fs_units[unit].name, &peaks->flops[unit]);
-    }
-    Py_DECREF(flops);
-    return good;
-}
 
 static bool take_all_peaks(PyObject *given, table_request *request)
 {
@@ -57,7 +28,7 @@ static bool take_all_peaks(PyObject *given, table_request *request)
         if (text == NULL) return false;
         if (used > FS_MAX_CUDA_DEVICES) break;
         fs_peaks *peaks = &request->peaks[used++];
-        if (!take_peaks(value, peaks)) return false;
+        if (!fs_take_peaks(value, peaks)) return false;
         int index = -1;
         if (strcmp(text, "cpu") == 0) request->options.cpu_peaks = peaks;
         else if (sscanf(text, "cuda:%d", &index) == 1 && index >= 0 && index < FS_MAX_CUDA_DEVICES) {
@@ -186,6 +157,12 @@ static PyObject *bound_of(const fs_store *store, const fs_row *row)
     return PyUnicode_FromString(fs_bound_names[row->bound]);
 }
 
+static PyObject *unit_of(const fs_store *store, const fs_row *row)
+{
+    (void)store;
+    return fs_unit_object(row->roof.unit);
+}
+
 static PyObject *timing_of(const fs_store *store, const fs_row *row)
 {
     (void)store;
@@ -307,6 +284,7 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table)
                 fs_put_column(columns, "count", list_of(store, table, count_of)) &&
                 fs_put_column(columns, "input_shapes", list_of(store, table, shapes_of)) &&
                 fs_put_column(columns, "input_dtypes", list_of(store, table, dtypes_of)) &&
+                fs_put_column(columns, "unit", list_of(store, table, unit_of)) &&
                 fs_put_column(columns, "bound", list_of(store, table, bound_of)) &&
                 fs_put_column(columns, "timing_source", list_of(store, table, timing_of));
     for (int i = 0; good && i < NUMERIC_COLUMNS; i++) {
@@ -367,7 +345,8 @@ PyObject *fs_profiler_table(PyObject *object, PyObject *args)
         goto done;
     }
     result = Py_BuildValue(
-        "(N{s:N,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N,s:N}})", columns, "top_level", top_level,
+        "(N{s:N,s:N,s:O,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N,s:N}})", columns, "top_level", top_level, "roof",
+        fs_roof_object(&table->whole), "device_unseen", table->device_unseen ? Py_True : Py_False,
         "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0, "self_device_time_total",
         (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False, "has_device",
         table->has_device ? Py_True : Py_False, "profile_memory", self->options.profile_memory ? Py_True : Py_False,

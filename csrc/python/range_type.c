@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "python/profiler.h"
+#include "python/roofline.h"
 #include "store/signature.h"
 
 #include <structmember.h>
@@ -25,7 +26,7 @@ enum { OWN_ENTRIES = 2 };
 
 typedef struct {
     PyObject_HEAD
-    PyObject *name, *flops, *bytes; /* as given */
+    PyObject *name, *flops, *bytes, *unit; /* as given */
     const char *text;               /* of the name, which owns it */
     fs_given_work work;
     bool is_function; /* the work depends on the arguments of the decorated function */
@@ -75,12 +76,29 @@ static bool take_work(range_object *self, PyObject *given, const char *what, dou
     return false;
 }
 
+static bool take_unit(range_object *self, PyObject *given)
+{
+    memset(self->work.unit, 0, sizeof self->work.unit);
+    if (given == Py_None) return true;
+    const char *name = fs_unit_text(given);
+    if (name == NULL) return false;
+    if (self->flops == Py_None) {
+        PyErr_Format(PyExc_ValueError,
+                     "unit=%R of the range %R says what does the FLOPs that flops= states: state them", given,
+                     self->name);
+        return false;
+    }
+    strncpy(self->work.unit, name, sizeof self->work.unit - 1);
+    return true;
+}
+
 static int range_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"name", "args", "flops", "bytes", NULL};
+    static char *names[] = {"name", "args", "flops", "bytes", "unit", NULL};
     range_object *self = (range_object *)object;
-    PyObject *name, *ignored, *flops = Py_None, *bytes = Py_None;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O$OO:record_function", names, &name, &ignored, &flops, &bytes))
+    PyObject *name, *ignored, *flops = Py_None, *bytes = Py_None, *unit = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O$OOO:record_function", names, &name, &ignored, &flops, &bytes,
+                                     &unit))
         return -1;
     if (self->entries == NULL) {
         self->entries = self->own;
@@ -92,14 +110,15 @@ static int range_init(PyObject *object, PyObject *args, PyObject *kwargs)
         return -1;
     Py_XSETREF(self->flops, Py_NewRef(flops));
     Py_XSETREF(self->bytes, Py_NewRef(bytes));
-    return 0;
+    Py_XSETREF(self->unit, Py_NewRef(unit));
+    return take_unit(self, unit) ? 0 : -1;
 }
 
 /* Entering and leaving ------------------------------------------------------------------------------------------ */
 
 static bool may_enter(const range_object *self)
 {
-    if (self->bytes == NULL) {
+    if (self->unit == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "a range must be made before it is entered: call its __init__()");
         return false;
     }
@@ -183,6 +202,7 @@ static int range_traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->name);
     Py_VISIT(self->flops);
     Py_VISIT(self->bytes);
+    Py_VISIT(self->unit);
     return 0;
 }
 
@@ -192,6 +212,7 @@ static int range_clear(PyObject *object)
     Py_CLEAR(self->name);
     Py_CLEAR(self->flops);
     Py_CLEAR(self->bytes);
+    Py_CLEAR(self->unit);
     return 0;
 }
 
@@ -216,6 +237,7 @@ static PyMemberDef members[] = {
     {"name", T_OBJECT, offsetof(range_object, name), READONLY, "The name of its row."},
     {"flops", T_OBJECT, offsetof(range_object, flops), READONLY, "FLOPs of what runs inside, as they were given."},
     {"bytes", T_OBJECT, offsetof(range_object, bytes), READONLY, "Bytes that it moves, as they were given."},
+    {"unit", T_OBJECT, offsetof(range_object, unit), READONLY, "The compute unit that does the FLOPs, or None."},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -227,7 +249,7 @@ static PyType_Slot slots[] = {
     {Py_tp_clear, range_clear},
     {Py_tp_methods, methods},
     {Py_tp_members, members},
-    {Py_tp_doc, "Range(name, args=None, *, flops=None, bytes=None)\n--\n\n"
+    {Py_tp_doc, "Range(name, args=None, *, flops=None, bytes=None, unit=None)\n--\n\n"
                 "A range of a profile; record_function() is its public face."},
     {0, NULL},
 };

@@ -1,7 +1,7 @@
 /* The work of torch's ops, asked from Python. */
 #include <string.h>
 
-#include "python/core.h"
+#include "python/roofline.h"
 #include "store/torch_signature.h"
 #include "work/registered.h"
 #include "work/work.h"
@@ -99,12 +99,6 @@ static bool build(fs_torch_builder *builder, PyObject *dims, PyObject *types, Py
     return good;
 }
 
-static PyObject *unit_object(fs_unit unit)
-{
-    if (unit == FS_UNIT_NONE) Py_RETURN_NONE;
-    return PyUnicode_FromString(fs_units[unit].name);
-}
-
 /* For tests of the rules. */
 static PyObject *work_of_torch(PyObject *module, PyObject *args)
 {
@@ -121,7 +115,7 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
                                work.bytes_read, "bytes_written", work.bytes_written, "bytes_moved", work.bytes_moved,
                                "of_launched", PyBool_FromLong(work.of_launched), "list_elements", work.list_elements,
                                "item", work.item, "at_most", PyBool_FromLong(work.at_most), "unit",
-                               unit_object(work.unit.preferred));
+                               fs_unit_object(work.unit.preferred));
     }
     fs_torch_builder_clear(&builder);
     return result;
@@ -129,7 +123,7 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
 
 /* Rules from Python ------------------------------------------------------------------------------------------------ */
 
-static PyObject *rule_of_python; /* called with (name, arguments); gives three numbers, or None */
+static PyObject *rule_of_python; /* called with (name, arguments); gives three numbers and a unit ("": none), or None */
 
 static PyObject *integers_object(const int64_t *values, uint32_t count)
 {
@@ -196,9 +190,11 @@ static bool ask_python(const char *name, const fs_torch_call *call, fs_work *wor
     PyObject *text = arguments != NULL ? PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace") : NULL;
     PyObject *result = text != NULL ? PyObject_CallFunctionObjArgs(rule, text, arguments, NULL) : NULL;
     if (result != NULL && result != Py_None) {
-        told = PyArg_ParseTuple(result, "ddd", &work->flops, &work->bytes_read, &work->bytes_written);
+        const char *unit;
+        told = PyArg_ParseTuple(result, "ddds", &work->flops, &work->bytes_read, &work->bytes_written, &unit);
         work->bytes_moved = work->bytes_read + work->bytes_written;
-        work->any_unit = true;
+        if (told) work->unit.preferred = work->unit.fallback = fs_unit_find(unit);
+        work->stated = true;
     }
     if (PyErr_Occurred()) PyErr_WriteUnraisable(rule);
     Py_XDECREF(result);

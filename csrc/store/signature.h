@@ -66,9 +66,10 @@ typedef struct {
     uint64_t graph_node;
 } fs_launch;
 
-/* NaN: not given. */
+/* The work that a program states. NaN: not given. */
 typedef struct {
     double flops, bytes;
+    char unit[16]; /* the name of the compute unit that does the FLOPs, the rest zero; "": not given */
 } fs_given_work;
 
 enum {

@@ -23,7 +23,8 @@ enum {
     FS_NODE_UNTIMED = 8, /* device work that it encloses was not seen */
     FS_NODE_TENSOR = 16, /* a kernel of its own device work uses tensor cores */
     FS_NODE_LISTED = 32, /* kernels have told the work of its lists of tensors */
-    FS_NODE_SAVES = 64,  /* a kernel of its own device work does fewer FLOPs than counted (fs_kernel_saves_flops) */
+    FS_NODE_OBSCURE = 64, /* it encloses an op of which, and of all in it, no rule knows the FLOPs */
+    FS_NODE_SAVES = 128, /* a kernel of its own device work does fewer FLOPs than counted (fs_kernel_saves_flops) */
 };
 
 /* A host event that encloses or launched something; the others, most of them, go without. */
@@ -38,6 +39,7 @@ typedef struct {
     uint32_t call;
     uint32_t owner;  /* the nearest op that a rule knows, itself included, or FS_NONE: an event */
     uint32_t stated; /* the nearest range whose work is stated, itself included, or FS_NONE: an event */
+    uint32_t launches; /* device work that counts as its own; without such, the ops of known work that the CPU did */
     int8_t device;   /* that its work ran on, -1 for none */
     uint8_t flags;
 } fs_node;
@@ -51,7 +53,7 @@ typedef struct {
     fs_row row;
     int64_t first_start, first_end; /* of the row's first event: the least start, of those the largest end */
     uint64_t samples_begin, sample_count;
-    fs_roof roof; /* sum over the calls */
+    fs_roof_sum roof; /* of the calls */
     /* Of calls that the CPU did, of which no peaks are known, in a store with device work: they are no part of the
      * rates of a row that ran on a device. */
     double unrated_flops, unrated_bytes;
@@ -85,6 +87,7 @@ typedef struct {
     uint32_t work_count, device_count; /* device events, annotations too; devices */
     bool works_sorted;                 /* they come in order of start */
     bool has_unlinked_work;            /* device work that ran for nobody knows what */
+    bool device_memory;                /* memory of a device changed */
     int64_t torch_begin;               /* of a recorded trace: when it began, else FS_MISSING */
     int64_t least_kernel_ns;           /* the shortest kernel of a recorded trace, 0 without one */
     fs_group *groups;

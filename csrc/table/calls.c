@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "store/event.h"
+#include "table/names.h"
 
 enum { FIRST_SLOTS = 256 };
 
@@ -174,6 +175,7 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
     call->text = name == FS_NONE ? NULL : fs_store_name_text(set->store, name);
 
     find_work(name, &given, call);
+    call->wraps = kind == FS_EVENT_OP && call->text != NULL && fs_name_wraps_autograd(call->text);
     call->device_kind = given.own.device_kind;
     call->device_index = given.own.device_index;
     call->roof = fs_roof_of(&call->work, NULL);

@@ -4,8 +4,8 @@
 #define FS_TABLE_CALLS_H
 
 #include "base/intern.h"
+#include "roofline/roofline.h"
 #include "store/store.h"
-#include "table/roofline.h"
 #include "work/kernel_class.h"
 
 typedef struct {
@@ -26,6 +26,7 @@ typedef struct {
     bool untyped;         /* of an op: its tensors have one dtype, which the trace does not tell */
     uint8_t dtype;        /* fs_torch_dtype that its kernels tell instead; FS_TORCH_DTYPE_NONE: none does */
     bool tensor;          /* a kernel that uses tensor cores */
+    bool wraps;           /* an op of autograd's own that only calls others */
     fs_kernel_extent extent; /* of a kernel */
     bool launch_told;        /* of a kernel: its grid is known */
     bool saves_flops;        /* of a kernel: fs_kernel_saves_flops */

@@ -77,6 +77,7 @@ static void add_busy(fs_build *build, fs_group *group, const device_work *work, 
 static void own(fs_node *node, const device_work *work)
 {
     node->owned_device_ns += work->duration;
+    node->launches++;
     node->device = (int8_t)work->device;
     node->flags |= FS_NODE_OWNS;
     if (work->call != NULL && work->call->tensor) node->flags |= FS_NODE_TENSOR;
@@ -112,9 +113,7 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
         node->flags |= FS_NODE_FLOPS;
     }
     fs_roof roof = fs_roof_of(&launched, fs_build_peaks(build, call, work->device));
-    group->roof.compute_ns += roof.compute_ns;
-    group->roof.memory_ns += roof.memory_ns;
-    group->roof.least_ns += roof.least_ns;
+    fs_roof_sum_add(&group->roof, &roof);
 }
 
 static void add_estimated(fs_build *build, uint32_t owner, const device_work *work)

@@ -42,3 +42,56 @@ bool fs_names_load_data(fs_names *names, uint32_t name)
     }
     return names->loading[name] == 2;
 }
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static bool ends(const char *text, const char *with)
+{
+    size_t size = strlen(text), length = strlen(with);
+    return size >= length && memcmp(text + size - length, with, length + 1) == 0;
+}
+
+static bool contains_any(const char *text, const char *const *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strstr(text, parts[i]) != NULL) return true;
+    return false;
+}
+
+bool fs_name_wraps_autograd(const char *text)
+{
+    static const char backward[] = "Backward";
+    if (begins(text, "autograd::engine::") || ends(text, "AccumulateGrad") || ends(text, "CopyBackwards") ||
+        ends(text, "CopySlices"))
+        return true;
+    /* "AddmmBackward0"; torch 1.8 and before: "AddmmBackward" */
+    const char *last = strstr(text, backward);
+    if (last == NULL || last == text) return false;
+    last += sizeof backward - 1;
+    return last[strspn(last, "0123456789")] == 0;
+}
+
+/* cudaLaunchKernel, cuLaunchKernelEx, hipExtModuleLaunchKernel, cudaGraphLaunch, cudaMemcpyAsync, hipMemset, … */
+static const char *const launching[] = {"Launch", "Memcpy", "Memset"};
+
+bool fs_name_launches(const char *text)
+{
+    return contains_any(text, launching, sizeof launching / sizeof *launching);
+}
+
+/* The libraries of one vendor's GPUs; the attention kernels that torch has for CUDA and ROCm alone. */
+static const char *const of_gpus[] = {"cudnn",
+                                      "miopen",
+                                      "nccl",
+                                      "_flash_attention_forward",
+                                      "_flash_attention_backward",
+                                      "_efficient_attention_forward",
+                                      "_efficient_attention_backward"};
+
+bool fs_name_needs_gpu(const char *text)
+{
+    return contains_any(text, of_gpus, sizeof of_gpus / sizeof *of_gpus);
+}

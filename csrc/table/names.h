@@ -21,4 +21,13 @@ fs_kernel_class fs_names_kernel_class(fs_names *names, uint32_t name);
 /* Whether an op or range of that name waits for the next batch of data, as torch and its DataLoader name it. */
 bool fs_names_load_data(fs_names *names, uint32_t name);
 
+/* Whether an op of that name is a node of autograd's graph or its evaluation, whose work is that of the ops inside. */
+bool fs_name_wraps_autograd(const char *text);
+
+/* Whether an API call of that name puts work onto a device. */
+bool fs_name_launches(const char *text);
+
+/* Whether only a program that uses a GPU has an op or range of that name. */
+bool fs_name_needs_gpu(const char *text);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "table/build.h"
+#include "table/names.h"
 
 /* The first id of a table's stacks: that of no frames. */
 enum { NO_STACK };
@@ -97,6 +98,7 @@ static fs_status scan_memory(fs_build *build, const fs_chunk *chunk, uint32_t at
     uint32_t parent = fs_build_parent(build, chunk, at, index);
     int place = chunk->device[at] >= 0 ? FS_DEVICE : FS_HOST;
     build->table->has_memory = true;
+    if (place == FS_DEVICE) build->device_memory = true;
     if (parent != FS_NONE) {
         fs_node *node = fs_build_node(build, parent);
         fs_node_memory *memory = &build->memory[node - build->nodes];
@@ -216,6 +218,25 @@ static fs_status prepare_stacks(fs_build *build, fs_error *err)
     return fs_intern_bytes(&build->table->stacks, "", 0, &first, err);
 }
 
+/* Whether a recorded trace without any device work is of a program that used a device: an API call launches, memory of
+ * a device changes, an op runs on GPUs alone; or the trace names a GPU, and no API calls were recorded that could tell
+ * what it did. */
+static bool misses_devices(const fs_build *build)
+{
+    bool calls = false, device = false;
+    if (build->work_count > 0 || build->count == 0) return false;
+    if (FS_EVENT_AT(build->store, 0, timing) != FS_TIMING_TRACE) return false;
+    for (uint32_t i = 0; i < build->calls.count; i++) {
+        const fs_call *call = &build->calls.calls[i];
+        if (call->text == NULL) continue;
+        bool api = call->kind == FS_EVENT_RUNTIME;
+        calls = calls || api;
+        if (api ? fs_name_launches(call->text) : fs_name_needs_gpu(call->text)) return true;
+    }
+    for (int i = 0; i < FS_DEVICE_LIMIT; i++) device = device || fs_store_device(build->store, i).name[0] != 0;
+    return build->device_memory || (device && !calls);
+}
+
 fs_status fs_build_scan(fs_build *build, fs_error *err)
 {
     FS_TRY(prepare(build, err));
@@ -226,5 +247,6 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
         FS_TRY(scan_event(build, chunk, at, index, err));
     }
     fs_build_find_untold(build);
+    build->table->device_unseen = misses_devices(build);
     return FS_OK;
 }

@@ -14,6 +14,7 @@ static void forget_rates(fs_row *row)
 {
     row->tflops_per_s = row->gbytes_per_s = NAN;
     row->pct_peak_flops = row->pct_peak_bandwidth = row->pct_roofline = NAN;
+    row->roofline_time = row->headroom = NAN;
     row->bound = FS_BOUND_UNKNOWN;
 }
 
@@ -29,9 +30,20 @@ static void rate(fs_group *group)
         row->bytes_total_moved -= group->unrated_bytes;
     } else {
         ns += group->unrated_ns;
-        if (group->unrated_ns > 0) group->roof = (fs_roof){NAN, NAN, NAN, NAN, NAN};
+        if (group->unrated_ns > 0) row->roof = fs_roof_unknown;
     }
-    fs_roofline_fill(row, &group->roof, group->untimed ? NAN : (double)ns);
+    fs_timing timing = on_device ? (fs_timing)group->device_timing : row->timing;
+    fs_rating rating = fs_roof_rate(&row->roof, row->flops, row->bytes_total_moved, group->untimed ? NAN : (double)ns,
+                                    timing);
+    row->tflops_per_s = rating.tflops_per_s;
+    row->gbytes_per_s = rating.gbytes_per_s;
+    row->arithmetic_intensity = rating.arithmetic_intensity;
+    row->pct_peak_flops = rating.pct_peak_flops;
+    row->pct_peak_bandwidth = rating.pct_peak_bandwidth;
+    row->pct_roofline = rating.pct_roofline;
+    row->roofline_time = rating.roofline_time;
+    row->headroom = rating.headroom;
+    row->bound = rating.bound;
     if (group->estimated_ns > 0 && row->pct_roofline > 100) forget_rates(row);
     row->flops = flops;
     row->bytes_total_moved = bytes;
@@ -40,9 +52,16 @@ static void rate(fs_group *group)
 static void fill_row(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
+    row->roof = fs_roof_sum_total(&group->roof);
     if (group->work_calls == 0) {
         row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
-        group->roof = (fs_roof){NAN, NAN, NAN, NAN, NAN};
+        row->roof = fs_roof_unknown;
+    }
+    if (build->table->device_unseen) {
+        fs_unit unit = row->roof.unit;
+        row->roof = fs_roof_unknown;
+        row->roof.unit = unit;
+        group->untimed = true;
     }
     if (!group->flops_known) row->flops_total = NAN;
     if (fs_build_ran_on_device(group)) row->timing = group->device_timing;
@@ -65,6 +84,26 @@ static int compare_groups(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+static bool is_known(const fs_row *row)
+{
+    return !row->on_device && !isnan(row->flops) && !isnan(row->bytes_total_moved);
+}
+
+static fs_roof whole_of(const fs_build *build)
+{
+    fs_roof_sum sums[2] = {0}; /* of ops, of annotations */
+    bool found[2] = {false, false};
+    for (uint32_t i = 0; i < build->group_count; i++) {
+        const fs_row *row = &build->groups[i].row;
+        if (!is_known(row)) continue;
+        found[row->is_user_annotation] = true;
+        fs_roof_sum_add(&sums[row->is_user_annotation], &row->roof);
+        fs_roof_sum_launch(&sums[row->is_user_annotation], &row->roof, 1);
+    }
+    if (!found[0] && !found[1]) return fs_roof_unknown;
+    return fs_roof_sum_total(&sums[!found[0]]);
+}
+
 static fs_status make_rows(fs_build *build, fs_error *err)
 {
     fs_table *table = build->table;
@@ -80,6 +119,7 @@ static fs_status make_rows(fs_build *build, fs_error *err)
     }
     qsort(order, build->group_count, sizeof *order, compare_groups);
     for (uint32_t i = 0; i < build->group_count; i++) table->rows[i] = order[i]->row;
+    table->whole = whole_of(build);
     table->row_count = build->group_count;
     fs_free(order);
     return FS_OK;

@@ -3,27 +3,10 @@
 #ifndef FS_TABLE_TABLE_H
 #define FS_TABLE_TABLE_H
 
-#include "device/peaks.h"
+#include "roofline/roofline.h"
 #include "store/store.h"
 
 enum { FS_MAX_CUDA_DEVICES = 64 };
-
-/* What limits a row. X(NAME, name, prose) */
-#define FS_BOUND_LIST(X)                                                                            \
-    X(UNKNOWN, unknown, "no rule knows the work, or no peak is known")                              \
-    X(COMPUTE, compute, "the FLOPs at the peak rate of their unit take longest")                    \
-    X(MEMORY, memory, "the bytes at the peak bandwidth take longest")                               \
-    X(LAUNCH, launch, "a call takes little longer than an empty kernel, or on a CPU an empty call") \
-    X(CACHE, cache, "more bandwidth than memory has: the data sat in cache")
-
-typedef enum {
-#define FS_BOUND_ENUM(NAME, name, prose) FS_BOUND_##NAME,
-    FS_BOUND_LIST(FS_BOUND_ENUM)
-#undef FS_BOUND_ENUM
-        FS_BOUND_COUNT
-} fs_bound;
-
-extern const char *const fs_bound_names[FS_BOUND_COUNT];
 
 /* Units of columns. X(unit, shown as, how many of the core's numbers make one that is shown) */
 #define FS_COLUMN_UNITS(X)            \
@@ -51,6 +34,7 @@ typedef struct {
     bool top_level; /* some event of the row lies in no other; always of a device row */
     fs_bound bound;
     fs_timing timing;
+    fs_roof roof; /* of all calls together */
     int64_t count;
     /* In µs, of a recorded trace: what the total times are above those of the columns in the arithmetic of torch, which
      * adds up differences of doubles, µs since its profile began. An average that lies between two last digits is then
@@ -73,6 +57,12 @@ typedef struct {
     int64_t self_cpu_ns;    /* of all rows: the base of "Self CPU %" */
     int64_t self_device_ns; /* of all device work: the base of "Self CUDA %" */
     bool has_memory, has_device;
+    /* A recorded trace of a program that used a GPU has no activity of that GPU: the host times of its ops are the time
+     * it took to dispatch them, and no row has rates. */
+    bool device_unseen;
+    /* What all ops did, as one roof: of those whose FLOPs and bytes are known, or of the ranges whose work is stated
+     * where no op's is. */
+    fs_roof whole;
     /* Coverage: all time of device work but communication (own host time of ops where there is no device), and the
      * parts of it in ops whose bytes, and whose FLOPs, are known. */
     double modelled_base_ns, bytes_known_ns, flops_known_ns;

@@ -53,16 +53,14 @@ static const fs_roof *roof_of(const fs_build *build, const fs_node *node, fs_cal
 
 static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
 {
-    fs_roof *sum = &build->groups[call->row].roof;
+    fs_roof_sum *sum = &build->groups[call->row].roof;
     const fs_roof *roof = roof_of(build, node, call);
     if (!call->work.of_launched) {
-        sum->compute_ns += roof->compute_ns;
-        sum->memory_ns += roof->memory_ns;
-        sum->least_ns += roof->least_ns;
+        fs_roof term = *roof;
+        if ((node->flags & FS_NODE_SAVES) != 0) term.compute_ns = term.least_ns = NAN;
+        fs_roof_sum_add(sum, &term);
     }
-    if ((node->flags & FS_NODE_SAVES) != 0) sum->compute_ns = sum->least_ns = NAN;
-    sum->launch_ns += roof->launch_ns;
-    sum->kernel_ns += roof->kernel_ns;
+    fs_roof_sum_launch(sum, roof, node->launches > 1 ? node->launches : 1);
 }
 
 static bool is_unrated(const fs_build *build, const fs_node *node, const fs_call *call)
@@ -197,11 +195,16 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
 
     double flops = node->flops;
     bool flops_known = (node->flags & FS_NODE_FLOPS) != 0;
+    bool counts = false;
     if (has_work(call->kind)) {
         add_own_work(build, node, call, duration, &flops);
+        counts = call->known && node->device < 0 && !is_inside(node, &call->work);
         flops_known = flops_known || !isnan(call->work.flops);
     }
-    if (call->kind == FS_EVENT_OP && build->work_count == 0) cover(build, node, group);
+    /* Of what is known to be 0 beside something unknown, the sum is unknown. */
+    if (flops == 0 && isnan(call->work.flops) && (node->flags & FS_NODE_OBSCURE) != 0) flops_known = false;
+    if (!flops_known && call->kind == FS_EVENT_OP) node->flags |= FS_NODE_OBSCURE;
+    if (call->kind == FS_EVENT_OP && build->work_count == 0 && !call->wraps) cover(build, node, group);
     row->flops_total += flops;
     group->flops_known = group->flops_known || flops_known;
     if (above != NULL) {
@@ -210,7 +213,8 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
         above->flops += flops;
         above->bytes += node->bytes;
         if (flops_known) above->flags |= FS_NODE_FLOPS;
-        above->flags |= node->flags & FS_NODE_UNTIMED;
+        above->flags |= node->flags & (FS_NODE_UNTIMED | FS_NODE_OBSCURE);
+        if (above->device < 0) above->launches += counts && node->launches == 0 ? 1 : node->launches;
     }
 
     if (!fs_build_ran_on_device(group)) {

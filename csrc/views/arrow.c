@@ -86,13 +86,19 @@ static void set_bit(uint8_t *bits, int64_t at)
     bits[at / 8] = (uint8_t)(bits[at / 8] | 1U << (at % 8));
 }
 
-static bool add_validity(struct ArrowArray *array, array_memory *memory, const double *values)
+static bool is_known(const fs_arrow_column *column, int64_t row)
 {
-    for (int64_t i = 0; i < array->length; i++) array->null_count += isnan(values[i]);
+    if (column->type == FS_ARROW_TEXT) return ((const fs_arrow_text *)column->values)[row].bytes != NULL;
+    return !isnan(((const double *)column->values)[row]);
+}
+
+static bool add_validity(struct ArrowArray *array, array_memory *memory, const fs_arrow_column *column)
+{
+    for (int64_t i = 0; i < array->length; i++) array->null_count += !is_known(column, i);
     if (array->null_count == 0) return true; /* no bitmap: all are known */
     uint8_t *bits = add_block(memory, 0, (size_t)(array->length + 7) / 8);
     for (int64_t i = 0; bits != NULL && i < array->length; i++) {
-        if (!isnan(values[i])) set_bit(bits, i);
+        if (is_known(column, i)) set_bit(bits, i);
     }
     return bits != NULL;
 }
@@ -144,11 +150,11 @@ static bool make_column(struct ArrowArray *array, int64_t rows, const fs_arrow_c
     }
     switch (column->type) {
     case FS_ARROW_FLOAT64:
-        return add_validity(array, memory, column->values);
+        return add_validity(array, memory, column);
     case FS_ARROW_BOOL:
         return add_bits(memory, rows, column->values);
     case FS_ARROW_TEXT:
-        return add_texts(memory, rows, column->values);
+        return add_validity(array, memory, column) && add_texts(memory, rows, column->values);
     case FS_ARROW_TEXTS:
         return add_lists(memory, rows, column);
     default:

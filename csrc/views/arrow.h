@@ -41,7 +41,7 @@ struct ArrowArrayStream {
     X(INT64, "int64", "l", 0, "int64_t[rows]")                            \
     X(FLOAT64, "float64", "g", 1, "double[rows]; NaN is not known: null") \
     X(BOOL, "bool", "b", 0, "uint8_t[rows], 0 or 1")                      \
-    X(TEXT, "text", "U", 0, "fs_arrow_text[rows]")                        \
+    X(TEXT, "text", "U", 1, "fs_arrow_text[rows]; bytes of NULL: null")   \
     X(TEXTS, "texts", "+L", 0, "fs_arrow_text[ends[rows]], the lists of all rows in a row")
 
 typedef enum {

@@ -102,6 +102,7 @@ fs_work fs_work_stated(const fs_given_work *given)
     fs_work work = fs_work_unknown;
     work.flops = given->flops;
     work.bytes_moved = given->bytes;
-    work.any_unit = true;
+    work.unit.preferred = work.unit.fallback = fs_unit_find(given->unit);
+    work.stated = true;
     return work;
 }

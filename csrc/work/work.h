@@ -20,7 +20,7 @@ typedef struct {
     double most_read; /* bytes: no more are read, however often; NaN: no limit */
     bool at_most;     /* the arguments tell only how much there is at most */
     bool apart;       /* of this op alone: what ops inside it do is not part of it */
-    bool any_unit; /* nothing says which unit does them: the program stated FLOPs, not a dtype */
+    bool stated;      /* by the program; where it states no unit, any may do the FLOPs */
     /* Nothing is known yet. Ask again with fs_torch_call.outer (of_outer) or fs_torch_call.output (of_gradient) set. */
     bool of_outer, of_gradient;
 } fs_work;

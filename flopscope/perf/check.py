@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from .. import _core
 from . import limits, marker, store
 from .explain import explain
 from .kernels import Seen, Unseen, look
@@ -104,7 +105,7 @@ class Check:
         return self._hold_all("at most", most)
 
     def bound(self, *kinds: str) -> Check:
-        """What bounds it is one of these: "memory", "compute", "cache", "launch"."""
+        """What bounds it is one of these: "memory", "compute", "cache", "launch", "latency"."""
         wrong = [kind for kind in kinds if kind not in BOUNDS]
         if wrong or not kinds:
             raise LimitError(f"bound({', '.join(map(repr, wrong))}): what bounds is one of {', '.join(BOUNDS)}")
@@ -258,7 +259,7 @@ _OF_CACHE = (
     "{what} keeps at_least({name}={limit:g}) since its data sat in cache, which is faster than memory: that says "
     'nothing of memory; measure it with cache="cold", or a larger size'
 )
-BOUNDS = ("memory", "compute", "cache", "launch")
+BOUNDS = tuple(bound for bound in _core.bounds() if bound != "unknown")
 _SHAPES = "the work is that of the call's shapes and dtypes: other ones, or another op, than the limit was written for"
 
 

@@ -14,6 +14,7 @@ RESTLESS = 0.1  # interquartile range over median
 
 _NO_ROOM = "the limit lies inside the confidence interval, also after measuring for longer: leave it more room"
 _LAUNCH = "launch-bound: give a launch more work, or put launches into a CUDA graph"
+_LATENCY = "latency-bound: dependent steps, synchronisation or too little parallelism, not bytes or FLOPs, set the time"
 _RESTLESS = "the samples spread widely: something else runs here, or clocks move"
 _NOTHING_TELLS = "these numbers do not tell: the code has changed, or the limit was written for another device"
 _SLOW_MEMORY = "far below the roofline: more bytes move than must, or accesses are strided, narrow or too few at a time"
@@ -50,10 +51,7 @@ def _roofline(m: Any) -> str:
     share = (m.pct_roofline, number, "% of the roofline")
     of_peaks = (m.pct_peak_bandwidth, number, "% of the bandwidth"), (m.pct_peak_flops, number, "% of the FLOP/s")
     if not _known(share, *of_peaks):
-        lacks = (
-            "the peaks" if known(m.flops) or known(m.bytes_total_moved) else "its work: perf(fn, …, bytes=…, flops=…)"
-        )
-        return f"how close it is to what the device can do is not known, for want of {lacks}"
+        return f"how close it comes to what the device can do is unknown: {m.why_unknown}"
     told = ", ".join(filter(None, (_known(share), *map(_known, of_peaks))))
     return f"{told}; bound: {m.bound}"
 
@@ -72,6 +70,7 @@ _REASONS: tuple[tuple[Callable[[Any, Held], bool], str], ...] = (
     (lambda m, held: held.beyond, "the limit is beyond this device's roofline for this work: nothing here can meet it"),
     (lambda m, held: m.bound == "launch", _LAUNCH),
     (lambda m, held: known(m.iqr) and m.iqr > RESTLESS * m.median, _RESTLESS),
+    (lambda m, held: m.bound == "latency", _LATENCY),
     (lambda m, held: m.bound == "cache", "the data sat in cache: this size says little about memory"),
     (lambda m, held: m.bound == "memory" and _is_far(m), _SLOW_MEMORY),
     (lambda m, held: m.bound == "compute" and _is_far(m), _SLOW_COMPUTE),

@@ -167,8 +167,8 @@ def number(value: float | None) -> str:
 def _why_unknown(measurement: Any, quantity: Quantity) -> str:
     if quantity.needs and not any(known(getattr(measurement, WORK[which][0])) for which in quantity.needs):
         return _unknown_work(quantity.needs)
-    if quantity.needs_peaks:
-        return "the peaks of this device are not known: flopscope devices --measure"
+    if quantity.needs_peaks and measurement.why_unknown:
+        return str(measurement.why_unknown)
     return f"the measurement has no {quantity.attribute}"
 
 

@@ -7,7 +7,6 @@ look.py         one call under the profiler: what it launches, and the work of i
 sampling.py     warm-up, samples, the criterion to stop by; knows a Clock and no device
 distribution.py median, confidence interval, outliers
 cpu.py, cuda.py the clocks: how one device is timed; nvml.py, at which frequency it ran
-roof.py         the least time that the peaks allow, and what bounds a time
 measurement.py  the result, as text, HTML and dict
 command.py      flopscope measure
 """

@@ -7,15 +7,11 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .. import capture
+from .. import _core, capture
 from ..events import WORK
 from ..schedule import ProfilerActivity
-from .roof import Roof
-
-if TYPE_CHECKING:
-    from ..peaks import Peaks
 
 __all__ = ["Look", "call_under_profiler", "look_at", "notes_of"]
 
@@ -43,10 +39,11 @@ class Look:
     core: Any
     """The stopped recorder."""
 
-    def roof(self, device: str, peaks: Peaks) -> Roof:
-        """The least times that the peaks allow its ops, added up."""
-        columns, _ = self.core.table(False, 0, {device: peaks._for_core()})
-        return sum((_roof_of_row(columns, row) for row in _op_rows(columns)), Roof(0.0, 0.0, 0.0))
+    def roof(self, device: str, limits: Mapping[str, Any] | None) -> _core.Roof:
+        """The least times that the peaks allow its ops, added up. limits: peaks as the core takes them, or None."""
+        _, meta = self.core.table(False, 0, {} if limits is None else {device: limits})
+        roof: _core.Roof = meta["roof"]
+        return roof
 
 
 def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.Timer) -> Look:
@@ -130,22 +127,3 @@ def _work_of(core: Any) -> tuple[int, float, float]:
         flops if coverage["flops"] >= 1 - 1e-9 else math.nan,
         moved if coverage["bytes"] >= 1 - 1e-9 else math.nan,
     )
-
-
-def _roof_of_row(columns: Mapping[str, Any], row: int) -> Roof:
-    """From the shares of the row's own time, which is its work over its rate."""
-    value = {name: float(columns[name][row]) for name in _OF_ROOF}
-    moved, flops = value["bytes_total_moved"], value["flops"]
-    if not moved and not flops:
-        return Roof(0.0, 0.0, 0.0)
-    us = moved / value["gbytes_per_s"] / 1e3 if moved else flops / value["tflops_per_s"] / 1e6
-    compute, memory, least = (
-        value[name] * us / 100 for name in ("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline")
-    )
-    return Roof(compute, memory, least)
-
-
-_OF_ROOF = (
-    *("flops", "bytes_total_moved", "tflops_per_s", "gbytes_per_s"),
-    *("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline"),
-)

@@ -9,17 +9,17 @@ from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
+from .. import _core
+from ..model import Model, why_unknown
 from ..progress import time_bar
 from .distribution import describe, median
 from .measurement import Measurement, Shares
-from .roof import Roof, bound_of, roof_of_stated, shares_of
 from .sampling import Rule, Series, collect, no_collector, warm_up
 from .stage import Stage, name_of, prepare, require_callable
 
 if TYPE_CHECKING:
     from ..peaks import Peaks
     from .cuda import CudaClock, Graph
-    from .look import Look
 
 __all__ = ["measure"]
 
@@ -77,17 +77,13 @@ def measure(
     look = stage.looks[0]
     done = _stated(look.flops, flops), _stated(look.bytes, bytes)
     known = {} if all(map(math.isnan, done)) else _peaks(stage, peaks)
-    stated = flops is not None or bytes is not None
-    roofs = {
-        source: roof_of_stated(*done, unit, found) if stated else look.roof(str(stage.device), found)
-        for source, found in known.items()
-    }
+    stated = (*done, unit) if flops is not None or bytes is not None else None
+    roofs = _roofs(stage, stated, known)
     with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as look_up:
         stage.call_between_samples(look_up)
         series, aside = _sample(stage, call, fn, args, Rule(spread, min_time, max_time), graph)
     stage.notes.extend(_notes_of(series.times))
-    launch_us = _launch_us(known.get("measured"), stage.source, look)
-    return _result(name_of(fn), stage, series, done, roofs, peaks, launch_us, aside)
+    return _result(name_of(fn), stage, series, done, roofs, peaks, aside)
 
 
 def _sample(
@@ -200,18 +196,27 @@ def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
     if wanted == "datasheet":
         found["measured"] = stage.device.measured
         if found["datasheet"] is None:
-            stage.notes.append(f"no datasheet of {stage.device.name} is known here")
+            model = Model.of_properties(stage.device.properties)
+            stage.notes.append(why_unknown(model, here=True, measured=False, kind=stage.device.kind))
     return {source: peaks for source, peaks in found.items() if peaks is not None}
 
 
-def _launch_us(measured: Peaks | None, source: str, look: Look) -> float:
-    """What so many launches of next to nothing take; NaN where nobody measured it."""
-    if measured is None:
-        return math.nan
-    from_outside = source == "event" or (source == "cpu" and measured.kernel_ns is None)
-    one = measured.launch_ns if from_outside else measured.kernel_ns
-    times = look.launches if source == "cupti" else look.ops
-    return math.nan if one is None else one / 1e3 * max(times or 1, 1)
+def _roofs(
+    stage: Stage, stated: tuple[float, float, str | None] | None, known: Mapping[str, Peaks]
+) -> dict[str, _core.Roof]:
+    """By source of the peaks, the least times of a call; under "none" what is known without peaks.
+
+    stated: FLOPs, bytes and unit as the caller says them; None: those of the ops that were seen. A datasheet does not
+    say what a launch takes: the measured time stands for it.
+    """
+    look, measured = stage.looks[0], known.get("measured")
+    launch = {} if measured is None else {"launch_ns": measured.launch_ns, "kernel_ns": measured.kernel_ns}
+    limits: dict[str, dict[str, Any]] = {source: {**peaks._for_core(), **launch} for source, peaks in known.items()}
+    limits["none"] = {"flops": {}}
+    if stated is None:
+        return {source: look.roof(str(stage.device), one) for source, one in limits.items()}
+    launches = float(max((look.launches if stage.source == "cupti" else look.ops) or 1, 1))
+    return {source: _core.roof(*stated, one, launches) for source, one in limits.items()}
 
 
 def _result(
@@ -219,16 +224,15 @@ def _result(
     stage: Stage,
     series: Series,
     work: tuple[float, float],
-    roofs: Mapping[str, Roof],
+    roofs: Mapping[str, _core.Roof],
     wanted: str,
-    launch_us: float,
     aside: Mapping[str, Any],
 ) -> Measurement:
     spread = describe(series.times, coarse=stage.device.kind == "cuda")
     us, (flops, moved) = spread.median, work
     clocks = [mhz for mhz in series.clocks if not math.isnan(mhz)]
-    shares = {source: shares_of(roof, us) for source, roof in roofs.items()}
-    share = shares.get(wanted, Shares())
+    rated = {source: _core.rate(roof, flops, moved, us, stage.source) for source, roof in roofs.items()}
+    chosen = wanted if wanted in rated else "none"
     return Measurement(
         name=name,
         device=str(stage.device),
@@ -241,13 +245,12 @@ def _result(
         stopped=series.stopped,
         flops=flops,
         bytes_total_moved=moved,
-        tflops_per_s=flops / us / 1e6,
-        gbytes_per_s=moved / us / 1e3,
-        arithmetic_intensity=flops / moved if moved > 0 else math.nan,
-        **vars(share),
-        bound=bound_of(roofs.get(wanted, Roof()), us, launch_us),
+        **rated[chosen],
+        peaks_source="" if chosen == "none" else chosen,
+        unit=roofs[chosen].unit,
+        roof=roofs[chosen],
         clock_mhz=median(clocks) if clocks else math.nan,
-        shares=shares,
+        shares={source: Shares.of(rating) for source, rating in rated.items() if source != "none"},
         notes=tuple(stage.notes),
         samples=tuple(series.times),
         clocks=tuple(series.clocks) if stage.device.kind == "cuda" else (),
@@ -269,7 +272,6 @@ def _check(**numbers: float | None) -> None:
 
 
 def _check_names(peaks: str, unit: str | None, flops: float | None) -> None:
-    from .. import _core
     from ..device import PEAK_SOURCES
 
     if peaks not in PEAK_SOURCES:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
+from .. import _core
 from .distribution import Distribution
 
 __all__ = ["Bound", "Measurement", "Shares", "plain"]
 
-Bound = Literal["compute", "memory", "launch", "cache", "unknown"]
+Bound = Literal["compute", "memory", "launch", "latency", "cache", "unknown"]
 TOLD_BY = {"cupti": "the device's own times by CUPTI", "event": "CUDA events", "cpu": "the monotonic clock"}
 
 
@@ -23,6 +24,11 @@ class Shares:
     pct_peak_bandwidth: float = math.nan
     pct_roofline: float = math.nan
     """100 x the least time that the peaks allow / the median."""
+
+    @classmethod
+    def of(cls, rating: Mapping[str, Any]) -> Shares:
+        """Those of what _core.rate() gives."""
+        return cls(*(rating[f.name] for f in fields(cls)))
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,12 @@ class Measurement(Distribution):
     pct_roofline: float
     """Shares of the peaks that measure() was asked for; ``shares`` has them of all that are known."""
     bound: Bound
+    unit: str | None = None
+    """Compute unit that does the FLOPs ("fp32", "bf16_tensor", …), most of them where several do; None: unknown."""
+    roofline_time: float = math.nan
+    """Least time that the peaks allow."""
+    headroom: float = math.nan
+    """median - roofline_time."""
     clock_mhz: float = math.nan
     """Median SM clock of the samples, by NVML."""
     other_cache: float = math.nan
@@ -70,10 +82,14 @@ class Measurement(Distribution):
     """CUDA: from one call to the next in a CUDA graph of many, caches hot."""
     kernels: int | None = None
     """Kernels that one call launches; None where nobody saw them."""
+    peaks_source: str = ""
+    """Of the peaks behind the shares: "measured" or "datasheet"; "": there are none."""
     shares: Mapping[str, Shares] = field(default_factory=dict)
     """By source of the peaks, "measured" and "datasheet", as far as known."""
     notes: tuple[str, ...] = ()
     """What could not be had, and why: no NVML, no CUDA graph, no CUPTI."""
+    roof: _core.Roof | None = field(default=None, repr=False)
+    """The least times behind the shares."""
     samples: tuple[float, ...] = field(default=(), repr=False)
     """µs per call, in the order in which they were taken; discarded ones left out."""
     clocks: tuple[float, ...] = field(default=(), repr=False)
@@ -86,12 +102,26 @@ class Measurement(Distribution):
         spread = "timed once" if math.isnan(half) else f"±{100 * half:.1f} %"
         return f"{self.name} takes {_time(self.median)} ({spread}) on {self.device}: {self._worth()}."
 
+    @property
+    def why_unknown(self) -> str:
+        """Why the share of the roofline is unknown; "" where it is known."""
+        if not math.isnan(self.pct_roofline):
+            return ""
+        if math.isnan(self.flops) and math.isnan(self.bytes_total_moved):
+            return "its work is unknown; flops= and bytes= state it"
+        if not self.peaks_source:
+            return "there are no peaks to hold it against"
+        if self.flops > 0 and self.unit is None:
+            return "nothing says which compute unit does the FLOPs; unit= states it"
+        return f"the {self.peaks_source} peaks have none of {self.unit or 'the bandwidth'}"
+
     def _worth(self) -> str:
         share = f"{self.pct_roofline:.0f} % of the roofline"
         return {
             "launch": "not much more than a launch of nothing takes",
             "memory": f"{share}, bound by memory at {_rate(self.gbytes_per_s, 'GB/s')}",
             "compute": f"{share}, bound by compute at {_flop_rate(self.tflops_per_s)}",
+            "latency": f"{share}: neither its bytes nor its FLOPs explain the time",
             "cache": f"{_rate(self.gbytes_per_s, 'GB/s')} is more than memory gives, so the data sat in cache",
             "unknown": self._unknown(),
         }[self.bound]
@@ -100,14 +130,14 @@ class Measurement(Distribution):
         if self.flops == 0 and self.bytes_total_moved == 0:
             return "it does no work that counts"
         if math.isnan(self.flops) and math.isnan(self.bytes_total_moved):
-            return "how well is not known, as its work is not; flops= and bytes= say it"
+            return f"how well is unknown: {self.why_unknown}"
         rates = [_rate(self.gbytes_per_s, "GB/s"), _flop_rate(self.tflops_per_s)]
         at = ", ".join(rate for rate in rates if rate != "--")
-        return f"{at}; how close to the limit that is, is not known"
+        return f"{at}; how close to the limit that is, is unknown: {self.why_unknown}"
 
     def to_dict(self, samples: bool = False) -> dict[str, Any]:
         """All of it, and the verdict, ready for JSON: NaN is None. samples: with the single ones."""
-        left_out = set() if samples else {"samples", "clocks"}
+        left_out = {"roof"} if samples else {"roof", "samples", "clocks"}
         content = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in left_out}
         return {**content, "verdict": self.verdict}
 

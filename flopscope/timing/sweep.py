@@ -16,7 +16,6 @@ from ..progress import progress_bar
 from .measure import measure
 from .measurement import Measurement
 from .operands import call_of_op, operand, required_arguments, tensor_arguments
-from .roof import LAUNCH_FACTOR
 from .stage import name_of
 
 if TYPE_CHECKING:
@@ -47,9 +46,9 @@ _REFUSALS = (TypeError, ValueError, RuntimeError, MemoryError)
 # Columns of to_pandas() that are a Measurement's own, by its names; times in µs.
 _MEASURED = (
     *("median", "min", "iqr", "n", "flops", "bytes_total_moved", "gbytes_per_s", "tflops_per_s"),
-    *("arithmetic_intensity", "pct_roofline", "pct_peak_bandwidth", "pct_peak_flops"),
+    *("arithmetic_intensity", "pct_roofline", "pct_peak_bandwidth", "pct_peak_flops", "roofline_time", "headroom"),
 )
-_SAID = ("bound", "timing_source", "cache", "device")
+_SAID = {"unit": None, "bound": "unknown", "timing_source": "", "cache": "", "device": ""}  # of what was not measured
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,8 @@ class Sweep:
 
         op, dtype, size (as given), shape, elements, working_set_bytes; median, ci_low, ci_high, min, iqr in µs, n,
         flops, bytes_total_moved, gbytes_per_s, tflops_per_s, arithmetic_intensity, pct_roofline, pct_peak_bandwidth,
-        pct_peak_flops, bound, timing_source, cache, device as in Measurement; note. Unknown numbers are NaN.
+        pct_peak_flops, roofline_time, headroom, unit, bound, timing_source, cache, device as in Measurement; note.
+        Unknown numbers are NaN.
         Raises ImportError where there is no pandas.
         """
         try:
@@ -331,11 +331,12 @@ def _ones(size: Any) -> Any:
 
 
 def _launch_bound(point: SweepPoint, floor_us: float) -> SweepPoint:
-    """The same, bound by its launch where it is."""
+    """The same, with the call for one element as the time of an empty one."""
     m = point.measurement
-    if m is None or m.bound == "unknown" or not m.median <= LAUNCH_FACTOR * floor_us:
+    if m is None or m.roof is None:
         return point
-    return replace(point, measurement=replace(m, bound="launch"))
+    rated = _core.rate(m.roof, m.flops, m.bytes_total_moved, m.median, m.timing_source, floor_us)
+    return replace(point, measurement=replace(m, bound=rated["bound"]))
 
 
 def _checked(size: Any) -> Size:
@@ -436,6 +437,6 @@ def _record(op: str, point: SweepPoint) -> dict[str, Any]:
         "ci_low": low,
         "ci_high": high,
         **numbers,
-        **{name: getattr(m, name, "unknown" if name == "bound" else "") for name in _SAID},
+        **{name: getattr(m, name, otherwise) for name, otherwise in _SAID.items()},
         "note": point.note,
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
-from flopscope.views import units
+from flopscope.views import text, units
 
 if TYPE_CHECKING:
     from flopscope.table import EventRow, EventTable
@@ -73,13 +73,13 @@ COLUMNS = [
 ]
 
 
-def _cell(tag: str, column: HtmlColumn, text: str) -> str:
-    style = f' class="{column.style}" title="{escape(text)}"' if column.style else ""
-    return f"<{tag}{style}>{escape(text)}</{tag}>"
+def _cell(tag: str, column: HtmlColumn, value: str) -> str:
+    style = f' class="{column.style}" title="{escape(value)}"' if column.style else ""
+    return f"<{tag}{style}>{escape(value)}</{tag}>"
 
 
 def _cells(tag: str, columns: list[HtmlColumn], texts: list[str]) -> str:
-    return "<tr>" + "".join(_cell(tag, column, text) for column, text in zip(columns, texts, strict=True)) + "</tr>"
+    return "<tr>" + "".join(_cell(tag, column, value) for column, value in zip(columns, texts, strict=True)) + "</tr>"
 
 
 def render(table: EventTable) -> str:
@@ -91,6 +91,8 @@ def render(table: EventTable) -> str:
     caption = f"{len(rows)} of {len(table)} rows. Self CPU time total: {units.time_text(table.self_cpu_time_total)}."
     if table.has_device:
         caption += f" Self CUDA time total: {units.time_text(table.self_device_time_total)}."
+    if table.device_unseen:
+        caption += " " + " ".join(text.DEVICE_UNSEEN)
     return (
         f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{escape(caption)}</caption>\n'
         f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"

@@ -7,7 +7,7 @@ marker of its own, so that a print in grey says the same.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ BOUNDS = {  # colour and marker
     "cache": ("#009E73", "D"),
     "memory": ("#0072B2", "o"),
     "compute": ("#D55E00", "s"),
+    "latency": ("#E69F00", "v"),
     "unknown": ("#808080", "X"),
 }
 LINES: tuple[Any, ...] = ("-", "--", ":", "-.")  # of dtypes
@@ -187,8 +188,7 @@ def _draw_floor(axes: Any, sweep: Sweep) -> None:
 def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> None:
     """Peaks of the bandwidth or of the units that the FLOPs ran on."""
     if by_compute:
-        rates = {source: [(m.tflops_per_s, _share(m, source)) for m in sweep] for source in sweep.peaks}
-        levels, what, size = levels_of(sweep.peaks, rates), "FLOP", scale / 1e12
+        levels, what, size = levels_of(sweep.peaks, (m.unit for m in sweep)), "FLOP", scale / 1e12
     else:
         memory = {source: peaks.bandwidth for source, peaks in sweep.peaks.items() if peaks.bandwidth}
         levels, what, size = [("memory", memory)] if memory else [], "B", 1e-9
@@ -199,39 +199,19 @@ def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> None
             _draw_level(axes, size * rates_of[source], text, source)
 
 
-def _share(m: Any, source: str) -> float:
-    shares = m.shares.get(source)
-    return math.nan if shares is None else float(shares.pct_peak_flops)
+def levels_of(peaks: Mapping[str, Peaks], used: Iterable[str | None]) -> list[tuple[str, dict[str, float]]]:
+    """The compute units that are used, with their peaks in FLOP/s by source, the highest first. Units whose peaks are
+    the same come together."""
+    alike: dict[tuple[tuple[str, float], ...], list[str]] = {}
+    for unit in dict.fromkeys(one for one in used if one is not None):
+        tops = tuple((source, known.flops[unit]) for source, known in peaks.items() if unit in known.flops)
+        if tops:
+            alike.setdefault(tops, []).append(unit)
+    levels = [(_units_name(group), dict(tops)) for tops, group in alike.items()]
+    return sorted(levels, key=lambda level: -max(level[1].values()))
 
 
-def levels_of(
-    peaks: Mapping[str, Peaks], rates: Mapping[str, Iterable[tuple[float, float]]]
-) -> list[tuple[str, dict[str, float]]]:
-    """The compute units that these (TFLOP/s, percent of the peak) by source are of, with their peaks in FLOP/s by
-    source, the highest first. Which unit it is tells the peak that the two make: units of one peak come together."""
-    used: dict[tuple[str, ...], None] = {}
-    for source, known in peaks.items():
-        used.update(dict.fromkeys(_units_used(rates[source], known)))
-    # A source may tell apart what has one peak in the other.
-    single = {unit for group in used if len(group) == 1 for unit in group}
-    levels = {}
-    for group in used:
-        if len(group) == 1 or not single & set(group):
-            tops = {s: max(known.flops.get(unit, 0.0) for unit in group) for s, known in peaks.items()}
-            levels[_units_name(group)] = {s: top for s, top in tops.items() if top > 0}
-    return sorted(levels.items(), key=lambda level: -max(level[1].values()))
-
-
-def _units_used(rates: Iterable[tuple[float, float]], peaks: Peaks) -> Iterator[tuple[str, ...]]:
-    for tera, percent in rates:
-        if percent > 0 and tera > 0:
-            peak = tera * 1e14 / percent
-            found = [unit for unit, rate in peaks.flops.items() if abs(rate / peak - 1) < 1e-3]
-            if found:
-                yield tuple(sorted(found, key=lambda unit: "64" in unit))  # of one peak, fp64 is the rarer
-
-
-def _units_name(group: tuple[str, ...]) -> str:
+def _units_name(group: Sequence[str]) -> str:
     """ "fp16/bf16_tensor"."""
     tensor = "_tensor" if all(unit.endswith("_tensor") for unit in group) else ""
     return "/".join(unit.removesuffix(tensor) for unit in group) + tensor

@@ -113,7 +113,7 @@ def _roofs(scene: Scene, scale: float) -> list[Roof]:
     memory = {source: peaks.bandwidth for source, peaks in scene.peaks.items() if peaks.bandwidth}
     roofs = [
         Roof(name, rates, {s: rate / memory[s] for s, rate in rates.items() if s in memory}, False, scale)
-        for name, rates in levels_of(scene.peaks, {s: scene.rates(s) for s in scene.peaks}) or _any_level(scene)
+        for name, rates in levels_of(scene.peaks, (point.unit for point in scene.points)) or _any_level(scene)
     ]
     if memory:
         ends = {s: max((roof.rates[s] for roof in roofs if s in roof.rates), default=math.nan) for s in memory}

@@ -30,8 +30,8 @@ class Point:
     tera: float
     """TFLOP/s"""
     bound: str
-    pct_flops: Mapping[str, float]
-    """TFLOP/s in percent of the peak of the unit that did them, by source of the peaks; "": of whichever source."""
+    unit: str | None
+    """Compute unit that did the FLOPs; None where it is unknown."""
 
     @property
     def on_picture(self) -> bool:
@@ -56,10 +56,6 @@ class Scene:
     def title(self) -> str:
         """Whose roofline it is."""
         return ", ".join(part for part in (self.device, self.model) if part)
-
-    def rates(self, source: str) -> list[tuple[float, float]]:
-        """TFLOP/s of the points, with percent of the source's peaks."""
-        return [(p.tera, p.pct_flops.get(source, p.pct_flops.get("", math.nan))) for p in self.points]
 
     @property
     def scale(self) -> tuple[float, str]:
@@ -104,13 +100,14 @@ def scene_of(table: Any, device: str | None, peaks: tuple[tuple[str, ...], dict[
 def _known_peaks(device: str, model: str, peaks: tuple[tuple[str, ...], dict[str, Peaks]]) -> dict[str, Peaks]:
     """Those given, else those known of such a device, which need not be here."""
     from ..device import find_device, peaks_of_models
+    from ..model import Model
 
     sources, given = peaks
     if device == "cpu":
         here = find_device("cpu")
         known = {"measured": here.measured, "datasheet": here.datasheet_peaks} if model in ("", here.name) else {}
     else:
-        known = {source: peaks_of_models({device: model}, source).get(device) for source in sources if model}
+        known = {source: peaks_of_models({device: Model(model)}, source).get(device) for source in sources if model}
     found = {source: known.get(source) for source in sources}
     return given or {source: one for source, one in found.items() if one is not None and one.source == source}
 
@@ -121,7 +118,11 @@ def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
     on_device = named != "cpu"
     said = there.get(named, {})
     rows = [(row, _own_time(row, on_device)) for row in table if row.device_type == "cpu" and row.key != "[memory]"]
-    points = [_of_row(row, us, said.get("source", "")) for row, us in rows if us > 0]
+    points = [
+        Point(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound, row.unit)
+        for row, us in rows
+        if us > 0
+    ]
     if not points:
         raise ValueError(f"the table has no ops with time on {named}")
     model = said.get("name", "")
@@ -144,11 +145,6 @@ def _without_op(table: EventTable, points: list[Point], on_device: bool) -> tupl
     return (f"{100 * rest / whole:.0f} % of the device's time, which no op launched",) if rest > 0.01 * whole else ()
 
 
-def _of_row(row: Any, us: float, source: str) -> Point:
-    shares = {source: row.pct_peak_flops}
-    return Point(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound, shares)
-
-
 def _scene_of_sweep(sweep: Sweep, device: str | None, peaks: Any) -> Scene:
     """Of one op: its shapes name the points."""
     whole = _scene_of_measurements(sweep.measurements, device, peaks)
@@ -169,21 +165,17 @@ def _scene_of_measurements(measured: Sequence[Measurement], device: str | None, 
     chosen = [m for m in measured if m.device == named]
     if not chosen:
         raise ValueError(f"no Measurement is of {named}; they are of {', '.join(spent)}")
-    points = [Point(m.name, m.median, m.arithmetic_intensity, m.tflops_per_s, m.bound, _shares(m)) for m in chosen]
+    points = [Point(m.name, m.median, m.arithmetic_intensity, m.tflops_per_s, m.bound, m.unit) for m in chosen]
     model, others = chosen[0].device_name, len(measured) - len(chosen)
     notes = (f"{others} of other devices",) if others else ()
     return Scene(points, named, model, _known_peaks(named, model, peaks), notes)
-
-
-def _shares(m: Measurement) -> dict[str, float]:
-    return {source: shares.pct_peak_flops for source, shares in m.shares.items()}
 
 
 FRAME_COLUMNS = {  # what is read of a DataFrame, the first that it has
     "name": ("key", "op", "name"),
     "us": ("self_device_time_total", "median"),
     "bound": ("bound",),
-    "pct": ("pct_peak_flops",),
+    "unit": ("unit",),
 }
 
 
@@ -205,7 +197,7 @@ def _scene_of_frame(frame: Any, device: str | None, peaks: Any) -> Scene:
         map(float, frame["arithmetic_intensity"]),
         map(float, frame["tflops_per_s"]),
         column("bound", "unknown"),
-        ({"": pct} for pct in column("pct", math.nan)),
+        (unit if isinstance(unit, str) else None for unit in column("unit", None)),
         strict=True,
     )
     points = [Point(*value) for value in values]

@@ -28,7 +28,7 @@ static void fill(void)
         counts[i] = i - 3;
         times[i] = i % 4 == 2 ? NAN : i * 0.5;
         flags[i] = i % 3 == 0;
-        names[i] = (fs_arrow_text){"abcdefghij", i};
+        names[i] = (fs_arrow_text){i == 0 ? NULL : "abcdefghij", i};
         dtypes[i] = (fs_arrow_text){"float", 5};
         ends[i + 1] = i < 4 ? 0 : i - 3;
     }
@@ -52,7 +52,7 @@ static void test_schema(struct ArrowArrayStream *stream)
         for (int i = 0; i < COLUMNS; i++) {
             CHECK(strcmp(schema.children[i]->format, formats[i]) == 0, "column %d", i);
             CHECK(strcmp(schema.children[i]->name, columns[i].name) == 0, "column %d", i);
-            CHECK(schema.children[i]->flags == (i == 1 ? 2 : 0), "column %d", i);
+            CHECK(schema.children[i]->flags == (i == 1 || i == 3 ? 2 : 0), "column %d", i);
         }
         CHECK(strcmp(schema.children[4]->children[0]->format, "U") == 0);
         schema.release(&schema);
@@ -70,12 +70,13 @@ static void test_values(const struct ArrowArray *batch)
     CHECK(batch->length == ROWS && batch->n_children == COLUMNS && batch->null_count == 0);
     struct ArrowArray *const *column = batch->children;
     CHECK(column[0]->buffers[1] == counts && column[1]->buffers[1] == times, "numbers are not copied");
-    CHECK(column[0]->buffers[0] == NULL && column[1]->null_count == 2);
+    CHECK(column[0]->buffers[0] == NULL && column[1]->null_count == 2 && column[3]->null_count == 1);
     const int64_t *text_ends = column[3]->buffers[1];
     const char *text = column[3]->buffers[2];
     for (int i = 0; i < ROWS; i++) {
         CHECK(bit(column[1]->buffers[0], i) == (i % 4 != 2), "row %d", i);
         CHECK(bit(column[2]->buffers[1], i) == (i % 3 == 0), "row %d", i);
+        CHECK(bit(column[3]->buffers[0], i) == (i != 0), "row %d", i);
         CHECK(text_ends[i + 1] - text_ends[i] == i, "row %d", i);
         CHECK(memcmp(text + text_ends[i], "abcdefghij", (size_t)i) == 0, "row %d", i);
     }

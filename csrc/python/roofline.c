@@ -1,0 +1,203 @@
+/* The roofline for Python: Roof, and the functions that make one and hold a time against it. */
+#include "python/roofline.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Peaks: {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns, "kernel_ns": ns} ------------------------- */
+
+static bool take_rate(PyObject *mapping, const char *key, double *rate)
+{
+    PyObject *value = PyMapping_GetItemString(mapping, key);
+    if (value == NULL) {
+        if (!PyErr_ExceptionMatches(PyExc_KeyError)) return false;
+        PyErr_Clear();
+        return true;
+    }
+    if (value != Py_None) *rate = PyFloat_AsDouble(value);
+    Py_DECREF(value);
+    return !PyErr_Occurred();
+}
+
+bool fs_take_peaks(PyObject *given, fs_peaks *peaks)
+{
+    fs_peaks_unknown(peaks);
+    if (!take_rate(given, "bandwidth", &peaks->bandwidth) || !take_rate(given, "launch_ns", &peaks->launch_ns) ||
+        !take_rate(given, "kernel_ns", &peaks->kernel_ns))
+        return false;
+    PyObject *flops = PyMapping_GetItemString(given, "flops");
+    if (flops == NULL) return false;
+    bool good = true;
+    for (int unit = 0; good && unit < FS_UNIT_COUNT; unit++) {
+        good = take_rate(flops, fs_units[unit].name, &peaks->flops[unit]);
+    }
+    Py_DECREF(flops);
+    return good;
+}
+
+/* Units ------------------------------------------------------------------------------------------------------------ */
+
+const char *fs_unit_text(PyObject *given)
+{
+    const char *name = PyUnicode_Check(given) ? PyUnicode_AsUTF8(given) : NULL;
+    if (PyErr_Occurred()) return NULL;
+    if (name != NULL && fs_unit_find(name) != FS_UNIT_NONE) return name;
+    PyObject *known = PyUnicode_FromString("");
+    for (int unit = 0; known != NULL && unit < FS_UNIT_COUNT; unit++) {
+        PyObject *more = PyUnicode_FromFormat("%U%s%s", known, unit > 0 ? ", " : "", fs_units[unit].name);
+        Py_SETREF(known, more);
+    }
+    if (known != NULL) PyErr_Format(PyExc_ValueError, "unit=%R is no compute unit; they are %U", given, known);
+    Py_XDECREF(known);
+    return NULL;
+}
+
+PyObject *fs_unit_object(fs_unit unit)
+{
+    if (unit == FS_UNIT_NONE) Py_RETURN_NONE;
+    return PyUnicode_FromString(fs_units[unit].name);
+}
+
+/* Roof ------------------------------------------------------------------------------------------------------------- */
+
+static PyStructSequence_Field roof_fields[] = {
+    {"compute_ns", "least time of the FLOPs; NaN where they or their peak are unknown"},
+    {"memory_ns", "least time of the bytes, likewise"},
+    {"least_ns", "least time of both"},
+    {"launch_ns", "of as many empty launches, seen from outside"},
+    {"kernel_ns", "of as many of the least kernel, by its own record"},
+    {"unit", "the compute unit that does the FLOPs; None where nothing computes or nothing tells what does"},
+    {"unit_flops", "FLOPs that the unit does"},
+    {"partial", "whether a rule knows only the FLOPs or only the bytes"},
+    {NULL, NULL},
+};
+static PyStructSequence_Desc roof_description = {
+    .name = "flopscope._core.Roof",
+    .doc = "The least times that peaks allow some work: what roof() and a Profiler's tables give, and rate() takes.",
+    .fields = roof_fields,
+    .n_in_sequence = 8,
+};
+static PyTypeObject *roof_type;
+
+PyObject *fs_roof_object(const fs_roof *roof)
+{
+    PyObject *object = PyStructSequence_New(roof_type);
+    PyObject *values[] = {
+        PyFloat_FromDouble(roof->compute_ns), PyFloat_FromDouble(roof->memory_ns), PyFloat_FromDouble(roof->least_ns),
+        PyFloat_FromDouble(roof->launch_ns),  PyFloat_FromDouble(roof->kernel_ns), fs_unit_object(roof->unit),
+        PyFloat_FromDouble(roof->unit_flops), PyBool_FromLong(roof->partial),
+    };
+    bool good = object != NULL;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        good = good && values[i] != NULL;
+        if (object != NULL) PyStructSequence_SetItem(object, (Py_ssize_t)i, values[i]);
+        else Py_XDECREF(values[i]);
+    }
+    if (!good) Py_CLEAR(object);
+    return object;
+}
+
+static bool take_roof(PyObject *object, fs_roof *roof)
+{
+    if (!Py_IS_TYPE(object, roof_type)) {
+        PyErr_Format(PyExc_TypeError, "a Roof is needed, not %s", Py_TYPE(object)->tp_name);
+        return false;
+    }
+    double *numbers[] = {&roof->compute_ns, &roof->memory_ns, &roof->least_ns, &roof->launch_ns, &roof->kernel_ns};
+    for (Py_ssize_t i = 0; i < 5; i++) *numbers[i] = PyFloat_AsDouble(PyStructSequence_GetItem(object, i));
+    PyObject *unit = PyStructSequence_GetItem(object, 5);
+    const char *name = unit == Py_None ? NULL : PyUnicode_AsUTF8(unit);
+    if (PyErr_Occurred()) return false;
+    roof->unit = name == NULL ? FS_UNIT_NONE : fs_unit_find(name);
+    roof->unit_flops = PyFloat_AsDouble(PyStructSequence_GetItem(object, 6));
+    roof->partial = PyStructSequence_GetItem(object, 7) == Py_True;
+    return !PyErr_Occurred();
+}
+
+/* Functions -------------------------------------------------------------------------------------------------------- */
+
+static PyObject *roof(PyObject *module, PyObject *args)
+{
+    (void)module;
+    double launches = 1;
+    PyObject *unit, *peaks;
+    fs_peaks limits;
+    fs_work work = fs_work_unknown;
+    work.stated = true;
+    if (!PyArg_ParseTuple(args, "ddOO!|d:roof", &work.flops, &work.bytes_moved, &unit, &PyDict_Type, &peaks, &launches))
+        return NULL;
+    if (unit != Py_None) {
+        const char *name = fs_unit_text(unit);
+        if (name == NULL) return NULL;
+        work.unit.preferred = work.unit.fallback = fs_unit_find(name);
+    }
+    if (!fs_take_peaks(peaks, &limits)) return NULL;
+    fs_roof one = fs_roof_of(&work, &limits);
+    one.launch_ns *= launches;
+    one.kernel_ns *= launches;
+    return fs_roof_object(&one);
+}
+
+static bool take_timing(const char *name, fs_timing *timing)
+{
+    for (int i = 0; i < FS_TIMING_COUNT; i++) {
+        *timing = (fs_timing)i;
+        if (strcmp(fs_timing_names[i], name) == 0) return true;
+    }
+    PyErr_Format(PyExc_ValueError, "no timing source is called %s", name);
+    return false;
+}
+
+static PyObject *rate(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *object;
+    double flops, bytes, us, empty_us = NAN;
+    const char *source;
+    fs_roof given;
+    fs_timing timing;
+    if (!PyArg_ParseTuple(args, "Oddds|d:rate", &object, &flops, &bytes, &us, &source, &empty_us)) return NULL;
+    if (!take_roof(object, &given) || !take_timing(source, &timing)) return NULL;
+    if (!isnan(empty_us)) given.launch_ns = given.kernel_ns = empty_us * 1e3;
+    fs_rating rating = fs_roof_rate(&given, flops, bytes, us * 1e3, timing);
+    return Py_BuildValue("{s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:s}", "tflops_per_s", rating.tflops_per_s, "gbytes_per_s",
+                         rating.gbytes_per_s, "arithmetic_intensity", rating.arithmetic_intensity, "pct_peak_flops",
+                         rating.pct_peak_flops, "pct_peak_bandwidth", rating.pct_peak_bandwidth, "pct_roofline",
+                         rating.pct_roofline, "roofline_time", rating.roofline_time / 1e3, "headroom",
+                         rating.headroom / 1e3, "bound", fs_bound_names[rating.bound]);
+}
+
+static PyObject *bounds(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    PyObject *all = PyDict_New();
+#define ADD_BOUND(NAME, name, prose)                                                 \
+    if (all != NULL) {                                                               \
+        PyObject *text = PyUnicode_FromString(prose);                                \
+        if (text == NULL || PyDict_SetItemString(all, #name, text) < 0) Py_CLEAR(all); \
+        Py_XDECREF(text);                                                            \
+    }
+    FS_BOUND_LIST(ADD_BOUND)
+#undef ADD_BOUND
+    return all;
+}
+
+static PyMethodDef functions[] = {
+    {"roof", roof, METH_VARARGS,
+     "roof($module, flops, bytes, unit, peaks, launches=1, /)\n--\n\nThe Roof of stated work; NaN: not stated. "
+     "unit: the compute unit that does the FLOPs, or None: any may. peaks: as Profiler.table() takes a device's."},
+    {"rate", rate, METH_VARARGS,
+     "rate($module, roof, flops, bytes, us, timing_source, empty_us=nan, /)\n--\n\nHold work that took so many µs "
+     "against its roof: a dict of the rates, shares in percent, roofline_time and headroom in µs, and bound. empty_us: "
+     "what an empty call takes, where that is not the roof's launch."},
+    {"bounds", bounds, METH_NOARGS,
+     "bounds($module, /)\n--\n\nWhat may bound a time: a dict of the words and what they mean."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fs_add_roofline(PyObject *module)
+{
+    if (roof_type == NULL) roof_type = PyStructSequence_NewType(&roof_description);
+    if (roof_type == NULL || PyModule_AddObjectRef(module, "Roof", (PyObject *)roof_type) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
+}

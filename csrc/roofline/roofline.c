@@ -1,0 +1,131 @@
+#include "roofline/roofline.h"
+
+#include <math.h>
+
+#define BOUND_NAME(NAME, name, prose) [FS_BOUND_##NAME] = #name,
+const char *const fs_bound_names[FS_BOUND_COUNT] = {FS_BOUND_LIST(BOUND_NAME)};
+
+/* More than this share of the peak bandwidth, in percent, is no measuring error: the data sat in cache. */
+static const double cache_percent = 105;
+/* A launch that takes less than this many times an empty one is the launch and little else. */
+static const double launch_factor = 2;
+/* Below this share of the roofline, in percent, the work does not explain the time. Even the worst access pattern of
+ * streaming code, one 4-byte element out of each 32-byte sector, reaches an eighth of the bandwidth: what stays below a
+ * tenth waits for something else, such as dependent steps, synchronisation or too little parallelism. */
+static const double latency_percent = 10;
+
+const fs_roof fs_roof_unknown = {NAN, NAN, NAN, NAN, NAN, FS_UNIT_NONE, 0, false};
+
+/* A term of no work is 0 whatever the peak. */
+static double term_ns(double amount, double rate)
+{
+    return amount == 0 ? 0 : amount / rate * 1e9;
+}
+
+/* The rate of the slowest unit whose rate is known; NaN where none is. */
+static double slowest_flops(const fs_peaks *peaks)
+{
+    double slowest = NAN;
+    for (int unit = 0; unit < FS_UNIT_COUNT; unit++) slowest = fmin(slowest, peaks->flops[unit]);
+    return slowest;
+}
+
+/* Whether nothing tells which unit does the FLOPs. */
+static bool on_any_unit(const fs_work *work)
+{
+    return work->stated && work->unit.preferred == FS_UNIT_NONE;
+}
+
+static double least_of(const fs_work *work, const fs_roof *roof, const fs_peaks *peaks)
+{
+    double compute_ns = roof->compute_ns;
+    if (isnan(work->flops)) return roof->memory_ns;
+    if (on_any_unit(work)) {
+        double longest_ns = term_ns(work->flops, slowest_flops(peaks));
+        compute_ns = longest_ns <= roof->memory_ns || work->flops == 0 ? longest_ns : (double)NAN;
+    } else if (work->unit.preferred == FS_UNIT_NONE) {
+        compute_ns = 0; /* integers, data movement: no unit's peak bounds them */
+    }
+    if (isnan(work->bytes_moved)) return compute_ns;
+    return isnan(compute_ns) || isnan(roof->memory_ns) ? (double)NAN : fmax(compute_ns, roof->memory_ns);
+}
+
+fs_roof fs_roof_of(const fs_work *work, const fs_peaks *peaks)
+{
+    fs_roof roof = fs_roof_unknown;
+    bool computes = work->flops > 0 && work->unit.preferred != FS_UNIT_NONE;
+    if (computes) {
+        roof.unit = work->unit.preferred;
+        roof.unit_flops = work->flops;
+    }
+    roof.partial = !work->stated && isnan(work->flops) != isnan(work->bytes_moved);
+    if (peaks == NULL) return roof;
+    fs_unit used;
+    roof.compute_ns = term_ns(work->flops, fs_peaks_flops(peaks, work->unit, &used));
+    roof.memory_ns = term_ns(work->bytes_moved, peaks->bandwidth);
+    roof.least_ns = least_of(work, &roof, peaks);
+    roof.launch_ns = peaks->launch_ns;
+    roof.kernel_ns = peaks->kernel_ns;
+    if (computes && used != FS_UNIT_NONE) roof.unit = used;
+    return roof;
+}
+
+void fs_roof_sum_add(fs_roof_sum *sum, const fs_roof *roof)
+{
+    sum->compute_ns += roof->compute_ns;
+    sum->memory_ns += roof->memory_ns;
+    sum->least_ns += roof->least_ns;
+    sum->partial = sum->partial || roof->partial;
+    if (roof->unit != FS_UNIT_NONE) sum->unit_flops[roof->unit] += roof->unit_flops;
+}
+
+void fs_roof_sum_launch(fs_roof_sum *sum, const fs_roof *roof, double count)
+{
+    sum->launch_ns += count * roof->launch_ns;
+    sum->kernel_ns += count * roof->kernel_ns;
+}
+
+fs_roof fs_roof_sum_total(const fs_roof_sum *sum)
+{
+    fs_roof total = {sum->compute_ns, sum->memory_ns, sum->least_ns, sum->launch_ns, sum->kernel_ns,
+                     FS_UNIT_NONE,    0,              sum->partial};
+    for (int unit = 0; unit < FS_UNIT_COUNT; unit++) {
+        if (sum->unit_flops[unit] <= total.unit_flops) continue;
+        total.unit = (fs_unit)unit;
+        total.unit_flops = sum->unit_flops[unit];
+    }
+    return total;
+}
+
+/* What so many empty launches take, as the timing would see them; NaN where nothing tells. */
+static double empty_ns(const fs_roof *roof, fs_timing timing)
+{
+    bool from_outside = timing == FS_TIMING_EVENT || (timing == FS_TIMING_CPU && isnan(roof->kernel_ns));
+    return from_outside ? roof->launch_ns : roof->kernel_ns;
+}
+
+static fs_bound bound_of(const fs_roof *roof, const fs_rating *rating, double time_ns, fs_timing timing)
+{
+    if (!(roof->least_ns > 0) || isnan(time_ns)) return FS_BOUND_UNKNOWN;
+    if (time_ns <= launch_factor * empty_ns(roof, timing)) return FS_BOUND_LAUNCH;
+    if (rating->pct_roofline < latency_percent) return roof->partial ? FS_BOUND_UNKNOWN : FS_BOUND_LATENCY;
+    if (roof->compute_ns > roof->memory_ns || isnan(roof->memory_ns)) return FS_BOUND_COMPUTE;
+    return rating->pct_peak_bandwidth > cache_percent ? FS_BOUND_CACHE : FS_BOUND_MEMORY;
+}
+
+fs_rating fs_roof_rate(const fs_roof *roof, double flops, double bytes, double time_ns, fs_timing timing)
+{
+    if (!(time_ns > 0)) time_ns = NAN;
+    fs_rating rating = {
+        .tflops_per_s = flops / time_ns / 1e3,
+        .gbytes_per_s = bytes / time_ns,
+        .arithmetic_intensity = bytes > 0 ? flops / bytes : (double)NAN,
+        .pct_peak_flops = 100 * roof->compute_ns / time_ns,
+        .pct_peak_bandwidth = 100 * roof->memory_ns / time_ns,
+        .pct_roofline = 100 * roof->least_ns / time_ns,
+        .roofline_time = roof->least_ns,
+        .headroom = time_ns - roof->least_ns,
+    };
+    rating.bound = bound_of(roof, &rating, time_ns, timing);
+    return rating;
+}

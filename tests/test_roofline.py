@@ -1,0 +1,171 @@
+"""The roofline of the core: least times, shares and bounds, by formulas of this file; and that all who ask agree."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+from flopscope import _core
+
+NAN = math.nan
+PEAKS: dict[str, Any] = {
+    "flops": {"fp32": 1e12, "bf16_tensor": 10e12},
+    "bandwidth": 100e9,
+    "launch_ns": 5000.0,
+    "kernel_ns": 1000.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("flops", "moved", "unit", "expected"),
+    [
+        (1e6, 1e6, "fp32", (1.0, 10.0, 10.0)),  # 1e6 / 1e12 s and 1e6 / 100e9 s
+        (1e8, 1e6, "fp32", (100.0, 10.0, 100.0)),
+        (1e8, 1e6, "bf16_tensor", (10.0, 10.0, 10.0)),
+        (1e8, 1e6, "fp64", (NAN, 10.0, NAN)),  # whose peak is unknown
+        (1e6, 1e6, None, (NAN, 10.0, 10.0)),  # the bytes bound it on any unit
+        (1e8, 1e6, None, (NAN, 10.0, NAN)),
+        (NAN, 1e6, None, (NAN, 10.0, 10.0)),
+        (1e8, NAN, "fp32", (100.0, NAN, 100.0)),
+        (1e8, NAN, None, (NAN, NAN, NAN)),
+        (0.0, 1e6, None, (0.0, 10.0, 10.0)),
+        (0.0, NAN, None, (0.0, NAN, 0.0)),
+    ],
+)
+def test_the_least_times_of_stated_work(
+    flops: float, moved: float, unit: str | None, expected: tuple[float, ...]
+) -> None:
+    roof = _core.roof(flops, moved, unit, PEAKS)
+    got = (roof.compute_ns / 1e3, roof.memory_ns / 1e3, roof.least_ns / 1e3)
+    assert got == pytest.approx(expected, nan_ok=True)
+    assert roof.unit == (unit if flops > 0 else None)
+
+
+@pytest.mark.parametrize(
+    ("flops", "moved", "us", "timing", "bound"),
+    [
+        (1e6, 1e7, 200.0, "cupti", "memory"),  # 100 µs of memory, 1 of compute
+        (1e8, 1e6, 200.0, "cupti", "compute"),
+        (1e6, 1e7, 80.0, "cupti", "cache"),
+        (1e6, 1e7, 96.0, "cupti", "memory"),  # 104 %: within what measuring errs
+        (1e6, 1e7, 999.0, "cupti", "memory"),  # 10.01 % of the roofline
+        (1e6, 1e7, 1001.0, "cupti", "latency"),
+        (1e8, 1e6, 1001.0, "cupti", "latency"),
+        (1e3, 1e3, 1.9, "cupti", "launch"),  # less than twice the least kernel
+        (1e3, 1e3, 2.1, "cupti", "latency"),
+        (1e3, 1e3, 9.9, "event", "launch"),  # less than twice an empty launch, seen from outside
+        (1e3, 1e3, 1.9, "cpu", "launch"),
+        (NAN, 1e7, 200.0, "cupti", "memory"),
+        (1e8, NAN, 200.0, "cupti", "compute"),
+        (NAN, NAN, 200.0, "cupti", "unknown"),
+        (0.0, 0.0, 200.0, "cupti", "unknown"),
+        (1e6, 1e7, 0.0, "cupti", "unknown"),
+        (1e6, 1e7, NAN, "cupti", "unknown"),
+    ],
+)
+def test_what_bounds_a_time(flops: float, moved: float, us: float, timing: str, bound: str) -> None:
+    roof = _core.roof(flops, moved, "fp32", PEAKS)
+    assert _core.rate(roof, flops, moved, us, timing)["bound"] == bound
+
+
+def test_rates_and_shares_are_the_work_over_the_time() -> None:
+    rated = _core.rate(_core.roof(1e8, 1e6, "fp32", PEAKS), 1e8, 1e6, 200.0, "cupti")
+    assert rated == pytest.approx(
+        {
+            **{"tflops_per_s": 1e8 / 200e-6 / 1e12, "gbytes_per_s": 1e6 / 200e-6 / 1e9, "arithmetic_intensity": 100.0},
+            **{"pct_peak_flops": 50.0, "pct_peak_bandwidth": 5.0, "pct_roofline": 50.0},
+            **{"roofline_time": 100.0, "headroom": 100.0, "bound": "compute"},
+        }
+    )
+
+
+def test_several_launches_take_as_many_times_as_long() -> None:
+    three = _core.roof(1e3, 1e3, "fp32", PEAKS, 3)
+    assert (three.launch_ns, three.kernel_ns) == (15000.0, 3000.0)
+    assert _core.rate(three, 1e3, 1e3, 5.9, "cupti")["bound"] == "launch"
+    assert _core.rate(three, 1e3, 1e3, 6.1, "cupti")["bound"] == "latency"
+    assert _core.rate(three, 1e3, 1e3, 99.0, "cupti", 50.0)["bound"] == "launch", "of what the caller says"
+
+
+def test_as_an_op_grows_its_bound_changes_once() -> None:
+    """A fixed cost and a rate: from launches through latency to memory, never back."""
+    found = []
+    for moved in (2**n for n in range(8, 34)):
+        us = 3.0 + moved / 90e3
+        found.append(_core.rate(_core.roof(0.0, moved, None, PEAKS), 0.0, moved, us, "cupti")["bound"])
+    assert list(dict.fromkeys(found)) == ["latency", "memory"] and found == sorted(found)
+
+
+def test_units_and_roofs_that_do_not_exist_are_errors() -> None:
+    with pytest.raises(ValueError, match=r"unit='fp31' is no compute unit; they are fp64, .*int8_tensor"):
+        _core.roof(1.0, 1.0, "fp31", PEAKS)
+    with pytest.raises(ValueError, match="no timing source is called sundial"):
+        _core.rate(_core.roof(1.0, 1.0, None, PEAKS), 1.0, 1.0, 1.0, "sundial")
+    with pytest.raises(TypeError, match="a Roof is needed, not tuple"):
+        _core.rate((1.0,), 1.0, 1.0, 1.0, "cpu")  # type: ignore[arg-type]
+
+
+# Who asks -------------------------------------------------------------------------------------------------------------
+
+
+def recorded(us: float, **work: Any) -> Any:
+    """A range of stated work around one kernel of so many µs."""
+    core = _core.Profiler(ops=False)
+    core.start()
+    token = core.begin_range("mine", False, work.get("flops", NAN), work.get("bytes", NAN))
+    core.end_range(token)
+    core.stop()
+    return core
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"bytes": 4e6},
+        {"flops": 3e8, "unit": "fp32"},
+        {"flops": 3e8, "bytes": 4e6, "unit": "fp32"},
+        {"flops": 1e3, "bytes": 4e6},
+        {"flops": 3e8},
+    ],
+)
+def test_stated_work_has_one_answer_in_a_range_and_in_a_measurement(stated: dict[str, Any]) -> None:
+    """The same work over the same time: a range's row, and what measure() asks of the core."""
+    x = fs.rand((512, 512), device="cpu")
+    with fs.profile() as prof, fs.record_function("mine", **stated):
+        fs.sin(x)
+    limits = {"cpu": PEAKS}
+    columns, _ = prof._core.table(False, 0, limits)  # type: ignore[union-attr]
+    at = columns["key"].index("mine")
+    row = {name: columns[name][at] for name in columns}
+    flops, moved = stated.get("flops", NAN), stated.get("bytes", NAN)
+    asked = _core.rate(_core.roof(flops, moved, stated.get("unit"), PEAKS), flops, moved, row["cpu_time_total"], "cpu")
+    for name, value in asked.items():
+        assert row[name] == value or row[name] == pytest.approx(value, nan_ok=True), name
+    assert row["unit"] == stated.get("unit")
+
+
+def test_a_unit_is_one_that_exists_and_says_what_does_the_flops() -> None:
+    with pytest.raises(ValueError, match="unit='fp31' is no compute unit"):
+        fs.record_function("mine", flops=1, unit="fp31")
+    with pytest.raises(ValueError, match="unit='fp32' of the range 'mine' says what does the FLOPs"):
+        fs.record_function("mine", bytes=1, unit="fp32")
+    made = fs.record_function("mine", flops=lambda x: x, unit="fp32")
+    assert made.unit == "fp32"
+
+
+def test_headroom_and_roofline_time_add_up_to_the_time_over_rows() -> None:
+    x = fs.rand((256, 256), device="cpu")
+    with fs.profile(record_shapes=True) as prof:
+        for _ in range(3):
+            fs.sin(x)
+            fs.matmul(x, x)
+    columns, _ = prof._core.table(False, 0, {"cpu": PEAKS})  # type: ignore[union-attr]
+    for at, key in enumerate(columns["key"]):
+        if key.startswith("flopscope::"):
+            whole = columns["roofline_time"][at] + columns["headroom"][at]
+            assert whole == pytest.approx(columns["self_cpu_time_total"][at])
+            assert columns["pct_roofline"][at] == pytest.approx(100 * columns["roofline_time"][at] / whole)
+            assert columns["unit"][at] == "fp32"
