@@ -137,3 +137,110 @@ def test_pools_without_windows_have_the_bytes_that_their_gradient_tells() -> Non
     row = rows(trace)["aten::max_pool2d_with_indices"]
     assert (row.bytes_read, row.bytes_written) == (4 * math.prod(image), (4 + 8) * math.prod(out))
     assert math.isnan(row.flops)
+
+
+# Kernels whose op the trace does not tell -----------------------------------------------------------------------------
+
+
+def rocm_trace(shapes: list[list[Shape]]) -> fs.Profile:
+    """aten::add once for each list of shapes, then a kernel that was launched before the profile began. ROCm's profiler
+    takes a kernel's grid from the call that launched it, so that one has none."""
+    trace = Trace()
+    for given in shapes:
+        trace.op("aten::add", given)
+        trace.events[-2]["args"] |= {"grid": [2, 1, 1], "block": [256, 1, 1]}
+    early = {"correlation": 999, "device": 0, "stream": 7}
+    trace.events.append({"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "ts": 0, "dur": 5, "name": "k", "args": early})
+    return trace.profile()
+
+
+def test_kernels_from_before_a_profile_are_known_where_all_of_their_name_are() -> None:
+    known, unknown = [[6, 10], [6, 10]], [[], [], []]
+    assert rocm_trace([known]).coverage()["bytes"] == 1
+    assert rocm_trace([known, unknown]).coverage()["bytes"] == pytest.approx(1 / 3)
+    assert rocm_trace([]).coverage()["bytes"] == 0
+
+
+# Algorithms of fewer multiplications ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kernel", "direct"),
+    [
+        ("void cudnn::winograd_nonfused::winogradForwardData4x4<float, float>(x)", False),
+        ("volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v0", False),
+        ("void fft2d_r2c_32x32<float, false, 1u, false>(float2*, float const*)", False),
+        ("void implicit_convolve_sgemm<float, float, 1024, 5, 5>(int)", True),
+    ],
+)
+def test_what_saves_multiplications_has_no_share_of_the_roofline(kernel: str, direct: bool) -> None:
+    image, weight = [2, 4, 12, 12], [6, 4, 3, 3]
+    trace = Trace().op("aten::cudnn_convolution", [image, weight, [], [], [], [], [], [], []])
+    trace.events[1]["name"] = kernel
+    trace.op(*gradient("cudnn_convolution", image, [2, 6, 12, 12], weight))
+    head = {"deviceProperties": [{"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0}]}
+    prof = fs.load_trace(json.dumps({**head, "traceEvents": trace.events}).encode())
+    row = next(r for r in prof.key_averages() if r.key == "aten::cudnn_convolution")
+    assert row.flops == 2 * 2 * 6 * 12 * 12 * 4 * 9
+    assert math.isnan(row.pct_roofline) != direct and math.isnan(row.pct_peak_flops) != direct
+
+
+# Dtypes ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kernel", "item"),
+    [
+        ("volta_scudnn_128x64_relu_interior_nn_v1", 4),
+        ("volta_fp16_s884cudnn_fp16_128x128_ldg8_relu_f2f_exp_small_nhwc_tn_v1", 2),
+        ("void implicit_convolve_sgemm<__half, float, 1024, 5, 5>(int)", 2),
+        ("void cudnn::cnn::im2col4d_kernel<double, long>(x)", 8),
+        ("somebodys_kernel", None),
+    ],
+)
+def test_kernels_tell_the_dtype_that_a_trace_does_not(kernel: str, item: int | None) -> None:
+    image, weight = [2, 4, 12, 12], [6, 4, 3, 3]
+    out = [2, 6, 12, 12]
+    trace = Trace().op("aten::cudnn_convolution", [image, weight, [], [], [], [], [], [], []])
+    name, shapes = gradient("cudnn_convolution", image, out, weight)
+    trace.op(name, shapes, *parts("cudnn_convolution", image, out, weight))
+    trace.op("aten::add_", [out, out, []])
+    for event in trace.events:
+        event["args"].pop("Input type", None)
+        event["name"] = kernel if event["cat"] == "kernel" else event["name"]
+    got = rows(trace)
+    i, o, w = (math.prod(shape) for shape in (image, out, weight))
+    moved = {"": i + w + o, "_backward_input": o + w + i, "_backward_weight": o + i + w}
+    for part, elements in moved.items():
+        row = got[f"aten::cudnn_convolution{part}"]
+        assert row.bytes_total_moved == elements * item if item else math.isnan(row.bytes_total_moved)
+        assert row.flops == 2 * o * 4 * 9 or item is None
+    add = got["aten::add_"].bytes_total_moved
+    assert add == 3 * o * item if item else math.isnan(add)
+    assert trace.profile().coverage()["bytes"] == (1 if item else 0)
+
+
+def test_kernels_of_several_dtypes_tell_none() -> None:
+    trace = Trace()
+    for kernel in ("volta_scudnn_128x64", "volta_h884cudnn_256x64"):
+        trace.op("aten::mm", [[8, 16], [16, 4]])
+        trace.events[-2]["name"] = kernel + "_x"
+        trace.events[-1]["args"].pop("Input type")
+    assert math.isnan(rows(trace)["aten::mm"].bytes_total_moved)
+
+
+# Numbers that a trace does not tell -----------------------------------------------------------------------------------
+
+
+def test_untold_axes_leave_all_elements_at_most() -> None:
+    trace = Trace().op("aten::mean", [[6, 10], [], [], []])
+    row = rows(trace)["aten::mean"]
+    assert (row.flops, row.bytes_read, row.bytes_written) == (60, 240, 240)
+    assert trace.profile().coverage()["estimated"] == [("aten::mean", 5.0)]
+
+
+def test_an_untold_mode_leaves_the_flops_of_a_norm_unknown() -> None:
+    shapes = [[2, 3, 10], [3], [3], [3], [3], [], [], []]
+    row = rows(Trace().op("aten::cudnn_batch_norm", shapes))["aten::cudnn_batch_norm"]
+    assert math.isnan(row.flops) and row.bytes_read == 4 * (60 + 4 * 3)
+    assert row.bytes_written == 4 * (60 + 4 * 3)  # statistics of the batch and running ones, at most

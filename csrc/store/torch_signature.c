@@ -85,6 +85,7 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     call->outer_name = NULL;
     call->outer = NULL;
     call->output = NULL;
+    call->untyped = false;
     if (size < sizeof *at || fs_signature_kind_of(bytes) != FS_SIGNATURE_TORCH) return false;
     uint32_t count = (uint32_t)*at++;
     call->whole = count <= FS_TORCH_MAX_ARGUMENTS;

@@ -72,6 +72,7 @@ typedef struct fs_torch_call {
     const char *outer_name;            /* the op that encloses this one */
     const struct fs_torch_call *outer; /* and its call */
     const fs_torch_tensor *output;     /* the shape of the result, as another call of the trace tells it */
+    bool untyped;                      /* the trace tells no types: what is FS_TORCH_NOTHING may be a number */
     fs_torch_argument arguments[FS_TORCH_MAX_ARGUMENTS];
 } fs_torch_call;
 

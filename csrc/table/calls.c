@@ -69,8 +69,9 @@ static void decode(const fs_calls *set, uint32_t id, given_call *given)
     if (!given->is_torch) fs_signature_decode(given->bytes.bytes, given->bytes.size, &given->own);
 }
 
-static bool decode_torch(const fs_calls *set, uint32_t id, fs_torch_call *call)
+bool fs_calls_decode(const fs_calls *set, const fs_call *of, fs_torch_call *call)
 {
+    uint32_t id = (uint32_t)of->key;
     if (id == FS_NONE) return false;
     fs_span bytes = fs_store_signature_bytes(set->store, id);
     return fs_torch_decode(bytes.bytes, bytes.size, call);
@@ -115,6 +116,18 @@ static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
     return strcmp(*text, "ProfilerStep*") == 0 ? name_step : name;
 }
 
+/* There are tensors, and the dtype of none is told. */
+static bool is_untyped(const fs_torch_call *call)
+{
+    bool tensors = false;
+    for (uint32_t i = 0; i < call->count; i++) {
+        if (call->arguments[i].type != FS_TORCH_TENSOR) continue;
+        if (call->arguments[i].tensor.dtype != FS_TORCH_DTYPE_NONE) return false;
+        tensors = true;
+    }
+    return tensors;
+}
+
 /* What one call does, and who says so. */
 static void find_work(uint32_t name, const given_call *given, fs_call *call)
 {
@@ -129,7 +142,8 @@ static void find_work(uint32_t name, const given_call *given, fs_call *call)
     if (annotation && fs_given_work_decode(given->bytes.bytes, &stated)) call->work = fs_work_stated(&stated);
     call->gradient = is_op && given->is_torch && fs_work_is_gradient(call->text, &given->torch);
     bool found = !isnan(call->work.flops) || !isnan(call->work.bytes_moved);
-    call->known = (found || call->work.of_gradient) && !annotation;
+    call->untyped = is_op && given->is_torch && is_untyped(&given->torch) && fs_work_has_one_dtype(call->text);
+    call->known = (found || call->work.of_gradient || call->untyped) && !annotation;
     call->stated = found && annotation;
 }
 
@@ -140,8 +154,10 @@ static void see_kernel(const given_call *given, fs_call *call)
     fs_kernel_class class = call->text != NULL ? fs_kernel_class_of(call->text) : FS_KERNEL_OTHER;
     call->communication = class == FS_KERNEL_COMMUNICATION;
     call->tensor = class == FS_KERNEL_TENSOR;
+    call->saves_flops = call->text != NULL && fs_kernel_saves_flops(call->text);
     if (call->text == NULL || given->bytes.bytes == NULL) return;
     bool launched = fs_launch_decode(given->bytes.bytes, &launch);
+    call->launch_told = launched && launch.grid[0] > 0;
     call->extent = fs_kernel_extent_of(call->text, launched ? &launch : NULL);
 }
 
@@ -152,7 +168,7 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
     given_call given;
     fs_torch_call outer;
     decode(set, (uint32_t)call->key, &given);
-    if (call->outer != FS_NONE && decode_torch(set, (uint32_t)set->calls[call->outer].key, &outer)) {
+    if (call->outer != FS_NONE && fs_calls_decode(set, &set->calls[call->outer], &outer)) {
         given.torch.outer_name = set->calls[call->outer].text;
         given.torch.outer = &outer;
     }
@@ -202,6 +218,7 @@ fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_eve
         .on_device = on_device,
         .stack = stack,
         .outer = FS_NONE,
+        .dtype = FS_TORCH_DTYPE_NONE,
     };
     return find(set, &wanted, id, err);
 }
@@ -216,40 +233,7 @@ fs_status fs_calls_find_within(fs_calls *set, uint32_t inner, uint32_t outer, ui
         .on_device = call->on_device,
         .stack = call->stack,
         .outer = outer,
+        .dtype = FS_TORCH_DTYPE_NONE,
     };
     return find(set, &wanted, id, err);
-}
-
-/* Gradients -------------------------------------------------------------------------------------------------------- */
-
-/* The shape of the result of a call; false where gradients of it disagree or there are none. *told points into bytes of
- * the store. */
-static bool find_output(const fs_calls *set, const char *name, const fs_torch_call *wanted, fs_torch_tensor *told)
-{
-    fs_torch_call gradient;
-    bool found = false;
-    for (uint32_t id = 0; id < set->count; id++) {
-        const fs_call *call = &set->calls[id];
-        if (!call->gradient || !decode_torch(set, (uint32_t)call->key, &gradient)) continue;
-        const fs_torch_tensor *output = fs_work_result_told(call->text, &gradient, name, wanted);
-        if (output == NULL) continue;
-        size_t size = output->ndim * sizeof *output->shape;
-        if (found && (told->ndim != output->ndim || memcmp(told->shape, output->shape, size) != 0)) return false;
-        *told = *output;
-        found = true;
-    }
-    return found;
-}
-
-void fs_calls_find_gradients(fs_calls *set)
-{
-    fs_torch_call torch;
-    fs_torch_tensor output = {0};
-    for (uint32_t id = 0; id < set->count; id++) {
-        fs_call *call = &set->calls[id];
-        if (!call->work.of_gradient || !decode_torch(set, (uint32_t)call->key, &torch)) continue;
-        if (!find_output(set, call->text, &torch, &output)) continue;
-        torch.output = &output;
-        call->work = fs_work_of_torch(call->text, &torch);
-    }
 }

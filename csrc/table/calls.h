@@ -23,9 +23,13 @@ typedef struct {
     bool stated;          /* of a range: the program stated FLOPs or bytes */
     bool communication;   /* between devices: no work of any one of them */
     bool gradient;        /* of an op: fs_work_is_gradient */
+    bool untyped;         /* of an op: its tensors have one dtype, which the trace does not tell */
+    uint8_t dtype;        /* fs_torch_dtype that its kernels tell instead; FS_TORCH_DTYPE_NONE: none does */
     bool tensor;          /* a kernel that uses tensor cores */
     bool wraps;           /* an op of autograd's own that only calls others */
     fs_kernel_extent extent; /* of a kernel */
+    bool launch_told;        /* of a kernel: its grid is known */
+    bool saves_flops;        /* of a kernel: fs_kernel_saves_flops */
     /* Of device work: whether the op of some such is told and known, or told and not; the time of those untold. */
     bool flops_told, bytes_told, told_unknown;
     int64_t untold_ns;
@@ -56,8 +60,7 @@ fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_eve
 /* The id of the call `inner` (fs_work.of_outer) where `outer` encloses it: its work is what both tell. */
 fs_status fs_calls_find_within(fs_calls *set, uint32_t inner, uint32_t outer, uint32_t *id, fs_error *err);
 
-/* Give calls whose arguments do not tell the shape of their result (fs_work.of_gradient) the work that follows from it,
- * where calls of their gradient tell it and all of them agree. */
-void fs_calls_find_gradients(fs_calls *set);
+/* What a call was called with; false where it is no call of torch's. */
+bool fs_calls_decode(const fs_calls *set, const fs_call *of, fs_torch_call *call);
 
 #endif

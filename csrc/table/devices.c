@@ -81,6 +81,7 @@ static void own(fs_node *node, const device_work *work)
     node->device = (int8_t)work->device;
     node->flags |= FS_NODE_OWNS;
     if (work->call != NULL && work->call->tensor) node->flags |= FS_NODE_TENSOR;
+    if (work->call != NULL && work->call->saves_flops) node->flags |= FS_NODE_SAVES;
 }
 
 /* Add to an op whose work only its kernels tell that of one of them: of as many elements as its blocks cover at most,
@@ -162,15 +163,30 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     if (named != FS_NONE) fs_build_group(build, named)->unmodelled_ns += work->duration;
 }
 
-/* Kernels that nothing says the op of, as those launched before a profile began: they are of the same op as others of
- * the same name and launch, where all of those are known. */
+/* What is known of a kernel's work, as far as the ops of kernels like it tell: where any of those is unknown, nothing.
+ * They are of the same name and launch; of the same name alone where the trace tells no launch of this one, as ROCm's
+ * of kernels launched before the profile began. */
+static fs_known known_of_twins(const fs_build *build, const fs_call *call)
+{
+    bool flops = call->flops_told, bytes = call->bytes_told, unknown = call->told_unknown;
+    for (uint32_t i = 0; !call->launch_told && i < build->calls.count; i++) {
+        const fs_call *twin = &build->calls.calls[i];
+        if (twin->kind != FS_EVENT_KERNEL || twin->key >> 32 != call->key >> 32) continue;
+        flops = flops || twin->flops_told;
+        bytes = bytes || twin->bytes_told;
+        unknown = unknown || twin->told_unknown;
+    }
+    return (fs_known){flops && !unknown, bytes && !unknown};
+}
+
+/* Kernels that nothing says the op of, as those launched before a profile began: they are of the same op as others like
+ * them. */
 static void cover_untold(fs_build *build)
 {
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         if (call->untold_ns == 0) continue;
-        bool same = !call->told_unknown;
-        fs_known known = {same && call->flops_told, same && call->bytes_told};
+        fs_known known = known_of_twins(build, call);
         count_known(build->table, (double)call->untold_ns, known);
         if (!known.bytes) build->groups[call->row].unmodelled_ns += call->untold_ns;
     }

@@ -246,7 +246,7 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
         const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
         FS_TRY(scan_event(build, chunk, at, index, err));
     }
-    fs_calls_find_gradients(&build->calls);
+    fs_build_find_untold(build);
     build->table->device_unseen = misses_devices(build);
     return FS_OK;
 }

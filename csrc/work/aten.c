@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "work/aten_elements.h"
+#include "work/aten_products.h"
 #include "work/aten_triton.h"
 #include "work/registered.h"
 
@@ -101,6 +102,21 @@ static fs_aten_rule find_rule(const char *name)
         if (rest != NULL) return find_like(rest);
     }
     return (fs_aten_rule){NULL, NULL, 0, 0};
+}
+
+bool fs_work_has_one_dtype(const char *name)
+{
+    static const fs_aten_count families[] = {
+        fs_count_product,          fs_count_summed_product,       fs_count_linear, fs_count_convolution,
+        fs_count_convolution_part, fs_count_convolution_backward, fs_count_norm,   fs_count_norm_backward,
+        fs_count_pointwise,        fs_count_reduce,               fs_count_pool,   fs_count_pool_to};
+    fs_aten_rule rule = find_rule(name);
+    bool masks = strstr(name, "mask") != NULL || strstr(name, "dropout") != NULL;
+    bool moves = rule.count == fs_count_pointwise && rule.flops == 0;
+    if (masks || moves) return false; /* choices by bools, copies and casts */
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (rule.count == families[i]) return true;
+    return false;
 }
 
 /* What arguments that no op has would give. */

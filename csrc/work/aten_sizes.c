@@ -42,6 +42,13 @@ const char *fs_sizes_text(const fs_torch_call *call, unsigned place)
     return place < call->count ? call->arguments[place].text : "";
 }
 
+bool fs_sizes_is_untold(const fs_torch_call *call, unsigned place)
+{
+    if (place >= call->count || *call->arguments[place].text != 0) return false;
+    unsigned type = call->arguments[place].type;
+    return type == FS_TORCH_SCALAR || type == FS_TORCH_SCALAR_LIST || (type == FS_TORCH_NOTHING && call->untyped);
+}
+
 /* Beyond this no size, axis or count is meant: "nan", "inf", "1e308". */
 #define LARGEST 0x1p53
 

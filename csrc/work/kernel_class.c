@@ -68,6 +68,30 @@ bool fs_kernel_is_communication(const char *name)
     return false;
 }
 
+fs_torch_dtype fs_kernel_dtype(const char *name)
+{
+    static const struct {
+        fs_torch_dtype dtype;
+        const char *pattern;
+    } types[] = {
+#define FS_KERNEL_DTYPE(DTYPE, pattern) {FS_TORCH_##DTYPE, pattern},
+#include "work/kernel_dtype.def"
+#undef FS_KERNEL_DTYPE
+    };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (fits(name, types[i].pattern)) return types[i].dtype;
+    return FS_TORCH_DTYPE_NONE;
+}
+
+bool fs_kernel_saves_flops(const char *name)
+{
+    /* cuDNN's and MIOpen's. */
+    static const char *const algorithms[] = {"winograd", "Winograd", "miopenSp3AsmConv", "fft2d_r2c", "fft2d_c2r"};
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
+        if (strstr(name, algorithms[i]) != NULL) return true;
+    return false;
+}
+
 /* Extents ---------------------------------------------------------------------------------------------------------- */
 
 /* Bytes of the type that the text begins with; 0: none of these. */

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 
 #include "store/signature.h"
+#include "store/torch_signature.h"
 
 /* X(NAME, name, prose) */
 #define FS_KERNEL_CLASS_LIST(X)                                                               \
@@ -26,6 +27,13 @@ fs_kernel_class fs_kernel_class_of(const char *name);
 
 /* The first class alone, which takes a tenth of the time. */
 bool fs_kernel_is_communication(const char *name);
+
+/* Whether it convolves by an algorithm of fewer multiplications than the one that work counts: Winograd's, or a Fourier
+ * transform. Peaks say nothing of how long that takes at least. */
+bool fs_kernel_saves_flops(const char *name);
+
+/* The dtype of what a kernel reads and writes, as its name tells (kernel_dtype.def), or FS_TORCH_DTYPE_NONE. */
+fs_torch_dtype fs_kernel_dtype(const char *name);
 
 /* What a kernel goes over, as far as its name and its launch tell. */
 typedef struct {

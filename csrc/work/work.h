@@ -34,6 +34,9 @@ fs_work fs_work_of(const char *name, const fs_signature *signature);
 /* The work of a call of torch's, from a trace: by its name, like "aten::mm" or "triton_poi_fused_add_0". */
 fs_work fs_work_of_torch(const char *name, const fs_torch_call *call);
 
+/* Whether all tensors of such an op have one dtype, so that its kernels tell it where the trace does not. */
+bool fs_work_has_one_dtype(const char *name);
+
 /* Whether the call computes a gradient and tells the shape of the result of the op whose gradient it is. */
 bool fs_work_is_gradient(const char *name, const fs_torch_call *call);
 
