@@ -109,11 +109,12 @@ static PyObject *report_object(const fs_kineto *kineto, const fs_kineto_report *
 {
     size_t size;
     const char *head = fs_kineto_head(kineto, &size);
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:N,s:N,s:y#}", "bytes", (long long)report->bytes, "events",
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:N,s:N,s:y#}", "bytes", (long long)report->bytes, "events",
                          (long long)report->events, "kept", (long long)report->kept, "without_time",
                          (long long)report->without_time, "unknown", (long long)report->unknown, "too_many",
-                         (long long)report->too_many, "truncated", PyBool_FromLong(report->truncated), "first_unknown",
-                         fs_text_object(report->first_unknown), "head", head, (Py_ssize_t)size);
+                         (long long)report->too_many, "contradicting", (long long)report->contradicting, "overlapping",
+                         (long long)report->overlapping, "truncated", PyBool_FromLong(report->truncated),
+                         "first_unknown", fs_text_object(report->first_unknown), "head", head, (Py_ssize_t)size);
 }
 
 static PyObject *reader_finish(PyObject *object, PyObject *args)

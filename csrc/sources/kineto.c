@@ -282,7 +282,7 @@ fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report 
     fs_kineto_head_facts facts = {0, false};
     FS_TRY(fs_kineto_read_head(kineto->head, kineto->head_size, store, &facts, err));
     report->base = facts.base;
-    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, facts.own, store, err));
+    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, facts.own, store, report, err));
     set_window(kineto, store);
     report->kept = fs_store_count(store);
     return FS_OK;
