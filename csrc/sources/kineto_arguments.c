@@ -290,13 +290,32 @@ static fs_status scratch(fs_piece *piece, size_t size, fs_error *err)
 
 enum { CALL_SPANS = 4 };
 
-/* Build the signature of the four arrays in scratch, each ended by a zero byte. */
-static fs_status build_call(fs_piece *piece, const size_t *sizes, uint32_t *signature, fs_error *err)
+static double told(const fs_event_arguments *arguments, int which)
+{
+    return fs_argument_known(arguments, which) ? (double)arguments->numbers[which] : (double)NAN;
+}
+
+/* The work that an op's event tells; false where it tells none. */
+static bool tells_work(const fs_event_arguments *arguments, fs_torch_told *work)
+{
+    const uint32_t any = 1u << FS_ARG_FLOPS | 1u << FS_ARG_BYTES_READ | 1u << FS_ARG_BYTES_WRITTEN | 1u << FS_ARG_BYTES;
+    if ((arguments->known & any) == 0) return false;
+    work->flops = told(arguments, FS_ARG_FLOPS);
+    work->bytes_read = told(arguments, FS_ARG_BYTES_READ);
+    work->bytes_written = told(arguments, FS_ARG_BYTES_WRITTEN);
+    work->bytes = told(arguments, FS_ARG_BYTES);
+    return true;
+}
+
+/* Build the signature of the four arrays in scratch, each ended by a zero byte. `work`: NULL where none is told. */
+static fs_status build_call(fs_piece *piece, const size_t *sizes, const fs_torch_told *work, uint32_t *signature,
+                            fs_error *err)
 {
     elements lists[CALL_SPANS];
     const char *text = piece->scratch;
     for (int i = 0; i < CALL_SPANS; text += sizes[i++] + 1) lists[i] = elements_of(text, sizes[i]);
     FS_TRY(fs_torch_begin(&piece->builder, err));
+    if (work != NULL) FS_TRY(fs_torch_add_told(&piece->builder, work, err));
     for (;;) {
         fs_scan_span dims = next_element(&lists[0]), type = next_element(&lists[1]);
         fs_scan_span strides = next_element(&lists[2]), concrete = next_element(&lists[3]);
@@ -312,12 +331,15 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
                                              &arguments->concrete};
     size_t sizes[CALL_SPANS], size = 0;
     uint32_t call, before = piece->calls.count;
+    fs_torch_told work;
+    bool tells = tells_work(arguments, &work);
     *signature = FS_NONE;
-    if (arguments->dims.text == NULL) return FS_OK;
+    if (arguments->dims.text == NULL && !tells) return FS_OK;
     for (int i = 0; i < CALL_SPANS; i++) {
         sizes[i] = spans[i]->text != NULL ? spans[i]->size : 0;
         size += sizes[i] + 1;
     }
+    if (tells) size += sizeof work;
     FS_TRY(scratch(piece, size, err));
     char *to = piece->scratch;
     for (int i = 0; i < CALL_SPANS; i++) {
@@ -325,6 +347,7 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
         to += sizes[i];
         *to++ = 0;
     }
+    if (tells) memcpy(to, &work, sizeof work);
     FS_TRY(fs_intern_bytes(&piece->calls, piece->scratch, size, &call, err));
     if (call < before) {
         *signature = piece->call_signatures[call];
@@ -337,9 +360,9 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
         piece->call_signatures = grown;
         piece->call_capacity = capacity;
     }
-    memset(to, 0, FS_SCAN_PADDING);
+    memset(to, 0, FS_SCAN_PADDING); /* in the place of what is told */
     piece->call_signatures[call] = FS_NONE;
-    FS_TRY(build_call(piece, sizes, &piece->call_signatures[call], err));
+    FS_TRY(build_call(piece, sizes, tells ? &work : NULL, &piece->call_signatures[call], err));
     *signature = piece->call_signatures[call];
     return FS_OK;
 }
