@@ -316,13 +316,31 @@ static fs_status scratch(fs_piece *piece, size_t size, fs_error *err)
 
 enum { CALL_SPANS = 4 };
 
-/* Build the call of the four arrays in scratch, each ended by a zero byte. */
-static fs_status build_call(fs_piece *piece, const size_t *sizes, fs_error *err)
+static double told(const fs_event_arguments *arguments, int which)
+{
+    return fs_argument_known(arguments, which) ? (double)arguments->numbers[which] : (double)NAN;
+}
+
+/* The work that an op's event tells; false where it tells none. */
+static bool tells_work(const fs_event_arguments *arguments, fs_torch_told *work)
+{
+    const uint32_t any = 1u << FS_ARG_FLOPS | 1u << FS_ARG_BYTES_READ | 1u << FS_ARG_BYTES_WRITTEN | 1u << FS_ARG_BYTES;
+    if ((arguments->known & any) == 0) return false;
+    work->flops = told(arguments, FS_ARG_FLOPS);
+    work->bytes_read = told(arguments, FS_ARG_BYTES_READ);
+    work->bytes_written = told(arguments, FS_ARG_BYTES_WRITTEN);
+    work->bytes = told(arguments, FS_ARG_BYTES);
+    return true;
+}
+
+/* Build the call of the four arrays in scratch, each ended by a zero byte. `work`: NULL where none is told. */
+static fs_status build_call(fs_piece *piece, const size_t *sizes, const fs_torch_told *work, fs_error *err)
 {
     elements lists[CALL_SPANS];
     const char *text = piece->scratch;
     for (int i = 0; i < CALL_SPANS; text += sizes[i++] + 1) lists[i] = elements_of(text, sizes[i]);
     FS_TRY(fs_torch_begin(&piece->builder, err));
+    if (work != NULL) FS_TRY(fs_torch_add_told(&piece->builder, work, err));
     for (;;) {
         fs_scan_span dims = next_element(&lists[0]), type = next_element(&lists[1]);
         fs_scan_span strides = next_element(&lists[2]), concrete = next_element(&lists[3]);
@@ -343,7 +361,7 @@ static fs_status keep_collective_call(fs_piece *piece, const fs_event_arguments 
 {
     _Alignas(8) char bytes[FS_COLLECTIVE_MAX_BYTES];
     fs_collective collective = collective_of(arguments);
-    FS_TRY(build_call(piece, sizes, err));
+    FS_TRY(build_call(piece, sizes, NULL, err));
     FS_TRY(fs_torch_add_rest(&piece->builder, bytes, fs_collective_write(&collective, bytes), err));
     return keep_call(piece, signature, err);
 }
@@ -354,13 +372,16 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
                                              &arguments->concrete};
     size_t sizes[CALL_SPANS], size = 0;
     uint32_t call, before = piece->calls.count;
+    fs_torch_told work;
+    bool tells = tells_work(arguments, &work);
     *signature = FS_NONE;
     bool collective = arguments->texts[FS_ARG_COLLECTIVE].size > 0;
-    if (arguments->dims.text == NULL && !collective) return FS_OK;
+    if (arguments->dims.text == NULL && !collective && !tells) return FS_OK;
     for (int i = 0; i < CALL_SPANS; i++) {
         sizes[i] = spans[i]->text != NULL ? spans[i]->size : 0;
         size += sizes[i] + 1;
     }
+    if (tells) size += sizeof work;
     FS_TRY(scratch(piece, size, err));
     char *to = piece->scratch;
     for (int i = 0; i < CALL_SPANS; i++) {
@@ -370,6 +391,7 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
     }
     memset(to, 0, FS_SCAN_PADDING);
     if (collective) return keep_collective_call(piece, arguments, sizes, signature, err);
+    if (tells) memcpy(to, &work, sizeof work);
     FS_TRY(fs_intern_bytes(&piece->calls, piece->scratch, size, &call, err));
     if (call < before) {
         *signature = piece->call_signatures[call];
@@ -382,8 +404,9 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
         piece->call_signatures = grown;
         piece->call_capacity = capacity;
     }
+    memset(to, 0, FS_SCAN_PADDING); /* in the place of what is told */
     piece->call_signatures[call] = FS_NONE;
-    FS_TRY(build_call(piece, sizes, err));
+    FS_TRY(build_call(piece, sizes, tells ? &work : NULL, err));
     FS_TRY(keep_call(piece, &piece->call_signatures[call], err));
     *signature = piece->call_signatures[call];
     return FS_OK;

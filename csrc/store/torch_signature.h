@@ -1,6 +1,7 @@
 /* What an op of torch was called with, as a trace tells it: the signature of kind FS_SIGNATURE_TORCH (signature.h).
  *
- *   word 0         FS_SIGNATURE_TORCH << 56 | number of arguments
+ *   word 0         FS_SIGNATURE_TORCH << 56 | work is told << 32 | number of arguments
+ *   then           an fs_torch_told, where work is told
  *   per argument   one word: type | dtype << 8 | has strides << 16 | ndim, number of tensors or text's bytes << 32,
  * then tensor       `ndim` words of shape and, if it has strides, `ndim` words of strides (in elements) tensor list
  * each tensor so: its word, its shape, its strides else         the text, filled up with zero bytes to whole words
@@ -62,6 +63,12 @@ typedef struct {
     const int64_t *list;    /* those, for fs_torch_next_tensor */
 } fs_torch_argument;
 
+/* The work of the call as the trace tells it, as flopscope's own traces do; NaN: not told. */
+typedef struct {
+    double flops, bytes_read, bytes_written;
+    double bytes; /* both, where those are not told */
+} fs_torch_told;
+
 enum { FS_TORCH_MAX_ARGUMENTS = 128 };
 
 typedef struct fs_torch_call {
@@ -73,6 +80,7 @@ typedef struct fs_torch_call {
     const struct fs_torch_call *outer; /* and its call */
     const fs_torch_tensor *output;     /* the shape of the result, as another call of the trace tells it */
     bool untyped;                      /* the trace tells no types: what is FS_TORCH_NOTHING may be a number */
+    fs_torch_told told;
     fs_torch_argument arguments[FS_TORCH_MAX_ARGUMENTS];
 } fs_torch_call;
 
@@ -93,6 +101,8 @@ typedef struct {
 
 void fs_torch_builder_clear(fs_torch_builder *builder);
 fs_status fs_torch_begin(fs_torch_builder *builder, fs_error *err);
+/* Right after fs_torch_begin. */
+fs_status fs_torch_add_told(fs_torch_builder *builder, const fs_torch_told *told, fs_error *err);
 fs_status fs_torch_add_nothing(fs_torch_builder *builder, fs_error *err);
 /* strides may be NULL. After fs_torch_add_list it goes to that list until another kind of argument follows or
  * fs_torch_end_list. */
