@@ -34,7 +34,7 @@ typedef struct {
     fs_join *join;
     fs_record_index ops;   /* ops and annotations by "External id" */
     fs_record_index calls; /* API calls by correlation: of each the first that came */
-    fs_record **others;    /* the other calls, by correlation */
+    fs_record **others;    /* those of correlations that several calls have, by correlation and start */
     uint32_t other_count, other_capacity;
     /* By device: the process that most of its work was launched by, as far as correlations tell it. */
     struct {
