@@ -303,6 +303,7 @@ def test_no_self_time_is_negative_whatever_overlaps(seed: int) -> None:
     free = 1000 - covered([(ts, ts + dur) for ts, dur in inside])
     assert rows["outer"] == pytest.approx(free)  # each lies in it, or in another that does
     assert all(row.cpu_time_total >= row.self_cpu_time_total for row in trace.key_averages(peaks="none"))
+    assert {event.name: pytest.approx(event.self_cpu_time_total) for event in trace.events()} == rows
 
 
 def test_events_that_overlap_are_counted_and_said() -> None:
