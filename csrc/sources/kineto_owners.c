@@ -125,21 +125,29 @@ static void see_devices(fs_owners *owners)
     }
 }
 
+/* What was seen of a thread. */
+enum { HAS_OWNERS = 1, HAS_CALLS = 2 };
+
 fs_status fs_owners_create(fs_owners *owners, fs_error *err)
 {
     FS_TRY(create_index(&owners->ops, err));
     FS_TRY(create_index(&owners->calls, err));
+    owners->lanes = fs_calloc(fs_store_lane_count(owners->join->store), sizeof *owners->lanes);
+    if (owners->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell threads apart");
     FS_EACH_RECORD(owners->join, record)
     {
         if (is_call(record)) {
+            owners->lanes[record->lane] |= HAS_CALLS;
             fs_record *first = insert(&owners->calls, record->correlation, record);
             if (first == record) continue;
             if (!first->shared) FS_TRY(keep_other(owners, first, err));
             first->shared = true;
             FS_TRY(keep_other(owners, record, err));
-        } else if (fs_record_is_owner(record) && record->external >= 0) {
+        } else if (fs_record_is_owner(record)) {
+            owners->lanes[record->lane] |= HAS_OWNERS;
+            if (record->external < 0) continue;
             fs_record *first = insert(&owners->ops, record->external, record);
-            if (process_of(owners, first) != process_of(owners, record)) first->shared = true;
+            if (first != record && process_of(owners, first) != process_of(owners, record)) first->shared = true;
         }
     }
     if (owners->other_count == 0) return FS_OK;
@@ -153,6 +161,7 @@ void fs_owners_clear(fs_owners *owners)
     clear_index(&owners->ops);
     clear_index(&owners->calls);
     fs_free(owners->others);
+    fs_free(owners->lanes);
 }
 
 /* The op that the record's "External id" names; NULL: none, or ops of several processes. */
@@ -229,22 +238,18 @@ const fs_record *fs_owners_call(const fs_owners *owners, const fs_record *work)
     return first != NULL && first->shared ? choose_call(owners, work) : first;
 }
 
-fs_status fs_owners_move_calls(fs_owners *owners, fs_error *err)
+void fs_owners_move_calls(const fs_owners *owners)
 {
-    fs_join *join = owners->join;
-    if (owners->ops.count == 0 || owners->calls.count == 0) return FS_OK;
-    bool *has_owners = fs_calloc(fs_store_lane_count(join->store), sizeof *has_owners);
-    if (has_owners == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell threads apart");
-    for (uint32_t host = 0; host < join->host_count; host++)
-        if (fs_record_is_owner(join->hosts[host].record)) has_owners[join->hosts[host].record->lane] = true;
-    for (uint32_t host = 0; host < join->host_count; host++) {
+    const fs_join *join = owners->join;
+    bool any = false;
+    for (uint32_t lane = 0; lane < fs_store_lane_count(join->store); lane++)
+        any = any || owners->lanes[lane] == HAS_CALLS;
+    for (uint32_t host = 0; any && host < join->host_count; host++) {
         fs_record *record = join->hosts[host].record;
-        if (record->kind != FS_EVENT_RUNTIME || has_owners[record->lane]) continue;
+        if (record->kind != FS_EVENT_RUNTIME || (owners->lanes[record->lane] & HAS_OWNERS) != 0) continue;
         const fs_record *op = op_named(owners, record);
         if (op != NULL && encloses(op, record)) record->lane = op->lane;
     }
-    fs_free(has_owners);
-    return FS_OK;
 }
 
 /* Launchers -------------------------------------------------------------------------------------------------------- */
