@@ -278,3 +278,14 @@ def test_untold_groups_and_numbers_are_as_many_as_there_can_be() -> None:
     assert got["aten::native_group_norm"].bytes_written == 4 * 60 + 2 * 4 * 2 * 6
     assert got["aten::topk"].bytes_written == 12 * 60
     assert {name for name, _ in trace.profile().coverage()["estimated"]} == {"aten::native_group_norm", "aten::topk"}
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "numbers", "item"),
+    [("_softmax", "c10::Half", 2, 4), ("_softmax", "float", 2, 4), ("cumsum", "long int", 2, 8)],
+)
+def test_an_untold_dtype_is_the_widest(op: str, given: str, numbers: int, item: int) -> None:
+    trace = Trace().op(f"aten::{op}", [[6, 10], *([] for _ in range(numbers))])
+    trace.events[-1]["args"]["Input type"] = [given] + ["Scalar"] * numbers
+    assert rows(trace)[f"aten::{op}"].bytes_written == 60 * item
+    assert ("estimated" in trace.profile().coverage()) == (given != "float")
