@@ -72,6 +72,7 @@ class Results:
             for name in ("input_shapes", "input_dtypes"):
                 columns[name] = [[] for _ in columns["key"]]
         meta["record_shapes"] = self.record_shapes
+        meta["has_shapes"] = core.has_shapes
         meta["profile_memory"] = self.profile_memory
         if not meta["coverage"]["estimated"]:
             del meta["coverage"]["estimated"]

@@ -264,6 +264,17 @@ class EventTable:
         return bool(self._meta["record_shapes"])
 
     @property
+    def lacks_shapes(self) -> bool:
+        """Whether there are ops, and of none is known what it was called with, so that the work of none is known.
+
+        flopscope's own ops always tell; PyTorch's do if they are recorded with record_shapes=True.
+        """
+        if self._meta.get("has_shapes", True):
+            return False
+        kinds = zip(self.columns["device_type"], self.columns["is_user_annotation"], strict=True)
+        return any(device_type == "cpu" and not annotation for device_type, annotation in kinds)
+
+    @property
     def device_unseen(self) -> bool:
         """Whether this is a recorded trace of a program that used a GPU, without the activity of that GPU.
 

@@ -1,6 +1,5 @@
 #include "sources/json_scan.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,31 +151,84 @@ fs_scan_status fs_scan_word(fs_scan *scan, fs_scan_span *span)
     return FS_SCAN_GOOD;
 }
 
-/* A word's value as a double; NaN where it is no number. */
-static double number_of(const fs_scan_span *word)
+enum { MOST_EXPONENT = 9999, MOST_DIGITS = 19 /* which fit 64 bits */ };
+
+/* The digits of a number, taken one by one: digits × 10^exponent, and the first digit that had no room. */
+typedef struct {
+    uint64_t digits;
+    int count, next, exponent;
+} decimal;
+
+static void take_digit(decimal *number, char c, bool fraction)
 {
-    char text[64], *end;
-    if (word->size >= sizeof text || !(is_digit(word->text[0]) || word->text[0] == '-')) return NAN;
-    memcpy(text, word->text, word->size);
-    text[word->size] = 0;
-    double value = strtod(text, &end);
-    return *end == 0 ? value : (double)NAN;
+    int digit = c - '0';
+    if (number->count < MOST_DIGITS) {
+        number->digits = number->digits * 10 + (uint64_t)digit;
+        number->count += number->digits != 0;
+        number->exponent -= fraction;
+        return;
+    }
+    if (number->next < 0) number->next = digit;
+    number->exponent += !fraction;
 }
 
-/* What is no plain decimal: exponents, words, too many digits. */
-static fs_scan_status slow_number(fs_scan *scan, double factor, int64_t *value, bool *known)
+/* Read what follows "e". False where no exponent does. */
+static bool take_exponent(const char *at, const char *end, int *exponent)
 {
-    fs_scan_span word;
+    int value = 0;
+    bool negative = at < end && *at == '-';
+    if (at < end && (*at == '-' || *at == '+')) at++;
+    if (at == end) return false;
+    for (; at < end && is_digit(*at); at++)
+        if (value < MOST_EXPONENT) value = value * 10 + (*at - '0');
+    *exponent += negative ? -value : value;
+    return at == end;
+}
+
+/* Scale by 10^exponent; `half`: round to the nearest, else toward zero. False where the result does not fit. */
+static bool scale_decimal(decimal *number, int scale, bool half)
+{
+    int exponent = number->exponent + scale, last = number->next > 0 ? number->next : 0;
+    for (; exponent < 0 && number->digits != 0; exponent++) {
+        last = (int)(number->digits % 10);
+        number->digits /= 10;
+    }
+    if (exponent < 0) last = 0; /* digits further right than the first dropped one */
+    for (; exponent > 0 && number->digits != 0; exponent--)
+        if (__builtin_mul_overflow(number->digits, UINT64_C(10), &number->digits)) return false;
+    if (half && last >= 5) number->digits++;
+    return number->digits <= INT64_MAX;
+}
+
+bool fs_scan_decimal(const char *text, size_t size, int scale, bool half, int64_t *value)
+{
+    const char *at = text, *end = text + size;
+    decimal number = {0, 0, -1, 0};
+    bool negative = at < end && *at == '-', any = false;
+    if (negative) at++;
+    for (; at < end && is_digit(*at); at++, any = true) take_digit(&number, *at, false);
+    if (any && at < end && *at == '.')
+        for (at++; at < end && is_digit(*at); at++) take_digit(&number, *at, true);
+    if (!any) return false;
+    if (at < end && (*at == 'e' || *at == 'E')) {
+        if (!take_exponent(at + 1, end, &number.exponent)) return false;
+    } else if (at != end) {
+        return false;
+    }
+    if (!scale_decimal(&number, scale, half)) return false;
+    *value = negative ? -(int64_t)number.digits : (int64_t)number.digits;
+    return true;
+}
+
+/* What is no plain decimal: exponents, words, many digits, numbers in quotes. */
+static fs_scan_status slow_number(fs_scan *scan, int scale, int64_t *value, bool *known)
+{
+    fs_scan_span text;
     *known = false;
-    if (*scan->at == '"' || *scan->at == '[' || *scan->at == '{') return fs_scan_skip(scan);
-    fs_scan_status status = fs_scan_word(scan, &word);
-    if (status != FS_SCAN_GOOD) return status;
-    double number = factor * number_of(&word);
-    if (factor != 1) number = round(number);
-    if (!(fabs(number) < 0x1p63)) return FS_SCAN_GOOD;
-    *value = (int64_t)number;
-    *known = true;
-    return FS_SCAN_GOOD;
+    if (*scan->at == '[' || *scan->at == '{') return fs_scan_skip(scan);
+    fs_scan_status status = *scan->at == '"' ? fs_scan_string(scan, &text) : fs_scan_word(scan, &text);
+    if (status == FS_SCAN_GOOD) *known = fs_scan_decimal(text.text, text.size, scale, scale != 0, value);
+    return status;
 }
 
 /* Digits up to 18, which fit. *count: how many. */
@@ -197,12 +249,15 @@ fs_scan_status fs_scan_integer(fs_scan *scan, int64_t *value, bool *known)
     bool negative = *scan->at == '-';
     const char *at = take_digits(scan->at + negative, &whole, &digits);
     if (at >= scan->end) return FS_SCAN_MORE;
-    if (digits == 0 || digits > 18 || in_word(*at)) return slow_number(scan, 1, value, known);
+    if (digits == 0 || digits > 18 || in_word(*at)) return slow_number(scan, 0, value, known);
     *value = negative ? -(int64_t)whole : (int64_t)whole;
     *known = true;
     scan->at = at;
     return FS_SCAN_GOOD;
 }
+
+/* So many µs are fewer ns than 2^63. */
+static const uint64_t most_microseconds = INT64_MAX / 1000 - 1;
 
 fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known)
 {
@@ -210,7 +265,7 @@ fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known)
     int digits, scale = 1000;
     bool negative = *scan->at == '-';
     const char *at = take_digits(scan->at + negative, &whole, &digits);
-    if (digits == 0 || digits > 15) return slow_number(scan, 1000, ns, known);
+    if (digits == 0 || digits > 16 || whole > most_microseconds) return slow_number(scan, 3, ns, known);
     whole *= 1000;
     if (*at == '.') {
         for (at++; is_digit(*at) && scale > 1; at++) whole += (uint64_t)(*at - '0') * (uint64_t)(scale /= 10);
@@ -218,7 +273,7 @@ fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known)
         while (is_digit(*at)) at++;
     }
     if (at >= scan->end) return FS_SCAN_MORE;
-    if (in_word(*at)) return slow_number(scan, 1000, ns, known);
+    if (in_word(*at)) return slow_number(scan, 3, ns, known);
     *ns = negative ? -(int64_t)whole : (int64_t)whole;
     *known = true;
     scan->at = at;

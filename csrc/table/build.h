@@ -30,6 +30,7 @@ enum {
 /* A host event that encloses or launched something; the others, most of them, go without. */
 typedef struct {
     int64_t self_cpu_ns;     /* without its children; meaningless while its own duration is missing */
+    int64_t covered_until;   /* of a recorded trace: when the last of its children so far ended */
     int64_t self_device_ns;  /* of the device work that it launched */
     int64_t device_ns;       /* and of all that its children launched */
     int64_t owned_device_ns; /* of the device work that its own FLOPs and bytes are the work of */

@@ -132,7 +132,7 @@ void fs_work_set_rule(fs_work_rule rule)
     atomic_store(&registered, rule);
 }
 
-fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
+static fs_work work_by_rule(const char *name, const fs_torch_call *call)
 {
     fs_work told = fs_work_unknown;
     fs_work_rule given = atomic_load(&registered);
@@ -146,5 +146,23 @@ fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
     work.bytes_read = sound(work.bytes_read);
     work.bytes_written = sound(work.bytes_written);
     work.bytes_moved = sound(work.bytes_moved);
+    return work;
+}
+
+/* What no rule knows, the trace may tell. */
+fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
+{
+    const fs_torch_told *told = &call->told;
+    fs_work work = work_by_rule(name, call);
+    if (work.of_launched) return work;
+    if (isnan(work.flops) && !isnan(told->flops)) {
+        work.flops = told->flops;
+        work.stated = true;
+    }
+    if (isnan(work.bytes_moved)) {
+        work.bytes_read = told->bytes_read;
+        work.bytes_written = told->bytes_written;
+        work.bytes_moved = isnan(told->bytes) ? told->bytes_read + told->bytes_written : told->bytes;
+    }
     return work;
 }

@@ -31,7 +31,8 @@ extern const fs_work fs_work_unknown;
 /* The work of one call. Names are looked up with their namespace ("flopscope::add"). */
 fs_work fs_work_of(const char *name, const fs_signature *signature);
 
-/* The work of a call of torch's, from a trace: by its name, like "aten::mm" or "triton_poi_fused_add_0". */
+/* The work of a call of torch's, from a trace: by its name, like "aten::mm" or "triton_poi_fused_add_0"; what no rule
+ * knows of it as the trace tells it. */
 fs_work fs_work_of_torch(const char *name, const fs_torch_call *call);
 
 /* Whether all tensors of such an op have one dtype, so that its kernels tell it where the trace does not. */

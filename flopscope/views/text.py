@@ -163,7 +163,9 @@ def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
             f"Coverage: the bytes of {100 * coverage['bytes']:.1f} % and the FLOPs of {100 * coverage['flops']:.1f} % "
             f"of the {where} are known."
         )
-    if coverage["unmodelled"]:
+    if table.lacks_shapes:
+        yield "The work of ops is unknown, as no input shapes were recorded: profile with record_shapes=True."
+    elif coverage["unmodelled"]:
         listed = [f"{layout.name(name)} {layout.time(time)}" for name, time in coverage["unmodelled"]]
         more = len(listed) - UNMODELLED_SHOWN
         yield f"Not modelled: {', '.join(listed[:UNMODELLED_SHOWN])}{f' and {more} more' if more > 0 else ''}."
