@@ -114,7 +114,7 @@ SCANS = [
 @pytest.mark.parametrize(("given", "wanted"), SCANS)
 @pytest.mark.parametrize("op", ["cumsum", "cumprod"])
 def test_scans_read_what_was_converted_and_write_their_result(op: str, given: str, wanted: str | None) -> None:
-    codes = {None: "", "float32": 6, "int64": 4, "float64": 7}
+    codes = {None: None, "float32": 6, "int64": 4, "float64": 7}
     x = torch.ones(6, 10).to(getattr(torch, given))
     out = getattr(x, op)(1, dtype=getattr(torch, wanted) if wanted else None)
     found = work(f"aten::{op}", T(given, 6, 10), 1, codes[wanted])

@@ -244,3 +244,48 @@ def test_an_untold_mode_leaves_the_flops_of_a_norm_unknown() -> None:
     row = rows(Trace().op("aten::cudnn_batch_norm", shapes))["aten::cudnn_batch_norm"]
     assert math.isnan(row.flops) and row.bytes_read == 4 * (60 + 4 * 3)
     assert row.bytes_written == 4 * (60 + 4 * 3)  # statistics of the batch and running ones, at most
+
+
+@pytest.mark.parametrize(
+    ("image", "weight", "keywords"),
+    [
+        ([2, 4, 12, 12], [6, 4, 3, 3], {"stride": 2}),
+        ([2, 4, 12, 12], [4, 4, 3, 3], {"stride": 2}),  # as many channels before as after
+        ([2, 4, 12, 12], [4, 1, 3, 3], {"padding": 1, "groups": 4}),
+        ([2, 4, 6, 6], [4, 6, 3, 3], {"stride": 2, "transposed": True}),
+        ([2, 4, 6, 6], [4, 4, 3, 3], {"stride": 2, "transposed": True}),
+    ],
+)
+def test_gradients_of_untold_kind_are_all_there_are_at_most(
+    image: Shape, weight: Shape, keywords: dict[str, Any]
+) -> None:
+    """torch 1.11 to 2.0: one op for all gradients, of which only tensors are told."""
+    transposed = keywords.pop("transposed", False)
+    convolve = torch.nn.functional.conv_transpose2d if transposed else torch.nn.functional.conv2d
+    out = list(convolve(torch.empty(image, device="meta"), torch.empty(weight, device="meta"), **keywords).shape)
+    trace = Trace().op("aten::convolution_backward", [out, image, weight, [], [], [], [], [], [], [], []])
+    row = rows(trace)["aten::convolution_backward"]
+    assert row.flops == 2 * 2 * math.prod(image if transposed else out) * math.prod(weight[1:])
+    i, o, w = (4 * math.prod(shape) for shape in (image, out, weight))
+    assert (row.bytes_read, row.bytes_written) == (o + w + i, i + w + 4 * out[1])
+    assert trace.profile().coverage()["estimated"]
+
+
+def test_untold_groups_and_numbers_are_as_many_as_there_can_be() -> None:
+    trace = Trace().op("aten::native_group_norm", [[2, 6, 5], [6], [6], [], [], [], [], []])
+    trace.op("aten::topk", [[6, 10], [], [], [], []])
+    got = rows(trace)
+    assert got["aten::native_group_norm"].bytes_written == 4 * 60 + 2 * 4 * 2 * 6
+    assert got["aten::topk"].bytes_written == 12 * 60
+    assert {name for name, _ in trace.profile().coverage()["estimated"]} == {"aten::native_group_norm", "aten::topk"}
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "numbers", "item"),
+    [("_softmax", "c10::Half", 2, 4), ("_softmax", "float", 2, 4), ("cumsum", "long int", 2, 8)],
+)
+def test_an_untold_dtype_is_the_widest(op: str, given: str, numbers: int, item: int) -> None:
+    trace = Trace().op(f"aten::{op}", [[6, 10], *([] for _ in range(numbers))])
+    trace.events[-1]["args"]["Input type"] = [given] + ["Scalar"] * numbers
+    assert rows(trace)[f"aten::{op}"].bytes_written == 60 * item
+    assert ("estimated" in trace.profile().coverage()) == (given != "float")

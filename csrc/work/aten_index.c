@@ -175,9 +175,11 @@ fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
     if (axis < 0) axis += self->ndim;
     if (self->ndim > 0 && !(axis >= 0 && axis < self->ndim)) return fs_work_unknown;
     double elements = self->ndim > 0 ? fs_sizes_elements(self) / (double)self->shape[(int)axis] * k : k;
-    return fs_sizes_work(rule->flops, fs_sizes_read(self),
-                         fs_result_bytes(rule, elements, fs_result_dtype(rule, self->dtype)),
-                         fs_sizes_unit(self->dtype));
+    bool untold = fs_sizes_is_untold(call, 1);
+    if (untold) elements = fs_sizes_elements(self);
+    double written = fs_result_bytes(rule, elements, fs_result_dtype(rule, self->dtype));
+    fs_work work = fs_sizes_work(rule->flops, fs_sizes_read(self), written, fs_sizes_unit(self->dtype));
+    return untold ? fs_at_most(work) : work;
 }
 
 /* arange(start, end, step, out): the sizes follow from the numbers, as `out` may not have its yet. */

@@ -106,9 +106,11 @@ static double statistics_of(const norm_layout *layout, const fs_torch_tensor *in
 {
     double sizes[MAX_AXES], rows = fs_sizes_elements(input);
     if (layout->over == OVER_CHANNELS) return input->ndim > 1 ? (double)input->shape[1] : (double)NAN;
-    if (layout->over == OVER_GROUPS)
-        return input->ndim > 0 ? (double)input->shape[0] * fs_sizes_number(fs_sizes_text(call, layout->shape), NAN)
-                               : (double)NAN;
+    if (layout->over == OVER_GROUPS) { /* of untold groups: as many as channels */
+        double channels = input->ndim > 1 ? (double)input->shape[1] : (double)NAN;
+        double groups = fs_sizes_number(fs_sizes_text(call, layout->shape), channels);
+        return input->ndim > 0 ? (double)input->shape[0] * groups : (double)NAN;
+    }
     int count = fs_sizes_numbers(fs_sizes_text(call, layout->shape), sizes, MAX_AXES);
     const fs_torch_tensor *weight = is_at(call, layout->weight) ? fs_sizes_tensor(call, layout->weight) : NULL;
     if (count < 0 && weight != NULL && fs_sizes_elements(weight) > 0) return rows / fs_sizes_elements(weight);
@@ -143,6 +145,7 @@ fs_work fs_count_norm(const fs_aten_rule *rule, const fs_torch_call *call)
     if (trains)
         written += running + layout->written * statistics_of(layout, input, call) * statistic_size(input->dtype);
     fs_work work = fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_sizes_unit(input->dtype));
+    untold = untold || (layout->over == OVER_GROUPS && fs_sizes_is_untold(call, layout->shape));
     return untold ? fs_at_most(work) : work;
 }
 
