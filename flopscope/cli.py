@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .commands import add_compare, add_table, write_json
 from .timing.command import add_measure, shape
+from .views.safe import printable
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -137,7 +138,13 @@ def _explain_no_cuda(found: Sequence[Any]) -> None:
 
 def _show_warning(command: str, message: Warning | str, *_: Any) -> None:
     """One line, as of errors."""
-    print(f"flopscope {command}: {message}", file=sys.stderr)
+    _complain(command, message)
+
+
+def _complain(command: str, problem: object) -> None:
+    """What a trace or a file's name put into the message cannot steer the terminal."""
+    text = "\n".join(map(printable, str(problem).split("\n")))
+    print(f"flopscope {command}: {text}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -161,9 +168,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except ValueError as problem:
-        print(f"flopscope {options.command}: {problem}", file=sys.stderr)
+        _complain(options.command, problem)
         return 2
     except (RuntimeError, MemoryError, OverflowError, OSError, ImportError) as problem:
-        print(f"flopscope {options.command}: {problem}", file=sys.stderr)
+        _complain(options.command, problem)
         return 1
     return 0

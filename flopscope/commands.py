@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .views.safe import printable
+
 if TYPE_CHECKING:
     from .load import Trace
     from .table import EventTable
@@ -65,6 +67,7 @@ def _table(options: argparse.Namespace) -> None:
     from .load import load_trace
 
     traces = [load_trace(path) for path in options.traces]
+    ranks = _ranks(traces) if len(traces) > 1 else []
     tables = [_grouped(trace, options.group_by, options.peaks) for trace in traces]
     sort_by = options.sort_by or _longest(tables)
     if len(tables) == 1:
@@ -73,16 +76,18 @@ def _table(options: argparse.Namespace) -> None:
     else:
         from .ranks import join_ranks
 
-        ranked = dict(zip(_ranks(traces), tables, strict=True))
+        ranked = dict(zip(ranks, tables, strict=True))
         whole, shown = (join_ranks(ranked, sort_by, most) for most in (-1, options.limit))
-        print(*(f"rank {rank}: {trace.source}" for rank, trace in zip(ranked, traces, strict=True)), "", sep="\n")
+        for rank, trace in zip(ranked, traces, strict=True):
+            print(f"rank {rank}: {printable(trace.source)}")
+        print()
     print(shown.table(row_limit=-1, brief=not options.all_columns) if len(shown) else "There are no rows.\n", end="")
     if len(shown) < len(whole):
         print(f"{len(shown)} of {len(whole)} rows; --limit -1 prints all.")
     _say_unmodelled(whole)
     if options.steps:
         for trace in traces:
-            print(f"\n{trace.source}" if len(traces) > 1 else "")
+            print(f"\n{printable(trace.source)}" if len(traces) > 1 else "")
             trace.summary()
     _write(whole, traces, options)
 
@@ -97,9 +102,12 @@ def _longest(tables: list[EventTable]) -> str:
 
 
 def _ranks(traces: list[Trace]) -> list[int]:
-    """The ranks that the traces tell, or the files' numbers where some do not or two say the same."""
+    """The ranks that the traces tell, or the files' numbers where some do not. ValueError for two of one process."""
+    from .process import require_different_processes
+
+    require_different_processes(traces)
     told = [trace.rank for trace in traces if trace.rank is not None]
-    return told if len(set(told)) == len(traces) else list(range(len(traces)))
+    return told if len(told) == len(traces) else list(range(len(traces)))
 
 
 def _say_unmodelled(table: EventTable) -> None:

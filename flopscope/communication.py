@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .process import base_time_of, rank_of, require_different_processes, source_of
+from .views.safe import printable
+
 if TYPE_CHECKING:
     import pandas
 
@@ -129,7 +132,7 @@ class Stragglers:
         calls = [header] + [
             (
                 row["collective"],
-                row["group"],
+                printable(row["group"]),
                 f"{row['message_bytes'] / 1e6:.1f}",
                 _time(row["start"]),
                 f"rank {row['straggler']}",
@@ -158,7 +161,8 @@ def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
     Whoever starts a collective last is its straggler, the rank with the shortest kernel: the others' kernels run, and
     wait, from their own start to that one's.
 
-    ValueError for less than two traces, a trace without a rank, and two of one rank.
+    ValueError for less than two traces, a trace without a rank, two of one rank or of one process (as the cycles of a
+    schedule are), and a trace whose "distributedInfo" or "baseTimeNanoseconds" makes no sense.
     """
     by_rank = _by_rank(traces)
     calls = _calls(by_rank)
@@ -186,20 +190,16 @@ def _by_rank(traces: Sequence[Results] | Mapping[int, Results]) -> dict[int, Res
         pairs = [(_rank_of(trace, place), trace) for place, trace in enumerate(traces)]
     if len(pairs) < 2:
         raise ValueError(f"stragglers() compares the traces of at least two ranks, not of {len(pairs)}")
-    found = dict(sorted(pairs, key=lambda pair: pair[0]))
-    if len(found) < len(pairs):
-        ranks = [rank for rank, _ in pairs]
-        twice = sorted(rank for rank in found if ranks.count(rank) > 1)
-        raise ValueError(f"two of the traces are of rank {twice[0]}: give one trace of each rank")
-    return found
+    require_different_processes([trace for _, trace in pairs])
+    return dict(sorted(pairs, key=lambda pair: pair[0]))
 
 
 def _rank_of(trace: Results, place: int) -> int:
-    told = (getattr(trace, "metadata", None) or {}).get("distributedInfo")
-    rank = told.get("rank") if isinstance(told, Mapping) else None
-    if not isinstance(rank, int):
+    source = source_of(trace, place)
+    rank = rank_of(trace, source)
+    if rank is None:
         raise ValueError(
-            f'trace {place} does not say its rank (no "distributedInfo" in its metadata): give a dict, {{rank: trace}}'
+            f'{source} does not say its rank (no "distributedInfo" in its metadata): give a dict, {{rank: trace}}'
         )
     return rank
 
@@ -209,7 +209,7 @@ def _calls(by_rank: Mapping[int, Results]) -> pandas.DataFrame:
     import pandas
 
     told = {rank: trace._recorded("collectives").collectives()[0] for rank, trace in by_rank.items()}
-    bases = {rank: _base_of(trace) for rank, trace in by_rank.items()}
+    bases = {rank: base_time_of(trace, source_of(trace, i)) for i, (rank, trace) in enumerate(by_rank.items())}
     first = min((bases[rank] + start for rank, columns in told.items() for start in columns["start"]), default=0)
     every: dict[str, list[Any]] = {name: [] for name in ("rank", *KEY, "start", "duration", "bus_gbytes_per_s")}
     for rank, columns in told.items():
@@ -222,11 +222,6 @@ def _calls(by_rank: Mapping[int, Results]) -> pandas.DataFrame:
         every["number"] += [occurrence if sequence is None else sequence for sequence, occurrence in numbers]
         every["start"] += [(bases[rank] + start - first) / 1000 for start in columns["start"]]
     return pandas.DataFrame(every)
-
-
-def _base_of(trace: Results) -> int:
-    """ns that a trace's times count from."""
-    return int((getattr(trace, "metadata", None) or {}).get("baseTimeNanoseconds") or 0)
 
 
 def _clock_offsets(calls: pandas.DataFrame, ranks: Sequence[int]) -> tuple[dict[int, float], dict[int, float]]:

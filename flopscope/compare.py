@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from .categories import known_sum, share_of_all
 from .results import Results
 from .table import EventTable
 from .views import comparison as view
+from .views.safe import write_csv
 
 if TYPE_CHECKING:
     import pandas
@@ -140,13 +139,9 @@ class Comparison:
         return frame.astype({name: float for name in frame if str(name).startswith(_NUMBERS)})
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the columns of to_pandas() as CSV; what is not known is empty, shapes are JSON."""
+        """Write the columns of to_pandas() as CSV; what is unknown is empty, shapes are JSON, no cell is a formula."""
         records = self.to_dicts()
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(list(records[0]) if records else [])
-            for record in records:
-                writer.writerow([json.dumps(cell) if isinstance(cell, list) else cell for cell in record.values()])
+        write_csv(path, records[0] if records else [], (record.values() for record in records))
 
     def table(self, row_limit: int = 30) -> str:
         """The rows as text, at most 120 columns wide; ``row_limit`` of them, -1 for all."""

@@ -15,8 +15,10 @@ from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from . import _core
+from .process import rank_of
 from .progress import progress_bar
 from .results import Results
+from .views.safe import printable
 
 if TYPE_CHECKING:
     from .peaks import Peaks
@@ -47,6 +49,7 @@ class Trace(Results):
         self.report = {name: report[name] for name in _REPORTED}
         """What was read: "bytes" of text, "events" in it, "kept" in the tables; and what was left out: events
         "without_time", of an "unknown" category, of "too_many" devices; and whether the file was "truncated"."""
+        self._process = int(report["process"])
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
         self.record_shapes = bool(metadata.get("record_shapes", True))
         self.profile_memory = bool(metadata.get("profile_memory", False))
@@ -62,9 +65,16 @@ class Trace(Results):
 
     @property
     def rank(self) -> int | None:
-        """The rank of its process in a distributed program; None of one that is not."""
-        rank = dict(self.metadata.get("distributedInfo") or {}).get("rank")
-        return rank if isinstance(rank, int) else None
+        """The rank of its process in a distributed program; None of one that is not.
+
+        ValueError where the trace's "distributedInfo" names no possible rank.
+        """
+        return rank_of(self, self.source)
+
+    @property
+    def process(self) -> int | None:
+        """The process id of the host threads in the trace; None where it has none. One that is a text is hashed."""
+        return self._process if self._process >= 0 else None
 
     @property
     def devices(self) -> dict[int, str]:
@@ -149,7 +159,7 @@ class _Problems(AbstractContextManager["_Problems"]):
             self._warn(f"events were left out: {', '.join(said)}")
 
     def _warn(self, message: str) -> None:
-        warnings.warn(f"{self.name}: {message}", UserWarning, stacklevel=4)
+        warnings.warn(printable(f"{self.name}: {message}"), UserWarning, stacklevel=4)
 
 
 def _name_of(source: object) -> str:
@@ -343,7 +353,15 @@ def _metadata(head: bytes) -> dict[str, Any]:
     """The members beside the events. What is no JSON in a strict sense is read as far as Python can, else left out."""
     text = head.decode("utf-8", "replace")
     try:
-        members = json.loads(text, strict=False)
+        members = json.loads(text, strict=False, parse_int=_integer)
     except (ValueError, RecursionError):
         return {}
     return members if isinstance(members, dict) else {}
+
+
+def _integer(text: str) -> int | float:
+    """An integer, or an infinity where it has more digits than Python converts, which is no reason to lose the rest."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

@@ -19,13 +19,14 @@ import os
 import tempfile
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .device import find_device
 from .load import Trace, load_trace
 from .results import Results
+from .schedule import action_at
 
 try:
     import torch.profiler as _torch
@@ -83,6 +84,8 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
             if arguments.get("schedule") is not None:
                 raise ValueError(_NO_ACCUMULATION)
             arguments["acc_events"] = False  # torch would make its Python objects at every stop
+        if arguments.get("schedule") is not None:
+            arguments["schedule"] = _torchs_actions(arguments["schedule"])
         Results.__init__(self)
         _torch.profile.__init__(self, **arguments)
         if getattr(self, "_use_cupti_monitor", False):
@@ -190,6 +193,20 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
             if cpu.measured is not None:
                 shares["cpu"], said["cpu"] = cpu.measured, {"source": "measured", "name": cpu.name}
         return shares, said
+
+
+def _torchs_actions(plan: Callable[[int], Any]) -> Callable[[int], ProfilerAction]:
+    """A schedule, be it flopscope's, torch's or the user's own, that answers with torch's actions.
+
+    torch looks its own actions up in a dict, and does nothing at all for any other object.
+    """
+    if not callable(plan):
+        raise TypeError(f"schedule is a function, not {plan!r}")
+
+    def action_of(step: int) -> ProfilerAction:
+        return ProfilerAction[action_at(plan, step).name]
+
+    return action_of
 
 
 functools.update_wrapper(profile.__init__, _torch.profile.__init__)  # the signature of the torch that is installed

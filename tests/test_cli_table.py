@@ -134,8 +134,24 @@ def test_ranks_stand_side_by_side(ranks: list[str], tmp_path: Path, capsys: pyte
 
 
 def test_files_without_ranks_are_numbered(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["table", str(trace), str(trace), "--group-by", "category"]) == 0
-    assert f"rank 0: {trace}\nrank 1: {trace}" in capsys.readouterr().out
+    other = trace.with_name("other.json")
+    other.write_text(trace.read_text().replace('"pid": 100', '"pid": 101'))
+    assert main(["table", str(trace), str(other), "--group-by", "category"]) == 0
+    assert f"rank 0: {trace}\nrank 1: {other}" in capsys.readouterr().out
+
+
+def test_recordings_of_one_process_are_not_ranks(
+    trace: Path, ranks: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    later = trace.with_name("later.json")
+    content = json.loads(trace.read_text())
+    for each in content["traceEvents"]:
+        each["ts"] += 10_000
+    later.write_text(json.dumps(content))
+    for files, what in (([trace, later], "process 100"), ([trace, trace], "process 100"), ([ranks[0]] * 2, "rank 1")):
+        assert main(["table", *map(str, files)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"two of the traces are of {what}: {files[0]} and {files[1]} are recordings of one process" in line
 
 
 @pytest.mark.parametrize(

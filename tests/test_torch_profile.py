@@ -69,6 +69,38 @@ def test_the_text_is_torchs_but_for_its_flops() -> None:
     assert len(differ) <= len(theirs) // 20, differ[:3]
 
 
+PLANS = {
+    "flopscope": fs.schedule(wait=1, warmup=1, active=2, repeat=2),
+    "torch": torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2),
+    "own": lambda step: fs.ProfilerAction(min(step % 4, 2) + (step % 4 == 3)) if step < 8 else fs.ProfilerAction.NONE,
+}
+
+
+@pytest.mark.parametrize("profile", [ft.profile, fs.profile, torch.profiler.profile], ids=["ours", "native", "torch"])
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_schedule_works_under_every_profile(profile: Any, plan: str) -> None:
+    if profile is torch.profiler.profile and plan != "torch":
+        pytest.skip("torch knows no other library's actions")
+    ready: list[tuple[int, list[str]]] = []
+
+    def hand_over(prof: Any) -> None:
+        ready.append((prof.step_num, [row.key for row in prof.key_averages() if row.key == "one step"]))
+
+    with profile(activities=CPU, schedule=PLANS[plan], on_trace_ready=hand_over) as prof:
+        for _ in range(10):
+            with (fs if profile is fs.profile else torch.profiler).record_function("one step"):
+                torch.ones(4, 4) @ torch.ones(4, 4)
+            prof.step()
+    assert ready == [(4, ["one step"]), (8, ["one step"])]
+
+
+def test_schedules_without_an_action_are_named() -> None:
+    with pytest.raises(TypeError, match="schedule is a function, not 3"):
+        ft.profile(activities=CPU, schedule=3)
+    with pytest.raises(TypeError, match="the schedule says 'RECORD' of step 0"):
+        ft.profile(activities=CPU, schedule=lambda step: "RECORD")
+
+
 def test_a_schedule_hands_each_cycle_over(tmp_path: Path) -> None:
     seen = []
 

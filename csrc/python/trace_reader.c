@@ -109,10 +109,10 @@ static PyObject *report_object(const fs_kineto *kineto, const fs_kineto_report *
 {
     size_t size;
     const char *head = fs_kineto_head(kineto, &size);
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:N,s:N,s:y#}", "bytes", (long long)report->bytes, "events",
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:N,s:N,s:y#}", "bytes", (long long)report->bytes, "events",
                          (long long)report->events, "kept", (long long)report->kept, "without_time",
                          (long long)report->without_time, "unknown", (long long)report->unknown, "too_many",
-                         (long long)report->too_many, "truncated", PyBool_FromLong(report->truncated), "first_unknown",
+                         (long long)report->too_many, "process", (long long)report->process, "truncated", PyBool_FromLong(report->truncated), "first_unknown",
                          fs_text_object(report->first_unknown), "head", head, (Py_ssize_t)size);
 }
 

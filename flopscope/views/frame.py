@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from os import PathLike
 from typing import TYPE_CHECKING, Any
+
+from flopscope.views.safe import write_csv
 
 if TYPE_CHECKING:
     import pandas
@@ -60,9 +61,5 @@ def _device(table: EventTable) -> dict[str, Any]:
 
 
 def to_csv(table: EventTable, path: str | PathLike[str]) -> None:
-    """A CSV file with a header; what is not known is empty, lists are JSON."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(_columns(table))
-        for record in to_dicts(table):
-            writer.writerow([json.dumps(cell) if isinstance(cell, list) else cell for cell in record.values()])
+    """Write a CSV file with a header; what is not known is empty, lists are JSON, and texts are never formulas."""
+    write_csv(path, _columns(table), (record.values() for record in to_dicts(table)))
