@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         try:
             for name in filter(None, (options.perf_save, options.perf_compare)):
-                store.place(name)
+                store.require_place(name)
             if options.perf_compare:
                 stored = store.load(options.perf_compare)
                 store.check_machines(options.perf_compare, stored)
