@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import binascii
 import errno
-import hashlib
 import json
 import os
 import re
-import secrets
-import shutil
-import socket
 import stat
 import time
 from collections.abc import Iterator
@@ -24,6 +21,7 @@ Name = str | bytes | PathLike[str] | PathLike[bytes]
 
 STALE_SECONDS = 24 * 3600  # after which another machine's temporary file counts as left behind
 MOST_BYTES = 64 << 20  # of a stored file
+PIECE = 1 << 20  # bytes that are copied at once
 # A folder that takes no new file, or a target that cannot be renamed over: a sticky folder, or a mount on the file.
 _IN_PLACE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY})
 _DESCRIPTORS = re.compile(r"/proc/[^/]+(/task/[^/]+)?/fd|/dev/fd")
@@ -159,7 +157,7 @@ def _create_beside(target: Path) -> tuple[Path, int] | tuple[None, None]:
     sweep(target.parent)
     old = target.stat() if target.exists() else None
     mode = 0o666 if old is None else stat.S_IMODE(old.st_mode)
-    beside = target.parent / f".flopscope-{_machine()}-{os.getpid()}-{secrets.token_hex(4)}.tmp"
+    beside = target.parent / f".flopscope-{_machine()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
     _ours.add(beside.name)
     try:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode & 0o777)
@@ -184,7 +182,8 @@ def _put(beside: Path, target: Path) -> None:
         if problem.errno not in _IN_PLACE or not target.exists():
             raise OSError(problem.errno, problem.strerror, str(target)) from None
         with beside.open("rb") as whole, target.open("wb") as stream:
-            shutil.copyfileobj(whole, stream)
+            while piece := whole.read(PIECE):
+                stream.write(piece)
 
 
 # What killed processes leave ------------------------------------------------------------------------------------------
@@ -220,9 +219,9 @@ def _is_alive(pid: int) -> bool:
 
 def _machine() -> str:
     """What tells this machine, since it started, and the process ids in use here (a container's own) from others."""
-    told = [socket.gethostname()]
+    told = [os.uname().nodename]
     with suppress(OSError):
         told.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
     with suppress(OSError):
         told.append(os.readlink("/proc/self/ns/pid"))
-    return hashlib.sha256("\n".join(told).encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{binascii.crc32(os.fsencode(' '.join(told))):08x}"
