@@ -471,8 +471,5 @@ static PyType_Spec spec = {
 
 int fs_add_profiler(PyObject *module)
 {
-    fs_profiler_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
-    if (fs_profiler_type == NULL || PyModule_AddObjectRef(module, "Profiler", (PyObject *)fs_profiler_type) < 0)
-        return -1;
-    return fs_add_columns(module);
+    return fs_add_type(module, &fs_profiler_type, &spec) < 0 ? -1 : fs_add_columns(module);
 }

@@ -52,8 +52,8 @@ PyObject *fs_text_object(const char *text);
  */
 bool fs_put_column(PyObject *columns, const char *name, PyObject *column);
 
-/* Methods of Profiler; each is documented where profiler.c lists it, and those that read a stopped profile are called by
- * what it makes of them. */
+/* Methods of Profiler; each is documented where profiler.c lists it. Those that read the profile are called by methods
+ * of profiler.c that let nothing change it meanwhile. */
 PyObject *fs_profiler_table(PyObject *self, PyObject *args);
 PyObject *fs_profiler_events(PyObject *self, PyObject *unused);
 PyObject *fs_profiler_gpu_summary(PyObject *self, PyObject *args);

@@ -299,8 +299,6 @@ static PyMethodDef functions[] = {
 
 int fs_add_range(PyObject *module)
 {
-    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    int status = type != NULL ? PyModule_AddObjectRef(module, "Range", type) : -1;
-    Py_XDECREF(type);
-    return status == 0 ? PyModule_AddFunctions(module, functions) : -1;
+    static PyTypeObject *type;
+    return fs_add_type(module, &type, &spec) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

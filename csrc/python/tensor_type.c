@@ -457,11 +457,7 @@ static PyType_Spec tensor_spec = {
 
 int fs_add_tensor(PyObject *module)
 {
-    if (fs_tensor_type == NULL) {
-        fs_tensor_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &tensor_spec, NULL);
-        if (fs_tensor_type == NULL) return -1;
-        /* NumPy's scalars and arrays leave their operators with a Tensor to us. */
-        if (PyObject_SetAttrString((PyObject *)fs_tensor_type, "__array_ufunc__", Py_None) < 0) return -1;
-    }
-    return PyModule_AddObjectRef(module, "Tensor", (PyObject *)fs_tensor_type);
+    if (fs_add_type(module, &fs_tensor_type, &tensor_spec) < 0) return -1;
+    /* NumPy's scalars and arrays leave their operators with a Tensor to us. */
+    return PyObject_SetAttrString((PyObject *)fs_tensor_type, "__array_ufunc__", Py_None);
 }

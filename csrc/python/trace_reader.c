@@ -222,8 +222,6 @@ static PyMethodDef functions[] = {
 
 int fs_add_trace_reader(PyObject *module)
 {
-    PyObject *type = PyType_FromSpec(&spec);
-    int status = type == NULL ? -1 : PyModule_AddObjectRef(module, "TraceReader", type);
-    Py_XDECREF(type);
-    return status < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    static PyTypeObject *type;
+    return fs_add_type(module, &type, &spec) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }
