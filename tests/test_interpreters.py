@@ -11,7 +11,16 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 # In a subinterpreter: what importing flopscope says. The text goes through a file, whatever the interpreters share.
-TRY = "import sys; sys.path.insert(0, {root!r})\ntry:\n    import flopscope\n    said = 'imported'\nexcept ImportError as e:\n    said = str(e)\nopen({told!r}, 'w').write(said)\n"
+TRY = """
+import sys
+sys.path.insert(0, {root!r})
+try:
+    import flopscope
+    said = 'imported'
+except ImportError as problem:
+    said = str(problem)
+open({told!r}, 'w').write(said)
+"""
 WORK = """
 def work():
     with fs.profile() as prof, fs.record_function("part"):

@@ -10,6 +10,15 @@
 /* Raise what the record holds; always NULL. */
 PyObject *fs_raise(const fs_error *err);
 
+/* The exception that is set, taken away and put back: code that may be called with one set (a deallocator, a profile
+ * function) calls no Python code meanwhile. What that code leaves set is reported as unraisable. */
+typedef struct {
+    PyObject *type, *value, *traceback; /* owned; all NULL: none was set */
+} fs_pending;
+
+fs_pending fs_pending_take(void);
+void fs_pending_put(fs_pending pending);
+
 /* Tensor ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct {

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/memory.h"
+#include "python/core.h"
 
 /* A call in progress. The pointer is compared, never followed: it tells which call a return belongs to. */
 typedef struct {
@@ -416,20 +417,11 @@ fs_frames *fs_frames_start(fs_store *store)
 void fs_frames_stop(fs_frames *frames, int64_t *lost)
 {
     if (frames == NULL) return;
-#if PY_VERSION_HEX >= 0x030c0000
-    PyObject *raised = PyErr_GetRaisedException();
-#else
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-#endif
+    fs_pending pending = fs_pending_take();
     if (running == frames) running = NULL;
     set_on_all_threads(NULL);
     if (!set_hook(frames, NULL)) PyErr_Clear();
     if (lost != NULL) *lost += frames->lost;
     destroy(frames);
-#if PY_VERSION_HEX >= 0x030c0000
-    PyErr_SetRaisedException(raised);
-#else
-    PyErr_Restore(type, value, traceback);
-#endif
+    fs_pending_put(pending);
 }

@@ -80,6 +80,7 @@ static fs_dtype dtype_of(PyArrayObject *array)
 
 static void drop_array(fs_storage *storage)
 {
+    if (!Py_IsInitialized()) return; /* the process ends: nobody is left to give it back to */
     PyGILState_STATE gil = PyGILState_Ensure();
     Py_DECREF((PyObject *)storage->owner);
     PyGILState_Release(gil);

@@ -19,6 +19,27 @@ PyObject *fs_raise(const fs_error *err)
     return NULL;
 }
 
+fs_pending fs_pending_take(void)
+{
+    fs_pending pending = {NULL, NULL, NULL};
+#if PY_VERSION_HEX >= 0x030c0000
+    pending.value = PyErr_GetRaisedException();
+#else
+    PyErr_Fetch(&pending.type, &pending.value, &pending.traceback);
+#endif
+    return pending;
+}
+
+void fs_pending_put(fs_pending pending)
+{
+    if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
+#if PY_VERSION_HEX >= 0x030c0000
+    PyErr_SetRaisedException(pending.value);
+#else
+    PyErr_Restore(pending.type, pending.value, pending.traceback);
+#endif
+}
+
 bool fs_parse_dtype(PyObject *object, fs_dtype *dtype)
 {
     const char *name = NULL;
