@@ -39,6 +39,7 @@ _NUMBERS = tuple(
     for name, unit, prose in _core.numeric_columns
 )
 _BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
+_BEFORE_UNIT = [number.name for number in _NUMBERS].index("roofline_time")
 
 COLUMNS = (
     Column("key", "", "name of the events of the row"),
@@ -51,13 +52,14 @@ COLUMNS = (
         "input_shapes", "elements", "shapes of the inputs of the first call, where rows are grouped by shape", "texts"
     ),
     Column("input_dtypes", "", "dtypes of the inputs of the first call, where rows are grouped by shape", "texts"),
-    *_NUMBERS[_BEFORE_SHAPES:],
+    *_NUMBERS[_BEFORE_SHAPES:_BEFORE_UNIT],
     Column(
         "unit",
         "",
         'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), most of them where several did; '
         "None where nothing computes or the unit is unknown",
     ),
+    *_NUMBERS[_BEFORE_UNIT:],
     Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
     Column("timing_source", "", 'who told the device times: "cupti", "event", "trace", or "cpu" for host times'),
 )
