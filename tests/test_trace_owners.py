@@ -228,6 +228,13 @@ def test_calls_of_one_correlation_are_told_apart_by_time() -> None:
     assert launchers(trace) == {f"kernel {i}": f"op {i}" for i in range(3000)}
 
 
+def test_correlations_may_be_larger_than_32_bits() -> None:
+    large = 2**40 + 5
+    events = [op("a", 0, 10, 1), op("b", 20, 10, large), call("x", 2, 3, large, external=large)]
+    assert launchers(load([*events, kernel("k", 60, large, external=large)])) == {"k": "a"}
+    assert launchers(load([*events[:2], kernel("k", 60, large, external=large)])) == {"k": None}
+
+
 def test_ids_of_flopscopes_own_traces_are_what_they_are() -> None:
     events = [op("flopscope::add", 0, 10, 5), call("cudaLaunchKernel", 50, 5, 5), kernel("k", 60, 5, external=5)]
     assert launchers(load(events, flopscope={"version": "1"})) == {"k": "flopscope::add"}

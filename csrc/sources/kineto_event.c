@@ -326,13 +326,13 @@ static fs_status keep(fs_piece *piece, event_text *event, fs_error *err)
     }
     fs_record *record = NULL;
     FS_TRY(add_record(piece, &record, err));
-    int64_t correlation = number(event, FS_ARG_CORRELATION, -1);
+    int64_t correlation = number(event, FS_ARG_CORRELATION, -1); /* counted up: its low bits tell it from others */
     *record = (fs_record){
         .start = event->start,
         .duration = event->has_duration ? event->duration : FS_MISSING,
         .external = number(event, FS_ARG_EXTERNAL, number(event, FS_ARG_EXTERNAL_OLD, -1)),
         .signature = FS_NONE,
-        .correlation = correlation > 0 && correlation < FS_NONE ? (uint32_t)correlation : FS_NONE,
+        .correlation = (uint32_t)correlation > 0 && correlation > 0 ? (uint32_t)correlation : FS_NONE,
         .device = -1,
         .kind = (uint8_t)found->kind,
     };

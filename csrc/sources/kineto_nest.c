@@ -2,8 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "sources/kineto_join.h"
-#include "store/event.h"
+#include "sources/kineto_owners.h"
 
 /* Order ------------------------------------------------------------------------------------------------------------ */
 
@@ -122,7 +121,7 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
     return FS_OK;
 }
 
-/* An only child of its parent's name is one with it, and its children are the parent's. */
+/* An only child of its parent's name is one with it, and its children are the parent's. No op is one with a call. */
 static void unite(fs_join *join)
 {
     for (uint32_t host = 0; host < join->host_count; host++) {
@@ -132,7 +131,8 @@ static void unite(fs_join *join)
         join->parents[host] = parent;
         const fs_record *record = join->hosts[host].record;
         if (record->kind == FS_EVENT_FRAME || join->children[parent] != 1) continue;
-        if (record->name != join->hosts[parent].record->name) continue;
+        const fs_record *above = join->hosts[parent].record;
+        if (record->name != above->name || fs_record_is_owner(record) > fs_record_is_owner(above)) continue;
         join->ones[host] = parent;
         join->children[parent] = join->children[host];
     }

@@ -77,7 +77,8 @@ static bool is_work(const fs_record *record)
 /* An "External id" that repeats the correlation says nothing: but flopscope's own ids are what they are. */
 static int64_t external_of(const fs_owners *owners, const fs_record *record)
 {
-    return record->external == record->correlation && !owners->join->own ? -1 : record->external;
+    bool repeats = record->correlation != FS_NONE && (uint32_t)record->external == record->correlation;
+    return repeats && !owners->join->own ? -1 : record->external;
 }
 
 void fs_owners_announce(fs_owners *owners, const fs_record *record)
