@@ -86,7 +86,8 @@ fs_torch_dtype fs_kernel_dtype(const char *name)
 bool fs_kernel_saves_flops(const char *name)
 {
     /* cuDNN's and MIOpen's. */
-    static const char *const algorithms[] = {"winograd", "Winograd", "miopenSp3AsmConv", "fft2d_r2c", "fft2d_c2r", "ConvFFT"};
+    static const char *const algorithms[] = {"winograd",  "Winograd",  "miopenSp3AsmConv",
+                                             "fft2d_r2c", "fft2d_c2r", "ConvFFT"};
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
         if (strstr(name, algorithms[i]) != NULL) return true;
     return false;
