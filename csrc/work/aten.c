@@ -159,10 +159,11 @@ fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
         work.flops = told->flops;
         work.stated = true;
     }
-    if (isnan(work.bytes_moved)) {
+    double moved = isnan(told->bytes) ? told->bytes_read + told->bytes_written : told->bytes;
+    if (isnan(work.bytes_moved) && !isnan(moved)) {
         work.bytes_read = told->bytes_read;
         work.bytes_written = told->bytes_written;
-        work.bytes_moved = isnan(told->bytes) ? told->bytes_read + told->bytes_written : told->bytes;
+        work.bytes_moved = moved;
     }
     return work;
 }
