@@ -212,6 +212,15 @@ def test_queries_are_scaled_and_all_have_a_bias() -> None:
 # Other libraries ------------------------------------------------------------------------------------------------------
 
 
+def test_permuted_features_take_their_values_along() -> None:
+    """FBGEMM, sparse_ops: lengths of 3 features in batches of 16, 96 values; 2 of them picked, 50 values."""
+    given = T("int32", 2), T("int32", 3, 16), T("int64", 96)
+    found = work("fbgemm::permute_2D_sparse_data", *given, None, 50)
+    assert moved(found) == (8 + 4 * 48 + 8 * 50, 4 * 32 + 8 * 50) and not found["at_most"]
+    weighted = work("fbgemm::permute_2D_sparse_data", *given, F(96), None)
+    assert moved(weighted) == (8 + 4 * 48 + 12 * 96, 4 * 32 + 12 * 96) and weighted["at_most"]
+
+
 def test_microscaled_numbers_have_a_scale_for_each_block() -> None:
     found = work("torchao::triton_to_mxfp8_dim0", T("bfloat16", 64, 96), 32, None)
     assert moved(found) == (2 * 64 * 96, 64 * 96 + 64 * 3) and found["flops"] == 2 * 64 * 96
@@ -222,6 +231,13 @@ def test_scales_are_filled_up_to_tiles() -> None:
     assert moved(swizzled) == (4 * 200 * 6, 4 * 256 * 8) and not swizzled["at_most"]
     grouped = work("torchao::mx_block_rearrange_2d_M_groups", T("c10::Float8_e8m0fnu", 512, 4), T("int32", 3), 3)
     assert moved(grouped) == (512 * 4, (512 + 3 * 128) * 4) and grouped["at_most"]
+
+
+def test_upper_limits_are_estimates_on_a_cpu_too() -> None:
+    args = {"Input Dims": [[6, 10]], "Input type": ["float"], "Concrete Inputs": [""]}
+    event = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "name": "aten::nonzero", "ts": 0, "dur": 9, "args": args}
+    prof = fs.load_trace(json.dumps({"traceEvents": [event]}).encode())
+    assert prof.coverage()["estimated"] == [("aten::nonzero", 9)]
 
 
 # Upper limits in tables -----------------------------------------------------------------------------------------------

@@ -138,7 +138,8 @@ fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call
     double batch = input->ndim == weight->ndim ? (double)input->shape[0] : 1;
     extent of = space(call, row, input, weight, transposed);
     double output = batch * channels_of(call, row, weight, transposed) * of.elements;
-    if (isnan(output) && call->output != NULL) { /* the trace tells no strides, but what comes out */
+    /* Where the trace tells no strides, it may tell what comes out. */
+    if (isnan(output) && call->output != NULL && call->output->ndim == input->ndim) {
         of.met = transposed ? 1 : met_by(call->output, input, weight);
         output = fs_sizes_elements(call->output);
     }

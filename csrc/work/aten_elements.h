@@ -83,7 +83,7 @@ enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
         X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(index)                              \
             X(list) X(join) X(chunk_cat) X(optimizer) /* aten_lists.c */                                      \
             X(apart) X(triangle) X(triangle_indices) X(histogram) X(nonzero) X(select) X(unique)              \
-            X(repeat) X(narrow) X(blocks) X(swizzle) /* aten_parts.c */
+            X(repeat) X(narrow) X(permute) X(blocks) X(swizzle) /* aten_parts.c */
 
 #define FS_COUNT_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
 FS_ATEN_FAMILIES(FS_COUNT_FUNCTION)

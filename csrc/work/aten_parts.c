@@ -132,6 +132,23 @@ fs_work fs_count_narrow(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_sizes_work(0, bytes, bytes, fs_sizes_unit(self->dtype));
 }
 
+/* permute_2D_sparse_data(permutation, lengths [features, batch], values, weights, sum of lengths): features in another
+ * order, which may leave some out or have them twice. Where the sum is not told, as many values as there were. */
+fs_work fs_count_permute(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *permutation = fs_sizes_tensor(call, 0), *lengths = fs_sizes_tensor(call, 1);
+    const fs_torch_tensor *values = fs_sizes_tensor(call, 2), *weights = fs_sizes_tensor(call, 3);
+    (void)rule;
+    if (permutation == NULL || lengths == NULL || values == NULL || lengths->ndim != 2) return fs_work_unknown;
+    double sum = fs_sizes_number(fs_sizes_text(call, 4), NAN), each = fs_sizes_item(values->dtype);
+    if (weights != NULL) each += fs_sizes_item(weights->dtype);
+    double count = isnan(sum) ? fs_sizes_elements(values) : sum;
+    double permuted = fs_sizes_elements(permutation) * (double)lengths->shape[1] * fs_sizes_item(lengths->dtype);
+    double read = fs_sizes_read(permutation) + fs_sizes_read(lengths) + fmin(count, fs_sizes_elements(values)) * each;
+    fs_work work = fs_sizes_work(0, read, permuted + count * each, fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    return isnan(sum) ? fs_at_most(work) : work;
+}
+
 /* Into numbers of one byte, with a scale of one byte for each block of so many, as the number at PLACE says. */
 fs_work fs_count_blocks(const fs_aten_rule *rule, const fs_torch_call *call)
 {
