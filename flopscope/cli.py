@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .commands import add_compare, add_table, write_json
+from .commands import add_compare, add_table
+from .files import write_json
 from .timing.command import add_measure, shape
 from .views.safe import printable
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .files import write_json
 from .views.safe import printable
 
 if TYPE_CHECKING:
@@ -34,12 +34,6 @@ def limit(text: str) -> int:
     if number < -1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows; -1 is all")
     return number
-
-
-def write_json(path: str, content: dict[str, Any]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, allow_nan=False)
-        file.write("\n")
 
 
 def _add_peaks(parser: argparse.ArgumentParser) -> None:

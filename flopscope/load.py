@@ -6,12 +6,12 @@ import importlib
 import io
 import json
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from queue import Empty, Full, Queue
-from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from . import _core
@@ -289,8 +289,23 @@ class _Decompressor(Protocol):
     def unconsumed_tail(self) -> bytes: ...
 
 
-def _decompressors() -> tuple[Callable[[], _Decompressor], type[Exception]]:
-    """The fastest decompression that is installed: isal's, zlib-ng's, Python's own."""
+_Decompression = tuple[Callable[[], _Decompressor], type[Exception]]
+_decompression: _Decompression | None = None
+# While a thread imports, a module's lock is held. A process that forks then leaves its child waiting for it for ever.
+_importing = threading.Lock()
+os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
+
+
+def _decompressors() -> _Decompression:
+    """The fastest decompression that is installed: isal's, zlib-ng's, Python's own. Looked up once per process."""
+    global _decompression
+    with _importing:
+        if _decompression is None:
+            _decompression = _import_decompression()
+        return _decompression
+
+
+def _import_decompression() -> _Decompression:
     for name in ("isal.isal_zlib", "zlib_ng.zlib_ng", "zlib"):
         try:
             library: Any = importlib.import_module(name)
@@ -300,9 +315,11 @@ def _decompressors() -> tuple[Callable[[], _Decompressor], type[Exception]]:
     raise ImportError("Python's zlib is missing: decompress the trace before, or read it as it is")
 
 
-def _inflate(file: IO[bytes], problems: _Problems, advance: Callable[[], object] | None) -> Iterator[bytes]:
+def _inflate(
+    file: IO[bytes], found: _Decompression, problems: _Problems, advance: Callable[[], object] | None
+) -> Iterator[bytes]:
     """The text of a gzip file, of one member or several, in pieces of at most 4 MB."""
-    make, wrong = _decompressors()
+    make, wrong = found
     stream, read, some = make(), 0, False
     data = file.read(PIECE)
     while data:
@@ -336,7 +353,7 @@ def _inflate(file: IO[bytes], problems: _Problems, advance: Callable[[], object]
 def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
     """The pieces, made by a thread of their own while earlier ones are used. What the thread raises is raised here."""
     queue: Queue[bytes | BaseException | None] = Queue(AHEAD)
-    stopped = Event()
+    stopped = threading.Event()
 
     def put(item: bytes | BaseException | None) -> None:
         while not stopped.is_set():
@@ -361,7 +378,7 @@ def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
                 raise item
             yield item
 
-    thread = Thread(target=make, name="flopscope decompression", daemon=True)
+    thread = threading.Thread(target=make, name="flopscope decompression", daemon=True)
     thread.start()
     try:
         yield take()
@@ -378,7 +395,7 @@ def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
 def _read_compressed(
     file: IO[bytes], reader: _core.TraceReader, problems: _Problems, advance: Callable[[], object] | None = None
 ) -> None:
-    _feed(_inflate(file, problems, advance), reader)
+    _feed(_inflate(file, _decompressors(), problems, advance), reader)
 
 
 # The head -------------------------------------------------------------------------------------------------------------

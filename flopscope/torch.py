@@ -14,6 +14,7 @@ flopscope's own here is torch.profiler's: ``schedule``, ``record_function``, ``s
 from __future__ import annotations
 
 import functools
+import gzip
 import json
 import os
 import tempfile
@@ -24,9 +25,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from .device import find_device
+from .files import replacing
 from .load import Trace, load_trace
 from .results import Results
 from .schedule import action_at
+from .trace import COMPRESSION
 
 try:
     import torch.profiler as _torch
@@ -145,9 +148,12 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
 
         RuntimeError while it records and where nothing was recorded, OSError where the file cannot be written.
         """
-        self._finished("trace")
+        kineto, path = self._finished("trace"), os.fsdecode(path)
+        if path.endswith(".gz") and not use_python_export:
+            kineto.save(path, compressed=True)
+            return
         chosen = {"use_python_export": True} if use_python_export else {}
-        _torch.profile.export_chrome_trace(self, os.fsdecode(path), **chosen)
+        _torch.profile.export_chrome_trace(self, path, **chosen)
 
     @property
     def dropped(self) -> int:
@@ -279,13 +285,19 @@ class _Kineto:
         with _links_to(self._text()) as path:
             return load_trace(path)
 
-    def save(self, path: str) -> None:
+    def save(self, path: str, compressed: bool = False) -> None:
         """Write the trace to a file, as _ProfilerResult does; OSError where it cannot be written."""
         memory = self._text()
         size = os.fstat(memory).st_size
         whole = max(0, size - _TAIL)
         tail = os.pread(memory, _TAIL, whole).replace(self._named, json.dumps(path, ensure_ascii=False).encode())
-        with open(path, "wb", buffering=0) as file:
+        with replacing(path, "wb") as file:
+            if compressed:
+                with gzip.GzipFile(os.path.basename(path).removesuffix(".gz"), "wb", COMPRESSION, file) as packed:
+                    for begin in range(0, whole, _TAIL):
+                        packed.write(os.pread(memory, min(_TAIL, whole - begin), begin))
+                    packed.write(tail)
+                return
             copied = 0
             while copied < whole:
                 copied += os.sendfile(file.fileno(), memory, copied, whole - copied)

@@ -216,6 +216,31 @@ def test_an_external_id_of_two_processes_names_no_op() -> None:
     assert launchers(load([*events, kernel("a", 40, None, 3), kernel("b", 50, None, 4)])) == {"a": None, "b": "other"}
 
 
+def test_calls_of_one_correlation_are_told_apart_by_time() -> None:
+    """A profiler that counts anew in every cycle; any number of them is read at once."""
+    events = []
+    for i in range(3000):
+        at = 100 * i
+        events += [op(f"op {i}", at, 40), call("cudaLaunchKernel", at + 5, 20, 5)]
+        events += [{**call("cuLaunchKernel", at + 6, 10, 5), "cat": "cuda_driver"}, kernel(f"kernel {i}", at + 60, 5)]
+    random.Random(1).shuffle(events)
+    trace = load(events)
+    assert launchers(trace) == {f"kernel {i}": f"op {i}" for i in range(3000)}
+
+
+def test_ids_of_flopscopes_own_traces_are_what_they_are() -> None:
+    events = [op("flopscope::add", 0, 10, 5), call("cudaLaunchKernel", 50, 5, 5), kernel("k", 60, 5, external=5)]
+    assert launchers(load(events, flopscope={"version": "1"})) == {"k": "flopscope::add"}
+    assert launchers(load(events)) == {"k": None}
+
+
+def test_a_wait_is_in_the_runtimes_call() -> None:
+    calls = [call("cudaStreamSynchronize", 10, 20, 5), {**call("cuStreamSynchronize", 12, 9, 5), "cat": "cuda_driver"}]
+    wait = event("cuda_sync", "Stream Sync", 13, 6, tid=7, pid=0, stream=7, device=0, correlation=5)
+    (found,) = [e for e in load([op("a", 0, 50), *calls, wait]).events() if e.kind == "sync"]
+    assert found.cpu_parent is not None and found.cpu_parent.name == "cudaStreamSynchronize"
+
+
 # Times ----------------------------------------------------------------------------------------------------------------
 
 
@@ -303,6 +328,7 @@ def test_no_self_time_is_negative_whatever_overlaps(seed: int) -> None:
     free = 1000 - covered([(ts, ts + dur) for ts, dur in inside])
     assert rows["outer"] == pytest.approx(free)  # each lies in it, or in another that does
     assert all(row.cpu_time_total >= row.self_cpu_time_total for row in trace.key_averages(peaks="none"))
+    assert {event.name: pytest.approx(event.self_cpu_time_total) for event in trace.events()} == rows
 
 
 def test_events_that_overlap_are_counted_and_said() -> None:

@@ -82,7 +82,7 @@ def launched(number: int, ts: float, *durations: float) -> list[dict[str, Any]]:
     made = [sin(ts, 10, number)]
     for i, us in enumerate(durations):
         ids = {"External id": number, "correlation": 100 * number + i}
-        made += [call("cudaLaunchKernel", ts + 1 + i, 0.5, **ids), kernel("k", ts + 50 + 200 * i, us, **ids)]
+        made += [call("cudaLaunchKernel", ts + 1 + 0.4 * i, 0.2, **ids), kernel("k", ts + 50 + 200 * i, us, **ids)]
     return made
 
 

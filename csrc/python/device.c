@@ -25,6 +25,7 @@ static PyObject *cuda_device_properties(PyObject *module, PyObject *index)
     fs_error err;
     long at = PyLong_AsLong(index);
     if (at == -1 && PyErr_Occurred()) return NULL;
+    if (at < 0 || at > INT_MAX) at = -1; /* the core refuses it */
     if (fs_cuda_device_properties((int)at, &p, &err) != FS_OK) return fs_raise(&err);
     return Py_BuildValue(
         "{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:L,s:L,s:L,s:L,s:L,s:i,s:i,s:i,s:i,s:i}", "name", p.name, "uuid", p.uuid,

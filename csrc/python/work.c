@@ -60,7 +60,7 @@ static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *stride
         if (!added) return false;
     }
     fs_torch_end_list(builder);
-    return true;
+    return !PyErr_Occurred(); /* of a length */
 }
 
 /* One argument, from what Kineto writes of it. */
@@ -96,7 +96,7 @@ static bool build(fs_torch_builder *builder, PyObject *dims, PyObject *types, Py
                add_argument(builder, items[0], items[1], items[2], items[3]);
         for (int k = 0; k < 4; k++) Py_XDECREF(items[k]);
     }
-    return good;
+    return good && !PyErr_Occurred();
 }
 
 /* For tests of the rules. */

@@ -74,8 +74,8 @@ fs_scan_status fs_scan_leave(fs_scan *scan);
  * never by way of a double. `half`: rounded to the nearest, else toward zero. False where the whole text is no number,
  * or where the result does not fit; *value is unchanged then. */
 bool fs_scan_decimal(const char *text, size_t size, int scale, bool half, int64_t *value);
-/* A value as an integer: a number, or a string that holds one. Digits after the point are rounded toward zero. *known is
- * false, and the value skipped, for anything else and for what does not fit. */
+/* A value as an integer: a number, or a string that holds one. Digits after the point are rounded toward zero. *known
+ * is false, and the value skipped, for anything else and for what does not fit. */
 fs_scan_status fs_scan_integer(fs_scan *scan, int64_t *value, bool *known);
 /* A number of µs, or a string that holds one, as ns: exact to the nearest. *known as above. */
 fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known);

@@ -6,8 +6,8 @@
 #include "sources/kineto_owners.h"
 #include "store/event.h"
 
-/* Steps of a clock, ns, that are taken for rounding: whole µs, or what a double has room for after a time since 1970. What
- * is more exact is exact. */
+/* Steps of a clock, ns, that count as rounding: whole µs, or what a double leaves of µs since 1970. Finer times are
+ * exact. */
 enum { LEAST_STEP = 100, MOST_STEP = 1000 };
 
 /* Ids of the pieces to ids of the store --------------------------------------------------------------------------- */
@@ -263,8 +263,8 @@ static fs_status append_devices(joining *all, fs_error *err)
 static void clear(joining *all)
 {
     fs_join *join = &all->join;
-    void *blocks[] = {join->hosts, join->firsts, join->parents,   join->frames, join->children,
-                      join->ones,  join->memory, join->processes};
+    void *blocks[] = {join->hosts,    join->firsts, join->parents, join->frames,
+                      join->children, join->ones,   join->memory,  join->processes};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
     fs_owners_clear(&all->owners);
 }
@@ -276,7 +276,7 @@ static fs_status join_all(joining *all, fs_error *err)
     join->slack = join->slack < LEAST_STEP ? 0 : join->slack > MOST_STEP ? MOST_STEP : join->slack;
     FS_TRY(fs_owners_create(&all->owners, err));
     FS_TRY(list_hosts(all, err));
-    FS_TRY(fs_owners_move_calls(&all->owners, err));
+    fs_owners_move_calls(&all->owners);
     order_memory(join);
     fs_store_expect(join->store, join->host_count + all->device_count + join->memory_count);
     FS_TRY(fs_join_nest(join, err));

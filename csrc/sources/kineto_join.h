@@ -10,11 +10,11 @@
  *   - An event has the memory of all records within [start, end], whatever thread they are of.
  *   - Overhead, which has no thread, lies in the shortest event around it.
  *
- * Times that were rounded, as those in whole µs of old traces are, may end an event later than the one around it: it lies
- * in that one all the same, if it ends later by no more than the rounding and began earlier than that before its end.
+ * Rounded times, as in old traces with whole µs, may put the end of an event after that of the one around it. It still
+ * lies in that one if it ends later by no more than the rounding, and began earlier than that before the other's end.
  *
- * What the events contradict each other in is counted: device work whose "External id" names another op than the call's,
- * and events that overlap without one lying in the other.
+ * Contradictions are counted: device work whose "External id" names another op than the one around its call, and events
+ * of a thread that overlap without one lying in the other.
  */
 #ifndef FS_SOURCES_KINETO_JOIN_H
 #define FS_SOURCES_KINETO_JOIN_H
@@ -42,14 +42,14 @@ typedef struct {
     uint32_t piece_count;
     int64_t *processes; /* by lane of the store: the process of its threads or its stream's work, -1: not known */
     uint32_t process_count;
-    bool own;      /* flopscope wrote the trace */
-    int64_t slack; /* ns by which rounding may have moved the end of an event */
+    bool own;                           /* flopscope wrote the trace */
+    int64_t slack;                      /* ns by which rounding may have moved the end of an event */
     int64_t contradicting, overlapping; /* as fs_kineto_report counts them */
 } fs_join;
 
 /* For each record of all pieces, in order. */
-#define FS_EACH_RECORD(join, record)                                                                         \
-    for (uint32_t piece_ = 0; piece_ < (join)->piece_count; piece_++)                                        \
+#define FS_EACH_RECORD(join, record)                                                                        \
+    for (uint32_t piece_ = 0; piece_ < (join)->piece_count; piece_++)                                       \
         for (fs_record_block *block_ = (join)->pieces[piece_].first; block_ != NULL; block_ = block_->next) \
             for (fs_record *record = block_->records; record < block_->records + block_->count; record++)
 

@@ -74,6 +74,12 @@ static fs_status push(fs_nest *nest, uint32_t host, fs_error *err)
     return FS_OK;
 }
 
+/* The overhead of profiling has no thread of its own; what is open has no end to contradict another's. */
+static bool may_contradict(const fs_host *host)
+{
+    return host->record->kind != FS_EVENT_OVERHEAD && host->end != INT64_MAX;
+}
+
 /* The innermost that the host lies in, once those that it does not lie in are left. *overlaps: one of those goes on
  * while the host runs. */
 static uint32_t innermost(const fs_join *join, fs_nest *nest, uint32_t host, bool *overlaps)
@@ -83,16 +89,10 @@ static uint32_t innermost(const fs_join *join, fs_nest *nest, uint32_t host, boo
     while (nest->depth > 0) {
         const fs_host *above = &join->hosts[nest->open[nest->depth - 1]];
         if (fs_host_lies_in(event, above, join->slack)) return nest->open[nest->depth - 1];
-        if (event->start + join->slack < above->end) *overlaps = true;
+        if (event->start + join->slack < above->end && may_contradict(above)) *overlaps = true;
         nest->depth--;
     }
     return FS_NONE;
-}
-
-/* An overhead has no thread yet when its turn first comes; what is open has no end to contradict another's. */
-static bool may_contradict(const fs_host *host)
-{
-    return host->record->kind != FS_EVENT_OVERHEAD && host->end != INT64_MAX;
 }
 
 static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest *events, fs_nest *frames, fs_error *err)

@@ -62,7 +62,7 @@ static fs_record *insert(fs_record_index *index, int64_t id, fs_record *record)
     return index->records[slot];
 }
 
-/* Which id ---------------------------------------------------------------------------------------------------------- */
+/* Which id --------------------------------------------------------------------------------------------------------- */
 
 static bool is_call(const fs_record *record)
 {
@@ -125,20 +125,29 @@ static void see_devices(fs_owners *owners)
     }
 }
 
+/* What was seen of a thread. */
+enum { HAS_OWNERS = 1, HAS_CALLS = 2 };
+
 fs_status fs_owners_create(fs_owners *owners, fs_error *err)
 {
     FS_TRY(create_index(&owners->ops, err));
     FS_TRY(create_index(&owners->calls, err));
+    owners->lanes = fs_calloc(fs_store_lane_count(owners->join->store), sizeof *owners->lanes);
+    if (owners->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell threads apart");
     FS_EACH_RECORD(owners->join, record)
     {
         if (is_call(record)) {
+            owners->lanes[record->lane] |= HAS_CALLS;
             fs_record *first = insert(&owners->calls, record->correlation, record);
             if (first == record) continue;
+            if (!first->shared) FS_TRY(keep_other(owners, first, err));
             first->shared = true;
             FS_TRY(keep_other(owners, record, err));
-        } else if (fs_record_is_owner(record) && record->external >= 0) {
+        } else if (fs_record_is_owner(record)) {
+            owners->lanes[record->lane] |= HAS_OWNERS;
+            if (record->external < 0) continue;
             fs_record *first = insert(&owners->ops, record->external, record);
-            if (process_of(owners, first) != process_of(owners, record)) first->shared = true;
+            if (first != record && process_of(owners, first) != process_of(owners, record)) first->shared = true;
         }
     }
     if (owners->other_count == 0) return FS_OK;
@@ -152,6 +161,7 @@ void fs_owners_clear(fs_owners *owners)
     clear_index(&owners->ops);
     clear_index(&owners->calls);
     fs_free(owners->others);
+    fs_free(owners->lanes);
 }
 
 /* The op that the record's "External id" names; NULL: none, or ops of several processes. */
@@ -193,22 +203,31 @@ static bool is_likelier(const fs_owners *owners, const fs_record *call, const fs
     return (call->start > than->start) == (call->start <= work->start); /* the nearest to the work */
 }
 
-static const fs_record *choose_call(const fs_owners *owners, const fs_record *first, const fs_record *work)
+/* Of the calls of the work's correlation those that began about when it did, so that any number of them takes no time:
+ * a few before and after. */
+enum { NEAR_CALLS = 8 };
+
+static const fs_record *choose_call(const fs_owners *owners, const fs_record *work)
 {
     uint32_t low = 0, high = owners->other_count;
+    const fs_record *best = NULL;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (owners->others[middle]->correlation < work->correlation) low = middle + 1;
+        const fs_record *call = owners->others[middle];
+        bool before = call->correlation < work->correlation;
+        if (before || (call->correlation == work->correlation && call->start <= work->start)) low = middle + 1;
         else high = middle;
     }
-    const fs_record *best = first;
-    for (; high < owners->other_count && owners->others[high]->correlation == work->correlation; high++)
-        if (is_likelier(owners, owners->others[high], best, work)) best = owners->others[high];
+    low = high > NEAR_CALLS ? high - NEAR_CALLS : 0;
+    high = owners->other_count - high > NEAR_CALLS ? high + NEAR_CALLS : owners->other_count;
+    while (owners->others[low]->correlation != work->correlation) low++;
+    while (owners->others[high - 1]->correlation != work->correlation) high--;
+    for (uint32_t i = low; i < high; i++)
+        if (best == NULL || is_likelier(owners, owners->others[i], best, work)) best = owners->others[i];
     /* Of the runtime's call and the driver's call inside it, the runtime's. */
     const fs_record *inner = best;
-    if (first->lane == inner->lane && encloses(first, best)) best = first;
-    for (; low < high; low++)
-        if (owners->others[low]->lane == inner->lane && encloses(owners->others[low], best)) best = owners->others[low];
+    for (uint32_t i = low; i < high; i++)
+        if (owners->others[i]->lane == inner->lane && encloses(owners->others[i], best)) best = owners->others[i];
     return best;
 }
 
@@ -216,30 +235,27 @@ const fs_record *fs_owners_call(const fs_owners *owners, const fs_record *work)
 {
     if (work->correlation == FS_NONE) return NULL;
     const fs_record *first = find(&owners->calls, work->correlation);
-    return first != NULL && first->shared ? choose_call(owners, first, work) : first;
+    return first != NULL && first->shared ? choose_call(owners, work) : first;
 }
 
-fs_status fs_owners_move_calls(fs_owners *owners, fs_error *err)
+void fs_owners_move_calls(const fs_owners *owners)
 {
-    fs_join *join = owners->join;
-    if (owners->ops.count == 0 || owners->calls.count == 0) return FS_OK;
-    bool *has_owners = fs_calloc(fs_store_lane_count(join->store), sizeof *has_owners);
-    if (has_owners == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell threads apart");
-    for (uint32_t host = 0; host < join->host_count; host++)
-        if (fs_record_is_owner(join->hosts[host].record)) has_owners[join->hosts[host].record->lane] = true;
-    for (uint32_t host = 0; host < join->host_count; host++) {
+    const fs_join *join = owners->join;
+    bool any = false;
+    for (uint32_t lane = 0; lane < fs_store_lane_count(join->store); lane++)
+        any = any || owners->lanes[lane] == HAS_CALLS;
+    for (uint32_t host = 0; any && host < join->host_count; host++) {
         fs_record *record = join->hosts[host].record;
-        if (record->kind != FS_EVENT_RUNTIME || has_owners[record->lane]) continue;
+        if (record->kind != FS_EVENT_RUNTIME || (owners->lanes[record->lane] & HAS_OWNERS) != 0) continue;
         const fs_record *op = op_named(owners, record);
         if (op != NULL && encloses(op, record)) record->lane = op->lane;
     }
-    fs_free(has_owners);
-    return FS_OK;
 }
 
 /* Launchers -------------------------------------------------------------------------------------------------------- */
 
-/* Ops and annotations that have begun at the place of a sweep, the last one last. */
+/* Events of one kind that have begun at the place of a sweep, the last one last. One that ends before a later one does
+ * is left out: what it encloses from there on, the later one encloses too. So ends fall. */
 typedef struct {
     const fs_host **open;
     uint32_t depth, capacity;
@@ -247,7 +263,7 @@ typedef struct {
 
 static fs_status push(open_hosts *stack, const fs_host *host, fs_error *err)
 {
-    while (stack->depth > 0 && stack->open[stack->depth - 1]->end < host->start) stack->depth--;
+    while (stack->depth > 0 && stack->open[stack->depth - 1]->end <= host->end) stack->depth--;
     if (stack->depth == stack->capacity) {
         uint32_t capacity = stack->capacity ? stack->capacity * 2 : 64;
         const fs_host **open = fs_realloc(stack->open, capacity * sizeof *open);
@@ -259,18 +275,22 @@ static fs_status push(open_hosts *stack, const fs_host *host, fs_error *err)
     return FS_OK;
 }
 
-/* The innermost op around the call, or else the innermost annotation: of the store, or FS_NONE. Unlike the tree of
- * events this does not depend on what contradicts each other around it. */
+/* The innermost that is around the call: of the store, or FS_NONE. */
 static uint32_t innermost(const open_hosts *stack, const fs_host *call, int64_t slack)
 {
-    uint32_t annotation = FS_NONE;
-    for (uint32_t i = stack->depth; i-- > 0;) {
-        const fs_host *around = stack->open[i];
-        if (around->end < call->end && !fs_host_lies_in(call, around, slack)) continue;
-        if (around->record->kind == FS_EVENT_OP) return around->record->index;
-        if (annotation == FS_NONE) annotation = around->record->index;
+    fs_host span = *call;
+    if (span.end == INT64_MAX) span.end = span.start; /* it has no duration */
+    uint32_t low = 0, high = stack->depth;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (stack->open[middle]->end >= span.end - slack) low = middle + 1;
+        else high = middle;
     }
-    return annotation;
+    for (; low > 0; low--) {
+        const fs_host *around = stack->open[low - 1];
+        if (around->end >= span.end || fs_host_lies_in(&span, around, slack)) return around->record->index;
+    }
+    return FS_NONE;
 }
 
 /* Whether b comes after a in the order of (start, -end). */
@@ -279,30 +299,35 @@ static bool comes_after(const fs_host *b, const fs_host *a)
     return b->start > a->start || (b->start == a->start && b->end < a->end);
 }
 
-static fs_status sweep_lane(const fs_join *join, uint32_t lane, open_hosts *stack, fs_error *err)
+/* Unlike the tree of events, this does not depend on events around a call that contradict each other. */
+static fs_status sweep_lane(const fs_join *join, uint32_t lane, open_hosts *ops, open_hosts *annotations, fs_error *err)
 {
     const fs_host *hosts = join->hosts;
     uint32_t end = join->firsts[lane + 1], next = join->firsts[lane];
-    stack->depth = 0;
+    ops->depth = annotations->depth = 0;
     for (uint32_t host = next; host < end; host++) {
-        if (!is_call(hosts[host].record)) continue;
+        fs_record *call = hosts[host].record;
+        if (!is_call(call)) continue;
         for (; next < end && !comes_after(&hosts[next], &hosts[host]); next++) {
-            bool owner = fs_record_is_owner(hosts[next].record) && !hosts[next].record->communication;
-            if (owner) FS_TRY(push(stack, &hosts[next], err));
+            const fs_record *record = hosts[next].record;
+            if (!fs_record_is_owner(record) || record->communication) continue;
+            FS_TRY(push(record->kind == FS_EVENT_OP ? ops : annotations, &hosts[next], err));
         }
-        hosts[host].record->launcher = innermost(stack, &hosts[host], join->slack);
+        call->launcher = innermost(ops, &hosts[host], join->slack);
+        if (call->launcher == FS_NONE) call->launcher = innermost(annotations, &hosts[host], join->slack);
     }
     return FS_OK;
 }
 
 fs_status fs_owners_find_launchers(fs_owners *owners, fs_error *err)
 {
-    open_hosts stack = {NULL, 0, 0};
+    open_hosts ops = {NULL, 0, 0}, annotations = {NULL, 0, 0};
     fs_status status = FS_OK;
     if (owners->calls.count == 0) return FS_OK;
     for (uint32_t lane = 0; status == FS_OK && lane < fs_store_lane_count(owners->join->store); lane++)
-        status = sweep_lane(owners->join, lane, &stack, err);
-    fs_free(stack.open);
+        status = sweep_lane(owners->join, lane, &ops, &annotations, err);
+    fs_free(ops.open);
+    fs_free(annotations.open);
     return status;
 }
 

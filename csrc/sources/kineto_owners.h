@@ -34,8 +34,9 @@ typedef struct {
     fs_join *join;
     fs_record_index ops;   /* ops and annotations by "External id" */
     fs_record_index calls; /* API calls by correlation: of each the first that came */
-    fs_record **others;    /* the other calls, by correlation */
+    fs_record **others;    /* those of correlations that several calls have, by correlation and start */
     uint32_t other_count, other_capacity;
+    uint8_t *lanes; /* by lane of the store: private */
     /* By device: the process that most of its work was launched by, as far as correlations tell it. */
     struct {
         int64_t process;
@@ -55,8 +56,8 @@ void fs_owners_announce(fs_owners *owners, const fs_record *record);
 fs_status fs_owners_create(fs_owners *owners, fs_error *err);
 void fs_owners_clear(fs_owners *owners);
 
-/* Move calls from threads without ops to the threads of their ops. Before nesting. FS_OUT_OF_MEMORY. */
-fs_status fs_owners_move_calls(fs_owners *owners, fs_error *err);
+/* Move calls from threads without ops to the threads of their ops. Before nesting. */
+void fs_owners_move_calls(const fs_owners *owners);
 /* Find the launcher of what each call launched. Once the hosts are in order and in the store. FS_OUT_OF_MEMORY. */
 fs_status fs_owners_find_launchers(fs_owners *owners, fs_error *err);
 

@@ -159,11 +159,9 @@ fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
         work.flops = told->flops;
         work.stated = true;
     }
-    double moved = isnan(told->bytes) ? told->bytes_read + told->bytes_written : told->bytes;
-    if (isnan(work.bytes_moved) && !isnan(moved)) {
-        work.bytes_read = told->bytes_read;
-        work.bytes_written = told->bytes_written;
-        work.bytes_moved = moved;
-    }
+    if (isnan(work.bytes_read)) work.bytes_read = told->bytes_read;
+    if (isnan(work.bytes_written)) work.bytes_written = told->bytes_written;
+    if (isnan(work.bytes_moved))
+        work.bytes_moved = isnan(told->bytes) ? told->bytes_read + told->bytes_written : told->bytes;
     return work;
 }

@@ -39,6 +39,8 @@ class Settings:
     """How many times as long as there a median may take."""
     stored: Mapping[str, Any] = field(default_factory=dict)
     """That run, as store.load gives it."""
+    tell: Callable[[str], object] | None = None
+    """Shows a line to the user while tests run."""
 
 
 class Perf:
@@ -130,7 +132,7 @@ class Check:
         name = _name_of(other)
         margin = max(ratio, 1 / ratio) - 1 if ratio > 0 else 0.0  # rounds go on until the limit is on one side
         for times in (1.0, *LONGER):
-            with alone():
+            with alone(self._settings.tell):
                 compared = compare_times(mine, theirs, **_longer(compare_times, {"margin": margin}, times))
             low, high = compared.ci
             held = _held_ratio(compared.ratio, low, high, ratio, f"the time of {name}")
@@ -188,7 +190,7 @@ class Check:
 
     def _measure(self, times: float) -> Any:
         measure = _flopscope().measure
-        with alone():
+        with alone(self._settings.tell):
             return measure(self._fn, *self._args, **_longer(measure, self._options, times))
 
     def _hold_all(self, comparison: str, wanted: Mapping[str, float]) -> Check:
@@ -227,7 +229,7 @@ class Check:
 
     def _look(self, limit: str) -> Seen:
         try:
-            with alone():
+            with alone(self._settings.tell):
                 return look(self._fn, self._args)
         except Unseen as reason:
             pytest.skip(f"{limit} needs to see what the device does: {reason}")

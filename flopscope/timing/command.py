@@ -47,7 +47,7 @@ def add_measure(commands: Any) -> None:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    from ..commands import write_json
+    from ..files import write_json
     from .measure import measure
 
     if ":" in options.what:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from flopscope.files import write_json
 from flopscope.views.safe import write_csv
 
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ def _json_value(value: Any) -> Any:
 
 def to_json(table: EventTable, path: str | PathLike[str]) -> None:
     """A JSON file of json_content()."""
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(json_content(table), file, indent=1, allow_nan=False)
-        file.write("\n")
+    write_json(path, json_content(table))
 
 
 def json_content(table: EventTable) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from os import PathLike
 from typing import Any
 
+from flopscope.files import replacing
+
 __all__ = ["printable", "write_csv"]
 
 # C0 and C1 controls and DEL, which terminals act on; separators that end a line; marks that turn the direction of text;
@@ -35,7 +37,7 @@ def write_csv(path: str | PathLike[str], header: Iterable[str], rows: Iterable[I
     A text that spreadsheets would evaluate, since it begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage
     return, gets an apostrophe before it, which they take for the mark of a text. Numbers stay numbers.
     """
-    with open(path, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+    with replacing(path, newline="", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(header)
         writer.writerows([_cell(value) for value in row] for row in rows)
