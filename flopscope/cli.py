@@ -61,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     bench.set_defaults(run=_bench)
 
     devices = commands.add_parser("devices", allow_abbrev=False, help="what is here, by the datasheet and as measured")
-    devices.add_argument("--measure", action="store_true", help="measure the peaks anew")
+    devices.add_argument("--measure", action="store_true", help="measure the peaks; the better of new and stored stays")
+    devices.add_argument("--reset", action="store_true", help="with --measure: replace what is stored, better or not")
     devices.add_argument("--json", metavar="FILE", help="write all that is known of the devices")
     devices.set_defaults(run=_devices)
 
@@ -103,10 +104,12 @@ def _devices(options: argparse.Namespace) -> None:
 
     from .device import devices, measure_peaks
 
+    if options.reset and not options.measure:
+        raise ValueError("--reset replaces stored peaks by measured ones: add --measure")
     found = devices()
     for device in found:
         if options.measure:
-            measure_peaks(device, force=True)
+            measure_peaks(device, force=True, reset=options.reset)
         print(device.report())
     _explain_no_cuda(found)
     if options.json:

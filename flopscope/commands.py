@@ -36,6 +36,11 @@ def limit(text: str) -> int:
     return number
 
 
+def _add_peaks(parser: argparse.ArgumentParser) -> None:
+    text = "what shares are of; measured: on such a device of this machine, else the datasheet's (default: %(default)s)"
+    parser.add_argument("--peaks", choices=("datasheet", "measured", "none"), default="datasheet", help=text)
+
+
 # table ----------------------------------------------------------------------------------------------------------------
 
 
@@ -46,9 +51,7 @@ def add_table(commands: Any) -> None:
     parser.add_argument("--sort-by", help="column, as in torch (default: own device time, or CPU time without one)")
     parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1: all (default: %(default)s)")
     parser.add_argument("--group-by", choices=GROUPINGS, default="name", help="what rows tell apart (default: name)")
-    parser.add_argument(
-        "--peaks", choices=("datasheet", "none"), default="datasheet", help="what shares are of (default: %(default)s)"
-    )
+    _add_peaks(parser)
     parser.add_argument("--all-columns", action="store_true", help="torch's table in full; else what fits a terminal")
     parser.add_argument("--steps", action="store_true", help="say also where the time of the steps went")
     parser.add_argument("--csv", metavar="FILE", help="write all rows")
@@ -111,7 +114,7 @@ def _say_unmodelled(table: EventTable) -> None:
     if min(table.coverage()["bytes"], table.coverage()["flops"]) >= 1:
         print("Coverage: the bytes and FLOPs of all of it are known.")
     rest = table.coverage()["unmodelled"][text.UNMODELLED_SHOWN :]
-    if rest:
+    if rest and not table.lacks_shapes:
         print(f"Not modelled besides: {len(rest)} names, {units.time_text(sum(time for _, time in rest))}.")
 
 
@@ -150,6 +153,7 @@ def add_compare(commands: Any) -> None:
         default="op",
         help="what is compared (default: %(default)s, with its kernels)",
     )
+    _add_peaks(parser)
     parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1: all (default: %(default)s)")
     parser.add_argument("--csv", metavar="FILE", help="write all rows")
     parser.add_argument("--json", metavar="FILE", help="write the devices and all rows")
@@ -164,7 +168,7 @@ def _compare(options: argparse.Namespace) -> None:
     names = (Path(options.a).name, Path(options.b).name)
     if names[0] == names[1]:
         names = (options.a, options.b)
-    found = compare(a, b, by=options.by, kind=options.kind, names=names)
+    found = compare(a, b, by=options.by, kind=options.kind, names=names, peaks=options.peaks)
     print(found.table(options.limit), end="")
     if options.csv:
         found.to_csv(options.csv)

@@ -171,27 +171,31 @@ def compare(
     by: By | None = None,
     kind: Literal["op", "kernel"] = "op",
     names: tuple[str, str] = ("a", "b"),
+    peaks: Literal["measured", "datasheet", "none"] | None = None,
 ) -> Comparison:
     """Two runs row by row: own times and their ratio, calls, FLOPs, bytes and share of the roofline.
 
-    a, b: a profile, a trace, key_averages() of one, or a DataFrame of that. The shares of profiles and traces are of
-        the same kind of peaks: measured ones, or the datasheet's where one of both is a recorded trace.
+    a, b: a profile, a trace, key_averages() of one, or a DataFrame of that.
     by: match rows by "name", or by "shape": by name and input shapes; None: by shape where both know shapes. Names
         match without their namespace, so that flopscope::add meets aten::add; "matmul", "ones" and others that do
         their work under other names in torch ("mm", "fill_") meet those.
     kind: "op": what ran on the host, ops and ranges, with the kernels that they launched; "kernel": what ran on a
         device.
     names: what the table calls the runs.
+    peaks: what the shares of profiles and traces are of, as key_averages() takes it; tables and DataFrames have shares
+        of their own. None: measured ones, or the datasheet's where one of both is a recorded trace.
 
-    ValueError for by="shape" where a run has no shapes.
+    ValueError for by="shape" where a run has no shapes, and for other peaks.
     """
     if by not in (None, "name", "shape"):
         raise ValueError(f'by is "name", "shape" or None; got {by!r}')
     if kind not in ("op", "kernel"):
         raise ValueError(f'kind is "op" or "kernel"; got {kind!r}')
+    if peaks not in (None, "measured", "datasheet", "none"):
+        raise ValueError(f'peaks is "measured", "datasheet", "none" or None; got {peaks!r}')
     recorded = any(isinstance(run, Results) and run._usual_peaks == "datasheet" for run in (a, b))
-    peaks = "datasheet" if recorded else "measured"
-    runs = [_Run.of(run, name, kind, peaks) for run, name in zip((a, b), names, strict=True)]
+    source = peaks or ("datasheet" if recorded else "measured")
+    runs = [_Run.of(run, name, kind, source) for run, name in zip((a, b), names, strict=True)]
     for run in runs:
         if by == "shape" and not run.has_shapes:
             raise ValueError(

@@ -15,6 +15,7 @@ from queue import Empty, Full, Queue
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from . import _core
+from .model import Model, models_of, why_unknown
 from .process import rank_of
 from .progress import progress_bar
 from .results import Results
@@ -48,10 +49,12 @@ class Trace(Results):
         """The members of the trace beside its events: "deviceProperties", "distributedInfo", versions, …"""
         self.report = {name: report[name] for name in _REPORTED}
         """What was read: "bytes" of text, "events" in it, "kept" in the tables; and what was left out: events
-        "without_time", of an "unknown" category, of "too_many" devices; and whether the file was "truncated"."""
+        "without_time", of an "unknown" category, of "too_many" devices; and whether the file was "truncated". What
+        contradicts itself: "contradicting" device work, whose External id names another op than the call that launched
+        it lies in, and "overlapping" host events, which began within another one on their thread but ended after it."""
         self._process = int(report["process"])
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
-        self.record_shapes = bool(metadata.get("record_shapes", True))
+        self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
         self.profile_memory = bool(metadata.get("profile_memory", False))
         self._core = core
         self._timing = "trace"
@@ -86,17 +89,37 @@ class Trace(Results):
         """Peaks by device, and what a table says of them: of the devices that the trace names."""
         from .device import peaks_of_models
 
-        shares = peaks_of_models({f"cuda:{index}": name for index, name in self.devices.items()}, source)
-        said = {
-            device: {"source": peaks.source, "name": self.devices[int(device[5:])]} for device, peaks in shares.items()
-        }
+        models = self._models
+        shares = peaks_of_models({f"cuda:{index}": model for index, model in models.items()}, source)
+        named = {device: models[int(device[5:])].name for device in shares}
+        said = {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
         return shares, said
+
+    @property
+    def _models(self) -> dict[int, Model]:
+        assert self._core is not None
+        ran = {int(device[5:]) for device in self._core.devices if device != "cpu"}
+        return models_of(self.devices, self.metadata.get("deviceProperties"), ran)
+
+    def _why_unknown(self, device: str, source: str) -> str:
+        from .device import devices
+
+        if device == "cpu":
+            return "a trace does not name its CPU"
+        model = self._models.get(int(device[5:]))
+        if model is None:
+            return "the trace does not name the device"
+        here = any(one.name == model.name for one in devices())
+        return why_unknown(model, here=here, measured=source == "measured")
 
     def __repr__(self) -> str:
         return f"<flopscope.Trace of {self.source}: {len(self)} events>"
 
 
-_REPORTED = ("bytes", "events", "kept", "without_time", "unknown", "too_many", "truncated")
+_REPORTED = (
+    *("bytes", "events", "kept", "without_time", "unknown", "too_many"),
+    *("contradicting", "overlapping", "truncated"),
+)
 _WRITTEN_ANEW = frozenset(
     {
         "schemaVersion",
@@ -116,7 +139,8 @@ def load_trace(source: str | bytes | bytearray | memoryview | os.PathLike[str] |
     JSON as it is or compressed by gzip, whatever its name. Nothing is kept but the events, so that a file may be larger
     than memory; a plain file is read by several threads. Rows are torch's own for the same trace.
 
-    A trace that was cut off gives what is there, with a UserWarning; so do events that had to be left out.
+    A trace that was cut off gives what is there, with a UserWarning; so do events that had to be left out, and events
+    that contradict each other. A kernel belongs to the op around the API call that launched it.
     ValueError names the file, the byte and what was expected where it is no trace; OSError for a file that cannot be
     read.
     """
@@ -133,6 +157,14 @@ def load_trace(source: str | bytes | bytearray | memoryview | os.PathLike[str] |
         raise OSError(f"{name}: {problem}") from None
     problems.tell(report)
     return Trace(name, core, report, _metadata(report["head"]))
+
+
+_CONTRADICTIONS = {
+    "contradicting": "kernels or copies carry an External id that contradicts the call that launched them; each counts "
+    "for the op around its call",
+    "overlapping": "host events overlap another one on their thread without lying in it; the time that they share is "
+    "taken once from what encloses both",
+}
 
 
 class _Problems(AbstractContextManager["_Problems"]):
@@ -157,6 +189,9 @@ class _Problems(AbstractContextManager["_Problems"]):
         said = [f"{count:,} {what}" for what, count in left_out.items() if count]
         if said:
             self._warn(f"events were left out: {', '.join(said)}")
+        for name, meaning in _CONTRADICTIONS.items():
+            if report[name]:
+                self._warn(f"{report[name]:,} {meaning}")
 
     def _warn(self, message: str) -> None:
         warnings.warn(printable(f"{self.name}: {message}"), UserWarning, stacklevel=4)

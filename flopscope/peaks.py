@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Peaks"]
 
-CACHE_FORMAT = 3  # of the JSON files; raise it when what is measured changes
+CACHE_FORMAT = 4  # of the JSON files; raise it when what is measured changes
+BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth")
+TIMES = ("launch_ns", "kernel_ns")  # the lower the better
+# What a tensor unit must be faster than to count: the unit that the product falls back to, as in csrc/device/peaks.c.
+PLAIN_OF = {"fp64_tensor": "fp64", "tf32_tensor": "fp32", "fp16_tensor": "fp32", "bf16_tensor": "fp32"}
 
 
 def is_number(value: object) -> bool:
@@ -43,11 +47,27 @@ class Peaks:
     """Time of the least kernel, by CUPTI (CPU: of the least op, as profiles record it): one element read and written,
     in ns."""
     when: str | None = None
-    """When it was measured: ISO 8601, UTC."""
+    """When it was last measured: ISO 8601, UTC. That measurement need not have given all the numbers: see ``dates``."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of "flopscope" that measured, and on CUDA of "driver" and "runtime"."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """Why a probe gave nothing, by its name: {"matmul bfloat16": "…"}."""
+    load_average: float | None = None
+    """Processes that ran or waited to, on average over the minute before the last measurement."""
+    busy: float | None = None
+    """Share of the device, 0 to 1, that other processes used: of the CPU during the last measurement, of a GPU just
+    before it, by NVML."""
+    spread: Mapping[str, float] = field(default_factory=dict)
+    """By number ("fp32", "bandwidth", "launch_ns"): by what fraction the worst round of its probe was slower than the
+    best, which is the number."""
+    dates: Mapping[str, str] = field(default_factory=dict)
+    """By number: when it was read, ISO 8601, UTC. Later measurements that read no better left it as it was."""
+
+    @property
+    def _numbers(self) -> dict[str, float]:
+        """All that is known, by name: a compute unit's, or a field's."""
+        fields = {name: getattr(self, name) for name in (*BANDWIDTHS, *TIMES)}
+        return {**self.flops, **{name: value for name, value in fields.items() if value is not None}}
 
     def _for_core(self) -> Mapping[str, Any]:
         """As Profiler.table() takes the peaks of a device."""
@@ -63,12 +83,49 @@ class Peaks:
             if content["format"] != CACHE_FORMAT or content["key"] != dict(key):
                 return None
             peaks = cls(**content["peaks"])
-            rates = [*peaks.flops.values(), peaks.bandwidth, peaks.launch_ns, peaks.kernel_ns]
-            rates += [peaks.copy_bandwidth, peaks.read_bandwidth, peaks.write_bandwidth]
-            whole = all(rate is None or (is_number(rate) and rate > 0) for rate in rates)
+            whole = all(is_number(number) and number > 0 for number in peaks._numbers.values())
+            conditions = [*peaks.spread.values(), peaks.load_average, peaks.busy]
+            whole = whole and all(value is None or (is_number(value) and value >= 0) for value in conditions)
+            whole = whole and all(isinstance(date, str) for date in (peaks.when, *peaks.dates.values()))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             return None
         return peaks if whole and peaks.source == "measured" else None
+
+
+def best(number: str, values: Iterable[float]) -> float:
+    """The fastest of the values of a number: the lowest time, the highest rate."""
+    return min(values) if number in TIMES else max(values)
+
+
+def slowdown(number: str, value: float, reference: float) -> float:
+    """By what fraction of the reference a value of a number is slower than it; negative where it is faster."""
+    return (value - reference if number in TIMES else reference - value) / reference
+
+
+def drop_useless_units(flops: Mapping[str, float]) -> dict[str, float]:
+    """Without the tensor units that are no faster than the plain ones: a library without them computes on those."""
+    return {unit: rate for unit, rate in flops.items() if rate > flops.get(PLAIN_OF.get(unit, ""), 0.0)}
+
+
+def combine(stored: Peaks, new: Peaks) -> Peaks:
+    """The better of the two, number by number, each with its date and spread. The rest is the new one's.
+
+    What neither could measure is missing, as the new one tells.
+    """
+    old, read = stored._numbers, new._numbers
+    keeps = {name for name in old if name not in read or slowdown(name, read[name], old[name]) >= 0}
+    numbers = {**read, **{name: old[name] for name in keeps}}
+    flops = drop_useless_units({unit: numbers[unit] for unit in (*new.flops, *stored.flops)})
+    fields = {name: numbers.get(name) for name in (*BANDWIDTHS, *TIMES)}
+    source = {name: stored if name in keeps else new for name in (*flops, *fields)}
+    changed: dict[str, Any] = {
+        "flops": flops,
+        **fields,
+        "missing": {probe: why for probe, why in new.missing.items() if probe in stored.missing},
+        "spread": {name: peaks.spread[name] for name, peaks in source.items() if name in peaks.spread},
+        "dates": {name: peaks.dates[name] for name, peaks in source.items() if name in peaks.dates},
+    }
+    return replace(new, **changed)
 
 
 # What this process has measured, by the name of its cache file: all there is where no file can be written.
@@ -121,16 +178,53 @@ def cache_file(key: Mapping[str, Any]) -> Path:
 def cached_peaks(device: Device) -> Peaks | None:
     """What this process or an earlier one measured; a file that cannot be read or is not whole counts as none."""
     key = cache_key(device)
-    file = cache_file(key)
-    if file.name in remembered:
-        return remembered[file.name]
+    return remembered.get(cache_file(key).name) or _read_cache(key)
+
+
+def keep_peaks(device: Device, new: Peaks, reset: bool, temporary: Collection[str]) -> tuple[Peaks | None, Peaks]:
+    """Combine new peaks with those that are kept, or with ``reset`` replace those, and keep the result: the kept before
+    and after.
+
+    The file is read again, under a lock, so that a better number of another process is not lost. What lacks a probe of
+    ``temporary``, which may work another time, is kept by this process only.
+    """
+    key = cache_key(device)
+    name = cache_file(key).name
+    with _locked(cache_folder(), create=not temporary):
+        stored = _read_cache(key) or remembered.get(name)
+        peaks = new if stored is None or reset else combine(stored, new)
+        remembered[name] = peaks
+        if not set(temporary) & set(peaks.missing):
+            _write_cache(key, peaks)
+    return stored, peaks
+
+
+def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
     try:
-        return Peaks._from_json(file.read_text(encoding="utf-8"), key)
+        return Peaks._from_json(cache_file(key).read_text(encoding="utf-8"), key)
     except (OSError, UnicodeDecodeError):
         return None
 
 
-def write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:
+@contextmanager
+def _locked(folder: Path, create: bool) -> Iterator[None]:
+    """Keep other processes out, as far as the file system can lock a folder."""
+    handle = None
+    with suppress(OSError, ImportError):
+        import fcntl
+
+        if create:
+            folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)  # and unlock
+
+
+def _write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:
     """Write beside and rename, so that no reader sees half a file. A folder that cannot be written is no error."""
     import json
     import tempfile

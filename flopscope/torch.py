@@ -201,6 +201,11 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
                 shares["cpu"], said["cpu"] = cpu.measured, {"source": "measured", "name": cpu.name}
         return shares, said
 
+    def _why_unknown(self, device: str, source: str) -> str:
+        if device == "cpu":
+            return Results._why_unknown(self, device, source)
+        return self.trace()._why_unknown(device, source)
+
 
 def _torchs_actions(plan: Callable[[int], Any]) -> Callable[[int], ProfilerAction]:
     """A schedule, be it flopscope's, torch's or the user's own, that answers with torch's actions.

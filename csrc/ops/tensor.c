@@ -37,9 +37,9 @@ const char *fs_tensor_text(const fs_tensor *tensor, char *text, size_t size)
 
 int64_t fs_tensor_count(const fs_tensor *tensor)
 {
-    int64_t count = 1;
-    for (int d = 0; d < tensor->ndim; d++) count *= tensor->shape[d];
-    return count;
+    uint64_t count = 1; /* of a tensor without elements the other sizes may overflow it on the way to 0 */
+    for (int d = 0; d < tensor->ndim; d++) count *= (uint64_t)tensor->shape[d];
+    return (int64_t)count;
 }
 
 size_t fs_tensor_nbytes(const fs_tensor *tensor)
@@ -52,16 +52,17 @@ void fs_dense_strides(int ndim, const int64_t *shape, int64_t *strides)
     int64_t stride = 1;
     for (int d = ndim - 1; d >= 0; d--) {
         strides[d] = stride;
-        stride *= shape[d];
+        /* A tensor without elements may have other axes of any size. */
+        if (__builtin_mul_overflow(stride, shape[d], &stride)) stride = 0;
     }
 }
 
 bool fs_tensor_is_dense(const fs_tensor *tensor)
 {
-    int64_t stride = 1;
+    uint64_t stride = 1;
     for (int d = tensor->ndim - 1; d >= 0; d--) {
-        if (tensor->shape[d] != 1 && tensor->strides[d] != stride) return fs_tensor_count(tensor) == 0;
-        stride *= tensor->shape[d];
+        if (tensor->shape[d] != 1 && (uint64_t)tensor->strides[d] != stride) return fs_tensor_count(tensor) == 0;
+        stride *= (uint64_t)tensor->shape[d];
     }
     return true;
 }
@@ -120,6 +121,35 @@ static fs_status set_shape(fs_tensor *tensor, fs_dtype dtype, fs_device device, 
     return FS_OK;
 }
 
+static uint64_t magnitude(int64_t value)
+{
+    return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+}
+
+/* Put foreign strides into the record once every element is known to have an address. A stride that no element takes
+ * (along an axis of one, or in a tensor of none) may be anything, and is replaced where its bytes would overflow. */
+static fs_status set_strides(fs_tensor *tensor, const int64_t *strides, const void *data, fs_error *err)
+{
+    uint64_t item = fs_dtypes[tensor->dtype].size, reach, low = 0, high = item;
+    bool empty = fs_tensor_count(tensor) == 0, good = true;
+    fs_dense_strides(tensor->ndim, tensor->shape, tensor->strides);
+    for (int d = 0; strides != NULL && d < tensor->ndim; d++) {
+        uint64_t step;
+        bool fits = !__builtin_mul_overflow(magnitude(strides[d]), item, &step) && step <= INT64_MAX;
+        if (fits) tensor->strides[d] = strides[d];
+        if (empty || tensor->shape[d] == 1) continue;
+        uint64_t *side = strides[d] < 0 ? &low : &high;
+        good = good && fits && !__builtin_mul_overflow(step, (uint64_t)tensor->shape[d] - 1, &reach) &&
+               !__builtin_add_overflow(*side, reach, side);
+    }
+    good = good && low <= INT64_MAX && high <= INT64_MAX - low;
+    if (!empty) good = good && low <= (uintptr_t)data && high <= UINTPTR_MAX - (uintptr_t)data;
+    if (good) return FS_OK;
+    char text[128];
+    return fs_fail(err, FS_VALUE_ERROR, "the strides of a tensor of shape %s reach beyond the address space",
+                   fs_shape_text(tensor->ndim, tensor->shape, text, sizeof text));
+}
+
 static void tell_memory(fs_device device, int64_t delta)
 {
     const fs_observer *observer = delta ? fs_observer_enter() : NULL;
@@ -163,6 +193,7 @@ fs_status fs_tensor_foreign(fs_tensor *tensor, fs_dtype dtype, fs_device device,
     fs_storage made = {.data = data, .device = device, .read_only = read_only, .drop = drop, .owner = owner};
     fs_storage *storage = NULL;
     fs_status status = set_shape(tensor, dtype, device, ndim, shape, err);
+    if (status == FS_OK) status = set_strides(tensor, strides, data, err);
     if (status == FS_OK) {
         storage = fs_malloc(sizeof *storage);
         if (storage == NULL) status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a tensor's record");
@@ -174,11 +205,6 @@ fs_status fs_tensor_foreign(fs_tensor *tensor, fs_dtype dtype, fs_device device,
     *storage = made;
     atomic_init(&storage->references, 1);
     storage->nbytes = fs_tensor_nbytes(tensor);
-    if (strides != NULL) {
-        memcpy(tensor->strides, strides, (size_t)ndim * sizeof *strides);
-    } else {
-        fs_dense_strides(ndim, shape, tensor->strides);
-    }
     tensor->data = data;
     tensor->storage = storage;
     return FS_OK;

@@ -59,7 +59,8 @@ typedef struct {
 fs_status fs_tensor_empty(fs_tensor *tensor, fs_dtype dtype, fs_device device, int ndim, const int64_t *shape,
                           fs_error *err);
 
-/* A view of foreign memory; takes over `owner`, which `drop` releases (on failure too). Strides NULL: dense. */
+/* A view of foreign memory; takes over `owner`, which `drop` releases (on failure too). Strides NULL: dense.
+ * FS_VALUE_ERROR for strides that reach beyond the address space. */
 fs_status fs_tensor_foreign(fs_tensor *tensor, fs_dtype dtype, fs_device device, int ndim, const int64_t *shape,
                             const int64_t *strides, void *data, bool read_only, void (*drop)(fs_storage *), void *owner,
                             fs_error *err);

@@ -6,11 +6,12 @@
 #include "python/core.h"
 #include "views/arrow.h"
 
-/* What the columns borrow until the stream is made: arrays of texts, and of bools. */
+/* What the columns borrow until the stream is made: the objects that were given, arrays of texts, and of bools. */
 typedef struct {
     Py_ssize_t rows, count;
     fs_arrow_column *columns;
-    void **scratch; /* two for each column */
+    PyObject **values; /* each owned: a buffer, or a tuple of the items of a list, which may change meanwhile */
+    void **scratch;    /* two for each column */
 } arrow_request;
 
 static bool wrong(const char *column, const char *wanted, PyObject *got)
@@ -48,7 +49,8 @@ static bool share_numbers(fs_arrow_column *column, PyObject *values, Py_ssize_t 
     column->values = buffer->buf;
     column->owner = buffer;
     column->release = release_buffer;
-    const char *formats = column->type == FS_ARROW_FLOAT64 ? "d" : "lq", *format = buffer->format;
+    const char *formats = column->type == FS_ARROW_FLOAT64 ? "d" : "lq";
+    const char *format = buffer->format != NULL ? buffer->format : "B";
     bool fits = buffer->ndim == 1 && buffer->itemsize == 8 && strlen(format) == 1 && strchr(formats, *format) != NULL;
     if (!fits) return wrong(column->name, column->type == FS_ARROW_FLOAT64 ? "doubles" : "64-bit integers", values);
     if (buffer->shape[0] == rows) return true;
@@ -56,8 +58,10 @@ static bool share_numbers(fs_arrow_column *column, PyObject *values, Py_ssize_t 
     return false;
 }
 
-static bool copy_numbers(fs_arrow_column *column, PyObject *values, Py_ssize_t rows)
+static bool take_numbers(fs_arrow_column *column, PyObject *values, Py_ssize_t rows, void **scratch)
 {
+    (void)scratch;
+    if (!PyTuple_CheckExact(values)) return share_numbers(column, values, rows);
     union {
         int64_t whole;
         double real;
@@ -67,7 +71,7 @@ static bool copy_numbers(fs_arrow_column *column, PyObject *values, Py_ssize_t r
     column->owner = copy;
     column->release = fs_free;
     for (Py_ssize_t i = 0; i < rows; i++) {
-        PyObject *value = PyList_GET_ITEM(values, i);
+        PyObject *value = PyTuple_GET_ITEM(values, i);
         if (column->type == FS_ARROW_INT64) copy[i].whole = PyLong_AsLongLong(value);
         else copy[i].real = value == Py_None ? Py_NAN : PyFloat_AsDouble(value);
         if (!PyErr_Occurred()) continue;
@@ -85,7 +89,7 @@ static bool take_bools(fs_arrow_column *column, PyObject *values, Py_ssize_t row
     if (bools == NULL) return no_memory();
     column->values = bools;
     for (Py_ssize_t i = 0; i < rows; i++) {
-        int truth = PyObject_IsTrue(PyList_GET_ITEM(values, i));
+        int truth = PyObject_IsTrue(PyTuple_GET_ITEM(values, i));
         if (truth < 0) return false;
         bools[i] = (uint8_t)truth;
     }
@@ -101,14 +105,13 @@ static bool take_text(const fs_arrow_column *column, PyObject *value, fs_arrow_t
     return text->bytes != NULL;
 }
 
-static bool take_texts(fs_arrow_column *column, PyObject *values, void **scratch)
+static bool take_texts(fs_arrow_column *column, PyObject *values, Py_ssize_t rows, void **scratch)
 {
-    Py_ssize_t count = PyList_GET_SIZE(values);
-    fs_arrow_text *texts = scratch[0] = PyMem_Malloc((size_t)(count ? count : 1) * sizeof *texts);
+    fs_arrow_text *texts = scratch[0] = PyMem_Malloc((size_t)(rows ? rows : 1) * sizeof *texts);
     if (texts == NULL) return no_memory();
     column->values = texts;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *value = PyList_GET_ITEM(values, i);
+    for (Py_ssize_t i = 0; i < rows; i++) {
+        PyObject *value = PyTuple_GET_ITEM(values, i);
         texts[i] = (fs_arrow_text){NULL, 0};
         if (value != Py_None && !take_text(column, value, &texts[i])) return false;
     }
@@ -122,7 +125,7 @@ static bool take_lists(fs_arrow_column *column, PyObject *values, Py_ssize_t row
     column->ends = ends;
     ends[0] = 0;
     for (Py_ssize_t i = 0; i < rows; i++) {
-        PyObject *list = PyList_GET_ITEM(values, i);
+        PyObject *list = PyTuple_GET_ITEM(values, i);
         if (!PyList_Check(list)) return wrong(column->name, "a list of strings", list);
         ends[i + 1] = ends[i] + PyList_GET_SIZE(list);
     }
@@ -130,7 +133,7 @@ static bool take_lists(fs_arrow_column *column, PyObject *values, Py_ssize_t row
     if (texts == NULL) return no_memory();
     column->values = texts;
     for (Py_ssize_t i = 0; i < rows; i++) {
-        PyObject *list = PyList_GET_ITEM(values, i);
+        PyObject *list = PyTuple_GET_ITEM(values, i);
         for (Py_ssize_t j = 0; j < PyList_GET_SIZE(list); j++) {
             if (!take_text(column, PyList_GET_ITEM(list, j), &texts[ends[i] + j])) return false;
         }
@@ -138,13 +141,12 @@ static bool take_lists(fs_arrow_column *column, PyObject *values, Py_ssize_t row
     return true;
 }
 
-static bool take_column(PyObject *given, arrow_request *request)
+/* The column's name and type, and its values, which may be used until the request ends. */
+static bool parse_column(PyObject *given, fs_arrow_column *column, PyObject **values, Py_ssize_t rows)
 {
     const char *type;
-    PyObject *values;
-    fs_arrow_column *column = &request->columns[request->count];
-    void **scratch = &request->scratch[2 * request->count];
-    if (!PyTuple_Check(given) || !PyArg_ParseTuple(given, "ssO:arrow_stream", &column->name, &type, &values)) {
+    PyObject *list;
+    if (!PyTuple_Check(given) || !PyArg_ParseTuple(given, "ssO:arrow_stream", &column->name, &type, &list)) {
         if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "a column is (name, type, values), not %R", given);
         return false;
     }
@@ -156,25 +158,43 @@ static bool take_column(PyObject *given, arrow_request *request)
         PyErr_Format(PyExc_ValueError, "column %s: there is no type \"%s\"", column->name, type);
         return false;
     }
-    request->count++; /* from here on it may own something */
     bool number = column->type == FS_ARROW_INT64 || column->type == FS_ARROW_FLOAT64;
-    if (number && PyObject_CheckBuffer(values)) return share_numbers(column, values, request->rows);
-    if (!PyList_Check(values)) return wrong(column->name, "a list", values);
-    if (PyList_GET_SIZE(values) != request->rows) {
-        PyErr_Format(PyExc_ValueError, "column %s has %zd values for %zd rows", column->name, PyList_GET_SIZE(values),
-                     request->rows);
-        return false;
+    if (number && PyObject_CheckBuffer(list)) return (*values = Py_NewRef(list)) != NULL;
+    if (!PyList_Check(list)) return wrong(column->name, "a list", list);
+    *values = PyList_AsTuple(list);
+    if (*values == NULL || PyTuple_GET_SIZE(*values) == rows) return *values != NULL;
+    PyErr_Format(PyExc_ValueError, "column %s has %zd values for %zd rows", column->name, PyTuple_GET_SIZE(*values),
+                 rows);
+    return false;
+}
+
+/* How the values of each type are taken. Texts are borrowed from lists that Python code could change: they are taken
+ * last, when no such code runs any more before the stream is made. */
+static const struct {
+    bool (*take)(fs_arrow_column *column, PyObject *values, Py_ssize_t rows, void **scratch);
+    bool borrows;
+} takers[FS_ARROW_TYPE_COUNT] = {
+    [FS_ARROW_INT64] = {take_numbers, false}, [FS_ARROW_FLOAT64] = {take_numbers, false},
+    [FS_ARROW_BOOL] = {take_bools, false},    [FS_ARROW_TEXT] = {take_texts, true},
+    [FS_ARROW_TEXTS] = {take_lists, true},
+};
+
+/* The columns of a tuple. */
+static bool take_columns(PyObject *given, arrow_request *request)
+{
+    for (Py_ssize_t i = 0; i < request->count; i++) {
+        if (!parse_column(PyTuple_GET_ITEM(given, i), &request->columns[i], &request->values[i], request->rows))
+            return false;
     }
-    switch (column->type) {
-    case FS_ARROW_BOOL:
-        return take_bools(column, values, request->rows, scratch);
-    case FS_ARROW_TEXT:
-        return take_texts(column, values, scratch);
-    case FS_ARROW_TEXTS:
-        return take_lists(column, values, request->rows, scratch);
-    default:
-        return copy_numbers(column, values, request->rows);
+    for (int borrows = 0; borrows < 2; borrows++) {
+        for (Py_ssize_t i = 0; i < request->count; i++) {
+            fs_arrow_column *column = &request->columns[i];
+            if (takers[column->type].borrows != (bool)borrows) continue;
+            if (!takers[column->type].take(column, request->values[i], request->rows, &request->scratch[2 * i]))
+                return false;
+        }
     }
+    return true;
 }
 
 static void drop_capsule(PyObject *capsule)
@@ -210,18 +230,26 @@ PyObject *fs_arrow_capsule(PyObject *module, PyObject *args)
     arrow_request request = {0};
     if (!PyArg_ParseTuple(args, "nO!:arrow_stream", &request.rows, &PyList_Type, &given)) return NULL;
     if (request.rows < 0) return PyErr_Format(PyExc_ValueError, "a table has 0 or more rows, not %zd", request.rows);
-    size_t count = (size_t)PyList_GET_SIZE(given);
+    PyObject *columns = PyList_AsTuple(given);
+    if (columns == NULL) return NULL;
+    size_t count = (size_t)PyTuple_GET_SIZE(columns);
     request.columns = PyMem_Calloc(count ? count : 1, sizeof *request.columns);
+    request.values = PyMem_Calloc(count ? count : 1, sizeof *request.values);
     request.scratch = PyMem_Calloc(count ? 2 * count : 1, sizeof *request.scratch);
-    bool good = request.columns != NULL && request.scratch != NULL;
-    if (!good) PyErr_NoMemory();
-    for (size_t i = 0; good && i < count; i++) good = take_column(PyList_GET_ITEM(given, (Py_ssize_t)i), &request);
-    if (good) result = make_capsule(&request);
+    if (request.columns == NULL || request.values == NULL || request.scratch == NULL) {
+        PyErr_NoMemory();
+    } else {
+        request.count = (Py_ssize_t)count;
+        if (take_columns(columns, &request)) result = make_capsule(&request);
+    }
     for (Py_ssize_t i = 0; i < request.count; i++) {
         if (request.columns[i].release != NULL) request.columns[i].release(request.columns[i].owner);
     }
     for (size_t i = 0; request.scratch != NULL && i < 2 * count; i++) PyMem_Free(request.scratch[i]);
+    for (size_t i = 0; request.values != NULL && i < count; i++) Py_XDECREF(request.values[i]);
     PyMem_Free(request.columns);
+    PyMem_Free(request.values);
     PyMem_Free(request.scratch);
+    Py_DECREF(columns);
     return result;
 }

@@ -10,6 +10,15 @@
 /* Raise what the record holds; always NULL. */
 PyObject *fs_raise(const fs_error *err);
 
+/* The exception that is set, taken away and put back: code that may be called with one set (a deallocator, a profile
+ * function) calls no Python code meanwhile. What that code leaves set is reported as unraisable. */
+typedef struct {
+    PyObject *type, *value, *traceback; /* owned; all NULL: none was set */
+} fs_pending;
+
+fs_pending fs_pending_take(void);
+void fs_pending_put(fs_pending pending);
+
 /* Tensor ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
@@ -36,6 +45,10 @@ bool fs_parse_device(PyObject *object, fs_device *device); /* NULL and None: the
 bool fs_parse_shape(PyObject *object, int *ndim, int64_t *shape);
 bool fs_default_device(fs_device *device);
 PyObject *fs_device_object(fs_device device); /* "cuda:0" */
+
+/* Add the type to the module by its own name. It is made once and kept: `type`, which is static, outlives the module,
+ * so that a module that is imported anew has the same types. -1 with an exception set on failure. */
+int fs_add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec);
 
 /* Python's types and functions of each file; each adds its own to the module, -1 with an exception set on failure. */
 int fs_add_tensor(PyObject *module);

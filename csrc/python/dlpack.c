@@ -2,6 +2,8 @@
  * before it. The structures are DLPack's ABI. */
 #include <stdlib.h>
 
+#include "base/lock.h"
+#include "kernels/cuda_device.h"
 #include "python/core.h"
 
 enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3, DL_CUDA_MANAGED = 13 };
@@ -44,29 +46,67 @@ static const char plain_name[] = "dltensor", versioned_name[] = "dltensor_versio
 
 /* Giving -------------------------------------------------------------------------------------------------------- */
 
-/* One allocation: either managed form, and the tensor that it keeps alive. */
-typedef struct {
+/* One allocation: either managed form, and the tensor that it keeps alive. A deleter that is called twice, as by a
+ * consumer that leaves the capsule its name, must not release anything twice: a deleted export stays allocated, and
+ * marked, until SPARE_EXPORTS others were deleted after it. */
+typedef struct export export;
+struct export {
     union {
         dl_managed plain;
         dl_versioned versioned;
-    } managed;
+    } managed; /* first: the address that deleters get */
     fs_tensor tensor;
-} export;
+    bool alive;
+    export *next; /* of the spare ones, the oldest first */
+};
+
+enum { SPARE_EXPORTS = 256 };
+
+static struct {
+    fs_lock lock; /* consumers may delete on any thread, without the GIL */
+    export *first, *last;
+    int count;
+} spare;
+
+static export *take_export(void)
+{
+    export *taken = NULL;
+    fs_lock_take(&spare.lock);
+    if (spare.count >= SPARE_EXPORTS) {
+        taken = spare.first;
+        spare.first = taken->next;
+        spare.count--;
+    }
+    fs_lock_give(&spare.lock);
+    if (taken == NULL) taken = malloc(sizeof *taken);
+    if (taken != NULL) *taken = (export){.alive = true};
+    return taken;
+}
 
 static void drop_export(export *exported)
 {
+    fs_lock_take(&spare.lock);
+    bool alive = exported->alive;
+    exported->alive = false;
+    fs_lock_give(&spare.lock);
+    if (!alive) return;
     fs_tensor_release(&exported->tensor);
-    free(exported);
+    fs_lock_take(&spare.lock);
+    exported->next = NULL;
+    if (spare.count++ > 0) spare.last->next = exported;
+    else spare.first = exported;
+    spare.last = exported;
+    fs_lock_give(&spare.lock);
 }
 
 static void delete_plain(dl_managed *managed)
 {
-    drop_export(managed->context);
+    if (managed != NULL) drop_export((export *)(void *)managed);
 }
 
 static void delete_versioned(dl_versioned *managed)
 {
-    drop_export(managed->context);
+    if (managed != NULL) drop_export((export *)(void *)managed);
 }
 
 static void capsule_dropped(PyObject *capsule)
@@ -80,7 +120,7 @@ static void capsule_dropped(PyObject *capsule)
 
 static PyObject *make_capsule(const fs_tensor *tensor, bool versioned, bool copied)
 {
-    export *exported = calloc(1, sizeof *exported);
+    export *exported = take_export();
     if (exported == NULL) return PyErr_NoMemory();
     fs_tensor_share(&exported->tensor, tensor);
     bool read_only = tensor->storage->read_only;
@@ -135,6 +175,10 @@ PyObject *fs_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
         PyErr_SetString(PyExc_TypeError, "__dlpack__: max_version and dl_device are pairs of integers");
         return NULL;
     }
+    if (copy != Py_None && !PyBool_Check(copy)) {
+        PyErr_Format(PyExc_TypeError, "__dlpack__: copy is True, False or None, not %R", copy);
+        return NULL;
+    }
     if (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) return NULL;
     if (device != Py_None) {
         if (!PyArg_ParseTuple(device, "ii", &type, &id)) return NULL;
@@ -167,21 +211,29 @@ PyObject *fs_tensor_dlpack_device(PyObject *self, PyObject *unused)
 
 /* Taking -------------------------------------------------------------------------------------------------------- */
 
-/* Foreign deleters may run Python code. */
+/* Foreign deleters may run Python code: with the GIL, and with no exception set. A memory's last tensor may go on any
+ * thread, and while an exception is on its way. */
+#define CALL_DELETER(managed)                                              \
+    do {                                                                   \
+        /* the process ends: nobody is left to give it back to */          \
+        if ((managed)->deleter == NULL || !Py_IsInitialized()) return;     \
+        PyGILState_STATE gil = PyGILState_Ensure();                        \
+        fs_pending pending = fs_pending_take();                            \
+        (managed)->deleter(managed);                                       \
+        fs_pending_put(pending);                                           \
+        PyGILState_Release(gil);                                           \
+    } while (0)
+
 static void drop_plain(fs_storage *storage)
 {
     dl_managed *managed = storage->owner;
-    PyGILState_STATE gil = PyGILState_Ensure();
-    if (managed->deleter != NULL) managed->deleter(managed);
-    PyGILState_Release(gil);
+    CALL_DELETER(managed);
 }
 
 static void drop_versioned(fs_storage *storage)
 {
     dl_versioned *managed = storage->owner;
-    PyGILState_STATE gil = PyGILState_Ensure();
-    if (managed->deleter != NULL) managed->deleter(managed);
-    PyGILState_Release(gil);
+    CALL_DELETER(managed);
 }
 
 static fs_dtype dtype_of(const dl_tensor *given)
@@ -194,32 +246,87 @@ static fs_dtype dtype_of(const dl_tensor *given)
     return FS_DTYPE_NONE;
 }
 
+static bool is_on_gpu(const dl_tensor *given)
+{
+    return given->device.type == DL_CUDA || given->device.type == DL_CUDA_MANAGED;
+}
+
+static bool check_device(const dl_tensor *given)
+{
+    if (given->device.type == DL_CPU || given->device.type == DL_CUDA_HOST) return true;
+    if (!is_on_gpu(given)) {
+        PyErr_Format(PyExc_ValueError,
+                     "from_dlpack: the tensor is on DLPack's device type %d; there are the CPU (1) "
+                     "and CUDA (2)",
+                     given->device.type);
+        return false;
+    }
+    int count = 0;
+    fs_error err;
+    if (fs_cuda_device_count(&count, &err) != FS_OK) return fs_raise(&err) != NULL;
+    if (given->device.id >= 0 && given->device.id < count) return true;
+    PyErr_Format(PyExc_ValueError, "from_dlpack: the tensor is on CUDA device %d, and there are %d", given->device.id,
+                 count);
+    return false;
+}
+
+/* The shape's sizes are left to fs_tensor_foreign; here only whether there are elements at all. */
+static bool is_empty(const dl_tensor *given)
+{
+    for (int32_t d = 0; d < given->ndim; d++)
+        if (given->shape[d] == 0) return true;
+    return false;
+}
+
+static bool check_data(const dl_tensor *given)
+{
+    const fs_dtype_row *dtype = &fs_dtypes[dtype_of(given)];
+    uintptr_t address = (uintptr_t)given->data;
+    if (is_empty(given)) return true;
+    if (given->data == NULL) {
+        PyErr_SetString(PyExc_BufferError, "from_dlpack: the tensor has elements, and its data pointer is NULL");
+    } else if (given->byte_offset > UINTPTR_MAX - address) {
+        PyErr_Format(PyExc_BufferError, "from_dlpack: byte_offset %llu reaches beyond the address space",
+                     (unsigned long long)given->byte_offset);
+    } else if ((address + given->byte_offset) % dtype->size != 0) {
+        PyErr_Format(PyExc_BufferError,
+                     "from_dlpack: the data of the %s tensor are not aligned: their address %p is no multiple of %zu; "
+                     "share a copy",
+                     dtype->name, (void *)(address + given->byte_offset), dtype->size);
+    } else {
+        return true;
+    }
+    return false;
+}
+
 /* What we can take of it, or an exception. */
 static bool check_given(const dl_tensor *given)
 {
     if (dtype_of(given) == FS_DTYPE_NONE) {
         PyErr_Format(PyExc_TypeError, "from_dlpack: no dtype for DLPack's type code %d of %d bits and %d lanes",
                      given->dtype.code, given->dtype.bits, given->dtype.lanes);
-    } else if (given->device.type != DL_CPU && given->device.type != DL_CUDA && given->device.type != DL_CUDA_HOST &&
-               given->device.type != DL_CUDA_MANAGED) {
-        PyErr_Format(PyExc_ValueError,
-                     "from_dlpack: the tensor is on DLPack's device type %d; there are the CPU (1) "
-                     "and CUDA (2)",
-                     given->device.type);
-    } else if (given->ndim > FS_MAX_DIMS) {
+        return false;
+    }
+    if (given->ndim < 0 || given->ndim > FS_MAX_DIMS) {
         PyErr_Format(PyExc_ValueError, "from_dlpack: a tensor has at most %d dimensions, not %d", FS_MAX_DIMS,
                      given->ndim);
+        return false;
     }
-    return !PyErr_Occurred();
+    if (given->ndim > 0 && given->shape == NULL) {
+        PyErr_Format(PyExc_BufferError, "from_dlpack: the tensor has %d dimensions, and its shape is NULL",
+                     given->ndim);
+        return false;
+    }
+    return check_device(given) && check_data(given);
 }
 
 static PyObject *take_tensor(const dl_tensor *given, bool read_only, void (*drop)(fs_storage *), void *owner)
 {
     fs_error err;
     fs_tensor tensor;
-    bool on_gpu = given->device.type == DL_CUDA || given->device.type == DL_CUDA_MANAGED;
+    bool on_gpu = is_on_gpu(given);
     fs_device device = {on_gpu ? FS_CUDA : FS_CPU, on_gpu ? given->device.id : 0};
-    void *data = (char *)given->data + given->byte_offset;
+    void *data = (void *)((uintptr_t)given->data + given->byte_offset); /* of no elements: whatever it is */
     fs_status status = fs_tensor_foreign(&tensor, dtype_of(given), device, given->ndim, given->shape, given->strides,
                                          data, read_only, drop, owner, &err);
     return status == FS_OK ? fs_wrap_tensor(&tensor) : fs_raise(&err);
@@ -299,7 +406,8 @@ static PyMethodDef functions[] = {
      "JAX, NumPy…), shared,\n"
      "not copied. Leaves no event.\n\nRaises TypeError for an object without __dlpack__ or a dtype that flopscope "
      "lacks, ValueError for a\n"
-     "device that is neither the CPU nor CUDA."},
+     "device that is neither the CPU nor CUDA or a shape or strides that no tensor has, BufferError for data that are\n"
+     "NULL or not aligned."},
     {NULL, NULL, 0, NULL},
 };
 

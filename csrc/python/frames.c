@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "base/memory.h"
+#include "python/core.h"
 
 /* A call in progress. The pointer is compared, never followed: it tells which call a return belongs to. */
 typedef struct {
@@ -81,8 +82,8 @@ static bool grow_codes(fs_frames *frames)
 /* `path` below the first of the folders that it lies in, or itself; a new reference. */
 static PyObject *below(PyObject *path, PyObject *folders)
 {
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(folders); i++) {
-        PyObject *folder = PyList_GET_ITEM(folders, i);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++) {
+        PyObject *folder = PyTuple_GET_ITEM(folders, i);
         Py_ssize_t inside = PyUnicode_Tailmatch(path, folder, 0, PY_SSIZE_T_MAX, -1);
         if (inside < 0) return NULL;
         if (inside) return PyUnicode_Substring(path, PyUnicode_GET_LENGTH(folder), PY_SSIZE_T_MAX);
@@ -283,16 +284,28 @@ static PyThreadState *first_thread(void)
     return PyInterpreterState_ThreadHead(PyInterpreterState_Get());
 }
 
+/* The thread with the largest id below `id`, or NULL. Ids are given in order, none twice. A walk that may run Python
+ * code goes on by this one: the thread it was at may have ended meanwhile. */
+static PyThreadState *thread_below(uint64_t id)
+{
+    PyThreadState *found = NULL;
+    for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread)) {
+        if (thread->id < id && (found == NULL || thread->id > found->id)) found = thread;
+    }
+    return found;
+}
+
 /* False, with an exception set, where a thread has a profile function that is not ours. */
 static bool none_is_foreign(void)
 {
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread)) {
         if (thread->c_profilefunc == NULL || is_ours(thread)) continue;
-        PyObject *owner = thread->c_profileobj != NULL ? thread->c_profileobj : Py_None;
+        PyObject *owner = Py_NewRef(thread->c_profileobj != NULL ? thread->c_profileobj : Py_None);
         PyErr_Format(PyExc_RuntimeError,
                      "with_stack needs Python's profile function, and another profiler has it (%R): end that one first "
                      "(sys.setprofile(None)), or profile without stacks",
                      owner);
+        Py_DECREF(owner);
         return false;
     }
     return true;
@@ -307,7 +320,9 @@ static void set_on_all_threads(Py_tracefunc function)
     if (all) PyEval_SetProfileAllThreads(function, NULL);
     else if (is_ours(PyThreadState_Get())) PyEval_SetProfile(NULL, NULL); /* the others do so at their next event */
 #else
-    for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread)) {
+    uint64_t id = UINT64_MAX;
+    for (PyThreadState *thread; (thread = thread_below(id)) != NULL;) {
+        id = thread->id;
         if ((function != NULL || is_ours(thread)) && _PyEval_SetProfile(thread, function, NULL) < 0) PyErr_Clear();
     }
 #endif
@@ -318,9 +333,11 @@ static void set_on_all_threads(Py_tracefunc function)
 static void begin_threads(fs_frames *frames)
 {
     const PyThreadState *mine = PyThreadState_Get();
-    for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread)) {
+    uint64_t id = UINT64_MAX;
+    for (PyThreadState *thread; (thread = thread_below(id)) != NULL;) {
         uint32_t lane = FS_NONE;
         fs_status status = FS_OK;
+        id = thread->id;
         if (thread == mine) status = fs_store_thread_lane(frames->store, &lane, NULL);
 #if PY_VERSION_HEX >= 0x030b0000
         else status = fs_store_thread_lane_of(frames->store, thread->native_thread_id, &lane, NULL);
@@ -353,11 +370,17 @@ static void destroy(fs_frames *frames)
     fs_free(frames);
 }
 
-/* (own folder, [folders]), or NULL with an exception set. */
+/* (own folder, (folder, …)), or NULL with an exception set. */
 static PyObject *find_paths(void)
 {
-    PyObject *module = PyImport_ImportModule("flopscope.stacks");
-    PyObject *paths = module ? PyObject_CallMethod(module, "source_folders", NULL) : NULL;
+    PyObject *module = PyImport_ImportModule("flopscope.stacks"), *own, *folders, *paths = NULL;
+    PyObject *found = module ? PyObject_CallMethod(module, "source_folders", NULL) : NULL;
+    if (found != NULL && PyArg_ParseTuple(found, "UO!", &own, &PyList_Type, &folders)) {
+        folders = PyList_AsTuple(folders);
+        paths = folders ? PyTuple_Pack(2, own, folders) : NULL;
+        Py_XDECREF(folders);
+    }
+    Py_XDECREF(found);
     Py_XDECREF(module);
     return paths;
 }
@@ -394,20 +417,11 @@ fs_frames *fs_frames_start(fs_store *store)
 void fs_frames_stop(fs_frames *frames, int64_t *lost)
 {
     if (frames == NULL) return;
-#if PY_VERSION_HEX >= 0x030c0000
-    PyObject *raised = PyErr_GetRaisedException();
-#else
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-#endif
+    fs_pending pending = fs_pending_take();
     if (running == frames) running = NULL;
     set_on_all_threads(NULL);
     if (!set_hook(frames, NULL)) PyErr_Clear();
     if (lost != NULL) *lost += frames->lost;
     destroy(frames);
-#if PY_VERSION_HEX >= 0x030c0000
-    PyErr_SetRaisedException(raised);
-#else
-    PyErr_Restore(type, value, traceback);
-#endif
+    fs_pending_put(pending);
 }

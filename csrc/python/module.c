@@ -63,9 +63,31 @@ static int add_public_names(PyObject *module)
     return status;
 }
 
+int fs_add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec)
+{
+    if (*type == NULL) *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    if (*type == NULL) return -1;
+    return PyModule_AddObjectRef(module, strrchr(spec->name, '.') + 1, (PyObject *)*type);
+}
+
+/* The core's state, the observer of ops and the types are the process's, and what calls Python from any thread
+ * (PyGILState_Ensure) reaches the main interpreter: another one is refused before it changes anything. Python 3.12 and
+ * later does so by itself, unless it was told not to check. */
+static bool is_main_interpreter(void)
+{
+    if (PyInterpreterState_Get() == PyInterpreterState_Main()) return true;
+    PyErr_SetString(PyExc_ImportError,
+                    "flopscope supports only the main interpreter: import it there, not in a subinterpreter");
+    return false;
+}
+
 static int exec_module(PyObject *module)
 {
+    static bool keeps_contexts;
+    if (!is_main_interpreter()) return -1;
     fs_cuda_set_library_finder(find_library);
+    /* Before the exit handlers of C, after all of Python's. */
+    if (!keeps_contexts && Py_AtExit(fs_driver_keep_contexts) == 0) keeps_contexts = true;
     int (*const parts[])(PyObject *) = {fs_add_numpy,    fs_add_tensor, fs_add_ops,          fs_add_dlpack,
                                         fs_add_profiler, fs_add_range,  fs_add_trace_reader, fs_add_device,
                                         fs_add_work,     fs_add_measure, fs_add_roofline};
@@ -151,6 +173,9 @@ static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, exec_module},
 #ifdef Py_mod_multiple_interpreters
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_USED}, /* the GIL guards the binding's state: a free-threaded build takes it again */
 #endif
     {0, NULL},
 };

@@ -49,7 +49,10 @@ static PyObject *on_host(PyObject *object)
     Py_XDECREF(method);
     Py_XDECREF(dtype);
     Py_XDECREF(device);
-    return host;
+    if (host == NULL || fs_is_tensor(host)) return host;
+    PyErr_Format(PyExc_TypeError, "Tensor.to() was replaced: it gives a %.100s", Py_TYPE(host)->tp_name);
+    Py_DECREF(host);
+    return NULL;
 }
 
 PyObject *fs_tensor_to_numpy(PyObject *object, bool copy)
@@ -79,6 +82,7 @@ static fs_dtype dtype_of(PyArrayObject *array)
 
 static void drop_array(fs_storage *storage)
 {
+    if (!Py_IsInitialized()) return; /* the process ends: nobody is left to give it back to */
     PyGILState_STATE gil = PyGILState_Ensure();
     Py_DECREF((PyObject *)storage->owner);
     PyGILState_Release(gil);

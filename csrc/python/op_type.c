@@ -460,16 +460,17 @@ PyObject *fs_call_unary(const fs_op *op, PyObject *x)
 int fs_add_ops(PyObject *module)
 {
     for (int form = 0; form < FS_FORM_COUNT; form++) {
-        if (form_parameters[form].count == 0 && read_parameters(form_signatures[form], &form_parameters[form]) < 0) {
-            return -1;
-        }
+        if (form_parameters[form].count > 0) continue;
+        if (read_parameters(form_signatures[form], &form_parameters[form]) == 0) continue;
+        form_parameters[form].count = 0; /* no memory: an import that is tried again reads them again */
+        return -1;
     }
-    PyObject *type = PyType_FromModuleAndSpec(module, &op_spec, NULL);
+    static PyTypeObject *type;
     PyObject *names = PyList_New(0);
     int status = -1;
-    if (type == NULL || names == NULL) goto done;
+    if (names == NULL || fs_add_type(module, &type, &op_spec) < 0) goto done;
     for (int i = 0; i < fs_op_count; i++) {
-        op_object *object = PyObject_New(op_object, (PyTypeObject *)type);
+        op_object *object = PyObject_New(op_object, type);
         if (object == NULL) goto done;
         object->vectorcall = op_call;
         object->op = &fs_ops[i];
@@ -483,10 +484,8 @@ int fs_add_ops(PyObject *module)
         }
         Py_DECREF(name);
     }
-    if (PyModule_AddObjectRef(module, "Op", type) < 0) goto done;
     status = PyModule_AddObjectRef(module, "ops", names);
 done:
-    Py_XDECREF(type);
     Py_XDECREF(names);
     return status;
 }

@@ -19,6 +19,27 @@ PyObject *fs_raise(const fs_error *err)
     return NULL;
 }
 
+fs_pending fs_pending_take(void)
+{
+    fs_pending pending = {NULL, NULL, NULL};
+#if PY_VERSION_HEX >= 0x030c0000
+    pending.value = PyErr_GetRaisedException();
+#else
+    PyErr_Fetch(&pending.type, &pending.value, &pending.traceback);
+#endif
+    return pending;
+}
+
+void fs_pending_put(fs_pending pending)
+{
+    if (PyErr_Occurred()) PyErr_WriteUnraisable(NULL);
+#if PY_VERSION_HEX >= 0x030c0000
+    PyErr_SetRaisedException(pending.value);
+#else
+    PyErr_Restore(pending.type, pending.value, pending.traceback);
+#endif
+}
+
 bool fs_parse_dtype(PyObject *object, fs_dtype *dtype)
 {
     const char *name = NULL;
@@ -99,16 +120,19 @@ bool fs_parse_shape(PyObject *object, int *ndim, int64_t *shape)
         shape[0] = PyNumber_AsSsize_t(object, PyExc_OverflowError);
         return shape[0] != -1 || !PyErr_Occurred();
     }
-    PyObject *sizes = PySequence_Fast(object, "a shape is an integer or a sequence of integers");
+    PyObject *items = PySequence_Fast(object, "a shape is an integer or a sequence of integers");
+    /* A list may change while an item's __index__() runs; a tuple cannot. */
+    PyObject *sizes = items != NULL ? PySequence_Tuple(items) : NULL;
+    Py_XDECREF(items);
     if (sizes == NULL) return false;
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(sizes);
+    Py_ssize_t count = PyTuple_GET_SIZE(sizes);
     if (count > FS_MAX_DIMS) {
         PyErr_Format(PyExc_ValueError, "a tensor has at most %d dimensions, not %zd", FS_MAX_DIMS, count);
         Py_DECREF(sizes);
         return false;
     }
     for (Py_ssize_t d = 0; d < count; d++) {
-        shape[d] = PyNumber_AsSsize_t(PySequence_Fast_GET_ITEM(sizes, d), PyExc_OverflowError);
+        shape[d] = PyNumber_AsSsize_t(PyTuple_GET_ITEM(sizes, d), PyExc_OverflowError);
         if (shape[d] == -1 && PyErr_Occurred()) {
             Py_DECREF(sizes);
             return false;

@@ -8,6 +8,7 @@
 #include "sources/attribute.h"
 #include "store/event.h"
 #include "store/signature.h"
+#include "store/torch_signature.h"
 
 PyTypeObject *fs_profiler_type;
 
@@ -57,13 +58,47 @@ static PyObject *profiler_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return (PyObject *)self;
 }
 
-/* False, with an exception set, while another thread starts, stops or restarts the profile: they release the GIL. */
-static bool may_change(const fs_profiler_object *self)
+bool fs_profiler_may_change(const fs_profiler_object *self)
 {
-    if (!self->changing || self->generation != fs_fork_generation()) return true;
-    PyErr_SetString(PyExc_RuntimeError, "another thread is starting or stopping this profile");
+    bool changing = self->changing && self->generation == fs_fork_generation();
+    bool read = self->readers > 0 && self->readers_generation == fs_fork_generation();
+    if (!changing && !read) return true;
+    PyErr_SetString(PyExc_RuntimeError, changing ? "another thread is starting or stopping this profile"
+                                                 : "this profile is being read: nothing may change it until its table, "
+                                                   "trace or summary is made");
     return false;
 }
+
+/* In a forked child nobody reads any more. */
+static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what, PyCFunction method)
+{
+    fs_profiler_object *self = (fs_profiler_object *)object;
+    uint32_t generation = fs_fork_generation();
+    if (!fs_profiler_is_stopped(self, what)) return NULL;
+    if (self->readers_generation != generation) self->readers = 0;
+    self->readers_generation = generation;
+    self->readers++;
+    PyObject *result = method(object, args);
+    if (self->readers_generation == generation) self->readers--;
+    return result;
+}
+
+/* What reads a stopped profile: nothing may change the store meanwhile. X(method, what it gives) */
+#define READING_METHODS(X)              \
+    X(table, "table")                   \
+    X(events, "events")                 \
+    X(gpu_summary, "GPU summary")       \
+    X(step_breakdown, "step breakdown") \
+    X(launch_summary, "launch summary") \
+    X(collectives, "collectives")       \
+    X(stream_summary, "stream summary") \
+    X(write_trace, "trace")
+#define READING_METHOD(method, what)                                      \
+    static PyObject *reading_##method(PyObject *object, PyObject *args)   \
+    {                                                                     \
+        return read_stopped(object, args, what, fs_profiler_##method);    \
+    }
+READING_METHODS(READING_METHOD)
 
 /* The sources start and stop: the one that says what was asked for last and first. */
 static fs_status start_sources(fs_profiler_object *self, fs_error *err)
@@ -127,7 +162,7 @@ static PyObject *profiler_start(PyObject *object, PyObject *unused)
     (void)unused;
     fs_error err;
     fs_profiler_object *self = (fs_profiler_object *)object;
-    if (!may_change(self)) return NULL;
+    if (!fs_profiler_may_change(self)) return NULL;
     if (self->generation != fs_fork_generation()) self->running = self->changing = false; /* in the parent */
     if (start_sources(self, &err) != FS_OK) return fs_raise(&err);
     if (self->with_stack && (self->frames = fs_frames_start(self->store)) == NULL) {
@@ -142,7 +177,7 @@ static PyObject *profiler_stop(PyObject *object, PyObject *unused)
     (void)unused;
     fs_profiler_object *self = (fs_profiler_object *)object;
     fs_error err;
-    if (!may_change(self)) return NULL;
+    if (!fs_profiler_may_change(self)) return NULL;
     if (!self->running) {
         PyErr_SetString(PyExc_RuntimeError, "this profile is not running: it was never started, or stopped before");
         return NULL;
@@ -162,7 +197,7 @@ static bool begin_anew(fs_profiler_object *self, bool collect, fs_store **store,
     fs_recorder *next = NULL;
     fs_status status;
     *store = NULL;
-    if (!may_change(self)) return false;
+    if (!fs_profiler_may_change(self)) return false;
     if (!fs_profiler_runs(self)) {
         PyErr_SetString(PyExc_RuntimeError, "this profile is not running: there is nothing to begin anew");
         return false;
@@ -269,7 +304,12 @@ static PyObject *profiler_end_range(PyObject *object, PyObject *token)
         PyErr_Format(PyExc_ValueError, "no event %u: the profile has %u", index, fs_store_count(self->store));
         return NULL;
     }
-    fs_recorder_end_range(self->recorder, index);
+    uint8_t kind = FS_EVENT_AT(self->store, index, kind);
+    if (kind != FS_EVENT_RANGE && kind != FS_EVENT_STEP) {
+        PyErr_Format(PyExc_ValueError, "event %u is a %s, not a range", index, fs_event_kind_names[kind]);
+        return NULL;
+    }
+    if (fs_profiler_runs(self)) fs_recorder_end_range(self->recorder, index);
     Py_RETURN_NONE;
 }
 
@@ -362,6 +402,19 @@ static PyObject *get_has_frames(PyObject *object, void *unused)
     Py_RETURN_FALSE;
 }
 
+static PyObject *get_has_shapes(PyObject *object, void *unused)
+{
+    (void)unused;
+    const fs_store *store = ((fs_profiler_object *)object)->store;
+    for (uint32_t id = 0; id < fs_store_signature_count(store); id++) {
+        fs_span bytes = fs_store_signature_bytes(store, id);
+        fs_torch_call call;
+        if (fs_signature_kind_of(bytes.bytes) == FS_SIGNATURE_CALL) Py_RETURN_TRUE;
+        if (fs_torch_decode(bytes.bytes, bytes.size, &call) && call.count > 0) Py_RETURN_TRUE;
+    }
+    Py_RETURN_FALSE;
+}
+
 static PyMethodDef methods[] = {
     {"start", profiler_start, METH_NOARGS, "Record the ops of all threads. RuntimeError if another profile does."},
     {"stop", profiler_stop, METH_NOARGS,
@@ -374,22 +427,22 @@ static PyMethodDef methods[] = {
      "begin_range($self, name, is_step=False, flops=nan, bytes=nan, /)\n--\n\n"
      "Open a user annotation on this thread; a token for end_range, None if not running."},
     {"end_range", profiler_end_range, METH_O, "Close the annotation of that token."},
-    {"table", fs_profiler_table, METH_VARARGS,
+    {"table", reading_table, METH_VARARGS,
      "table($self, by_shape, stack_n, peaks, /)\n--\n\n(columns, meta) of the grouped events, by their stack_n "
      "innermost frames too; peaks by device name."},
-    {"events", fs_profiler_events, METH_NOARGS,
+    {"events", reading_events, METH_NOARGS,
      "(columns, names, kinds, begin): each event in integers, what name and kind count in, the window's begin in ns."},
-    {"gpu_summary", fs_profiler_gpu_summary, METH_VARARGS,
+    {"gpu_summary", reading_gpu_summary, METH_VARARGS,
      "gpu_summary($self, step=None, /)\n--\n\nHow well each device was used, in percent; in steps of that name."},
-    {"step_breakdown", fs_profiler_step_breakdown, METH_NOARGS, "What the time of each step went to, in ns."},
-    {"launch_summary", fs_profiler_launch_summary, METH_NOARGS,
+    {"step_breakdown", reading_step_breakdown, METH_NOARGS, "What the time of each step went to, in ns."},
+    {"launch_summary", reading_launch_summary, METH_NOARGS,
      "How the kernels of each device were launched, times in µs."},
-    {"collectives", fs_profiler_collectives, METH_NOARGS,
+    {"collectives", reading_collectives, METH_NOARGS,
      "(columns, begin): each kernel of communication, start in ns, other times in µs, sizes in bytes, bandwidths in "
      "GB/s; the window's begin in ns."},
-    {"stream_summary", fs_profiler_stream_summary, METH_NOARGS,
+    {"stream_summary", reading_stream_summary, METH_NOARGS,
      "How long each stream worked, beside others, and communicated, times in µs; stream None: the whole device."},
-    {"write_trace", fs_profiler_write_trace, METH_VARARGS,
+    {"write_trace", reading_write_trace, METH_VARARGS,
      "write_trace($self, write, version, members='', /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out."},
     {"_append", (PyCFunction)(void (*)(void))fs_profiler_append, METH_VARARGS | METH_KEYWORDS,
@@ -409,6 +462,7 @@ static PyGetSetDef getset[] = {
     {"devices", get_devices, NULL, "Names of the devices that ran ops.", NULL},
     {"device_names", get_device_names, NULL, "What the drivers call the devices that are known, by index.", NULL},
     {"has_frames", get_has_frames, NULL, "Whether there are Python calls.", NULL},
+    {"has_shapes", get_has_shapes, NULL, "Whether it is known what any op was called with.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -432,8 +486,5 @@ static PyType_Spec spec = {
 
 int fs_add_profiler(PyObject *module)
 {
-    fs_profiler_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
-    if (fs_profiler_type == NULL || PyModule_AddObjectRef(module, "Profiler", (PyObject *)fs_profiler_type) < 0)
-        return -1;
-    return fs_add_columns(module);
+    return fs_add_type(module, &fs_profiler_type, &spec) < 0 ? -1 : fs_add_columns(module);
 }

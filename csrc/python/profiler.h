@@ -16,6 +16,8 @@ typedef struct {
     fs_cupti_options cupti_options;
     fs_cupti_report cupti;  /* of the capture that ended */
     bool changing;          /* start(), stop() or restart() is under way, perhaps without the GIL */
+    int readers;            /* calls that read the store, perhaps without the GIL: nothing may change it */
+    uint32_t readers_generation; /* of the process that they run in */
     bool captures, running; /* captures: by CUPTI */
     uint32_t generation;    /* of the process that it runs in, and of the store that it fills */
     uint32_t store_generation;
@@ -34,6 +36,10 @@ bool fs_profiler_runs(const fs_profiler_object *self);
 /* False, with an exception that names what was asked for, while the profile runs. */
 bool fs_profiler_is_stopped(const fs_profiler_object *self, const char *what);
 
+/* False, with an exception set, while another call starts, stops, fills or reads the profile: some run without the GIL,
+ * some call Python code. */
+bool fs_profiler_may_change(const fs_profiler_object *self);
+
 /* Records that were lost, by any source. */
 int64_t fs_profiler_dropped(const fs_profiler_object *self);
 
@@ -46,7 +52,8 @@ PyObject *fs_text_object(const char *text);
  */
 bool fs_put_column(PyObject *columns, const char *name, PyObject *column);
 
-/* Methods of Profiler; each is documented where profiler.c lists it. */
+/* Methods of Profiler; each is documented where profiler.c lists it. Those that read the profile are called by methods
+ * of profiler.c that let nothing change it meanwhile. */
 PyObject *fs_profiler_table(PyObject *self, PyObject *args);
 PyObject *fs_profiler_events(PyObject *self, PyObject *unused);
 PyObject *fs_profiler_gpu_summary(PyObject *self, PyObject *args);

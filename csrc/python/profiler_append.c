@@ -4,6 +4,7 @@
 
 #include "python/profiler.h"
 #include "store/collective.h"
+#include "store/event.h"
 #include "store/signature.h"
 
 static bool kind_named(const char *name, uint8_t *kind)
@@ -20,6 +21,21 @@ static bool kind_named(const char *name, uint8_t *kind)
 static uint32_t id_of(PyObject *given)
 {
     return given == Py_None ? FS_NONE : (uint32_t)PyLong_AsUnsignedLong(given);
+}
+
+/* An event that encloses another, or that it ran for, came before it. */
+static bool is_known(const fs_store *store, uint32_t index)
+{
+    if (index == FS_NONE || index < fs_store_count(store)) return true;
+    PyErr_Format(PyExc_ValueError, "no event %u: the profile has %u", index, fs_store_count(store));
+    return false;
+}
+
+static bool is_device(int device, int least)
+{
+    if (device >= least && device < FS_DEVICE_LIMIT) return true;
+    PyErr_Format(PyExc_ValueError, "no device %d: there may be %d", device, FS_DEVICE_LIMIT);
+    return false;
 }
 
 /* An unsigned number of a dict, 0 where it has none. */
@@ -115,7 +131,9 @@ PyObject *fs_profiler_append(PyObject *object, PyObject *args, PyObject *kwargs)
     event.timing = device >= 0 ? FS_TIMING_CUPTI : FS_TIMING_CPU;
     for (int i = 0; timing != NULL && i < FS_TIMING_COUNT; i++)
         if (strcmp(fs_timing_names[i], timing) == 0) event.timing = (uint8_t)i;
-    if (PyErr_Occurred()) return NULL;
+    if (PyErr_Occurred() || !is_known(self->store, event.parent) || !is_known(self->store, event.launcher) ||
+        !is_device(device, -1) || !fs_profiler_may_change(self))
+        return NULL;
 
     bool on_device = device >= 0 && event.kind != FS_EVENT_MEMORY;
     fs_status status = on_device ? fs_store_device_lane(self->store, device, stream, &event.lane, &err)
@@ -135,6 +153,7 @@ PyObject *fs_profiler_set_device(PyObject *object, PyObject *args)
     fs_error err;
     int device;
     if (!PyArg_ParseTuple(args, "iO!:_set_device", &device, &PyDict_Type, &given)) return NULL;
+    if (!is_device(device, 0) || !fs_profiler_may_change(self)) return NULL;
     value = PyDict_GetItemString(given, "name");
     const char *text = value == NULL ? "" : PyUnicode_AsUTF8(value);
     if (text == NULL) return NULL;
@@ -152,6 +171,7 @@ PyObject *fs_profiler_set_window(PyObject *object, PyObject *args)
 {
     long long begin, end;
     if (!PyArg_ParseTuple(args, "LL:_set_window", &begin, &end)) return NULL;
+    if (!fs_profiler_may_change((fs_profiler_object *)object)) return NULL;
     fs_store_set_window(((fs_profiler_object *)object)->store, begin, end);
     Py_RETURN_NONE;
 }

@@ -74,7 +74,6 @@ PyObject *fs_profiler_events(PyObject *object, PyObject *unused)
 {
     (void)unused;
     fs_profiler_object *self = (fs_profiler_object *)object;
-    if (!fs_profiler_is_stopped(self, "events")) return NULL;
     uint32_t count = fs_store_count(self->store);
     int64_t *values = PyMem_Malloc(((size_t)VALUE_COUNT * count + 1) * sizeof *values);
     if (values == NULL) return PyErr_NoMemory();

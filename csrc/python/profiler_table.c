@@ -18,24 +18,32 @@ typedef struct {
     fs_peaks peaks[FS_MAX_CUDA_DEVICES + 1];
 } table_request;
 
-static bool take_all_peaks(PyObject *given, table_request *request)
+static bool take_device_peaks(PyObject *name, PyObject *given, fs_peaks *peaks, fs_table_options *options)
 {
-    PyObject *name, *value;
-    Py_ssize_t at = 0;
-    int used = 0;
-    while (PyDict_Next(given, &at, &name, &value)) {
-        const char *text = PyUnicode_AsUTF8(name);
-        if (text == NULL) return false;
-        if (used > FS_MAX_CUDA_DEVICES) break;
-        fs_peaks *peaks = &request->peaks[used++];
-        if (!fs_take_peaks(value, peaks)) return false;
-        int index = -1;
-        if (strcmp(text, "cpu") == 0) request->options.cpu_peaks = peaks;
-        else if (sscanf(text, "cuda:%d", &index) == 1 && index >= 0 && index < FS_MAX_CUDA_DEVICES) {
-            request->options.cuda_peaks[index] = peaks;
-        }
+    const char *text = PyUnicode_AsUTF8(name);
+    int index = -1;
+    if (text == NULL || !fs_take_peaks(given, peaks)) return false;
+    if (strcmp(text, "cpu") == 0) options->cpu_peaks = peaks;
+    else if (sscanf(text, "cuda:%d", &index) == 1 && index >= 0 && index < FS_MAX_CUDA_DEVICES) {
+        options->cuda_peaks[index] = peaks;
     }
     return true;
+}
+
+/* To read a device's peaks may run Python code, which may change the dict: its items are read from a list of them. */
+static bool take_all_peaks(PyObject *given, table_request *request)
+{
+    PyObject *items = PyDict_Items(given);
+    Py_ssize_t count = items != NULL ? PyList_GET_SIZE(items) : 0;
+    if (count > FS_MAX_CUDA_DEVICES + 1) count = FS_MAX_CUDA_DEVICES + 1;
+    bool good = items != NULL;
+    for (Py_ssize_t i = 0; good && i < count; i++) {
+        PyObject *item = PyList_GET_ITEM(items, i);
+        good = take_device_peaks(PyTuple_GET_ITEM(item, 0), PyTuple_GET_ITEM(item, 1), &request->peaks[i],
+                                 &request->options);
+    }
+    Py_XDECREF(items);
+    return good;
 }
 
 PyObject *fs_text_object(const char *text)
@@ -320,7 +328,6 @@ PyObject *fs_profiler_table(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "pnO!:table", &by_shape, &stack_n, &PyDict_Type, &peaks)) return NULL;
     if (stack_n < 0)
         return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", stack_n);
-    if (!fs_profiler_is_stopped(self, "table")) return NULL;
     table_request *request = PyMem_Calloc(1, sizeof *request);
     if (request == NULL) return PyErr_NoMemory();
     request->options.by_shape = by_shape;

@@ -40,7 +40,6 @@ PyObject *fs_profiler_write_trace(PyObject *object, PyObject *args)
     python_sink sink;
     fs_chrome_trace_options options = {.write = write_piece, .context = &sink, .members = ""};
     if (!PyArg_ParseTuple(args, "Os|s:write_trace", &sink.write, &options.version, &options.members)) return NULL;
-    if (!fs_profiler_is_stopped(self, "trace")) return NULL;
     options.pid = getpid();
     options.process = program_invocation_short_name;
     options.dropped = fs_profiler_dropped(self);

@@ -116,12 +116,16 @@ static int range_init(PyObject *object, PyObject *args, PyObject *kwargs)
 
 /* Entering and leaving ------------------------------------------------------------------------------------------ */
 
+static bool is_made(const range_object *self)
+{
+    if (self->unit != NULL) return true;
+    PyErr_SetString(PyExc_RuntimeError, "a range must be made before it is entered: call its __init__()");
+    return false;
+}
+
 static bool may_enter(const range_object *self)
 {
-    if (self->unit == NULL) {
-        PyErr_SetString(PyExc_RuntimeError, "a range must be made before it is entered: call its __init__()");
-        return false;
-    }
+    if (!is_made(self)) return false;
     if (self->is_function) {
         PyErr_Format(PyExc_TypeError,
                      "the work of the range %R is a function of the arguments of what it decorates; in a `with` "
@@ -183,6 +187,7 @@ static PyObject *range_exit(PyObject *object, PyObject *const *args, Py_ssize_t 
     (void)args;
     (void)count;
     range_object *self = (range_object *)object;
+    if (!is_made(self)) return NULL;
     if (self->count == 0) {
         PyErr_Format(PyExc_RuntimeError, "the range %R is left more often than it was entered", self->name);
         return NULL;
@@ -294,8 +299,6 @@ static PyMethodDef functions[] = {
 
 int fs_add_range(PyObject *module)
 {
-    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    int status = type != NULL ? PyModule_AddObjectRef(module, "Range", type) : -1;
-    Py_XDECREF(type);
-    return status == 0 ? PyModule_AddFunctions(module, functions) : -1;
+    static PyTypeObject *type;
+    return fs_add_type(module, &type, &spec) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

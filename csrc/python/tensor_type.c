@@ -359,6 +359,26 @@ static PyObject *operator_nb_absolute(PyObject *x)
 
 /* Buffer protocol ----------------------------------------------------------------------------------------------- */
 
+static bool is_fortran_order(const fs_tensor *tensor)
+{
+    fs_tensor reversed = *tensor;
+    for (int d = 0; d < tensor->ndim; d++) {
+        reversed.shape[d] = tensor->shape[tensor->ndim - 1 - d];
+        reversed.strides[d] = tensor->strides[tensor->ndim - 1 - d];
+    }
+    return fs_tensor_is_dense(&reversed);
+}
+
+/* Whether the tensor lies in memory as the flags demand. */
+static bool is_laid_out(const fs_tensor *tensor, int flags)
+{
+    bool c_order = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS || (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
+    if (c_order) return fs_tensor_is_dense(tensor);
+    if ((flags & PyBUF_F_CONTIGUOUS) == PyBUF_F_CONTIGUOUS) return is_fortran_order(tensor);
+    if ((flags & PyBUF_ANY_CONTIGUOUS) != PyBUF_ANY_CONTIGUOUS) return true;
+    return fs_tensor_is_dense(tensor) || is_fortran_order(tensor);
+}
+
 static int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
 {
     const fs_tensor *tensor = TENSOR(self);
@@ -371,7 +391,7 @@ static int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
     else if (formats[tensor->dtype] == NULL)
         problem = "the buffer protocol has no bfloat16; x.to(\"float32\") widens it";
     else if ((flags & PyBUF_WRITABLE) && tensor->storage->read_only) problem = "its memory is read-only";
-    else if ((flags & PyBUF_STRIDES) != PyBUF_STRIDES && !fs_tensor_is_dense(tensor)) problem = "it is not contiguous";
+    else if (!is_laid_out(tensor, flags)) problem = "it is not contiguous";
     if (problem != NULL) {
         char text[200];
         PyErr_Format(PyExc_BufferError, "a %s gives no such buffer: %s", fs_tensor_text(tensor, text, sizeof text),
@@ -437,11 +457,7 @@ static PyType_Spec tensor_spec = {
 
 int fs_add_tensor(PyObject *module)
 {
-    if (fs_tensor_type == NULL) {
-        fs_tensor_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &tensor_spec, NULL);
-        if (fs_tensor_type == NULL) return -1;
-        /* NumPy's scalars and arrays leave their operators with a Tensor to us. */
-        if (PyObject_SetAttrString((PyObject *)fs_tensor_type, "__array_ufunc__", Py_None) < 0) return -1;
-    }
-    return PyModule_AddObjectRef(module, "Tensor", (PyObject *)fs_tensor_type);
+    if (fs_add_type(module, &fs_tensor_type, &tensor_spec) < 0) return -1;
+    /* NumPy's scalars and arrays leave their operators with a Tensor to us. */
+    return PyObject_SetAttrString((PyObject *)fs_tensor_type, "__array_ufunc__", Py_None);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fork.h"
 #include "python/profiler.h"
 #include "sources/json_scan.h"
 #include "sources/kineto.h"
@@ -47,7 +48,12 @@ static PyObject *reader_feed(PyObject *object, PyObject *given)
     Py_buffer text;
     fs_error err;
     fs_status status;
-    if (!may_read(self) || PyObject_GetBuffer(given, &text, PyBUF_SIMPLE) < 0) return NULL;
+    /* To get the buffer may run Python code, which may use this reader: it is looked at afterwards. */
+    if (PyObject_GetBuffer(given, &text, PyBUF_SIMPLE) < 0) return NULL;
+    if (!may_read(self)) {
+        PyBuffer_Release(&text);
+        return NULL;
+    }
     self->busy = true;
     Py_BEGIN_ALLOW_THREADS status = fs_kineto_feed(self->kineto, text.buf, (size_t)text.len, &err);
     Py_END_ALLOW_THREADS self->busy = false;
@@ -99,8 +105,8 @@ static PyObject *reader_scan_bytes(PyObject *object, PyObject *given)
 {
     reader_object *self = (reader_object *)object;
     Py_buffer text;
-    if (!may_read(self) || PyObject_GetBuffer(given, &text, PyBUF_SIMPLE) < 0) return NULL;
-    PyObject *done = scan(self, read_buffer, &text, text.len);
+    if (PyObject_GetBuffer(given, &text, PyBUF_SIMPLE) < 0) return NULL;
+    PyObject *done = may_read(self) ? scan(self, read_buffer, &text, text.len) : NULL;
     PyBuffer_Release(&text);
     return done;
 }
@@ -109,11 +115,26 @@ static PyObject *report_object(const fs_kineto *kineto, const fs_kineto_report *
 {
     size_t size;
     const char *head = fs_kineto_head(kineto, &size);
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:N,s:N,s:y#}", "bytes", (long long)report->bytes, "events",
-                         (long long)report->events, "kept", (long long)report->kept, "without_time",
-                         (long long)report->without_time, "unknown", (long long)report->unknown, "too_many",
-                         (long long)report->too_many, "process", (long long)report->process, "truncated", PyBool_FromLong(report->truncated), "first_unknown",
-                         fs_text_object(report->first_unknown), "head", head, (Py_ssize_t)size);
+    const struct {
+        const char *name;
+        int64_t count;
+    } counts[] = {
+        {"bytes", report->bytes},
+        {"events", report->events},
+        {"kept", report->kept},
+        {"without_time", report->without_time},
+        {"unknown", report->unknown},
+        {"too_many", report->too_many},
+        {"contradicting", report->contradicting},
+        {"overlapping", report->overlapping},
+        {"process", report->process},
+    };
+    PyObject *object = Py_BuildValue("{s:N,s:N,s:y#}", "truncated", PyBool_FromLong(report->truncated), "first_unknown",
+                                     fs_text_object(report->first_unknown), "head", head, (Py_ssize_t)size);
+    for (size_t i = 0; object != NULL && i < sizeof counts / sizeof *counts; i++) {
+        if (!fs_put_column(object, counts[i].name, PyLong_FromLongLong(counts[i].count))) Py_CLEAR(object);
+    }
+    return object;
 }
 
 static PyObject *reader_finish(PyObject *object, PyObject *args)
@@ -125,14 +146,15 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
     fs_status status;
     if (!PyArg_ParseTuple(args, "O!:finish", fs_profiler_type, &given) || !may_read(self)) return NULL;
     fs_profiler_object *profiler = (fs_profiler_object *)given;
-    if (!fs_profiler_is_stopped(profiler, "store")) return NULL;
+    if (!fs_profiler_is_stopped(profiler, "store") || !fs_profiler_may_change(profiler)) return NULL;
     if (fs_store_count(profiler->store) > 0) {
         PyErr_SetString(PyExc_ValueError, "a trace is read into a new Profiler; this one has events");
         return NULL;
     }
-    self->busy = true;
+    profiler->generation = fs_fork_generation();
+    self->busy = profiler->changing = true;
     Py_BEGIN_ALLOW_THREADS status = fs_kineto_finish(self->kineto, profiler->store, &report, &err);
-    Py_END_ALLOW_THREADS self->busy = false;
+    Py_END_ALLOW_THREADS self->busy = profiler->changing = false;
     profiler->recorded = status == FS_OK;
     profiler->clock_base = report.base;
     PyObject *result = status == FS_OK ? report_object(self->kineto, &report) : fs_raise(&err);
@@ -215,8 +237,6 @@ static PyMethodDef functions[] = {
 
 int fs_add_trace_reader(PyObject *module)
 {
-    PyObject *type = PyType_FromSpec(&spec);
-    int status = type == NULL ? -1 : PyModule_AddObjectRef(module, "TraceReader", type);
-    Py_XDECREF(type);
-    return status < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    static PyTypeObject *type;
+    return fs_add_type(module, &type, &spec) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

@@ -60,7 +60,7 @@ static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *stride
         if (!added) return false;
     }
     fs_torch_end_list(builder);
-    return true;
+    return !PyErr_Occurred(); /* of a length */
 }
 
 /* One argument, from what Kineto writes of it. */
@@ -96,7 +96,7 @@ static bool build(fs_torch_builder *builder, PyObject *dims, PyObject *types, Py
                add_argument(builder, items[0], items[1], items[2], items[3]);
         for (int k = 0; k < 4; k++) Py_XDECREF(items[k]);
     }
-    return good;
+    return good && !PyErr_Occurred();
 }
 
 /* For tests of the rules. */
@@ -111,9 +111,10 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
     if (build(&builder, dims, types, strides, concrete)) {
         fs_torch_decode(builder.words, fs_torch_size(&builder), &call);
         fs_work work = fs_work_of_torch(name, &call);
-        result = Py_BuildValue("{s:d,s:d,s:d,s:d,s:N,s:d,s:N}", "flops", work.flops, "bytes_read", work.bytes_read,
-                               "bytes_written", work.bytes_written, "bytes_moved", work.bytes_moved, "of_launched",
-                               PyBool_FromLong(work.of_launched), "list_elements", work.list_elements, "unit",
+        result = Py_BuildValue("{s:d,s:d,s:d,s:d,s:N,s:d,s:d,s:N,s:N}", "flops", work.flops, "bytes_read",
+                               work.bytes_read, "bytes_written", work.bytes_written, "bytes_moved", work.bytes_moved,
+                               "of_launched", PyBool_FromLong(work.of_launched), "list_elements", work.list_elements,
+                               "item", work.item, "at_most", PyBool_FromLong(work.at_most), "unit",
                                fs_unit_object(work.unit.preferred));
     }
     fs_torch_builder_clear(&builder);

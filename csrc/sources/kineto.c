@@ -279,7 +279,7 @@ static int64_t host_process(const fs_kineto *kineto)
     for (uint32_t i = 0; i < kineto->count; i++) {
         for (uint32_t id = 0; id < kineto->pieces[i].lanes.count; id++) {
             const fs_record_lane *lane = fs_intern_get(&kineto->pieces[i].lanes, id).bytes;
-            if (!lane->on_device && lane->process >= 0) return lane->process;
+            if (lane->device < 0 && lane->process >= 0) return lane->process;
         }
     }
     return -1;
@@ -295,7 +295,7 @@ fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report 
     FS_TRY(fs_kineto_read_head(kineto->head, kineto->head_size, store, &facts, err));
     report->base = facts.base;
     report->process = host_process(kineto);
-    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, facts.own, store, err));
+    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, facts.own, store, report, err));
     set_window(kineto, store);
     report->kept = fs_store_count(store);
     return FS_OK;

@@ -176,6 +176,7 @@ static void call_members(fs_json_members *members, const char *name, fs_span byt
     KNOWN_NUMBER(members, "flops", work.flops);
     KNOWN_NUMBER(members, "bytes read", work.bytes_read);
     KNOWN_NUMBER(members, "bytes written", work.bytes_written);
+    if (isnan(work.bytes_read + work.bytes_written)) KNOWN_NUMBER(members, "bytes", work.bytes_moved);
 }
 
 /* Of device work --------------------------------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -206,13 +206,20 @@ class Check:
         return limits.hold(self.measurement, name, comparison, limit)
 
     def _until_clear(self, hold: Callable[[], Held]) -> Held:
-        """What hold() says, measuring for longer while that is unclear."""
+        """What hold() says, measuring for longer while that is unclear.
+
+        A longer measurement settles a limit only if its interval meets that of the one before: where they lie apart,
+        the machine changed in between, and the limit lies inside what was seen.
+        """
         held = hold()
         for times in LONGER:
             if held.verdict != "unclear":
                 break
+            before = self.measurement.ci
             self.measurement = self._measure(times)
             held = hold()
+            if held.verdict != "unclear" and _apart(before, self.measurement.ci):
+                held = replace(held, verdict="unclear", moved=True)
         return held
 
     def _count(self, what: str, value: float, likely: str, *wanted: float | None) -> Check:
@@ -263,6 +270,11 @@ _OF_CACHE = (
 )
 BOUNDS = tuple(bound for bound in _core.bounds() if bound != "unknown")
 _SHAPES = "the work is that of the call's shapes and dtypes: other ones, or another op, than the limit was written for"
+
+
+def _apart(a: tuple[float, float], b: tuple[float, float]) -> bool:
+    """Whether two intervals have nothing in common; NaN has no such bounds."""
+    return a[1] < b[0] or b[1] < a[0]
 
 
 def _held_ratio(value: float, low: float, high: float, limit: float, of_what: str) -> Held:

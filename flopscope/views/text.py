@@ -163,7 +163,9 @@ def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
             f"Coverage: the bytes of {100 * coverage['bytes']:.1f} % and the FLOPs of {100 * coverage['flops']:.1f} % "
             f"of the {where} are known."
         )
-    if coverage["unmodelled"]:
+    if table.lacks_shapes:
+        yield "The work of ops is unknown, as no input shapes were recorded: profile with record_shapes=True."
+    elif coverage["unmodelled"]:
         listed = [f"{layout.name(name)} {layout.time(time)}" for name, time in coverage["unmodelled"]]
         more = len(listed) - UNMODELLED_SHOWN
         yield f"Not modelled: {', '.join(listed[:UNMODELLED_SHOWN])}{f' and {more} more' if more > 0 else ''}."
@@ -173,12 +175,11 @@ def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
         yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter stretch."
     for device, peaks in () if table.device_unseen else table.peaks.items():
         yield f"% Roofline: of the {peaks['source']} peaks of {printable(peaks['name'])} ({device})."
-    if (
-        not table.peaks
-        and not table.device_unseen
-        and any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows)
-    ):
-        yield "% Roofline: not known; `flopscope devices --measure` measures what this machine can do."
+    if not table.device_unseen and any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
+        reasons = table.unknown_peaks
+        for reason in dict.fromkeys(reasons.values()):
+            devices = ", ".join(name for name in reasons if reasons[name] == reason)
+            yield f"% Roofline: unknown on {devices}: {printable(reason)}."
 
 
 def render(

@@ -1,0 +1,319 @@
+"""Arguments that change, drop or replace what is being read: none may crash the binding."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flopscope as fs
+from flopscope import _core
+
+
+class Shrinking:
+    """An integer that empties the list it lies in when it is read."""
+
+    def __init__(self, items: list[Any], value: int = 2) -> None:
+        self.items, self.value = items, value
+
+    def __index__(self) -> int:
+        self.items.clear()
+        return self.value
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+    def __bool__(self) -> bool:
+        return bool(self.__index__())
+
+
+def shrinking(count: int) -> list[Any]:
+    items: list[Any] = []
+    items.extend(Shrinking(items, 2) for _ in range(count))
+    return items
+
+
+@pytest.mark.parametrize("make", [fs.empty, fs.zeros, fs.ones, fs.rand, fs.randn, lambda shape: fs.full(shape, 1.0)])
+def test_a_shape_that_empties_itself_is_read_as_it_was(make: Callable[[Any], fs.Tensor]) -> None:
+    for _ in range(3):
+        assert make(shrinking(5)).shape == (2,) * 5
+
+
+def test_a_shape_that_grows_is_read_as_it_was() -> None:
+    class Growing(Shrinking):
+        def __index__(self) -> int:
+            self.items.extend([3] * 1000)
+            return 2
+
+    items: list[Any] = []
+    items.extend(Growing(items) for _ in range(3))
+    assert fs.empty(items).shape == (2, 2, 2)
+
+
+def test_an_argument_that_drops_the_rest_of_a_call_is_read_as_it_was() -> None:
+    values: list[Any] = []
+    values.append(Shrinking(values, 3))
+    assert fs.full(*[(4,), values[0]]).numpy().tolist() == [3.0] * 4
+
+
+# Columns for Arrow ----------------------------------------------------------------------------------------------------
+
+
+def texts_of(capsule: object) -> Any:
+    pa = pytest.importorskip("pyarrow")
+
+    class Stream:
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return capsule
+
+    return pa.table(Stream())
+
+
+def test_a_column_that_empties_the_others_is_taken_as_it_was() -> None:
+    def fresh(i: int) -> str:
+        return f"a string made for this test only {i}"
+
+    texts: list[Any] = []
+    columns: list[tuple[str, str, Any]] = []
+
+    class Vandal(Shrinking):
+        def __index__(self) -> int:
+            self.items.clear()
+            columns.clear()
+            texts.clear()
+            [fresh(100 + i) for i in range(1000)]
+            return 1
+
+    for kind, taken in (("bool", [True] * 3), ("float64", [1.0] * 3), ("int64", [1] * 3)):
+        numbers: list[Any] = []
+        numbers.extend(Vandal(numbers) for _ in range(3))
+        texts[:] = [fresh(i) for i in range(3)]
+        columns[:] = [("text", "text", texts), ("values", kind, numbers)]
+        table = texts_of(_core.arrow_stream(3, columns))
+        assert table["text"].to_pylist() == [fresh(i) for i in range(3)] and table["values"].to_pylist() == taken
+
+
+def test_lists_of_texts_that_change_are_taken_as_they_are_or_refused() -> None:
+    lists: list[Any] = [["a", "b"], ["c"]]
+
+    class Vandal(Shrinking):
+        def __index__(self) -> int:
+            for inner in lists:
+                inner.append(5)
+            return 1
+
+    numbers: list[Any] = []
+    numbers.extend(Vandal(numbers) for _ in range(2))
+    with pytest.raises(TypeError, match="column texts: expected a string, got 5"):
+        _core.arrow_stream(2, [("texts", "texts", lists), ("values", "bool", numbers)])
+
+
+def test_a_strided_buffer_is_no_column() -> None:
+    """Consumers that ask for contiguous memory get it, or an error: never the wrong elements."""
+    values = np.arange(30.0)
+    strided = fs.from_numpy(values[::3])
+    with pytest.raises(BufferError, match="it is not contiguous"):
+        _core.arrow_stream(10, [("a", "float64", strided)])
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (1, 1), (3, 4), (3, 1, 4), (0, 3), (1, 5)])
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+def test_buffers_are_laid_out_as_they_were_asked_for(shape: tuple[int, ...], order: str) -> None:
+    array = np.zeros(shape, order="F" if order == "F" else "C")
+    if order == "strided" and shape:
+        array = np.zeros((*shape[:-1], 2 * shape[-1]))[..., ::2]
+    tensor = fs.from_numpy(array)
+    simple, strided, c_order, fortran, either = 0, 0x18, 0x38, 0x58, 0x98
+    flags = array.flags
+    wanted = {
+        simple: flags.c_contiguous,
+        strided: True,
+        c_order: flags.c_contiguous,
+        fortran: flags.f_contiguous,
+        either: flags.c_contiguous or flags.f_contiguous,
+    }
+    buffer = (ctypes.c_byte * 256)()  # larger than a Py_buffer
+    for flag, allowed in wanted.items():
+        try:
+            ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(tensor), buffer, flag)
+        except BufferError as problem:
+            assert not allowed, (hex(flag), problem)
+        else:
+            ctypes.pythonapi.PyBuffer_Release(buffer)
+            assert allowed, hex(flag)
+
+
+# Peaks, stated work, ranges -------------------------------------------------------------------------------------------
+
+
+def stopped() -> Any:
+    core = _core.Profiler()
+    core.start()
+    fs.sin(fs.ones(8))
+    core.stop()
+    return core
+
+
+def test_peaks_that_drop_themselves_while_they_are_read() -> None:
+    peaks: dict[str, Any] = {}
+
+    class Mapping(dict):  # type: ignore[type-arg]
+        def __getitem__(self, key: str) -> Any:
+            peaks.clear()
+            for i in range(100):
+                peaks[f"cpu{i}"] = Mapping()
+            return {} if key == "flops" else None
+
+    for i in range(4):
+        peaks[f"cuda:{i}"] = Mapping(flops={}, bandwidth=None)
+    assert stopped().table(False, 0, peaks)
+
+
+def test_a_range_that_was_never_made_says_so() -> None:
+    part = fs.record_function.__new__(fs.record_function)
+    for call in (part.__enter__, lambda: part.__exit__(None, None, None)):
+        with pytest.raises(RuntimeError, match="call its __init__"):
+            call()
+    assert repr(part)
+
+
+def test_a_sequence_without_a_length_is_an_error_of_its_own() -> None:
+    class Endless:
+        def __getitem__(self, index: int) -> int:
+            return 1
+
+        def __len__(self) -> int:
+            raise ZeroDivisionError
+
+    for dims in (Endless(), [Endless()]):
+        with pytest.raises(ZeroDivisionError):
+            _core._work_of_torch("aten::add", dims, ["float"] * 1)
+
+
+def test_a_replaced_method_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = fs.ones(3)
+    monkeypatch.setattr(fs.Tensor, "to", lambda self, *args: 5)
+    with pytest.raises(TypeError, match=r"Tensor.to\(\) was replaced: it gives a int"):
+        x.numpy()
+
+
+# A profile that is being read -----------------------------------------------------------------------------------------
+
+
+CHANGES: list[Callable[[Any], object]] = [
+    lambda core: core.start(),
+    lambda core: core._append("op", "x", start=1, duration=1),
+    lambda core: core._set_window(1, 2),
+    lambda core: core._set_device(0, {}),
+    lambda core: _core.TraceReader().finish(core),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_nothing_changes_a_profile_while_its_trace_is_written(change: Callable[[Any], object]) -> None:
+    core, refused = stopped(), []
+
+    def write(piece: bytes) -> None:
+        with pytest.raises(RuntimeError, match="this profile is being read"):
+            change(core)
+        refused.append(len(piece))
+
+    core.write_trace(write, "1")
+    assert refused
+    core._set_window(1, 2), core.start(), core.stop()
+
+
+def test_a_rule_cannot_restart_the_profile_whose_table_asks_it() -> None:
+    core, refused = _core.Profiler(), []
+    reader = _core.TraceReader()
+    event = '{"ph":"X","cat":"cpu_op","name":"mine::op","ts":1,"dur":2,"pid":1,"tid":1,"args":{"Input Dims":[[2]],'
+    reader.feed(('{"traceEvents":[' + event + '"Input type":["float"]}}]}').encode())
+    reader.finish(core)
+
+    def rule(name: str, arguments: list[Any]) -> None:
+        try:
+            core.start()
+        except RuntimeError as problem:
+            refused.append(str(problem))
+
+    _core._set_work_rule(rule)
+    try:
+        core.table(False, 0, {})
+    finally:
+        _core._set_work_rule(None)
+    assert refused and "being read" in refused[0]
+
+
+def test_threads_that_read_and_change_one_profile_do_not_crash() -> None:
+    core, stop = stopped(), time.monotonic() + 1.0
+    reads = 0
+
+    def read() -> None:
+        nonlocal reads
+        while time.monotonic() < stop:
+            try:
+                core.table(False, 0, {})
+                core.write_trace(lambda piece: None, "1")
+                core.events()
+                reads += 1
+            except RuntimeError:
+                pass
+
+    def change() -> None:
+        while time.monotonic() < stop:
+            try:
+                core.start()
+                core.restart()
+                core.stop()
+            except RuntimeError:
+                pass
+
+    threads = [threading.Thread(target=target) for target in (read, read, change)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert reads > 0
+
+
+@pytest.mark.parametrize("token", [0, 1, 2**31, 2**32 - 1, 2**40, 2**64 - 1])
+def test_tokens_of_no_open_range_end_nothing(token: int) -> None:
+    core = stopped()
+    before = core.events()[0]["duration"].tolist()
+    try:
+        core.end_range(token)
+    except ValueError as problem:
+        assert "no event" in str(problem) or "not a range" in str(problem)
+    assert core.events()[0]["duration"].tolist() == before
+
+
+@pytest.mark.parametrize(("what", "value"), [("parent", 7), ("launcher", 2**32 - 2), ("device", 128), ("device", -2)])
+def test_events_for_tests_name_what_there_is(what: str, value: int) -> None:
+    core = _core.Profiler()
+    with pytest.raises(ValueError, match=r"no event \d+: the profile has 0|no device -?\d+"):
+        core._append("op", "x", start=1, duration=1, **{what: value})
+    with pytest.raises(ValueError, match="no device"):
+        core._set_device(-1, {})
+
+
+def test_a_reader_that_finishes_while_it_asks_for_the_text_refuses_it() -> None:
+    import sys
+
+    if sys.version_info < (3, 12):
+        pytest.skip("__buffer__ is of Python 3.12")
+    reader = _core.TraceReader()
+
+    class Text:
+        def __buffer__(self, flags: int) -> memoryview:
+            reader.feed(b'{"traceEvents":[]}')
+            reader.finish(_core.Profiler())
+            return memoryview(b"[]")
+
+    for feed in (reader.feed, reader.scan_bytes):
+        with pytest.raises(RuntimeError, match="has finished"):
+            feed(Text())

@@ -1,0 +1,132 @@
+"""One module in one interpreter: others are refused before they change anything, and a second import is the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# In a subinterpreter: what importing flopscope says. The text goes through a file, whatever the interpreters share.
+TRY = """
+import sys
+sys.path.insert(0, {root!r})
+try:
+    import flopscope
+    said = 'imported'
+except ImportError as problem:
+    said = str(problem)
+open({told!r}, 'w').write(said)
+"""
+WORK = """
+def work():
+    with fs.profile() as prof, fs.record_function("part"):
+        fs.add(fs.ones(4), fs.ones(4)).numpy()
+    table = prof.key_averages()
+    assert {row.key for row in table} >= {"part", "flopscope::add"}, table
+    assert fs.from_numpy(np.arange(3.0)).numpy().tolist() == [0, 1, 2]
+"""
+
+
+def run(script: str, *, arguments: tuple[str, ...] = ()) -> str:
+    text = "import sys\nimport numpy as np\nimport flopscope as fs\nfrom flopscope import _core\n" + WORK
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", text + textwrap.dedent(script), *arguments],
+        capture_output=True, text=True, timeout=120, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    return done.stdout
+
+
+def make(kind: str) -> str:
+    """A statement that runs `code` in a new subinterpreter of that kind; skips where this Python has none."""
+    if kind == "run_in_subinterp":
+        pytest.importorskip("_testcapi")
+        return "import _testcapi; _testcapi.run_in_subinterp(code)"
+    name = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    pytest.importorskip(name)
+    isolated = {"legacy": "'legacy'" if sys.version_info >= (3, 13) else "isolated=False", "isolated": ""}[kind]
+    run = "exec" if sys.version_info >= (3, 13) else "run_string"
+    return f"import {name} as subs; subs.{run}(subs.create({isolated}), code)"
+
+
+@pytest.mark.parametrize("kind", ["legacy", "isolated", "run_in_subinterp"])
+def test_a_subinterpreter_is_refused_and_the_main_one_goes_on(kind: str, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    code = TRY.format(root=str(ROOT), told=str(told))
+    statement = make(kind)
+    run(
+        f"""
+        code = {code!r}
+        work()
+        with fs.profile() as prof:
+            fs.sin(fs.ones(3))
+            {statement}
+            fs.cos(fs.ones(3))
+        assert {{row.key for row in prof.key_averages()}} >= {{"flopscope::sin", "flopscope::cos"}}
+        work()
+        """
+    )
+    said = told.read_text()
+    # Isolated ones are refused by Python 3.12 itself, in its own words; NumPy is refused there too.
+    assert "flopscope supports only the main interpreter" in said or "does not support loading in subinterp" in said
+
+
+def test_a_subinterpreter_that_is_first_is_refused_too(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    code, statement = TRY.format(root=str(ROOT), told=str(told)), make("legacy")
+    script = f"code = {code!r}\n{statement}\nimport numpy as np, flopscope as fs\n{WORK}\nwork()\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert "flopscope supports only the main interpreter" in told.read_text()
+
+
+def test_a_module_that_is_imported_again_has_the_same_types() -> None:
+    run(
+        """
+        import importlib
+        x, prof = fs.ones(3), _core.Profiler()
+        part, add, reader = fs.record_function("old"), fs.add, _core.TraceReader()
+        for _ in range(3):
+            del sys.modules["flopscope._core"]
+            again = importlib.import_module("flopscope._core")
+            assert again is not _core
+            for name in ("Tensor", "Profiler", "Range", "TraceReader", "Op", "Roof"):
+                assert getattr(again, name) is getattr(_core, name), name
+            assert again.add(x, fs.ones(3)).numpy().tolist() == [2, 2, 2]
+            assert add(again.ones(3), x).numpy().tolist() == [2, 2, 2]
+            work()
+        again.record_into(prof)
+        prof.start()
+        with part:
+            again.add(x, x)
+        prof.stop()
+        _core.record_into(None)
+        assert prof.event_count == 2, prof.event_count
+        again.TraceReader().feed(b"[]")
+        reader.feed(b"[]")
+        """
+    )
+
+
+def test_the_whole_package_may_be_imported_again() -> None:
+    run(
+        """
+        work()
+        x = fs.ones(3)
+        for name in [name for name in sys.modules if name.split(".")[0] == "flopscope"]:
+            del sys.modules[name]
+        import flopscope as fs
+        work()
+        assert isinstance(x, fs.Tensor) and fs.add(x, x).numpy().tolist() == [2, 2, 2]
+        """
+    )
+
+
+def test_a_free_threaded_python_takes_the_gil_again() -> None:
+    if not hasattr(sys, "_is_gil_enabled"):
+        pytest.skip("of Python 3.13 and later")
+    assert sys._is_gil_enabled()
