@@ -172,9 +172,10 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     def _finished(self, what: str) -> _Kineto:
         if self.profiler is None:
             raise RuntimeError(f"there is no {what}: {self._why_nothing()}")
-        kineto = self.profiler.kineto_results
-        if not isinstance(kineto, _Kineto):
+        if self.profiler.kineto_results is None:
             raise RuntimeError(f"the profile is still running; stop it before asking for its {what}")
+        _keep_text(self.profiler)  # where an interrupt came before stop_trace() did
+        kineto: _Kineto = self.profiler.kineto_results
         return kineto
 
     def _trace_of(self, what: str) -> Trace:

@@ -243,5 +243,5 @@ def _cuda_is_here() -> bool:
 def _refuse_a_profile() -> None:
     from .. import profiler
 
-    if profiler._running is not None:
+    if profiler.running() is not None:
         raise RuntimeError("a profile is in progress, whose cost would be in the times: end it before measuring")
