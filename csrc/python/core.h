@@ -46,8 +46,8 @@ bool fs_parse_shape(PyObject *object, int *ndim, int64_t *shape);
 bool fs_default_device(fs_device *device);
 PyObject *fs_device_object(fs_device device); /* "cuda:0" */
 
-/* Add the type to the module by its own name. It is made once and kept: `type`, which is static, outlives the module, so
- * that a module that is imported anew has the same types. -1 with an exception set on failure. */
+/* Add the type to the module by its own name. It is made once and kept: `type`, which is static, outlives the module,
+ * so that a module that is imported anew has the same types. -1 with an exception set on failure. */
 int fs_add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec);
 
 /* Python's types and functions of each file; each adds its own to the module, -1 with an exception set on failure. */
