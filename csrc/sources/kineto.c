@@ -9,6 +9,13 @@
 /* A piece for a thread is worth its while above so many bytes; several for each, since some take longer. */
 enum { LEAST_PIECE_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };
 
+static int64_t least_piece_bytes = LEAST_PIECE_BYTES;
+
+void fs_kineto_set_piece_bytes(int64_t bytes)
+{
+    least_piece_bytes = bytes > 0 ? bytes : LEAST_PIECE_BYTES;
+}
+
 struct fs_kineto {
     fs_piece *pieces; /* in order of the text; the last one reads on */
     uint32_t count;
@@ -136,7 +143,7 @@ static fs_status scan_parts(fs_kineto *kineto, fs_kineto_read read, void *contex
 static uint32_t piece_count(int64_t size)
 {
     if (fs_parallel_threads() == 1) return 1;
-    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD, worth = size / LEAST_PIECE_BYTES;
+    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD, worth = size / least_piece_bytes;
     if (most > MOST_PIECES) most = MOST_PIECES;
     return (uint32_t)(worth < 1 ? 1 : worth < most ? worth : most);
 }
