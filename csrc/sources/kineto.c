@@ -74,9 +74,11 @@ static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
 {
     fs_piece *piece = &all->kineto->pieces[all->first + i];
     int64_t from = fs_piece_at(piece - 1), until = piece->until;
+    bool top_array = piece->top_array;
     if (all->statuses[i] == FS_OK && all->starts[i] == from) return FS_OK;
     fs_piece_clear(piece);
     fs_piece_init(piece, from, until, FS_PIECE_EVENTS);
+    piece->top_array = top_array;
     return fs_piece_scan(piece, all->read, all->context, true, &all->starts[i], err);
 }
 
@@ -151,7 +153,7 @@ static uint32_t piece_count(int64_t size)
 /* The first event says whether the trace is an array; then several threads can begin anywhere. */
 static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *context, fs_error *err)
 {
-    enum { PART = 1 << 16 };
+    enum { PART = FS_BLOCK(1 << 16, 1 << 6) };
     fs_piece *piece = &kineto->pieces[0];
     while (piece->state != FS_PIECE_EVENTS && piece->state != FS_PIECE_END) {
         FS_TRY(fs_piece_room(piece, PART, err));

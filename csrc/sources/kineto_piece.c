@@ -197,7 +197,7 @@ fs_status fs_piece_read(fs_piece *piece, size_t size, fs_error *err)
 
 /* A part of a text ------------------------------------------------------------------------------------------------- */
 
-enum { WINDOW_BYTES = 1 << 18 };
+enum { WINDOW_BYTES = FS_BLOCK(1 << 18, 1 << 8) };
 
 static bool is_space(char c)
 {
