@@ -79,7 +79,7 @@ static fs_status break_down_steps(const fs_store *store)
     FUZZ_TRY(fs_steps_break_down(&steps, store, &fuzz_error));
     for (uint32_t i = 0; i < steps.count; i++) {
         const fs_step *step = &steps.steps[i];
-        double parts = 0, time = (double)step->end - (double)step->begin;
+        double parts = 0, time = (double)((uint64_t)step->end - (uint64_t)step->begin);
         for (int part = 0; part < FS_STEP_PART_COUNT; part++) {
             FUZZ_CHECK(step->parts[part] >= 0, "step %u: %s", i, fs_step_part_names[part]);
             parts += (double)step->parts[part];
