@@ -75,6 +75,7 @@ static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
     fs_piece *piece = &all->kineto->pieces[all->first + i];
     int64_t from = fs_piece_at(piece - 1), until = piece->until;
     bool top_array = piece->top_array;
+    piece->guessed = false;
     if (all->statuses[i] == FS_OK && all->starts[i] == from) return FS_OK;
     fs_piece_clear(piece);
     fs_piece_init(piece, from, until, FS_PIECE_EVENTS);
@@ -156,8 +157,9 @@ static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *co
     enum { PART = FS_BLOCK(1 << 16, 1 << 6) };
     fs_piece *piece = &kineto->pieces[0];
     while (piece->state != FS_PIECE_EVENTS && piece->state != FS_PIECE_END) {
-        FS_TRY(fs_piece_room(piece, PART, err));
-        int64_t count = read(context, piece->offset + (int64_t)piece->size, piece->text + piece->size, PART, err);
+        size_t left = piece->size - piece->done, part = left > PART ? left : PART;
+        FS_TRY(fs_piece_room(piece, part, err));
+        int64_t count = read(context, piece->offset + (int64_t)piece->size, piece->text + piece->size, part, err);
         if (count < 0) return FS_RUNTIME_ERROR;
         if (count == 0) break;
         FS_TRY(fs_piece_read(piece, (size_t)count, err));
