@@ -69,9 +69,13 @@ class Peaks:
         fields = {name: getattr(self, name) for name in (*BANDWIDTHS, *TIMES)}
         return {**self.flops, **{name: value for name, value in fields.items() if value is not None}}
 
-    def _for_core(self) -> Mapping[str, Any]:
-        """As Profiler.table() takes the peaks of a device."""
-        return {name: getattr(self, name) for name in ("flops", "bandwidth", "launch_ns", "kernel_ns")}
+    def _for_core(self, measured: Peaks | None = None) -> dict[str, Any]:
+        """As Profiler.table() takes the peaks of a device.
+
+        measured: of this device, where these are its datasheet's, which does not say what a launch takes.
+        """
+        times = self if measured is None else measured
+        return {"flops": self.flops, "bandwidth": self.bandwidth, **{name: getattr(times, name) for name in TIMES}}
 
     @classmethod
     def _from_json(cls, text: str, key: Mapping[str, Any]) -> Peaks | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .device import find_device, peaks_by_name
@@ -66,7 +67,9 @@ class Results:
         by_shape = group_by_input_shape and self.record_shapes  # torch too groups by shapes only if it has them
         source = peaks or self._usual_peaks
         shares, said = self._peaks(core, source)
-        limits = {name: found._for_core() for name, found in shares.items()}
+        limits: dict[str, Mapping[str, Any]] = {
+            name: found._for_core(self._measured(name)) for name, found in shares.items()
+        }
         columns, meta = core.table(by_shape, group_by_stack_n, limits)
         if not by_shape:  # a row has calls of many shapes
             for name in ("input_shapes", "input_dtypes"):
@@ -214,6 +217,10 @@ class Results:
         """
         shares = peaks_by_name(_peak_devices(core), source)
         return shares, {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
+
+    def _measured(self, device: str) -> Peaks | None:
+        """The measured peaks of a device that ran, where they are known; they are not measured for this."""
+        return find_device(device).measured
 
     def _why_unknown(self, device: str, source: str) -> str:
         """Why no peaks of a device that ran are known, for EventTable.unknown_peaks."""

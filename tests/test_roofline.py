@@ -11,6 +11,7 @@ import pytest
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.peaks import Peaks
 
 NAN = math.nan
 PEAKS: dict[str, Any] = {
@@ -192,3 +193,12 @@ def test_a_unit_that_does_not_exist_is_none(unit: Any) -> None:
     event = {"ph": "X", "cat": "user_annotation", "name": "mine", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": args}
     (row,) = fs.load_trace(json.dumps({"traceEvents": [event]}).encode()).key_averages()
     assert (row.flops, row.unit) == (10, None)
+
+
+def test_a_datasheet_borrows_the_measured_time_of_a_launch() -> None:
+    datasheet = Peaks("datasheet", {"fp32": 2e12}, bandwidth=200e9)
+    measured = Peaks("measured", {"fp32": 1e12}, bandwidth=100e9, launch_ns=5000.0, kernel_ns=1000.0)
+    limits = {"flops": {"fp32": 2e12}, "bandwidth": 200e9, "launch_ns": 5000.0, "kernel_ns": 1000.0}
+    assert datasheet._for_core(measured) == limits
+    assert datasheet._for_core() == {**limits, "launch_ns": None, "kernel_ns": None}
+    assert measured._for_core() == {**limits, "flops": {"fp32": 1e12}, "bandwidth": 100e9}

@@ -210,8 +210,7 @@ def _roofs(
     say what a launch takes: the measured time stands for it.
     """
     look, measured = stage.looks[0], known.get("measured")
-    launch = {} if measured is None else {"launch_ns": measured.launch_ns, "kernel_ns": measured.kernel_ns}
-    limits: dict[str, dict[str, Any]] = {source: {**peaks._for_core(), **launch} for source, peaks in known.items()}
+    limits: dict[str, dict[str, Any]] = {source: peaks._for_core(measured) for source, peaks in known.items()}
     limits["none"] = {"flops": {}}
     if stated is None:
         return {source: look.roof(str(stage.device), one) for source, one in limits.items()}
