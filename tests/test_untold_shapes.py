@@ -217,7 +217,8 @@ def test_kernels_tell_the_dtype_that_a_trace_does_not(kernel: str, item: int | N
         assert row.flops == 2 * o * 4 * 9 or item is None
     add = got["aten::add_"].bytes_total_moved
     assert add == 3 * o * item if item else math.isnan(add)
-    assert trace.profile().coverage()["bytes"] == (1 if item else 0)
+    coverage = trace.profile().coverage()
+    assert coverage["bytes"] == (1 if item else 0) and ("estimated" in coverage) == (item is not None)
 
 
 def test_kernels_of_several_dtypes_tell_none() -> None:
@@ -227,6 +228,12 @@ def test_kernels_of_several_dtypes_tell_none() -> None:
         trace.events[-2]["name"] = kernel + "_x"
         trace.events[-1]["args"].pop("Input type")
     assert math.isnan(rows(trace)["aten::mm"].bytes_total_moved)
+
+
+def test_a_range_without_numbers_is_unknown() -> None:
+    trace = Trace().op("aten::arange", [[], [], [], [0]])
+    trace.events[-1]["args"].pop("Input type")
+    assert math.isnan(rows(trace)["aten::arange"].bytes_total_moved)
 
 
 # Numbers that a trace does not tell -----------------------------------------------------------------------------------

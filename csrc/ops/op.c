@@ -60,11 +60,14 @@ static fs_status check_out(const fs_plan *plan, const fs_tensor *out, fs_error *
     if (out->storage->read_only) {
         return fs_call_fail(plan->call, err, FS_VALUE_ERROR, "the output's memory is read-only; write into a copy");
     }
-    if (fs_distinct_count(out->ndim, out->shape, out->strides) != fs_tensor_count(out)) {
-        return fs_call_fail(plan->call, err, FS_VALUE_ERROR,
-                            "the output is broadcast: several of its elements are one; write into a copy");
-    }
-    return FS_OK;
+    if (fs_tensor_is_dense(out)) return FS_OK;
+    int64_t distinct = fs_distinct_count(out->ndim, out->shape, out->strides);
+    if (distinct == fs_tensor_count(out)) return FS_OK;
+    return fs_call_fail(plan->call, err, FS_VALUE_ERROR,
+                        distinct == FS_COUNT_UNKNOWN
+                            ? "whether elements of the output share memory is too hard to tell; write into a copy"
+                            : "the output overlaps itself: several of its elements are one (it is broadcast, or its "
+                              "windows overlap); write into a copy");
 }
 
 /* The event -------------------------------------------------------------------------------------------------------- */

@@ -67,32 +67,6 @@ bool fs_tensor_is_dense(const fs_tensor *tensor)
     return true;
 }
 
-int64_t fs_distinct_count(int ndim, const int64_t *shape, const int64_t *strides)
-{
-    int64_t steps[FS_MAX_DIMS], sizes[FS_MAX_DIMS];
-    int dims = 0;
-    for (int d = 0; d < ndim; d++) {
-        if (shape[d] == 0) return 0;
-        if (shape[d] == 1 || strides[d] == 0) continue;
-        int64_t step = strides[d] < 0 ? -strides[d] : strides[d];
-        int at = dims++;
-        for (; at > 0 && step < steps[at - 1]; at--) steps[at] = steps[at - 1], sizes[at] = sizes[at - 1];
-        steps[at] = step;
-        sizes[at] = shape[d];
-    }
-    /* `count` elements in a span of `span`, from the smallest step on; windows that overlap are shifts of the same. */
-    int64_t count = 1, span = 1;
-    for (int d = 0; d < dims; d++) {
-        int64_t wider = span + steps[d] * (sizes[d] - 1);
-        bool apart = steps[d] >= span;
-        bool gapless = count == span;
-        int64_t product = count * sizes[d];
-        count = apart ? product : gapless || product > wider ? wider : product;
-        span = wider;
-    }
-    return count;
-}
-
 /* Shape into the record, checked: the byte count must fit. */
 static fs_status set_shape(fs_tensor *tensor, fs_dtype dtype, fs_device device, int ndim, const int64_t *shape,
                            fs_error *err)

@@ -74,7 +74,10 @@ size_t fs_tensor_nbytes(const fs_tensor *tensor); /* count × element size */
 bool fs_tensor_is_dense(const fs_tensor *tensor); /* C order, no gaps */
 void fs_dense_strides(int ndim, const int64_t *shape, int64_t *strides);
 
-/* The elements that have memory of their own: broadcast dimensions (stride 0) count once. */
+/* The elements that have memory of their own: those that lie at the same place, as along a broadcast dimension (stride
+ * 0) or in windows that overlap, count once. FS_COUNT_UNKNOWN where strides are so entangled that to tell would take
+ * too long: their offsets are neither few nor close together. */
+enum { FS_COUNT_UNKNOWN = -1 };
 int64_t fs_distinct_count(int ndim, const int64_t *shape, const int64_t *strides);
 
 /* "float32 (3, 4) on cuda:0", cut to fit. Returns text. */

@@ -34,6 +34,7 @@ static const struct {
     KEY("dtype", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_DTYPE])),
     KEY("Process Group Name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_GROUP])),
     KEY("Process Group Ranks", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_RANKS])),
+    KEY("unit", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_UNIT])),
 #undef KEY
 };
 
@@ -316,6 +317,14 @@ static fs_status scratch(fs_piece *piece, size_t size, fs_error *err)
 
 enum { CALL_SPANS = 4 };
 
+/* The unit's name into `to`, the rest zero; none where it would not fit: no unit has so long a name. */
+static void take_unit(const fs_event_arguments *arguments, char *to, size_t size)
+{
+    const fs_scan_span *unit = &arguments->texts[FS_ARG_UNIT];
+    memset(to, 0, size);
+    if (unit->size < size) memcpy(to, unit->text, unit->size);
+}
+
 static double told(const fs_event_arguments *arguments, int which)
 {
     return fs_argument_known(arguments, which) ? (double)arguments->numbers[which] : (double)NAN;
@@ -330,6 +339,7 @@ static bool tells_work(const fs_event_arguments *arguments, fs_torch_told *work)
     work->bytes_read = told(arguments, FS_ARG_BYTES_READ);
     work->bytes_written = told(arguments, FS_ARG_BYTES_WRITTEN);
     work->bytes = told(arguments, FS_ARG_BYTES);
+    take_unit(arguments, work->unit, sizeof work->unit);
     return true;
 }
 
@@ -445,6 +455,7 @@ fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *argumen
         .flops = flops ? (double)arguments->numbers[FS_ARG_FLOPS] : (double)NAN,
         .bytes = moved ? (double)arguments->numbers[FS_ARG_BYTES] : (double)NAN,
     };
+    take_unit(arguments, work.unit, sizeof work.unit);
     fs_given_work_encode(&work, bytes);
     return fs_intern_bytes(&piece->signatures, bytes, sizeof bytes, signature, err);
 }

@@ -7,13 +7,6 @@
 
 /* Records by id ---------------------------------------------------------------------------------------------------- */
 
-static void announce(fs_record_index *index, int64_t id)
-{
-    if (index->count++ == 0) index->least = index->largest = id;
-    if (id < index->least) index->least = id;
-    if (id > index->largest) index->largest = id;
-}
-
 static fs_status create_index(fs_record_index *index, fs_error *err)
 {
     if (index->count == 0) return FS_OK;
@@ -64,11 +57,6 @@ static fs_record *insert(fs_record_index *index, int64_t id, fs_record *record)
 
 /* Which id --------------------------------------------------------------------------------------------------------- */
 
-static bool is_call(const fs_record *record)
-{
-    return record->kind == FS_EVENT_RUNTIME && record->correlation != FS_NONE;
-}
-
 static bool is_work(const fs_record *record)
 {
     return fs_event_kind_on_device[record->kind];
@@ -79,12 +67,6 @@ static int64_t external_of(const fs_owners *owners, const fs_record *record)
 {
     bool repeats = record->correlation != FS_NONE && (uint32_t)record->external == record->correlation;
     return repeats && !owners->join->own ? -1 : record->external;
-}
-
-void fs_owners_announce(fs_owners *owners, const fs_record *record)
-{
-    if (is_call(record)) announce(&owners->calls, record->correlation);
-    else if (fs_record_is_owner(record) && record->external >= 0) announce(&owners->ops, record->external);
 }
 
 static int64_t process_of(const fs_owners *owners, const fs_record *record)
@@ -137,7 +119,7 @@ fs_status fs_owners_create(fs_owners *owners, fs_error *err)
     if (owners->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell threads apart");
     FS_EACH_RECORD(owners->join, record)
     {
-        if (is_call(record)) {
+        if (fs_record_is_call(record)) {
             owners->lanes[record->lane] |= HAS_CALLS;
             fs_record *first = insert(&owners->calls, record->correlation, record);
             if (first == record) continue;
@@ -308,7 +290,7 @@ static fs_status sweep_lane(const fs_join *join, uint32_t lane, open_hosts *ops,
     ops->depth = annotations->depth = 0;
     for (uint32_t host = next; host < end; host++) {
         fs_record *call = hosts[host].record;
-        if (!is_call(call)) continue;
+        if (!fs_record_is_call(call)) continue;
         for (; next < end && !comes_after(&hosts[next], &hosts[host]); next++) {
             const fs_record *record = hosts[next].record;
             if (!fs_record_is_owner(record) || record->communication) continue;

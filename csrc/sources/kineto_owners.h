@@ -50,8 +50,26 @@ static inline bool fs_record_is_owner(const fs_record *record)
     return record->kind == FS_EVENT_OP || (fs_event_is_annotation(record->kind) && record->device < 0);
 }
 
-/* Count a record in, before fs_owners_create. */
-void fs_owners_announce(fs_owners *owners, const fs_record *record);
+static inline bool fs_record_is_call(const fs_record *record)
+{
+    return record->kind == FS_EVENT_RUNTIME && record->correlation != FS_NONE;
+}
+
+static inline void fs_record_index_announce(fs_record_index *index, int64_t id)
+{
+    if (index->count++ == 0) index->least = index->largest = id;
+    if (id < index->least) index->least = id;
+    if (id > index->largest) index->largest = id;
+}
+
+/* Count a host event in, before fs_owners_create. */
+static inline void fs_owners_announce(fs_owners *owners, const fs_record *record)
+{
+    if (fs_record_is_call(record)) fs_record_index_announce(&owners->calls, record->correlation);
+    else if (fs_record_is_owner(record) && record->external >= 0)
+        fs_record_index_announce(&owners->ops, record->external);
+}
+
 /* Index the records of the pieces. FS_OUT_OF_MEMORY. */
 fs_status fs_owners_create(fs_owners *owners, fs_error *err);
 void fs_owners_clear(fs_owners *owners);

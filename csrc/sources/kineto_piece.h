@@ -110,7 +110,7 @@ typedef struct {
     int64_t numbers[32];                         /* by FS_ARG_…, where known */
     uint32_t known;                              /* a bit for each */
     uint32_t grid[3], block[3], cluster[3];      /* the first 0: not there */
-    fs_scan_span texts[4];                       /* of a collective */
+    fs_scan_span texts[5];                       /* of a collective, and the unit of stated FLOPs */
 } fs_event_arguments;
 
 /* X(NAME, key): the integers. */
@@ -135,7 +135,7 @@ enum {
         FS_ARG_COUNT
 };
 
-enum { FS_ARG_COLLECTIVE, FS_ARG_DTYPE, FS_ARG_GROUP, FS_ARG_RANKS };
+enum { FS_ARG_COLLECTIVE, FS_ARG_DTYPE, FS_ARG_GROUP, FS_ARG_RANKS, FS_ARG_UNIT };
 
 /* Nothing known. */
 void fs_arguments_begin(fs_event_arguments *arguments);

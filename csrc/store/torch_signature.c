@@ -90,7 +90,7 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     call->outer = NULL;
     call->output = NULL;
     call->untyped = false;
-    call->told = (fs_torch_told){NAN, NAN, NAN, NAN};
+    call->told = (fs_torch_told){NAN, NAN, NAN, NAN, ""};
     if (size < sizeof *at || fs_signature_kind_of(bytes) != FS_SIGNATURE_TORCH) return false;
     uint64_t word = (uint64_t)*at++;
     uint32_t count = (uint32_t)word;

@@ -67,6 +67,7 @@ typedef struct {
 typedef struct {
     double flops, bytes_read, bytes_written;
     double bytes; /* both, where those are not told */
+    char unit[16]; /* the name of the compute unit that does the FLOPs, the rest zero; "": not told */
 } fs_torch_told;
 
 enum { FS_TORCH_MAX_ARGUMENTS = 128 };

@@ -59,7 +59,9 @@ static void find_dtypes(fs_build *build)
     for (uint32_t id = 0; id < set->count; id++) {
         fs_call *of = &set->calls[id];
         if (!of->untyped || of->dtype == FS_TORCH_DTYPE_NONE) continue;
-        if (decode_typed(set, of, &call, &outer)) of->work = fs_work_of_torch(of->text, &call);
+        if (!decode_typed(set, of, &call, &outer)) continue;
+        of->work = fs_work_of_torch(of->text, &call);
+        of->work.at_most = true; /* some tensors may be narrower: a bias, a mask */
     }
 }
 
@@ -94,6 +96,7 @@ static void find_results(fs_calls *set)
         if (!find_output(set, call->text, &torch, &output)) continue;
         torch.output = &output;
         call->work = fs_work_of_torch(call->text, &torch);
+        if (torch.untyped) call->work.at_most = true;
     }
 }
 

@@ -157,6 +157,7 @@ fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
     if (work.of_launched) return work;
     if (isnan(work.flops) && !isnan(told->flops)) {
         work.flops = told->flops;
+        work.unit.preferred = work.unit.fallback = fs_unit_find(told->unit);
         work.stated = true;
     }
     if (isnan(work.bytes_read)) work.bytes_read = told->bytes_read;

@@ -187,7 +187,7 @@ fs_work fs_count_range(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     double numbers[3] = {0, NAN, 1};
     int given = 0;
-    while (given < 3 && (unsigned)given < call->count && call->arguments[given].type == FS_TORCH_SCALAR) {
+    while (given < 3 && (unsigned)given < call->count && fs_sizes_tensor(call, (unsigned)given) == NULL) {
         numbers[given] = fs_sizes_number(call->arguments[given].text, NAN);
         given++;
     }

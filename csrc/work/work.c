@@ -23,11 +23,15 @@ static double element_count(const fs_argument *argument)
     return count;
 }
 
-/* Bytes of the elements that have memory of their own: along a broadcast axis (stride 0) there is one. */
+/* Bytes of the elements that have memory of their own: along a broadcast axis (stride 0) there is one. NaN where that
+ * cannot be told. */
 static double distinct_bytes(const fs_argument *argument)
 {
-    double count = argument->strides ? (double)fs_distinct_count(argument->ndim, argument->shape, argument->strides)
-                                     : element_count(argument);
+    double count = element_count(argument);
+    if (argument->strides != NULL) {
+        int64_t distinct = fs_distinct_count(argument->ndim, argument->shape, argument->strides);
+        count = distinct == FS_COUNT_UNKNOWN ? (double)NAN : (double)distinct;
+    }
     return count * (double)fs_dtypes[argument->dtype].size;
 }
 

@@ -1,0 +1,165 @@
+/* Counting distinct offsets: the sums of one multiple of each stride, 0 to size - 1 times it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "ops/tensor.h"
+
+/* What is counted one by one where no rule tells: a bit for each offset of a span, or a list of all sums. */
+enum { MAX_SPAN = 1 << 24, MAX_SUMS = 1 << 16, WORD_BITS = 64 };
+
+typedef struct {
+    int64_t step, size;
+} dimension;
+
+/* Dimensions that move, by step; those of one step are one: i + j with i < m and j < n takes m + n - 1 values. */
+static int sort_dimensions(int ndim, const int64_t *shape, const int64_t *strides, dimension *dims)
+{
+    int count = 0;
+    for (int d = 0; d < ndim; d++) {
+        if (shape[d] == 1 || strides[d] == 0) continue;
+        dimension moving = {strides[d] < 0 ? -strides[d] : strides[d], shape[d]};
+        int at = 0;
+        while (at < count && dims[at].step < moving.step) at++;
+        if (at < count && dims[at].step == moving.step) {
+            dims[at].size += moving.size - 1;
+            continue;
+        }
+        memmove(&dims[at + 1], &dims[at], (size_t)(count - at) * sizeof *dims);
+        dims[at] = moving;
+        count++;
+    }
+    return count;
+}
+
+static int64_t greatest_divisor(int64_t a, int64_t b)
+{
+    while (b != 0) {
+        int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static int64_t step_divisor(const dimension *dims, int count)
+{
+    int64_t divisor = 0;
+    for (int d = 0; d < count; d++) divisor = greatest_divisor(dims[d].step, divisor);
+    return divisor;
+}
+
+/* The largest sum and 1; INT64_MAX where that overflows. */
+static int64_t span_of(const dimension *dims, int count)
+{
+    int64_t span = 1, reach;
+    for (int d = 0; d < count; d++) {
+        if (__builtin_mul_overflow(dims[d].step, dims[d].size - 1, &reach) || __builtin_add_overflow(span, reach, &span))
+            return INT64_MAX;
+    }
+    return span;
+}
+
+/* Without a gap: sums 0 to n - 1 of the smaller steps, each shifted by a step of at most n. 0 where that is not so. */
+static int64_t count_gapless(const dimension *dims, int count)
+{
+    int64_t sums = 1;
+    for (int d = 0; d < count; d++) {
+        if (dims[d].step > sums) return 0;
+        sums += dims[d].step * (dims[d].size - 1);
+    }
+    return sums;
+}
+
+static void shift_in(uint64_t *set, const uint64_t *from, int64_t words, int64_t by)
+{
+    int64_t skip = by / WORD_BITS;
+    int bits = (int)(by % WORD_BITS);
+    for (int64_t i = words - 1; i >= skip; i--) {
+        uint64_t low = bits != 0 && i > skip ? from[i - skip - 1] >> (WORD_BITS - bits) : 0;
+        set[i] |= from[i - skip] << bits | low;
+    }
+}
+
+/* A bit for each sum. Shifts by 1, 2, 4 … steps make those of one dimension. */
+static int64_t count_in_bits(const dimension *dims, int count, int64_t span)
+{
+    int64_t words = (span - 1) / WORD_BITS + 1, sums = 0;
+    uint64_t *set = fs_calloc((size_t)words, sizeof *set);
+    if (set == NULL) return FS_COUNT_UNKNOWN;
+    set[0] = 1;
+    for (int d = 0; d < count; d++) {
+        for (int64_t made = 1; made < dims[d].size;) {
+            int64_t more = made < dims[d].size - made ? made : dims[d].size - made;
+            /* From the highest word down, so that no word is shifted before it was used: a set may shift into itself. */
+            shift_in(set, set, words, more * dims[d].step);
+            made += more;
+        }
+    }
+    for (int64_t i = 0; i < words; i++) sums += __builtin_popcountll(set[i]);
+    fs_free(set);
+    return sums;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+static int64_t count_in_list(const dimension *dims, int count, int64_t all)
+{
+    int64_t *sums = fs_malloc((size_t)all * sizeof *sums), made = 1, distinct = 1;
+    if (sums == NULL) return FS_COUNT_UNKNOWN;
+    sums[0] = 0;
+    for (int d = 0; d < count; d++) {
+        for (int64_t i = 1; i < dims[d].size; i++) {
+            for (int64_t k = 0; k < made; k++) sums[i * made + k] = sums[k] + i * dims[d].step;
+        }
+        made *= dims[d].size;
+    }
+    qsort(sums, (size_t)all, sizeof *sums, by_value);
+    for (int64_t i = 1; i < all; i++) distinct += sums[i] != sums[i - 1];
+    fs_free(sums);
+    return distinct;
+}
+
+static int64_t product_of(const dimension *dims, int count)
+{
+    int64_t product = 1;
+    for (int d = 0; d < count; d++)
+        if (__builtin_mul_overflow(product, dims[d].size, &product)) return INT64_MAX;
+    return product;
+}
+
+/* Dimensions that no split sets apart. */
+static int64_t count_entangled(dimension *dims, int count)
+{
+    int64_t divisor = step_divisor(dims, count);
+    for (int d = 0; d < count; d++) dims[d].step /= divisor;
+    int64_t span = span_of(dims, count), all = product_of(dims, count);
+    if (span == INT64_MAX) return FS_COUNT_UNKNOWN;
+    int64_t gapless = count_gapless(dims, count);
+    if (gapless > 0) return gapless;
+    if (all <= MAX_SUMS && (all <= span / WORD_BITS || span > MAX_SPAN)) return count_in_list(dims, count, all);
+    return span <= MAX_SPAN ? count_in_bits(dims, count, span) : FS_COUNT_UNKNOWN;
+}
+
+int64_t fs_distinct_count(int ndim, const int64_t *shape, const int64_t *strides)
+{
+    dimension dims[FS_MAX_DIMS + 1];
+    for (int d = 0; d < ndim; d++)
+        if (shape[d] == 0) return 0;
+    int count = sort_dimensions(ndim, shape, strides, dims), begin = 0;
+    int64_t product = 1;
+    /* Where all larger steps are multiples of what the smaller ones span, or of more, no two of their sums bring the
+     * smaller ones together: the parts multiply. */
+    for (int d = 1; d <= count; d++) {
+        bool apart = d == count || step_divisor(&dims[d], count - d) >= span_of(&dims[begin], d - begin);
+        if (!apart) continue;
+        int64_t part = d - begin == 1 ? dims[begin].size : count_entangled(&dims[begin], d - begin);
+        if (part < 0 || __builtin_mul_overflow(product, part, &product)) return FS_COUNT_UNKNOWN;
+        begin = d;
+    }
+    return product;
+}

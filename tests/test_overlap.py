@@ -1,0 +1,97 @@
+"""Tensors whose elements share memory: none may be written to, and what is read of them counts once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
+from test_profile import rows_of
+
+import flopscope as fs
+
+SETTINGS = settings(max_examples=150, deadline=None)
+
+
+def addresses(array: np.ndarray[Any, Any]) -> set[int]:
+    """The byte offset of every element, one by one."""
+    offsets = np.zeros((), dtype=np.int64)
+    for size, step in zip(array.shape, array.strides, strict=True):
+        offsets = np.add.outer(offsets, np.arange(size, dtype=np.int64) * step)
+    return set(offsets.ravel().tolist())
+
+
+@st.composite
+def strided_arrays(draw: st.DrawFn) -> np.ndarray[Any, Any]:
+    ndim = draw(st.integers(0, 4))
+    shape = draw(st.tuples(*[st.integers(0, 6)] * ndim))
+    steps = draw(st.tuples(*[st.integers(-12, 12) | st.sampled_from([0, 1, 2, 3, 6, 24, 36])] * ndim))
+    before = sum(max(size - 1, 0) * -step for size, step in zip(shape, steps, strict=True) if step < 0)
+    after = sum(max(size - 1, 0) * step for size, step in zip(shape, steps, strict=True) if step > 0)
+    memory = np.arange(before + after + 1, dtype=np.float32)
+    return as_strided(memory[before:], shape, [4 * step for step in steps])
+
+
+@SETTINGS
+@given(strided_arrays())
+def test_bytes_read_are_those_of_the_distinct_elements(array: np.ndarray[Any, Any]) -> None:
+    x = fs.from_numpy(array)
+    with fs.profile() as prof:
+        made = fs.neg(x)
+    assert (made.numpy() == -array).all()
+    assert rows_of(prof)["flopscope::neg"].bytes_read == 4 * len(addresses(array))
+
+
+@SETTINGS
+@given(strided_arrays())
+def test_an_output_is_written_to_exactly_when_its_elements_are_distinct(array: np.ndarray[Any, Any]) -> None:
+    target, values = fs.from_numpy(array), np.arange(array.size, dtype=np.float32).reshape(array.shape)
+    distinct = len(addresses(array)) == array.size
+    for write in (
+        lambda: fs.neg(fs.from_numpy(values), out=target),
+        lambda: fs.fill_(target, 3),
+        lambda: fs.copy_(target, fs.from_numpy(values)),
+    ):
+        if distinct:
+            write()
+        else:
+            with pytest.raises(ValueError, match="the output overlaps itself"):
+                write()
+    if distinct:
+        assert (array == values).all()
+
+
+def test_what_is_refused_is_left_as_it_was() -> None:
+    memory = np.arange(20, dtype=np.float32)
+    target = fs.from_numpy(as_strided(memory, (5, 3), (12, 12)))
+    assert target.strides == (3, 3)
+    with pytest.raises(ValueError, match=r"neg\(float32 \(5, 3\) on cpu, out=.*the output overlaps itself"):
+        fs.neg(fs.ones((5, 3)), out=target)
+    for in_place in (lambda: fs.add_(target, 1), lambda: fs.uniform_(target, 0, 1), lambda: fs.relu_(target)):
+        with pytest.raises(ValueError, match="the output overlaps itself"):
+            in_place()
+    assert (memory == np.arange(20)).all()
+
+
+def test_windows_are_read_once() -> None:
+    image = np.random.default_rng(0).random((64, 64), dtype=np.float32)
+    windows = fs.from_numpy(sliding_window_view(image, (3, 3)))
+    with fs.profile() as prof:
+        fs.sum(windows)
+        fs.sum(fs.from_numpy(sliding_window_view(image, (3, 3))[::2, ::2]))
+    # Windows at even places reach rows and columns 0 to 62.
+    row = rows_of(prof)["flopscope::sum"]
+    assert row.count == 2 and row.bytes_read == 4 * (64 * 64 + 63 * 63)
+
+
+def test_what_is_too_hard_to_tell_is_refused_and_unknown() -> None:
+    """Sums of two steps without a common divisor, far apart, of which there are many."""
+    memory = np.zeros(1, dtype=np.int8)
+    # Never read: only its shape and strides are.
+    array = as_strided(memory, (70_000, 70_000), (1_000_000_007, 998_244_353))
+    target = fs.from_numpy(array)
+    with pytest.raises(ValueError, match="whether elements of the output share memory is too hard to tell"):
+        fs.fill_(target, 1)
