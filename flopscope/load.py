@@ -156,9 +156,9 @@ def load_trace(source: str | bytes | bytearray | memoryview | os.PathLike[str] |
             core = _core.Profiler()
             report = reader.finish(core)
     except ValueError as problem:
-        raise ValueError(f"{name}: {problem}") from None
+        raise ValueError(printable(f"{name}: {problem}")) from None
     except RuntimeError as problem:
-        raise OSError(f"{name}: {problem}") from None
+        raise OSError(printable(f"{name}: {problem}")) from None
     problems.tell(report)
     return Trace(name, core, report, _metadata(report["head"]))
 
