@@ -143,6 +143,19 @@ static fs_status find_stack(fs_build *build, const fs_chunk *chunk, uint32_t at,
     return fs_intern_bytes(stacks, build->entries, depth * sizeof *build->entries, &build->stacks[index], err);
 }
 
+/* The event, or the nearest around it, that has time of its own to give to what it encloses. */
+static uint32_t timed_parent(const fs_build *build, uint32_t index)
+{
+    uint32_t at;
+    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    while (fs_event_is_asynchronous(chunk, at)) {
+        index = fs_build_parent(build, chunk, at, index);
+        if (index == FS_NONE) break;
+        chunk = fs_event_chunk(build->store, index, &at);
+    }
+    return index;
+}
+
 static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
     uint32_t parent = fs_build_parent(build, chunk, at, index);
@@ -156,10 +169,10 @@ static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at,
     build->table->open_events += missing;
     if (chunk->kind[at] == FS_EVENT_INTERVAL) return FS_OK;
     FS_TRY(count_event(build, chunk, at, index, err));
-    if (parent != FS_NONE && !fs_build_is_device(chunk, at)) {
-        fs_node *above = fs_build_node(build, parent);
-        if (!missing) above->self_cpu_ns -= chunk->duration[at];
-    }
+    if (parent == FS_NONE || fs_build_is_device(chunk, at)) return FS_OK;
+    fs_build_node(build, parent);
+    uint32_t timed = fs_event_is_asynchronous(chunk, at) ? FS_NONE : timed_parent(build, parent);
+    if (!missing && timed != FS_NONE) fs_build_node(build, timed)->self_cpu_ns -= chunk->duration[at];
     return FS_OK;
 }
 
