@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fork.h"
+#include "python/task.h"
 #include "sources/attribute.h"
 #include "store/event.h"
 #include "store/signature.h"
@@ -284,6 +285,8 @@ static PyObject *profiler_begin_range(PyObject *object, PyObject *args)
     fs_error err;
     uint32_t index;
     if (!PyArg_ParseTuple(args, "s|pdd:begin_range", &name, &is_step, &work.flops, &work.bytes)) return NULL;
+    if (!fs_profiler_runs(self)) Py_RETURN_NONE;
+    fs_task_look();
     if (!fs_profiler_runs(self)) Py_RETURN_NONE;
     bool said = !isnan(work.flops) || !isnan(work.bytes);
     fs_event_kind kind = is_step ? FS_EVENT_STEP : FS_EVENT_RANGE;

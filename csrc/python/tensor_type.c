@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "python/core.h"
+#include "python/task.h"
 
 PyTypeObject *fs_tensor_type;
 
@@ -35,6 +36,7 @@ PyObject *fs_run_call(const fs_call *call, PyObject *in_place)
     fs_error err;
     fs_tensor result;
     fs_status status;
+    fs_task_look();
     if (takes_long(call)) {
         Py_BEGIN_ALLOW_THREADS status = fs_op_run(call, &result, &err);
         Py_END_ALLOW_THREADS

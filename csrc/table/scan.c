@@ -172,6 +172,19 @@ static int64_t taken_time(const fs_build *build, const fs_chunk *chunk, uint32_t
     return to - from;
 }
 
+/* The event, or the nearest around it, that has time of its own to give to what it encloses. */
+static uint32_t timed_parent(const fs_build *build, uint32_t index)
+{
+    uint32_t at;
+    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    while (fs_event_is_asynchronous(chunk, at)) {
+        index = fs_build_parent(build, chunk, at, index);
+        if (index == FS_NONE) break;
+        chunk = fs_event_chunk(build->store, index, &at);
+    }
+    return index;
+}
+
 static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
     uint32_t parent = fs_build_parent(build, chunk, at, index);
@@ -185,10 +198,12 @@ static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at,
     build->table->open_events += missing;
     if (chunk->kind[at] == FS_EVENT_INTERVAL) return FS_OK;
     FS_TRY(count_event(build, chunk, at, index, err));
-    if (parent != FS_NONE && !fs_build_is_device(chunk, at)) {
-        fs_node *above = fs_build_node(build, parent);
-        if (!missing) above->self_cpu_ns -= taken_time(build, chunk, at, parent, above);
-    }
+    if (parent == FS_NONE || fs_build_is_device(chunk, at)) return FS_OK;
+    fs_build_node(build, parent);
+    uint32_t timed = fs_event_is_asynchronous(chunk, at) ? FS_NONE : timed_parent(build, parent);
+    if (missing || timed == FS_NONE) return FS_OK;
+    fs_node *above = fs_build_node(build, timed);
+    above->self_cpu_ns -= taken_time(build, chunk, at, timed, above);
     return FS_OK;
 }
 
