@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "store/api_calls.h"
 #include "store/event.h"
@@ -261,6 +262,7 @@ static fs_status append_hosts(joining *all, fs_error *err)
     fs_join *join = &all->join;
     for (uint32_t host = 0; host < join->host_count; host++) {
         fs_record *record = join->hosts[host].record;
+        FS_POLL(host, err);
         if (join->ones[host] != host) {
             record->index = join->hosts[join->ones[host]].record->index;
             continue;
@@ -294,8 +296,10 @@ static fs_status append_devices(joining *all, fs_error *err)
     fs_status status = FS_OK;
     bool by_call = !join->linked;
     if (by_call || all->sync_count > 0) status = fs_api_calls_create(&calls, join->store, err);
+    uint32_t seen = 0;
     EACH_RECORD(all, record)
     {
+        if (status == FS_OK && seen++ % FS_POLL_ROUNDS == 0) status = fs_interrupt_poll(err);
         if (status != FS_OK) break;
         if (is_host(record) || record->kind == FS_EVENT_MEMORY) continue;
         fs_event event = event_of(record);
@@ -328,8 +332,11 @@ static void clear(joining *all)
 static fs_status join_all(joining *all, fs_error *err)
 {
     FS_TRY(join_ids(all, err));
+    FS_TRY(fs_interrupt_poll(err));
     FS_TRY(find_owners(all, err));
+    FS_TRY(fs_interrupt_poll(err));
     FS_TRY(list_hosts(all, err));
+    FS_TRY(fs_interrupt_poll(err));
     order_memory(&all->join);
     fs_store_expect(all->join.store, all->join.host_count + all->device_count + all->join.memory_count);
     FS_TRY(fs_join_nest(&all->join, err));
