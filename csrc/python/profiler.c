@@ -238,6 +238,22 @@ static bool begin_anew(fs_profiler_object *self, bool collect, fs_store **store,
     return false;
 }
 
+void fs_profiler_empty(fs_profiler_object *self)
+{
+    fs_store *store = NULL;
+    fs_recorder *recorder = NULL;
+    if (fs_store_create(&store, NULL) != FS_OK ||
+        fs_recorder_create(&recorder, store, &self->options, NULL) != FS_OK) {
+        fs_store_destroy(store);
+        return;
+    }
+    fs_recorder_destroy(self->recorder);
+    fs_store_destroy(self->store);
+    self->recorder = recorder;
+    self->store = store;
+    self->store_generation++;
+}
+
 static PyObject *profiler_restart(PyObject *object, PyObject *unused)
 {
     (void)unused;

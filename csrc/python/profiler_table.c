@@ -338,8 +338,11 @@ PyObject *fs_profiler_table(PyObject *object, PyObject *args)
     if (!take_all_peaks(peaks, request)) goto done;
     fs_status status;
     int64_t began = fs_clock_now();
-    Py_BEGIN_ALLOW_THREADS status = fs_table_build(self->store, &request->options, &table, &err);
-    Py_END_ALLOW_THREADS double seconds = (double)(fs_clock_now() - began) / 1e9;
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    status = fs_table_build(self->store, &request->options, &table, &err);
+    fs_long_work_end(&work);
+    double seconds = (double)(fs_clock_now() - began) / 1e9;
     if (status != FS_OK) {
         fs_raise(&err);
         goto done;

@@ -1,4 +1,4 @@
-/* Which task of an event loop a thread runs: ranges that a coroutine holds open while others run do not enclose them. */
+/* Which task of an event loop a thread runs: what a coroutine holds open does not enclose what others do. */
 #ifndef FS_PYTHON_TASK_H
 #define FS_PYTHON_TASK_H
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "sources/kineto_join.h"
@@ -83,6 +84,7 @@ static fs_status scan_all(scanning *all, fs_error *err)
 {
     uint32_t count = all->kineto->count - all->first;
     fs_parallel_for(count, 1, scan_pieces, all);
+    FS_TRY(fs_interrupt_poll(err));
     if (all->statuses[0] != FS_OK) {
         *err = all->errors[0];
         return all->statuses[0];
@@ -171,6 +173,7 @@ static fs_status feed_one(fs_kineto *kineto, const char *text, size_t size, fs_e
     while (size > 0) {
         size_t left = piece->size - piece->done, most = left > LEAST_PIECE_BYTES ? left : LEAST_PIECE_BYTES;
         size_t part = size < most ? size : most;
+        FS_TRY(fs_interrupt_poll(err));
         FS_TRY(fs_piece_room(piece, part, err));
         memcpy(piece->text + piece->size, text, part);
         FS_TRY(fs_piece_read(piece, part, err));

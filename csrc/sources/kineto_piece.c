@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 
 /* An event or member of more bytes is no trace's: a text that never ends must not fill the memory. */
@@ -253,6 +254,7 @@ fs_status fs_piece_scan(fs_piece *piece, fs_kineto_read read, void *context, boo
     *start = piece->offset;
     if (!exact) status = seek(piece, read, context, start, err);
     while (status == FS_OK && *start >= 0 && !piece->stopped && count > 0) {
+        FS_TRY(fs_interrupt_poll(err));
         status = fill(piece, read, context, &count, err);
         if (status == FS_OK) status = fs_piece_read(piece, (size_t)count, err);
     }

@@ -126,9 +126,9 @@ fs_status fs_store_begin(fs_store *store, fs_event_kind kind, uint32_t name, uin
                          uint32_t *index, fs_error *err);
 void fs_store_end(fs_store *store, uint32_t index, int64_t end);
 
-/* The calling thread now runs another task (a coroutine of an event loop), 0: none. What the task before holds open does
- * not enclose what comes now: it is set aside until that task runs again. The ranges among it overlap others from here
- * on: they become asynchronous annotations (store/event.h), of no lane. Each is ended by its index as ever. A step
+/* The calling thread now runs another task (a coroutine of an event loop), 0: none. What the task before holds open
+ * does not enclose what comes now: it is set aside until that task runs again. The ranges among it overlap others from
+ * here on: they become asynchronous annotations (store/event.h), of no lane. Each is ended by its index as ever. A step
  * that a task begins outside of its other events is the thread's. */
 void fs_store_run_task(fs_store *store, uint64_t task);
 

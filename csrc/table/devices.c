@@ -1,6 +1,7 @@
 /* Device work to its launchers and rows: own device times, busy times, coverage. */
 #include <math.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "table/build.h"
 
@@ -282,14 +283,15 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to add up %u device events", build->work_count);
     }
     for (size_t i = 0; i < end_count; i++) ends[i] = INT64_MIN;
-    if (build->works_sorted) {
-        for (uint32_t index = 0; index < build->count; index++) add_event(build, index, ends);
-    } else {
-        const sort_entry *sorted = sort_works(build, entries);
-        for (uint32_t i = 0; i < build->work_count; i++) add_event(build, sorted[i].event, ends);
+    const sort_entry *sorted = build->works_sorted ? NULL : sort_works(build, entries);
+    fs_status status = FS_OK;
+    uint32_t count = sorted == NULL ? build->count : build->work_count;
+    for (uint32_t i = 0; status == FS_OK && i < count; i++) {
+        if (i % FS_POLL_ROUNDS == 0) status = fs_interrupt_poll(err);
+        add_event(build, sorted == NULL ? i : sorted[i].event, ends);
     }
     cover_untold(build);
     fs_free(entries);
     fs_free(ends);
-    return FS_OK;
+    return status;
 }

@@ -1,6 +1,7 @@
 /* Events to calls, nodes and groups, in the order of the store. */
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "table/build.h"
 #include "table/names.h"
@@ -215,6 +216,7 @@ static fs_status prepare(fs_build *build, fs_error *err)
     build->works_sorted = true;
     for (uint32_t index = 0; index < build->count; index++) {
         const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        FS_POLL(index, err);
         if (fs_build_is_device(chunk, at)) {
             uint32_t device = chunk->device[at] < 0 ? 0 : (uint32_t)chunk->device[at];
             if (device >= build->device_count) build->device_count = device + 1;
@@ -277,6 +279,7 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
     uint32_t at;
     for (uint32_t index = 0; index < build->count; index++) {
         const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        FS_POLL(index, err);
         FS_TRY(scan_event(build, chunk, at, index, err));
     }
     fs_build_find_untold(build);

@@ -1,6 +1,7 @@
 /* Nodes to groups, backward: what a node encloses is complete when its turn comes. */
 #include <math.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "ops/tensor.h"
 #include "table/build.h"
@@ -255,6 +256,9 @@ fs_status fs_build_totals(fs_build *build, fs_error *err)
     }
     build->samples = fs_malloc(sample_count * sizeof *build->samples);
     if (build->samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u times", build->count);
-    for (uint32_t index = build->count; index-- > 0;) add_event(build, index);
+    for (uint32_t index = build->count; index-- > 0;) {
+        FS_POLL(index, err);
+        add_event(build, index);
+    }
     return FS_OK;
 }
