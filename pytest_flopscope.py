@@ -7,6 +7,7 @@ it before a test asks for the fixture or an option needs it. What it does is in 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         try:
             for name in filter(None, (options.perf_save, options.perf_compare)):
-                store.place(name)
+                store.require_place(name)
             if options.perf_compare:
                 stored = store.load(options.perf_compare)
                 store.check_machines(options.perf_compare, stored)
@@ -100,7 +101,8 @@ def perf(request: pytest.FixtureRequest) -> Iterator[Perf]:
 
     session: Any = request.config.pluginmanager.get_plugin("flopscope-perf-session")
     options = request.config.option
-    settings = Settings(options.perf_unclear, options.perf_compare or "", options.perf_ratio, session.stored)
+    compare = options.perf_compare or ""
+    settings = Settings(options.perf_unclear, compare, options.perf_ratio, session.stored, session.tell)
     try:
         fixture = Perf(request.node, settings)
     except LimitError as problem:  # of the marker: the test's code has not begun
@@ -136,6 +138,16 @@ class _Session:
         self.stored = stored
         self.records: list[dict[str, Any]] = []
         self.notes: list[str] = []
+
+    def tell(self, line: str) -> None:
+        """Show a line at once, although the output of tests is captured. xdist's workers have no terminal."""
+        terminal: Any = self.config.pluginmanager.get_plugin("terminalreporter")
+        capture: Any = self.config.pluginmanager.get_plugin("capturemanager")
+        if terminal is not None:
+            with capture.global_and_fixture_disabled() if capture is not None else nullcontext():
+                terminal.ensure_newline()
+                terminal.write_line(line)
+                terminal.flush()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.records += getattr(report, "flopscope_perf", [])

@@ -15,8 +15,8 @@ from harness import HERE, ROOT, arguments
 
 HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace", "trace_tools")  # the same whatever the device
 DEVICE_PROGRAMS = ("grouping", "call_overhead", "profiling_overhead", "pointwise", "matmul", "torch_profile",
-                   "measure", "verdicts")
-CUDA_PROGRAMS = ("capture",)
+                   "measure", "verdicts", "peaks")
+CUDA_PROGRAMS = ("capture", "process_exit")
 LIMIT = 1200  # seconds of one program
 
 

@@ -14,7 +14,12 @@ did, how many bytes it moved, and how close to the device's limit that was.
 
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+try:
+    from . import _core
+except ImportError as problem:
+    from ._libraries import unbuilt
+
+    raise unbuilt(problem) from None
 from ._core import *  # noqa: F403 - the ops, one for each row of the core's op table
 from .communication import Stragglers, stragglers
 from .compare import Comparison, compare
@@ -34,7 +39,7 @@ if TYPE_CHECKING:
     from .timing.sweep import Sweep, sweep
     from .views.roofline import roofline
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     *_core.__all__,
@@ -92,3 +97,8 @@ def __getattr__(name: str) -> Any:
 
     globals()[name] = found = getattr(import_module(f".{_LATER[name]}", __name__), name)
     return found
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded yet or not; submodules that happen to be imported are no part of the interface."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

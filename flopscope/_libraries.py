@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries are, asked by the C core when it first needs one."""
+"""Where compiled code is: flopscope's own core, and NVIDIA's libraries, which the core asks for when it needs one."""
 
 from __future__ import annotations
 
@@ -25,3 +25,22 @@ def find(name: str) -> str:
     if path is None:
         raise RuntimeError(f"lib{name} was found, but cuda-pathfinder does not say where")
     return path
+
+
+def unbuilt(problem: ImportError) -> ImportError:
+    """Return what to raise where the core cannot be imported: what to do if it is not built, else ``problem``."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    if find_spec("flopscope._core") is not None:
+        return problem  # it is there, but does not load
+    folder = Path(__file__).parent
+    if not (folder.parent / "setup.py").exists():
+        return ImportError(
+            f"flopscope's C core is missing from {folder}, or was built for another Python: "
+            "`pip install --force-reinstall flopscope-profiler` installs it for this one"
+        )
+    return ImportError(
+        f"flopscope in {folder.parent} is a source tree whose C core is not built for this Python: run "
+        f"`pip install -e {folder.parent}`, or import flopscope from another working folder to get the installed one"
+    )

@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import warnings
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,12 +21,14 @@ __all__ = [
     "is_taken",
     "least_kernel",
     "start_core",
+    "stop_core",
     "warn_of_losses",
     "warn_user",
 ]
 
 Timer = Literal["auto", "cupti", "event"]
 Timing = Literal["cupti", "event", "cpu"]
+Keep = Callable[[_core.Profiler], object]
 
 TIMERS: tuple[Timer, ...] = ("auto", "cupti", "event")
 
@@ -43,25 +45,26 @@ class Recipe:
     api_calls: bool
 
 
-def start_core(recipe: Recipe) -> tuple[_core.Profiler, Timing]:
+def start_core(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
     """A recorder that runs, and who tells its device times: "cupti", "event" (CUDA events around ops) or "cpu", nobody.
 
+    keep: called with each recorder before it starts, so that the caller can stop it whatever interrupts this function.
     Warns where CUDA was asked for and there is none, and where "auto" has to do without CUPTI. RuntimeError where
     ``timer`` is "cupti" and CUPTI cannot be had, or another profile runs. Each names why.
     """
     if ProfilerActivity.CUDA not in recipe.activities:
-        return _started(recipe, "cpu"), "cpu"
+        return _started(recipe, "cpu", keep), "cpu"
     why = ""
     if recipe.timer != "event":
         try:
-            return _started_with_cupti(recipe), "cupti"
+            return _started_with_cupti(recipe, keep), "cupti"
         except RuntimeError as problem:
             why = f"{problem}: {_who_may_have_it()}" if is_taken(problem) else str(problem)
             if recipe.timer == "cupti":
                 raise RuntimeError(f'timer="cupti" cannot be had: {why}') from problem
     no_events = _why_no_events()
     timing: Timing = "event" if no_events is None else "cpu"
-    core = _started(recipe, timing)
+    core = _started(recipe, timing, keep)
     if recipe.timer == "auto" and (no_events is None or _core.cuda_is_here()):
         seen = "only flopscope's own ops have device times, from CUDA events" if no_events is None else "none are seen"
         warn_user(f"kernels and copies are seen through CUPTI, which cannot be had ({why}): {seen}")
@@ -70,7 +73,13 @@ def start_core(recipe: Recipe) -> tuple[_core.Profiler, Timing]:
     return core, timing
 
 
-def _started(recipe: Recipe, timing: Timing) -> _core.Profiler:
+def stop_core(core: _core.Profiler) -> None:
+    """Stop a recorder, if it runs."""
+    if core.running:
+        core.stop()
+
+
+def _started(recipe: Recipe, timing: Timing, keep: Keep) -> _core.Profiler:
     """Without the CPU activity no ops are kept, except where they carry the device times."""
     options: dict[str, Any] = {
         "profile_memory": recipe.profile_memory,
@@ -82,15 +91,16 @@ def _started(recipe: Recipe, timing: Timing) -> _core.Profiler:
     if recipe.with_stack:
         options["with_stack"] = True
     core = _core.Profiler(**options)
+    keep(core)
     core.start()
     return core
 
 
-def _started_with_cupti(recipe: Recipe) -> _core.Profiler:
+def _started_with_cupti(recipe: Recipe, keep: Keep) -> _core.Profiler:
     why = _why_no_cupti()
     if why is not None:
         raise RuntimeError(why)
-    return _started(recipe, "cupti")
+    return _started(recipe, "cupti", keep)
 
 
 @functools.cache
@@ -173,12 +183,14 @@ def least_kernel(device: str, launches: int = 50) -> float:
     x = _core.ones((1,), device=device)
     for _ in range(launches):
         _core.neg(x)
-    core.start()
     try:
+        core.start()
         for _ in range(launches):
             _core.neg(x)
-    finally:
         core.stop()
+    except BaseException:
+        stop_core(core)
+        raise
     columns, _ = core.table(False, 0, {})
     if not len(columns["key"]):
         raise RuntimeError(f"nothing was recorded of {launches} calls on {device}")

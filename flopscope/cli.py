@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .commands import add_compare, add_table, write_json
+from .commands import add_compare, add_table
+from .files import write_json
 from .timing.command import add_measure, shape
+from .views.safe import printable
 
 if TYPE_CHECKING:
     from .bench import Bench
@@ -59,7 +61,8 @@ def _parser() -> argparse.ArgumentParser:
     bench.set_defaults(run=_bench)
 
     devices = commands.add_parser("devices", allow_abbrev=False, help="what is here, by the datasheet and as measured")
-    devices.add_argument("--measure", action="store_true", help="measure the peaks anew")
+    devices.add_argument("--measure", action="store_true", help="measure the peaks; the better of new and stored stays")
+    devices.add_argument("--reset", action="store_true", help="with --measure: replace what is stored, better or not")
     devices.add_argument("--json", metavar="FILE", help="write all that is known of the devices")
     devices.set_defaults(run=_devices)
 
@@ -101,10 +104,12 @@ def _devices(options: argparse.Namespace) -> None:
 
     from .device import devices, measure_peaks
 
+    if options.reset and not options.measure:
+        raise ValueError("--reset replaces stored peaks by measured ones: add --measure")
     found = devices()
     for device in found:
         if options.measure:
-            measure_peaks(device, force=True)
+            measure_peaks(device, force=True, reset=options.reset)
         print(device.report())
     _explain_no_cuda(found)
     if options.json:
@@ -137,7 +142,13 @@ def _explain_no_cuda(found: Sequence[Any]) -> None:
 
 def _show_warning(command: str, message: Warning | str, *_: Any) -> None:
     """One line, as of errors."""
-    print(f"flopscope {command}: {message}", file=sys.stderr)
+    _complain(command, message)
+
+
+def _complain(command: str, problem: object) -> None:
+    """What a trace or a file's name put into the message cannot steer the terminal."""
+    text = "\n".join(map(printable, str(problem).split("\n")))
+    print(f"flopscope {command}: {text}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -161,9 +172,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except ValueError as problem:
-        print(f"flopscope {options.command}: {problem}", file=sys.stderr)
+        _complain(options.command, problem)
         return 2
     except (RuntimeError, MemoryError, OverflowError, OSError, ImportError) as problem:
-        print(f"flopscope {options.command}: {problem}", file=sys.stderr)
+        _complain(options.command, problem)
         return 1
     return 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from .files import write_json
+from .views.safe import printable
 
 if TYPE_CHECKING:
     from .load import Trace
@@ -34,10 +36,9 @@ def limit(text: str) -> int:
     return number
 
 
-def write_json(path: str, content: dict[str, Any]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, allow_nan=False)
-        file.write("\n")
+def _add_peaks(parser: argparse.ArgumentParser) -> None:
+    text = "what shares are of; measured: on such a device of this machine, else the datasheet's (default: %(default)s)"
+    parser.add_argument("--peaks", choices=("datasheet", "measured", "none"), default="datasheet", help=text)
 
 
 # table ----------------------------------------------------------------------------------------------------------------
@@ -50,9 +51,7 @@ def add_table(commands: Any) -> None:
     parser.add_argument("--sort-by", help="column, as in torch (default: own device time, or CPU time without one)")
     parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1: all (default: %(default)s)")
     parser.add_argument("--group-by", choices=GROUPINGS, default="name", help="what rows tell apart (default: name)")
-    parser.add_argument(
-        "--peaks", choices=("datasheet", "none"), default="datasheet", help="what shares are of (default: %(default)s)"
-    )
+    _add_peaks(parser)
     parser.add_argument("--all-columns", action="store_true", help="torch's table in full; else what fits a terminal")
     parser.add_argument("--steps", action="store_true", help="say also where the time of the steps went")
     parser.add_argument("--csv", metavar="FILE", help="write all rows")
@@ -65,6 +64,7 @@ def _table(options: argparse.Namespace) -> None:
     from .load import load_trace
 
     traces = [load_trace(path) for path in options.traces]
+    ranks = _ranks(traces) if len(traces) > 1 else []
     tables = [_grouped(trace, options.group_by, options.peaks) for trace in traces]
     sort_by = options.sort_by or _longest(tables)
     if len(tables) == 1:
@@ -73,16 +73,18 @@ def _table(options: argparse.Namespace) -> None:
     else:
         from .ranks import join_ranks
 
-        ranked = dict(zip(_ranks(traces), tables, strict=True))
+        ranked = dict(zip(ranks, tables, strict=True))
         whole, shown = (join_ranks(ranked, sort_by, most) for most in (-1, options.limit))
-        print(*(f"rank {rank}: {trace.source}" for rank, trace in zip(ranked, traces, strict=True)), "", sep="\n")
+        for rank, trace in zip(ranked, traces, strict=True):
+            print(f"rank {rank}: {printable(trace.source)}")
+        print()
     print(shown.table(row_limit=-1, brief=not options.all_columns) if len(shown) else "There are no rows.\n", end="")
     if len(shown) < len(whole):
         print(f"{len(shown)} of {len(whole)} rows; --limit -1 prints all.")
     _say_unmodelled(whole)
     if options.steps:
         for trace in traces:
-            print(f"\n{trace.source}" if len(traces) > 1 else "")
+            print(f"\n{printable(trace.source)}" if len(traces) > 1 else "")
             trace.summary()
     _write(whole, traces, options)
 
@@ -97,9 +99,12 @@ def _longest(tables: list[EventTable]) -> str:
 
 
 def _ranks(traces: list[Trace]) -> list[int]:
-    """The ranks that the traces tell, or the files' numbers where some do not or two say the same."""
+    """The ranks that the traces tell, or the files' numbers where some do not. ValueError for two of one process."""
+    from .process import require_different_processes
+
+    require_different_processes(traces)
     told = [trace.rank for trace in traces if trace.rank is not None]
-    return told if len(set(told)) == len(traces) else list(range(len(traces)))
+    return told if len(told) == len(traces) else list(range(len(traces)))
 
 
 def _say_unmodelled(table: EventTable) -> None:
@@ -109,7 +114,7 @@ def _say_unmodelled(table: EventTable) -> None:
     if min(table.coverage()["bytes"], table.coverage()["flops"]) >= 1:
         print("Coverage: the bytes and FLOPs of all of it are known.")
     rest = table.coverage()["unmodelled"][text.UNMODELLED_SHOWN :]
-    if rest:
+    if rest and not table.lacks_shapes:
         print(f"Not modelled besides: {len(rest)} names, {units.time_text(sum(time for _, time in rest))}.")
 
 
@@ -148,6 +153,7 @@ def add_compare(commands: Any) -> None:
         default="op",
         help="what is compared (default: %(default)s, with its kernels)",
     )
+    _add_peaks(parser)
     parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1: all (default: %(default)s)")
     parser.add_argument("--csv", metavar="FILE", help="write all rows")
     parser.add_argument("--json", metavar="FILE", help="write the devices and all rows")
@@ -162,7 +168,7 @@ def _compare(options: argparse.Namespace) -> None:
     names = (Path(options.a).name, Path(options.b).name)
     if names[0] == names[1]:
         names = (options.a, options.b)
-    found = compare(a, b, by=options.by, kind=options.kind, names=names)
+    found = compare(a, b, by=options.by, kind=options.kind, names=names, peaks=options.peaks)
     print(found.table(options.limit), end="")
     if options.csv:
         found.to_csv(options.csv)

@@ -6,9 +6,14 @@ put side by side.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from .process import base_time_of, rank_of, require_different_processes, source_of
+from .views import units
+from .views.safe import printable
 
 if TYPE_CHECKING:
     import pandas
@@ -22,12 +27,15 @@ __all__ = ["Stragglers", "collectives", "stragglers", "stream_summary"]
 def collectives(core: Profiler) -> pandas.DataFrame:
     """Every kernel of communication (NCCL, RCCL, …), one row each in order of start; times in µs, bandwidths in GB/s.
 
-    PyTorch tells with most NCCL kernels what they were called for; of one that was launched before the trace began only
-    the kernel's name tells the kind, and what is not told is missing.
+    PyTorch tells with most NCCL kernels what they were called for. Where it does not (traces of torch before 2.2, and
+    RCCL's ncclDevKernel_Generic, whose name has no kind), the ops and annotations around the launch tell the kind, and
+    with input shapes the sizes: record_param_comms, c10d::allreduce_, nccl:all_reduce, …. Of a kernel that was launched
+    before the trace began only its name tells the kind. What is not told is missing.
 
     collective: "allreduce", "reducescatter", "allgather", "alltoall", "broadcast", "reduce", "gather", "scatter",
         "barrier", "send", "recv", "sendrecv" or "other".
-    name, group, group_size, ranks, dtype: as PyTorch tells them; group_size in ranks.
+    name, group, group_size, ranks, dtype: as PyTorch tells them, or name the op or annotation that told; group_size in
+        ranks.
     device, stream, start (since the profile began), duration: of this rank's kernel. It runs while it waits for the
         other ranks, so the bandwidths are those of the links only of the rank that came last: see stragglers().
     message_bytes: the larger of what this rank gave and got, the size that nccl-tests goes by: of an allgather and a
@@ -82,6 +90,7 @@ def _whole_numbers(frame: pandas.DataFrame, *names: str) -> pandas.DataFrame:
 KEY = ["group", "ranks", "collective", "message_bytes", "number"]
 TOGETHER = ("allreduce", "reducescatter", "allgather", "alltoall", "barrier")  # end on all ranks at once
 ONE_SIDED = ("send", "recv", "sendrecv", "other")  # not the same call on all ranks
+UNSIZED = -1.0  # bytes, in KEY, where no trace tells sizes
 SHOWN = 5
 
 
@@ -129,18 +138,22 @@ class Stragglers:
         calls = [header] + [
             (
                 row["collective"],
-                row["group"],
-                f"{row['message_bytes'] / 1e6:.1f}",
+                printable(row["group"]),
+                _number(row["message_bytes"] / 1e6),
                 _time(row["start"]),
                 f"rank {row['straggler']}",
                 _time(row["skew"]),
                 _time(row["transfer"]),
-                f"{row['bus_gbytes_per_s']:.1f}",
+                _number(row["bus_gbytes_per_s"]),
             )
             for row in worst.to_dict("records")
         ]
         said = "  waited: for whoever came last; awaited: what the others waited for this rank"
         return "\n".join(["Ranks", *_table(lines), said, "", "Largest skews", *_table(calls), ""])
+
+
+def _number(value: float) -> str:
+    return units.MISSING if math.isnan(value) else f"{value:.1f}"
 
 
 def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
@@ -150,20 +163,25 @@ def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
         "distributedInfo", or a dict of them by rank.
 
     The n-th collective of the same process group, kind and message size is taken to be the same on all ranks, or, where
-    PyTorch tells it, the one of the same sequence number; point-to-point calls are left out. The ranks' clocks are
-    aligned by the ends of the collectives that end on all ranks nearly at once (allreduce, allgather, reducescatter,
-    alltoall, barrier): a rank's offset is the median of the differences of its ends to those of the ranks before it.
-    A drift of the clocks within the traces is not taken out; ``ranks.clock_spread`` says how well the ends agree.
+    PyTorch tells it, the one of the same sequence number; point-to-point calls are left out. Where the traces name no
+    process group at all, as those of torch before 2.2 do not, all collectives that ops of the trace called are taken to
+    be of one group, the traces' ranks; where they tell no sizes either, the n-th of a kind is.
+
+    The ranks' clocks are aligned by the ends of the collectives that end on all ranks nearly at once (allreduce,
+    allgather, reducescatter, alltoall, barrier): a rank's offset is the median of the differences of its ends to those
+    of the ranks before it. A drift of the clocks within the traces is not taken out; ``ranks.clock_spread`` says how
+    well the ends agree.
 
     Whoever starts a collective last is its straggler, the rank with the shortest kernel: the others' kernels run, and
     wait, from their own start to that one's.
 
-    ValueError for less than two traces, a trace without a rank, and two of one rank.
+    ValueError for less than two traces, a trace without a rank, two of one rank or of one process (as the cycles of a
+    schedule are), and a trace whose "distributedInfo" or "baseTimeNanoseconds" makes no sense.
     """
     by_rank = _by_rank(traces)
     calls = _calls(by_rank)
     own = {rank: int((calls["rank"] == rank).sum()) for rank in by_rank}
-    calls = calls[(calls["group"] != "") & calls["message_bytes"].notna() & ~calls["collective"].isin(ONE_SIDED)]
+    calls = _matchable(calls[~calls["collective"].isin(ONE_SIDED)])
     calls = calls.drop_duplicates([*KEY, "rank"])  # a process with several GPUs: the first of them
     calls = calls[calls.groupby(KEY)["rank"].transform("size") > 1]
     offsets, spreads = _clock_offsets(calls, list(by_rank))
@@ -179,6 +197,20 @@ def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
     return Stragglers(_rank_rows(calls, own, offsets, spreads), _collective_rows(calls), _wait_rows(calls))
 
 
+def _matchable(calls: pandas.DataFrame) -> pandas.DataFrame:
+    """The calls of known group and size; where no trace tells groups, or sizes, those that an op of the trace called.
+
+    What neither is told of was launched before its trace began: its like on other ranks may be in no trace.
+    """
+    if (calls["group"] != "").any():
+        return calls[(calls["group"] != "") & calls["message_bytes"].notna()]
+    calls = calls[calls["name"] != ""]
+    if calls["message_bytes"].notna().any():
+        calls = calls[calls["message_bytes"].notna()]
+    calls = calls.assign(message_bytes=calls["message_bytes"].fillna(UNSIZED))
+    return calls.assign(number=calls.groupby(["rank", "device", "collective", "message_bytes"]).cumcount())
+
+
 def _by_rank(traces: Sequence[Results] | Mapping[int, Results]) -> dict[int, Results]:
     if isinstance(traces, Mapping):
         pairs = [(int(rank), trace) for rank, trace in traces.items()]
@@ -186,20 +218,16 @@ def _by_rank(traces: Sequence[Results] | Mapping[int, Results]) -> dict[int, Res
         pairs = [(_rank_of(trace, place), trace) for place, trace in enumerate(traces)]
     if len(pairs) < 2:
         raise ValueError(f"stragglers() compares the traces of at least two ranks, not of {len(pairs)}")
-    found = dict(sorted(pairs, key=lambda pair: pair[0]))
-    if len(found) < len(pairs):
-        ranks = [rank for rank, _ in pairs]
-        twice = sorted(rank for rank in found if ranks.count(rank) > 1)
-        raise ValueError(f"two of the traces are of rank {twice[0]}: give one trace of each rank")
-    return found
+    require_different_processes([trace for _, trace in pairs])
+    return dict(sorted(pairs, key=lambda pair: pair[0]))
 
 
 def _rank_of(trace: Results, place: int) -> int:
-    told = (getattr(trace, "metadata", None) or {}).get("distributedInfo")
-    rank = told.get("rank") if isinstance(told, Mapping) else None
-    if not isinstance(rank, int):
+    source = source_of(trace, place)
+    rank = rank_of(trace, source)
+    if rank is None:
         raise ValueError(
-            f'trace {place} does not say its rank (no "distributedInfo" in its metadata): give a dict, {{rank: trace}}'
+            f'{source} does not say its rank (no "distributedInfo" in its metadata): give a dict, {{rank: trace}}'
         )
     return rank
 
@@ -209,24 +237,20 @@ def _calls(by_rank: Mapping[int, Results]) -> pandas.DataFrame:
     import pandas
 
     told = {rank: trace._recorded("collectives").collectives()[0] for rank, trace in by_rank.items()}
-    bases = {rank: _base_of(trace) for rank, trace in by_rank.items()}
+    bases = {rank: base_time_of(trace, source_of(trace, i)) for i, (rank, trace) in enumerate(by_rank.items())}
     first = min((bases[rank] + start for rank, columns in told.items() for start in columns["start"]), default=0)
-    every: dict[str, list[Any]] = {name: [] for name in ("rank", *KEY, "start", "duration", "bus_gbytes_per_s")}
+    names = ("rank", "device", "name", *KEY, "start", "duration", "bus_gbytes_per_s")
+    every: dict[str, list[Any]] = {name: [] for name in names}
     for rank, columns in told.items():
         every["rank"] += [rank] * len(columns["start"])
-        for name in ("group", "ranks"):
+        for name in ("name", "group", "ranks"):
             every[name] += [text or "" for text in columns[name]]
-        for name in ("collective", "message_bytes", "duration", "bus_gbytes_per_s"):
+        for name in ("device", "collective", "message_bytes", "duration", "bus_gbytes_per_s"):
             every[name] += columns[name]
         numbers = zip(columns["sequence"], columns["occurrence"], strict=True)
         every["number"] += [occurrence if sequence is None else sequence for sequence, occurrence in numbers]
         every["start"] += [(bases[rank] + start - first) / 1000 for start in columns["start"]]
     return pandas.DataFrame(every)
-
-
-def _base_of(trace: Results) -> int:
-    """ns that a trace's times count from."""
-    return int((getattr(trace, "metadata", None) or {}).get("baseTimeNanoseconds") or 0)
 
 
 def _clock_offsets(calls: pandas.DataFrame, ranks: Sequence[int]) -> tuple[dict[int, float], dict[int, float]]:
@@ -286,6 +310,7 @@ def _collective_rows(calls: pandas.DataFrame) -> pandas.DataFrame:
     groups = calls.groupby("call")
     rows = calls[calls["last"]].set_index("call").sort_index()
     rows = rows.assign(count=groups.size(), skew=rows["start"] - groups["start"].min())
+    rows["message_bytes"] = rows["message_bytes"].where(rows["message_bytes"] != UNSIZED)
     rows = rows.rename(columns={"rank": "straggler", "duration": "transfer"}).rename_axis(None)
     wanted = ["collective", "group", "message_bytes", "number", "count", "straggler", "start", "skew", "transfer"]
     return rows[[*wanted, "bus_gbytes_per_s"]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from .categories import known_sum, share_of_all
 from .results import Results
 from .table import EventTable
 from .views import comparison as view
+from .views.safe import printable, write_csv
 
 if TYPE_CHECKING:
     import pandas
@@ -140,13 +139,9 @@ class Comparison:
         return frame.astype({name: float for name in frame if str(name).startswith(_NUMBERS)})
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the columns of to_pandas() as CSV; what is not known is empty, shapes are JSON."""
+        """Write the columns of to_pandas() as CSV; what is unknown is empty, shapes are JSON, no cell is a formula."""
         records = self.to_dicts()
-        with open(path, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(list(records[0]) if records else [])
-            for record in records:
-                writer.writerow([json.dumps(cell) if isinstance(cell, list) else cell for cell in record.values()])
+        write_csv(path, records[0] if records else [], (record.values() for record in records))
 
     def table(self, row_limit: int = 30) -> str:
         """The rows as text, at most 120 columns wide; ``row_limit`` of them, -1 for all."""
@@ -160,7 +155,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         alone = [len(self.unmatched("a")), len(self.unmatched("b"))]
-        return f"<Comparison of {' and '.join(self.names)}: {len(self)} rows, {alone[0]} and {alone[1]} of one alone>"
+        names = printable(" and ".join(self.names))
+        return f"<Comparison of {names}: {len(self)} rows, {alone[0]} and {alone[1]} of one alone>"
 
     def _sides(self, which: str) -> list[Side]:
         return [side for row in self.rows if (side := getattr(row, which)) is not None]
@@ -176,27 +172,31 @@ def compare(
     by: By | None = None,
     kind: Literal["op", "kernel"] = "op",
     names: tuple[str, str] = ("a", "b"),
+    peaks: Literal["measured", "datasheet", "none"] | None = None,
 ) -> Comparison:
     """Two runs row by row: own times and their ratio, calls, FLOPs, bytes and share of the roofline.
 
-    a, b: a profile, a trace, key_averages() of one, or a DataFrame of that. The shares of profiles and traces are of
-        the same kind of peaks: measured ones, or the datasheet's where one of both is a recorded trace.
+    a, b: a profile, a trace, key_averages() of one, or a DataFrame of that.
     by: match rows by "name", or by "shape": by name and input shapes; None: by shape where both know shapes. Names
         match without their namespace, so that flopscope::add meets aten::add; "matmul", "ones" and others that do
         their work under other names in torch ("mm", "fill_") meet those.
     kind: "op": what ran on the host, ops and ranges, with the kernels that they launched; "kernel": what ran on a
         device.
     names: what the table calls the runs.
+    peaks: what the shares of profiles and traces are of, as key_averages() takes it; tables and DataFrames have shares
+        of their own. None: measured ones, or the datasheet's where one of both is a recorded trace.
 
-    ValueError for by="shape" where a run has no shapes.
+    ValueError for by="shape" where a run has no shapes, and for other peaks.
     """
     if by not in (None, "name", "shape"):
         raise ValueError(f'by is "name", "shape" or None; got {by!r}')
     if kind not in ("op", "kernel"):
         raise ValueError(f'kind is "op" or "kernel"; got {kind!r}')
+    if peaks not in (None, "measured", "datasheet", "none"):
+        raise ValueError(f'peaks is "measured", "datasheet", "none" or None; got {peaks!r}')
     recorded = any(isinstance(run, Results) and run._usual_peaks == "datasheet" for run in (a, b))
-    peaks = "datasheet" if recorded else "measured"
-    runs = [_Run.of(run, name, kind, peaks) for run, name in zip((a, b), names, strict=True)]
+    source = peaks or ("datasheet" if recorded else "measured")
+    runs = [_Run.of(run, name, kind, source) for run, name in zip((a, b), names, strict=True)]
     for run in runs:
         if by == "shape" and not run.has_shapes:
             raise ValueError(

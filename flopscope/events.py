@@ -111,13 +111,18 @@ class Event:
     @property
     def self_cpu_time_total(self) -> float:
         """That without what the events inside took. Python calls are of the event that they lie in, as in tables."""
-        time, left = self.cpu_time_total, self.cpu_children
+        time, left, inside = self.cpu_time_total, self.cpu_children, []
         while left:
             event = left.pop()
             if event.is_python_function:
                 left += event.cpu_children
-            else:
-                time -= event.cpu_time_total
+            elif event.cpu_time_total > 0:
+                inside.append(event.time_range)
+        until, end = self.time_range
+        for span in sorted(inside):  # what overlaps is taken once
+            if min(span.end, end) > max(span.start, until):
+                time -= min(span.end, end) - max(span.start, until)
+                until = min(span.end, end)
         return time
 
     @property

@@ -6,17 +6,20 @@ import importlib
 import io
 import json
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from queue import Empty, Full, Queue
-from threading import Event, Thread
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from . import _core
+from .model import Model, models_of, why_unknown
+from .process import rank_of
 from .progress import progress_bar
 from .results import Results
+from .views.safe import printable
 
 if TYPE_CHECKING:
     from .peaks import Peaks
@@ -46,9 +49,12 @@ class Trace(Results):
         """The members of the trace beside its events: "deviceProperties", "distributedInfo", versions, …"""
         self.report = {name: report[name] for name in _REPORTED}
         """What was read: "bytes" of text, "events" in it, "kept" in the tables; and what was left out: events
-        "without_time", of an "unknown" category, of "too_many" devices; and whether the file was "truncated"."""
+        "without_time", of an "unknown" category, of "too_many" devices; and whether the file was "truncated". What
+        contradicts itself: "contradicting" device work, whose External id names another op than the call that launched
+        it lies in, and "overlapping" host events, which began within another one on their thread but ended after it."""
+        self._process = int(report["process"])
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
-        self.record_shapes = bool(metadata.get("record_shapes", True))
+        self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
         self.profile_memory = bool(metadata.get("profile_memory", False))
         self._core = core
         self._timing = "trace"
@@ -62,9 +68,16 @@ class Trace(Results):
 
     @property
     def rank(self) -> int | None:
-        """The rank of its process in a distributed program; None of one that is not."""
-        rank = dict(self.metadata.get("distributedInfo") or {}).get("rank")
-        return rank if isinstance(rank, int) else None
+        """The rank of its process in a distributed program; None of one that is not.
+
+        ValueError where the trace's "distributedInfo" names no possible rank.
+        """
+        return rank_of(self, self.source)
+
+    @property
+    def process(self) -> int | None:
+        """The process id of the host threads in the trace; None where it has none. One that is a text is hashed."""
+        return self._process if self._process >= 0 else None
 
     @property
     def devices(self) -> dict[int, str]:
@@ -76,17 +89,41 @@ class Trace(Results):
         """Peaks by device, and what a table says of them: of the devices that the trace names."""
         from .device import peaks_of_models
 
-        shares = peaks_of_models({f"cuda:{index}": name for index, name in self.devices.items()}, source)
-        said = {
-            device: {"source": peaks.source, "name": self.devices[int(device[5:])]} for device, peaks in shares.items()
-        }
+        models = self._models
+        shares = peaks_of_models({f"cuda:{index}": model for index, model in models.items()}, source)
+        named = {device: models[int(device[5:])].name for device in shares}
+        said = {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
         return shares, said
+
+    def _measured(self, device: str) -> Peaks | None:
+        """None: the device need not be here. The shortest kernel of the trace stands for an empty one."""
+        return None
+
+    @property
+    def _models(self) -> dict[int, Model]:
+        assert self._core is not None
+        ran = {int(device[5:]) for device in self._core.devices if device != "cpu"}
+        return models_of(self.devices, self.metadata.get("deviceProperties"), ran)
+
+    def _why_unknown(self, device: str, source: str) -> str:
+        from .device import devices
+
+        if device == "cpu":
+            return "a trace does not name its CPU"
+        model = self._models.get(int(device[5:]))
+        if model is None:
+            return "the trace does not name the device"
+        here = any(one.name == model.name for one in devices())
+        return why_unknown(model, here=here, measured=source == "measured")
 
     def __repr__(self) -> str:
         return f"<flopscope.Trace of {self.source}: {len(self)} events>"
 
 
-_REPORTED = ("bytes", "events", "kept", "without_time", "unknown", "too_many", "truncated")
+_REPORTED = (
+    *("bytes", "events", "kept", "without_time", "unknown", "too_many"),
+    *("contradicting", "overlapping", "truncated"),
+)
 _WRITTEN_ANEW = frozenset(
     {
         "schemaVersion",
@@ -106,7 +143,8 @@ def load_trace(source: str | bytes | bytearray | memoryview | os.PathLike[str] |
     JSON as it is or compressed by gzip, whatever its name. Nothing is kept but the events, so that a file may be larger
     than memory; a plain file is read by several threads. Rows are torch's own for the same trace.
 
-    A trace that was cut off gives what is there, with a UserWarning; so do events that had to be left out.
+    A trace that was cut off gives what is there, with a UserWarning; so do events that had to be left out, and events
+    that contradict each other. A kernel belongs to the op around the API call that launched it.
     ValueError names the file, the byte and what was expected where it is no trace; OSError for a file that cannot be
     read.
     """
@@ -118,11 +156,19 @@ def load_trace(source: str | bytes | bytearray | memoryview | os.PathLike[str] |
             core = _core.Profiler()
             report = reader.finish(core)
     except ValueError as problem:
-        raise ValueError(f"{name}: {problem}") from None
+        raise ValueError(printable(f"{name}: {problem}")) from None
     except RuntimeError as problem:
-        raise OSError(f"{name}: {problem}") from None
+        raise OSError(printable(f"{name}: {problem}")) from None
     problems.tell(report)
     return Trace(name, core, report, _metadata(report["head"]))
+
+
+_CONTRADICTIONS = {
+    "contradicting": "kernels or copies carry an External id that contradicts the call that launched them; each counts "
+    "for the op around its call",
+    "overlapping": "host events overlap another one on their thread without lying in it; the time that they share is "
+    "taken once from what encloses both",
+}
 
 
 class _Problems(AbstractContextManager["_Problems"]):
@@ -147,9 +193,12 @@ class _Problems(AbstractContextManager["_Problems"]):
         said = [f"{count:,} {what}" for what, count in left_out.items() if count]
         if said:
             self._warn(f"events were left out: {', '.join(said)}")
+        for name, meaning in _CONTRADICTIONS.items():
+            if report[name]:
+                self._warn(f"{report[name]:,} {meaning}")
 
     def _warn(self, message: str) -> None:
-        warnings.warn(f"{self.name}: {message}", UserWarning, stacklevel=4)
+        warnings.warn(printable(f"{self.name}: {message}"), UserWarning, stacklevel=4)
 
 
 def _name_of(source: object) -> str:
@@ -244,8 +293,23 @@ class _Decompressor(Protocol):
     def unconsumed_tail(self) -> bytes: ...
 
 
-def _decompressors() -> tuple[Callable[[], _Decompressor], type[Exception]]:
-    """The fastest decompression that is installed: isal's, zlib-ng's, Python's own."""
+_Decompression = tuple[Callable[[], _Decompressor], type[Exception]]
+_decompression: _Decompression | None = None
+# While a thread imports, a module's lock is held. A process that forks then leaves its child waiting for it for ever.
+_importing = threading.Lock()
+os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
+
+
+def _decompressors() -> _Decompression:
+    """The fastest decompression that is installed: isal's, zlib-ng's, Python's own. Looked up once per process."""
+    global _decompression
+    with _importing:
+        if _decompression is None:
+            _decompression = _import_decompression()
+        return _decompression
+
+
+def _import_decompression() -> _Decompression:
     for name in ("isal.isal_zlib", "zlib_ng.zlib_ng", "zlib"):
         try:
             library: Any = importlib.import_module(name)
@@ -255,9 +319,11 @@ def _decompressors() -> tuple[Callable[[], _Decompressor], type[Exception]]:
     raise ImportError("Python's zlib is missing: decompress the trace before, or read it as it is")
 
 
-def _inflate(file: IO[bytes], problems: _Problems, advance: Callable[[], object] | None) -> Iterator[bytes]:
+def _inflate(
+    file: IO[bytes], found: _Decompression, problems: _Problems, advance: Callable[[], object] | None
+) -> Iterator[bytes]:
     """The text of a gzip file, of one member or several, in pieces of at most 4 MB."""
-    make, wrong = _decompressors()
+    make, wrong = found
     stream, read, some = make(), 0, False
     data = file.read(PIECE)
     while data:
@@ -291,7 +357,7 @@ def _inflate(file: IO[bytes], problems: _Problems, advance: Callable[[], object]
 def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
     """The pieces, made by a thread of their own while earlier ones are used. What the thread raises is raised here."""
     queue: Queue[bytes | BaseException | None] = Queue(AHEAD)
-    stopped = Event()
+    stopped = threading.Event()
 
     def put(item: bytes | BaseException | None) -> None:
         while not stopped.is_set():
@@ -316,7 +382,7 @@ def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
                 raise item
             yield item
 
-    thread = Thread(target=make, name="flopscope decompression", daemon=True)
+    thread = threading.Thread(target=make, name="flopscope decompression", daemon=True)
     thread.start()
     try:
         yield take()
@@ -333,7 +399,7 @@ def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
 def _read_compressed(
     file: IO[bytes], reader: _core.TraceReader, problems: _Problems, advance: Callable[[], object] | None = None
 ) -> None:
-    _feed(_inflate(file, problems, advance), reader)
+    _feed(_inflate(file, _decompressors(), problems, advance), reader)
 
 
 # The head -------------------------------------------------------------------------------------------------------------
@@ -343,7 +409,15 @@ def _metadata(head: bytes) -> dict[str, Any]:
     """The members beside the events. What is no JSON in a strict sense is read as far as Python can, else left out."""
     text = head.decode("utf-8", "replace")
     try:
-        members = json.loads(text, strict=False)
+        members = json.loads(text, strict=False, parse_int=_integer)
     except (ValueError, RecursionError):
         return {}
     return members if isinstance(members, dict) else {}
+
+
+def _integer(text: str) -> int | float:
+    """An integer, or an infinity where it has more digits than Python converts, which is no reason to lose the rest."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

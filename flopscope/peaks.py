@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+from .files import read_json, write_json
 
 if TYPE_CHECKING:
     from .device import Device
 
 __all__ = ["Peaks"]
 
-CACHE_FORMAT = 3  # of the JSON files; raise it when what is measured changes
+MOST = 1e18  # FLOP/s, bytes/s or ns that no device reaches
+CACHE_FORMAT = 4  # of the JSON files; raise it when what is measured changes
+BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth")
+TIMES = ("launch_ns", "kernel_ns")  # the lower the better
+# What a tensor unit must be faster than to count: the unit that the product falls back to, as in csrc/device/peaks.c.
+PLAIN_OF = {"fp64_tensor": "fp64", "tf32_tensor": "fp32", "fp16_tensor": "fp32", "bf16_tensor": "fp32"}
 
 
 def is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a number that a device might have."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -MOST <= value <= MOST
 
 
 @dataclass(frozen=True)
@@ -43,32 +51,91 @@ class Peaks:
     """Time of the least kernel, by CUPTI (CPU: of the least op, as profiles record it): one element read and written,
     in ns."""
     when: str | None = None
-    """When it was measured: ISO 8601, UTC."""
+    """When it was last measured: ISO 8601, UTC. That measurement need not have given all the numbers: see ``dates``."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of "flopscope" that measured, and on CUDA of "driver" and "runtime"."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """Why a probe gave nothing, by its name: {"matmul bfloat16": "…"}."""
+    load_average: float | None = None
+    """Processes that ran or waited to, on average over the minute before the last measurement."""
+    busy: float | None = None
+    """Share of the device, 0 to 1, that other processes used: of the CPU during the last measurement, of a GPU just
+    before it, by NVML."""
+    spread: Mapping[str, float] = field(default_factory=dict)
+    """By number ("fp32", "bandwidth", "launch_ns"): by what fraction the worst round of its probe was slower than the
+    best, which is the number."""
+    dates: Mapping[str, str] = field(default_factory=dict)
+    """By number: when it was read, ISO 8601, UTC. Later measurements that read no better left it as it was."""
 
-    def _for_core(self) -> Mapping[str, Any]:
-        """As Profiler.table() takes the peaks of a device."""
-        return {name: getattr(self, name) for name in ("flops", "bandwidth", "launch_ns", "kernel_ns")}
+    @property
+    def _numbers(self) -> dict[str, float]:
+        """All that is known, by name: a compute unit's, or a field's."""
+        fields = {name: getattr(self, name) for name in (*BANDWIDTHS, *TIMES)}
+        return {**self.flops, **{name: value for name, value in fields.items() if value is not None}}
+
+    def _for_core(self, measured: Peaks | None = None) -> dict[str, Any]:
+        """As Profiler.table() takes the peaks of a device.
+
+        measured: of this device, where these are its datasheet's, which does not say what a launch takes.
+        """
+        times = self if measured is None else measured
+        return {"flops": self.flops, "bandwidth": self.bandwidth, **{name: getattr(times, name) for name in TIMES}}
 
     @classmethod
-    def _from_json(cls, text: str, key: Mapping[str, Any]) -> Peaks | None:
-        """The peaks that a cache file holds for this key; None for any other content."""
-        import json
+    def _from_json(cls, content: Any, key: Mapping[str, Any]) -> Peaks | None:
+        """The peaks that the parsed content of a cache file holds; None where they are another key's or format's.
 
+        ValueError for content that no version of flopscope wrote.
+        """
         try:
-            content = json.loads(text)
             if content["format"] != CACHE_FORMAT or content["key"] != dict(key):
                 return None
             peaks = cls(**content["peaks"])
-            rates = [*peaks.flops.values(), peaks.bandwidth, peaks.launch_ns, peaks.kernel_ns]
-            rates += [peaks.copy_bandwidth, peaks.read_bandwidth, peaks.write_bandwidth]
-            whole = all(rate is None or (is_number(rate) and rate > 0) for rate in rates)
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return None
-        return peaks if whole and peaks.source == "measured" else None
+            whole = all(is_number(number) and number > 0 for number in peaks._numbers.values())
+            conditions = [*peaks.spread.values(), peaks.load_average, peaks.busy]
+            whole = whole and all(value is None or (is_number(value) and value >= 0) for value in conditions)
+            whole = whole and all(isinstance(date, str) for date in (peaks.when, *peaks.dates.values()))
+        except (TypeError, KeyError, AttributeError) as problem:
+            raise ValueError(f"{type(problem).__name__}: {problem}") from None
+        if not whole or peaks.source != "measured":
+            raise ValueError("it holds numbers that no measurement gives")
+        return peaks
+
+
+def best(number: str, values: Iterable[float]) -> float:
+    """The fastest of the values of a number: the lowest time, the highest rate."""
+    return min(values) if number in TIMES else max(values)
+
+
+def slowdown(number: str, value: float, reference: float) -> float:
+    """By what fraction of the reference a value of a number is slower than it; negative where it is faster."""
+    return (value - reference if number in TIMES else reference - value) / reference
+
+
+def drop_useless_units(flops: Mapping[str, float]) -> dict[str, float]:
+    """Without the tensor units that are no faster than the plain ones: a library without them computes on those."""
+    return {unit: rate for unit, rate in flops.items() if rate > flops.get(PLAIN_OF.get(unit, ""), 0.0)}
+
+
+def combine(stored: Peaks, new: Peaks) -> Peaks:
+    """The better of the two, number by number, each with its date and spread. The rest is the new one's.
+
+    What neither could measure is missing, as the new one tells.
+    """
+    old, read = stored._numbers, new._numbers
+    keeps = {name for name in old if name not in read or slowdown(name, read[name], old[name]) >= 0}
+    numbers = {**read, **{name: old[name] for name in keeps}}
+    flops = drop_useless_units({unit: numbers[unit] for unit in (*new.flops, *stored.flops)})
+    fields = {name: numbers.get(name) for name in (*BANDWIDTHS, *TIMES)}
+    source = {name: stored if name in keeps else new for name in (*flops, *fields)}
+    changed: dict[str, Any] = {
+        "flops": flops,
+        **fields,
+        "missing": {probe: why for probe, why in new.missing.items() if probe in stored.missing},
+        "spread": {name: peaks.spread[name] for name, peaks in source.items() if name in peaks.spread},
+        "dates": {name: peaks.dates[name] for name, peaks in source.items() if name in peaks.dates},
+    }
+    return replace(new, **changed)
 
 
 # What this process has measured, by the name of its cache file: all there is where no file can be written.
@@ -121,29 +188,60 @@ def cache_file(key: Mapping[str, Any]) -> Path:
 def cached_peaks(device: Device) -> Peaks | None:
     """What this process or an earlier one measured; a file that cannot be read or is not whole counts as none."""
     key = cache_key(device)
+    return remembered.get(cache_file(key).name) or _read_cache(key)
+
+
+def keep_peaks(device: Device, new: Peaks, reset: bool, temporary: Collection[str]) -> tuple[Peaks | None, Peaks]:
+    """Combine new peaks with those that are kept, or with ``reset`` replace those, and keep the result: the kept before
+    and after.
+
+    The file is read again, under a lock, so that a better number of another process is not lost. What lacks a probe of
+    ``temporary``, which may work another time, is kept by this process only.
+    """
+    key = cache_key(device)
+    name = cache_file(key).name
+    with _locked(cache_folder(), create=not temporary):
+        stored = _read_cache(key) or remembered.get(name)
+        peaks = new if stored is None or reset else combine(stored, new)
+        remembered[name] = peaks
+        if not set(temporary) & set(peaks.missing):
+            _write_cache(key, peaks)
+    return stored, peaks
+
+
+def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
+    """What an earlier process measured. A file with any other content is reported, and counts as none."""
     file = cache_file(key)
-    if file.name in remembered:
-        return remembered[file.name]
     try:
-        return Peaks._from_json(file.read_text(encoding="utf-8"), key)
-    except (OSError, UnicodeDecodeError):
-        return None
+        return Peaks._from_json(read_json(file), key)
+    except ValueError as problem:
+        warnings.warn(f"the measured peaks in {file} are ignored: {problem}", UserWarning, stacklevel=2)
+    except OSError:  # most often: nothing was measured yet
+        pass
+    return None
 
 
-def write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:
-    """Write beside and rename, so that no reader sees half a file. A folder that cannot be written is no error."""
-    import json
-    import tempfile
+@contextmanager
+def _locked(folder: Path, create: bool) -> Iterator[None]:
+    """Keep other processes out, as far as the file system can lock a folder."""
+    handle = None
+    with suppress(OSError, ImportError):
+        import fcntl
 
+        if create:
+            folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if handle is not None:
+            os.close(handle)  # and unlock
+
+
+def _write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:
+    """Keep peaks for later processes. A folder that cannot be written is no error."""
     file = cache_file(key)
-    content = json.dumps({"format": CACHE_FORMAT, "key": dict(key), "peaks": asdict(peaks)}, indent=1)
-    temporary: str | None = None
-    try:
+    with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(content)
-        os.replace(temporary, file)
-    except OSError:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        write_json(file, {"format": CACHE_FORMAT, "key": dict(key), "peaks": asdict(peaks)})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
-import threading
+import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 
 from ._core import Profiler, record_into
 from .capture import TIMERS, Recipe, Timer, start_core, warn_of_losses, warn_user
@@ -16,8 +18,38 @@ from .schedule import ProfilerAction, ProfilerActivity, action_at, activities_na
 
 __all__ = ["profile"]
 
-_running: profile | None = None
-_lock = threading.Lock()
+# The profile in progress, under RUNNING, by a weak reference: one that an interrupt in `with profile():` left nobody to
+# stop ends when it is collected. One dict, for its setdefault() is atomic, where the end of `with lock:` may be
+# interrupted before the lock is released.
+RUNNING = "running"
+_current: dict[str, weakref.ref[profile]] = {}
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def running() -> profile | None:
+    """The profile in progress."""
+    held = _current.get(RUNNING)
+    return None if held is None else held()
+
+
+def _forget(held: weakref.ref[profile]) -> bool:
+    """Let another profile run. False where this one does not, or where another thread has been faster."""
+    return _current.get(RUNNING) is held and _current.pop(RUNNING, None) is held
+
+
+def _ended_by_failure(method: Method) -> Method:
+    """What fails, an interrupt too, ends the profile: its last cycle stays readable and another profile may start."""
+
+    @functools.wraps(method)
+    def guarded(self: profile, *given: Any) -> Any:
+        try:
+            return method(self, *given)
+        except BaseException as problem:
+            self._give_up(problem)
+            raise
+
+    return cast("Method", guarded)
 
 
 class profile(Results):
@@ -48,8 +80,9 @@ class profile(Results):
     ``torch.profiler.record_function``; name parts of the program with ``flopscope.record_function``.
 
     Only one profile runs at a time: RuntimeError otherwise. One that was stopped may start again and records anew, its
-    steps counted on. An exception inside the block ends the profile and leaves its table readable. In the child of a
-    fork the profile records nothing; ``step()`` and ``stop()`` do nothing there, and the results are the parent's.
+    steps counted on. An exception inside the block ends the profile and leaves its table readable; so does one, Ctrl-C
+    too, that interrupts start(), step() or stop(). A profile that nobody holds any longer ends. In the child of a fork
+    the profile records nothing; ``step()`` and ``stop()`` do nothing there, and the results are the parent's.
     """
 
     def __init__(
@@ -112,7 +145,9 @@ class profile(Results):
 
     def start(self) -> None:
         """Begin, with step 0 or the one that ``stop()`` left off. RuntimeError if a profile is running."""
-        self._start()
+        if not self._start():
+            which = "this profile is" if running() is self else "a profile is"
+            raise RuntimeError(f"{which} in progress already; stop it before starting another")
 
     def stop(self) -> None:
         """End: save what is being recorded, hand it to on_trace_ready, wait for the devices.
@@ -121,9 +156,8 @@ class profile(Results):
         """
         if self._state == "forked":
             return
-        self._release()
-        self._end_step()
-        self._transit(self.current_action, None)
+        if not self._stop():
+            raise RuntimeError("this profile is not running: it was never started, or stopped before")
 
     def step(self) -> None:
         """End this step of the program and begin the next. RuntimeError if the profile is not running.
@@ -133,43 +167,62 @@ class profile(Results):
         """
         if self._state == "forked":
             return
-        if _running is not self:
+        if running() is not self:
             raise RuntimeError(f"step() of a profile that is not running: it is {self._state}")
-        action = self._action_of(self.step_num + 1)
-        self._end_step()
-        before, self.current_action = self.current_action, action
-        self.step_num += 1
-        self._guarded_transit(before, action)
+        self._step_on(self._action_of(self.step_num + 1))
 
     def __enter__(self) -> profile:
-        self._start()
+        self.start()
         return self
 
+    @_ended_by_failure
     def __exit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if _running is self:
-            self.stop()
+        self._stop()
 
-    def _start(self) -> None:
-        global _running
-        with _lock:
-            if _running is not None:
-                which = "this profile is" if _running is self else "a profile is"
-                raise RuntimeError(f"{which} in progress already; stop it before starting another")
-            _running = self
+    def __del__(self) -> None:
+        if getattr(self, "_live", None) is not None:  # interrupted, or forgotten
+            with suppress(RuntimeError):
+                self._save()
+
+    @_ended_by_failure
+    def _start(self) -> bool:
+        """False where a profile runs."""
+        held = weakref.ref(self, _forget)
+        if _current.setdefault(RUNNING, held) is not held:
+            return False
         self._state = "running"
-        self._guarded_transit(ProfilerAction.NONE, self.current_action)
+        self._transit(ProfilerAction.NONE, self.current_action)
+        self._begin_step()
+        return True
 
-    def _release(self) -> None:
-        """Let another profile run. RuntimeError if this one does not."""
-        global _running
-        with _lock:
-            if _running is not self:
-                why = "it was never started, or stopped before"
-                raise RuntimeError(f"this profile is not running: {why}")
-            _running = None
-            self._state = "stopped"
+    @_ended_by_failure
+    def _step_on(self, action: ProfilerAction) -> None:
+        self._end_step()
+        before, self.current_action = self.current_action, action
+        self.step_num += 1
+        self._transit(before, action)
+        self._begin_step()
+
+    @_ended_by_failure
+    def _stop(self) -> bool:
+        """False where it does not run."""
+        if not self._release():  # now: on_trace_ready may start another
+            return False
+        self._state = "stopped"
+        self._end_step()
+        self._transit(self.current_action, None)
+        return True
+
+    def _release(self) -> bool:
+        held = _current.get(RUNNING)
+        return held is not None and held() is self and _forget(held)
+
+    def _give_up(self, problem: BaseException) -> None:
+        if self._release() or self._live is not None:
+            self._state = f"stopped, by {type(problem).__name__} at step {self.step_num}"
+            self._save()
 
     def _new_trace_id(self) -> str:
         if self.custom_trace_id_callback is None:
@@ -188,24 +241,15 @@ class profile(Results):
         for act in _BETWEEN.get((before, after), (*_LEAVE[before], *_ENTER[after])):
             act(self)
 
-    def _guarded_transit(self, before: ProfilerAction, after: ProfilerAction) -> None:
-        """What fails ends the profile: its last cycle stays readable and another profile may start."""
-        try:
-            self._transit(before, after)
-            self._begin_step()
-        except BaseException as problem:
-            if _running is self:
-                self._release()
-            self._state = f"stopped, by {type(problem).__name__} at step {self.step_num}"
-            self._save()
-            raise
-
     # What a transition is made of -------------------------------------------------------------------------------------
 
     def _warm_up(self) -> None:
-        if _running is self and self._live is None:  # on_trace_ready may have stopped it
+        if running() is self and self._live is None:  # on_trace_ready may have stopped it
             self._trace_id = self._new_trace_id()
-            self._live, self._timing = start_core(self._recipe)
+            _, self._timing = start_core(self._recipe, self._hold)
+
+    def _hold(self, core: Profiler) -> None:
+        self._live = core
 
     def _record(self) -> None:
         self._warm_up()
@@ -223,11 +267,16 @@ class profile(Results):
             record_into(core)
 
     def _save(self) -> None:
-        """Stop what records. A warm-up's events are nobody's results."""
-        core, self._live = self._live, None
+        """Stop what records; again, where that was interrupted. A warm-up's events are nobody's results."""
+        core = self._live
         if core is not None:
-            record_into(None)
-            core.stop()
+            try:
+                if core.running:
+                    record_into(None)
+                    core.stop()
+            finally:
+                if not core.running:
+                    self._live = None
             warn_of_losses(core)
 
     def _save_and_hand_over(self) -> None:
@@ -326,12 +375,11 @@ def _check_functions(**given: object) -> None:
 
 
 def _forget_in_child() -> None:
-    """After a fork another thread's lock stays locked, and the profile is the parent's."""
-    global _running, _lock
-    _lock = threading.Lock()
-    if _running is not None:
-        _running._abandon()
-    _running = None
+    """The profile is the parent's."""
+    prof = running()
+    if prof is not None:
+        prof._abandon()
+    _current.clear()
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

@@ -39,8 +39,10 @@ def _stacked(tables: Mapping[int, EventTable]) -> EventTable:
     metas = [table._meta for table in tables.values()]
     whole: dict[str, Any] = {name: sum(meta[name] for meta in metas) for name in _SUMMED}
     whole |= {name: any(meta[name] for meta in metas) for name in _OF_ANY}
+    whole["has_shapes"] = any(meta.get("has_shapes", True) for meta in metas)
     whole["coverage"] = _coverage(tables.values())
     whole["peaks"] = {device: peaks for meta in metas for device, peaks in meta["peaks"].items()}
+    whole["unknown_peaks"] = {device: why for table in tables.values() for device, why in table.unknown_peaks.items()}
     whole["ranks"] = [rank for rank, table in tables.items() for _ in table]
     whole["top_level"] = [row.top_level for table in tables.values() for row in table]
     if any(table.stacks is not None for table in tables.values()):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .device import find_device, peaks_by_name
+from .model import Model, why_unknown
 from .table import COLUMNS, EventTable
 
 if TYPE_CHECKING:
@@ -63,17 +65,23 @@ class Results:
             raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded without with_stack=True")
         core = self._recorded("table")
         by_shape = group_by_input_shape and self.record_shapes  # torch too groups by shapes only if it has them
-        shares, said = self._peaks(core, peaks or self._usual_peaks)
-        limits = {name: found._for_core() for name, found in shares.items()}
+        source = peaks or self._usual_peaks
+        shares, said = self._peaks(core, source)
+        limits: dict[str, Mapping[str, Any]] = {
+            name: found._for_core(self._measured(name)) for name, found in shares.items()
+        }
         columns, meta = core.table(by_shape, group_by_stack_n, limits)
         if not by_shape:  # a row has calls of many shapes
             for name in ("input_shapes", "input_dtypes"):
                 columns[name] = [[] for _ in columns["key"]]
         meta["record_shapes"] = self.record_shapes
+        meta["has_shapes"] = core.has_shapes
         meta["profile_memory"] = self.profile_memory
         if not meta["coverage"]["estimated"]:
             del meta["coverage"]["estimated"]
         meta["peaks"] = said
+        asked = (core.devices - {"cpu"} or core.devices) if source != "none" else set()
+        meta["unknown_peaks"] = {name: self._why_unknown(name, source) for name in sorted(asked - shares.keys())}
         return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
 
     def coverage(self) -> dict[str, Any]:
@@ -209,6 +217,19 @@ class Results:
         """
         shares = peaks_by_name(_peak_devices(core), source)
         return shares, {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
+
+    def _measured(self, device: str) -> Peaks | None:
+        """The measured peaks of a device that ran, where they are known; they are not measured for this."""
+        return find_device(device).measured
+
+    def _why_unknown(self, device: str, source: str) -> str:
+        """Why no peaks of a device that ran are known, for EventTable.unknown_peaks."""
+        try:
+            found = find_device(device)
+        except RuntimeError as problem:
+            return str(problem)
+        model = Model.of_properties(found.properties)
+        return why_unknown(model, here=True, measured=source == "measured", kind=found.kind)
 
     def __len__(self) -> int:
         """Number of events recorded."""

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from .files import replacing
+
 if TYPE_CHECKING:
     from flopscope import _core
 
@@ -37,7 +39,7 @@ def export_stacks(core: _core.Profiler, path: str | os.PathLike[str], metric: st
         raise ValueError(f"metric is one of {', '.join(METRICS)}; got {metric!r}")
     columns, meta = core.table(False, WHOLE_STACK, {})
     rows = zip(columns["key"], columns["device_type"], meta["stacks"], columns[METRICS[metric]], strict=True)
-    with open(path, "w", encoding="utf-8") as file:
+    with replacing(path, errors="backslashreplace") as file:
         for key, device_type, stack, time in rows:
             if device_type == "cpu" and int(time) > 0:
                 entries = [entry.translate(NAME) for entry in (*reversed(stack), key)]

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flopscope.views.safe import printable
 from flopscope.views.units import MISSING, bytes_text, number_text
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def launch_summary(core: Profiler) -> pandas.DataFrame:
     kernels: kernels whose API call was recorded.
     launches: those API calls.
     delay_min, delay_median, delay_p95, delay_max: from the start of the call to the start of its (first) kernel.
+    negative_delays: launches whose kernel started before their call did. That cannot be: the clocks of host and device
+        disagree, by at least -delay_min, and all delays and queues of the device are off by as much.
     call_time_median: time of the call on the host.
     queue_mean, queue_max: at the start of a call, the earlier launches whose kernel had not started.
     launch_bound_pct: of the launches onto a stream that had worked before, those that came too late: the work on the
@@ -169,7 +172,22 @@ def _launch_section(launches: Columns) -> list[str]:
             late = (_percent(launches["launch_bound_pct"][i]), _time(launches["idle_lost"][i]))
             rows.append((f"cuda:{device}", *counts, *times, *queue, *late))
     note = "  late: the stream had run dry before the call that launched more returned"
-    return [*_table(rows), note] if len(rows) > 1 else []
+    return [*_table(rows), note, *_skewed_clocks(launches)] if len(rows) > 1 else []
+
+
+def _skewed_clocks(launches: Columns) -> Iterator[str]:
+    """Say where delays cannot be right."""
+    counts = zip(*(launches[name] for name in ("device", "negative_delays", "launches", "delay_min")), strict=True)
+    for device, negative, all_of_them, least in counts:
+        if negative:
+            yield from textwrap.wrap(
+                f"cuda:{device}: {negative:.0f} of {all_of_them:.0f} launches have a negative delay: their kernel "
+                f"started before their call, by up to {_time(-least)}. The clocks of host and device disagree by about "
+                "that or more, and all delays, queues and late launches here are off by as much.",
+                WIDTH,
+                initial_indent="  ",
+                subsequent_indent="  ",
+            )
 
 
 def _communication_section(calls: Columns) -> list[str]:
@@ -213,7 +231,7 @@ def _wrapped(advice: str) -> list[str]:
 
 def _short(name: str) -> str:
     """A name cut in its middle: steps differ at their ends."""
-    end = NAME_WIDTH // 2
+    end, name = NAME_WIDTH // 2, printable(name)
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1 - end]}…{name[-end:]}"
 
 

@@ -39,6 +39,7 @@ _NUMBERS = tuple(
     for name, unit, prose in _core.numeric_columns
 )
 _BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
+_BEFORE_UNIT = [number.name for number in _NUMBERS].index("roofline_time")
 
 COLUMNS = (
     Column("key", "", "name of the events of the row"),
@@ -51,13 +52,14 @@ COLUMNS = (
         "input_shapes", "elements", "shapes of the inputs of the first call, where rows are grouped by shape", "texts"
     ),
     Column("input_dtypes", "", "dtypes of the inputs of the first call, where rows are grouped by shape", "texts"),
-    *_NUMBERS[_BEFORE_SHAPES:],
+    *_NUMBERS[_BEFORE_SHAPES:_BEFORE_UNIT],
     Column(
         "unit",
         "",
         'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), most of them where several did; '
         "None where nothing computes or the unit is unknown",
     ),
+    *_NUMBERS[_BEFORE_UNIT:],
     Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
     Column("timing_source", "", 'who told the device times: "cupti", "event", "trace", or "cpu" for host times'),
 )
@@ -264,6 +266,17 @@ class EventTable:
         return bool(self._meta["record_shapes"])
 
     @property
+    def lacks_shapes(self) -> bool:
+        """Whether there are ops, and of none is known what it was called with, so that the work of none is known.
+
+        flopscope's own ops always tell; PyTorch's do if they are recorded with record_shapes=True.
+        """
+        if self._meta.get("has_shapes", True):
+            return False
+        kinds = zip(self.columns["device_type"], self.columns["is_user_annotation"], strict=True)
+        return any(device_type == "cpu" and not annotation for device_type, annotation in kinds)
+
+    @property
     def device_unseen(self) -> bool:
         """Whether this is a recorded trace of a program that used a GPU, without the activity of that GPU.
 
@@ -285,6 +298,11 @@ class EventTable:
     def peaks(self) -> dict[str, dict[str, Any]]:
         """By device, the peaks that the rows are held against; "source" is "measured" or "datasheet". {}: not known."""
         return dict(self._meta["peaks"])
+
+    @property
+    def unknown_peaks(self) -> dict[str, str]:
+        """By device, why its peaks are not known. {}: they are, or were not asked for."""
+        return dict(self._meta.get("unknown_peaks", {}))
 
     def coverage(self) -> dict[str, Any]:
         """How much of the profile the work rules know.

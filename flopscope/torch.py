@@ -13,19 +13,24 @@ flopscope's own here is torch.profiler's: ``schedule``, ``record_function``, ``s
 
 from __future__ import annotations
 
+import errno
 import functools
+import gzip
 import json
 import os
 import tempfile
 import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from .device import find_device
+from .files import replacing
 from .load import Trace, load_trace
 from .results import Results
+from .schedule import action_at
+from .trace import COMPRESSION
 
 try:
     import torch.profiler as _torch
@@ -83,6 +88,8 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
             if arguments.get("schedule") is not None:
                 raise ValueError(_NO_ACCUMULATION)
             arguments["acc_events"] = False  # torch would make its Python objects at every stop
+        if arguments.get("schedule") is not None:
+            arguments["schedule"] = _torchs_actions(arguments["schedule"])
         Results.__init__(self)
         _torch.profile.__init__(self, **arguments)
         if getattr(self, "_use_cupti_monitor", False):
@@ -142,9 +149,12 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
 
         RuntimeError while it records and where nothing was recorded, OSError where the file cannot be written.
         """
-        self._finished("trace")
+        kineto, path = self._finished("trace"), os.fsdecode(path)
+        if path.endswith(".gz") and not use_python_export:
+            kineto.save(path, compressed=True)
+            return
         chosen = {"use_python_export": True} if use_python_export else {}
-        _torch.profile.export_chrome_trace(self, os.fsdecode(path), **chosen)
+        _torch.profile.export_chrome_trace(self, path, **chosen)
 
     @property
     def dropped(self) -> int:
@@ -163,9 +173,10 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     def _finished(self, what: str) -> _Kineto:
         if self.profiler is None:
             raise RuntimeError(f"there is no {what}: {self._why_nothing()}")
-        kineto = self.profiler.kineto_results
-        if not isinstance(kineto, _Kineto):
+        if self.profiler.kineto_results is None:
             raise RuntimeError(f"the profile is still running; stop it before asking for its {what}")
+        _keep_text(self.profiler)  # where an interrupt came before stop_trace() did
+        kineto: _Kineto = self.profiler.kineto_results
         return kineto
 
     def _trace_of(self, what: str) -> Trace:
@@ -190,6 +201,25 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
             if cpu.measured is not None:
                 shares["cpu"], said["cpu"] = cpu.measured, {"source": "measured", "name": cpu.name}
         return shares, said
+
+    def _why_unknown(self, device: str, source: str) -> str:
+        if device == "cpu":
+            return Results._why_unknown(self, device, source)
+        return self.trace()._why_unknown(device, source)
+
+
+def _torchs_actions(plan: Callable[[int], Any]) -> Callable[[int], ProfilerAction]:
+    """A schedule, be it flopscope's, torch's or the user's own, that answers with torch's actions.
+
+    torch looks its own actions up in a dict, and does nothing at all for any other object.
+    """
+    if not callable(plan):
+        raise TypeError(f"schedule is a function, not {plan!r}")
+
+    def action_of(step: int) -> ProfilerAction:
+        return ProfilerAction[action_at(plan, step).name]
+
+    return action_of
 
 
 functools.update_wrapper(profile.__init__, _torch.profile.__init__)  # the signature of the torch that is installed
@@ -257,16 +287,20 @@ class _Kineto:
         with _links_to(self._text()) as path:
             return load_trace(path)
 
-    def save(self, path: str) -> None:
+    def save(self, path: str, compressed: bool = False) -> None:
         """Write the trace to a file, as _ProfilerResult does; OSError where it cannot be written."""
         memory = self._text()
         size = os.fstat(memory).st_size
         whole = max(0, size - _TAIL)
         tail = os.pread(memory, _TAIL, whole).replace(self._named, json.dumps(path, ensure_ascii=False).encode())
-        with open(path, "wb", buffering=0) as file:
-            copied = 0
-            while copied < whole:
-                copied += os.sendfile(file.fileno(), memory, copied, whole - copied)
+        with replacing(path, "wb") as file:
+            if compressed:
+                name = os.path.basename(path).removesuffix(".gz")
+                with gzip.GzipFile(name, "wb", COMPRESSION, file) as packed:
+                    _copy(memory, whole, packed.write)
+                    packed.write(tail)
+                return
+            _send(memory, whole, file)
             file.write(tail)
 
     def _text(self) -> int:
@@ -293,6 +327,24 @@ class _Kineto:
             raise OSError("Kineto wrote no trace; what it printed may say why")
 
 
+def _send(memory: int, size: int, file: IO[bytes]) -> None:
+    """Copy the first bytes of a file in memory within the kernel, where it can: not to devices."""
+    copied = 0
+    try:
+        while copied < size:
+            copied += os.sendfile(file.fileno(), memory, copied, size - copied)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL or copied:
+            raise
+        _copy(memory, size, file.write)
+
+
+def _copy(memory: int, size: int, write: Callable[[bytes], object]) -> None:
+    for begin in range(0, size, _PIECE):
+        write(os.pread(memory, min(_PIECE, size - begin), begin))
+
+
+_PIECE = 1 << 20  # bytes
 _TAIL = 1 << 16  # bytes at the end of a trace, within which Kineto names the file
 _NOT_SAVED = (
     "Kineto cannot write what was recorded ({}); it does so once: read the file that was exported, with "

@@ -14,10 +14,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
-from pathlib import Path
 from typing import IO, Any, Protocol
 
 from . import _core
+from .files import replacing
 from .progress import progress_bar
 
 __all__ = ["export", "json_value", "member", "trace_handler"]
@@ -46,19 +46,15 @@ def export(core: _core.Profiler, path: str | bytes | PathLike[str], metadata: Ma
     RuntimeError while the profile is running; a warning says if events have no time and could not be written.
     """
     path = os.fsdecode(path)
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise IsADirectoryError(f"cannot write a trace to {target}: it is a folder; name a file in it, like trace.json")
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {target.name}: there is no folder {target.parent}; make it first")
+    name = os.path.basename(os.path.realpath(path))
     members = {**_members(path), **(metadata or {})}
-    compressed = target.suffix == ".gz"
+    compressed = name.endswith(".gz")
     pieces = 1 + core.event_count * EVENT_BYTES // PIECE
     slow = core.event_count > 2 * EVENTS_IN_A_SECOND[compressed]
     with (
-        _complete_or_absent(target) as file,
-        _compression(file, target.stem) if compressed else _as_it_is(file) as write,
-        progress_bar(f"writing {target.name}", pieces, slow) as advance,
+        replacing(path, "wb") as file,
+        _compression(file, name.removesuffix(".gz")) if compressed else _as_it_is(file) as write,
+        progress_bar(f"writing {name}", pieces, slow) as advance,
     ):
 
         def take(piece: bytes) -> None:
@@ -67,7 +63,7 @@ def export(core: _core.Profiler, path: str | bytes | PathLike[str], metadata: Ma
 
         left_out = core.write_trace(take, _version(), json.dumps(members)[1:-1])
     if left_out:
-        warnings.warn(f"{left_out} events have no time and are not in {target.name}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"{left_out} events have no time and are not in {name}", RuntimeWarning, stacklevel=3)
 
 
 def member(key: str) -> str:
@@ -129,31 +125,6 @@ def _members(name: str) -> dict[str, Any]:
     if rank.isdecimal() and world_size.isdecimal():
         members["distributedInfo"] = {"rank": int(rank), "world_size": int(world_size)}
     return members
-
-
-@contextmanager
-def _complete_or_absent(target: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the target's place when all is written. What is no file (a pipe, /dev/null) is written to."""
-    if target.exists() and not target.is_file():
-        with target.open("wb") as file:
-            yield file
-        return
-    beside = target.parent / f".flopscope-{os.getpid()}-{secrets.token_hex(4)}.tmp"
-    try:
-        with _open_beside(beside, target) as file:
-            yield file
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _open_beside(beside: Path, target: Path) -> IO[bytes]:
-    """Errors name the file that the user asked for."""
-    try:
-        return beside.open("xb")
-    except OSError as problem:
-        why = f"cannot make a file in {target.parent}: {problem.strerror}"
-        raise OSError(problem.errno, why, str(target)) from None
 
 
 @contextmanager

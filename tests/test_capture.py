@@ -471,6 +471,6 @@ def test_single_events_add_up_to_the_table(run: Callable[..., Any]) -> None:
     assert {event[5] for event in of_kind["runtime"]} == {event[5] for event in kernels.values()}
     assert {event[0] for event in of_kind["runtime"]} == {"cudaLaunchKernel"}
     assert {name: round(event[3], 6) for name, event in kernels.items()} == {"a": 3, "b": 4, "c": 8}
-    on_host = {event[0]: event[3] for event in of_kind["range"] if event[2] == "cpu"}
+    on_host = {event[0]: round(event[3], 6) for event in of_kind["range"] if event[2] == "cpu"}
     assert on_host == {"outer": 7, "inner": 4}
-    assert {name: table[name]["device_time_total"] for name in on_host} == on_host
+    assert {name: round(table[name]["device_time_total"], 6) for name in on_host} == on_host

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,9 @@ def command(*arguments: str, **keywords: Any) -> subprocess.CompletedProcess[str
 
 @pytest.fixture(scope="module", autouse=True)
 def measured() -> None:
-    fs.measure_peaks("cpu", progress=False)  # kept in the folder that tests/conftest.py names
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # this machine may be busy
+        fs.measure_peaks("cpu", progress=False)  # kept in the folder that tests/conftest.py names
 
 
 # bench ----------------------------------------------------------------------------------------------------------------
@@ -257,12 +260,15 @@ def test_devices_says_what_is_here_and_measures(tmp_path: Path) -> None:
 
     file = tmp_path / "devices.json"
     during = command("devices", "--measure", "--json", str(file), env=environment)
-    assert during.returncode == 0 and during.stderr == "", "no progress bar where there is no terminal"
+    assert during.returncode == 0, during.stderr
+    said = during.stderr.splitlines()  # no progress bar where there is no terminal, and this machine may be busy
+    assert all(line.startswith("flopscope devices: ") and "on a busy machine" in line for line in said)
     assert "measured" in during.stdout and "GB/s" in during.stdout and "fp32" in during.stdout
     (cpu, *rest) = json.loads(file.read_text(encoding="utf-8"))["devices"]
     assert (cpu["kind"], cpu["name"], cpu["datasheet"]) == ("cpu", name, None)
     assert cpu["properties"]["threads"] >= 1 and (rest == []) == (why is not None)
     measured = cpu["measured"]
+    assert set(measured["flops"]) <= set(measured["spread"]) and set(measured["dates"].values()) == {measured["when"]}
     assert measured["source"] == "measured" and measured["flops"]["fp32"] > 0 and measured["launch_ns"] > 0
     assert measured["bandwidth"] == max(measured[f"{what}_bandwidth"] for what in ("copy", "read", "write"))
     assert all(math.isfinite(rate) for rate in measured["flops"].values())

@@ -103,6 +103,33 @@ def test_steps_are_broken_down(trace: Path, capsys: pytest.CaptureFixture[str]) 
     assert "ProfilerStep#0" in text and "Launches" in text and "utilization" in text
 
 
+def shares_of(path: Path) -> dict[str, Any]:
+    rows = json.loads(path.read_text())["rows"]
+    return {
+        row["key"] if "key" in row else row["name"]: row.get("pct_roofline", row.get("pct_roofline_a")) for row in rows
+    }
+
+
+@pytest.mark.parametrize("command", ["table", "compare"])
+def test_shares_are_of_the_peaks_asked_for(command: str, trace: Path, tmp_path: Path) -> None:
+    traces = [str(trace)] if command == "table" else [str(trace), str(trace)]
+    shares = {}
+    for peaks in (None, "datasheet", "measured", "none"):
+        options = [] if peaks is None else ["--peaks", peaks]
+        assert main([command, *traces, *options, "--json", str(tmp_path / "out.json")]) == 0
+        found = shares_of(tmp_path / "out.json")
+        shares[peaks] = found.get("aten::mm", found.get("mm"))
+    assert shares[None] == shares["datasheet"] > 0 and shares["none"] is None
+    assert shares["measured"] > 0  # of an H200 of this machine, or where there is none, the datasheet's
+
+
+@pytest.mark.parametrize("command", ["table", "compare"])
+def test_other_peaks_are_refused(command: str, trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, str(trace), *([str(trace)] if command == "compare" else []), "--peaks", "guessed"])
+    assert "'guessed'" in capsys.readouterr().err
+
+
 def test_files_hold_all_rows(trace: Path, tmp_path: Path) -> None:
     files = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "json")}
     assert main(["table", str(trace), "--limit", "1", *(f"--{kind}={path}" for kind, path in files.items())]) == 0
@@ -134,8 +161,24 @@ def test_ranks_stand_side_by_side(ranks: list[str], tmp_path: Path, capsys: pyte
 
 
 def test_files_without_ranks_are_numbered(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["table", str(trace), str(trace), "--group-by", "category"]) == 0
-    assert f"rank 0: {trace}\nrank 1: {trace}" in capsys.readouterr().out
+    other = trace.with_name("other.json")
+    other.write_text(trace.read_text().replace('"pid": 100', '"pid": 101'))
+    assert main(["table", str(trace), str(other), "--group-by", "category"]) == 0
+    assert f"rank 0: {trace}\nrank 1: {other}" in capsys.readouterr().out
+
+
+def test_recordings_of_one_process_are_not_ranks(
+    trace: Path, ranks: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    later = trace.with_name("later.json")
+    content = json.loads(trace.read_text())
+    for each in content["traceEvents"]:
+        each["ts"] += 10_000
+    later.write_text(json.dumps(content))
+    for files, what in (([trace, later], "process 100"), ([trace, trace], "process 100"), ([ranks[0]] * 2, "rank 1")):
+        assert main(["table", *map(str, files)]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"two of the traces are of {what}: {files[0]} and {files[1]} are recordings of one process" in line
 
 
 @pytest.mark.parametrize(

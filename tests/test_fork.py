@@ -5,8 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
+
+import flopscope as fs
 
 BEGIN = """
     import os, sys, threading
@@ -126,4 +129,59 @@ def test_workers_of_multiprocessing() -> None:
                 assert pool.map(work, [1, 2, 3]) == [1.0, 2.0, 3.0]
             fs.sin(x)
         assert names(prof) == {"flopscope::sin": 1}
+    """)
+
+
+def test_a_child_reads_compressed_traces_whatever_its_parents_threads_were_importing(tmp_path: Path) -> None:
+    with fs.profile() as prof:
+        fs.ones(())
+    prof.export_chrome_trace(tmp_path / "trace.json.gz")
+    run(f"""
+        import random, signal, time
+
+        path = {str(tmp_path / "trace.json.gz")!r}
+        done = threading.Event()
+
+        def work():
+            while not done.is_set():
+                fs.load_trace(path)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for _ in range(60):
+            time.sleep(random.random() * 0.003)
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(10)  # ends a child that hangs
+                os._exit(0 if len(fs.load_trace(path)) else 3)
+            assert status_of(pid) == 0
+        done.set()
+    """)
+
+
+def test_a_fork_waits_while_a_thread_imports_a_decompression(tmp_path: Path) -> None:
+    """As sure as the test before is realistic: the import takes a second."""
+    with fs.profile() as prof:
+        fs.ones(())
+    prof.export_chrome_trace(tmp_path / "trace.json.gz")
+    (tmp_path / "isal").mkdir()
+    (tmp_path / "isal" / "__init__.py").write_text("")
+    slow = "import sys, time\nprint('importing', flush=True)\ntime.sleep(1)\nfrom zlib import decompressobj, error\n"
+    (tmp_path / "isal" / "isal_zlib.py").write_text(slow)
+    run(f"""
+        import signal, time
+
+        sys.path.insert(0, {str(tmp_path)!r})
+        path = {str(tmp_path / "trace.json.gz")!r}
+        thread = threading.Thread(target=fs.load_trace, args=(path,))
+        thread.start()
+        while "isal.isal_zlib" not in sys.modules:
+            time.sleep(0.01)
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(10)
+            os._exit(0 if len(fs.load_trace(path)) else 3)
+        assert status_of(pid) == 0
+        thread.join()
     """)

@@ -78,9 +78,9 @@ def test_records_that_were_lost_are_no_times(monkeypatch: pytest.MonkeyPatch) ->
     done: list[str] = []
     part = types.SimpleNamespace(events=recorder.events, dropped=0)
     stand_in = types.SimpleNamespace(
-        split=lambda: part, stop=lambda: done.append("stop"), restart=lambda: done.append("restart")
+        split=lambda: part, stop=lambda: done.append("stop"), restart=lambda: done.append("restart"), running=True
     )
-    monkeypatch.setattr("flopscope.capture.start_core", lambda recipe: (stand_in, "cupti"))
+    monkeypatch.setattr("flopscope.capture.start_core", lambda recipe, keep: (keep(stand_in), "cupti"))
     gpu = Gpu()
     with cuda.Records() as records:
         clock = cuda.CudaClock([lambda: None], "cuda:0", records, False, lambda: 1500.0, gpu)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import fake_sweep
@@ -19,6 +21,7 @@ from flopscope.peaks import Peaks
 from flopscope.timing.sweep import Sweep, SweepPoint
 from flopscope.views.plots import BOUNDS, level_label, levels_of
 from flopscope.views.roofline import roofline
+from flopscope.views.safe import printable
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -91,7 +94,7 @@ def swept(*dtypes: str, **others: Any) -> Sweep:
         for number, (moved, us, bound) in enumerate(zip(BYTES, MICROSECONDS, IN_ORDER, strict=True))
     ]
     values = {"peaks": {"measured": MEASURED, "datasheet": DATASHEET}, "floor_us": 0.7, "caches": {"L2": 1e6}, **others}
-    return Sweep("add", tuple(points), device.find_device("cpu"), **values)
+    return Sweep(values.pop("op", "add"), tuple(points), device.find_device("cpu"), **values)
 
 
 def test_three_axes_have_time_rate_and_share_over_the_working_set() -> None:
@@ -374,6 +377,41 @@ def test_levels_are_of_the_units_used_and_units_of_one_peak_come_together() -> N
     assert level_label("memory", {"measured": 980e9, "datasheet": 1.1e12}, "B") == (
         "memory: 980 GB/s measured, 1.1 TB/s datasheet"
     )
+
+
+HOSTILE = (
+    r"a$\frac{b$c",  # no formula that can be drawn
+    "paid $5 or $6",
+    r"one$ \$two$ x_1^2 %#&~{}",
+    r"back\slash\n",
+    "_begins_as_what_legends_leave_out",
+    "\x1b[31m\a\n\u202e\u2066",
+    "half \ud800 a pair",
+)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_any_name_is_drawn_as_it_is(name: str) -> None:
+    shown, rows = printable(name), (row(name, 10, 1e6, 1e6), row(f"{name}!", 5, 0, 1e6))
+    axes = roofline(table(*rows), device="cpu", peaks=[replace(MEASURED, flops={name: 1e12})])
+    axes.figure.savefig(io.BytesIO(), format="png")
+    assert shown in texts(axes) and f"{shown}!" in caption(axes)
+    assert any(text.startswith(f"{shown}: ") for text in texts(axes))
+    axes = swept("float32", caches={name: 1e6}, op=name).plot()
+    axes[0].figure.savefig(io.BytesIO(), format="svg")
+    assert axes[0].get_title().startswith(f"{shown} on cpu")
+    assert any(text.startswith(shown) for text in texts(axes[2]))
+
+
+def test_no_text_is_given_to_tex() -> None:
+    with matplotlib.rc_context({"text.usetex": True}):
+        picture = roofline(table(row("a_b", 10, 1e6, 1e6)), device="cpu", peaks=MEASURED, labels=False)
+        drawn = [picture, *swept("float32").plot()]
+    for axes in drawn:
+        told = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+        told += axes.get_legend().get_texts() if axes.get_legend() else []
+        parsed = [text for text in told if text.get_usetex() or text.get_parse_math()]
+        assert [text.get_text() for text in parsed if text.get_text()] == []
 
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,7 +198,27 @@ def test_what_stays_unclear_follows_the_option(run: Run, policy: str | None, hal
     result.assert_outcomes(**{{"fail": "failed", "skip": "skipped", "pass": "passed"}[policy or "fail"]: 1})
     assert len(clock.calls) == 3 and "unclear" in result.stdout.str()
     if policy in (None, "fail"):
-        assert "may or may not keep" in result.stdout.str() and "inside the confidence interval" in result.stdout.str()
+        reason = "inside the confidence interval" if half > 0 else "a single sample has no confidence interval"
+        assert "may or may not keep" in result.stdout.str() and reason in result.stdout.str()
+        assert "does not keep" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("times", "outcome"),  # against at most 20.5 µs, which the first interval holds
+    [
+        ((Times(20, 1), Times(30, 0.1), Times(22, 0.1)), "unclear"),  # of three that disagree none counts
+        ((Times(20, 1), Times(30, 0.1), Times(30, 0.2)), "does not keep"),  # the last two agree
+        ((Times(20, 1), Times(21, 0.1)), "does not keep"),
+        ((Times(20, 1), Times(15, 0.1), Times(12, 0.1)), "unclear"),
+        ((Times(20, 1), Times(15, 0.1)), "keeps"),
+    ],
+)
+def test_a_limit_is_settled_by_measurements_that_agree(run: Run, times: tuple[Times, ...], outcome: str) -> None:
+    result, _ = run(chain(".at_most(us=20.5)"), *times)
+    result.assert_outcomes(**{"passed" if outcome == "keeps" else "failed": 1})
+    said = result.stdout.str()
+    assert ("does not keep" in said) == (outcome == "does not keep")
+    assert ("may or may not keep" in said and "the last two measurements disagree" in said) == (outcome == "unclear")
 
 
 # Against another function ---------------------------------------------------------------------------------------------

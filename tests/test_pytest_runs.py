@@ -202,6 +202,87 @@ def test_a_measurement_within_a_measurement_is_an_error_and_waits_for_nobody(
         pass
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("link", "it is a symbolic link; remove it"),
+        ("folder", "it is not a regular file; remove it"),
+        ("FIFO", "it is not a regular file; remove it"),
+    ],
+)
+def test_a_lock_that_is_no_file_of_ours_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, said: str
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path = tmp_path / f"flopscope-perf-{os.getuid()}.lock"
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    {"link": lambda: path.symlink_to(victim), "folder": path.mkdir, "FIFO": lambda: os.mkfifo(path)}[kind]()
+    with pytest.raises(OSError, match=said) as caught, alone():
+        pass
+    assert caught.value.filename == str(path) and victim.read_text() == "precious"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_a_lock_of_another_user_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    path = tmp_path / f"flopscope-perf-{os.getuid()}.lock"
+    path.write_text("")
+    os.chown(path, 12345, -1)
+    with pytest.raises(OSError, match="it belongs to user 12345") as caught, alone():
+        pass
+    assert caught.value.filename == str(path)
+
+
+HOLD = """
+import sys, time
+from flopscope.perf.lock import alone
+with alone():
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_wait_of_more_than_a_second_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("flopscope.perf.lock.SILENT_SECONDS", 0.05)
+    told: list[str] = []
+    with alone(told.append):
+        pass
+    assert told == []
+    holding = {**environment(), "TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-c", HOLD]
+    with subprocess.Popen(command, env=holding, stdin=-1, stdout=-1, text=True) as child:
+        assert child.stdin is not None and child.stdout is not None and child.stdout.readline() == "held\n"
+
+        def tell(line: str) -> None:
+            told.append(line)
+            child.stdin.close()
+
+        with alone(tell):
+            pass
+    assert told == [f"waiting for another measurement (pid {child.pid}) …"]
+
+
+def test_a_run_shows_that_it_waits(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "from fake_measure import Clock, Times\nimport flopscope\nimport flopscope.perf.lock\n"
+        "flopscope.measure = Clock(Times(20, 0.1)).measure\nflopscope.perf.lock.SILENT_SECONDS = 0.05\n"
+    )
+    (tmp_path / "test_it.py").write_text("def test_a(perf):\n    print('captured')\n    perf(print)\n")
+    everything = {**environment(), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen([sys.executable, "-c", HOLD], env=everything, stdin=-1, stdout=-1, text=True) as child:
+        assert child.stdin is not None and child.stdout is not None and child.stdout.readline() == "held\n"
+        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *PLUGIN, "test_it.py"]
+        with subprocess.Popen(command, cwd=tmp_path, env=everything, stdout=-1, text=True) as run:
+            assert run.stdout is not None
+            waiting = next(line for line in run.stdout if "waiting" in line)
+            child.stdin.close()
+            rest = run.stdout.read()
+    assert waiting == f"waiting for another measurement (pid {child.pid}) …\n"
+    assert run.returncode == 0 and "1 passed" in rest and "captured" not in waiting + rest.split("performance")[0]
+
+
 def test_a_pytest_run_that_measures_nothing_does_not_import_flopscope(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import sys\ndef test_a(): assert not {'flopscope', 'numpy'} & set(sys.modules)\n"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.peaks import Peaks
 
 NAN = math.nan
 PEAKS: dict[str, Any] = {
@@ -169,3 +172,33 @@ def test_headroom_and_roofline_time_add_up_to_the_time_over_rows() -> None:
             assert whole == pytest.approx(columns["self_cpu_time_total"][at])
             assert columns["pct_roofline"][at] == pytest.approx(100 * columns["roofline_time"][at] / whole)
             assert columns["unit"][at] == "fp32"
+
+
+def test_units_are_written_into_traces_and_read_back(tmp_path: Path) -> None:
+    x = fs.rand((64, 64), device="cpu")
+    with fs.profile(record_shapes=True) as prof:
+        with fs.record_function("mine", flops=1e6, bytes=2e6, unit="bf16_tensor"):
+            fs.sin(x)
+        fs.matmul(x, x)
+        fs.copy(x)
+    prof.export_chrome_trace(str(tmp_path / "t.json"))
+    both = [source.key_averages(peaks="none") for source in (prof, fs.load_trace(tmp_path / "t.json"))]
+    ours, back = ({row.key: (row.unit, row.flops, row.bytes_total_moved) for row in table} for table in both)
+    assert ours == back and ours["mine"][0] == "bf16_tensor" and ours["flopscope::copy"][0] is None
+
+
+@pytest.mark.parametrize("unit", ["fp31", "a unit whose name no unit has", 7, None])
+def test_a_unit_that_does_not_exist_is_none(unit: Any) -> None:
+    args = {"flops": 10, "unit": unit}
+    event = {"ph": "X", "cat": "user_annotation", "name": "mine", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": args}
+    (row,) = fs.load_trace(json.dumps({"traceEvents": [event]}).encode()).key_averages()
+    assert (row.flops, row.unit) == (10, None)
+
+
+def test_a_datasheet_borrows_the_measured_time_of_a_launch() -> None:
+    datasheet = Peaks("datasheet", {"fp32": 2e12}, bandwidth=200e9)
+    measured = Peaks("measured", {"fp32": 1e12}, bandwidth=100e9, launch_ns=5000.0, kernel_ns=1000.0)
+    limits = {"flops": {"fp32": 2e12}, "bandwidth": 200e9, "launch_ns": 5000.0, "kernel_ns": 1000.0}
+    assert datasheet._for_core(measured) == limits
+    assert datasheet._for_core() == {**limits, "launch_ns": None, "kernel_ns": None}
+    assert measured._for_core() == {**limits, "flops": {"fp32": 1e12}, "bandwidth": 100e9}

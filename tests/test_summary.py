@@ -129,6 +129,7 @@ def test_a_launch_is_told_by_its_api_call() -> None:
             "delay_median": 6.0,
             "delay_p95": 6.0,
             "delay_max": 6.0,
+            "negative_delays": 0.0,
             "call_time_median": 4.0,
             "queue_mean": 0.0,
             "queue_max": 0.0,
@@ -136,6 +137,25 @@ def test_a_launch_is_told_by_its_api_call() -> None:
             "idle_lost": 3 * 99.0,
         }
     ]
+
+
+def test_a_skewed_clock_is_told_by_kernels_that_start_before_their_call(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(4)
+    delays = rng.integers(5_000, 90_000, 50)  # ns
+    texts = {}
+    for skew in (0, 40_000):  # how far the device's clock is behind
+        core = _core.Profiler()
+        for i, delay in enumerate(delays.tolist()):
+            core._append("runtime", "cudaLaunchKernel", 200_000 * (i + 1), 4_000, correlation=i)
+            kernel(core, "k", 200_000 * (i + 1) + delay - skew, 1_000, 1, correlation=i)
+        (row,) = summary.launch_summary(core).to_dict("records")
+        assert row["negative_delays"] == np.sum(delays < skew) and row["launches"] == len(delays)
+        assert row["delay_min"] == pytest.approx((delays.min() - skew) / 1000)
+        texts[skew] = " ".join(summary.text(core).split())
+    most = summary._time((40_000 - delays.min()) / 1000)
+    assert "clocks" not in texts[0]
+    assert f"cuda:0: {np.sum(delays < 40_000)} of 50 launches have a negative delay" in texts[40_000]
+    assert f"by up to {most}. The clocks of host and device disagree by about that" in texts[40_000]
 
 
 def test_nothing_recorded_is_no_row_and_says_so() -> None:

@@ -69,6 +69,38 @@ def test_the_text_is_torchs_but_for_its_flops() -> None:
     assert len(differ) <= len(theirs) // 20, differ[:3]
 
 
+PLANS = {
+    "flopscope": fs.schedule(wait=1, warmup=1, active=2, repeat=2),
+    "torch": torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2),
+    "own": lambda step: fs.ProfilerAction(min(step % 4, 2) + (step % 4 == 3)) if step < 8 else fs.ProfilerAction.NONE,
+}
+
+
+@pytest.mark.parametrize("profile", [ft.profile, fs.profile, torch.profiler.profile], ids=["ours", "native", "torch"])
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_schedule_works_under_every_profile(profile: Any, plan: str) -> None:
+    if profile is torch.profiler.profile and plan != "torch":
+        pytest.skip("torch knows no other library's actions")
+    ready: list[tuple[int, list[str]]] = []
+
+    def hand_over(prof: Any) -> None:
+        ready.append((prof.step_num, [row.key for row in prof.key_averages() if row.key == "one step"]))
+
+    with profile(activities=CPU, schedule=PLANS[plan], on_trace_ready=hand_over) as prof:
+        for _ in range(10):
+            with (fs if profile is fs.profile else torch.profiler).record_function("one step"):
+                torch.ones(4, 4) @ torch.ones(4, 4)
+            prof.step()
+    assert ready == [(4, ["one step"]), (8, ["one step"])]
+
+
+def test_schedules_without_an_action_are_named() -> None:
+    with pytest.raises(TypeError, match="schedule is a function, not 3"):
+        ft.profile(activities=CPU, schedule=3)
+    with pytest.raises(TypeError, match="the schedule says 'RECORD' of step 0"):
+        ft.profile(activities=CPU, schedule=lambda step: "RECORD")
+
+
 def test_a_schedule_hands_each_cycle_over(tmp_path: Path) -> None:
     seen = []
 
@@ -97,7 +129,7 @@ def test_torchs_trace_handler_and_our_tables_go_together(tmp_path: Path) -> None
         json.loads(text) for text in (gzip.decompress(file.read_bytes()), (tmp_path / "again.json").read_text())
     )
     assert again.pop("traceName") == str(tmp_path / "again.json")
-    assert first.pop("traceName").endswith(".json") and first == again
+    assert first.pop("traceName") == str(file) and first == again
 
 
 def test_tables_before_the_export_and_after(tmp_path: Path) -> None:
@@ -286,3 +318,40 @@ def test_without_torch_the_import_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "torch.profiler", None)
     with pytest.raises(ImportError, match="pip install torch"):
         import flopscope.torch  # noqa: F401
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_a_trace_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ft.profile(activities=CPU) as prof:
+        train()
+    full, path = tmp_path / f"full{suffix}", tmp_path / f"trace{suffix}"
+    full.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        prof.export_chrome_trace(full)
+    assert caught.value.filename == str(full)
+    prof.export_chrome_trace(path)
+    old = path.read_bytes()
+
+    def fail(*_: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "sendfile", fail)
+    monkeypatch.setattr(gzip.GzipFile, "write", fail)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        prof.export_chrome_trace(path)
+    assert caught.value.filename == str(path) and path.read_bytes() == old
+    assert sorted(file.name for file in tmp_path.iterdir()) == [full.name, path.name]
+
+
+def test_a_stop_interrupted_before_it_kept_the_trace_has_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    prof = ft.profile(activities=CPU)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(ft, "_keep_text", interrupt)
+        with prof:
+            train()
+    assert len(prof.key_averages(peaks="none")) > 0

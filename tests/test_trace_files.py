@@ -48,13 +48,13 @@ def test_a_path_may_be_bytes(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_called_as_the_user_calls_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, *args: Any, **kwargs: Any) -> Any:
-        raise PermissionError(13, "Permission denied", str(self))
+    def refuse(path: Path, *args: Any) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
 
     with fs.profile() as prof:
         fs.ones(())
     path = tmp_path / "trace.json"
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(PermissionError) as caught:
         prof.export_chrome_trace(path)
     assert caught.value.filename == str(path)

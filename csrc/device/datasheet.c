@@ -13,10 +13,12 @@
 
 /* clang-format off */
 static const fs_datasheet datasheets[] = {
-#define FS_DEVICE(alias, cc_major, cc_minor, class, sms, mhz, tensor_mhz, l2_kib, gb_s, bus, pin_gbit_s, tera, text)  \
+#define FS_DEVICE(alias, cc_major, cc_minor, class, sms, gib, mhz, tensor_mhz, l2_kib, gb_s, bus, pin_gbit_s, tera,   \
+                  text)                                                                                               \
     {.names = alias, .major = cc_major, .minor = cc_minor, .tensor_class = FS_TENSOR_##class, .sm_count = sms,        \
-     .clock_mhz = mhz, .tensor_clock_mhz = tensor_mhz, .l2_bytes = (l2_kib)*1024.0, .bandwidth = (gb_s)*1e9,          \
-     .memory_bus_bits = bus, .memory_pin_rate = (pin_gbit_s)*1e9, .flops = tera, .source = text},
+     .memory_gib = gib, .clock_mhz = mhz, .tensor_clock_mhz = tensor_mhz, .l2_bytes = (l2_kib)*1024.0,                \
+     .bandwidth = (gb_s)*1e9, .memory_bus_bits = bus, .memory_pin_rate = (pin_gbit_s)*1e9, .flops = tera,             \
+     .source = text},
 #include "device/datasheet.def"
 #undef FS_DEVICE
 };
@@ -53,14 +55,36 @@ static bool names_equal(const char *a, const char *b)
     }
 }
 
-const fs_datasheet *fs_datasheet_find(const char *name)
+static bool has_name(const fs_datasheet *row, const char *name)
 {
-    for (int i = 0; i < DATASHEET_COUNT; i++) {
-        for (const char *const *alias = datasheets[i].names; *alias != NULL; alias++) {
-            if (names_equal(name, *alias)) return &datasheets[i];
-        }
+    for (const char *const *alias = row->names; *alias != NULL; alias++) {
+        if (names_equal(name, *alias)) return true;
     }
-    return NULL;
+    return false;
+}
+
+/* Drivers keep some memory to themselves: error correction takes a sixteenth of GDDR6. */
+static bool is_size(double memory_bytes, int gib)
+{
+    double share = memory_bytes / (gib * 0x1p30);
+    return share > 0.85 && share < 1.02;
+}
+
+static bool may_be(const fs_datasheet *row, int sm_count, double memory_bytes)
+{
+    if (sm_count > 0 && sm_count != row->sm_count) return false;
+    return row->memory_gib == 0 || !(memory_bytes > 0) || is_size(memory_bytes, row->memory_gib);
+}
+
+const fs_datasheet *fs_datasheet_find(const char *name, int sm_count, double memory_bytes)
+{
+    const fs_datasheet *found = NULL;
+    for (int i = 0; i < DATASHEET_COUNT; i++) {
+        if (!has_name(&datasheets[i], name) || !may_be(&datasheets[i], sm_count, memory_bytes)) continue;
+        if (found != NULL) return NULL;
+        found = &datasheets[i];
+    }
+    return found;
 }
 
 int fs_datasheet_count(void)

@@ -5,7 +5,7 @@
 #include "device/rates.h"
 #include "device/units.h"
 
-enum { FS_DATASHEET_NAMES = 4 };
+enum { FS_DATASHEET_NAMES = 5 };
 
 /* NaN (0 for memory_bus_bits) marks what does not exist on the device or what its vendor does not say. */
 typedef struct {
@@ -13,6 +13,7 @@ typedef struct {
     int major, minor;                          /* compute capability */
     fs_tensor_class tensor_class;
     int sm_count;
+    int memory_gib;                /* where other cards have the name too; 0 elsewhere */
     double clock_mhz;              /* boost clock */
     double tensor_clock_mhz;       /* clock of the tensor rates; clock_mhz where the vendor has one clock */
     double l2_bytes;               /* as the driver reports it */
@@ -23,9 +24,11 @@ typedef struct {
     const char *source;            /* document and place in it */
 } fs_datasheet;
 
-/* The row that carries that device name, or NULL. Only the whole name counts; letter case and white space at the ends
- * or repeated do not. A name that is not listed is unknown: nothing is guessed from part of it. */
-const fs_datasheet *fs_datasheet_find(const char *name);
+/* The row of the device that reports this name, that many SMs and that many bytes of memory; 0: not known. NULL where
+ * no row has the name, where the device differs from the rows that have it (a part of an MI300X is none), and where it
+ * may be any of several. Only the whole name counts; letter case and white space at the ends or repeated do not. A name
+ * that is not listed is unknown: nothing is guessed from part of it. */
+const fs_datasheet *fs_datasheet_find(const char *name, int sm_count, double memory_bytes);
 
 int fs_datasheet_count(void);
 const fs_datasheet *fs_datasheet_at(int index); /* NULL outside 0 .. count - 1 */

@@ -100,8 +100,8 @@ static uint64_t magnitude(int64_t value)
     return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
 }
 
-/* Foreign strides into the record, checked: every element must have an address. A stride that no element takes (along
- * an axis of one, or in a tensor of none) may be anything, and is replaced where its bytes would overflow. */
+/* Put foreign strides into the record once every element is known to have an address. A stride that no element takes
+ * (along an axis of one, or in a tensor of none) may be anything, and is replaced where its bytes would overflow. */
 static fs_status set_strides(fs_tensor *tensor, const int64_t *strides, const void *data, fs_error *err)
 {
     uint64_t item = fs_dtypes[tensor->dtype].size, reach, low = 0, high = item;

@@ -82,12 +82,13 @@ static PyObject *datasheet_row(const fs_datasheet *row)
         Py_XDECREF(flops);
         return NULL;
     }
-    return Py_BuildValue("{s:N,s:i,s:i,s:s,s:i,s:N,s:N,s:N,s:N,s:i,s:N,s:N,s:N,s:s}", "names", names, "major",
+    return Py_BuildValue("{s:N,s:i,s:i,s:s,s:i,s:i,s:N,s:N,s:N,s:N,s:i,s:N,s:N,s:N,s:s}", "names", names, "major",
                          row->major, "minor", row->minor, "tensor_class", fs_tensor_class_names[row->tensor_class],
-                         "sm_count", row->sm_count, "clock_mhz", known(row->clock_mhz), "tensor_clock_mhz",
-                         known(row->tensor_clock_mhz), "l2_bytes", known(row->l2_bytes), "bandwidth",
-                         known(row->bandwidth), "memory_bus_bits", row->memory_bus_bits, "memory_pin_rate",
-                         known(row->memory_pin_rate), "flops", flops, "formula_flops", expected, "source", row->source);
+                         "sm_count", row->sm_count, "memory_gib", row->memory_gib, "clock_mhz", known(row->clock_mhz),
+                         "tensor_clock_mhz", known(row->tensor_clock_mhz), "l2_bytes", known(row->l2_bytes),
+                         "bandwidth", known(row->bandwidth), "memory_bus_bits", row->memory_bus_bits,
+                         "memory_pin_rate", known(row->memory_pin_rate), "flops", flops, "formula_flops", expected,
+                         "source", row->source);
 }
 
 static PyObject *datasheet(PyObject *module, PyObject *unused)
@@ -102,12 +103,16 @@ static PyObject *datasheet(PyObject *module, PyObject *unused)
     return rows;
 }
 
-static PyObject *datasheet_find(PyObject *module, PyObject *name)
+static PyObject *datasheet_find(PyObject *module, PyObject *args)
 {
     (void)module;
+    PyObject *name;
+    int sm_count = 0;
+    double memory_bytes = 0;
+    if (!PyArg_ParseTuple(args, "U|id:datasheet_find", &name, &sm_count, &memory_bytes)) return NULL;
     const char *text = PyUnicode_AsUTF8(name);
     if (text == NULL) return NULL;
-    const fs_datasheet *row = fs_datasheet_find(text);
+    const fs_datasheet *row = fs_datasheet_find(text, sm_count, memory_bytes);
     if (row == NULL) Py_RETURN_NONE;
     return datasheet_row(row);
 }
@@ -397,8 +402,9 @@ static PyMethodDef functions[] = {
      "cuda_device_properties($module, index, /)\n--\n\nWhat the driver says of a CUDA device, as a dict."},
     {"cpu_properties", cpu_properties, METH_NOARGS, "name, isa, threads and cache_bytes of the CPU, as a dict."},
     {"datasheet", datasheet, METH_NOARGS, "Every row of the datasheet table, as dicts."},
-    {"datasheet_find", datasheet_find, METH_O,
-     "datasheet_find($module, name, /)\n--\n\nThe row of the device with that name, or None."},
+    {"datasheet_find", datasheet_find, METH_VARARGS,
+     "datasheet_find($module, name, sm_count=0, memory_bytes=0.0, /)\n--\n\nThe row of the device that reports these, "
+     "or None; 0: not known."},
     {"probe", run_probe, METH_VARARGS,
      "probe($module, device, what, dtype, amount, /)\n--\n\n(seconds, amount done) of one run of fma, read, write, "
      "copy, matmul or empty."},

@@ -47,8 +47,8 @@ static const char plain_name[] = "dltensor", versioned_name[] = "dltensor_versio
 /* Giving -------------------------------------------------------------------------------------------------------- */
 
 /* One allocation: either managed form, and the tensor that it keeps alive. A deleter that is called twice, as by a
- * consumer that leaves the capsule its name, must not release anything twice: an export that was deleted stays
- * allocated, and marked, until SPARE_EXPORTS others were deleted after it. */
+ * consumer that leaves the capsule its name, must not release anything twice: a deleted export stays allocated, and
+ * marked, until SPARE_EXPORTS others were deleted after it. */
 typedef struct export export;
 struct export {
     union {

@@ -14,9 +14,11 @@ static const int type_numbers[FS_DTYPE_COUNT] = {
     [FS_INT8] = NPY_INT8,       [FS_UINT8] = NPY_UINT8,     [FS_BOOL] = NPY_BOOL,
 };
 
+/* Not by PyArray_ImportNumPyAPI(): that prints what the import raises, ends the process for SystemExit, and raises
+ * ImportError even for a KeyboardInterrupt. */
 bool fs_have_numpy(void)
 {
-    return PyArray_ImportNumPyAPI() == 0;
+    return PyArray_API != NULL || _import_array() == 0;
 }
 
 static PyObject *array_over(PyObject *owner, const fs_tensor *tensor)

@@ -9,6 +9,7 @@
 #include "sources/attribute.h"
 #include "store/event.h"
 #include "store/signature.h"
+#include "store/torch_signature.h"
 
 PyTypeObject *fs_profiler_type;
 
@@ -420,6 +421,19 @@ static PyObject *get_has_frames(PyObject *object, void *unused)
     Py_RETURN_FALSE;
 }
 
+static PyObject *get_has_shapes(PyObject *object, void *unused)
+{
+    (void)unused;
+    const fs_store *store = ((fs_profiler_object *)object)->store;
+    for (uint32_t id = 0; id < fs_store_signature_count(store); id++) {
+        fs_span bytes = fs_store_signature_bytes(store, id);
+        fs_torch_call call;
+        if (fs_signature_kind_of(bytes.bytes) == FS_SIGNATURE_CALL) Py_RETURN_TRUE;
+        if (fs_torch_decode(bytes.bytes, bytes.size, &call) && call.count > 0) Py_RETURN_TRUE;
+    }
+    Py_RETURN_FALSE;
+}
+
 static PyMethodDef methods[] = {
     {"start", profiler_start, METH_NOARGS, "Record the ops of all threads. RuntimeError if another profile does."},
     {"stop", profiler_stop, METH_NOARGS,
@@ -467,6 +481,7 @@ static PyGetSetDef getset[] = {
     {"devices", get_devices, NULL, "Names of the devices that ran ops.", NULL},
     {"device_names", get_device_names, NULL, "What the drivers call the devices that are known, by index.", NULL},
     {"has_frames", get_has_frames, NULL, "Whether there are Python calls.", NULL},
+    {"has_shapes", get_has_shapes, NULL, "Whether it is known what any op was called with.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

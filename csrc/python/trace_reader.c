@@ -130,11 +130,26 @@ static PyObject *report_object(const fs_kineto *kineto, const fs_kineto_report *
 {
     size_t size;
     const char *head = fs_kineto_head(kineto, &size);
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:N,s:N,s:y#}", "bytes", (long long)report->bytes, "events",
-                         (long long)report->events, "kept", (long long)report->kept, "without_time",
-                         (long long)report->without_time, "unknown", (long long)report->unknown, "too_many",
-                         (long long)report->too_many, "truncated", PyBool_FromLong(report->truncated), "first_unknown",
-                         fs_text_object(report->first_unknown), "head", head, (Py_ssize_t)size);
+    const struct {
+        const char *name;
+        int64_t count;
+    } counts[] = {
+        {"bytes", report->bytes},
+        {"events", report->events},
+        {"kept", report->kept},
+        {"without_time", report->without_time},
+        {"unknown", report->unknown},
+        {"too_many", report->too_many},
+        {"contradicting", report->contradicting},
+        {"overlapping", report->overlapping},
+        {"process", report->process},
+    };
+    PyObject *object = Py_BuildValue("{s:N,s:N,s:y#}", "truncated", PyBool_FromLong(report->truncated), "first_unknown",
+                                     fs_text_object(report->first_unknown), "head", head, (Py_ssize_t)size);
+    for (size_t i = 0; object != NULL && i < sizeof counts / sizeof *counts; i++) {
+        if (!fs_put_column(object, counts[i].name, PyLong_FromLongLong(counts[i].count))) Py_CLEAR(object);
+    }
+    return object;
 }
 
 static PyObject *reader_finish(PyObject *object, PyObject *args)

@@ -23,6 +23,12 @@ typedef struct {
  * too old. */
 fs_status fs_driver_load(const char *path, fs_error *err);
 
+/* Retain every active primary context once more, for good: the process is about to end. Else libcudart's exit handler
+ * destroys them, and CUPTI then hands its buffers to clients whose libraries have ended already: a process that used
+ * torch.profiler aborts ("double free or corruption") where the driver was loaded before torch. Not retained, a context
+ * ends with the process all the same. Does nothing where CUDA was not used. */
+void fs_driver_keep_contexts(void);
+
 /* Load CUPTI from `path` (NULL or "": by the loader) and the CUDA driver from `driver`, once per process: later calls
  * do nothing. FS_RUNTIME_ERROR names what is missing or too old, and what to install. */
 fs_status fs_cupti_load(const char *path, const char *driver, fs_error *err);

@@ -152,6 +152,23 @@ bool fs_cupti_has_device(void)
     return fs_driver != NULL && fs_driver->init(0) == 0 && fs_driver->device_count(&count) == 0 && count > 0;
 }
 
+void fs_driver_keep_contexts(void)
+{
+    fs_driver_functions functions = driver_functions;
+    void *library = fs_driver == NULL ? dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL;
+    int count = 0;
+    if (fs_driver == NULL && library == NULL) return; /* nothing here uses CUDA */
+    if (library != NULL && find_symbols(library, driver_symbols, COUNT(driver_symbols), &functions) != NULL) return;
+    if (functions.device_count(&count) != 0) return; /* not initialised, or a forked child */
+    for (int i = 0; i < count; i++) {
+        int device = 0, active = 0;
+        unsigned flags = 0;
+        void *context = NULL;
+        if (functions.device(&device, i) != 0 || functions.primary_state(device, &flags, &active) != 0) continue;
+        if (active) functions.primary_retain(&context, device);
+    }
+}
+
 fs_status fs_cupti_fail(int code, const char *doing, fs_error *err)
 {
     const char *text = NULL;

@@ -1,6 +1,5 @@
 #include "sources/json_scan.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,31 +151,15 @@ fs_scan_status fs_scan_word(fs_scan *scan, fs_scan_span *span)
     return FS_SCAN_GOOD;
 }
 
-/* A word's value as a double; NaN where it is no number. */
-static double number_of(const fs_scan_span *word)
+/* What is no plain decimal: exponents, words, many digits, numbers in quotes. */
+static fs_scan_status slow_number(fs_scan *scan, int scale, int64_t *value, bool *known)
 {
-    char text[64], *end;
-    if (word->size >= sizeof text || !(is_digit(word->text[0]) || word->text[0] == '-')) return NAN;
-    memcpy(text, word->text, word->size);
-    text[word->size] = 0;
-    double value = strtod(text, &end);
-    return *end == 0 ? value : (double)NAN;
-}
-
-/* What is no plain decimal: exponents, words, too many digits. */
-static fs_scan_status slow_number(fs_scan *scan, double factor, int64_t *value, bool *known)
-{
-    fs_scan_span word;
+    fs_scan_span text;
     *known = false;
-    if (*scan->at == '"' || *scan->at == '[' || *scan->at == '{') return fs_scan_skip(scan);
-    fs_scan_status status = fs_scan_word(scan, &word);
-    if (status != FS_SCAN_GOOD) return status;
-    double number = factor * number_of(&word);
-    if (factor != 1) number = round(number);
-    if (!(fabs(number) < 0x1p63)) return FS_SCAN_GOOD;
-    *value = (int64_t)number;
-    *known = true;
-    return FS_SCAN_GOOD;
+    if (*scan->at == '[' || *scan->at == '{') return fs_scan_skip(scan);
+    fs_scan_status status = *scan->at == '"' ? fs_scan_string(scan, &text) : fs_scan_word(scan, &text);
+    if (status == FS_SCAN_GOOD) *known = fs_scan_decimal(text.text, text.size, scale, scale != 0, value);
+    return status;
 }
 
 /* Digits up to 18, which fit. *count: how many. */
@@ -197,12 +180,15 @@ fs_scan_status fs_scan_integer(fs_scan *scan, int64_t *value, bool *known)
     bool negative = *scan->at == '-';
     const char *at = take_digits(scan->at + negative, &whole, &digits);
     if (at >= scan->end) return FS_SCAN_MORE;
-    if (digits == 0 || digits > 18 || in_word(*at)) return slow_number(scan, 1, value, known);
+    if (digits == 0 || digits > 18 || in_word(*at)) return slow_number(scan, 0, value, known);
     *value = negative ? -(int64_t)whole : (int64_t)whole;
     *known = true;
     scan->at = at;
     return FS_SCAN_GOOD;
 }
+
+/* So many µs are fewer ns than 2^63. */
+static const uint64_t most_microseconds = INT64_MAX / 1000 - 1;
 
 fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known)
 {
@@ -210,7 +196,7 @@ fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known)
     int digits, scale = 1000;
     bool negative = *scan->at == '-';
     const char *at = take_digits(scan->at + negative, &whole, &digits);
-    if (digits == 0 || digits > 15) return slow_number(scan, 1000, ns, known);
+    if (digits == 0 || digits > 16 || whole > most_microseconds) return slow_number(scan, 3, ns, known);
     whole *= 1000;
     if (*at == '.') {
         for (at++; is_digit(*at) && scale > 1; at++) whole += (uint64_t)(*at - '0') * (uint64_t)(scale /= 10);
@@ -218,7 +204,7 @@ fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known)
         while (is_digit(*at)) at++;
     }
     if (at >= scan->end) return FS_SCAN_MORE;
-    if (in_word(*at)) return slow_number(scan, 1000, ns, known);
+    if (in_word(*at)) return slow_number(scan, 3, ns, known);
     *ns = negative ? -(int64_t)whole : (int64_t)whole;
     *known = true;
     scan->at = at;

@@ -70,10 +70,14 @@ fs_scan_status fs_scan_word(fs_scan *scan, fs_scan_span *span);
 fs_scan_status fs_scan_skip(fs_scan *scan);
 /* To the end of the object or array that `at` is in, past its bracket. */
 fs_scan_status fs_scan_leave(fs_scan *scan);
-/* A value as an integer: a number with digits after the point is rounded toward zero. *known is false, and the value
- * skipped, for what is none or does not fit. */
+/* The decimal number in the text, times 10^scale, as an integer: computed from its digits, of which the first 19 count,
+ * never by way of a double. `half`: rounded to the nearest, else toward zero. False where the whole text is no number,
+ * or where the result does not fit; *value is unchanged then. */
+bool fs_scan_decimal(const char *text, size_t size, int scale, bool half, int64_t *value);
+/* A value as an integer: a number, or a string that holds one. Digits after the point are rounded toward zero. *known
+ * is false, and the value skipped, for anything else and for what does not fit. */
 fs_scan_status fs_scan_integer(fs_scan *scan, int64_t *value, bool *known);
-/* A number of µs as ns, rounded to the nearest from its digits. *known as above. */
+/* A number of µs, or a string that holds one, as ns: exact to the nearest. *known as above. */
 fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known);
 
 /* The string that a span stands for, as UTF-8, into `out` of span->size + 1 bytes, ended by a zero byte; its size. A

@@ -276,6 +276,18 @@ static void set_window(const fs_kineto *kineto, fs_store *store)
     fs_store_set_window(store, begin, end);
 }
 
+/* The profiler's own records lie in a process of -1. */
+static int64_t host_process(const fs_kineto *kineto)
+{
+    for (uint32_t i = 0; i < kineto->count; i++) {
+        for (uint32_t id = 0; id < kineto->pieces[i].lanes.count; id++) {
+            const fs_record_lane *lane = fs_intern_get(&kineto->pieces[i].lanes, id).bytes;
+            if (lane->device < 0 && lane->process >= 0) return lane->process;
+        }
+    }
+    return -1;
+}
+
 fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report *report, fs_error *err)
 {
     memset(report, 0, sizeof *report);
@@ -285,7 +297,8 @@ fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report 
     fs_kineto_head_facts facts = {0, false};
     FS_TRY(fs_kineto_read_head(kineto->head, kineto->head_size, store, &facts, err));
     report->base = facts.base;
-    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, facts.own, store, err));
+    report->process = host_process(kineto);
+    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, facts.own, store, report, err));
     set_window(kineto, store);
     report->kept = fs_store_count(store);
     return FS_OK;

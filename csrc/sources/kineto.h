@@ -29,7 +29,11 @@ typedef struct {
     int64_t without_time;   /* left out: no "ts", or none that can be */
     int64_t unknown;        /* left out: of a category that Kineto has not */
     int64_t too_many;       /* left out: devices above FS_DEVICE_LIMIT */
+    int64_t contradicting;  /* device work whose "External id" names another op than the one around its call, which it
+                               counts for */
+    int64_t overlapping;    /* host events that began within another one on their thread and ended after it */
     int64_t base;           /* "baseTimeNanoseconds": Unix time that its times count from, ns; 0 where it has none */
+    int64_t process;        /* id of the process whose host threads come first, -1: the trace has none */
     bool truncated;         /* the text ends within the trace, after `bytes` */
     char first_unknown[64]; /* a category that was left out */
 } fs_kineto_report;

@@ -34,6 +34,7 @@ static const struct {
     KEY("dtype", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_DTYPE])),
     KEY("Process Group Name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_GROUP])),
     KEY("Process Group Ranks", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_RANKS])),
+    KEY("unit", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_UNIT])),
 #undef KEY
 };
 
@@ -164,6 +165,32 @@ fs_scan_status fs_arguments_read(fs_scan *scan, fs_event_arguments *arguments)
     return FS_SCAN_GOOD;
 }
 
+/* A collective ----------------------------------------------------------------------------------------------------- */
+
+static int64_t number(const fs_event_arguments *arguments, int which, int64_t missing)
+{
+    return fs_argument_known(arguments, which) ? arguments->numbers[which] : missing;
+}
+
+static fs_collective_text text_of(const fs_scan_span *span)
+{
+    return (fs_collective_text){span->text, span->size};
+}
+
+static fs_collective collective_of(const fs_event_arguments *arguments)
+{
+    return (fs_collective){
+        .in_elements = number(arguments, FS_ARG_IN_ELEMENTS, FS_MISSING),
+        .out_elements = number(arguments, FS_ARG_OUT_ELEMENTS, FS_MISSING),
+        .sequence = number(arguments, FS_ARG_SEQUENCE, FS_MISSING),
+        .group_size = (int32_t)number(arguments, FS_ARG_GROUP_SIZE, 0),
+        .name = text_of(&arguments->texts[FS_ARG_COLLECTIVE]),
+        .dtype = text_of(&arguments->texts[FS_ARG_DTYPE]),
+        .group = text_of(&arguments->texts[FS_ARG_GROUP]),
+        .ranks = text_of(&arguments->texts[FS_ARG_RANKS]),
+    };
+}
+
 /* The call of an op ------------------------------------------------------------------------------------------------ */
 
 /* An array's elements, one after another; what is missing has none. */
@@ -290,20 +317,63 @@ static fs_status scratch(fs_piece *piece, size_t size, fs_error *err)
 
 enum { CALL_SPANS = 4 };
 
-/* Build the signature of the four arrays in scratch, each ended by a zero byte. */
-static fs_status build_call(fs_piece *piece, const size_t *sizes, uint32_t *signature, fs_error *err)
+/* The unit's name into `to`, the rest zero; none where it would not fit: no unit has so long a name. */
+static void take_unit(const fs_event_arguments *arguments, char *to, size_t size)
+{
+    const fs_scan_span *unit = &arguments->texts[FS_ARG_UNIT];
+    memset(to, 0, size);
+    if (unit->size < size) memcpy(to, unit->text, unit->size);
+}
+
+static double told(const fs_event_arguments *arguments, int which)
+{
+    return fs_argument_known(arguments, which) ? (double)arguments->numbers[which] : (double)NAN;
+}
+
+/* The work that an op's event tells; false where it tells none. */
+static bool tells_work(const fs_event_arguments *arguments, fs_torch_told *work)
+{
+    const uint32_t any = 1u << FS_ARG_FLOPS | 1u << FS_ARG_BYTES_READ | 1u << FS_ARG_BYTES_WRITTEN | 1u << FS_ARG_BYTES;
+    if ((arguments->known & any) == 0) return false;
+    work->flops = told(arguments, FS_ARG_FLOPS);
+    work->bytes_read = told(arguments, FS_ARG_BYTES_READ);
+    work->bytes_written = told(arguments, FS_ARG_BYTES_WRITTEN);
+    work->bytes = told(arguments, FS_ARG_BYTES);
+    take_unit(arguments, work->unit, sizeof work->unit);
+    return true;
+}
+
+/* Build the call of the four arrays in scratch, each ended by a zero byte. `work`: NULL where none is told. */
+static fs_status build_call(fs_piece *piece, const size_t *sizes, const fs_torch_told *work, fs_error *err)
 {
     elements lists[CALL_SPANS];
     const char *text = piece->scratch;
     for (int i = 0; i < CALL_SPANS; text += sizes[i++] + 1) lists[i] = elements_of(text, sizes[i]);
     FS_TRY(fs_torch_begin(&piece->builder, err));
+    if (work != NULL) FS_TRY(fs_torch_add_told(&piece->builder, work, err));
     for (;;) {
         fs_scan_span dims = next_element(&lists[0]), type = next_element(&lists[1]);
         fs_scan_span strides = next_element(&lists[2]), concrete = next_element(&lists[3]);
         if (dims.size == 0 && type.size == 0) break;
         FS_TRY(add_argument(piece, string_in(type), dims, strides, concrete, err));
     }
+    return FS_OK;
+}
+
+static fs_status keep_call(fs_piece *piece, uint32_t *signature, fs_error *err)
+{
     return fs_intern_bytes(&piece->signatures, piece->builder.words, fs_torch_size(&piece->builder), signature, err);
+}
+
+/* A call of record_param_comms: the collective follows it. No two are alike, so that there is nothing to look up. */
+static fs_status keep_collective_call(fs_piece *piece, const fs_event_arguments *arguments, const size_t *sizes,
+                                      uint32_t *signature, fs_error *err)
+{
+    _Alignas(8) char bytes[FS_COLLECTIVE_MAX_BYTES];
+    fs_collective collective = collective_of(arguments);
+    FS_TRY(build_call(piece, sizes, NULL, err));
+    FS_TRY(fs_torch_add_rest(&piece->builder, bytes, fs_collective_write(&collective, bytes), err));
+    return keep_call(piece, signature, err);
 }
 
 fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
@@ -312,12 +382,16 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
                                              &arguments->concrete};
     size_t sizes[CALL_SPANS], size = 0;
     uint32_t call, before = piece->calls.count;
+    fs_torch_told work;
+    bool tells = tells_work(arguments, &work);
     *signature = FS_NONE;
-    if (arguments->dims.text == NULL) return FS_OK;
+    bool collective = arguments->texts[FS_ARG_COLLECTIVE].size > 0;
+    if (arguments->dims.text == NULL && !collective && !tells) return FS_OK;
     for (int i = 0; i < CALL_SPANS; i++) {
         sizes[i] = spans[i]->text != NULL ? spans[i]->size : 0;
         size += sizes[i] + 1;
     }
+    if (tells) size += sizeof work;
     FS_TRY(scratch(piece, size, err));
     char *to = piece->scratch;
     for (int i = 0; i < CALL_SPANS; i++) {
@@ -325,6 +399,9 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
         to += sizes[i];
         *to++ = 0;
     }
+    memset(to, 0, FS_SCAN_PADDING);
+    if (collective) return keep_collective_call(piece, arguments, sizes, signature, err);
+    if (tells) memcpy(to, &work, sizeof work);
     FS_TRY(fs_intern_bytes(&piece->calls, piece->scratch, size, &call, err));
     if (call < before) {
         *signature = piece->call_signatures[call];
@@ -337,24 +414,15 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
         piece->call_signatures = grown;
         piece->call_capacity = capacity;
     }
-    memset(to, 0, FS_SCAN_PADDING);
+    memset(to, 0, FS_SCAN_PADDING); /* in the place of what is told */
     piece->call_signatures[call] = FS_NONE;
-    FS_TRY(build_call(piece, sizes, &piece->call_signatures[call], err));
+    FS_TRY(build_call(piece, sizes, tells ? &work : NULL, err));
+    FS_TRY(keep_call(piece, &piece->call_signatures[call], err));
     *signature = piece->call_signatures[call];
     return FS_OK;
 }
 
 /* Device work ------------------------------------------------------------------------------------------------------ */
-
-static int64_t number(const fs_event_arguments *arguments, int which, int64_t missing)
-{
-    return fs_argument_known(arguments, which) ? arguments->numbers[which] : missing;
-}
-
-static fs_collective_text text_of(const fs_scan_span *span)
-{
-    return (fs_collective_text){span->text, span->size};
-}
 
 fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
 {
@@ -372,16 +440,7 @@ fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *argumen
     if (arguments->cluster[0] != 0) memcpy(launch.cluster, arguments->cluster, sizeof launch.cluster);
     fs_launch_encode(&launch, bytes);
     if (arguments->texts[FS_ARG_COLLECTIVE].size > 0) {
-        fs_collective collective = {
-            .in_elements = number(arguments, FS_ARG_IN_ELEMENTS, FS_MISSING),
-            .out_elements = number(arguments, FS_ARG_OUT_ELEMENTS, FS_MISSING),
-            .sequence = number(arguments, FS_ARG_SEQUENCE, FS_MISSING),
-            .group_size = (int32_t)number(arguments, FS_ARG_GROUP_SIZE, 0),
-            .name = text_of(&arguments->texts[FS_ARG_COLLECTIVE]),
-            .dtype = text_of(&arguments->texts[FS_ARG_DTYPE]),
-            .group = text_of(&arguments->texts[FS_ARG_GROUP]),
-            .ranks = text_of(&arguments->texts[FS_ARG_RANKS]),
-        };
+        fs_collective collective = collective_of(arguments);
         size = fs_collective_encode(&collective, bytes);
     }
     return fs_intern_bytes(&piece->signatures, bytes, size, signature, err);
@@ -396,6 +455,7 @@ fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *argumen
         .flops = flops ? (double)arguments->numbers[FS_ARG_FLOPS] : (double)NAN,
         .bytes = moved ? (double)arguments->numbers[FS_ARG_BYTES] : (double)NAN,
     };
+    take_unit(arguments, work.unit, sizeof work.unit);
     fs_given_work_encode(&work, bytes);
     return fs_intern_bytes(&piece->signatures, bytes, sizeof bytes, signature, err);
 }

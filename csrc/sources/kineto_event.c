@@ -222,10 +222,10 @@ static fs_status add_record(fs_piece *piece, fs_record **record, fs_error *err)
     return FS_OK;
 }
 
-static fs_status find_lane(fs_piece *piece, bool on_device, int64_t process, int64_t thread, uint32_t *lane,
+static fs_status find_lane(fs_piece *piece, int64_t device, int64_t thread, const event_text *event, uint32_t *lane,
                            fs_error *err)
 {
-    fs_record_lane key = {on_device, process, thread}, *last = &piece->last_lane_key;
+    fs_record_lane key = {device, thread, event->process.number}, *last = &piece->last_lane_key;
     if (piece->last_lane == FS_NONE || memcmp(&key, last, sizeof key) != 0) {
         FS_TRY(fs_intern_bytes(&piece->lanes, &key, sizeof key, &piece->last_lane, err));
         *last = key;
@@ -243,7 +243,7 @@ static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *
 {
     if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
     record->communication = record->kind == FS_EVENT_RANGE && is_communication(&event->name);
-    FS_TRY(find_lane(piece, false, event->process.number, event->thread.number, &record->lane, err));
+    FS_TRY(find_lane(piece, -1, event->thread.number, event, &record->lane, err));
     if (record->kind == FS_EVENT_OP) return fs_arguments_call(piece, &event->arguments, &record->signature, err);
     if (fs_event_is_annotation(record->kind))
         return fs_arguments_stated(piece, &event->arguments, &record->signature, err);
@@ -264,7 +264,7 @@ static fs_status keep_device(fs_piece *piece, const event_text *event, fs_record
     if (record->kind == FS_EVENT_SYNC) record->device = -1;
     if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
     record->bytes = number(event, FS_ARG_BYTES, 0);
-    FS_TRY(find_lane(piece, true, device, stream, &record->lane, err));
+    FS_TRY(find_lane(piece, device, stream, event, &record->lane, err));
     if (!fs_event_kind_on_device[record->kind] || record->kind == FS_EVENT_INTERVAL) return FS_OK;
     return fs_arguments_launch(piece, &event->arguments, &record->signature, err);
 }
@@ -280,7 +280,7 @@ static fs_status keep_memory(fs_piece *piece, const event_text *event, fs_record
     record->bytes = number(event, FS_ARG_MEMORY_BYTES, 0);
     record->device = (int8_t)(on_cpu ? -1 : device < FS_DEVICE_LIMIT ? device : FS_DEVICE_LIMIT - 1);
     record->name = FS_NONE;
-    return find_lane(piece, false, event->process.number, event->thread.number, &record->lane, err);
+    return find_lane(piece, -1, event->thread.number, event, &record->lane, err);
 }
 
 static void see_window(fs_piece *piece, const event_text *event)
@@ -300,37 +300,39 @@ static void see_unknown(fs_piece *piece, const fs_scan_span *name)
     report->first_unknown[size] = 0;
 }
 
-/* Times so far from 0 that sums of them might overflow are none. */
-static bool has_time(const event_text *event)
+/* Times so far from 0 that sums of them might overflow are none; nor is a negative duration one. */
+static void check_times(event_text *event)
 {
     const int64_t limit = INT64_MAX / 4;
-    return event->has_start && event->start > -limit && event->start < limit;
+    if (event->start <= -limit || event->start >= limit) event->has_start = false;
+    if (event->duration < 0 || event->duration >= limit) event->has_duration = false;
 }
 
-static fs_status keep(fs_piece *piece, const event_text *event, fs_error *err)
+static fs_status keep(fs_piece *piece, event_text *event, fs_error *err)
 {
     typedef fs_status (*keeper)(fs_piece *, const event_text *, fs_record *, fs_error *);
     static const keeper keepers[] = {[HOST] = keep_host, [DEVICE] = keep_device, [MEMORY] = keep_memory};
     const category *found = event->category;
     bool instant = event->phase != 'X';
+    check_times(event);
     if (found != NULL && found->form == WINDOW) see_window(piece, event);
     if (found == NULL && !instant && event->phase != 0) see_unknown(piece, &event->category_name);
     if (found == NULL || found->form == WINDOW || found->form == IGNORED) return FS_OK;
     if (instant != (found->form == MEMORY) || (instant && !is(&event->name, "[memory]"))) return FS_OK;
     if (found->form == HOST && is_hidden(&event->name)) return FS_OK;
-    if (!has_time(event)) {
+    if (!event->has_start) {
         piece->report.without_time++;
         return FS_OK;
     }
     fs_record *record = NULL;
     FS_TRY(add_record(piece, &record, err));
-    int64_t correlation = number(event, FS_ARG_CORRELATION, -1);
+    int64_t correlation = number(event, FS_ARG_CORRELATION, -1); /* counted up: its low bits tell it from others */
     *record = (fs_record){
         .start = event->start,
-        .duration = event->has_duration && event->duration >= 0 ? event->duration : FS_MISSING,
+        .duration = event->has_duration ? event->duration : FS_MISSING,
         .external = number(event, FS_ARG_EXTERNAL, number(event, FS_ARG_EXTERNAL_OLD, -1)),
         .signature = FS_NONE,
-        .correlation = correlation > 0 && correlation < FS_NONE ? (uint32_t)correlation : FS_NONE,
+        .correlation = (uint32_t)correlation > 0 && correlation > 0 ? (uint32_t)correlation : FS_NONE,
         .device = -1,
         .kind = (uint8_t)found->kind,
     };

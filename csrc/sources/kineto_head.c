@@ -1,5 +1,4 @@
 /* What a trace's head says of its devices and its clock. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "sources/kineto_join.h"
@@ -43,7 +42,8 @@ static fs_status take_device(fs_scan_pull *pull, fs_store *store, fs_error *err)
         if (pull->depth != depth) continue;
         if (token == FS_SCAN_STRING && is(&key, "name")) take_name(&span, &facts);
         if (token != FS_SCAN_NUMBER) continue;
-        int64_t value = strtoll(span.text, NULL, 10), *fact = fact_named(&facts, &key);
+        int64_t value, *fact = fact_named(&facts, &key);
+        if (!fs_scan_decimal(span.text, span.size, 0, false, &value)) continue;
         if (is(&key, "id")) id = value;
         else if (fact != NULL) *fact = value;
     }
@@ -65,7 +65,8 @@ fs_status fs_kineto_read_head(const char *head, size_t size, fs_store *store, fs
             facts->own = facts->own || is(&span, "flopscope");
             is_base = is(&span, "baseTimeNanoseconds");
         }
-        if (is_base && token == FS_SCAN_NUMBER && pull.depth == 1) facts->base = strtoll(span.text, NULL, 10);
+        bool value = token == FS_SCAN_NUMBER || token == FS_SCAN_STRING;
+        if (is_base && value && pull.depth == 1) fs_scan_decimal(span.text, span.size, 0, false, &facts->base);
         if (here && token == FS_SCAN_OBJECT && pull.depth == 3) FS_TRY(take_device(&pull, store, err));
         if (pull.depth == 0) break;
     }

@@ -4,8 +4,12 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "store/api_calls.h"
+#include "sources/kineto_owners.h"
 #include "store/event.h"
+
+/* Steps of a clock, ns, that count as rounding: whole µs, or what a double leaves of µs since 1970. Finer times are
+ * exact. */
+enum { LEAST_STEP = 100, MOST_STEP = 1000 };
 
 /* Ids of the pieces to ids of the store --------------------------------------------------------------------------- */
 
@@ -37,14 +41,31 @@ static fs_status name_id(fs_store *store, fs_span text, uint32_t *id, fs_error *
 static fs_status lane_id(fs_store *store, const fs_record_lane *lane, int64_t *process, uint32_t *id, fs_error *err)
 {
     uint64_t thread = (uint64_t)lane->thread;
-    if (lane->on_device) return fs_store_device_lane(store, (int)lane->process, thread, id, err);
+    if (lane->device >= 0) return fs_store_device_lane(store, (int)lane->device, thread, id, err);
     if (*process < 0) *process = lane->process;
     if (lane->process != *process) thread ^= (uint64_t)(lane->process + 1) << 32;
     return fs_store_thread_lane_of(store, thread, id, err);
 }
 
-static fs_status map_ids(const fs_piece *piece, fs_store *store, int64_t *process, id_map *map, fs_error *err)
+/* A stream's work has the number of its device in the place of a process, which then tells nothing. */
+static fs_status keep_process(fs_join *join, const fs_record_lane *lane, uint32_t id, fs_error *err)
 {
+    int64_t process = lane->process == lane->device ? -1 : lane->process;
+    if (id >= join->process_count) {
+        uint32_t count = fs_store_lane_count(join->store);
+        int64_t *processes = fs_realloc(join->processes, count * sizeof *processes);
+        if (processes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u threads", count);
+        for (uint32_t i = join->process_count; i < count; i++) processes[i] = process;
+        join->processes = processes;
+        join->process_count = count;
+    }
+    if (join->processes[id] != process) join->processes[id] = -1;
+    return FS_OK;
+}
+
+static fs_status map_ids(fs_join *join, const fs_piece *piece, int64_t *process, id_map *map, fs_error *err)
+{
+    fs_store *store = join->store;
     map->names = fs_malloc(piece->names.count * sizeof *map->names);
     map->signatures = fs_malloc(piece->signatures.count * sizeof *map->signatures);
     map->lanes = fs_malloc(piece->lanes.count * sizeof *map->lanes);
@@ -56,8 +77,11 @@ static fs_status map_ids(const fs_piece *piece, fs_store *store, int64_t *proces
         fs_span bytes = fs_intern_get(&piece->signatures, i);
         FS_TRY(fs_store_signature(store, bytes.bytes, bytes.size, &map->signatures[i], err));
     }
-    for (uint32_t i = 0; i < piece->lanes.count; i++)
-        FS_TRY(lane_id(store, fs_intern_get(&piece->lanes, i).bytes, process, &map->lanes[i], err));
+    for (uint32_t i = 0; i < piece->lanes.count; i++) {
+        const fs_record_lane *lane = fs_intern_get(&piece->lanes, i).bytes;
+        FS_TRY(lane_id(store, lane, process, &map->lanes[i], err));
+        FS_TRY(keep_process(join, lane, map->lanes[i], err));
+    }
     return FS_OK;
 }
 
@@ -65,43 +89,26 @@ static fs_status map_ids(const fs_piece *piece, fs_store *store, int64_t *proces
 
 typedef struct {
     fs_join join;
-    fs_piece *pieces;
-    uint32_t piece_count;
-    bool own; /* flopscope wrote the trace */
-    uint32_t device_count, sync_count;
-    /* By "External id": the op or annotation. Kineto counts them, so that an array has room for all between the least
-     * and the largest; where they are scattered, a hash table of a power of two, at most half full. */
-    struct {
-        int64_t id;
-        fs_record *record;
-    } *owners;
-    uint32_t owner_slots;
-    int64_t least_owner, largest_owner;
-    bool scattered;
+    fs_owners owners;
+    uint32_t device_count;
 } joining;
-
-/* For each record of all pieces, in order. */
-#define EACH_RECORD(all, record)                                                                           \
-    for (uint32_t piece_ = 0; piece_ < (all)->piece_count; piece_++)                                       \
-        for (fs_record_block *block_ = (all)->pieces[piece_].first; block_ != NULL; block_ = block_->next) \
-            for (fs_record *record = block_->records; record < block_->records + block_->count; record++)
 
 static bool is_host(const fs_record *record)
 {
     return record->device < 0 && record->kind != FS_EVENT_MEMORY && record->kind != FS_EVENT_SYNC;
 }
 
-static bool is_owner(const fs_record *record)
+/* The steps of the hosts' clock: the largest that all starts are multiples of. */
+static void see_clock(fs_join *join, int64_t start)
 {
-    return is_host(record) && record->external >= 0 &&
-           (record->kind == FS_EVENT_OP || fs_event_is_annotation(record->kind));
-}
-
-static void see_owner(joining *all, int64_t id)
-{
-    if (all->owner_slots++ == 0) all->least_owner = all->largest_owner = id;
-    if (id < all->least_owner) all->least_owner = id;
-    if (id > all->largest_owner) all->largest_owner = id;
+    uint64_t step = (uint64_t)join->slack, rest = (uint64_t)(start < 0 ? -start : start);
+    if (step == 1) return;
+    while (rest != 0) { /* Euclid's */
+        uint64_t left = step % rest;
+        step = rest;
+        rest = left;
+    }
+    join->slack = (int64_t)step;
 }
 
 static void count_record(joining *all, const fs_record *record)
@@ -111,25 +118,25 @@ static void count_record(joining *all, const fs_record *record)
         join->host_count++;
         join->overhead_count += record->kind == FS_EVENT_OVERHEAD;
         join->frame_count += record->kind == FS_EVENT_FRAME;
-        if (is_owner(record)) see_owner(all, record->external);
+        fs_owners_announce(&all->owners, record);
+        see_clock(join, record->start);
     } else if (record->kind == FS_EVENT_MEMORY) {
         join->memory_count++;
     } else {
         all->device_count++;
-        all->sync_count += record->kind == FS_EVENT_SYNC;
-        if (fs_event_kind_on_device[record->kind] && record->external >= 0) join->linked = true;
     }
 }
 
 /* Join the pieces' ids: records have the store's from here on. */
 static fs_status join_ids(joining *all, fs_error *err)
 {
+    fs_join *join = &all->join;
     int64_t process = -1;
     fs_status status = FS_OK;
-    for (uint32_t i = 0; status == FS_OK && i < all->piece_count; i++) {
-        fs_piece *piece = &all->pieces[i];
+    for (uint32_t i = 0; status == FS_OK && i < join->piece_count; i++) {
+        fs_piece *piece = &join->pieces[i];
         id_map map = {NULL, NULL, NULL};
-        status = map_ids(piece, all->join.store, &process, &map, err);
+        status = map_ids(join, piece, &process, &map, err);
         for (fs_record_block *block = piece->first; status == FS_OK && block != NULL; block = block->next) {
             for (fs_record *record = block->records; record < block->records + block->count; record++) {
                 if (record->kind != FS_EVENT_MEMORY) record->name = map.names[record->name];
@@ -141,48 +148,6 @@ static fs_status join_ids(joining *all, fs_error *err)
         clear_map(&map);
     }
     return status;
-}
-
-/* Owners ----------------------------------------------------------------------------------------------------------- */
-
-static uint32_t owner_slot(const joining *all, int64_t id)
-{
-    if (!all->scattered) return (uint32_t)(id - all->least_owner);
-    uint32_t slot = (uint32_t)((uint64_t)id * 0x9e3779b97f4a7c15u >> 32) & (all->owner_slots - 1);
-    while (all->owners[slot].record != NULL && all->owners[slot].id != id) slot = (slot + 1) & (all->owner_slots - 1);
-    return slot;
-}
-
-static fs_record *owner_of(const joining *all, int64_t id)
-{
-    if (id < all->least_owner || id > all->largest_owner) return NULL;
-    return all->owners[owner_slot(all, id)].record;
-}
-
-static fs_status find_owners(joining *all, fs_error *err)
-{
-    uint32_t count = all->owner_slots;
-    int64_t range = all->largest_owner - all->least_owner;
-    if (count == 0) {
-        all->largest_owner = INT64_MIN; /* no id is one */
-        return FS_OK;
-    }
-    all->scattered = range / 4 > count;
-    if (all->scattered) {
-        for (all->owner_slots = 64; all->owner_slots < 2 * count;) all->owner_slots *= 2;
-    } else {
-        all->owner_slots = (uint32_t)range + 1;
-    }
-    all->owners = fs_calloc(all->owner_slots, sizeof *all->owners);
-    if (all->owners == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell what %u ops launched", count);
-    EACH_RECORD(all, record)
-    {
-        if (!is_owner(record)) continue;
-        uint32_t slot = owner_slot(all, record->external);
-        all->owners[slot].id = record->external;
-        if (all->owners[slot].record == NULL) all->owners[slot].record = record;
-    }
-    return FS_OK;
 }
 
 /* Hosts ------------------------------------------------------------------------------------------------------------ */
@@ -201,12 +166,10 @@ static fs_status list_hosts(joining *all, fs_error *err)
     bool room = join->hosts != NULL && join->firsts != NULL && join->parents != NULL && join->children != NULL &&
                 join->ones != NULL && join->memory != NULL && (join->frame_count == 0 || join->frames != NULL);
     if (!room) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", count);
-    EACH_RECORD(all, record)
+    FS_EACH_RECORD(join, record)
     {
         if (record->kind == FS_EVENT_MEMORY) join->memory[memory++] = record;
         if (!is_host(record)) continue;
-        const fs_record *owner = record->kind == FS_EVENT_RUNTIME ? owner_of(all, record->external) : NULL;
-        if (owner != NULL) record->lane = owner->lane;
         int64_t end = record->duration == FS_MISSING ? INT64_MAX : record->start + record->duration;
         join->hosts[hosts++] = (fs_host){record->start, end, record};
     }
@@ -277,46 +240,26 @@ static fs_status append_hosts(joining *all, fs_error *err)
     return FS_OK;
 }
 
-/* What a device event ran for, where no device event says so: the op around its API call. */
-static uint32_t launcher_by_call(const fs_api_calls *calls, const fs_store *store, uint32_t correlation)
-{
-    uint32_t at = correlation == FS_NONE ? FS_NONE : fs_api_calls_find(calls, correlation);
-    while (at != FS_NONE) {
-        uint8_t kind = FS_EVENT_AT(store, at, kind);
-        if (kind == FS_EVENT_OP || fs_event_is_annotation(kind)) return at;
-        at = FS_EVENT_AT(store, at, parent);
-    }
-    return FS_NONE;
-}
-
 static fs_status append_devices(joining *all, fs_error *err)
 {
-    const fs_join *join = &all->join;
-    fs_api_calls calls = {NULL, 0, NULL};
-    fs_status status = FS_OK;
-    bool by_call = !join->linked;
-    if (by_call || all->sync_count > 0) status = fs_api_calls_create(&calls, join->store, err);
+    fs_join *join = &all->join;
     uint32_t seen = 0;
-    EACH_RECORD(all, record)
+    FS_EACH_RECORD(join, record)
     {
-        if (status == FS_OK && seen++ % FS_POLL_ROUNDS == 0) status = fs_interrupt_poll(err);
-        if (status != FS_OK) break;
+        FS_POLL(seen++, err);
         if (is_host(record) || record->kind == FS_EVENT_MEMORY) continue;
         fs_event event = event_of(record);
         if (record->kind == FS_EVENT_SYNC) { /* a wait is its API call's */
-            uint32_t call = record->correlation != FS_NONE ? fs_api_calls_find(&calls, record->correlation) : FS_NONE;
-            event.parent = call;
-            event.lane = call != FS_NONE ? FS_EVENT_AT(join->store, call, lane) : FS_NONE;
+            const fs_record *call = fs_owners_call(&all->owners, record);
+            event.parent = call != NULL ? call->index : FS_NONE;
+            event.lane = call != NULL ? call->lane : FS_NONE;
         } else {
-            const fs_record *owner = owner_of(all, record->external);
-            if (fs_event_is_annotation(record->kind) && !all->own) unwiden(&event);
-            if (owner != NULL) event.launcher = owner->index;
-            else if (by_call) event.launcher = launcher_by_call(&calls, join->store, record->correlation);
+            if (fs_event_is_annotation(record->kind) && !join->own) unwiden(&event);
+            event.launcher = fs_owners_launcher(&all->owners, record);
         }
-        status = fs_store_append(join->store, &event, &record->index, err);
+        FS_TRY(fs_store_append(join->store, &event, &record->index, err));
     }
-    fs_api_calls_clear(&calls);
-    return status;
+    return FS_OK;
 }
 
 /* The whole -------------------------------------------------------------------------------------------------------- */
@@ -325,30 +268,39 @@ static void clear(joining *all)
 {
     fs_join *join = &all->join;
     void *blocks[] = {join->hosts,    join->firsts, join->parents, join->frames,
-                      join->children, join->ones,   join->memory,  all->owners};
+                      join->children, join->ones,   join->memory,  join->processes};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
+    fs_owners_clear(&all->owners);
 }
 
 static fs_status join_all(joining *all, fs_error *err)
 {
+    fs_join *join = &all->join;
     FS_TRY(join_ids(all, err));
+    join->slack = join->slack < LEAST_STEP ? 0 : join->slack > MOST_STEP ? MOST_STEP : join->slack;
     FS_TRY(fs_interrupt_poll(err));
-    FS_TRY(find_owners(all, err));
+    FS_TRY(fs_owners_create(&all->owners, err));
     FS_TRY(fs_interrupt_poll(err));
     FS_TRY(list_hosts(all, err));
     FS_TRY(fs_interrupt_poll(err));
-    order_memory(&all->join);
-    fs_store_expect(all->join.store, all->join.host_count + all->device_count + all->join.memory_count);
-    FS_TRY(fs_join_nest(&all->join, err));
+    fs_owners_move_calls(&all->owners);
+    order_memory(join);
+    fs_store_expect(join->store, join->host_count + all->device_count + join->memory_count);
+    FS_TRY(fs_join_nest(join, err));
     FS_TRY(append_hosts(all, err));
+    if (all->device_count > 0) FS_TRY(fs_owners_find_launchers(&all->owners, err));
     FS_TRY(append_devices(all, err));
-    return fs_join_memory(&all->join, err);
+    return fs_join_memory(join, err);
 }
 
-fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, bool own, fs_store *store, fs_error *err)
+fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, bool own, fs_store *store, fs_kineto_report *report,
+                         fs_error *err)
 {
-    joining all = {.join = {.store = store}, .pieces = pieces, .piece_count = count, .own = own};
+    joining all = {.join = {.store = store, .pieces = pieces, .piece_count = count, .own = own}};
+    all.owners.join = &all.join;
     fs_status status = join_all(&all, err);
+    report->contradicting = all.join.contradicting;
+    report->overlapping = all.join.overlapping;
     clear(&all);
     return status;
 }

@@ -2,8 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "sources/kineto_join.h"
-#include "store/event.h"
+#include "sources/kineto_owners.h"
 
 /* Order ------------------------------------------------------------------------------------------------------------ */
 
@@ -74,13 +73,22 @@ static fs_status push(fs_nest *nest, uint32_t host, fs_error *err)
     return FS_OK;
 }
 
-/* The innermost that the host lies in, once those that it does not lie in are left. */
-static uint32_t innermost(const fs_join *join, fs_nest *nest, uint32_t host)
+/* The overhead of profiling has no thread of its own; what is open has no end to contradict another's. */
+static bool may_contradict(const fs_host *host)
+{
+    return host->record->kind != FS_EVENT_OVERHEAD && host->end != INT64_MAX;
+}
+
+/* The innermost that the host lies in, once those that it does not lie in are left. *overlaps: one of those goes on
+ * while the host runs. */
+static uint32_t innermost(const fs_join *join, fs_nest *nest, uint32_t host, bool *overlaps)
 {
     const fs_host *event = &join->hosts[host];
+    *overlaps = false;
     while (nest->depth > 0) {
         const fs_host *above = &join->hosts[nest->open[nest->depth - 1]];
-        if (event->start < above->end && event->end <= above->end) return nest->open[nest->depth - 1];
+        if (fs_host_lies_in(event, above, join->slack)) return nest->open[nest->depth - 1];
+        if (event->start + join->slack < above->end && may_contradict(above)) *overlaps = true;
         nest->depth--;
     }
     return FS_NONE;
@@ -99,11 +107,13 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
         if (record->communication) continue;
         /* A frame looks for its place among the events without leaving any: frames decide nothing of torch's tree. */
         fs_nest look = *events;
-        uint32_t parent = innermost(join, frame ? &look : events, host);
+        bool overlaps, unused;
+        uint32_t parent = innermost(join, frame ? &look : events, host, &overlaps);
+        if (overlaps && !frame && may_contradict(&join->hosts[host])) join->overlapping++;
         join->parents[host] = parent;
         if (parent != FS_NONE && !frame) join->children[parent]++;
         if (join->frames != NULL) {
-            uint32_t around = innermost(join, frames, host);
+            uint32_t around = innermost(join, frames, host, &unused);
             if (around != FS_NONE && join->parents[around] == parent) join->frames[host] = around;
         }
         FS_TRY(push(frame ? frames : events, host, err));
@@ -111,7 +121,7 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
     return FS_OK;
 }
 
-/* An only child of its parent's name is one with it, and its children are the parent's. */
+/* An only child of its parent's name is one with it, and its children are the parent's. No op is one with a call. */
 static void unite(fs_join *join)
 {
     for (uint32_t host = 0; host < join->host_count; host++) {
@@ -121,7 +131,8 @@ static void unite(fs_join *join)
         join->parents[host] = parent;
         const fs_record *record = join->hosts[host].record;
         if (record->kind == FS_EVENT_FRAME || join->children[parent] != 1) continue;
-        if (record->name != join->hosts[parent].record->name) continue;
+        const fs_record *above = join->hosts[parent].record;
+        if (record->name != above->name || fs_record_is_owner(record) > fs_record_is_owner(above)) continue;
         join->ones[host] = parent;
         join->children[parent] = join->children[host];
     }
@@ -199,6 +210,7 @@ static fs_status nest_all(fs_join *join, fs_error *err)
 {
     fs_nest events = {NULL, 0, 0}, frames = {NULL, 0, 0};
     fs_status status = by_lane(join, err);
+    join->overlapping = 0;
     for (uint32_t lane = 0; status == FS_OK && lane < fs_store_lane_count(join->store); lane++)
         status = nest_lane(join, join->firsts[lane], join->firsts[lane + 1], &events, &frames, err);
     fs_free(events.open);

@@ -15,13 +15,17 @@
 typedef struct {
     int64_t start, duration; /* ns; the duration is FS_MISSING where there is none */
     int64_t external;        /* "External id", -1 for none */
-    int64_t bytes;
+    union {
+        int64_t bytes;
+        uint32_t launcher; /* of an API call that is in the store: of the work that it launched, in the store too */
+    };
     uint32_t name, signature, lane; /* ids of the piece; after joining, of the store */
     uint32_t correlation;
     uint32_t index; /* in the store, once it is there */
     int8_t device;
     uint8_t kind;
     bool communication; /* an annotation of a collective: it ends on another thread */
+    bool shared;        /* an API call whose correlation, an op whose "External id" another one has too */
 } fs_record;
 
 enum { FS_RECORD_BLOCK = 4096 };
@@ -32,9 +36,11 @@ typedef struct fs_record_block {
     fs_record records[FS_RECORD_BLOCK];
 } fs_record_block;
 
-/* What a lane's bytes hold: host threads are told by process and thread, streams by device and stream. */
+/* What a lane's bytes hold: host threads are told by process and thread, streams by device, stream and process. */
 typedef struct {
-    int64_t on_device, process, thread;
+    int64_t device; /* -1 of a thread */
+    int64_t thread; /* or stream */
+    int64_t process;
 } fs_record_lane;
 
 /* Where in the trace's structure the reading stands. */
@@ -104,7 +110,7 @@ typedef struct {
     int64_t numbers[32];                         /* by FS_ARG_…, where known */
     uint32_t known;                              /* a bit for each */
     uint32_t grid[3], block[3], cluster[3];      /* the first 0: not there */
-    fs_scan_span texts[4];                       /* of a collective */
+    fs_scan_span texts[5];                       /* of a collective, and the unit of stated FLOPs */
 } fs_event_arguments;
 
 /* X(NAME, key): the integers. */
@@ -129,7 +135,7 @@ enum {
         FS_ARG_COUNT
 };
 
-enum { FS_ARG_COLLECTIVE, FS_ARG_DTYPE, FS_ARG_GROUP, FS_ARG_RANKS };
+enum { FS_ARG_COLLECTIVE, FS_ARG_DTYPE, FS_ARG_GROUP, FS_ARG_RANKS, FS_ARG_UNIT };
 
 /* Nothing known. */
 void fs_arguments_begin(fs_event_arguments *arguments);

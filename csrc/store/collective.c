@@ -4,6 +4,7 @@
 
 #include "store/signature.h"
 #include "store/store.h"
+#include "store/torch_signature.h"
 
 const fs_collective fs_collective_missing = {
     .in_elements = FS_MISSING, .out_elements = FS_MISSING, .sequence = FS_MISSING};
@@ -11,8 +12,9 @@ const fs_collective fs_collective_missing = {
 static const struct {
     const char *name;
     int32_t size;
+    const char *torch_name;
 } dtypes[] = {
-#define FS_COLLECTIVE_DTYPE(name, size) {name, size},
+#define FS_COLLECTIVE_DTYPE(name, size, torch_name) {name, size, torch_name},
 #include "store/collective_dtypes.def"
 #undef FS_COLLECTIVE_DTYPE
 };
@@ -23,6 +25,16 @@ static int32_t size_of(const char *dtype)
         if (strcmp(dtypes[i].name, dtype) == 0) return dtypes[i].size;
     }
     return 0;
+}
+
+void fs_collective_set_dtype(fs_collective *collective, const char *torch_name)
+{
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        if (strcmp(dtypes[i].torch_name, torch_name) != 0) continue;
+        collective->dtype = (fs_collective_text){dtypes[i].name, strlen(dtypes[i].name)};
+        collective->element_size = dtypes[i].size;
+        return;
+    }
 }
 
 /* As they lie in the bytes, before the texts. */
@@ -40,10 +52,10 @@ static char *write_text(char *to, const fs_collective_text *from, size_t longest
     return to + size + 1;
 }
 
-size_t fs_collective_encode(const fs_collective *collective, void *bytes)
+size_t fs_collective_write(const fs_collective *collective, void *bytes)
 {
     numbers told = {collective->in_elements, collective->out_elements, collective->sequence, collective->group_size};
-    char *at = (char *)bytes + FS_LAUNCH_BYTES;
+    char *at = bytes;
     memcpy(at, &told, sizeof told);
     at += sizeof told;
 #define WRITE_TEXT(name, longest, prose) at = write_text(at, &collective->name, longest);
@@ -52,19 +64,34 @@ size_t fs_collective_encode(const fs_collective *collective, void *bytes)
     return (size_t)(at - (char *)bytes);
 }
 
+size_t fs_collective_encode(const fs_collective *collective, void *bytes)
+{
+    return FS_LAUNCH_BYTES + fs_collective_write(collective, (char *)bytes + FS_LAUNCH_BYTES);
+}
+
 static const char *read_text(const char *from, const char *end, fs_collective_text *to)
 {
     *to = (fs_collective_text){from, strnlen(from, (size_t)(end - from))};
     return from + to->size < end ? from + to->size + 1 : end;
 }
 
+/* Where it begins in a signature's bytes; their end where nothing follows. */
+static size_t begin_of(fs_span bytes)
+{
+    fs_torch_call call;
+    if (bytes.size < sizeof(int64_t)) return bytes.size;
+    if (fs_signature_kind_of(bytes.bytes) == FS_SIGNATURE_LAUNCH) return FS_LAUNCH_BYTES;
+    if (!fs_torch_decode(bytes.bytes, bytes.size, &call) || !call.whole) return bytes.size;
+    return (size_t)((const char *)call.end - (const char *)bytes.bytes);
+}
+
 bool fs_collective_decode(fs_span bytes, fs_collective *collective)
 {
     numbers told;
+    size_t begin = begin_of(bytes);
     *collective = fs_collective_missing;
-    if (bytes.size < FS_LAUNCH_BYTES + sizeof told || fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_LAUNCH)
-        return false;
-    const char *at = (const char *)bytes.bytes + FS_LAUNCH_BYTES, *end = (const char *)bytes.bytes + bytes.size;
+    if (bytes.size < begin + sizeof told) return false;
+    const char *at = (const char *)bytes.bytes + begin, *end = (const char *)bytes.bytes + bytes.size;
     memcpy(&told, at, sizeof told);
     at += sizeof told;
     collective->in_elements = told.in_elements;

@@ -1,7 +1,9 @@
 /* What a kernel of communication was called for, as PyTorch tells it: bytes that follow the kernel's launch in one
- * signature (signature.h), so that fs_launch_decode reads the launch of both.
+ * signature (signature.h), or the call of the op that launched it (torch_signature.h), so that fs_launch_decode and
+ * fs_torch_decode read those as without it.
  *
  *   [ FS_LAUNCH_BYTES: the launch | numbers | texts, each ended by a zero byte ]
+ *   [ the op's call               | numbers | texts, each ended by a zero byte ]
  */
 #ifndef FS_STORE_COLLECTIVE_H
 #define FS_STORE_COLLECTIVE_H
@@ -44,12 +46,18 @@ enum {
 #undef FS_COLLECTIVE_ROOM
 };
 
+/* Name the dtype that torch.dtype prints so, and its size; one that no row has changes nothing. */
+void fs_collective_set_dtype(fs_collective *collective, const char *torch_name);
+
 /* Write it after a launch's bytes: `bytes` points to those (8-aligned, of FS_LAUNCH_BYTES + FS_COLLECTIVE_MAX_BYTES);
  * returns the size of both. */
 size_t fs_collective_encode(const fs_collective *collective, void *bytes);
 
-/* The reverse, of a signature's bytes as the store holds them: texts point into them. False, and nothing told, where
- * they hold none. */
+/* The part after the launch alone (FS_COLLECTIVE_MAX_BYTES); returns its size. */
+size_t fs_collective_write(const fs_collective *collective, void *bytes);
+
+/* The reverse of both, of a signature's bytes as the store holds them: texts point into them. False, and nothing told,
+ * where they hold none. */
 bool fs_collective_decode(fs_span bytes, fs_collective *collective);
 
 #endif

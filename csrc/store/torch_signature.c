@@ -1,5 +1,6 @@
 #include "store/torch_signature.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -34,6 +35,9 @@ static uint32_t count_of(int64_t word)
 {
     return (uint32_t)((uint64_t)word >> COUNT_SHIFT);
 }
+
+/* A bit of word 0: an fs_torch_told follows it. */
+enum { TOLD_SHIFT = 32, TOLD_WORDS = sizeof(fs_torch_told) / sizeof(int64_t) };
 
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
@@ -81,11 +85,23 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     const int64_t *at = bytes;
     call->count = 0;
     call->whole = true;
+    call->end = bytes;
+    call->outer_name = NULL;
+    call->outer = NULL;
+    call->output = NULL;
+    call->untyped = false;
+    call->told = (fs_torch_told){NAN, NAN, NAN, NAN, ""};
     if (size < sizeof *at || fs_signature_kind_of(bytes) != FS_SIGNATURE_TORCH) return false;
-    uint32_t count = (uint32_t)*at++;
+    uint64_t word = (uint64_t)*at++;
+    uint32_t count = (uint32_t)word;
+    if ((word >> TOLD_SHIFT & 1) != 0) {
+        memcpy(&call->told, at, sizeof call->told);
+        at += TOLD_WORDS;
+    }
     call->whole = count <= FS_TORCH_MAX_ARGUMENTS;
     if (!call->whole) count = FS_TORCH_MAX_ARGUMENTS;
     while (call->count < count) take_argument(&at, &call->arguments[call->count++]);
+    call->end = at;
     return true;
 }
 
@@ -119,6 +135,15 @@ fs_status fs_torch_begin(fs_torch_builder *builder, fs_error *err)
     builder->count = builder->list = 0;
     FS_TRY(extend(builder, 1, &word, err));
     *word = (int64_t)((uint64_t)FS_SIGNATURE_TORCH << 56);
+    return FS_OK;
+}
+
+fs_status fs_torch_add_told(fs_torch_builder *builder, const fs_torch_told *told, fs_error *err)
+{
+    int64_t *words = NULL;
+    FS_TRY(extend(builder, TOLD_WORDS, &words, err));
+    memcpy(words, told, sizeof *told);
+    builder->words[0] |= INT64_C(1) << TOLD_SHIFT;
     return FS_OK;
 }
 
@@ -179,5 +204,16 @@ fs_status fs_torch_add_text(fs_torch_builder *builder, fs_torch_type type, const
     FS_TRY(add(builder, word_of(type, 0, false, (uint32_t)size), words, &place, err));
     place[words - 1] = 0;
     if (size > 0) memcpy(place, text, size);
+    return FS_OK;
+}
+
+fs_status fs_torch_add_rest(fs_torch_builder *builder, const void *bytes, size_t size, fs_error *err)
+{
+    int64_t *place = NULL;
+    size_t words = (size + sizeof *place - 1) / sizeof *place;
+    if (size == 0) return FS_OK;
+    FS_TRY(extend(builder, words, &place, err));
+    place[words - 1] = 0;
+    memcpy(place, bytes, size);
     return FS_OK;
 }

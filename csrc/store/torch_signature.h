@@ -1,11 +1,13 @@
 /* What an op of torch was called with, as a trace tells it: the signature of kind FS_SIGNATURE_TORCH (signature.h).
  *
- *   word 0         FS_SIGNATURE_TORCH << 56 | number of arguments
+ *   word 0         FS_SIGNATURE_TORCH << 56 | work is told << 32 | number of arguments
+ *   then           an fs_torch_told, where work is told
  *   per argument   one word: type | dtype << 8 | has strides << 16 | ndim, number of tensors or text's bytes << 32,
  * then tensor       `ndim` words of shape and, if it has strides, `ndim` words of strides (in elements) tensor list
  * each tensor so: its word, its shape, its strides else         the text, filled up with zero bytes to whole words
  *
- * Equal calls have equal bytes. There is no limit to arguments, dimensions or text.
+ * Equal calls have equal bytes. There is no limit to arguments, dimensions or text. What the op says of a collective
+ * may follow (collective.h).
  */
 #ifndef FS_STORE_TORCH_SIGNATURE_H
 #define FS_STORE_TORCH_SIGNATURE_H
@@ -61,11 +63,25 @@ typedef struct {
     const int64_t *list;    /* those, for fs_torch_next_tensor */
 } fs_torch_argument;
 
+/* The work of the call as the trace tells it, as flopscope's own traces do; NaN: not told. */
+typedef struct {
+    double flops, bytes_read, bytes_written;
+    double bytes; /* both, where those are not told */
+    char unit[16]; /* the name of the compute unit that does the FLOPs, the rest zero; "": not told */
+} fs_torch_told;
+
 enum { FS_TORCH_MAX_ARGUMENTS = 128 };
 
-typedef struct {
+typedef struct fs_torch_call {
     uint32_t count; /* arguments that follow */
     bool whole;     /* false: there were more than FS_TORCH_MAX_ARGUMENTS; the first are here */
+    const void *end; /* of those, where what follows the call begins if it is whole */
+    /* What the bytes do not hold; NULL as decoded, and wherever it is not known. */
+    const char *outer_name;            /* the op that encloses this one */
+    const struct fs_torch_call *outer; /* and its call */
+    const fs_torch_tensor *output;     /* the shape of the result, as another call of the trace tells it */
+    bool untyped;                      /* the trace tells no types: what is FS_TORCH_NOTHING may be a number */
+    fs_torch_told told;
     fs_torch_argument arguments[FS_TORCH_MAX_ARGUMENTS];
 } fs_torch_call;
 
@@ -86,6 +102,8 @@ typedef struct {
 
 void fs_torch_builder_clear(fs_torch_builder *builder);
 fs_status fs_torch_begin(fs_torch_builder *builder, fs_error *err);
+/* Right after fs_torch_begin. */
+fs_status fs_torch_add_told(fs_torch_builder *builder, const fs_torch_told *told, fs_error *err);
 fs_status fs_torch_add_nothing(fs_torch_builder *builder, fs_error *err);
 /* strides may be NULL. After fs_torch_add_list it goes to that list until another kind of argument follows or
  * fs_torch_end_list. */
@@ -95,6 +113,9 @@ void fs_torch_end_list(fs_torch_builder *builder);
 /* type: FS_TORCH_SCALAR or FS_TORCH_SCALAR_LIST. */
 fs_status fs_torch_add_text(fs_torch_builder *builder, fs_torch_type type, const char *text, size_t size,
                             fs_error *err);
+
+/* Bytes that follow the call, after its last argument. */
+fs_status fs_torch_add_rest(fs_torch_builder *builder, const void *bytes, size_t size, fs_error *err);
 
 static inline size_t fs_torch_size(const fs_torch_builder *builder)
 {

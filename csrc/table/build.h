@@ -24,11 +24,13 @@ enum {
     FS_NODE_TENSOR = 16, /* a kernel of its own device work uses tensor cores */
     FS_NODE_LISTED = 32, /* kernels have told the work of its lists of tensors */
     FS_NODE_OBSCURE = 64, /* it encloses an op of which, and of all in it, no rule knows the FLOPs */
+    FS_NODE_SAVES = 128, /* a kernel of its own device work does fewer FLOPs than counted (fs_kernel_saves_flops) */
 };
 
 /* A host event that encloses or launched something; the others, most of them, go without. */
 typedef struct {
     int64_t self_cpu_ns;     /* without its children; meaningless while its own duration is missing */
+    int64_t covered_until;   /* of a recorded trace: when the last of its children so far ended */
     int64_t self_device_ns;  /* of the device work that it launched */
     int64_t device_ns;       /* and of all that its children launched */
     int64_t owned_device_ns; /* of the device work that its own FLOPs and bytes are the work of */
@@ -98,6 +100,10 @@ typedef struct {
 fs_status fs_build_scan(fs_build *build, fs_error *err);
 fs_status fs_build_devices(fs_build *build, fs_error *err);
 fs_status fs_build_totals(fs_build *build, fs_error *err);
+
+/* Give calls whose arguments do not tell their work that which follows from what others tell: the kernels that they
+ * launched, of dtypes; calls of their gradient, of the shape of their result. Where those disagree, nothing. */
+void fs_build_find_untold(fs_build *build);
 
 /* The node of a host event, as it is while nothing is known of what it encloses. */
 fs_node fs_build_leaf(const fs_build *build, uint32_t index);

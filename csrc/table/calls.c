@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "store/event.h"
 #include "table/names.h"
-#include "work/kernel_class.h"
 
 enum { FIRST_SLOTS = 256 };
 
@@ -23,9 +22,9 @@ void fs_calls_clear(fs_calls *set)
     fs_intern_clear(&set->shapes);
 }
 
-static uint32_t first_slot(const fs_calls *set, uint64_t key, uint64_t class)
+static uint32_t first_slot(const fs_calls *set, uint64_t key, uint64_t class, uint32_t outer)
 {
-    uint64_t hash = (key ^ class << 24) * 0x9e3779b97f4a7c15u;
+    uint64_t hash = (key ^ class << 24 ^ (uint64_t)~outer << 44) * 0x9e3779b97f4a7c15u;
     return (uint32_t)(hash >> 32) & (set->slot_count - 1);
 }
 
@@ -42,7 +41,7 @@ static fs_status grow(fs_calls *set, fs_error *err)
     set->slot_count = slot_count;
     set->capacity = slot_count / 2;
     for (uint32_t id = 0; id < set->count; id++) {
-        uint32_t slot = first_slot(set, calls[id].key, calls[id].class);
+        uint32_t slot = first_slot(set, calls[id].key, calls[id].class, calls[id].outer);
         while (slots[slot] != 0) slot = (slot + 1) & (slot_count - 1);
         slots[slot] = id + 1;
     }
@@ -68,6 +67,14 @@ static void decode(const fs_calls *set, uint32_t id, given_call *given)
     given->bytes = fs_store_signature_bytes(set->store, id);
     given->is_torch = fs_torch_decode(given->bytes.bytes, given->bytes.size, &given->torch);
     if (!given->is_torch) fs_signature_decode(given->bytes.bytes, given->bytes.size, &given->own);
+}
+
+bool fs_calls_decode(const fs_calls *set, const fs_call *of, fs_torch_call *call)
+{
+    uint32_t id = (uint32_t)of->key;
+    if (id == FS_NONE) return false;
+    fs_span bytes = fs_store_signature_bytes(set->store, id);
+    return fs_torch_decode(bytes.bytes, bytes.size, call);
 }
 
 /* The id of a signature's input shapes: equal shapes, equal id. A scalar and a list of tensors have none. */
@@ -109,20 +116,34 @@ static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
     return strcmp(*text, "ProfilerStep*") == 0 ? name_step : name;
 }
 
+/* There are tensors, and the dtype of none is told. */
+static bool is_untyped(const fs_torch_call *call)
+{
+    bool tensors = false;
+    for (uint32_t i = 0; i < call->count; i++) {
+        if (call->arguments[i].type != FS_TORCH_TENSOR) continue;
+        if (call->arguments[i].tensor.dtype != FS_TORCH_DTYPE_NONE) return false;
+        tensors = true;
+    }
+    return tensors;
+}
+
 /* What one call does, and who says so. */
 static void find_work(uint32_t name, const given_call *given, fs_call *call)
 {
     fs_given_work stated;
-    bool annotation = fs_event_is_annotation(call->kind);
+    bool annotation = fs_event_is_annotation(call->kind), is_op = call->kind == FS_EVENT_OP && name != FS_NONE;
     call->work = fs_work_unknown;
     if (given->bytes.bytes == NULL || call->on_device) return;
-    if (call->kind == FS_EVENT_OP && name != FS_NONE) {
+    if (is_op) {
         call->work =
             given->is_torch ? fs_work_of_torch(call->text, &given->torch) : fs_work_of(call->text, &given->own);
     }
     if (annotation && fs_given_work_decode(given->bytes.bytes, &stated)) call->work = fs_work_stated(&stated);
+    call->gradient = is_op && given->is_torch && fs_work_is_gradient(call->text, &given->torch);
     bool found = !isnan(call->work.flops) || !isnan(call->work.bytes_moved);
-    call->known = found && !annotation;
+    call->untyped = is_op && given->is_torch && is_untyped(&given->torch) && fs_work_has_one_dtype(call->text);
+    call->known = (found || call->work.of_gradient || call->untyped) && !annotation;
     call->stated = found && annotation;
 }
 
@@ -133,18 +154,24 @@ static void see_kernel(const given_call *given, fs_call *call)
     fs_kernel_class class = call->text != NULL ? fs_kernel_class_of(call->text) : FS_KERNEL_OTHER;
     call->communication = class == FS_KERNEL_COMMUNICATION;
     call->tensor = class == FS_KERNEL_TENSOR;
+    call->saves_flops = call->text != NULL && fs_kernel_saves_flops(call->text);
     if (call->text == NULL || given->bytes.bytes == NULL) return;
-    call->list_size = fs_kernel_list_size(call->text);
-    if (call->list_size == 0) return;
-    bool blocks = fs_kernel_is_multi_tensor(call->text) && fs_launch_decode(given->bytes.bytes, &launch);
-    call->list_elements = blocks ? FS_MULTI_TENSOR_ELEMENTS * (double)launch.grid[0] : (double)NAN;
+    bool launched = fs_launch_decode(given->bytes.bytes, &launch);
+    call->launch_told = launched && launch.grid[0] > 0;
+    call->extent = fs_kernel_extent_of(call->text, launched ? &launch : NULL);
 }
 
-static fs_status add(fs_calls *set, uint32_t name, uint32_t signature_id, fs_call *call, fs_error *err)
+static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
 {
     fs_event_kind kind = call->kind;
+    uint32_t name = (uint32_t)(call->key >> 32);
     given_call given;
-    decode(set, signature_id, &given);
+    fs_torch_call outer;
+    decode(set, (uint32_t)call->key, &given);
+    if (call->outer != FS_NONE && fs_calls_decode(set, &set->calls[call->outer], &outer)) {
+        given.torch.outer_name = set->calls[call->outer].text;
+        given.torch.outer = &outer;
+    }
     call->text = name == FS_NONE ? NULL : fs_store_name_text(set->store, name);
 
     find_work(name, &given, call);
@@ -161,24 +188,52 @@ static fs_status add(fs_calls *set, uint32_t name, uint32_t signature_id, fs_cal
     return fs_intern_bytes(&set->rows, row_key, sizeof row_key, &call->row, err);
 }
 
-fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
-                        uint32_t stack, uint32_t *id, fs_error *err)
+/* The call of that key: the one there is, or a new one. */
+static fs_status find(fs_calls *set, const fs_call *wanted, uint32_t *id, fs_error *err)
 {
-    uint64_t key = (uint64_t)name << 32 | signature;
-    uint64_t class = (uint64_t)stack << 8 | (uint64_t)kind << 1 | on_device;
     if (set->count == set->capacity) FS_TRY(grow(set, err));
-    uint32_t slot = first_slot(set, key, class);
+    uint32_t slot = first_slot(set, wanted->key, wanted->class, wanted->outer);
     for (; set->slots[slot] != 0; slot = (slot + 1) & (set->slot_count - 1)) {
         const fs_call *call = &set->calls[set->slots[slot] - 1];
-        if (call->key == key && call->class == class) {
+        if (call->key == wanted->key && call->class == wanted->class && call->outer == wanted->outer) {
             *id = set->slots[slot] - 1;
             return FS_OK;
         }
     }
-    fs_call call = {.key = key, .class = class, .kind = (uint8_t)kind, .on_device = on_device, .stack = stack};
-    FS_TRY(add(set, name, signature, &call, err));
+    fs_call call = *wanted;
+    FS_TRY(add(set, &call, err));
     set->calls[set->count] = call;
     *id = set->count++;
     set->slots[slot] = *id + 1;
     return FS_OK;
+}
+
+fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
+                        uint32_t stack, uint32_t *id, fs_error *err)
+{
+    const fs_call wanted = {
+        .key = (uint64_t)name << 32 | signature,
+        .class = (uint64_t)stack << 8 | (uint64_t)kind << 1 | on_device,
+        .kind = (uint8_t)kind,
+        .on_device = on_device,
+        .stack = stack,
+        .outer = FS_NONE,
+        .dtype = FS_TORCH_DTYPE_NONE,
+    };
+    return find(set, &wanted, id, err);
+}
+
+fs_status fs_calls_find_within(fs_calls *set, uint32_t inner, uint32_t outer, uint32_t *id, fs_error *err)
+{
+    const fs_call *call = &set->calls[inner];
+    const fs_call wanted = {
+        .key = call->key,
+        .class = call->class,
+        .kind = call->kind,
+        .on_device = call->on_device,
+        .stack = call->stack,
+        .outer = outer,
+        .dtype = FS_TORCH_DTYPE_NONE,
+    };
+    return find(set, &wanted, id, err);
 }

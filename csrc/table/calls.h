@@ -6,6 +6,7 @@
 #include "base/intern.h"
 #include "roofline/roofline.h"
 #include "store/store.h"
+#include "work/kernel_class.h"
 
 typedef struct {
     uint64_t key;   /* name, signature */
@@ -13,6 +14,7 @@ typedef struct {
     uint8_t kind;
     bool on_device;
     uint32_t stack;
+    uint32_t outer; /* the call of the op around it, where only that tells the work; else FS_NONE */
     uint8_t device_kind, device_index; /* of the signature */
     uint32_t row;
     const char *text;     /* the name as a row shows it */
@@ -20,10 +22,14 @@ typedef struct {
     bool known;           /* of an op: a rule knows FLOPs or bytes */
     bool stated;          /* of a range: the program stated FLOPs or bytes */
     bool communication;   /* between devices: no work of any one of them */
+    bool gradient;        /* of an op: fs_work_is_gradient */
+    bool untyped;         /* of an op: its tensors have one dtype, which the trace does not tell */
+    uint8_t dtype;        /* fs_torch_dtype that its kernels tell instead; FS_TORCH_DTYPE_NONE: none does */
     bool tensor;          /* a kernel that uses tensor cores */
     bool wraps;           /* an op of autograd's own that only calls others */
-    int list_size;        /* bytes of an element of the lists of tensors that a kernel goes over; 0: it does not */
-    double list_elements; /* at most, of one such kernel */
+    fs_kernel_extent extent; /* of a kernel */
+    bool launch_told;        /* of a kernel: its grid is known */
+    bool saves_flops;        /* of a kernel: fs_kernel_saves_flops */
     /* Of device work: whether the op of some such is told and known, or told and not; the time of those untold. */
     bool flops_told, bytes_told, told_unknown;
     int64_t untold_ns;
@@ -50,5 +56,11 @@ void fs_calls_clear(fs_calls *set);
  * number. FS_OUT_OF_MEMORY. */
 fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
                         uint32_t stack, uint32_t *id, fs_error *err);
+
+/* The id of the call `inner` (fs_work.of_outer) where `outer` encloses it: its work is what both tell. */
+fs_status fs_calls_find_within(fs_calls *set, uint32_t inner, uint32_t outer, uint32_t *id, fs_error *err);
+
+/* What a call was called with; false where it is no call of torch's. */
+bool fs_calls_decode(const fs_calls *set, const fs_call *of, fs_torch_call *call);
 
 #endif

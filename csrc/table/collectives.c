@@ -6,53 +6,8 @@
 #include "base/memory.h"
 #include "store/event.h"
 #include "store/signature.h"
+#include "table/collective_callers.h"
 #include "table/intervals.h"
-
-const char *const fs_collective_kind_names[FS_COLLECTIVE_KIND_COUNT] = {
-#define FS_COLLECTIVE_KIND(NAME, name, factor, prose) #name,
-#define FS_COLLECTIVE_PATTERN(NAME, pattern)
-#include "table/collectives.def"
-#undef FS_COLLECTIVE_PATTERN
-#undef FS_COLLECTIVE_KIND
-};
-
-static const struct {
-    fs_collective_kind kind;
-    const char *pattern;
-} patterns[] = {
-#define FS_COLLECTIVE_KIND(NAME, name, factor, prose)
-#define FS_COLLECTIVE_PATTERN(NAME, pattern) {FS_COLLECTIVE_##NAME, pattern},
-#include "table/collectives.def"
-#undef FS_COLLECTIVE_PATTERN
-#undef FS_COLLECTIVE_KIND
-};
-
-fs_collective_kind fs_collective_kind_of(const char *name)
-{
-    char plain[256]; /* what says the kind stands near the begin of a name */
-    size_t size = 0;
-    for (; *name != '\0' && size + 1 < sizeof plain; name++) {
-        if (*name != '_') plain[size++] = (char)(*name >= 'A' && *name <= 'Z' ? *name - 'A' + 'a' : *name);
-    }
-    plain[size] = '\0';
-    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
-        if (strstr(plain, patterns[i].pattern) != NULL) return patterns[i].kind;
-    }
-    return FS_COLLECTIVE_OTHER;
-}
-
-double fs_collective_bus_factor(fs_collective_kind kind, int ranks)
-{
-    double n = ranks > 0 ? (double)ranks : (double)NAN;
-    const double factors[FS_COLLECTIVE_KIND_COUNT] = {
-#define FS_COLLECTIVE_KIND(NAME, name, factor, prose) factor,
-#define FS_COLLECTIVE_PATTERN(NAME, pattern)
-#include "table/collectives.def"
-#undef FS_COLLECTIVE_PATTERN
-#undef FS_COLLECTIVE_KIND
-    };
-    return factors[kind];
-}
 
 bool fs_collective_at(fs_names *names, const fs_chunk *chunk, uint32_t at, fs_collective *told)
 {
@@ -75,6 +30,7 @@ bool fs_computes_at(fs_names *names, const fs_chunk *chunk, uint32_t at)
 typedef struct {
     const fs_store *store;
     fs_names names;
+    fs_collective_callers callers;
     fs_intervals found;    /* kernels of communication; the tags are the events */
     fs_intervals *compute; /* what is covered by other kernels, of each device; FS_DEVICE_LIMIT of them */
     fs_intern groups;      /* what occurrences are counted in */
@@ -132,9 +88,11 @@ static fs_status fill_row(collecting *all, const fs_interval *found, fs_collecti
     row->lane = chunk->lane[at];
     row->device = fs_event_device(chunk, at);
     row->start = found->begin;
-    if (row->told.name.size > 0) row->kind = fs_collective_kind_of(row->told.name.text);
+    bool is_told = row->told.name.size > 0;
+    if (is_told) row->kind = fs_collective_kind_of(row->told.name.text);
     if (row->kind == FS_COLLECTIVE_OTHER && row->name != FS_NONE)
         row->kind = fs_collective_kind_of(fs_store_name_text(all->store, row->name));
+    if (!is_told) row->kind = fs_collective_called_for(&all->callers, found->tag, row->kind, &row->told);
 
     const fs_intervals *compute = &all->compute[row->device];
     uint32_t from = fs_intervals_first_after(compute, found->begin);
@@ -175,9 +133,12 @@ fs_status fs_collectives_of(const fs_store *store, fs_collective_row **rows, uin
     collecting all = {.store = store, .compute = compute};
     FS_TRY(fs_names_create(&all.names, store, err));
     FS_TRY_GOTO(status, see_events(&all, err), done);
+    if (all.found.count > 0)
+        FS_TRY_GOTO(status, fs_collective_callers_create(&all.callers, store, err), done);
     status = fill_rows(&all, rows, count, err);
 done:
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) fs_intervals_clear(&compute[device]);
+    fs_collective_callers_clear(&all.callers);
     fs_intervals_clear(&all.found);
     fs_intern_clear(&all.groups);
     fs_free(all.seen);

@@ -9,24 +9,8 @@
 
 #include "store/collective.h"
 #include "store/store.h"
+#include "table/collective_kinds.h"
 #include "table/names.h"
-
-typedef enum {
-#define FS_COLLECTIVE_KIND(NAME, name, factor, prose) FS_COLLECTIVE_##NAME,
-#define FS_COLLECTIVE_PATTERN(NAME, pattern)
-#include "table/collectives.def"
-#undef FS_COLLECTIVE_PATTERN
-#undef FS_COLLECTIVE_KIND
-    FS_COLLECTIVE_KIND_COUNT
-} fs_collective_kind;
-
-extern const char *const fs_collective_kind_names[FS_COLLECTIVE_KIND_COUNT];
-
-/* What a collective or a kernel of that name does. */
-fs_collective_kind fs_collective_kind_of(const char *name);
-
-/* Bus bandwidth over algorithm bandwidth among so many ranks (0: not known); NaN where there is none. */
-double fs_collective_bus_factor(fs_collective_kind kind, int ranks);
 
 /* Whether an event is a kernel of communication: by what it was called for, or by its name. `told` may be NULL. */
 bool fs_collective_at(fs_names *names, const fs_chunk *chunk, uint32_t at, fs_collective *told);
@@ -44,7 +28,7 @@ bool fs_computes_at(fs_names *names, const fs_chunk *chunk, uint32_t at);
 
 typedef struct {
     fs_collective told;
-    fs_collective_kind kind; /* by what was called, or else by the kernel's name */
+    fs_collective_kind kind; /* by what was called, as PyTorch or the ops around tell, or else by the kernel's name */
     int device;
     uint32_t name;       /* of the kernel, an id of the store's */
     uint32_t lane;       /* the stream; FS_NONE: not known */

@@ -82,25 +82,28 @@ static void own(fs_node *node, const device_work *work)
     node->device = (int8_t)work->device;
     node->flags |= FS_NODE_OWNS;
     if (work->call != NULL && work->call->tensor) node->flags |= FS_NODE_TENSOR;
+    if (work->call != NULL && work->call->saves_flops) node->flags |= FS_NODE_SAVES;
 }
 
-/* Add to an op over lists, whose work only its kernels tell, that of one of them: of as many elements as its blocks
- * cover at most, unless the trace tells how many there are; then with the first kernel of all. */
+/* Add to an op whose work only its kernels tell that of one of them: of as many elements as its blocks cover at most,
+ * unless the trace tells how many there are; then with the first kernel of all. */
 static void add_launched(fs_build *build, uint32_t owner, const device_work *work)
 {
     fs_call *call = fs_build_call(build, owner);
-    if (!call->work.of_launched || work->call == NULL || work->call->list_size == 0) return;
+    if (!call->work.of_launched || work->call == NULL) return;
+    const fs_kernel_extent *extent = &work->call->extent;
     fs_group *group = &build->groups[call->row];
     fs_node *node = fs_build_node(build, owner);
     bool told = !isnan(call->work.list_elements);
-    double elements = told ? call->work.list_elements : work->call->list_elements, size = work->call->list_size;
-    if (told && (node->flags & FS_NODE_LISTED) != 0) return;
+    double elements = told ? call->work.list_elements : extent->elements;
+    double size = isnan(call->work.item) ? extent->size : call->work.item;
+    if (!(size > 0) || isnan(elements) || (told && (node->flags & FS_NODE_LISTED) != 0)) return;
     node->flags |= FS_NODE_LISTED;
     fs_work launched = call->work;
     launched.flops *= elements;
-    launched.bytes_read *= elements * size;
+    launched.bytes_read = fmin(launched.bytes_read * elements * size, launched.most_read);
     launched.bytes_written *= elements * size;
-    launched.bytes_moved *= elements * size;
+    launched.bytes_moved = launched.bytes_read + launched.bytes_written;
     group->row.flops += launched.flops;
     group->row.bytes_read += launched.bytes_read;
     group->row.bytes_written += launched.bytes_written;
@@ -112,6 +115,12 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
     }
     fs_roof roof = fs_roof_of(&launched, fs_build_peaks(build, call, work->device));
     fs_roof_sum_add(&group->roof, &roof);
+}
+
+static void add_estimated(fs_build *build, uint32_t owner, const device_work *work)
+{
+    const fs_call *call = fs_build_call(build, owner);
+    if (call->work.at_most) build->groups[call->row].estimated_ns += work->duration;
 }
 
 /* The innermost op that encloses the event, itself included, or FS_NONE. */
@@ -139,7 +148,7 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     if (call != NULL && call->communication) return;
     /* A copy or a fill says itself what it moves. */
     if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET) known = (fs_known){true, true};
-    else if (call != NULL && work->launcher == FS_NONE) {
+    else if (call != NULL && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
         call->untold_ns += work->duration;
         return;
     }
@@ -155,15 +164,30 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     if (named != FS_NONE) fs_build_group(build, named)->unmodelled_ns += work->duration;
 }
 
-/* Kernels that nothing says the op of, as those launched before a profile began: they are of the same op as others of
- * the same name and launch, where all of those are known. */
+/* What is known of a kernel's work, as far as the ops of kernels like it tell: where any of those is unknown, nothing.
+ * They are of the same name and launch; of the same name alone where the trace tells no launch of this one, as ROCm's
+ * of kernels launched before the profile began. */
+static fs_known known_of_twins(const fs_build *build, const fs_call *call)
+{
+    bool flops = call->flops_told, bytes = call->bytes_told, unknown = call->told_unknown;
+    for (uint32_t i = 0; !call->launch_told && i < build->calls.count; i++) {
+        const fs_call *twin = &build->calls.calls[i];
+        if (twin->kind != FS_EVENT_KERNEL || twin->key >> 32 != call->key >> 32) continue;
+        flops = flops || twin->flops_told;
+        bytes = bytes || twin->bytes_told;
+        unknown = unknown || twin->told_unknown;
+    }
+    return (fs_known){flops && !unknown, bytes && !unknown};
+}
+
+/* Kernels that nothing says the op of, as those launched before a profile began: they are of the same op as others like
+ * them. */
 static void cover_untold(fs_build *build)
 {
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         if (call->untold_ns == 0) continue;
-        bool same = !call->told_unknown;
-        fs_known known = {same && call->flops_told, same && call->bytes_told};
+        fs_known known = known_of_twins(build, call);
         count_known(build->table, (double)call->untold_ns, known);
         if (!known.bytes) build->groups[call->row].unmodelled_ns += call->untold_ns;
     }
@@ -196,6 +220,7 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
         own(launcher, work);
         add_busy(build, group, work, ends);
         if (owner != FS_NONE) add_launched(build, owner, work);
+        if (owner != FS_NONE) add_estimated(build, owner, work);
         if (owner != FS_NONE && owner != work->launcher) {
             fs_group *owners = fs_build_group(build, owner);
             own(fs_build_node(build, owner), work);

@@ -79,7 +79,12 @@ static fs_status fill_row(counting *all, fs_launch_statistics *row, fs_error *er
     row->idle_lost = all->with_past > 0 ? (double)all->lost : NAN;
     FS_TRY(count_queue(all, row, err));
 
-    for (uint32_t i = 0; i < count; i++) all->samples[i] = all->launches.items[i].end - all->launches.items[i].begin;
+    uint32_t negative = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        all->samples[i] = all->launches.items[i].end - all->launches.items[i].begin;
+        negative += all->samples[i] < 0;
+    }
+    row->negative_delays = negative;
     fs_statistics delays = fs_statistics_of(all->samples, count);
     row->delay_min = delays.min;
     row->delay_median = delays.median;

@@ -18,6 +18,9 @@
     X(delay_median, 1000, "the median of that")                                                                        \
     X(delay_p95, 1000, "its 95th percentile")                                                                          \
     X(delay_max, 1000, "the largest")                                                                                  \
+    X(negative_delays, 1,                                                                                              \
+      "launches whose kernel began before their call: impossible, so the clocks of host and device disagree by at "    \
+      "least -delay_min, and all delays are off by as much")                                                           \
     X(call_time_median, 1000, "median time of those calls on the host")                                                \
     X(queue_mean, 1, "earlier launches whose first kernel had not begun when a call began: the mean over the calls")   \
     X(queue_max, 1, "the most of that")                                                                                \

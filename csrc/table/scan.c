@@ -17,6 +17,7 @@ fs_node fs_build_leaf(const fs_build *build, uint32_t index)
     fs_node node = {.call = build->slots[index], .owner = FS_NONE, .stated = FS_NONE, .device = -1};
     bool own_time = chunk->duration[at] != FS_MISSING && !fs_event_is_asynchronous(chunk, at);
     if (own_time) node.self_cpu_ns = chunk->duration[at];
+    node.covered_until = chunk->start[at];
     if (parent != FS_NONE) {
         const fs_node *above = &build->nodes[build->slots[parent] & ~FS_SLOT_NODE];
         node.owner = above->owner;
@@ -54,6 +55,16 @@ static fs_status add_group(fs_build *build, fs_error *err)
     return FS_OK;
 }
 
+/* The call of an op whose work the op around it tells: its own, or *slot as it is where there is none around it. */
+static fs_status find_within(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, uint32_t *slot,
+                             fs_error *err)
+{
+    uint32_t outer = fs_build_parent(build, chunk, at, index);
+    if (outer == FS_NONE || FS_EVENT_AT(build->store, outer, kind) != FS_EVENT_OP) return FS_OK;
+    uint32_t around = (uint32_t)(fs_build_call(build, outer) - build->calls.calls);
+    return fs_calls_find_within(&build->calls, *slot, around, slot, err);
+}
+
 /* Find the event's call and count it in its row. */
 static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
@@ -61,6 +72,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
     bool on_device = fs_build_is_device(chunk, at);
     uint32_t *slot = &build->slots[index], stack = build->stacks != NULL ? build->stacks[index] : FS_NONE;
     FS_TRY(fs_calls_find(&build->calls, chunk->name[at], chunk->signature[at], kind, on_device, stack, slot, err));
+    if (build->calls.calls[*slot].work.of_outer) FS_TRY(find_within(build, chunk, at, index, slot, err));
     const fs_call *call = &build->calls.calls[*slot];
     if (call->row == build->group_count) FS_TRY(add_group(build, err));
 
@@ -144,6 +156,23 @@ static fs_status find_stack(fs_build *build, const fs_chunk *chunk, uint32_t at,
     return fs_intern_bytes(stacks, build->entries, depth * sizeof *build->entries, &build->stacks[index], err);
 }
 
+/* The part of its parent's time that a child takes: of a recorded trace, whose children come in order of start, without
+ * what an earlier child took and what rounding put after the parent's end. */
+static int64_t taken_time(const fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t parent, fs_node *above)
+{
+    if (chunk->timing[at] != FS_TIMING_TRACE || chunk->start[at] == FS_MISSING) return chunk->duration[at];
+    uint32_t spot;
+    const fs_chunk *around = fs_event_chunk(build->store, parent, &spot);
+    int64_t from = chunk->start[at], to = from + chunk->duration[at];
+    if (around->duration[spot] == FS_MISSING) return 0;
+    int64_t end = around->start[spot] + around->duration[spot];
+    if (to > end) to = end;
+    if (from < above->covered_until) from = above->covered_until;
+    if (to <= from) return 0;
+    above->covered_until = to;
+    return to - from;
+}
+
 /* The event, or the nearest around it, that has time of its own to give to what it encloses. */
 static uint32_t timed_parent(const fs_build *build, uint32_t index)
 {
@@ -173,7 +202,9 @@ static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at,
     if (parent == FS_NONE || fs_build_is_device(chunk, at)) return FS_OK;
     fs_build_node(build, parent);
     uint32_t timed = fs_event_is_asynchronous(chunk, at) ? FS_NONE : timed_parent(build, parent);
-    if (!missing && timed != FS_NONE) fs_build_node(build, timed)->self_cpu_ns -= chunk->duration[at];
+    if (missing || timed == FS_NONE) return FS_OK;
+    fs_node *above = fs_build_node(build, timed);
+    above->self_cpu_ns -= taken_time(build, chunk, at, timed, above);
     return FS_OK;
 }
 
@@ -251,6 +282,7 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
         FS_POLL(index, err);
         FS_TRY(scan_event(build, chunk, at, index, err));
     }
+    fs_build_find_untold(build);
     build->table->device_unseen = misses_devices(build);
     return FS_OK;
 }

@@ -9,6 +9,15 @@
 #include "table/build.h"
 #include "table/statistics.h"
 
+/* Work that is only known to be at most so much, and is more than the device can do, tells no rates. */
+static void forget_rates(fs_row *row)
+{
+    row->tflops_per_s = row->gbytes_per_s = NAN;
+    row->pct_peak_flops = row->pct_peak_bandwidth = row->pct_roofline = NAN;
+    row->roofline_time = row->headroom = NAN;
+    row->bound = FS_BOUND_UNKNOWN;
+}
+
 /* The row's rates and shares. What the CPU did of a row that ran on a device counts where its peaks are known. */
 static void rate(fs_group *group)
 {
@@ -35,6 +44,7 @@ static void rate(fs_group *group)
     row->roofline_time = rating.roofline_time;
     row->headroom = rating.headroom;
     row->bound = rating.bound;
+    if (group->estimated_ns > 0 && row->pct_roofline > 100) forget_rates(row);
     row->flops = flops;
     row->bytes_total_moved = bytes;
 }

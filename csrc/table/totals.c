@@ -18,6 +18,7 @@ const fs_peaks *fs_build_peaks(const fs_build *build, const fs_call *call, int d
 static bool is_inside(const fs_node *node, const fs_work *work)
 {
     if (node->device_ns > 0 && (node->flags & FS_NODE_OWNS) == 0) return true;
+    if (work->apart) return false;
     if (work->flops > 0) return node->flops >= work->flops;
     return node->bytes > 0 && node->bytes >= 0.9 * work->bytes_moved;
 }
@@ -55,7 +56,11 @@ static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
 {
     fs_roof_sum *sum = &build->groups[call->row].roof;
     const fs_roof *roof = roof_of(build, node, call);
-    if (!call->work.of_launched) fs_roof_sum_add(sum, roof);
+    if (!call->work.of_launched) {
+        fs_roof term = *roof;
+        if ((node->flags & FS_NODE_SAVES) != 0) term.compute_ns = term.least_ns = NAN;
+        fs_roof_sum_add(sum, &term);
+    }
     fs_roof_sum_launch(sum, roof, node->launches > 1 ? node->launches : 1);
 }
 
@@ -116,10 +121,18 @@ static void add_known(fs_known *known, const fs_work *work)
     known->bytes = known->bytes || !isnan(work->bytes_moved);
 }
 
+/* Whether the numbers of an op are known where its kernels have to tell them. */
+static bool is_told(fs_build *build, uint32_t owner)
+{
+    if (!fs_build_call(build, owner)->work.of_launched) return true;
+    return build->work_count > 0 && (fs_build_node(build, owner)->flags & FS_NODE_LISTED) != 0;
+}
+
 fs_known fs_build_known(fs_build *build, const fs_node *node)
 {
     fs_known known = {false, false};
-    if (node->owner != FS_NONE) add_known(&known, &fs_build_call(build, node->owner)->work);
+    if (node->owner != FS_NONE && is_told(build, node->owner))
+        add_known(&known, &fs_build_call(build, node->owner)->work);
     for (uint32_t at = node->stated; at != FS_NONE; at = fs_build_outer_stated(build, at)) {
         add_known(&known, &fs_build_call(build, at)->work);
     }
@@ -132,6 +145,8 @@ static void cover(fs_build *build, const fs_node *node, fs_group *group)
     fs_table *table = build->table;
     fs_known known = fs_build_known(build, node);
     table->modelled_base_ns += (double)node->self_cpu_ns;
+    const fs_call *owner = node->owner != FS_NONE ? fs_build_call(build, node->owner) : NULL;
+    if (owner != NULL && owner->work.at_most) build->groups[owner->row].estimated_ns += node->self_cpu_ns;
     if (known.flops) table->flops_known_ns += (double)node->self_cpu_ns;
     if (known.bytes) {
         table->bytes_known_ns += (double)node->self_cpu_ns;

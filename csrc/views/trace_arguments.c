@@ -147,12 +147,20 @@ static void put_torch_call(fs_json_members *members, const fs_torch_call *call)
         }                                           \
     } while (0)
 
+static void put_unit(fs_json_members *members, fs_unit unit)
+{
+    if (unit == FS_UNIT_NONE) return;
+    FS_JSON_KEY(members, "unit");
+    fs_json_string(members->json, fs_units[unit].name);
+}
+
 static void call_members(fs_json_members *members, const char *name, fs_span bytes)
 {
     fs_given_work given;
     if (fs_given_work_decode(bytes.bytes, &given)) {
         KNOWN_NUMBER(members, "flops", given.flops);
         KNOWN_NUMBER(members, "bytes", given.bytes);
+        put_unit(members, fs_unit_find(given.unit));
         return;
     }
     fs_torch_call torch;
@@ -174,8 +182,10 @@ static void call_members(fs_json_members *members, const char *name, fs_span byt
         work = fs_work_of(name, &call);
     }
     KNOWN_NUMBER(members, "flops", work.flops);
+    if (work.flops > 0) put_unit(members, work.unit.preferred);
     KNOWN_NUMBER(members, "bytes read", work.bytes_read);
     KNOWN_NUMBER(members, "bytes written", work.bytes_written);
+    if (isnan(work.bytes_read + work.bytes_written)) KNOWN_NUMBER(members, "bytes", work.bytes_moved);
 }
 
 /* Of device work --------------------------------------------------------------------------------------------------- */

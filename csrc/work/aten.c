@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "work/aten_elements.h"
+#include "work/aten_products.h"
 #include "work/aten_triton.h"
 #include "work/registered.h"
 
@@ -103,6 +104,21 @@ static fs_aten_rule find_rule(const char *name)
     return (fs_aten_rule){NULL, NULL, 0, 0};
 }
 
+bool fs_work_has_one_dtype(const char *name)
+{
+    static const fs_aten_count families[] = {
+        fs_count_product,          fs_count_summed_product,       fs_count_linear, fs_count_convolution,
+        fs_count_convolution_part, fs_count_convolution_backward, fs_count_norm,   fs_count_norm_backward,
+        fs_count_pointwise,        fs_count_reduce,               fs_count_pool,   fs_count_pool_to};
+    fs_aten_rule rule = find_rule(name);
+    bool masks = strstr(name, "mask") != NULL || strstr(name, "dropout") != NULL;
+    bool moves = rule.count == fs_count_pointwise && rule.flops == 0;
+    if (masks || moves) return false; /* choices by bools, copies and casts */
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (rule.count == families[i]) return true;
+    return false;
+}
+
 /* What arguments that no op has would give. */
 static double sound(double number)
 {
@@ -116,7 +132,7 @@ void fs_work_set_rule(fs_work_rule rule)
     atomic_store(&registered, rule);
 }
 
-fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
+static fs_work work_by_rule(const char *name, const fs_torch_call *call)
 {
     fs_work told = fs_work_unknown;
     fs_work_rule given = atomic_load(&registered);
@@ -130,5 +146,23 @@ fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
     work.bytes_read = sound(work.bytes_read);
     work.bytes_written = sound(work.bytes_written);
     work.bytes_moved = sound(work.bytes_moved);
+    return work;
+}
+
+/* What no rule knows, the trace may tell. */
+fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
+{
+    const fs_torch_told *told = &call->told;
+    fs_work work = work_by_rule(name, call);
+    if (work.of_launched) return work;
+    if (isnan(work.flops) && !isnan(told->flops)) {
+        work.flops = told->flops;
+        work.unit.preferred = work.unit.fallback = fs_unit_find(told->unit);
+        work.stated = true;
+    }
+    if (isnan(work.bytes_read)) work.bytes_read = told->bytes_read;
+    if (isnan(work.bytes_written)) work.bytes_written = told->bytes_written;
+    if (isnan(work.bytes_moved))
+        work.bytes_moved = isnan(told->bytes) ? told->bytes_read + told->bytes_written : told->bytes;
     return work;
 }

@@ -39,4 +39,7 @@ enum {
 #undef FS_BACKWARD_ENUM
 };
 
+/* The gradient that an op of one computes. */
+enum { FS_PART_INPUT, FS_PART_WEIGHT, FS_PART_BIAS };
+
 #endif

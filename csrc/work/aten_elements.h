@@ -80,8 +80,10 @@ enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
     X(resize) X(resize_backward) X(pad) /* aten_windows.c */                                                  \
         X(grid_sample) X(grid_sample_backward) X(unfold) X(fold) X(gather) X(embedding) X(embedding_backward) \
             X(embedding_bag) /* aten_index.c */                                                               \
-        X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(list) X(join)                       \
-            X(optimizer) /* aten_lists.c */
+        X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(index)                              \
+            X(list) X(join) X(chunk_cat) X(optimizer) /* aten_lists.c */                                      \
+            X(apart) X(triangle) X(triangle_indices) X(histogram) X(nonzero) X(select) X(unique)              \
+            X(repeat) X(narrow) X(permute) X(blocks) X(swizzle) /* aten_parts.c */
 
 #define FS_COUNT_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
 FS_ATEN_FAMILIES(FS_COUNT_FUNCTION)
@@ -101,6 +103,13 @@ unsigned fs_result_dtype(const fs_aten_rule *rule, unsigned dtype);
 
 /* Bytes of so many elements of a result, and of what is written beside it. */
 double fs_result_bytes(const fs_aten_rule *rule, double elements, unsigned dtype);
+
+/* Work that is at most so much. */
+fs_work fs_at_most(fs_work work);
+
+/* Of elements of so many bytes whose number only the launched kernels tell: FLOPs, elements read and written for each;
+ * most_read as in fs_work. */
+fs_work fs_of_launched(double flops, double read, double written, double item, double most_read);
 
 /* `each` FLOPs for each of the elements where they are floats, 0 where not, NaN where that is not known. */
 double fs_flops_of(double each, double elements, unsigned dtype);

@@ -91,17 +91,53 @@ fs_work fs_count_scatter(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), read, written, fs_sizes_unit(self->dtype));
 }
 
+/* Elements of the shape that a list of indices broadcasts to, if there is one for each axis of self; else NaN: an axis
+ * that goes whole may stand in the list or not. */
+static double indexed(const fs_torch_tensor *self, const fs_torch_argument *list, double *index_elements)
+{
+    enum { MOST = 64 };
+    double sizes[MOST] = {0}, elements = 1;
+    uint32_t most = 0;
+    const int64_t *at = list->list;
+    fs_torch_tensor index;
+    if (list->type != FS_TORCH_TENSOR_LIST || list->count == 0 || list->count != self->ndim) return NAN;
+    *index_elements = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        fs_torch_next_tensor(&at, &index);
+        if (index.ndim == 0 || index.ndim > MOST) return NAN;
+        *index_elements += fs_sizes_elements(&index);
+        for (uint32_t back = 0; back < index.ndim; back++)
+            sizes[back] = fmax(sizes[back], (double)index.shape[index.ndim - 1 - back]);
+        if (index.ndim > most) most = index.ndim;
+    }
+    for (uint32_t back = 0; back < most; back++) elements *= sizes[back];
+    return elements;
+}
+
+/* index(self, indices): the elements that they pick. Where the trace tells no shapes of the list, as torch's do not,
+ * the launched kernel tells how many it covers. An index is taken for int64, a mask for one that picks all. */
+fs_work fs_count_index(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
+    double index_elements = 0;
+    (void)rule;
+    if (self == NULL || call->count < 2) return fs_work_unknown;
+    double elements = indexed(self, &call->arguments[1], &index_elements), item = item_at(self);
+    if (isnan(elements)) return fs_of_launched(0, 1, 1, item, fs_sizes_read(self));
+    double read = fmin(elements, fs_sizes_distinct(self)) * item + index_elements * fs_sizes_item(FS_TORCH_INT64);
+    return fs_at_most(fs_sizes_work(0, read, elements * item, fs_sizes_unit(self->dtype)));
+}
+
 /* index_put(self, indices, values, accumulate): a trace tells neither sizes nor types of a list of indices, so that
- * they are left out, and what one value is written to is not known. */
+ * they are left out; what one value is written to the launched kernel tells. */
 fs_work fs_count_index_put(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0), *values = fs_sizes_tensor(call, 2);
     bool adds = fs_sizes_is_true(fs_sizes_text(call, 3));
-    if (self == NULL || values == NULL || values->ndim == 0) {
-        fs_work work = fs_count_moves(rule, call);
-        if (adds) work.flops = NAN;
-        return work;
-    }
+    (void)rule;
+    if (self == NULL) return fs_work_unknown;
+    if (values == NULL || values->ndim == 0)
+        return fs_of_launched(fs_flops_of(adds, 1, self->dtype), adds, 1, item_at(self), NAN);
     double elements = fs_sizes_elements(values), bytes = fmin(elements, fs_sizes_elements(self)) * item_at(self);
     return fs_sizes_work(fs_flops_of(adds, elements, self->dtype), fs_sizes_read(values) + (adds ? bytes : 0), bytes,
                          fs_sizes_unit(self->dtype));
@@ -139,9 +175,11 @@ fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
     if (axis < 0) axis += self->ndim;
     if (self->ndim > 0 && !(axis >= 0 && axis < self->ndim)) return fs_work_unknown;
     double elements = self->ndim > 0 ? fs_sizes_elements(self) / (double)self->shape[(int)axis] * k : k;
-    return fs_sizes_work(rule->flops, fs_sizes_read(self),
-                         fs_result_bytes(rule, elements, fs_result_dtype(rule, self->dtype)),
-                         fs_sizes_unit(self->dtype));
+    bool untold = fs_sizes_is_untold(call, 1);
+    if (untold) elements = fs_sizes_elements(self);
+    double written = fs_result_bytes(rule, elements, fs_result_dtype(rule, self->dtype));
+    fs_work work = fs_sizes_work(rule->flops, fs_sizes_read(self), written, fs_sizes_unit(self->dtype));
+    return untold ? fs_at_most(work) : work;
 }
 
 /* arange(start, end, step, out): the sizes follow from the numbers, as `out` may not have its yet. */
@@ -149,7 +187,7 @@ fs_work fs_count_range(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     double numbers[3] = {0, NAN, 1};
     int given = 0;
-    while (given < 3 && (unsigned)given < call->count && call->arguments[given].type == FS_TORCH_SCALAR) {
+    while (given < 3 && (unsigned)given < call->count && fs_sizes_tensor(call, (unsigned)given) == NULL) {
         numbers[given] = fs_sizes_number(call->arguments[given].text, NAN);
         given++;
     }
@@ -157,5 +195,6 @@ fs_work fs_count_range(const fs_aten_rule *rule, const fs_torch_call *call)
     if (out == NULL) return fs_count_view(rule, call); /* the outer call, which fills nothing */
     if (given == 1) numbers[1] = numbers[0], numbers[0] = 0;
     double elements = ceil((numbers[1] - numbers[0]) / numbers[2]);
+    if (isnan(elements)) return fs_of_launched(0, 0, 1, item_at(out), NAN); /* the trace tells no numbers */
     return fs_sizes_work(0, 0, elements * item_at(out), fs_sizes_unit(out->dtype));
 }

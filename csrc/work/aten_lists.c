@@ -64,6 +64,18 @@ fs_work fs_count_join(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_sizes_work(0, bytes, bytes, fs_sizes_unit(out->dtype));
 }
 
+/* _chunk_cat(tensors, axis, chunks, out): each tensor in chunks, filled up to chunks of one size. The dtype of the list
+ * is not told: that of `out` is taken for it. */
+fs_work fs_count_chunk_cat(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *out = fs_out_tensor(rule, call);
+    fs_work work = each_element(call, 0, 1, 1);
+    if (out == NULL || !work.of_launched) return work;
+    double read = isnan(work.list_elements) ? fs_sizes_elements(out) : work.list_elements;
+    double item = fs_sizes_item(out->dtype);
+    return fs_at_most(fs_sizes_work(0, read * item, fs_sizes_elements(out) * item, fs_sizes_unit(out->dtype)));
+}
+
 /* The fused optimizers, as the sum of what the unfused ones do to an element. */
 typedef struct {
     uint8_t flops, read, written;

@@ -61,6 +61,21 @@ double fs_flops_of(double each, double elements, unsigned dtype)
     return fs_sizes_is_float(dtype) ? each * elements : 0;
 }
 
+fs_work fs_at_most(fs_work work)
+{
+    work.at_most = true;
+    return work;
+}
+
+fs_work fs_of_launched(double flops, double read, double written, double item, double most_read)
+{
+    fs_work work = fs_sizes_work(flops, read, written, fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    work.of_launched = true;
+    work.item = item;
+    work.most_read = most_read;
+    return work;
+}
+
 /* Dtypes: torch's promotion ---------------------------------------------------------------------------------------- */
 
 /* bool, integers, floats, complex */
@@ -157,7 +172,15 @@ static double broadcast_elements(const fs_torch_call *call, unsigned end)
 typedef struct {
     double elements;
     unsigned dtype;
+    bool widest; /* the dtype that it may have at most: a number of the call that is not told decides */
 } result;
+
+/* The dtype of a result where it is not told whether the call names another one: narrow floats may become float32. */
+static unsigned widest_of(unsigned dtype)
+{
+    bool narrow = fs_sizes_is_float(dtype) && fs_sizes_item(dtype) < fs_sizes_item(FS_TORCH_FLOAT32);
+    return narrow ? (unsigned)FS_TORCH_FLOAT32 : dtype;
+}
 
 static result result_of(const fs_aten_rule *rule, const fs_torch_call *call)
 {
@@ -165,12 +188,18 @@ static result result_of(const fs_aten_rule *rule, const fs_torch_call *call)
     bool in_place = fs_is_in_place(rule);
     const fs_torch_tensor *model = in_place ? fs_sizes_tensor(call, 0) : NULL, *out = fs_out_tensor(rule, call);
     if (model == NULL && like > 0) model = fs_sizes_tensor(call, like - 1);
-    result found = {model != NULL ? fs_sizes_elements(model) : broadcast_elements(call, end), FS_TORCH_DTYPE_NONE};
+    result found = {model != NULL ? fs_sizes_elements(model) : broadcast_elements(call, end), FS_TORCH_DTYPE_NONE,
+                    false};
     unsigned given = dtype_at > 0 ? fs_sizes_dtype_of(fs_sizes_text(call, dtype_at)) : FS_TORCH_DTYPE_NONE;
     if (in_place && model != NULL) found.dtype = model->dtype;
     else if (out != NULL) found.dtype = out->dtype;
     else if (given != FS_TORCH_DTYPE_NONE) found.dtype = given;
-    else found.dtype = fs_result_dtype(rule, model != NULL ? model->dtype : promoted(call, end));
+    else {
+        unsigned usual = fs_result_dtype(rule, model != NULL ? model->dtype : promoted(call, end));
+        bool untold = dtype_at > 0 && fs_sizes_is_untold(call, dtype_at);
+        found.dtype = untold ? widest_of(usual) : usual;
+        found.widest = untold && (found.dtype != usual || !fs_sizes_is_float(usual));
+    }
     /* softmax of float16, told to give float32 */
     if (dtype_at > 0 && fs_sizes_is_true(fs_sizes_text(call, dtype_at))) found.dtype = FS_TORCH_FLOAT32;
     return found;
@@ -196,8 +225,10 @@ fs_work fs_count_pointwise(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
     double written = found.elements;
     if (fs_is_in_place(rule) && self != NULL) written = fs_sizes_distinct(self);
-    return fs_sizes_work(fs_flops_of(rule->flops, found.elements, found.dtype), read_inputs(rule, call, found.elements),
-                         fs_result_bytes(rule, written, found.dtype), fs_sizes_unit(found.dtype));
+    fs_work work =
+        fs_sizes_work(fs_flops_of(rule->flops, found.elements, found.dtype), read_inputs(rule, call, found.elements),
+                      fs_result_bytes(rule, written, found.dtype), fs_sizes_unit(found.dtype));
+    return found.widest ? fs_at_most(work) : work;
 }
 
 fs_aten_rule fs_aten_backward(const fs_aten_rule *rule)

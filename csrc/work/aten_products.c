@@ -199,8 +199,8 @@ fs_work fs_count_scaled(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_sizes_work(2 * of.m * of.n * of.k * packed, read, written, fs_products_unit(a->dtype));
 }
 
-/* The offsets part the rows of a matrix, its columns, or what is summed over: where they part one of both matrices, all
- * of it is multiplied once. */
+/* The offsets part the rows of a matrix, its columns, or what is summed over: where they part one of both matrices, it
+ * is multiplied once up to the last of them. That no argument tells, but all of the matrix is the most. */
 fs_work fs_count_grouped(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = fs_sizes_tensor(call, 1);
@@ -212,7 +212,9 @@ fs_work fs_count_grouped(const fs_aten_rule *rule, const fs_torch_call *call)
     else if (a->ndim == 2 && b->ndim == 2) groups = offsets != NULL ? fs_sizes_elements(offsets) : NAN;
     double read = fs_sizes_read(a) + fs_sizes_read(b) + fs_products_read(call, 2, call->count);
     double written = groups * m * n * fs_sizes_item(result_dtype(call, 2, 0, a->dtype));
-    return fs_sizes_work(2 * batch * m * n * k, read, written, fs_products_unit(a->dtype));
+    fs_work work = fs_sizes_work(2 * batch * m * n * k, read, written, fs_products_unit(a->dtype));
+    work.at_most = a->ndim != 3 || b->ndim != 3;
+    return work;
 }
 
 /* Weights in 8 or 4 bits, in whatever order the kernel likes: the scales tell how many outputs there are. */

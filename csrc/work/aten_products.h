@@ -38,6 +38,7 @@ double fs_products_read(const fs_torch_call *call, unsigned from, unsigned to);
     X(distances)      /* of each row to each: 0 of two matrices, 1 of one and itself */ \
     X(convolution)    /* a row of aten_convolution.h */                                 \
     X(convolution_backward)                                                             \
+    X(convolution_part) /* one gradient, its shapes told by the op around it */         \
     X(attention) /* a row of aten_attention.h */                                        \
     X(attention_backward)                                                               \
     X(rnn)       /* a row of aten_recurrent.c: layers of a recurrent network */         \

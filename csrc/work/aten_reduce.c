@@ -51,10 +51,16 @@ fs_work fs_count_reduce(const fs_aten_rule *rule, const fs_torch_call *call)
         return fs_count_pointwise(&pair, call);
     }
     double left = elements_left(self, call, place, &all);
+    bool untold = place > 0 && fs_sizes_is_untold(call, place);
+    if (untold) {
+        left = fs_sizes_elements(self);
+        all = false;
+    }
     unsigned dtype = reduced_dtype(rule, call, all);
     double written = all && fs_has(rule, FS_AND_INDICES) ? fs_sizes_item(dtype) : fs_result_bytes(rule, left, dtype);
-    return fs_sizes_work(fs_flops_of(rule->flops, fs_sizes_elements(self), dtype), fs_sizes_read(self), written,
-                         fs_sizes_unit(self->dtype));
+    fs_work work = fs_sizes_work(fs_flops_of(rule->flops, fs_sizes_elements(self), dtype), fs_sizes_read(self), written,
+                                 fs_sizes_unit(self->dtype));
+    return untold ? fs_at_most(work) : work;
 }
 
 /* Norms ------------------------------------------------------------------------------------------------------------ */
@@ -100,10 +106,14 @@ static double statistics_of(const norm_layout *layout, const fs_torch_tensor *in
 {
     double sizes[MAX_AXES], rows = fs_sizes_elements(input);
     if (layout->over == OVER_CHANNELS) return input->ndim > 1 ? (double)input->shape[1] : (double)NAN;
-    if (layout->over == OVER_GROUPS)
-        return input->ndim > 0 ? (double)input->shape[0] * fs_sizes_number(fs_sizes_text(call, layout->shape), NAN)
-                               : (double)NAN;
+    if (layout->over == OVER_GROUPS) { /* of untold groups: as many as channels */
+        double channels = input->ndim > 1 ? (double)input->shape[1] : (double)NAN;
+        double groups = fs_sizes_number(fs_sizes_text(call, layout->shape), channels);
+        return input->ndim > 0 ? (double)input->shape[0] * groups : (double)NAN;
+    }
     int count = fs_sizes_numbers(fs_sizes_text(call, layout->shape), sizes, MAX_AXES);
+    const fs_torch_tensor *weight = is_at(call, layout->weight) ? fs_sizes_tensor(call, layout->weight) : NULL;
+    if (count < 0 && weight != NULL && fs_sizes_elements(weight) > 0) return rows / fs_sizes_elements(weight);
     if (count < 0) return NAN;
     for (int i = 0; i < count; i++) rows /= sizes[i];
     return rows;
@@ -124,16 +134,19 @@ fs_work fs_count_norm(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
     if (input == NULL) return fs_work_unknown;
     bool trains = !layout->never_trains;
-    if (layout->training > 0) trains = fs_sizes_is_true(fs_sizes_text(call, layout->training));
+    bool untold = layout->training > 0 && fs_sizes_is_untold(call, layout->training);
+    if (layout->training > 0 && !untold) trains = fs_sizes_is_true(fs_sizes_text(call, layout->training));
     double elements = fs_sizes_elements(input), result = elements * fs_sizes_item(input->dtype);
-    double each = trains ? rule->flops : 2;
+    double each = untold ? (double)NAN : trains ? rule->flops : 2;
     each += is_at(call, layout->weight) + is_at(call, layout->bias);
     double running = bytes_at(call, layout->running) + bytes_at(call, layout->running > 0 ? layout->running + 1u : 0);
     double read = fs_sizes_read(input) + bytes_at(call, layout->weight) + bytes_at(call, layout->bias) + running;
     double written = fs_has(rule, FS_WRITES_FIRST) ? 0 : result; /* the statistics alone */
     if (trains)
         written += running + layout->written * statistics_of(layout, input, call) * statistic_size(input->dtype);
-    return fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_sizes_unit(input->dtype));
+    fs_work work = fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_sizes_unit(input->dtype));
+    untold = untold || (layout->over == OVER_GROUPS && fs_sizes_is_untold(call, layout->shape));
+    return untold ? fs_at_most(work) : work;
 }
 
 typedef struct {
@@ -170,9 +183,10 @@ fs_work fs_count_norm_backward(const fs_aten_rule *rule, const fs_torch_call *ca
     const fs_torch_tensor *input = fs_sizes_tensor(call, layout->input);
     if (gradient == NULL || input == NULL) return fs_work_unknown;
     bool trains = layout->training == 0 || fs_sizes_is_true(fs_sizes_text(call, layout->training));
+    bool untold = layout->training > 0 && fs_sizes_is_untold(call, layout->training);
     bool has_weight = is_at(call, layout->weight), wants[3];
     wanted(layout->mask > 0 ? fs_sizes_text(call, layout->mask) : "", wants);
-    double each = 0, elements = fs_sizes_elements(input), size = fs_sizes_item(input->dtype);
+    double each = untold ? (double)NAN : 0, elements = fs_sizes_elements(input), size = fs_sizes_item(input->dtype);
     double weight = has_weight ? bytes_at(call, layout->weight) : 0;
     if (wants[0] && trains) each += (layout->centred ? 7 : 5) + has_weight;
     if (wants[0] && !trains) each += 1 + has_weight;

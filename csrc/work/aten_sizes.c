@@ -42,6 +42,13 @@ const char *fs_sizes_text(const fs_torch_call *call, unsigned place)
     return place < call->count ? call->arguments[place].text : "";
 }
 
+bool fs_sizes_is_untold(const fs_torch_call *call, unsigned place)
+{
+    if (place >= call->count || *call->arguments[place].text != 0) return false;
+    unsigned type = call->arguments[place].type;
+    return type == FS_TORCH_SCALAR || type == FS_TORCH_SCALAR_LIST || (type == FS_TORCH_NOTHING && call->untyped);
+}
+
 /* Beyond this no size, axis or count is meant: "nan", "inf", "1e308". */
 #define LARGEST 0x1p53
 
@@ -127,8 +134,11 @@ fs_unit_choice fs_sizes_unit(unsigned dtype)
 
 fs_work fs_sizes_work(double flops, double bytes_read, double bytes_written, fs_unit_choice unit)
 {
-    fs_work work = {
-        .flops = flops, .bytes_read = bytes_read, .bytes_written = bytes_written, .unit = unit, .list_elements = NAN};
+    fs_work work = fs_work_unknown;
+    work.flops = flops;
+    work.bytes_read = bytes_read;
+    work.bytes_written = bytes_written;
+    work.unit = unit;
     work.bytes_moved = bytes_read + bytes_written;
     return work;
 }

@@ -20,6 +20,10 @@ double fs_sizes_read(const fs_torch_tensor *tensor);
 const fs_torch_tensor *fs_sizes_tensor(const fs_torch_call *call, unsigned place);
 
 /* The text of a scalar at a place; "" where there is none. */
+/* Whether the op was called with a number or a list of numbers there that the trace does not tell, as torch's do not up
+ * to 1.12. */
+bool fs_sizes_is_untold(const fs_torch_call *call, unsigned place);
+
 const char *fs_sizes_text(const fs_torch_call *call, unsigned place);
 
 /* Numbers of a text, a list's or a single one, at most `capacity`; how many there were, -1 where it holds none, or one

@@ -53,6 +53,17 @@ static double positions(double size, double kernel, double stride, double paddin
     return ceiling && (count - 1) * stride >= size + padding ? count - 1 : count;
 }
 
+/* Pooling of self into so many elements; where no argument tells how many (NaN), its gradient may. */
+static fs_work pooled(const fs_aten_rule *rule, const fs_torch_call *call, const fs_torch_tensor *self, double elements,
+                      double flops)
+{
+    if (isnan(elements) && call->output != NULL) elements = fs_sizes_elements(call->output);
+    fs_work work = fs_sizes_work(fs_flops_of(1, flops, self->dtype), fs_sizes_read(self),
+                                 fs_result_bytes(rule, elements, self->dtype), fs_sizes_unit(self->dtype));
+    work.of_gradient = isnan(elements);
+    return work;
+}
+
 /* pool(self, kernel, stride, padding, dilation, ceil mode) over PLACE dimensions; of averages (OF_MEANS) there is no
  * dilation. Each element of each window is one FLOP, as in a reduction. AND_INDICES. */
 fs_work fs_count_pool(const fs_aten_rule *rule, const fs_torch_call *call)
@@ -71,8 +82,7 @@ fs_work fs_count_pool(const fs_aten_rule *rule, const fs_torch_call *call)
         if (isnan(stride[i])) stride[i] = kernel[i];
         elements *= positions(sizes[i], kernel[i], stride[i], padding[i], dilation[i], ceiling);
     }
-    return fs_sizes_work(fs_flops_of(1, elements * product(kernel, count), self->dtype), fs_sizes_read(self),
-                         fs_result_bytes(rule, elements, self->dtype), fs_sizes_unit(self->dtype));
+    return pooled(rule, call, self, elements, elements * product(kernel, count));
 }
 
 /* pool(self, output size): the windows cover self, one FLOP for each of its elements. With PLACE, the place of the
@@ -83,6 +93,7 @@ fs_work fs_count_pool_to(const fs_aten_rule *rule, const fs_torch_call *call)
     unsigned place = fs_option(rule, FS_PLACE);
     int count = dimensions_at(call, place);
     double sizes[MAX_SPACE], result[MAX_SPACE], kernel[MAX_SPACE];
+    if (self != NULL && count == 0 && place == 1) return pooled(rule, call, self, NAN, fs_sizes_elements(self));
     if (!space_of(self, count, sizes)) return fs_work_unknown;
     numbers_at(call, place, count, NAN, result);
     double elements = planes_of(self, count) * product(result, count), flops = fs_sizes_elements(self);
@@ -90,8 +101,7 @@ fs_work fs_count_pool_to(const fs_aten_rule *rule, const fs_torch_call *call)
         numbers_at(call, 1, count, NAN, kernel);
         flops = elements * product(kernel, count);
     }
-    return fs_sizes_work(fs_flops_of(1, flops, self->dtype), fs_sizes_read(self),
-                         fs_result_bytes(rule, elements, self->dtype), fs_sizes_unit(self->dtype));
+    return pooled(rule, call, self, elements, flops);
 }
 
 /* backward(gradient, self, …): each element of the gradient is added where it came from, `flops` times; of averages

@@ -1,5 +1,6 @@
 #include "work/kernel_class.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -67,17 +68,94 @@ bool fs_kernel_is_communication(const char *name)
     return false;
 }
 
+fs_torch_dtype fs_kernel_dtype(const char *name)
+{
+    static const struct {
+        fs_torch_dtype dtype;
+        const char *pattern;
+    } types[] = {
+#define FS_KERNEL_DTYPE(DTYPE, pattern) {FS_TORCH_##DTYPE, pattern},
+#include "work/kernel_dtype.def"
+#undef FS_KERNEL_DTYPE
+    };
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (fits(name, types[i].pattern)) return types[i].dtype;
+    return FS_TORCH_DTYPE_NONE;
+}
+
+bool fs_kernel_saves_flops(const char *name)
+{
+    /* cuDNN's and MIOpen's. */
+    static const char *const algorithms[] = {"winograd",  "Winograd",  "miopenSp3AsmConv",
+                                             "fft2d_r2c", "fft2d_c2r", "ConvFFT"};
+    for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
+        if (strstr(name, algorithms[i]) != NULL) return true;
+    return false;
+}
+
+/* Extents ---------------------------------------------------------------------------------------------------------- */
+
+/* Bytes of the type that the text begins with; 0: none of these. */
 static int size_of_type(const char *name)
 {
     static const struct {
         const char *type;
         int size;
-    } types[] = {{"float", 4}, {"c10::BFloat16", 2}, {"c10::Half", 2}, {"double", 8}, {"c10::complex<float>", 8},
-                 {"int", 4},   {"long", 8}};
+    } types[] = {{"float", 4},
+                 {"c10::BFloat16", 2},
+                 {"c10::Half", 2},
+                 {"c10::Float8_", 1},
+                 {"double", 8},
+                 {"c10::complex<float>", 8},
+                 {"c10::complex<double>", 16},
+                 {"bool", 1},
+                 {"signed char", 1},
+                 {"unsigned char", 1},
+                 {"short", 2},
+                 {"int", 4},
+                 {"long", 8}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strncmp(name, types[i].type, strlen(types[i].type)) == 0) return types[i].size;
     return 0;
 }
+
+static int size_of_number(const char *name)
+{
+    int size = atoi(name);
+    return size > 0 && size <= 16 ? size : 0;
+}
+
+/* "float" or, after its name, the number of OpaqueType<4u>. */
+static int size_of_either(const char *name)
+{
+    int size = size_of_type(name);
+    return size > 0 ? size : size_of_number(name);
+}
+
+/* How many elements a kernel covers at most. */
+typedef enum {
+    COVERS_UNKNOWN,
+    COVERS_CHUNKS,       /* each block one chunk of a list: MultiTensorApply.cuh, kChunkSize */
+    COVERS_THREADS,      /* each thread one */
+    COVERS_THREAD_ITEMS, /* template arguments: threads of a block, elements of a thread */
+} coverage;
+
+enum { CHUNK_ELEMENTS = 65536 };
+
+/* PyTorch's kernels (aten/src/ATen/native/cuda), by their template's name. The size of an element follows the text
+ * `before`, as a type or as a number of bytes, where it stands first or second. */
+static const struct {
+    const char *kernel, *before;
+    int (*size)(const char *text);
+    coverage covers;
+} extents[] = {
+    {"multi_tensor_apply_kernel<", "Functor<", size_of_type, COVERS_CHUNKS},
+    {"CatArrayBatchedCopy", "<", size_of_either, COVERS_UNKNOWN},
+    {"chunk_cat_cuda_kernel<", "", size_of_type, COVERS_UNKNOWN},
+    {"index_elementwise_kernel<", "OpaqueType<", size_of_number, COVERS_THREAD_ITEMS},
+    {"vectorized_gather_kernel<", "", size_of_number, COVERS_THREADS},
+    {"elementwise_kernel_with_index<", NULL, NULL, COVERS_THREADS},
+};
 
 /* What follows the text in the name, or NULL. */
 static const char *after(const char *name, const char *text)
@@ -86,17 +164,44 @@ static const char *after(const char *name, const char *text)
     return found != NULL ? found + strlen(text) : NULL;
 }
 
-bool fs_kernel_is_multi_tensor(const char *name)
+static double product_of(const uint32_t *sizes)
 {
-    return strstr(name, "multi_tensor_apply_kernel<") != NULL;
+    return (double)sizes[0] * sizes[1] * sizes[2];
 }
 
-int fs_kernel_list_size(const char *name)
+static double covered(coverage covers, const char *arguments, const fs_launch *launch)
 {
-    const char *rest = after(name, "multi_tensor_apply_kernel<");
-    if (rest != NULL) return (rest = after(rest, "Functor<")) != NULL ? size_of_type(rest) : 0;
-    rest = after(name, "CatArrayBatchedCopy");
-    if (rest == NULL || (rest = after(rest, "OpaqueType<")) == NULL) return 0;
-    int size = atoi(rest);
-    return size > 0 && size <= 16 ? size : 0;
+    char *end = NULL;
+    long threads;
+    if (launch == NULL || launch->grid[0] == 0) return NAN;
+    switch (covers) {
+    case COVERS_CHUNKS:
+        return CHUNK_ELEMENTS * (double)launch->grid[0];
+    case COVERS_THREADS:
+        return product_of(launch->grid) * product_of(launch->block);
+    case COVERS_THREAD_ITEMS:
+        threads = strtol(arguments, &end, 10);
+        if (*end != ',' || threads < 1) return NAN;
+        return product_of(launch->grid) * (double)threads * (double)strtol(end + 1, NULL, 10);
+    case COVERS_UNKNOWN:
+        break;
+    }
+    return NAN;
+}
+
+fs_kernel_extent fs_kernel_extent_of(const char *name, const fs_launch *launch)
+{
+    fs_kernel_extent extent = {NAN, 0};
+    for (size_t i = 0; i < sizeof extents / sizeof *extents; i++) {
+        const char *arguments = after(name, extents[i].kernel);
+        if (arguments == NULL) continue;
+        const char *size = extents[i].before != NULL ? arguments : NULL;
+        for (int tries = 0; tries < 2 && extent.size == 0 && size != NULL; tries++) {
+            size = after(size, extents[i].before);
+            if (size != NULL) extent.size = extents[i].size(size);
+        }
+        extent.elements = covered(extents[i].covers, arguments, launch);
+        break;
+    }
+    return extent;
 }

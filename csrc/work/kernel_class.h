@@ -4,6 +4,9 @@
 
 #include <stdbool.h>
 
+#include "store/signature.h"
+#include "store/torch_signature.h"
+
 /* X(NAME, name, prose) */
 #define FS_KERNEL_CLASS_LIST(X)                                                               \
     X(OTHER, other, "none of the below, as far as the name tells")                            \
@@ -25,13 +28,20 @@ fs_kernel_class fs_kernel_class_of(const char *name);
 /* The first class alone, which takes a tenth of the time. */
 bool fs_kernel_is_communication(const char *name);
 
-/* Elements that a block of PyTorch's multi_tensor_apply covers at most (ATen/native/cuda/MultiTensorApply.cuh,
- * kChunkSize). */
-enum { FS_MULTI_TENSOR_ELEMENTS = 65536 };
+/* Whether it convolves by an algorithm of fewer multiplications than the one that work counts: Winograd's, or a Fourier
+ * transform. Peaks say nothing of how long that takes at least. */
+bool fs_kernel_saves_flops(const char *name);
 
-/* The bytes of an element of the lists of tensors that a kernel goes over, by the type that its functor names (of those
- * above), or by the size that it copies (of cat); 0 of other kernels, and where the name does not tell. */
-int fs_kernel_list_size(const char *name);
-bool fs_kernel_is_multi_tensor(const char *name);
+/* The dtype of what a kernel reads and writes, as its name tells (kernel_dtype.def), or FS_TORCH_DTYPE_NONE. */
+fs_torch_dtype fs_kernel_dtype(const char *name);
+
+/* What a kernel goes over, as far as its name and its launch tell. */
+typedef struct {
+    double elements; /* at most; NaN: not told */
+    int size;        /* bytes of an element; 0: not told */
+} fs_kernel_extent;
+
+/* launch may be NULL. */
+fs_kernel_extent fs_kernel_extent_of(const char *name, const fs_launch *launch);
 
 #endif

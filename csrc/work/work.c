@@ -11,6 +11,8 @@ const fs_work fs_work_unknown = {
     .bytes_written = NAN,
     .bytes_moved = NAN,
     .list_elements = NAN,
+    .item = NAN,
+    .most_read = NAN,
     .unit = {FS_UNIT_NONE, FS_UNIT_NONE},
 };
 

@@ -6,13 +6,14 @@ import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn
 
 import pytest
 
 from .. import _core
+from ..views.safe import printable
 from . import limits, marker, store
 from .explain import explain
 from .kernels import Seen, Unseen, look
@@ -39,6 +40,8 @@ class Settings:
     """How many times as long as there a median may take."""
     stored: Mapping[str, Any] = field(default_factory=dict)
     """That run, as store.load gives it."""
+    tell: Callable[[str], object] | None = None
+    """Shows a line to the user while tests run."""
 
 
 class Perf:
@@ -130,7 +133,7 @@ class Check:
         name = _name_of(other)
         margin = max(ratio, 1 / ratio) - 1 if ratio > 0 else 0.0  # rounds go on until the limit is on one side
         for times in (1.0, *LONGER):
-            with alone():
+            with alone(self._settings.tell):
                 compared = compare_times(mine, theirs, **_longer(compare_times, {"margin": margin}, times))
             low, high = compared.ci
             held = _held_ratio(compared.ratio, low, high, ratio, f"the time of {name}")
@@ -188,7 +191,7 @@ class Check:
 
     def _measure(self, times: float) -> Any:
         measure = _flopscope().measure
-        with alone():
+        with alone(self._settings.tell):
             return measure(self._fn, *self._args, **_longer(measure, self._options, times))
 
     def _hold_all(self, comparison: str, wanted: Mapping[str, float]) -> Check:
@@ -204,13 +207,20 @@ class Check:
         return limits.hold(self.measurement, name, comparison, limit)
 
     def _until_clear(self, hold: Callable[[], Held]) -> Held:
-        """What hold() says, measuring for longer while that is unclear."""
+        """What hold() says, measuring for longer while that is unclear.
+
+        A longer measurement settles a limit only if its interval meets that of the one before: where they lie apart,
+        the machine changed in between, and the limit lies inside what was seen.
+        """
         held = hold()
         for times in LONGER:
             if held.verdict != "unclear":
                 break
+            before = self.measurement.ci
             self.measurement = self._measure(times)
             held = hold()
+            if held.verdict != "unclear" and _apart(before, self.measurement.ci):
+                held = replace(held, verdict="unclear", moved=True)
         return held
 
     def _count(self, what: str, value: float, likely: str, *wanted: float | None) -> Check:
@@ -220,7 +230,7 @@ class Check:
 
     def _look(self, limit: str) -> Seen:
         try:
-            with alone():
+            with alone(self._settings.tell):
                 return look(self._fn, self._args)
         except Unseen as reason:
             pytest.skip(f"{limit} needs to see what the device does: {reason}")
@@ -263,6 +273,11 @@ BOUNDS = tuple(bound for bound in _core.bounds() if bound != "unknown")
 _SHAPES = "the work is that of the call's shapes and dtypes: other ones, or another op, than the limit was written for"
 
 
+def _apart(a: tuple[float, float], b: tuple[float, float]) -> bool:
+    """Whether two intervals have nothing in common; NaN has no such bounds."""
+    return a[1] < b[0] or b[1] < a[0]
+
+
 def _held_ratio(value: float, low: float, high: float, limit: float, of_what: str) -> Held:
     text = f"at most {limits.number(limit)} × {of_what}"
     measured = f"{limits.number(value)} × ({limits.number(low)} to {limits.number(high)})"
@@ -285,4 +300,4 @@ def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: flo
 
 
 def _name_of(fn: Callable[..., Any]) -> str:
-    return str(getattr(fn, "__name__", None) or type(fn).__name__)
+    return printable(str(getattr(fn, "__name__", None) or type(fn).__name__))

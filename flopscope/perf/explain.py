@@ -13,6 +13,8 @@ FAR = 60.0  # percent of the roofline, below which bytes and FLOPs do not explai
 RESTLESS = 0.1  # interquartile range over median
 
 _NO_ROOM = "the limit lies inside the confidence interval, also after measuring for longer: leave it more room"
+_NO_INTERVAL = "a single sample has no confidence interval: measure for longer, perf(fn, …, max_time=…)"
+_MOVED = "the last two measurements disagree by more than their intervals: something else runs here, or clocks move"
 _LAUNCH = "launch-bound: give a launch more work, or put launches into a CUDA graph"
 _LATENCY = "latency-bound: dependent steps, synchronisation or too little parallelism, not bytes or FLOPs, set the time"
 _RESTLESS = "the samples spread widely: something else runs here, or clocks move"
@@ -66,6 +68,8 @@ def _is_far(m: Any) -> bool:
 
 # When a reason is the likely one, and the reason. The first that holds is told.
 _REASONS: tuple[tuple[Callable[[Any, Held], bool], str], ...] = (
+    (lambda m, held: held.moved, _MOVED),
+    (lambda m, held: held.verdict == "unclear" and not all(map(known, m.ci)), _NO_INTERVAL),
     (lambda m, held: held.verdict == "unclear", _NO_ROOM),
     (lambda m, held: held.beyond, "the limit is beyond this device's roofline for this work: nothing here can meet it"),
     (lambda m, held: m.bound == "launch", _LAUNCH),

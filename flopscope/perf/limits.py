@@ -66,6 +66,8 @@ class Held:
     verdict: Verdict
     beyond: bool = False
     """Whether the roofline itself does not keep the limit."""
+    moved: bool = False
+    """Whether it is unclear since the last two measurements disagree."""
 
 
 def known(value: Any) -> bool:

@@ -2,35 +2,93 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 __all__ = ["alone"]
+
+SILENT_SECONDS = 1.0  # of waiting, before it is reported
 
 _held_here = threading.local()  # by this thread: to wait for oneself takes for ever
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def alone(tell: Callable[[str], object] | None = None) -> Iterator[None]:
     """Wait until no other process of this user measures in such a block. A process that ends gives its turn back.
 
-    RuntimeError inside of such a block.
+    tell: called with a line once the wait takes longer than a second. RuntimeError inside of such a block. OSError,
+    naming the lock file, where that is not a file of this user's: a symbolic link, a folder, somebody else's.
     """
     if getattr(_held_here, "pid", None) == os.getpid():
         raise RuntimeError("what perf(…) measures may not measure by perf(…) itself: measure one after the other")
-    path = Path(tempfile.gettempdir()) / f"flopscope-perf-{os.getuid()}.lock"
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    handle = _open(Path(tempfile.gettempdir()) / f"flopscope-perf-{os.getuid()}.lock")
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        _wait(handle, tell)
         _held_here.pid = os.getpid()
+        with suppress(OSError):  # a full disk: those that wait then cannot say for whom
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, str(os.getpid()).encode(), 0)
         yield
     finally:
         if getattr(_held_here, "pid", None) == os.getpid():
             _held_here.pid = None
             fcntl.flock(handle, fcntl.LOCK_UN)  # not by closing: a process forked meanwhile has the file open still
         os.close(handle)
+
+
+def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags, 0o600)
+    except OSError as problem:
+        _refuse(path, problem.errno or 0, "cannot be opened")
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+        os.close(handle)
+        _refuse(path, errno.EPERM, "cannot be used")
+    return handle
+
+
+def _refuse(path: Path, number: int, what: str) -> NoReturn:
+    """Raise OSError that says what is there instead of a lock file of this user's."""
+    why = os.strerror(number)
+    with suppress(OSError):
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            why = "it is a symbolic link; remove it"
+        elif not stat.S_ISREG(found.st_mode):
+            why = "it is not a regular file; remove it"
+        elif found.st_uid != os.geteuid():
+            why = f"it belongs to user {found.st_uid}; have it removed, or set TMPDIR to a folder of your own"
+    raise OSError(number, f"the lock of measurements {what}: {why}", str(path)) from None
+
+
+def _wait(handle: int, tell: Callable[[str], object] | None) -> None:
+    """Take the lock. It is not polled: who holds it is measuring."""
+    try:
+        return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass
+
+    def report() -> None:
+        holder = os.pread(handle, 20, 0)
+        pid = f" (pid {holder.decode()})" if holder.isdigit() else ""
+        if tell is not None:
+            tell(f"waiting for another measurement{pid} …")
+
+    timer = threading.Timer(SILENT_SECONDS, report)
+    timer.daemon = True
+    timer.start()
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+    finally:
+        timer.cancel()
+        timer.join()

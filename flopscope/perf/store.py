@@ -9,18 +9,32 @@ verdict) and ``ratio_to_stored``. What is not known is null.
 from __future__ import annotations
 
 import functools
-import json
 import math
 import os
 import re
-import tempfile
+import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Median", "check_machines", "device_of", "fingerprint", "load", "median_of", "place", "write"]
+from ..files import read_json, require_file, write_json
+from ..views.safe import printable
+
+__all__ = [
+    "Median",
+    "check_machines",
+    "device_of",
+    "fingerprint",
+    "load",
+    "median_of",
+    "place",
+    "require_place",
+    "write",
+]
 
 FORMAT = 1
+LEAST_US, MOST_US = 1e-9, 1e15  # of a time that can be: 32 years are 1e15 µs
+SHOWN = 120  # characters of a wrong value
 # What must be equal for times to be comparable, of a device's name and properties as far as it has them.
 SAME = ("name", "isa", "threads", "sm_count", "memory_bytes", "driver_version")
 
@@ -52,18 +66,67 @@ def load(name: str) -> dict[str, Any]:
     """
     file = place(name)
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        if content["format"] != FORMAT:
-            raise ValueError(f"it has format {content['format']}, not {FORMAT}")
-        by_key = {record["key"]: record for record in content["measurements"]}
-        return {"machines": dict(content["machines"]), "measurements": by_key}
+        content = read_json(file)
     except FileNotFoundError:
         there = ", ".join(sorted(found.stem for found in file.parent.glob("*.json"))) or "none"
         raise FileNotFoundError(
-            f"no run is stored as {name!r} (there are: {there}); --perf-save {name} stores one"
+            f"no run is stored as {name!r} (there are: {printable(there)}); --perf-save {name} stores one"
         ) from None
-    except (ValueError, KeyError, TypeError) as problem:
-        raise ValueError(f"{file} holds no stored run: {problem}") from problem
+    try:
+        return _run_of(content)
+    except ValueError as problem:
+        raise ValueError(f"{file} holds no stored run: {problem}") from None
+
+
+def require_place(name: str) -> None:
+    """ValueError where no run can be kept under that name: it is none for a file, or something else has it."""
+    require_file(place(name))
+
+
+# What a file may hold instead of a run is refused by the first of these that fails.
+
+
+def _run_of(content: Any) -> dict[str, Any]:
+    _require(isinstance(content, dict), "it is no JSON object")
+    _require(content.get("format") == FORMAT, f"it has format {_shown(content.get('format'))}, not {FORMAT}")
+    machines, measurements = content.get("machines"), content.get("measurements")
+    _require(isinstance(machines, dict), '"machines" is no object')
+    for device, facts in machines.items():
+        scalars = isinstance(facts, dict) and not any(isinstance(facts.get(key), (dict, list)) for key in SAME)
+        _require(scalars, f"the machine {_shown(device)} is {_shown(facts)}")
+    _require(isinstance(measurements, list), '"measurements" is no array')
+    for place, record in enumerate(measurements):
+        _require(
+            _is_record(record), f"measurement {place} has no key, device or times, or wrong ones: {_shown(record)}"
+        )
+    return {"machines": machines, "measurements": {record["key"]: record for record in measurements}}
+
+
+def _is_record(record: Any) -> bool:
+    if not isinstance(record, dict) or not all(isinstance(record.get(name), str) for name in ("key", "device")):
+        return False
+    times = record.get("measurement")
+    if not isinstance(times, dict):
+        return False
+    ends = times.get("ci")
+    if not (ends is None or (isinstance(ends, list) and len(ends) == 2)):
+        return False
+    return all(time is None or _is_time(time) for time in (times.get("median"), *(ends or ())))
+
+
+def _is_time(value: Any) -> bool:
+    """Whether it can be divided by and compared with: more than 0, and no more than a float can be."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and LEAST_US < value < MOST_US
+
+
+def _require(kept: bool, problem: str) -> None:
+    if not kept:
+        raise ValueError(problem)
+
+
+def _shown(value: Any) -> str:
+    """A value as Python writes it, cut where it is long."""
+    return printable(repr(value) if isinstance(value, str) else reprlib.repr(value))[:SHOWN]
 
 
 def check_machines(name: str, stored: Mapping[str, Any]) -> None:
@@ -71,10 +134,13 @@ def check_machines(name: str, stored: Mapping[str, Any]) -> None:
     for device, there in stored["machines"].items():
         here = fingerprint(device)
         if not here:
-            raise ValueError(f"the run {name!r} is of {device}, {there.get('name')}, which is not here")
+            what = f"{printable(device)[:SHOWN]}, {printable(str(there.get('name')))[:SHOWN]}"
+            raise ValueError(f"the run {name!r} is of {what}, which is not here")
         differing = [key for key in SAME if there.get(key) != here.get(key)]
         if differing:
-            facts = ", ".join(f"{key} {there.get(key)!r} there and {here.get(key)!r} here" for key in differing)
+            facts = ", ".join(
+                f"{key} {_shown(there.get(key))} there and {_shown(here.get(key))} here" for key in differing
+            )
             raise ValueError(f"the run {name!r} cannot be compared with: its {device} is another device: {facts}")
 
 
@@ -88,11 +154,12 @@ def write(records: Iterable[Mapping[str, Any]], file: str | None, name: str | No
         return ["nothing was measured, so nothing is written"]
     machines = {record["device"]: record.pop("machine") for record in measured}
     content = {"format": FORMAT, "flopscope": __version__, "when": _now(), "machines": machines}
-    text = json.dumps(plain({**content, "measurements": measured}), indent=1, allow_nan=False) + "\n"
+    run = plain({**content, "measurements": measured})
     said = []
     for wish, path in (("written", Path(file) if file else None), ("kept", place(name) if name else None)):
         if path is not None:
-            _replace(path, text)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, run)
             said.append(f"{wish}: {path}")
     return said
 
@@ -122,8 +189,8 @@ def median_of(stored: Mapping[str, Any], key: str, device: str) -> Median | None
     if record is None or record["device"] != device:
         return None
     times = record["measurement"]
-    low, high = times["ci"] or (None, None)
-    return Median(*(math.nan if time is None else float(time) for time in (times["median"], low, high)))
+    low, high = times.get("ci") or (None, None)
+    return Median(*(math.nan if time is None else float(time) for time in (times.get("median"), low, high)))
 
 
 def _folder() -> Path:
@@ -139,17 +206,3 @@ def _now() -> str:
     from datetime import datetime, timezone
 
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write beside and rename, so that no reader sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, beside = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(beside, 0o644)
-        os.replace(beside, path)
-    except OSError:
-        Path(beside).unlink(missing_ok=True)
-        raise

@@ -1,20 +1,26 @@
-"""The command ``flopscope measure``: an op by name and shapes, or a function of a module."""
+"""The command ``flopscope measure``: an op by name and shapes, or a function of a module or a file."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 __all__ = ["add_measure"]
 
 PACKAGE = Path(__file__).parent.parent
+WHERE_MODULES_ARE = (
+    "MODULE is looked for in --path DIR, among what is installed, and last in the current folder, so that a file here "
+    "hides no installed package (`python -m flopscope` has it first all the same); FILE.py is that file, with its "
+    "folder first, as for `python FILE.py`."
+)
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -31,9 +37,14 @@ def shape(text: str) -> tuple[int, ...]:
 
 def add_measure(commands: Any) -> None:
     """Add ``measure`` to the commands of the parser."""
-    parser = commands.add_parser("measure", allow_abbrev=False, help="time one op, or a function, properly")
-    parser.add_argument("what", metavar="OP|MODULE:FUNCTION", help="flopscope's op, or a function without arguments")
+    parser = commands.add_parser(
+        "measure", allow_abbrev=False, help="time one op, or a function, properly", epilog=WHERE_MODULES_ARE
+    )
+    parser.add_argument(
+        "what", metavar="OP|MODULE:FUNCTION|FILE.py:FUNCTION", help="an op, or a function of no arguments"
+    )
     parser.add_argument("shapes", nargs="*", type=shape, metavar="SHAPE", help="of each operand; one: of all")
+    parser.add_argument("--path", metavar="DIR", action="append", default=[], help="look for MODULE here first")
     parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of the operands (default: %(default)s)")
     parser.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
     parser.add_argument("--cache", choices=("cold", "hot"), help="empty the caches or not (default: cold on CUDA)")
@@ -47,13 +58,13 @@ def add_measure(commands: Any) -> None:
 
 
 def _measure(options: argparse.Namespace) -> None:
-    from ..commands import write_json
+    from ..files import write_json
     from .measure import measure
 
     if ":" in options.what:
         if options.shapes:
             raise ValueError(f"{options.what} takes no shapes: the function is called without arguments")
-        call, args = _function(options.what), ()
+        call, args = _function(options.what, options.path), ()
     else:
         call, args = _op(options)
     given = {name: getattr(options, name) for name in ("flops", "bytes", "unit", "cache", "max_time", "peaks")}
@@ -70,13 +81,13 @@ def _measure(options: argparse.Namespace) -> None:
         write_json(options.json, found.to_dict(samples=True))
 
 
-def _function(text: str) -> Callable[[], Any]:
-    module, _, path = text.partition(":")
-    sys.path.insert(0, os.getcwd())
-    found: Any = importlib.import_module(module)
+def _function(text: str, folders: Sequence[str]) -> Callable[[], Any]:
+    named, _, path = text.rpartition(":")
+    module = _module(named, folders)
+    found = module
     for name in path.split("."):
         if not hasattr(found, name):
-            raise ValueError(f"{module} has no {path}")
+            raise ValueError(f"{named} has no {path}{_instead(module, named)}")
         found = getattr(found, name)
     if not callable(found):
         raise ValueError(f"{text} is no function, but {found!r}")
@@ -88,6 +99,37 @@ def _function(text: str) -> Callable[[], Any]:
         pass
     called: Callable[[], Any] = found
     return called
+
+
+def _module(named: str, folders: Sequence[str]) -> Any:
+    """Import it as WHERE_MODULES_ARE says."""
+    for folder in reversed(folders):
+        if not os.path.isdir(folder):
+            raise ValueError(f"--path {folder}: there is no such folder")
+        sys.path.insert(0, os.path.abspath(folder))
+    if not named.endswith(".py"):
+        here = os.getcwd()
+        if here not in sys.path:
+            sys.path.append(here)
+        return importlib.import_module(named)
+    file = os.path.abspath(named)
+    if not os.path.isfile(file):
+        raise ValueError(f"there is no file {named}")
+    sys.path.insert(0, os.path.dirname(file))
+    name = Path(file).stem
+    spec = importlib.util.spec_from_file_location("__measured__" if name in sys.modules else name, file)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _instead(module: Any, named: str) -> str:
+    """What to tell where an installed module hides a file of the current folder."""
+    came, here = getattr(module, "__file__", None), f"{named}.py"
+    if os.path.isfile(here) and not (came and os.path.samefile(came, here)):
+        return f": it is {came or 'built in'}; for the file in this folder write ./{here}:…"
+    return f" ({came})" if came and not named.endswith(".py") else ""
 
 
 def _op(options: argparse.Namespace) -> tuple[Callable[..., Any], tuple[Any, ...]]:

@@ -52,11 +52,19 @@ class Records:
         self._recorder: Any = None
 
     def __enter__(self) -> Records:
-        self._recorder, _ = capture.start_core(_RECIPE)
-        return self
+        try:
+            capture.start_core(_RECIPE, self._keep)
+            return self
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
-        self._recorder.stop()
+        if self._recorder is not None:
+            capture.stop_core(self._recorder)
+
+    def _keep(self, recorder: Any) -> None:
+        self._recorder = recorder
 
     def forget(self) -> None:
         """What ran so far is in no part."""

@@ -57,13 +57,17 @@ def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.
         with_stack=False,
         api_calls=True,
     )
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        core, timing = capture.start_core(recipe)
+    cores: list[_core.Profiler] = []  # those that were tried, the one that runs last
     try:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            core, timing = capture.start_core(recipe, cores.append)
         result = function()
-    finally:
         core.stop()
+    except BaseException:  # of stop() too, which an interrupt may have come before
+        for tried in cores:
+            capture.stop_core(tried)
+        raise
     notes = tuple(str(warning.message) for warning in said)
     return look_at(core, timing == "cupti", notes + notes_of(result))
 

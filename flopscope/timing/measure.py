@@ -10,6 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from .. import _core
+from ..model import Model, why_unknown
 from ..progress import time_bar
 from .distribution import describe, median
 from .measurement import Measurement, Shares
@@ -195,10 +196,8 @@ def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
     if wanted == "datasheet":
         found["measured"] = stage.device.measured
         if found["datasheet"] is None:
-            lacking = (
-                "CPUs have no datasheet" if stage.device.kind == "cpu" else f"{stage.device.name} has no datasheet"
-            )
-            stage.notes.append(f"{lacking}; peaks='measured' needs none")
+            model = Model.of_properties(stage.device.properties)
+            stage.notes.append(why_unknown(model, here=True, measured=False, kind=stage.device.kind))
     return {source: peaks for source, peaks in found.items() if peaks is not None}
 
 
@@ -211,8 +210,7 @@ def _roofs(
     say what a launch takes: the measured time stands for it.
     """
     look, measured = stage.looks[0], known.get("measured")
-    launch = {} if measured is None else {"launch_ns": measured.launch_ns, "kernel_ns": measured.kernel_ns}
-    limits: dict[str, dict[str, Any]] = {source: {**peaks._for_core(), **launch} for source, peaks in known.items()}
+    limits: dict[str, dict[str, Any]] = {source: peaks._for_core(measured) for source, peaks in known.items()}
     limits["none"] = {"flops": {}}
     if stated is None:
         return {source: look.roof(str(stage.device), one) for source, one in limits.items()}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .. import _core, capture
+from ..views.safe import printable
 from .look import Look, call_under_profiler, notes_of
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def name_of(function: Callable[..., Any]) -> str:
     """What a function is called."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
-    return str(getattr(function, "__name__", None) or type(function).__name__)
+    return printable(str(getattr(function, "__name__", None) or type(function).__name__))
 
 
 class MemoryWatch:
@@ -243,5 +244,5 @@ def _cuda_is_here() -> bool:
 def _refuse_a_profile() -> None:
     from .. import profiler
 
-    if profiler._running is not None:
+    if profiler.running() is not None:
         raise RuntimeError("a profile is in progress, whose cost would be in the times: end it before measuring")

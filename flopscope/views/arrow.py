@@ -7,6 +7,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
+from flopscope.files import replacing
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
@@ -44,4 +45,6 @@ def to_parquet(table: EventTable, path: str | PathLike[str]) -> None:
         from pyarrow import parquet
     except ImportError as error:
         raise ImportError("Parquet files are written by pyarrow: pip install pyarrow; to_csv() does without") from error
-    parquet.write_table(to_arrow(table), path)
+    rows = to_arrow(table)
+    with replacing(path, "wb") as file:
+        parquet.write_table(rows, file)

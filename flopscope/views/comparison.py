@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from flopscope.views import units
 from flopscope.views.html import STYLE
+from flopscope.views.safe import printable
 
 if TYPE_CHECKING:
     from flopscope.compare import Comparison, ComparisonRow, Side
@@ -62,7 +63,7 @@ def _names(comparison: Comparison, rows: Sequence[ComparisonRow]) -> list[str]:
     for row in rows:
         alone = "" if row.a and row.b else " (only a)" if row.a else " (only b)"
         shapes = f" {row.input_shapes}" if comparison.by == "shape" and row.input_shapes else ""
-        texts.append(f"{row.name}{shapes}{alone}" if row.name != "total" else row.name)
+        texts.append(printable(f"{row.name}{shapes}{alone}" if row.name != "total" else row.name))
     return texts
 
 
@@ -76,7 +77,9 @@ def legend(comparison: Comparison) -> list[str]:
     """What a and b are, and what their times are of."""
     times = ["device" if there else "CPU" for there in comparison.on_device]
     named = zip("ab", comparison.names, times, strict=True)
-    return [f"{which}: own {time} times{'' if name == which else f' of {name}'}" for which, name, time in named]
+    return [
+        f"{which}: own {time} times{'' if name == which else f' of {printable(name)}'}" for which, name, time in named
+    ]
 
 
 def footer(comparison: Comparison, shown: int) -> list[str]:

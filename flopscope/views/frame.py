@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from os import PathLike
 from typing import TYPE_CHECKING, Any
+
+from flopscope.files import write_json
+from flopscope.views.safe import write_csv
 
 if TYPE_CHECKING:
     import pandas
@@ -42,9 +43,7 @@ def _json_value(value: Any) -> Any:
 
 def to_json(table: EventTable, path: str | PathLike[str]) -> None:
     """A JSON file of json_content()."""
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(json_content(table), file, indent=1, allow_nan=False)
-        file.write("\n")
+    write_json(path, json_content(table))
 
 
 def json_content(table: EventTable) -> dict[str, Any]:
@@ -60,9 +59,5 @@ def _device(table: EventTable) -> dict[str, Any]:
 
 
 def to_csv(table: EventTable, path: str | PathLike[str]) -> None:
-    """A CSV file with a header; what is not known is empty, lists are JSON."""
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(_columns(table))
-        for record in to_dicts(table):
-            writer.writerow([json.dumps(cell) if isinstance(cell, list) else cell for cell in record.values()])
+    """Write a CSV file with a header; what is not known is empty, lists are JSON, and texts are never formulas."""
+    write_csv(path, _columns(table), (record.values() for record in to_dicts(table)))

@@ -12,6 +12,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from . import units
+from .safe import printable
 
 if TYPE_CHECKING:
     from ..peaks import Peaks
@@ -32,6 +33,8 @@ PEAK_LINES: dict[str, tuple[str, Any]] = {"measured": ("#000000", "-"), "datashe
 GREY = "#505050"
 SHADE = 0.13
 SMALL = 8  # points
+# Of every text: names may have "$", which matplotlib takes for formulas, and all that means something to TeX.
+PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
 LEAST_SHADE = 0.09  # of an axis' width, for its label to have room
 
 
@@ -82,11 +85,12 @@ def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
         axes_of.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
         axes_of.set_axisbelow(True)
     time_axes.set_yscale("log")
-    time_axes.set_ylabel("time per call (µs)")
-    rate_axes.set_ylabel(rate_name)
-    share_axes.set_ylabel("% of the roofline")
-    time_axes.set_title(f"{sweep.op} on {sweep.device}, {sweep.device.name}", fontsize=11)
-    share_axes.set_xlabel(at)
+    time_axes.set_ylabel("time per call (µs)", **PLAIN)
+    rate_axes.set_ylabel(rate_name, **PLAIN)
+    share_axes.set_ylabel("% of the roofline", **PLAIN)
+    title = printable(f"{sweep.op} on {sweep.device}, {sweep.device.name}")
+    time_axes.set_title(title, fontsize=11, **PLAIN)
+    share_axes.set_xlabel(at, **PLAIN)
     _widen(axes)
     for axes_of in (rate_axes, share_axes):
         axes_of.set_ylim(bottom=0)
@@ -160,7 +164,7 @@ def _draw_lines(axes: Any, sweep: Sweep, value: str, scale: float) -> None:
                 axes.scatter([x[i] for i in at], [y[i] for i in at], s=34, color=colour, marker=marker, zorder=3)
     if all(math.isnan(getattr(m, value)) for m in sweep):
         told = "not known: flops=… and bytes=… of sweep() say the work"
-        axes.text(0.5, 0.5, told, transform=axes.transAxes, ha="center", va="center", color=GREY)
+        axes.text(0.5, 0.5, told, transform=axes.transAxes, ha="center", va="center", color=GREY, **PLAIN)
 
 
 def _widen(axes: Any) -> None:
@@ -224,7 +228,7 @@ def level_label(name: str, rates: Mapping[str, float], what: str) -> str:
     told = [f"{text} {source}" for source, text in texts.items()]
     if len(prefixes) == 1:  # the unit once is enough
         told[1:] = [f"{text.partition(' ')[0]} {source}" for source, text in list(texts.items())[1:]]
-    return f"{name}: {', '.join(told)}"
+    return f"{printable(name)}: {', '.join(told)}"
 
 
 def _draw_level(axes: Any, y: float, label: str, source: str, side: str = "left") -> None:
@@ -241,6 +245,7 @@ def _draw_level(axes: Any, y: float, label: str, source: str, side: str = "left"
         va="bottom",
         fontsize=SMALL,
         color=colour,
+        **PLAIN,
     )
     low, high = axes.get_ylim()
     if axes.get_yscale() == "linear":
@@ -266,7 +271,7 @@ def _shade(axes: Any, sweep: Sweep) -> None:
         if math.log(end / begin) >= LEAST_SHADE * math.log(high / low):
             axes.annotate(bound, (math.sqrt(begin * end), 1), xycoords=("data", "axes fraction"), xytext=(0, -4),
                           textcoords="offset points", ha="center", va="top", fontsize=SMALL,
-                          color=BOUNDS[bound][0])  # fmt: skip
+                          color=BOUNDS[bound][0], **PLAIN)  # fmt: skip
 
 
 def _draw_caches(axes: Any, sweep: Sweep, labelled: bool) -> None:
@@ -276,9 +281,9 @@ def _draw_caches(axes: Any, sweep: Sweep, labelled: bool) -> None:
             continue
         axes.axvline(size, color=GREY, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
         if labelled:
-            axes.annotate(f"{name} {_bytes_label(size)}", (size, 0), xycoords=("data", "axes fraction"),
+            axes.annotate(printable(f"{name} {_bytes_label(size)}"), (size, 0), xycoords=("data", "axes fraction"),
                           xytext=(-2, 4), textcoords="offset points", rotation=90, ha="right", va="bottom",
-                          fontsize=SMALL, color=GREY)  # fmt: skip
+                          fontsize=SMALL, color=GREY, **PLAIN)  # fmt: skip
 
 
 def _tick_bytes(axes: Any) -> None:
@@ -306,7 +311,14 @@ def _legend(axes: Any, sweep: Sweep) -> None:
         for bound, (colour, marker) in BOUNDS.items()
         if bound in present
     ]
-    axes.legend(handles=handles, fontsize=SMALL, loc="upper left", bbox_to_anchor=(0, 0.93), framealpha=0.9)
+    draw_legend(axes, handles, loc="upper left", bbox_to_anchor=(0, 0.93))
+
+
+def draw_legend(axes: Any, handles: Sequence[Any], **place: Any) -> Any:
+    legend = axes.legend(handles=handles, fontsize=SMALL, framealpha=0.9, **place)
+    for text in legend.get_texts():
+        text.set(**PLAIN)
+    return legend
 
 
 def bound_label(bound: str) -> str:

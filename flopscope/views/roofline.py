@@ -10,7 +10,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .plots import BOUNDS, PEAK_LINES, SMALL, bound_label, level_label, levels_of, matplotlib_axes, require_matplotlib
+from .plots import (
+    BOUNDS,
+    PEAK_LINES,
+    PLAIN,
+    SMALL,
+    bound_label,
+    draw_legend,
+    level_label,
+    levels_of,
+    matplotlib_axes,
+    require_matplotlib,
+)
+from .safe import printable
 from .scene import Point, Scene, peaks_wanted, scene_of
 
 if TYPE_CHECKING:
@@ -69,9 +81,10 @@ def roofline(
     shown = sorted((point for point in scene.points if point.on_picture), key=lambda point: -point.us)
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set_xlabel("arithmetic intensity (FLOP/B)")
-    ax.set_ylabel(unit)
-    ax.set_title(" of ".join(["Roofline", *([scene.title] if scene.title else [])]), fontsize=11)
+    ax.set_xlabel("arithmetic intensity (FLOP/B)", **PLAIN)
+    ax.set_ylabel(unit, **PLAIN)
+    title = " of ".join(["Roofline", *([printable(scene.title)] if scene.title else [])])
+    ax.set_title(title, fontsize=11, **PLAIN)
     ax.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
     ax.set_axisbelow(True)
     marks = [Mark(point, point.intensity, scale * point.tera, _area(point, shown, scene)) for point in shown]
@@ -196,7 +209,7 @@ def _draw_roof(ax: Any, roof: Roof) -> list[Any]:
             line = [left if math.isnan(ridge) else ridge, right], [height, height]
         lines += ax.plot(*line, color=colour, linestyle=style, linewidth=1.3, zorder=2, label=f"{roof.name} {source}")
     highest = max(roof.rates, key=roof.height)
-    height, look = roof.height(highest), {"fontsize": SMALL, "color": "#303030", "va": "bottom", "ha": "right"}
+    height, look = roof.height(highest), {"fontsize": SMALL, "color": "#303030", "va": "bottom", "ha": "right", **PLAIN}
     if not roof.is_memory:
         offset = {"xytext": (-4, 2), "textcoords": "offset points"}
         return [*lines, ax.annotate(roof.label, (right, height), **offset, **look, zorder=3)]
@@ -219,7 +232,7 @@ def _draw_legend(ax: Any, marks: list[Mark], scene: Scene) -> Any:
         for source, (colour, style) in PEAK_LINES.items()
         if source in scene.peaks
     ]
-    return ax.legend(handles=handles, fontsize=SMALL, loc="lower right", framealpha=0.9) if handles else None
+    return draw_legend(ax, handles, loc="lower right") if handles else None
 
 
 def _draw_caption(ax: Any, scene: Scene, outside: list[Point]) -> None:
@@ -234,7 +247,7 @@ def _draw_caption(ax: Any, scene: Scene, outside: list[Point]) -> None:
         lines.append("No roofs: the peaks of the device are not known here.")
     if lines:
         where = {"xycoords": "axes fraction", "xytext": (0, -38), "textcoords": "offset points"}
-        look = {"ha": "left", "va": "top", "fontsize": SMALL, "color": "#505050", "gid": "caption"}
+        look = {"ha": "left", "va": "top", "fontsize": SMALL, "color": "#505050", "gid": "caption", **PLAIN}
         ax.annotate("\n".join(lines), (0, 0), **where, **look)
 
 
@@ -249,7 +262,7 @@ def _counted(points: list[Point], what: str, whole: float) -> str:
 
 
 def _short(name: str) -> str:
-    name = name.removeprefix("aten::").removeprefix("flopscope::")
+    name = printable(name.removeprefix("aten::").removeprefix("flopscope::"))
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
 
 
@@ -268,7 +281,7 @@ def _label(ax: Any, marks: list[Mark], top: int, drawn: list[Any]) -> None:
     taken += [mark.box(ax) for mark in shown]
     for mark in shown[:top]:
         text = ax.annotate(_short(mark.point.name), (mark.x, mark.y), xytext=(0, 0), textcoords="offset points",
-                           fontsize=SMALL, zorder=5, gid="label", path_effects=halo)  # fmt: skip
+                           fontsize=SMALL, zorder=5, gid="label", path_effects=halo, **PLAIN)  # fmt: skip
         radius = math.sqrt(mark.area) / 2
         wide, high = text.get_window_extent().size
         pixels = ax.figure.dpi / 72

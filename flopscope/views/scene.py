@@ -100,13 +100,14 @@ def scene_of(table: Any, device: str | None, peaks: tuple[tuple[str, ...], dict[
 def _known_peaks(device: str, model: str, peaks: tuple[tuple[str, ...], dict[str, Peaks]]) -> dict[str, Peaks]:
     """Those given, else those known of such a device, which need not be here."""
     from ..device import find_device, peaks_of_models
+    from ..model import Model
 
     sources, given = peaks
     if device == "cpu":
         here = find_device("cpu")
         known = {"measured": here.measured, "datasheet": here.datasheet_peaks} if model in ("", here.name) else {}
     else:
-        known = {source: peaks_of_models({device: model}, source).get(device) for source in sources if model}
+        known = {source: peaks_of_models({device: Model(model)}, source).get(device) for source in sources if model}
     found = {source: known.get(source) for source in sources}
     return given or {source: one for source, one in found.items() if one is not None and one.source == source}
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flopscope.views import units
+from flopscope.views.safe import printable
 
 if TYPE_CHECKING:
     from flopscope.table import EventRow, EventTable
@@ -32,9 +33,9 @@ class Layout:
     ) -> None:
         self.table, self.time_unit, self.max_name_width = table, time_unit, max_name_width
         self.widths = {
-            "name": _width((row.key for row in table), max_name_width),
+            "name": _width((printable(row.key) for row in table), max_name_width),
             "shapes": _width((str(row.input_shapes) for row in table), max_shapes_width),
-            "source": _width((entry for row in table for entry in row.stack), max_source_width),
+            "source": _width((printable(entry) for row in table for entry in row.stack), max_source_width),
         }
         device_memory = any(row.self_device_memory_usage > 0 for row in table)
         self.shown = {
@@ -58,11 +59,12 @@ class Layout:
         return units.time_text(microseconds, self.time_unit)
 
     def name(self, name: str) -> str:
-        limit = self.max_name_width
+        limit, name = self.max_name_width, printable(name)
         return name if limit is None or len(name) < limit - 3 else name[: limit - 3] + "..."
 
     def source(self, entry: str) -> str:
         """A place in the source, cut at its left."""
+        entry = printable(entry)
         cut = entry[max(0, len(entry) - self.widths["source"]) :]
         return "..." + cut[3:] if 3 < len(cut) < len(entry) else cut
 
@@ -161,7 +163,9 @@ def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
             f"Coverage: the bytes of {100 * coverage['bytes']:.1f} % and the FLOPs of {100 * coverage['flops']:.1f} % "
             f"of the {where} are known."
         )
-    if coverage["unmodelled"]:
+    if table.lacks_shapes:
+        yield "The work of ops is unknown, as no input shapes were recorded: profile with record_shapes=True."
+    elif coverage["unmodelled"]:
         listed = [f"{layout.name(name)} {layout.time(time)}" for name, time in coverage["unmodelled"]]
         more = len(listed) - UNMODELLED_SHOWN
         yield f"Not modelled: {', '.join(listed[:UNMODELLED_SHOWN])}{f' and {more} more' if more > 0 else ''}."
@@ -170,13 +174,12 @@ def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
     if table.dropped:
         yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter stretch."
     for device, peaks in () if table.device_unseen else table.peaks.items():
-        yield f"% Roofline: of the {peaks['source']} peaks of {peaks['name']} ({device})."
-    if (
-        not table.peaks
-        and not table.device_unseen
-        and any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows)
-    ):
-        yield "% Roofline: not known; `flopscope devices --measure` measures what this machine can do."
+        yield f"% Roofline: of the {peaks['source']} peaks of {printable(peaks['name'])} ({device})."
+    if not table.device_unseen and any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
+        reasons = table.unknown_peaks
+        for reason in dict.fromkeys(reasons.values()):
+            devices = ", ".join(name for name in reasons if reasons[name] == reason)
+            yield f"% Roofline: unknown on {devices}: {printable(reason)}."
 
 
 def render(

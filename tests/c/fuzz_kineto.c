@@ -1,8 +1,8 @@
 /* The trace reader on arbitrary bytes, for libFuzzer:
  *
- *   clang -g -O1 -fsanitize=fuzzer,address,undefined -I. -Icsrc tests/c/fuzz_kineto.c csrc/base/[!_]*.c
- * csrc/store/[!_]*.c \ csrc/sources/json_scan.c csrc/sources/kineto*.c -lm -lpthread -o fuzz && ./fuzz
- * tests/data/corpus
+ *   clang -g -O1 -fsanitize=fuzzer,address,undefined -I. -Icsrc tests/c/fuzz_kineto.c csrc/base/[!_]*.c \
+ *     csrc/store/[!_]*.c csrc/sources/json_*.c csrc/sources/kineto*.c -lm -lpthread -o fuzz
+ *   ./fuzz tests/data/corpus
  *
  * Every text is read whole by several threads and in parts; both give the same events or the same refusal.
  * test_kineto.c runs it over the corpus, and over the corpus changed at random, without libFuzzer.
@@ -42,13 +42,17 @@ static fs_status fuzz_feed(fs_kineto *kineto, const uint8_t *data, size_t size, 
     return FS_OK;
 }
 
-/* Every parent and launcher comes first: what makes tables of the store relies on it. */
+/* Every parent and launcher comes first: what makes tables of the store relies on it. Work runs for ops and
+ * annotations. */
 static void fuzz_check(const fs_store *store)
 {
     for (uint32_t i = 0; i < fs_store_count(store); i++) {
         uint32_t parent = FS_EVENT_AT(store, i, parent), launcher = FS_EVENT_AT(store, i, launcher);
         if (parent != FS_NONE && parent >= i) abort();
-        if (launcher != FS_NONE && launcher >= i) abort();
+        if (launcher == FS_NONE) continue;
+        if (launcher >= i) abort();
+        uint8_t kind = FS_EVENT_AT(store, launcher, kind);
+        if (kind != FS_EVENT_OP && !fs_event_is_annotation(kind)) abort();
     }
 }
 

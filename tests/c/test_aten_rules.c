@@ -62,6 +62,17 @@ static bool is_sound(double number)
     return isnan(number) || (number >= 0 && isfinite(number));
 }
 
+static void check_work(const char *name, const fs_torch_call *call)
+{
+    fs_work work = fs_work_of_torch(name, call);
+    CHECK(is_sound(work.flops) && is_sound(work.bytes_read) && is_sound(work.bytes_written), "%s: %g %g %g", name,
+          work.flops, work.bytes_read, work.bytes_written);
+}
+
+static const char *const outers[] = {"aten::cudnn_convolution_backward", "aten::cudnn_convolution_transpose_backward",
+                                     "aten::convolution_backward", "aten::max_pool2d_with_indices_backward",
+                                     "aten::add"};
+
 static void try_rule(const char *name, fs_torch_builder *builder)
 {
     fs_torch_call call;
@@ -73,9 +84,16 @@ static void try_rule(const char *name, fs_torch_builder *builder)
     void *bytes = malloc(size);
     memcpy(bytes, builder->words, size);
     CHECK(fs_torch_decode(bytes, size, &call));
-    fs_work work = fs_work_of_torch(name, &call);
-    CHECK(is_sound(work.flops) && is_sound(work.bytes_read) && is_sound(work.bytes_written), "%s: %g %g %g", name,
-          work.flops, work.bytes_read, work.bytes_written);
+    check_work(name, &call);
+    /* Told by the op around it, and by a gradient, whatever those were called with. */
+    fs_torch_call outer = call;
+    call.outer = &outer;
+    call.outer_name = outers[draw(sizeof outers / sizeof *outers)];
+    for (uint32_t i = 0; i < call.count && call.output == NULL; i++)
+        if (call.arguments[i].type == FS_TORCH_TENSOR) call.output = &call.arguments[i].tensor;
+    call.untyped = draw(2) > 0;
+    check_work(name, &call);
+    fs_work_result_told(call.outer_name, &outer, name, &call);
     free(bytes);
 }
 
@@ -91,6 +109,12 @@ static void try_rules(const fs_aten_rule *rules, fs_torch_builder *builder)
         }
     }
 }
+
+/* Names that are no rows, or rows with a namespace of their own. */
+static const char *const whole_names[] = {
+    "triton_poi_fused_embedding_0", "triton_poi_fused_add_0",           "triton_per_fused_native_layer_norm_0",
+    "triton_poi_fused_relu_0",      "triton_poi_fused_tanh_backward_0", "triton_red_fused_sum_split_0",
+    "fsdp::chunk_cat",              "torchao::triton_to_mxfp8_dim0",    "torchao::mx_block_rearrange_2d_M_groups"};
 
 static void test_no_name_is_listed_twice(void)
 {
@@ -109,7 +133,8 @@ int main(void)
     fs_torch_builder builder = {NULL, 0, 0, 0};
     try_rules(fs_aten_product_rules, &builder);
     try_rules(fs_aten_element_rules, &builder);
-    for (int round = 0; round < ROUNDS; round++) try_rule("triton_poi_fused_embedding_0", &builder);
+    for (size_t i = 0; i < sizeof whole_names / sizeof *whole_names; i++)
+        for (int round = 0; round < ROUNDS; round++) try_rule(whole_names[i], &builder);
     fs_torch_builder_clear(&builder);
     test_no_name_is_listed_twice();
     return failures > 0;

@@ -235,7 +235,7 @@ static void test_what_an_op_was_called_with(void)
     HAS(text, "x::strange",
         "\"Input Dims\": [[2, 3], [], [2, 3]], \"Input type\": [\"float\", \"Scalar\", \"float\"], "
         "\"Input Strides\": [[1, 2], [], [3, 1]]}");
-    HAS(text, "flopscope::add", "\"flops\": 6, \"bytes read\": 48, \"bytes written\": 24}");
+    HAS(text, "flopscope::add", "\"flops\": 6, \"unit\": \"fp32\", \"bytes read\": 48, \"bytes written\": 24}");
     HAS(text, "x::typed",
         "\"Input type\": [\"double\", \"c10::Half\", \"c10::BFloat16\", \"long int\", \"int\", \"signed char\", "
         "\"unsigned char\"], \"Input Strides\": [[5, 1], ");

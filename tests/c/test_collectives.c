@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "store/collective.h"
 #include "store/signature.h"
+#include "store/torch_signature.h"
 #include "table/collectives.h"
 #include "table/streams.h"
 #include "tests/c/check.h"
@@ -86,6 +87,37 @@ static void test_long_texts_are_cut(void)
     CHECK(fs_collective_decode((fs_span){.bytes = room, .size = (uint32_t)size}, &found));
     CHECK(found.name.size == 63 && found.dtype.size == 31 && found.group.size == 127 && found.ranks.size == 511);
     CHECK(found.element_size == 0);
+}
+
+/* A call of record_param_comms with a tensor of 3 x 5 and a text, and the collective behind it where there is one. */
+static fs_span call_of(fs_torch_builder *builder, const fs_collective *told)
+{
+    static const int64_t shape[] = {3, 5};
+    const fs_torch_tensor tensor = {.dtype = FS_TORCH_BFLOAT16, .ndim = 2, .shape = shape};
+    char bytes[FS_COLLECTIVE_MAX_BYTES];
+    CHECK(fs_torch_begin(builder, NULL) == FS_OK);
+    CHECK(fs_torch_add_tensor(builder, &tensor, NULL) == FS_OK);
+    CHECK(fs_torch_add_text(builder, FS_TORCH_SCALAR, "7", 1, NULL) == FS_OK);
+    if (told != NULL)
+        CHECK(fs_torch_add_rest(builder, bytes, fs_collective_write(told, bytes), NULL) == FS_OK);
+    return (fs_span){.bytes = builder->words, .size = (uint32_t)fs_torch_size(builder)};
+}
+
+static void test_what_was_told_comes_back_behind_a_call(void)
+{
+    fs_torch_builder builder = {0};
+    fs_torch_call call;
+    fs_collective told = some(), found = told;
+    fs_span bytes = call_of(&builder, NULL);
+    uint32_t alone = bytes.size;
+    CHECK(!fs_collective_decode(bytes, &found) && found.name.size == 0);
+    bytes = call_of(&builder, &told);
+    CHECK(bytes.size > alone && fs_torch_decode(bytes.bytes, bytes.size, &call));
+    CHECK(call.whole && call.count == 2 && call.arguments[0].tensor.ndim == 2);
+    CHECK((const char *)call.end - (const char *)bytes.bytes == alone);
+    CHECK(fs_collective_decode(bytes, &found) && is(found.name, "_allgather_base") && is(found.ranks, "[0, 1]"));
+    CHECK(found.sequence == 7 && found.group_size == 4096 && found.element_size == 2);
+    fs_torch_builder_clear(&builder);
 }
 
 /* Kinds ---------------------------------------------------------------------------------------------------------- */
@@ -258,6 +290,52 @@ static void test_an_unknown_duration_is_missing(void)
     fs_free(rows);
 }
 
+/* A kernel that an op inside of c10d::_allgather_base_ launched, which an annotation tells of too. */
+static void launch_from(const char *kernel, const fs_collective *stated, int64_t start)
+{
+    fs_torch_builder builder = {0};
+    fs_event event = fs_event_missing;
+    uint32_t outer, inner;
+    event.kind = FS_EVENT_OP;
+    event.start = start;
+    event.duration = 10;
+    CHECK(fs_store_name(store, "c10d::_allgather_base_", &event.name, NULL) == FS_OK);
+    CHECK(fs_store_append(store, &event, &outer, NULL) == FS_OK);
+    fs_span bytes = call_of(&builder, stated);
+    CHECK(fs_store_name(store, "record_param_comms", &event.name, NULL) == FS_OK);
+    CHECK(fs_store_signature(store, bytes.bytes, bytes.size, &event.signature, NULL) == FS_OK);
+    event.parent = outer;
+    CHECK(fs_store_append(store, &event, &inner, NULL) == FS_OK);
+    nccl(NULL, 0, 17, start + 5, start + 105);
+    fs_store_get(store, inner + 1, &event);
+    CHECK(fs_store_name(store, kernel, &event.name, NULL) == FS_OK);
+    event.launcher = inner;
+    fs_store_set(store, inner + 1, &event);
+    event = fs_event_missing; /* which ends on another thread, when the collective is over */
+    event.kind = FS_EVENT_RANGE;
+    event.start = start + 2;
+    event.duration = 500;
+    CHECK(fs_store_name(store, "nccl:_all_gather_base", &event.name, NULL) == FS_OK);
+    CHECK(fs_store_append(store, &event, NULL, NULL) == FS_OK);
+    fs_torch_builder_clear(&builder);
+}
+
+static void test_the_ops_around_a_launch_tell(void)
+{
+    fs_collective stated = some();
+    stated.group_size = 8, stated.in_elements = 100, stated.out_elements = 800;
+    launch_from("ncclDevKernel_Generic_1(int)", &stated, 1000);
+    launch_from("ncclDevKernel_Generic_1(int)", NULL, 2000); /* 15 elements are a part, of an unknown group */
+    launch_from("ncclDevKernel_Broadcast(int)", NULL, 3000); /* does not what the op is called */
+    fs_collective_row *rows = collect(3);
+    CHECK(rows[0].kind == FS_COLLECTIVE_ALLGATHER && is(rows[0].told.name, "_allgather_base"));
+    CHECK(rows[0].message_bytes == 1600 && near(rows[0].bus_gbytes_per_s, 16 * 0.875) && rows[0].told.sequence == 7);
+    CHECK(rows[1].kind == FS_COLLECTIVE_ALLGATHER && is(rows[1].told.name, "nccl:_all_gather_base"));
+    CHECK(isnan(rows[1].message_bytes) && is(rows[1].told.dtype, "BFloat16") && rows[1].told.sequence == FS_MISSING);
+    CHECK(rows[2].kind == FS_COLLECTIVE_BROADCAST && rows[2].told.name.size == 0);
+    fs_free(rows);
+}
+
 /* Streams -------------------------------------------------------------------------------------------------------- */
 
 static fs_stream_row *watch(uint32_t expected)
@@ -376,6 +454,7 @@ static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
         fs_collective told = some();
         told.in_elements = told.out_elements = i;
         nccl(&told, 0, 17, 1000 * (300 - i), 1000 * (300 - i) + 500);
+        if (i % 50 == 0) launch_from("ncclDevKernel_Generic", NULL, 1000 * (300 - i));
         compute(0, 7, 1000 * (300 - i) + 400, 1000 * (300 - i) + 900);
     }
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
@@ -404,6 +483,7 @@ int main(void)
     static void (*const tests[])(void) = {
         test_what_was_told_comes_back_behind_the_launch,
         test_nothing_told_is_missing,
+        test_what_was_told_comes_back_behind_a_call,
         test_long_texts_are_cut,
         test_kinds_are_told_by_names,
         test_bus_factors_are_nccl_tests,
@@ -411,6 +491,7 @@ int main(void)
         test_what_was_called_makes_any_kernel_communication,
         test_occurrences_count_what_is_alike,
         test_an_unknown_duration_is_missing,
+        test_the_ops_around_a_launch_tell,
         test_streams_side_by_side,
         test_work_of_no_stream_is_the_devices,
         test_random_streams_against_moments,

@@ -30,22 +30,22 @@ static void units_are_found_by_exact_name(void)
 
 static void a_device_is_found_by_its_whole_name(void)
 {
-    const fs_datasheet *h200 = fs_datasheet_find("NVIDIA H200");
+    const fs_datasheet *h200 = fs_datasheet_find("NVIDIA H200", 0, 0);
     CHECK(h200 != NULL);
     if (h200 == NULL) return;
     CHECK(h200->sm_count == 132 && h200->major == 9 && h200->minor == 0);
     CHECK(is_near(h200->bandwidth, 4.8e12));
     CHECK(is_near(h200->flops[FS_UNIT_BF16_TENSOR], 989.4e12));
 
-    CHECK(fs_datasheet_find("nvidia h200") == h200);
-    CHECK(fs_datasheet_find(" \tNVIDIA   H200 \n") == h200);
-    CHECK(fs_datasheet_find("NVIDIA H200 NVL") != h200);
+    CHECK(fs_datasheet_find("nvidia h200", 0, 0) == h200);
+    CHECK(fs_datasheet_find(" \tNVIDIA   H200 \n", 0, 0) == h200);
+    CHECK(fs_datasheet_find("NVIDIA H200 NVL", 0, 0) != h200);
 
     const char *unknown[] = {"",     " ",           "H200",           "NVIDIA",
-                             "NVIDIA H20",    "NVIDIA H2000", "NVIDIAH200",     "NVIDIA H 200",
-                             "Graphics Device", "NVIDIA Graphics Device", "Tesla", "NVIDIA GeForce RTX 4090 D",
+                             "NVIDIA H2",    "NVIDIA H2000", "NVIDIAH200",     "NVIDIA H 200",
+                             "Graphics Device", "NVIDIA Graphics Device", "Tesla", "AMD Radeon Graphics",
                              "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H200 MIG 1g.18gb"};
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) CHECK(fs_datasheet_find(unknown[i]) == NULL);
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) CHECK(fs_datasheet_find(unknown[i], 0, 0) == NULL);
 }
 
 static void every_alias_finds_its_own_row(void)
@@ -53,11 +53,37 @@ static void every_alias_finds_its_own_row(void)
     for (int i = 0; i < fs_datasheet_count(); i++) {
         const fs_datasheet *row = fs_datasheet_at(i);
         CHECK(row->names[0] != NULL && row->names[FS_DATASHEET_NAMES] == NULL);
-        for (const char *const *name = row->names; *name != NULL; name++) CHECK(fs_datasheet_find(*name) == row);
+        for (const char *const *name = row->names; *name != NULL; name++) {
+            CHECK(fs_datasheet_find(*name, row->sm_count, row->memory_gib * 0x1p30) == row);
+        }
         CHECK(strstr(row->source, "https://") != NULL);
     }
     CHECK(fs_datasheet_at(-1) == NULL);
     CHECK(fs_datasheet_at(fs_datasheet_count()) == NULL);
+}
+
+static void cards_of_one_name_are_told_apart(void)
+{
+    const char *rtx3080 = "NVIDIA GeForce RTX 3080", *rtx3060 = "NVIDIA GeForce RTX 3060";
+    const double gib = 0x1p30;
+    CHECK(fs_datasheet_find(rtx3080, 0, 0) == NULL);
+    CHECK(is_near(fs_datasheet_find(rtx3080, 68, 0)->bandwidth, 760e9));
+    CHECK(is_near(fs_datasheet_find(rtx3080, 70, 0)->bandwidth, 912e9));
+    CHECK(is_near(fs_datasheet_find(rtx3080, 0, 9.77 * gib)->bandwidth, 760e9));
+    CHECK(fs_datasheet_find(rtx3080, 68, 12 * gib) == NULL);
+    CHECK(fs_datasheet_find(rtx3060, 28, 0) == NULL);
+    CHECK(is_near(fs_datasheet_find(rtx3060, 28, 11.76 * gib)->bandwidth, 360e9));
+    CHECK(is_near(fs_datasheet_find(rtx3060, 28, 7.79 * gib)->bandwidth, 240e9));
+
+    const fs_datasheet *mi250 = fs_datasheet_find("AMD Instinct MI250X / MI250", 104, 0);
+    CHECK(mi250 != NULL && mi250 != fs_datasheet_find("AMD Instinct MI250X / MI250", 110, 0));
+    CHECK(fs_datasheet_find("AMD Instinct MI250X / MI250", 110, 0) == fs_datasheet_find("AMD Instinct MI250X", 0, 0));
+
+    /* A part of a device has not the device's peaks. */
+    CHECK(fs_datasheet_find("AMD Instinct MI300X", 304, 0) != NULL);
+    CHECK(fs_datasheet_find("AMD Instinct MI300X", 38, 0) == NULL);
+    /* Memory tells nothing where the name does. */
+    CHECK(fs_datasheet_find("NVIDIA H200", 132, 1e9) == fs_datasheet_find("NVIDIA H200", 0, 0));
 }
 
 static void formula_peaks_are_sms_times_rate_times_clock(void)
@@ -123,12 +149,12 @@ static void a_missing_unit_falls_back_and_unknown_stays_unknown(void)
     CHECK(isnan(fs_peaks_flops(&peaks, fp64_product, &used)));
     CHECK(used == FS_UNIT_NONE);
 
-    fs_peaks_from_datasheet(fs_datasheet_find("Tesla V100-SXM2-16GB"), &peaks);
+    fs_peaks_from_datasheet(fs_datasheet_find("Tesla V100-SXM2-16GB", 0, 0), &peaks);
     CHECK(is_near(peaks.bandwidth, 900e9) && isnan(peaks.launch_ns));
     CHECK(is_near(fs_peaks_flops(&peaks, fp64_product, &used), 7.8e12));
     CHECK(used == FS_UNIT_FP64);
 
-    fs_peaks_from_datasheet(fs_datasheet_find("NVIDIA A100-SXM4-80GB"), &peaks);
+    fs_peaks_from_datasheet(fs_datasheet_find("NVIDIA A100-SXM4-80GB", 0, 0), &peaks);
     CHECK(is_near(fs_peaks_flops(&peaks, fp64_product, &used), 19.5e12));
     CHECK(used == FS_UNIT_FP64_TENSOR);
     CHECK(is_near(fs_peaks_flops(&peaks, fp64_product, NULL), 19.5e12));
@@ -141,6 +167,7 @@ int main(void)
     units_are_found_by_exact_name();
     a_device_is_found_by_its_whole_name();
     every_alias_finds_its_own_row();
+    cards_of_one_name_are_told_apart();
     formula_peaks_are_sms_times_rate_times_clock();
     work_is_bounded_by_the_unit_it_runs_on();
     a_missing_unit_falls_back_and_unknown_stays_unknown();

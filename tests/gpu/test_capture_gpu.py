@@ -56,7 +56,8 @@ def test_every_op_of_the_seed_program_has_its_kernel() -> None:
     assert len(ops) == len(bench.OPS)
     assert all(row.timing_source == "cupti" and row.self_device_time_total > 0 for row in ops)
     assert sum(row.self_device_time_total for row in ops) == pytest.approx(
-        sum(row.self_device_time_total for row in kernels(prof)))
+        sum(row.self_device_time_total for row in kernels(prof))
+    )
     assert prof.dropped == 0
 
 
@@ -278,15 +279,30 @@ def test_kernel_times_agree_with_the_hardware_counter() -> None:
     if ncu is None:
         pytest.skip("no ncu here")
     program = textwrap.dedent(NCU_PROGRAM)
-    command = [ncu, "--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none", "--csv",
-               "--metrics", "gpu__time_duration.sum", sys.executable, "-c", program.replace("{ours}", "False")]
+    command = [
+        ncu,
+        "--profile-from-start",
+        "off",
+        "--clock-control",
+        "none",
+        "--cache-control",
+        "none",
+        "--csv",
+        "--metrics",
+        "gpu__time_duration.sum",
+        sys.executable,
+        "-c",
+        program.replace("{ours}", "False"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     if done.returncode != 0 or not lines:
         pytest.skip(f"ncu may not count here: {(done.stdout + done.stderr)[-300:]}")
     scale = {"nsecond": 1e-3, "ns": 1e-3, "usecond": 1.0, "us": 1.0}
-    counts = [float(row["Metric Value"].replace(",", "")) * scale[row["Metric Unit"]]
-              for row in csv.DictReader(io.StringIO("\n".join(lines)))]
+    counts = [
+        float(row["Metric Value"].replace(",", "")) * scale[row["Metric Unit"]]
+        for row in csv.DictReader(io.StringIO("\n".join(lines)))
+    ]
     assert len(counts) == 100
     theirs = [statistics.median(counts[at : at + 20]) for at in range(0, 100, 20)]
     times = [float(line) for line in run_program(program.replace("{ours}", "True")).splitlines()]

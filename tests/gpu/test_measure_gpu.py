@@ -36,7 +36,7 @@ def quick(fn: Callable[..., Any], *args: Any, **options: Any) -> Measurement:
 def own_times(call: Callable[[], Any], calls: int = 200) -> list[float]:
     """µs of the kernels of a call of one kernel, by a capture of their own."""
     recipe = capture.Recipe({ProfilerActivity.CUDA}, True, "cupti", False, False, False)
-    core, _ = capture.start_core(recipe)
+    core, _ = capture.start_core(recipe, bool)
     try:
         for _ in range(calls):
             call()

@@ -1,0 +1,107 @@
+/* What the arguments of a call leave untold and others of the trace tell: see fs_build_find_untold. */
+#include <string.h>
+
+#include "table/build.h"
+
+/* Dtypes ----------------------------------------------------------------------------------------------------------- */
+
+static bool any_untyped(const fs_calls *set)
+{
+    for (uint32_t id = 0; id < set->count; id++)
+        if (set->calls[id].untyped) return true;
+    return false;
+}
+
+/* The first kernel that tells a dtype decides, unless a later one contradicts it. */
+static void see_kernel(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
+{
+    uint32_t launcher = chunk->launcher[at] < build->count ? fs_build_past_frames(build, chunk->launcher[at]) : FS_NONE;
+    if (launcher == FS_NONE || FS_EVENT_AT(build->store, launcher, kind) != FS_EVENT_OP) return;
+    fs_call *call = fs_build_call(build, launcher), *kernel = fs_build_call(build, index);
+    if (!call->untyped || kernel->text == NULL) return;
+    fs_torch_dtype dtype = fs_kernel_dtype(kernel->text);
+    if (dtype == FS_TORCH_DTYPE_NONE) return;
+    if (call->dtype != FS_TORCH_DTYPE_NONE && call->dtype != dtype) call->untyped = false;
+    call->dtype = (uint8_t)dtype;
+}
+
+static void give_dtype(fs_torch_call *call, uint8_t dtype)
+{
+    call->untyped = true;
+    for (uint32_t i = 0; i < call->count; i++)
+        if (call->arguments[i].type == FS_TORCH_TENSOR) call->arguments[i].tensor.dtype = dtype;
+}
+
+/* What a call was called with, in the dtype that its kernels tell. *outer: room for that of the op around it. */
+static bool decode_typed(const fs_calls *set, const fs_call *of, fs_torch_call *call, fs_torch_call *outer)
+{
+    if (!fs_calls_decode(set, of, call)) return false;
+    if (of->outer != FS_NONE && fs_calls_decode(set, &set->calls[of->outer], outer)) {
+        call->outer_name = set->calls[of->outer].text;
+        call->outer = outer;
+    }
+    if (!of->untyped || of->dtype == FS_TORCH_DTYPE_NONE) return true;
+    give_dtype(call, of->dtype);
+    if (call->outer != NULL) give_dtype(outer, of->dtype);
+    return true;
+}
+
+static void find_dtypes(fs_build *build)
+{
+    fs_calls *set = &build->calls;
+    fs_torch_call call, outer;
+    if (!any_untyped(set)) return;
+    for (uint32_t index = 0; index < build->count; index++) {
+        uint32_t at;
+        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        if (chunk->kind[at] == FS_EVENT_KERNEL) see_kernel(build, chunk, at, index);
+    }
+    for (uint32_t id = 0; id < set->count; id++) {
+        fs_call *of = &set->calls[id];
+        if (!of->untyped || of->dtype == FS_TORCH_DTYPE_NONE) continue;
+        if (!decode_typed(set, of, &call, &outer)) continue;
+        of->work = fs_work_of_torch(of->text, &call);
+        of->work.at_most = true; /* some tensors may be narrower: a bias, a mask */
+    }
+}
+
+/* Gradients -------------------------------------------------------------------------------------------------------- */
+
+/* The shape of the result of a call; false where gradients of it disagree or there are none. *told points into bytes of
+ * the store. */
+static bool find_output(const fs_calls *set, const char *name, const fs_torch_call *wanted, fs_torch_tensor *told)
+{
+    fs_torch_call gradient;
+    bool found = false;
+    for (uint32_t id = 0; id < set->count; id++) {
+        const fs_call *call = &set->calls[id];
+        if (!call->gradient || !fs_calls_decode(set, call, &gradient)) continue;
+        const fs_torch_tensor *output = fs_work_result_told(call->text, &gradient, name, wanted);
+        if (output == NULL) continue;
+        size_t size = output->ndim * sizeof *output->shape;
+        if (found && (told->ndim != output->ndim || memcmp(told->shape, output->shape, size) != 0)) return false;
+        *told = *output;
+        found = true;
+    }
+    return found;
+}
+
+static void find_results(fs_calls *set)
+{
+    fs_torch_call torch, outer;
+    fs_torch_tensor output = {0};
+    for (uint32_t id = 0; id < set->count; id++) {
+        fs_call *call = &set->calls[id];
+        if (!call->work.of_gradient || !decode_typed(set, call, &torch, &outer)) continue;
+        if (!find_output(set, call->text, &torch, &output)) continue;
+        torch.output = &output;
+        call->work = fs_work_of_torch(call->text, &torch);
+        if (torch.untyped) call->work.at_most = true;
+    }
+}
+
+void fs_build_find_untold(fs_build *build)
+{
+    find_dtypes(build);
+    find_results(&build->calls);
+}

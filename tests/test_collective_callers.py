@@ -1,0 +1,285 @@
+"""Collectives of which PyTorch tells nothing with the kernel: what the ops around their launch tell, in made traces."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+import flopscope as fs
+
+GENERIC = (
+    "ncclDevKernel_Generic(ncclDevComm*, unsigned long, ncclWork*)",
+    "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)",
+    "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)",
+    "void ncclKernel_Generic<8>(ncclDevComm*)",
+)
+BYTES = {"float": 4, "c10::BFloat16": 2, "long int": 8, "unsigned char": 1}
+NAMES = {"float": "Float", "c10::BFloat16": "BFloat16", "long int": "Long", "unsigned char": "Byte"}
+
+Call = tuple[str, dict[str, Any]]
+"""An op or annotation and its "args"."""
+
+
+def shapes(dims: list[Any], types: list[str]) -> dict[str, Any]:
+    return {"Input Dims": dims, "Input type": types}
+
+
+def trace_of(
+    calls: list[tuple[str, list[Call]]],
+    rank: int = 0,
+    late: float = 0.0,
+    clock: float = 0.0,
+    by_id: bool = True,
+    launcher: int | None = None,
+) -> fs.Trace:
+    """A trace of kernels, each 1 ms after the other, under the calls given from the outermost in.
+
+    late: µs by which this rank's kernels start, of 500 µs until they all end. by_id: kernels carry the id of the
+    innermost op (or of the ``launcher``), else only the correlation of their API call, as before torch 1.13.
+    """
+    events: list[dict[str, Any]] = []
+
+    def add(category: str, name: str, start: float, duration: float, place: int, **args: Any) -> None:
+        at = {"ts": clock + start, "dur": duration, "pid": place, "tid": place}
+        events.append({"ph": "X", "cat": category, "name": name, **at, "args": args})
+
+    for number, (kernel, around) in enumerate(calls):
+        at, inner = 1000.0 * number, {}
+        for depth, (name, args) in enumerate(around):
+            category = "user_annotation" if ":" in name and "::" not in name else "cpu_op"
+            identity = 100 * number + depth + 1
+            # An annotation ends when another thread sees the collective's end.
+            add(
+                category,
+                name,
+                at + depth,
+                90 - 2 * depth if category == "cpu_op" else 300,
+                1,
+                **{"External id": identity},
+                **args,
+            )
+            if category == "cpu_op":
+                inner = {"External id": identity}
+        correlation = 5000 + number
+        add("cuda_runtime", "hipLaunchKernel", at + 40, 5, 1, correlation=correlation)
+        told = inner if launcher is None else {"External id": launcher}
+        told = told if by_id else {}
+        add("kernel", kernel, at + 50 + late, 500 - late, 0, stream=7, device=0, correlation=correlation, **told)
+    head = {"distributedInfo": {"rank": rank, "world_size": 2}}
+    return fs.load_trace(json.dumps({**head, "traceEvents": events}).encode())
+
+
+def only(trace: fs.Trace) -> dict[str, Any]:
+    (row,) = trace.collectives().to_dict("records")
+    return row
+
+
+STATED = {
+    "Collective name": "allreduce",
+    "In msg nelems": 1 << 20,
+    "Out msg nelems": 1 << 20,
+    "Group size": 4,
+    "dtype": "BFloat16",
+    "Process Group Name": "7",
+    "Process Group Ranks": "[0, 1, 2, 3]",
+    "Seq": 41,
+}
+
+
+@pytest.mark.parametrize("kernel", GENERIC)
+@pytest.mark.parametrize("dims", [{}, shapes([[[1 << 20]], [], []], ["TensorList", "", "Scalar"])], ids=["", "shapes"])
+def test_what_the_op_states_is_its_kernels(kernel: str, dims: dict[str, Any]) -> None:
+    op = ("record_param_comms", {**STATED, **dims})
+    row = only(trace_of([(kernel, [("c10d::allreduce_", {}), op])]))
+    assert (row["collective"], row["name"], row["group"], row["ranks"]) == (
+        "allreduce",
+        "allreduce",
+        "7",
+        "[0, 1, 2, 3]",
+    )
+    assert (row["dtype"], row["group_size"], row["sequence"], row["kernel"]) == ("BFloat16", 4, 41, kernel)
+    assert row["message_bytes"] == 2 << 20
+    assert row["bus_gbytes_per_s"] == pytest.approx((2 << 20) / 500e3 * 2 * 3 / 4)  # B/ns; nccl-tests' factor
+
+
+def test_what_is_stated_inside_of_the_launcher_counts_too() -> None:
+    """The kernel carries the id of the op around record_param_comms, in which its API call lies."""
+    around = [("c10d::allreduce_", {}), ("record_param_comms", STATED)]
+    trace = trace_of([(GENERIC[0], around)], launcher=1)
+    row = only(trace)
+    assert (row["name"], row["group"], row["message_bytes"]) == ("allreduce", "7", 2 << 20)
+
+
+def test_what_an_op_states_leaves_its_shapes_alone() -> None:
+    dims = [[[16]], [], [3, 5]]
+    calls = [
+        (GENERIC[0], [("record_param_comms", {**STATED, "Seq": i, **shapes(dims, ["TensorList", "", "float"])})])
+        for i in range(3)
+    ]
+    table = trace_of(calls).key_averages(group_by_input_shape=True)
+    (row,) = (row for row in table if row.key == "record_param_comms")
+    assert row.count == 3 and row.input_shapes == [[], [], [3, 5]]  # as torch prints lists
+
+
+KINDS = {
+    "nccl:all_reduce": "allreduce",
+    "nccl:_all_gather_base": "allgather",
+    "nccl:all_gather": "allgather",
+    "nccl:_reduce_scatter_base": "reducescatter",
+    "nccl:all_to_all": "alltoall",
+    "nccl:broadcast": "broadcast",
+    "nccl:reduce": "reduce",
+    "nccl:barrier": "barrier",
+    "nccl:send": "send",
+    "nccl:recv": "recv",
+    "c10d::allreduce_": "allreduce",
+    "c10d::_allgather_base_": "allgather",
+    "c10d::alltoall_base_": "alltoall",
+    "c10d::reduce_scatter_tensor_coalesced_": "reducescatter",
+    "c10d::broadcast_": "broadcast",
+    "c10d::gather_": "gather",
+    "c10d::recv_any_source_": "recv",
+    "_c10d_functional::all_to_all_single": "alltoall",
+}
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kernel_of_no_kind_has_that_of_what_called_it(name: str, by_id: bool) -> None:
+    inner = [("aten::foo", {}), ("record_param_comms", {}), (name, {})]
+    outer = [(name, {}), ("record_param_comms", {})]
+    for around in [inner] if name.startswith("nccl:") else [inner, outer]:
+        row = only(trace_of([(GENERIC[1], around)], by_id=by_id))
+        assert (row["collective"], row["name"]) == (KINDS[name], name)
+        assert math.isnan(row["message_bytes"]) and row["dtype"] is None
+
+
+# The op, its arguments' shapes and types, the shapes of what it gives, the elements of the message that nccl-tests goes
+# by, and the ranks of the group where they follow.
+SIZES: list[tuple[str, list[Any], list[str], list[Any], int | None, int | None]] = [
+    ("allreduce_", [[[128, 3], [5]], [], []], ["TensorList", "", ""], [[128, 3], [5]], 128 * 3 + 5, None),
+    ("broadcast_", [[[64]], [], []], ["TensorList", "", "Scalar"], [[64]], 64, None),
+    ("reduce_", [[[64]], [], []], ["TensorList", "", "Scalar"], [[64]], 64, None),
+    ("_allgather_base_", [[8, 32], [2, 32], []], ["T", "T", ""], [[2, 32]], 8 * 32, 4),
+    ("allgather_into_tensor_coalesced_", [[[8], [16]], [[2], [4]]], ["TensorList"] * 2, [[2], [4]], 24, 4),
+    ("allgather_", [[], [[32]], []], ["GenericList", "TensorList", ""], [[32]], None, None),  # parts alone
+    ("_reduce_scatter_base_", [[2, 32], [6, 32], []], ["T", "T", ""], [[6, 32]], 6 * 32, 3),
+    ("alltoall_base_", [[100], [90], [], [], []], ["T", "T", "", "", ""], [[90]], 100, None),
+    ("send", [[[77]], [], []], ["TensorList", "", "Scalar"], [[77]], 77, None),
+    ("recv_", [[[78]], [], []], ["TensorList", "", "Scalar"], [[78]], 78, None),
+    ("gather_", [[], [[32]], []], ["GenericList", "TensorList", ""], [[32]], None, None),  # the root alone knows
+    ("barrier", [[1], [], []], ["T", "", ""], [[1]], None, None),
+]
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize(("op", "dims", "types", "given", "elements", "ranks"), SIZES, ids=[row[0] for row in SIZES])
+def test_sizes_follow_from_the_tensors(
+    op: str, dims: list[Any], types: list[str], given: list[Any], elements: int | None, ranks: int | None, dtype: str
+) -> None:
+    call = (f"c10d::{op}", shapes(dims, [dtype if name == "T" else name for name in types]))
+    inside = [
+        ("record_param_comms", shapes([[], []], ["TensorList", "Scalar"])),
+        ("nccl:x", shapes(given, [dtype] * len(given))),  # lists name no dtype
+    ]
+    for around in [[call, *inside], [call]] if "T" in types else [[call, *inside]]:
+        row = only(trace_of([(GENERIC[1], around)]))
+        assert row["group_size"] == ranks if ranks else pandas.isna(row["group_size"])
+        assert row["dtype"] == NAMES[dtype] or op == "barrier"
+        if elements is None:
+            assert math.isnan(row["message_bytes"])
+        else:
+            assert row["message_bytes"] == elements * BYTES[dtype]
+
+
+@pytest.mark.parametrize("dtype", BYTES)
+@pytest.mark.parametrize("c10d", [True, False])
+def test_annotations_have_the_sizes_that_lists_lack(dtype: str, c10d: bool) -> None:
+    """As torch 1.10 to 2.0 writes them: lists have neither sizes nor a dtype."""
+    around = [
+        ("c10d::allreduce_", shapes([[], [], [], []], ["TensorList", "", "", "Scalar"])),
+        ("record_param_comms", shapes([[], [], []], ["TensorList", "Scalar", "Scalar"])),
+        ("nccl:all_reduce", shapes([[394241], [3, 3]], [dtype, dtype])),
+    ]
+    row = only(trace_of([(GENERIC[0], around[not c10d :])], by_id=False))
+    assert (row["collective"], row["name"], row["dtype"]) == ("allreduce", "nccl:all_reduce", NAMES[dtype])
+    assert row["message_bytes"] == (394241 + 9) * BYTES[dtype]
+
+
+def test_the_first_argument_of_record_param_comms_is_what_is_given() -> None:
+    around = [
+        ("record_param_comms", shapes([[6144], [], [], []], ["float", "Scalar", "Scalar", "Scalar"])),
+        ("nccl:all_to_all", {}),
+    ]
+    row = only(trace_of([("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWork*)", around)]))
+    assert (row["collective"], row["message_bytes"], row["dtype"]) == ("alltoall", 6144 * 4, "Float")
+
+
+def test_a_kernel_of_another_kind_keeps_its_own() -> None:
+    """An allgather of uneven parts is broadcasts, none of which moves the whole."""
+    call = ("c10d::allgather_", shapes([[8], [2]], ["float", "float"]))
+    row = only(trace_of([("ncclDevKernel_Broadcast_RING_LL(int)", [call])]))
+    assert row["collective"] == "broadcast" and row["name"] is None and math.isnan(row["message_bytes"])
+    row = only(trace_of([("ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", [("c10d::barrier", {})])]))
+    assert row["collective"] == "barrier"
+
+
+def test_of_several_annotations_none_is_taken() -> None:
+    around = [("record_param_comms", {}), ("nccl:all_reduce", {}), ("nccl:broadcast", {})]
+    row = only(trace_of([(GENERIC[0], around)]))
+    assert row["collective"] == "other" and row["name"] is None
+
+
+@pytest.mark.parametrize("dims", [[[2**62, 8]], [[-1, 5]], [[[2**62], [2**62], [2**62]]]])
+def test_impossible_sizes_are_missing(dims: list[Any]) -> None:
+    row = only(trace_of([(GENERIC[0], [("c10d::allreduce_", shapes(dims, ["float"])), ("nccl:x", {})])]))
+    assert row["collective"] == "allreduce" and math.isnan(row["message_bytes"])
+
+
+# Across ranks ---------------------------------------------------------------------------------------------------------
+
+
+def old(elements: int, dtype: str = "float") -> list[Call]:
+    return [
+        ("c10d::allreduce_", shapes([[], [], [], []], ["TensorList", "", "", "Scalar"])),
+        ("record_param_comms", shapes([[], [], []], ["TensorList", "Scalar", "Scalar"])),
+        ("nccl:all_reduce", shapes([[elements]], [dtype])),
+    ]
+
+
+def test_collectives_without_a_group_are_matched_across_ranks() -> None:
+    sizes = [1000, 1000, 7, 1000, 7]
+    calls = [(GENERIC[0], old(size)) for size in sizes]
+    found = fs.stragglers([trace_of(calls), trace_of(calls, rank=1, late=120.0, clock=3e6)])
+    assert list(found.collectives["straggler"]) == [1] * 5 and list(found.collectives["number"]) == [0, 1, 0, 2, 1]
+    np.testing.assert_allclose(found.collectives["message_bytes"], [4 * size for size in sizes])
+    np.testing.assert_allclose(found.collectives["skew"], 120, rtol=1e-6)
+    np.testing.assert_allclose(found.ranks["clock_offset"], [0, 3e6])
+    assert list(found.ranks["unmatched"]) == [0, 0]
+
+
+def test_kernels_of_no_known_size_are_matched_by_kind_and_order() -> None:
+    calls = [
+        (GENERIC[0], [("record_param_comms", {}), (f"nccl:{kind}", {})]) for kind in ("all_reduce", "broadcast") * 2
+    ]
+    earlier = [(GENERIC[0], [])]  # launched before the trace began
+    found = fs.stragglers([trace_of(earlier + calls), trace_of(calls, rank=1, late=50.0)])
+    assert sorted(found.collectives["collective"]) == ["allreduce"] * 2 + ["broadcast"] * 2
+    assert found.collectives["message_bytes"].isna().all() and list(found.ranks["unmatched"]) == [1, 0]
+    assert list(found.collectives["straggler"]) == [1] * 4
+    assert "--" in str(found) and "nan" not in str(found)
+
+
+def test_groups_that_ops_state_tell_ranks_collectives_apart() -> None:
+    def stated(group: str, sequence: int) -> list[Call]:
+        return [("record_param_comms", {**STATED, "Process Group Name": group, "Seq": sequence})]
+
+    first = [(GENERIC[1], stated("a", 1)), (GENERIC[1], stated("b", 1))]
+    second = [(GENERIC[1], stated("b", 1)), (GENERIC[1], stated("c", 1))]
+    found = fs.stragglers([trace_of(first), trace_of(second, rank=1)])
+    assert list(found.collectives["group"]) == ["b"] and list(found.ranks["unmatched"]) == [1, 1]

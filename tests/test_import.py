@@ -1,0 +1,55 @@
+"""Importing flopscope: its public names, and what it says where it is not built."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import flopscope as fs
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_dir_lists_the_public_names_and_no_other() -> None:
+    public = {name for name in dir(fs) if not name.startswith("_")}
+    assert public == set(fs.__all__) and {"__version__", "__doc__"} <= set(dir(fs))
+    assert all(hasattr(fs, name) for name in public)
+
+
+def test_dir_lists_names_before_they_are_loaded() -> None:
+    code = "import sys, flopscope as fs; names = dir(fs); print('measure' in names, 'flopscope.timing' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # The command line's parser is no part of the import either.
+    assert done.stdout.split() == ["True", "False"]
+
+
+def copy_of(folder: Path) -> Path:
+    shutil.copytree(ROOT / "flopscope", folder / "flopscope", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    return folder
+
+
+def import_in(folder: Path) -> str:
+    done = subprocess.run([sys.executable, "-S", "-c", "import flopscope"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("source_tree", [True, False])
+def test_an_unbuilt_package_says_what_to_do(tmp_path: Path, source_tree: bool) -> None:
+    folder = copy_of(tmp_path)
+    if source_tree:
+        (folder / "setup.py").touch()
+    said = import_in(folder)
+    last = said.splitlines()[-1]
+    assert last.startswith("ImportError: ") and str(folder) in last and "circular" not in said
+    assert (f"pip install -e {folder}" if source_tree else "pip install --force-reinstall flopscope-profiler") in last
+
+
+def test_a_core_that_does_not_load_gives_its_own_reason(tmp_path: Path) -> None:
+    folder = copy_of(tmp_path)
+    (folder / "flopscope" / "_core.py").write_text("raise ImportError('libfoo.so.7: cannot open shared object file')")
+    assert "libfoo.so.7" in import_in(folder).splitlines()[-1]

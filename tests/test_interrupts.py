@@ -1,0 +1,186 @@
+"""An interrupt at any line of starting and stopping: whatever it leaves, another profile can start."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+from flopscope import capture, profiler
+from flopscope.schedule import ProfilerActivity
+from flopscope.timing import look
+
+FOLDER = os.path.dirname(fs.__file__)
+
+
+class Interrupter:
+    """Raises KeyboardInterrupt when the n-th line of flopscope's, or call of its functions, is about to run."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+        self.where = ""
+        self.kept: KeyboardInterrupt | None = None
+        """With the frames that it passed, as an interactive session keeps it until the next error."""
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(FOLDER):
+            return None
+        if event in ("call", "line"):
+            self.left -= 1
+            if self.left == 0:
+                self.where = f"{frame.f_code.co_qualname if sys.version_info >= (3, 11) else ''}:{frame.f_lineno}"
+                raise KeyboardInterrupt
+        return self
+
+    def run(self, program: Callable[[], object]) -> bool:
+        """Whether it was interrupted."""
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            program()
+        except KeyboardInterrupt as interrupt:
+            self.kept = interrupt
+            return True
+        finally:
+            sys.settrace(before)
+        return False
+
+
+def assert_another_can_start(where: str) -> None:
+    x = fs.ones((2,))
+    try:
+        with fs.profile() as prof:
+            fs.sin(x)
+    except RuntimeError as problem:
+        raise AssertionError(f"after an interrupt at {where}: {problem}") from problem
+    assert [row.key for row in prof.key_averages(peaks="none")] == ["flopscope::sin"], where
+    assert profiler.running() is None, where
+
+
+def interrupt_everywhere(program: Callable[[], object], check: Callable[[str], object]) -> int:
+    """Run it again and again, interrupted one line later each time. The number of interrupts."""
+    for at in itertools.count(1):
+        interrupter = Interrupter(at)
+        if not interrupter.run(program):
+            return at - 1
+        if profiler.running() is not None:  # within the block's end, before that did anything
+            interrupter.kept = None
+        check(interrupter.where)
+    raise AssertionError
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "memory and stacks": {"profile_memory": True, "with_stack": True},
+    "cpu": {"activities": [ProfilerActivity.CPU]},
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_an_interrupt_of_a_block_leaves_no_profile_in_progress(options: dict[str, Any]) -> None:
+    x = fs.ones((2,))
+
+    def program() -> None:
+        with fs.profile(**options):
+            fs.cos(x)
+
+    assert interrupt_everywhere(program, assert_another_can_start) > 50
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_an_interrupt_of_start_or_stop_leaves_what_stop_can_end(options: dict[str, Any]) -> None:
+    x = fs.ones((2,))
+    started: list[fs.profile] = []
+
+    def program() -> None:
+        started[:] = [fs.profile(**options)]
+        started[0].start()
+        fs.cos(x)
+        started[0].stop()
+
+    def check(where: str) -> None:
+        if started and profiler.running() is started[0]:
+            started[0].stop()  # the interrupt came before start() or stop() did anything
+            started[0].key_averages(peaks="none")
+        assert_another_can_start(where)
+
+    assert interrupt_everywhere(program, check) > 50
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_interrupt_of_a_step_leaves_no_profile_in_progress() -> None:
+    x = fs.ones((2,))
+    cycles: list[int] = []
+
+    def program() -> None:
+        plan = fs.schedule(wait=1, warmup=1, active=2, repeat=2)
+        with fs.profile(schedule=plan, on_trace_ready=lambda prof: cycles.append(len(prof))) as prof:
+            for _ in range(7):
+                fs.cos(x)
+                prof.step()
+
+    assert interrupt_everywhere(program, assert_another_can_start) > 300
+
+
+def test_a_profile_that_nobody_holds_ends() -> None:
+    fs.profile().start()
+    assert_another_can_start("nowhere")
+    prof = fs.profile()
+    prof.start()
+    with pytest.raises(RuntimeError, match="this profile is in progress already"):
+        prof.start()
+    with pytest.raises(RuntimeError, match="a profile is in progress already"):
+        fs.profile().start()
+    fs.sin(fs.ones((2,)))
+    prof.stop()
+    assert len(prof) == 2
+    with pytest.raises(RuntimeError, match="this profile is not running"):
+        prof.stop()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_an_interrupt_of_what_measures_leaves_nothing_recording() -> None:
+    x = fs.ones((2,))
+
+    def look_once() -> None:
+        look.call_under_profiler(lambda: fs.cos(x), False, "auto")
+
+    assert interrupt_everywhere(look_once, assert_another_can_start) > 20
+    assert interrupt_everywhere(lambda: capture.least_kernel("cpu", 3), assert_another_can_start) > 10
+
+
+@pytest.mark.parametrize("use", ["x.numpy()", "x @ x", "fs.from_numpy(3)"])
+@pytest.mark.parametrize("kind", ["KeyboardInterrupt", "SystemExit", "ImportError"])
+def test_what_interrupts_the_import_of_numpy_passes(use: str, kind: str) -> None:
+    program = f"""
+        import sys
+        import flopscope as fs
+        fs.set_default_device("cpu")
+        x = fs.ones((2, 2))
+
+        class Finder:
+            def find_spec(self, name, *_):
+                if name.startswith("numpy"):
+                    raise {kind}("stopped")
+
+        sys.meta_path.insert(0, Finder())
+        for name in [name for name in sys.modules if name.split(".")[0] == "numpy"]:
+            del sys.modules[name]
+        try:
+            {use}
+        except {kind} as problem:
+            assert str(problem) == "stopped", problem
+            print("raised", flush=True)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "raised\n", "")

@@ -1,0 +1,127 @@
+"""``flopscope measure MODULE:FUNCTION``: which module that is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flopscope.timing.command import add_measure
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The current folder, not on Python's path, as for the installed command."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    before = set(sys.modules)
+    yield folder
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+def write(file: Path, says: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"def f():\n    raise KeyError({says!r})\n")
+    return file
+
+
+def said(*arguments: str) -> str:
+    """What the function that was called says."""
+    parser = argparse.ArgumentParser()
+    add_measure(parser.add_subparsers())
+    options = parser.parse_args(["measure", *arguments])
+    with pytest.raises(KeyError) as caught:
+        options.run(options)
+    return str(caught.value.args[0])
+
+
+def test_a_module_of_the_current_folder_is_found(here: Path) -> None:
+    write(here / "my_kernels.py", "here")
+    assert said("my_kernels:f") == "here"
+
+
+def test_a_file_of_the_current_folder_hides_no_installed_module(here: Path, tmp_path: Path) -> None:
+    sys.path.append(str(tmp_path / "installed"))
+    write(tmp_path / "installed" / "some_package.py", "installed")
+    write(here / "some_package.py", "here")
+    assert said("some_package:f") == "installed"
+
+
+def test_what_flopscope_imports_later_is_not_taken_from_the_current_folder(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    for name in ("numpy", "statistics", "platformdirs", "html"):
+        (tmp_path / "here" / f"{name}.py").write_text(f"raise SystemExit('the {name} of the current folder')\n")
+    (tmp_path / "here" / "mine.py").write_text("def f(): pass\n")
+    command = tmp_path / "bin" / "command.py"  # as pip makes it: its own folder is the first of sys.path
+    command.parent.mkdir()
+    command.write_text("import sys\nfrom flopscope.cli import main\nsys.exit(main())\n")
+    arguments = ["measure", "mine:f", "--device", "cpu", "--max-time", "0.01", "--peaks", "none"]
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    done = subprocess.run(
+        [sys.executable, str(command), *arguments], cwd=tmp_path / "here", env={**os.environ, "PYTHONPATH": path},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "") and "f takes" in done.stdout
+
+
+def test_a_folder_may_be_asked_for(here: Path, tmp_path: Path) -> None:
+    sys.path.append(str(tmp_path / "installed"))
+    write(tmp_path / "installed" / "some_package.py", "installed")
+    write(tmp_path / "other" / "some_package.py", "other")
+    write(tmp_path / "third" / "some_package.py", "third")
+    assert said("some_package:f", "--path", "../other", "--path", str(tmp_path / "third")) == "other"
+
+
+@pytest.mark.parametrize("file", ["./script.py", "script.py", "../here/script.py"])
+def test_a_file_may_be_asked_for(here: Path, file: str) -> None:
+    write(here / "neighbour_of_script.py", "unused")
+    script = write(here / "script.py", "script")
+    script.write_text("import neighbour_of_script\n" + script.read_text())
+    assert said(f"{file}:f") == "script"
+
+
+def test_a_file_with_a_modules_name_is_the_file(here: Path) -> None:
+    import json
+
+    write(here / "json.py", "the file")
+    assert said("./json.py:f") == "the file" and sys.modules["json"] is json
+
+
+def test_a_function_in_a_class_of_a_file(here: Path) -> None:
+    (here / "odd:name.py").write_text("class A:\n    @staticmethod\n    def f():\n        raise KeyError('in A')\n")
+    assert said("odd:name.py:A.f") == "in A"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("missing.py:f",), "there is no file missing.py"),
+        (("./folder.py:f",), "there is no file ./folder.py"),
+        (("mine:f", "--path", "nowhere"), "--path nowhere: there is no such folder"),
+        (("mine:g",), r"mine has no g \(.*/here/mine.py\)"),
+        (("./mine.py:g",), "./mine.py has no g$"),
+        (("json:f",), r"json has no f: it is .*/json/__init__.py; for the file in this folder write ./json.py:…"),
+        (("sys:f",), "sys has no f: it is built in; for the file in this folder write ./sys.py:…"),
+    ],
+)
+def test_a_function_that_is_not_there_is_named_with_its_module(
+    here: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    for name in ("mine", "json", "sys"):
+        write(here / f"{name}.py", name)
+    (here / "folder.py").mkdir()
+    parser = argparse.ArgumentParser()
+    add_measure(parser.add_subparsers())
+    options = parser.parse_args(["measure", *arguments])
+    with pytest.raises(ValueError, match=message):
+        options.run(options)

@@ -1,0 +1,135 @@
+"""Devices as traces tell of them, and the reasons that tables give where no peaks are known."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+from flopscope import _core
+from flopscope.model import Model, models_of, why_unknown
+
+MI300X = "AMD Instinct MI300X"
+UNKNOWN = "AMD Instinct MI999"
+
+
+def trace_of(properties: Any, device: int = 0) -> fs.Trace:
+    """An element-wise op of 4 MiB that took 10 us on a device."""
+    args = {"External id": 1, "Input Dims": [[1024, 1024]], "Input type": ["float"], "Concrete Inputs": [""]}
+    op = {"ph": "X", "cat": "cpu_op", "name": "aten::neg", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": args}
+    launched = {"External id": 1, "device": device, "stream": 7, "correlation": 9}
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": device, "tid": 7, "ts": 8, "dur": 10, "args": launched}
+    return fs.load_trace(json.dumps({"deviceProperties": properties, "traceEvents": [op, kernel]}).encode())
+
+
+def properties(name: str, sm_count: int, memory_bytes: int = 0, device: int = 0) -> dict[str, Any]:
+    return {"id": device, "name": name, "numSms": sm_count, "totalGlobalMem": memory_bytes}
+
+
+def test_models_take_sms_and_memory_of_the_properties_and_nothing_odd() -> None:
+    names = {0: "a", 1: "b", 2: "c", 3: "d"}
+    told = [
+        {"id": 0, "numSms": 132, "totalGlobalMem": 85 << 30},
+        {"id": 1, "numSms": -3, "totalGlobalMem": 1 << 80},
+        {"id": [2], "numSms": 7},
+        {"id": 3, "numSms": True, "totalGlobalMem": "much"},
+        "not a device",
+    ]
+    models = models_of(names, told, ())
+    assert models == {0: Model("a", 132, 85 << 30), 1: Model("b"), 2: Model("c"), 3: Model("d")}
+    for odd in (None, {}, "text", [None]):
+        assert models_of({0: "a"}, odd, ()) == {0: Model("a")}
+
+
+def test_a_device_that_the_properties_do_not_list_is_what_all_the_others_are() -> None:
+    same = [properties(MI300X, 304, device=0), properties(MI300X, 304, device=1)]
+    assert models_of({0: MI300X, 1: MI300X}, same, [2]) == dict.fromkeys((0, 1, 2), Model(MI300X, 304))
+    other = [properties(MI300X, 304, device=0), properties("AMD Instinct MI210", 104, device=1)]
+    assert 2 not in models_of({0: MI300X, 1: "AMD Instinct MI210"}, other, [2])
+    assert models_of({}, None, [2]) == {}
+    table = trace_of(same, device=2).key_averages()
+    assert table.peaks["cuda:2"] == {"source": "datasheet", "name": MI300X} and table.unknown_peaks == {}
+
+
+@pytest.mark.parametrize(("sm_count", "gib", "gb_s"), [(68, 9.77, 760), (70, 11.76, 912)])
+def test_shares_are_of_the_card_that_sms_and_memory_tell(sm_count: int, gib: float, gb_s: float) -> None:
+    trace = trace_of([properties("NVIDIA GeForce RTX 3080", sm_count, int(gib * 2**30))])
+    (row,) = (row for row in trace.key_averages() if row.key == "aten::neg")
+    assert row.pct_peak_bandwidth == pytest.approx(100 * 2 * 4 * 2**20 / 10e-6 / (gb_s * 1e9))
+
+
+def test_a_part_of_a_device_is_held_against_nothing() -> None:
+    table = trace_of([properties(MI300X, 38)]).key_averages()
+    (row,) = (row for row in table if row.key == "aten::neg")
+    assert table.peaks == {} and math.isnan(row.pct_roofline)
+    assert table.unknown_peaks == {"cuda:0": f'the datasheet of "{MI300X}" is of 304 SMs, this device has 38 SMs'}
+
+
+def test_a_table_says_why_it_has_no_shares() -> None:
+    table = trace_of([properties(UNKNOWN, 304)]).key_averages()
+    reason = f'no datasheet row for "{UNKNOWN}"; a row in csrc/device/datasheet.def would tell its peaks'
+    assert table.unknown_peaks == {"cuda:0": reason}
+    assert f"% Roofline: unknown on cuda:0: {reason}." in table.table().splitlines()
+    assert "--measure" not in table.table(), "the device is not in this machine"
+
+
+def test_a_trace_without_the_names_of_its_devices_says_so() -> None:
+    assert trace_of([]).key_averages().unknown_peaks == {"cuda:0": "the trace does not name the device"}
+
+
+def test_where_nobody_asked_for_peaks_nothing_is_said_of_them() -> None:
+    table = trace_of([properties(UNKNOWN, 304)]).key_averages(peaks="none")
+    assert table.unknown_peaks == {} and "% Roofline:" not in table.table()
+
+
+def test_a_known_device_needs_no_reason() -> None:
+    table = trace_of([properties("NVIDIA H200", 132)]).key_averages()
+    assert table.unknown_peaks == {} and "unknown" not in table.table()
+
+
+def test_categories_keep_the_reason() -> None:
+    table = trace_of([properties(UNKNOWN, 304)]).key_averages()
+    assert table.by_category().unknown_peaks == table[:1].unknown_peaks == table.unknown_peaks != {}
+
+
+def test_a_live_cpu_has_no_datasheet_and_the_reason_says_what_to_ask_for() -> None:
+    x = fs.rand((64, 64), device="cpu")
+    with fs.profile() as prof:
+        x + x
+    reasons = prof.key_averages(peaks="datasheet").unknown_peaks
+    assert set(reasons) == {"cpu"} and 'peaks="measured"' in reasons["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (Model(UNKNOWN), f'no datasheet row for "{UNKNOWN}"'),
+        (Model("NVIDIA H200", 66), 'the datasheet of "NVIDIA H200" is of 132 SMs, this device has 66 SMs'),
+        (
+            Model("NVIDIA GeForce RTX 3080"),
+            'several cards are called "NVIDIA GeForce RTX 3080" (68 SMs and 10 GiB or 70 SMs and 12 GiB), and which '
+            "one it was is not said",
+        ),
+        (
+            Model("nvidia  geforce RTX 3080", 68, 20 << 30),
+            'the datasheet of "nvidia  geforce RTX 3080" is of 68 SMs and 10 GiB or 70 SMs and 12 GiB, this device has '
+            "68 SMs and 20 GiB",
+        ),
+    ],
+)
+def test_the_reason_is_the_real_one(model: Model, reason: str) -> None:
+    assert _core.datasheet_find(*model) is None
+    away = why_unknown(model, here=False, measured=False)
+    assert away.startswith(reason) and "flopscope devices" not in away
+    here = why_unknown(model, here=True, measured=False)
+    assert here == f'{reason}; peaks="measured" takes what this machine measures'
+    missing = why_unknown(model, here=True, measured=True)
+    assert missing == f"{reason}, and its peaks were never measured: flopscope devices --measure"
+
+
+def test_the_file_that_the_reason_names_is_there() -> None:
+    assert (Path(__file__).parents[1] / "csrc" / "device" / "datasheet.def").is_file()

@@ -1,0 +1,139 @@
+"""What rows of recorded traces are worth: rates only where times are the ops' own, shares, launches, sums."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from test_load_trace import call, events_to_text, kernel, memory, op
+
+import flopscope as fs
+
+H200 = {"deviceProperties": [{"id": 0, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "numSms": 132}]}
+N = 1 << 20  # elements of a tensor
+BYTES, FLOPS = 2 * 4 * N, N  # of sin
+BANDWIDTH = 4800e9  # of the H200's datasheet
+
+
+def sin(ts: float, dur: float, number: int = 1, **more: Any) -> dict[str, Any]:
+    dims = {"Input Dims": [[N]], "Input type": ["float"], "Input Strides": [[1]], "Concrete Inputs": [""]}
+    return op("aten::sin", ts, dur, **{"External id": number, **dims, **more})
+
+
+def unknown(name: str, ts: float, dur: float, number: int = 1) -> dict[str, Any]:
+    return op(name, ts, dur, **{"External id": number, "Input Dims": [[N]], "Input type": ["float"]})
+
+
+def load(*events: dict[str, Any], **head: Any) -> dict[str, fs.EventRow]:
+    table = fs.load_trace(events_to_text(*events, **head)).key_averages()
+    return {row.key: row for row in table}
+
+
+# A GPU that the trace does not show -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "head"),
+    [
+        ([call("cudaLaunchKernel", 11, 2, **{"External id": 1, "correlation": 1})], {}),
+        ([call("hipExtModuleLaunchKernel", 11, 2)], {}),
+        ([call("cudaMemcpyAsync", 11, 2)], {}),
+        ([memory(12, 1024)], {}),
+        ([op("aten::_flash_attention_forward", 30, 5)], {}),
+        ([op("aten::cudnn_convolution", 30, 5)], {}),
+        ([], H200),
+    ],
+    ids=["launch", "hip", "copy", "memory", "attention", "cudnn", "properties"],
+)
+def test_a_gpu_program_without_its_gpus_activity_has_no_rates(more: list[dict[str, Any]], head: Any) -> None:
+    trace = fs.load_trace(events_to_text(sin(10, 10), *more, **head))
+    table = trace.key_averages()
+    row = next(row for row in table if row.key == "aten::sin")
+    assert (row.flops, row.bytes_total_moved) == (FLOPS, BYTES), "its work is known all the same"
+    rates = ("tflops_per_s", "gbytes_per_s", "pct_peak_flops", "pct_peak_bandwidth", "pct_roofline")
+    assert all(math.isnan(getattr(row, name)) for name in (*rates, "roofline_time", "headroom"))
+    assert row.bound == "unknown" and table.device_unseen
+    assert "no activity of that GPU" in table.table() and "no activity of that GPU" in table._repr_html_()
+    assert "no activity" not in table.table(roofline=False)
+
+
+@pytest.mark.parametrize(
+    ("more", "head"),
+    [
+        ([], {}),
+        ([memory(12, 1024, device_type=0)], {}),
+        ([op("aten::_scaled_dot_product_flash_attention_for_cpu", 30, 5)], {}),
+        ([call("cudaDeviceSynchronize", 50, 2)], H200),  # which the profiler itself calls, of any program
+    ],
+    ids=["plain", "memory", "attention", "synchronize"],
+)
+def test_a_cpu_program_has_its_rates(more: list[dict[str, Any]], head: Any) -> None:
+    row = load(sin(10, 10), *more, **head)["aten::sin"]
+    assert row.gbytes_per_s == pytest.approx(BYTES / 10e-6 / 1e9)
+    assert row.tflops_per_s == pytest.approx(FLOPS / 10e-6 / 1e12)
+
+
+# Shares ---------------------------------------------------------------------------------------------------------------
+
+
+def launched(number: int, ts: float, *durations: float) -> list[dict[str, Any]]:
+    """An op that launches kernels of these times, one after the other."""
+    made = [sin(ts, 10, number)]
+    for i, us in enumerate(durations):
+        ids = {"External id": number, "correlation": 100 * number + i}
+        made += [call("cudaLaunchKernel", ts + 1 + 0.4 * i, 0.2, **ids), kernel("k", ts + 50 + 200 * i, us, **ids)]
+    return made
+
+
+def test_roofline_time_headroom_and_unit_are_of_the_datasheet() -> None:
+    row = load(*launched(1, 0, 4.0), *launched(2, 1000, 6.0), **H200)["aten::sin"]
+    least = 2 * BYTES / BANDWIDTH * 1e6
+    assert row.device_busy_time == 10.0
+    assert row.roofline_time == pytest.approx(least) and row.headroom == pytest.approx(10.0 - least)
+    assert row.pct_roofline == pytest.approx(100 * least / 10.0)
+    assert row.unit == "fp32" and row.bound == "memory"
+
+
+def test_an_op_of_many_small_kernels_is_bound_by_its_launches() -> None:
+    """The shortest kernel of a trace stands for an empty one: 1 µs here."""
+    many = [us for _ in range(9) for us in (1.0, 1.5)]
+    row = load(*launched(1, 0, *many), **H200)["aten::sin"]
+    assert row.device_busy_time == pytest.approx(sum(many)) and row.bound == "launch"
+    alone = load(*launched(1, 0, 1.0), *launched(2, 9000, 900.0), **H200)["aten::sin"]
+    assert alone.bound == "latency", "of 901 µs, launches explain two and the bytes four"
+
+
+# Sums -----------------------------------------------------------------------------------------------------------------
+
+
+def test_flops_of_all_that_an_op_encloses_are_unknown_where_nothing_of_it_is() -> None:
+    view = op("aten::view", 12, 1, **{"External id": 3, "Input Dims": [[N], []], "Input type": ["float", ""]})
+    rows = load(
+        op("outer", 10, 20), view, unknown("mine::op", 15, 5), op("viewing", 40, 20), {**view, "ts": 45},
+        op("both", 70, 40), unknown("mine::op", 75, 5), sin(85, 5), op("nothing", 120, 5),
+    )  # fmt: skip
+    assert math.isnan(rows["outer"].flops_total), "a view's 0 says nothing of mine::op"
+    assert rows["viewing"].flops_total == 0 and rows["both"].flops_total == FLOPS
+    assert math.isnan(rows["nothing"].flops_total) and math.isnan(rows["mine::op"].flops_total)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "autograd::engine::evaluate_function: SinBackward0",
+        "SinBackward0",
+        "AddmmBackward",
+        "torch::autograd::AccumulateGrad",
+        "torch::autograd::CopySlices",
+    ],
+)
+def test_autograds_wrappers_are_no_part_of_a_cpu_programs_coverage(name: str) -> None:
+    trace = fs.load_trace(events_to_text(op(name, 10, 100), sin(20, 10), unknown("mine::op", 200, 30)))
+    coverage = trace.coverage()
+    assert coverage["bytes"] == pytest.approx(10 / 40) and coverage["unmodelled"] == [("mine::op", 30.0)]
+
+
+def test_a_function_of_the_program_that_ends_alike_is_part_of_it() -> None:
+    trace = fs.load_trace(events_to_text(op("MyBackwardPass", 10, 30), sin(50, 10)))
+    assert trace.coverage()["bytes"] == pytest.approx(10 / 40)
