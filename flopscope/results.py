@@ -35,6 +35,7 @@ class Results:
     with_stack: bool = False
     """Whether Python calls were recorded."""
     _usual_peaks = "measured"  # or "datasheet"
+    _cpu_alone: bool = False  # whether the program is known to have used no device
 
     def __init__(self) -> None:
         self._core: Profiler | None = None
@@ -70,7 +71,7 @@ class Results:
         limits: dict[str, Mapping[str, Any]] = {
             name: found._for_core(self._measured(name)) for name, found in shares.items()
         }
-        columns, meta = core.table(by_shape, group_by_stack_n, limits)
+        columns, meta = core.table(by_shape, group_by_stack_n, limits, self._cpu_alone)
         if not by_shape:  # a row has calls of many shapes
             for name in ("input_shapes", "input_dtypes"):
                 columns[name] = [[] for _ in columns["key"]]

@@ -33,6 +33,7 @@ from .schedule import action_at
 from .trace import COMPRESSION
 
 try:
+    import torch.cuda as _cuda
     import torch.profiler as _torch
     from torch.profiler import (
         ProfilerAction,
@@ -185,6 +186,10 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
             self._read = kineto, _read(self.profiler)
         return self._read[1]
 
+    @property
+    def _cpu_alone(self) -> bool:  # type: ignore[override]
+        return self.trace()._cpu_alone
+
     def _recorded(self, what: str) -> Profiler:
         self._core = self._trace_of(what)._core
         return Results._recorded(self, what)
@@ -257,6 +262,7 @@ def _read(profiler: Any) -> Trace:
     trace._usual_peaks = "measured"  # it ran here
     trace.record_shapes = profiler.record_shapes
     trace.profile_memory = profiler.profile_memory
+    trace._cpu_alone = not _cuda.is_initialized()
     return trace
 
 

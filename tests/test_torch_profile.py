@@ -355,3 +355,19 @@ def test_a_stop_interrupted_before_it_kept_the_trace_has_results(monkeypatch: py
         with prof:
             train()
     assert len(prof.key_averages(peaks="none")) > 0
+
+
+def test_a_program_of_the_cpu_has_rates_where_a_gpu_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """torch names the GPUs of the machine in every trace."""
+    with ft.profile(activities=CPU, record_shapes=True) as prof:
+        torch.sin(torch.ones(64, 64))
+    prof.export_chrome_trace(str(tmp_path / "t.json"))
+    trace = json.loads((tmp_path / "t.json").read_text())
+    text = json.dumps({**trace, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}).encode()
+    monkeypatch.setattr(prof._finished("trace"), "read", lambda: fs.load_trace(text), raising=False)
+    for used_cuda in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda used_cuda=used_cuda: used_cuda)
+        monkeypatch.setattr(prof, "_read", None)
+        table = prof.key_averages()
+        (row,) = [row for row in table if row.key == "aten::sin"]
+        assert table.device_unseen == used_cuda and math.isnan(row.gbytes_per_s) == used_cuda

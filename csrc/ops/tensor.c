@@ -104,8 +104,8 @@ static uint64_t magnitude(int64_t value)
  * addresses, once around. As the negative number that it stands for. */
 static int64_t wrapped_stride(int64_t stride, uint64_t item)
 {
-    int64_t bytes = (int64_t)((uint64_t)stride * item);
-    return stride > INT64_MAX / (int64_t)item && bytes < 0 && bytes % (int64_t)item == 0 ? bytes / (int64_t)item : stride;
+    int64_t size = (int64_t)item, bytes = (int64_t)((uint64_t)stride * item);
+    return stride > INT64_MAX / size && bytes < 0 && bytes % size == 0 ? bytes / size : stride;
 }
 
 /* Put foreign strides into the record once every element is known to have an address. A stride that no element takes

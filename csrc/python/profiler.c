@@ -447,8 +447,8 @@ static PyMethodDef methods[] = {
      "Open a user annotation on this thread; a token for end_range, None if not running."},
     {"end_range", profiler_end_range, METH_O, "Close the annotation of that token."},
     {"table", reading_table, METH_VARARGS,
-     "table($self, by_shape, stack_n, peaks, /)\n--\n\n(columns, meta) of the grouped events, by their stack_n "
-     "innermost frames too; peaks by device name."},
+     "table($self, by_shape, stack_n, peaks, cpu_alone=False, /)\n--\n\n(columns, meta) of the grouped events, by "
+     "their stack_n innermost frames too; peaks by device name. cpu_alone: the program is known to have used no GPU."},
     {"events", reading_events, METH_NOARGS,
      "(columns, names, kinds, begin): each event in integers, what name and kind count in, the window's begin in ns."},
     {"gpu_summary", reading_gpu_summary, METH_VARARGS,

@@ -322,15 +322,16 @@ static PyObject *time_list(const fs_unmodelled *times, uint32_t count)
 PyObject *fs_profiler_table(PyObject *object, PyObject *args)
 {
     fs_profiler_object *self = (fs_profiler_object *)object;
-    int by_shape;
+    int by_shape, cpu_alone = 0;
     Py_ssize_t stack_n;
     PyObject *peaks;
-    if (!PyArg_ParseTuple(args, "pnO!:table", &by_shape, &stack_n, &PyDict_Type, &peaks)) return NULL;
+    if (!PyArg_ParseTuple(args, "pnO!|p:table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone)) return NULL;
     if (stack_n < 0)
         return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", stack_n);
     table_request *request = PyMem_Calloc(1, sizeof *request);
     if (request == NULL) return PyErr_NoMemory();
     request->options.by_shape = by_shape;
+    request->options.cpu_alone = cpu_alone;
     request->options.stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;
     fs_table *table = NULL;
     fs_error err;

@@ -102,8 +102,8 @@ class TextColumn:
 
 
 DEVICE_UNSEEN = (
-    "No rates and no roofline: the program used a GPU, and the trace has no activity of that GPU (it was recorded with",
-    "CPU activities alone, or cut off). The host times of ops are then the time to dispatch them, not to run them.",
+    "No rates and no roofline: as far as the trace tells, the program used a GPU, and no activity of that GPU is in it",
+    "(recorded with CPU activities alone, or cut off). Host times are then the time to dispatch ops, not to run them.",
 )
 
 COLUMNS = [
