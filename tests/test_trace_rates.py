@@ -107,6 +107,15 @@ def test_an_op_of_many_small_kernels_is_bound_by_its_launches() -> None:
 # Sums -----------------------------------------------------------------------------------------------------------------
 
 
+def test_a_list_whose_work_no_kernel_tells_has_no_share_of_the_roofline() -> None:
+    """Kineto leaves lists of tensors out: without a kernel that tells, neither the work nor its least time is known."""
+    cat = op("aten::cat", 10, 10, **{"External id": 1, "Input Dims": [[], []], "Input type": ["TensorList", "Scalar"]})
+    rows = load(cat, *launched(1, 11, 30)[1:], **H200)
+    row = rows["aten::cat"]
+    assert row.device_busy_time == 30
+    assert all(math.isnan(v) for v in (row.bytes_total_moved, row.roofline_time, row.headroom, row.pct_roofline))
+
+
 def test_flops_of_all_that_an_op_encloses_are_unknown_where_nothing_of_it_is() -> None:
     view = op("aten::view", 12, 1, **{"External id": 3, "Input Dims": [[N], []], "Input type": ["float", ""]})
     rows = load(

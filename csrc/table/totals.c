@@ -55,7 +55,9 @@ static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
 {
     fs_roof_sum *sum = &build->groups[call->row].roof;
     const fs_roof *roof = roof_of(build, node, call);
-    if (!call->work.of_launched) {
+    if (call->work.of_launched) { /* what its kernels told is in the sum already (devices.c) */
+        if ((node->flags & FS_NODE_LISTED) == 0) fs_roof_sum_add(sum, &fs_roof_unknown);
+    } else {
         fs_roof term = *roof;
         if ((node->flags & FS_NODE_SAVES) != 0) term.compute_ns = term.least_ns = NAN;
         fs_roof_sum_add(sum, &term);
