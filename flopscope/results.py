@@ -81,7 +81,9 @@ class Results:
         if not meta["coverage"]["estimated"]:
             del meta["coverage"]["estimated"]
         meta["peaks"] = said
-        asked = (core.devices - {"cpu"} or core.devices) if source != "none" else set()
+        asked = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
+        if source == "none":
+            asked = set()
         meta["unknown_peaks"] = {name: self._why_unknown(name, source) for name in sorted(asked - shares.keys())}
         return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
 

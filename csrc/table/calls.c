@@ -175,6 +175,7 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
     call->text = name == FS_NONE ? NULL : fs_store_name_text(set->store, name);
 
     find_work(name, &given, call);
+    call->launches = kind == FS_EVENT_RUNTIME && call->text != NULL && fs_name_launches(call->text);
     call->wraps = kind == FS_EVENT_OP && call->text != NULL && fs_name_wraps_autograd(call->text);
     call->device_kind = given.own.device_kind;
     call->device_index = given.own.device_index;

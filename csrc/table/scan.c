@@ -266,7 +266,7 @@ static bool misses_devices(const fs_build *build)
         if (call->text == NULL) continue;
         bool api = call->kind == FS_EVENT_RUNTIME;
         calls = calls || api;
-        if (api ? fs_name_launches(call->text) : fs_name_needs_gpu(call->text)) return true;
+        if (api ? call->launches : fs_name_needs_gpu(call->text)) return true;
     }
     for (int i = 0; i < FS_DEVICE_LIMIT; i++) device = device || fs_store_device(build->store, i).name[0] != 0;
     return build->device_memory || (device && !calls);

@@ -77,7 +77,7 @@ def measure(
     look = stage.looks[0]
     done = _stated(look.flops, flops), _stated(look.bytes, bytes)
     known = {} if all(map(math.isnan, done)) else _peaks(stage, peaks)
-    stated = (*done, unit) if flops is not None or bytes is not None else None
+    stated = (*done, unit if flops is not None else look.unit) if flops is not None or bytes is not None else None
     roofs = _roofs(stage, stated, known)
     with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as look_up:
         stage.call_between_samples(look_up)
