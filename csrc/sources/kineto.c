@@ -151,12 +151,13 @@ static uint32_t piece_count(int64_t size)
     return (uint32_t)(worth < 1 ? 1 : worth < most ? worth : most);
 }
 
-/* The first event says whether the trace is an array; then several threads can begin anywhere. */
+/* Read up to the first event: then it is known whether the trace is an array, and several threads can begin anywhere. */
 static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *context, fs_error *err)
 {
     enum { PART = 1 << 16 };
     fs_piece *piece = &kineto->pieces[0];
-    while (piece->state != FS_PIECE_EVENTS && piece->state != FS_PIECE_END) {
+    piece->until = 0;
+    while (!piece->stopped && piece->state != FS_PIECE_END) {
         size_t left = piece->size - piece->done, part = left > PART ? left : PART;
         FS_TRY(fs_piece_room(piece, part, err));
         int64_t count = read(context, piece->offset + (int64_t)piece->size, piece->text + piece->size, part, err);
@@ -164,6 +165,8 @@ static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *co
         if (count == 0) break;
         FS_TRY(fs_piece_read(piece, (size_t)count, err));
     }
+    piece->stopped = false;
+    piece->until = INT64_MAX;
     return FS_OK;
 }
 
