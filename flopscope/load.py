@@ -31,6 +31,8 @@ PIECE = 1 << 20  # bytes that are read at once
 BATCH = 4 << 20  # bytes that are scanned at once: enough for several threads
 AHEAD = 8  # batches that reading and decompression may be ahead of the scanning
 SLOW = 1 << 30  # bytes; reading more shows a progress bar
+EXPANSION = 200  # times; real traces shrink by 10 to 60
+EXPANSION_FREE = 256 << 20  # bytes that any compressed file may expand to
 
 
 class Trace(Results):
@@ -137,21 +139,29 @@ _WRITTEN_ANEW = frozenset(
 )
 
 
-def load_trace(source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes]) -> Trace:
+def load_trace(
+    source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes], *, max_bytes: int | None = None
+) -> Trace:
     """Read a trace that torch.profiler (Kineto) or flopscope wrote: its path, its bytes, or a binary file object.
 
     JSON as it is or compressed by gzip, whatever its name. Nothing is kept but the events, so that a file may be larger
     than memory; a plain file is read by several threads. Rows are torch's own for the same trace.
+
+    ``max_bytes`` is the most text that is read: ValueError where there is more. Unless given, a compressed file may
+    expand to 256 MB and 200 times its size, which no real trace comes near; other files have no limit. An event takes
+    some 200 bytes of memory, so that a file of nothing but short events takes about five times its size.
 
     A trace that was cut off gives what is there, with a UserWarning; so do events that had to be left out, and events
     that contradict each other. A kernel belongs to the op around the API call that launched it.
     ValueError names the file, the byte and what was expected where it is no trace; OSError for a file that cannot be
     read.
     """
+    if max_bytes is not None and max_bytes <= 0:
+        raise ValueError(f"max_bytes must be positive, not {max_bytes}")
     reader = _core.TraceReader()
     name = _name_of(source)
     try:
-        with _Problems(name) as problems:
+        with _Problems(name, max_bytes) as problems:
             _read(source, reader, problems)
             core = _core.Profiler()
             report = reader.finish(core)
@@ -174,12 +184,26 @@ _CONTRADICTIONS = {
 class _Problems(AbstractContextManager["_Problems"]):
     """What is wrong with a trace that is read all the same."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, max_bytes: int | None = None) -> None:
         self.name = name
+        self.max_bytes = max_bytes
         self.compression: str | None = None  # how it ended, where it ended badly
 
     def __exit__(self, *_: object) -> None:
         return None
+
+    def check_size(self, size: int, packed: int | None = None) -> None:
+        """ValueError where a text of that many bytes is too long. ``packed``: bytes of the file that it came from."""
+        most = self.max_bytes
+        if most is None and packed is not None:
+            most = EXPANSION_FREE + EXPANSION * packed
+            if size > most:
+                raise ValueError(
+                    f"it expands to more than {most:,} bytes, {EXPANSION_FREE >> 20} MB and {EXPANSION} times its "
+                    f"compressed size; load_trace(…, max_bytes=…) sets another limit"
+                )
+        elif most is not None and size > most:
+            raise ValueError(f"it has more than {most:,} bytes of text, the limit that max_bytes sets")
 
     def tell(self, report: Mapping[str, Any]) -> None:
         if report["truncated"] or self.compression:
@@ -216,6 +240,7 @@ def _read(source: Any, reader: _core.TraceReader, problems: _Problems) -> None:
         if bytes(source[:2]) == GZIP:
             _read_compressed(io.BytesIO(source), reader, problems)
         else:
+            problems.check_size(memoryview(source).nbytes)
             reader.scan_bytes(source)
         return
     if isinstance(source, (str, os.PathLike)):
@@ -231,7 +256,7 @@ def _read(source: Any, reader: _core.TraceReader, problems: _Problems) -> None:
     if first[:2] == GZIP:
         _read_compressed(rest, reader, problems)
     else:
-        _feed(iter(lambda: rest.read(PIECE), b""), reader)
+        _feed(_limited(iter(lambda: rest.read(PIECE), b""), problems), reader)
 
 
 def _read_file(file: io.FileIO, reader: _core.TraceReader, problems: _Problems) -> None:
@@ -243,6 +268,7 @@ def _read_file(file: io.FileIO, reader: _core.TraceReader, problems: _Problems) 
         with progress_bar(f"reading {problems.name}", 1 + size // PIECE, size > SLOW // 8) as advance:
             _read_compressed(cast("IO[bytes]", file), reader, problems, advance)
     else:
+        problems.check_size(size)
         reader.scan_file(file.fileno(), size)
 
 
@@ -256,6 +282,14 @@ class _Chained:
     def read(self, size: int) -> bytes:
         first, self._first = self._first, b""
         return first or self._rest.read(size)
+
+
+def _limited(pieces: Iterator[bytes], problems: _Problems) -> Iterator[bytes]:
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        problems.check_size(size)
+        yield piece
 
 
 def _feed(pieces: Iterator[bytes], reader: _core.TraceReader) -> None:
@@ -324,7 +358,7 @@ def _inflate(
 ) -> Iterator[bytes]:
     """The text of a gzip file, of one member or several, in pieces of at most 4 MB."""
     make, wrong = found
-    stream, read, some = make(), 0, False
+    stream, read, written, some = make(), 0, 0, False
     data = file.read(PIECE)
     while data:
         read += len(data)
@@ -338,6 +372,8 @@ def _inflate(
                 return
             if text:
                 some = True
+                written += len(text)
+                problems.check_size(written, read)
                 yield text
             data = stream.unconsumed_tail
             if stream.eof:

@@ -6,6 +6,7 @@ The text is made in C (csrc/views/chrome_trace.h says what it holds); here it go
 from __future__ import annotations
 
 import json
+import math
 import os
 import secrets
 import socket
@@ -61,9 +62,26 @@ def export(core: _core.Profiler, path: str | bytes | PathLike[str], metadata: Ma
             write(piece)
             advance()
 
-        left_out = core.write_trace(take, _version(), json.dumps(members)[1:-1])
+        left_out = core.write_trace(take, _version(), _json(members)[1:-1])
     if left_out:
         warnings.warn(f"{left_out} events have no time and are not in {name}", RuntimeWarning, stacklevel=3)
+
+
+def _json(members: Mapping[str, Any]) -> str:
+    """The members as JSON. A number beyond a double, as the 1e400 of another trace's head, is null: JSON has no other."""
+    try:
+        return json.dumps(members, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(members), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    """The value with null for the floats that are infinite or no number."""
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def member(key: str) -> str:

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 
 enum { ARENA_BLOCK = 1 << 16, FIRST_SLOTS = 64 };
@@ -29,24 +30,6 @@ void fs_intern_clear(fs_intern *table)
     fs_intern_init(table);
 }
 
-/* Eight bytes a step, each multiplied and folded (the construction of wyhash and FxHash). */
-static uint32_t hash_bytes(const void *bytes, size_t size)
-{
-    const unsigned char *at = bytes;
-    uint64_t hash = 0x9e3779b97f4a7c15u ^ (uint64_t)size;
-    for (; size >= 8; at += 8, size -= 8) {
-        uint64_t word;
-        memcpy(&word, at, 8);
-        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
-    }
-    uint64_t word = 0;
-    memcpy(&word, at, size);
-    hash = (hash ^ word) * 0xc4ceb9fe1a85ec53u;
-    hash ^= hash >> 29;
-    return (uint32_t)(hash ^ (hash >> 32));
-}
-
 static void *arena_take(fs_intern *table, size_t size)
 {
     size = (size + 7) & ~(size_t)7;
@@ -66,7 +49,7 @@ static void *arena_take(fs_intern *table, size_t size)
 static fs_status grow_slots(fs_intern *table, fs_error *err)
 {
     uint32_t slot_count = table->slot_count ? table->slot_count * 2 : FIRST_SLOTS;
-    uint32_t *slots = fs_calloc(slot_count, sizeof *slots);
+    uint32_t *slots = slot_count > 0 ? fs_calloc(slot_count, sizeof *slots) : NULL;
     if (slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u interned strings", slot_count / 2);
     for (uint32_t id = 0; id < table->count; id++) {
         uint32_t slot = table->spans[id].hash & (slot_count - 1);
@@ -74,6 +57,7 @@ static fs_status grow_slots(fs_intern *table, fs_error *err)
         slots[slot] = id + 1;
     }
     fs_free(table->slots);
+    table->keys = fs_hash_keys();
     table->slots = slots;
     table->slot_count = slot_count;
     return FS_OK;
@@ -93,7 +77,7 @@ fs_status fs_intern_bytes(fs_intern *table, const void *bytes, size_t size, uint
 {
     if (size >= UINT32_MAX) return fs_fail(err, FS_VALUE_ERROR, "a string of %zu bytes is too long to intern", size);
     if (table->count >= table->slot_count / 2) FS_TRY(grow_slots(table, err));
-    uint32_t hash = hash_bytes(bytes, size);
+    uint32_t hash = (uint32_t)fs_hash_bytes(table->keys, bytes, size);
     uint32_t slot = hash & (table->slot_count - 1);
     for (; table->slots[slot] != 0; slot = (slot + 1) & (table->slot_count - 1)) {
         const fs_span *span = &table->spans[table->slots[slot] - 1];

@@ -3,6 +3,7 @@
  *   slots  [ id+1 | 0 | id+1 | … ]   open addressing, power of two, at most half full
  *   spans  [ {bytes, size, hash} … ] by id; each span's bytes lie 8-aligned in an arena of their own
  *
+ * Names of a file cannot be chosen so that they collide (base/hash.h).
  * Not thread-safe: its owner locks. Pointers returned stay valid as long as the table lives.
  */
 #ifndef FS_BASE_INTERN_H
@@ -26,6 +27,7 @@ typedef struct {
     uint32_t *slots;
     uint32_t count, span_capacity, slot_count;
     fs_arena_block *arena;
+    const uint64_t *keys; /* of the hash */
 } fs_intern;
 
 void fs_intern_init(fs_intern *table); /* all zero is an empty table too */

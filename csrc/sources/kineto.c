@@ -10,6 +10,13 @@
 /* A piece for a thread is worth its while above so many bytes; several for each, since some take longer. */
 enum { LEAST_PIECE_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };
 
+static int64_t least_piece_bytes = LEAST_PIECE_BYTES;
+
+void fs_kineto_set_piece_bytes(int64_t bytes)
+{
+    least_piece_bytes = bytes > 0 ? bytes : LEAST_PIECE_BYTES;
+}
+
 struct fs_kineto {
     fs_piece *pieces; /* in order of the text; the last one reads on */
     uint32_t count;
@@ -68,9 +75,12 @@ static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
 {
     fs_piece *piece = &all->kineto->pieces[all->first + i];
     int64_t from = fs_piece_at(piece - 1), until = piece->until;
+    bool top_array = piece->top_array;
+    piece->guessed = false;
     if (all->statuses[i] == FS_OK && all->starts[i] == from) return FS_OK;
     fs_piece_clear(piece);
     fs_piece_init(piece, from, until, FS_PIECE_EVENTS);
+    piece->top_array = top_array;
     return fs_piece_scan(piece, all->read, all->context, true, &all->starts[i], err);
 }
 
@@ -138,23 +148,27 @@ static fs_status scan_parts(fs_kineto *kineto, fs_kineto_read read, void *contex
 static uint32_t piece_count(int64_t size)
 {
     if (fs_parallel_threads() == 1) return 1;
-    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD, worth = size / LEAST_PIECE_BYTES;
+    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD, worth = size / least_piece_bytes;
     if (most > MOST_PIECES) most = MOST_PIECES;
     return (uint32_t)(worth < 1 ? 1 : worth < most ? worth : most);
 }
 
-/* The first event says whether the trace is an array; then several threads can begin anywhere. */
+/* Read up to the first event: then it is known whether the trace is an array, and several threads can begin anywhere. */
 static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *context, fs_error *err)
 {
     enum { PART = 1 << 16 };
     fs_piece *piece = &kineto->pieces[0];
-    while (piece->state != FS_PIECE_EVENTS && piece->state != FS_PIECE_END) {
-        FS_TRY(fs_piece_room(piece, PART, err));
-        int64_t count = read(context, piece->offset + (int64_t)piece->size, piece->text + piece->size, PART, err);
+    piece->until = 0;
+    while (!piece->stopped && piece->state != FS_PIECE_END) {
+        size_t left = piece->size - piece->done, part = left > PART ? left : PART;
+        FS_TRY(fs_piece_room(piece, part, err));
+        int64_t count = read(context, piece->offset + (int64_t)piece->size, piece->text + piece->size, part, err);
         if (count < 0) return FS_RUNTIME_ERROR;
         if (count == 0) break;
         FS_TRY(fs_piece_read(piece, (size_t)count, err));
     }
+    piece->stopped = false;
+    piece->until = INT64_MAX;
     return FS_OK;
 }
 

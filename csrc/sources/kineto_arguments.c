@@ -172,6 +172,13 @@ static int64_t number(const fs_event_arguments *arguments, int which, int64_t mi
     return fs_argument_known(arguments, which) ? arguments->numbers[which] : missing;
 }
 
+/* A count from 0 to `most`; what is out of that range is not known. */
+static int64_t count_of(const fs_event_arguments *arguments, int which, int64_t most, int64_t missing)
+{
+    int64_t count = number(arguments, which, missing);
+    return count < 0 || count > most ? missing : count;
+}
+
 static fs_collective_text text_of(const fs_scan_span *span)
 {
     return (fs_collective_text){span->text, span->size};
@@ -180,10 +187,10 @@ static fs_collective_text text_of(const fs_scan_span *span)
 static fs_collective collective_of(const fs_event_arguments *arguments)
 {
     return (fs_collective){
-        .in_elements = number(arguments, FS_ARG_IN_ELEMENTS, FS_MISSING),
-        .out_elements = number(arguments, FS_ARG_OUT_ELEMENTS, FS_MISSING),
+        .in_elements = count_of(arguments, FS_ARG_IN_ELEMENTS, FS_MOST_AMOUNT, FS_MISSING),
+        .out_elements = count_of(arguments, FS_ARG_OUT_ELEMENTS, FS_MOST_AMOUNT, FS_MISSING),
         .sequence = number(arguments, FS_ARG_SEQUENCE, FS_MISSING),
-        .group_size = (int32_t)number(arguments, FS_ARG_GROUP_SIZE, 0),
+        .group_size = (int32_t)count_of(arguments, FS_ARG_GROUP_SIZE, INT32_MAX, 0),
         .name = text_of(&arguments->texts[FS_ARG_COLLECTIVE]),
         .dtype = text_of(&arguments->texts[FS_ARG_DTYPE]),
         .group = text_of(&arguments->texts[FS_ARG_GROUP]),
@@ -429,8 +436,8 @@ fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *argumen
     _Alignas(8) char bytes[FS_LAUNCH_BYTES + FS_COLLECTIVE_MAX_BYTES];
     size_t size = FS_LAUNCH_BYTES;
     fs_launch launch = {
-        .registers = (uint32_t)number(arguments, FS_ARG_REGISTERS, 0),
-        .dynamic_shared = (uint32_t)number(arguments, FS_ARG_SHARED, 0), /* Kineto has the sum of both */
+        .registers = (uint32_t)count_of(arguments, FS_ARG_REGISTERS, UINT32_MAX, 0),
+        .dynamic_shared = (uint32_t)count_of(arguments, FS_ARG_SHARED, UINT32_MAX, 0), /* Kineto has the sum of both */
         .context = (uint32_t)number(arguments, FS_ARG_CONTEXT, 0),
         .graph = (uint32_t)number(arguments, FS_ARG_GRAPH, 0),
         .graph_node = (uint64_t)number(arguments, FS_ARG_GRAPH_NODE, 0),

@@ -239,6 +239,13 @@ static int64_t number(const event_text *event, int which, int64_t missing)
     return fs_argument_known(&event->arguments, which) ? event->arguments.numbers[which] : missing;
 }
 
+/* An amount of bytes, negative where memory is given back; one that cannot be is unknown, which the store has as 0. */
+static int64_t bytes_of(const event_text *event, int which)
+{
+    int64_t bytes = number(event, which, 0);
+    return bytes < -FS_MOST_AMOUNT || bytes > FS_MOST_AMOUNT ? 0 : bytes;
+}
+
 static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
 {
     if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
@@ -263,7 +270,7 @@ static fs_status keep_device(fs_piece *piece, const event_text *event, fs_record
     record->device = (int8_t)device;
     if (record->kind == FS_EVENT_SYNC) record->device = -1;
     if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
-    record->bytes = number(event, FS_ARG_BYTES, 0);
+    record->bytes = bytes_of(event, FS_ARG_BYTES);
     FS_TRY(find_lane(piece, device, stream, event, &record->lane, err));
     if (!fs_event_kind_on_device[record->kind] || record->kind == FS_EVENT_INTERVAL) return FS_OK;
     return fs_arguments_launch(piece, &event->arguments, &record->signature, err);
@@ -277,7 +284,7 @@ static fs_status keep_memory(fs_piece *piece, const event_text *event, fs_record
     bool on_cpu = number(event, FS_ARG_DEVICE_TYPE, CPU_TYPE) == CPU_TYPE;
     int64_t device = number(event, FS_ARG_DEVICE_ID, 0);
     if (device < 0) device = 0;
-    record->bytes = number(event, FS_ARG_MEMORY_BYTES, 0);
+    record->bytes = bytes_of(event, FS_ARG_MEMORY_BYTES);
     record->device = (int8_t)(on_cpu ? -1 : device < FS_DEVICE_LIMIT ? device : FS_DEVICE_LIMIT - 1);
     record->name = FS_NONE;
     return find_lane(piece, -1, event->thread.number, event, &record->lane, err);

@@ -17,6 +17,12 @@ static int64_t *fact_named(fs_device_facts *facts, const fs_scan_span *key)
     return NULL;
 }
 
+/* What a fact may come to: counts fit 32 bits, memory is an amount of bytes. Else it is unknown. */
+static bool is_possible(const fs_device_facts *facts, const int64_t *fact, int64_t value)
+{
+    return value >= 0 && value <= (fact == &facts->total_memory ? FS_MOST_AMOUNT : INT32_MAX);
+}
+
 static void take_name(const fs_scan_span *text, fs_device_facts *facts)
 {
     char plain[4 * sizeof facts->name];
@@ -45,7 +51,7 @@ static fs_status take_device(fs_scan_pull *pull, fs_store *store, fs_error *err)
         int64_t value, *fact = fact_named(&facts, &key);
         if (!fs_scan_decimal(span.text, span.size, 0, false, &value)) continue;
         if (is(&key, "id")) id = value;
-        else if (fact != NULL) *fact = value;
+        else if (fact != NULL && is_possible(&facts, fact, value)) *fact = value;
     }
     if (id < 0 || id > INT8_MAX) return FS_OK;
     return fs_store_set_device(store, (int)id, &facts, err);

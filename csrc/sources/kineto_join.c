@@ -43,7 +43,7 @@ static fs_status lane_id(fs_store *store, const fs_record_lane *lane, int64_t *p
     uint64_t thread = (uint64_t)lane->thread;
     if (lane->device >= 0) return fs_store_device_lane(store, (int)lane->device, thread, id, err);
     if (*process < 0) *process = lane->process;
-    if (lane->process != *process) thread ^= (uint64_t)(lane->process + 1) << 32;
+    if (lane->process != *process) thread ^= ((uint64_t)lane->process + 1) << 32;
     return fs_store_thread_lane_of(store, thread, id, err);
 }
 
@@ -51,14 +51,14 @@ static fs_status lane_id(fs_store *store, const fs_record_lane *lane, int64_t *p
 static fs_status keep_process(fs_join *join, const fs_record_lane *lane, uint32_t id, fs_error *err)
 {
     int64_t process = lane->process == lane->device ? -1 : lane->process;
-    if (id >= join->process_count) {
-        uint32_t count = fs_store_lane_count(join->store);
-        int64_t *processes = fs_realloc(join->processes, count * sizeof *processes);
-        if (processes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u threads", count);
-        for (uint32_t i = join->process_count; i < count; i++) processes[i] = process;
+    if (id >= join->process_capacity) {
+        uint32_t capacity = 2 * id + 8;
+        int64_t *processes = fs_realloc(join->processes, capacity * sizeof *processes);
+        if (processes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u threads", capacity);
         join->processes = processes;
-        join->process_count = count;
+        join->process_capacity = capacity;
     }
+    while (join->process_count <= id) join->processes[join->process_count++] = process;
     if (join->processes[id] != process) join->processes[id] = -1;
     return FS_OK;
 }
@@ -168,29 +168,12 @@ static fs_status list_hosts(joining *all, fs_error *err)
     if (!room) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", count);
     FS_EACH_RECORD(join, record)
     {
-        if (record->kind == FS_EVENT_MEMORY) join->memory[memory++] = record;
+        if (record->kind == FS_EVENT_MEMORY) join->memory[memory++] = (fs_host){record->start, record->start, record};
         if (!is_host(record)) continue;
         int64_t end = record->duration == FS_MISSING ? INT64_MAX : record->start + record->duration;
         join->hosts[hosts++] = (fs_host){record->start, end, record};
     }
     return FS_OK;
-}
-
-/* Memory in order of time: so it mostly comes. */
-static void order_memory(fs_join *join)
-{
-    for (uint32_t i = 1; i < join->memory_count; i++) {
-        fs_record *record = join->memory[i];
-        uint32_t at = i, low = 0;
-        if (join->memory[i - 1]->start <= record->start) continue;
-        while (low < at) {
-            uint32_t middle = low + (at - low) / 2;
-            if (join->memory[middle]->start <= record->start) low = middle + 1;
-            else at = middle;
-        }
-        memmove(&join->memory[low + 1], &join->memory[low], (i - low) * sizeof *join->memory);
-        join->memory[low] = record;
-    }
 }
 
 /* Appending -------------------------------------------------------------------------------------------------------- */
@@ -284,7 +267,7 @@ static fs_status join_all(joining *all, fs_error *err)
     FS_TRY(list_hosts(all, err));
     fs_owners_move_calls(&all->owners);
     FS_TRY(fs_interrupt_poll(err));
-    order_memory(join);
+    FS_TRY(fs_hosts_sort(join->memory, join->memory_count, err));
     fs_store_expect(join->store, join->host_count + all->device_count + join->memory_count);
     FS_TRY(fs_join_nest(join, err));
     FS_TRY(append_hosts(all, err));

@@ -36,12 +36,12 @@ typedef struct {
     uint32_t *children; /* by host: how many events that are no frames lie directly in it */
     uint32_t *ones;     /* by host: what it is one with, or itself */
     uint32_t host_count, overhead_count, frame_count;
-    fs_record **memory; /* records of memory in order of time */
+    fs_host *memory;    /* records of memory in order of time */
     uint32_t memory_count;
     fs_piece *pieces;
     uint32_t piece_count;
     int64_t *processes; /* by lane of the store: the process of its threads or its stream's work, -1: not known */
-    uint32_t process_count;
+    uint32_t process_count, process_capacity;
     bool own;                           /* flopscope wrote the trace */
     int64_t slack;                      /* ns by which rounding may have moved the end of an event */
     int64_t contradicting, overlapping; /* as fs_kineto_report counts them */
@@ -63,10 +63,11 @@ static inline bool fs_host_lies_in(const fs_host *host, const fs_host *around, i
 
 /* kineto_nest.c: fill in parents, frames, children and ones. */
 fs_status fs_join_nest(fs_join *join, fs_error *err);
-/* The innermost host on the lane that contains [start, end], or FS_NONE. */
-uint32_t fs_join_around(const fs_join *join, uint32_t lane, int64_t start, int64_t end);
 /* Put hosts in order of (start, -end), equal ones as they came. FS_OUT_OF_MEMORY. */
 fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err);
+
+/* kineto_overheads.c: put each overhead on the thread of the shortest event around it. Once nested; then nest again. */
+fs_status fs_join_place_overheads(fs_join *join, fs_error *err);
 
 /* kineto_memory.c: append the records of memory, once the hosts are in the store. */
 fs_status fs_join_memory(fs_join *join, fs_error *err);

@@ -54,14 +54,16 @@ fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err)
 
 /* Nesting ---------------------------------------------------------------------------------------------------------- */
 
-/* Hosts that are open at the place of the sweep, outermost first. */
+/* Hosts that are open at the place of the sweep, outermost first. One that ends no later than one after it is left out:
+ * what lies in it lies in that one. So ends fall. */
 typedef struct {
     uint32_t *open;
     uint32_t depth, capacity;
 } fs_nest;
 
-static fs_status push(fs_nest *nest, uint32_t host, fs_error *err)
+static fs_status push(const fs_join *join, fs_nest *nest, uint32_t host, fs_error *err)
 {
+    while (nest->depth > 0 && join->hosts[nest->open[nest->depth - 1]].end <= join->hosts[host].end) nest->depth--;
     if (nest->depth == nest->capacity) {
         uint32_t capacity = nest->capacity ? nest->capacity * 2 : 64;
         uint32_t *open = fs_realloc(nest->open, capacity * sizeof *open);
@@ -94,6 +96,18 @@ static uint32_t innermost(const fs_join *join, fs_nest *nest, uint32_t host, boo
     return FS_NONE;
 }
 
+/* The innermost that the host lies in. A host that lies in one lies in all that end later. */
+static uint32_t around(const fs_join *join, const fs_nest *nest, uint32_t host)
+{
+    uint32_t low = 0, high = nest->depth;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (fs_host_lies_in(&join->hosts[host], &join->hosts[nest->open[middle]], join->slack)) low = middle + 1;
+        else high = middle;
+    }
+    return low > 0 ? nest->open[low - 1] : FS_NONE;
+}
+
 static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest *events, fs_nest *frames, fs_error *err)
 {
     events->depth = frames->depth = 0;
@@ -106,17 +120,16 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
         if (join->frames != NULL) join->frames[host] = FS_NONE;
         if (record->communication) continue;
         /* A frame looks for its place among the events without leaving any: frames decide nothing of torch's tree. */
-        fs_nest look = *events;
-        bool overlaps, unused;
-        uint32_t parent = innermost(join, frame ? &look : events, host, &overlaps);
-        if (overlaps && !frame && may_contradict(&join->hosts[host])) join->overlapping++;
+        bool overlaps = false, unused;
+        uint32_t parent = frame ? around(join, events, host) : innermost(join, events, host, &overlaps);
+        if (overlaps && may_contradict(&join->hosts[host])) join->overlapping++;
         join->parents[host] = parent;
         if (parent != FS_NONE && !frame) join->children[parent]++;
         if (join->frames != NULL) {
-            uint32_t around = innermost(join, frames, host, &unused);
-            if (around != FS_NONE && join->parents[around] == parent) join->frames[host] = around;
+            uint32_t caller = innermost(join, frames, host, &unused);
+            if (caller != FS_NONE && join->parents[caller] == parent) join->frames[host] = caller;
         }
-        FS_TRY(push(frame ? frames : events, host, err));
+        FS_TRY(push(join, frame ? frames : events, host, err));
     }
     return FS_OK;
 }
@@ -135,42 +148,6 @@ static void unite(fs_join *join)
         if (record->name != above->name || fs_record_is_owner(record) > fs_record_is_owner(above)) continue;
         join->ones[host] = parent;
         join->children[parent] = join->children[host];
-    }
-}
-
-uint32_t fs_join_around(const fs_join *join, uint32_t lane, int64_t start, int64_t end)
-{
-    uint32_t low = join->firsts[lane], high = join->firsts[lane + 1];
-    uint32_t first = low;
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (join->hosts[middle].start <= start) low = middle + 1;
-        else high = middle;
-    }
-    if (low == first) return FS_NONE;
-    uint32_t host = low - 1;
-    while (host != FS_NONE && (join->hosts[host].end < end || join->hosts[host].record->kind == FS_EVENT_FRAME)) {
-        host = join->parents[host];
-    }
-    return host;
-}
-
-/* Put each overhead on the thread of the shortest event around it. */
-static void place_overheads(fs_join *join)
-{
-    uint32_t lanes = fs_store_lane_count(join->store);
-    for (uint32_t host = 0; host < join->host_count; host++) {
-        fs_host *event = &join->hosts[host];
-        int64_t shortest = INT64_MAX;
-        if (event->record->kind != FS_EVENT_OVERHEAD) continue;
-        for (uint32_t lane = 0; lane < lanes; lane++) {
-            uint32_t around = fs_join_around(join, lane, event->start, event->end);
-            while (around != FS_NONE && join->hosts[around].record->kind == FS_EVENT_OVERHEAD)
-                around = join->parents[around];
-            if (around == FS_NONE || join->hosts[around].end - join->hosts[around].start >= shortest) continue;
-            shortest = join->hosts[around].end - join->hosts[around].start;
-            event->record->lane = lane;
-        }
     }
 }
 
@@ -222,7 +199,7 @@ fs_status fs_join_nest(fs_join *join, fs_error *err)
 {
     FS_TRY(nest_all(join, err));
     if (join->overhead_count > 0) {
-        place_overheads(join);
+        FS_TRY(fs_join_place_overheads(join, err));
         FS_TRY(nest_all(join, err));
     }
     unite(join);

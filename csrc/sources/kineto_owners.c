@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 
 /* Records by id ---------------------------------------------------------------------------------------------------- */
@@ -15,6 +16,7 @@ static fs_status create_index(fs_record_index *index, fs_error *err)
     if (scattered) {
         for (index->slot_count = 64; index->slot_count < 2 * (uint64_t)index->count;) index->slot_count *= 2;
         index->ids = fs_malloc(index->slot_count * sizeof *index->ids);
+        index->keys = fs_hash_keys();
     } else {
         index->slot_count = (uint32_t)range + 1;
     }
@@ -33,7 +35,7 @@ static void clear_index(fs_record_index *index)
 static uint32_t slot_of(const fs_record_index *index, int64_t id)
 {
     if (index->ids == NULL) return (uint32_t)(id - index->least);
-    uint32_t slot = (uint32_t)((uint64_t)id * 0x9e3779b97f4a7c15u >> 32) & (index->slot_count - 1);
+    uint32_t slot = (uint32_t)fs_hash_numbers(index->keys, (uint64_t)id, 0) & (index->slot_count - 1);
     while (index->records[slot] != NULL && index->ids[slot] != id) slot = (slot + 1) & (index->slot_count - 1);
     return slot;
 }

@@ -26,8 +26,9 @@ typedef struct {
     int64_t least, largest; /* of the ids that were announced */
     uint32_t count;         /* how many were */
     uint32_t slot_count;
-    int64_t *ids;        /* by slot; NULL for an array */
-    fs_record **records; /* by slot; NULL: free */
+    int64_t *ids;         /* by slot; NULL for an array */
+    const uint64_t *keys; /* of the hash */
+    fs_record **records;  /* by slot; NULL: free */
 } fs_record_index;
 
 typedef struct {

@@ -7,8 +7,9 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 
-/* An event or member of more bytes is no trace's: a text that never ends must not fill the memory. */
-static const size_t most_element_bytes = (size_t)64 << 20;
+/* An event or member of more bytes is no trace's: a text that never ends must not fill the memory. Nor must the windows
+ * of all threads together: an event as large as the second number is read again by one thread alone. */
+static const size_t most_element_bytes = (size_t)64 << 20, most_guessed_bytes = (size_t)4 << 20;
 /* Members beside the events are kept up to so many bytes in all. */
 static const size_t most_head_bytes = (size_t)16 << 20;
 
@@ -41,6 +42,20 @@ void fs_piece_clear(fs_piece *piece)
 }
 
 /* The window ------------------------------------------------------------------------------------------------------- */
+
+static size_t most_bytes(const fs_piece *piece)
+{
+    return piece->guessed ? most_guessed_bytes : most_element_bytes;
+}
+
+/* Release the window; reading may go on at the same byte. */
+static void drop_window(fs_piece *piece)
+{
+    piece->offset += (int64_t)piece->done;
+    fs_free(piece->text);
+    piece->text = NULL;
+    piece->size = piece->capacity = piece->done = 0;
+}
 
 fs_status fs_piece_room(fs_piece *piece, size_t size, fs_error *err)
 {
@@ -189,9 +204,9 @@ fs_status fs_piece_read(fs_piece *piece, size_t size, fs_error *err)
         piece->done = (size_t)(scan.at - piece->text);
     }
     if (scanned == FS_SCAN_BAD) return is_no_trace(piece, &scan, err);
-    if (piece->size - piece->done > most_element_bytes) {
+    if (piece->size - piece->done > most_bytes(piece)) {
         return fs_fail(err, FS_VALUE_ERROR, "byte %lld: what begins here does not end within %zu MB: no event does so",
-                       (long long)fs_piece_at(piece), most_element_bytes >> 20);
+                       (long long)fs_piece_at(piece), most_bytes(piece) >> 20);
     }
     return FS_OK;
 }
@@ -200,31 +215,39 @@ fs_status fs_piece_read(fs_piece *piece, size_t size, fs_error *err)
 
 enum { WINDOW_BYTES = 1 << 18 };
 
-static bool is_space(char c)
+/* How much has been seen of what stands between two events: "}", ",", "{" and a quote, with any space between. */
+typedef enum { NOTHING, CLOSED, COMMA, OPENED, FOUND } seam;
+
+typedef struct {
+    seam seen;
+    int64_t event; /* the byte of the last "{" */
+} seeker;
+
+static seam see_byte(seam seen, char c)
 {
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+    static const char expected[] = {[NOTHING] = '}', [CLOSED] = ',', [COMMA] = '{', [OPENED] = '"'};
+    if (c == ' ' || c == '\n' || c == '\r' || c == '\t') return seen;
+    if (c == expected[seen]) return seen + 1;
+    return c == '}' ? CLOSED : NOTHING;
 }
 
-/* The first '{' in the window that follows "}," and precedes a quote: between two events, or so it seems. */
-static const char *find_event(const fs_piece *piece)
+/* Look through `size` bytes, of which the first is the byte `offset` of the text. */
+static void see_bytes(seeker *found, const char *text, size_t size, int64_t offset)
 {
-    const char *end = piece->text + piece->size;
-    for (const char *at = piece->text; (at = memchr(at, '{', (size_t)(end - at))) != NULL; at++) {
-        const char *before = at, *after = at + 1;
-        while (before > piece->text && is_space(before[-1])) before--;
-        if (before == piece->text || *--before != ',') continue;
-        while (before > piece->text && is_space(before[-1])) before--;
-        if (before == piece->text || before[-1] != '}') continue;
-        while (after < end && is_space(*after)) after++;
-        if (after < end && *after == '"') return at;
+    for (const char *at = text, *end = text + size; at < end && found->seen != FOUND; at++) {
+        if (found->seen == NOTHING && (at = memchr(at, '}', (size_t)(end - at))) == NULL) return;
+        seam before = found->seen;
+        found->seen = see_byte(before, *at);
+        if (before == COMMA && found->seen == OPENED) found->event = offset + (at - text);
     }
-    return NULL;
 }
 
 /* Fill the window up; *count: by how many bytes, 0 at the end of the text. */
 static fs_status fill(fs_piece *piece, fs_kineto_read read, void *context, int64_t *count, fs_error *err)
 {
     size_t left = piece->size - piece->done, size = left > WINDOW_BYTES ? left : WINDOW_BYTES;
+    size_t most = most_bytes(piece) + WINDOW_BYTES;
+    if (size > most - left) size = most - left;
     FS_TRY(fs_piece_room(piece, size, err));
     *count = read(context, piece->offset + (int64_t)piece->size, piece->text + piece->size, size, err);
     return *count < 0 ? FS_RUNTIME_ERROR : FS_OK;
@@ -233,17 +256,25 @@ static fs_status fill(fs_piece *piece, fs_kineto_read read, void *context, int64
 /* Begin where an event seems to; *start is -1 where none does in the piece. */
 static fs_status seek(fs_piece *piece, fs_kineto_read read, void *context, int64_t *start, fs_error *err)
 {
+    seeker found = {NOTHING, -1};
     int64_t count = 1;
-    const char *found = NULL;
     *start = -1;
-    while (found == NULL && count > 0 && piece->size <= most_element_bytes) {
+    while (found.seen != FOUND && count > 0) {
+        int64_t next = piece->offset + (int64_t)piece->size;
+        if ((found.seen == OPENED ? found.event : next) >= piece->until) return FS_OK;
+        piece->done = piece->size; /* nothing of it is needed any more */
         FS_TRY(fill(piece, read, context, &count, err));
+        see_bytes(&found, piece->text + piece->size, (size_t)count, next);
         piece->size += (size_t)count;
-        found = find_event(piece);
     }
-    if (found == NULL) return FS_OK;
-    piece->done = (size_t)(found - piece->text);
-    if (fs_piece_at(piece) < piece->until) *start = fs_piece_at(piece);
+    if (found.seen != FOUND || found.event >= piece->until) return FS_OK;
+    *start = found.event;
+    if (*start >= piece->offset) {
+        piece->done = (size_t)(*start - piece->offset);
+    } else { /* it lies before the window */
+        piece->offset = *start;
+        piece->size = piece->done = 0;
+    }
     return fs_piece_read(piece, 0, err);
 }
 
@@ -252,17 +283,13 @@ fs_status fs_piece_scan(fs_piece *piece, fs_kineto_read read, void *context, boo
     int64_t count = 1;
     fs_status status = FS_OK;
     *start = piece->offset;
+    piece->guessed = !exact;
     if (!exact) status = seek(piece, read, context, start, err);
     while (status == FS_OK && *start >= 0 && !piece->stopped && count > 0) {
         FS_TRY(fs_interrupt_poll(err));
         status = fill(piece, read, context, &count, err);
         if (status == FS_OK) status = fs_piece_read(piece, (size_t)count, err);
     }
-    if (piece->stopped) { /* the rest is another piece's */
-        fs_free(piece->text);
-        piece->offset += (int64_t)piece->done;
-        piece->text = NULL;
-        piece->size = piece->capacity = piece->done = 0;
-    }
+    if (piece->stopped || status != FS_OK || *start < 0) drop_window(piece); /* the rest is another piece's */
     return status;
 }

@@ -61,6 +61,7 @@ typedef struct {
     bool top_array;   /* the events are the whole trace */
     bool stopped;     /* at `until` */
     bool seen_events; /* "traceEvents" began */
+    bool guessed;     /* where it began is not yet known to be the start of an event */
 
     fs_record_block *first, *last;
     fs_intern names;           /* as the text spells them, quotes left off */
@@ -95,7 +96,9 @@ static inline int64_t fs_piece_at(const fs_piece *piece)
 }
 
 /* Read the piece's part of a text by `read`; of a piece in FS_PIECE_EVENTS, from the first place on that looks as if an
- * event began there, unless `exact`. *start: where it began, -1 where there was no such place. */
+ * event began there, unless `exact`. *start: where it began, -1 where there was no such place. The window of a piece
+ * that has stopped or failed is released. An exact piece takes at most 128 MB for its window, any other 8 MB: an event
+ * that is larger fails with FS_VALUE_ERROR. */
 fs_status fs_piece_scan(fs_piece *piece, fs_kineto_read read, void *context, bool exact, int64_t *start, fs_error *err);
 
 /* kineto_event.c: the event at scan->at, whose '{' was seen. FS_SCAN_MORE leaves the piece as it was but for ids. A
@@ -146,6 +149,10 @@ static inline bool fs_argument_known(const fs_event_arguments *arguments, int wh
 {
     return (arguments->known >> which & 1) != 0;
 }
+
+/* What no real amount of bytes, of elements or of the like exceeds: sums of a few such numbers, and products with an
+ * element's size, do not overflow. */
+#define FS_MOST_AMOUNT (INT64_C(1) << 53)
 
 /* The signature of an op's call, of device work's launch, of a range's stated work, or FS_NONE. */
 fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);

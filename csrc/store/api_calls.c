@@ -2,10 +2,12 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "store/event.h"
 
-enum { FIRST_SLOTS = 16 };
+/* Correlations count up: so many neighbours share the slots of a cache line. */
+enum { FIRST_SLOTS = 16, NEIGHBOURS = 8 };
 
 static bool is_call(const fs_chunk *chunk, uint32_t at)
 {
@@ -15,8 +17,8 @@ static bool is_call(const fs_chunk *chunk, uint32_t at)
 /* The slot that the correlation has, or would have. */
 static uint64_t *slot_of(const fs_api_calls *calls, uint32_t correlation)
 {
-    /* Correlations count up: neighbours go to neighbouring slots. */
-    uint32_t slot = correlation & (calls->slot_count - 1);
+    uint32_t line = (uint32_t)fs_hash_numbers(calls->keys, correlation / NEIGHBOURS, 0) * NEIGHBOURS;
+    uint32_t slot = (line | correlation % NEIGHBOURS) & (calls->slot_count - 1);
     while (calls->slots[slot] != UINT64_MAX && calls->slots[slot] >> 32 != correlation) {
         slot = (slot + 1) & (calls->slot_count - 1);
     }
@@ -36,6 +38,7 @@ fs_status fs_api_calls_create(fs_api_calls *calls, const fs_store *store, fs_err
     calls->slots = fs_malloc(slot_count * sizeof *calls->slots);
     if (calls->slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look up %u API calls", found);
     calls->slot_count = slot_count;
+    calls->keys = fs_hash_keys();
     memset(calls->slots, 0xff, slot_count * sizeof *calls->slots);
     for (uint32_t index = 0; index < count; index++) {
         const fs_chunk *chunk = fs_event_chunk(store, index, &at);

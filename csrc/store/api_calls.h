@@ -7,6 +7,7 @@
 typedef struct {
     uint64_t *slots; /* correlation, event; all ones: free; a power of two, at most half full */
     uint32_t slot_count;
+    const uint64_t *keys; /* of the hash */
     const fs_store *store;
 } fs_api_calls;
 

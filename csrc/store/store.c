@@ -35,6 +35,7 @@ struct fs_store {
     uint32_t chunk_count, chunk_capacity;
     fs_chunk **chunks;
     fs_intern names, signatures;
+    fs_intern lane_keys; /* device and id of each lane, ids as in lanes */
     fs_lane *lanes;
     uint32_t lane_count, lane_capacity;
     aside *asides;
@@ -73,6 +74,7 @@ void fs_store_destroy(fs_store *store)
     fs_free(store->devices);
     fs_intern_clear(&store->names);
     fs_intern_clear(&store->signatures);
+    fs_intern_clear(&store->lane_keys);
     fs_free(store);
 }
 
@@ -101,13 +103,7 @@ fs_status fs_store_signature(fs_store *store, const void *bytes, size_t size, ui
 
 static fs_status find_lane(fs_store *store, bool on_device, int device, uint64_t id, uint32_t *lane, fs_error *err)
 {
-    for (uint32_t i = 0; i < store->lane_count; i++) {
-        const fs_lane *known = &store->lanes[i];
-        if (known->on_device == on_device && known->device == device && known->id == id) {
-            *lane = i;
-            return FS_OK;
-        }
-    }
+    const uint64_t key[2] = {on_device ? (uint64_t)device : UINT64_MAX, id};
     if (store->lane_count == store->lane_capacity) {
         uint32_t capacity = store->lane_capacity ? store->lane_capacity * 2 : 8;
         fs_lane *lanes = fs_realloc(store->lanes, capacity * sizeof *lanes);
@@ -115,8 +111,9 @@ static fs_status find_lane(fs_store *store, bool on_device, int device, uint64_t
         store->lanes = lanes;
         store->lane_capacity = capacity;
     }
-    *lane = store->lane_count++;
-    store->lanes[*lane] = (fs_lane){
+    FS_TRY(fs_intern_bytes(&store->lane_keys, key, sizeof key, lane, err));
+    if (*lane < store->lane_count) return FS_OK;
+    store->lanes[store->lane_count++] = (fs_lane){
         .on_device = on_device, .device = device, .id = id, .open = FS_NONE, .base = FS_NONE, .first = FS_NONE};
     return FS_OK;
 }

@@ -14,6 +14,10 @@
 
 enum { FS_HOST, FS_DEVICE, FS_MEMORY_PLACES };
 
+/* Device work counts for each range around it whose work is stated. So many of them, one in the other, keep the time
+ * that takes within bounds; the ranges in those have no rates. */
+enum { FS_MOST_STATED = 256 };
+
 /* What a node was seen to be. */
 enum {
     FS_NODE_OWNS = 1,    /* device work counts as its own: it launched it, or what it encloses and no rule knows did, or
@@ -41,6 +45,9 @@ typedef struct {
     uint32_t call;
     uint32_t owner;  /* the nearest op that a rule knows, itself included, or FS_NONE: an event */
     uint32_t stated; /* the nearest range whose work is stated, itself included, or FS_NONE: an event */
+    uint32_t op;     /* the nearest op, itself included, or FS_NONE: an event */
+    uint16_t stated_depth; /* such ranges around it, itself included */
+    bool buried; /* a range whose work is stated, in FS_MOST_STATED of them: device work in it counts for those only */
     uint32_t launches; /* device work that counts as its own; without such, the ops of known work that the CPU did */
     int8_t device;   /* that its work ran on, -1 for none */
     uint16_t flags;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/memory.h"
 #include "store/event.h"
 #include "table/names.h"
@@ -24,8 +25,7 @@ void fs_calls_clear(fs_calls *set)
 
 static uint32_t first_slot(const fs_calls *set, uint64_t key, uint64_t class, uint32_t outer)
 {
-    uint64_t hash = (key ^ class << 24 ^ (uint64_t)~outer << 44) * 0x9e3779b97f4a7c15u;
-    return (uint32_t)(hash >> 32) & (set->slot_count - 1);
+    return (uint32_t)fs_hash_numbers(set->keys, key, class ^ (uint64_t)~outer << 32) & (set->slot_count - 1);
 }
 
 static fs_status grow(fs_calls *set, fs_error *err)
@@ -37,6 +37,7 @@ static fs_status grow(fs_calls *set, fs_error *err)
     uint32_t *slots = fs_calloc(slot_count, sizeof *slots);
     if (slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u distinct calls", slot_count / 2);
     fs_free(set->slots);
+    set->keys = fs_hash_keys();
     set->slots = slots;
     set->slot_count = slot_count;
     set->capacity = slot_count / 2;

@@ -46,6 +46,7 @@ typedef struct {
     uint32_t count, capacity;
     uint32_t *slots; /* id + 1, 0: free; a power of two, at most half full */
     uint32_t slot_count;
+    const uint64_t *keys; /* of their hash */
     fs_intern rows;   /* (name, place, annotation, shapes, stack) of each row; ids are the rows, by first sight */
     fs_intern shapes; /* input shapes */
 } fs_calls;

@@ -124,15 +124,9 @@ static void add_estimated(fs_build *build, uint32_t owner, const device_work *wo
 }
 
 /* The innermost op that encloses the event, itself included, or FS_NONE. */
-static uint32_t enclosing_op(const fs_build *build, uint32_t index)
+static uint32_t enclosing_op(fs_build *build, uint32_t index)
 {
-    while (index != FS_NONE) {
-        uint32_t at;
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
-        if (chunk->kind[at] == FS_EVENT_OP) return index;
-        index = fs_build_parent(build, chunk, at, index);
-    }
-    return FS_NONE;
+    return index != FS_NONE ? fs_build_node(build, index)->op : FS_NONE;
 }
 
 static void count_known(fs_table *table, double ns, fs_known known)
@@ -164,33 +158,41 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     if (named != FS_NONE) fs_build_group(build, named)->unmodelled_ns += work->duration;
 }
 
-/* What is known of a kernel's work, as far as the ops of kernels like it tell: where any of those is unknown, nothing.
- * They are of the same name and launch; of the same name alone where the trace tells no launch of this one, as ROCm's
- * of kernels launched before the profile began. */
-static fs_known known_of_twins(const fs_build *build, const fs_call *call)
+/* What the ops of some kernels tell of their work. */
+enum { FLOPS_TOLD = 1, BYTES_TOLD = 2, TOLD_UNKNOWN = 4 };
+
+static uint8_t told_by(const fs_call *call)
 {
-    bool flops = call->flops_told, bytes = call->bytes_told, unknown = call->told_unknown;
-    for (uint32_t i = 0; !call->launch_told && i < build->calls.count; i++) {
-        const fs_call *twin = &build->calls.calls[i];
-        if (twin->kind != FS_EVENT_KERNEL || twin->key >> 32 != call->key >> 32) continue;
-        flops = flops || twin->flops_told;
-        bytes = bytes || twin->bytes_told;
-        unknown = unknown || twin->told_unknown;
-    }
-    return (fs_known){flops && !unknown, bytes && !unknown};
+    return (uint8_t)((call->flops_told ? FLOPS_TOLD : 0) | (call->bytes_told ? BYTES_TOLD : 0) |
+                     (call->told_unknown ? TOLD_UNKNOWN : 0));
 }
 
 /* Kernels that nothing says the op of, as those launched before a profile began: they are of the same op as others like
- * them. */
-static void cover_untold(fs_build *build)
+ * them, of the same name and launch; of the same name alone where the trace tells no launch of this one, as ROCm's of
+ * kernels launched before the profile began. Where any of those is unknown, nothing is known. */
+static fs_status cover_untold(fs_build *build, fs_error *err)
 {
+    uint32_t names = fs_store_name_count(build->store);
+    uint8_t *told = fs_calloc(names, sizeof *told); /* by name, of kernels of any launch */
+    if (told == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell kernels of %u names apart", names);
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
+        uint32_t name = (uint32_t)(call->key >> 32);
+        if (call->kind == FS_EVENT_KERNEL && name < names) told[name] |= told_by(call);
+    }
+    for (uint32_t i = 0; i < build->calls.count; i++) {
+        const fs_call *call = &build->calls.calls[i];
+        uint32_t name = (uint32_t)(call->key >> 32);
         if (call->untold_ns == 0) continue;
-        fs_known known = known_of_twins(build, call);
+        unsigned by = told_by(call);
+        if (!call->launch_told && call->kind == FS_EVENT_KERNEL && name < names) by = told[name];
+        bool sure = (by & TOLD_UNKNOWN) == 0;
+        fs_known known = {sure && (by & FLOPS_TOLD) != 0, sure && (by & BYTES_TOLD) != 0};
         count_known(build->table, (double)call->untold_ns, known);
         if (!known.bytes) build->groups[call->row].unmodelled_ns += call->untold_ns;
     }
+    fs_free(told);
+    return FS_OK;
 }
 
 /* A range whose work is stated has all device work within as its own; so has each such range around it. */
@@ -290,8 +292,7 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
         if (i % FS_POLL_ROUNDS == 0) status = fs_interrupt_poll(err);
         add_event(build, sorted == NULL ? i : sorted[i].event, ends);
     }
-    cover_untold(build);
     fs_free(entries);
     fs_free(ends);
-    return status;
+    return status == FS_OK ? cover_untold(build, err) : status;
 }

@@ -14,7 +14,8 @@ fs_node fs_build_leaf(const fs_build *build, uint32_t index)
     uint32_t at;
     const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
     uint32_t parent = fs_build_parent(build, chunk, at, index);
-    fs_node node = {.call = build->slots[index], .owner = FS_NONE, .stated = FS_NONE, .device = -1};
+    fs_node node = {
+        .call = build->slots[index], .owner = FS_NONE, .stated = FS_NONE, .op = FS_NONE, .device = -1};
     bool own_time = chunk->duration[at] != FS_MISSING && !fs_event_is_asynchronous(chunk, at);
     if (own_time) node.self_cpu_ns = chunk->duration[at];
     node.covered_until = chunk->start[at];
@@ -22,9 +23,16 @@ fs_node fs_build_leaf(const fs_build *build, uint32_t index)
         const fs_node *above = &build->nodes[build->slots[parent] & ~FS_SLOT_NODE];
         node.owner = above->owner;
         node.stated = above->stated;
+        node.stated_depth = above->stated_depth;
+        node.op = above->op;
     }
+    if (chunk->kind[at] == FS_EVENT_OP) node.op = index;
     if (build->calls.calls[node.call].known) node.owner = index;
-    if (build->calls.calls[node.call].stated) node.stated = index;
+    if (!build->calls.calls[node.call].stated) return node;
+    node.buried = node.stated_depth == FS_MOST_STATED;
+    if (node.buried) return node;
+    node.stated = index;
+    node.stated_depth++;
     return node;
 }
 

@@ -118,6 +118,7 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
         return;
     }
     add_roof(build, node, call);
+    if (node->buried) group->untimed = true;
 
     if (node->device >= 0) return; /* its time is in the row's busy time */
     /* Of a range whose work is stated, device work may be what nobody knows the launcher of. */
