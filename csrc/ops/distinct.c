@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "ops/tensor.h"
 
 /* What is counted one by one where no rule tells: a bit for each offset of a span, or a list of all sums. */
@@ -18,11 +19,12 @@ static int sort_dimensions(int ndim, const int64_t *shape, const int64_t *stride
     int count = 0;
     for (int d = 0; d < ndim; d++) {
         if (shape[d] == 1 || strides[d] == 0) continue;
-        dimension moving = {strides[d] < 0 ? -strides[d] : strides[d], shape[d]};
+        dimension moving = {fs_sub_saturated(0, strides[d]), shape[d]};
+        if (strides[d] > 0) moving.step = strides[d];
         int at = 0;
         while (at < count && dims[at].step < moving.step) at++;
         if (at < count && dims[at].step == moving.step) {
-            dims[at].size += moving.size - 1;
+            fs_add_to(&dims[at].size, moving.size - 1);
             continue;
         }
         memmove(&dims[at + 1], &dims[at], (size_t)(count - at) * sizeof *dims);

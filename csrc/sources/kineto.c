@@ -156,7 +156,7 @@ static uint32_t piece_count(int64_t size)
 /* Read up to the first event: then it is known whether the trace is an array, and several threads can begin anywhere. */
 static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *context, fs_error *err)
 {
-    enum { PART = 1 << 16 };
+    enum { PART = FS_BLOCK(1 << 16, 1 << 6) };
     fs_piece *piece = &kineto->pieces[0];
     piece->until = 0;
     while (!piece->stopped && piece->state != FS_PIECE_END) {

@@ -213,7 +213,7 @@ fs_status fs_piece_read(fs_piece *piece, size_t size, fs_error *err)
 
 /* A part of a text ------------------------------------------------------------------------------------------------- */
 
-enum { WINDOW_BYTES = 1 << 18 };
+enum { WINDOW_BYTES = FS_BLOCK(1 << 18, 1 << 8) };
 
 /* How much has been seen of what stands between two events: "}", ",", "{" and a quote, with any space between. */
 typedef enum { NOTHING, CLOSED, COMMA, OPENED, FOUND } seam;

@@ -2,6 +2,7 @@
 #ifndef FS_STORE_EVENT_H
 #define FS_STORE_EVENT_H
 
+#include "base/saturate.h"
 #include "store/store.h"
 
 /* Devices are numbered 0 … FS_DEVICE_LIMIT - 1. */
@@ -59,7 +60,7 @@ static inline int fs_event_device(const fs_chunk *chunk, uint32_t at)
 /* The end of an event whose start is known; that start where the duration is missing. */
 static inline int64_t fs_event_end(const fs_chunk *chunk, uint32_t at)
 {
-    return chunk->start[at] + (chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at]);
+    return fs_add_saturated(chunk->start[at], chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at]);
 }
 
 #endif

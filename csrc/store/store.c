@@ -7,6 +7,7 @@
 
 #include "base/lock.h"
 #include "base/memory.h"
+#include "base/saturate.h"
 
 #define NAME_OF(NAME, name, on_device, prose) [FS_EVENT_##NAME] = #name,
 const char *const fs_event_kind_names[FS_EVENT_KIND_COUNT] = {FS_EVENT_KIND_LIST(NAME_OF)};
@@ -238,7 +239,8 @@ fs_status fs_store_begin_on(fs_store *store, uint32_t lane, fs_event_kind kind, 
 
 static void close_event(fs_store *store, uint32_t index, int64_t end)
 {
-    if (AT(store, index, duration) == FS_MISSING) AT(store, index, duration) = end - AT(store, index, start);
+    int64_t *duration = &AT(store, index, duration);
+    if (*duration == FS_MISSING) *duration = fs_sub_saturated(end, AT(store, index, start));
 }
 
 /* Whether `index` is `inner` or encloses it. */

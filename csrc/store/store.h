@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #include "base/intern.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "store/device_facts.h"
 
@@ -81,7 +82,7 @@ typedef struct {
 /* An event with every field missing. */
 extern const fs_event fs_event_missing;
 
-enum { FS_CHUNK_BITS = 16, FS_CHUNK_EVENTS = 1 << FS_CHUNK_BITS };
+enum { FS_CHUNK_BITS = FS_BLOCK(16, 5), FS_CHUNK_EVENTS = 1 << FS_CHUNK_BITS };
 
 typedef struct {
 #define FS_EVENT_ARRAY(type, name, missing, prose) type name[FS_CHUNK_EVENTS];

@@ -171,8 +171,8 @@ const fs_peaks *fs_build_peaks(const fs_build *build, const fs_call *call, int d
 static inline double fs_build_rounding(const fs_build *build, int64_t start, int64_t duration)
 {
     if (build->torch_begin == FS_MISSING || start == FS_MISSING) return 0;
-    double from = (double)(start - build->torch_begin) / 1000,
-           to = (double)(start + duration - build->torch_begin) / 1000;
+    int64_t begin = fs_sub_saturated(start, build->torch_begin);
+    double from = (double)begin / 1000, to = (double)fs_add_saturated(begin, duration) / 1000;
     return (to - from) - (double)duration / 1000;
 }
 

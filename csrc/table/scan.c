@@ -85,8 +85,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
     if (call->row == build->group_count) FS_TRY(add_group(build, err));
 
     fs_group *group = &build->groups[call->row];
-    int64_t start = chunk->start[at], duration = chunk->duration[at];
-    int64_t end = duration == FS_MISSING ? start : start + duration;
+    int64_t start = chunk->start[at], end = fs_event_end(chunk, at);
     bool longer = start == group->first_start && end > group->first_end;
     if (group->row.count == 0 || start < group->first_start || longer) {
         group->first_start = start;
@@ -112,8 +111,8 @@ static fs_status scan_memory(fs_build *build, const fs_chunk *chunk, uint32_t at
     if (parent != FS_NONE) {
         fs_node *node = fs_build_node(build, parent);
         fs_node_memory *memory = &build->memory[node - build->nodes];
-        memory->self[place] += chunk->bytes[at];
-        memory->total[place] += chunk->bytes[at];
+        fs_add_to(&memory->self[place], chunk->bytes[at]);
+        fs_add_to(&memory->total[place], chunk->bytes[at]);
         node->flags |= FS_NODE_MEMORY;
         return FS_OK;
     }
@@ -121,8 +120,8 @@ static fs_status scan_memory(fs_build *build, const fs_chunk *chunk, uint32_t at
     fs_row *row = &fs_build_group(build, index)->row;
     int64_t *self[] = {&row->self_cpu_memory_usage, &row->self_device_memory_usage};
     int64_t *total[] = {&row->cpu_memory_usage, &row->device_memory_usage};
-    *self[place] += chunk->bytes[at];
-    *total[place] += chunk->bytes[at];
+    fs_add_to(self[place], chunk->bytes[at]);
+    fs_add_to(total[place], chunk->bytes[at]);
     return FS_OK;
 }
 
@@ -136,8 +135,7 @@ static uint32_t innermost_frame(const fs_build *build, const fs_chunk *chunk, ui
     for (; frame != FS_NONE; frame = build->frames[frame]) {
         uint32_t spot;
         const fs_chunk *place = fs_event_chunk(build->store, frame, &spot);
-        int64_t duration = place->duration[spot];
-        if (duration == FS_MISSING || place->start[spot] + duration >= chunk->start[at]) break;
+        if (place->duration[spot] == FS_MISSING || fs_event_end(place, spot) >= chunk->start[at]) break;
     }
     return frame;
 }
@@ -171,14 +169,14 @@ static int64_t taken_time(const fs_build *build, const fs_chunk *chunk, uint32_t
     if (chunk->timing[at] != FS_TIMING_TRACE || chunk->start[at] == FS_MISSING) return chunk->duration[at];
     uint32_t spot;
     const fs_chunk *around = fs_event_chunk(build->store, parent, &spot);
-    int64_t from = chunk->start[at], to = from + chunk->duration[at];
+    int64_t from = chunk->start[at], to = fs_event_end(chunk, at);
     if (around->duration[spot] == FS_MISSING) return 0;
-    int64_t end = around->start[spot] + around->duration[spot];
+    int64_t end = fs_event_end(around, spot);
     if (to > end) to = end;
     if (from < above->covered_until) from = above->covered_until;
     if (to <= from) return 0;
     above->covered_until = to;
-    return to - from;
+    return fs_sub_saturated(to, from);
 }
 
 /* The event, or the nearest around it, that has time of its own to give to what it encloses. */
@@ -212,7 +210,7 @@ static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at,
     uint32_t timed = fs_event_is_asynchronous(chunk, at) ? FS_NONE : timed_parent(build, parent);
     if (missing || timed == FS_NONE) return FS_OK;
     fs_node *above = fs_build_node(build, timed);
-    above->self_cpu_ns -= taken_time(build, chunk, at, timed, above);
+    fs_take_from(&above->self_cpu_ns, taken_time(build, chunk, at, timed, above));
     return FS_OK;
 }
 

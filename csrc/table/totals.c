@@ -3,6 +3,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "ops/tensor.h"
 #include "table/build.h"
 
@@ -112,7 +113,7 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
         return;
     }
     if (is_op && is_unrated(build, node, call)) {
-        group->unrated_ns += duration == FS_MISSING ? 0 : node->self_cpu_ns;
+        fs_add_to(&group->unrated_ns, duration == FS_MISSING ? 0 : node->self_cpu_ns);
         group->unrated_flops += work->flops;
         group->unrated_bytes += work->bytes_moved;
         return;
@@ -124,7 +125,7 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     /* Of a range whose work is stated, device work may be what nobody knows the launcher of. */
     bool seen = is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !is_unseen(node) && !build->has_unlinked_work);
     if (call->device_kind == FS_CPU && duration != FS_MISSING && seen) {
-        group->host_ns += is_op ? node->self_cpu_ns : duration;
+        fs_add_to(&group->host_ns, is_op ? node->self_cpu_ns : duration);
     } else if (work->flops > 0 || work->bytes_moved > 0) {
         group->untimed = true;
         node->flags |= FS_NODE_UNTIMED;
@@ -162,25 +163,25 @@ static void cover(fs_build *build, const fs_node *node, fs_group *group)
     fs_known known = fs_build_known(build, node);
     table->modelled_base_ns += (double)node->self_cpu_ns;
     const fs_call *owner = node->owner != FS_NONE ? fs_build_call(build, node->owner) : NULL;
-    if (owner != NULL && owner->work.at_most) build->groups[owner->row].estimated_ns += node->self_cpu_ns;
+    if (owner != NULL && owner->work.at_most) fs_add_to(&build->groups[owner->row].estimated_ns, node->self_cpu_ns);
     if (known.flops) table->flops_known_ns += (double)node->self_cpu_ns;
     if (known.bytes) {
         table->bytes_known_ns += (double)node->self_cpu_ns;
     } else {
-        group->unmodelled_ns += node->self_cpu_ns;
+        fs_add_to(&group->unmodelled_ns, node->self_cpu_ns);
     }
 }
 
 static void add_memory(fs_build *build, const fs_node *node, fs_node *above, fs_row *row)
 {
     const fs_node_memory *memory = &build->memory[node - build->nodes];
-    row->self_cpu_memory_usage += memory->self[FS_HOST];
-    row->cpu_memory_usage += memory->total[FS_HOST];
-    row->self_device_memory_usage += memory->self[FS_DEVICE];
-    row->device_memory_usage += memory->total[FS_DEVICE];
+    fs_add_to(&row->self_cpu_memory_usage, memory->self[FS_HOST]);
+    fs_add_to(&row->cpu_memory_usage, memory->total[FS_HOST]);
+    fs_add_to(&row->self_device_memory_usage, memory->self[FS_DEVICE]);
+    fs_add_to(&row->device_memory_usage, memory->total[FS_DEVICE]);
     if (above == NULL) return;
     fs_node_memory *parents = &build->memory[above - build->nodes];
-    for (int place = 0; place < FS_MEMORY_PLACES; place++) parents->total[place] += memory->total[place];
+    for (int place = 0; place < FS_MEMORY_PLACES; place++) fs_add_to(&parents->total[place], memory->total[place]);
     above->flags |= FS_NODE_MEMORY;
 }
 
@@ -203,13 +204,13 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
     bool open = duration == FS_MISSING;
     if (open) node->self_cpu_ns = 0; /* its children's time was taken from a time that is not known */
 
-    row->self_cpu_time_total += node->self_cpu_ns;
-    row->cpu_time_total += open ? 0 : duration;
-    row->self_device_time_total += node->self_device_ns;
-    row->device_time_total += node->device_ns;
+    fs_add_to(&row->self_cpu_time_total, node->self_cpu_ns);
+    fs_add_to(&row->cpu_time_total, open ? 0 : duration);
+    fs_add_to(&row->self_device_time_total, node->self_device_ns);
+    fs_add_to(&row->device_time_total, node->device_ns);
     row->cpu_rounding += open ? 0 : fs_build_rounding(build, start, duration);
     row->device_rounding += node->device_rounding;
-    build->table->self_cpu_ns += node->self_cpu_ns;
+    fs_add_to(&build->table->self_cpu_ns, node->self_cpu_ns);
     if ((node->flags & FS_NODE_MEMORY) != 0) add_memory(build, node, above, row);
 
     double flops = node->flops;
@@ -227,7 +228,7 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
     row->flops_total += flops;
     group->flops_known = group->flops_known || flops_known;
     if (above != NULL) {
-        above->device_ns += node->device_ns;
+        fs_add_to(&above->device_ns, node->device_ns);
         above->device_rounding += node->device_rounding;
         above->flops += flops;
         above->bytes += node->bytes;
