@@ -1,8 +1,9 @@
 """Traces made to be slow or large: time and memory of load_trace() and key_averages() must grow as the file does.
 
 Each form is written at two sizes, n and 2n. Seconds are of the processors, of all threads, the least of three: other
-processes disturb those the least. "ratio" is those of 2n over those of n: 2 is linear. "peak / byte" is the most memory (resident) that a process of its own takes for 2n, above what it took before,
-over the bytes of text. "load" and "table" are the seconds of the two steps, for 2n.
+processes disturb those the least. "ratio" is those of 2n over those of n: 2 is linear. "peak / byte" is the most memory
+(resident) that a process of its own takes for 2n, above what it took before, over the bytes of text. "load" and "table"
+are the seconds of the two steps, for 2n.
 """
 
 from __future__ import annotations
