@@ -97,6 +97,10 @@ class Trace(Results):
         said = {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
         return shares, said
 
+    def _measured(self, device: str) -> Peaks | None:
+        """None: the device need not be here. The shortest kernel of the trace stands for an empty one."""
+        return None
+
     @property
     def _models(self) -> dict[int, Model]:
         assert self._core is not None
@@ -162,9 +166,9 @@ def load_trace(
             core = _core.Profiler()
             report = reader.finish(core)
     except ValueError as problem:
-        raise ValueError(f"{name}: {problem}") from None
+        raise ValueError(printable(f"{name}: {problem}")) from None
     except RuntimeError as problem:
-        raise OSError(f"{name}: {problem}") from None
+        raise OSError(printable(f"{name}: {problem}")) from None
     problems.tell(report)
     return Trace(name, core, report, _metadata(report["head"]))
 

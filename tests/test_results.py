@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,21 @@ def test_categories_sum_the_hosts_rows_and_say_what_no_op_did() -> None:
     assert rows["(no op)"].self_device_time_total == 25.0
     assert rows["pointwise"].flops != rows["pointwise"].flops  # not known
     assert by_category(table).self_device_time_total == table.self_device_time_total
+
+
+def test_rates_of_a_category_are_over_the_time_of_what_has_rates() -> None:
+    table = make_table(
+        {"key": "attention", "is_user_annotation": True, "self_cpu_time_total": 2.0, "cpu_time_total": 100.0,
+         "flops": 3e6, "bytes_total_moved": 1e6, "tflops_per_s": 0.03, "gbytes_per_s": 10.0},
+        {"key": "my attention", "self_cpu_time_total": 50.0, "cpu_time_total": 60.0, "flops": 6e6},
+        {"key": "other attention", "self_cpu_time_total": 1000.0},
+        {"key": "aten::mm", "self_cpu_time_total": 5.0, "flops": 1e6, "bytes_total_moved": 1e6,
+         "tflops_per_s": math.nan, "gbytes_per_s": math.nan},
+    )  # fmt: skip
+    rows = {row.key: row for row in by_category(table)}
+    attention = rows["attention"]
+    assert attention.self_cpu_time_total == 1052.0 and attention.flops == 9e6
+    assert attention.tflops_per_s == pytest.approx(9e6 / (100 + 50) / 1e6), "a stated range takes all within it"
+    assert attention.gbytes_per_s == pytest.approx(1e6 / 100 / 1e3)
+    product = rows["matrix product"]
+    assert product.flops == 1e6 and math.isnan(product.tflops_per_s + product.gbytes_per_s), "no row has a rate"

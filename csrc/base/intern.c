@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 
-enum { ARENA_BLOCK = 1 << 16, FIRST_SLOTS = 64 };
+enum { ARENA_BLOCK = FS_BLOCK(1 << 16, 1 << 9), FIRST_SLOTS = 64 };
 
 struct fs_arena_block {
     fs_arena_block *next;

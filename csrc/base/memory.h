@@ -15,6 +15,14 @@ void fs_free(void *block);
  */
 void *fs_malloc_huge(size_t size);
 
+/* The size of blocks in which much is read or kept. The fuzz targets are built with FS_SMALL_BLOCKS: their small inputs
+ * then take several blocks, and little time. */
+#ifdef FS_SMALL_BLOCKS
+#define FS_BLOCK(usual, small) (small)
+#else
+#define FS_BLOCK(usual, small) (usual)
+#endif
+
 /* Bytes aligned to 64 (a cache line and an AVX-512 register); release with fs_free. */
 void *fs_malloc_aligned(size_t size);
 

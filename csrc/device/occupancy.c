@@ -4,6 +4,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/saturate.h"
+
 #define LIMIT_NAME(NAME, name, prose) [FS_OCCUPANCY_##NAME] = #name,
 const char *const fs_occupancy_limit_names[FS_OCCUPANCY_LIMIT_COUNT] = {FS_OCCUPANCY_LIMIT_LIST(LIMIT_NAME)};
 
@@ -34,21 +36,16 @@ static int architecture_of(const fs_device_facts *facts)
 
 static int64_t round_up(int64_t value, int64_t unit)
 {
-    return (value + unit - 1) / unit * unit;
-}
-
-static int64_t product(const uint32_t size[3])
-{
-    return (int64_t)size[0] * size[1] * size[2];
+    return fs_mul_saturated(value / unit + (value % unit != 0), unit);
 }
 
 static int64_t blocks_by_registers(const fs_launch *launch, const fs_device_facts *facts, int64_t warps)
 {
-    int64_t per_warp = round_up((int64_t)launch->registers * facts->warp_size, REGISTER_UNIT);
+    int64_t per_warp = round_up(fs_mul_saturated(launch->registers, facts->warp_size), REGISTER_UNIT);
     if (per_warp == 0) return INT64_MAX;
     if (launch->registers > MOST_REGISTERS) return 0;
     /* A block is checked as if its warps filled all quarters alike. */
-    if (per_warp * round_up(warps, QUARTERS) > facts->registers_per_block) return 0;
+    if (fs_mul_saturated(per_warp, round_up(warps, QUARTERS)) > facts->registers_per_block) return 0;
     return facts->registers_per_sm / QUARTERS / per_warp * QUARTERS / warps;
 }
 
@@ -58,12 +55,12 @@ static int64_t blocks_by_shared(const fs_launch *launch, const fs_device_facts *
     int64_t asked = (int64_t)launch->static_shared + launch->dynamic_shared;
     int64_t taken = round_up(asked + reserved, architectures[architecture].shared_unit);
     if (taken == 0) return INT64_MAX;
-    return taken > facts->shared_memory_per_block_optin + reserved ? 0 : facts->shared_memory_per_sm / taken;
+    return taken > fs_add_saturated(facts->shared_memory_per_block_optin, reserved) ? 0 : facts->shared_memory_per_sm / taken;
 }
 
 static bool know_enough(const fs_launch *launch, const fs_device_facts *facts)
 {
-    return product(launch->grid) > 0 && product(launch->block) > 0 && facts->warp_size > 0 &&
+    return fs_product_of_three(launch->grid) > 0 && fs_product_of_three(launch->block) > 0 && facts->warp_size > 0 &&
            facts->max_threads_per_block > 0 && facts->max_threads_per_sm > 0 && facts->registers_per_block > 0 &&
            facts->registers_per_sm > 0 && facts->shared_memory_per_sm > 0 && facts->shared_memory_per_block_optin > 0;
 }
@@ -72,7 +69,7 @@ fs_occupancy_bound fs_occupancy_theoretical(const fs_launch *launch, const fs_de
 {
     int architecture = architecture_of(facts);
     if (architecture < 0 || !know_enough(launch, facts)) return (fs_occupancy_bound){NAN, NAN, FS_OCCUPANCY_UNKNOWN};
-    int64_t threads = product(launch->block), sm_warps = facts->max_threads_per_sm / facts->warp_size;
+    int64_t threads = fs_product_of_three(launch->block), sm_warps = facts->max_threads_per_sm / facts->warp_size;
     int64_t warps = round_up(threads, facts->warp_size) / facts->warp_size;
     int64_t tracked = facts->max_blocks_per_sm;
     const int64_t limits[FS_OCCUPANCY_LIMIT_COUNT] = {
@@ -95,7 +92,7 @@ fs_occupancy_bound fs_occupancy_theoretical(const fs_launch *launch, const fs_de
 
 fs_occupancy fs_occupancy_estimate(const fs_launch *launch, const fs_device_facts *facts)
 {
-    int64_t blocks = product(launch->grid), threads = product(launch->block);
+    int64_t blocks = fs_product_of_three(launch->grid), threads = fs_product_of_three(launch->block);
     fs_occupancy estimate = {NAN, NAN, NAN};
     if (blocks == 0 || threads == 0 || facts->sm_count <= 0) return estimate;
     float per_sm = (float)blocks / (float)facts->sm_count;

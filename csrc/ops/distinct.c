@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "ops/tensor.h"
 
 /* What is counted one by one where no rule tells: a bit for each offset of a span, or a list of all sums. */
@@ -18,11 +19,12 @@ static int sort_dimensions(int ndim, const int64_t *shape, const int64_t *stride
     int count = 0;
     for (int d = 0; d < ndim; d++) {
         if (shape[d] == 1 || strides[d] == 0) continue;
-        dimension moving = {strides[d] < 0 ? -strides[d] : strides[d], shape[d]};
+        dimension moving = {fs_sub_saturated(0, strides[d]), shape[d]};
+        if (strides[d] > 0) moving.step = strides[d];
         int at = 0;
         while (at < count && dims[at].step < moving.step) at++;
         if (at < count && dims[at].step == moving.step) {
-            dims[at].size += moving.size - 1;
+            fs_add_to(&dims[at].size, moving.size - 1);
             continue;
         }
         memmove(&dims[at + 1], &dims[at], (size_t)(count - at) * sizeof *dims);
@@ -54,8 +56,8 @@ static int64_t span_of(const dimension *dims, int count)
 {
     int64_t span = 1, reach;
     for (int d = 0; d < count; d++) {
-        if (__builtin_mul_overflow(dims[d].step, dims[d].size - 1, &reach) || __builtin_add_overflow(span, reach, &span))
-            return INT64_MAX;
+        bool over = __builtin_mul_overflow(dims[d].step, dims[d].size - 1, &reach);
+        if (over || __builtin_add_overflow(span, reach, &span)) return INT64_MAX;
     }
     return span;
 }
@@ -71,13 +73,14 @@ static int64_t count_gapless(const dimension *dims, int count)
     return sums;
 }
 
-static void shift_in(uint64_t *set, const uint64_t *from, int64_t words, int64_t by)
+/* Add the set shifted by that much. From the highest word down, so that each is used before it changes. */
+static void shift_in(uint64_t *set, int64_t words, int64_t by)
 {
     int64_t skip = by / WORD_BITS;
     int bits = (int)(by % WORD_BITS);
     for (int64_t i = words - 1; i >= skip; i--) {
-        uint64_t low = bits != 0 && i > skip ? from[i - skip - 1] >> (WORD_BITS - bits) : 0;
-        set[i] |= from[i - skip] << bits | low;
+        uint64_t low = bits != 0 && i > skip ? set[i - skip - 1] >> (WORD_BITS - bits) : 0;
+        set[i] |= set[i - skip] << bits | low;
     }
 }
 
@@ -91,8 +94,7 @@ static int64_t count_in_bits(const dimension *dims, int count, int64_t span)
     for (int d = 0; d < count; d++) {
         for (int64_t made = 1; made < dims[d].size;) {
             int64_t more = made < dims[d].size - made ? made : dims[d].size - made;
-            /* From the highest word down, so that no word is shifted before it was used: a set may shift into itself. */
-            shift_in(set, set, words, more * dims[d].step);
+            shift_in(set, words, more * dims[d].step);
             made += more;
         }
     }

@@ -41,7 +41,8 @@ static bool goes_outside(const dimension *a, const dimension *b)
 static bool merges(const dimension *outer, const dimension *inner)
 {
     for (int i = 0; i < OPERANDS; i++) {
-        if (outer->strides[i] != inner->strides[i] * inner->size) return false;
+        int64_t step;
+        if (__builtin_mul_overflow(inner->strides[i], inner->size, &step) || outer->strides[i] != step) return false;
     }
     return true;
 }
@@ -110,13 +111,14 @@ void fs_space_make(fs_elementwise *space, const fs_tensor *out, const fs_tensor 
 void fs_tensor_extent(const fs_tensor *tensor, const char **low, const char **high)
 {
     int64_t first = 0, last = 0, item = (int64_t)fs_dtypes[tensor->dtype].size;
-    for (int d = 0; d < tensor->ndim; d++) {
+    bool empty = fs_tensor_count(tensor) == 0; /* its strides may reach anywhere */
+    for (int d = 0; d < tensor->ndim && !empty; d++) {
         int64_t reach = (tensor->shape[d] - 1) * tensor->strides[d];
         if (reach < 0) first += reach;
         else last += reach;
     }
     *low = (const char *)tensor->data + first * item;
-    *high = (const char *)tensor->data + (last + 1) * item;
+    *high = (const char *)tensor->data + (empty ? 0 : (last + 1) * item);
 }
 
 bool fs_tensor_overlaps(const fs_tensor *a, const fs_tensor *b)

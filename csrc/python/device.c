@@ -231,7 +231,7 @@ static fs_status prepare_vectors(probe *p, int count, fs_error *err)
         fs_elementwise space = flat(p, i, i);
         FS_TRY(fs_backend_of(p->device)->fill(p->device, &space, err));
     }
-    p->done = (double)(length * (int64_t)fs_dtypes[p->dtype].size * count);
+    p->done = (double)length * (double)fs_dtypes[p->dtype].size * (double)count;
     return FS_OK;
 }
 

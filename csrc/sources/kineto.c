@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "sources/kineto_join.h"
@@ -93,6 +94,7 @@ static fs_status scan_all(scanning *all, fs_error *err)
 {
     uint32_t count = all->kineto->count - all->first;
     fs_parallel_for(count, 1, scan_pieces, all);
+    FS_TRY(fs_interrupt_poll(err));
     if (all->statuses[0] != FS_OK) {
         *err = all->errors[0];
         return all->statuses[0];
@@ -154,7 +156,7 @@ static uint32_t piece_count(int64_t size)
 /* Read up to the first event: then it is known whether the trace is an array, and several threads can begin anywhere. */
 static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *context, fs_error *err)
 {
-    enum { PART = 1 << 16 };
+    enum { PART = FS_BLOCK(1 << 16, 1 << 6) };
     fs_piece *piece = &kineto->pieces[0];
     piece->until = 0;
     while (!piece->stopped && piece->state != FS_PIECE_END) {
@@ -185,6 +187,7 @@ static fs_status feed_one(fs_kineto *kineto, const char *text, size_t size, fs_e
     while (size > 0) {
         size_t left = piece->size - piece->done, most = left > LEAST_PIECE_BYTES ? left : LEAST_PIECE_BYTES;
         size_t part = size < most ? size : most;
+        FS_TRY(fs_interrupt_poll(err));
         FS_TRY(fs_piece_room(piece, part, err));
         memcpy(piece->text + piece->size, text, part);
         FS_TRY(fs_piece_read(piece, part, err));

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "sources/kineto_owners.h"
 #include "store/event.h"
@@ -207,6 +208,7 @@ static fs_status append_hosts(joining *all, fs_error *err)
     fs_join *join = &all->join;
     for (uint32_t host = 0; host < join->host_count; host++) {
         fs_record *record = join->hosts[host].record;
+        FS_POLL(host, err);
         if (join->ones[host] != host) {
             record->index = join->hosts[join->ones[host]].record->index;
             continue;
@@ -224,8 +226,10 @@ static fs_status append_hosts(joining *all, fs_error *err)
 static fs_status append_devices(joining *all, fs_error *err)
 {
     fs_join *join = &all->join;
+    uint32_t seen = 0;
     FS_EACH_RECORD(join, record)
     {
+        if (seen++ % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err));
         if (is_host(record) || record->kind == FS_EVENT_MEMORY) continue;
         fs_event event = event_of(record);
         if (record->kind == FS_EVENT_SYNC) { /* a wait is its API call's */
@@ -256,10 +260,13 @@ static fs_status join_all(joining *all, fs_error *err)
 {
     fs_join *join = &all->join;
     FS_TRY(join_ids(all, err));
+    FS_TRY(fs_interrupt_poll(err));
     join->slack = join->slack < LEAST_STEP ? 0 : join->slack > MOST_STEP ? MOST_STEP : join->slack;
     FS_TRY(fs_owners_create(&all->owners, err));
+    FS_TRY(fs_interrupt_poll(err));
     FS_TRY(list_hosts(all, err));
     fs_owners_move_calls(&all->owners);
+    FS_TRY(fs_interrupt_poll(err));
     FS_TRY(fs_hosts_sort(join->memory, join->memory_count, err));
     fs_store_expect(join->store, join->host_count + all->device_count + join->memory_count);
     FS_TRY(fs_join_nest(join, err));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 
 /* An event or member of more bytes is no trace's: a text that never ends must not fill the memory. Nor must the windows
@@ -212,7 +213,7 @@ fs_status fs_piece_read(fs_piece *piece, size_t size, fs_error *err)
 
 /* A part of a text ------------------------------------------------------------------------------------------------- */
 
-enum { WINDOW_BYTES = 1 << 18 };
+enum { WINDOW_BYTES = FS_BLOCK(1 << 18, 1 << 8) };
 
 /* How much has been seen of what stands between two events: "}", ",", "{" and a quote, with any space between. */
 typedef enum { NOTHING, CLOSED, COMMA, OPENED, FOUND } seam;
@@ -285,6 +286,7 @@ fs_status fs_piece_scan(fs_piece *piece, fs_kineto_read read, void *context, boo
     piece->guessed = !exact;
     if (!exact) status = seek(piece, read, context, start, err);
     while (status == FS_OK && *start >= 0 && !piece->stopped && count > 0) {
+        FS_TRY(fs_interrupt_poll(err));
         status = fill(piece, read, context, &count, err);
         if (status == FS_OK) status = fs_piece_read(piece, (size_t)count, err);
     }

@@ -28,7 +28,7 @@ typedef struct {
     bool shared;        /* an API call whose correlation, an op whose "External id" another one has too */
 } fs_record;
 
-enum { FS_RECORD_BLOCK = 4096 };
+enum { FS_RECORD_BLOCK = FS_BLOCK(4096, 8) };
 
 typedef struct fs_record_block {
     struct fs_record_block *next;

@@ -2,6 +2,7 @@
 #ifndef FS_STORE_EVENT_H
 #define FS_STORE_EVENT_H
 
+#include "base/saturate.h"
 #include "store/store.h"
 
 /* Devices are numbered 0 … FS_DEVICE_LIMIT - 1. */
@@ -36,8 +37,9 @@ static inline bool fs_event_is_placed_work(const fs_chunk *chunk, uint32_t at)
     return fs_event_kind_on_device[chunk->kind[at]] && chunk->start[at] != FS_MISSING;
 }
 
-/* Whether it is an annotation of a thread that ended on another, as those of collectives do: it encloses nothing and
- * has no host time of its own. */
+/* Whether it is an annotation that does not nest in time: one of a thread that ended on another, as those of
+ * collectives do, or of a task that gave way to others meanwhile. It may enclose events (by their parents), has no host
+ * time of its own and takes none from what encloses it. */
 static inline bool fs_event_is_asynchronous(const fs_chunk *chunk, uint32_t at)
 {
     return fs_event_is_annotation(chunk->kind[at]) && chunk->device[at] < 0 && chunk->lane[at] == FS_NONE;
@@ -58,7 +60,7 @@ static inline int fs_event_device(const fs_chunk *chunk, uint32_t at)
 /* The end of an event whose start is known; that start where the duration is missing. */
 static inline int64_t fs_event_end(const fs_chunk *chunk, uint32_t at)
 {
-    return chunk->start[at] + (chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at]);
+    return fs_add_saturated(chunk->start[at], chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at]);
 }
 
 #endif

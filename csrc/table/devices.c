@@ -1,7 +1,9 @@
 /* Device work to its launchers and rows: own device times, busy times, coverage. */
 #include <math.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "table/build.h"
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
@@ -64,19 +66,19 @@ static void add_busy(fs_build *build, fs_group *group, const device_work *work, 
 {
     if (work->timing < group->device_timing) group->device_timing = work->timing;
     if (work->start == FS_MISSING) { /* of unknown place: nothing is known to overlap it */
-        group->row.device_busy_time += work->duration;
+        fs_add_to(&group->row.device_busy_time, work->duration);
         return;
     }
     int64_t *end = &ends[(size_t)(group - build->groups) * build->device_count + (size_t)work->device];
-    int64_t from = work->start > *end ? work->start : *end, to = work->start + work->duration;
+    int64_t from = work->start > *end ? work->start : *end, to = fs_add_saturated(work->start, work->duration);
     if (to <= from) return;
-    group->row.device_busy_time += to - from;
+    fs_add_to(&group->row.device_busy_time, fs_sub_saturated(to, from));
     *end = to;
 }
 
 static void own(fs_node *node, const device_work *work)
 {
-    node->owned_device_ns += work->duration;
+    fs_add_to(&node->owned_device_ns, work->duration);
     node->launches++;
     node->device = (int8_t)work->device;
     node->flags |= FS_NODE_OWNS;
@@ -107,7 +109,7 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
     group->row.bytes_read += launched.bytes_read;
     group->row.bytes_written += launched.bytes_written;
     group->row.bytes_total_moved += launched.bytes_moved;
-    if (!told) group->estimated_ns += work->duration;
+    if (!told) fs_add_to(&group->estimated_ns, work->duration);
     if (!isnan(launched.flops)) {
         node->flops += launched.flops;
         node->flags |= FS_NODE_FLOPS;
@@ -119,7 +121,7 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
 static void add_estimated(fs_build *build, uint32_t owner, const device_work *work)
 {
     const fs_call *call = fs_build_call(build, owner);
-    if (call->work.at_most) build->groups[call->row].estimated_ns += work->duration;
+    if (call->work.at_most) fs_add_to(&build->groups[call->row].estimated_ns, work->duration);
 }
 
 /* The innermost op that encloses the event, itself included, or FS_NONE. */
@@ -142,7 +144,7 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     /* A copy or a fill says itself what it moves. */
     if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET) known = (fs_known){true, true};
     else if (call != NULL && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
-        call->untold_ns += work->duration;
+        fs_add_to(&call->untold_ns, work->duration);
         return;
     }
     count_known(build->table, (double)work->duration, known);
@@ -154,7 +156,7 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     if (known.bytes) return;
     uint32_t named = enclosing_op(build, work->launcher);
     if (named == FS_NONE) named = work->has_row ? work->event : work->launcher;
-    if (named != FS_NONE) fs_build_group(build, named)->unmodelled_ns += work->duration;
+    if (named != FS_NONE) fs_add_to(&fs_build_group(build, named)->unmodelled_ns, work->duration);
 }
 
 /* What the ops of some kernels tell of their work. */
@@ -188,7 +190,7 @@ static fs_status cover_untold(fs_build *build, fs_error *err)
         bool sure = (by & TOLD_UNKNOWN) == 0;
         fs_known known = {sure && (by & FLOPS_TOLD) != 0, sure && (by & BYTES_TOLD) != 0};
         count_known(build->table, (double)call->untold_ns, known);
-        if (!known.bytes) build->groups[call->row].unmodelled_ns += call->untold_ns;
+        if (!known.bytes) fs_add_to(&build->groups[call->row].unmodelled_ns, call->untold_ns);
     }
     fs_free(told);
     return FS_OK;
@@ -210,13 +212,13 @@ static void add_stated(fs_build *build, const device_work *work, int64_t *ends)
 static void add_work(fs_build *build, const device_work *work, int64_t *ends)
 {
     fs_known known = {false, false};
-    build->table->self_device_ns += work->duration;
+    fs_add_to(&build->table->self_device_ns, work->duration);
     if (work->launcher != FS_NONE) {
         fs_node *launcher = fs_build_node(build, work->launcher);
         fs_group *group = fs_build_group(build, work->launcher);
         uint32_t owner = launcher->owner;
-        launcher->self_device_ns += work->duration;
-        launcher->device_ns += work->duration;
+        fs_add_to(&launcher->self_device_ns, work->duration);
+        fs_add_to(&launcher->device_ns, work->duration);
         launcher->device_rounding += fs_build_rounding(build, work->start, work->duration);
         own(launcher, work);
         add_busy(build, group, work, ends);
@@ -263,8 +265,8 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
     if (work.has_row) {
         work.call = fs_build_call(build, index);
         fs_group *group = fs_build_group(build, index);
-        group->row.self_device_time_total += work.duration;
-        group->row.device_time_total += work.duration;
+        fs_add_to(&group->row.self_device_time_total, work.duration);
+        fs_add_to(&group->row.device_time_total, work.duration);
         group->row.device_rounding += fs_build_rounding(build, work.start, work.duration);
         add_busy(build, group, &work, ends);
     }
@@ -284,13 +286,14 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to add up %u device events", build->work_count);
     }
     for (size_t i = 0; i < end_count; i++) ends[i] = INT64_MIN;
-    if (build->works_sorted) {
-        for (uint32_t index = 0; index < build->count; index++) add_event(build, index, ends);
-    } else {
-        const sort_entry *sorted = sort_works(build, entries);
-        for (uint32_t i = 0; i < build->work_count; i++) add_event(build, sorted[i].event, ends);
+    const sort_entry *sorted = build->works_sorted ? NULL : sort_works(build, entries);
+    fs_status status = FS_OK;
+    uint32_t count = sorted == NULL ? build->count : build->work_count;
+    for (uint32_t i = 0; status == FS_OK && i < count; i++) {
+        if (i % FS_POLL_ROUNDS == 0) status = fs_interrupt_poll(err);
+        add_event(build, sorted == NULL ? i : sorted[i].event, ends);
     }
     fs_free(entries);
     fs_free(ends);
-    return cover_untold(build, err);
+    return status == FS_OK ? cover_untold(build, err) : status;
 }

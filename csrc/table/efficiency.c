@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "device/occupancy.h"
 #include "store/event.h"
 #include "table/intervals.h"
@@ -45,7 +46,7 @@ static const launch_facts *facts_of(measuring *all, int device, uint32_t signatu
     *found = nothing;
     found->known_for = device + 1;
     if (fs_launch_decode(fs_store_signature_bytes(all->store, signature).bytes, &launch)) {
-        found->blocks = (int64_t)launch.grid[0] * launch.grid[1] * launch.grid[2];
+        found->blocks = fs_product_of_three(launch.grid);
         found->achieved = fs_occupancy_estimate(&launch, &all->devices[device].facts).achieved_pct;
     }
     return found;
@@ -120,7 +121,8 @@ static fs_status sum_filled(measuring *all, int device, double *filled, fs_error
         const fs_interval *next = begin ? &use->kernels.items[begun++] : &use->ends.items[ended++];
         double share = fmin((double)blocks / (double)use->facts.sm_count, 1);
         if (blocks > 0) *filled += share * (double)fs_intervals_overlap(&all->time, &from, before, next->begin);
-        blocks += (begin ? 1 : -1) * facts_of(all, device, next->tag)->blocks;
+        int64_t more = facts_of(all, device, next->tag)->blocks;
+        blocks = begin ? fs_add_saturated(blocks, more) : fs_sub_saturated(blocks, more);
         before = next->begin;
     }
     return FS_OK;

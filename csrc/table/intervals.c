@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/saturate.h"
 
 enum { FIRST_CAPACITY = 64, DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
@@ -107,7 +108,7 @@ fs_status fs_intervals_subtract(fs_intervals *list, const fs_intervals *taken, i
             int64_t to = cut->end < left.end ? cut->end : left.end;
             if (from > left.begin)
                 FS_TRY_GOTO(status, fs_intervals_add(&rest, left.begin, from, left.tag, err), failed);
-            sums[left.tag] += to - from;
+            fs_add_to(&sums[left.tag], fs_sub_saturated(to, from));
             left.begin = to;
             if (cut->end >= left.end) break;
         }
@@ -129,7 +130,7 @@ int64_t fs_intervals_overlap(const fs_intervals *list, uint32_t *at, int64_t beg
     for (uint32_t i = *at; i < list->count && list->items[i].begin < end; i++) {
         int64_t from = list->items[i].begin > begin ? list->items[i].begin : begin;
         int64_t to = list->items[i].end < end ? list->items[i].end : end;
-        if (to > from) shared += to - from;
+        if (to > from) fs_add_to(&shared, fs_sub_saturated(to, from));
     }
     return shared;
 }
@@ -148,6 +149,8 @@ uint32_t fs_intervals_first_after(const fs_intervals *list, int64_t time)
 int64_t fs_intervals_total(const fs_intervals *list)
 {
     int64_t total = 0;
-    for (uint32_t i = 0; i < list->count; i++) total += list->items[i].end - list->items[i].begin;
+    for (uint32_t i = 0; i < list->count; i++) {
+        fs_add_to(&total, fs_sub_saturated(list->items[i].end, list->items[i].begin));
+    }
     return total;
 }

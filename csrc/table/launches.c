@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "store/api_calls.h"
 #include "store/event.h"
 #include "table/intervals.h"
@@ -26,7 +27,7 @@ static void see_launch(counting *all, const fs_interval *work, int64_t stream_en
     all->with_past++;
     if (stream_end > fs_event_end(call, at)) return;
     all->bound++;
-    if (work->begin > all->busy_until) all->lost += work->begin - all->busy_until;
+    if (work->begin > all->busy_until) fs_add_to(&all->lost, fs_sub_saturated(work->begin, all->busy_until));
 }
 
 static fs_status see_work(counting *all, int device, const fs_interval *work, fs_error *err)
@@ -81,7 +82,7 @@ static fs_status fill_row(counting *all, fs_launch_statistics *row, fs_error *er
 
     uint32_t negative = 0;
     for (uint32_t i = 0; i < count; i++) {
-        all->samples[i] = all->launches.items[i].end - all->launches.items[i].begin;
+        all->samples[i] = fs_sub_saturated(all->launches.items[i].end, all->launches.items[i].begin);
         negative += all->samples[i] < 0;
     }
     row->negative_delays = negative;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "store/api_calls.h"
 #include "store/event.h"
 #include "table/intervals.h"
@@ -234,7 +235,8 @@ static fs_status subtract_parts(fs_steps *steps, fs_intervals *parts, int64_t *t
         for (uint32_t i = 0; i < steps->count; i++) steps->steps[i].parts[part] = taken[i];
     }
     for (uint32_t i = 0; i < left.count; i++) {
-        steps->steps[left.items[i].tag].parts[FS_PART_OTHER] += left.items[i].end - left.items[i].begin;
+        fs_add_to(&steps->steps[left.items[i].tag].parts[FS_PART_OTHER],
+                  fs_sub_saturated(left.items[i].end, left.items[i].begin));
     }
     status = FS_OK;
 done:

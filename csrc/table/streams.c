@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "store/event.h"
 #include "table/collectives.h"
 #include "table/intervals.h"
@@ -89,7 +90,7 @@ static double overlap(const fs_intervals *list, const fs_intervals *other)
     uint32_t at = 0;
     int64_t sum = 0;
     for (uint32_t i = 0; i < list->count; i++) {
-        sum += fs_intervals_overlap(other, &at, list->items[i].begin, list->items[i].end);
+        fs_add_to(&sum, fs_intervals_overlap(other, &at, list->items[i].begin, list->items[i].end));
     }
     return (double)sum;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "table/build.h"
 #include "table/statistics.h"
 
@@ -24,12 +25,12 @@ static void rate(fs_group *group)
     fs_row *row = &group->row;
     bool on_device = fs_build_ran_on_device(group);
     double flops = row->flops, bytes = row->bytes_total_moved;
-    int64_t ns = row->device_busy_time + group->host_ns;
+    int64_t ns = fs_add_saturated(row->device_busy_time, group->host_ns);
     if (on_device) {
         row->flops -= group->unrated_flops;
         row->bytes_total_moved -= group->unrated_bytes;
     } else {
-        ns += group->unrated_ns;
+        fs_add_to(&ns, group->unrated_ns);
         if (group->unrated_ns > 0) row->roof = fs_roof_unknown;
     }
     fs_timing timing = on_device ? (fs_timing)group->device_timing : row->timing;
@@ -57,7 +58,7 @@ static void fill_row(const fs_build *build, fs_group *group)
         row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
         row->roof = fs_roof_unknown;
     }
-    if (build->table->device_unseen) {
+    if (build->table->device_unseen || (group->unseen && !fs_build_ran_on_device(group))) {
         fs_unit unit = row->roof.unit;
         row->roof = fs_roof_unknown;
         row->roof.unit = unit;
@@ -153,7 +154,7 @@ static fs_status list_times(const fs_build *build, size_t place, fs_unmodelled *
     qsort(list, found, sizeof *list, compare_keys);
     for (uint32_t i = 0; i < found; i++) {
         if (count > 0 && strcmp(list[count - 1].key, list[i].key) == 0) {
-            list[count - 1].ns += list[i].ns;
+            fs_add_to(&list[count - 1].ns, list[i].ns);
         } else {
             list[count++] = list[i];
         }

@@ -1,7 +1,9 @@
 /* Nodes to groups, backward: what a node encloses is complete when its turn comes. */
 #include <math.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "ops/tensor.h"
 #include "table/build.h"
 
@@ -55,7 +57,9 @@ static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
 {
     fs_roof_sum *sum = &build->groups[call->row].roof;
     const fs_roof *roof = roof_of(build, node, call);
-    if (!call->work.of_launched) {
+    if (call->work.of_launched) { /* what its kernels told is in the sum already (devices.c) */
+        if ((node->flags & FS_NODE_LISTED) == 0) fs_roof_sum_add(sum, &fs_roof_unknown);
+    } else {
         fs_roof term = *roof;
         if ((node->flags & FS_NODE_SAVES) != 0) term.compute_ns = term.least_ns = NAN;
         fs_roof_sum_add(sum, &term);
@@ -67,6 +71,12 @@ static bool is_unrated(const fs_build *build, const fs_node *node, const fs_call
 {
     if (node->device >= 0 || build->work_count == 0 || call->device_kind != FS_CPU) return false;
     return fs_build_peaks(build, call, node->device) == NULL;
+}
+
+/* Whether API calls within launched something, and no device work within was seen: its host time is that of launching. */
+static bool is_unseen(const fs_node *node)
+{
+    return (node->flags & FS_NODE_CALLS) != 0 && node->device_ns == 0;
 }
 
 static void add_unknown(fs_row *row)
@@ -95,8 +105,15 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     if (!isnan(work->flops)) *flops += work->flops;
     if (!isnan(work->bytes_moved)) node->bytes += work->bytes_moved;
     bool is_op = call->kind == FS_EVENT_OP;
+    if (is_op && is_unseen(node)) {
+        group->unseen = true;
+        group->unrated_flops += work->flops;
+        group->unrated_bytes += work->bytes_moved;
+        node->flags |= FS_NODE_UNTIMED;
+        return;
+    }
     if (is_op && is_unrated(build, node, call)) {
-        group->unrated_ns += duration == FS_MISSING ? 0 : node->self_cpu_ns;
+        fs_add_to(&group->unrated_ns, duration == FS_MISSING ? 0 : node->self_cpu_ns);
         group->unrated_flops += work->flops;
         group->unrated_bytes += work->bytes_moved;
         return;
@@ -106,9 +123,9 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
 
     if (node->device >= 0) return; /* its time is in the row's busy time */
     /* Of a range whose work is stated, device work may be what nobody knows the launcher of. */
-    bool seen = is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !build->has_unlinked_work);
+    bool seen = is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !is_unseen(node) && !build->has_unlinked_work);
     if (call->device_kind == FS_CPU && duration != FS_MISSING && seen) {
-        group->host_ns += is_op ? node->self_cpu_ns : duration;
+        fs_add_to(&group->host_ns, is_op ? node->self_cpu_ns : duration);
     } else if (work->flops > 0 || work->bytes_moved > 0) {
         group->untimed = true;
         node->flags |= FS_NODE_UNTIMED;
@@ -146,25 +163,25 @@ static void cover(fs_build *build, const fs_node *node, fs_group *group)
     fs_known known = fs_build_known(build, node);
     table->modelled_base_ns += (double)node->self_cpu_ns;
     const fs_call *owner = node->owner != FS_NONE ? fs_build_call(build, node->owner) : NULL;
-    if (owner != NULL && owner->work.at_most) build->groups[owner->row].estimated_ns += node->self_cpu_ns;
+    if (owner != NULL && owner->work.at_most) fs_add_to(&build->groups[owner->row].estimated_ns, node->self_cpu_ns);
     if (known.flops) table->flops_known_ns += (double)node->self_cpu_ns;
     if (known.bytes) {
         table->bytes_known_ns += (double)node->self_cpu_ns;
     } else {
-        group->unmodelled_ns += node->self_cpu_ns;
+        fs_add_to(&group->unmodelled_ns, node->self_cpu_ns);
     }
 }
 
 static void add_memory(fs_build *build, const fs_node *node, fs_node *above, fs_row *row)
 {
     const fs_node_memory *memory = &build->memory[node - build->nodes];
-    row->self_cpu_memory_usage += memory->self[FS_HOST];
-    row->cpu_memory_usage += memory->total[FS_HOST];
-    row->self_device_memory_usage += memory->self[FS_DEVICE];
-    row->device_memory_usage += memory->total[FS_DEVICE];
+    fs_add_to(&row->self_cpu_memory_usage, memory->self[FS_HOST]);
+    fs_add_to(&row->cpu_memory_usage, memory->total[FS_HOST]);
+    fs_add_to(&row->self_device_memory_usage, memory->self[FS_DEVICE]);
+    fs_add_to(&row->device_memory_usage, memory->total[FS_DEVICE]);
     if (above == NULL) return;
     fs_node_memory *parents = &build->memory[above - build->nodes];
-    for (int place = 0; place < FS_MEMORY_PLACES; place++) parents->total[place] += memory->total[place];
+    for (int place = 0; place < FS_MEMORY_PLACES; place++) fs_add_to(&parents->total[place], memory->total[place]);
     above->flags |= FS_NODE_MEMORY;
 }
 
@@ -187,13 +204,13 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
     bool open = duration == FS_MISSING;
     if (open) node->self_cpu_ns = 0; /* its children's time was taken from a time that is not known */
 
-    row->self_cpu_time_total += node->self_cpu_ns;
-    row->cpu_time_total += open ? 0 : duration;
-    row->self_device_time_total += node->self_device_ns;
-    row->device_time_total += node->device_ns;
+    fs_add_to(&row->self_cpu_time_total, node->self_cpu_ns);
+    fs_add_to(&row->cpu_time_total, open ? 0 : duration);
+    fs_add_to(&row->self_device_time_total, node->self_device_ns);
+    fs_add_to(&row->device_time_total, node->device_ns);
     row->cpu_rounding += open ? 0 : fs_build_rounding(build, start, duration);
     row->device_rounding += node->device_rounding;
-    build->table->self_cpu_ns += node->self_cpu_ns;
+    fs_add_to(&build->table->self_cpu_ns, node->self_cpu_ns);
     if ((node->flags & FS_NODE_MEMORY) != 0) add_memory(build, node, above, row);
 
     double flops = node->flops;
@@ -211,12 +228,13 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
     row->flops_total += flops;
     group->flops_known = group->flops_known || flops_known;
     if (above != NULL) {
-        above->device_ns += node->device_ns;
+        fs_add_to(&above->device_ns, node->device_ns);
         above->device_rounding += node->device_rounding;
         above->flops += flops;
         above->bytes += node->bytes;
         if (flops_known) above->flags |= FS_NODE_FLOPS;
         above->flags |= node->flags & (FS_NODE_UNTIMED | FS_NODE_OBSCURE);
+        if (call->launches || is_unseen(node)) above->flags |= FS_NODE_CALLS;
         if (above->device < 0) above->launches += counts && node->launches == 0 ? 1 : node->launches;
     }
 
@@ -256,6 +274,9 @@ fs_status fs_build_totals(fs_build *build, fs_error *err)
     }
     build->samples = fs_malloc(sample_count * sizeof *build->samples);
     if (build->samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u times", build->count);
-    for (uint32_t index = build->count; index-- > 0;) add_event(build, index);
+    for (uint32_t index = build->count; index-- > 0;) {
+        FS_POLL(index, err);
+        add_event(build, index);
+    }
     return FS_OK;
 }

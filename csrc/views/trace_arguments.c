@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "device/occupancy.h"
 #include "ops/dtype.h"
 #include "store/signature.h"
@@ -43,7 +44,10 @@ static void put_shape(fs_json *json, const fs_argument *argument)
 static void put_strides(fs_json *json, const fs_argument *argument)
 {
     int64_t dense[FS_SIGNATURE_MAX_DIMS], stride = 1;
-    for (int d = argument->ndim; d-- > 0; stride *= argument->shape[d] > 1 ? argument->shape[d] : 1) dense[d] = stride;
+    for (int d = argument->ndim; d-- > 0;) {
+        dense[d] = stride;
+        if (argument->shape[d] > 1) stride = fs_mul_saturated(stride, argument->shape[d]);
+    }
     put_sizes(json, argument->strides != NULL ? argument->strides : dense, argument->ndim);
 }
 
@@ -382,7 +386,7 @@ static void frame_arguments(fs_trace *trace, fs_json_members *members, const fs_
 static void memory_arguments(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
 {
     int64_t *allocated = &trace->allocated[fs_trace_place(event)];
-    *allocated += event->bytes;
+    fs_add_to(allocated, event->bytes);
     INTEGER(members, "Total Allocated", *allocated);
     INTEGER(members, "Bytes", event->bytes);
     INTEGER(members, "Device Id", event->device);

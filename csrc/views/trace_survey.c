@@ -1,5 +1,6 @@
 /* What a trace must know before its first byte. */
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "views/trace.h"
 
 /* Kineto counts times from the last multiple of this many ns (the average length of three months) since 1970: the
@@ -31,7 +32,7 @@ static void see_time(fs_trace *trace, int64_t time)
 static void see_memory(fs_trace *trace, const fs_event *event, int64_t *sums)
 {
     int place = fs_trace_place(event);
-    sums[place] += event->bytes;
+    fs_add_to(&sums[place], event->bytes);
     if (-sums[place] > trace->allocated[place]) trace->allocated[place] = -sums[place];
 }
 

@@ -53,11 +53,9 @@ static void test_files_whose_name_begins_with_no_are_refused_and_the_others_read
 {
     for (int i = 0; i < corpus_count; i++) {
         fuzz_text text = {corpus[i].bytes, corpus[i].size};
-        fs_error err;
-        uint32_t events = 0;
-        bool refused = fuzz_one(&text, 0, &events, &err) != FS_OK;
-        if (refused != (strncmp(corpus[i].name, "no_", 3) == 0)) printf("%s: %s\n", corpus[i].name, err.message);
-        CHECK(refused == (strncmp(corpus[i].name, "no_", 3) == 0));
+        fuzz_outcome outcome = fuzz_one(&text, FUZZ_WHOLE);
+        bool refused = outcome.status != FS_OK;
+        CHECK(refused == (strncmp(corpus[i].name, "no_", 3) == 0), "%s: %s", corpus[i].name, outcome.err.message);
         LLVMFuzzerTestOneInput(corpus[i].bytes, corpus[i].size);
     }
 }
@@ -113,10 +111,8 @@ static void test_memory_that_runs_out_is_an_error_and_leaks_nothing(void)
         fs_status status = FS_OUT_OF_MEMORY;
         fuzz_text text = {corpus[i].bytes, corpus[i].size};
         for (int64_t at = 1; status == FS_OUT_OF_MEMORY && at < 500; at++) {
-            uint32_t events;
-            fs_error err;
             fs_memory_fail_at(at);
-            status = fuzz_one(&text, (int)(at & 1), &events, &err);
+            status = fuzz_one(&text, (fuzz_way)(at % FUZZ_WAY_COUNT)).status;
             fs_memory_fail_at(0);
             CHECK(fs_memory_live() == alive);
         }

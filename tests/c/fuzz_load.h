@@ -1,0 +1,137 @@
+/* What the fuzz targets over traces share: reading a text in several ways, and what holds of every store. */
+#ifndef FS_TESTS_FUZZ_LOAD_H
+#define FS_TESTS_FUZZ_LOAD_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/parallel.h"
+#include "sources/kineto.h"
+#include "store/event.h"
+
+/* Small texts are read by several threads, too. */
+enum { FUZZ_PIECE_BYTES = 32, FUZZ_THREADS = 3 };
+
+static inline void fuzz_set_up(void)
+{
+    static bool done;
+    if (done) return;
+    done = true;
+    fs_kineto_set_piece_bytes(FUZZ_PIECE_BYTES);
+    fs_parallel_set_threads(FUZZ_THREADS, NULL);
+}
+
+/* Say what went wrong, and end in a way that a fuzzer keeps the input of. */
+#define FUZZ_CHECK(condition, ...)                                        \
+    do {                                                                  \
+        if (!(condition)) {                                               \
+            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
+            fprintf(stderr, __VA_ARGS__);                                 \
+            fprintf(stderr, "\n");                                        \
+            abort();                                                      \
+        }                                                                 \
+    } while (0)
+
+typedef struct {
+    const uint8_t *data;
+    size_t size;
+} fuzz_text;
+
+/* FUZZ_PARTS: a few bytes at a time. FUZZ_LARGE_PARTS: enough for several threads at a time. */
+typedef enum { FUZZ_WHOLE, FUZZ_PARTS, FUZZ_LARGE_PARTS, FUZZ_WAY_COUNT } fuzz_way;
+
+static inline int64_t fuzz_read(void *context, int64_t offset, char *to, size_t size, fs_error *err)
+{
+    const fuzz_text *text = context;
+    (void)err;
+    if ((uint64_t)offset >= text->size) return 0;
+    if (size > text->size - (size_t)offset) size = text->size - (size_t)offset;
+    memcpy(to, text->data + offset, size);
+    return (int64_t)size;
+}
+
+static inline fs_status fuzz_feed(fs_kineto *kineto, const fuzz_text *text, fuzz_way way, fs_error *err)
+{
+    size_t part = way == FUZZ_PARTS ? 1 : 5 * FUZZ_PIECE_BYTES;
+    for (size_t at = 0; at < text->size; at += part) {
+        if (at > 0 && way == FUZZ_PARTS) part = part * 3 % 61 + 1;
+        if (part > text->size - at) part = text->size - at;
+        FS_TRY(fs_kineto_feed(kineto, (const char *)text->data + at, part, err));
+    }
+    return FS_OK;
+}
+
+/* Every parent and launcher comes first: what makes tables of the store relies on it. Work runs for ops and
+ * annotations. */
+static inline void fuzz_check_order(const fs_store *store)
+{
+    for (uint32_t i = 0; i < fs_store_count(store); i++) {
+        uint32_t parent = FS_EVENT_AT(store, i, parent), launcher = FS_EVENT_AT(store, i, launcher);
+        FUZZ_CHECK(parent == FS_NONE || parent < i, "event %u, parent %u", i, parent);
+        if (launcher == FS_NONE) continue;
+        FUZZ_CHECK(launcher < i, "event %u, launcher %u", i, launcher);
+        uint8_t kind = FS_EVENT_AT(store, launcher, kind);
+        FUZZ_CHECK(kind == FS_EVENT_OP || fs_event_is_annotation(kind), "event %u, launcher of kind %d", i, kind);
+    }
+}
+
+static inline uint64_t fuzz_mix(uint64_t hash, const void *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) hash = (hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3u; /* FNV-1a */
+    return hash;
+}
+
+/* Of all that the events say, whatever ids their texts have. */
+static inline uint64_t fuzz_digest(const fs_store *store)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (uint32_t i = 0; i < fs_store_count(store); i++) {
+        fs_event event;
+        fs_store_get(store, i, &event);
+        if (event.name != FS_NONE) {
+            const char *text = fs_store_name_text(store, event.name);
+            hash = fuzz_mix(hash, text, strlen(text) + 1);
+        }
+        if (event.signature != FS_NONE) {
+            fs_span signature = fs_store_signature_bytes(store, event.signature);
+            hash = fuzz_mix(hash, signature.bytes, signature.size);
+        }
+        if (event.lane != FS_NONE) {
+            fs_lane lane = fs_store_lane(store, event.lane);
+            int64_t place[] = {lane.on_device, lane.device, (int64_t)lane.id};
+            hash = fuzz_mix(hash, place, sizeof place);
+        }
+        int64_t rest[] = {event.start,       event.duration, event.bytes, event.parent, event.launcher,
+                          event.correlation, event.device,   event.kind,  event.timing};
+        hash = fuzz_mix(hash, rest, sizeof rest);
+    }
+    return hash;
+}
+
+/* Read the text; *store (NULL on failure) is the caller's to destroy. */
+static inline fs_status fuzz_load(const fuzz_text *text, fuzz_way way, fs_store **store, fs_kineto_report *report,
+                                  fs_error *err)
+{
+    fs_kineto *kineto = NULL;
+    *store = NULL;
+    fs_status status = fs_kineto_create(&kineto, err);
+    if (status == FS_OK) status = fs_store_create(store, err);
+    if (status == FS_OK) {
+        status = way == FUZZ_WHOLE
+                     ? fs_kineto_scan(kineto, fuzz_read, (void *)(uintptr_t)text, (int64_t)text->size, err)
+                     : fuzz_feed(kineto, text, way, err);
+    }
+    if (status == FS_OK) status = fs_kineto_finish(kineto, *store, report, err);
+    fs_kineto_destroy(kineto);
+    if (status == FS_OK) {
+        fuzz_check_order(*store);
+    } else {
+        fs_store_destroy(*store);
+        *store = NULL;
+    }
+    return status;
+}
+
+#endif

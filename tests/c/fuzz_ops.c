@@ -1,0 +1,604 @@
+/* The ops on the CPU on tensors of any layout, for libFuzzer (tests/fuzz/run.sh builds and runs it): the input chooses
+ * an op, shapes, strides (dense, permuted, backwards, broadcast, overlapping), dtypes, memory that arguments share, in
+ * place or out=. The result is held against a plain loop in double, and what is no element of the output must stay as
+ * it was.
+ *
+ * test_fuzz_ops.c runs it over its corpus without libFuzzer. */
+#include "base/parallel.h"
+#include "ops/op.h"
+#include "tests/c/pointwise_check.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { MOST_ELEMENTS = 2048, MOST_NDIM = 5, ARENA_ELEMENTS = 1 << 14 };
+
+#define FUZZ_CHECK(condition, ...)                                          \
+    do {                                                                    \
+        if (!(condition)) {                                                 \
+            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
+            fprintf(stderr, __VA_ARGS__);                                   \
+            fprintf(stderr, "\n");                                          \
+            abort();                                                        \
+        }                                                                   \
+    } while (0)
+
+/* The input, byte by byte; zeros once it is used up. */
+static struct {
+    const uint8_t *at, *end;
+} input;
+
+static int choose(int below)
+{
+    return input.at < input.end ? *input.at++ % below : 0;
+}
+
+/* Tensors ---------------------------------------------------------------------------------------------------------- */
+
+/* Memory that tensors lie in: one of each call's own, or the one that arguments share. */
+typedef struct {
+    char *bytes;
+    size_t size;
+} block;
+
+static block shared;
+static bool whole_numbers; /* an integer or bool takes part: all values are 0 … 15 */
+
+static void nothing(fs_storage *storage)
+{
+    (void)storage;
+}
+
+static void fill_block(block *of, fs_dtype dtype)
+{
+    size_t item = fs_dtypes[dtype].size;
+    for (size_t i = 0; i < of->size / item; i++) {
+        double value = whole_numbers ? (double)(random_bits() % 16) : (double)(random_bits() % 31) / 2 - 7.5;
+        if (dtype == FS_BOOL) value = (double)(random_bits() % 2);
+        convert_dense(of->bytes + i * item, dtype, &value, FS_FLOAT64, 1);
+    }
+}
+
+static int64_t offset_of(const fs_tensor *tensor, int64_t index)
+{
+    int64_t offset = 0;
+    for (int d = tensor->ndim - 1; d >= 0; d--) {
+        offset += index % tensor->shape[d] * tensor->strides[d];
+        index /= tensor->shape[d];
+    }
+    return offset;
+}
+
+static double get(const fs_tensor *tensor, int64_t index)
+{
+    return element_get(tensor->data, tensor->dtype, offset_of(tensor, index));
+}
+
+static void choose_shape(int *ndim, int64_t *shape)
+{
+    int64_t count = 1;
+    *ndim = choose(MOST_NDIM + 1);
+    for (int d = 0; d < *ndim; d++) {
+        static const int64_t sizes[] = {3, 1, 2, 4, 5, 7, 8, 16, 17, 33, 64, 100, 0};
+        shape[d] = sizes[choose(13)];
+        if (count * shape[d] > MOST_ELEMENTS) shape[d] = 1;
+        count *= shape[d] > 0 ? shape[d] : 1;
+    }
+}
+
+static void choose_strides(int ndim, const int64_t *shape, int64_t *strides)
+{
+    int how = choose(5), order[FS_MAX_DIMS];
+    for (int d = 0; d < ndim; d++) order[d] = ndim - 1 - d;
+    for (int d = ndim - 1; how > 0 && d > 0; d--) {
+        int other = choose(d + 1), held = order[d];
+        order[d] = order[other];
+        order[other] = held;
+    }
+    int64_t stride = how > 1 ? 1 + choose(3) : 1;
+    for (int i = 0; i < ndim; i++) {
+        int d = order[i];
+        strides[d] = how > 2 && choose(3) == 0 ? -stride : stride;
+        stride *= shape[d] > 0 ? shape[d] : 1;
+        if (how > 2) stride += choose(4);
+        if (how > 3) strides[d] = choose(24) - 8; /* may overlap, or repeat */
+    }
+}
+
+/* Where elements lie from element 0 on, in elements. */
+static void span_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t *low, int64_t *high)
+{
+    *low = 0;
+    *high = 1;
+    for (int d = 0; d < ndim; d++) {
+        if (shape[d] == 0) continue;
+        int64_t reach = strides[d] * (shape[d] - 1);
+        *(reach < 0 ? low : high) += reach;
+    }
+}
+
+/* A tensor over the shared memory, or over a block that holds it exactly. */
+static fs_tensor make_tensor(fs_dtype dtype, int ndim, const int64_t *shape, bool share, block *own)
+{
+    int64_t strides[FS_MAX_DIMS] = {0}, low, high, item = (int64_t)fs_dtypes[dtype].size;
+    choose_strides(ndim, shape, strides);
+    span_of(ndim, shape, strides, &low, &high);
+    block *in = own;
+    int64_t first = -low;
+    *own = (block){NULL, 0};
+    if (share && (high - low) * item <= (int64_t)shared.size) {
+        int64_t most = (int64_t)shared.size / item - (high - low);
+        int64_t moved = choose(16);
+        in = &shared;
+        first += moved < most ? moved : most;
+    } else {
+        own->size = (size_t)((high - low) * item);
+        own->bytes = malloc(own->size);
+        fill_block(own, dtype);
+    }
+    fs_tensor tensor;
+    fs_error err;
+    bool read_only = choose(64) == 63;
+    fs_status status = fs_tensor_foreign(&tensor, dtype, cpu, ndim, shape, strides, in->bytes + first * item, read_only,
+                                         nothing, NULL, &err);
+    FUZZ_CHECK(status == FS_OK, "%s", err.message);
+    return tensor;
+}
+
+/* Whether two elements are one. */
+static bool overlaps_itself(const fs_tensor *tensor)
+{
+    int64_t low, high, count = fs_tensor_count(tensor);
+    span_of(tensor->ndim, tensor->shape, tensor->strides, &low, &high);
+    bool *taken = calloc((size_t)(high - low), 1), found = false;
+    for (int64_t i = 0; i < count && !found; i++) {
+        bool *place = &taken[offset_of(tensor, i) - low];
+        found = *place;
+        *place = true;
+    }
+    free(taken);
+    return found;
+}
+
+/* What the ops compute, one element or row at a time ------------------------------------------------------------- */
+
+typedef struct {
+    int ndim;
+    int64_t shape[FS_MAX_DIMS];
+    double *values;
+    double slack; /* beyond rounding: what cancellation may cost, in units of the dtype's precision */
+} dense;
+
+static int64_t count_of(int ndim, const int64_t *shape)
+{
+    int64_t count = 1;
+    for (int d = 0; d < ndim; d++) count *= shape[d];
+    return count;
+}
+
+static dense dense_of(int ndim, const int64_t *shape)
+{
+    dense made = {.ndim = ndim};
+    memcpy(made.shape, shape, (size_t)ndim * sizeof *shape);
+    made.values = calloc((size_t)count_of(ndim, shape) + 1, sizeof *made.values);
+    return made;
+}
+
+static dense values_of(const fs_tensor *tensor)
+{
+    dense made = dense_of(tensor->ndim, tensor->shape);
+    for (int64_t i = 0; i < fs_tensor_count(tensor); i++) made.values[i] = get(tensor, i);
+    return made;
+}
+
+/* The element that broadcasts to the one at `index` of a shape. */
+static double broadcast_get(const dense *from, int ndim, const int64_t *shape, int64_t index)
+{
+    int64_t at = 0, stride = 1;
+    for (int d = ndim - 1; d >= 0; d--) {
+        int own = d - (ndim - from->ndim);
+        int64_t place = index % shape[d];
+        index /= shape[d];
+        if (own < 0) continue;
+        if (from->shape[own] != 1) at += place * stride;
+        stride *= from->shape[own];
+    }
+    return from->values[at];
+}
+
+static double unary(int id, double x)
+{
+    switch (id) {
+#define K(number) number
+#define M(function) function
+#define FS_UNARY(name, value, prose) \
+    case FS_UNARY_##name: return value;
+#include "ops/pointwise.def"
+#undef FS_UNARY
+    default: abort();
+    }
+}
+
+static double binary(int id, double a, double b)
+{
+    switch (id) {
+#define FS_BINARY(name, value, prose) \
+    case FS_BINARY_##name: return value;
+#include "ops/pointwise.def"
+#undef FS_BINARY
+    default: abort();
+    }
+}
+
+static double reduce(int id, const double *row, int64_t length)
+{
+    double sum = 0, least = row[0], largest = row[0];
+    for (int64_t i = 0; i < length; i++) {
+        sum += row[i];
+        least = row[i] < least ? row[i] : least;
+        largest = row[i] > largest ? row[i] : largest;
+    }
+    const double results[FS_REDUCTION_COUNT] = {
+        [FS_SUM] = sum, [FS_MEAN] = sum / (double)length, [FS_AMAX] = largest, [FS_AMIN] = least};
+    return results[id];
+}
+
+static void softmax(const double *row, double *out, int64_t length, bool logarithm)
+{
+    double sum = 0, largest = reduce(FS_AMAX, row, length);
+    for (int64_t i = 0; i < length; i++) sum += exp(row[i] - largest);
+    for (int64_t i = 0; i < length; i++) {
+        out[i] = logarithm ? row[i] - largest - log(sum) : exp(row[i] - largest) / sum;
+    }
+}
+
+static void norm(const double *row, double *out, int64_t length, bool centred, double eps, double *slack)
+{
+    double mean = centred ? reduce(FS_MEAN, row, length) : 0, squares = 0;
+    for (int64_t i = 0; i < length; i++) squares += (row[i] - mean) * (row[i] - mean);
+    double scale = 1 / sqrt(squares / (double)length + eps);
+    for (int64_t i = 0; i < length; i++) out[i] = (row[i] - mean) * scale;
+    if (centred && 8 * scale * 8 > *slack) *slack = 8 * scale * 8;
+}
+
+static void rowwise(int id, const dense *x, const dense *weight, const dense *bias, double eps, dense *out)
+{
+    int64_t length = x->shape[x->ndim - 1], rows = length ? count_of(x->ndim, x->shape) / length : 0;
+    for (int64_t r = 0; r < rows; r++) {
+        const double *row = x->values + r * length;
+        double *to = out->values + r * length;
+        if (id == FS_SOFTMAX || id == FS_LOG_SOFTMAX) softmax(row, to, length, id == FS_LOG_SOFTMAX);
+        else norm(row, to, length, id == FS_LAYER_NORM, eps, &out->slack);
+        for (int64_t i = 0; i < length; i++) {
+            if (weight != NULL) to[i] *= weight->values[i];
+            if (bias != NULL) to[i] += bias->values[i];
+        }
+    }
+}
+
+static void matmul(const dense *a, const dense *b, const dense *bias, dense *out)
+{
+    int64_t m = a->shape[a->ndim - 2], k = a->shape[a->ndim - 1], n = b->shape[b->ndim - 1];
+    int64_t count = count_of(out->ndim, out->shape);
+    for (int64_t at = 0; at < count; at++) {
+        int64_t i = at / n % m, j = at % n;
+        /* The batch of each factor, by the place of an element in it. */
+        int64_t shape[FS_MAX_DIMS];
+        memcpy(shape, out->shape, sizeof shape);
+        double sum = bias != NULL ? broadcast_get(bias, out->ndim, out->shape, at) : 0;
+        for (int64_t l = 0; l < k; l++) {
+            shape[out->ndim - 2] = m, shape[out->ndim - 1] = k;
+            double left = broadcast_get(a, out->ndim, shape, (at / (m * n) * m + i) * k + l);
+            shape[out->ndim - 2] = k, shape[out->ndim - 1] = n;
+            double right = broadcast_get(b, out->ndim, shape, (at / (m * n) * k + l) * n + j);
+            sum += left * right;
+        }
+        out->values[at] = sum;
+    }
+    out->slack = 60 * (double)(k + 1);
+}
+
+/* A call ----------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    fs_call call;
+    fs_tensor tensors[4]; /* of the inputs, and out */
+    block blocks[4];
+    dense in[3];
+    int ndim; /* of the result */
+    int64_t shape[FS_MAX_DIMS];
+    fs_dtype dtype;
+    bool in_place, has_out;
+} trial;
+
+static void add_input(trial *made, int at, fs_dtype dtype, int ndim, const int64_t *shape, bool share)
+{
+    made->tensors[at] = make_tensor(dtype, ndim, shape, share, &made->blocks[at]);
+    made->call.in[at] = &made->tensors[at];
+    made->in[at] = values_of(&made->tensors[at]);
+}
+
+/* Some axes become 1, some at the front go: what broadcasts to the shape. */
+static void choose_narrower(int ndim, const int64_t *shape, int *narrow_ndim, int64_t *narrow)
+{
+    int dropped = choose(3) == 0 ? choose(ndim + 1) : 0;
+    *narrow_ndim = ndim - dropped;
+    for (int d = dropped; d < ndim; d++) narrow[d - dropped] = choose(4) == 0 ? 1 : shape[d];
+}
+
+static void take_result(trial *made, fs_dtype dtype, int ndim, const int64_t *shape)
+{
+    made->dtype = dtype;
+    made->ndim = ndim;
+    memcpy(made->shape, shape, (size_t)ndim * sizeof *shape);
+}
+
+static void choose_second(trial *made, fs_dtype dtype, int ndim, const int64_t *shape, bool share)
+{
+    int narrow_ndim;
+    int64_t narrow[FS_MAX_DIMS];
+    if (made->call.op->form != FS_FORM_COPY_IN_PLACE && choose(4) == 0) {
+        made->call.is_scalar[1] = true;
+        made->call.scalar[1] = whole_numbers ? 2 : (double)choose(31) / 2 - 7.5;
+        return;
+    }
+    choose_narrower(ndim, shape, &narrow_ndim, narrow);
+    add_input(made, 1, dtype, narrow_ndim, narrow, share);
+}
+
+static void choose_factors(trial *made, fs_dtype dtype, int first, bool share)
+{
+    int ndim = 2 + choose(3);
+    int64_t shape[FS_MAX_DIMS], other[FS_MAX_DIMS], k = choose(9), m = choose(9), n = choose(9);
+    for (int d = 0; d < ndim - 2; d++) shape[d] = 1 + choose(4);
+    int narrow_ndim;
+    choose_narrower(ndim - 2, shape, &narrow_ndim, other);
+    other[narrow_ndim] = k, other[narrow_ndim + 1] = n;
+    shape[ndim - 2] = m, shape[ndim - 1] = k;
+    add_input(made, first, dtype, ndim, shape, share);
+    add_input(made, first + 1, dtype, narrow_ndim + 2, other, share);
+    shape[ndim - 1] = n;
+    take_result(made, dtype, ndim, shape);
+    if (first == 0) return;
+    choose_narrower(ndim, shape, &narrow_ndim, other);
+    add_input(made, 0, dtype, narrow_ndim, other, share);
+}
+
+/* Arguments that suit the op, and what shape the result then has; false where the op is not for this target. */
+static bool choose_arguments(trial *made)
+{
+    static const fs_dtype floats[] = {FS_FLOAT32, FS_FLOAT64, FS_FLOAT16, FS_BFLOAT16};
+    fs_call *call = &made->call;
+    fs_form form = call->op->form;
+    bool moves = form == FS_FORM_COPY || form == FS_FORM_CAST || form == FS_FORM_COPY_IN_PLACE ||
+                 form == FS_FORM_CREATE || form == FS_FORM_CREATE_FULL || form == FS_FORM_FILL_IN_PLACE;
+    bool random = (form == FS_FORM_CREATE && call->op->id >= 2) || form == FS_FORM_RANDOM_IN_PLACE;
+    fs_dtype dtype = moves && !random ? (fs_dtype)choose(FS_DTYPE_COUNT) : floats[choose(4)], to = dtype;
+    if (form == FS_FORM_CAST || form == FS_FORM_COPY_IN_PLACE) to = (fs_dtype)choose(FS_DTYPE_COUNT);
+    bool share = choose(3) == 0 && to == dtype;
+    whole_numbers = !fs_dtype_is_float(dtype) || !fs_dtype_is_float(to);
+    random_state = 88172645463325252u + (uint64_t)choose(256);
+    if (share) fill_block(&shared, dtype);
+    int ndim;
+    int64_t shape[FS_MAX_DIMS] = {0};
+    choose_shape(&ndim, shape);
+    take_result(made, to, ndim, shape);
+    call->dtype = to;
+    call->device = cpu;
+    call->eps = 1e-5;
+    switch (form) {
+    case FS_FORM_UNARY: case FS_FORM_UNARY_IN_PLACE: case FS_FORM_CAST:
+        add_input(made, 0, dtype, ndim, shape, share);
+        break;
+    case FS_FORM_BINARY: case FS_FORM_BINARY_IN_PLACE:
+        add_input(made, 0, dtype, ndim, shape, share);
+        choose_second(made, dtype, ndim, shape, share);
+        break;
+    case FS_FORM_COPY_IN_PLACE:
+        add_input(made, 0, to, ndim, shape, share);
+        choose_second(made, dtype, ndim, shape, share);
+        break;
+    case FS_FORM_COPY:
+        add_input(made, 0, dtype, ndim, shape, share);
+        if (call->op->id == 1 && ndim < 2) return false;
+        if (call->op->id == 1) made->shape[ndim - 1] = shape[ndim - 2], made->shape[ndim - 2] = shape[ndim - 1];
+        break;
+    case FS_FORM_REDUCE:
+        add_input(made, 0, dtype, ndim, shape, share);
+        call->over_everything = ndim == 0 || choose(2);
+        call->keepdims = choose(2);
+        for (int d = call->over_everything ? 0 : ndim - 1; d < ndim; d++) made->shape[d] = 1;
+        if (!call->keepdims) made->ndim = call->over_everything ? 0 : ndim - 1;
+        break;
+    case FS_FORM_SOFTMAX: case FS_FORM_LAYER_NORM: case FS_FORM_RMS_NORM:
+        if (ndim == 0) return false;
+        add_input(made, 0, dtype, ndim, shape, share);
+        if (form != FS_FORM_SOFTMAX && choose(2)) add_input(made, 1, dtype, 1, &shape[ndim - 1], share);
+        if (form == FS_FORM_LAYER_NORM && choose(2)) add_input(made, 2, dtype, 1, &shape[ndim - 1], share);
+        break;
+    case FS_FORM_MATMUL: choose_factors(made, dtype, 0, share); break;
+    case FS_FORM_ADDMM: choose_factors(made, dtype, 1, share); break;
+    case FS_FORM_CREATE: case FS_FORM_CREATE_FULL:
+        call->ndim = ndim;
+        memcpy(call->shape, shape, sizeof shape);
+        break;
+    case FS_FORM_FILL_IN_PLACE: case FS_FORM_RANDOM_IN_PLACE:
+        add_input(made, 0, dtype, ndim, shape, share);
+        break;
+    default: return false;
+    }
+    if (form == FS_FORM_CREATE_FULL || form == FS_FORM_FILL_IN_PLACE || form == FS_FORM_RANDOM_IN_PLACE) {
+        call->is_scalar[1] = true;
+        call->scalar[1] = choose(2);
+        call->is_scalar[2] = form == FS_FORM_RANDOM_IN_PLACE;
+        call->scalar[2] = 3;
+    }
+    made->in_place = strchr(call->op->name, 0)[-1] == '_';
+    made->has_out = !made->in_place && choose(2);
+    if (made->has_out) {
+        made->tensors[3] = make_tensor(to, made->ndim, made->shape, share, &made->blocks[3]);
+        call->out = &made->tensors[3];
+    }
+    return true;
+}
+
+/* The result that the call must have. Random numbers: NaN stands for any of their range. */
+static dense expect(const trial *made)
+{
+    const fs_call *call = &made->call;
+    dense out = dense_of(made->ndim, made->shape);
+    int64_t count = count_of(made->ndim, made->shape), x_count = count_of(made->in[0].ndim, made->in[0].shape);
+    const dense *in[3];
+    for (int i = 0; i < 3; i++) in[i] = call->in[i] != NULL ? &made->in[i] : NULL;
+    fs_form form = call->op->form;
+    switch (form) {
+    case FS_FORM_SOFTMAX: case FS_FORM_LAYER_NORM: case FS_FORM_RMS_NORM:
+        rowwise(call->op->id, in[0], in[1], in[2], call->eps, &out);
+        return out;
+    case FS_FORM_MATMUL: matmul(in[0], in[1], NULL, &out); return out;
+    case FS_FORM_ADDMM: matmul(in[1], in[2], in[0], &out); return out;
+    default: break;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        double a = in[0] != NULL && form != FS_FORM_REDUCE && form != FS_FORM_COPY ? in[0]->values[i] : 0;
+        double b = in[1] != NULL ? broadcast_get(in[1], made->ndim, made->shape, i) : call->scalar[1];
+        switch (form) {
+        case FS_FORM_UNARY: case FS_FORM_UNARY_IN_PLACE: out.values[i] = unary(call->op->id, a); break;
+        case FS_FORM_BINARY: case FS_FORM_BINARY_IN_PLACE:
+            if (call->is_scalar[1] && made->dtype != FS_FLOAT64) b = (float)b;
+            out.values[i] = binary(call->op->id, a, b);
+            break;
+        case FS_FORM_CAST: out.values[i] = a; break;
+        case FS_FORM_COPY_IN_PLACE: case FS_FORM_CREATE_FULL: case FS_FORM_FILL_IN_PLACE: out.values[i] = b; break;
+        case FS_FORM_REDUCE:
+            if (x_count > 0) out.values[i] = reduce(call->op->id, in[0]->values + i * (x_count / count), x_count / count);
+            else out.values[i] = call->op->id == FS_MEAN ? (double)NAN : 0;
+            out.slack = 8 * (double)(x_count / count);
+            break;
+        case FS_FORM_COPY:
+            if (call->op->id == 1) {
+                int64_t rows = made->shape[made->ndim - 2], columns = made->shape[made->ndim - 1];
+                out.values[i] = in[0]->values[i / (rows * columns) * rows * columns + i % columns * rows + i / columns % rows];
+            } else {
+                out.values[i] = in[0]->values[i];
+            }
+            break;
+        case FS_FORM_CREATE: out.values[i] = call->op->id < 2 ? call->op->id : (double)NAN; break;
+        default: out.values[i] = (double)NAN;
+        }
+    }
+    return out;
+}
+
+static bool is_random(const fs_op *op)
+{
+    return op->form == FS_FORM_RANDOM_IN_PLACE || (op->form == FS_FORM_CREATE && op->id >= 2);
+}
+
+static void check_result(const trial *made, const fs_tensor *result, const dense *want)
+{
+    static const double precision[] = {[FS_FLOAT64] = 0x1p-50, [FS_FLOAT32] = 0x1p-21, [FS_FLOAT16] = 0x1p-10,
+                                       [FS_BFLOAT16] = 0x1p-7};
+    FUZZ_CHECK(result->dtype == made->dtype && result->ndim == made->ndim, "%s", made->call.op->name);
+    for (int64_t i = 0; i < fs_tensor_count(result); i++) {
+        double got = get(result, i), exact = want->values[i];
+        if (is_random(made->call.op)) {
+            FUZZ_CHECK(isfinite(got), "%s: element %lld: %g", made->call.op->name, (long long)i, got);
+            continue;
+        }
+        double rounded = nearest_element(exact, made->dtype);
+        if (same(got, rounded) || (got == 0 && rounded == 0)) continue;
+        double compute = made->dtype == FS_FLOAT64 ? 0x1p-50 : 0x1p-21;
+        double unit = fs_dtype_is_float(made->dtype) ? precision[made->dtype] : 0;
+        double error = unit * fabs(exact) + compute * (4 + want->slack + 8 * fabs(exact));
+        /* A value at the end of the range may round either way. */
+        if (isinf(got) || isinf(rounded)) {
+            double most = made->dtype == FS_FLOAT16 ? 65504 : 3.38e38;
+            FUZZ_CHECK(fabs(exact) > 0.99 * most && signbit(got) == signbit(rounded), "%s: element %lld: %g, not %g",
+                       made->call.op->name, (long long)i, got, exact);
+            continue;
+        }
+        FUZZ_CHECK(fabs(got - exact) <= error && fs_dtype_is_float(made->dtype), "%s %s: element %lld: %.9g, not %.9g",
+                   made->call.op->name, fs_dtypes[made->dtype].name, (long long)i, got, exact);
+    }
+}
+
+/* Bytes of a block that are no element of the tensor are as before. */
+static void check_rest(const block *after, const char *before, const fs_tensor *tensor)
+{
+    if (after->bytes == NULL) return;
+    bool *written = calloc(after->size + 1, 1);
+    size_t item = fs_dtypes[tensor != NULL ? tensor->dtype : FS_FLOAT32].size;
+    for (int64_t i = 0; tensor != NULL && i < fs_tensor_count(tensor); i++) {
+        const char *element = (const char *)tensor->data + offset_of(tensor, i) * (int64_t)item;
+        if (element < after->bytes || element >= after->bytes + after->size) break; /* it lies in another block */
+        memset(written + (element - after->bytes), 1, item);
+    }
+    for (size_t i = 0; i < after->size; i++) {
+        FUZZ_CHECK(written[i] || after->bytes[i] == before[i], "byte %zu of %zu changed", i, after->size);
+    }
+    free(written);
+}
+
+static char *copy_of(const block *from)
+{
+    char *copy = malloc(from->size + 1);
+    if (from->bytes != NULL) memcpy(copy, from->bytes, from->size);
+    return copy;
+}
+
+/* Whether the call must be refused: the output is read-only or overlaps itself, or nothing has no largest element. */
+static bool is_refused(const trial *made, const fs_tensor *target)
+{
+    const fs_call *call = &made->call;
+    if (call->op->form == FS_FORM_REDUCE && (call->op->id == FS_AMAX || call->op->id == FS_AMIN)) {
+        const fs_tensor *x = call->in[0];
+        if (call->over_everything ? fs_tensor_count(x) == 0 : x->shape[x->ndim - 1] == 0) return true;
+    }
+    return target != NULL && (target->storage->read_only || overlaps_itself(target));
+}
+
+static void run_trial(trial *made)
+{
+    fs_tensor *target = made->in_place ? &made->tensors[0] : made->has_out ? &made->tensors[3] : NULL, result;
+    fs_error err = {.message = ""};
+    char *before[5];
+    for (int i = 0; i < 4; i++) before[i] = copy_of(&made->blocks[i]);
+    before[4] = copy_of(&shared);
+    bool refused = is_refused(made, target);
+    fs_status status = fs_op_run(&made->call, &result, &err);
+    if (status == FS_OUT_OF_MEMORY) return;
+    FUZZ_CHECK((status != FS_OK) == refused, "%s: %s", made->call.op->name, err.message);
+    const fs_tensor *changed = status == FS_OK ? target : NULL;
+    for (int i = 0; i < 4; i++) {
+        bool targets = changed == &made->tensors[i];
+        check_rest(&made->blocks[i], before[i], targets ? changed : NULL);
+    }
+    check_rest(&shared, before[4], changed);
+    if (status == FS_OK) {
+        dense want = expect(made);
+        check_result(made, &result, &want);
+        free(want.values);
+        fs_tensor_release(&result);
+    }
+    for (int i = 0; i < 5; i++) free(before[i]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (shared.bytes == NULL) {
+        shared.size = ARENA_ELEMENTS;
+        shared.bytes = malloc(shared.size);
+        fs_parallel_set_threads(2, NULL);
+    }
+    memset(shared.bytes, 0, shared.size);
+    input.at = data;
+    input.end = data + size;
+    trial made = {.call = {.op = &fs_ops[choose(fs_op_count)]}};
+    if (choose_arguments(&made)) run_trial(&made);
+    for (int i = 0; i < 4; i++) {
+        fs_tensor_release(&made.tensors[i]);
+        free(made.blocks[i].bytes);
+        if (i < 3) free(made.in[i].values);
+    }
+    return 0;
+}

@@ -1,0 +1,203 @@
+/* What becomes of a trace, for libFuzzer (tests/fuzz/run.sh builds and runs it): every text that loads goes through all
+ * tables and summaries and into a Chrome trace, which loads again as the same events.
+ *
+ * test_fuzz_tables.c runs it over its corpora without libFuzzer. */
+#include <math.h>
+
+#include "base/memory.h"
+#include "table/collectives.h"
+#include "table/efficiency.h"
+#include "table/launches.h"
+#include "table/steps.h"
+#include "table/streams.h"
+#include "table/table.h"
+#include "tests/c/fuzz_load.h"
+#include "views/chrome_trace.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define FUZZ_TRY(expression)                                                                             \
+    do {                                                                                                 \
+        fs_status fuzz_status_ = (expression);                                                           \
+        FUZZ_CHECK(fuzz_status_ == FS_OK || fuzz_status_ == FS_OUT_OF_MEMORY, "%s", fuzz_error.message); \
+        if (fuzz_status_ != FS_OK) return fuzz_status_;                                                  \
+    } while (0)
+
+static fs_error fuzz_error;
+
+/* Tables ----------------------------------------------------------------------------------------------------------- */
+
+static int64_t calls_in(const fs_table *table)
+{
+    int64_t calls = 0;
+    for (uint32_t i = 0; i < table->row_count; i++) {
+        const fs_row *row = &table->rows[i];
+        uint32_t depth;
+        fs_table_stack(table, row, &depth);
+        FUZZ_CHECK(row->count > 0, "row %u", i);
+        FUZZ_CHECK(!(row->pct_roofline < 0), "row %u: %g %%", i, row->pct_roofline);
+        calls += row->count;
+    }
+    return calls;
+}
+
+/* However events are grouped, each is in one row. */
+static fs_status build_tables(const fs_store *store, int64_t *calls)
+{
+    fs_peaks peaks = {.bandwidth = 4e12, .launch_ns = 4000, .kernel_ns = 1500};
+    for (int unit = 0; unit < FS_UNIT_COUNT; unit++) peaks.flops[unit] = 1e13 * (unit + 1);
+    static const struct {
+        bool by_shape, peaks;
+        uint32_t stack_depth;
+    } groupings[] = {{false, false, 0}, {true, true, 0}, {false, true, 1}, {true, false, 5}};
+    for (size_t i = 0; i < sizeof groupings / sizeof *groupings; i++) {
+        fs_table_options options = {.by_shape = groupings[i].by_shape, .stack_depth = groupings[i].stack_depth};
+        if (groupings[i].peaks) {
+            options.cpu_peaks = &peaks;
+            for (int device = 0; device < FS_MAX_CUDA_DEVICES; device++) options.cuda_peaks[device] = &peaks;
+        }
+        fs_table *table;
+        FUZZ_TRY(fs_table_build(store, &options, &table, &fuzz_error));
+        int64_t found = calls_in(table);
+        if (i == 0) *calls = found;
+        FUZZ_CHECK(found == *calls, "grouping %zu: %lld calls, not %lld", i, (long long)found, (long long)*calls);
+        fs_table_destroy(table);
+    }
+    return FS_OK;
+}
+
+/* Summaries -------------------------------------------------------------------------------------------------------- */
+
+static bool is_share(double pct)
+{
+    return isnan(pct) || (pct >= -1e-6 && pct <= 100 + 1e-6);
+}
+
+static fs_status break_down_steps(const fs_store *store)
+{
+    fs_steps steps;
+    FUZZ_TRY(fs_steps_break_down(&steps, store, &fuzz_error));
+    for (uint32_t i = 0; i < steps.count; i++) {
+        const fs_step *step = &steps.steps[i];
+        double parts = 0, time = (double)((uint64_t)step->end - (uint64_t)step->begin);
+        for (int part = 0; part < FS_STEP_PART_COUNT; part++) {
+            FUZZ_CHECK(step->parts[part] >= 0, "step %u: %s", i, fs_step_part_names[part]);
+            parts += (double)step->parts[part];
+        }
+        FUZZ_CHECK(step->begin <= step->end && (i == 0 || step->begin >= step[-1].end), "step %u", i);
+        if (time < 9e18) FUZZ_CHECK(fabs(parts - time) <= 1e-6 * time, "step %u: %g of %g ns", i, parts, time);
+    }
+    fs_steps_clear(&steps);
+    return FS_OK;
+}
+
+static fs_status summarize(const fs_store *store)
+{
+    uint32_t count;
+    fs_efficiency *efficiency;
+    fs_launch_statistics *launches;
+    fs_stream_row *streams;
+    fs_collective_row *collectives;
+    FUZZ_TRY(break_down_steps(store));
+    FUZZ_TRY(fs_efficiency_of(store, NULL, &efficiency, &count, &fuzz_error));
+    for (uint32_t i = 0; i < count; i++) {
+        const fs_efficiency *row = &efficiency[i];
+        FUZZ_CHECK(is_share(row->gpu_utilization) && is_share(row->sm_efficiency) && is_share(row->idle),
+                   "device %d: %g, %g, %g %%", row->device, row->gpu_utilization, row->sm_efficiency, row->idle);
+    }
+    fs_free(efficiency);
+    FUZZ_TRY(fs_launches_of(store, &launches, &count, &fuzz_error));
+    for (uint32_t i = 0; i < count; i++) {
+        FUZZ_CHECK(launches[i].launches <= launches[i].kernels && is_share(launches[i].launch_bound_pct),
+                   "device %d", launches[i].device);
+    }
+    fs_free(launches);
+    FUZZ_TRY(fs_streams_of(store, &streams, &count, &fuzz_error));
+    for (uint32_t i = 0; i < count; i++) {
+        FUZZ_CHECK(is_share(streams[i].overlapped_pct) && is_share(streams[i].exposed_pct), "%g, %g %%",
+                   streams[i].overlapped_pct, streams[i].exposed_pct);
+    }
+    fs_free(streams);
+    FUZZ_TRY(fs_collectives_of(store, &collectives, &count, &fuzz_error));
+    for (uint32_t i = 1; i < count; i++) FUZZ_CHECK(collectives[i].start >= collectives[i - 1].start, "row %u", i);
+    fs_free(collectives);
+    return FS_OK;
+}
+
+/* The trace and back ----------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    char *bytes;
+    size_t size, capacity;
+} fuzz_sink;
+
+static fs_status keep(void *context, const char *bytes, size_t size, fs_error *err)
+{
+    fuzz_sink *sink = context;
+    if (size > sink->capacity - sink->size) {
+        size_t capacity = 2 * sink->capacity + size;
+        char *grown = fs_realloc(sink->bytes, capacity);
+        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to keep a trace");
+        sink->bytes = grown;
+        sink->capacity = capacity;
+    }
+    memcpy(sink->bytes + sink->size, bytes, size);
+    sink->size += size;
+    return FS_OK;
+}
+
+/* How many events of each kind a trace has a line for. */
+static void count_kinds(const fs_store *store, int64_t counts[FS_EVENT_KIND_COUNT])
+{
+    memset(counts, 0, FS_EVENT_KIND_COUNT * sizeof *counts);
+    for (uint32_t i = 0; i < fs_store_count(store); i++) {
+        uint32_t at;
+        const fs_chunk *chunk = fs_event_chunk(store, i, &at);
+        if (chunk->start[at] != FS_MISSING && !fs_event_is_share(chunk, at)) counts[chunk->kind[at]]++;
+    }
+}
+
+static fs_status check_reloaded(const fs_store *store, const fuzz_sink *sink)
+{
+    fs_store *again;
+    fs_kineto_report report;
+    fuzz_text text = {(const uint8_t *)sink->bytes, sink->size};
+    int64_t before[FS_EVENT_KIND_COUNT], after[FS_EVENT_KIND_COUNT];
+    FUZZ_TRY(fuzz_load(&text, FUZZ_WHOLE, &again, &report, &fuzz_error));
+    count_kinds(store, before);
+    count_kinds(again, after);
+    for (int kind = 0; kind < FS_EVENT_KIND_COUNT; kind++) {
+        FUZZ_CHECK(before[kind] == after[kind], "%s: %lld written, %lld read", fs_event_kind_names[kind],
+                   (long long)before[kind], (long long)after[kind]);
+    }
+    int64_t calls;
+    fs_status status = build_tables(again, &calls);
+    fs_store_destroy(again);
+    return status;
+}
+
+static fs_status write_and_reload(const fs_store *store, int64_t base)
+{
+    fuzz_sink sink = {NULL, 0, 0};
+    fs_chrome_trace_options options = {.write = keep, .context = &sink, .clock_offset = base, .pid = 4000,
+                                       .process = "fuzz", .version = "0", .members = ""};
+    int64_t left_out;
+    fs_status status = fs_chrome_trace_write(store, &options, &left_out, &fuzz_error);
+    FUZZ_CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY, "%s", fuzz_error.message);
+    if (status == FS_OK) status = check_reloaded(store, &sink);
+    fs_free(sink.bytes);
+    return status;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_text text = {data, size};
+    fs_store *store;
+    fs_kineto_report report;
+    int64_t calls;
+    fuzz_set_up();
+    if (fuzz_load(&text, FUZZ_WHOLE, &store, &report, &fuzz_error) != FS_OK) return 0;
+    if (build_tables(store, &calls) == FS_OK && summarize(store) == FS_OK) write_and_reload(store, report.base);
+    fs_store_destroy(store);
+    return 0;
+}

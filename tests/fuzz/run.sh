@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Fuzz the trace reader, what is made of traces, and the ops, each for some seconds, under AddressSanitizer and
+# UndefinedBehaviorSanitizer:
+#
+#   tests/fuzz/run.sh [seconds [target...]]        default: 60 seconds each of kineto, tables and ops
+#
+# Needs clang with libFuzzer: $CLANG, or clang on PATH. Objects, what libFuzzer finds and the grown corpora lie in
+# $FUZZ_BUILD (default: build/fuzz). An input that fails is kept there as <target>-crash-…: fix the fault, and add the
+# input to tests/fuzz/corpus/<target>.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+seconds=${1:-60}
+shift || true
+targets=${*:-kineto tables ops}
+clang=${CLANG:-clang}
+build=${FUZZ_BUILD:-build/fuzz}
+command -v "$clang" >/dev/null || { echo "tests/fuzz/run.sh: no clang; set CLANG to one" >&2; exit 2; }
+
+flags=(-std=gnu11 -O1 -g -fno-omit-frame-pointer -fno-math-errno -fno-trapping-math -ffp-contract=fast
+    -fsanitize=address,undefined,signed-integer-overflow -fno-sanitize-recover=all -DFS_SMALL_BLOCKS -I. -Icsrc)
+mkdir -p "$build"
+# Objects of sources that are older than them stay; a changed header or flag makes all anew.
+newest_header=$(find csrc tests/c "$0" \( -name '*.h' -o -name '*.def' -o -name '*.inc' -o -name run.sh \) -printf '%T@ %p\n' |
+    sort -rn | head -1 | cut -d' ' -f2-)
+compile() {
+    local object="$build/${1//\//_}.o"
+    [ "$object" -nt "$1" ] && [ "$object" -nt "$newest_header" ] && return
+    "$clang" "${flags[@]}" -fsanitize=fuzzer-no-link -c "$1" -o "$object"
+}
+sources=(kernels/cuda_stub.c)
+while IFS= read -r source; do sources+=("$source"); done < <(find csrc -name '*.c' -not -path 'csrc/python/*' | sort)
+echo "compiling ${#sources[@]} files of the core with $($clang --version | head -1)"
+jobs_at_once=$(nproc)
+running=0
+for source in "${sources[@]}"; do
+    compile "$source" &
+    running=$((running + 1))
+    if [ "$running" -ge "$jobs_at_once" ]; then
+        wait -n
+        running=$((running - 1))
+    fi
+done
+while [ "$running" -gt 0 ]; do
+    wait -n
+    running=$((running - 1))
+done
+objects=()
+for source in "${sources[@]}"; do objects+=("$build/${source//\//_}.o"); done
+
+# Traces are text: longer inputs are worth their time there only.
+declare -A longest=([kineto]=8192 [tables]=8192 [ops]=256)
+declare -A seeds=([kineto]="tests/data/corpus tests/fuzz/corpus/tables" [tables]="tests/data/corpus tests/fuzz/corpus/kineto" [ops]="")
+export ASAN_OPTIONS=quarantine_size_mb=16:malloc_context_size=8:allocator_may_return_null=1:detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1
+for target in $targets; do
+    echo "+ $target: $seconds s"
+    "$clang" "${flags[@]}" -fsanitize=fuzzer "tests/c/fuzz_$target.c" "${objects[@]}" -lm -lpthread -ldl -o "$build/$target"
+    mkdir -p "$build/corpus/$target"
+    dictionary=()
+    [ -f "tests/fuzz/$target.dict" ] && dictionary=("-dict=tests/fuzz/$target.dict")
+    # shellcheck disable=SC2086
+    if ! "$build/$target" "$build/corpus/$target" "tests/fuzz/corpus/$target" ${seeds[$target]} "${dictionary[@]}" \
+        -max_total_time="$seconds" -max_len="${longest[$target]}" -rss_limit_mb=4096 -timeout=60 -print_final_stats=1 \
+        -artifact_prefix="$build/$target-" >"$build/$target.log" 2>&1; then
+        grep -vE '^#' "$build/$target.log" | tail -60
+        echo "tests/fuzz/run.sh: $target failed; the input is $build/$target-…, all that it said $build/$target.log" >&2
+        exit 1
+    fi
+    grep -E 'DONE|number_of_executed|average_exec' "$build/$target.log"
+done
