@@ -55,7 +55,7 @@ def test_a_file_that_expands_beyond_measure_is_refused_with_its_limit(
 
 def test_max_bytes_raises_the_limit(bomb: bytes) -> None:
     text = gzip.decompress(bomb)
-    assert len(fs.load_trace(bomb, max_bytes=len(text))) == 40_000
+    assert fs.load_trace(bomb, max_bytes=len(text)).report["events"] == 40_000
     with pytest.raises(ValueError, match=f"more than {len(text) - 1:,} bytes of text, the limit that max_bytes sets"):
         fs.load_trace(bomb, max_bytes=len(text) - 1)
 
