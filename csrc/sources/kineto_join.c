@@ -71,13 +71,17 @@ static fs_status map_ids(fs_join *join, const fs_piece *piece, int64_t *process,
     map->lanes = fs_malloc(piece->lanes.count * sizeof *map->lanes);
     if (map->names == NULL || map->signatures == NULL || map->lanes == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u names", piece->names.count);
-    for (uint32_t i = 0; i < piece->names.count; i++)
+    for (uint32_t i = 0; i < piece->names.count; i++) {
+        FS_POLL(i, err);
         FS_TRY(name_id(store, fs_intern_get(&piece->names, i), &map->names[i], err));
+    }
     for (uint32_t i = 0; i < piece->signatures.count; i++) {
+        FS_POLL(i, err);
         fs_span bytes = fs_intern_get(&piece->signatures, i);
         FS_TRY(fs_store_signature(store, bytes.bytes, bytes.size, &map->signatures[i], err));
     }
     for (uint32_t i = 0; i < piece->lanes.count; i++) {
+        FS_POLL(i, err);
         const fs_record_lane *lane = fs_intern_get(&piece->lanes, i).bytes;
         FS_TRY(lane_id(store, lane, process, &map->lanes[i], err));
         FS_TRY(keep_process(join, lane, map->lanes[i], err));
@@ -138,6 +142,7 @@ static fs_status join_ids(joining *all, fs_error *err)
         id_map map = {NULL, NULL, NULL};
         status = map_ids(join, piece, &process, &map, err);
         for (fs_record_block *block = piece->first; status == FS_OK && block != NULL; block = block->next) {
+            status = fs_interrupt_poll(err);
             for (fs_record *record = block->records; record < block->records + block->count; record++) {
                 if (record->kind != FS_EVENT_MEMORY) record->name = map.names[record->name];
                 if (record->signature != FS_NONE) record->signature = map.signatures[record->signature];
