@@ -88,6 +88,7 @@ static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
 static void drop_pieces_after(fs_kineto *kineto, uint32_t last)
 {
     while (kineto->count > last + 1) fs_piece_clear(&kineto->pieces[--kineto->count]);
+    kineto->pieces[last].until = INT64_MAX; /* what is fed next is its too */
 }
 
 static fs_status scan_all(scanning *all, fs_error *err)
