@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .timing.sweep import Sweep, sweep
     from .views.roofline import roofline
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     *_core.__all__,

@@ -87,7 +87,7 @@ def by_category(table: EventTable) -> EventTable:
 
     Kernels count for the ops that launched them; "(no op)" is the device time that belongs to none, as of replayed CUDA
     graphs. Work is summed as far as it is known. Totals are the own times, since categories enclose nothing; statistics
-    per call are not known. Shares are of the time of the rows whose share is known.
+    per call are not known. Rates and shares are over the time of the rows of which they are known.
     """
     groups: dict[str, list[EventRow]] = {}
     for row in table:
@@ -110,10 +110,8 @@ def _summed(name: str, rows: list[EventRow], on_device: bool) -> dict[str, Any]:
     for column in _WORK:
         made[column] = known_sum(getattr(row, column) for row in rows)
     made["flops_total"] = made["flops"]
-    time = made[_BUSY] if on_device else made["self_cpu_time_total"]
-    if time:
-        made["tflops_per_s"] = made["flops"] / time / 1e6
-        made["gbytes_per_s"] = made["bytes_total_moved"] / time / 1e3
+    made["tflops_per_s"] = _rate(rows, "flops", "tflops_per_s", 1e6, on_device)
+    made["gbytes_per_s"] = _rate(rows, "bytes_total_moved", "gbytes_per_s", 1e3, on_device)
     if made["bytes_total_moved"]:
         made["arithmetic_intensity"] = made["flops"] / made["bytes_total_moved"]
     for column in ("roofline_time", "headroom"):
@@ -122,6 +120,22 @@ def _summed(name: str, rows: list[EventRow], on_device: bool) -> dict[str, Any]:
         made[column] = share_of_all((getattr(row, column), row.roofline_time + row.headroom) for row in rows)
     made["timing_source"] = rows[0].timing_source if rows else "trace"
     return made
+
+
+def _rate(rows: list[EventRow], work: str, rate: str, per_us: float, on_device: bool) -> float:
+    """The work of the rows whose rate is known over the time that it took, in units of ``per_us`` a µs."""
+    rated = [(getattr(row, work), _rated_time(row, on_device)) for row in rows if not math.isnan(getattr(row, rate))]
+    timed = [(done, time) for done, time in rated if time > 0]
+    if not timed:
+        return math.nan
+    return math.fsum(done for done, _ in timed) / math.fsum(time for _, time in timed) / per_us
+
+
+def _rated_time(row: EventRow, on_device: bool) -> float:
+    """The µs that a row's rates are over: of a range whose work is stated, all within it."""
+    if on_device:
+        return float(row.device_busy_time)
+    return float(row.cpu_time_total if row.is_user_annotation else row.self_cpu_time_total)
 
 
 def known_sum(values: Iterable[float]) -> float:

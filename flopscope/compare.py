@@ -12,7 +12,7 @@ from .categories import known_sum, share_of_all
 from .results import Results
 from .table import EventTable
 from .views import comparison as view
-from .views.safe import write_csv
+from .views.safe import printable, write_csv
 
 if TYPE_CHECKING:
     import pandas
@@ -155,7 +155,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         alone = [len(self.unmatched("a")), len(self.unmatched("b"))]
-        return f"<Comparison of {' and '.join(self.names)}: {len(self)} rows, {alone[0]} and {alone[1]} of one alone>"
+        names = printable(" and ".join(self.names))
+        return f"<Comparison of {names}: {len(self)} rows, {alone[0]} and {alone[1]} of one alone>"
 
     def _sides(self, which: str) -> list[Side]:
         return [side for row in self.rows if (side := getattr(row, which)) is not None]

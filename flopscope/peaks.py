@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from .files import read_json, write_json
+
 if TYPE_CHECKING:
     from .device import Device
 
 __all__ = ["Peaks"]
 
+MOST = 1e18  # FLOP/s, bytes/s or ns that no device reaches
 CACHE_FORMAT = 4  # of the JSON files; raise it when what is measured changes
 BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth")
 TIMES = ("launch_ns", "kernel_ns")  # the lower the better
@@ -24,7 +27,8 @@ PLAIN_OF = {"fp64_tensor": "fp64", "tf32_tensor": "fp32", "fp16_tensor": "fp32",
 
 
 def is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether it is a number that a device might have."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -MOST <= value <= MOST
 
 
 @dataclass(frozen=True)
@@ -69,17 +73,21 @@ class Peaks:
         fields = {name: getattr(self, name) for name in (*BANDWIDTHS, *TIMES)}
         return {**self.flops, **{name: value for name, value in fields.items() if value is not None}}
 
-    def _for_core(self) -> Mapping[str, Any]:
-        """As Profiler.table() takes the peaks of a device."""
-        return {name: getattr(self, name) for name in ("flops", "bandwidth", "launch_ns", "kernel_ns")}
+    def _for_core(self, measured: Peaks | None = None) -> dict[str, Any]:
+        """As Profiler.table() takes the peaks of a device.
+
+        measured: of this device, where these are its datasheet's, which does not say what a launch takes.
+        """
+        times = self if measured is None else measured
+        return {"flops": self.flops, "bandwidth": self.bandwidth, **{name: getattr(times, name) for name in TIMES}}
 
     @classmethod
-    def _from_json(cls, text: str, key: Mapping[str, Any]) -> Peaks | None:
-        """The peaks that a cache file holds for this key; None for any other content."""
-        import json
+    def _from_json(cls, content: Any, key: Mapping[str, Any]) -> Peaks | None:
+        """The peaks that the parsed content of a cache file holds; None where they are another key's or format's.
 
+        ValueError for content that no version of flopscope wrote.
+        """
         try:
-            content = json.loads(text)
             if content["format"] != CACHE_FORMAT or content["key"] != dict(key):
                 return None
             peaks = cls(**content["peaks"])
@@ -87,9 +95,11 @@ class Peaks:
             conditions = [*peaks.spread.values(), peaks.load_average, peaks.busy]
             whole = whole and all(value is None or (is_number(value) and value >= 0) for value in conditions)
             whole = whole and all(isinstance(date, str) for date in (peaks.when, *peaks.dates.values()))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            return None
-        return peaks if whole and peaks.source == "measured" else None
+        except (TypeError, KeyError, AttributeError) as problem:
+            raise ValueError(f"{type(problem).__name__}: {problem}") from None
+        if not whole or peaks.source != "measured":
+            raise ValueError("it holds numbers that no measurement gives")
+        return peaks
 
 
 def best(number: str, values: Iterable[float]) -> float:
@@ -200,10 +210,15 @@ def keep_peaks(device: Device, new: Peaks, reset: bool, temporary: Collection[st
 
 
 def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
+    """What an earlier process measured. A file with any other content is reported, and counts as none."""
+    file = cache_file(key)
     try:
-        return Peaks._from_json(cache_file(key).read_text(encoding="utf-8"), key)
-    except (OSError, UnicodeDecodeError):
-        return None
+        return Peaks._from_json(read_json(file), key)
+    except ValueError as problem:
+        warnings.warn(f"the measured peaks in {file} are ignored: {problem}", UserWarning, stacklevel=2)
+    except OSError:  # most often: nothing was measured yet
+        pass
+    return None
 
 
 @contextmanager
@@ -225,19 +240,8 @@ def _locked(folder: Path, create: bool) -> Iterator[None]:
 
 
 def _write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:
-    """Write beside and rename, so that no reader sees half a file. A folder that cannot be written is no error."""
-    import json
-    import tempfile
-
+    """Keep peaks for later processes. A folder that cannot be written is no error."""
     file = cache_file(key)
-    content = json.dumps({"format": CACHE_FORMAT, "key": dict(key), "peaks": asdict(peaks)}, indent=1)
-    temporary: str | None = None
-    try:
+    with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=file.name, suffix=".tmp")
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(content)
-        os.replace(temporary, file)
-    except OSError:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
+        write_json(file, {"format": CACHE_FORMAT, "key": dict(key), "peaks": asdict(peaks)})

@@ -80,8 +80,9 @@ class profile(Results):
     ``torch.profiler.record_function``; name parts of the program with ``flopscope.record_function``.
 
     Only one profile runs at a time: RuntimeError otherwise. One that was stopped may start again and records anew, its
-    steps counted on. An exception inside the block ends the profile and leaves its table readable. In the child of a
-    fork the profile records nothing; ``step()`` and ``stop()`` do nothing there, and the results are the parent's.
+    steps counted on. An exception inside the block ends the profile and leaves its table readable; so does one, Ctrl-C
+    too, that interrupts start(), step() or stop(). A profile that nobody holds any longer ends. In the child of a fork
+    the profile records nothing; ``step()`` and ``stop()`` do nothing there, and the results are the parent's.
     """
 
     def __init__(

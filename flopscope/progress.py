@@ -9,6 +9,8 @@ from contextlib import ExitStack, contextmanager
 from html import escape
 from typing import Any
 
+from .views.safe import printable
+
 __all__ = ["progress_bar", "time_bar"]
 
 WAIT_SECONDS = 2.0  # before a bar of time is shown
@@ -84,12 +86,13 @@ def _on_terminal(title: str) -> Iterator[Callable[[float], object]]:
         if not sys.stderr.isatty():
             raise ImportError
         from rich.console import Console
+        from rich.markup import escape as as_it_is
         from rich.progress import Progress
     except ImportError:
         yield bool  # does nothing
         return
     with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task(title, total=1.0)
+        task = bar.add_task(as_it_is(printable(title)), total=1.0)
         yield lambda share: bar.update(task, completed=share, refresh=True)
 
 

@@ -32,6 +32,12 @@ class record_function(_core.Range):
     so that their work is not taken for its own; the stated work goes to the first stretch. An asynchronous generator
     cannot be decorated.
 
+    A ``with`` statement in an asyncio task may hold an ``await``. The range then lasts from entering to leaving, waits
+    included, and encloses the work of its own task only. Once another task has run ops or ranges meanwhile, the range
+    overlaps theirs: it keeps its time and totals but has no self CPU time, and a Chrome trace shows it on a track of
+    its own. Tasks that share one context (``create_task(context=…)``) and coroutines of other event loops (trio) are
+    taken for one thread of work.
+
     ``args`` is taken for torch's sake and not recorded. One object may be entered again and again, by many threads.
     Raises TypeError for a name that is no string or work that is no number, ValueError for a name with the character 0,
     for work that is negative or not finite, for a unit that does not exist and for one without flops.

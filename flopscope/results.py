@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from .device import find_device, peaks_by_name
@@ -34,6 +35,7 @@ class Results:
     with_stack: bool = False
     """Whether Python calls were recorded."""
     _usual_peaks = "measured"  # or "datasheet"
+    _cpu_alone: bool = False  # whether the program is known to have used no device
 
     def __init__(self) -> None:
         self._core: Profiler | None = None
@@ -66,8 +68,10 @@ class Results:
         by_shape = group_by_input_shape and self.record_shapes  # torch too groups by shapes only if it has them
         source = peaks or self._usual_peaks
         shares, said = self._peaks(core, source)
-        limits = {name: found._for_core() for name, found in shares.items()}
-        columns, meta = core.table(by_shape, group_by_stack_n, limits)
+        limits: dict[str, Mapping[str, Any]] = {
+            name: found._for_core(self._measured(name)) for name, found in shares.items()
+        }
+        columns, meta = core.table(by_shape, group_by_stack_n, limits, self._cpu_alone)
         if not by_shape:  # a row has calls of many shapes
             for name in ("input_shapes", "input_dtypes"):
                 columns[name] = [[] for _ in columns["key"]]
@@ -77,7 +81,9 @@ class Results:
         if not meta["coverage"]["estimated"]:
             del meta["coverage"]["estimated"]
         meta["peaks"] = said
-        asked = (core.devices - {"cpu"} or core.devices) if source != "none" else set()
+        asked = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
+        if source == "none":
+            asked = set()
         meta["unknown_peaks"] = {name: self._why_unknown(name, source) for name in sorted(asked - shares.keys())}
         return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
 
@@ -214,6 +220,13 @@ class Results:
         """
         shares = peaks_by_name(_peak_devices(core), source)
         return shares, {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
+
+    def _measured(self, device: str) -> Peaks | None:
+        """The measured peaks of a device that ran, where they are known; they are not measured for this."""
+        try:
+            return find_device(device).measured
+        except RuntimeError:  # torch uses a GPU that a flopscope without CUDA cannot find
+            return None
 
     def _why_unknown(self, device: str, source: str) -> str:
         """Why no peaks of a device that ran are known, for EventTable.unknown_peaks."""

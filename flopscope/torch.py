@@ -13,6 +13,7 @@ flopscope's own here is torch.profiler's: ``schedule``, ``record_function``, ``s
 
 from __future__ import annotations
 
+import errno
 import functools
 import gzip
 import json
@@ -22,7 +23,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from .device import find_device
 from .files import replacing
@@ -32,6 +33,7 @@ from .schedule import action_at
 from .trace import COMPRESSION
 
 try:
+    import torch.cuda as _cuda
     import torch.profiler as _torch
     from torch.profiler import (
         ProfilerAction,
@@ -184,6 +186,10 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
             self._read = kineto, _read(self.profiler)
         return self._read[1]
 
+    @property
+    def _cpu_alone(self) -> bool:  # type: ignore[override]
+        return self.trace()._cpu_alone
+
     def _recorded(self, what: str) -> Profiler:
         self._core = self._trace_of(what)._core
         return Results._recorded(self, what)
@@ -256,6 +262,7 @@ def _read(profiler: Any) -> Trace:
     trace._usual_peaks = "measured"  # it ran here
     trace.record_shapes = profiler.record_shapes
     trace.profile_memory = profiler.profile_memory
+    trace._cpu_alone = not _cuda.is_initialized()
     return trace
 
 
@@ -294,14 +301,12 @@ class _Kineto:
         tail = os.pread(memory, _TAIL, whole).replace(self._named, json.dumps(path, ensure_ascii=False).encode())
         with replacing(path, "wb") as file:
             if compressed:
-                with gzip.GzipFile(os.path.basename(path).removesuffix(".gz"), "wb", COMPRESSION, file) as packed:
-                    for begin in range(0, whole, _TAIL):
-                        packed.write(os.pread(memory, min(_TAIL, whole - begin), begin))
+                name = os.path.basename(path).removesuffix(".gz")
+                with gzip.GzipFile(name, "wb", COMPRESSION, file) as packed:
+                    _copy(memory, whole, packed.write)
                     packed.write(tail)
                 return
-            copied = 0
-            while copied < whole:
-                copied += os.sendfile(file.fileno(), memory, copied, whole - copied)
+            _send(memory, whole, file)
             file.write(tail)
 
     def _text(self) -> int:
@@ -328,6 +333,24 @@ class _Kineto:
             raise OSError("Kineto wrote no trace; what it printed may say why")
 
 
+def _send(memory: int, size: int, file: IO[bytes]) -> None:
+    """Copy the first bytes of a file in memory within the kernel, where it can: not to devices."""
+    copied = 0
+    try:
+        while copied < size:
+            copied += os.sendfile(file.fileno(), memory, copied, size - copied)
+    except OSError as problem:
+        if problem.errno != errno.EINVAL or copied:
+            raise
+        _copy(memory, size, file.write)
+
+
+def _copy(memory: int, size: int, write: Callable[[bytes], object]) -> None:
+    for begin in range(0, size, _PIECE):
+        write(os.pread(memory, min(_PIECE, size - begin), begin))
+
+
+_PIECE = 1 << 20  # bytes
 _TAIL = 1 << 16  # bytes at the end of a trace, within which Kineto names the file
 _NOT_SAVED = (
     "Kineto cannot write what was recorded ({}); it does so once: read the file that was exported, with "

@@ -51,10 +51,14 @@ def make_table(*rows: dict[str, Any], **meta: Any) -> EventTable:
 
 
 def _rated(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the least time that its share of the roofline is made of."""
+    """The row with its rates, and the least time that its share of the roofline is made of."""
     time = row.get("device_busy_time", row.get("self_cpu_time_total", math.nan))
     least = row.get("pct_roofline", math.nan) * time / 100
-    return {"roofline_time": least, "headroom": time - least, **row}
+    made = {"roofline_time": least, "headroom": time - least}
+    if time > 0:
+        made["tflops_per_s"] = row.get("flops", math.nan) / time / 1e6
+        made["gbytes_per_s"] = row.get("bytes_total_moved", math.nan) / time / 1e3
+    return {**made, **row}
 
 
 def recorded_rows(path: Path) -> list[dict[str, Any]]:

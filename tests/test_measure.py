@@ -78,7 +78,8 @@ def test_the_work_of_other_code_is_not_known_unless_stated() -> None:
 
 def test_one_number_stated_replaces_what_was_seen() -> None:
     x = square(64)
-    assert quick(fs.add, x, x, bytes=7).flops == 64**2 and quick(fs.add, x, x, bytes=7).bytes_total_moved == 7
+    told = quick(fs.add, x, x, bytes=7)
+    assert (told.flops, told.bytes_total_moved, told.unit) == (64**2, 7, "fp32"), "what is not stated is as seen"
 
 
 def test_peaks_are_left_alone_where_they_are_not_wanted() -> None:

@@ -104,6 +104,14 @@ def test_a_live_cpu_has_no_datasheet_and_the_reason_says_what_to_ask_for() -> No
     assert set(reasons) == {"cpu"} and 'peaks="measured"' in reasons["cpu"]
 
 
+def test_a_trace_of_a_cpu_says_why_it_has_no_shares() -> None:
+    dims = {"Input Dims": [[64]], "Input type": ["float"]}
+    event = {"ph": "X", "cat": "cpu_op", "name": "aten::neg", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": dims}
+    table = fs.load_trace(json.dumps({"traceEvents": [event]}).encode()).key_averages()
+    assert table.unknown_peaks == {"cpu": "a trace does not name its CPU"}
+    assert "% Roofline: unknown on cpu: a trace does not name its CPU." in table.table().splitlines()
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [

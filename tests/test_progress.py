@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -94,3 +95,17 @@ def test_silent_without_a_terminal(capfd: pytest.CaptureFixture[str], monkeypatc
     with progress.progress_bar("x", 1) as advance:
         advance()
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("title", ["reading run[/1].json.gz", "[bold]x[/bold]", "reading a\x1b[31m.json"])
+def test_a_title_is_shown_as_it_is(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, title: str
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    with progress.progress_bar(title, 1) as advance:
+        advance()
+    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", capfd.readouterr().err)
+    assert title.replace("\x1b", r"\x1b") in shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,16 @@ def test_coverage_of_ranks_is_weighted_by_their_time() -> None:
     tables[1] = make_table({"key": "k"}, coverage=less, self_cpu_time_total=10.0)
     covered = join_ranks(tables).coverage()
     assert covered["bytes"] == pytest.approx((30 * 1.0 + 10 * 0.5) / 40) and covered["flops"] == 0.5
-    assert covered["unmodelled"] == [("y", 5.0), ("x", 3.0)]
+    assert covered["unmodelled"] == [("y", 5.0), ("x", 3.0)] and "estimated" not in covered
+    known["estimated"], less["estimated"] = [("z", 1.0)], [("v", 4.0), ("z", 2.0)]
+    tables = {rank: make_table({"key": "k"}, coverage=c) for rank, c in enumerate((known, less))}
+    assert join_ranks(tables).coverage()["estimated"] == [("v", 4.0), ("z", 3.0)]
+
+
+def test_a_rank_whose_gpu_was_not_recorded_is_told_of_among_others() -> None:
+    tables = {rank: make_table({"key": "k"}, device_unseen=rank == 1) for rank in (0, 1)}
+    assert join_ranks(tables).device_unseen and "no activity of that GPU" in join_ranks(tables).table()
+    assert not join_ranks({0: tables[0]}).device_unseen
 
 
 # Categories -----------------------------------------------------------------------------------------------------------
@@ -127,3 +137,21 @@ def test_categories_sum_the_hosts_rows_and_say_what_no_op_did() -> None:
     assert rows["(no op)"].self_device_time_total == 25.0
     assert rows["pointwise"].flops != rows["pointwise"].flops  # not known
     assert by_category(table).self_device_time_total == table.self_device_time_total
+
+
+def test_rates_of_a_category_are_over_the_time_of_what_has_rates() -> None:
+    table = make_table(
+        {"key": "attention", "is_user_annotation": True, "self_cpu_time_total": 2.0, "cpu_time_total": 100.0,
+         "flops": 3e6, "bytes_total_moved": 1e6, "tflops_per_s": 0.03, "gbytes_per_s": 10.0},
+        {"key": "my attention", "self_cpu_time_total": 50.0, "cpu_time_total": 60.0, "flops": 6e6},
+        {"key": "other attention", "self_cpu_time_total": 1000.0},
+        {"key": "aten::mm", "self_cpu_time_total": 5.0, "flops": 1e6, "bytes_total_moved": 1e6,
+         "tflops_per_s": math.nan, "gbytes_per_s": math.nan},
+    )  # fmt: skip
+    rows = {row.key: row for row in by_category(table)}
+    attention = rows["attention"]
+    assert attention.self_cpu_time_total == 1052.0 and attention.flops == 9e6
+    assert attention.tflops_per_s == pytest.approx(9e6 / (100 + 50) / 1e6), "a stated range takes all within it"
+    assert attention.gbytes_per_s == pytest.approx(1e6 / 100 / 1e3)
+    product = rows["matrix product"]
+    assert product.flops == 1e6 and math.isnan(product.tflops_per_s + product.gbytes_per_s), "no row has a rate"

@@ -11,6 +11,7 @@ import pytest
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.peaks import Peaks
 
 NAN = math.nan
 PEAKS: dict[str, Any] = {
@@ -34,7 +35,8 @@ PEAKS: dict[str, Any] = {
         (1e8, NAN, "fp32", (100.0, NAN, 100.0)),
         (1e8, NAN, None, (NAN, NAN, NAN)),
         (0.0, 1e6, None, (0.0, 10.0, 10.0)),
-        (0.0, NAN, None, (0.0, NAN, 0.0)),
+        (0.0, NAN, None, (0.0, NAN, NAN)),  # no FLOPs, and nothing known of the bytes
+        (NAN, 0.0, None, (NAN, 0.0, NAN)),
     ],
 )
 def test_the_least_times_of_stated_work(
@@ -82,6 +84,33 @@ def test_rates_and_shares_are_the_work_over_the_time() -> None:
             **{"roofline_time": 100.0, "headroom": 100.0, "bound": "compute"},
         }
     )
+
+
+def test_a_sum_of_calls_is_bound_by_what_makes_up_most_of_its_least_time() -> None:
+    """A term that is unknown of one call is unknown of the sum; the rest decides only where it is large."""
+    x = fs.rand((64, 64), device="cpu")
+    works: dict[str, list[dict[str, Any]]] = {
+        "memory first": [{"flops": 1e6, "bytes": 4e6, "unit": "fp32"}, {"flops": 1e6, "unit": "fp32"}],
+        "FLOPs first": [{"flops": 9e8, "bytes": 4e3, "unit": "fp32"}, {"flops": 1e6, "unit": "fp32"}],
+        "bytes alone": [{"flops": 9e8, "bytes": 4e3, "unit": "fp32"}, {"bytes": 4e6}],
+        "mostly bytes": [{"flops": 1e6, "bytes": 4e6, "unit": "fp32"}, {"bytes": 4e6}],
+        "apart": [{"flops": 9e8, "unit": "fp32"}, {"bytes": 4e6}],
+    }
+    with fs.profile() as prof:
+        for name, calls in works.items():
+            for work in calls:
+                with fs.record_function(name, **work):
+                    fs.sin(x)
+
+    def rows(slower: float) -> dict[str, dict[str, Any]]:
+        peaks = {"flops": {"fp32": 1e12 / slower}, "bandwidth": 1e10 / slower, "launch_ns": 0.0, "kernel_ns": 0.0}
+        columns, _ = prof._core.table(False, 0, {"cpu": peaks})  # type: ignore[union-attr]
+        return {key: {name: columns[name][at] for name in columns} for at, key in enumerate(columns["key"])}
+
+    for name, bound in zip(works, ("unknown", "compute", "unknown", "memory", "unknown"), strict=True):
+        half = rows(50 / rows(1)[name]["pct_roofline"])[name]  # of the roofline, however long it took
+        assert half["pct_roofline"] == pytest.approx(50)
+        assert half["bound"] == bound, name
 
 
 def test_several_launches_take_as_many_times_as_long() -> None:
@@ -192,3 +221,12 @@ def test_a_unit_that_does_not_exist_is_none(unit: Any) -> None:
     event = {"ph": "X", "cat": "user_annotation", "name": "mine", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": args}
     (row,) = fs.load_trace(json.dumps({"traceEvents": [event]}).encode()).key_averages()
     assert (row.flops, row.unit) == (10, None)
+
+
+def test_a_datasheet_borrows_the_measured_time_of_a_launch() -> None:
+    datasheet = Peaks("datasheet", {"fp32": 2e12}, bandwidth=200e9)
+    measured = Peaks("measured", {"fp32": 1e12}, bandwidth=100e9, launch_ns=5000.0, kernel_ns=1000.0)
+    limits = {"flops": {"fp32": 2e12}, "bandwidth": 200e9, "launch_ns": 5000.0, "kernel_ns": 1000.0}
+    assert datasheet._for_core(measured) == limits
+    assert datasheet._for_core() == {**limits, "launch_ns": None, "kernel_ns": None}
+    assert measured._for_core() == {**limits, "flops": {"fp32": 1e12}, "bandwidth": 100e9}

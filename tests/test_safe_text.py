@@ -19,6 +19,17 @@ from flopscope.views.safe import printable, write_csv
 EVIL = "=cmd()|\x1b[2J\x07\r\n\x9b31m\u202eop"
 SHOWN = r"=cmd()|\x1b[2J\x07\r\n\x9b31m\u202eop"
 STEERING = {"Cc", "Cs", "Zl", "Zp"}  # controls, surrogates, ends of lines and paragraphs
+BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # PropList.txt
+KINDS = {
+    "C0": "".join(map(chr, range(0x01, 0x10))),
+    "more C0": "".join(map(chr, range(0x10, 0x20))),
+    "C1": "\x7f" + "".join(map(chr, range(0x80, 0x90))),
+    "more C1": "".join(map(chr, range(0x90, 0xA0))),
+    "bidi": BIDI_CONTROLS,
+    "lines": "\u2028\u2029\x85\x0b\x0c\r\n",
+    "halves": "\ud800\ud801\udc00.\udfff",
+}
+SOME = [odd[at : at + 6] for odd in KINDS.values() for at in range(0, len(odd), 6)]  # names are cut where they are long
 
 
 def write_trace(path: Path, name: str, device: str = "NVIDIA H200") -> Path:
@@ -36,7 +47,7 @@ def write_trace(path: Path, name: str, device: str = "NVIDIA H200") -> Path:
 
 def steers(text: str) -> set[str]:
     """Characters of a text, its line ends aside, that a terminal would act on."""
-    return {c for c in text if c != "\n" and (unicodedata.category(c) in STEERING or c == "\u202e")}
+    return {c for c in text if c != "\n" and (unicodedata.category(c) in STEERING or c in BIDI_CONTROLS)}
 
 
 @given(st.text())
@@ -64,6 +75,56 @@ def test_tables_and_summaries_escape_names(tmp_path: Path, capsys: pytest.Captur
     lines = table.table(roofline=False).splitlines()
     assert len(lines) == len(table) + 6 and {len(line) for line in lines[3:-3]} == {len(lines[0])}
     assert not steers(fs.compare(trace, trace, by="name", names=(EVIL, "b")).table())
+
+
+@pytest.mark.filterwarnings("ignore:.*events were left out")
+@pytest.mark.parametrize("some", SOME, ids=ascii)
+def test_no_text_steers_whatever_the_names(tmp_path: Path, some: str, capsys: pytest.CaptureFixture[str]) -> None:
+    name = f"a{some}z"
+    trace = fs.load_trace(write_trace(tmp_path / "t.json", name, device=f"GPU{some}"))
+    tables = [trace.key_averages(), trace.key_averages(group_by_input_shape=True)]
+    compared = fs.compare(trace, trace, by="name", names=(name, f"{name}'"))
+    trace.summary()
+    said = [capsys.readouterr().out]
+    for table in tables:
+        said += [table.table(), table.table(brief=True), table.by_category().table()]
+    said += [compared.table(), fs.compare(trace, trace, kind="kernel").table()]
+    said += [repr(thing) for thing in (trace, compared, tables[0], tables[0][0], trace.events(), trace.events()[1])]
+    assert [steers(text) for text in said] == [set()] * len(said)
+    shown = "a\ufffd" if "\ud800" in some else printable(name)  # no trace in UTF-8 can hold a half
+    assert all(shown in text for text in (tables[0].table(), compared.table()))
+
+
+@pytest.mark.parametrize("some", [odd for kind, odd in KINDS.items() if kind != "halves"], ids=ascii)
+def test_errors_and_warnings_name_files_without_steering(
+    tmp_path: Path, some: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / f"a{some}.json"
+    path.write_text('{"traceEvents": [{"ph": "X", "name": "a", "cat": "cpu_op", "ts": 1, "dur": 2}, {"ph"')
+    with pytest.warns(UserWarning, match="truncated") as caught:
+        fs.load_trace(path)
+    path.write_text("nonsense")
+    with pytest.raises(ValueError, match="a") as wrong:
+        fs.load_trace(path)
+    path.unlink()
+    with pytest.raises(FileNotFoundError) as missing:
+        fs.load_trace(path)
+    for text in (str(caught[0].message), str(wrong.value), str(missing.value)):
+        assert not steers(text) and "\n" not in text
+    assert main(["table", str(path)]) == 1 and main(["compare", str(path), str(path)]) == 1
+    assert main(["measure", f"no{some}"]) == 2 and main(["measure", f"no{some}:f"]) == 1
+    captured = capsys.readouterr()
+    assert not steers(captured.err) and captured.out == ""
+
+
+@pytest.mark.parametrize("some", KINDS.values(), ids=ascii)
+def test_measurements_name_functions_without_steering(some: str) -> None:
+    def f() -> None:
+        pass
+
+    f.__name__ = f"f{some}"
+    measured = fs.measure(f, device="cpu", max_time=0.001, peaks="none")
+    assert not steers(str(measured)) and measured.name == printable(f.__name__)
 
 
 def test_commands_escape_names_and_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

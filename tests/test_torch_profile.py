@@ -318,3 +318,56 @@ def test_without_torch_the_import_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "torch.profiler", None)
     with pytest.raises(ImportError, match="pip install torch"):
         import flopscope.torch  # noqa: F401
+
+
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_a_trace_that_cannot_be_written_leaves_the_old_one(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ft.profile(activities=CPU) as prof:
+        train()
+    full, path = tmp_path / f"full{suffix}", tmp_path / f"trace{suffix}"
+    full.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        prof.export_chrome_trace(full)
+    assert caught.value.filename == str(full)
+    prof.export_chrome_trace(path)
+    old = path.read_bytes()
+
+    def fail(*_: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "sendfile", fail)
+    monkeypatch.setattr(gzip.GzipFile, "write", fail)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        prof.export_chrome_trace(path)
+    assert caught.value.filename == str(path) and path.read_bytes() == old
+    assert sorted(file.name for file in tmp_path.iterdir()) == [full.name, path.name]
+
+
+def test_a_stop_interrupted_before_it_kept_the_trace_has_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    prof = ft.profile(activities=CPU)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(ft, "_keep_text", interrupt)
+        with prof:
+            train()
+    assert len(prof.key_averages(peaks="none")) > 0
+
+
+def test_a_program_of_the_cpu_has_rates_where_a_gpu_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """torch names the GPUs of the machine in every trace."""
+    with ft.profile(activities=CPU, record_shapes=True) as prof:
+        torch.sin(torch.ones(64, 64))
+    prof.export_chrome_trace(str(tmp_path / "t.json"))
+    trace = json.loads((tmp_path / "t.json").read_text())
+    text = json.dumps({**trace, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}]}).encode()
+    monkeypatch.setattr(prof._finished("trace"), "read", lambda: fs.load_trace(text), raising=False)
+    for used_cuda in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda used_cuda=used_cuda: used_cuda)
+        monkeypatch.setattr(prof, "_read", None)
+        table = prof.key_averages()
+        (row,) = [row for row in table if row.key == "aten::sin"]
+        assert table.device_unseen == used_cuda and math.isnan(row.gbytes_per_s) == used_cuda

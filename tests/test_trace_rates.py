@@ -74,6 +74,30 @@ def test_a_cpu_program_has_its_rates(more: list[dict[str, Any]], head: Any) -> N
     assert row.tflops_per_s == pytest.approx(FLOPS / 10e-6 / 1e12)
 
 
+def test_ops_that_only_launch_into_a_graph_have_no_rates() -> None:
+    """While a graph is captured an op's API calls launch, and nothing runs: its host time is not that of its work."""
+    captured = [sin(0, 10, 1), call("hipExtModuleLaunchKernel", 2, 2, **{"External id": 1, "correlation": 1})]
+    ran = [unknown("other", 100, 10, 2), call("cudaLaunchKernel", 101, 2, **{"External id": 2, "correlation": 2})]
+    ran += [kernel("k", 120, 5, **{"External id": 2, "correlation": 2})]
+    row = load(*captured, *ran, **H200)["aten::sin"]
+    assert (row.flops, row.bytes_total_moved, row.bound) == (FLOPS, BYTES, "unknown")
+    rates = (row.tflops_per_s, row.gbytes_per_s, row.pct_roofline, row.roofline_time, row.headroom)
+    assert all(math.isnan(rate) for rate in rates)
+    both = load(*captured, *ran, *launched(3, 1000, 10.0), **H200)["aten::sin"]
+    assert both.flops == 2 * FLOPS
+    assert both.gbytes_per_s == pytest.approx(BYTES / 10e-6 / 1e9), "of the call whose kernel was seen"
+    assert both.pct_roofline == pytest.approx(100 * BYTES / BANDWIDTH / 10e-6)
+
+
+def test_a_stated_range_around_launches_into_a_graph_has_no_rates() -> None:
+    stated = {"ph": "X", "cat": "user_annotation", "name": "mine", "pid": 1, "tid": 1, "ts": 0, "dur": 20}
+    stated["args"] = {"flops": 1e9, "bytes": 1e6}
+    captured = [stated, unknown("other", 5, 5, 1), call("cudaLaunchKernel", 6, 2, **{"External id": 1})]
+    ran = [unknown("another", 100, 10, 2), call("cudaLaunchKernel", 101, 2, **{"External id": 2, "correlation": 2})]
+    row = load(*captured, *ran, kernel("k", 120, 5, **{"External id": 2, "correlation": 2}), **H200)["mine"]
+    assert row.flops == 1e9 and math.isnan(row.tflops_per_s) and math.isnan(row.headroom)
+
+
 # Shares ---------------------------------------------------------------------------------------------------------------
 
 
@@ -105,6 +129,15 @@ def test_an_op_of_many_small_kernels_is_bound_by_its_launches() -> None:
 
 
 # Sums -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_list_whose_work_no_kernel_tells_has_no_share_of_the_roofline() -> None:
+    """Kineto leaves lists of tensors out: without a kernel that tells, neither the work nor its least time is known."""
+    cat = op("aten::cat", 10, 10, **{"External id": 1, "Input Dims": [[], []], "Input type": ["TensorList", "Scalar"]})
+    rows = load(cat, *launched(1, 11, 30)[1:], **H200)
+    row = rows["aten::cat"]
+    assert row.device_busy_time == 30
+    assert all(math.isnan(v) for v in (row.bytes_total_moved, row.roofline_time, row.headroom, row.pct_roofline))
 
 
 def test_flops_of_all_that_an_op_encloses_are_unknown_where_nothing_of_it_is() -> None:

@@ -108,6 +108,24 @@ def test_more_than_the_roofline_is_marked_and_explained() -> None:
     assert "* more" not in over.table(row_limit=0)
 
 
+def test_devices_of_the_same_peaks_share_a_footnote() -> None:
+    peaks = {f"cuda:{i}": {"source": "datasheet", "name": "NVIDIA H200"} for i in (0, 1, 3)}
+    table = make_table(ADD, peaks=peaks | {"cuda:2": {"source": "measured", "name": "NVIDIA H200"}})
+    assert [line for line in table.table().splitlines() if line.startswith("% Roofline")] == [
+        "% Roofline: of the datasheet peaks of NVIDIA H200 (cuda:0, cuda:1, cuda:3).",
+        "% Roofline: of the measured peaks of NVIDIA H200 (cuda:2).",
+    ]
+
+
+def test_html_has_the_footnotes_of_the_text() -> None:
+    coverage = {"bytes": 0.91, "flops": 0.875, "unmodelled": [("a<b>", 1500.0)]}
+    peaks = {"cuda:0": {"source": "measured", "name": "NVIDIA H200"}}
+    page = make_table({**ADD, "pct_roofline": 131.0, "bound": "cache"}, coverage=coverage, peaks=peaks)._repr_html_()
+    for line in ("* more than the roofline", "91.0 % and the FLOPs of 87.5 %", "Not modelled: a&lt;b&gt; 1.500ms."):
+        assert line in page
+    assert page.rstrip().endswith("% Roofline: of the measured peaks of NVIDIA H200 (cuda:0).</div>")
+
+
 def test_footnotes_say_what_the_numbers_rest_on() -> None:
     plain = make_table(ADD, peaks={"cuda:0": {"source": "measured", "name": "NVIDIA H200"}}).table()
     assert plain.endswith("Self CUDA time total: 0.000us\n% Roofline: of the measured peaks of NVIDIA H200 (cuda:0).\n")

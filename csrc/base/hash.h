@@ -22,7 +22,7 @@ static inline uint64_t fs_hash_fold(uint64_t a, uint64_t b)
 /* Of two numbers; `keys` is what fs_hash_keys returns. */
 static inline uint64_t fs_hash_numbers(const uint64_t *keys, uint64_t a, uint64_t b)
 {
-    return fs_hash_fold(fs_hash_fold(a ^ keys[0], b ^ keys[1]) ^ keys[2], keys[0]);
+    return fs_hash_fold(a ^ keys[0], b ^ keys[1]);
 }
 
 uint64_t fs_hash_bytes(const uint64_t *keys, const void *bytes, size_t size);

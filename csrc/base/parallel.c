@@ -17,8 +17,12 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/interrupt.h"
 
 enum { MAX_THREADS = 256, SPIN_NS = 30000, SPINS_PER_CLOCK = 32, PIECES_PER_THREAD = 8 };
+
+/* Who may be interrupted looks at least that often, in grains of the loop. */
+enum { INTERRUPT_GRAINS = 64 };
 
 #define GATE_OPEN 0x10000u
 
@@ -34,6 +38,7 @@ static struct {
 
     fs_parallel_body body;
     void *context;
+    fs_interrupt *interrupt; /* the owner's section */
     int64_t count, piece;
     atomic_uint helpers; /* workers wanted inside at once */
     _Alignas(64) atomic_llong next;
@@ -51,7 +56,7 @@ static inline void cpu_relax(void)
 static void pieces_run(void)
 {
     int64_t count = pool.count, piece = pool.piece;
-    for (;;) {
+    while (!fs_interrupted()) {
         int64_t begin = atomic_fetch_add_explicit(&pool.next, piece, memory_order_relaxed);
         if (begin >= count) return;
         int64_t end = count - begin < piece ? count : begin + piece;
@@ -97,6 +102,7 @@ static void *worker_main(void *first)
         generation_await(seen);
         seen = atomic_load_explicit(&pool.generation, memory_order_acquire);
         if (!gate_enter()) continue;
+        fs_interrupt_enter(pool.interrupt);
         pieces_run();
         atomic_fetch_sub_explicit(&pool.gate, 1, memory_order_release);
     }
@@ -166,13 +172,21 @@ static void job_run(int helpers)
     }
 }
 
+static void run_alone(int64_t count, int64_t grain, fs_parallel_body body, void *context)
+{
+    int64_t piece = count;
+    if (fs_interrupt_current() != NULL && count / INTERRUPT_GRAINS > grain) piece = grain * INTERRUPT_GRAINS;
+    for (int64_t begin = 0; begin < count && (begin == 0 || !fs_interrupted()); begin += piece)
+        body(context, begin, count - begin < piece ? count : begin + piece);
+}
+
 void fs_parallel_for(int64_t count, int64_t grain, fs_parallel_body body, void *context)
 {
     if (count <= 0) return;
     if (grain < 1) grain = 1;
     int threads = count <= grain ? 1 : fs_parallel_threads();
     if (threads == 1 || atomic_exchange_explicit(&pool.busy, true, memory_order_acquire)) {
-        body(context, 0, count);
+        run_alone(count, grain, body, context);
         return;
     }
 
@@ -181,12 +195,15 @@ void fs_parallel_for(int64_t count, int64_t grain, fs_parallel_body body, void *
     if (pool.started < helpers) workers_start(helpers);
     if (helpers > pool.started) helpers = pool.started;
     if (helpers == 0) {
-        body(context, 0, count);
+        run_alone(count, grain, body, context);
     } else {
+        int64_t grains_each = (grains - 1) / ((int64_t)(helpers + 1) * PIECES_PER_THREAD) + 1;
+        pool.interrupt = fs_interrupt_current();
+        if (pool.interrupt != NULL && grains_each > INTERRUPT_GRAINS) grains_each = INTERRUPT_GRAINS;
         pool.body = body;
         pool.context = context;
         pool.count = count;
-        pool.piece = ((grains - 1) / ((int64_t)(helpers + 1) * PIECES_PER_THREAD) + 1) * grain;
+        pool.piece = grains_each * grain;
         job_run(helpers);
     }
     atomic_store_explicit(&pool.busy, false, memory_order_release);

@@ -13,7 +13,8 @@ typedef void (*fs_parallel_body)(void *context, int64_t begin, int64_t end);
  * and the pool, and return when all is done. Runs on the calling thread alone when count <= grain, when one thread
  * is set, when the pool is busy with another caller's loop, or when no thread could be started: it never fails.
  * Pieces are handed out in order; two calls with the same count and grain may split differently, so a body whose
- * result depends on the split must use begin / grain as its piece number. */
+ * result depends on the split must use begin / grain as its piece number.
+ * In a section of base/interrupt.h that is to end, pieces are left out: poll after it. */
 void fs_parallel_for(int64_t count, int64_t grain, fs_parallel_body body, void *context);
 
 /* Threads used, the caller's included. Default: the processors this process may run on, at most 256. */

@@ -13,7 +13,8 @@
     X(VALUE_ERROR, "ValueError", "an argument's value is wrong")    \
     X(TYPE_ERROR, "TypeError", "an argument's type is wrong")       \
     X(OUT_OF_MEMORY, "MemoryError", "host or device memory is out") \
-    X(RUNTIME_ERROR, "RuntimeError", "a library or device failed")
+    X(RUNTIME_ERROR, "RuntimeError", "a library or device failed")  \
+    X(INTERRUPTED, "KeyboardInterrupt", "the caller ended it")
 
 typedef enum {
 #define FS_STATUS_ENUM(name, exception, prose) FS_##name,

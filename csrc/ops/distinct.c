@@ -56,8 +56,8 @@ static int64_t span_of(const dimension *dims, int count)
 {
     int64_t span = 1, reach;
     for (int d = 0; d < count; d++) {
-        if (__builtin_mul_overflow(dims[d].step, dims[d].size - 1, &reach) || __builtin_add_overflow(span, reach, &span))
-            return INT64_MAX;
+        bool over = __builtin_mul_overflow(dims[d].step, dims[d].size - 1, &reach);
+        if (over || __builtin_add_overflow(span, reach, &span)) return INT64_MAX;
     }
     return span;
 }
@@ -73,13 +73,14 @@ static int64_t count_gapless(const dimension *dims, int count)
     return sums;
 }
 
-static void shift_in(uint64_t *set, const uint64_t *from, int64_t words, int64_t by)
+/* Add the set shifted by that much. From the highest word down, so that each is used before it changes. */
+static void shift_in(uint64_t *set, int64_t words, int64_t by)
 {
     int64_t skip = by / WORD_BITS;
     int bits = (int)(by % WORD_BITS);
     for (int64_t i = words - 1; i >= skip; i--) {
-        uint64_t low = bits != 0 && i > skip ? from[i - skip - 1] >> (WORD_BITS - bits) : 0;
-        set[i] |= from[i - skip] << bits | low;
+        uint64_t low = bits != 0 && i > skip ? set[i - skip - 1] >> (WORD_BITS - bits) : 0;
+        set[i] |= set[i - skip] << bits | low;
     }
 }
 
@@ -93,8 +94,7 @@ static int64_t count_in_bits(const dimension *dims, int count, int64_t span)
     for (int d = 0; d < count; d++) {
         for (int64_t made = 1; made < dims[d].size;) {
             int64_t more = made < dims[d].size - made ? made : dims[d].size - made;
-            /* From the highest word down, so that no word is shifted before it was used: a set may shift into itself. */
-            shift_in(set, set, words, more * dims[d].step);
+            shift_in(set, words, more * dims[d].step);
             made += more;
         }
     }

@@ -14,6 +14,9 @@ typedef struct {
     void (*end)(void *context, uint64_t token, const fs_op *op, fs_device device, bool failed);
     /* Tensors took (delta > 0) or gave back (delta < 0) memory of a device. */
     void (*memory)(void *context, fs_device device, int64_t delta);
+    /* The calling thread runs that task of an event loop from now on; 0: none. */
+    void (*task)(void *context, uint64_t task);
+    uint64_t serial; /* of this observer alone: another one may come to lie at its address */
 } fs_observer;
 
 /* Set the observer, or NULL. Returns once no thread is inside the one before, which may then be destroyed: the caller

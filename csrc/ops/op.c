@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "ops/observer.h"
 #include "ops/op_forms.h"
 #include "ops/space.h"
@@ -141,13 +142,20 @@ static bool needs_scratch(const fs_plan *plan, const fs_tensor *out)
     return false;
 }
 
+/* Loops of an op that is interrupted leave pieces out. */
+static fs_status compute_all(const fs_plan *plan, const fs_tensor *out, fs_error *err)
+{
+    FS_TRY(plan->compute(plan, out, err));
+    return fs_interrupt_poll(err);
+}
+
 static fs_status compute(const fs_plan *plan, const fs_tensor *out, fs_error *err)
 {
     if (fs_tensor_count(out) == 0) return FS_OK;
-    if (!needs_scratch(plan, out)) return plan->compute(plan, out, err);
+    if (!needs_scratch(plan, out)) return compute_all(plan, out, err);
     fs_tensor scratch;
     FS_TRY(fs_tensor_empty(&scratch, out->dtype, out->device, out->ndim, out->shape, err));
-    fs_status status = plan->compute(plan, &scratch, err);
+    fs_status status = compute_all(plan, &scratch, err);
     if (status == FS_OK) status = fs_tensor_convert(out, &scratch, err);
     fs_tensor_release(&scratch);
     return status;
@@ -161,7 +169,7 @@ static fs_status produce(const fs_plan *plan, const fs_tensor *given, fs_tensor 
         return FS_OK;
     }
     FS_TRY(fs_tensor_empty(result, plan->dtype, plan->device, plan->ndim, plan->shape, err));
-    fs_status status = fs_tensor_count(result) == 0 ? FS_OK : plan->compute(plan, result, err);
+    fs_status status = fs_tensor_count(result) == 0 ? FS_OK : compute_all(plan, result, err);
     if (status != FS_OK) fs_tensor_release(result);
     return status;
 }

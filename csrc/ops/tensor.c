@@ -100,6 +100,14 @@ static uint64_t magnitude(int64_t value)
     return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
 }
 
+/* CuPy divides a negative stride in bytes by the item's size as if both were unsigned: what results names the same
+ * addresses, once around. As the negative number that it stands for. */
+static int64_t wrapped_stride(int64_t stride, uint64_t item)
+{
+    int64_t size = (int64_t)item, bytes = (int64_t)((uint64_t)stride * item);
+    return stride > INT64_MAX / size && bytes < 0 && bytes % size == 0 ? bytes / size : stride;
+}
+
 /* Put foreign strides into the record once every element is known to have an address. A stride that no element takes
  * (along an axis of one, or in a tensor of none) may be anything, and is replaced where its bytes would overflow. */
 static fs_status set_strides(fs_tensor *tensor, const int64_t *strides, const void *data, fs_error *err)
@@ -109,10 +117,11 @@ static fs_status set_strides(fs_tensor *tensor, const int64_t *strides, const vo
     fs_dense_strides(tensor->ndim, tensor->shape, tensor->strides);
     for (int d = 0; strides != NULL && d < tensor->ndim; d++) {
         uint64_t step;
-        bool fits = !__builtin_mul_overflow(magnitude(strides[d]), item, &step) && step <= INT64_MAX;
-        if (fits) tensor->strides[d] = strides[d];
+        int64_t stride = wrapped_stride(strides[d], item);
+        bool fits = !__builtin_mul_overflow(magnitude(stride), item, &step) && step <= INT64_MAX;
+        if (fits) tensor->strides[d] = stride;
         if (empty || tensor->shape[d] == 1) continue;
-        uint64_t *side = strides[d] < 0 ? &low : &high;
+        uint64_t *side = stride < 0 ? &low : &high;
         good = good && fits && !__builtin_mul_overflow(step, (uint64_t)tensor->shape[d] - 1, &reach) &&
                !__builtin_add_overflow(*side, reach, side);
     }

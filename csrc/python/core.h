@@ -5,10 +5,21 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "base/interrupt.h"
 #include "ops/op.h"
 
 /* Raise what the record holds; always NULL. */
 PyObject *fs_raise(const fs_error *err);
+
+/* Long work without the GIL, which hears Ctrl-C: signal handlers run now and then on the thread that does it. Where one
+ * raises, polls of base/interrupt.h end the work with FS_INTERRUPTED, and fs_raise keeps what was raised. */
+typedef struct {
+    fs_interrupt interrupt;
+    PyThreadState *thread; /* released */
+} fs_long_work;
+
+void fs_long_work_begin(fs_long_work *work);
+void fs_long_work_end(fs_long_work *work);
 
 /* The exception that is set, taken away and put back: code that may be called with one set (a deallocator, a profile
  * function) calls no Python code meanwhile. What that code leaves set is reported as unraisable. */

@@ -6,6 +6,7 @@
 #include "base/fork.h"
 #include "base/memory.h"
 #include "python/core.h"
+#include "python/task.h"
 
 /* A call in progress. The pointer is compared, never followed: it tells which call a return belongs to. */
 typedef struct {
@@ -234,6 +235,8 @@ static int trace(PyObject *unused, PyFrameObject *frame, int what, PyObject *res
         return 0;
     }
     if (what != PyTrace_CALL && what != PyTrace_RETURN) return 0;
+    fs_task_look();
+    if (!is_running()) return 0;
     thread_calls *thread = this_thread(running, frame);
     if (thread == NULL) running->lost++;
     else if (what == PyTrace_CALL) begin_call(running, thread, frame);

@@ -13,10 +13,34 @@ PyObject *fs_raise(const fs_error *err)
         FS_STATUS_LIST(STATUS_EXCEPTION)
 #undef STATUS_EXCEPTION
     };
+    if (err->status == FS_INTERRUPTED && PyErr_Occurred()) return NULL;
     PyObject *builtins = PyEval_GetBuiltins();
     PyObject *type = PyDict_GetItemString(builtins, names[err->status]);
     PyErr_SetString(type ? type : PyExc_RuntimeError, err->message);
     return NULL;
+}
+
+/* Code that has taken the GIL meanwhile, as a finalizer's does, is Python's own: signals are heard there. */
+static bool hear_signals(void *context)
+{
+    fs_long_work *work = context;
+    if (PyGILState_Check()) return false;
+    PyEval_RestoreThread(work->thread);
+    bool raised = PyErr_CheckSignals() < 0;
+    work->thread = PyEval_SaveThread();
+    return raised;
+}
+
+void fs_long_work_begin(fs_long_work *work)
+{
+    fs_interrupt_open(&work->interrupt, hear_signals, work);
+    work->thread = PyEval_SaveThread();
+}
+
+void fs_long_work_end(fs_long_work *work)
+{
+    PyEval_RestoreThread(work->thread);
+    fs_interrupt_close(&work->interrupt);
 }
 
 fs_pending fs_pending_take(void)

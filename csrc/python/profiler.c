@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fork.h"
+#include "python/task.h"
 #include "sources/attribute.h"
 #include "store/event.h"
 #include "store/signature.h"
@@ -237,6 +238,22 @@ static bool begin_anew(fs_profiler_object *self, bool collect, fs_store **store,
     return false;
 }
 
+void fs_profiler_empty(fs_profiler_object *self)
+{
+    fs_store *store = NULL;
+    fs_recorder *recorder = NULL;
+    if (fs_store_create(&store, NULL) != FS_OK ||
+        fs_recorder_create(&recorder, store, &self->options, NULL) != FS_OK) {
+        fs_store_destroy(store);
+        return;
+    }
+    fs_recorder_destroy(self->recorder);
+    fs_store_destroy(self->store);
+    self->recorder = recorder;
+    self->store = store;
+    self->store_generation++;
+}
+
 static PyObject *profiler_restart(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -284,6 +301,8 @@ static PyObject *profiler_begin_range(PyObject *object, PyObject *args)
     fs_error err;
     uint32_t index;
     if (!PyArg_ParseTuple(args, "s|pdd:begin_range", &name, &is_step, &work.flops, &work.bytes)) return NULL;
+    if (!fs_profiler_runs(self)) Py_RETURN_NONE;
+    fs_task_look();
     if (!fs_profiler_runs(self)) Py_RETURN_NONE;
     bool said = !isnan(work.flops) || !isnan(work.bytes);
     fs_event_kind kind = is_step ? FS_EVENT_STEP : FS_EVENT_RANGE;
@@ -428,8 +447,8 @@ static PyMethodDef methods[] = {
      "Open a user annotation on this thread; a token for end_range, None if not running."},
     {"end_range", profiler_end_range, METH_O, "Close the annotation of that token."},
     {"table", reading_table, METH_VARARGS,
-     "table($self, by_shape, stack_n, peaks, /)\n--\n\n(columns, meta) of the grouped events, by their stack_n "
-     "innermost frames too; peaks by device name."},
+     "table($self, by_shape, stack_n, peaks, cpu_alone=False, /)\n--\n\n(columns, meta) of the grouped events, by "
+     "their stack_n innermost frames too; peaks by device name. cpu_alone: the program is known to have used no GPU."},
     {"events", reading_events, METH_NOARGS,
      "(columns, names, kinds, begin): each event in integers, what name and kind count in, the window's begin in ns."},
     {"gpu_summary", reading_gpu_summary, METH_VARARGS,

@@ -40,6 +40,9 @@ bool fs_profiler_is_stopped(const fs_profiler_object *self, const char *what);
  * some call Python code. */
 bool fs_profiler_may_change(const fs_profiler_object *self);
 
+/* Drop all events of a profile that does not run; without memory for an empty store they stay. */
+void fs_profiler_empty(fs_profiler_object *self);
+
 /* Records that were lost, by any source. */
 int64_t fs_profiler_dropped(const fs_profiler_object *self);
 

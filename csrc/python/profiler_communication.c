@@ -105,8 +105,11 @@ PyObject *fs_profiler_collectives(PyObject *object, PyObject *unused)
     uint32_t count = 0;
     fs_status status;
     fs_error err;
-    Py_BEGIN_ALLOW_THREADS status = fs_collectives_of(self->store, &rows, &count, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    status = fs_collectives_of(self->store, &rows, &count, &err);
+    fs_long_work_end(&work);
+    if (status != FS_OK) return fs_raise(&err);
     PyObject *made = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
     fs_free(rows);
     int64_t begin, end;
@@ -128,8 +131,11 @@ PyObject *fs_profiler_stream_summary(PyObject *object, PyObject *unused)
     uint32_t count = 0;
     fs_status status;
     fs_error err;
-    Py_BEGIN_ALLOW_THREADS status = fs_streams_of(self->store, &rows, &count, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    status = fs_streams_of(self->store, &rows, &count, &err);
+    fs_long_work_end(&work);
+    if (status != FS_OK) return fs_raise(&err);
     PyObject *made = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
     fs_free(rows);
     return made;

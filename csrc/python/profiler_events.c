@@ -36,15 +36,17 @@ static const char *const value_names[] = {
 };
 
 /* Column after column, `count` long. */
-static void take_values(const fs_store *store, uint32_t count, int64_t *values)
+static fs_status take_values(const fs_store *store, uint32_t count, int64_t *values, fs_error *err)
 {
     for (uint32_t i = 0; i < count; i++) {
+        FS_POLL(i, err);
         fs_event event;
         fs_store_get(store, i, &event);
 #define TAKE_VALUE(name, value) values[(size_t)VALUE_##name * count + i] = value;
         EVENT_VALUES(TAKE_VALUE)
 #undef TAKE_VALUE
     }
+    return FS_OK;
 }
 
 static PyObject *name_list(const fs_store *store)
@@ -77,8 +79,16 @@ PyObject *fs_profiler_events(PyObject *object, PyObject *unused)
     uint32_t count = fs_store_count(self->store);
     int64_t *values = PyMem_Malloc(((size_t)VALUE_COUNT * count + 1) * sizeof *values);
     if (values == NULL) return PyErr_NoMemory();
-    Py_BEGIN_ALLOW_THREADS take_values(self->store, count, values);
-    Py_END_ALLOW_THREADS PyObject *columns = PyDict_New();
+    fs_error err;
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    fs_status status = take_values(self->store, count, values, &err);
+    fs_long_work_end(&work);
+    if (status != FS_OK) {
+        PyMem_Free(values);
+        return fs_raise(&err);
+    }
+    PyObject *columns = PyDict_New();
     bool good = columns != NULL;
     for (size_t i = 0; good && i < VALUE_COUNT; i++) {
         good = fs_put_column(columns, value_names[i], fs_array_of_int64(values + i * count, count));

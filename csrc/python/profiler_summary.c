@@ -62,8 +62,11 @@ PyObject *fs_profiler_gpu_summary(PyObject *object, PyObject *args)
     fs_status status;
     fs_error err;
     if (!PyArg_ParseTuple(args, "|z:gpu_summary", &step)) return NULL;
-    Py_BEGIN_ALLOW_THREADS status = fs_efficiency_of(self->store, step, &rows, &count, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    status = fs_efficiency_of(self->store, step, &rows, &count, &err);
+    fs_long_work_end(&work);
+    if (status != FS_OK) return fs_raise(&err);
     PyObject *made = device_columns(rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
     fs_free(rows);
     return made;
@@ -82,8 +85,11 @@ PyObject *fs_profiler_launch_summary(PyObject *object, PyObject *unused)
     uint32_t count = 0;
     fs_status status;
     fs_error err;
-    Py_BEGIN_ALLOW_THREADS status = fs_launches_of(self->store, &rows, &count, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    status = fs_launches_of(self->store, &rows, &count, &err);
+    fs_long_work_end(&work);
+    if (status != FS_OK) return fs_raise(&err);
     PyObject *made = device_columns(rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
     fs_free(rows);
     return made;
@@ -115,8 +121,11 @@ PyObject *fs_profiler_step_breakdown(PyObject *object, PyObject *unused)
     fs_steps steps;
     fs_status status;
     fs_error err;
-    Py_BEGIN_ALLOW_THREADS status = fs_steps_break_down(&steps, self->store, &err);
-    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    status = fs_steps_break_down(&steps, self->store, &err);
+    fs_long_work_end(&work);
+    if (status != FS_OK) return fs_raise(&err);
     PyObject *made = PyDict_New(), *names = PyList_New(steps.count);
     for (uint32_t i = 0; names != NULL && i < steps.count; i++) {
         PyObject *name = step_name(self->store, &steps.steps[i]);

@@ -322,15 +322,16 @@ static PyObject *time_list(const fs_unmodelled *times, uint32_t count)
 PyObject *fs_profiler_table(PyObject *object, PyObject *args)
 {
     fs_profiler_object *self = (fs_profiler_object *)object;
-    int by_shape;
+    int by_shape, cpu_alone = 0;
     Py_ssize_t stack_n;
     PyObject *peaks;
-    if (!PyArg_ParseTuple(args, "pnO!:table", &by_shape, &stack_n, &PyDict_Type, &peaks)) return NULL;
+    if (!PyArg_ParseTuple(args, "pnO!|p:table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone)) return NULL;
     if (stack_n < 0)
         return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", stack_n);
     table_request *request = PyMem_Calloc(1, sizeof *request);
     if (request == NULL) return PyErr_NoMemory();
     request->options.by_shape = by_shape;
+    request->options.cpu_alone = cpu_alone;
     request->options.stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;
     fs_table *table = NULL;
     fs_error err;
@@ -338,8 +339,11 @@ PyObject *fs_profiler_table(PyObject *object, PyObject *args)
     if (!take_all_peaks(peaks, request)) goto done;
     fs_status status;
     int64_t began = fs_clock_now();
-    Py_BEGIN_ALLOW_THREADS status = fs_table_build(self->store, &request->options, &table, &err);
-    Py_END_ALLOW_THREADS double seconds = (double)(fs_clock_now() - began) / 1e9;
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    status = fs_table_build(self->store, &request->options, &table, &err);
+    fs_long_work_end(&work);
+    double seconds = (double)(fs_clock_now() - began) / 1e9;
     if (status != FS_OK) {
         fs_raise(&err);
         goto done;

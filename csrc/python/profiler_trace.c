@@ -10,20 +10,20 @@
 
 typedef struct {
     PyObject *write;
-    PyThreadState *thread; /* released while the trace is made */
+    fs_long_work work;
 } python_sink;
 
 /* An exception stays set in the thread until the caller has the GIL again. */
 static fs_status write_piece(void *context, const char *bytes, size_t size, fs_error *err)
 {
     python_sink *sink = context;
-    PyEval_RestoreThread(sink->thread);
+    PyEval_RestoreThread(sink->work.thread);
     PyObject *piece = PyBytes_FromStringAndSize(bytes, (Py_ssize_t)size);
     PyObject *done = piece != NULL ? PyObject_CallOneArg(sink->write, piece) : NULL;
     fs_status status = done != NULL ? FS_OK : fs_fail(err, FS_RUNTIME_ERROR, "the trace could not be written");
     Py_XDECREF(done);
     Py_XDECREF(piece);
-    sink->thread = PyEval_SaveThread();
+    sink->work.thread = PyEval_SaveThread();
     return status;
 }
 
@@ -46,9 +46,9 @@ PyObject *fs_profiler_write_trace(PyObject *object, PyObject *args)
     options.clock_offset = self->recorded ? self->clock_base : unix_time() - fs_clock_now();
     int64_t left_out = 0;
     fs_error err;
-    sink.thread = PyEval_SaveThread();
+    fs_long_work_begin(&sink.work);
     fs_status status = fs_chrome_trace_write(self->store, &options, &left_out, &err);
-    PyEval_RestoreThread(sink.thread);
+    fs_long_work_end(&sink.work);
     if (PyErr_Occurred()) return NULL;
     return status == FS_OK ? PyLong_FromLongLong(left_out) : fs_raise(&err);
 }

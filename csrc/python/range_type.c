@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "python/profiler.h"
 #include "python/roofline.h"
+#include "python/task.h"
 #include "store/signature.h"
 
 #include <structmember.h>
@@ -19,6 +20,7 @@ static uint64_t recording, recordings;
 typedef struct {
     uint64_t recording; /* 0: nothing was recorded */
     unsigned long thread;
+    const PyObject *context; /* compared, never followed: that of the task which entered, NULL outside of any */
     uint32_t index;
 } entry;
 
@@ -155,9 +157,11 @@ static PyObject *range_enter(PyObject *object, PyObject *unused)
 {
     (void)unused;
     range_object *self = (range_object *)object;
-    entry now = {.thread = PyThread_get_thread_ident()};
+    entry now = {.thread = PyThread_get_thread_ident(), .context = fs_task_context()};
     fs_error err;
-    if (!may_enter(self) || !make_room(self)) return NULL;
+    if (!may_enter(self)) return NULL;
+    if (target != NULL) fs_task_look();
+    if (!make_room(self)) return NULL;
     if (target != NULL && fs_profiler_runs(target)) {
         bool said = !isnan(self->work.flops) || !isnan(self->work.bytes);
         if (fs_recorder_begin_range(target->recorder, FS_EVENT_RANGE, self->text, said ? &self->work : NULL, &now.index,
@@ -169,13 +173,23 @@ static PyObject *range_enter(PyObject *object, PyObject *unused)
     return Py_NewRef(object);
 }
 
-/* The latest that this thread entered; the latest of all where a range ends on another thread than it began on. */
+/* How well an entry fits what is left here: that of this task, of this thread, of another one, where a range ends on
+ * another thread than it began on. What was entered outside of any context is not a task's: it fits its thread. */
+static int fits(const entry *entered, unsigned long thread, const PyObject *context)
+{
+    if (entered->thread != thread) return 0;
+    return entered->context == context || entered->context == NULL ? 2 : 1;
+}
+
+/* The latest of those that fit best. */
 static entry take_entry(range_object *self)
 {
     unsigned long thread = PyThread_get_thread_ident();
+    const PyObject *context = fs_task_context();
     size_t at = self->count - 1;
-    while (at > 0 && self->entries[at].thread != thread) at--;
-    if (self->entries[at].thread != thread) at = self->count - 1;
+    for (size_t i = self->count; i-- > 0 && fits(&self->entries[at], thread, context) < 2;) {
+        if (fits(&self->entries[i], thread, context) > fits(&self->entries[at], thread, context)) at = i;
+    }
     entry taken = self->entries[at];
     self->count--;
     memmove(&self->entries[at], &self->entries[at + 1], (self->count - at) * sizeof taken);

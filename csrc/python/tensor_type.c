@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "python/core.h"
+#include "python/task.h"
 
 PyTypeObject *fs_tensor_type;
 
@@ -35,9 +36,12 @@ PyObject *fs_run_call(const fs_call *call, PyObject *in_place)
     fs_error err;
     fs_tensor result;
     fs_status status;
+    fs_task_look();
     if (takes_long(call)) {
-        Py_BEGIN_ALLOW_THREADS status = fs_op_run(call, &result, &err);
-        Py_END_ALLOW_THREADS
+        fs_long_work work;
+        fs_long_work_begin(&work);
+        status = fs_op_run(call, &result, &err);
+        fs_long_work_end(&work);
     } else {
         status = fs_op_run(call, &result, &err);
     }

@@ -38,8 +38,15 @@ static void reader_dealloc(PyObject *object)
 static bool may_read(const reader_object *self)
 {
     if (self->kineto != NULL && !self->busy) return true;
-    PyErr_SetString(PyExc_RuntimeError, "this reader is in use, or has finished");
+    PyErr_SetString(PyExc_RuntimeError, "this reader is in use, has finished, or was interrupted");
     return false;
+}
+
+/* What was read in part, and not to its end, is of no use. */
+static void end(reader_object *self)
+{
+    fs_kineto_destroy(self->kineto);
+    self->kineto = NULL;
 }
 
 static PyObject *reader_feed(PyObject *object, PyObject *given)
@@ -55,9 +62,13 @@ static PyObject *reader_feed(PyObject *object, PyObject *given)
         return NULL;
     }
     self->busy = true;
-    Py_BEGIN_ALLOW_THREADS status = fs_kineto_feed(self->kineto, text.buf, (size_t)text.len, &err);
-    Py_END_ALLOW_THREADS self->busy = false;
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    status = fs_kineto_feed(self->kineto, text.buf, (size_t)text.len, &err);
+    fs_long_work_end(&work);
+    self->busy = false;
     PyBuffer_Release(&text);
+    if (status == FS_INTERRUPTED) end(self);
     if (status != FS_OK) return fs_raise(&err);
     Py_RETURN_NONE;
 }
@@ -86,8 +97,12 @@ static PyObject *scan(reader_object *self, fs_kineto_read read, void *context, i
     fs_error err;
     fs_status status;
     self->busy = true;
-    Py_BEGIN_ALLOW_THREADS status = fs_kineto_scan(self->kineto, read, context, size, &err);
-    Py_END_ALLOW_THREADS self->busy = false;
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    status = fs_kineto_scan(self->kineto, read, context, size, &err);
+    fs_long_work_end(&work);
+    self->busy = false;
+    if (status == FS_INTERRUPTED) end(self);
     if (status != FS_OK) return fs_raise(&err);
     Py_RETURN_NONE;
 }
@@ -153,13 +168,16 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
     }
     profiler->generation = fs_fork_generation();
     self->busy = profiler->changing = true;
-    Py_BEGIN_ALLOW_THREADS status = fs_kineto_finish(self->kineto, profiler->store, &report, &err);
-    Py_END_ALLOW_THREADS self->busy = profiler->changing = false;
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    status = fs_kineto_finish(self->kineto, profiler->store, &report, &err);
+    fs_long_work_end(&work);
+    self->busy = profiler->changing = false;
+    if (status != FS_OK) fs_profiler_empty(profiler);
     profiler->recorded = status == FS_OK;
     profiler->clock_base = report.base;
     PyObject *result = status == FS_OK ? report_object(self->kineto, &report) : fs_raise(&err);
-    fs_kineto_destroy(self->kineto);
-    self->kineto = NULL;
+    end(self);
     return result;
 }
 

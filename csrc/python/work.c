@@ -181,11 +181,16 @@ static PyObject *arguments_object(const fs_torch_call *call)
     return list;
 }
 
-/* The Python side raises nothing of a rule's; what is raised all the same (Ctrl-C) is told, and the work unknown. */
+/* The Python side raises nothing of a rule's. What is raised all the same ends the table: it is Ctrl-C, or a fault of
+ * flopscope's own. */
 static bool ask_python(const char *name, const fs_torch_call *call, fs_work *work)
 {
     bool told = false;
     PyGILState_STATE gil = PyGILState_Ensure();
+    if (PyErr_Occurred()) { /* of an earlier call: the table ends soon */
+        PyGILState_Release(gil);
+        return false;
+    }
     PyObject *rule = Py_XNewRef(rule_of_python), *arguments = rule != NULL ? arguments_object(call) : NULL;
     PyObject *text = arguments != NULL ? PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace") : NULL;
     PyObject *result = text != NULL ? PyObject_CallFunctionObjArgs(rule, text, arguments, NULL) : NULL;
@@ -196,7 +201,7 @@ static bool ask_python(const char *name, const fs_torch_call *call, fs_work *wor
         if (told) work->unit.preferred = work->unit.fallback = fs_unit_find(unit);
         work->stated = true;
     }
-    if (PyErr_Occurred()) PyErr_WriteUnraisable(rule);
+    if (PyErr_Occurred() && !fs_interrupt_stop()) PyErr_WriteUnraisable(rule);
     Py_XDECREF(result);
     Py_XDECREF(text);
     Py_XDECREF(arguments);

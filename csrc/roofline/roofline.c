@@ -39,7 +39,8 @@ static bool on_any_unit(const fs_work *work)
 static double least_of(const fs_work *work, const fs_roof *roof, const fs_peaks *peaks)
 {
     double compute_ns = roof->compute_ns;
-    if (isnan(work->flops)) return roof->memory_ns;
+    if (isnan(work->flops)) return work->bytes_moved > 0 ? roof->memory_ns : (double)NAN;
+    if (isnan(work->bytes_moved) && work->flops == 0) return NAN;
     if (on_any_unit(work)) {
         double longest_ns = term_ns(work->flops, slowest_flops(peaks));
         compute_ns = longest_ns <= roof->memory_ns || work->flops == 0 ? longest_ns : (double)NAN;
@@ -104,13 +105,22 @@ static double empty_ns(const fs_roof *roof, fs_timing timing)
     return from_outside ? roof->launch_ns : roof->kernel_ns;
 }
 
+/* Of the sum of several calls a term is unknown where it is unknown of one of them: the other term decides if it makes
+ * up most of the least time. */
+static fs_bound larger_term(const fs_roof *roof)
+{
+    bool whole = !isnan(roof->compute_ns) && !isnan(roof->memory_ns);
+    if (!whole && !(2 * fmax(roof->compute_ns, roof->memory_ns) >= roof->least_ns)) return FS_BOUND_UNKNOWN;
+    return roof->compute_ns > roof->memory_ns || isnan(roof->memory_ns) ? FS_BOUND_COMPUTE : FS_BOUND_MEMORY;
+}
+
 static fs_bound bound_of(const fs_roof *roof, const fs_rating *rating, double time_ns, fs_timing timing)
 {
     if (!(roof->least_ns > 0) || isnan(time_ns)) return FS_BOUND_UNKNOWN;
     if (time_ns <= launch_factor * empty_ns(roof, timing)) return FS_BOUND_LAUNCH;
     if (rating->pct_roofline < latency_percent) return roof->partial ? FS_BOUND_UNKNOWN : FS_BOUND_LATENCY;
-    if (roof->compute_ns > roof->memory_ns || isnan(roof->memory_ns)) return FS_BOUND_COMPUTE;
-    return rating->pct_peak_bandwidth > cache_percent ? FS_BOUND_CACHE : FS_BOUND_MEMORY;
+    fs_bound bound = larger_term(roof);
+    return bound == FS_BOUND_MEMORY && rating->pct_peak_bandwidth > cache_percent ? FS_BOUND_CACHE : bound;
 }
 
 fs_rating fs_roof_rate(const fs_roof *roof, double flops, double bytes, double time_ns, fs_timing timing)

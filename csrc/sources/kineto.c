@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "sources/kineto_join.h"
@@ -94,6 +95,7 @@ static fs_status scan_all(scanning *all, fs_error *err)
 {
     uint32_t count = all->kineto->count - all->first;
     fs_parallel_for(count, 1, scan_pieces, all);
+    FS_TRY(fs_interrupt_poll(err));
     if (all->statuses[0] != FS_OK) {
         *err = all->errors[0];
         return all->statuses[0];
@@ -152,12 +154,13 @@ static uint32_t piece_count(int64_t size)
     return (uint32_t)(worth < 1 ? 1 : worth < most ? worth : most);
 }
 
-/* The first event says whether the trace is an array; then several threads can begin anywhere. */
+/* Read up to the first event: then it is known whether the trace is an array, and several threads can begin anywhere. */
 static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *context, fs_error *err)
 {
     enum { PART = FS_BLOCK(1 << 16, 1 << 6) };
     fs_piece *piece = &kineto->pieces[0];
-    while (piece->state != FS_PIECE_EVENTS && piece->state != FS_PIECE_END) {
+    piece->until = 0;
+    while (!piece->stopped && piece->state != FS_PIECE_END) {
         size_t left = piece->size - piece->done, part = left > PART ? left : PART;
         FS_TRY(fs_piece_room(piece, part, err));
         int64_t count = read(context, piece->offset + (int64_t)piece->size, piece->text + piece->size, part, err);
@@ -165,6 +168,8 @@ static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *co
         if (count == 0) break;
         FS_TRY(fs_piece_read(piece, (size_t)count, err));
     }
+    piece->stopped = false;
+    piece->until = INT64_MAX;
     return FS_OK;
 }
 
@@ -183,6 +188,7 @@ static fs_status feed_one(fs_kineto *kineto, const char *text, size_t size, fs_e
     while (size > 0) {
         size_t left = piece->size - piece->done, most = left > LEAST_PIECE_BYTES ? left : LEAST_PIECE_BYTES;
         size_t part = size < most ? size : most;
+        FS_TRY(fs_interrupt_poll(err));
         FS_TRY(fs_piece_room(piece, part, err));
         memcpy(piece->text + piece->size, text, part);
         FS_TRY(fs_piece_read(piece, part, err));

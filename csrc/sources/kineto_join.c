@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "sources/kineto_owners.h"
 #include "store/event.h"
@@ -70,13 +71,17 @@ static fs_status map_ids(fs_join *join, const fs_piece *piece, int64_t *process,
     map->lanes = fs_malloc(piece->lanes.count * sizeof *map->lanes);
     if (map->names == NULL || map->signatures == NULL || map->lanes == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u names", piece->names.count);
-    for (uint32_t i = 0; i < piece->names.count; i++)
+    for (uint32_t i = 0; i < piece->names.count; i++) {
+        FS_POLL(i, err);
         FS_TRY(name_id(store, fs_intern_get(&piece->names, i), &map->names[i], err));
+    }
     for (uint32_t i = 0; i < piece->signatures.count; i++) {
+        FS_POLL(i, err);
         fs_span bytes = fs_intern_get(&piece->signatures, i);
         FS_TRY(fs_store_signature(store, bytes.bytes, bytes.size, &map->signatures[i], err));
     }
     for (uint32_t i = 0; i < piece->lanes.count; i++) {
+        FS_POLL(i, err);
         const fs_record_lane *lane = fs_intern_get(&piece->lanes, i).bytes;
         FS_TRY(lane_id(store, lane, process, &map->lanes[i], err));
         FS_TRY(keep_process(join, lane, map->lanes[i], err));
@@ -137,6 +142,7 @@ static fs_status join_ids(joining *all, fs_error *err)
         id_map map = {NULL, NULL, NULL};
         status = map_ids(join, piece, &process, &map, err);
         for (fs_record_block *block = piece->first; status == FS_OK && block != NULL; block = block->next) {
+            status = fs_interrupt_poll(err);
             for (fs_record *record = block->records; record < block->records + block->count; record++) {
                 if (record->kind != FS_EVENT_MEMORY) record->name = map.names[record->name];
                 if (record->signature != FS_NONE) record->signature = map.signatures[record->signature];
@@ -207,6 +213,7 @@ static fs_status append_hosts(joining *all, fs_error *err)
     fs_join *join = &all->join;
     for (uint32_t host = 0; host < join->host_count; host++) {
         fs_record *record = join->hosts[host].record;
+        FS_POLL(host, err);
         if (join->ones[host] != host) {
             record->index = join->hosts[join->ones[host]].record->index;
             continue;
@@ -224,8 +231,10 @@ static fs_status append_hosts(joining *all, fs_error *err)
 static fs_status append_devices(joining *all, fs_error *err)
 {
     fs_join *join = &all->join;
+    uint32_t seen = 0;
     FS_EACH_RECORD(join, record)
     {
+        if (seen++ % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err));
         if (is_host(record) || record->kind == FS_EVENT_MEMORY) continue;
         fs_event event = event_of(record);
         if (record->kind == FS_EVENT_SYNC) { /* a wait is its API call's */
@@ -256,10 +265,13 @@ static fs_status join_all(joining *all, fs_error *err)
 {
     fs_join *join = &all->join;
     FS_TRY(join_ids(all, err));
+    FS_TRY(fs_interrupt_poll(err));
     join->slack = join->slack < LEAST_STEP ? 0 : join->slack > MOST_STEP ? MOST_STEP : join->slack;
     FS_TRY(fs_owners_create(&all->owners, err));
+    FS_TRY(fs_interrupt_poll(err));
     FS_TRY(list_hosts(all, err));
     fs_owners_move_calls(&all->owners);
+    FS_TRY(fs_interrupt_poll(err));
     FS_TRY(fs_hosts_sort(join->memory, join->memory_count, err));
     fs_store_expect(join->store, join->host_count + all->device_count + join->memory_count);
     FS_TRY(fs_join_nest(join, err));

@@ -1,6 +1,7 @@
 /* Memory to the events that had it: an event has all that changed while it ran, on whatever thread. */
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "sources/kineto_join.h"
 #include "store/event.h"
@@ -112,7 +113,7 @@ static uint32_t next_free(memory *all, uint32_t record)
 }
 
 /* Records outside of all events of their own thread belong to one of another thread that runs then: the first such. */
-static void find_other_lanes(memory *all)
+static fs_status find_other_lanes(memory *all, fs_error *err)
 {
     const fs_join *join = all->join;
     uint32_t orphans = 0;
@@ -126,6 +127,7 @@ static void find_other_lanes(memory *all)
     for (uint32_t host = 0; host < join->host_count && orphans > 0; host++) {
         const fs_host *event = &join->hosts[host];
         const fs_record *record = event->record;
+        FS_POLL(host, err);
         if (join->parents[host] != FS_NONE || record->kind == FS_EVENT_FRAME || record->communication) continue;
         uint32_t at = next_free(all, records_until(join, event->start, false));
         for (; at < join->memory_count && join->memory[at].start <= event->end; at = next_free(all, at)) {
@@ -134,9 +136,10 @@ static void find_other_lanes(memory *all)
             orphans--;
         }
     }
+    return FS_OK;
 }
 
-static void find_hosts(memory *all)
+static fs_status find_hosts(memory *all, fs_error *err)
 {
     const fs_join *join = all->join;
     for (uint32_t i = 0; i < join->memory_count; i++) {
@@ -144,8 +147,9 @@ static void find_hosts(memory *all)
         all->hosts[i] = FS_NONE;
     }
     sweep_lanes(all);
-    find_other_lanes(all);
+    FS_TRY(find_other_lanes(all, err));
     sweep_lanes(all);
+    return FS_OK;
 }
 
 /* Appending -------------------------------------------------------------------------------------------------------- */
@@ -201,16 +205,22 @@ static fs_status fill(memory *all, fs_error *err)
     for (uint32_t host = 0; host < join->host_count; host++) {
         change total;
         uint32_t parent = join->parents[host];
+        FS_POLL(host, err);
         if (!is_counted(join, host) || !total_of(all, host, &total)) continue;
         for (int place = 0; place < PLACES; place++) {
             all->own[host].bytes[place] += total.bytes[place];
             if (parent != FS_NONE) all->own[parent].bytes[place] -= total.bytes[place];
         }
     }
-    find_hosts(all);
-    for (uint32_t i = 0; i < join->memory_count; i++) FS_TRY(append_record(all, i, err));
-    for (uint32_t host = 0; host < join->host_count; host++)
+    FS_TRY(find_hosts(all, err));
+    for (uint32_t i = 0; i < join->memory_count; i++) {
+        FS_POLL(i, err);
+        FS_TRY(append_record(all, i, err));
+    }
+    for (uint32_t host = 0; host < join->host_count; host++) {
+        FS_POLL(host, err);
         if (is_counted(join, host)) FS_TRY(append_share(all, host, err));
+    }
     return FS_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Which event lies in which: by time, on each thread. */
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "sources/kineto_owners.h"
 
@@ -35,8 +36,10 @@ fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err)
     if (count == 0 || run_end(hosts, 0, count) == count) return FS_OK;
     fs_host *room = fs_malloc(count * sizeof *room), *from = hosts, *to = room;
     if (room == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events of a thread", count);
-    for (uint32_t runs = 2; runs > 1;) {
+    fs_status status = FS_OK;
+    for (uint32_t runs = 2; runs > 1 && status == FS_OK;) {
         runs = 0;
+        status = fs_interrupt_poll(err);
         for (uint32_t first = 0; first < count; runs++) {
             uint32_t second = run_end(from, first, count);
             uint32_t end = second < count ? run_end(from, second, count) : second;
@@ -49,7 +52,7 @@ fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err)
     }
     if (from != hosts) memcpy(hosts, from, count * sizeof *hosts);
     fs_free(room);
-    return FS_OK;
+    return status;
 }
 
 /* Nesting ---------------------------------------------------------------------------------------------------------- */
@@ -114,6 +117,7 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
     for (uint32_t host = first; host < end; host++) {
         const fs_record *record = join->hosts[host].record;
         bool frame = record->kind == FS_EVENT_FRAME;
+        FS_POLL(host, err);
         join->ones[host] = host;
         join->children[host] = 0;
         join->parents[host] = FS_NONE;

@@ -4,24 +4,16 @@
  * in order of start, of the least end below each node, finds those; so no number of threads, of nested events or of
  * overheads takes more than n log n steps.
  */
-#include <stdlib.h>
-
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "sources/kineto_join.h"
-
-/* An event that an overhead begins in. */
-typedef struct {
-    uint64_t length; /* ns */
-    uint32_t host;
-    uint32_t from; /* the first overhead that begins in it */
-} candidate;
 
 typedef struct {
     fs_join *join;
     fs_host *overheads; /* in order of start */
     int64_t *ends;      /* the tree: nodes 1 …, leaves from `leaves` on; INT64_MAX: taken */
     uint32_t leaves;
-    candidate *candidates;
+    fs_host *around; /* events that an overhead begins in; the start is the length, for their order */
     uint32_t count, capacity;
 } placing;
 
@@ -75,16 +67,17 @@ static fs_status list_overheads(placing *all, fs_error *err)
     return FS_OK;
 }
 
-static fs_status add_candidate(placing *all, candidate found, fs_error *err)
+static fs_status add_around(placing *all, const fs_host *event, fs_error *err)
 {
     if (all->count == all->capacity) {
         uint32_t capacity = all->capacity ? all->capacity * 2 : 64;
-        candidate *grown = fs_realloc(all->candidates, capacity * sizeof *grown);
+        fs_host *grown = fs_realloc(all->around, capacity * sizeof *grown);
         if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to place overheads in %u events", capacity);
-        all->candidates = grown;
+        all->around = grown;
         all->capacity = capacity;
     }
-    all->candidates[all->count++] = found;
+    int64_t length = event->end == INT64_MAX ? INT64_MAX : event->end - event->start;
+    all->around[all->count++] = (fs_host){length, event->end, event->record};
     return FS_OK;
 }
 
@@ -105,42 +98,33 @@ static uint32_t overhead_from(const placing *all, int64_t time, uint32_t near)
     return low;
 }
 
-static fs_status list_candidates(placing *all, fs_error *err)
+static fs_status list_around(placing *all, fs_error *err)
 {
     const fs_join *join = all->join;
     uint32_t from = 0;
     for (uint32_t host = 0; host < join->host_count; host++) {
         const fs_host *event = &join->hosts[host];
         const fs_record *record = event->record;
+        FS_POLL(host, err);
         if (host > 0 && record->lane != join->hosts[host - 1].record->lane) from = 0;
         if (record->kind == FS_EVENT_FRAME || record->kind == FS_EVENT_OVERHEAD || record->communication) continue;
         from = overhead_from(all, event->start, from);
         if (from == join->overhead_count || all->overheads[from].start > event->end) continue;
-        candidate found = {(uint64_t)event->end - (uint64_t)event->start, host, from};
-        FS_TRY(add_candidate(all, found, err));
+        FS_TRY(add_around(all, event, err));
     }
-    return FS_OK;
-}
-
-static int compare_candidates(const void *left, const void *right)
-{
-    const candidate *a = left, *b = right;
-    if (a->length != b->length) return a->length < b->length ? -1 : 1;
-    return (a->host > b->host) - (a->host < b->host);
+    return fs_hosts_sort(all->around, all->count, err);
 }
 
 static fs_status place(placing *all, fs_error *err)
 {
-    fs_host *hosts = all->join->hosts;
     FS_TRY(list_overheads(all, err));
-    FS_TRY(list_candidates(all, err));
-    if (all->count == 0) return FS_OK;
-    qsort(all->candidates, all->count, sizeof *all->candidates, compare_candidates);
+    FS_TRY(list_around(all, err));
     for (uint32_t i = 0; i < all->count && all->ends[1] != INT64_MAX; i++) {
-        const fs_host *around = &hosts[all->candidates[i].host];
-        for (uint32_t found = all->candidates[i].from;
-             (found = first_within(all, found, end_of(around))) != FS_NONE;) {
-            all->overheads[found].record->lane = around->record->lane;
+        const fs_host *event = &all->around[i];
+        FS_POLL(i, err);
+        for (uint32_t found = overhead_from(all, event->record->start, 0);
+             found < all->join->overhead_count && (found = first_within(all, found, end_of(event))) != FS_NONE;) {
+            all->overheads[found].record->lane = event->record->lane;
             set_leaf(all, found, INT64_MAX);
         }
     }
@@ -153,6 +137,6 @@ fs_status fs_join_place_overheads(fs_join *join, fs_error *err)
     fs_status status = place(&all, err);
     fs_free(all.overheads);
     fs_free(all.ends);
-    fs_free(all.candidates);
+    fs_free(all.around);
     return status;
 }

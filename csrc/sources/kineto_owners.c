@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "base/memory.h"
 
 /* Records by id ---------------------------------------------------------------------------------------------------- */
@@ -292,6 +293,7 @@ static fs_status sweep_lane(const fs_join *join, uint32_t lane, open_hosts *ops,
     ops->depth = annotations->depth = 0;
     for (uint32_t host = next; host < end; host++) {
         fs_record *call = hosts[host].record;
+        FS_POLL(host, err);
         if (!fs_record_is_call(call)) continue;
         for (; next < end && !comes_after(&hosts[next], &hosts[host]); next++) {
             const fs_record *record = hosts[next].record;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 
 /* An event or member of more bytes is no trace's: a text that never ends must not fill the memory. Nor must the windows
@@ -231,13 +232,13 @@ static seam see_byte(seam seen, char c)
 }
 
 /* Look through `size` bytes, of which the first is the byte `offset` of the text. */
-static void see_bytes(seeker *seeker, const char *text, size_t size, int64_t offset)
+static void see_bytes(seeker *found, const char *text, size_t size, int64_t offset)
 {
-    for (const char *at = text, *end = text + size; at < end && seeker->seen != FOUND; at++) {
-        if (seeker->seen == NOTHING && (at = memchr(at, '}', (size_t)(end - at))) == NULL) return;
-        seam before = seeker->seen;
-        seeker->seen = see_byte(before, *at);
-        if (before == COMMA && seeker->seen == OPENED) seeker->event = offset + (at - text);
+    for (const char *at = text, *end = text + size; at < end && found->seen != FOUND; at++) {
+        if (found->seen == NOTHING && (at = memchr(at, '}', (size_t)(end - at))) == NULL) return;
+        seam before = found->seen;
+        found->seen = see_byte(before, *at);
+        if (before == COMMA && found->seen == OPENED) found->event = offset + (at - text);
     }
 }
 
@@ -255,19 +256,19 @@ static fs_status fill(fs_piece *piece, fs_kineto_read read, void *context, int64
 /* Begin where an event seems to; *start is -1 where none does in the piece. */
 static fs_status seek(fs_piece *piece, fs_kineto_read read, void *context, int64_t *start, fs_error *err)
 {
-    seeker seeker = {NOTHING, -1};
+    seeker found = {NOTHING, -1};
     int64_t count = 1;
     *start = -1;
-    while (seeker.seen != FOUND && count > 0) {
+    while (found.seen != FOUND && count > 0) {
         int64_t next = piece->offset + (int64_t)piece->size;
-        if ((seeker.seen == OPENED ? seeker.event : next) >= piece->until) return FS_OK;
+        if ((found.seen == OPENED ? found.event : next) >= piece->until) return FS_OK;
         piece->done = piece->size; /* nothing of it is needed any more */
         FS_TRY(fill(piece, read, context, &count, err));
-        see_bytes(&seeker, piece->text + piece->size, (size_t)count, next);
+        see_bytes(&found, piece->text + piece->size, (size_t)count, next);
         piece->size += (size_t)count;
     }
-    if (seeker.seen != FOUND || seeker.event >= piece->until) return FS_OK;
-    *start = seeker.event;
+    if (found.seen != FOUND || found.event >= piece->until) return FS_OK;
+    *start = found.event;
     if (*start >= piece->offset) {
         piece->done = (size_t)(*start - piece->offset);
     } else { /* it lies before the window */
@@ -285,6 +286,7 @@ fs_status fs_piece_scan(fs_piece *piece, fs_kineto_read read, void *context, boo
     piece->guessed = !exact;
     if (!exact) status = seek(piece, read, context, start, err);
     while (status == FS_OK && *start >= 0 && !piece->stopped && count > 0) {
+        FS_TRY(fs_interrupt_poll(err));
         status = fill(piece, read, context, &count, err);
         if (status == FS_OK) status = fs_piece_read(piece, (size_t)count, err);
     }

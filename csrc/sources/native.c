@@ -259,6 +259,11 @@ static void record_memory(void *context, fs_device device, int64_t delta)
     }
 }
 
+static void run_task(void *context, uint64_t task)
+{
+    fs_store_run_task(((fs_recorder *)context)->store, task);
+}
+
 /* Life ---------------------------------------------------------------------------------------------------------- */
 
 fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, const fs_recorder_options *options, fs_error *err)
@@ -274,7 +279,12 @@ fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, const fs_r
     made->serial = atomic_fetch_add(&recorder_serials, 1) + 1;
     made->options = *options;
     made->op_names = op_names;
-    made->observer = (fs_observer){.context = made, .begin = begin_op, .end = end_op, .memory = record_memory};
+    made->observer = (fs_observer){.context = made,
+                                   .begin = begin_op,
+                                   .end = end_op,
+                                   .memory = record_memory,
+                                   .task = run_task,
+                                   .serial = made->serial};
     pthread_mutex_init(&made->lock, NULL);
     *recorder = made;
     return FS_OK;

@@ -37,8 +37,9 @@ static inline bool fs_event_is_placed_work(const fs_chunk *chunk, uint32_t at)
     return fs_event_kind_on_device[chunk->kind[at]] && chunk->start[at] != FS_MISSING;
 }
 
-/* Whether it is an annotation of a thread that ended on another, as those of collectives do: it encloses nothing and
- * has no host time of its own. */
+/* Whether it is an annotation that does not nest in time: one of a thread that ended on another, as those of
+ * collectives do, or of a task that gave way to others meanwhile. It may enclose events (by their parents), has no host
+ * time of its own and takes none from what encloses it. */
 static inline bool fs_event_is_asynchronous(const fs_chunk *chunk, uint32_t at)
 {
     return fs_event_is_annotation(chunk->kind[at]) && chunk->device[at] < 0 && chunk->lane[at] == FS_NONE;

@@ -23,6 +23,12 @@ const fs_device_facts fs_device_facts_missing = {FS_DEVICE_FACT_LIST(MISSING_FAC
 /* More events than ids: the last id means "none". */
 enum { MAX_CHUNKS = (1 << (32 - FS_CHUNK_BITS)) - 1 };
 
+/* What a task holds open that does not run now. */
+typedef struct {
+    uint32_t lane, open, first;
+    uint64_t task;
+} aside;
+
 struct fs_store {
     fs_lock lock;
     uint64_t serial; /* tells stores apart in thread_cache, where an address may be used again */
@@ -33,6 +39,8 @@ struct fs_store {
     fs_intern lane_keys; /* device and id of each lane, ids as in lanes */
     fs_lane *lanes;
     uint32_t lane_count, lane_capacity;
+    aside *asides;
+    uint32_t aside_count, aside_capacity;
     bool many; /* events are expected */
     int64_t window[2];
     fs_device_facts *devices;
@@ -63,6 +71,7 @@ void fs_store_destroy(fs_store *store)
     for (uint32_t i = 0; i < store->chunk_count; i++) fs_free(store->chunks[i]);
     fs_free(store->chunks);
     fs_free(store->lanes);
+    fs_free(store->asides);
     fs_free(store->devices);
     fs_intern_clear(&store->names);
     fs_intern_clear(&store->signatures);
@@ -105,7 +114,8 @@ static fs_status find_lane(fs_store *store, bool on_device, int device, uint64_t
     }
     FS_TRY(fs_intern_bytes(&store->lane_keys, key, sizeof key, lane, err));
     if (*lane < store->lane_count) return FS_OK;
-    store->lanes[store->lane_count++] = (fs_lane){.on_device = on_device, .device = device, .id = id, .open = FS_NONE};
+    store->lanes[store->lane_count++] = (fs_lane){
+        .on_device = on_device, .device = device, .id = id, .open = FS_NONE, .base = FS_NONE, .first = FS_NONE};
     return FS_OK;
 }
 
@@ -186,9 +196,13 @@ fs_status fs_store_append(fs_store *store, const fs_event *event, uint32_t *inde
 
 static fs_status begin(fs_store *store, fs_event *event, uint32_t *index, fs_error *err)
 {
-    event->parent = store->lanes[event->lane].open;
+    fs_lane *lane = &store->lanes[event->lane];
+    event->parent = lane->open;
     FS_TRY(append(store, event, index, err));
-    store->lanes[event->lane].open = *index;
+    lane->open = *index;
+    if (lane->first != FS_NONE) return FS_OK;
+    if (lane->task == 0 || event->kind == FS_EVENT_STEP) lane->base = *index;
+    else lane->first = *index;
     return FS_OK;
 }
 
@@ -236,18 +250,94 @@ static bool encloses(const fs_store *store, uint32_t index, uint32_t inner)
     return inner == index;
 }
 
+/* From `open`, `index` or inside it, outward to what is still open once `index` has ended. */
+static uint32_t close_chain(fs_store *store, uint32_t open, uint32_t index, int64_t end)
+{
+    bool all = AT(store, index, kind) != FS_EVENT_FRAME;
+    for (uint32_t inner = open; inner != index; inner = AT(store, inner, parent)) {
+        if (all || AT(store, inner, kind) == FS_EVENT_FRAME) close_event(store, inner, end);
+    }
+    while (open != FS_NONE && AT(store, open, duration) != FS_MISSING) open = AT(store, open, parent);
+    return open;
+}
+
+/* Whether what is open is not the task's own any more: it began before the task's first. */
+static bool is_left(uint32_t open, uint32_t first)
+{
+    return open == FS_NONE || open < first;
+}
+
+static void end_on_lane(fs_store *store, fs_lane *lane, uint32_t index, int64_t end)
+{
+    lane->open = close_chain(store, lane->open, index, end);
+    while (lane->base != FS_NONE && AT(store, lane->base, duration) != FS_MISSING)
+        lane->base = AT(store, lane->base, parent);
+    if (lane->first != FS_NONE && !is_left(lane->open, lane->first)) return;
+    lane->first = FS_NONE;
+    lane->open = lane->base;
+}
+
+/* An event that does not lie in what its lane has open now: what a task that does not run holds open. */
+static void end_aside(fs_store *store, uint32_t index, int64_t end)
+{
+    for (uint32_t i = 0; i < store->aside_count; i++) {
+        aside *held = &store->asides[i];
+        if (index < held->first || !encloses(store, index, held->open)) continue;
+        held->open = close_chain(store, held->open, index, end);
+        if (is_left(held->open, held->first)) *held = store->asides[--store->aside_count];
+        return;
+    }
+}
+
 void fs_store_end(fs_store *store, uint32_t index, int64_t end)
 {
     fs_lock_take(&store->lock);
-    uint32_t lane = AT(store, index, lane);
-    uint32_t *open = &store->lanes[lane].open;
-    bool all = AT(store, index, kind) != FS_EVENT_FRAME;
+    uint32_t lane = AT(store, index, lane), lanes = lane == FS_NONE ? store->lane_count : lane + 1;
     close_event(store, index, end);
-    if (encloses(store, index, *open)) {
-        for (uint32_t inner = *open; inner != index; inner = AT(store, inner, parent)) {
-            if (all || AT(store, inner, kind) == FS_EVENT_FRAME) close_event(store, inner, end);
+    /* A range that was set aside has no lane: it may be open on any. */
+    for (lane = lane == FS_NONE ? 0 : lane; lane < lanes; lane++)
+        if (encloses(store, index, store->lanes[lane].open)) break;
+    if (lane < lanes) end_on_lane(store, &store->lanes[lane], index, end);
+    else if (store->aside_count > 0) end_aside(store, index, end);
+    fs_lock_give(&store->lock);
+}
+
+/* Tasks ---------------------------------------------------------------------------------------------------------- */
+
+/* Without memory to set it aside, what the task holds open encloses nothing any more; each of it still ends. */
+static void set_aside(fs_store *store, uint32_t lane, const fs_lane *from)
+{
+    for (uint32_t at = from->open; !is_left(at, from->first); at = AT(store, at, parent)) {
+        if (AT(store, at, kind) == FS_EVENT_RANGE) AT(store, at, lane) = FS_NONE;
+    }
+    if (store->aside_count == store->aside_capacity) {
+        uint32_t capacity = store->aside_capacity ? store->aside_capacity * 2 : 8;
+        aside *more = fs_realloc(store->asides, capacity * sizeof *more);
+        if (more == NULL) return;
+        store->asides = more;
+        store->aside_capacity = capacity;
+    }
+    store->asides[store->aside_count++] = (aside){lane, from->open, from->first, from->task};
+}
+
+void fs_store_run_task(fs_store *store, uint64_t task)
+{
+    uint32_t id;
+    fs_lock_take(&store->lock);
+    if (thread_lane(store, &id, NULL) == FS_OK && store->lanes[id].task != task) {
+        fs_lane *lane = &store->lanes[id];
+        if (lane->first != FS_NONE) set_aside(store, id, lane);
+        lane->task = task;
+        lane->open = lane->base;
+        lane->first = FS_NONE;
+        for (uint32_t i = 0; task != 0 && i < store->aside_count; i++) {
+            aside *held = &store->asides[i];
+            if (held->lane != id || held->task != task) continue;
+            lane->open = held->open;
+            lane->first = held->first;
+            *held = store->asides[--store->aside_count];
+            break;
         }
-        while (*open != FS_NONE && AT(store, *open, duration) != FS_MISSING) *open = AT(store, *open, parent);
     }
     fs_lock_give(&store->lock);
 }
@@ -298,14 +388,26 @@ fs_status fs_store_set_device(fs_store *store, int device, const fs_device_facts
     return status;
 }
 
+static uint32_t close_all(fs_store *store, uint32_t open, int64_t end)
+{
+    uint32_t closed = 0;
+    for (; open != FS_NONE; open = AT(store, open, parent)) {
+        closed += AT(store, open, duration) == FS_MISSING;
+        close_event(store, open, end);
+    }
+    return closed;
+}
+
 uint32_t fs_store_end_all(fs_store *store, int64_t end)
 {
     uint32_t closed = 0;
     fs_lock_take(&store->lock);
     for (uint32_t i = 0; i < store->lane_count; i++) {
-        uint32_t *open = &store->lanes[i].open;
-        for (; *open != FS_NONE; *open = AT(store, *open, parent), closed++) close_event(store, *open, end);
+        fs_lane *lane = &store->lanes[i];
+        closed += close_all(store, lane->open, end) + close_all(store, lane->base, end);
+        lane->open = lane->base = lane->first = FS_NONE;
     }
+    while (store->aside_count > 0) closed += close_all(store, store->asides[--store->aside_count].open, end);
     fs_lock_give(&store->lock);
     return closed;
 }

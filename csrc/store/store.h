@@ -94,7 +94,10 @@ typedef struct {
     bool on_device;
     int device;    /* -1: a host thread */
     uint64_t id;   /* operating system's thread id, or stream */
-    uint32_t open; /* innermost open event of a host thread, or FS_NONE */
+    uint32_t open; /* innermost open event of a host thread and of the task that it runs, or FS_NONE */
+    uint32_t base; /* innermost open event of the thread outside of any task */
+    uint32_t first; /* outermost open event of the task alone, or FS_NONE */
+    uint64_t task; /* that it runs; 0: none */
 } fs_lane;
 
 typedef struct fs_store fs_store;
@@ -123,6 +126,12 @@ fs_status fs_store_append(fs_store *store, const fs_event *event, uint32_t *inde
 fs_status fs_store_begin(fs_store *store, fs_event_kind kind, uint32_t name, uint32_t signature, int64_t start,
                          uint32_t *index, fs_error *err);
 void fs_store_end(fs_store *store, uint32_t index, int64_t end);
+
+/* The calling thread now runs another task (a coroutine of an event loop), 0: none. What the task before holds open
+ * does not enclose what comes now: it is set aside until that task runs again. The ranges among it overlap others from
+ * here on: they become asynchronous annotations (store/event.h), of no lane. Each is ended by its index as ever. A step
+ * that a task begins outside of its other events is the thread's. */
+void fs_store_run_task(fs_store *store, uint64_t task);
 
 /* As fs_store_begin, on the thread of that lane. */
 fs_status fs_store_begin_on(fs_store *store, uint32_t lane, fs_event_kind kind, uint32_t name, int64_t start,

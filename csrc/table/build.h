@@ -29,6 +29,7 @@ enum {
     FS_NODE_LISTED = 32, /* kernels have told the work of its lists of tensors */
     FS_NODE_OBSCURE = 64, /* it encloses an op of which, and of all in it, no rule knows the FLOPs */
     FS_NODE_SAVES = 128, /* a kernel of its own device work does fewer FLOPs than counted (fs_kernel_saves_flops) */
+    FS_NODE_CALLS = 256, /* API calls within launched something that was not seen, as while a graph is captured */
 };
 
 /* A host event that encloses or launched something; the others, most of them, go without. */
@@ -49,7 +50,7 @@ typedef struct {
     bool buried; /* a range whose work is stated, in FS_MOST_STATED of them: device work in it counts for those only */
     uint32_t launches; /* device work that counts as its own; without such, the ops of known work that the CPU did */
     int8_t device;   /* that its work ran on, -1 for none */
-    uint8_t flags;
+    uint16_t flags;
 } fs_node;
 
 /* Change of memory in bytes, by place. */
@@ -71,6 +72,7 @@ typedef struct {
     int64_t work_calls;                  /* of ops and ranges, which may have work */
     uint8_t device_timing;               /* FS_TIMING_COUNT: no device work */
     bool untimed;                        /* the time of some work is not known */
+    bool unseen;                         /* nor is that of some calls: a row that ran on a device leaves them out */
     bool flops_known;                    /* of the rows or something that they enclose */
 } fs_group;
 

@@ -176,6 +176,7 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
     call->text = name == FS_NONE ? NULL : fs_store_name_text(set->store, name);
 
     find_work(name, &given, call);
+    call->launches = kind == FS_EVENT_RUNTIME && call->text != NULL && fs_name_launches(call->text);
     call->wraps = kind == FS_EVENT_OP && call->text != NULL && fs_name_wraps_autograd(call->text);
     call->device_kind = given.own.device_kind;
     call->device_index = given.own.device_index;
@@ -190,20 +191,28 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
 }
 
 /* The call of that key: the one there is, or a new one. */
-static fs_status find(fs_calls *set, const fs_call *wanted, uint32_t *id, fs_error *err)
+static fs_status find(fs_calls *set, uint64_t key, uint64_t class, uint32_t outer, uint32_t *id, fs_error *err)
 {
     if (set->count == set->capacity) FS_TRY(grow(set, err));
-    uint32_t slot = first_slot(set, wanted->key, wanted->class, wanted->outer);
+    uint32_t slot = first_slot(set, key, class, outer);
     for (; set->slots[slot] != 0; slot = (slot + 1) & (set->slot_count - 1)) {
         const fs_call *call = &set->calls[set->slots[slot] - 1];
-        if (call->key == wanted->key && call->class == wanted->class && call->outer == wanted->outer) {
+        if (call->key == key && call->class == class && call->outer == outer) {
             *id = set->slots[slot] - 1;
             return FS_OK;
         }
     }
-    fs_call call = *wanted;
-    FS_TRY(add(set, &call, err));
-    set->calls[set->count] = call;
+    fs_call *call = &set->calls[set->count];
+    *call = (fs_call){
+        .key = key,
+        .class = class,
+        .kind = (uint8_t)(class >> 1 & 0x7f),
+        .on_device = class & 1,
+        .stack = (uint32_t)(class >> 8),
+        .outer = outer,
+        .dtype = FS_TORCH_DTYPE_NONE,
+    };
+    FS_TRY(add(set, call, err));
     *id = set->count++;
     set->slots[slot] = *id + 1;
     return FS_OK;
@@ -212,29 +221,11 @@ static fs_status find(fs_calls *set, const fs_call *wanted, uint32_t *id, fs_err
 fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
                         uint32_t stack, uint32_t *id, fs_error *err)
 {
-    const fs_call wanted = {
-        .key = (uint64_t)name << 32 | signature,
-        .class = (uint64_t)stack << 8 | (uint64_t)kind << 1 | on_device,
-        .kind = (uint8_t)kind,
-        .on_device = on_device,
-        .stack = stack,
-        .outer = FS_NONE,
-        .dtype = FS_TORCH_DTYPE_NONE,
-    };
-    return find(set, &wanted, id, err);
+    uint64_t class = (uint64_t)stack << 8 | (uint64_t)kind << 1 | on_device;
+    return find(set, (uint64_t)name << 32 | signature, class, FS_NONE, id, err);
 }
 
 fs_status fs_calls_find_within(fs_calls *set, uint32_t inner, uint32_t outer, uint32_t *id, fs_error *err)
 {
-    const fs_call *call = &set->calls[inner];
-    const fs_call wanted = {
-        .key = call->key,
-        .class = call->class,
-        .kind = call->kind,
-        .on_device = call->on_device,
-        .stack = call->stack,
-        .outer = outer,
-        .dtype = FS_TORCH_DTYPE_NONE,
-    };
-    return find(set, &wanted, id, err);
+    return find(set, set->calls[inner].key, set->calls[inner].class, outer, id, err);
 }

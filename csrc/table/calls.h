@@ -21,6 +21,7 @@ typedef struct {
     fs_work work;         /* of one call; all NaN for what is no op */
     bool known;           /* of an op: a rule knows FLOPs or bytes */
     bool stated;          /* of a range: the program stated FLOPs or bytes */
+    bool launches;        /* of an API call: fs_name_launches */
     bool communication;   /* between devices: no work of any one of them */
     bool gradient;        /* of an op: fs_work_is_gradient */
     bool untyped;         /* of an op: its tensors have one dtype, which the trace does not tell */

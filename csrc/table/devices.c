@@ -1,6 +1,7 @@
 /* Device work to its launchers and rows: own device times, busy times, coverage. */
 #include <math.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "table/build.h"
@@ -142,7 +143,7 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     if (call != NULL && call->communication) return;
     /* A copy or a fill says itself what it moves. */
     if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET) known = (fs_known){true, true};
-    else if (call != NULL && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
+    else if (call != NULL && !known.flops && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
         fs_add_to(&call->untold_ns, work->duration);
         return;
     }
@@ -285,13 +286,14 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to add up %u device events", build->work_count);
     }
     for (size_t i = 0; i < end_count; i++) ends[i] = INT64_MIN;
-    if (build->works_sorted) {
-        for (uint32_t index = 0; index < build->count; index++) add_event(build, index, ends);
-    } else {
-        const sort_entry *sorted = sort_works(build, entries);
-        for (uint32_t i = 0; i < build->work_count; i++) add_event(build, sorted[i].event, ends);
+    const sort_entry *sorted = build->works_sorted ? NULL : sort_works(build, entries);
+    fs_status status = FS_OK;
+    uint32_t count = sorted == NULL ? build->count : build->work_count;
+    for (uint32_t i = 0; status == FS_OK && i < count; i++) {
+        if (i % FS_POLL_ROUNDS == 0) status = fs_interrupt_poll(err);
+        add_event(build, sorted == NULL ? i : sorted[i].event, ends);
     }
     fs_free(entries);
     fs_free(ends);
-    return cover_untold(build, err);
+    return status == FS_OK ? cover_untold(build, err) : status;
 }

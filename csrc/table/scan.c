@@ -1,6 +1,7 @@
 /* Events to calls, nodes and groups, in the order of the store. */
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "table/build.h"
 #include "table/names.h"
@@ -178,6 +179,19 @@ static int64_t taken_time(const fs_build *build, const fs_chunk *chunk, uint32_t
     return fs_sub_saturated(to, from);
 }
 
+/* The event, or the nearest around it, that has time of its own to give to what it encloses. */
+static uint32_t timed_parent(const fs_build *build, uint32_t index)
+{
+    uint32_t at;
+    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    while (fs_event_is_asynchronous(chunk, at)) {
+        index = fs_build_parent(build, chunk, at, index);
+        if (index == FS_NONE) break;
+        chunk = fs_event_chunk(build->store, index, &at);
+    }
+    return index;
+}
+
 static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
     uint32_t parent = fs_build_parent(build, chunk, at, index);
@@ -191,10 +205,12 @@ static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at,
     build->table->open_events += missing;
     if (chunk->kind[at] == FS_EVENT_INTERVAL) return FS_OK;
     FS_TRY(count_event(build, chunk, at, index, err));
-    if (parent != FS_NONE && !fs_build_is_device(chunk, at)) {
-        fs_node *above = fs_build_node(build, parent);
-        if (!missing) fs_take_from(&above->self_cpu_ns, taken_time(build, chunk, at, parent, above));
-    }
+    if (parent == FS_NONE || fs_build_is_device(chunk, at)) return FS_OK;
+    fs_build_node(build, parent);
+    uint32_t timed = fs_event_is_asynchronous(chunk, at) ? FS_NONE : timed_parent(build, parent);
+    if (missing || timed == FS_NONE) return FS_OK;
+    fs_node *above = fs_build_node(build, timed);
+    fs_take_from(&above->self_cpu_ns, taken_time(build, chunk, at, timed, above));
     return FS_OK;
 }
 
@@ -206,6 +222,7 @@ static fs_status prepare(fs_build *build, fs_error *err)
     build->works_sorted = true;
     for (uint32_t index = 0; index < build->count; index++) {
         const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        FS_POLL(index, err);
         if (fs_build_is_device(chunk, at)) {
             uint32_t device = chunk->device[at] < 0 ? 0 : (uint32_t)chunk->device[at];
             if (device >= build->device_count) build->device_count = device + 1;
@@ -248,14 +265,14 @@ static fs_status prepare_stacks(fs_build *build, fs_error *err)
 static bool misses_devices(const fs_build *build)
 {
     bool calls = false, device = false;
-    if (build->work_count > 0 || build->count == 0) return false;
+    if (build->work_count > 0 || build->count == 0 || build->options->cpu_alone) return false;
     if (FS_EVENT_AT(build->store, 0, timing) != FS_TIMING_TRACE) return false;
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         if (call->text == NULL) continue;
         bool api = call->kind == FS_EVENT_RUNTIME;
         calls = calls || api;
-        if (api ? fs_name_launches(call->text) : fs_name_needs_gpu(call->text)) return true;
+        if (api ? call->launches : fs_name_needs_gpu(call->text)) return true;
     }
     for (int i = 0; i < FS_DEVICE_LIMIT; i++) device = device || fs_store_device(build->store, i).name[0] != 0;
     return build->device_memory || (device && !calls);
@@ -268,6 +285,7 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
     uint32_t at;
     for (uint32_t index = 0; index < build->count; index++) {
         const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        FS_POLL(index, err);
         FS_TRY(scan_event(build, chunk, at, index, err));
     }
     fs_build_find_untold(build);

@@ -58,7 +58,7 @@ static void fill_row(const fs_build *build, fs_group *group)
         row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
         row->roof = fs_roof_unknown;
     }
-    if (build->table->device_unseen) {
+    if (build->table->device_unseen || (group->unseen && !fs_build_ran_on_device(group))) {
         fs_unit unit = row->roof.unit;
         row->roof = fs_roof_unknown;
         row->roof.unit = unit;

@@ -21,6 +21,7 @@ enum { FS_MAX_CUDA_DEVICES = 64 };
 typedef struct {
     bool by_shape;        /* rows of different input shapes stay apart */
     uint32_t stack_depth; /* rows of different stacks stay apart, of so many innermost frames; 0: no stacks */
+    bool cpu_alone;       /* the program is known to have used no device: see fs_table.device_unseen */
     /* Peaks of what the events ran on; NULL: not known. */
     const fs_peaks *cpu_peaks;
     const fs_peaks *cuda_peaks[FS_MAX_CUDA_DEVICES];

@@ -1,6 +1,7 @@
 /* Nodes to groups, backward: what a node encloses is complete when its turn comes. */
 #include <math.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "ops/tensor.h"
@@ -56,7 +57,9 @@ static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
 {
     fs_roof_sum *sum = &build->groups[call->row].roof;
     const fs_roof *roof = roof_of(build, node, call);
-    if (!call->work.of_launched) {
+    if (call->work.of_launched) { /* what its kernels told is in the sum already (devices.c) */
+        if ((node->flags & FS_NODE_LISTED) == 0) fs_roof_sum_add(sum, &fs_roof_unknown);
+    } else {
         fs_roof term = *roof;
         if ((node->flags & FS_NODE_SAVES) != 0) term.compute_ns = term.least_ns = NAN;
         fs_roof_sum_add(sum, &term);
@@ -68,6 +71,12 @@ static bool is_unrated(const fs_build *build, const fs_node *node, const fs_call
 {
     if (node->device >= 0 || build->work_count == 0 || call->device_kind != FS_CPU) return false;
     return fs_build_peaks(build, call, node->device) == NULL;
+}
+
+/* Whether API calls within launched something, and no device work within was seen: its host time is that of calls. */
+static bool is_unseen(const fs_node *node)
+{
+    return (node->flags & FS_NODE_CALLS) != 0 && node->device_ns == 0;
 }
 
 static void add_unknown(fs_row *row)
@@ -96,6 +105,13 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     if (!isnan(work->flops)) *flops += work->flops;
     if (!isnan(work->bytes_moved)) node->bytes += work->bytes_moved;
     bool is_op = call->kind == FS_EVENT_OP;
+    if (is_op && is_unseen(node)) {
+        group->unseen = true;
+        group->unrated_flops += work->flops;
+        group->unrated_bytes += work->bytes_moved;
+        node->flags |= FS_NODE_UNTIMED;
+        return;
+    }
     if (is_op && is_unrated(build, node, call)) {
         fs_add_to(&group->unrated_ns, duration == FS_MISSING ? 0 : node->self_cpu_ns);
         group->unrated_flops += work->flops;
@@ -107,7 +123,7 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
 
     if (node->device >= 0) return; /* its time is in the row's busy time */
     /* Of a range whose work is stated, device work may be what nobody knows the launcher of. */
-    bool seen = is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !build->has_unlinked_work);
+    bool seen = is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !is_unseen(node) && !build->has_unlinked_work);
     if (call->device_kind == FS_CPU && duration != FS_MISSING && seen) {
         fs_add_to(&group->host_ns, is_op ? node->self_cpu_ns : duration);
     } else if (work->flops > 0 || work->bytes_moved > 0) {
@@ -218,6 +234,7 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
         above->bytes += node->bytes;
         if (flops_known) above->flags |= FS_NODE_FLOPS;
         above->flags |= node->flags & (FS_NODE_UNTIMED | FS_NODE_OBSCURE);
+        if (call->launches || is_unseen(node)) above->flags |= FS_NODE_CALLS;
         if (above->device < 0) above->launches += counts && node->launches == 0 ? 1 : node->launches;
     }
 
@@ -257,6 +274,9 @@ fs_status fs_build_totals(fs_build *build, fs_error *err)
     }
     build->samples = fs_malloc(sample_count * sizeof *build->samples);
     if (build->samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u times", build->count);
-    for (uint32_t index = build->count; index-- > 0;) add_event(build, index);
+    for (uint32_t index = build->count; index-- > 0;) {
+        FS_POLL(index, err);
+        add_event(build, index);
+    }
     return FS_OK;
 }

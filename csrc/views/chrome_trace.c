@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "views/trace.h"
 
@@ -251,10 +252,11 @@ static void put_event(fs_trace *trace, const fs_event *event, uint32_t index)
 
 /* Device annotations come before all else: of slices that begin at one time, viewers put the later written into the
  * earlier. */
-static fs_status put_events(fs_trace *trace, bool annotations)
+static fs_status put_events(fs_trace *trace, bool annotations, fs_error *err)
 {
     for (uint32_t index = 0; index < trace->count && trace->out.status == FS_OK; index++) {
         fs_event event;
+        FS_POLL(index, err);
         fs_store_get(trace->store, index, &event);
         if (event.start == FS_MISSING || fs_trace_is_device_annotation(&event) != annotations) continue;
         if (event.kind == FS_EVENT_MEMORY && event.lane == FS_NONE) continue; /* a share: no event of its own */
@@ -305,8 +307,8 @@ static fs_status write_trace(fs_trace *trace, fs_error *err)
     FS_TRY(fs_trace_name_texts(trace, err));
     put_head(trace);
     put_facts(trace);
-    FS_TRY(put_events(trace, true));
-    FS_TRY(put_events(trace, false));
+    FS_TRY(put_events(trace, true, err));
+    FS_TRY(put_events(trace, false, err));
     put_window(trace);
     return fs_json_flush(&trace->out);
 }

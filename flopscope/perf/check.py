@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import pytest
 
 from .. import _core
+from ..views.safe import printable
 from . import limits, marker, store
 from .explain import explain
 from .kernels import Seen, Unseen, look
@@ -299,4 +300,4 @@ def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: flo
 
 
 def _name_of(fn: Callable[..., Any]) -> str:
-    return str(getattr(fn, "__name__", None) or type(fn).__name__)
+    return printable(str(getattr(fn, "__name__", None) or type(fn).__name__))

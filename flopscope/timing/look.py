@@ -39,6 +39,12 @@ class Look:
     core: Any
     """The stopped recorder."""
 
+    @property
+    def unit(self) -> str | None:
+        """The compute unit that does most of its FLOPs, as Roof.unit."""
+        unit: str | None = self.roof("cpu", None).unit
+        return unit
+
     def roof(self, device: str, limits: Mapping[str, Any] | None) -> _core.Roof:
         """The least times that the peaks allow its ops, added up. limits: peaks as the core takes them, or None."""
         _, meta = self.core.table(False, 0, {} if limits is None else {device: limits})

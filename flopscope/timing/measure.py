@@ -77,7 +77,7 @@ def measure(
     look = stage.looks[0]
     done = _stated(look.flops, flops), _stated(look.bytes, bytes)
     known = {} if all(map(math.isnan, done)) else _peaks(stage, peaks)
-    stated = (*done, unit) if flops is not None or bytes is not None else None
+    stated = (*done, unit if flops is not None else look.unit) if flops is not None or bytes is not None else None
     roofs = _roofs(stage, stated, known)
     with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as look_up:
         stage.call_between_samples(look_up)
@@ -210,8 +210,7 @@ def _roofs(
     say what a launch takes: the measured time stands for it.
     """
     look, measured = stage.looks[0], known.get("measured")
-    launch = {} if measured is None else {"launch_ns": measured.launch_ns, "kernel_ns": measured.kernel_ns}
-    limits: dict[str, dict[str, Any]] = {source: {**peaks._for_core(), **launch} for source, peaks in known.items()}
+    limits: dict[str, dict[str, Any]] = {source: peaks._for_core(measured) for source, peaks in known.items()}
     limits["none"] = {"flops": {}}
     if stated is None:
         return {source: look.roof(str(stage.device), one) for source, one in limits.items()}

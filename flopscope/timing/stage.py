@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from .. import _core, capture
+from ..views.safe import printable
 from .look import Look, call_under_profiler, notes_of
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def name_of(function: Callable[..., Any]) -> str:
     """What a function is called."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
-    return str(getattr(function, "__name__", None) or type(function).__name__)
+    return printable(str(getattr(function, "__name__", None) or type(function).__name__))
 
 
 class MemoryWatch:

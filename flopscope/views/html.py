@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from flopscope.table import EventRow, EventTable
 
 ROWS_SHOWN = 50
+NAME_SHOWN = 55  # characters of a name in the notes
 
 STYLE = """
 .flopscope {border-collapse: collapse; font-size: 0.85em; font-variant-numeric: tabular-nums}
@@ -91,9 +92,8 @@ def render(table: EventTable) -> str:
     caption = f"{len(rows)} of {len(table)} rows. Self CPU time total: {units.time_text(table.self_cpu_time_total)}."
     if table.has_device:
         caption += f" Self CUDA time total: {units.time_text(table.self_device_time_total)}."
-    if table.device_unseen:
-        caption += " " + " ".join(text.DEVICE_UNSEEN)
+    notes = "<br>".join(map(escape, text.footnotes(rows, text.Layout(table, None, NAME_SHOWN, None, None, True))))
     return (
         f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{escape(caption)}</caption>\n'
-        f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n<div>{notes}</div>"
     )

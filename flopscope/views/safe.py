@@ -13,9 +13,9 @@ from flopscope.files import replacing
 
 __all__ = ["printable", "write_csv"]
 
-# C0 and C1 controls and DEL, which terminals act on; separators that end a line; marks that turn the direction of text;
-# halves of surrogate pairs, which cannot be encoded.
-_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# C0 and C1 controls and DEL, which terminals act on; separators that end a line; marks that turn the direction of text
+# (Unicode's Bidi_Control); halves of surrogate pairs, which cannot be encoded.
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _FORMULA = re.compile("[=+\\-@\t\r]")  # how a cell begins that spreadsheets evaluate
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from . import units
 from .html import STYLE
+from .safe import printable
 
 if TYPE_CHECKING:
     from ..timing.sweep import Sweep, SweepPoint
@@ -26,7 +27,8 @@ def sweep_text(sweep: Sweep) -> str:
     widths = [max(map(len, column)) for column in zip(HEADERS, *rows, strict=True)]
     rule = "  ".join("-" * width for width in widths)
     lines = [_title(sweep), rule, _line(HEADERS, widths), rule, *(_line(cells, widths) for cells in rows), rule]
-    return "\n".join([*lines, *(line for note in _footnotes(sweep) for line in textwrap.wrap(note, LINE))])
+    notes = [line for note in _footnotes(sweep) for line in textwrap.wrap(printable(note), LINE)]
+    return "\n".join([*map(printable, lines), *notes])
 
 
 def sweep_html(sweep: Sweep) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -102,8 +103,8 @@ class TextColumn:
 
 
 DEVICE_UNSEEN = (
-    "No rates and no roofline: the program used a GPU, and the trace has no activity of that GPU (it was recorded with",
-    "CPU activities alone, or cut off). The host times of ops are then the time to dispatch them, not to run them.",
+    "No rates and no roofline: as far as the trace tells, the program used a GPU, and no activity of that GPU is in it",
+    "(recorded with CPU activities alone, or cut off). Host times are then the time to dispatch ops, not to run them.",
 )
 
 COLUMNS = [
@@ -149,7 +150,8 @@ COLUMNS = [
 ]
 
 
-def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
+def footnotes(rows: Sequence[EventRow] | EventTable, layout: Layout) -> Iterable[str]:
+    """What the numbers of these rows rest on, line by line."""
     table = layout.table
     if any(row.pct_roofline > 100 for row in rows):
         yield "* more than the roofline: the data sat in cache (bound: cache), the clock was above that of the peak's"
@@ -173,13 +175,20 @@ def _footnotes(rows: list[EventRow], layout: Layout) -> Iterable[str]:
         yield f"Open events: {table.open_events} had not ended; their time is not known and counts as 0."
     if table.dropped:
         yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter stretch."
-    for device, peaks in () if table.device_unseen else table.peaks.items():
-        yield f"% Roofline: of the {peaks['source']} peaks of {printable(peaks['name'])} ({device})."
-    if not table.device_unseen and any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
-        reasons = table.unknown_peaks
-        for reason in dict.fromkeys(reasons.values()):
-            devices = ", ".join(name for name in reasons if reasons[name] == reason)
+    if table.device_unseen and all(math.isnan(row.pct_roofline) for row in rows):  # of several ranks some may have them
+        return
+    said = {name: f"{peaks['source']} peaks of {printable(peaks['name'])}" for name, peaks in table.peaks.items()}
+    for peaks, devices in _alike(said):
+        yield f"% Roofline: of the {peaks} ({devices})."
+    if any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
+        for reason, devices in _alike(table.unknown_peaks):
             yield f"% Roofline: unknown on {devices}: {printable(reason)}."
+
+
+def _alike(said: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    """Each thing that is said, and of which devices."""
+    for what in dict.fromkeys(said.values()):
+        yield what, ", ".join(device for device in said if said[device] == what)
 
 
 def render(
@@ -237,5 +246,5 @@ def render(
     if layout.shown["device"]:
         lines.append(f"Self CUDA time total: {layout.time(table.self_device_time_total)}")
     if roofline:
-        lines += _footnotes(rows, layout)
+        lines += footnotes(rows, layout)
     return "\n".join(lines) + "\n"

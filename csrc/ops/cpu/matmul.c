@@ -1,6 +1,7 @@
 /* Matrix products: by a BLAS where one is registered, else by our own tiles; 16-bit floats by way of float32. */
 #include <stdatomic.h>
 
+#include "base/interrupt.h"
 #include "base/parallel.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/cpu_rows.h"
@@ -70,6 +71,25 @@ static fs_status add_product(const fs_matmul *matmul, void *out, const void *pro
     return fs_cpu_binary((fs_device){FS_CPU, 0}, FS_BINARY_add, &space, err);
 }
 
+/* A BLAS hears nobody: work that may be interrupted goes to it by rows of so many FLOPs, a quarter of a second of a
+ * slow core. */
+static fs_status multiply_rows(fs_blas_matmul blas, const fs_matmul *matmul, fs_error *err)
+{
+    static const double most_flops = 8e9;
+    double flops_each = 2.0 * (double)matmul->n * (double)matmul->k, rows_each = most_flops / (flops_each + 1);
+    int64_t rows = rows_each < (double)matmul->m ? (int64_t)rows_each + 1 : matmul->m;
+    if (fs_interrupt_current() == NULL) rows = matmul->m;
+    for (int64_t row = 0; row < matmul->m; row += rows) {
+        fs_matmul part = *matmul;
+        part.m = matmul->m - row < rows ? matmul->m - row : rows;
+        part.a = offset_bytes(matmul->a, row * (matmul->a_transposed ? 1 : matmul->a_ld), matmul->dtype);
+        part.out = (char *)matmul->out + row * matmul->out_ld * (int64_t)fs_dtypes[matmul->dtype].size;
+        FS_TRY(fs_interrupt_poll(err));
+        FS_TRY(blas(&part, err));
+    }
+    return FS_OK;
+}
+
 static fs_status matmul_by_blas(fs_blas_matmul blas, const fs_matmul *matmul, fs_error *err)
 {
     const fs_device cpu = {FS_CPU, 0};
@@ -88,7 +108,7 @@ static fs_status matmul_by_blas(fs_blas_matmul blas, const fs_matmul *matmul, fs
         one.out_ld = product != NULL ? matmul->n : matmul->out_ld;
         one.batch = 1;
         one.accumulate = false;
-        status = blas(&one, err);
+        status = multiply_rows(blas, &one, err);
         if (status == FS_OK && product != NULL) status = add_product(matmul, out, product, err);
     }
     if (product != NULL) fs_cpu_release(cpu, product, product_bytes);

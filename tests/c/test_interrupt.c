@@ -1,0 +1,96 @@
+/* Sections of long work: who asks, what ends, and what goes on. */
+#include "base/interrupt.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/parallel.h"
+#include "check.h"
+
+typedef struct {
+    int asked, stop_at;
+    pthread_t thread;
+    bool elsewhere; /* asked on a thread that did not open the section */
+} asker;
+
+static bool ask(void *context)
+{
+    asker *who = context;
+    if (!pthread_equal(who->thread, pthread_self())) who->elsewhere = true;
+    return ++who->asked >= who->stop_at;
+}
+
+static void pause_ms(int ms)
+{
+    struct timespec time = {0, (long)ms * 1000000};
+    nanosleep(&time, NULL);
+}
+
+static atomic_llong done;
+
+static void slow(void *context, int64_t begin, int64_t end)
+{
+    (void)context;
+    for (int64_t i = begin; i < end; i++) pause_ms(1);
+    atomic_fetch_add(&done, end - begin);
+}
+
+static void test_without_a_section_nothing_ends(void)
+{
+    fs_error err;
+    CHECK(!fs_interrupted() && fs_interrupt_poll(&err) == FS_OK && !fs_interrupt_stop());
+    CHECK(fs_interrupt_current() == NULL);
+    atomic_store(&done, 0);
+    fs_parallel_for(20, 1, slow, NULL);
+    CHECK(atomic_load(&done) == 20);
+}
+
+static void test_a_parallel_loop_ends_early(void)
+{
+    for (int threads = 1; threads <= 4; threads++) {
+        fs_interrupt section;
+        asker who = {.stop_at = 2, .thread = pthread_self()};
+        fs_error err = {0};
+        CHECK(fs_parallel_set_threads(threads, NULL) == FS_OK);
+        atomic_store(&done, 0);
+        int64_t began = fs_clock_now();
+        fs_interrupt_open(&section, ask, &who);
+        fs_parallel_for(1000000, 1, slow, NULL); /* a quarter of an hour at 1 ms each */
+        CHECK(fs_interrupt_poll(&err) == FS_INTERRUPTED && err.status == FS_INTERRUPTED);
+        fs_interrupt_close(&section);
+        CHECK(fs_clock_now() - began < 5000000000, "%d threads", threads);
+        CHECK(who.asked == 2 && !who.elsewhere, "asked %d times", who.asked);
+        CHECK(atomic_load(&done) > 0 && atomic_load(&done) < 1000000);
+        CHECK(fs_interrupt_poll(&err) == FS_OK && fs_interrupt_current() == NULL);
+        atomic_store(&done, 0);
+        fs_parallel_for(100, 1, slow, NULL);
+        CHECK(atomic_load(&done) == 100, "the next loop is whole");
+    }
+}
+
+static void test_sections_nest(void)
+{
+    fs_interrupt outer, inner;
+    asker never = {.stop_at = 1000000, .thread = pthread_self()}, at_once = {.stop_at = 1, .thread = pthread_self()};
+    fs_interrupt_open(&outer, ask, &never);
+    fs_interrupt_open(&inner, ask, &at_once);
+    CHECK(!fs_interrupted(), "it is not asked at first");
+    pause_ms(60);
+    CHECK(fs_interrupted() && fs_interrupted() && at_once.asked == 1 && never.asked == 0);
+    fs_interrupt_close(&inner);
+    CHECK(!fs_interrupted() && fs_interrupt_current() == &outer);
+    CHECK(fs_interrupt_stop() && fs_interrupted());
+    fs_interrupt_close(&outer);
+    CHECK(!fs_interrupted());
+}
+
+int main(void)
+{
+    test_without_a_section_nothing_ends();
+    test_a_parallel_loop_ends_early();
+    test_sections_nest();
+    if (failures == 0) printf("interrupt: passed\n");
+    return failures != 0;
+}

@@ -1,0 +1,186 @@
+"""Traces made to be slow or large are read in time and memory that grow as the file does, or are refused by name."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import flopscope as fs
+from flopscope import load
+
+LIMIT = 300_000  # bytes, in the place of 256 MB
+
+
+def event(category: str, name: str, start: float, duration: float, thread: int = 1, **given: Any) -> dict[str, Any]:
+    phase = "i" if category == "cpu_instant_event" else "X"
+    fields = {"ph": phase, "cat": category, "name": name, "pid": 1, "tid": thread, "ts": start, "dur": duration}
+    return {**fields, "args": given}
+
+
+def text_of(events: list[dict[str, Any]], **head: Any) -> bytes:
+    return json.dumps({**head, "traceEvents": events}).encode()
+
+
+# Compressed files -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bomb(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """Equal events, which gzip shrinks by some 400 times."""
+    monkeypatch.setattr(load, "EXPANSION_FREE", LIMIT)
+    text = text_of([event("cpu_op", "a", 1, 1)] * 40_000)
+    packed = gzip.compress(text, 9)
+    assert len(text) > LIMIT + load.EXPANSION * len(packed)
+    return packed
+
+
+@pytest.mark.parametrize("source", [bytes, io.BytesIO], ids=["bytes", "file"])
+def test_a_file_that_expands_beyond_measure_is_refused_with_its_limit(
+    bomb: bytes, source: Callable[[bytes], Any]
+) -> None:
+    with pytest.raises(
+        ValueError, match=r"it expands to more than [\d,]+ bytes, .* 200 times .* max_bytes=…"
+    ) as refused:
+        fs.load_trace(source(bomb))
+    limit = int(str(refused.value).split("more than ")[1].split()[0].replace(",", ""))
+    assert LIMIT <= limit <= LIMIT + load.EXPANSION * len(bomb)
+
+
+def test_max_bytes_raises_the_limit(bomb: bytes) -> None:
+    text = gzip.decompress(bomb)
+    assert fs.load_trace(bomb, max_bytes=len(text)).report["events"] == 40_000
+    with pytest.raises(ValueError, match=f"more than {len(text) - 1:,} bytes of text, the limit that max_bytes sets"):
+        fs.load_trace(bomb, max_bytes=len(text) - 1)
+
+
+def test_max_bytes_limits_any_source(tmp_path: Path) -> None:
+    text = text_of([event("cpu_op", "a", 1, 1)])
+    path = tmp_path / "trace.json"
+    path.write_bytes(text)
+    for source in (text, bytearray(text), path, io.BytesIO(text)):
+        with pytest.raises(ValueError, match="the limit that max_bytes sets"):
+            fs.load_trace(source, max_bytes=len(text) - 1)
+    assert len(fs.load_trace(path, max_bytes=len(text))) == 1
+    with pytest.raises(ValueError, match="max_bytes must be positive"):
+        fs.load_trace(path, max_bytes=0)
+
+
+def test_real_ratios_have_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What shrinks by less than 200 times is read, whatever its size."""
+    monkeypatch.setattr(load, "EXPANSION_FREE", 0)
+    events = [event("cpu_op", f"aten::op{i % 50}", i * 1.25, 1, **{"External id": i}) for i in range(20_000)]
+    text = text_of(events)
+    packed = gzip.compress(text)
+    assert 10 < len(text) / len(packed) < 60
+    assert len(fs.load_trace(packed)) == 20_000
+
+
+# The head -------------------------------------------------------------------------------------------------------------
+
+
+def exported(text: bytes, tmp_path: Path) -> dict[str, Any]:
+    """The trace as it is written again. Fails where that is not JSON."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    fs.load_trace(text).export_chrome_trace(tmp_path / "again.json")
+    again: dict[str, Any] = json.loads((tmp_path / "again.json").read_text(), parse_constant=refuse)
+    return again
+
+
+def test_numbers_beyond_a_double_are_null_when_written_again(tmp_path: Path) -> None:
+    text = text_of([event("cpu_op", "a", 1, 1)], note="HERE").replace(b'"HERE"', b'{"x": [1e400, -1e400, NaN, 1.5, 7]}')
+    assert exported(text, tmp_path)["note"] == {"x": [None, None, None, 1.5, 7]}
+
+
+@pytest.mark.parametrize("written", ["1500000000000000000", "1.5e18", "15e17", '"1500000000000000000"'])
+def test_the_base_time_is_read_exactly_however_it_is_written(tmp_path: Path, written: str) -> None:
+    text = text_of([event("cpu_op", "a", 12.5, 1)], baseTimeNanoseconds=0)
+    again = exported(text.replace(b'Nanoseconds": 0', f'Nanoseconds": {written}'.encode()), tmp_path)
+    start = next(one["ts"] for one in again["traceEvents"] if one.get("cat") == "cpu_op")
+    assert again["baseTimeNanoseconds"] + round(1000 * start) == 1_500_000_000_000_000_000 + 12_500
+
+
+# Time -----------------------------------------------------------------------------------------------------------------
+
+COUNT = 12_000
+
+
+def threads_and_overheads() -> list[dict[str, Any]]:
+    ops = [event("cpu_op", "a", i, COUNT, i) for i in range(COUNT)]
+    return ops + [event("overhead", "b", COUNT + i, 0.5, -1) for i in range(COUNT)]
+
+
+def memory_of_other_threads() -> list[dict[str, Any]]:
+    ops = [event("cpu_op", "a", i, 0.5, i) for i in range(COUNT)]
+    return ops + [event("cpu_instant_event", "[memory]", i + 0.25, 0, COUNT + i, Bytes=1) for i in range(COUNT)]
+
+
+def overheads_behind_nested_ops() -> list[dict[str, Any]]:
+    ops = [event("cpu_op", f"a{i % 7}", i / 1000, COUNT - i / 500) for i in range(COUNT)]
+    return ops + [event("overhead", "b", COUNT / 500 + i / 1000, COUNT - i / 1000, -1) for i in range(COUNT)]
+
+
+def nested_stated_ranges() -> list[dict[str, Any]]:
+    events = [event("user_annotation", f"r{i}", i, 4 * COUNT - 2 * i, flops=100, bytes=10) for i in range(COUNT)]
+    for i in range(COUNT):
+        events.append(event("cuda_runtime", "cudaLaunchKernel", COUNT + i, 1, correlation=i + 1))
+        events.append(event("kernel", "k", COUNT + i + 1, 1, 7, device=0, stream=7, correlation=i + 1))
+    return events
+
+
+def frames_that_outlast_nested_ops() -> list[dict[str, Any]]:
+    ops = [event("cpu_op", f"a{i % 7}", i, 3 * COUNT - i) for i in range(COUNT)]
+    return ops + [event("python_function", f"f{i % 9}", COUNT + i, 3 * COUNT) for i in range(COUNT)]
+
+
+def kernels_without_an_op() -> list[dict[str, Any]]:
+    return [event("kernel", f"k{i}", 2 * i, 1, 7, device=0, stream=7) for i in range(2 * COUNT)]
+
+
+def seconds_of(events: list[dict[str, Any]]) -> float:
+    """Of the processors, for a table of the events."""
+    text, start = text_of(events), time.process_time()
+    fs.load_trace(text).key_averages(peaks="none")
+    return time.process_time() - start
+
+
+FORMS = [
+    threads_and_overheads,
+    memory_of_other_threads,
+    overheads_behind_nested_ops,
+    nested_stated_ranges,
+    frames_that_outlast_nested_ops,
+    kernels_without_an_op,
+]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+def test_no_form_of_trace_takes_more_than_linear_time(form: Callable[[], list[dict[str, Any]]]) -> None:
+    """As many plain events of distinct names take a tenth of this or more; a quadratic step took a hundred times it."""
+    plain = [event("cpu_op", f"a{i}", i, 1) for i in range(2 * COUNT)]
+    assert min(seconds_of(form()) for _ in range(2)) < 10 * max(seconds_of(plain), 0.03)
+
+
+def test_ranges_within_256_of_stated_work_have_no_rates_and_those_around_have_all_time() -> None:
+    depth, most = 300, 256
+    events = [event("user_annotation", f"r{i}", i, 4000 - 2 * i, flops=1000, bytes=1000) for i in range(depth)]
+    events.append(event("cuda_runtime", "cudaLaunchKernel", 1000, 1, correlation=1))
+    events.append(event("kernel", "k", 1001, 2, 7, device=0, stream=7, correlation=1))
+    rows = {row.key: row for row in fs.load_trace(text_of(events)).key_averages(peaks="none")}
+    for i in range(depth):
+        row = rows[f"r{i}"]
+        assert row.flops == 1000
+        if i < most:
+            assert row.device_busy_time == 2
+            assert row.tflops_per_s == pytest.approx(1000 / 2e-6 / 1e12)
+        else:
+            assert row.tflops_per_s != row.tflops_per_s

@@ -1,0 +1,266 @@
+"""Ranges that coroutines hold open across an await: each task has its own, and no other task's work lies in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+from test_profile import counts, rows_of, table_of
+
+import flopscope as fs
+
+SIN = 64  # FLOPs of one
+
+
+@pytest.fixture
+def x() -> fs.Tensor:
+    return fs.ones((8, 8))
+
+
+def test_ranges_of_interleaved_tasks_hold_their_own_work_and_time(x: fs.Tensor) -> None:
+    spans: dict[str, int] = {}
+
+    async def work(name: str, op: Any, times: int, pause: float) -> None:
+        began = time.monotonic_ns()
+        with fs.record_function(name):
+            for _ in range(times):
+                op(x)
+                await asyncio.sleep(pause)
+        spans[name] = time.monotonic_ns() - began
+
+    async def main() -> None:
+        await asyncio.gather(work("a", fs.sin, 3, 0.004), work("b", fs.cos, 5, 0.006), work("c", fs.exp, 1, 0))
+
+    with fs.profile() as prof, fs.record_function("main"):
+        asyncio.run(main())
+    rows = rows_of(prof)
+    assert counts(prof) == {"main": 1, "a": 1, "b": 1, "c": 1, "flopscope::sin": 3, "flopscope::cos": 5,
+                            "flopscope::exp": 1}  # fmt: skip
+    assert [rows[name].flops_total for name in ("a", "b", "c", "main")] == [3 * SIN, 5 * SIN, SIN, 9 * SIN]
+    for name, span in spans.items():
+        took = rows[name].cpu_time_total * 1000
+        assert span - 2_000_000 <= took <= span, name
+        # It overlaps the others: that time is nobody's own but that of what enclosed all of them.
+        assert name == "c" or rows[name].self_cpu_time_total == 0
+    own = sum(row.self_cpu_time_total for row in table_of(prof))
+    assert own == pytest.approx(rows["main"].cpu_time_total) and all(
+        row.self_cpu_time_total >= 0 for row in rows.values()
+    )
+    assert table_of(prof).open_events == 0
+
+
+def test_many_tasks_in_any_order_agree_with_a_count_by_hand(x: fs.Tensor) -> None:
+    draw = random.Random(5)
+    wanted: dict[str, int] = {}
+
+    async def nest(name: str, depth: int) -> int:
+        done = 0
+        with fs.record_function(f"{name}/{depth}"):
+            for _ in range(draw.randrange(4)):
+                if draw.random() < 0.5:
+                    await asyncio.sleep(draw.random() / 500)
+                fs.sin(x)
+                done += 1
+            if depth < 3:
+                done += await nest(name, depth + 1)
+            if draw.random() < 0.5:
+                await asyncio.sleep(0)
+            fs.sin(x)
+            done += 1
+        wanted[f"{name}/{depth}"] = done * SIN
+        return done
+
+    async def main() -> None:
+        await asyncio.gather(*[nest(f"task {i}", 0) for i in range(20)])
+
+    with fs.profile() as prof:
+        asyncio.run(main())
+    rows = rows_of(prof)
+    assert {name: row.flops_total for name, row in rows.items() if "task" in name} == wanted
+    assert all(row.count == 1 for name, row in rows.items() if "task" in name)
+    assert all(row.self_cpu_time_total >= 0 for row in rows.values())
+
+
+def test_one_range_object_of_several_tasks_ends_where_each_left_it(x: fs.Tensor) -> None:
+    part = fs.record_function("part")
+    spans: list[int] = []
+
+    async def work(pause: float) -> None:
+        began = time.monotonic_ns()
+        with part:
+            await asyncio.sleep(pause)
+            fs.sin(x)
+        spans.append(time.monotonic_ns() - began)
+
+    async def main() -> None:
+        await asyncio.gather(work(0.03), work(0.001), work(0.015))
+
+    with fs.profile() as prof:
+        asyncio.run(main())
+    row = rows_of(prof)["part"]
+    assert row.count == 3 and row.flops_total == 3 * SIN
+    assert row.cpu_time_total * 1000 == pytest.approx(sum(spans), abs=3e6)
+    assert row.time_max * 1000 == pytest.approx(max(spans), abs=2e6)
+    assert row.time_min * 1000 == pytest.approx(min(spans), abs=2e6)
+
+
+def test_tasks_that_entered_before_the_profile_end_nothing_of_it(x: fs.Tensor) -> None:
+    part = fs.record_function("part")
+
+    async def work(prof: Any, first: bool, started: asyncio.Event) -> None:
+        if not first:
+            await started.wait()
+        with part:
+            if first:
+                await asyncio.sleep(0)
+                prof.start()
+                started.set()
+                await asyncio.sleep(0.005)
+            else:
+                await asyncio.sleep(0.02)
+                fs.sin(x)
+
+    async def main(prof: Any) -> None:
+        started = asyncio.Event()
+        await asyncio.gather(work(prof, True, started), work(prof, False, started))
+
+    prof = fs.profile()
+    asyncio.run(main(prof))
+    prof.stop()
+    row = rows_of(prof)["part"]
+    assert row.count == 1 and row.flops_total == SIN and row.cpu_time_total >= 15_000
+
+
+def test_a_profile_that_begins_anew_within_a_task_knows_the_task(x: fs.Tensor) -> None:
+    """The next recording may lie where the one before did."""
+
+    async def work(prof: Any, name: str, op: Any) -> None:
+        for _ in range(3):
+            prof.start() if name == "a" else None
+            with fs.record_function(name):
+                op(x)
+                await asyncio.sleep(0.002 if name == "a" else 0.003)
+            if name == "a":
+                prof.stop()
+                rows = rows_of(prof)
+                assert rows["a"].flops_total == SIN and rows["a"].count == 1
+                prof = fs.profile()
+
+    async def main() -> None:
+        await asyncio.gather(work(fs.profile(), "a", fs.sin), work(None, "b", fs.cos))
+
+    asyncio.run(main())
+
+
+def test_work_of_a_context_of_its_own_stays_inside(x: fs.Tensor) -> None:
+    """A context that code runs in is no task: nothing was suspended."""
+    value: contextvars.ContextVar[int] = contextvars.ContextVar("value")
+    with fs.profile() as prof, fs.record_function("outer"):
+        fs.sin(x)
+        contextvars.copy_context().run(fs.sin, x)
+        value.set(5)
+        fs.sin(x)
+
+        async def work() -> None:
+            with fs.record_function("inner"):
+                fs.sin(x)
+                contextvars.copy_context().run(fs.sin, x)
+
+        asyncio.run(work())
+        fs.sin(x)
+    rows = rows_of(prof)
+    assert rows["outer"].flops_total == 6 * SIN and rows["inner"].flops_total == 2 * SIN
+    assert rows["inner"].self_cpu_time_total > 0, "nothing ran beside it"
+
+
+def test_decorated_coroutines_and_with_statements_go_together(x: fs.Tensor) -> None:
+    @fs.record_function("decorated")
+    async def decorated() -> None:
+        fs.sin(x)
+        await asyncio.sleep(0.001)
+        fs.sin(x)
+
+    async def plain(name: str) -> None:
+        with fs.record_function(name):
+            await decorated()
+            await asyncio.sleep(0)
+
+    async def main() -> None:
+        await asyncio.gather(plain("a"), plain("b"), decorated())
+
+    with fs.profile() as prof:
+        asyncio.run(main())
+    rows = rows_of(prof)
+    assert rows["a"].flops_total == rows["b"].flops_total == 2 * SIN
+    assert rows["decorated"].flops_total == 6 * SIN and rows["decorated"].count == 6
+
+
+def test_tasks_of_several_threads(x: fs.Tensor) -> None:
+    async def work(name: str, times: int) -> None:
+        with fs.record_function(name):
+            for _ in range(times):
+                fs.sin(x)
+                await asyncio.sleep(0.001)
+
+    async def main(thread: int) -> None:
+        await asyncio.gather(*[work(f"{thread}.{i}", i + 1) for i in range(3)])
+
+    with fs.profile() as prof:
+        threads = [threading.Thread(target=asyncio.run, args=(main(i),)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    rows = rows_of(prof)
+    assert all(rows[f"{t}.{i}"].flops_total == (i + 1) * SIN for t in range(4) for i in range(3))
+
+
+def test_a_task_that_is_cancelled_or_dropped_leaves_its_range(x: fs.Tensor) -> None:
+    async def forever(name: str) -> None:
+        with fs.record_function(name):
+            fs.sin(x)
+            await asyncio.sleep(60)
+
+    async def main() -> None:
+        tasks = [asyncio.ensure_future(forever(name)) for name in ("a", "b")]
+        await asyncio.sleep(0.001)
+        fs.cos(x)
+        tasks[0].cancel()
+        await asyncio.sleep(0.001)
+        prof.stop()
+        tasks[1].cancel()
+
+    prof = fs.profile()
+    prof.start()
+    asyncio.run(main())
+    rows = rows_of(prof)
+    assert rows["a"].flops_total == rows["b"].flops_total == SIN and rows["flopscope::cos"].top_level
+    assert rows["a"].cpu_time_total < rows["b"].cpu_time_total and table_of(prof).open_events == 0
+
+
+@pytest.mark.parametrize("with_stack", [False, True])
+def test_interleaved_ranges_survive_a_trace(x: fs.Tensor, with_stack: bool, tmp_path: Any) -> None:
+    async def work(name: str, times: int) -> None:
+        with fs.record_function(name):
+            for _ in range(times):
+                fs.sin(x)
+                await asyncio.sleep(0.002)
+
+    async def main() -> None:
+        await asyncio.gather(work("a", 2), work("b", 4))
+
+    with fs.profile(with_stack=with_stack) as prof, fs.record_function("main"):
+        asyncio.run(main())
+    path = tmp_path / "trace.json"
+    prof.export_chrome_trace(str(path))
+    again = {row.key: row for row in fs.load_trace(path).key_averages()}
+    for row in table_of(prof):
+        assert again[row.key].count == row.count
+        assert again[row.key].cpu_time_total == pytest.approx(row.cpu_time_total)
+    rows = rows_of(prof)
+    assert (rows["a"].flops_total, rows["b"].flops_total, rows["main"].flops_total) == (2 * SIN, 4 * SIN, 6 * SIN)
