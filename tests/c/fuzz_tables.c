@@ -150,7 +150,8 @@ static fs_status keep(void *context, const char *bytes, size_t size, fs_error *e
 static bool has_open_events(const fs_store *store)
 {
     for (uint32_t i = 0; i < fs_store_count(store); i++) {
-        if (FS_EVENT_AT(store, i, duration) == FS_MISSING && FS_EVENT_AT(store, i, kind) != FS_EVENT_MEMORY) return true;
+        bool open = FS_EVENT_AT(store, i, duration) == FS_MISSING;
+        if (open && FS_EVENT_AT(store, i, kind) != FS_EVENT_MEMORY) return true;
     }
     return false;
 }
