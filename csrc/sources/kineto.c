@@ -84,9 +84,10 @@ static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
     return fs_piece_scan(piece, all->read, all->context, true, &all->starts[i], err);
 }
 
-/* A piece that did not stop has read all that there is: those after it are nobody's. */
+/* A piece that did not stop has read all that there is: those after it are nobody's, and it reads on in what follows. */
 static void drop_pieces_after(fs_kineto *kineto, uint32_t last)
 {
+    kineto->pieces[last].until = INT64_MAX;
     while (kineto->count > last + 1) fs_piece_clear(&kineto->pieces[--kineto->count]);
 }
 
