@@ -40,6 +40,7 @@ def _stacked(tables: Mapping[int, EventTable]) -> EventTable:
     whole: dict[str, Any] = {name: sum(meta[name] for meta in metas) for name in _SUMMED}
     whole |= {name: any(meta[name] for meta in metas) for name in _OF_ANY}
     whole["has_shapes"] = any(meta.get("has_shapes", True) for meta in metas)
+    whole["device_unseen"] = any(table.device_unseen for table in tables.values())
     whole["coverage"] = _coverage(tables.values())
     whole["peaks"] = {device: peaks for meta in metas for device, peaks in meta["peaks"].items()}
     whole["unknown_peaks"] = {device: why for table in tables.values() for device, why in table.unknown_peaks.items()}
@@ -52,6 +53,7 @@ def _stacked(tables: Mapping[int, EventTable]) -> EventTable:
 
 
 _SUMMED = ("self_cpu_time_total", "self_device_time_total", "open_events", "dropped")
+_SHARES = ("bytes", "flops")
 _OF_ANY = ("has_memory", "has_device", "profile_memory", "record_shapes")
 
 
@@ -60,12 +62,16 @@ def _coverage(tables: Iterable[EventTable]) -> dict[str, Any]:
         (table.coverage(), table.self_device_time_total if table.has_device else table.self_cpu_time_total)
         for table in tables
     ]
-    missing: dict[str, float] = {}
-    for covered, _ in parts:
-        for name, time in covered["unmodelled"]:
-            missing[name] = missing.get(name, 0.0) + time
-    shares = {name: _mean([(covered[name], time) for covered, time in parts]) for name in ("bytes", "flops")}
-    return {**shares, "unmodelled": sorted(missing.items(), key=lambda pair: -pair[1])}
+    joined: dict[str, Any] = {name: _mean([(covered[name], time) for covered, time in parts]) for name in _SHARES}
+    for listed in ("unmodelled", "estimated"):
+        times: dict[str, float] = {}
+        for covered, _ in parts:
+            for name, time in covered.get(listed, ()):
+                times[name] = times.get(name, 0.0) + time
+        joined[listed] = sorted(times.items(), key=lambda pair: -pair[1])
+    if not joined["estimated"]:
+        del joined["estimated"]
+    return joined
 
 
 def _mean(parts: list[tuple[float, float]]) -> float:

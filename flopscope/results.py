@@ -223,7 +223,10 @@ class Results:
 
     def _measured(self, device: str) -> Peaks | None:
         """The measured peaks of a device that ran, where they are known; they are not measured for this."""
-        return find_device(device).measured
+        try:
+            return find_device(device).measured
+        except RuntimeError:  # torch uses a GPU that a flopscope without CUDA cannot find
+            return None
 
     def _why_unknown(self, device: str, source: str) -> str:
         """Why no peaks of a device that ran are known, for EventTable.unknown_peaks."""

@@ -68,7 +68,7 @@ def export(core: _core.Profiler, path: str | bytes | PathLike[str], metadata: Ma
 
 
 def _json(members: Mapping[str, Any]) -> str:
-    """The members as JSON. A number beyond a double, as another trace's head may hold, is null: JSON has none such."""
+    """The members as JSON. A number beyond a double, as 1e400 in another trace's head, is null: JSON has no other."""
     try:
         return json.dumps(members, allow_nan=False)
     except ValueError:

@@ -1,10 +1,13 @@
-"""The C tests: the core without Python, under AddressSanitizer and UndefinedBehaviorSanitizer."""
+"""The C tests: the core without Python, under AddressSanitizer and UndefinedBehaviorSanitizer; what has threads under
+ThreadSanitizer too. tests/fuzz/run.sh runs the fuzz targets, which the tests here run over their corpora only."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,45 +20,110 @@ FLAGS = [
     "-O1",
     "-g",
     "-fno-omit-frame-pointer",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=all",
     "-fno-math-errno",
     "-fno-trapping-math",
     "-ffp-contract=fast",
     f"-I{ROOT}",
     f"-I{ROOT / 'csrc'}",
 ]
+# "undefined" holds signed overflow and more; that each is fatal makes a test fail that only prints it.
+MEMORY = ["-fsanitize=address,undefined,signed-integer-overflow", "-fno-sanitize-recover=all"]
+THREADS = ["-fsanitize=thread"]
+LIBRARIES = ["-lm", "-lpthread", "-ldl"]
 PROGRAMS = sorted(path.stem for path in (HERE / "c").glob("test_*.c"))
+# Loops over the pool of threads, readers in pieces, a store that several threads fill, captures among threads.
+THREADED = ["test_cupti_threads", "test_fuzz_tables", "test_parallel", "test_store"]
 
 compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
 pytestmark = pytest.mark.skipif(compiler is None, reason="no C compiler")
 
+Core = Callable[[list[str]], list[str]]
 
-def _compile(source: Path, target: Path) -> Path:
-    done = subprocess.run([str(compiler), *FLAGS, "-c", str(source), "-o", str(target)], capture_output=True, text=True)
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return target
+
+
+def _compile_core(folder: Path, sanitizers: list[str]) -> list[str]:
+    """The objects of the core in `folder`, compiled by whichever process of the test run comes first."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = [path for path in sorted((ROOT / "csrc").rglob("*.c")) if path.parent.name != "python"]
+    sources.append(ROOT / "kernels" / "cuda_stub.c")  # in the place of CUDA
+    objects = [folder / f"{number}.o" for number in range(len(sources))]
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            command = [str(compiler), *FLAGS, *sanitizers, "-c"]
+            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+                jobs = zip(sources, objects, strict=True)
+                list(pool.map(lambda job: _run([*command, str(job[0]), "-o", str(job[1])]), jobs))
+            (folder / "complete").touch()
+    return [str(path) for path in objects]
 
 
 @pytest.fixture(scope="session")
-def core(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The objects of the core, all but the binding, with the stub in the place of CUDA."""
-    folder = tmp_path_factory.mktemp("core")
-    sources = [path for path in sorted((ROOT / "csrc").rglob("*.c")) if path.parent.name != "python"]
-    sources.append(ROOT / "kernels" / "cuda_stub.c")
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        objects = pool.map(lambda job: _compile(job[1], folder / f"{job[0]}.o"), enumerate(sources))
-        return [str(path) for path in objects]
+def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
+    """Compiles the core, all but the binding, once for each set of sanitizers; the workers of pytest-xdist share it."""
+    base = tmp_path_factory.getbasetemp()
+    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return lambda sanitizers: _compile_core(folder / f"core{''.join(sanitizers)}", sanitizers)
+
+
+def _link(core: Core, program: str, sanitizers: list[str], target: Path) -> None:
+    source = str(HERE / "c" / f"{program}.c")
+    _run([str(compiler), *FLAGS, *sanitizers, source, *core(sanitizers), *LIBRARIES, "-o", str(target)])
+
+
+def _finish(command: list[str], **options: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **options}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_c_program(core: list[str], program: str, tmp_path: Path) -> None:
-    made = _compile(HERE / "c" / f"{program}.c", tmp_path / "test.o")
-    link = [str(compiler), *FLAGS, str(made), *core, "-lm", "-lpthread", "-ldl", "-o", str(tmp_path / "test")]
-    linked = subprocess.run(link, capture_output=True, text=True)
-    assert linked.returncode == 0, linked.stderr
+def test_c_program(core: Core, program: str, tmp_path: Path) -> None:
+    _link(core, program, MEMORY, tmp_path / "test")
     # The fake stack misaligns 64-byte vectors in code from GCC before 13.3 (its bug 110027).
     options = "allocator_may_return_null=1:detect_stack_use_after_return=0"
-    environment = {**os.environ, "ASAN_OPTIONS": options, "UBSAN_OPTIONS": "print_stacktrace=1"}
-    done = subprocess.run([str(tmp_path / "test")], capture_output=True, text=True, env=environment, timeout=600)
+    done = _finish([str(tmp_path / "test")], ASAN_OPTIONS=options, UBSAN_OPTIONS="print_stacktrace=1")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("program", THREADED)
+def test_threads_do_not_race(core: Core, program: str, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.c"
+    empty.write_text("int main(void) { return 0; }")
+    made = [str(compiler), *THREADS, str(empty), "-o", str(tmp_path / "empty")]
+    if subprocess.run(made, capture_output=True).returncode != 0:
+        pytest.skip("the compiler has no ThreadSanitizer")
+    # Where the kernel moves programs further than ThreadSanitizer of GCC before 14 can follow, they stay in place.
+    places: list[list[str]] = [[], ["setarch", "-R"]]
+    usable = [place for place in places if not place or shutil.which(place[0])]
+    usable = [place for place in usable if _finish([*place, str(tmp_path / "empty")]).returncode == 0]
+    if not usable:
+        pytest.skip("ThreadSanitizer cannot run under this kernel")
+    _link(core, program, THREADS, tmp_path / "test")
+    done = _finish([*usable[0], str(tmp_path / "test")], TSAN_OPTIONS="die_after_fork=0:halt_on_error=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_race_would_be_seen(tmp_path: Path) -> None:
+    source = tmp_path / "race.c"
+    source.write_text(
+        "#include <pthread.h>\nstatic int shared;\n"
+        "static void *add(void *unused)\n{\n    for (int i = 0; i < 100000; i++) shared++;\n    return unused;\n}\n"
+        "int main(void)\n{\n    pthread_t other;\n    pthread_create(&other, 0, add, 0);\n    add(0);\n"
+        "    return pthread_join(other, 0);\n}\n"
+    )
+    made = [str(compiler), *FLAGS, *THREADS, str(source), "-lpthread", "-o", str(tmp_path / "race")]
+    if subprocess.run(made, capture_output=True).returncode != 0:
+        pytest.skip("the compiler has no ThreadSanitizer")
+    assert _finish([str(tmp_path / "race")], TSAN_OPTIONS="halt_on_error=1").returncode != 0
+
+
+def test_a_signed_overflow_is_fatal(tmp_path: Path) -> None:
+    source = tmp_path / "overflow.c"
+    source.write_text("int main(int argc, char **argv)\n{\n    (void)argv;\n    return (0x7fffffff + argc) & 0;\n}\n")
+    _run([str(compiler), *FLAGS, *MEMORY, str(source), "-o", str(tmp_path / "overflow")])
+    done = _finish([str(tmp_path / "overflow")])
+    assert done.returncode != 0 and "signed integer overflow" in done.stderr

@@ -71,7 +71,16 @@ def test_coverage_of_ranks_is_weighted_by_their_time() -> None:
     tables[1] = make_table({"key": "k"}, coverage=less, self_cpu_time_total=10.0)
     covered = join_ranks(tables).coverage()
     assert covered["bytes"] == pytest.approx((30 * 1.0 + 10 * 0.5) / 40) and covered["flops"] == 0.5
-    assert covered["unmodelled"] == [("y", 5.0), ("x", 3.0)]
+    assert covered["unmodelled"] == [("y", 5.0), ("x", 3.0)] and "estimated" not in covered
+    known["estimated"], less["estimated"] = [("z", 1.0)], [("v", 4.0), ("z", 2.0)]
+    tables = {rank: make_table({"key": "k"}, coverage=c) for rank, c in enumerate((known, less))}
+    assert join_ranks(tables).coverage()["estimated"] == [("v", 4.0), ("z", 3.0)]
+
+
+def test_a_rank_whose_gpu_was_not_recorded_is_told_of_among_others() -> None:
+    tables = {rank: make_table({"key": "k"}, device_unseen=rank == 1) for rank in (0, 1)}
+    assert join_ranks(tables).device_unseen and "no activity of that GPU" in join_ranks(tables).table()
+    assert not join_ranks({0: tables[0]}).device_unseen
 
 
 # Categories -----------------------------------------------------------------------------------------------------------

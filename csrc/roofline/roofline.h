@@ -34,9 +34,9 @@ extern const char *const fs_bound_names[FS_BOUND_COUNT];
 /* The least times that peaks allow some work, in ns. NaN where the work or the peak is unknown. */
 typedef struct {
     double compute_ns, memory_ns;
-    /* The larger of the two. Where only the FLOPs or only the bytes are known, the term of those, unless they are 0: that
-     * there is none of one says nothing of the other. Without a known unit the FLOPs could run on any: it is known only
-     * if the bytes take longer than the FLOPs would on the slowest one. */
+    /* The larger of the two. Where only the FLOPs or only the bytes are known, the term of those, unless they are 0:
+     * that there is none of one says nothing of the other. Without a known unit the FLOPs could run on any: it is known
+     * only if the bytes take longer than the FLOPs would on the slowest one. */
     double least_ns;
     /* Of an empty launch seen from outside, and of the least kernel by its own record (CPU: of the least op). */
     double launch_ns, kernel_ns;

@@ -89,6 +89,7 @@ static void drop_pieces_after(fs_kineto *kineto, uint32_t last)
 {
     kineto->pieces[last].until = INT64_MAX;
     while (kineto->count > last + 1) fs_piece_clear(&kineto->pieces[--kineto->count]);
+    kineto->pieces[last].until = INT64_MAX; /* what is fed next is its too */
 }
 
 static fs_status scan_all(scanning *all, fs_error *err)

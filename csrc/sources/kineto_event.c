@@ -262,6 +262,9 @@ static fs_status keep_device(fs_piece *piece, const event_text *event, fs_record
     int64_t place = event->process.is_number ? event->process.number : 0;
     int64_t device = number(event, FS_ARG_DEVICE, place), stream = number(event, FS_ARG_STREAM, event->thread.number);
     if (device < 0) device = 0; /* Kineto has -1 for what waits for all of a device's streams */
+    /* flopscope writes on its thread what waits for a device that no record names. */
+    if (record->kind == FS_EVENT_SYNC && device >= FS_DEVICE_LIMIT)
+        return find_lane(piece, -1, event->thread.number, event, &record->lane, err);
     if (device >= FS_DEVICE_LIMIT) {
         piece->report.too_many++;
         piece->last->count--;

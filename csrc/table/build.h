@@ -72,7 +72,7 @@ typedef struct {
     int64_t work_calls;                  /* of ops and ranges, which may have work */
     uint8_t device_timing;               /* FS_TIMING_COUNT: no device work */
     bool untimed;                        /* the time of some work is not known */
-    bool unseen;                         /* nor is that of some calls, which are left out of a row that ran on a device */
+    bool unseen;                         /* nor is that of some calls: a row that ran on a device leaves them out */
     bool flops_known;                    /* of the rows or something that they enclose */
 } fs_group;
 

@@ -143,7 +143,7 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     if (call != NULL && call->communication) return;
     /* A copy or a fill says itself what it moves. */
     if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET) known = (fs_known){true, true};
-    else if (call != NULL && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
+    else if (call != NULL && !known.flops && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
         fs_add_to(&call->untold_ns, work->duration);
         return;
     }

@@ -73,7 +73,7 @@ static bool is_unrated(const fs_build *build, const fs_node *node, const fs_call
     return fs_build_peaks(build, call, node->device) == NULL;
 }
 
-/* Whether API calls within launched something, and no device work within was seen: its host time is that of launching. */
+/* Whether API calls within launched something, and no device work within was seen: its host time is that of calls. */
 static bool is_unseen(const fs_node *node)
 {
     return (node->flags & FS_NODE_CALLS) != 0 && node->device_ns == 0;

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -149,7 +150,7 @@ COLUMNS = [
 ]
 
 
-def footnotes(rows: Iterable[EventRow], layout: Layout) -> Iterable[str]:
+def footnotes(rows: Sequence[EventRow] | EventTable, layout: Layout) -> Iterable[str]:
     """What the numbers of these rows rest on, line by line."""
     table = layout.table
     if any(row.pct_roofline > 100 for row in rows):
@@ -174,7 +175,7 @@ def footnotes(rows: Iterable[EventRow], layout: Layout) -> Iterable[str]:
         yield f"Open events: {table.open_events} had not ended; their time is not known and counts as 0."
     if table.dropped:
         yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter stretch."
-    if table.device_unseen:
+    if table.device_unseen and all(math.isnan(row.pct_roofline) for row in rows):  # of several ranks some may have them
         return
     said = {name: f"{peaks['source']} peaks of {printable(peaks['name'])}" for name, peaks in table.peaks.items()}
     for peaks, devices in _alike(said):

@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "sources/kineto.h"
 #include "store/event.h"
 
 /* Small texts are read by several threads, too. */
-enum { FUZZ_PIECE_BYTES = 32, FUZZ_THREADS = 3 };
+enum { FUZZ_PIECE_BYTES = FS_BLOCK(256, 32), FUZZ_THREADS = 3 };
 
 static inline void fuzz_set_up(void)
 {

@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { MOST_ELEMENTS = 2048, MOST_NDIM = 5, ARENA_ELEMENTS = 1 << 14 };
+enum { MOST_ELEMENTS = 512, MOST_NDIM = 5, SHARED_BYTES = 1 << 13 };
 
 #define FUZZ_CHECK(condition, ...)                                          \
     do {                                                                    \
@@ -50,12 +50,14 @@ static void nothing(fs_storage *storage)
 
 static void fill_block(block *of, fs_dtype dtype)
 {
-    size_t item = fs_dtypes[dtype].size;
-    for (size_t i = 0; i < of->size / item; i++) {
-        double value = whole_numbers ? (double)(random_bits() % 16) : (double)(random_bits() % 31) / 2 - 7.5;
-        if (dtype == FS_BOOL) value = (double)(random_bits() % 2);
-        convert_dense(of->bytes + i * item, dtype, &value, FS_FLOAT64, 1);
+    size_t count = of->size / fs_dtypes[dtype].size;
+    double *values = malloc((count + 1) * sizeof *values);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = whole_numbers ? (double)(random_bits() % 16) : (double)(random_bits() % 31) / 2 - 7.5;
+        if (dtype == FS_BOOL) values[i] = (double)(random_bits() % 2);
     }
+    if (count > 0) convert_dense(of->bytes, dtype, values, FS_FLOAT64, (int64_t)count);
+    free(values);
 }
 
 static int64_t offset_of(const fs_tensor *tensor, int64_t index)
@@ -586,7 +588,7 @@ static void run_trial(trial *made)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (shared.bytes == NULL) {
-        shared.size = ARENA_ELEMENTS;
+        shared.size = SHARED_BYTES;
         shared.bytes = malloc(shared.size);
         fs_parallel_set_threads(2, NULL);
     }

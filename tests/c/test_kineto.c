@@ -7,7 +7,7 @@
 #include "tests/c/check.h"
 #include "tests/c/fuzz_kineto.c"
 
-enum { MOST_FILES = 64, MOST_BYTES = 1 << 16, CHANGES = 400 };
+enum { MOST_FILES = 64, MOST_BYTES = 1 << 16, CHANGES = 100 };
 
 static struct {
     char name[64];
