@@ -123,7 +123,7 @@ def test_a_race_would_be_seen(tmp_path: Path) -> None:
 
 def test_a_signed_overflow_is_fatal(tmp_path: Path) -> None:
     source = tmp_path / "overflow.c"
-    source.write_text("int main(int argc, char **argv)\n{\n    (void)argv;\n    return (0x7fffffff + argc) & 0;\n}\n")
+    source.write_text("int main(int argc, char **argv)\n{\n    (void)argv;\n    return 0x7fffffff + argc > 0;\n}\n")
     _run([str(compiler), *FLAGS, *MEMORY, str(source), "-o", str(tmp_path / "overflow")])
     done = _finish([str(tmp_path / "overflow")])
     assert done.returncode != 0 and "signed integer overflow" in done.stderr

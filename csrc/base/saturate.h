@@ -15,7 +15,7 @@ static inline int64_t fs_add_saturated(int64_t a, int64_t b)
 {
     int64_t sum;
     bool over = __builtin_add_overflow(a, b, &sum) || sum == INT64_MIN;
-    return over ? fs_saturated_bound(a < 0) : sum;
+    return over ? fs_saturated_bound(a < 0 || b < 0) : sum;
 }
 
 static inline int64_t fs_sub_saturated(int64_t a, int64_t b)

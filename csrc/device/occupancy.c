@@ -55,7 +55,8 @@ static int64_t blocks_by_shared(const fs_launch *launch, const fs_device_facts *
     int64_t asked = (int64_t)launch->static_shared + launch->dynamic_shared;
     int64_t taken = round_up(asked + reserved, architectures[architecture].shared_unit);
     if (taken == 0) return INT64_MAX;
-    return taken > fs_add_saturated(facts->shared_memory_per_block_optin, reserved) ? 0 : facts->shared_memory_per_sm / taken;
+    if (taken > fs_add_saturated(facts->shared_memory_per_block_optin, reserved)) return 0;
+    return facts->shared_memory_per_sm / taken;
 }
 
 static bool know_enough(const fs_launch *launch, const fs_device_facts *facts)

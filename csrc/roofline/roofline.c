@@ -9,8 +9,8 @@ const char *const fs_bound_names[FS_BOUND_COUNT] = {FS_BOUND_LIST(BOUND_NAME)};
 static const double cache_percent = 105;
 /* A launch that takes less than this many times an empty one and the work is the launch and little else. */
 static const double launch_factor = 2;
-/* Where a rule knows only the FLOPs or only the bytes, they bound the time if they explain this share of it, in percent;
- * else the other may. */
+/* Where a rule knows only the FLOPs or only the bytes, they bound the time if they explain this share of it, in
+ * percent; else the other may. */
 static const double majority_percent = 50;
 /* Below this share of the roofline, in percent, the work does not explain the time. Even the worst access pattern of
  * streaming code, one 4-byte element out of each 32-byte sector, reaches an eighth of the bandwidth: what stays below a

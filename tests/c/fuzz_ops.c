@@ -472,14 +472,17 @@ static dense expect(const trial *made)
         case FS_FORM_CAST: out.values[i] = a; break;
         case FS_FORM_COPY_IN_PLACE: case FS_FORM_CREATE_FULL: case FS_FORM_FILL_IN_PLACE: out.values[i] = b; break;
         case FS_FORM_REDUCE:
-            if (x_count > 0) out.values[i] = reduce(call->op->id, in[0]->values + i * (x_count / count), x_count / count);
-            else out.values[i] = call->op->id == FS_MEAN ? (double)NAN : 0;
+            if (x_count > 0)
+                out.values[i] = reduce(call->op->id, in[0]->values + i * (x_count / count), x_count / count);
+            else
+                out.values[i] = call->op->id == FS_MEAN ? (double)NAN : 0;
             out.slack = 8 * (double)(x_count / count);
             break;
         case FS_FORM_COPY:
             if (call->op->id == 1) {
                 int64_t rows = made->shape[made->ndim - 2], columns = made->shape[made->ndim - 1];
-                out.values[i] = in[0]->values[i / (rows * columns) * rows * columns + i % columns * rows + i / columns % rows];
+                int64_t matrix = i / (rows * columns) * rows * columns;
+                out.values[i] = in[0]->values[matrix + i % columns * rows + i / columns % rows];
             } else {
                 out.values[i] = in[0]->values[i];
             }

@@ -146,6 +146,16 @@ static fs_status keep(void *context, const char *bytes, size_t size, fs_error *e
     return FS_OK;
 }
 
+/* Whether the end of some event is unknown: a trace then gives it one, and may say of it what the store does not. */
+static bool has_open_events(const fs_store *store)
+{
+    for (uint32_t i = 0; i < fs_store_count(store); i++) {
+        bool open = FS_EVENT_AT(store, i, duration) == FS_MISSING;
+        if (open && FS_EVENT_AT(store, i, kind) != FS_EVENT_MEMORY) return true;
+    }
+    return false;
+}
+
 /* How many events of each kind a trace has a line for. */
 static void count_kinds(const fs_store *store, int64_t counts[FS_EVENT_KIND_COUNT])
 {
@@ -166,7 +176,7 @@ static fs_status check_reloaded(const fs_store *store, const fuzz_sink *sink)
     FUZZ_TRY(fuzz_load(&text, FUZZ_WHOLE, &again, &report, &fuzz_error));
     count_kinds(store, before);
     count_kinds(again, after);
-    for (int kind = 0; kind < FS_EVENT_KIND_COUNT; kind++) {
+    for (int kind = 0; kind < FS_EVENT_KIND_COUNT && !has_open_events(store); kind++) {
         FUZZ_CHECK(before[kind] == after[kind], "%s: %lld written, %lld read", fs_event_kind_names[kind],
                    (long long)before[kind], (long long)after[kind]);
     }

@@ -39,6 +39,50 @@ static void read_corpus(void)
     CHECK(corpus_count > 10);
 }
 
+/* How many events are kept of a text whose bytes from BEGUN to `until` are fed at once, the others a few at a time. */
+enum { BEGUN = 40, A_FEW = 100 };
+
+static uint32_t events_fed(const char *text, size_t until)
+{
+    fs_kineto *kineto = NULL;
+    fs_store *store = NULL;
+    fs_kineto_report report;
+    size_t size = strlen(text);
+    CHECK(fs_kineto_create(&kineto, NULL) == FS_OK && fs_store_create(&store, NULL) == FS_OK);
+    CHECK(fs_kineto_feed(kineto, text, BEGUN, NULL) == FS_OK);
+    CHECK(fs_kineto_feed(kineto, text + BEGUN, until - BEGUN, NULL) == FS_OK);
+    for (size_t at = until; at < size; at += A_FEW) {
+        CHECK(fs_kineto_feed(kineto, text + at, size - at < A_FEW ? size - at : A_FEW, NULL) == FS_OK);
+    }
+    CHECK(fs_kineto_finish(kineto, store, &report, NULL) == FS_OK && !report.truncated);
+    uint32_t count = fs_store_count(store);
+    fs_store_destroy(store);
+    fs_kineto_destroy(kineto);
+    return count;
+}
+
+static void test_an_event_larger_than_a_piece_does_not_end_the_reading(void)
+{
+    static const char event[] = "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"pid\": 1, \"tid\": 1, \"dur\": 1, ";
+    enum { EVENTS = 5, LARGE = 1, LARGE_BYTES = 2000 };
+    char text[EVENTS * sizeof event + LARGE_BYTES + 200] = "[";
+    for (int i = 0; i < EVENTS; i++) {
+        size_t at = strlen(text);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s\"ts\": %d, \"name\": \"", i > 0 ? ", " : "", event,
+                               10 * i);
+        memset(text + at, 'n', i == LARGE ? LARGE_BYTES : 1);
+        strcat(text, "\"}");
+    }
+    strcat(text, "]");
+    fs_kineto_set_piece_bytes(128);
+    fs_parallel_set_threads(3, NULL);
+    for (size_t until = BEGUN; until <= strlen(text); until += 7) {
+        uint32_t count = events_fed(text, until);
+        CHECK(count == EVENTS, "%u events with %zu bytes at once", count, until);
+    }
+    fs_kineto_set_piece_bytes(0);
+}
+
 static uint64_t state = 88172645463325252u;
 
 static size_t random_below(size_t limit) /* xorshift64 */
@@ -122,6 +166,7 @@ static void test_memory_that_runs_out_is_an_error_and_leaks_nothing(void)
 
 int main(void)
 {
+    test_an_event_larger_than_a_piece_does_not_end_the_reading();
     read_corpus();
     test_files_whose_name_begins_with_no_are_refused_and_the_others_read();
     test_changed_texts_are_read_or_refused_alike_in_whole_and_in_parts();
