@@ -87,26 +87,36 @@ def by_category(table: EventTable) -> EventTable:
 
     Kernels count for the ops that launched them; "(no op)" is the device time that belongs to none, as of replayed CUDA
     graphs. Work is summed as far as it is known. Totals are the own times, since categories enclose nothing; statistics
-    per call are not known. Rates and shares are over the time of the rows of which they are known.
+    per call are not known. Rates and shares are over the time of the rows of which they are known. What the program
+    states of a range is the work of the ops in it: it counts only where no op's is known.
     """
+    states = _states_alone(table)
     groups: dict[str, list[EventRow]] = {}
     for row in table:
         if row.device_type == "cpu":
             groups.setdefault(category_of(row.key), []).append(row)
-    summed = {name: _summed(name, rows, table.has_device) for name, rows in groups.items()}
+    summed = {name: _summed(name, rows, table.has_device, states) for name, rows in groups.items()}
     left = table.self_device_time_total - math.fsum(row["self_device_time_total"] for row in summed.values())
     if left > 0.001 * max(1, sum(row["count"] for row in summed.values())):  # more than the ns that sums lose
-        summed[NO_OP] = _summed(NO_OP, [], True) | {"device_type": "cuda", "self_device_time_total": left}
+        summed[NO_OP] = _summed(NO_OP, [], True, states) | {"device_type": "cuda", "self_device_time_total": left}
         summed[NO_OP] |= {"device_time_total": left, _BUSY: left}
     return table.with_rows(list(summed.values()))
 
 
-def _summed(name: str, rows: list[EventRow], on_device: bool) -> dict[str, Any]:
-    """A row that adds up others; columns that it leaves out are not known."""
+def _states_alone(table: EventTable) -> bool:
+    """Whether only ranges, by what the program states, have work."""
+    ops = (row for row in table if row.device_type == "cpu" and not row.is_user_annotation)
+    return all(math.isnan(row.flops) and math.isnan(row.bytes_total_moved) for row in ops)
+
+
+def _summed(name: str, rows: list[EventRow], on_device: bool, states: bool) -> dict[str, Any]:
+    """A row that adds up others; columns that it leaves out are not known. states: the work of ranges counts."""
     made: dict[str, Any] = {"key": name, "count": sum(row.count for row in rows)}
-    for column in (*_OWN, _BUSY):
+    for column in _OWN:
         made[column] = sum(getattr(row, column) for row in rows)
         made[column.removeprefix("self_")] = made[column]
+    rows = [row for row in rows if states or not row.is_user_annotation]
+    made[_BUSY] = sum(getattr(row, _BUSY) for row in rows)
     for column in _WORK:
         made[column] = known_sum(getattr(row, column) for row in rows)
     made["flops_total"] = made["flops"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,6 +55,8 @@ class Side:
     input_shapes: list[Any] = field(default_factory=list)
     rated_time: float = math.nan
     """What pct_roofline is a share of, in µs."""
+    is_range: bool = False
+    """Whether it is a range that the program named: its work is that of the ops in it."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +105,11 @@ class Comparison:
 
     @property
     def total(self) -> ComparisonRow:
-        """All rows of each run, summed; FLOPs and bytes as far as they are known."""
-        return ComparisonRow("total", _sum("total", self._sides("a")), _sum("total", self._sides("b")))
+        """All rows of each run, summed; FLOPs and bytes as far as they are known.
+
+        What the program states of a range is the work of the ops in it: it counts only where no op's is known.
+        """
+        return ComparisonRow("total", _whole(self._sides("a")), _whole(self._sides("b")))
 
     def unmatched(self, which: Literal["a", "b"]) -> list[ComparisonRow]:
         """The rows that only that run has."""
@@ -254,7 +259,17 @@ class _Run:
         time = row["self_device_time_total" if self.on_device else "self_cpu_time_total"]
         flops, moved, share = (_number(row[name]) for name in ("flops", "bytes_total_moved", "pct_roofline"))
         rated = _number(row["roofline_time"]) + _number(row["headroom"])
-        return Side(row["key"], int(row["count"]), _number(time), flops, moved, share, shapes, rated)
+        return Side(
+            row["key"],
+            int(row["count"]),
+            _number(time),
+            flops,
+            moved,
+            share,
+            shapes,
+            rated,
+            bool(row["is_user_annotation"]),
+        )
 
 
 _READ = (
@@ -287,7 +302,20 @@ def _sum(name: str, sides: Iterable[Side]) -> Side:
         share_of_all((side.pct_roofline, side.rated_time) for side in parts),
         parts[0].input_shapes if parts else [],
         known_sum(side.rated_time for side in parts),
+        any(side.is_range for side in parts),
     )
+
+
+def _whole(sides: Iterable[Side]) -> Side:
+    """All sides of a run."""
+    parts = list(sides)
+    if any(not side.is_range and not (math.isnan(side.flops) and math.isnan(side.bytes)) for side in parts):
+        nan = math.nan
+        parts = [
+            replace(side, flops=nan, bytes=nan, pct_roofline=nan, rated_time=nan) if side.is_range else side
+            for side in parts
+        ]
+    return _sum("total", parts)
 
 
 def _ratio(a: float, b: float) -> float:

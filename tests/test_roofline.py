@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -230,3 +231,28 @@ def test_a_datasheet_borrows_the_measured_time_of_a_launch() -> None:
     assert datasheet._for_core(measured) == limits
     assert datasheet._for_core() == {**limits, "launch_ns": None, "kernel_ns": None}
     assert measured._for_core() == {**limits, "flops": {"fp32": 1e12}, "bandwidth": 100e9}
+
+
+def test_noise_does_not_alternate_the_bounds_of_neighbouring_sizes() -> None:
+    """A launch and the time of memory, each up to a third longer: launch, then memory, whatever the noise."""
+    draw = random.Random(0)
+    for _ in range(200):
+        found = []
+        for moved in (2**n for n in range(10, 32)):
+            us = (1.2 + moved / 90e3) * draw.uniform(1, 4 / 3)
+            found.append(_core.rate(_core.roof(0.0, moved, None, PEAKS), 0.0, moved, us, "cupti")["bound"])
+        assert list(dict.fromkeys(found)) == ["launch", "memory"] and found == sorted(found), found
+
+
+def test_stated_ranges_do_not_count_beside_the_ops_in_them() -> None:
+    x = fs.rand((64, 64), device="cpu")
+    with fs.profile() as prof, fs.record_function("block", flops=2 * 64**3, unit="fp32"):
+        fs.matmul(x, x)
+    table = prof.key_averages(peaks="none")
+    assert sum(row.flops for row in table.by_category() if row.flops == row.flops) == 2 * 64**3
+    total = fs.compare(prof, prof).total.a
+    assert total is not None and total.flops == 2 * 64**3
+    with fs.profile() as alone, fs.record_function("block", flops=1e6, bytes=2e6):
+        pass
+    total = fs.compare(alone, alone).total.a
+    assert total is not None and (total.flops, total.bytes) == (1e6, 2e6)

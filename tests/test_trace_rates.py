@@ -170,3 +170,8 @@ def test_autograds_wrappers_are_no_part_of_a_cpu_programs_coverage(name: str) ->
 def test_a_function_of_the_program_that_ends_alike_is_part_of_it() -> None:
     trace = fs.load_trace(events_to_text(op("MyBackwardPass", 10, 30), sin(50, 10)))
     assert trace.coverage()["bytes"] == pytest.approx(10 / 40)
+
+
+def test_ops_are_not_rated_by_host_time_where_kernels_are_tied_to_none() -> None:
+    row = load(sin(5, 10), kernel("k", 7, 10), **H200)["aten::sin"]
+    assert row.flops == FLOPS and math.isnan(row.tflops_per_s) and math.isnan(row.gbytes_per_s)

@@ -7,8 +7,11 @@ const char *const fs_bound_names[FS_BOUND_COUNT] = {FS_BOUND_LIST(BOUND_NAME)};
 
 /* More than this share of the peak bandwidth, in percent, is no measuring error: the data sat in cache. */
 static const double cache_percent = 105;
-/* A launch that takes less than this many times an empty one is the launch and little else. */
+/* A launch that takes less than this many times an empty one and the work is the launch and little else. */
 static const double launch_factor = 2;
+/* Where a rule knows only the FLOPs or only the bytes, they bound the time if they explain this share of it, in
+ * percent; else the other may. */
+static const double majority_percent = 50;
 /* Below this share of the roofline, in percent, the work does not explain the time. Even the worst access pattern of
  * streaming code, one 4-byte element out of each 32-byte sector, reaches an eighth of the bandwidth: what stays below a
  * tenth waits for something else, such as dependent steps, synchronisation or too little parallelism. */
@@ -117,8 +120,11 @@ static fs_bound larger_term(const fs_roof *roof)
 static fs_bound bound_of(const fs_roof *roof, const fs_rating *rating, double time_ns, fs_timing timing)
 {
     if (!(roof->least_ns > 0) || isnan(time_ns)) return FS_BOUND_UNKNOWN;
-    if (time_ns <= launch_factor * empty_ns(roof, timing)) return FS_BOUND_LAUNCH;
-    if (rating->pct_roofline < latency_percent) return roof->partial ? FS_BOUND_UNKNOWN : FS_BOUND_LATENCY;
+    /* Work that outweighs the launch is never bound by it, however short: else sizes would alternate as times do. */
+    double empty = empty_ns(roof, timing);
+    if (roof->least_ns <= empty && time_ns <= launch_factor * (empty + roof->least_ns)) return FS_BOUND_LAUNCH;
+    if (roof->partial && rating->pct_roofline < majority_percent) return FS_BOUND_UNKNOWN;
+    if (rating->pct_roofline < latency_percent) return FS_BOUND_LATENCY;
     fs_bound bound = larger_term(roof);
     return bound == FS_BOUND_MEMORY && rating->pct_peak_bandwidth > cache_percent ? FS_BOUND_CACHE : bound;
 }

@@ -84,9 +84,10 @@ static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
     return fs_piece_scan(piece, all->read, all->context, true, &all->starts[i], err);
 }
 
-/* A piece that did not stop has read all that there is: those after it are nobody's. */
+/* A piece that did not stop has read all that there is: those after it are nobody's. It reads on in what follows. */
 static void drop_pieces_after(fs_kineto *kineto, uint32_t last)
 {
+    kineto->pieces[last].until = INT64_MAX;
     while (kineto->count > last + 1) fs_piece_clear(&kineto->pieces[--kineto->count]);
     kineto->pieces[last].until = INT64_MAX; /* what is fed next is its too */
 }
@@ -154,7 +155,7 @@ static uint32_t piece_count(int64_t size)
     return (uint32_t)(worth < 1 ? 1 : worth < most ? worth : most);
 }
 
-/* Read up to the first event: then it is known whether the trace is an array, and several threads can begin anywhere. */
+/* Read up to the first event: it is known then whether the trace is an array, and threads can begin anywhere. */
 static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *context, fs_error *err)
 {
     enum { PART = FS_BLOCK(1 << 16, 1 << 6) };

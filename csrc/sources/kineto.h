@@ -49,8 +49,7 @@ fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_er
 /* The whole text, of `size` bytes, by as many threads as pay. Instead of feeding. Errors as there, and `read`'s. */
 fs_status fs_kineto_scan(fs_kineto *kineto, fs_kineto_read read, void *context, int64_t size, fs_error *err);
 
-/* For tests: a thread is worth its while from so many bytes of text on; 0 for the default. Not while any trace is
- * read. */
+/* For tests: a thread pays from so many bytes of text on; 0 for the default. Not while any trace is read. */
 void fs_kineto_set_piece_bytes(int64_t bytes);
 
 /* The text is over: put what was read into an empty store. FS_VALUE_ERROR where it was no trace, FS_OUT_OF_MEMORY. */

@@ -1,8 +1,8 @@
 /* Overhead of profiling, which has no thread of its own, to the thread of the shortest event around it.
  *
- * From the shortest event on, each takes all overheads within it that no shorter one has taken. A tree over the overheads
- * in order of start, of the least end below each node, finds those; so no number of threads, of nested events or of
- * overheads takes more than n log n steps.
+ * From the shortest event on, each takes all overheads within it that no shorter one has taken. A tree over the
+ * overheads in order of start, of the least end below each node, finds those; so no number of threads, of nested events
+ * or of overheads takes more than n log n steps.
  */
 #include "base/interrupt.h"
 #include "base/memory.h"

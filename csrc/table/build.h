@@ -98,6 +98,7 @@ typedef struct {
     bool works_sorted;                 /* they come in order of start */
     bool has_unlinked_work;            /* device work that ran for nobody knows what */
     bool device_memory;                /* memory of a device changed */
+    bool recorded;                     /* the store holds a recorded trace */
     int64_t torch_begin;               /* of a recorded trace: when it began, else FS_MISSING */
     int64_t least_kernel_ns;           /* the shortest kernel of a recorded trace, 0 without one */
     fs_group *groups;

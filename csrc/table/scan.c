@@ -265,8 +265,7 @@ static fs_status prepare_stacks(fs_build *build, fs_error *err)
 static bool misses_devices(const fs_build *build)
 {
     bool calls = false, device = false;
-    if (build->work_count > 0 || build->count == 0 || build->options->cpu_alone) return false;
-    if (FS_EVENT_AT(build->store, 0, timing) != FS_TIMING_TRACE) return false;
+    if (!build->recorded || build->work_count > 0 || build->options->cpu_alone) return false;
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         if (call->text == NULL) continue;

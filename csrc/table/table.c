@@ -20,7 +20,7 @@ static void forget_rates(fs_row *row)
 }
 
 /* The row's rates and shares. What the CPU did of a row that ran on a device counts where its peaks are known. */
-static void rate(fs_group *group)
+static void rate(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
     bool on_device = fs_build_ran_on_device(group);
@@ -32,6 +32,8 @@ static void rate(fs_group *group)
     } else {
         fs_add_to(&ns, group->unrated_ns);
         if (group->unrated_ns > 0) row->roof = fs_roof_unknown;
+        /* Of a recorded trace, device work that is tied to no op may be this one's. */
+        if (group->unrated_ns > 0 && build->recorded && build->has_unlinked_work) ns = 0;
     }
     fs_timing timing = on_device ? (fs_timing)group->device_timing : row->timing;
     fs_rating rating = fs_roof_rate(&row->roof, row->flops, row->bytes_total_moved, group->untimed ? NAN : (double)ns,
@@ -73,7 +75,7 @@ static void fill_row(const fs_build *build, fs_group *group)
     row->time_p95 = times.p95;
     row->time_max = times.max;
     row->time_std = times.std;
-    rate(group);
+    rate(build, group);
 }
 
 /* Rows come in torch's order: by start of the first event, of two that start together the longer one. */
@@ -182,8 +184,8 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
     };
     int64_t end;
     fs_store_window(store, &build.torch_begin, &end);
-    bool recorded = build.count > 0 && FS_EVENT_AT(store, 0, timing) == FS_TIMING_TRACE;
-    if (!recorded) build.torch_begin = FS_MISSING;
+    build.recorded = build.count > 0 && FS_EVENT_AT(store, 0, timing) == FS_TIMING_TRACE;
+    if (!build.recorded) build.torch_begin = FS_MISSING;
     if (build.count >= FS_SLOT_NODE) {
         return fs_fail(err, FS_OUT_OF_MEMORY, "%u events are more than a table can group: profile a shorter stretch",
                        build.count);

@@ -110,7 +110,9 @@ class Measurement(Distribution):
         if math.isnan(self.flops) and math.isnan(self.bytes_total_moved):
             return "its work is unknown; flops= and bytes= state it"
         if not self.peaks_source:
-            return "there are no peaks to hold it against"
+            return (
+                "the peaks that were asked for are unknown" if self.shares else "there are no peaks to hold it against"
+            )
         if self.flops > 0 and self.unit is None:
             return "nothing says which compute unit does the FLOPs; unit= states it"
         return f"the {self.peaks_source} peaks have none of {self.unit or 'the bandwidth'}"

@@ -171,6 +171,11 @@ def footnotes(rows: Sequence[EventRow] | EventTable, layout: Layout) -> Iterable
         listed = [f"{layout.name(name)} {layout.time(time)}" for name, time in coverage["unmodelled"]]
         more = len(listed) - UNMODELLED_SHOWN
         yield f"Not modelled: {', '.join(listed[:UNMODELLED_SHOWN])}{f' and {more} more' if more > 0 else ''}."
+    if coverage.get("estimated"):
+        names = [layout.name(name) for name, _ in coverage["estimated"]]
+        more = len(names) - UNMODELLED_SHOWN
+        rest = f" and {more} more" if more > 0 else ""
+        yield f"At most: only an upper limit is known of the work of {', '.join(names[:UNMODELLED_SHOWN])}{rest}."
     if table.open_events:
         yield f"Open events: {table.open_events} had not ended; their time is not known and counts as 0."
     if table.dropped:
