@@ -124,7 +124,8 @@ def test_a_race_would_be_seen(tmp_path: Path) -> None:
 def test_a_signed_overflow_is_fatal(tmp_path: Path) -> None:
     source = tmp_path / "overflow.c"
     source.write_text(
-        "int main(int argc, char **argv)\n{\n    volatile int sum = 0x7fffffff;\n    sum = sum + argc;\n    return !argv;\n}\n"
+        "int main(int argc, char **argv)\n{\n"
+        "    volatile int sum = 0x7fffffff;\n    sum = sum + argc;\n    return !argv;\n}\n"
     )
     _run([str(compiler), *FLAGS, *MEMORY, str(source), "-o", str(tmp_path / "overflow")])
     done = _finish([str(tmp_path / "overflow")])
