@@ -46,8 +46,8 @@ def said(*arguments: str) -> str:
 
 
 def test_a_module_of_the_current_folder_is_found(here: Path) -> None:
-    write(here / "my_kernels.py", "here")
-    assert said("my_kernels:f") == "here"
+    write(here / "kernels_here.py", "here")
+    assert said("kernels_here:f") == "here"
 
 
 def test_a_file_of_the_current_folder_hides_no_installed_module(here: Path, tmp_path: Path) -> None:
