@@ -4,6 +4,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "sources/kineto_owners.h"
 #include "store/event.h"
 
@@ -102,32 +103,76 @@ static bool is_host(const fs_record *record)
     return record->device < 0 && record->kind != FS_EVENT_MEMORY && record->kind != FS_EVENT_SYNC;
 }
 
-/* The steps of the hosts' clock: the largest that all starts are multiples of. */
-static void see_clock(fs_join *join, int64_t start)
+/* What the records of a piece are. */
+typedef struct {
+    uint32_t hosts, overheads, frames, memory, devices;
+    int64_t slack;               /* the steps of the hosts' clock: the largest that all starts are multiples of */
+    fs_record_index ops, calls; /* announced */
+} tally;
+
+static void see_clock(tally *seen, int64_t start)
 {
-    uint64_t step = (uint64_t)join->slack, rest = (uint64_t)(start < 0 ? -start : start);
+    uint64_t step = (uint64_t)seen->slack, rest = (uint64_t)(start < 0 ? -start : start);
     if (step == 1) return;
     while (rest != 0) { /* Euclid's */
         uint64_t left = step % rest;
         step = rest;
         rest = left;
     }
-    join->slack = (int64_t)step;
+    seen->slack = (int64_t)step;
 }
 
-static void count_record(joining *all, const fs_record *record)
+static void count_record(tally *seen, const fs_record *record)
+{
+    if (is_host(record)) {
+        seen->hosts++;
+        seen->overheads += record->kind == FS_EVENT_OVERHEAD;
+        seen->frames += record->kind == FS_EVENT_FRAME;
+        fs_owners_announce(&seen->ops, &seen->calls, record);
+        see_clock(seen, record->start);
+    } else if (record->kind == FS_EVENT_MEMORY) {
+        seen->memory++;
+    } else {
+        seen->devices++;
+    }
+}
+
+static void add_tally(joining *all, const tally *seen)
 {
     fs_join *join = &all->join;
-    if (is_host(record)) {
-        join->host_count++;
-        join->overhead_count += record->kind == FS_EVENT_OVERHEAD;
-        join->frame_count += record->kind == FS_EVENT_FRAME;
-        fs_owners_announce(&all->owners, record);
-        see_clock(join, record->start);
-    } else if (record->kind == FS_EVENT_MEMORY) {
-        join->memory_count++;
-    } else {
-        all->device_count++;
+    tally whole = {.slack = join->slack};
+    join->host_count += seen->hosts;
+    join->overhead_count += seen->overheads;
+    join->frame_count += seen->frames;
+    join->memory_count += seen->memory;
+    all->device_count += seen->devices;
+    see_clock(&whole, seen->slack);
+    join->slack = whole.slack;
+    fs_record_index_merge(&all->owners.ops, &seen->ops);
+    fs_record_index_merge(&all->owners.calls, &seen->calls);
+}
+
+typedef struct {
+    fs_piece *pieces;
+    const id_map *maps;
+    tally *tallies;
+} mapping;
+
+static void map_records(void *context, int64_t begin, int64_t end)
+{
+    const mapping *all = context;
+    for (int64_t i = begin; i < end; i++) {
+        const id_map *map = &all->maps[i];
+        tally seen = {0};
+        for (fs_record_block *block = all->pieces[i].first; block != NULL; block = block->next) {
+            for (fs_record *record = block->records; record < block->records + block->count; record++) {
+                if (record->kind != FS_EVENT_MEMORY) record->name = map->names[record->name];
+                if (record->signature != FS_NONE) record->signature = map->signatures[record->signature];
+                record->lane = map->lanes[record->lane];
+                count_record(&seen, record);
+            }
+        }
+        all->tallies[i] = seen;
     }
 }
 
@@ -136,22 +181,25 @@ static fs_status join_ids(joining *all, fs_error *err)
 {
     fs_join *join = &all->join;
     int64_t process = -1;
+    id_map *maps = fs_calloc(join->piece_count, sizeof *maps);
+    tally *tallies = fs_calloc(join->piece_count, sizeof *tallies);
     fs_status status = FS_OK;
-    for (uint32_t i = 0; status == FS_OK && i < join->piece_count; i++) {
-        fs_piece *piece = &join->pieces[i];
-        id_map map = {NULL, NULL, NULL};
-        status = map_ids(join, piece, &process, &map, err);
-        for (fs_record_block *block = piece->first; status == FS_OK && block != NULL; block = block->next) {
-            status = fs_interrupt_poll(err);
-            for (fs_record *record = block->records; record < block->records + block->count; record++) {
-                if (record->kind != FS_EVENT_MEMORY) record->name = map.names[record->name];
-                if (record->signature != FS_NONE) record->signature = map.signatures[record->signature];
-                record->lane = map.lanes[record->lane];
-                count_record(all, record);
-            }
-        }
-        clear_map(&map);
+    if (maps == NULL || tallies == NULL) {
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to join %u parts of a trace", join->piece_count);
     }
+    for (uint32_t i = 0; status == FS_OK && i < join->piece_count; i++) {
+        status = map_ids(join, &join->pieces[i], &process, &maps[i], err);
+    }
+    if (status == FS_OK) {
+        fs_parallel_for(join->piece_count, 1, map_records, &(mapping){join->pieces, maps, tallies});
+        status = fs_interrupt_poll(err);
+    }
+    for (uint32_t i = 0; maps != NULL && i < join->piece_count; i++) {
+        if (status == FS_OK) add_tally(all, &tallies[i]);
+        clear_map(&maps[i]);
+    }
+    fs_free(maps);
+    fs_free(tallies);
     return status;
 }
 

@@ -64,11 +64,20 @@ static inline void fs_record_index_announce(fs_record_index *index, int64_t id)
 }
 
 /* Count a host event in, before fs_owners_create. */
-static inline void fs_owners_announce(fs_owners *owners, const fs_record *record)
+static inline void fs_owners_announce(fs_record_index *ops, fs_record_index *calls, const fs_record *record)
 {
-    if (fs_record_is_call(record)) fs_record_index_announce(&owners->calls, record->correlation);
-    else if (fs_record_is_owner(record) && record->external >= 0)
-        fs_record_index_announce(&owners->ops, record->external);
+    if (fs_record_is_call(record)) fs_record_index_announce(calls, record->correlation);
+    else if (fs_record_is_owner(record) && record->external >= 0) fs_record_index_announce(ops, record->external);
+}
+
+/* Announce to an index what was announced to another. */
+static inline void fs_record_index_merge(fs_record_index *index, const fs_record_index *other)
+{
+    if (other->count == 0) return;
+    uint32_t count = index->count + other->count;
+    fs_record_index_announce(index, other->least);
+    fs_record_index_announce(index, other->largest);
+    index->count = count;
 }
 
 /* Index the records of the pieces. FS_OUT_OF_MEMORY. */
