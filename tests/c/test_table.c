@@ -138,8 +138,9 @@ static void test_roofline_of_device_work(void)
         double flops, bandwidth, least_ns;
         fs_bound bound;
     } cases[] = {
-        {1e11, 4e12, 400, FS_BOUND_COMPUTE}, {1e13, 1e12, 400, FS_BOUND_CACHE},  {1e13, 4e12, 1000, FS_BOUND_LAUNCH},
-        {1e13, 4e12, 999, FS_BOUND_MEMORY},  {1e13, NAN, 400, FS_BOUND_UNKNOWN}, {1e13, 4e12, NAN, FS_BOUND_MEMORY},
+        /* 3 MiB at 4e12 bytes/s take 786.4 ns: launches bound what they outweigh. */
+        {1e11, 4e12, 400, FS_BOUND_COMPUTE}, {1e13, 1e12, 400, FS_BOUND_CACHE},  {1e13, 4e12, 787, FS_BOUND_LAUNCH},
+        {1e13, 4e12, 786, FS_BOUND_MEMORY},  {1e13, NAN, 400, FS_BOUND_UNKNOWN}, {1e13, 4e12, NAN, FS_BOUND_MEMORY},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gpu = peaks(cases[i].flops, cases[i].bandwidth, cases[i].least_ns);
@@ -148,7 +149,7 @@ static void test_roofline_of_device_work(void)
         fs_table_destroy(table);
     }
     /* A kernel's own record is held against the least kernel's, whatever a launch takes from outside. */
-    gpu = peaks(1e13, 4e12, 999);
+    gpu = peaks(1e13, 4e12, 786);
     gpu.launch_ns = 1e9;
     table = build(&(fs_table_options){.cuda_peaks = {&gpu}});
     CHECK(row_of(table, "flopscope::add", false)->bound == FS_BOUND_MEMORY);
