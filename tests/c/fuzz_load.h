@@ -3,14 +3,13 @@
 #define FS_TESTS_FUZZ_LOAD_H
 
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "sources/kineto.h"
 #include "store/event.h"
+#include "tests/c/fuzz_check.h"
 
 /* Small texts are read by several threads, too. */
 enum { FUZZ_PIECE_BYTES = FS_BLOCK(256, 32), FUZZ_THREADS = 3 };
@@ -23,17 +22,6 @@ static inline void fuzz_set_up(void)
     fs_kineto_set_piece_bytes(FUZZ_PIECE_BYTES);
     fs_parallel_set_threads(FUZZ_THREADS, NULL);
 }
-
-/* Say what went wrong, and end in a way that a fuzzer keeps the input of. */
-#define FUZZ_CHECK(condition, ...)                                        \
-    do {                                                                  \
-        if (!(condition)) {                                               \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
-            fprintf(stderr, __VA_ARGS__);                                 \
-            fprintf(stderr, "\n");                                        \
-            abort();                                                      \
-        }                                                                 \
-    } while (0)
 
 typedef struct {
     const uint8_t *data;

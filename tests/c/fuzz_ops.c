@@ -6,21 +6,12 @@
  * test_fuzz_ops.c runs it over its corpus without libFuzzer. */
 #include "base/parallel.h"
 #include "ops/op.h"
+#include "tests/c/fuzz_check.h"
 #include "tests/c/pointwise_check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MOST_ELEMENTS = 512, MOST_NDIM = 5, SHARED_BYTES = 1 << 13 };
-
-#define FUZZ_CHECK(condition, ...)                                          \
-    do {                                                                    \
-        if (!(condition)) {                                                 \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition); \
-            fprintf(stderr, __VA_ARGS__);                                   \
-            fprintf(stderr, "\n");                                          \
-            abort();                                                        \
-        }                                                                   \
-    } while (0)
 
 /* The input, byte by byte; zeros once it is used up. */
 static struct {
