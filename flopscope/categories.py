@@ -90,7 +90,8 @@ def by_category(table: EventTable) -> EventTable:
     per call are not known. Rates and shares are over the time of the rows of which they are known. What the program
     states of a range is the work of the ops in it: it counts only where no op's is known.
     """
-    states = _states_alone(table)
+    cpu_rows = (row for row in table if row.device_type == "cpu")
+    states = only_ranges_have_work((row.is_user_annotation, row.flops, row.bytes_total_moved) for row in cpu_rows)
     groups: dict[str, list[EventRow]] = {}
     for row in table:
         if row.device_type == "cpu":
@@ -103,10 +104,12 @@ def by_category(table: EventTable) -> EventTable:
     return table.with_rows(list(summed.values()))
 
 
-def _states_alone(table: EventTable) -> bool:
-    """Whether only ranges, by what the program states, have work."""
-    ops = (row for row in table if row.device_type == "cpu" and not row.is_user_annotation)
-    return all(math.isnan(row.flops) and math.isnan(row.bytes_total_moved) for row in ops)
+def only_ranges_have_work(parts: Iterable[tuple[bool, float, float]]) -> bool:
+    """Whether no op's work is known, so that what the program states of ranges counts.
+
+    parts: of each row whether it is a range, its FLOPs and its bytes.
+    """
+    return all(is_range or (math.isnan(flops) and math.isnan(moved)) for is_range, flops, moved in parts)
 
 
 def _summed(name: str, rows: list[EventRow], on_device: bool, states: bool) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
-from .categories import known_sum, share_of_all
+from .categories import known_sum, only_ranges_have_work, share_of_all
 from .results import Results
 from .table import EventTable
 from .views import comparison as view
@@ -309,7 +309,7 @@ def _sum(name: str, sides: Iterable[Side]) -> Side:
 def _whole(sides: Iterable[Side]) -> Side:
     """All sides of a run."""
     parts = list(sides)
-    if any(not side.is_range and not (math.isnan(side.flops) and math.isnan(side.bytes)) for side in parts):
+    if not only_ranges_have_work((side.is_range, side.flops, side.bytes) for side in parts):
         nan = math.nan
         parts = [
             replace(side, flops=nan, bytes=nan, pct_roofline=nan, rated_time=nan) if side.is_range else side

@@ -223,8 +223,7 @@ static fs_status list_hosts(joining *all, fs_error *err)
     {
         if (record->kind == FS_EVENT_MEMORY) join->memory[memory++] = (fs_host){record->start, record->start, record};
         if (!is_host(record)) continue;
-        int64_t end = record->duration == FS_MISSING ? INT64_MAX : record->start + record->duration;
-        join->hosts[hosts++] = (fs_host){record->start, end, record};
+        join->hosts[hosts++] = (fs_host){record->start, fs_record_end(record), record};
     }
     return FS_OK;
 }

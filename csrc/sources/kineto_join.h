@@ -27,6 +27,11 @@ typedef struct {
     fs_record *record;
 } fs_host;
 
+static inline int64_t fs_record_end(const fs_record *record)
+{
+    return record->duration == FS_MISSING ? INT64_MAX : record->start + record->duration;
+}
+
 typedef struct {
     fs_store *store;
     fs_host *hosts;     /* by lane; each lane in order of (start, -end) */

@@ -160,14 +160,9 @@ static fs_record *op_named(const fs_owners *owners, const fs_record *record)
 
 /* Calls ------------------------------------------------------------------------------------------------------------ */
 
-static int64_t end_of(const fs_record *record)
-{
-    return record->duration == FS_MISSING ? INT64_MAX : record->start + record->duration;
-}
-
 static bool encloses(const fs_record *outer, const fs_record *inner)
 {
-    return outer->start <= inner->start && end_of(outer) >= end_of(inner);
+    return outer->start <= inner->start && fs_record_end(outer) >= fs_record_end(inner);
 }
 
 /* Which of several calls of one correlation launched the work: a bit for each reason, the best first. A device whose

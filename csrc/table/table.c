@@ -24,11 +24,11 @@ static void rate(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
     bool on_device = fs_build_ran_on_device(group);
-    double flops = row->flops, bytes = row->bytes_total_moved;
+    double flops = row->flops, bytes = row->bytes_total_moved; /* of what took the time */
     int64_t ns = fs_add_saturated(row->device_busy_time, group->host_ns);
     if (on_device) {
-        row->flops -= group->unrated_flops;
-        row->bytes_total_moved -= group->unrated_bytes;
+        flops -= group->unrated_flops;
+        bytes -= group->unrated_bytes;
     } else {
         fs_add_to(&ns, group->unrated_ns);
         if (group->unrated_ns > 0) row->roof = fs_roof_unknown;
@@ -36,8 +36,7 @@ static void rate(const fs_build *build, fs_group *group)
         if (group->unrated_ns > 0 && build->recorded && build->has_unlinked_work) ns = 0;
     }
     fs_timing timing = on_device ? (fs_timing)group->device_timing : row->timing;
-    fs_rating rating = fs_roof_rate(&row->roof, row->flops, row->bytes_total_moved, group->untimed ? NAN : (double)ns,
-                                    timing);
+    fs_rating rating = fs_roof_rate(&row->roof, flops, bytes, group->untimed ? NAN : (double)ns, timing);
     row->tflops_per_s = rating.tflops_per_s;
     row->gbytes_per_s = rating.gbytes_per_s;
     row->arithmetic_intensity = rating.arithmetic_intensity;
@@ -48,8 +47,6 @@ static void rate(const fs_build *build, fs_group *group)
     row->headroom = rating.headroom;
     row->bound = rating.bound;
     if (group->estimated_ns > 0 && row->pct_roofline > 100) forget_rates(row);
-    row->flops = flops;
-    row->bytes_total_moved = bytes;
 }
 
 static void fill_row(const fs_build *build, fs_group *group)
