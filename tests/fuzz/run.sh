@@ -21,7 +21,7 @@ flags=(-std=gnu11 -O1 -g -fno-omit-frame-pointer -fno-math-errno -fno-trapping-m
 mkdir -p "$build"
 # Objects of sources that are older than them stay; a changed header or flag makes all anew.
 newest_header=$(find csrc tests/c "$0" \( -name '*.h' -o -name '*.def' -o -name '*.inc' -o -name run.sh \) -printf '%T@ %p\n' |
-    sort -rn | head -1 | cut -d' ' -f2-)
+    sort -n | tail -1 | cut -d' ' -f2-)
 compile() {
     local object="$build/${1//\//_}.o"
     [ "$object" -nt "$1" ] && [ "$object" -nt "$newest_header" ] && return
