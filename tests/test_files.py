@@ -73,6 +73,8 @@ class Full(io.FileIO):
 
 
 def open_on_full_disk(file: Any, mode: str, **options: Any) -> Any:
+    if "r" in mode:
+        return open(file, mode, **options)
     binary = io.BufferedWriter(Full(file, "w"))
     return binary if mode == "wb" else io.TextIOWrapper(binary, **options)
 

@@ -94,7 +94,7 @@ assert fs.sum(fs.ones(1 << 20)).item() == 1 << 20
 
 def test_an_interrupted_op_is_a_failed_one_in_the_profile() -> None:
     script = """
-    h = fs.ones((4096, 4096), dtype="bfloat16")
+    h = fs.ones((4096, 4096), dtype="bfloat16", device="cpu")
     fs.set_num_threads(1)
     with fs.profile() as prof:
         begin()

@@ -167,6 +167,16 @@ static void count_kinds(const fs_store *store, int64_t counts[FS_EVENT_KIND_COUN
     }
 }
 
+/* Whether some name has U+FFFD, as bytes that are not UTF-8 are written. Names that differ in such bytes only are then
+ * equal, and an event and its only child of the same name are one. */
+static bool has_replaced_bytes(const fuzz_sink *sink)
+{
+    for (size_t i = 0; i + 3 <= sink->size; i++) {
+        if (memcmp(sink->bytes + i, "\xEF\xBF\xBD", 3) == 0) return true;
+    }
+    return false;
+}
+
 static fs_status check_reloaded(const fs_store *store, const fuzz_sink *sink)
 {
     fs_store *again;
@@ -176,7 +186,8 @@ static fs_status check_reloaded(const fs_store *store, const fuzz_sink *sink)
     FUZZ_TRY(fuzz_load(&text, FUZZ_WHOLE, &again, &report, &fuzz_error));
     count_kinds(store, before);
     count_kinds(again, after);
-    for (int kind = 0; kind < FS_EVENT_KIND_COUNT && !has_open_events(store); kind++) {
+    bool comparable = !has_open_events(store) && !has_replaced_bytes(sink);
+    for (int kind = 0; kind < FS_EVENT_KIND_COUNT && comparable; kind++) {
         FUZZ_CHECK(before[kind] == after[kind], "%s: %lld written, %lld read", fs_event_kind_names[kind],
                    (long long)before[kind], (long long)after[kind]);
     }
