@@ -143,13 +143,13 @@ class Device:
         return "\n".join(lines + ([f"  datasheet: {self.datasheet.source}"] if self.datasheet else []))
 
     def _repr_html_(self) -> str:
-        import html
+        from .views.safe import markup
 
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self._columns()
+            "<tr>" + "".join(f"<td>{markup(cell)}</td>" for cell in row) + "</tr>" for row in self._columns()
         )
-        source = f"<p>{html.escape(self.datasheet.source)}</p>" if self.datasheet else ""
-        return f"<table><caption>{html.escape(f'{self}: {self.name}')}</caption>{body}</table>{source}"
+        source = f"<p>{markup(self.datasheet.source)}</p>" if self.datasheet else ""
+        return f"<table><caption>{markup(f'{self}: {self.name}')}</caption>{body}</table>{source}"
 
     def _known_peaks(self) -> dict[str, Peaks]:
         peaks = {"datasheet": self.datasheet_peaks, "measured": self.measured}

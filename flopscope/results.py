@@ -72,9 +72,6 @@ class Results:
             name: found._for_core(self._measured(name)) for name, found in shares.items()
         }
         columns, meta = core.table(by_shape, group_by_stack_n, limits, self._cpu_alone)
-        if not by_shape:  # a row has calls of many shapes
-            for name in ("input_shapes", "input_dtypes"):
-                columns[name] = [[] for _ in columns["key"]]
         meta["record_shapes"] = self.record_shapes
         meta["has_shapes"] = core.has_shapes
         meta["profile_memory"] = self.profile_memory

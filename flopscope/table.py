@@ -135,7 +135,8 @@ class EventRow:
 
 def _column_property(column: Column) -> property:
     def value(self: EventRow) -> Any:
-        return self._table.columns[column.name][self._index]
+        values = self._table._sources[column.name]
+        return values.item(self._index) if _is_array(values) else values[self._index]
 
     return property(value, doc=f"{column.doc}{f', in {column.unit}' if column.unit else ''}")
 
@@ -185,6 +186,32 @@ def _sort_value(value: Any) -> tuple[bool, Any]:
     return known, value if known else 0
 
 
+def _is_array(values: Any) -> bool:
+    return hasattr(values, "tolist")
+
+
+class _Columns(Mapping[str, "list[Any]"]):
+    """The columns as lists of Python's own numbers, each made of its array when it is first asked for."""
+
+    def __init__(self, sources: Mapping[str, Any]) -> None:
+        self._sources = sources
+        self._lists: dict[str, list[Any]] = {}
+
+    def __getitem__(self, name: str) -> list[Any]:
+        values = self._sources[name]
+        if isinstance(values, list):
+            return values
+        if name not in self._lists:
+            self._lists[name] = values.tolist()
+        return self._lists[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
 class EventTable:
     """Rows of a profile, in the order of their first events: a sequence of EventRow. A slice of it is a table too.
 
@@ -201,15 +228,17 @@ class EventTable:
         if tuple(columns) != _COLUMN_NAMES:
             expected = ", ".join(_COLUMN_NAMES)
             raise ValueError(f"the columns of a table are {expected}, in this order; got {', '.join(columns)}")
-        self._columns = {name: _values(values) for name, values in columns.items()}
-        self._arrays = {name: values for name, values in columns.items() if hasattr(values, "tolist")}  # for Arrow
+        self._sources: dict[str, Any] = {
+            name: values if _is_array(values) else list(values) for name, values in columns.items()
+        }
+        self._columns = _Columns(self._sources)
         self._meta = dict(meta)
-        lengths = {len(values) for values in self._columns.values()}
+        lengths = {len(values) for values in self._sources.values()}
         if len(lengths) > 1:
             raise ValueError(f"the columns of a table have one length; got {sorted(lengths)}")
-        self._stacks: list[list[str]] | None = _values(meta["stacks"]) if "stacks" in meta else None
-        self._ranks: list[int] | None = _values(meta["ranks"]) if "ranks" in meta else None
-        self._top_level: list[bool] = _values(meta["top_level"]) if "top_level" in meta else [True] * lengths.pop()
+        self._stacks: list[list[str]] | None = list(meta["stacks"]) if "stacks" in meta else None
+        self._ranks: list[int] | None = list(meta["ranks"]) if "ranks" in meta else None
+        self._top_level: list[bool] = list(meta["top_level"]) if "top_level" in meta else [True] * lengths.pop()
 
     @property
     def columns(self) -> Mapping[str, list[Any]]:
@@ -231,7 +260,7 @@ class EventTable:
         if self._ranks is not None:
             yield RANK.name, RANK.type, self._ranks
         for column in COLUMNS:
-            yield column.name, column.type, self._arrays.get(column.name, self._columns[column.name])
+            yield column.name, column.type, self._sources[column.name]
         if self._stacks is not None:
             yield STACK.name, STACK.type, self._stacks
 
@@ -314,7 +343,7 @@ class EventTable:
         return dict(self._meta["coverage"])
 
     def __len__(self) -> int:
-        return len(self._columns["key"])
+        return len(self._sources["key"])
 
     @overload
     def __getitem__(self, index: int) -> EventRow: ...
@@ -346,7 +375,10 @@ class EventTable:
 
     def _select(self, indices: Iterable[int]) -> EventTable:
         chosen = list(indices)
-        columns = {name: [values[i] for i in chosen] for name, values in self._columns.items()}
+        columns = {
+            name: values[chosen] if _is_array(values) else [values[i] for i in chosen]
+            for name, values in self._sources.items()
+        }
         parts: dict[str, Any] = {"top_level": [self._top_level[i] for i in chosen]}
         if self._stacks is not None:
             parts["stacks"] = [self._stacks[i] for i in chosen]
@@ -471,9 +503,3 @@ class EventTable:
     def __repr__(self) -> str:
         device = f", self device {units.time_text(self.self_device_time_total)}" if self.has_device else ""
         return f"<EventTable: {len(self)} rows, self CPU {units.time_text(self.self_cpu_time_total)}{device}>"
-
-
-def _values(values: Iterable[Any]) -> list[Any]:
-    """A list of Python's own numbers, from a list or an array."""
-    tolist = getattr(values, "tolist", None)
-    return list(values) if tolist is None else list(tolist())

@@ -18,6 +18,7 @@ import functools
 import gzip
 import json
 import os
+import shutil
 import tempfile
 import warnings
 import weakref
@@ -146,16 +147,21 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     def export_chrome_trace(self, path: str | bytes | os.PathLike[str], use_python_export: bool = False) -> None:
         """Write Kineto's trace, as often as it is wanted; compressed where ``path`` ends in .gz.
 
-        ``use_python_export``: for the versions of torch that have it.
+        ``use_python_export``: with torch's exporter in Python, in the versions of torch that have one.
 
         RuntimeError while it records and where nothing was recorded, OSError where the file cannot be written.
         """
         kineto, path = self._finished("trace"), os.fsdecode(path)
-        if path.endswith(".gz") and not use_python_export:
+        if use_python_export:
+            with tempfile.TemporaryDirectory() as folder:  # torch writes in place: a full disk would leave half a file
+                written = os.path.join(folder, os.path.basename(path))
+                _torch.profile.export_chrome_trace(self, written, use_python_export=True)
+                with open(written, "rb") as whole, replacing(path, "wb") as file:
+                    shutil.copyfileobj(whole, file)
+        elif path.endswith(".gz"):
             kineto.save(path, compressed=True)
-            return
-        chosen = {"use_python_export": True} if use_python_export else {}
-        _torch.profile.export_chrome_trace(self, path, **chosen)
+        else:
+            _torch.profile.export_chrome_trace(self, path)
 
     @property
     def dropped(self) -> int:

@@ -25,6 +25,8 @@ import numpy as np
 import flopscope as fs
 from flopscope import _core
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job is started with SIGINT ignored
+
 def begin():
     sys.stdout.write("ready\\n"); sys.stdout.flush()
 """

@@ -168,3 +168,11 @@ def test_html_escapes_names(tmp_path: Path) -> None:
     trace = fs.load_trace(write_trace(tmp_path / "t.json", "<script>alert('\"&</script>"))
     for text in (trace.key_averages()._repr_html_(), fs.compare(trace, trace, by="name")._repr_html_()):
         assert "<script>" not in text and "&lt;script&gt;alert(&#x27;&quot;&amp;&lt;/script&gt;" in text
+
+
+@pytest.mark.filterwarnings("ignore:.*events were left out")
+@pytest.mark.parametrize("name", SOME)
+def test_html_escapes_controls(tmp_path: Path, name: str) -> None:
+    trace = fs.load_trace(write_trace(tmp_path / "t.json", name))
+    for text in (trace.key_averages()._repr_html_(), fs.compare(trace, trace, by="name")._repr_html_()):
+        assert not steers(text)

@@ -166,12 +166,22 @@ static PyObject *from_numpy(PyObject *module, PyObject *args, PyObject *kwargs)
     return sent;
 }
 
+/* Values that are all the same are stored once, with a stride of 0: most columns of a large table are such. */
 static PyObject *array_of(int type, const void *values, Py_ssize_t count)
 {
-    npy_intp size = count;
-    PyObject *array = fs_have_numpy() ? PyArray_SimpleNew(1, &size, type) : NULL;
-    if (array != NULL) memcpy(PyArray_DATA((PyArrayObject *)array), values, (size_t)count * 8);
-    return array;
+    if (!fs_have_numpy()) return NULL;
+    const char *bytes = values;
+    bool same = count > 1 && memcmp(bytes, bytes + 8, (size_t)(count - 1) * 8) == 0;
+    npy_intp size = count, one = 1, stride = 0;
+    PyObject *array = PyArray_SimpleNew(1, same ? &one : &size, type);
+    if (array == NULL) return NULL;
+    memcpy(PyArray_DATA((PyArrayObject *)array), values, (size_t)(same ? 1 : count) * 8);
+    if (!same) return array;
+    PyObject *view =
+        PyArray_New(&PyArray_Type, 1, &size, type, &stride, PyArray_DATA((PyArrayObject *)array), 0, 0, NULL);
+    if (view == NULL) Py_DECREF(array);
+    else if (PyArray_SetBaseObject((PyArrayObject *)view, array) < 0) Py_CLEAR(view);
+    return view;
 }
 
 PyObject *fs_array_of_doubles(const double *values, Py_ssize_t count)

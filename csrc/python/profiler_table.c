@@ -73,7 +73,7 @@ static PyObject *shape_object(const shown_argument *argument)
 
 static PyObject *dtype_object(const shown_argument *argument)
 {
-    return PyUnicode_FromString(argument->dtype);
+    return PyUnicode_InternFromString(argument->dtype);
 }
 
 typedef PyObject *(*argument_value)(const shown_argument *);
@@ -122,13 +122,13 @@ static PyObject *key_of(const fs_store *store, const fs_row *row)
 static PyObject *overload_of(const fs_store *store, const fs_row *row)
 {
     (void)store, (void)row;
-    return PyUnicode_FromString("");
+    return PyUnicode_InternFromString("");
 }
 
 static PyObject *device_type_of(const fs_store *store, const fs_row *row)
 {
     (void)store;
-    return PyUnicode_FromString(row->on_device ? "cuda" : "cpu");
+    return PyUnicode_InternFromString(row->on_device ? "cuda" : "cpu");
 }
 
 static PyObject *annotation_of(const fs_store *store, const fs_row *row)
@@ -162,7 +162,7 @@ static PyObject *dtypes_of(const fs_store *store, const fs_row *row)
 static PyObject *bound_of(const fs_store *store, const fs_row *row)
 {
     (void)store;
-    return PyUnicode_FromString(fs_bound_names[row->bound]);
+    return PyUnicode_InternFromString(fs_bound_names[row->bound]);
 }
 
 static PyObject *unit_of(const fs_store *store, const fs_row *row)
@@ -174,7 +174,7 @@ static PyObject *unit_of(const fs_store *store, const fs_row *row)
 static PyObject *timing_of(const fs_store *store, const fs_row *row)
 {
     (void)store;
-    return PyUnicode_FromString(fs_timing_names[row->timing]);
+    return PyUnicode_InternFromString(fs_timing_names[row->timing]);
 }
 
 /* The names of the frames that the row's events lie in, innermost first. */
@@ -222,6 +222,15 @@ static PyObject *list_of(const fs_store *store, const fs_table *table, row_value
     return list;
 }
 
+/* One empty list for all rows. */
+static PyObject *list_of_nothing(const fs_table *table)
+{
+    PyObject *nothing = PyList_New(0), *list = nothing ? PyList_New(table->row_count) : NULL;
+    for (uint32_t i = 0; list != NULL && i < table->row_count; i++) PyList_SET_ITEM(list, i, Py_NewRef(nothing));
+    Py_XDECREF(nothing);
+    return list;
+}
+
 /* The numeric columns: where a row holds them, and how they are shown. */
 enum {
 #define UNIT_ENUM(unit, text, divisor) UNIT_##unit,
@@ -245,7 +254,7 @@ static const struct {
     bool integer;
 } numeric_columns[] = {
 #define FS_COLUMN(type, name, unit, prose) \
-    {#name, prose, offsetof(fs_row, name), UNIT_##unit, _Generic((type)0, int64_t: true, double: false)},
+    {#name, prose, offsetof(fs_row, name), UNIT_##unit, _Generic((type)0, int64_t : true, double : false)},
 #include "table/columns.def"
 #undef FS_COLUMN
 };
@@ -281,20 +290,21 @@ static PyObject *numbers_of(const fs_table *table, int column)
     return array;
 }
 
-static PyObject *columns_of(const fs_store *store, const fs_table *table)
+static PyObject *columns_of(const fs_store *store, const fs_table *table, bool by_shape)
 {
     PyObject *columns = PyDict_New();
     if (columns == NULL) return NULL;
-    bool good = fs_put_column(columns, "key", list_of(store, table, key_of)) &&
-                fs_put_column(columns, "overload_name", list_of(store, table, overload_of)) &&
-                fs_put_column(columns, "device_type", list_of(store, table, device_type_of)) &&
-                fs_put_column(columns, "is_user_annotation", list_of(store, table, annotation_of)) &&
-                fs_put_column(columns, "count", list_of(store, table, count_of)) &&
-                fs_put_column(columns, "input_shapes", list_of(store, table, shapes_of)) &&
-                fs_put_column(columns, "input_dtypes", list_of(store, table, dtypes_of)) &&
-                fs_put_column(columns, "unit", list_of(store, table, unit_of)) &&
-                fs_put_column(columns, "bound", list_of(store, table, bound_of)) &&
-                fs_put_column(columns, "timing_source", list_of(store, table, timing_of));
+    bool good =
+        fs_put_column(columns, "key", list_of(store, table, key_of)) &&
+        fs_put_column(columns, "overload_name", list_of(store, table, overload_of)) &&
+        fs_put_column(columns, "device_type", list_of(store, table, device_type_of)) &&
+        fs_put_column(columns, "is_user_annotation", list_of(store, table, annotation_of)) &&
+        fs_put_column(columns, "count", list_of(store, table, count_of)) &&
+        fs_put_column(columns, "input_shapes", by_shape ? list_of(store, table, shapes_of) : list_of_nothing(table)) &&
+        fs_put_column(columns, "input_dtypes", by_shape ? list_of(store, table, dtypes_of) : list_of_nothing(table)) &&
+        fs_put_column(columns, "unit", list_of(store, table, unit_of)) &&
+        fs_put_column(columns, "bound", list_of(store, table, bound_of)) &&
+        fs_put_column(columns, "timing_source", list_of(store, table, timing_of));
     for (int i = 0; good && i < NUMERIC_COLUMNS; i++) {
         good = fs_put_column(columns, numeric_columns[i].name, numbers_of(table, i));
     }
@@ -348,7 +358,7 @@ PyObject *fs_profiler_table(PyObject *object, PyObject *args)
         fs_raise(&err);
         goto done;
     }
-    PyObject *columns = columns_of(self->store, table);
+    PyObject *columns = columns_of(self->store, table, by_shape);
     PyObject *top_level = list_of(self->store, table, top_level_of);
     if (columns == NULL || top_level == NULL) {
         Py_XDECREF(columns);

@@ -1,9 +1,9 @@
 #include "sources/attribute.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "store/api_calls.h"
 #include "store/event.h"
 
@@ -93,7 +93,9 @@ static fs_status put_in_order(attribution *all, fs_error *err)
             status = no_memory(all, err);
         } else {
             for (uint32_t i = 0; i < found; i++) places[i] = calls[i].index;
-            qsort(calls, found, sizeof *calls, compare_calls);
+            status = fs_sort(calls, found, sizeof *calls, compare_calls, "API calls", err);
+        }
+        if (status == FS_OK) {
             for (uint32_t i = 0; i < found; i++) fs_store_get(store, calls[i].index, &events[i]);
             for (uint32_t i = 0; i < found; i++) fs_store_set(store, places[i], &events[i]);
         }
@@ -139,7 +141,7 @@ typedef struct {
     struct {
         uint32_t index;
         int64_t end;
-    } *open;
+    } * open;
     uint32_t depth, capacity;
 } nest;
 

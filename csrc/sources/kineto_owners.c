@@ -1,11 +1,11 @@
 #include "sources/kineto_owners.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/sort.h"
 
 /* Records by id ---------------------------------------------------------------------------------------------------- */
 
@@ -137,7 +137,7 @@ fs_status fs_owners_create(fs_owners *owners, fs_error *err)
         }
     }
     if (owners->other_count == 0) return FS_OK;
-    qsort(owners->others, owners->other_count, sizeof(fs_record *), compare_calls);
+    FS_TRY(fs_sort(owners->others, owners->other_count, sizeof(fs_record *), compare_calls, "API calls", err));
     see_devices(owners);
     return FS_OK;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "store/event.h"
 
@@ -41,6 +42,7 @@ fs_status fs_api_calls_create(fs_api_calls *calls, const fs_store *store, fs_err
     calls->keys = fs_hash_keys();
     memset(calls->slots, 0xff, slot_count * sizeof *calls->slots);
     for (uint32_t index = 0; index < count; index++) {
+        FS_POLL(index, err);
         const fs_chunk *chunk = fs_event_chunk(store, index, &at);
         if (!is_call(chunk, at)) continue;
         uint64_t *slot = slot_of(calls, chunk->correlation[at]);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "store/event.h"
 #include "store/torch_signature.h"
 
@@ -34,6 +35,7 @@ static fs_status list_annotations(fs_collective_callers *callers, fs_error *err)
 {
     uint32_t count = fs_store_count(callers->store), at;
     for (uint32_t index = 0; index < count; index++) {
+        FS_POLL(index, err);
         const fs_chunk *chunk = fs_event_chunk(callers->store, index, &at);
         int64_t start = chunk->start[at];
         if (start == FS_MISSING || !fs_event_is_asynchronous(chunk, at)) continue;
@@ -167,9 +169,9 @@ typedef enum {
 } sizing;
 
 static const sizing sizings[FS_COLLECTIVE_KIND_COUNT] = {
-    [FS_COLLECTIVE_ALLREDUCE] = ALIKE,     [FS_COLLECTIVE_BROADCAST] = ALIKE,         [FS_COLLECTIVE_REDUCE] = ALIKE,
-    [FS_COLLECTIVE_ALLTOALL] = ALIKE,      [FS_COLLECTIVE_ALLGATHER] = GATHERS,       [FS_COLLECTIVE_SEND] = ALONE,
-    [FS_COLLECTIVE_RECV] = ALONE,          [FS_COLLECTIVE_REDUCESCATTER] = SCATTERS,  [FS_COLLECTIVE_SENDRECV] = ALONE,
+    [FS_COLLECTIVE_ALLREDUCE] = ALIKE, [FS_COLLECTIVE_BROADCAST] = ALIKE,        [FS_COLLECTIVE_REDUCE] = ALIKE,
+    [FS_COLLECTIVE_ALLTOALL] = ALIKE,  [FS_COLLECTIVE_ALLGATHER] = GATHERS,      [FS_COLLECTIVE_SEND] = ALONE,
+    [FS_COLLECTIVE_RECV] = ALONE,      [FS_COLLECTIVE_REDUCESCATTER] = SCATTERS, [FS_COLLECTIVE_SENDRECV] = ALONE,
 };
 
 /* The whole of which the ranks have parts, and the group's size: one may follow from the other. */

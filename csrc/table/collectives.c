@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "store/event.h"
 #include "store/signature.h"
@@ -41,6 +42,7 @@ static fs_status see_events(collecting *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->store), at;
     for (uint32_t index = 0; index < count; index++) {
+        FS_POLL(index, err);
         const fs_chunk *chunk = fs_event_chunk(all->store, index, &at);
         if (!fs_event_is_placed_work(chunk, at)) continue;
         int64_t begin = chunk->start[at], end = fs_event_end(chunk, at);
@@ -133,8 +135,7 @@ fs_status fs_collectives_of(const fs_store *store, fs_collective_row **rows, uin
     collecting all = {.store = store, .compute = compute};
     FS_TRY(fs_names_create(&all.names, store, err));
     FS_TRY_GOTO(status, see_events(&all, err), done);
-    if (all.found.count > 0)
-        FS_TRY_GOTO(status, fs_collective_callers_create(&all.callers, store, err), done);
+    if (all.found.count > 0) FS_TRY_GOTO(status, fs_collective_callers_create(&all.callers, store, err), done);
     status = fill_rows(&all, rows, count, err);
 done:
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) fs_intervals_clear(&compute[device]);

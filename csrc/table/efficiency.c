@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "device/occupancy.h"
@@ -75,6 +76,7 @@ static fs_status see_events(measuring *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->store), at;
     for (uint32_t index = 0; index < count; index++) {
+        FS_POLL(index, err);
         const fs_chunk *chunk = fs_event_chunk(all->store, index, &at);
         if (!fs_event_is_placed_work(chunk, at)) continue;
         int device = fs_event_device(chunk, at);

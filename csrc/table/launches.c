@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "store/api_calls.h"
@@ -108,6 +109,7 @@ static fs_status count_device(counting *all, int device, const fs_intervals *wor
     all->busy_until = work->items[0].begin;
     row->device = device;
     for (uint32_t i = 0; i < work->count; i++) {
+        if (i % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
         FS_TRY_GOTO(status, see_work(all, device, &work->items[i], err), done);
     }
     status = fill_row(all, row, err);
@@ -123,6 +125,7 @@ static fs_status list_work(counting *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->store), at;
     for (uint32_t index = 0; index < count; index++) {
+        FS_POLL(index, err);
         const fs_chunk *chunk = fs_event_chunk(all->store, index, &at);
         if (!fs_event_is_placed_work(chunk, at)) continue;
         fs_intervals *list = &all->work[fs_event_device(chunk, at)];

@@ -1,8 +1,8 @@
 #include "table/steps.h"
 
-#include <stdlib.h>
-
+#include "base/interrupt.h"
 #include "base/memory.h"
+#include "base/sort.h"
 #include "base/saturate.h"
 #include "store/api_calls.h"
 #include "store/event.h"
@@ -46,6 +46,7 @@ static fs_status list_host_steps(finding *found, fs_error *err)
 {
     uint32_t count = 0, at;
     for (uint32_t index = 0; index < found->events; index++) {
+        FS_POLL(index, err);
         const fs_chunk *chunk = fs_event_chunk(found->store, index, &at);
         found->count += is_host_step(chunk, at);
     }
@@ -55,13 +56,13 @@ static fs_status list_host_steps(finding *found, fs_error *err)
     if (found->steps == NULL || found->step_of == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find %u steps in %u events", found->count, found->events);
     for (uint32_t index = 0; index < found->events; index++) {
+        FS_POLL(index, err);
         const fs_chunk *chunk = fs_event_chunk(found->store, index, &at);
         if (!is_host_step(chunk, at)) continue;
         found->steps[count++] =
             (host_step){index, chunk->name[at], chunk->start[at], fs_event_end(chunk, at), FS_MISSING};
     }
-    qsort(found->steps, count, sizeof *found->steps, compare_steps);
-    return FS_OK;
+    return fs_sort(found->steps, count, sizeof *found->steps, compare_steps, "steps", err);
 }
 
 /* Parents come before their children: one pass hands each event the step around it. */
@@ -106,6 +107,7 @@ static fs_status find_work_ends(finding *found, fs_error *err)
     FS_TRY(fs_api_calls_create(&found->calls, found->store, err));
     mark_events(found);
     for (uint32_t index = 0; index < found->events; index++) {
+        FS_POLL(index, err);
         const fs_chunk *chunk = fs_event_chunk(found->store, index, &at);
         if (!fs_event_is_placed_work(chunk, at)) continue;
         uint32_t step = launching_step(found, chunk, at);

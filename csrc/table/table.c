@@ -2,10 +2,10 @@
 
 #include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/sort.h"
 #include "base/saturate.h"
 #include "table/build.h"
 #include "table/statistics.h"
@@ -104,24 +104,45 @@ static fs_roof whole_of(const fs_build *build)
     return fs_roof_sum_total(&sums[!found[0]]);
 }
 
+/* Place i gets *order[i], along each cycle. */
+static void put_in_order(fs_group *groups, fs_group **order, uint32_t count)
+{
+    for (uint32_t first = 0; first < count; first++) {
+        if (order[first] == &groups[first]) continue;
+        fs_group held = groups[first];
+        uint32_t to = first;
+        while (order[to] != &groups[first]) {
+            uint32_t from = (uint32_t)(order[to] - groups);
+            groups[to] = groups[from];
+            order[to] = &groups[to];
+            to = from;
+        }
+        groups[to] = held;
+        order[to] = &groups[to];
+    }
+}
+
+/* The rows of the groups, in their memory: a second copy of millions of rows would cost more than the store. */
 static fs_status make_rows(fs_build *build, fs_error *err)
 {
-    fs_table *table = build->table;
-    fs_group **order = fs_malloc(build->group_count * sizeof *order);
-    table->rows = fs_malloc(build->group_count * sizeof *table->rows);
-    if (order == NULL || table->rows == NULL) {
-        fs_free(order);
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", build->group_count);
-    }
-    for (uint32_t i = 0; i < build->group_count; i++) {
+    uint32_t count = build->group_count;
+    fs_group **order = fs_malloc(count * sizeof *order);
+    if (order == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", count);
+    for (uint32_t i = 0; i < count; i++) {
         fill_row(build, &build->groups[i]);
         order[i] = &build->groups[i];
     }
-    qsort(order, build->group_count, sizeof *order, compare_groups);
-    for (uint32_t i = 0; i < build->group_count; i++) table->rows[i] = order[i]->row;
-    table->whole = whole_of(build);
-    table->row_count = build->group_count;
+    build->table->whole = whole_of(build);
+    fs_status status = fs_sort(order, count, sizeof *order, compare_groups, "rows", err);
+    if (status == FS_OK) put_in_order(build->groups, order, count);
     fs_free(order);
+    if (status != FS_OK) return status;
+    fs_row *rows = (fs_row *)build->groups;
+    for (uint32_t i = 0; i < count; i++) memmove(&rows[i], &build->groups[i].row, sizeof *rows);
+    build->groups = NULL;
+    fs_row *shrunk = fs_realloc(rows, count * sizeof *rows);
+    build->table->rows = shrunk ? shrunk : rows;
+    build->table->row_count = count;
     return FS_OK;
 }
 
@@ -150,7 +171,7 @@ static fs_status list_times(const fs_build *build, size_t place, fs_unmodelled *
         memcpy(&ns, (const char *)group + place, sizeof ns);
         if (ns > 0) list[found++] = (fs_unmodelled){group->row.key, ns};
     }
-    qsort(list, found, sizeof *list, compare_keys);
+    FS_TRY(fs_sort(list, found, sizeof *list, compare_keys, "names", err));
     for (uint32_t i = 0; i < found; i++) {
         if (count > 0 && strcmp(list[count - 1].key, list[i].key) == 0) {
             fs_add_to(&list[count - 1].ns, list[i].ns);
@@ -158,9 +179,8 @@ static fs_status list_times(const fs_build *build, size_t place, fs_unmodelled *
             list[count++] = list[i];
         }
     }
-    qsort(list, count, sizeof *list, compare_times);
     *time_count = count;
-    return FS_OK;
+    return fs_sort(list, count, sizeof *list, compare_times, "names", err);
 }
 
 static fs_status list_unmodelled(const fs_build *build, fs_error *err)

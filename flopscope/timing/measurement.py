@@ -154,13 +154,13 @@ class Measurement(Distribution):
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from ..views.safe import markup
 
         rows = "".join(
-            f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._facts().items()
+            f"<tr><th>{markup(name)}</th><td>{markup(text)}</td></tr>" for name, text in self._facts().items()
         )
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return f"<table><caption>{escape(self.verdict)}</caption>{rows}</table>{notes}"
+        notes = "".join(f"<p>{markup(note)}</p>" for note in self.notes)
+        return f"<table><caption>{markup(self.verdict)}</caption>{rows}</table>{notes}"
 
     def _facts(self) -> dict[str, str]:
         """What is shown, in this order; what is not known is left out."""

@@ -24,7 +24,11 @@ def capsule(table: EventTable) -> Any:
     """A PyCapsule of an Arrow stream of one batch."""
     columns: list[tuple[str, str, Any]] = []
     for name, type, values in table.typed_columns():
-        columns.append((name, type, [_texts(items) for items in values] if type == "texts" else values))
+        if type == "texts":
+            values = [_texts(items) for items in values]
+        elif 0 in getattr(values, "strides", ()):  # one value for all rows: Arrow has no such form
+            values = values.copy()
+        columns.append((name, type, values))
     return _core.arrow_stream(len(table), columns)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 from flopscope.views import units
 from flopscope.views.html import STYLE
-from flopscope.views.safe import printable
+from flopscope.views.safe import markup, printable
 
 if TYPE_CHECKING:
     from flopscope.compare import Comparison, ComparisonRow, Side
@@ -125,11 +124,11 @@ def html(comparison: Comparison) -> str:
     ]
     caption = "; ".join(legend(comparison)) + ". " + " ".join(footer(comparison, len(rows) - 1))
     return (
-        f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{escape(caption)}</caption>\n'
+        f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{markup(caption)}</caption>\n'
         f"<thead>{lines[0]}</thead>\n<tbody>\n" + "\n".join(lines[1:]) + "\n</tbody>\n</table>"
     )
 
 
 def _html_cell(tag: str, text: str, is_name: bool) -> str:
-    style = f' class="name" title="{escape(text)}"' if is_name else ""
-    return f"<{tag}{style}>{escape(text)}</{tag}>"
+    style = f' class="name" title="{markup(text)}"' if is_name else ""
+    return f"<{tag}{style}>{markup(text)}</{tag}>"

@@ -28,7 +28,7 @@ def to_pandas(table: EventTable) -> pandas.DataFrame:
     except ImportError as error:
         raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() and to_csv() do without") from error
     # A column of lists as a Series, or else pandas would look for a second dimension.
-    return pandas.DataFrame({name: pandas.Series(values) for name, values in _columns(table).items()})
+    return pandas.DataFrame({name: pandas.Series(values) for name, _, values in table.typed_columns()})
 
 
 def to_dicts(table: EventTable) -> list[dict[str, Any]]:

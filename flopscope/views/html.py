@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 from flopscope.views import text, units
+from flopscope.views.safe import markup
 
 if TYPE_CHECKING:
     from flopscope.table import EventRow, EventTable
@@ -75,8 +75,8 @@ COLUMNS = [
 
 
 def _cell(tag: str, column: HtmlColumn, value: str) -> str:
-    style = f' class="{column.style}" title="{escape(value)}"' if column.style else ""
-    return f"<{tag}{style}>{escape(value)}</{tag}>"
+    style = f' class="{column.style}" title="{markup(value)}"' if column.style else ""
+    return f"<{tag}{style}>{markup(value)}</{tag}>"
 
 
 def _cells(tag: str, columns: list[HtmlColumn], texts: list[str]) -> str:
@@ -92,8 +92,8 @@ def render(table: EventTable) -> str:
     caption = f"{len(rows)} of {len(table)} rows. Self CPU time total: {units.time_text(table.self_cpu_time_total)}."
     if table.has_device:
         caption += f" Self CUDA time total: {units.time_text(table.self_device_time_total)}."
-    notes = "<br>".join(map(escape, text.footnotes(rows, text.Layout(table, None, NAME_SHOWN, None, None, True))))
+    notes = "<br>".join(map(markup, text.footnotes(rows, text.Layout(table, None, NAME_SHOWN, None, None, True))))
     return (
-        f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{escape(caption)}</caption>\n'
+        f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{markup(caption)}</caption>\n'
         f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n<div>{notes}</div>"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import re
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from typing import Any
 
 from flopscope.files import replacing
 
-__all__ = ["printable", "write_csv"]
+__all__ = ["markup", "printable", "write_csv"]
 
 # C0 and C1 controls and DEL, which terminals act on; separators that end a line; marks that turn the direction of text
 # (Unicode's Bidi_Control); halves of surrogate pairs, which cannot be encoded.
@@ -29,6 +30,11 @@ def printable(text: str) -> str:
 
 def _escape(found: re.Match[str]) -> str:
     return found[0].encode("unicode_escape").decode("ascii")
+
+
+def markup(text: str) -> str:
+    """Return the text for HTML: control characters escaped as ``printable`` does, then what HTML would interpret."""
+    return html.escape(printable(text))
 
 
 def write_csv(path: str | PathLike[str], header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import re
 import textwrap
-from html import escape
 from typing import TYPE_CHECKING
 
 from . import units
 from .html import STYLE
-from .safe import printable
+from .safe import markup, printable
 
 if TYPE_CHECKING:
     from ..timing.sweep import Sweep, SweepPoint
@@ -33,9 +32,9 @@ def sweep_text(sweep: Sweep) -> str:
 
 def sweep_html(sweep: Sweep) -> str:
     """A fragment of HTML; every text of the sweep is escaped."""
-    head = "".join(f"<th>{escape(header)}</th>" for header in HEADERS)
+    head = "".join(f"<th>{markup(header)}</th>" for header in HEADERS)
     body = "\n".join(_html_row(point) for point in sweep.points)
-    caption = "<br>".join(escape(line) for line in (_title(sweep), *_footnotes(sweep)))
+    caption = "<br>".join(markup(line) for line in (_title(sweep), *_footnotes(sweep)))
     return (
         f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{caption}</caption>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
@@ -43,7 +42,7 @@ def sweep_html(sweep: Sweep) -> str:
 
 
 def _html_row(point: SweepPoint) -> str:
-    return f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in _cells(point))}</tr>"
+    return f"<tr>{''.join(f'<td>{markup(cell)}</td>' for cell in _cells(point))}</tr>"
 
 
 def _cells(point: SweepPoint) -> list[str]:
