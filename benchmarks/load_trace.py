@@ -22,7 +22,7 @@ from typing import Any
 from harness import Report, arguments, interleave, optional, ratio, spread
 
 import flopscope as fs
-from flopscope import load
+from flopscope.sources import load
 
 CALLS, ROUNDS = 200_000, 3
 SIZES = (2_000, 20_000, 200_000, 2_000_000)  # calls; five events each
@@ -163,8 +163,15 @@ def plain(report: Report, path: Path) -> None:
 
 def show(report: Report, name: str, values: list[float], size: int, ours: list[float], peak: float | None) -> None:
     found = spread(values)
-    report.row(name, f"{found.median:.3f}", f"{found.low:.3f}", f"{found.high:.3f}", f"{size / found.median / 1e6:.0f}",
-               "" if peak is None else f"{peak:.0f}", f"{ratio(ours, values).median:.3f}")
+    report.row(
+        name,
+        f"{found.median:.3f}",
+        f"{found.low:.3f}",
+        f"{found.high:.3f}",
+        f"{size / found.median / 1e6:.0f}",
+        "" if peak is None else f"{peak:.0f}",
+        f"{ratio(ours, values).median:.3f}",
+    )
 
 
 def peak_of(name: str, path: Path) -> float:

@@ -15,31 +15,33 @@ did, how many bytes it moved, and how close to the device's limit that was.
 from typing import TYPE_CHECKING, Any
 
 try:
-    from . import _core
+    from flopscope import _core
 except ImportError as problem:
-    from ._libraries import unbuilt
+    from flopscope.support.libraries import unbuilt
 
     raise unbuilt(problem) from None
-from ._core import *  # noqa: F403 - the ops, one for each row of the core's op table
-from .communication import Stragglers, stragglers
-from .compare import Comparison, compare
-from .device import Device, devices, measure_peaks
-from .load import Trace, load_trace
-from .profiler import profile
-from .record import record_function
-from .schedule import ProfilerAction, ProfilerActivity, schedule
-from .table import EventRow, EventTable
-from .trace import trace_handler
-from .work import WorkCall, register_work
+from flopscope._core import *  # noqa: F403 - the ops, one for each row of the core's op table
+from flopscope.devices.activities import ProfilerActivity
+from flopscope.devices.device import Device, devices, measure_peaks
+from flopscope.results.chrome_trace import trace_handler
+from flopscope.results.communication import Stragglers, stragglers
+from flopscope.results.comparison import Comparison, compare
+from flopscope.results.table import EventRow, EventTable
+from flopscope.sources.load import Trace, load_trace
+from flopscope.sources.profiler import profile
+from flopscope.sources.ranges import record_function
+from flopscope.sources.schedules import ProfilerAction, schedule
+from flopscope.sources.work_rules import WorkCall, register_work
+from flopscope.support.package import VERSION
 
 if TYPE_CHECKING:
-    from .timing.compare import TimesCompared, compare_times
-    from .timing.measure import measure
-    from .timing.measurement import Measurement
-    from .timing.sweep import Sweep, sweep
-    from .views.roofline import roofline
+    from flopscope.timing.measurement import Measurement
+    from flopscope.timing.measuring import measure
+    from flopscope.timing.paired import TimesCompared, compare_times
+    from flopscope.timing.sweep import Sweep, sweep
+    from flopscope.views.roofline import roofline
 
-__version__ = "0.5.0"
+__version__ = VERSION
 
 __all__ = [
     *_core.__all__,
@@ -75,9 +77,9 @@ __all__ = [
 _LATER = {
     "Measurement": "timing.measurement",
     "Sweep": "timing.sweep",
-    "TimesCompared": "timing.compare",
-    "compare_times": "timing.compare",
-    "measure": "timing.measure",
+    "TimesCompared": "timing.paired",
+    "compare_times": "timing.paired",
+    "measure": "timing.measuring",
     "roofline": "views.roofline",
     "sweep": "timing.sweep",
 }
@@ -85,7 +87,7 @@ _LATER = {
 
 def load_ipython_extension(ipython: Any) -> None:
     """``%load_ext flopscope``: the magics ``%%flopscope`` and ``%measure``, see flopscope.ipython."""
-    from .ipython import load_ipython_extension
+    from flopscope.ipython import load_ipython_extension
 
     load_ipython_extension(ipython)
 

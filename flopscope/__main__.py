@@ -2,6 +2,6 @@
 
 import sys
 
-from .cli import main
+from flopscope.cli.program import main
 
 sys.exit(main())

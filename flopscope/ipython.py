@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from .table import EventTable
+    from flopscope.results.table import EventTable
 
 __all__ = ["load_ipython_extension"]
 
@@ -65,7 +65,7 @@ def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
         parser.error(f"{options.output!r} is no name for a variable")
     run = _compiled(ipython, cell)
 
-    from .profiler import profile
+    from flopscope.sources.profiler import profile
 
     with profile(record_shapes=options.group_by_shape) as prof:
         value = run()

@@ -26,12 +26,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
-from .device import find_device
-from .files import replacing
-from .load import Trace, load_trace
-from .results import Results
-from .schedule import action_at
-from .trace import COMPRESSION
+from flopscope.devices.device import find_device
+from flopscope.results.chrome_trace import COMPRESSION
+from flopscope.results.results import Results
+from flopscope.sources.load import Trace, load_trace
+from flopscope.sources.schedules import action_at
+from flopscope.support.files import replacing
 
 try:
     import torch.cuda as _cuda
@@ -48,10 +48,10 @@ except ImportError as missing:
     raise ImportError(f"flopscope.torch is for PyTorch programs; `pip install torch` ({missing})") from missing
 
 if TYPE_CHECKING:
-    from ._core import Profiler
-    from .events import EventList
-    from .peaks import Peaks
-    from .table import EventTable
+    from flopscope._core import Profiler
+    from flopscope.devices.peaks import Peaks
+    from flopscope.results.events import EventList
+    from flopscope.results.table import EventTable
 
 __all__ = [
     "ProfilerAction",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flopscope import device as fsd
-from flopscope import peaks as fsp
+from flopscope.devices import device as fsd
+from flopscope.devices import peaks as fsp
 
 MIB = 1 << 20
 
@@ -96,14 +96,14 @@ class FakeCore:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
-    """Give flopscope.device these devices, and an empty cache folder."""
+    """Give flopscope.devices.device these devices, and an empty cache folder."""
     fake = FakeCore()
     monkeypatch.setattr(fsd, "_load_core", lambda: fake)
-    monkeypatch.setattr("flopscope.capture.least_kernel", lambda device: 1100.0)
+    monkeypatch.setattr("flopscope.devices.capture.least_kernel", lambda device: 1100.0)
     monkeypatch.setattr(os, "getloadavg", lambda: (fake.load, 0.0, 0.0))
-    monkeypatch.setattr("flopscope.measuring.busy_meter", lambda device: lambda: fake.busy)
+    monkeypatch.setattr("flopscope.devices.peak_timing.busy_meter", lambda device: lambda: fake.busy)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr("flopscope.busy.processors", lambda: 2)
+    monkeypatch.setattr("flopscope.devices.busy.processors", lambda: 2)
     forget()
     monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     return fake

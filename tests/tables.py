@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from flopscope.table import COLUMNS, EventTable
+from flopscope.results.table import COLUMNS, EventTable
 
 DATA = Path(__file__).parent / "data" / "traces"
 

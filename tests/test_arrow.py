@@ -17,7 +17,7 @@ from tables import make_table
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.table import COLUMNS, RANK, STACK, EventTable
+from flopscope.results.table import COLUMNS, RANK, STACK, EventTable
 
 DEFINITIONS = Path(__file__).parent.parent / "csrc" / "table" / "columns.def"
 ROWS: list[dict[str, Any]] = [

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flopscope import bench, peaks
-from flopscope.device import find_device
+from flopscope.cli import bench
+from flopscope.devices import peaks
+from flopscope.devices.device import find_device
 
 
 @pytest.mark.filterwarnings("ignore:cpu. slower readings")  # than the bandwidth that is made up here

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope import bench
-from flopscope.cli import main
-from flopscope.table import COLUMNS
+from flopscope.cli import bench
+from flopscope.cli.program import main
+from flopscope.results.table import COLUMNS
 
 SMALL = ["bench", "--device", "cpu", "--size", "32", "--repeat", "2"]
 

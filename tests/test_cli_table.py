@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flopscope import bench, bench_torch
-from flopscope.cli import main
+from flopscope.cli import bench, bench_torch
+from flopscope.cli.program import main
 
 MS = 1000
 

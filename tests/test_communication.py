@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flopscope import _core, communication, summary
-from flopscope.results import Results
+from flopscope import _core
+from flopscope.results import communication, summary
+from flopscope.results.results import Results
 
 NAME = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 

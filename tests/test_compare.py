@@ -9,8 +9,8 @@ import pytest
 from tables import make_table
 
 import flopscope as fs
-from flopscope.compare import Comparison, compare
-from flopscope.table import EventTable
+from flopscope.results.comparison import Comparison, compare
+from flopscope.results.table import EventTable
 
 
 def op(key: str, time: float, shapes: list[Any] | None = None, **more: Any) -> dict[str, Any]:

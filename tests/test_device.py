@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from fake_core import MIB, FakeCore, forget, install
 
-from flopscope import device as fsd
-from flopscope import measuring as fsm
-from flopscope import peaks as fsp
-from flopscope import progress as fspr
+from flopscope.devices import device as fsd
+from flopscope.devices import peak_timing as fsm
+from flopscope.devices import peaks as fsp
+from flopscope.support import progress as fspr
 
 
 @pytest.fixture
@@ -242,7 +242,7 @@ def test_cpu_peaks_hang_on_the_number_of_threads_and_the_version(
     core.threads = 1
     assert fsd.devices()[0].measured is None
     fsd.measure_peaks("cpu")
-    monkeypatch.setattr("flopscope.__version__", "99.0")
+    monkeypatch.setattr("flopscope.support.package.VERSION", "99.0")
     assert fsd.devices()[0].measured is None
     assert len(cache_files(tmp_path)) == 2
 
@@ -323,7 +323,7 @@ def test_a_kernel_that_could_not_be_captured_now_is_measured_another_time(
     def fail(device: str) -> float:
         raise RuntimeError(why)
 
-    monkeypatch.setattr("flopscope.capture.least_kernel", fail)
+    monkeypatch.setattr("flopscope.devices.capture.least_kernel", fail)
     for why, kept in (("CUPTI is taken by Nsight Systems", False), ("there is no libcupti", True)):
         forget()
         peaks = fsd.measure_peaks("cuda")

@@ -9,7 +9,7 @@ import pytest
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.events import EventList
+from flopscope.results.events import EventList
 
 
 def made() -> EventList:

@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope import cli, files
-from flopscope.files import replacing, write_json
+from flopscope.cli import program as cli
 from flopscope.perf import store
+from flopscope.support import files
+from flopscope.support.files import replacing, write_json
 
 ROOT = Path(__file__).parent.parent
 
@@ -153,7 +154,7 @@ def test_an_exception_in_the_block_leaves_what_was_there(tmp_path: Path) -> None
 
 HALF = """
     import sys, time
-    from flopscope.files import replacing
+    from flopscope.support.files import replacing
     with replacing(sys.argv[1]) as stream:
         stream.write("half")
         stream.flush()
@@ -283,7 +284,7 @@ def test_special_files_are_written_directly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("to_file", [False, True])
 def test_standard_output_is_written_to_also_where_it_is_a_file(tmp_path: Path, to_file: bool) -> None:
-    code = "from flopscope.files import write_json\nwrite_json('/dev/stdout', {})\nwrite_json('/dev/fd/1', [])"
+    code = "from flopscope.support.files import write_json\nwrite_json('/dev/stdout', {})\nwrite_json('/dev/fd/1', [])"
     command = [sys.executable, "-c", code]
     if to_file:
         with (tmp_path / "out").open("a") as out:

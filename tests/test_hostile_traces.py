@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope import load
+from flopscope.sources import load
 
 LIMIT = 300_000  # bytes, in the place of 256 MB
 

@@ -114,7 +114,7 @@ def test_every_public_name_is_documented() -> None:
 
 
 def test_every_column_is_documented() -> None:
-    from flopscope.table import COLUMNS
+    from flopscope.results.table import COLUMNS
 
     for column in COLUMNS:
         assert len(column.doc) > 10, column.name

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope import capture, profiler
-from flopscope.schedule import ProfilerActivity
+from flopscope.devices import capture
+from flopscope.devices.activities import ProfilerActivity
+from flopscope.sources import profiler
 from flopscope.timing import look
 
 FOLDER = os.path.dirname(fs.__file__)

@@ -18,21 +18,21 @@ import numpy as np
 import pytest
 
 import flopscope as fs
-from flopscope.peaks import Peaks
+from flopscope.cli.measure import add_measure
+from flopscope.devices.peaks import Peaks
 from flopscope.timing import cuda, stage
-from flopscope.timing.command import add_measure
-from flopscope.timing.compare import TimesCompared, compare_times
 from flopscope.timing.cpu import RESOLUTIONS, CpuClock, flusher
 from flopscope.timing.look import look_at
-from flopscope.timing.measure import _notes_of, measure
 from flopscope.timing.measurement import Measurement, Shares
+from flopscope.timing.measuring import _notes_of, measure
+from flopscope.timing.paired import TimesCompared, compare_times
 
 PEAKS = Peaks("measured", {"fp32": 1e12, "bf16_tensor": 10e12}, bandwidth=100e9, launch_ns=300.0, kernel_ns=1000.0)
 
 
 @pytest.fixture(autouse=True)
 def imagined_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flopscope.device.measure_peaks", lambda device: PEAKS)
+    monkeypatch.setattr("flopscope.devices.device.measure_peaks", lambda device: PEAKS)
 
 
 def quick(fn: Callable[..., Any], *args: Any, **options: Any) -> Measurement:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flopscope.timing.command import add_measure
+from flopscope.cli.measure import add_measure
 
 ROOT = Path(__file__).parent.parent
 
@@ -64,7 +64,7 @@ def test_what_flopscope_imports_later_is_not_taken_from_the_current_folder(tmp_p
     (tmp_path / "here" / "mine.py").write_text("def f(): pass\n")
     command = tmp_path / "bin" / "command.py"  # as pip makes it: its own folder is the first of sys.path
     command.parent.mkdir()
-    command.write_text("import sys\nfrom flopscope.cli import main\nsys.exit(main())\n")
+    command.write_text("import sys\nfrom flopscope.cli.program import main\nsys.exit(main())\n")
     arguments = ["measure", "mine:f", "--device", "cpu", "--max-time", "0.01", "--peaks", "none"]
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(

@@ -11,8 +11,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from flopscope.timing.compare import rounds, verdict_of
 from flopscope.timing.distribution import _tail, between_steps, describe, independent, median, median_interval
+from flopscope.timing.paired import rounds, verdict_of
 from flopscope.timing.sampling import Rule, Sample, collect, no_collector, warm_up
 
 

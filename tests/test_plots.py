@@ -16,12 +16,12 @@ import pytest
 from fake_sweep import DATASHEET, MEASURED, measurement
 from tables import make_table
 
-from flopscope import device
-from flopscope.peaks import Peaks
+from flopscope.devices import device
+from flopscope.devices.peaks import Peaks
+from flopscope.support.safe import printable
 from flopscope.timing.sweep import Sweep, SweepPoint
 from flopscope.views.plots import BOUNDS, level_label, levels_of
 from flopscope.views.roofline import roofline
-from flopscope.views.safe import printable
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import flopscope as fs
-from flopscope.table import EventRow, EventTable
+from flopscope.results.table import EventRow, EventTable
 
 
 def table_of(prof: fs.profile, **keywords: Any) -> EventTable:

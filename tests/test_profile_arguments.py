@@ -19,7 +19,7 @@ import pytest
 from test_profile import counts, table_of
 
 import flopscope as fs
-from flopscope import capture
+from flopscope.devices import capture
 
 CPU, CUDA = fs.ProfilerActivity.CPU, fs.ProfilerActivity.CUDA
 
@@ -196,7 +196,7 @@ def test_results_are_of_the_recorded_cycle(
 def test_the_summary_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in = types.ModuleType("summary")
     stand_in.text = lambda core: f"{core.event_count} events\n"  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "flopscope.summary", stand_in)
+    monkeypatch.setitem(sys.modules, "flopscope.results.summary", stand_in)
     monkeypatch.setattr(fs, "summary", stand_in, raising=False)
     with fs.profile() as prof:
         fs.ones(())
@@ -255,8 +255,8 @@ class Here:
             ("cuda_device_count", count),
         ):
             monkeypatch.setattr(core, name, value)
-        monkeypatch.setattr("flopscope._libraries.find", lambda name: "/lib/libcupti.so.13")
-        monkeypatch.setattr("flopscope.profiler.record_into", lambda core: None)
+        monkeypatch.setattr("flopscope.support.libraries.find", lambda name: "/lib/libcupti.so.13")
+        monkeypatch.setattr("flopscope.sources.profiler.record_into", lambda core: None)
         monkeypatch.setattr(capture, "_may_share", lambda: False)
 
     def profile(self, **arguments: Any) -> fs.profile:

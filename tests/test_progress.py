@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flopscope import progress
+from flopscope.support import progress
 
 
 class Front:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.work import WorkCall, register_work
+from flopscope.sources.work_rules import WorkCall, register_work
 
 NAME = "mylib::scale"
 

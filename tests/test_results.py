@@ -9,9 +9,9 @@ import pytest
 from tables import make_table
 
 import flopscope as fs
-from flopscope.categories import by_category, category_of
-from flopscope.ranks import join_ranks
-from flopscope.results import Results
+from flopscope.results.categories import by_category, category_of
+from flopscope.results.ranks import join_ranks
+from flopscope.results.results import Results
 
 
 def test_results_without_events_say_so() -> None:

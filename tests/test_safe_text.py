@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.cli import main
-from flopscope.views.safe import printable, write_csv
+from flopscope.cli.program import main
+from flopscope.support.safe import printable, write_csv
 
 EVIL = "=cmd()|\x1b[2J\x07\r\n\x9b31m\u202eop"
 SHOWN = r"=cmd()|\x1b[2J\x07\r\n\x9b31m\u202eop"

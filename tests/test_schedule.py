@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.schedule import action_at, activities_named
+from flopscope.devices.activities import activities_named
+from flopscope.sources.schedules import action_at
 
 NONE, WARMUP, RECORD, SAVE = fs.ProfilerAction
 few = st.integers(0, 4)

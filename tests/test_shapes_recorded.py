@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import flopscope as fs
-from flopscope.ranks import join_ranks
+from flopscope.results.ranks import join_ranks
 
 SHAPELESS = "The work of ops is unknown, as no input shapes were recorded: profile with record_shapes=True."
 

@@ -22,8 +22,8 @@ from test_views import Tags, header_of
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.stacks import export_stacks
-from flopscope.table import COLUMNS
+from flopscope.results.stacks import export_stacks
+from flopscope.results.table import COLUMNS
 
 WHOLE = 1000
 

@@ -10,7 +10,7 @@ from tables import make_table
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.table import COLUMNS, EventTable
+from flopscope.results.table import COLUMNS, EventTable
 
 PEAKS = {"cpu": {"flops": {"fp64": 1e12, "fp32": 2e12}, "bandwidth": 1e11, "launch_ns": 10.0}}
 

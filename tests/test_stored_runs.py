@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from flopscope.files import read_json
 from flopscope.perf import store
+from flopscope.support.files import read_json
 
 ROOT = Path(__file__).parent.parent
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flopscope import _core, summary
+from flopscope import _core
+from flopscope.results import summary
 
 PARTS = ["kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other"]
 FACTS = {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tables import make_table
 
-from flopscope.table import COLUMNS, EventTable
+from flopscope.results.table import COLUMNS, EventTable
 
 DEFINITIONS = Path(__file__).parent.parent / "csrc" / "table" / "columns.def"
 ROWS = [

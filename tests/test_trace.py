@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope import _core, trace
+from flopscope import _core
+from flopscope.results import chrome_trace
 
 Event = dict[str, Any]
 
@@ -283,7 +284,7 @@ def test_native_ops_from_end_to_end(tmp_path: Path) -> None:
             fs.add(x, x)
         fs.mul_(x.T, 2)
         weight.to("float32")
-    trace.export(prof._core, tmp_path / "trace.json")
+    chrome_trace.export(prof._core, tmp_path / "trace.json")
     whole = parsed((tmp_path / "trace.json").read_bytes())
     ops = slices(whole, "cpu_op")
     assert [op["name"] for op in ops] == ["flopscope::add"] * 3 + ["flopscope::mul_", "flopscope::cast"]
@@ -330,8 +331,8 @@ def names_in(folder: Path) -> list[str]:
 
 
 def test_a_path_that_ends_in_gz_is_compressed(core: _core.Profiler, tmp_path: Path) -> None:
-    trace.export(core, tmp_path / "a.json")
-    trace.export(core, str(tmp_path / "b.json.gz"))
+    chrome_trace.export(core, tmp_path / "a.json")
+    chrome_trace.export(core, str(tmp_path / "b.json.gz"))
     plain, packed = (tmp_path / "a.json").read_bytes(), (tmp_path / "b.json.gz").read_bytes()
     assert parsed(gzip.decompress(packed))["traceName"] == str(tmp_path / "b.json.gz")
     assert len(packed) < len(plain) / 4 and names_in(tmp_path) == ["a.json", "b.json.gz"]
@@ -356,7 +357,7 @@ def test_a_failure_leaves_the_file_that_was_there(
 
     for name in ("a.json", "a.json.gz"):
         with pytest.raises(OSError, match="no space left"):
-            trace.export(Full(), tmp_path / name)  # type: ignore[arg-type]
+            chrome_trace.export(Full(), tmp_path / name)  # type: ignore[arg-type]
     assert target.read_text() == "before" and names_in(tmp_path) == ["a.json"]
 
 
@@ -397,36 +398,36 @@ def test_other_threads_run_while_a_trace_is_made(core: _core.Profiler) -> None:
 
 def test_paths_that_cannot_be(core: _core.Profiler, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=f"no folder {tmp_path}/none"):
-        trace.export(core, tmp_path / "none" / "a.json")
+        chrome_trace.export(core, tmp_path / "none" / "a.json")
     with pytest.raises(IsADirectoryError, match="name a file in it"):
-        trace.export(core, tmp_path)
+        chrome_trace.export(core, tmp_path)
     assert names_in(tmp_path) == []
 
 
 def test_links_and_pipes_stay_what_they_are(core: _core.Profiler, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link.json").symlink_to(tmp_path / "there" / "a.json")
-    trace.export(core, tmp_path / "link.json")
+    chrome_trace.export(core, tmp_path / "link.json")
     assert (tmp_path / "link.json").is_symlink() and parsed((tmp_path / "there" / "a.json").read_bytes())
     os.mkfifo(tmp_path / "pipe")
     read: list[bytes] = []
     reader = threading.Thread(target=lambda: read.append((tmp_path / "pipe").read_bytes()))
     reader.start()
-    trace.export(core, tmp_path / "pipe")
+    chrome_trace.export(core, tmp_path / "pipe")
     reader.join()
     assert (tmp_path / "pipe").is_fifo() and parsed(read[0])
 
 
 def test_a_running_profile_has_no_trace_yet(tmp_path: Path) -> None:
     with fs.profile() as prof, pytest.raises(RuntimeError, match="still running; stop it before asking for its trace"):
-        trace.export(prof._core, tmp_path / "a.json")
+        chrome_trace.export(prof._core, tmp_path / "a.json")
     assert names_in(tmp_path) == []
 
 
 def test_events_without_a_time_are_told(core: _core.Profiler, tmp_path: Path) -> None:
     core._append("kernel", "never ran", device=0)
     with pytest.warns(RuntimeWarning, match=r"1 events have no time and are not in a\.json"):
-        trace.export(core, tmp_path / "a.json")
+        chrome_trace.export(core, tmp_path / "a.json")
     whole = parsed((tmp_path / "a.json").read_bytes())
     assert whole["flopscope"]["without a time"] == 1 and len(slices(whole, "kernel")) == 2
 
@@ -434,11 +435,11 @@ def test_events_without_a_time_are_told(core: _core.Profiler, tmp_path: Path) ->
 def test_the_rank_of_a_job_is_told(core: _core.Profiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    trace.export(core, tmp_path / "a.json")
+    chrome_trace.export(core, tmp_path / "a.json")
     assert "distributedInfo" not in parsed((tmp_path / "a.json").read_bytes())
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
-    trace.export(core, tmp_path / "a.json")
+    chrome_trace.export(core, tmp_path / "a.json")
     assert parsed((tmp_path / "a.json").read_bytes())["distributedInfo"] == {"rank": 3, "world_size": 8}
 
 
@@ -455,8 +456,8 @@ class Exported:
 def test_a_handler_names_files_as_torch_does(tmp_path: Path) -> None:
     prof, folder = Exported(), tmp_path / "new" / "folder"
     before = time.time_ns()
-    trace.trace_handler(folder, "me")(prof)
-    trace.trace_handler(str(folder), use_gzip=True)(prof)
+    chrome_trace.trace_handler(folder, "me")(prof)
+    chrome_trace.trace_handler(str(folder), use_gzip=True)(prof)
     names = [re.fullmatch(r"(.+)\.(\d+)\.pt\.trace\.json(\.gz)?", Path(path).name) for path in prof.paths]
     assert (
         names[0] and names[1] and folder.is_dir() and {str(Path(path).parent) for path in prof.paths} == {str(folder)}
@@ -469,7 +470,7 @@ def test_torch_names_them_so(tmp_path: Path) -> None:
     profiler = pytest.importorskip("torch.profiler")
     theirs, ours = Exported(), Exported()
     profiler.tensorboard_trace_handler(str(tmp_path))(theirs)
-    trace.trace_handler(str(tmp_path))(ours)
+    chrome_trace.trace_handler(str(tmp_path))(ours)
     digits = re.compile(r"\d{15,}")
     assert digits.sub("N", theirs.paths[0]) == digits.sub("N", ours.paths[0])
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tables import DATA, make_table, recorded_rows
 
-from flopscope.table import COLUMNS, EventTable
-from flopscope.views import units
+from flopscope.results.table import COLUMNS, EventTable
+from flopscope.support import units
 
 TRACES = Path(os.environ.get("FLOPSCOPE_TEST_TRACES", DATA))
 RECORDED = sorted(TRACES.glob("*.table.txt"))

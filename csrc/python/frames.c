@@ -376,7 +376,7 @@ static void destroy(fs_frames *frames)
 /* (own folder, (folder, …)), or NULL with an exception set. */
 static PyObject *find_paths(void)
 {
-    PyObject *module = PyImport_ImportModule("flopscope.stacks"), *own, *folders, *paths = NULL;
+    PyObject *module = PyImport_ImportModule("flopscope.results.stacks"), *own, *folders, *paths = NULL;
     PyObject *found = module ? PyObject_CallMethod(module, "source_folders", NULL) : NULL;
     if (found != NULL && PyArg_ParseTuple(found, "UO!", &own, &PyList_Type, &folders)) {
         folders = PyList_AsTuple(folders);

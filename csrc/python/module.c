@@ -9,7 +9,7 @@
 static fs_status find_library(const char *name, char *path, size_t size, fs_error *err)
 {
     PyGILState_STATE gil = PyGILState_Ensure();
-    PyObject *finder = PyImport_ImportModule("flopscope._libraries");
+    PyObject *finder = PyImport_ImportModule("flopscope.support.libraries");
     PyObject *found = finder ? PyObject_CallMethod(finder, "find", "s", name) : NULL;
     const char *text = found ? PyUnicode_AsUTF8(found) : NULL;
     fs_status status = FS_OK;

@@ -8,7 +8,7 @@ whole interval lies on one side. Otherwise it is unclear, fn is measured again f
 follows ``--perf-unclear``.
 """
 
-from .check import Check, Perf, Settings
-from .limits import LimitError, PerfFailure
+from flopscope.perf.check import Check, Perf, Settings
+from flopscope.perf.limits import LimitError, PerfFailure
 
 __all__ = ["Check", "LimitError", "Perf", "PerfFailure", "Settings"]

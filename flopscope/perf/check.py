@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 
 import pytest
 
-from .. import _core
-from ..views.safe import printable
-from . import limits, marker, store
-from .explain import explain
-from .kernels import Seen, Unseen, look
-from .limits import Held, LimitError, PerfFailure
-from .lock import alone
+from flopscope import _core
+from flopscope.perf import limits, marker, store
+from flopscope.perf.explain import explain
+from flopscope.perf.kernels import Seen, Unseen, look
+from flopscope.perf.limits import Held, LimitError, PerfFailure
+from flopscope.perf.lock import alone
+from flopscope.support.safe import printable
 
 __all__ = ["Check", "Perf", "Settings"]
 

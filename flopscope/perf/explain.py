@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .limits import Held, known, number
+from flopscope.perf.limits import Held, known, number
 
 __all__ = ["explain"]
 

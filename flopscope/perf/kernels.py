@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from ..events import Event
+    from flopscope.results.events import Event
 
 __all__ = ["Seen", "Unseen", "look"]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from .limits import LimitError
+from flopscope.perf.limits import LimitError
 
 if TYPE_CHECKING:
-    from .check import Check
+    from flopscope.perf.check import Check
 
 __all__ = ["LIMITS", "apply", "check_unused", "limits_of", "skip_unless_here", "skip_without_device"]
 
@@ -75,7 +75,7 @@ def skip_without_device(item: pytest.Item) -> None:
     if wanted is None:
         return
     if not _NAME.fullmatch(str(wanted)):
-        from ..device import devices
+        from flopscope.devices.device import devices
 
         names = [device.name for device in devices()]
         if not any(str(wanted).lower() in name.lower() for name in names):
@@ -85,7 +85,7 @@ def skip_without_device(item: pytest.Item) -> None:
 
 def skip_unless_here(device: Any) -> None:
     """Skips a test of "cpu", "cuda" or "cuda:1" where that is not here. Other values are left to measure()."""
-    from ..device import find_device
+    from flopscope.devices.device import find_device
 
     if not _NAME.fullmatch(str(device)):
         return

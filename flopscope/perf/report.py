@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .limits import known, number
+from flopscope.perf.limits import known, number
 
 __all__ = ["missing", "table", "verdict_of"]
 

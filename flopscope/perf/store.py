@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..files import read_json, require_file, write_json
-from ..views.safe import printable
+from flopscope.support.files import read_json, require_file, write_json
+from flopscope.support.safe import printable
 
 __all__ = [
     "Median",
@@ -146,14 +146,14 @@ def check_machines(name: str, stored: Mapping[str, Any]) -> None:
 
 def write(records: Iterable[Mapping[str, Any]], file: str | None, name: str | None) -> list[str]:
     """Write measurements to a file, and keep them under a name, as given. Returns what to tell of it."""
-    from .. import __version__
-    from ..timing.measurement import plain
+    from flopscope.support.package import VERSION
+    from flopscope.timing.measurement import plain
 
     measured = [dict(record) for record in records]
     if not measured:
         return ["nothing was measured, so nothing is written"]
     machines = {record["device"]: record.pop("machine") for record in measured}
-    content = {"format": FORMAT, "flopscope": __version__, "when": _now(), "machines": machines}
+    content = {"format": FORMAT, "flopscope": VERSION, "when": _now(), "machines": machines}
     run = plain({**content, "measurements": measured})
     said = []
     for wish, path in (("written", Path(file) if file else None), ("kept", place(name) if name else None)):
@@ -173,7 +173,7 @@ def device_of(measurement: Any) -> str:
 @functools.cache
 def fingerprint(device: str) -> dict[str, Any]:
     """What must be the same of a device for times to be comparable; {} where it is not here."""
-    from ..device import find_device
+    from flopscope.devices.device import find_device
 
     try:
         found = find_device(device)

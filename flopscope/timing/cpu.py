@@ -8,7 +8,7 @@ from itertools import repeat
 from math import ceil
 from typing import Any
 
-from .sampling import Sample
+from flopscope.timing.sampling import Sample
 
 __all__ = ["CpuClock", "flusher"]
 

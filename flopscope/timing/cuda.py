@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from .. import _core, capture
-from ..events import WORK
-from ..schedule import ProfilerActivity
-from .distribution import median
-from .sampling import Sample
+from flopscope import _core
+from flopscope.devices import capture
+from flopscope.devices.activities import ProfilerActivity
+from flopscope.results.events import WORK
+from flopscope.timing.distribution import median
+from flopscope.timing.sampling import Sample
 
 __all__ = [
     "CudaClock",

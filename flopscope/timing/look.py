@@ -9,9 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .. import _core, capture
-from ..events import WORK
-from ..schedule import ProfilerActivity
+from flopscope import _core
+from flopscope.devices import capture
+from flopscope.devices.activities import ProfilerActivity
+from flopscope.results.events import WORK
 
 __all__ = ["Look", "call_under_profiler", "look_at", "notes_of"]
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-from .. import _core
-from .distribution import Distribution
+from flopscope import _core
+from flopscope.timing.distribution import Distribution
 
 __all__ = ["Bound", "Measurement", "Shares", "plain"]
 
@@ -154,7 +154,7 @@ class Measurement(Distribution):
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        from ..views.safe import markup
+        from flopscope.support.safe import markup
 
         rows = "".join(
             f"<tr><th>{markup(name)}</th><td>{markup(text)}</td></tr>" for name, text in self._facts().items()

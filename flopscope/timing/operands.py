@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from .. import _core
+from flopscope import _core
 
 __all__ = ["FLOATS", "call_of_op", "required_arguments", "tensor_arguments"]
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from .distribution import between_steps, median, median_interval
+from flopscope.timing.distribution import between_steps, median, median_interval
 
 __all__ = ["Clock", "Rule", "Sample", "Series", "collect", "no_collector", "warm_up"]
 

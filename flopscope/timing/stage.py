@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from .. import _core, capture
-from ..views.safe import printable
-from .look import Look, call_under_profiler, notes_of
+from flopscope import _core
+from flopscope.devices import capture
+from flopscope.support.safe import printable
+from flopscope.timing.look import Look, call_under_profiler, notes_of
 
 if TYPE_CHECKING:
-    from ..device import Device
-    from .cuda import Records
+    from flopscope.devices.device import Device
+    from flopscope.timing.cuda import Records
 
 __all__ = ["MemoryWatch", "Stage", "name_of", "prepare", "require_callable"]
 
@@ -50,7 +51,7 @@ class Stage:
         if self.source != "cupti":
             yield
             return
-        from .cuda import Records
+        from flopscope.timing.cuda import Records
 
         with Records() as self.records:
             try:
@@ -70,7 +71,7 @@ class Stage:
 
     def sampled(self, clock: Any, sample: Callable[[], _T]) -> _T:
         """What sample() gives; where CUPTI loses records, from its beginning on and by CUDA events."""
-        from .cuda import LostRecords
+        from flopscope.timing.cuda import LostRecords
 
         try:
             found = sample()
@@ -87,10 +88,10 @@ class Stage:
     def clock(self, functions: Sequence[Callable[[], Any]], cold: bool) -> Any:
         """A Clock for these functions."""
         if self.device.kind == "cpu":
-            from .cpu import CpuClock, flusher
+            from flopscope.timing.cpu import CpuClock, flusher
 
             return CpuClock(functions, flusher(int(self.device.properties["cache_bytes"])) if cold else None)
-        from .cuda import CudaClock
+        from flopscope.timing.cuda import CudaClock
 
         return CudaClock(functions, str(self.device), self.records, cold, self.mhz)
 
@@ -112,7 +113,7 @@ def prepare(
         raise ValueError(f'cache={cache!r}: there are "cold" and "hot"')
     if timer not in capture.TIMERS:
         raise ValueError(f"timer is one of {', '.join(map(repr, capture.TIMERS))}, not {timer!r}")
-    from ..device import find_device
+    from flopscope.devices.device import find_device
 
     named = None if device is None else find_device(device)
     cuda = (named is None or named.kind == "cuda") and _cuda_is_here()
@@ -147,7 +148,7 @@ def require_callable(fn: Any) -> None:
 
 
 def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture.Timer, notes: list[str]) -> Stage:
-    from .nvml import SmClock
+    from flopscope.timing.nvml import SmClock
 
     clock = SmClock(str(where.properties["uuid"]))
     if clock.missing:
@@ -170,7 +171,7 @@ def _where(looks: Sequence[Look], arguments: Sequence[Any], named: str | None) -
     """The device that the functions work on."""
     if named == "cpu":
         return named
-    from .cuda import devices_of
+    from flopscope.timing.cuda import devices_of
 
     found = {device for look in looks for device in look.devices}
     lie_on = devices_of(arguments)
@@ -216,14 +217,14 @@ class MemoryWatch:
 
     @classmethod
     def of_host(cls) -> MemoryWatch:
-        from ..device import find_device, free_bytes
+        from flopscope.devices.device import find_device, free_bytes
 
         return cls(_resident_bytes, free_bytes(find_device("cpu")) // 4, "the host")
 
     @classmethod
     def of_device(cls, device: Device) -> MemoryWatch:
-        from ..device import free_bytes
-        from .cuda import held_bytes
+        from flopscope.devices.device import free_bytes
+        from flopscope.timing.cuda import held_bytes
 
         return cls(lambda: held_bytes(str(device)), free_bytes(device), str(device))
 
@@ -242,7 +243,7 @@ def _cuda_is_here() -> bool:
 
 
 def _refuse_a_profile() -> None:
-    from .. import profiler
+    from flopscope.sources import profiler
 
     if profiler.running() is not None:
         raise RuntimeError("a profile is in progress, whose cost would be in the times: end it before measuring")

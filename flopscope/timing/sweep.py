@@ -11,18 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from .. import _core
-from ..progress import progress_bar
-from .measure import measure
-from .measurement import Measurement
-from .operands import call_of_op, operand, required_arguments, tensor_arguments
-from .stage import name_of
+from flopscope import _core
+from flopscope.support.progress import progress_bar
+from flopscope.timing.measurement import Measurement
+from flopscope.timing.measuring import measure
+from flopscope.timing.operands import call_of_op, operand, required_arguments, tensor_arguments
+from flopscope.timing.stage import name_of
 
 if TYPE_CHECKING:
     import pandas
 
-    from ..device import Device
-    from ..peaks import Peaks
+    from flopscope.devices.device import Device
+    from flopscope.devices.peaks import Peaks
 
 __all__ = ["Sweep", "SweepPoint", "sweep"]
 
@@ -132,17 +132,17 @@ class Sweep:
         ax: three matplotlib Axes to draw on; None: of a new figure. Returns a NumPy array of the three.
         Raises ImportError where there is no matplotlib, ValueError for another number of axes.
         """
-        from ..views.plots import plot_sweep
+        from flopscope.views.plots import plot_sweep
 
         return plot_sweep(self, ax)
 
     def __str__(self) -> str:
-        from ..views.sweeps import sweep_text
+        from flopscope.views.sweeps import sweep_text
 
         return sweep_text(self)
 
     def _repr_html_(self) -> str:
-        from ..views.sweeps import sweep_html
+        from flopscope.views.sweeps import sweep_html
 
         return sweep_html(self)
 
@@ -288,7 +288,7 @@ class _Run:
         return at(shape, elements, working_set, found)
 
     def result(self, points: Sequence[SweepPoint]) -> Sweep:
-        from ..device import find_device
+        from flopscope.devices.device import find_device
 
         first = next(point for point in points if point.measurement is not None)
         assert first.measurement is not None
@@ -358,7 +358,7 @@ def _shape(size: Any) -> Any:
 
 
 def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
-    from ..device import find_device, free_bytes
+    from flopscope.devices.device import find_device, free_bytes
 
     device = find_device(subject.device)
     last = max(cache_sizes(device).values(), default=0) or 32 << 20

@@ -7,12 +7,12 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
-from flopscope.files import replacing
+from flopscope.support.files import replacing
 
 if TYPE_CHECKING:
     import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
-    from flopscope.table import EventTable
+    from flopscope.results.table import EventTable
 
 
 def _texts(values: list[Any]) -> list[str]:

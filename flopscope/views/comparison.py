@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flopscope.views import units
+from flopscope.support import units
+from flopscope.support.safe import markup, printable
 from flopscope.views.html import STYLE
-from flopscope.views.safe import markup, printable
 
 if TYPE_CHECKING:
-    from flopscope.compare import Comparison, ComparisonRow, Side
+    from flopscope.results.comparison import Comparison, ComparisonRow, Side
 
 WIDTH = 120
 LEAST_NAME = 16

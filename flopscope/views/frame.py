@@ -6,13 +6,13 @@ import math
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-from flopscope.files import write_json
-from flopscope.views.safe import write_csv
+from flopscope.support.files import write_json
+from flopscope.support.safe import write_csv
 
 if TYPE_CHECKING:
     import pandas
 
-    from flopscope.table import EventTable
+    from flopscope.results.table import EventTable
 
 
 def _columns(table: EventTable) -> dict[str, list[Any]]:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flopscope.views import text, units
-from flopscope.views.safe import markup
+from flopscope.support import units
+from flopscope.support.safe import markup
+from flopscope.views import text
 
 if TYPE_CHECKING:
-    from flopscope.table import EventRow, EventTable
+    from flopscope.results.table import EventRow, EventTable
 
 ROWS_SHOWN = 50
 NAME_SHOWN = 55  # characters of a name in the notes

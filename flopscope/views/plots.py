@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
-from . import units
-from .safe import printable
+from flopscope.support import units
+from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
-    from ..peaks import Peaks
-    from ..timing.sweep import Sweep, SweepPoint
+    from flopscope.devices.peaks import Peaks
+    from flopscope.timing.sweep import Sweep, SweepPoint
 
 __all__ = ["BOUNDS", "level_label", "levels_of", "matplotlib_axes", "plot_sweep", "require_matplotlib"]
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .plots import (
+from flopscope.support.safe import printable
+from flopscope.views.plots import (
     BOUNDS,
     PEAK_LINES,
     PLAIN,
@@ -22,11 +23,10 @@ from .plots import (
     matplotlib_axes,
     require_matplotlib,
 )
-from .safe import printable
-from .scene import Point, Scene, peaks_wanted, scene_of
+from flopscope.views.scene import Point, Scene, peaks_wanted, scene_of
 
 if TYPE_CHECKING:
-    from ..peaks import Peaks
+    from flopscope.devices.peaks import Peaks
 
 __all__ = ["roofline"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..peaks import Peaks
-    from ..table import EventTable
-    from ..timing.measurement import Measurement
-    from ..timing.sweep import Sweep
+    from flopscope.devices.peaks import Peaks
+    from flopscope.results.table import EventTable
+    from flopscope.timing.measurement import Measurement
+    from flopscope.timing.sweep import Sweep
 
 __all__ = ["Point", "Scene", "peaks_wanted", "scene_of"]
 
@@ -67,7 +67,7 @@ class Scene:
 
 def peaks_wanted(peaks: Any) -> tuple[tuple[str, ...], dict[str, Peaks]]:
     """The sources to look up, and the peaks that were given."""
-    from ..peaks import Peaks
+    from flopscope.devices.peaks import Peaks
 
     if isinstance(peaks, str):
         if peaks not in (*SOURCES, "both"):
@@ -80,9 +80,9 @@ def peaks_wanted(peaks: Any) -> tuple[tuple[str, ...], dict[str, Peaks]]:
 
 
 def scene_of(table: Any, device: str | None, peaks: tuple[tuple[str, ...], dict[str, Peaks]]) -> Scene:
-    from ..table import EventTable
-    from ..timing.measurement import Measurement
-    from ..timing.sweep import Sweep
+    from flopscope.results.table import EventTable
+    from flopscope.timing.measurement import Measurement
+    from flopscope.timing.sweep import Sweep
 
     if isinstance(table, EventTable):
         return _scene_of_table(table, device, peaks)
@@ -99,8 +99,8 @@ def scene_of(table: Any, device: str | None, peaks: tuple[tuple[str, ...], dict[
 
 def _known_peaks(device: str, model: str, peaks: tuple[tuple[str, ...], dict[str, Peaks]]) -> dict[str, Peaks]:
     """Those given, else those known of such a device, which need not be here."""
-    from ..device import find_device, peaks_of_models
-    from ..model import Model
+    from flopscope.devices.device import find_device, peaks_of_models
+    from flopscope.devices.model import Model
 
     sources, given = peaks
     if device == "cpu":
@@ -207,6 +207,6 @@ def _scene_of_frame(frame: Any, device: str | None, peaks: Any) -> Scene:
 
 
 def _model_here(device: str) -> str:
-    from ..device import find_device
+    from flopscope.devices.device import find_device
 
     return find_device(device).name

@@ -7,12 +7,12 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
-from . import units
-from .html import STYLE
-from .safe import markup, printable
+from flopscope.support import units
+from flopscope.support.safe import markup, printable
+from flopscope.views.html import STYLE
 
 if TYPE_CHECKING:
-    from ..timing.sweep import Sweep, SweepPoint
+    from flopscope.timing.sweep import Sweep, SweepPoint
 
 __all__ = ["sweep_html", "sweep_text"]
 

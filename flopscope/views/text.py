@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flopscope.views import units
-from flopscope.views.safe import printable
+from flopscope.support import units
+from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
-    from flopscope.table import EventRow, EventTable
+    from flopscope.results.table import EventRow, EventTable
 
 SPACING = "  "
 WIDTH = 12  # of torch.profiler's columns

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope import bench
+from flopscope.cli import bench
 
 
 def rows(prof: fs.profile) -> dict[tuple[str, str], fs.EventRow]:
@@ -402,7 +402,8 @@ def test_a_destroyed_context_ends_in_a_profile() -> None:
 def test_a_bound_that_is_hit_is_counted_and_said() -> None:
     program = """
         import flopscope as fs
-        from flopscope import _core, capture
+        from flopscope import _core
+        from flopscope.devices import capture
         assert capture._why_no_cupti() is None
         x = fs.ones((16, 16), device="cuda")
         core = _core.Profiler(cupti=True, buffer_bytes=64 << 10, most_bytes=64 << 10)
@@ -420,9 +421,10 @@ def test_the_capture_leaves_the_process_when_it_ends() -> None:
     """Another client can subscribe then, and nothing of ours is left in its hands."""
     program = """
         import ctypes, flopscope as fs
-        from flopscope import _core, _libraries
+        from flopscope import _core
+        from flopscope.support import libraries
         x = fs.ones((16, 16), device="cuda")
-        library = ctypes.CDLL(_libraries.find("cupti"))
+        library = ctypes.CDLL(libraries.find("cupti"))
         kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)
         callback = kind(lambda *_: None)
         for _ in range(3):

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope import capture
-from flopscope.schedule import ProfilerActivity
-from flopscope.timing.compare import compare_times
-from flopscope.timing.measure import measure
+from flopscope.devices import capture
+from flopscope.devices.activities import ProfilerActivity
 from flopscope.timing.measurement import Measurement
+from flopscope.timing.measuring import measure
+from flopscope.timing.paired import compare_times
 
 HAS_NVML = importlib.util.find_spec("pynvml") is not None
 

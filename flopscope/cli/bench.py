@@ -1,0 +1,235 @@
+"""The seed program: ten ops on one matrix, and why each takes the time it takes.
+
+``flopscope bench`` prints what this returns; ``run`` is the same from Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flopscope import _core
+from flopscope.devices.device import Device, find_device, free_bytes, measure_peaks
+from flopscope.devices.peaks import Peaks
+from flopscope.results.table import EventRow, EventTable
+from flopscope.sources.profiler import profile
+from flopscope.support.progress import progress_bar
+
+__all__ = ["OPS", "Bench", "run"]
+
+
+class _Program:
+    """The matrices that the steps share: ``x``, made by ``ones``, and ``y``, made by ``mul``."""
+
+    def __init__(self, size: int, dtype: str, device: str) -> None:
+        self.x = _core.ones((size, size), dtype=dtype, device=device)
+        self.y = _core.full((size, size), 0.5, dtype=dtype, device=device)
+
+    def ones(self) -> None:
+        self.x = _core.ones(self.x.shape, dtype=self.x.dtype, device=self.x.device)
+
+    def mul(self) -> None:
+        self.y = _core.mul(self.x, 0.5)
+
+
+# The steps in order.
+OPS: dict[str, Callable[[_Program], object]] = {
+    "ones": _Program.ones,
+    "matmul": lambda p: _core.matmul(p.x, p.x, out=p.x),
+    "mul_": lambda p: _core.mul_(p.x, 0.5),
+    "mul": _Program.mul,
+    "add": lambda p: _core.add(p.x, p.y),
+    "sum": lambda p: _core.sum(p.x),
+    "sqrt": lambda p: _core.sqrt(p.x),
+    "sin": lambda p: _core.sin(p.x),
+    "sigmoid": lambda p: _core.sigmoid(p.x),
+    "log10": lambda p: _core.log10(p.x),
+    "pow": lambda p: _core.pow(p.x, 3.14159),
+}
+
+SIZES = (256, 512, 1024, 2048, 4096, 8192)
+GPU_SECONDS, CPU_SECONDS = 5.0, 8.0
+REPEAT = 10
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a run of the seed program gave."""
+
+    device: Device
+    peaks: Peaks
+    dtype: str
+    size: int
+    repeat: int
+    table: EventTable
+
+    def heading(self) -> list[str]:
+        """Which device this is and what it can do, a few lines."""
+        lines = [f"{self.device}: {self.device.name}"]
+        for peaks in (self.peaks, self.device.datasheet_peaks):
+            if peaks is not None:
+                lines.append(f"  {peaks.source:9}  memory: {_rate(peaks.bandwidth, 'B/s')}   compute: {_units(peaks)}")
+        least, empty = ("a kernel", "kernel") if self.device.kind == "cuda" else ("an op", "call")
+        if self.peaks.kernel_ns is not None:
+            lines.append(f"  {least} of one element takes {self.peaks.kernel_ns / 1e3:.2f} µs")
+        elif self.peaks.launch_ns is not None:
+            lines.append(f"  an empty {empty} takes {self.peaks.launch_ns / 1e3:.2f} µs")
+        lines.append(f"{self.size} × {self.size} {self.dtype}, {self.repeat} times after a warm-up")
+        return lines
+
+    def answers(self) -> list[str]:
+        """Which ops are bound by what, at what share of the measured peaks, and why sin costs what add costs."""
+        rows = {row.key.removeprefix("flopscope::"): row for row in self.table}
+        lines = []
+        for bound, column, sentence in _SENTENCES:
+            found = {name: row for name, row in rows.items() if _limit(row) == bound}
+            if found:
+                facts = {"size": self.size, "share": _span(getattr(row, column) for row in found.values())}
+                facts["bandwidth"] = _rate(self.peaks.bandwidth, "B/s")
+                facts["peak"] = " and ".join(dict.fromkeys(_peak(row) for row in found.values()))
+                lines.append(f"{', '.join(found)}: {sentence.format_map(facts)}")
+        if "sin" in rows and "add" in rows:
+            lines.append(self._sin_and_add(rows["sin"], rows["add"]))
+        return lines
+
+    def _sin_and_add(self, sin: EventRow, add: EventRow) -> str:
+        times = [_own_time(row) / row.count for row in (sin, add)]
+        moved = [row.bytes_total_moved / row.count for row in (sin, add)]
+        facts = (
+            f"sin takes {times[0]:.1f} µs and moves {moved[0] / 1e6:.1f} MB; add takes {times[1]:.1f} µs and moves "
+            f"{moved[1] / 1e6:.1f} MB"
+        )
+        per_byte = (times[0] / moved[0]) / (times[1] / moved[1])
+        if sin.bound == add.bound == "memory" and per_byte < 1.25:
+            return f"Why sin costs what add costs: {facts}. A byte costs the same in both; the arithmetic hides."
+        if {sin.bound, add.bound} & {"launch", "cache"}:
+            return f"sin and add: {facts}. At this size memory does not set the time; try a larger --size."
+        return f"sin and add: {facts}. A byte takes {per_byte:.2f} times as long in sin: its arithmetic shows."
+
+    def to_json(self) -> dict[str, Any]:
+        """``device`` and ``rows`` (the DataFrame's records), what was run, and the peaks."""
+        return {
+            "device": {"kind": self.device.kind, "name": self.device.name},
+            "dtype": self.dtype,
+            "size": self.size,
+            "repeat": self.repeat,
+            "peaks": {"source": self.peaks.source, "flops": dict(self.peaks.flops), "bandwidth": self.peaks.bandwidth},
+            "rows": self.table.to_dicts(),
+        }
+
+
+# Below this share of the roofline neither memory nor the counted FLOPs can be what takes the time.
+_FAR_BELOW = 60.0
+
+# What limits a row, the share that says how closely, and how that is told.
+_SENTENCES = (
+    ("memory", "pct_peak_bandwidth", "memory-bound, at {share} % of the measured bandwidth ({bandwidth})"),
+    ("compute", "pct_peak_flops", "compute-bound, at {share} % of the measured peak ({peak})"),
+    (
+        "instructions",
+        "pct_roofline",
+        "only {share} % of the roofline: neither bytes nor counted FLOPs explain the time, but overheads, or the many "
+        "instructions of a function that counts as 1 FLOP",
+    ),
+    ("cache", "pct_peak_bandwidth", "{share} % of the memory's bandwidth ({bandwidth}): the data sat in cache"),
+    ("launch", "pct_roofline", "launch-bound, at {share} % of the roofline: {size} × {size} does not fill the device"),
+)
+
+
+def _limit(row: EventRow) -> str:
+    far = row.bound == "latency" or (row.bound == "memory" and row.pct_roofline < _FAR_BELOW)
+    return "instructions" if far else str(row.bound)
+
+
+def _span(shares: Iterable[float]) -> str:
+    texts = [f"{share:.0f}" for share in sorted(shares)]
+    return texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
+
+
+def _peak(row: EventRow) -> str:
+    """The peak rate that a row's share of it is of."""
+    if not row.flops or not row.pct_peak_flops > 0:
+        return "of no FLOPs"
+    return _rate(row.tflops_per_s * 1e12 / (row.pct_peak_flops / 100), "FLOP/s")
+
+
+def run(
+    device: str | None = None,
+    dtype: str = "float32",
+    size: int | None = None,
+    ops: Sequence[str] | None = None,
+    repeat: int = REPEAT,
+    progress: bool = False,
+) -> Bench:
+    """Run the seed program's ops ``repeat`` times each after a warm-up, profiled.
+
+    ``size`` is the side of the square matrix; by default the largest of 256 … 8192 that the device does in seconds.
+    Raises ValueError for an op, dtype or size that there is not, RuntimeError where there is no such device.
+    """
+    chosen = list(OPS) if ops is None else list(ops)
+    unknown = [name for name in chosen if name not in OPS]
+    if unknown:
+        raise ValueError(f"no op {unknown[0]!r} in this program; there are {', '.join(OPS)}")
+    if repeat < 1 or (size is not None and size < 1):
+        raise ValueError(f"size ({size}) and repeat ({repeat}) must be at least 1")
+    where = find_device(device)
+    peaks = measure_peaks(where, progress)
+    side = _suitable_size(where, peaks, dtype, repeat) if size is None else size
+    with progress_bar("running the ops", (repeat + 1) * len(chosen), progress) as advance:
+        program = _Program(side, dtype, str(where))
+
+        def once() -> None:
+            for name in chosen:
+                OPS[name](program)
+                advance()
+
+        once()
+        _core.synchronize(str(where))
+        with profile() as prof:
+            for _ in range(repeat):
+                once()
+    table = prof.key_averages()
+    if any(_beats(row, where) for row in table):  # they were measured on a busier machine
+        peaks = measure_peaks(where, progress, force=True)
+        table = prof.key_averages()
+    # The program's own rows: what CUDA did for them is in their times.
+    own = table._select(i for i, row in enumerate(table) if row.key.startswith("flopscope::"))
+    return Bench(where, peaks, dtype, side, repeat, own)
+
+
+def _beats(row: EventRow, device: Device) -> bool:
+    """Whether a row is faster than the measured peaks allow and no cache explains it."""
+    cache = device.properties.get("l2_bytes") or device.properties.get("cache_bytes") or 0
+    beyond_cache = row.bytes_total_moved / max(row.count, 1) > 4 * cache
+    return bool(row.pct_peak_flops > 105 or (row.pct_peak_bandwidth > 105 and beyond_cache))
+
+
+def _suitable_size(device: Device, peaks: Peaks, dtype: str, repeat: int) -> int:
+    """The largest side whose whole run should end in seconds, by the peaks, and fit the memory."""
+    seconds = GPU_SECONDS if device.kind == "cuda" else CPU_SECONDS
+    item = {"float64": 8, "float32": 4}.get(dtype, 2)
+    rate = min((peaks.flops[unit] for unit in ("fp64" if item == 8 else "fp32",) if unit in peaks.flops), default=1e9)
+    bandwidth = peaks.bandwidth or 1e9
+    memory = free_bytes(device)
+    fitting = [SIZES[0]]
+    for side in SIZES:
+        once = 2 * side**3 / rate + 24 * item * side**2 / bandwidth
+        if once * (repeat + 1) <= seconds and 8 * item * side**2 <= memory:
+            fitting.append(side)
+    return max(fitting)
+
+
+def _own_time(row: EventRow) -> float:
+    return float(row.device_busy_time or row.self_cpu_time_total)
+
+
+def _rate(rate: float | None, unit: str) -> str:
+    if rate is None:
+        return "not known"
+    scale, prefix = next((pair for pair in ((1e12, "T"), (1e9, "G")) if rate >= pair[0]), (1e6, "M"))
+    return f"{rate / scale:.4g} {prefix}{unit}"
+
+
+def _units(peaks: Peaks) -> str:
+    return ", ".join(f"{unit} {_rate(rate, 'FLOP/s')}" for unit, rate in peaks.flops.items())

@@ -1,0 +1,180 @@
+"""The command line: ``flopscope bench | devices | table TRACE… | compare A B | measure OP``."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flopscope.cli.measure import add_measure, shape
+from flopscope.cli.tables import add_compare, add_table
+from flopscope.support.files import write_json
+from flopscope.support.safe import printable
+
+if TYPE_CHECKING:
+    from flopscope.cli.bench import Bench
+    from flopscope.results.comparison import Comparison
+
+__all__ = ["main"]
+
+
+def _positive(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise argparse.ArgumentTypeError(f"{text!r} names no op")
+    return names
+
+
+def _parser() -> argparse.ArgumentParser:
+    from flopscope.support.package import VERSION
+
+    parser = argparse.ArgumentParser(
+        prog="flopscope", description="How fast is every op, and how fast could it be?", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"flopscope {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    bench = commands.add_parser("bench", allow_abbrev=False, help="run ten ops on one matrix and say what bounds each")
+    bench.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
+    bench.add_argument("--dtype", default="float32", choices=("float64", "float32", "float16", "bfloat16"))
+    bench.add_argument("--size", type=_positive, help="side of the square matrix (default: what suits the device)")
+    bench.add_argument("--ops", type=_names, help="which ops, separated by commas (default: all)")
+    bench.add_argument("--repeat", type=_positive, default=10, help="how often each op runs (default: %(default)s)")
+    bench.add_argument("--sort-by", help="column to sort the table by, as in torch (default: the order of the program)")
+    bench.add_argument("--csv", metavar="FILE", help="write the table's rows")
+    bench.add_argument("--json", metavar="FILE", help="write the device, its peaks and the table's rows")
+    bench.add_argument("--against", choices=("torch",), help="run the program there too, and compare")
+    bench.set_defaults(run=_bench)
+
+    devices = commands.add_parser("devices", allow_abbrev=False, help="what is here, by the datasheet and as measured")
+    devices.add_argument("--measure", action="store_true", help="measure the peaks; the better of new and stored stays")
+    devices.add_argument("--reset", action="store_true", help="with --measure: replace what is stored, better or not")
+    devices.add_argument("--json", metavar="FILE", help="write all that is known of the devices")
+    devices.set_defaults(run=_devices)
+
+    add_table(commands)
+    add_compare(commands)
+    add_measure(commands)
+    return parser
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from flopscope.cli import bench
+
+    done = bench.run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
+    text = done.table.table(sort_by=options.sort_by, row_limit=-1)
+    print("\n".join(done.heading()), text, "\n".join(done.answers()), sep="\n\n")
+    content = done.to_json()
+    if options.against:
+        found = _against_torch(done, options)
+        print(f"\n{found}", end="")
+        content["against_torch"] = found.to_dicts()
+    if options.csv:
+        done.table.to_csv(options.csv)
+    if options.json:
+        write_json(options.json, content)
+
+
+def _against_torch(done: Bench, options: argparse.Namespace) -> Comparison:
+    """The program of the bench in torch, at the same size and as often."""
+    from flopscope.cli import bench, bench_torch
+    from flopscope.results.comparison import compare
+
+    ops = options.ops or list(bench.OPS)
+    theirs = bench_torch.run(str(done.device), done.dtype, done.size, ops, done.repeat)
+    return compare(done.table, theirs, by="name", names=("flopscope", "torch"))
+
+
+def _devices(options: argparse.Namespace) -> None:
+    from dataclasses import asdict
+
+    from flopscope.devices.device import devices, measure_peaks
+
+    if options.reset and not options.measure:
+        raise ValueError("--reset replaces stored peaks by measured ones: add --measure")
+    found = devices()
+    for device in found:
+        if options.measure:
+            measure_peaks(device, force=True, reset=options.reset)
+        print(device.report())
+    _explain_no_cuda(found)
+    if options.json:
+        write_json(
+            options.json,
+            {
+                "devices": [
+                    {
+                        "kind": d.kind,
+                        "name": d.name,
+                        "properties": dict(d.properties),
+                        "datasheet": d.datasheet and asdict(d.datasheet),
+                        "measured": d.measured and asdict(d.measured),
+                    }
+                    for d in found
+                ]
+            },
+        )
+
+
+def _explain_no_cuda(found: Sequence[Any]) -> None:
+    from flopscope import _core
+
+    if all(device.kind == "cpu" for device in found):
+        try:
+            _core.cuda_device_count()
+        except RuntimeError as why:
+            print(f"no CUDA device: {why}")
+
+
+def _show_warning(command: str, message: Warning | str, *_: Any) -> None:
+    """One line, as of errors."""
+    _complain(command, message)
+
+
+def _complain(command: str, problem: object) -> None:
+    """What a trace or a file's name put into the message cannot steer the terminal."""
+    text = "\n".join(map(printable, str(problem).split("\n")))
+    print(f"flopscope {command}: {text}", file=sys.stderr)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit status: 0, 1 for what failed, 2 for wrong arguments. Errors are one line on stderr."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest:  # argparse does not take shapes after an option: measure add --dtype float16 64,64
+        try:
+            options.shapes += [shape(text) for text in rest]
+        except (AttributeError, argparse.ArgumentTypeError):
+            parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may lack "µ"
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(_show_warning, options.command)
+            options.run(options)
+    except BrokenPipeError:
+        sys.stderr.close()
+    except KeyboardInterrupt:
+        return 130
+    except ValueError as problem:
+        _complain(options.command, problem)
+        return 2
+    except (RuntimeError, MemoryError, OverflowError, OSError, ImportError) as problem:
+        _complain(options.command, problem)
+        return 1
+    return 0

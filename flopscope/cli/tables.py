@@ -1,0 +1,178 @@
+"""The commands that read traces: ``flopscope table`` and ``flopscope compare``."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flopscope.support.files import write_json
+from flopscope.support.safe import printable
+
+if TYPE_CHECKING:
+    from flopscope.results.table import EventTable
+    from flopscope.sources.load import Trace
+
+__all__ = ["add_compare", "add_table"]
+
+LIMIT = 30
+STACK_ENTRIES = 5  # of Python calls that --group-by stack tells apart
+GROUPINGS: dict[str, dict[str, Any]] = {
+    "name": {},
+    "shape": {"group_by_input_shape": True},
+    "stack": {"group_by_stack_n": STACK_ENTRIES},
+    "category": {},
+}
+
+
+def limit(text: str) -> int:
+    """A number of rows, -1 for all."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = -2
+    if number < -1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows; -1 is all")
+    return number
+
+
+def _add_peaks(parser: argparse.ArgumentParser) -> None:
+    text = "what shares are of; measured: on such a device of this machine, else the datasheet's (default: %(default)s)"
+    parser.add_argument("--peaks", choices=("datasheet", "measured", "none"), default="datasheet", help=text)
+
+
+# table ----------------------------------------------------------------------------------------------------------------
+
+
+def add_table(commands: Any) -> None:
+    """Add ``table`` to the commands of the parser."""
+    parser = commands.add_parser("table", allow_abbrev=False, help="what ran in recorded traces, and how well")
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help="files of torch.profiler; several: ranks of one run")
+    parser.add_argument("--sort-by", help="column, as in torch (default: own device time, or CPU time without one)")
+    parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1: all (default: %(default)s)")
+    parser.add_argument("--group-by", choices=GROUPINGS, default="name", help="what rows tell apart (default: name)")
+    _add_peaks(parser)
+    parser.add_argument("--all-columns", action="store_true", help="torch's table in full; else what fits a terminal")
+    parser.add_argument("--steps", action="store_true", help="say also where the time of the steps went")
+    parser.add_argument("--csv", metavar="FILE", help="write all rows")
+    parser.add_argument("--json", metavar="FILE", help="write the device and all rows")
+    parser.add_argument("--parquet", metavar="FILE", help="write all rows; needs pyarrow")
+    parser.set_defaults(run=_table)
+
+
+def _table(options: argparse.Namespace) -> None:
+    from flopscope.sources.load import load_trace
+
+    traces = [load_trace(path) for path in options.traces]
+    ranks = _ranks(traces) if len(traces) > 1 else []
+    tables = [_grouped(trace, options.group_by, options.peaks) for trace in traces]
+    sort_by = options.sort_by or _longest(tables)
+    if len(tables) == 1:
+        whole = tables[0].sorted(sort_by)
+        shown = whole[: None if options.limit < 0 else options.limit]
+    else:
+        from flopscope.results.ranks import join_ranks
+
+        ranked = dict(zip(ranks, tables, strict=True))
+        whole, shown = (join_ranks(ranked, sort_by, most) for most in (-1, options.limit))
+        for rank, trace in zip(ranked, traces, strict=True):
+            print(f"rank {rank}: {printable(trace.source)}")
+        print()
+    print(shown.table(row_limit=-1, brief=not options.all_columns) if len(shown) else "There are no rows.\n", end="")
+    if len(shown) < len(whole):
+        print(f"{len(shown)} of {len(whole)} rows; --limit -1 prints all.")
+    _say_unmodelled(whole)
+    if options.steps:
+        for trace in traces:
+            print(f"\n{printable(trace.source)}" if len(traces) > 1 else "")
+            trace.summary()
+    _write(whole, traces, options)
+
+
+def _grouped(trace: Trace, group_by: str, peaks: str) -> EventTable:
+    table = trace.key_averages(**GROUPINGS[group_by], peaks=peaks)
+    return table.by_category() if group_by == "category" else table
+
+
+def _longest(tables: list[EventTable]) -> str:
+    return "self_device_time_total" if any(table.has_device for table in tables) else "self_cpu_time_total"
+
+
+def _ranks(traces: list[Trace]) -> list[int]:
+    """The ranks that the traces tell, or the files' numbers where some do not. ValueError for two of one process."""
+    from flopscope.results.process import require_different_processes
+
+    require_different_processes(traces)
+    told = [trace.rank for trace in traces if trace.rank is not None]
+    return told if len(told) == len(traces) else list(range(len(traces)))
+
+
+def _say_unmodelled(table: EventTable) -> None:
+    """What the table's last lines leave out of its coverage."""
+    from flopscope.support import units
+    from flopscope.views import text
+
+    if min(table.coverage()["bytes"], table.coverage()["flops"]) >= 1:
+        print("Coverage: the bytes and FLOPs of all of it are known.")
+    rest = table.coverage()["unmodelled"][text.UNMODELLED_SHOWN :]
+    if rest and not table.lacks_shapes:
+        print(f"Not modelled besides: {len(rest)} names, {units.time_text(sum(time for _, time in rest))}.")
+
+
+def device_of(trace: Trace) -> dict[str, Any]:
+    """The device that the trace names; the CPU where none worked."""
+    named = next(iter(trace.devices.values()), None)
+    return {"kind": "cpu" if named is None else "cuda", "name": named}
+
+
+def _write(table: EventTable, traces: list[Trace], options: argparse.Namespace) -> None:
+    if options.csv:
+        table.to_csv(options.csv)
+    if options.json:
+        from flopscope.views import frame
+
+        files = [trace.source for trace in traces]
+        write_json(options.json, {**frame.json_content(table), "device": device_of(traces[0]), "files": files})
+    if options.parquet:
+        table.to_parquet(options.parquet)
+
+
+# compare --------------------------------------------------------------------------------------------------------------
+
+
+def add_compare(commands: Any) -> None:
+    """Add ``compare`` to the commands of the parser."""
+    parser = commands.add_parser("compare", allow_abbrev=False, help="two recorded traces row by row")
+    parser.add_argument("a", metavar="A", help="a trace")
+    parser.add_argument("b", metavar="B", help="the trace to hold it against")
+    parser.add_argument(
+        "--by", choices=("name", "shape"), help="what rows match by (default: shape where both know it)"
+    )
+    parser.add_argument(
+        "--kind",
+        choices=("op", "kernel"),
+        default="op",
+        help="what is compared (default: %(default)s, with its kernels)",
+    )
+    _add_peaks(parser)
+    parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1: all (default: %(default)s)")
+    parser.add_argument("--csv", metavar="FILE", help="write all rows")
+    parser.add_argument("--json", metavar="FILE", help="write the devices and all rows")
+    parser.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from flopscope.results.comparison import compare
+    from flopscope.sources.load import load_trace
+
+    a, b = (load_trace(path) for path in (options.a, options.b))
+    names = (Path(options.a).name, Path(options.b).name)
+    if names[0] == names[1]:
+        names = (options.a, options.b)
+    found = compare(a, b, by=options.by, kind=options.kind, names=names, peaks=options.peaks)
+    print(found.table(options.limit), end="")
+    if options.csv:
+        found.to_csv(options.csv)
+    if options.json:
+        devices = {"a": device_of(a), "b": device_of(b)}
+        write_json(options.json, {"device": devices, "files": [options.a, options.b], "rows": found.to_dicts()})

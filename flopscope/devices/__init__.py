@@ -1,0 +1,1 @@
+"""Devices: what they are, their datasheets and measured peaks, and the collectors that see what they do."""

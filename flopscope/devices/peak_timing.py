@@ -1,0 +1,276 @@
+"""Measuring the peaks of a device: warm up, then read each number in several rounds and take the best.
+
+A round reads every number once, so that the rounds of one number lie seconds apart: what disturbs the machine for a
+moment, or slows its clock, spoils one round and not the number.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from flopscope.devices.busy import busy_meter, load_average
+from flopscope.devices.peaks import Peaks, best, drop_useless_units, slowdown, versions_of
+from flopscope.support.progress import progress_bar
+
+if TYPE_CHECKING:
+    from flopscope.devices.device import Device
+
+__all__ = ["Measurement", "free_bytes"]
+
+MIB = 1 << 20
+
+
+class _Core(Protocol):
+    """What this module asks of the C binding."""
+
+    def probe(self, device: str, what: str, dtype: str, amount: int, /) -> tuple[float, float]: ...
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How long to measure on one kind of device, in seconds, and what."""
+
+    budget: float
+    """For the samples of one reading."""
+    sample: float
+    """What one sample should take at least: long against the clock, short against the budget."""
+    fma: tuple[tuple[str, str], ...]
+    matmul: tuple[tuple[str, str], ...]
+    """(dtype, compute unit), plain units before tensor units."""
+    largest_product: int
+
+
+PLAIN = (("float64", "fp64"), ("float32", "fp32"))
+TENSOR = (("float64", "fp64_tensor"), ("tf32", "tf32_tensor"), ("float16", "fp16_tensor"), ("bfloat16", "bf16_tensor"))
+
+PLANS = {
+    "cpu": _Plan(0.09, 0.015, fma=PLAIN, matmul=PLAIN, largest_product=4096),
+    "cuda": _Plan(0.04, 0.002, fma=(*PLAIN, ("float16", "fp16")), matmul=(PLAIN[1], *TENSOR), largest_product=16384),
+}
+
+BANDWIDTHS = ("write", "read", "copy")  # write first: it touches the fresh pages
+LEAST_ROUNDS, MOST_ROUNDS = 3, 5
+AGREEMENT = 0.02  # of a series' two best readings: then it needs no further round
+LEAST_SAMPLES, MOST_SAMPLES = 3, 60
+LARGEST_BUFFER = 2048 * MIB
+ELEMENT_BYTES = {"float64": 8, "float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2}
+# Of what the device or a library cannot do, or has no memory for.
+_PROBE_ERRORS = (RuntimeError, MemoryError, ValueError, TypeError)
+
+
+@dataclass
+class _Series:
+    """The readings of one probe at one size, one per round."""
+
+    number: str
+    """What it measures: a compute unit, or the name of a field of Peaks."""
+    read: Callable[[], float]
+    values: list[float] = field(default_factory=list)
+
+    @property
+    def settled(self) -> bool:
+        """Whether another round would tell nothing new."""
+        if len(self.values) < LEAST_ROUNDS:
+            return False
+        first = best(self.number, self.values)
+        rest = list(self.values)
+        rest.remove(first)
+        return slowdown(self.number, best(self.number, rest), first) <= AGREEMENT
+
+    @property
+    def spread(self) -> float:
+        first = best(self.number, self.values)
+        return max(slowdown(self.number, value, first) for value in self.values)
+
+
+class Measurement:
+    """One measurement of a device, as ``run()`` makes it."""
+
+    def __init__(self, core: _Core, device: Device) -> None:
+        self.core, self.device, self.plan = core, device, PLANS[device.kind]
+        self.series: dict[str, list[_Series]] = {}
+        self.missing: dict[str, Exception] = {}
+
+    def run(self, progress: bool) -> Peaks:
+        """Measure all there is to measure. RuntimeError where nothing could be."""
+        load, busy = load_average(), busy_meter(self.device)
+        steps: dict[str, Callable[[], Iterator[_Series]]] = {
+            what: partial(self._bandwidth, what) for what in BANDWIDTHS
+        }
+        steps |= {f"fma {dtype}": partial(self._fma, dtype, unit) for dtype, unit in self.plan.fma}
+        steps |= {f"matmul {dtype}": partial(self._matmul, dtype, unit) for dtype, unit in self.plan.matmul}
+        steps |= {"empty": self._launch, "kernel": self._kernel}
+        with progress_bar(f"measuring {self.device}", MOST_ROUNDS * len(steps), progress) as advance:
+            for turn in range(MOST_ROUNDS):
+                for quantity, prepare in steps.items():
+                    if turn == 0:
+                        self._first_round(quantity, prepare)
+                    else:
+                        self._further_round(quantity)
+                    advance()
+        return self._peaks(load, busy())
+
+    def _first_round(self, quantity: str, prepare: Callable[[], Iterator[_Series]]) -> None:
+        """Warm up and read: what fails is missing."""
+        self.series[quantity] = []
+        try:
+            for series in prepare():
+                series.values.append(series.read())
+                self.series[quantity].append(series)
+        except _PROBE_ERRORS as error:
+            self.missing[quantity] = error
+
+    def _further_round(self, quantity: str) -> None:
+        """Read what has not settled: what fails now keeps its earlier readings."""
+        with suppress(*_PROBE_ERRORS):
+            for series in self.series[quantity]:
+                if not series.settled:
+                    series.values.append(series.read())
+
+    def _peaks(self, load: float | None, busy: float | None) -> Peaks:
+        from datetime import datetime, timezone
+
+        chosen: dict[str, _Series] = {}  # of each number the series that read it best
+        for series in (series for found in self.series.values() for series in found):
+            others = [chosen[series.number]] if series.number in chosen else []
+            chosen[series.number] = _best_of(series.number, [*others, series])
+        bandwidths = [chosen[name] for name in (f"{what}_bandwidth" for what in BANDWIDTHS) if name in chosen]
+        if bandwidths:
+            chosen["bandwidth"] = _best_of("bandwidth", bandwidths)
+        values = {number: best(number, series.values) for number, series in chosen.items()}
+        units = [unit for _, unit in (*self.plan.fma, *self.plan.matmul)]
+        flops = drop_useless_units({unit: values[unit] for unit in dict.fromkeys(units) if unit in values})
+        if not flops and not bandwidths:
+            first = next(iter(self.missing.values()))
+            raise RuntimeError(f"nothing could be measured on {self.device} ({self.device.name}): {first}") from first
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        fields = {number: value for number, value in values.items() if number not in units}
+        kept = (*flops, *fields)
+        return Peaks(
+            source="measured",
+            flops=flops,
+            bandwidth=fields.pop("bandwidth", None),
+            **fields,
+            when=now,
+            versions=versions_of(self.device),
+            missing={quantity: str(error) for quantity, error in self.missing.items()},
+            load_average=load,
+            busy=busy,
+            spread={number: chosen[number].spread for number in kept},
+            dates=dict.fromkeys(kept, now),
+        )
+
+    @property
+    def temporary(self) -> set[str]:
+        """Which of the missing will not be missing tomorrow: for want of memory or of the library of products, or
+        because somebody else had CUPTI."""
+        from flopscope.devices.capture import is_taken
+
+        products = {f"matmul {dtype}" for dtype, _ in self.plan.matmul}
+        short = {what for what, error in self.missing.items() if isinstance(error, MemoryError) or is_taken(error)}
+        return short | (products if products <= set(self.missing) else set())
+
+    def _probe(self, what: str, dtype: str, amount: int) -> tuple[float, float]:
+        return self.core.probe(str(self.device), what, dtype, amount)
+
+    def _sustained(self, what: str, dtype: str, amount: int) -> float:
+        """Amount per second: the median of the fastest half of the samples."""
+        rates = []
+        deadline = time.perf_counter() + self.plan.budget
+        for taken in range(MOST_SAMPLES):
+            if taken >= LEAST_SAMPLES and time.perf_counter() >= deadline:
+                break
+            seconds, done = self._probe(what, dtype, amount)
+            if seconds > 0:
+                rates.append(done / seconds)
+        if not rates:
+            raise RuntimeError(f"the clock saw no time pass in {MOST_SAMPLES} runs of {what} on {self.device}")
+        fastest = sorted(rates, reverse=True)[: (len(rates) + 1) // 2]
+        return (fastest[(len(fastest) - 1) // 2] + fastest[len(fastest) // 2]) / 2
+
+    def _bandwidth(self, what: str) -> Iterator[_Series]:
+        nbytes = _buffer_bytes(self.device)
+        for _ in range(2):
+            self._probe(what, "float32", nbytes)
+        yield _Series(f"{what}_bandwidth", partial(self._sustained, what, "float32", nbytes))
+
+    def _fma(self, dtype: str, unit: str) -> Iterator[_Series]:
+        iterations = self._grow("fma", dtype, 1 << 12, 1 << 30, 4)
+        yield _Series(unit, partial(self._sustained, "fma", dtype, iterations))
+
+    def _matmul(self, dtype: str, unit: str) -> Iterator[_Series]:
+        elements = free_bytes(self.device) // 4 // ELEMENT_BYTES[dtype]
+        largest = min(self.plan.largest_product, math.isqrt(elements // 3))  # of three n by n matrices
+        size = self._grow("matmul", dtype, 256, largest, 2)
+        # The largest may be slower, at the clock that its power leaves.
+        for side in sorted({max(size // smaller, 256) for smaller in (4, 2, 1)}):
+            yield _Series(unit, partial(self._sustained, "matmul", dtype, side))
+
+    def _grow(self, what: str, dtype: str, amount: int, most: int, factor: int) -> int:
+        """Warm up by running more and more, until one run fills a sample. The first run of each amount does not count:
+        libraries choose and load their kernels then."""
+        self._probe(what, dtype, amount)
+        while amount * factor <= most and self._probe(what, dtype, amount)[0] < self.plan.sample:
+            amount *= factor
+            self._probe(what, dtype, amount)
+        return amount
+
+    def _launch(self) -> Iterator[_Series]:
+        # One launch between two events includes their gaps; many are held up by the host. Both are above the kernel's
+        # own time, so the smaller is the closer.
+        self._probe("empty", "float32", 100)
+        for launches in (1, 100):
+            yield _Series("launch_ns", partial(self._empty_ns, launches))
+
+    def _empty_ns(self, launches: int) -> float:
+        return 1e9 / self._sustained("empty", "float32", launches)
+
+    def _kernel(self) -> Iterator[_Series]:
+        from flopscope.devices.capture import least_kernel
+
+        yield _Series("kernel_ns", lambda: least_kernel(str(self.device)))
+
+
+def _best_of(number: str, found: list[_Series]) -> _Series:
+    top = best(number, (best(number, series.values) for series in found))
+    return next(series for series in found if top in series.values)
+
+
+def free_bytes(device: Device) -> int:
+    """Memory that may be taken, in bytes: of the CPU's what is free, of a GPU's an eighth of all there is, since asking
+    the driver what is free there would take some of it."""
+    if device.kind == "cuda":
+        return int(device.properties["memory_bytes"]) // 8
+    with suppress(OSError):
+        match = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
+        if match:
+            return min(int(match[1]) * 1024, _free_in_container())
+    return 1024 * MIB
+
+
+def _free_in_container(folder: str = "/sys/fs/cgroup") -> int:
+    """Bytes below the limit of this process's control group; a very large number where it has none (or version 1)."""
+    with suppress(OSError, ValueError):
+        limit, used = (int(Path(folder, f"memory.{name}").read_text(encoding="ascii")) for name in ("max", "current"))
+        return max(limit - used, MIB)
+    return 1 << 62
+
+
+def _buffer_bytes(device: Device) -> int:
+    """Bytes of one buffer; a copy has two of them."""
+    if device.kind == "cuda":
+        wanted = LARGEST_BUFFER  # so that the gaps between launches do not count
+    else:
+        # Server processors have a last-level cache per group of about eight cores.
+        groups = -(-int(device.properties.get("threads", 1)) // 8)
+        wanted = max(256 * MIB, 4 * groups * int(device.properties.get("cache_bytes", 0)))
+    bounded = min(wanted, LARGEST_BUFFER, free_bytes(device) // 8)
+    return max(MIB, bounded // MIB * MIB)

@@ -1,0 +1,1 @@
+"""Results: tables, events, summaries and comparisons of what was recorded."""

@@ -1,0 +1,164 @@
+"""What ops do, in broad classes: matrix products, attention, convolution, …
+
+One table of patterns; the names of the ops alone decide.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flopscope.results.table import EventRow, EventTable
+
+__all__ = ["CATEGORIES", "by_category", "category_of"]
+
+# Category, and its ops' names as shell patterns, without namespace and without underscores at their ends. The first
+# that has the name takes it. Inductor says in a kernel's name what kind it generated.
+CATEGORIES: tuple[tuple[str, str], ...] = (
+    ("pointwise", "triton_poi_* triton_for_*"),
+    ("reduction", "triton_red_* triton_per_*"),
+    ("matrix product", "triton_tem_* triton_mm* triton_bmm*"),
+    (
+        "communication",
+        "nccl:* gloo:* mpi:* c10d::* record_param_comms *all_reduce* *allreduce* *all_gather* *allgather* "
+        "*reduce_scatter* *all_to_all* *alltoall*",
+    ),
+    ("attention", "*attention* *flash_attn* *sdpa*"),
+    (
+        "convolution",
+        "conv conv[123]d conv_transpose* convolution* *_convolution* *conv_depthwise* *conv[23]d* col2im im2col",
+    ),
+    (
+        "matrix product",
+        "mm *_mm *_mm_* addmm bmm baddbmm addbmm matmul mv addmv dot vdot inner outer ger addr linear "
+        "linear_backward einsum tensordot bilinear *lstm* *gru* *rnn* linalg_*",
+    ),
+    (
+        "normalisation",
+        "*norm_backward* *batch_norm* *layer_norm* *layernorm* *group_norm* *instance_norm* *rms_norm* "
+        "local_response_norm *softmax*",
+    ),
+    (
+        "copies",
+        "copy *_copy to clone contiguous cat stack chunk_cat pad *_pad[123]d constant_pad_nd repeat "
+        "repeat_interleave tile roll flip pin_memory cast Memcpy* fill zero full ones zeros *_like new_* eye "
+        "arange linspace foreach_zero Memset* index index_* gather* scatter* select_scatter slice_scatter "
+        "take take_along_dim put masked_* embedding* where nonzero one_hot local_scalar_dense",
+    ),
+    (
+        "reduction",
+        "sum mean nansum nanmean prod amax amin aminmax max min argmax argmin any all var std var_mean "
+        "std_mean norm *vector_norm foreach_norm logsumexp count_nonzero median mode cum* logcumsumexp "
+        "*_loss* *cross_entropy* *pool[123]d* kl_div sort argsort topk unique* histc bincount searchsorted",
+    ),
+    (
+        "pointwise",
+        "add sub rsub mul div true_divide neg abs exp* log* sqrt rsqrt sin* cos* tan* asin* acos* atan* erf* "
+        "pow square reciprocal relu* gelu* silu* elu* selu celu mish* sigmoid* hard* leaky_relu* threshold* "
+        "softplus* clamp* lerp addcmul addcdiv maximum minimum fmax fmin fmod remainder floor* ceil round "
+        "trunc frac sign sgn eq ne lt le gt ge logical_* bitwise_* isnan isinf isfinite nan_to_num hypot "
+        "xlogy tril triu *dropout* glu* prelu* foreach_* fused_* rand* normal uniform bernoulli exponential "
+        "random amp_* result_type",
+    ),
+)
+OTHER, NO_OP = "other", "(no op)"
+_PATTERNS = [(category, names.split()) for category, names in CATEGORIES]
+_OWN = ("self_cpu_time_total", "self_device_time_total", "self_cpu_memory_usage", "self_device_memory_usage")
+_WORK = ("flops", "bytes_read", "bytes_written", "bytes_total_moved")
+_BUSY = "device_busy_time"
+
+
+@functools.cache
+def category_of(name: str) -> str:
+    """The category of an op ("aten::add_"), one of CATEGORIES or "other"."""
+    bare = name.rpartition("::")[2].strip("_") if name.startswith(("aten::", "flopscope::", "torch::")) else name
+    for category, patterns in _PATTERNS:
+        if any(fnmatchcase(bare, pattern) for pattern in patterns):
+            return category
+    return OTHER
+
+
+def by_category(table: EventTable) -> EventTable:
+    """One row per category: the host's rows of it summed, their own time, memory, FLOPs and bytes.
+
+    Kernels count for the ops that launched them; "(no op)" is the device time that belongs to none, as of replayed CUDA
+    graphs. Work is summed as far as it is known. Totals are the own times, since categories enclose nothing; statistics
+    per call are not known. Rates and shares are over the time of the rows of which they are known. What the program
+    states of a range is the work of the ops in it: it counts only where no op's is known.
+    """
+    cpu_rows = (row for row in table if row.device_type == "cpu")
+    states = only_ranges_have_work((row.is_user_annotation, row.flops, row.bytes_total_moved) for row in cpu_rows)
+    groups: dict[str, list[EventRow]] = {}
+    for row in table:
+        if row.device_type == "cpu":
+            groups.setdefault(category_of(row.key), []).append(row)
+    summed = {name: _summed(name, rows, table.has_device, states) for name, rows in groups.items()}
+    left = table.self_device_time_total - math.fsum(row["self_device_time_total"] for row in summed.values())
+    if left > 0.001 * max(1, sum(row["count"] for row in summed.values())):  # more than the ns that sums lose
+        summed[NO_OP] = _summed(NO_OP, [], True, states) | {"device_type": "cuda", "self_device_time_total": left}
+        summed[NO_OP] |= {"device_time_total": left, _BUSY: left}
+    return table.with_rows(list(summed.values()))
+
+
+def only_ranges_have_work(parts: Iterable[tuple[bool, float, float]]) -> bool:
+    """Whether no op's work is known, so that what the program states of ranges counts.
+
+    parts: of each row whether it is a range, its FLOPs and its bytes.
+    """
+    return all(is_range or (math.isnan(flops) and math.isnan(moved)) for is_range, flops, moved in parts)
+
+
+def _summed(name: str, rows: list[EventRow], on_device: bool, states: bool) -> dict[str, Any]:
+    """A row that adds up others; columns that it leaves out are not known. states: the work of ranges counts."""
+    made: dict[str, Any] = {"key": name, "count": sum(row.count for row in rows)}
+    for column in _OWN:
+        made[column] = sum(getattr(row, column) for row in rows)
+        made[column.removeprefix("self_")] = made[column]
+    rows = [row for row in rows if states or not row.is_user_annotation]
+    made[_BUSY] = sum(getattr(row, _BUSY) for row in rows)
+    for column in _WORK:
+        made[column] = known_sum(getattr(row, column) for row in rows)
+    made["flops_total"] = made["flops"]
+    made["tflops_per_s"] = _rate(rows, "flops", "tflops_per_s", 1e6, on_device)
+    made["gbytes_per_s"] = _rate(rows, "bytes_total_moved", "gbytes_per_s", 1e3, on_device)
+    if made["bytes_total_moved"]:
+        made["arithmetic_intensity"] = made["flops"] / made["bytes_total_moved"]
+    for column in ("roofline_time", "headroom"):
+        made[column] = known_sum(getattr(row, column) for row in rows)
+    for column in ("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline"):
+        made[column] = share_of_all((getattr(row, column), row.roofline_time + row.headroom) for row in rows)
+    made["timing_source"] = rows[0].timing_source if rows else "trace"
+    return made
+
+
+def _rate(rows: list[EventRow], work: str, rate: str, per_us: float, on_device: bool) -> float:
+    """The work of the rows whose rate is known over the time that it took, in units of ``per_us`` a µs."""
+    rated = [(getattr(row, work), _rated_time(row, on_device)) for row in rows if not math.isnan(getattr(row, rate))]
+    timed = [(done, time) for done, time in rated if time > 0]
+    if not timed:
+        return math.nan
+    return math.fsum(done for done, _ in timed) / math.fsum(time for _, time in timed) / per_us
+
+
+def _rated_time(row: EventRow, on_device: bool) -> float:
+    """The µs that a row's rates are over: of a range whose work is stated, all within it."""
+    if on_device:
+        return float(row.device_busy_time)
+    return float(row.cpu_time_total if row.is_user_annotation else row.self_cpu_time_total)
+
+
+def known_sum(values: Iterable[float]) -> float:
+    """The sum of what is known; NaN where nothing is."""
+    known = [value for value in values if not math.isnan(value)]
+    return math.fsum(known) if known else math.nan
+
+
+def share_of_all(parts: Iterable[tuple[float, float]]) -> float:
+    """Several shares, each of a time, as one share of all of that time. NaN where none is known."""
+    known = [(share, time) for share, time in parts if not math.isnan(share + time)]
+    whole = math.fsum(time for _, time in known)
+    return math.fsum(share * time for share, time in known) / whole if whole > 0 else math.nan

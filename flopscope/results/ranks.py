@@ -1,0 +1,81 @@
+"""The tables of several processes of one program, side by side in one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flopscope.results.table import COLUMNS, EventRow, EventTable
+
+__all__ = ["join_ranks"]
+
+
+def join_ranks(tables: Mapping[int, EventTable], sort_by: str | None = None, limit: int = -1) -> EventTable:
+    """One table of the rows of several ranks: of each group of events the row of each rank, one below the other.
+
+    tables: by rank, at least one. sort_by: as EventTable.table takes it, by the largest row of each group; None leaves
+    the order in which groups first appear. limit: the most groups, -1 for all. Times of the whole are summed over the
+    ranks, and coverage is theirs weighted by them.
+    """
+    if not tables:
+        raise ValueError("there is no table to join")
+    joined = _stacked(tables)
+    ordered = joined if sort_by is None else joined.sorted(sort_by)
+    groups: dict[Any, list[int]] = {}
+    for place, row in enumerate(ordered):
+        groups.setdefault(_group(row), []).append(place)
+    chosen = list(groups.values())[: None if limit < 0 else limit]
+    return ordered._select(place for places in chosen for place in sorted(places, key=lambda i: ordered[i].rank or 0))
+
+
+def _group(row: EventRow) -> tuple[Any, ...]:
+    """What rows of several ranks have in common."""
+    return row.key, row.device_type, row.is_user_annotation, str(row.input_shapes), str(row.input_dtypes), *row.stack
+
+
+def _stacked(tables: Mapping[int, EventTable]) -> EventTable:
+    """The rows of all ranks, one table behind the other."""
+    metas = [table._meta for table in tables.values()]
+    whole: dict[str, Any] = {name: sum(meta[name] for meta in metas) for name in _SUMMED}
+    whole |= {name: any(meta[name] for meta in metas) for name in _OF_ANY}
+    whole["has_shapes"] = any(meta.get("has_shapes", True) for meta in metas)
+    whole["device_unseen"] = any(table.device_unseen for table in tables.values())
+    whole["coverage"] = _coverage(tables.values())
+    whole["peaks"] = {device: peaks for meta in metas for device, peaks in meta["peaks"].items()}
+    whole["unknown_peaks"] = {device: why for table in tables.values() for device, why in table.unknown_peaks.items()}
+    whole["ranks"] = [rank for rank, table in tables.items() for _ in table]
+    whole["top_level"] = [row.top_level for table in tables.values() for row in table]
+    if any(table.stacks is not None for table in tables.values()):
+        whole["stacks"] = [row.stack for table in tables.values() for row in table]
+    columns = {c.name: [value for table in tables.values() for value in table.columns[c.name]] for c in COLUMNS}
+    return EventTable(columns, whole)
+
+
+_SUMMED = ("self_cpu_time_total", "self_device_time_total", "open_events", "dropped")
+_SHARES = ("bytes", "flops")
+_OF_ANY = ("has_memory", "has_device", "profile_memory", "record_shapes")
+
+
+def _coverage(tables: Iterable[EventTable]) -> dict[str, Any]:
+    parts = [
+        (table.coverage(), table.self_device_time_total if table.has_device else table.self_cpu_time_total)
+        for table in tables
+    ]
+    joined: dict[str, Any] = {name: _mean([(covered[name], time) for covered, time in parts]) for name in _SHARES}
+    for listed in ("unmodelled", "estimated"):
+        times: dict[str, float] = {}
+        for covered, _ in parts:
+            for name, time in covered.get(listed, ()):
+                times[name] = times.get(name, 0.0) + time
+        joined[listed] = sorted(times.items(), key=lambda pair: -pair[1])
+    if not joined["estimated"]:
+        del joined["estimated"]
+    return joined
+
+
+def _mean(parts: list[tuple[float, float]]) -> float:
+    """Of the shares that are known, by their times."""
+    known = [(share, time) for share, time in parts if not math.isnan(share) and time > 0]
+    total = math.fsum(time for _, time in known)
+    return math.fsum(share * time for share, time in known) / total if total else math.nan

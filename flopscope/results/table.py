@@ -1,0 +1,506 @@
+"""Tables of what a profile saw, one row per group of events.
+
+``EventTable`` and ``EventRow`` have the names of ``torch.profiler``'s ``key_averages()`` and its rows, and add work and
+roofline. All numbers come from the C core; nothing is computed here but an average per call.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, overload
+
+from flopscope import _core
+from flopscope.support import units
+from flopscope.views import arrow, frame, html, text
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+__all__ = ["COLUMNS", "Column", "EventRow", "EventTable"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name, its unit ("" for none), what it holds and the type of its values."""
+
+    name: str
+    unit: str
+    doc: str
+    type: str = "text"
+    """"int64", "float64" (NaN where unknown), "bool", "text" (None where unknown) or "texts" (a list for each row)."""
+
+
+_NUMBERS = tuple(
+    Column(name, unit, prose, "int64" if name.endswith("memory_usage") else "float64")
+    for name, unit, prose in _core.numeric_columns
+)
+_BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
+_BEFORE_UNIT = [number.name for number in _NUMBERS].index("roofline_time")
+
+COLUMNS = (
+    Column("key", "", "name of the events of the row"),
+    Column("overload_name", "", "overload of the op, where it was recorded"),
+    Column("device_type", "", 'where the events lie: "cpu" or "cuda"'),
+    Column("is_user_annotation", "", "whether the events are ranges or steps that the program named", "bool"),
+    Column("count", "calls", "events in the row", "int64"),
+    *_NUMBERS[:_BEFORE_SHAPES],
+    Column(
+        "input_shapes", "elements", "shapes of the inputs of the first call, where rows are grouped by shape", "texts"
+    ),
+    Column("input_dtypes", "", "dtypes of the inputs of the first call, where rows are grouped by shape", "texts"),
+    *_NUMBERS[_BEFORE_SHAPES:_BEFORE_UNIT],
+    Column(
+        "unit",
+        "",
+        'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), most of them where several did; '
+        "None where nothing computes or the unit is unknown",
+    ),
+    *_NUMBERS[_BEFORE_UNIT:],
+    Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
+    Column("timing_source", "", 'who told the device times: "cupti", "event", "trace", or "cpu" for host times'),
+)
+
+# Columns that only some tables have, each a value for every row: EventRow has attributes for them.
+RANK = Column("rank", "", "rank of the process of a distributed program", "int64")
+STACK = Column("stack", "", "Python calls that the events lie in, the innermost first", "texts")
+
+_COLUMN_NAMES = tuple(column.name for column in COLUMNS)
+
+
+class EventRow:
+    """One row of an EventTable. Every column is an attribute; times are in µs, memory in bytes.
+
+    Attributes of torch.profiler's rows that begin with ``cuda`` work and warn: use those with ``device``.
+    """
+
+    __slots__ = ("_index", "_table")
+
+    def __init__(self, table: EventTable, index: int) -> None:
+        self._table = table
+        self._index = index
+
+    if TYPE_CHECKING:  # the columns: properties made from COLUMNS below
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def cpu_time(self) -> float:
+        """Host time per call in µs."""
+        return float(self.cpu_time_total / self.count) if self.count else 0.0
+
+    @property
+    def device_time(self) -> float:
+        """Device time per call in µs."""
+        return float(self.device_time_total / self.count) if self.count else 0.0
+
+    @property
+    def top_level(self) -> bool:
+        """Whether some event of the row lies in no other."""
+        return self._table._top_level[self._index]
+
+    @property
+    def stack(self) -> list[str]:
+        """The Python calls that the row's events lie in, "path/file.py(line): function", the innermost first.
+
+        As many as the rows are grouped by; [] where they are not grouped by stack, and for rows of devices.
+        """
+        return self._table._stacks[self._index] if self._table._stacks is not None else []
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that the row is of, in a table of several ranks; None in others."""
+        return self._table._ranks[self._index] if self._table._ranks is not None else None
+
+    @property
+    def use_device(self) -> str | None:
+        """The kind of device whose times the table has: "cuda" or None."""
+        return "cuda" if self._table.has_device else None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EventRow) and self._table is other._table and self._index == other._index
+
+    def __hash__(self) -> int:
+        return hash((id(self._table), self._index))
+
+    def __repr__(self) -> str:
+        return (
+            f"<EventRow {self.key!r}: {self.count} calls, self CPU {self.self_cpu_time_total_str}, "
+            f"self device {self.self_device_time_total_str}>"
+        )
+
+
+def _column_property(column: Column) -> property:
+    def value(self: EventRow) -> Any:
+        values = self._table._sources[column.name]
+        return values.item(self._index) if _is_array(values) else values[self._index]
+
+    return property(value, doc=f"{column.doc}{f', in {column.unit}' if column.unit else ''}")
+
+
+def _text_property(name: str) -> property:
+    def text_of(self: EventRow) -> str:
+        return units.time_text(getattr(self, name))
+
+    return property(text_of, doc=f"{name} with its unit, as torch.profiler prints it.")
+
+
+def _deprecated_property(name: str) -> property:
+    old = name.replace("device", "cuda")
+
+    def value(self: EventRow) -> Any:
+        warnings.warn(f"`{old}` is deprecated, please use `{name}` instead.", FutureWarning, stacklevel=2)
+        return getattr(self, name)
+
+    return property(value, doc=f"Deprecated name of {name}.")
+
+
+_TIMES = ("cpu_time", "device_time", *(n for n in _COLUMN_NAMES if n.endswith("_time_total")))
+_OLD_NAMES = ("device_time", *(n for n in _COLUMN_NAMES if "device_" in n and n.endswith(("_total", "_usage"))))
+for _column in COLUMNS:
+    setattr(EventRow, _column.name, _column_property(_column))
+for _name in _TIMES:
+    setattr(EventRow, f"{_name}_str", _text_property(_name))
+for _name in _OLD_NAMES:
+    setattr(EventRow, _name.replace("device", "cuda"), _deprecated_property(_name))
+
+SORT_KEYS = (*_COLUMN_NAMES, "cpu_time", "device_time")
+
+
+# What a row has in a column that it leaves out.
+_BLANK: dict[str, Callable[[Column], Any]] = {
+    "int64": lambda c: 0,
+    "float64": lambda c: math.nan,
+    "bool": lambda c: False,
+    "text": lambda c: {"device_type": "cpu", "bound": "unknown", "timing_source": "cpu", "unit": None}.get(c.name, ""),
+    "texts": lambda c: [],
+}
+
+
+def _sort_value(value: Any) -> tuple[bool, Any]:
+    """What is not known comes last, whatever the rest is."""
+    known = not (isinstance(value, float) and math.isnan(value))
+    return known, value if known else 0
+
+
+def _is_array(values: Any) -> bool:
+    return hasattr(values, "tolist")
+
+
+class _Columns(Mapping[str, "list[Any]"]):
+    """The columns as lists of Python's own numbers, each made of its array when it is first asked for."""
+
+    def __init__(self, sources: Mapping[str, Any]) -> None:
+        self._sources = sources
+        self._lists: dict[str, list[Any]] = {}
+
+    def __getitem__(self, name: str) -> list[Any]:
+        values = self._sources[name]
+        if isinstance(values, list):
+            return values
+        if name not in self._lists:
+            self._lists[name] = values.tolist()
+        return self._lists[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+
+class EventTable:
+    """Rows of a profile, in the order of their first events: a sequence of EventRow. A slice of it is a table too.
+
+    It is no collections.abc.Sequence by name: polars takes those for lists of objects rather than for tables.
+
+    columns: the values of each column by name, in the order of COLUMNS, in the units of COLUMNS; all of one length.
+    meta: what belongs to the table as a whole; the attributes of the same names document it. Beside them "top_level",
+        a bool for each row: whether some event of it lies in no other (all do, where it is left out); and "stacks",
+        where rows are grouped by stack: EventRow.stack of each; and "ranks", where the rows are of several ranks:
+        EventRow.rank of each.
+    """
+
+    def __init__(self, columns: Mapping[str, Iterable[Any]], meta: Mapping[str, Any]) -> None:
+        if tuple(columns) != _COLUMN_NAMES:
+            expected = ", ".join(_COLUMN_NAMES)
+            raise ValueError(f"the columns of a table are {expected}, in this order; got {', '.join(columns)}")
+        self._sources: dict[str, Any] = {
+            name: values if _is_array(values) else list(values) for name, values in columns.items()
+        }
+        self._columns = _Columns(self._sources)
+        self._meta = dict(meta)
+        lengths = {len(values) for values in self._sources.values()}
+        if len(lengths) > 1:
+            raise ValueError(f"the columns of a table have one length; got {sorted(lengths)}")
+        self._stacks: list[list[str]] | None = list(meta["stacks"]) if "stacks" in meta else None
+        self._ranks: list[int] | None = list(meta["ranks"]) if "ranks" in meta else None
+        self._top_level: list[bool] = list(meta["top_level"]) if "top_level" in meta else [True] * lengths.pop()
+
+    @property
+    def columns(self) -> Mapping[str, list[Any]]:
+        """The values of each column by name, in the order and the units of COLUMNS."""
+        return self._columns
+
+    @property
+    def stacks(self) -> Sequence[list[str]] | None:
+        """EventRow.stack of each row; None where rows are not grouped by stack."""
+        return self._stacks
+
+    @property
+    def ranks(self) -> Sequence[int] | None:
+        """EventRow.rank of each row; None where the table is of one process."""
+        return self._ranks
+
+    def typed_columns(self) -> Iterator[tuple[str, str, Any]]:
+        """Name, type (Column.type) and values of each column of to_pandas(); arrays where it was made of them."""
+        if self._ranks is not None:
+            yield RANK.name, RANK.type, self._ranks
+        for column in COLUMNS:
+            yield column.name, column.type, self._sources[column.name]
+        if self._stacks is not None:
+            yield STACK.name, STACK.type, self._stacks
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Own host time of all rows of the profile in µs: the whole of "Self CPU %"."""
+        return float(self._meta["self_cpu_time_total"])
+
+    @property
+    def self_device_time_total(self) -> float:
+        """Device time of all work of the profile in µs: the whole of "Self CUDA %"."""
+        return float(self._meta["self_device_time_total"])
+
+    @property
+    def has_device(self) -> bool:
+        """Whether the profile saw device work."""
+        return bool(self._meta["has_device"])
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the profile saw changes of memory."""
+        return bool(self._meta["has_memory"])
+
+    @property
+    def profile_memory(self) -> bool:
+        """Whether changes of memory were recorded."""
+        return bool(self._meta["profile_memory"])
+
+    @property
+    def record_shapes(self) -> bool:
+        """Whether input shapes were recorded."""
+        return bool(self._meta["record_shapes"])
+
+    @property
+    def lacks_shapes(self) -> bool:
+        """Whether there are ops, and of none is known what it was called with, so that the work of none is known.
+
+        flopscope's own ops always tell; PyTorch's do if they are recorded with record_shapes=True.
+        """
+        if self._meta.get("has_shapes", True):
+            return False
+        kinds = zip(self.columns["device_type"], self.columns["is_user_annotation"], strict=True)
+        return any(device_type == "cpu" and not annotation for device_type, annotation in kinds)
+
+    @property
+    def device_unseen(self) -> bool:
+        """Whether this is a recorded trace of a program that used a GPU, without the activity of that GPU.
+
+        The host times of its ops are then the time it took to dispatch them: no row has rates or a roofline.
+        """
+        return bool(self._meta.get("device_unseen", False))
+
+    @property
+    def open_events(self) -> int:
+        """Events that had not ended: counted, their time unknown."""
+        return int(self._meta["open_events"])
+
+    @property
+    def dropped(self) -> int:
+        """Records that were lost while profiling."""
+        return int(self._meta["dropped"])
+
+    @property
+    def peaks(self) -> dict[str, dict[str, Any]]:
+        """By device, the peaks that the rows are held against; "source" is "measured" or "datasheet". {}: not known."""
+        return dict(self._meta["peaks"])
+
+    @property
+    def unknown_peaks(self) -> dict[str, str]:
+        """By device, why its peaks are not known. {}: they are, or were not asked for."""
+        return dict(self._meta.get("unknown_peaks", {}))
+
+    def coverage(self) -> dict[str, Any]:
+        """How much of the profile the work rules know.
+
+        Returns {"bytes": share, "flops": share, "unmodelled": [(name, time in µs), …]}: the shares (0 to 1) of the
+        device time, communication left out, of ops with known bytes and with known FLOPs (of the host time of ops where
+        there is no device), and what takes the rest of the bytes' share, longest first.
+        """
+        return dict(self._meta["coverage"])
+
+    def __len__(self) -> int:
+        return len(self._sources["key"])
+
+    @overload
+    def __getitem__(self, index: int) -> EventRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> EventTable: ...
+    def __getitem__(self, index: int | slice) -> EventRow | EventTable:
+        if isinstance(index, slice):
+            return self._select(range(len(self))[index])
+        try:
+            return EventRow(self, range(len(self))[index])
+        except IndexError:
+            raise IndexError(f"there is no row {index}: the table has {len(self)}") from None
+        except TypeError:
+            raise TypeError(f"rows are numbered or sliced, not named {index!r}; look for row.key") from None
+
+    def __iter__(self) -> Iterator[EventRow]:
+        return (EventRow(self, i) for i in range(len(self)))
+
+    def __reversed__(self) -> Iterator[EventRow]:
+        return (EventRow(self, i) for i in reversed(range(len(self))))
+
+    def index(self, row: EventRow) -> int:
+        """The place of a row of this table; ValueError for another's."""
+        return list(self).index(row)
+
+    def count(self, row: EventRow) -> int:
+        """1 for a row of this table, 0 for another's."""
+        return list(self).count(row)
+
+    def _select(self, indices: Iterable[int]) -> EventTable:
+        chosen = list(indices)
+        columns = {
+            name: values[chosen] if _is_array(values) else [values[i] for i in chosen]
+            for name, values in self._sources.items()
+        }
+        parts: dict[str, Any] = {"top_level": [self._top_level[i] for i in chosen]}
+        if self._stacks is not None:
+            parts["stacks"] = [self._stacks[i] for i in chosen]
+        if self._ranks is not None:
+            parts["ranks"] = [self._ranks[i] for i in chosen]
+        return EventTable(columns, {**self._meta, **parts})
+
+    def with_rows(self, rows: Iterable[Mapping[str, Any]], **meta: Any) -> EventTable:
+        """A table of other rows of the same profile. What a row leaves out is unknown, empty or 0, by its type."""
+        given = list(rows)
+        columns = {c.name: [row[c.name] if c.name in row else _BLANK[c.type](c) for row in given] for c in COLUMNS}
+        kept = {name: value for name, value in self._meta.items() if name not in ("top_level", "stacks", "ranks")}
+        return EventTable(columns, {**kept, **meta})
+
+    def sorted(self, by: str) -> EventTable:
+        """The rows by a column or "cpu_time" or "device_time" (per call), largest first, what is not known last.
+
+        "cuda" in the name means "device". Raises ValueError for another name.
+        """
+        name = str(by).replace("cuda", "device").replace("xpu", "device")
+        if name not in SORT_KEYS:
+            raise ValueError(f"cannot sort by {by!r}; one can by {', '.join(SORT_KEYS)}")
+        return self._select(sorted(range(len(self)), key=lambda i: _sort_value(getattr(self[i], name)), reverse=True))
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int | None = 75,
+        max_name_column_width: int | None = 55,
+        max_shapes_column_width: int | None = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
+        *,
+        roofline: bool = True,
+        brief: bool = False,
+    ) -> str:
+        """The rows as text, with torch.profiler's arguments, columns and layout.
+
+        sort_by: as `sorted` takes it; None leaves the order of the first events.
+        row_limit: the most rows to print, -1 for all.
+        max_src_column_width: of source locations, there where rows are grouped by stack, in characters; their ends are
+            kept. None for no limit.
+        max_name_column_width, max_shapes_column_width: in characters; None for no limit.
+        header: a line above the table.
+        top_level_events_only: leave out rows whose events all lie in others.
+        time_unit: "s", "ms" or "us" for every time; None chooses for each.
+        roofline: add FLOPs, bytes, rates, share of the roofline and what bounds a row, and what they rest on below the
+            table. Without, the text is torch.profiler's.
+        brief: only the columns that say how well each row did, in 120 characters a line.
+
+        Raises ValueError for a sort_by or a time_unit that does not exist.
+        """
+        if time_unit is not None and time_unit not in units.TIME_UNITS:
+            raise ValueError(f"time_unit is one of {', '.join(units.TIME_UNITS)} or None; got {time_unit!r}")
+        return text.render(
+            self,
+            sort_by=sort_by,
+            row_limit=row_limit,
+            max_src_column_width=max_src_column_width,
+            max_name_column_width=max_name_column_width,
+            max_shapes_column_width=max_shapes_column_width,
+            header=header,
+            top_level_events_only=top_level_events_only,
+            time_unit=time_unit,
+            roofline=roofline,
+            brief=brief,
+        )
+
+    def by_category(self) -> EventTable:
+        """The host's rows by what they do: matrix product, attention, convolution, …."""
+        from flopscope.results import categories
+
+        return categories.by_category(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A DataFrame with the columns of COLUMNS; "rank" before them in a table of ranks, "stack" behind them in one
+        that is grouped by stack.
+
+        Raises ImportError where there is no pandas.
+        """
+        return frame.to_pandas(self)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """One dict per row with the columns of to_pandas(), ready for JSON: a number that is not known is None."""
+        return frame.to_dicts(self)
+
+    def to_csv(self, path: str | PathLike[str]) -> None:
+        """Write the columns of to_pandas() as CSV; what is not known is empty, lists are JSON."""
+        frame.to_csv(self, path)
+
+    def to_json(self, path: str | PathLike[str]) -> None:
+        """Write JSON: ``device`` (kind and, where its peaks are known, name), ``coverage``, ``peaks``, ``rows``."""
+        frame.to_json(self, path)
+
+    def to_arrow(self) -> pyarrow.Table:
+        """A pyarrow.Table with the columns of to_pandas(): int64, float64, bool, texts.
+
+        What is not known is null. Shapes, dtypes and stacks are lists of texts, a shape as "[64, 32]". Numbers are not
+        copied. Raises ImportError where there is no pyarrow.
+        """
+        return arrow.to_arrow(self)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """The columns of to_arrow() for any reader of Arrow, as ``polars.DataFrame(table)``; needs no pyarrow.
+
+        requested_schema is not followed, which Arrow allows.
+        """
+        return arrow.capsule(self)
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write the columns of to_arrow() as a Parquet file. Raises ImportError where there is no pyarrow."""
+        arrow.to_parquet(self, path)
+
+    def _repr_html_(self) -> str:
+        return html.render(self)
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def __repr__(self) -> str:
+        device = f", self device {units.time_text(self.self_device_time_total)}" if self.has_device else ""
+        return f"<EventTable: {len(self)} rows, self CPU {units.time_text(self.self_cpu_time_total)}{device}>"

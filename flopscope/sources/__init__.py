@@ -1,0 +1,1 @@
+"""Sources of results: live profiles, recorded traces, named ranges, work rules."""

@@ -1,0 +1,122 @@
+"""record_function(): a part of the program with a name, and what it is worth where the program says it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable, Generator
+from typing import Any, ParamSpec, TypeVar, cast
+
+from flopscope import _core
+
+__all__ = ["record_function"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class record_function(_core.Range):
+    """A named range in the profile: a context manager, or a decorator.
+
+    It encloses the ops that its thread runs inside; outside a profile it does nothing. Its row is a user annotation.
+    ``flops`` and ``bytes`` say what the code inside does as a whole, each time: numbers of at least 0. The row's rates
+    and its share of the roofline then come from them. ``unit`` names the compute unit that does the FLOPs ("fp32",
+    "bf16_tensor", …); without it, the roofline is known only where the bytes bound it on any unit. On a decorator
+    flops and bytes may also be functions of the arguments of the decorated function, called where a profile records:
+
+        @record_function("attention", flops=lambda q, k, v: 4 * q.shape[-2] * k.shape[-2] * q.shape[-1])
+        def attention(q, k, v): ...
+
+    A decorated generator or coroutine function has a range for each stretch that it runs without giving way to others,
+    so that their work is not taken for its own; the stated work goes to the first stretch. An asynchronous generator
+    cannot be decorated.
+
+    A ``with`` statement in an asyncio task may hold an ``await``. The range then lasts from entering to leaving, waits
+    included, and encloses the work of its own task only. Once another task has run ops or ranges meanwhile, the range
+    overlaps theirs: it keeps its time and totals but has no self CPU time, and a Chrome trace shows it on a track of
+    its own. Tasks that share one context (``create_task(context=…)``) and coroutines of other event loops (trio) are
+    taken for one thread of work.
+
+    ``args`` is taken for torch's sake and not recorded. One object may be entered again and again, by many threads.
+    Raises TypeError for a name that is no string or work that is no number, ValueError for a name with the character 0,
+    for work that is negative or not finite, for a unit that does not exist and for one without flops.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
+        """``fn`` with each call of it in the range. TypeError for what cannot be called."""
+        if isinstance(fn, (staticmethod, classmethod)):
+            return cast("Callable[P, R]", type(fn)(self(fn.__func__)))
+        if not callable(fn):
+            raise TypeError(f"the range {self.name!r} decorates functions, not {fn!r}")
+        if inspect.isasyncgenfunction(fn):
+            raise TypeError(
+                f"the range {self.name!r} cannot decorate {fn.__qualname__}(), an asynchronous generator; use "
+                "`with record_function(…)` inside of it, around what runs without an await or a yield"
+            )
+        part = self._of_call if callable(self.flops) or callable(self.bytes) else self._itself
+        if inspect.iscoroutinefunction(fn):
+            return cast("Callable[P, R]", self._around_coroutine(fn, part))
+        if inspect.isgeneratorfunction(fn):
+            return cast("Callable[P, R]", self._around_generator(fn, part))
+
+        @functools.wraps(fn)
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+            with part(args, kwargs):
+                return fn(*args, **kwargs)
+
+        return wrapped
+
+    def _around_coroutine(self, fn: Callable[..., Any], part: _Part) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        async def wrapped(*args: Any, **kwargs: Any) -> Any:
+            return await _in_ranges(fn(*args, **kwargs), part(args, kwargs))
+
+        return wrapped
+
+    def _around_generator(self, fn: Callable[..., Any], part: _Part) -> Callable[..., Any]:
+        @functools.wraps(fn)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            return (yield from _in_ranges(fn(*args, **kwargs), part(args, kwargs)))
+
+        return wrapped
+
+    def _itself(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> record_function:
+        return self
+
+    def _of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> record_function:
+        """A range with the work of a call with these arguments."""
+        if not _core.is_recording():
+            return record_function(self.name)
+        flops, bytes_ = (given(*args, **kwargs) if callable(given) else given for given in (self.flops, self.bytes))
+        return record_function(self.name, flops=flops, bytes=bytes_, unit=None if flops is None else self.unit)
+
+    def __repr__(self) -> str:
+        return f"<flopscope.record_function {self.name!r}>"
+
+
+_Part = Callable[[tuple[Any, ...], dict[str, Any]], record_function]
+
+
+@types.coroutine
+def _in_ranges(run: Any, part: record_function) -> Generator[Any, Any, Any]:
+    """Drive a generator or a coroutine as ``yield from`` would, each stretch between two suspensions in a range."""
+    resume, value = run.send, None
+    while True:
+        with part:
+            try:
+                given = resume(value)
+            except StopIteration as end:
+                return end.value
+        # The work is stated with the first stretch.
+        part = record_function(part.name, flops=part.flops and 0, bytes=part.bytes and 0, unit=part.unit)
+        try:
+            resume, value = run.send, (yield given)
+        except GeneratorExit:
+            with part:
+                run.close()
+            raise
+        except BaseException as problem:
+            resume, value = run.throw, problem

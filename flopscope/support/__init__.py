@@ -1,0 +1,1 @@
+"""Helpers that know nothing of profiling: files, progress bars, libraries, units of text."""

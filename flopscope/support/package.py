@@ -1,0 +1,10 @@
+"""Facts about the package itself: its version and its folder."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["FOLDER", "VERSION"]
+
+VERSION = "0.5.0"
+FOLDER = os.path.dirname(os.path.dirname(__file__))
