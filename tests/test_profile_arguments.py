@@ -19,6 +19,7 @@ import pytest
 from test_profile import counts, table_of
 
 import flopscope as fs
+from flopscope import results
 from flopscope.devices import capture
 
 CPU, CUDA = fs.ProfilerActivity.CPU, fs.ProfilerActivity.CUDA
@@ -164,7 +165,7 @@ def test_a_profile_is_not_copied_but_its_table_is(copying: Any, x: fs.Tensor) ->
 
 ID = {"trace_id": "id"}
 ASKED = [
-    ("trace", "export", lambda prof: prof.export_chrome_trace("t.json", use_python_export=True), ("t.json", ID)),
+    ("chrome_trace", "export", lambda prof: prof.export_chrome_trace("t.json", use_python_export=True), ("t.json", ID)),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s"), ("s", "self_cpu_time_total")),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s", metric="m"), ("s", "m")),
     ("summary", "gpu_summary", lambda prof: prof.gpu_summary("ProfilerStep#3"), ("ProfilerStep#3",)),
@@ -181,8 +182,8 @@ def test_results_are_of_the_recorded_cycle(
     asked: list[Any] = []
     stand_in = types.ModuleType(module)
     setattr(stand_in, function, lambda *args: asked.append(args) or "result")
-    monkeypatch.setitem(sys.modules, f"flopscope.{module}", stand_in)
-    monkeypatch.setattr(fs, module, stand_in, raising=False)
+    monkeypatch.setitem(sys.modules, f"flopscope.results.{module}", stand_in)
+    monkeypatch.setattr(results, module, stand_in, raising=False)
     prof = fs.profile(custom_trace_id_callback=lambda: "id")
     prof.with_stack = True  # but nothing records stacks
     with pytest.raises(RuntimeError, match=r"there is no .*: the profile was not started"):
@@ -197,7 +198,7 @@ def test_the_summary_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     stand_in = types.ModuleType("summary")
     stand_in.text = lambda core: f"{core.event_count} events\n"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flopscope.results.summary", stand_in)
-    monkeypatch.setattr(fs, "summary", stand_in, raising=False)
+    monkeypatch.setattr(results, "summary", stand_in, raising=False)
     with fs.profile() as prof:
         fs.ones(())
     prof.summary()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flopscope.support import units
-from flopscope.support.safe import markup
+from flopscope.support.safe import markup, printable
 from flopscope.views import text
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ COLUMNS = [
     HtmlColumn("Name", lambda r: r.key, style="name"),
     HtmlColumn("Rank", lambda r: str(r.rank), lambda t: t.ranks is not None),
     HtmlColumn("Input shapes", lambda r: str(r.input_shapes), _has_shapes),
-    HtmlColumn("Source location", lambda r: "\n".join(r.stack), _has_stacks, "stack"),
+    HtmlColumn("Source location", lambda r: "\n".join(map(printable, r.stack)), _has_stacks, "stack"),
     HtmlColumn("Calls", lambda r: str(r.count)),
     HtmlColumn("Self CPU", lambda r: units.time_text(r.self_cpu_time_total)),
     HtmlColumn("CPU total", lambda r: units.time_text(r.cpu_time_total)),
@@ -76,8 +76,9 @@ COLUMNS = [
 
 
 def _cell(tag: str, column: HtmlColumn, value: str) -> str:
-    style = f' class="{column.style}" title="{markup(value)}"' if column.style else ""
-    return f"<{tag}{style}>{markup(value)}</{tag}>"
+    safe = "\n".join(map(markup, value.split("\n")))  # a stack's lines
+    style = f' class="{column.style}" title="{safe}"' if column.style else ""
+    return f"<{tag}{style}>{safe}</{tag}>"
 
 
 def _cells(tag: str, columns: list[HtmlColumn], texts: list[str]) -> str:
