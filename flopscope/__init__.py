@@ -21,8 +21,8 @@ except ImportError as problem:
 
     raise unbuilt(problem) from None
 from flopscope._core import *  # noqa: F403 - the ops, one for each row of the core's op table
-from flopscope.devices.activities import ProfilerActivity
-from flopscope.devices.device import Device, devices, measure_peaks
+from flopscope.hardware.activities import ProfilerActivity
+from flopscope.hardware.device import Device, devices, measure_peaks
 from flopscope.results.chrome_trace import trace_handler
 from flopscope.results.communication import Stragglers, stragglers
 from flopscope.results.comparison import Comparison, compare
@@ -35,11 +35,11 @@ from flopscope.sources.work_rules import WorkCall, register_work
 from flopscope.support.package import VERSION
 
 if TYPE_CHECKING:
+    from flopscope.pictures.roofline import roofline
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.measuring import measure
     from flopscope.timing.paired import TimesCompared, compare_times
     from flopscope.timing.sweep import Sweep, sweep
-    from flopscope.views.roofline import roofline
 
 __version__ = VERSION
 
@@ -80,7 +80,7 @@ _LATER = {
     "TimesCompared": "timing.paired",
     "compare_times": "timing.paired",
     "measure": "timing.measuring",
-    "roofline": "views.roofline",
+    "roofline": "pictures.roofline",
     "sweep": "timing.sweep",
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import importlib
 import re
 import shlex
 from collections.abc import Callable, Mapping
@@ -95,11 +94,12 @@ def measure_expression(ipython: Any, line: str, local_names: Mapping[str, Any] =
     expression = ipython.transform_cell(expression).strip().rstrip(";")
     code = compile(f"lambda: (\n{expression}\n)", "<%measure>", "eval")
 
-    flopscope: Any = importlib.import_module("flopscope")
+    from flopscope.timing.measuring import measure
+
     given = {name: value for name, value in options.items() if value is not None}
     call = eval(code, {**ipython.user_ns, **local_names} if local_names else ipython.user_ns)
     call.__name__ = " ".join(expression.split())[:NAME_LENGTH]  # what the Measurement says was measured
-    return flopscope.measure(call, **given)
+    return measure(call, **given)
 
 
 def _options_and_rest(line: str, flags: tuple[str, ...] = ()) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
-from flopscope.devices.device import find_device
+from flopscope.hardware.device import find_device
 from flopscope.results.chrome_trace import COMPRESSION
 from flopscope.results.results import Results
 from flopscope.sources.load import Trace, load_trace
@@ -49,7 +49,7 @@ except ImportError as missing:
 
 if TYPE_CHECKING:
     from flopscope._core import Profiler
-    from flopscope.devices.peaks import Peaks
+    from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
     from flopscope.results.table import EventTable
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from flopscope.devices import device as fsd
-from flopscope.devices import peaks as fsp
+from flopscope.hardware import device as fsd
+from flopscope.hardware import peaks as fsp
 
 MIB = 1 << 20
 
@@ -96,14 +96,14 @@ class FakeCore:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
-    """Give flopscope.devices.device these devices, and an empty cache folder."""
+    """Give flopscope.hardware.device these devices, and an empty cache folder."""
     fake = FakeCore()
     monkeypatch.setattr(fsd, "_load_core", lambda: fake)
-    monkeypatch.setattr("flopscope.devices.capture.least_kernel", lambda device: 1100.0)
+    monkeypatch.setattr("flopscope.hardware.capture.least_kernel", lambda device: 1100.0)
     monkeypatch.setattr(os, "getloadavg", lambda: (fake.load, 0.0, 0.0))
-    monkeypatch.setattr("flopscope.devices.peak_timing.busy_meter", lambda device: lambda: fake.busy)
+    monkeypatch.setattr("flopscope.hardware.peak_timing.busy_meter", lambda device: lambda: fake.busy)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr("flopscope.devices.busy.processors", lambda: 2)
+    monkeypatch.setattr("flopscope.hardware.busy.processors", lambda: 2)
     forget()
     monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     return fake

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import flopscope as fs
-from flopscope.devices.peaks import Peaks
+from flopscope.hardware.peaks import Peaks
 from flopscope.timing.measurement import Measurement, Shares
 from flopscope.timing.measuring import measure
 

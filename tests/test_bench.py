@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flopscope.cli import bench
-from flopscope.devices import peaks
-from flopscope.devices.device import find_device
+from flopscope.hardware import peaks
+from flopscope.hardware.device import find_device
 
 
 @pytest.mark.filterwarnings("ignore:cpu. slower readings")  # than the bandwidth that is made up here

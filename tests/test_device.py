@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from fake_core import MIB, FakeCore, forget, install
 
-from flopscope.devices import device as fsd
-from flopscope.devices import peak_timing as fsm
-from flopscope.devices import peaks as fsp
+from flopscope.hardware import device as fsd
+from flopscope.hardware import peak_timing as fsm
+from flopscope.hardware import peaks as fsp
 from flopscope.support import progress as fspr
 
 
@@ -323,7 +323,7 @@ def test_a_kernel_that_could_not_be_captured_now_is_measured_another_time(
     def fail(device: str) -> float:
         raise RuntimeError(why)
 
-    monkeypatch.setattr("flopscope.devices.capture.least_kernel", fail)
+    monkeypatch.setattr("flopscope.hardware.capture.least_kernel", fail)
     for why, kept in (("CUPTI is taken by Nsight Systems", False), ("there is no libcupti", True)):
         forget()
         peaks = fsd.measure_peaks("cuda")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import os
 import re
@@ -39,6 +40,12 @@ MAY_INCLUDE = {
 }
 
 
+# The same for Python: a room imports from itself and the rooms before it. What lies on top of the package is its face.
+ROOMS = (
+    "_core", "support", "hardware", "views", "results", "sources", "timing", "pictures", "perf", "cli", "face"
+)  # fmt: skip
+
+
 def _room(path: Path) -> str:
     parts = path.relative_to(ROOT).parts
     return parts[0] if parts[0] == "kernels" else parts[1]
@@ -53,6 +60,52 @@ def test_includes_point_one_way(path: Path) -> None:
     for included in re.findall(r'#\s*include "([^"]+)"', path.read_text(encoding="utf-8")):
         assert (ROOT / included).exists() or (ROOT / "csrc" / included).exists(), included
         assert included.split("/")[0] in MAY_INCLUDE[_room(path)], f"{_room(path)} includes {included}"
+
+
+def _python_room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else "face"
+
+
+def _imports(tree: ast.AST) -> set[str]:
+    """The modules of flopscope that a file imports when it runs: not those that only its types need."""
+    found, nodes = set(), [tree]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            nodes += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            inside = node.module in ("flopscope", *(f"flopscope.{room}" for room in ROOMS))
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} if inside else {str(node.module)}
+        nodes += ast.iter_child_nodes(node)
+    return {name for name in found if name.split(".")[0] == "flopscope"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "flopscope").rglob("*.py")), ids=_name)
+def test_pythons_imports_point_one_way(path: Path) -> None:
+    own = _python_room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    for module in _imports(ast.parse(path.read_text(encoding="utf-8"))):
+        assert ROOMS.index(_python_room(module)) <= ROOMS.index(own), f"{own} imports {module}"
+
+
+def test_no_two_modules_of_python_need_each_other() -> None:
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "flopscope").rglob("*.py")
+    }
+    needs = {name: _imports(ast.parse(path.read_text(encoding="utf-8"))) & {*files} for name, path in files.items()}
+    while leaves := {name for name, needed in needs.items() if not needed - {name}}:
+        needs = {name: needed - leaves for name, needed in needs.items() if name not in leaves}
+    assert not needs, f"these import each other: {', '.join(sorted(needs))}"
+
+
+def test_no_module_has_the_name_of_a_function() -> None:
+    """Of the package: ``flopscope.compare`` is the function, wherever a module is imported from."""
+    top = {path.stem for path in (ROOT / "flopscope").iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert not top & {*fs.__all__}
 
 
 def test_pythons_headers_stay_in_the_binding() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.devices import capture
-from flopscope.devices.activities import ProfilerActivity
+from flopscope.hardware import capture
+from flopscope.hardware.activities import ProfilerActivity
 from flopscope.sources import profiler
 from flopscope.timing import look
 

@@ -19,7 +19,7 @@ import pytest
 
 import flopscope as fs
 from flopscope.cli.measure import add_measure
-from flopscope.devices.peaks import Peaks
+from flopscope.hardware.peaks import Peaks
 from flopscope.timing import cuda, stage
 from flopscope.timing.cpu import RESOLUTIONS, CpuClock, flusher
 from flopscope.timing.look import look_at
@@ -32,7 +32,7 @@ PEAKS = Peaks("measured", {"fp32": 1e12, "bf16_tensor": 10e12}, bandwidth=100e9,
 
 @pytest.fixture(autouse=True)
 def imagined_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flopscope.devices.device.measure_peaks", lambda device: PEAKS)
+    monkeypatch.setattr("flopscope.hardware.device.measure_peaks", lambda device: PEAKS)
 
 
 def quick(fn: Callable[..., Any], *args: Any, **options: Any) -> Measurement:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.devices.device import find_device
+from flopscope.hardware.device import find_device
 from flopscope.timing import cuda, stage
 from flopscope.timing.nvml import SmClock
 
@@ -80,7 +80,7 @@ def test_records_that_were_lost_are_no_times(monkeypatch: pytest.MonkeyPatch) ->
     stand_in = types.SimpleNamespace(
         split=lambda: part, stop=lambda: done.append("stop"), restart=lambda: done.append("restart"), running=True
     )
-    monkeypatch.setattr("flopscope.devices.capture.start_core", lambda recipe, keep: (keep(stand_in), "cupti"))
+    monkeypatch.setattr("flopscope.hardware.capture.start_core", lambda recipe, keep: (keep(stand_in), "cupti"))
     gpu = Gpu()
     with cuda.Records() as records:
         clock = cuda.CudaClock([lambda: None], "cuda:0", records, False, lambda: 1500.0, gpu)

@@ -11,7 +11,7 @@ import pytest
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.devices.model import Model, models_of, why_unknown
+from flopscope.hardware.model import Model, models_of, why_unknown
 
 MI300X = "AMD Instinct MI300X"
 UNKNOWN = "AMD Instinct MI999"

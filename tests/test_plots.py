@@ -16,12 +16,12 @@ import pytest
 from fake_sweep import DATASHEET, MEASURED, measurement
 from tables import make_table
 
-from flopscope.devices import device
-from flopscope.devices.peaks import Peaks
+from flopscope.hardware import device
+from flopscope.hardware.peaks import Peaks
+from flopscope.pictures.roofline import roofline
 from flopscope.support.safe import printable
 from flopscope.timing.sweep import Sweep, SweepPoint
 from flopscope.views.plots import BOUNDS, level_label, levels_of
-from flopscope.views.roofline import roofline
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -422,6 +422,6 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
 
 def test_matplotlib_is_imported_for_a_picture_only() -> None:
-    code = "import sys, flopscope.views.roofline, flopscope.timing.sweep; print('matplotlib' in sys.modules)"
+    code = "import sys, flopscope.pictures.roofline, flopscope.timing.sweep; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -20,7 +20,7 @@ from test_profile import counts, table_of
 
 import flopscope as fs
 from flopscope import results
-from flopscope.devices import capture
+from flopscope.hardware import capture
 
 CPU, CUDA = fs.ProfilerActivity.CPU, fs.ProfilerActivity.CUDA
 

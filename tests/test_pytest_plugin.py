@@ -297,7 +297,7 @@ def test_waiting_for_the_device_is_told(run: Run, seen: Callable[..., None]) -> 
 
 
 def test_what_only_a_gpu_shows_is_skipped_without_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flopscope.devices.capture._why_no_cupti", lambda: "there is no CUDA device")
+    monkeypatch.setattr("flopscope.hardware.capture._why_no_cupti", lambda: "there is no CUDA device")
     body = "def test_a(perf): perf(fn).kernels(at_most=1)\ndef test_b(perf): perf(fn).no_sync()\n"
     result, _ = run(body, options=("-rs",))
     result.assert_outcomes(skipped=2)

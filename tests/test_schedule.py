@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flopscope as fs
-from flopscope.devices.activities import activities_named
+from flopscope.hardware.activities import activities_named
 from flopscope.sources.schedules import action_at
 
 NONE, WARMUP, RECORD, SAVE = fs.ProfilerAction

@@ -11,7 +11,7 @@ import pytest
 
 import flopscope as fs
 from flopscope import _core
-from flopscope.devices import device
+from flopscope.hardware import device
 from flopscope.timing import operands
 from flopscope.timing import sweep as module
 from flopscope.timing.sweep import Sweep, sweep

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopscope import _core
-from flopscope.devices.device import Device, find_device, free_bytes, measure_peaks
-from flopscope.devices.peaks import Peaks
+from flopscope.hardware.device import Device, find_device, free_bytes, measure_peaks
+from flopscope.hardware.peaks import Peaks
 from flopscope.results.table import EventRow, EventTable
 from flopscope.sources.profiler import profile
 from flopscope.support.progress import progress_bar

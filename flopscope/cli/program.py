@@ -102,7 +102,7 @@ def _against_torch(done: Bench, options: argparse.Namespace) -> Comparison:
 def _devices(options: argparse.Namespace) -> None:
     from dataclasses import asdict
 
-    from flopscope.devices.device import devices, measure_peaks
+    from flopscope.hardware.device import devices, measure_peaks
 
     if options.reset and not options.measure:
         raise ValueError("--reset replaces stored peaks by measured ones: add --measure")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -122,7 +121,7 @@ class Check:
         other: called with the same arguments, or with ``args`` where given. The ratio's confidence interval decides.
         """
         limits.require_number("ratio=", ratio)
-        compare_times = _flopscope().compare_times
+        from flopscope.timing.paired import compare_times
 
         def mine() -> Any:
             return self._fn(*self._args)
@@ -190,7 +189,8 @@ class Check:
         }
 
     def _measure(self, times: float) -> Any:
-        measure = _flopscope().measure
+        from flopscope.timing.measuring import measure
+
         with alone(self._settings.tell):
             return measure(self._fn, *self._args, **_longer(measure, self._options, times))
 
@@ -282,11 +282,6 @@ def _held_ratio(value: float, low: float, high: float, limit: float, of_what: st
     text = f"at most {limits.number(limit)} × {of_what}"
     measured = f"{limits.number(value)} × ({limits.number(low)} to {limits.number(high)})"
     return Held(text, measured, limits.verdict(low, high, "at most", limit))
-
-
-def _flopscope() -> Any:
-    """The whole package, when something is measured: it imports more than a test that is skipped needs."""
-    return importlib.import_module("flopscope")
 
 
 def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: float) -> dict[str, Any]:

@@ -34,15 +34,16 @@ class Unseen(RuntimeError):
 
 def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
     """Call fn(*args) once under a profile. Unseen where CUPTI cannot be had; what fn raises passes."""
-    import flopscope
+    from flopscope.sources.profiler import profile
+    from flopscope.sources.ranges import record_function
 
-    prof = flopscope.profile(timer="cupti")
+    prof = profile(timer="cupti")
     try:
         prof.start()
     except RuntimeError as problem:
         raise Unseen(str(problem)) from problem
     try:
-        with flopscope.record_function(RANGE):
+        with record_function(RANGE):
             fn(*args)
     finally:
         prof.stop()

@@ -75,7 +75,7 @@ def skip_without_device(item: pytest.Item) -> None:
     if wanted is None:
         return
     if not _NAME.fullmatch(str(wanted)):
-        from flopscope.devices.device import devices
+        from flopscope.hardware.device import devices
 
         names = [device.name for device in devices()]
         if not any(str(wanted).lower() in name.lower() for name in names):
@@ -85,7 +85,7 @@ def skip_without_device(item: pytest.Item) -> None:
 
 def skip_unless_here(device: Any) -> None:
     """Skips a test of "cpu", "cuda" or "cuda:1" where that is not here. Other values are left to measure()."""
-    from flopscope.devices.device import find_device
+    from flopscope.hardware.device import find_device
 
     if not _NAME.fullmatch(str(device)):
         return

@@ -173,7 +173,7 @@ def device_of(measurement: Any) -> str:
 @functools.cache
 def fingerprint(device: str) -> dict[str, Any]:
     """What must be the same of a device for times to be comparable; {} where it is not here."""
-    from flopscope.devices.device import find_device
+    from flopscope.hardware.device import find_device
 
     try:
         found = find_device(device)

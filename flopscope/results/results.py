@@ -6,8 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from flopscope.devices.device import find_device, peaks_by_name
-from flopscope.devices.model import Model, why_unknown
+from flopscope.hardware.device import find_device, peaks_by_name
+from flopscope.hardware.model import Model, why_unknown
 from flopscope.results.table import COLUMNS, EventTable
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope._core import Profiler
-    from flopscope.devices.peaks import Peaks
+    from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
 
 __all__ = ["Results"]

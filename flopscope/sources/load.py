@@ -15,14 +15,14 @@ from queue import Empty, Full, Queue
 from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from flopscope import _core
-from flopscope.devices.model import Model, models_of, why_unknown
+from flopscope.hardware.model import Model, models_of, why_unknown
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
 from flopscope.support.progress import progress_bar
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
-    from flopscope.devices.peaks import Peaks
+    from flopscope.hardware.peaks import Peaks
 
 __all__ = ["Trace", "load_trace"]
 
@@ -89,7 +89,7 @@ class Trace(Results):
 
     def _peaks(self, core: _core.Profiler, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, str]]]:
         """Peaks by device, and what a table says of them: of the devices that the trace names."""
-        from flopscope.devices.device import peaks_of_models
+        from flopscope.hardware.device import peaks_of_models
 
         models = self._models
         shares = peaks_of_models({f"cuda:{index}": model for index, model in models.items()}, source)
@@ -108,7 +108,7 @@ class Trace(Results):
         return models_of(self.devices, self.metadata.get("deviceProperties"), ran)
 
     def _why_unknown(self, device: str, source: str) -> str:
-        from flopscope.devices.device import devices
+        from flopscope.hardware.device import devices
 
         if device == "cpu":
             return "a trace does not name its CPU"

@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar, cast
 
 from flopscope._core import Profiler, record_into
-from flopscope.devices.activities import ProfilerActivity, activities_named
-from flopscope.devices.capture import TIMERS, Recipe, Timer, start_core, warn_of_losses
+from flopscope.hardware.activities import ProfilerActivity, activities_named
+from flopscope.hardware.capture import TIMERS, Recipe, Timer, start_core, warn_of_losses
 from flopscope.results.results import Results
 from flopscope.sources.schedules import ProfilerAction, action_at
 from flopscope.support.warn import warn_user

@@ -9,8 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from flopscope import _core
-from flopscope.devices import capture
-from flopscope.devices.activities import ProfilerActivity
+from flopscope.hardware import capture
+from flopscope.hardware.activities import ProfilerActivity
 from flopscope.results.events import WORK
 from flopscope.timing.distribution import median
 from flopscope.timing.sampling import Sample

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from flopscope import _core
-from flopscope.devices import capture
-from flopscope.devices.activities import ProfilerActivity
+from flopscope.hardware import capture
+from flopscope.hardware.activities import ProfilerActivity
 from flopscope.results.events import WORK
 
 __all__ = ["Look", "call_under_profiler", "look_at", "notes_of"]

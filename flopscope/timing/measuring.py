@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
-from flopscope.devices.model import Model, why_unknown
+from flopscope.hardware.model import Model, why_unknown
 from flopscope.support.progress import time_bar
 from flopscope.timing.distribution import describe, median
 from flopscope.timing.measurement import Measurement, Shares
@@ -18,7 +18,7 @@ from flopscope.timing.sampling import Rule, Series, collect, no_collector, warm_
 from flopscope.timing.stage import Stage, name_of, prepare, require_callable
 
 if TYPE_CHECKING:
-    from flopscope.devices.peaks import Peaks
+    from flopscope.hardware.peaks import Peaks
     from flopscope.timing.cuda import CudaClock, Graph
 
 __all__ = ["measure"]
@@ -174,7 +174,7 @@ def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
 
 
 def _in_turns(stage: Stage, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
-    from flopscope.devices.device import free_bytes
+    from flopscope.hardware.device import free_bytes
     from flopscope.timing.cuda import rotated
 
     return rotated(fn, args, int(stage.device.properties["l2_bytes"]), free_bytes(stage.device))
@@ -182,7 +182,7 @@ def _in_turns(stage: Stage, fn: Callable[..., Any], args: tuple[Any, ...]) -> Ca
 
 def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
     """What is known of the device, the wanted ones first; measured now where they are wanted and never were."""
-    from flopscope.devices.device import measure_peaks
+    from flopscope.hardware.device import measure_peaks
 
     if wanted == "none":
         return {}
@@ -271,7 +271,7 @@ def _check(**numbers: float | None) -> None:
 
 
 def _check_names(peaks: str, unit: str | None, flops: float | None) -> None:
-    from flopscope.devices.device import PEAK_SOURCES
+    from flopscope.hardware.device import PEAK_SOURCES
 
     if peaks not in PEAK_SOURCES:
         raise ValueError(f"peaks={peaks!r}: there are {', '.join(map(repr, PEAK_SOURCES))}")

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flopscope import _core
-from flopscope.devices import capture
+from flopscope.hardware import capture
 from flopscope.support.safe import printable
 from flopscope.timing.look import Look, call_under_profiler, notes_of
 
 if TYPE_CHECKING:
-    from flopscope.devices.device import Device
+    from flopscope.hardware.device import Device
     from flopscope.timing.cuda import Records
 
 __all__ = ["MemoryWatch", "Stage", "name_of", "prepare", "require_callable"]
@@ -113,7 +113,7 @@ def prepare(
         raise ValueError(f'cache={cache!r}: there are "cold" and "hot"')
     if timer not in capture.TIMERS:
         raise ValueError(f"timer is one of {', '.join(map(repr, capture.TIMERS))}, not {timer!r}")
-    from flopscope.devices.device import find_device
+    from flopscope.hardware.device import find_device
 
     named = None if device is None else find_device(device)
     cuda = (named is None or named.kind == "cuda") and _cuda_is_here()
@@ -217,13 +217,13 @@ class MemoryWatch:
 
     @classmethod
     def of_host(cls) -> MemoryWatch:
-        from flopscope.devices.device import find_device, free_bytes
+        from flopscope.hardware.device import find_device, free_bytes
 
         return cls(_resident_bytes, free_bytes(find_device("cpu")) // 4, "the host")
 
     @classmethod
     def of_device(cls, device: Device) -> MemoryWatch:
-        from flopscope.devices.device import free_bytes
+        from flopscope.hardware.device import free_bytes
         from flopscope.timing.cuda import held_bytes
 
         return cls(lambda: held_bytes(str(device)), free_bytes(device), str(device))

@@ -21,8 +21,8 @@ from flopscope.timing.stage import name_of
 if TYPE_CHECKING:
     import pandas
 
-    from flopscope.devices.device import Device
-    from flopscope.devices.peaks import Peaks
+    from flopscope.hardware.device import Device
+    from flopscope.hardware.peaks import Peaks
 
 __all__ = ["Sweep", "SweepPoint", "sweep"]
 
@@ -288,7 +288,7 @@ class _Run:
         return at(shape, elements, working_set, found)
 
     def result(self, points: Sequence[SweepPoint]) -> Sweep:
-        from flopscope.devices.device import find_device
+        from flopscope.hardware.device import find_device
 
         first = next(point for point in points if point.measurement is not None)
         assert first.measurement is not None
@@ -358,7 +358,7 @@ def _shape(size: Any) -> Any:
 
 
 def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
-    from flopscope.devices.device import find_device, free_bytes
+    from flopscope.hardware.device import find_device, free_bytes
 
     device = find_device(subject.device)
     last = max(cache_sizes(device).values(), default=0) or 32 << 20

@@ -15,7 +15,7 @@ from flopscope.support import units
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
-    from flopscope.devices.peaks import Peaks
+    from flopscope.hardware.peaks import Peaks
     from flopscope.timing.sweep import Sweep, SweepPoint
 
 __all__ = ["BOUNDS", "level_label", "levels_of", "matplotlib_axes", "plot_sweep", "require_matplotlib"]

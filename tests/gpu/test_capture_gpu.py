@@ -403,7 +403,7 @@ def test_a_bound_that_is_hit_is_counted_and_said() -> None:
     program = """
         import flopscope as fs
         from flopscope import _core
-        from flopscope.devices import capture
+        from flopscope.hardware import capture
         assert capture._why_no_cupti() is None
         x = fs.ones((16, 16), device="cuda")
         core = _core.Profiler(cupti=True, buffer_bytes=64 << 10, most_bytes=64 << 10)

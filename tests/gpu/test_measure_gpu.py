@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import flopscope as fs
-from flopscope.devices import capture
-from flopscope.devices.activities import ProfilerActivity
+from flopscope.hardware import capture
+from flopscope.hardware.activities import ProfilerActivity
 from flopscope.timing.measurement import Measurement
 from flopscope.timing.measuring import measure
 from flopscope.timing.paired import compare_times

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flopscope.devices.peaks import Peaks
+    from flopscope.hardware.peaks import Peaks
     from flopscope.results.table import EventTable
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.sweep import Sweep
@@ -67,7 +67,7 @@ class Scene:
 
 def peaks_wanted(peaks: Any) -> tuple[tuple[str, ...], dict[str, Peaks]]:
     """The sources to look up, and the peaks that were given."""
-    from flopscope.devices.peaks import Peaks
+    from flopscope.hardware.peaks import Peaks
 
     if isinstance(peaks, str):
         if peaks not in (*SOURCES, "both"):
@@ -99,8 +99,8 @@ def scene_of(table: Any, device: str | None, peaks: tuple[tuple[str, ...], dict[
 
 def _known_peaks(device: str, model: str, peaks: tuple[tuple[str, ...], dict[str, Peaks]]) -> dict[str, Peaks]:
     """Those given, else those known of such a device, which need not be here."""
-    from flopscope.devices.device import find_device, peaks_of_models
-    from flopscope.devices.model import Model
+    from flopscope.hardware.device import find_device, peaks_of_models
+    from flopscope.hardware.model import Model
 
     sources, given = peaks
     if device == "cpu":
@@ -207,6 +207,6 @@ def _scene_of_frame(frame: Any, device: str | None, peaks: Any) -> Scene:
 
 
 def _model_here(device: str) -> str:
-    from flopscope.devices.device import find_device
+    from flopscope.hardware.device import find_device
 
     return find_device(device).name

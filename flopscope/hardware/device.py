@@ -15,10 +15,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
 
-from flopscope.devices.busy import why_busy
-from flopscope.devices.model import Model
-from flopscope.devices.peak_timing import Measurement, free_bytes
-from flopscope.devices.peaks import Peaks, cached_peaks, is_number, keep_peaks, slowdown
+from flopscope.hardware.busy import why_busy
+from flopscope.hardware.model import Model
+from flopscope.hardware.peak_timing import Measurement, free_bytes
+from flopscope.hardware.peaks import Peaks, cached_peaks, is_number, keep_peaks, slowdown
 
 __all__ = [
     "Datasheet",

@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from flopscope.devices.busy import busy_meter, load_average
-from flopscope.devices.peaks import Peaks, best, drop_useless_units, slowdown, versions_of
+from flopscope.hardware.busy import busy_meter, load_average
+from flopscope.hardware.peaks import Peaks, best, drop_useless_units, slowdown, versions_of
 from flopscope.support.progress import progress_bar
 
 if TYPE_CHECKING:
-    from flopscope.devices.device import Device
+    from flopscope.hardware.device import Device
 
 __all__ = ["Measurement", "free_bytes"]
 
@@ -172,7 +172,7 @@ class Measurement:
     def temporary(self) -> set[str]:
         """Which of the missing will not be missing tomorrow: for want of memory or of the library of products, or
         because somebody else had CUPTI."""
-        from flopscope.devices.capture import is_taken
+        from flopscope.hardware.capture import is_taken
 
         products = {f"matmul {dtype}" for dtype, _ in self.plan.matmul}
         short = {what for what, error in self.missing.items() if isinstance(error, MemoryError) or is_taken(error)}
@@ -234,7 +234,7 @@ class Measurement:
         return 1e9 / self._sustained("empty", "float32", launches)
 
     def _kernel(self) -> Iterator[_Series]:
-        from flopscope.devices.capture import least_kernel
+        from flopscope.hardware.capture import least_kernel
 
         yield _Series("kernel_ns", lambda: least_kernel(str(self.device)))
 

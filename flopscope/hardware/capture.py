@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from flopscope import _core
-from flopscope.devices.activities import ProfilerActivity
+from flopscope.hardware.activities import ProfilerActivity
 from flopscope.support import libraries
 from flopscope.support.warn import warn_user
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from flopscope.support.files import read_json, write_json
 
 if TYPE_CHECKING:
-    from flopscope.devices.device import Device
+    from flopscope.hardware.device import Device
 
 __all__ = ["Peaks"]
 

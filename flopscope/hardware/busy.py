@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flopscope.devices.device import Device
+    from flopscope.hardware.device import Device
 
 __all__ = ["busy_meter", "load_average", "processors", "why_busy"]
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from flopscope.pictures.scene import Point, Scene, peaks_wanted, scene_of
 from flopscope.support.safe import printable
 from flopscope.views.plots import (
     BOUNDS,
@@ -23,10 +24,9 @@ from flopscope.views.plots import (
     matplotlib_axes,
     require_matplotlib,
 )
-from flopscope.views.scene import Point, Scene, peaks_wanted, scene_of
 
 if TYPE_CHECKING:
-    from flopscope.devices.peaks import Peaks
+    from flopscope.hardware.peaks import Peaks
 
 __all__ = ["roofline"]
 
