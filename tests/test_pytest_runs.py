@@ -130,7 +130,7 @@ def test_names_are_of_the_folder_that_the_environment_says(tmp_path: Path, monke
 INTERVALS = """
 import time
 from fake_measure import Clock, Times
-import flopscope
+from flopscope.timing import measuring
 clock = Clock(Times(20, 0.1))
 def measure(fn, *args, **options):
     begin = time.monotonic_ns()
@@ -138,7 +138,7 @@ def measure(fn, *args, **options):
     with open("intervals", "a") as file:
         file.write(f"{begin} {time.monotonic_ns()}\\n")
     return clock.measure(fn, *args, **options)
-flopscope.measure = measure
+measuring.measure = measure
 """
 
 
