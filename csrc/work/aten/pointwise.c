@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "work/aten_elements.h"
+#include "work/aten/elements.h"
 
 /* Shared ----------------------------------------------------------------------------------------------------------- */
 

@@ -1,18 +1,18 @@
 /* Matrix products, and the rows of all that multiplies. */
-#include "work/aten_products.h"
+#include "work/aten/products.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "work/aten_attention.h"
-#include "work/aten_convolution.h"
-#include "work/aten_linalg.h"
-#include "work/aten_recurrent.h"
-#include "work/aten_sizes.h"
+#include "work/aten/attention.h"
+#include "work/aten/convolution.h"
+#include "work/aten/linalg.h"
+#include "work/aten/recurrent.h"
+#include "work/aten/sizes.h"
 
 const fs_aten_rule fs_aten_product_rules[] = {
 #define FS_PRODUCT(name, family, option) {#name, fs_count_##family, 2, option},
-#include "work/aten_products.def"
+#include "work/aten/products.def"
 #undef FS_PRODUCT
     {NULL, NULL, 0, 0},
 };

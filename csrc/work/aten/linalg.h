@@ -1,4 +1,4 @@
-/* Costs of factorising matrices and of solving with them. Private to csrc/work.
+/* Costs of factorising matrices and of solving with them. Private to csrc/work/aten.
  *
  * X(NAME, matrix, right-hand side, FLOPs as multiples of m n^2, n^3 and n^2 k, elements written of m n, n^2 and n k):
  * places of the matrix of m rows and n columns (m the larger: what is wide is counted as it is transposed) and of the
@@ -10,7 +10,7 @@
 #ifndef FS_WORK_ATEN_LINALG_H
 #define FS_WORK_ATEN_LINALG_H
 
-#include "work/aten_convolution.h"
+#include "work/aten/convolution.h"
 
 #define FS_FACTOR_LIST(X)                                                                             \
     X(CHOLESKY, 0, FS_NOT_THERE, 0, 1. / 3, 0, 1, 0, 0)                                               \

@@ -2,7 +2,7 @@
  * all that there is. */
 #include <math.h>
 
-#include "work/aten_elements.h"
+#include "work/aten/elements.h"
 
 static double item_at(const fs_torch_tensor *tensor)
 {

@@ -1,10 +1,10 @@
 /* Recurrent networks: whole layers, and the elementwise half of their cells. */
-#include "work/aten_recurrent.h"
+#include "work/aten/recurrent.h"
 
 #include <math.h>
 
-#include "work/aten_products.h"
-#include "work/aten_sizes.h"
+#include "work/aten/products.h"
+#include "work/aten/sizes.h"
 
 static const struct {
     int buffer, hidden, mode, size, projected, layers, bidirectional;

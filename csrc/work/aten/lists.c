@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "work/aten_elements.h"
+#include "work/aten/elements.h"
 
 /* Elements of a list's tensors, NaN of an empty one; *dtype, theirs, stays what it was where that is not told. */
 static double list_elements(const fs_torch_argument *list, unsigned *dtype)

@@ -1,12 +1,12 @@
 /* Convolutions of 1 to 3 dimensions, and their gradients. */
-#include "work/aten_convolution.h"
+#include "work/aten/convolution.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "work/aten_gradients.h"
-#include "work/aten_products.h"
-#include "work/aten_sizes.h"
+#include "work/aten/gradients.h"
+#include "work/aten/products.h"
+#include "work/aten/sizes.h"
 
 enum { MOST_DIMS = 3 };
 
@@ -214,8 +214,7 @@ fs_work fs_count_convolution_part(const fs_aten_rule *rule, const fs_torch_call 
         read += (transposed ? 1 : met_by(gradient, input, weight)) * fs_sizes_read(input);
         return fs_sizes_work(flops, read, fs_sizes_elements(weight) * item, unit);
     default: /* the bias: added up over all but the channels */
-        return fs_sizes_work(fs_sizes_elements(gradient), read,
-                             channels_in(gradient, weight) * item,
+        return fs_sizes_work(fs_sizes_elements(gradient), read, channels_in(gradient, weight) * item,
                              fs_sizes_unit(gradient->dtype));
     }
 }

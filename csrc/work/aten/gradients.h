@@ -1,4 +1,4 @@
-/* What the call of a gradient tells of the op whose gradient it is. Rows: aten_gradients.def. Private to csrc/work. */
+/* What the call of a gradient tells of the op whose gradient it is. Rows: gradients.def. Private to csrc/work/aten. */
 #ifndef FS_WORK_ATEN_GRADIENTS_H
 #define FS_WORK_ATEN_GRADIENTS_H
 

@@ -1,8 +1,8 @@
-/* Recurrent networks. Private to csrc/work. */
+/* Recurrent networks. Private to csrc/work/aten. */
 #ifndef FS_WORK_ATEN_RECURRENT_H
 #define FS_WORK_ATEN_RECURRENT_H
 
-#include "work/aten_convolution.h"
+#include "work/aten/convolution.h"
 
 /* X(NAME, weights in one buffer, hidden state, mode, hidden size, projected size, layers, bidirectional): places, the
  * cell state follows the hidden state; rows of gradients after those of the same library. */

@@ -1,10 +1,10 @@
 /* Scaled dot-product attention in all its variants, and its gradients. */
-#include "work/aten_attention.h"
+#include "work/aten/attention.h"
 
 #include <math.h>
 
-#include "work/aten_products.h"
-#include "work/aten_sizes.h"
+#include "work/aten/products.h"
+#include "work/aten/sizes.h"
 
 static const struct {
     int query, layout, bias, causal, lengths, longest, log_sum_exp, window;

@@ -1,8 +1,8 @@
 /* Fourier transforms. */
 #include <math.h>
 
-#include "work/aten_products.h"
-#include "work/aten_sizes.h"
+#include "work/aten/products.h"
+#include "work/aten/sizes.h"
 
 /* Fourier transforms of n points: 5 n log2 n real operations by convention, half of it for real numbers (FFTW's
  * benchFFT, "mflops"). */

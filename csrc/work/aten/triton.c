@@ -1,9 +1,9 @@
-#include "work/aten_triton.h"
+#include "work/aten/triton.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "work/aten_sizes.h"
+#include "work/aten/sizes.h"
 
 /* A kernel's arguments, as Inductor lists them (torch/_inductor/codegen/common.py, KernelArgs.python_argdefs): the
  * buffers that it reads and writes, those that it reads, those that it writes; then the sizes of dynamic shapes,
@@ -26,7 +26,7 @@ static const char *const moves[] = {
  * elements that they add up, in a kernel without a reduced size. */
 static const char *const several[] = {"slice",    "split",  "select", "unbind", "cat",  "stack", "glu",        "pool",
                                       "upsample", "unfold", "im2col", "col2im", "roll", "flip",  "as_strided", "grid"};
-static const char *const reductions[] = {"sum",  "mean", "max",  "min", "var", "std",
+static const char *const reductions[] = {"sum",  "mean", "max",  "min",  "var",     "std",
                                          "prod", "any",  "_all", "norm", "softmax", "convolution"};
 
 /* Those that make a tensor of nothing. */
@@ -35,10 +35,9 @@ static const char *const makes[] = {"full", "zero", "ones", "empty", "arange", "
 
 /* Gradients of a gradient and what the op kept, both of as many elements as the result. */
 static const char *const gradients[] = {
-    "elu_backward",          "gelu_backward",    "hardsigmoid_backward", "hardswish_backward",
-    "hardtanh_backward",     "mish_backward",    "log_sigmoid_backward", "native_dropout_backward",
-    "sigmoid_backward",      "silu_backward",    "softplus_backward",    "tanh_backward",
-    "threshold_backward"};
+    "elu_backward",      "gelu_backward",        "hardsigmoid_backward",    "hardswish_backward", "hardtanh_backward",
+    "mish_backward",     "log_sigmoid_backward", "native_dropout_backward", "sigmoid_backward",   "silu_backward",
+    "softplus_backward", "tanh_backward",        "threshold_backward"};
 
 /* Where the incoming gradient may be of fewer elements. */
 static const char *const spreads[] = {"expand", "loss", "full", "scalar_tensor", "div"};

@@ -1,10 +1,10 @@
 /* Factorisations of matrices, solutions with them, eigenvalues and singular values. */
-#include "work/aten_linalg.h"
+#include "work/aten/linalg.h"
 
 #include <math.h>
 
-#include "work/aten_products.h"
-#include "work/aten_sizes.h"
+#include "work/aten/products.h"
+#include "work/aten/sizes.h"
 
 static const struct {
     int matrix, right;

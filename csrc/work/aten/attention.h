@@ -1,4 +1,4 @@
-/* Where the ops of attention have their arguments. Private to csrc/work.
+/* Where the ops of attention have their arguments. Private to csrc/work/aten.
  *
  * X(NAME, query, layout, bias, causal, lengths, longest, log-sum-exp, window, fewest): places; key and value follow the
  * query. causal is the place of the flag, or of the number of the mask where layout is MASKED. lengths: of the offsets
@@ -10,7 +10,7 @@
 #ifndef FS_WORK_ATEN_ATTENTION_H
 #define FS_WORK_ATEN_ATTENTION_H
 
-#include "work/aten_convolution.h"
+#include "work/aten/convolution.h"
 
 /* How queries lie: [batch, heads, sequence, size] or [batch, sequence, heads, size]; the latter with a number for the
  * mask. All sequences behind each other, [sequence, heads, size], where offsets are given. */

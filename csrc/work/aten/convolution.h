@@ -1,4 +1,4 @@
-/* Where the ops that convolve have their arguments. Private to csrc/work.
+/* Where the ops that convolve have their arguments. Private to csrc/work/aten.
  *
  * X(NAME, weight, bias, stride, padding, dilation, transposed, output padding, groups): places, NOT_THERE for what an
  * op has not; transposed: ALWAYS, NOT_THERE or the place of a flag.

@@ -1,4 +1,4 @@
-#include "work/aten_elements.h"
+#include "work/aten/elements.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -10,11 +10,11 @@
 
 const fs_aten_rule fs_aten_element_rules[] = {
 #define FS_ATEN(name, family, flops, option) {#name, fs_count_##family, flops, option},
-#include "work/aten_elements.def"
-#include "work/aten_pointwise.def"
+#include "work/aten/elements.def"
+#include "work/aten/pointwise.def"
 #undef FS_ATEN
 #define FS_ATEN_VIEW(name) {#name, fs_count_view, 0, 0},
-#include "work/aten_views.def"
+#include "work/aten/views.def"
 #undef FS_ATEN_VIEW
     {NULL, NULL, 0, 0},
 };

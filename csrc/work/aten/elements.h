@@ -1,6 +1,6 @@
-/* The rules for ops that go over elements: pointwise, reductions, copies, indexing, … Private to csrc/work.
+/* The rules for ops that go over elements: pointwise, reductions, copies, indexing, … Private to csrc/work/aten.
  *
- * The rows are in aten_elements.def: FS_ATEN(name, family, flops, option). A family is a function fs_count_FAMILY here;
+ * The rows are in elements.def: FS_ATEN(name, family, flops, option). A family is a function fs_count_FAMILY here;
  * `flops` is per element, of what the family says; `option` is a sum of what follows.
  *
  * Places count arguments as the op's schema lists them. An op that is given more arguments than its schema has was
@@ -9,8 +9,8 @@
 #ifndef FS_WORK_ATEN_ELEMENTS_H
 #define FS_WORK_ATEN_ELEMENTS_H
 
-#include "work/aten.h"
-#include "work/aten_sizes.h"
+#include "work/aten/aten.h"
+#include "work/aten/sizes.h"
 
 /* Options ---------------------------------------------------------------------------------------------------------- */
 
@@ -47,7 +47,7 @@ static inline bool fs_has(const fs_aten_rule *rule, int flag)
     return (rule->option & flag) != 0;
 }
 
-/* Where the norms have their arguments: rows of aten_reduce.c, named by PLACE. */
+/* Where the norms have their arguments: rows of reduce.c, named by PLACE. */
 enum {
     FS_NORM_LAYER,
     FS_NORM_RMS,
@@ -58,32 +58,33 @@ enum {
     FS_NORM_BATCH_STATISTICS,
 };
 
-/* The fused optimizers: rows of aten_lists.c, likewise. */
+/* The fused optimizers: rows of lists.c, likewise. */
 enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
 
 /* Families --------------------------------------------------------------------------------------------------------- */
 
 /* X(family). Each is described where it is defined. */
-#define FS_ATEN_FAMILIES(X)                                                                                   \
-    X(pointwise)                                                                                              \
-    X(view)                                                                                                   \
-    X(moves)                                                                                                  \
-    X(glu)                                                                                                    \
-    X(glu_backward)                                                                                           \
-    X(loss) /* aten_pointwise.c */                                                                            \
-    X(reduce)                                                                                                 \
-    X(norm)                                                                                                   \
-    X(norm_backward) /* aten_reduce.c */                                                                      \
-    X(pool)                                                                                                   \
-    X(pool_to)                                                                                                \
-    X(spread)                                                                                                 \
-    X(resize) X(resize_backward) X(pad) /* aten_windows.c */                                                  \
-        X(grid_sample) X(grid_sample_backward) X(unfold) X(fold) X(gather) X(embedding) X(embedding_backward) \
-            X(embedding_bag) /* aten_index.c */                                                               \
-        X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(index)                              \
-            X(list) X(join) X(chunk_cat) X(optimizer) /* aten_lists.c */                                      \
-            X(apart) X(triangle) X(triangle_indices) X(histogram) X(nonzero) X(select) X(unique)              \
-            X(repeat) X(narrow) X(permute) X(blocks) X(swizzle) /* aten_parts.c */
+#define FS_ATEN_FAMILIES(X)                                                                                      \
+    X(pointwise)                                                                                                 \
+    X(view)                                                                                                      \
+    X(moves)                                                                                                     \
+    X(glu)                                                                                                       \
+    X(glu_backward)                                                                                              \
+    X(loss) /* pointwise.c */                                                                                    \
+    X(reduce)                                                                                                    \
+    X(norm)                                                                                                      \
+    X(norm_backward) /* reduce.c */                                                                              \
+    X(pool)                                                                                                      \
+    X(pool_to)                                                                                                   \
+    X(spread)                                                                                                    \
+    X(resize)                                                                                                    \
+    X(resize_backward) X(pad) /* windows.c */                                                                    \
+        X(grid_sample) X(grid_sample_backward) X(unfold) X(fold) X(gather) X(embedding) X(embedding_backward)    \
+            X(embedding_bag) /* index.c */                                                                       \
+        X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(index) X(list) X(join) X(chunk_cat)    \
+            X(optimizer) /* lists.c */                                                                           \
+        X(apart) X(triangle) X(triangle_indices) X(histogram) X(nonzero) X(select) X(unique) X(repeat) X(narrow) \
+            X(permute) X(blocks) X(swizzle) /* parts.c */
 
 #define FS_COUNT_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
 FS_ATEN_FAMILIES(FS_COUNT_FUNCTION)

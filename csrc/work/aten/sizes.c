@@ -1,4 +1,4 @@
-#include "work/aten_sizes.h"
+#include "work/aten/sizes.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -1,12 +1,13 @@
-/* The rules for ops that multiply: matrix products, convolutions, attention, recurrent networks. Private to csrc/work.
+/* The rules for ops that multiply: matrix products, convolutions, attention, recurrent networks. Private to
+ * csrc/work/aten.
  *
- * The rows are in aten_products.def: FS_PRODUCT(name, family, option), a family being a function fs_count_FAMILY. They
+ * The rows are in products.def: FS_PRODUCT(name, family, option), a family being a function fs_count_FAMILY. They
  * count multiply-adds alone, of the algorithm: no epilogue, no padding of tiles.
  */
 #ifndef FS_WORK_ATEN_PRODUCTS_H
 #define FS_WORK_ATEN_PRODUCTS_H
 
-#include "work/aten.h"
+#include "work/aten/aten.h"
 
 /* The unit that multiplies numbers of a dtype: tensor cores where they take it. float32 may run as TF32, which only the
  * kernels that ran tell. */
@@ -34,19 +35,19 @@ double fs_products_read(const fs_torch_call *call, unsigned from, unsigned to);
     X(linear)         /* input, weight of [outputs, inputs], bias */                    \
     X(scaled)         /* unused: matrices of narrow numbers, their scales */            \
     X(grouped)        /* the place of the offsets that part matrices into groups */     \
-    X(packed)         /* the place of scales: [outputs], or [groups, outputs, …] */     \
+    X(packed)         /* the place of scales: [outputs], or [groups, outputs, …] */   \
     X(distances)      /* of each row to each: 0 of two matrices, 1 of one and itself */ \
-    X(convolution)    /* a row of aten_convolution.h */                                 \
+    X(convolution)    /* a row of convolution.h */                                      \
     X(convolution_backward)                                                             \
     X(convolution_part) /* one gradient, its shapes told by the op around it */         \
-    X(attention) /* a row of aten_attention.h */                                        \
+    X(attention)        /* a row of attention.h */                                      \
     X(attention_backward)                                                               \
-    X(rnn)       /* a row of aten_recurrent.c: layers of a recurrent network */         \
+    X(rnn)       /* a row of recurrent.c: layers of a recurrent network */              \
     X(rnn_layer) /* oneDNN's one layer, one direction; 1: its gradients */              \
-    X(cell)      /* the elementwise half of a cell: a row of aten_recurrent.c */        \
+    X(cell)      /* the elementwise half of a cell: a row of recurrent.c */             \
     X(fourier)   /* 0: complex to complex, 1: real to complex, 2: complex to real */    \
-    X(factor)    /* a row of aten_linalg.h */                                           \
-    X(spectrum)  /* eigenvalues, singular values: a row of aten_linalg.h */
+    X(factor)    /* a row of linalg.h */                                                \
+    X(spectrum)  /* eigenvalues, singular values: a row of linalg.h */
 
 #define FS_COUNT_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
 FS_PRODUCT_FAMILIES(FS_COUNT_FUNCTION)

@@ -1,4 +1,4 @@
-/* Sizes of what a call of torch's was given, for the rules that go over elements. Private to csrc/work.
+/* Sizes of what a call of torch's was given, for the rules that go over elements. Private to csrc/work/aten.
  *
  * Unknown is NaN, and stays NaN in every sum and product. Texts are what Kineto writes: "[1, 2]", "1", "True", "".
  */

@@ -2,7 +2,7 @@
  * many as the op's own sizes have. */
 #include <math.h>
 
-#include "work/aten_elements.h"
+#include "work/aten/elements.h"
 
 enum { MAX_SPACE = 3 };
 

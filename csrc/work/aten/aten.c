@@ -1,14 +1,14 @@
 /* Which rule an op of torch's has. */
-#include "work/aten.h"
+#include "work/aten/aten.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "work/aten_elements.h"
-#include "work/aten_products.h"
-#include "work/aten_triton.h"
+#include "work/aten/elements.h"
+#include "work/aten/products.h"
+#include "work/aten/triton.h"
 #include "work/registered.h"
 
 /* Namespaces whose ops do what aten's of the same name do; an op of another one needs a row with its whole name. */
@@ -106,10 +106,18 @@ static fs_aten_rule find_rule(const char *name)
 
 bool fs_work_has_one_dtype(const char *name)
 {
-    static const fs_aten_count families[] = {
-        fs_count_product,          fs_count_summed_product,       fs_count_linear, fs_count_convolution,
-        fs_count_convolution_part, fs_count_convolution_backward, fs_count_norm,   fs_count_norm_backward,
-        fs_count_pointwise,        fs_count_reduce,               fs_count_pool,   fs_count_pool_to};
+    static const fs_aten_count families[] = {fs_count_product,
+                                             fs_count_summed_product,
+                                             fs_count_linear,
+                                             fs_count_convolution,
+                                             fs_count_convolution_part,
+                                             fs_count_convolution_backward,
+                                             fs_count_norm,
+                                             fs_count_norm_backward,
+                                             fs_count_pointwise,
+                                             fs_count_reduce,
+                                             fs_count_pool,
+                                             fs_count_pool_to};
     fs_aten_rule rule = find_rule(name);
     bool masks = strstr(name, "mask") != NULL || strstr(name, "dropout") != NULL;
     bool moves = rule.count == fs_count_pointwise && rule.flops == 0;

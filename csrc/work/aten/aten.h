@@ -1,14 +1,14 @@
-/* The rules for torch's ops, one row each. Private to csrc/work.
+/* The rules for torch's ops, one row each. Private to csrc/work/aten.
  *
- *   aten_products.def   what multiplies: matrix products, convolutions, attention, recurrent cells   aten_products.c, …
- *   aten_elements.def   what goes over elements: pointwise, reductions, copies, indexing, …          aten_elements.c, …
+ *   products.def   what multiplies: matrix products, convolutions, attention, recurrent cells   products.c, …
+ *   elements.def   what goes over elements: pointwise, reductions, copies, indexing, …          elements.c, …
  *
  * A rule is asked with the arguments of one call and gives the work of that call, fs_work_unknown where the arguments
  * do not tell it. An op that only calls others (aten::linear) may have a rule too: work counts for the op that
  * launched.
  */
-#ifndef FS_WORK_ATEN_H
-#define FS_WORK_ATEN_H
+#ifndef FS_WORK_ATEN_ATEN_H
+#define FS_WORK_ATEN_ATEN_H
 
 #include "store/torch_signature.h"
 #include "work/work.h"

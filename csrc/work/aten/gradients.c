@@ -1,16 +1,16 @@
-#include "work/aten_gradients.h"
+#include "work/aten/gradients.h"
 
 #include <string.h>
 
-#include "work/aten_convolution.h"
-#include "work/aten_sizes.h"
+#include "work/aten/convolution.h"
+#include "work/aten/sizes.h"
 
 static const struct {
     const char *name, *op;
     int transposed, input, gradient, weight;
 } rows[] = {
 #define FS_GRADIENT(name, ...) {#name, __VA_ARGS__},
-#include "work/aten_gradients.def"
+#include "work/aten/gradients.def"
 #undef FS_GRADIENT
 };
 
