@@ -3,7 +3,7 @@
 
 #include "kernels/cuda_device.h"
 #include "python/core.h"
-#include "sources/cupti.h"
+#include "sources/cupti/cupti.h"
 
 /* NVIDIA's libraries are found where cuda-pathfinder finds them: loaded already, wheels, conda, the system. */
 static fs_status find_library(const char *name, char *path, size_t size, fs_error *err)

@@ -5,7 +5,7 @@
 
 #include "python/core.h"
 #include "python/frames.h"
-#include "sources/cupti.h"
+#include "sources/cupti/cupti.h"
 #include "sources/native.h"
 
 typedef struct {

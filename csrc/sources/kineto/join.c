@@ -1,11 +1,11 @@
-#include "sources/kineto_join.h"
+#include "sources/kineto/join.h"
 
 #include <string.h>
 
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "sources/kineto_owners.h"
+#include "sources/kineto/owners.h"
 #include "store/event.h"
 
 /* Steps of a clock, ns, that count as rounding: whole µs, or what a double leaves of µs since 1970. Finer times are

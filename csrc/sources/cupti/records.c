@@ -1,4 +1,4 @@
-#include "sources/cupti_records.h"
+#include "sources/cupti/records.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* The window of a piece, and the structure around the events. */
-#include "sources/kineto_piece.h"
+#include "sources/kineto/piece.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,8 +6,8 @@
  * A trace is an object with a member "traceEvents", or an array of events. Nothing of it is kept but the events and the
  * other members' text.
  */
-#ifndef FS_SOURCES_KINETO_H
-#define FS_SOURCES_KINETO_H
+#ifndef FS_SOURCES_KINETO_KINETO_H
+#define FS_SOURCES_KINETO_KINETO_H
 
 #include <stdbool.h>
 #include <stddef.h>

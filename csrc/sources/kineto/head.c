@@ -1,7 +1,7 @@
 /* What a trace's head says of its devices and its clock. */
 #include <string.h>
 
-#include "sources/kineto_join.h"
+#include "sources/kineto/join.h"
 
 static bool is(const fs_scan_span *span, const char *text)
 {

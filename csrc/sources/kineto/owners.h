@@ -12,12 +12,12 @@
  *   - for annotations of a device, which have no call;
  *   - in a trace that flopscope wrote, for all device work.
  *
- * Where a file holds several processes, their correlations and "External id"s may be equal: kineto_owners.c.
+ * Where a file holds several processes, their correlations and "External id"s may be equal: owners.c.
  */
 #ifndef FS_SOURCES_KINETO_OWNERS_H
 #define FS_SOURCES_KINETO_OWNERS_H
 
-#include "sources/kineto_join.h"
+#include "sources/kineto/join.h"
 #include "store/event.h"
 
 /* Records by an id. Ids mostly are counted up: an array has room for all between the least and the largest. Where they

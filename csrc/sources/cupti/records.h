@@ -2,7 +2,7 @@
 #ifndef FS_SOURCES_CUPTI_RECORDS_H
 #define FS_SOURCES_CUPTI_RECORDS_H
 
-#include "sources/cupti_library.h"
+#include "sources/cupti/library.h"
 #include "store/signature.h"
 #include "store/store.h"
 

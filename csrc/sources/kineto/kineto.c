@@ -1,11 +1,11 @@
-#include "sources/kineto.h"
+#include "sources/kineto/kineto.h"
 
 #include <string.h>
 
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "sources/kineto_join.h"
+#include "sources/kineto/join.h"
 
 /* A piece for a thread is worth its while above so many bytes; several for each, since some take longer. */
 enum { LEAST_PIECE_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };

@@ -1,4 +1,4 @@
-#include "sources/cupti.h"
+#include "sources/cupti/cupti.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -7,8 +7,8 @@
 
 #include "base/clock.h"
 #include "base/fork.h"
-#include "sources/cupti_buffers.h"
-#include "sources/cupti_records.h"
+#include "sources/cupti/buffers.h"
+#include "sources/cupti/records.h"
 #include "store/event.h"
 
 enum { TAKEN_BY_BYTES = 64 };

@@ -3,7 +3,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "sources/kineto_join.h"
+#include "sources/kineto/join.h"
 #include "store/event.h"
 
 /* Place 0 is the CPU, 1 all devices: so tables count. */

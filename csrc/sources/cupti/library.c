@@ -1,11 +1,11 @@
-#include "sources/cupti_library.h"
+#include "sources/cupti/library.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "sources/cupti.h"
+#include "sources/cupti/cupti.h"
 
 #if __has_include(<cupti.h>) && __has_include(<cuda.h>)
 #include <cupti.h>

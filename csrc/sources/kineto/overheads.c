@@ -6,7 +6,7 @@
  */
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "sources/kineto_join.h"
+#include "sources/kineto/join.h"
 
 typedef struct {
     fs_join *join;

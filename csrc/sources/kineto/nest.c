@@ -3,7 +3,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "sources/kineto_owners.h"
+#include "sources/kineto/owners.h"
 
 /* Order ------------------------------------------------------------------------------------------------------------ */
 

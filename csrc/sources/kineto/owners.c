@@ -1,4 +1,4 @@
-#include "sources/kineto_owners.h"
+#include "sources/kineto/owners.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* The part of CUPTI that capturing uses, declared here so that its header is needed neither to build nor to run: a
  * package that was built without CUDA captures what other CUDA code in its process does. Names, numbers and layouts are
  * those of NVIDIA's cupti_activity.h and cupti_callbacks.h, CUDA 12.0 to 13: records only ever grow at their end. Where
- * that header is there, cupti_library.c checks that they agree.
+ * that header is there, library.c checks that they agree.
  */
 #ifndef FS_SOURCES_CUPTI_ABI_H
 #define FS_SOURCES_CUPTI_ABI_H

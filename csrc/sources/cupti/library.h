@@ -3,7 +3,7 @@
 #define FS_SOURCES_CUPTI_LIBRARY_H
 
 #include "base/status.h"
-#include "sources/cupti_abi.h"
+#include "sources/cupti/abi.h"
 
 /* NULL until fs_cupti_load succeeded; driver NULL where there is none. */
 extern const fs_cupti_functions *fs_cupti;

@@ -3,7 +3,7 @@
  * The rules are those by which torch makes its tables of the same events (torch/autograd/profiler.py,
  * _parse_kineto_results, and profiler_util.py, EventList._build_tree), so that the rows are the same:
  *
- *   - Device work belongs to the op around the API call that launched it (kineto_owners.h).
+ *   - Device work belongs to the op around the API call that launched it (owners.h).
  *   - On each thread, in order of (start, -end), an event lies in the last one before it that has not ended when it
  *     starts and does not end before it does. Annotations of collectives take no part.
  *   - The only child of an event of the same name is one with it.
@@ -19,7 +19,7 @@
 #ifndef FS_SOURCES_KINETO_JOIN_H
 #define FS_SOURCES_KINETO_JOIN_H
 
-#include "sources/kineto_piece.h"
+#include "sources/kineto/piece.h"
 
 /* A host event on its way into the store. */
 typedef struct {
@@ -66,15 +66,15 @@ static inline bool fs_host_lies_in(const fs_host *host, const fs_host *around, i
     return host->end - slack <= around->end && host->start + slack < around->end;
 }
 
-/* kineto_nest.c: fill in parents, frames, children and ones. */
+/* nest.c: fill in parents, frames, children and ones. */
 fs_status fs_join_nest(fs_join *join, fs_error *err);
 /* Put hosts in order of (start, -end), equal ones as they came. FS_OUT_OF_MEMORY. */
 fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err);
 
-/* kineto_overheads.c: put each overhead on the thread of the shortest event around it. Once nested; then nest again. */
+/* overheads.c: put each overhead on the thread of the shortest event around it. Once nested; then nest again. */
 fs_status fs_join_place_overheads(fs_join *join, fs_error *err);
 
-/* kineto_memory.c: append the records of memory, once the hosts are in the store. */
+/* memory.c: append the records of memory, once the hosts are in the store. */
 fs_status fs_join_memory(fs_join *join, fs_error *err);
 
 typedef struct {
@@ -82,7 +82,7 @@ typedef struct {
     bool own;     /* flopscope wrote the trace */
 } fs_kineto_head_facts;
 
-/* kineto_head.c: tell the store what the head's "deviceProperties" say, and what the reading needs of it. */
+/* head.c: tell the store what the head's "deviceProperties" say, and what the reading needs of it. */
 fs_status fs_kineto_read_head(const char *head, size_t size, fs_store *store, fs_kineto_head_facts *facts,
                               fs_error *err);
 

@@ -1,4 +1,4 @@
-#include "sources/json_scan.h"
+#include "sources/kineto/json_scan.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,8 +7,8 @@
  * began when more is there. It takes what real files hold: bytes that are no UTF-8, raw control characters in strings,
  * bare words (NaN, Infinity, N/A) where a value stands.
  */
-#ifndef FS_SOURCES_JSON_SCAN_H
-#define FS_SOURCES_JSON_SCAN_H
+#ifndef FS_SOURCES_KINETO_JSON_SCAN_H
+#define FS_SOURCES_KINETO_JSON_SCAN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "sources/cupti_buffers.h"
+#include "sources/cupti/buffers.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "sources/kineto_piece.h"
+#include "sources/kineto/piece.h"
 #include "store/collective.h"
 #include "store/signature.h"
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "sources/kineto_piece.h"
+#include "sources/kineto/piece.h"
 #include "store/event.h"
 
 /* Categories ------------------------------------------------------------------------------------------------------- */

@@ -8,8 +8,8 @@
  *
  * Times are CUPTI's own, given in the store's clock: it asks our clock for host times and fits device times to it.
  */
-#ifndef FS_SOURCES_CUPTI_H
-#define FS_SOURCES_CUPTI_H
+#ifndef FS_SOURCES_CUPTI_CUPTI_H
+#define FS_SOURCES_CUPTI_CUPTI_H
 
 #include "store/store.h"
 

@@ -1,5 +1,5 @@
 /* Numbers of JSON by their digits, never by way of a double. */
-#include "sources/json_scan.h"
+#include "sources/kineto/json_scan.h"
 
 enum { MOST_EXPONENT = 9999, MOST_DIGITS = 19 /* which fit 64 bits */ };
 

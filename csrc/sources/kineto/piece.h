@@ -1,14 +1,14 @@
 /* A piece of a trace's text, and the records that it holds. Private to the trace source.
  *
  * A piece is read through a window that moves along the text; it stops before the first event that begins at or after
- * its end. Ids are the piece's own: pieces are read by several threads, and joined in kineto_join.c.
+ * its end. Ids are the piece's own: pieces are read by several threads, and joined in join.c.
  */
 #ifndef FS_SOURCES_KINETO_PIECE_H
 #define FS_SOURCES_KINETO_PIECE_H
 
 #include "base/intern.h"
-#include "sources/json_scan.h"
-#include "sources/kineto.h"
+#include "sources/kineto/json_scan.h"
+#include "sources/kineto/kineto.h"
 #include "store/torch_signature.h"
 
 /* An event as the trace tells it. */
@@ -101,11 +101,11 @@ static inline int64_t fs_piece_at(const fs_piece *piece)
  * that is larger fails with FS_VALUE_ERROR. */
 fs_status fs_piece_scan(fs_piece *piece, fs_kineto_read read, void *context, bool exact, int64_t *start, fs_error *err);
 
-/* kineto_event.c: the event at scan->at, whose '{' was seen. FS_SCAN_MORE leaves the piece as it was but for ids. A
+/* event.c: the event at scan->at, whose '{' was seen. FS_SCAN_MORE leaves the piece as it was but for ids. A
  * status other than FS_OK in *status is out of memory. */
 fs_scan_status fs_piece_event(fs_piece *piece, fs_scan *scan, fs_status *status, fs_error *err);
 
-/* kineto_arguments.c */
+/* arguments.c */
 
 /* The members of "args" that an event's record comes from. */
 typedef struct {
