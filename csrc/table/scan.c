@@ -4,7 +4,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "table/build.h"
-#include "table/names.h"
+#include "work/names.h"
 
 /* The first id of a table's stacks: that of no frames. */
 enum { NO_STACK };

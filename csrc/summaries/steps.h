@@ -7,8 +7,8 @@
  * A step ends where the last work on a device that was launched inside it ends, if that is after its end on the host,
  * and the next one begins there: as PyTorch's TensorBoard plugin has it. A profile without steps is one step, from when
  * recording began (the first event, where that is not known) to its end or the end of the last event on a device. */
-#ifndef FS_TABLE_STEPS_H
-#define FS_TABLE_STEPS_H
+#ifndef FS_SUMMARIES_STEPS_H
+#define FS_SUMMARIES_STEPS_H
 
 #include "store/store.h"
 

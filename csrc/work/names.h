@@ -1,6 +1,6 @@
-/* What the names of a store say of the events that bear them, each looked at once. Private to csrc/table. */
-#ifndef FS_TABLE_NAMES_H
-#define FS_TABLE_NAMES_H
+/* What the names of a store say of the events that bear them, each looked at once. */
+#ifndef FS_WORK_NAMES_H
+#define FS_WORK_NAMES_H
 
 #include "store/store.h"
 #include "work/kernel_class.h"

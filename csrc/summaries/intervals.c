@@ -1,4 +1,4 @@
-#include "table/intervals.h"
+#include "summaries/intervals.h"
 
 #include <string.h>
 

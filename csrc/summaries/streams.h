@@ -1,6 +1,6 @@
 /* How long each stream of each device worked, beside which others, and how much of its communication was exposed. */
-#ifndef FS_TABLE_STREAMS_H
-#define FS_TABLE_STREAMS_H
+#ifndef FS_SUMMARIES_STREAMS_H
+#define FS_SUMMARIES_STREAMS_H
 
 #include "store/store.h"
 

@@ -1,6 +1,6 @@
-/* Order statistics of a row's samples. Private to csrc/table. */
-#ifndef FS_TABLE_STATISTICS_H
-#define FS_TABLE_STATISTICS_H
+/* Order statistics of samples. */
+#ifndef FS_BASE_STATISTICS_H
+#define FS_BASE_STATISTICS_H
 
 #include <stddef.h>
 #include <stdint.h>

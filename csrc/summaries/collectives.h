@@ -4,13 +4,13 @@
  *   NCCL           ░░░░░░░░░░░░░
  *   exposed             |----|
  */
-#ifndef FS_TABLE_COLLECTIVES_H
-#define FS_TABLE_COLLECTIVES_H
+#ifndef FS_SUMMARIES_COLLECTIVES_H
+#define FS_SUMMARIES_COLLECTIVES_H
 
 #include "store/collective.h"
 #include "store/store.h"
-#include "table/collective_kinds.h"
-#include "table/names.h"
+#include "summaries/collective_kinds.h"
+#include "work/names.h"
 
 /* Whether an event is a kernel of communication: by what it was called for, or by its name. `told` may be NULL. */
 bool fs_collective_at(fs_names *names, const fs_chunk *chunk, uint32_t at, fs_collective *told);

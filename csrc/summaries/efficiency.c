@@ -1,4 +1,4 @@
-#include "table/efficiency.h"
+#include "summaries/efficiency.h"
 
 #include <math.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 #include "base/saturate.h"
 #include "device/occupancy.h"
 #include "store/event.h"
-#include "table/intervals.h"
-#include "table/names.h"
-#include "table/steps.h"
+#include "summaries/intervals.h"
+#include "work/names.h"
+#include "summaries/steps.h"
 
 /* What is known of a kernel from its launch, found once for each signature of a device. */
 typedef struct {

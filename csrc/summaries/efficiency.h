@@ -1,6 +1,6 @@
 /* How well a profile, or one step of it, used each device: the numbers of PyTorch's TensorBoard plugin. */
-#ifndef FS_TABLE_EFFICIENCY_H
-#define FS_TABLE_EFFICIENCY_H
+#ifndef FS_SUMMARIES_EFFICIENCY_H
+#define FS_SUMMARIES_EFFICIENCY_H
 
 #include "store/store.h"
 

@@ -1,4 +1,4 @@
-#include "table/streams.h"
+#include "summaries/streams.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "store/event.h"
-#include "table/collectives.h"
-#include "table/intervals.h"
+#include "summaries/collectives.h"
+#include "summaries/intervals.h"
 
 /* A stream, or a device as a whole. */
 typedef struct {

@@ -1,11 +1,11 @@
 /* The kinds of collectives, the rows of collectives.def. */
-#ifndef FS_TABLE_COLLECTIVE_KINDS_H
-#define FS_TABLE_COLLECTIVE_KINDS_H
+#ifndef FS_SUMMARIES_COLLECTIVE_KINDS_H
+#define FS_SUMMARIES_COLLECTIVE_KINDS_H
 
 typedef enum {
 #define FS_COLLECTIVE_KIND(NAME, name, factor, prose) FS_COLLECTIVE_##NAME,
 #define FS_COLLECTIVE_PATTERN(NAME, pattern)
-#include "table/collectives.def"
+#include "summaries/collectives.def"
 #undef FS_COLLECTIVE_PATTERN
 #undef FS_COLLECTIVE_KIND
     FS_COLLECTIVE_KIND_COUNT

@@ -1,6 +1,6 @@
-/* Lists of time intervals [begin, end): sorting, union, subtraction. Private to csrc/table. */
-#ifndef FS_TABLE_INTERVALS_H
-#define FS_TABLE_INTERVALS_H
+/* Lists of time intervals [begin, end): sorting, union, subtraction. Private to csrc/summaries. */
+#ifndef FS_SUMMARIES_INTERVALS_H
+#define FS_SUMMARIES_INTERVALS_H
 
 #include <stdbool.h>
 #include <stdint.h>

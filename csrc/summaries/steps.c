@@ -1,4 +1,4 @@
-#include "table/steps.h"
+#include "summaries/steps.h"
 
 #include "base/interrupt.h"
 #include "base/memory.h"
@@ -6,8 +6,8 @@
 #include "base/saturate.h"
 #include "store/api_calls.h"
 #include "store/event.h"
-#include "table/intervals.h"
-#include "table/names.h"
+#include "summaries/intervals.h"
+#include "work/names.h"
 
 #define PART_NAME(NAME, name, prose) [FS_PART_##NAME] = #name,
 const char *const fs_step_part_names[FS_STEP_PART_COUNT] = {FS_STEP_PART_LIST(PART_NAME)};

@@ -6,15 +6,15 @@
  *       nccl:_all_gather_base    an annotation, which ends on another thread: kind, and what was given
  *         cudaLaunchKernelExC
  *
- * Private to csrc/table.
+ * Private to csrc/summaries.
  */
-#ifndef FS_TABLE_COLLECTIVE_CALLERS_H
-#define FS_TABLE_COLLECTIVE_CALLERS_H
+#ifndef FS_SUMMARIES_COLLECTIVE_CALLERS_H
+#define FS_SUMMARIES_COLLECTIVE_CALLERS_H
 
 #include "store/api_calls.h"
 #include "store/collective.h"
-#include "table/collective_kinds.h"
-#include "table/intervals.h"
+#include "summaries/collective_kinds.h"
+#include "summaries/intervals.h"
 
 typedef struct {
     const fs_store *store;

@@ -4,8 +4,8 @@
  *   stream         ▓▓▓▓        ▓▓▓▓▓         the first one counts
  *            |delay|     |delay|             the stream had run dry before the second call was through
  */
-#ifndef FS_TABLE_LAUNCHES_H
-#define FS_TABLE_LAUNCHES_H
+#ifndef FS_SUMMARIES_LAUNCHES_H
+#define FS_SUMMARIES_LAUNCHES_H
 
 #include "store/store.h"
 

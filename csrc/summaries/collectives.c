@@ -1,4 +1,4 @@
-#include "table/collectives.h"
+#include "summaries/collectives.h"
 
 #include <math.h>
 #include <string.h>
@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "store/event.h"
 #include "store/signature.h"
-#include "table/collective_callers.h"
-#include "table/intervals.h"
+#include "summaries/collective_callers.h"
+#include "summaries/intervals.h"
 
 bool fs_collective_at(fs_names *names, const fs_chunk *chunk, uint32_t at, fs_collective *told)
 {

@@ -1,4 +1,4 @@
-#include "table/statistics.h"
+#include "base/statistics.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "table/names.h"
+#include "work/names.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "table/launches.h"
+#include "summaries/launches.h"
 
 #include <math.h>
 
@@ -7,8 +7,8 @@
 #include "base/saturate.h"
 #include "store/api_calls.h"
 #include "store/event.h"
-#include "table/intervals.h"
-#include "table/statistics.h"
+#include "summaries/intervals.h"
+#include "base/statistics.h"
 
 typedef struct {
     const fs_store *store;

@@ -1,4 +1,4 @@
-#include "table/collective_callers.h"
+#include "summaries/collective_callers.h"
 
 #include <string.h>
 
@@ -16,7 +16,7 @@ typedef struct {
 
 static const caller caller_rows[] = {
 #define FS_COLLECTIVE_CALLER(begin, given, got) {begin, given, got},
-#include "table/collective_callers.def"
+#include "summaries/collective_callers.def"
 #undef FS_COLLECTIVE_CALLER
 };
 
