@@ -63,13 +63,6 @@ static int add_public_names(PyObject *module)
     return status;
 }
 
-int fs_add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec)
-{
-    if (*type == NULL) *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
-    if (*type == NULL) return -1;
-    return PyModule_AddObjectRef(module, strrchr(spec->name, '.') + 1, (PyObject *)*type);
-}
-
 /* The core's state, the observer of ops and the types are the process's, and what calls Python from any thread
  * (PyGILState_Ensure) reaches the main interpreter: another one is refused before it changes anything. Python 3.12 and
  * later does so by itself, unless it was told not to check. */

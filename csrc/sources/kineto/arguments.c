@@ -1,10 +1,11 @@
 /* The "args" of a trace's events, to signatures. */
+#include "sources/kineto/arguments.h"
+
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "sources/kineto/piece.h"
 #include "store/collective.h"
 #include "store/signature.h"
 

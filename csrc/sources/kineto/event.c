@@ -1,8 +1,10 @@
 /* One event of a trace, to a record. */
+#include "sources/kineto/event.h"
+
 #include <string.h>
 
 #include "base/memory.h"
-#include "sources/kineto/piece.h"
+#include "sources/kineto/arguments.h"
 #include "store/event.h"
 
 /* Categories ------------------------------------------------------------------------------------------------------- */

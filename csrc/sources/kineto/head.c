@@ -1,7 +1,9 @@
 /* What a trace's head says of its devices and its clock. */
+#include "sources/kineto/head.h"
+
 #include <string.h>
 
-#include "sources/kineto/join.h"
+#include "sources/kineto/records.h"
 
 static bool is(const fs_scan_span *span, const char *text)
 {

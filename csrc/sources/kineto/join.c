@@ -5,6 +5,8 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "sources/kineto/memory.h"
+#include "sources/kineto/nest.h"
 #include "sources/kineto/owners.h"
 #include "store/event.h"
 

@@ -5,7 +5,9 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "sources/kineto/head.h"
 #include "sources/kineto/join.h"
+#include "sources/kineto/piece.h"
 
 /* A piece for a thread is worth its while above so many bytes; several for each, since some take longer. */
 enum { LEAST_PIECE_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };

@@ -1,9 +1,10 @@
 /* Memory to the events that had it: an event has all that changed while it ran, on whatever thread. */
+#include "sources/kineto/memory.h"
+
 #include <string.h>
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "sources/kineto/join.h"
 #include "store/event.h"
 
 /* Place 0 is the CPU, 1 all devices: so tables count. */

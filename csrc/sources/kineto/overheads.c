@@ -4,9 +4,10 @@
  * overheads in order of start, of the least end below each node, finds those; so no number of threads, of nested events
  * or of overheads takes more than n log n steps.
  */
+#include "sources/kineto/overheads.h"
+
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "sources/kineto/join.h"
 
 typedef struct {
     fs_join *join;

@@ -17,7 +17,7 @@
 #ifndef FS_SOURCES_KINETO_OWNERS_H
 #define FS_SOURCES_KINETO_OWNERS_H
 
-#include "sources/kineto/join.h"
+#include "sources/kineto/hosts.h"
 #include "store/event.h"
 
 /* Records by an id. Ids mostly are counted up: an array has room for all between the least and the largest. Where they

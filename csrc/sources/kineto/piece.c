@@ -6,6 +6,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "sources/kineto/event.h"
 
 /* An event or member of more bytes is no trace's: a text that never ends must not fill the memory. Nor must the windows
  * of all threads together: an event as large as the second number is read again by one thread alone. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "work/aten/gradients.h"
+#include "work/aten/multiply.h"
 #include "work/aten/products.h"
 #include "work/aten/sizes.h"
 
