@@ -1,12 +1,13 @@
-/* The least that CUPTI costs: a client that asks for records and throws them away. What flopscope adds to this is its own.
+/* The least that CUPTI costs: a client that asks for records and throws them away. What flopscope adds to this is its
+ * own.
  *
- * Declarations are flopscope's (csrc/sources/cupti_abi.h), so that no header of CUPTI is needed. */
+ * Declarations are flopscope's (csrc/sources/cupti/abi.h), so that no header of CUPTI is needed. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sources/cupti_abi.h"
+#include "sources/cupti/abi.h"
 
 enum { BUFFER_BYTES = 4 << 20, MOST_BUFFERS = 64 };
 

@@ -10,12 +10,12 @@ from harness import HERE, Report, arguments, optional, run_c, spread
 SOURCES = [
     "csrc/base/*.c",
     "csrc/store/*.c",
+    "csrc/ops/**/*.c",
     "csrc/device/*.c",
-    "csrc/work/*.c",
+    "csrc/work/**/*.c",
+    "csrc/roofline/*.c",
     "csrc/table/*.c",
-    "csrc/ops/op_table.c",
-    "csrc/ops/dtype.c",
-    "csrc/ops/tensor.c",
+    "kernels/cuda_stub.c",
 ]
 AIM_EVENTS, AIM_MS = 600_000, 60
 TORCH_OPS, TORCH_SAMPLES = 5000, 3

@@ -24,7 +24,7 @@ PYTHON_SOURCES = sorted(
     path for folder in ("flopscope", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
 )
 
-# Sources fill the store, work and table read it: what each room may include. Nothing to the right of itself.
+# Sources fill the store; work, table and summaries read it: what each room may include. Nothing to the right of itself.
 MAY_INCLUDE = {
     "base": {"base"},
     "store": {"base", "store"},
@@ -35,8 +35,12 @@ MAY_INCLUDE = {
     "work": {"base", "store", "ops", "device", "work"},
     "roofline": {"base", "store", "ops", "device", "work", "roofline"},
     "table": {"base", "store", "ops", "device", "work", "roofline", "table"},
+    "summaries": {"base", "store", "ops", "device", "work", "summaries"},
     "views": {"base", "store", "ops", "device", "work", "roofline", "table", "views"},
-    "python": {"base", "store", "ops", "kernels", "device", "sources", "work", "roofline", "table", "views", "python"},
+    "python": {
+        *("base", "store", "ops", "kernels", "device", "sources"),
+        *("work", "roofline", "table", "summaries", "views", "python"),
+    },
 }
 
 

@@ -1,11 +1,11 @@
 #include "ops/op.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/interrupt.h"
 #include "ops/observer.h"
+#include "ops/op_call.h"
 #include "ops/op_forms.h"
 #include "ops/space.h"
 
@@ -16,28 +16,6 @@ static const struct {
     FS_FORM_LIST(FORM_ROW)
 #undef FORM_ROW
 };
-
-fs_status fs_call_fail(const fs_call *call, fs_error *err, fs_status status, const char *problem)
-{
-    char text[700], one[200];
-    size_t used = (size_t)snprintf(text, sizeof text, "%s(", call->op->name);
-    bool first = true;
-    for (int i = 0; i < 3; i++) {
-        if (call->in[i] == NULL && !call->is_scalar[i]) continue;
-        if (call->is_scalar[i]) {
-            snprintf(one, sizeof one, "%g", call->scalar[i]);
-        } else {
-            fs_tensor_text(call->in[i], one, sizeof one);
-        }
-        used += (size_t)snprintf(text + used, sizeof text - used, first ? "%s" : ", %s", one);
-        first = false;
-    }
-    if (call->out != NULL) {
-        used += (size_t)snprintf(text + used, sizeof text - used, first ? "out=%s" : ", out=%s",
-                                 fs_tensor_text(call->out, one, sizeof one));
-    }
-    return fs_fail(err, status, "%s): %s", text, problem);
-}
 
 /* The output that the caller gave must be what the op would have made. */
 static fs_status check_out(const fs_plan *plan, const fs_tensor *out, fs_error *err)
@@ -196,21 +174,4 @@ fs_status fs_op_run(const fs_call *call, fs_tensor *result, fs_error *err)
     observer->end(observer->context, token, call->op, device, status != FS_OK);
     fs_observer_leave();
     return status;
-}
-
-/* Random numbers --------------------------------------------------------------------------------------------------- */
-
-static atomic_ullong random_seed = 0x5eed;
-static atomic_ullong random_offset;
-
-void fs_op_seed(uint64_t seed)
-{
-    atomic_store(&random_seed, seed);
-    atomic_store(&random_offset, 0);
-}
-
-void fs_random_take(int64_t count, uint64_t *seed, uint64_t *offset)
-{
-    *seed = atomic_load(&random_seed);
-    *offset = atomic_fetch_add(&random_offset, ((uint64_t)count + 3) & ~(uint64_t)3); /* whole Philox blocks */
 }

@@ -74,7 +74,4 @@ typedef struct {
  * the shapes, dtypes and devices. On failure nothing is held. Thread-safe. */
 fs_status fs_op_run(const fs_call *call, fs_tensor *result, fs_error *err);
 
-/* The stream of random numbers that rand, randn, uniform_ and normal_ draw from, same on every device. */
-void fs_op_seed(uint64_t seed);
-
 #endif

@@ -1,12 +1,11 @@
 #include "ops/op_forms.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
+#include "ops/op_call.h"
+#include "ops/random.h"
 #include "ops/space.h"
-
-/* Shared checks ---------------------------------------------------------------------------------------------------- */
 
 static void like(fs_plan *plan, const fs_tensor *tensor)
 {
@@ -14,27 +13,6 @@ static void like(fs_plan *plan, const fs_tensor *tensor)
     plan->device = tensor->device;
     plan->ndim = tensor->ndim;
     memcpy(plan->shape, tensor->shape, sizeof plan->shape);
-}
-
-fs_status fs_call_check_floats(const fs_call *call, fs_error *err)
-{
-    const fs_tensor *first = NULL;
-    for (int i = 0; i < 3; i++) {
-        const fs_tensor *in = call->in[i];
-        if (in == NULL) continue;
-        if (!fs_dtype_is_float(in->dtype)) {
-            return fs_call_fail(call, err, FS_TYPE_ERROR,
-                                "computes on float64, float32, float16 or bfloat16; cast with x.to(\"float32\")");
-        }
-        if (first == NULL) first = in;
-        if (in->dtype != first->dtype) {
-            return fs_call_fail(call, err, FS_TYPE_ERROR, "the dtypes differ; cast one with x.to(dtype)");
-        }
-        if (!fs_device_equal(in->device, first->device)) {
-            return fs_call_fail(call, err, FS_VALUE_ERROR, "the devices differ; move one with x.to(device)");
-        }
-    }
-    return FS_OK;
 }
 
 fs_status fs_tensor_convert(const fs_tensor *target, const fs_tensor *source, fs_error *err)

@@ -24,12 +24,6 @@ struct fs_plan {
 FS_FORM_LIST(FS_PLAN_DECLARE)
 #undef FS_PLAN_DECLARE
 
-/* Fail with "op(float32 (3, 4) on cpu, …): problem". */
-fs_status fs_call_fail(const fs_call *call, fs_error *err, fs_status status, const char *problem);
-
-/* Tensor arguments must be floats of one dtype on one device. */
-fs_status fs_call_check_floats(const fs_call *call, fs_error *err);
-
 /* Every element becomes `value`. Leaves no event, as the two below. */
 fs_status fs_tensor_fill(const fs_tensor *out, double value, fs_error *err);
 
@@ -38,8 +32,5 @@ fs_status fs_tensor_convert(const fs_tensor *target, const fs_tensor *source, fs
 
 /* Either a reference to `tensor`, or a dense copy of it. Release `dense` in both cases. */
 fs_status fs_tensor_densify(const fs_tensor *tensor, fs_tensor *dense, fs_error *err);
-
-/* Reserve `count` draws of the random stream. */
-void fs_random_take(int64_t count, uint64_t *seed, uint64_t *offset);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ops/op_call.h"
 #include "ops/op_forms.h"
 #include "ops/space.h"
 

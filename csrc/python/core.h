@@ -57,9 +57,22 @@ bool fs_parse_shape(PyObject *object, int *ndim, int64_t *shape);
 bool fs_default_device(fs_device *device);
 PyObject *fs_device_object(fs_device device); /* "cuda:0" */
 
+/* default_device() and set_default_device(). */
+PyObject *fs_get_default_device(PyObject *module, PyObject *unused);
+PyObject *fs_set_default_device(PyObject *module, PyObject *device);
+
 /* Add the type to the module by its own name. It is made once and kept: `type`, which is static, outlives the module,
  * so that a module that is imported anew has the same types. -1 with an exception set on failure. */
 int fs_add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec);
+
+/* A name of the store as a string: what is no UTF-8 in it, as a kernel of another library may be called, becomes
+ * U+FFFD.
+ */
+PyObject *fs_text_object(const char *text);
+
+/* Put a column, whose reference it takes over, into a dict; false with an exception set, as where the column is NULL.
+ */
+bool fs_put_column(PyObject *columns, const char *name, PyObject *column);
 
 /* Python's types and functions of each file; each adds its own to the module, -1 with an exception set on failure. */
 int fs_add_tensor(PyObject *module);

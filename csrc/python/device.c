@@ -7,6 +7,7 @@
 #include "device/datasheet.h"
 #include "kernels/cuda_device.h"
 #include "ops/cpu/cpu_device.h"
+#include "ops/random.h"
 #include "python/core.h"
 
 static PyObject *cuda_device_count(PyObject *module, PyObject *unused)
@@ -391,9 +392,6 @@ static PyObject *run_probe(PyObject *module, PyObject *args)
     Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
     return Py_BuildValue("(dd)", (double)ns / 1e9, p.done);
 }
-
-PyObject *fs_set_default_device(PyObject *module, PyObject *device);
-PyObject *fs_get_default_device(PyObject *module, PyObject *unused);
 
 static PyMethodDef functions[] = {
     {"cuda_device_count", cuda_device_count, METH_NOARGS,

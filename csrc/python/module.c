@@ -3,7 +3,7 @@
 
 #include "kernels/cuda_device.h"
 #include "python/core.h"
-#include "sources/cupti.h"
+#include "sources/cupti/cupti.h"
 
 /* NVIDIA's libraries are found where cuda-pathfinder finds them: loaded already, wheels, conda, the system. */
 static fs_status find_library(const char *name, char *path, size_t size, fs_error *err)
@@ -61,13 +61,6 @@ static int add_public_names(PyObject *module)
     int status = copy ? PyModule_AddObjectRef(module, "__all__", copy) : -1;
     Py_XDECREF(copy);
     return status;
-}
-
-int fs_add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec)
-{
-    if (*type == NULL) *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
-    if (*type == NULL) return -1;
-    return PyModule_AddObjectRef(module, strrchr(spec->name, '.') + 1, (PyObject *)*type);
 }
 
 /* The core's state, the observer of ops and the types are the process's, and what calls Python from any thread

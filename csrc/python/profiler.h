@@ -5,7 +5,7 @@
 
 #include "python/core.h"
 #include "python/frames.h"
-#include "sources/cupti.h"
+#include "sources/cupti/cupti.h"
 #include "sources/native.h"
 
 typedef struct {
@@ -45,15 +45,6 @@ void fs_profiler_empty(fs_profiler_object *self);
 
 /* Records that were lost, by any source. */
 int64_t fs_profiler_dropped(const fs_profiler_object *self);
-
-/* A name of the store as a string: what is no UTF-8 in it, as a kernel of another library may be called, becomes
- * U+FFFD.
- */
-PyObject *fs_text_object(const char *text);
-
-/* Put a column, whose reference it takes over, into a dict; false with an exception set, as where the column is NULL.
- */
-bool fs_put_column(PyObject *columns, const char *name, PyObject *column);
 
 /* Methods of Profiler; each is documented where profiler.c lists it. Those that read the profile are called by methods
  * of profiler.c that let nothing change it meanwhile. */

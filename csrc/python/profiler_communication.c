@@ -3,8 +3,8 @@
 
 #include "base/memory.h"
 #include "python/profiler.h"
-#include "table/collectives.h"
-#include "table/streams.h"
+#include "summaries/collectives.h"
+#include "summaries/streams.h"
 
 /* One value of a row; `rows` is of the type that the column's owner knows. */
 typedef PyObject *value_of(const fs_store *store, const void *row, size_t offset, double divisor);

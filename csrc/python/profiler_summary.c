@@ -4,9 +4,9 @@
 
 #include "base/memory.h"
 #include "python/profiler.h"
-#include "table/efficiency.h"
-#include "table/launches.h"
-#include "table/steps.h"
+#include "summaries/efficiency.h"
+#include "summaries/launches.h"
+#include "summaries/steps.h"
 
 /* A column of doubles: where a row holds them, and how many of them make one that is shown. */
 typedef struct {

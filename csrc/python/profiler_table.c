@@ -46,11 +46,6 @@ static bool take_all_peaks(PyObject *given, table_request *request)
     return good;
 }
 
-PyObject *fs_text_object(const char *text)
-{
-    return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
-}
-
 /* The table's columns ------------------------------------------------------------------------------------------- */
 
 /* What a table shows of an argument. */
@@ -200,13 +195,6 @@ static PyObject *stacks_of(const fs_store *store, const fs_table *table)
         else PyList_SET_ITEM(list, i, stack);
     }
     return list;
-}
-
-bool fs_put_column(PyObject *columns, const char *name, PyObject *column)
-{
-    bool good = column != NULL && PyDict_SetItemString(columns, name, column) == 0;
-    Py_XDECREF(column);
-    return good;
 }
 
 typedef PyObject *(*row_value)(const fs_store *store, const fs_row *row);

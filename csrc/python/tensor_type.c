@@ -1,55 +1,9 @@
 /* Tensor: the Python type over fs_tensor. */
-#include <stdio.h>
 #include <string.h>
 
 #include "python/core.h"
-#include "python/task.h"
-
-PyTypeObject *fs_tensor_type;
 
 #define TENSOR(object) (&((fs_tensor_object *)(object))->tensor)
-
-PyObject *fs_wrap_tensor(fs_tensor *tensor)
-{
-    fs_tensor_object *object = PyObject_New(fs_tensor_object, fs_tensor_type);
-    if (object == NULL) {
-        fs_tensor_release(tensor);
-        return NULL;
-    }
-    object->tensor = *tensor;
-    tensor->storage = NULL;
-    return (PyObject *)object;
-}
-
-/* Work worth giving other threads their turn for. */
-static bool takes_long(const fs_call *call)
-{
-    enum { MANY_ELEMENTS = 1 << 15 };
-    const fs_tensor *x = call->in[0] ? call->in[0] : call->in[1];
-    if (x == NULL) return true; /* creation: an allocation may wait for the device */
-    return x->device.kind == FS_CUDA || fs_tensor_count(x) > MANY_ELEMENTS ||
-           (call->in[1] != NULL && fs_tensor_count(call->in[1]) > MANY_ELEMENTS);
-}
-
-PyObject *fs_run_call(const fs_call *call, PyObject *in_place)
-{
-    fs_error err;
-    fs_tensor result;
-    fs_status status;
-    fs_task_look();
-    if (takes_long(call)) {
-        fs_long_work work;
-        fs_long_work_begin(&work);
-        status = fs_op_run(call, &result, &err);
-        fs_long_work_end(&work);
-    } else {
-        status = fs_op_run(call, &result, &err);
-    }
-    if (status != FS_OK) return fs_raise(&err);
-    if (in_place == NULL) return fs_wrap_tensor(&result);
-    fs_tensor_release(&result);
-    return Py_NewRef(in_place);
-}
 
 static void tensor_dealloc(PyObject *self)
 {

@@ -5,8 +5,8 @@
 
 #include "base/fork.h"
 #include "python/profiler.h"
-#include "sources/json_scan.h"
-#include "sources/kineto.h"
+#include "sources/kineto/json_scan.h"
+#include "sources/kineto/kineto.h"
 
 typedef struct {
     PyObject_HEAD

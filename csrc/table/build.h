@@ -106,20 +106,6 @@ typedef struct {
     int64_t *samples;
 } fs_build;
 
-/* The steps, in order. */
-fs_status fs_build_scan(fs_build *build, fs_error *err);
-fs_status fs_build_devices(fs_build *build, fs_error *err);
-fs_status fs_build_totals(fs_build *build, fs_error *err);
-
-/* Give calls whose arguments do not tell their work that which follows from what others tell: the kernels that they
- * launched, of dtypes; calls of their gradient, of the shape of their result. Where those disagree, nothing. */
-void fs_build_find_untold(fs_build *build);
-
-/* The node of a host event, as it is while nothing is known of what it encloses. */
-fs_node fs_build_leaf(const fs_build *build, uint32_t index);
-/* The node of a host event, made where it has none. */
-fs_node *fs_build_node(fs_build *build, uint32_t index);
-
 /* The event itself, or the nearest around it that is no frame; FS_NONE: none. */
 static inline uint32_t fs_build_past_frames(const fs_build *build, uint32_t index)
 {
@@ -148,25 +134,6 @@ static inline bool fs_build_is_device(const fs_chunk *chunk, uint32_t at)
 {
     return fs_event_lies_on_device(chunk->kind[at], chunk->device[at]);
 }
-
-/* The next range outward from `range` whose work is stated, or FS_NONE. */
-static inline uint32_t fs_build_outer_stated(fs_build *build, uint32_t range)
-{
-    uint32_t at, above;
-    const fs_chunk *chunk = fs_event_chunk(build->store, range, &at);
-    above = fs_build_parent(build, chunk, at, range);
-    return above != FS_NONE ? fs_build_node(build, above)->stated : FS_NONE;
-}
-
-/* What is known of the work of a node: by the rule of its op, or by what is stated of a range around it. */
-typedef struct {
-    bool flops, bytes;
-} fs_known;
-
-fs_known fs_build_known(fs_build *build, const fs_node *node);
-
-/* The peaks of the device, or where that is -1 of the place that the call names; NULL: not known. */
-const fs_peaks *fs_build_peaks(const fs_build *build, const fs_call *call, int device);
 
 /* What a time in µs is above its true value once it is the difference of two doubles, since the trace began. */
 static inline double fs_build_rounding(const fs_build *build, int64_t start, int64_t duration)

@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "store/event.h"
-#include "table/names.h"
+#include "work/names.h"
 
 enum { FIRST_SLOTS = 256 };
 

@@ -1,10 +1,13 @@
 /* Device work to its launchers and rows: own device times, busy times, coverage. */
+#include "table/devices.h"
+
 #include <math.h>
 
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
-#include "table/build.h"
+#include "table/scan.h"
+#include "table/totals.h"
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 

@@ -1,10 +1,12 @@
 /* Events to calls, nodes and groups, in the order of the store. */
+#include "table/scan.h"
+
 #include <string.h>
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "table/build.h"
-#include "table/names.h"
+#include "table/untold.h"
+#include "work/names.h"
 
 /* The first id of a table's stacks: that of no frames. */
 enum { NO_STACK };

@@ -7,8 +7,10 @@
 #include "base/memory.h"
 #include "base/sort.h"
 #include "base/saturate.h"
-#include "table/build.h"
-#include "table/statistics.h"
+#include "table/devices.h"
+#include "table/scan.h"
+#include "table/totals.h"
+#include "base/statistics.h"
 
 /* Work that is only known to be at most so much, and is more than the device can do, tells no rates. */
 static void forget_rates(fs_row *row)

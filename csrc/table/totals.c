@@ -1,11 +1,13 @@
 /* Nodes to groups, backward: what a node encloses is complete when its turn comes. */
+#include "table/totals.h"
+
 #include <math.h>
 
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "ops/tensor.h"
-#include "table/build.h"
+#include "table/scan.h"
 
 const fs_peaks *fs_build_peaks(const fs_build *build, const fs_call *call, int device)
 {

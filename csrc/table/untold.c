@@ -1,7 +1,7 @@
 /* What the arguments of a call leave untold and others of the trace tell: see fs_build_find_untold. */
-#include <string.h>
+#include "table/untold.h"
 
-#include "table/build.h"
+#include <string.h>
 
 /* Dtypes ----------------------------------------------------------------------------------------------------------- */
 

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "sources/cupti.h"
-#include "sources/cupti_library.h"
+#include "sources/cupti/cupti.h"
+#include "sources/cupti/library.h"
 #include "store/signature.h"
 #include "store/store.h"
 #include "tests/c/check.h"

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sources/cupti_abi.h"
+#include "sources/cupti/abi.h"
 
 enum {
     FAKE_INVALID_PARAMETER = 1,

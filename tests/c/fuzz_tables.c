@@ -5,11 +5,11 @@
 #include <math.h>
 
 #include "base/memory.h"
-#include "table/collectives.h"
-#include "table/efficiency.h"
-#include "table/launches.h"
-#include "table/steps.h"
-#include "table/streams.h"
+#include "summaries/collectives.h"
+#include "summaries/efficiency.h"
+#include "summaries/launches.h"
+#include "summaries/steps.h"
+#include "summaries/streams.h"
 #include "table/table.h"
 #include "tests/c/fuzz_load.h"
 #include "views/chrome_trace.h"

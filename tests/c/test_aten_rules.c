@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "work/aten.h"
+#include "work/aten/aten.h"
 
 enum { ARGUMENTS = 13, ROUNDS = 300 };
 
@@ -111,10 +111,15 @@ static void try_rules(const fs_aten_rule *rules, fs_torch_builder *builder)
 }
 
 /* Names that are no rows, or rows with a namespace of their own. */
-static const char *const whole_names[] = {
-    "triton_poi_fused_embedding_0", "triton_poi_fused_add_0",           "triton_per_fused_native_layer_norm_0",
-    "triton_poi_fused_relu_0",      "triton_poi_fused_tanh_backward_0", "triton_red_fused_sum_split_0",
-    "fsdp::chunk_cat",              "torchao::triton_to_mxfp8_dim0",    "torchao::mx_block_rearrange_2d_M_groups"};
+static const char *const whole_names[] = {"triton_poi_fused_embedding_0",
+                                          "triton_poi_fused_add_0",
+                                          "triton_per_fused_native_layer_norm_0",
+                                          "triton_poi_fused_relu_0",
+                                          "triton_poi_fused_tanh_backward_0",
+                                          "triton_red_fused_sum_split_0",
+                                          "fsdp::chunk_cat",
+                                          "torchao::triton_to_mxfp8_dim0",
+                                          "torchao::mx_block_rearrange_2d_M_groups"};
 
 static void test_no_name_is_listed_twice(void)
 {

@@ -8,8 +8,8 @@
 #include "store/collective.h"
 #include "store/signature.h"
 #include "store/torch_signature.h"
-#include "table/collectives.h"
-#include "table/streams.h"
+#include "summaries/collectives.h"
+#include "summaries/streams.h"
 #include "tests/c/check.h"
 
 static bool near(double value, double expected)

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "sources/kineto.h"
+#include "sources/kineto/kineto.h"
 #include "store/event.h"
 #include "tests/c/check.h"
 

@@ -7,10 +7,10 @@
 
 #include "base/memory.h"
 #include "store/signature.h"
-#include "table/efficiency.h"
-#include "table/intervals.h"
-#include "table/launches.h"
-#include "table/steps.h"
+#include "summaries/efficiency.h"
+#include "summaries/intervals.h"
+#include "summaries/launches.h"
+#include "summaries/steps.h"
 #include "tests/c/check.h"
 
 static bool near(double value, double expected)

@@ -1,0 +1,83 @@
+#include "base/statistics.h"
+
+#include <math.h>
+
+static int64_t median_of_three(int64_t a, int64_t b, int64_t c)
+{
+    int64_t low = a < b ? a : b, high = a < b ? b : a;
+    return c < low ? low : c > high ? high : c;
+}
+
+/* Move what is below `limit` to the front; returns how many that are. The loop has no branch to mispredict. */
+static size_t partition(int64_t *samples, size_t count, int64_t limit)
+{
+    size_t below = 0;
+    for (size_t i = 0; i < count; i++) {
+        int64_t sample = samples[i];
+        samples[i] = samples[below];
+        samples[below] = sample;
+        below += sample < limit;
+    }
+    return below;
+}
+
+/* Quickselect: the sample of that rank is at its place afterwards, none before it is larger, none after it smaller. */
+static int64_t select_rank(int64_t *samples, size_t count, size_t rank)
+{
+    while (count > 1) {
+        int64_t pivot = median_of_three(samples[0], samples[count / 2], samples[count - 1]);
+        size_t below = partition(samples, count, pivot);
+        if (rank < below) {
+            count = below;
+            continue;
+        }
+        samples += below, count -= below, rank -= below;
+        /* What equals the pivot leaves too: device times repeat a lot. */
+        size_t equal = pivot == INT64_MAX ? count : partition(samples, count, pivot + 1);
+        if (rank < equal) return pivot;
+        samples += equal, count -= equal, rank -= equal;
+    }
+    return *samples;
+}
+
+static int64_t least(const int64_t *samples, size_t count)
+{
+    int64_t min = samples[0];
+    for (size_t i = 1; i < count; i++) min = samples[i] < min ? samples[i] : min;
+    return min;
+}
+
+static int64_t largest(const int64_t *samples, size_t count)
+{
+    int64_t max = samples[0];
+    for (size_t i = 1; i < count; i++) max = samples[i] > max ? samples[i] : max;
+    return max;
+}
+
+/* The quantile of samples that begin at `begin`: none of the ones before it is larger. */
+static double quantile(int64_t *samples, size_t count, double share, size_t *begin)
+{
+    double place = share * (double)(count - 1);
+    size_t rank = (size_t)place;
+    int64_t low = select_rank(samples + *begin, count - *begin, rank - *begin);
+    *begin = rank;
+    if (rank + 1 == count) return (double)low;
+    int64_t high = least(samples + rank + 1, count - rank - 1);
+    return (double)low + (place - (double)rank) * (double)(high - low);
+}
+
+fs_statistics fs_statistics_of(int64_t *samples, size_t count)
+{
+    if (count == 0) return (fs_statistics){NAN, NAN, NAN, NAN, NAN};
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < count; i++) sum += (double)samples[i];
+    double mean = sum / (double)count;
+    for (size_t i = 0; i < count; i++) squares += ((double)samples[i] - mean) * ((double)samples[i] - mean);
+
+    fs_statistics result = {.min = (double)least(samples, count), .max = (double)largest(samples, count)};
+    size_t begin = 0;
+    result.median = quantile(samples, count, 0.5, &begin);
+    result.p95 = quantile(samples, count, 0.95, &begin);
+    result.std = count > 1 ? sqrt(squares / (double)(count - 1)) : NAN;
+    return result;
+}

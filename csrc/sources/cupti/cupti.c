@@ -1,0 +1,406 @@
+#include "sources/cupti/cupti.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "sources/cupti/buffers.h"
+#include "sources/cupti/records.h"
+#include "store/event.h"
+
+enum { TAKEN_BY_BYTES = 64 };
+
+static struct {
+    pthread_mutex_t lock; /* of the parser and of what it fills */
+    fs_cupti_parser parser;
+    fs_cupti_report report;
+    fs_cupti_options options;
+    void *subscriber; /* NULL while capturing without one */
+    atomic_bool capturing;
+    uint32_t generation; /* of the process that captures */
+} capture = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local bool detaching; /* this thread makes the call from whose exit CUPTI leaves */
+
+/* What CUPTI calls ------------------------------------------------------------------------------------------------- */
+
+static void request_buffer(uint8_t **buffer, size_t *size, size_t *most_records)
+{
+    *buffer = fs_cupti_buffer_take(size);
+    *most_records = 0; /* as many as it holds */
+}
+
+/* Drop counts are asked for at the end, not here: that would take a lock of CUPTI's under which it asks for buffers. */
+static void complete_buffer(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+    (void)context, (void)stream, (void)size;
+    fs_cupti_buffer_use use = buffer == NULL ? FS_CUPTI_FOREIGN : fs_cupti_buffer_use_of(buffer);
+    if (use == FS_CUPTI_FOREIGN) return;
+    pthread_mutex_lock(&capture.lock);
+    if (capture.parser.store != NULL && valid > 0) {
+        fs_cupti_parse(&capture.parser, buffer, valid, use == FS_CUPTI_KEEP);
+    }
+    pthread_mutex_unlock(&capture.lock);
+    fs_cupti_buffer_give(buffer, valid);
+}
+
+static uint64_t host_clock(void)
+{
+    return (uint64_t)fs_clock_now();
+}
+
+/* CUPTI leaves a process safely only from the exit of an API call. */
+static void called_back(void *context, int domain, uint32_t function, const void *data)
+{
+    const fs_cupti_callback_data *call = data;
+    (void)context, (void)domain, (void)function;
+    if (call->site != FS_CUPTI_API_EXIT || !detaching) return;
+    detaching = false;
+    fs_cupti->unsubscribe(capture.subscriber);
+    fs_cupti->finalize();
+    capture.subscriber = NULL;
+}
+
+/* Functions by name ------------------------------------------------------------------------------------------------ */
+
+/* Callback ids of functions that make no event, found by name once: their numbers are CUPTI's own affair. */
+static struct {
+    pthread_once_t once;
+    uint32_t driver[FS_CUPTI_FUNCTIONS], runtime[FS_CUPTI_FUNCTIONS];
+    int driver_count, runtime_count;
+    uint32_t driver_version;
+} unwanted = {.once = PTHREAD_ONCE_INIT};
+
+static void find_functions(void)
+{
+    char name[128];
+    for (uint32_t id = 1; id < FS_CUPTI_FUNCTIONS; id++) {
+        fs_cupti_function_name(FS_CUPTI_DRIVER_DOMAIN, id, name, sizeof name);
+        if (name[0] == '\0') break;
+        if (strcmp(name, "cuDriverGetVersion") == 0) unwanted.driver_version = id;
+        if (!fs_cupti_is_wanted(name)) unwanted.driver[unwanted.driver_count++] = id;
+    }
+    for (uint32_t id = 1; id < FS_CUPTI_FUNCTIONS; id++) {
+        fs_cupti_function_name(FS_CUPTI_RUNTIME_DOMAIN, id, name, sizeof name);
+        if (name[0] == '\0') break;
+        if (fs_cupti_is_noise(name)) unwanted.runtime[unwanted.runtime_count++] = id;
+    }
+}
+
+/* Start ------------------------------------------------------------------------------------------------------------ */
+
+/* A client that gave no name, as those did that subscribed before names were asked for: torch.profiler among them. */
+static bool is_nameless(const char *taken_by)
+{
+    return taken_by[0] == '\0' || strstr(taken_by, "not provided") != NULL;
+}
+
+static fs_status subscribe(const fs_cupti_options *options, char *taken_by, fs_error *err)
+{
+    char name[TAKEN_BY_BYTES] = "";
+    fs_cupti_subscriber us = {sizeof us, "flopscope", name, sizeof name};
+    int code = fs_cupti->subscribe_named != NULL
+                   ? fs_cupti->subscribe_named(&capture.subscriber, called_back, NULL, &us)
+                   : fs_cupti->subscribe(&capture.subscriber, called_back, NULL);
+    name[sizeof name - 1] = '\0';
+    if (code == FS_CUPTI_SUCCESS) return FS_OK;
+    capture.subscriber = NULL;
+    if (code != FS_CUPTI_ERROR_TAKEN) return fs_cupti_fail(code, "subscribing", err);
+    capture.report.shared = options->may_share && is_nameless(name);
+    if (capture.report.shared) return FS_OK;
+    if (taken_by != NULL)
+        snprintf(taken_by, TAKEN_BY_BYTES, "%s", is_nameless(name) ? "a client without a name" : name);
+    return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is taken by %s", is_nameless(name) ? "a client without a name" : name);
+}
+
+/* X(kind, whether only with API calls, whether capturing goes on without, what it captures), in order of enabling */
+#define KINDS(X)                                               \
+    X(FS_CUPTI_MEMCPY, false, false, "copies")                 \
+    X(FS_CUPTI_MEMCPY_PEER, false, true, "peer copies")        \
+    X(FS_CUPTI_MEMSET, false, false, "fills")                  \
+    X(FS_CUPTI_KERNEL, false, false, "kernels")                \
+    X(FS_CUPTI_SYNCHRONIZATION, true, true, "synchronisation") \
+    X(FS_CUPTI_OVERHEAD, true, true, "overhead")               \
+    X(FS_CUPTI_RUNTIME, true, false, "runtime API calls")      \
+    X(FS_CUPTI_DRIVER, true, false, "driver API calls")
+
+static const struct {
+    int kind;
+    bool with_calls, optional;
+    const char *what;
+} kinds[] = {
+#define KIND_ROW(kind, with_calls, optional, what) {kind, with_calls, optional, what},
+    KINDS(KIND_ROW)
+#undef KIND_ROW
+};
+enum { KIND_COUNT = sizeof kinds / sizeof *kinds };
+
+static void disable_all(void)
+{
+    for (int i = 0; i < KIND_COUNT; i++)
+        if (!kinds[i].with_calls || capture.options.api_calls) fs_cupti->disable(kinds[i].kind);
+}
+
+/* Functions can be taken out of a kind that is enabled, but not put into one that is not. Where they can't be taken
+ * out, the parser leaves them out. */
+static fs_status enable_all(fs_error *err)
+{
+    for (int i = 0; i < KIND_COUNT; i++) {
+        if (kinds[i].with_calls && !capture.options.api_calls) continue;
+        int code = fs_cupti->enable(kinds[i].kind);
+        if (code != FS_CUPTI_SUCCESS && !kinds[i].optional) {
+            char doing[64];
+            snprintf(doing, sizeof doing, "asking for %s", kinds[i].what);
+            return fs_cupti_fail(code, doing, err);
+        }
+    }
+    if (!capture.options.api_calls) return FS_OK;
+    if (fs_cupti->enable_runtime != NULL)
+        for (int i = 0; i < unwanted.runtime_count; i++) fs_cupti->enable_runtime(unwanted.runtime[i], 0);
+    if (fs_cupti->enable_driver != NULL)
+        for (int i = 0; i < unwanted.driver_count; i++) fs_cupti->enable_driver(unwanted.driver[i], 0);
+    return FS_OK;
+}
+
+static void set_flag(int attribute, uint8_t value)
+{
+    size_t size = sizeof value;
+    if (fs_cupti->set_attribute != NULL) fs_cupti->set_attribute(attribute, &size, &value);
+}
+
+/* Our buffers are zeroed, and all threads fill the same: with one each, a program of many threads would need more
+ * memory than the bound allows. A client after us may know of neither: both are taken back to what it expects. */
+static void set_up_buffers(bool ours)
+{
+    set_flag(FS_CUPTI_ZEROED_BUFFERS, ours);
+    set_flag(FS_CUPTI_THREAD_BUFFERS, 0);
+}
+
+/* Let CUPTI use our clock; where it can't, what must be added to its own. */
+static fs_status agree_on_clock(fs_error *err)
+{
+    capture.parser.offset = 0;
+    /* Also where another client is subscribed: torch.profiler leaves the processor's raw counter behind, which does not
+     * count ns, and sets it again when it begins. */
+    if (fs_cupti->set_clock != NULL && fs_cupti->set_clock(host_clock) == FS_CUPTI_SUCCESS) return FS_OK;
+    int64_t shortest = INT64_MAX;
+    for (int i = 0; i < 100; i++) {
+        uint64_t theirs;
+        int64_t before = fs_clock_now();
+        int code = fs_cupti->timestamp(&theirs);
+        int64_t after = fs_clock_now();
+        if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "asking for its time", err);
+        if (after - before >= shortest) continue;
+        shortest = after - before;
+        capture.parser.offset = before + shortest / 2 - (int64_t)theirs;
+    }
+    return FS_OK;
+}
+
+/* Records that CUPTI itself dropped since it was last asked. */
+static int64_t dropped_by_cupti(void)
+{
+    size_t dropped = 0;
+    return fs_cupti->dropped(NULL, 0, &dropped) == FS_CUPTI_SUCCESS ? (int64_t)dropped : 0;
+}
+
+static void leave(void)
+{
+    set_up_buffers(false);
+    if (capture.subscriber != NULL) {
+        /* A call that does nothing, for its exit. */
+        int version;
+        detaching = true;
+        fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_DRIVER_DOMAIN, unwanted.driver_version);
+        fs_driver->driver_version(&version);
+        if (detaching) fs_cupti->unsubscribe(capture.subscriber);
+        detaching = false;
+        capture.subscriber = NULL;
+    } else {
+        fs_cupti->set_thread_ids(FS_CUPTI_THREAD_DEFAULT);
+    }
+}
+
+fs_status fs_cupti_start(fs_store *store, const fs_cupti_options *options, char *taken_by, fs_error *err)
+{
+    fs_status status;
+    if (taken_by != NULL) taken_by[0] = '\0';
+    if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
+    if (capture.report.version != 0 && capture.generation != fs_fork_generation())
+        return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI can't be used in a process forked from one that had used it");
+    if (atomic_exchange(&capture.capturing, true))
+        return fs_fail(err, FS_RUNTIME_ERROR, "a capture is in progress already");
+    capture.generation = fs_fork_generation();
+    pthread_once(&unwanted.once, find_functions);
+    capture.options = *options;
+    capture.report = (fs_cupti_report){0};
+    fs_cupti->version(&capture.report.version);
+    FS_TRY_GOTO(status, subscribe(options, taken_by, err), refused);
+    FS_TRY_GOTO(status, fs_cupti_buffers_open(options->buffer_bytes, options->most_bytes, err), left);
+    FS_TRY_GOTO(status, agree_on_clock(err), closed);
+    fs_cupti->set_thread_ids(FS_CUPTI_THREAD_SYSTEM);
+    set_up_buffers(true);
+    dropped_by_cupti(); /* before us */
+    pthread_mutex_lock(&capture.lock);
+    fs_cupti_parser_begin(&capture.parser, store, fs_clock_now());
+    pthread_mutex_unlock(&capture.lock);
+    int code = fs_cupti->register_callbacks(request_buffer, complete_buffer);
+    status = code == FS_CUPTI_SUCCESS ? enable_all(err) : fs_cupti_fail(code, "offering buffers", err);
+    if (status == FS_OK) return FS_OK;
+    disable_all();
+closed:
+    pthread_mutex_lock(&capture.lock);
+    fs_cupti_parser_clear(&capture.parser);
+    pthread_mutex_unlock(&capture.lock);
+left:
+    leave();
+    fs_cupti_buffers_close();
+refused:
+    atomic_store(&capture.capturing, false);
+    return status;
+}
+
+void fs_cupti_restart(fs_store *store)
+{
+    dropped_by_cupti();
+    pthread_mutex_lock(&capture.lock);
+    fs_cupti_parser_begin(&capture.parser, store, fs_clock_now());
+    pthread_mutex_unlock(&capture.lock);
+}
+
+/* Stop ------------------------------------------------------------------------------------------------------------- */
+
+/* Wait for what every device's primary context has been given; others can't be listed. The first failure is told; a
+ * context with an error has no more to wait for. */
+static int wait_for_devices(void)
+{
+    int count = 0, first = 0;
+    if (fs_driver->device_count(&count) != 0) return 0; /* CUDA was never used */
+    for (int i = 0; i < count && i < FS_DEVICE_LIMIT; i++) {
+        int device, active = 0;
+        unsigned flags;
+        void *context = NULL;
+        if (fs_driver->device(&device, i) != 0 || fs_driver->primary_state(device, &flags, &active) != 0 || !active)
+            continue;
+        if (fs_driver->primary_retain(&context, device) != 0) continue;
+        if (fs_driver->context_push(context) == 0) {
+            int code = fs_driver->context_wait();
+            if (first == 0) first = code;
+            fs_driver->context_pop(&context);
+        }
+        fs_driver->primary_release(device);
+    }
+    return first;
+}
+
+/* X(fact, number of the CUdevice_attribute) */
+#define ATTRIBUTES(X)                    \
+    X(compute_major, 75)                 \
+    X(compute_minor, 76)                 \
+    X(max_threads_per_block, 1)          \
+    X(max_threads_per_sm, 39)            \
+    X(registers_per_block, 12)           \
+    X(warp_size, 10)                     \
+    X(shared_memory_per_block, 8)        \
+    X(sm_count, 16)                      \
+    X(registers_per_sm, 82)              \
+    X(shared_memory_per_block_optin, 97) \
+    X(shared_memory_per_sm, 81)          \
+    X(max_blocks_per_sm, 106)
+
+static fs_status describe_device(fs_store *store, int index, fs_error *err)
+{
+    fs_device_facts facts = fs_device_facts_missing;
+    size_t memory = 0;
+    int device, value;
+    if (fs_driver->device(&device, index) != 0) return FS_OK;
+    if (fs_driver->device_name(facts.name, sizeof facts.name, device) != 0) facts.name[0] = '\0';
+    if (fs_driver->device_memory(&memory, device) == 0) facts.total_memory = (int64_t)memory;
+#define TAKE_ATTRIBUTE(fact, attribute) \
+    if (fs_driver->device_attribute(&value, attribute, device) == 0) facts.fact = value;
+    ATTRIBUTES(TAKE_ATTRIBUTE)
+#undef TAKE_ATTRIBUTE
+    return fs_store_set_device(store, index, &facts, err);
+}
+
+static fs_status describe_devices(fs_store *store, fs_error *err)
+{
+    bool seen[FS_DEVICE_LIMIT] = {false};
+    for (uint32_t i = 0; i < fs_store_lane_count(store); i++) {
+        fs_lane lane = fs_store_lane(store, i);
+        if (!lane.on_device || lane.device >= FS_DEVICE_LIMIT || seen[lane.device]) continue;
+        seen[lane.device] = true;
+        FS_TRY(describe_device(store, lane.device, err));
+    }
+    return FS_OK;
+}
+
+static fs_status devices_failed(int failed, fs_error *err)
+{
+    return fs_fail(err, FS_RUNTIME_ERROR,
+                   "CUDA failed with error %d while the profile waited for the devices: an earlier kernel or copy, of "
+                   "any library, may be at it",
+                   failed);
+}
+
+fs_status fs_cupti_collect(fs_error *err)
+{
+    int failed = wait_for_devices();
+    int code = fs_cupti->flush(FS_CUPTI_FLUSH_FORCED);
+    int64_t dropped = dropped_by_cupti();
+    pthread_mutex_lock(&capture.lock);
+    capture.parser.dropped += dropped;
+    fs_store *store = capture.parser.store;
+    pthread_mutex_unlock(&capture.lock);
+    if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "handing over its records", err);
+    return failed != 0 ? devices_failed(failed, err) : describe_devices(store, err);
+}
+
+fs_status fs_cupti_stop(fs_error *err)
+{
+    fs_status status = FS_OK;
+    if (!atomic_load(&capture.capturing)) return FS_OK;
+    if (capture.generation != fs_fork_generation()) {
+        atomic_store(&capture.capturing, false); /* the parent has all that CUPTI knows */
+        return FS_OK;
+    }
+    pthread_mutex_lock(&capture.lock);
+    fs_store *store = capture.parser.store;
+    int64_t begin, end;
+    fs_store_window(store, &begin, &end);
+    capture.parser.end = end == FS_MISSING ? fs_clock_now() : end;
+    pthread_mutex_unlock(&capture.lock);
+
+    int failed = wait_for_devices();
+    /* First what is complete; then, when no thread adds any more, the rest. */
+    int code = fs_cupti->flush(0);
+    disable_all();
+    int forced = fs_cupti->flush(FS_CUPTI_FLUSH_FORCED);
+    if (code == FS_CUPTI_SUCCESS) code = forced;
+    if (code != FS_CUPTI_SUCCESS) status = fs_cupti_fail(code, "handing over its records", err);
+    int64_t dropped = dropped_by_cupti();
+    leave();
+
+    pthread_mutex_lock(&capture.lock);
+    capture.report.dropped = capture.parser.dropped + dropped;
+    fs_cupti_parser_clear(&capture.parser);
+    pthread_mutex_unlock(&capture.lock);
+    capture.report.taken = fs_cupti_buffers_close();
+    atomic_store(&capture.capturing, false);
+    if (status == FS_OK && failed != 0) status = devices_failed(failed, err);
+    fs_status described = describe_devices(store, status == FS_OK ? err : NULL);
+    return status != FS_OK ? status : described;
+}
+
+fs_cupti_report fs_cupti_last(void)
+{
+    if (capture.generation != fs_fork_generation()) return (fs_cupti_report){0}; /* its lock may be held for ever */
+    pthread_mutex_lock(&capture.lock);
+    fs_cupti_report report = capture.report;
+    if (atomic_load(&capture.capturing)) report.dropped = capture.parser.dropped;
+    pthread_mutex_unlock(&capture.lock);
+    return report;
+}

@@ -1,0 +1,361 @@
+#include "sources/cupti/records.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names ---------------------------------------------------------------------------------------------------------- */
+
+/* Called often, and of no interest to who reads times: torch.profiler leaves out the same. */
+static const char *const noise[] = {
+    "cudaGetDevice",       "cudaSetDevice",   "cudaGetLastError",
+    "cudaPeekAtLastError", "cudaEventCreate", "cudaEventCreateWithFlags",
+    "cudaEventDestroy",
+};
+
+/* Beginnings of names: launches (Triton, cuBLAS and Numba go through the driver), copies, waiting, memory and code. */
+static const char *const wanted[] = {
+    "cuLaunch",
+    "cuGraphLaunch",
+    "cuMemcpy",
+    "cuMemset",
+    "cuMemAlloc",
+    "cuMemFree",
+    "cuMemCreate",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuMemRelease",
+    "cuMemPrefetchAsync",
+    "cuCtxSynchronize",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuEventSynchronize",
+    "cuModuleLoad",
+    "cuLibraryLoad",
+    "cuMulticast",
+};
+
+static const char *const overheads[] = {
+    [1] = "Driver Compiler",
+    [2] = "Buffer Flush",
+    [3] = "Instrumentation",
+    [4] = "Resource",
+    [5] = "Runtime Triggered Module Loading",
+    [6] = "Lazy Function Loading",
+    [7] = "Command Buffer Full",
+    [8] = "Activity Buffer Request",
+    [9] = "UVM Activity Init",
+};
+
+static const char *const synchronizations[] = {
+    /* Kineto's words */
+    "Unknown Sync", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync",
+};
+
+static const char *const copies[] = {
+    "<unknown>", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP",
+};
+
+static const char *const memories[] = {
+    "Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static",
+};
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+#define NAMED(list, index) ((size_t)(index) < COUNT(list) && list[index] != NULL ? list[index] : "Unrecognized")
+
+bool fs_cupti_is_noise(const char *name)
+{
+    for (size_t i = 0; i < COUNT(noise); i++)
+        if (strcmp(name, noise[i]) == 0) return true;
+    return false;
+}
+
+bool fs_cupti_is_wanted(const char *name)
+{
+    for (size_t i = 0; i < COUNT(wanted); i++)
+        if (strncmp(name, wanted[i], strlen(wanted[i])) == 0) return true;
+    return false;
+}
+
+void fs_cupti_function_name(int domain, uint32_t function, char *name, size_t size)
+{
+    const char *found = NULL;
+    name[0] = '\0';
+    if (fs_cupti->callback_name(domain, function, &found) != FS_CUPTI_SUCCESS || found == NULL) return;
+    snprintf(name, size, "%s", found);
+    /* "cudaLaunchKernel_ptsz_v7000": the CUDA version that brought it ("cuMemAlloc_v2" is a name of its own), and
+     * before it a mark of the form for per-thread default streams. */
+    size_t length = strlen(name), digits = 0;
+    while (digits < length && isdigit((unsigned char)name[length - 1 - digits])) digits++;
+    if (digits >= 4 && length > digits + 2 && strncmp(name + length - digits - 2, "_v", 2) == 0)
+        name[length -= digits + 2] = '\0';
+    if (length > 5 && (strcmp(name + length - 5, "_ptsz") == 0 || strcmp(name + length - 5, "_ptds") == 0))
+        name[length - 5] = '\0';
+    if (strcmp(name, "INVALID") == 0) name[0] = '\0';
+}
+
+/* The name of an API function as the store knows it; FS_NONE where it makes no event. */
+static fs_status function_id(fs_cupti_parser *parser, int domain, uint32_t function, uint32_t *id)
+{
+    char name[128];
+    uint32_t unkept = 0;
+    uint32_t *known =
+        function < FS_CUPTI_FUNCTIONS ? &parser->functions[domain == FS_CUPTI_RUNTIME_DOMAIN][function] : &unkept;
+    if (*known == 0) {
+        bool runtime = domain == FS_CUPTI_RUNTIME_DOMAIN;
+        fs_cupti_function_name(domain, function, name, sizeof name);
+        if (name[0] == '\0') snprintf(name, sizeof name, "%s function %u", runtime ? "cuda" : "cu", function);
+        if (runtime ? fs_cupti_is_noise(name) : !fs_cupti_is_wanted(name)) {
+            *known = FS_NONE;
+        } else {
+            FS_TRY(fs_store_name(parser->store, name, known, NULL));
+            ++*known;
+        }
+    }
+    *id = *known == FS_NONE ? FS_NONE : *known - 1;
+    return FS_OK;
+}
+
+static fs_status symbol_name(fs_cupti_parser *parser, const char *symbol, uint32_t *name)
+{
+    if (symbol == NULL) symbol = "<unknown kernel>";
+    size_t place = ((uintptr_t)symbol >> 4) % FS_CUPTI_NAME_CACHE;
+    if (parser->names[place].symbol == symbol && strcmp(parser->names[place].text, symbol) == 0) {
+        *name = parser->names[place].name;
+        return FS_OK;
+    }
+    uint32_t kept;
+    char *readable = fs_cupti_demangle(symbol);
+    fs_status status = fs_store_name(parser->store, readable != NULL ? readable : symbol, name, NULL);
+    free(readable);
+    if (status == FS_OK) status = fs_intern_text(&parser->symbols, symbol, &kept, NULL);
+    if (status != FS_OK) return status;
+    parser->names[place].symbol = symbol;
+    parser->names[place].text = fs_intern_get(&parser->symbols, kept).bytes;
+    parser->names[place].name = *name;
+    return FS_OK;
+}
+
+/* Launches and lanes --------------------------------------------------------------------------------------------- */
+
+static fs_status launch_id(fs_cupti_parser *parser, const fs_launch *launch, uint32_t *signature)
+{
+    uint64_t hash = launch->graph_node;
+    const uint32_t *words = (const uint32_t *)launch;
+    for (size_t i = 0; i < offsetof(fs_launch, graph_node) / sizeof *words; i++)
+        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
+    size_t place = (hash >> 40) % FS_CUPTI_LAUNCH_CACHE;
+    if (parser->launches[place].signature != 0 &&
+        memcmp(&parser->launches[place].launch, launch, sizeof *launch) == 0) {
+        *signature = parser->launches[place].signature - 1;
+        return FS_OK;
+    }
+    _Alignas(8) char bytes[FS_LAUNCH_BYTES];
+    fs_launch_encode(launch, bytes);
+    FS_TRY(fs_store_signature(parser->store, bytes, sizeof bytes, signature, NULL));
+    parser->launches[place].launch = *launch;
+    parser->launches[place].signature = *signature + 1;
+    return FS_OK;
+}
+
+static fs_status stream_lane(fs_cupti_parser *parser, uint32_t device, uint32_t stream, uint32_t *lane)
+{
+    uint64_t key = ((uint64_t)device << 32 | stream) + 1;
+    size_t place = (stream + device * 17) % FS_CUPTI_LANE_CACHE;
+    if (parser->streams[place].key != key) {
+        FS_TRY(fs_store_device_lane(parser->store, (int)device, stream, &parser->streams[place].lane, NULL));
+        parser->streams[place].key = key;
+    }
+    *lane = parser->streams[place].lane;
+    return FS_OK;
+}
+
+static fs_status thread_lane(fs_cupti_parser *parser, uint32_t thread, uint32_t *lane)
+{
+    size_t place = thread % FS_CUPTI_LANE_CACHE;
+    if (parser->threads[place].key != (uint64_t)thread + 1) {
+        FS_TRY(fs_store_thread_lane_of(parser->store, thread, &parser->threads[place].lane, NULL));
+        parser->threads[place].key = (uint64_t)thread + 1;
+    }
+    *lane = parser->threads[place].lane;
+    return FS_OK;
+}
+
+/* Records -------------------------------------------------------------------------------------------------------- */
+
+/* What all records have. */
+static fs_event event_of(const fs_cupti_parser *parser, fs_event_kind kind, uint64_t start, uint64_t end)
+{
+    fs_event event = fs_event_missing;
+    event.kind = (uint8_t)kind;
+    event.start = (int64_t)start + parser->offset;
+    event.duration = end >= start ? (int64_t)(end - start) : 0;
+    return event;
+}
+
+/* Only what comes this far is an event: where it can't be kept it is a loss. */
+static fs_status append(fs_cupti_parser *parser, const fs_event *event)
+{
+    return parser->keeps ? fs_store_append(parser->store, event, NULL, NULL) : FS_OUT_OF_MEMORY;
+}
+
+/* Append device work that ran on (device, stream). */
+static fs_status append_work(fs_cupti_parser *parser, fs_event *event, uint32_t device, uint32_t stream,
+                             uint32_t correlation, const fs_launch *launch)
+{
+    event->device = (int8_t)device;
+    event->timing = FS_TIMING_CUPTI;
+    event->correlation = correlation;
+    FS_TRY(launch_id(parser, launch, &event->signature));
+    FS_TRY(stream_lane(parser, device, stream, &event->lane));
+    return append(parser, event);
+}
+
+static fs_status take_kernel(fs_cupti_parser *parser, const fs_cupti_kernel *record)
+{
+    fs_event event = event_of(parser, FS_EVENT_KERNEL, record->start, record->end);
+    if (record->start == 0 || record->end == 0) return FS_RUNTIME_ERROR; /* it never ended */
+    if (event.start < parser->begin) return FS_OK;
+    fs_launch launch = {
+        .registers = record->registers,
+        .static_shared = (uint32_t)record->static_shared,
+        .dynamic_shared = (uint32_t)record->dynamic_shared,
+        .graph = record->graph,
+        .graph_node = record->graph != 0 ? record->graph_node : 0,
+        .context = record->context,
+    };
+    for (int d = 0; d < 3; d++) {
+        launch.grid[d] = (uint32_t)record->grid[d];
+        launch.block[d] = (uint32_t)record->block[d];
+        launch.cluster[d] = record->cluster[d];
+    }
+    FS_TRY(symbol_name(parser, record->name, &event.name));
+    return append_work(parser, &event, record->device, record->stream, record->correlation, &launch);
+}
+
+static fs_status take_copy(fs_cupti_parser *parser, const fs_cupti_memcpy *record, uint32_t correlation, uint32_t graph,
+                           uint64_t graph_node)
+{
+    char name[64];
+    fs_event event = event_of(parser, FS_EVENT_MEMCPY, record->start, record->end);
+    if (record->start == 0 || record->end == 0) return FS_RUNTIME_ERROR;
+    if (event.start < parser->begin) return FS_OK;
+    fs_launch launch = {.graph = graph, .graph_node = graph != 0 ? graph_node : 0, .context = record->context};
+    event.bytes = (int64_t)record->bytes;
+    snprintf(name, sizeof name, "Memcpy %s (%s -> %s)", NAMED(copies, record->copy_kind), NAMED(memories, record->from),
+             NAMED(memories, record->to));
+    FS_TRY(fs_store_name(parser->store, name, &event.name, NULL));
+    return append_work(parser, &event, record->device, record->stream, correlation, &launch);
+}
+
+static fs_status take_fill(fs_cupti_parser *parser, const fs_cupti_memset *record)
+{
+    char name[64];
+    fs_event event = event_of(parser, FS_EVENT_MEMSET, record->start, record->end);
+    if (record->start == 0 || record->end == 0) return FS_RUNTIME_ERROR;
+    if (event.start < parser->begin) return FS_OK;
+    fs_launch launch = {
+        .graph = record->graph, .graph_node = record->graph != 0 ? record->graph_node : 0, .context = record->context};
+    event.bytes = (int64_t)record->bytes;
+    snprintf(name, sizeof name, "Memset (%s)", NAMED(memories, record->memory));
+    FS_TRY(fs_store_name(parser->store, name, &event.name, NULL));
+    return append_work(parser, &event, record->device, record->stream, record->correlation, &launch);
+}
+
+/* Host events outside of what was asked for, the capture's own calls among them, are nobody's loss, whether they have
+ * ended or not. */
+static bool is_outside(const fs_cupti_parser *parser, const fs_event *event, uint64_t start)
+{
+    return start != 0 && (event->start < parser->begin || event->start > parser->end);
+}
+
+static fs_status take_api(fs_cupti_parser *parser, const fs_cupti_api *record)
+{
+    fs_event event = event_of(parser, FS_EVENT_RUNTIME, record->start, record->end);
+    if (is_outside(parser, &event, record->start)) return FS_OK;
+    int domain = record->kind == FS_CUPTI_RUNTIME ? FS_CUPTI_RUNTIME_DOMAIN : FS_CUPTI_DRIVER_DOMAIN;
+    FS_TRY(function_id(parser, domain, record->function, &event.name));
+    if (event.name == FS_NONE) return FS_OK;
+    if (record->start == 0 || record->end == 0) return FS_RUNTIME_ERROR;
+    FS_TRY(thread_lane(parser, record->thread, &event.lane));
+    event.correlation = record->correlation;
+    return append(parser, &event);
+}
+
+/* The record knows no thread: the API call of its correlation does. */
+static fs_status take_synchronization(fs_cupti_parser *parser, const fs_cupti_synchronization *record)
+{
+    fs_event event = event_of(parser, FS_EVENT_SYNC, record->start, record->end);
+    if (is_outside(parser, &event, record->start)) return FS_OK;
+    if (record->start == 0 || record->end == 0) return FS_RUNTIME_ERROR;
+    event.correlation = record->correlation;
+    FS_TRY(fs_store_name(parser->store, NAMED(synchronizations, record->type), &event.name, NULL));
+    return append(parser, &event);
+}
+
+static fs_status take_overhead(fs_cupti_parser *parser, const fs_cupti_overhead *record)
+{
+    fs_event event = event_of(parser, FS_EVENT_OVERHEAD, record->start, record->end);
+    uint32_t kind = (uint32_t)record->overhead >> 16;
+    if (is_outside(parser, &event, record->start)) return FS_OK;
+    if (record->start == 0 || record->end == 0) return FS_RUNTIME_ERROR;
+    /* 1 is the driver's compiler; CUPTI's own begin at 1 << 16. */
+    const char *name = record->overhead == 1 ? overheads[1] : kind > 0 ? NAMED(overheads, kind + 1) : "Unknown";
+    FS_TRY(fs_store_name(parser->store, name, &event.name, NULL));
+    if (record->object == FS_CUPTI_OBJECT_THREAD) FS_TRY(thread_lane(parser, record->thread, &event.lane));
+    return append(parser, &event);
+}
+
+static fs_status take(fs_cupti_parser *parser, const fs_cupti_record *record)
+{
+    const void *bytes = record;
+    switch (record->kind) {
+    case FS_CUPTI_KERNEL:
+        return take_kernel(parser, bytes);
+    case FS_CUPTI_MEMCPY: {
+        const fs_cupti_memcpy *copy = bytes;
+        return take_copy(parser, copy, copy->correlation, copy->graph, copy->graph_node);
+    }
+    case FS_CUPTI_MEMCPY_PEER: { /* begins as any copy does */
+        const fs_cupti_memcpy_peer *copy = bytes;
+        return take_copy(parser, bytes, copy->correlation, copy->graph, copy->graph_node);
+    }
+    case FS_CUPTI_MEMSET:
+        return take_fill(parser, bytes);
+    case FS_CUPTI_RUNTIME:
+    case FS_CUPTI_DRIVER:
+        return take_api(parser, bytes);
+    case FS_CUPTI_SYNCHRONIZATION:
+        return take_synchronization(parser, bytes);
+    case FS_CUPTI_OVERHEAD:
+        return take_overhead(parser, bytes);
+    default:
+        return FS_OK; /* of a kind that was not asked for */
+    }
+}
+
+void fs_cupti_parser_begin(fs_cupti_parser *parser, fs_store *store, int64_t begin)
+{
+    int64_t offset = parser->offset;
+    fs_cupti_parser_clear(parser);
+    parser->store = store;
+    parser->begin = begin;
+    parser->end = INT64_MAX;
+    parser->offset = offset;
+}
+
+void fs_cupti_parser_clear(fs_cupti_parser *parser)
+{
+    fs_intern_clear(&parser->symbols);
+    memset(parser, 0, sizeof *parser);
+}
+
+void fs_cupti_parse(fs_cupti_parser *parser, uint8_t *buffer, size_t valid, bool keep)
+{
+    fs_cupti_record *record = NULL;
+    parser->keeps = keep;
+    while (fs_cupti->next_record(buffer, valid, &record) == FS_CUPTI_SUCCESS) {
+        if (take(parser, record) != FS_OK) parser->dropped++;
+    }
+}

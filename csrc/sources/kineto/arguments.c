@@ -1,0 +1,469 @@
+/* The "args" of a trace's events, to signatures. */
+#include "sources/kineto/arguments.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/collective.h"
+#include "store/signature.h"
+
+/* Reading ---------------------------------------------------------------------------------------------------------- */
+
+typedef enum { ARG_INTEGER, ARG_SPAN, ARG_TEXT, ARG_THREE } argument_form;
+
+static const struct {
+    const char *key;
+    size_t size;
+    argument_form form;
+    size_t place; /* a number's index, or where in fs_event_arguments */
+} argument_keys[] = {
+#define KEY(key, form, place) {key, sizeof key - 1, form, place}
+#define INTEGER_KEY(NAME, key) KEY(key, ARG_INTEGER, FS_ARG_##NAME),
+    FS_ARG_LIST(INTEGER_KEY)
+#undef INTEGER_KEY
+        KEY("Input Dims", ARG_SPAN, offsetof(fs_event_arguments, dims)),
+    KEY("Input dims", ARG_SPAN, offsetof(fs_event_arguments, dims)),
+    KEY("Input type", ARG_SPAN, offsetof(fs_event_arguments, types)),
+    KEY("Input Strides", ARG_SPAN, offsetof(fs_event_arguments, strides)),
+    KEY("Concrete Inputs", ARG_SPAN, offsetof(fs_event_arguments, concrete)),
+    KEY("grid", ARG_THREE, offsetof(fs_event_arguments, grid)),
+    KEY("block", ARG_THREE, offsetof(fs_event_arguments, block)),
+    KEY("cluster", ARG_THREE, offsetof(fs_event_arguments, cluster)),
+    KEY("Collective name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_COLLECTIVE])),
+    KEY("dtype", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_DTYPE])),
+    KEY("Process Group Name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_GROUP])),
+    KEY("Process Group Ranks", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_RANKS])),
+    KEY("unit", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_UNIT])),
+#undef KEY
+};
+
+enum { KEY_COUNT = sizeof argument_keys / sizeof *argument_keys, KEY_SLOTS = 256 };
+_Static_assert((int)FS_ARG_COUNT <= 32, "fs_event_arguments holds 32 numbers");
+
+static uint8_t key_slots[KEY_SLOTS]; /* index + 1 in argument_keys, 0: free */
+static pthread_once_t keys_once = PTHREAD_ONCE_INIT;
+
+static inline bool is_key(const fs_scan_span *text, int index)
+{
+    const char *key = argument_keys[index].key, *given = text->text;
+    size_t size = text->size;
+    if (argument_keys[index].size != size) return false;
+    for (; size >= 8; size -= 8, key += 8, given += 8) {
+        uint64_t a, b;
+        memcpy(&a, key, 8);
+        memcpy(&b, given, 8);
+        if (a != b) return false;
+    }
+    for (size_t i = 0; i < size; i++)
+        if (key[i] != given[i]) return false;
+    return true;
+}
+
+static unsigned slot_of(const char *key, size_t size)
+{
+    unsigned first = (unsigned char)key[0], last = (unsigned char)key[size - 1], middle = (unsigned char)key[size / 2];
+    return ((unsigned)size * 37 + first * 3 + last * 11 + middle * 29) % KEY_SLOTS;
+}
+
+static void place_keys(void)
+{
+    for (unsigned i = 0; i < KEY_COUNT; i++) {
+        unsigned slot = slot_of(argument_keys[i].key, argument_keys[i].size);
+        while (key_slots[slot] != 0) slot = (slot + 1) % KEY_SLOTS;
+        key_slots[slot] = (uint8_t)(i + 1);
+    }
+}
+
+/* The index of a key, or -1. */
+static int find_key(const fs_scan_span *key)
+{
+    if (key->size == 0) return -1;
+    for (unsigned slot = slot_of(key->text, key->size); key_slots[slot] != 0; slot = (slot + 1) % KEY_SLOTS) {
+        int index = key_slots[slot] - 1;
+        if (is_key(key, index)) return index;
+    }
+    return -1;
+}
+
+void fs_arguments_begin(fs_event_arguments *arguments)
+{
+    arguments->dims.text = arguments->types.text = arguments->strides.text = arguments->concrete.text = NULL;
+    arguments->known = 0;
+    arguments->grid[0] = arguments->block[0] = arguments->cluster[0] = 0;
+    for (size_t i = 0; i < sizeof arguments->texts / sizeof *arguments->texts; i++)
+        arguments->texts[i] = (fs_scan_span){"", 0, false};
+}
+
+static fs_scan_status read_three(fs_scan *scan, uint32_t *values)
+{
+    values[0] = values[1] = values[2] = 0;
+    if (*scan->at != '[') return fs_scan_skip(scan);
+    scan->at++;
+    for (int i = 0; i < 3; i++) {
+        int64_t value = 0;
+        bool known;
+        fs_scan_space(scan);
+        if (*scan->at == ']') break;
+        fs_scan_status status = fs_scan_integer(scan, &value, &known);
+        if (status != FS_SCAN_GOOD) return status;
+        if (known && value >= 0 && value <= UINT32_MAX) values[i] = (uint32_t)value;
+        fs_scan_space(scan);
+        if (*scan->at == ',') scan->at++;
+    }
+    return fs_scan_leave(scan);
+}
+
+static fs_scan_status read_value(fs_scan *scan, int key, fs_event_arguments *arguments)
+{
+    size_t place = argument_keys[key].place;
+    void *field = (char *)arguments + place;
+    const char *began = scan->at;
+    fs_scan_status status;
+    bool known;
+    switch (argument_keys[key].form) {
+    case ARG_INTEGER:
+        status = fs_scan_integer(scan, &arguments->numbers[place], &known);
+        if (status == FS_SCAN_GOOD && known) arguments->known |= UINT32_C(1) << place;
+        return status;
+    case ARG_TEXT:
+        return *scan->at == '"' ? fs_scan_string(scan, field) : fs_scan_skip(scan);
+    case ARG_THREE:
+        return read_three(scan, field);
+    case ARG_SPAN:
+        status = fs_scan_skip(scan);
+        if (status == FS_SCAN_GOOD && *began == '[')
+            *(fs_scan_span *)field = (fs_scan_span){began, (size_t)(scan->at - began), false};
+        return status;
+    }
+    return FS_SCAN_BAD;
+}
+
+fs_scan_status fs_arguments_read(fs_scan *scan, fs_event_arguments *arguments)
+{
+    pthread_once(&keys_once, place_keys);
+    if (*scan->at != '{') return fs_scan_skip(scan);
+    scan->at++;
+    for (;;) {
+        fs_scan_span key;
+        fs_scan_space(scan);
+        if (*scan->at == '}') break;
+        fs_scan_status status = fs_scan_string(scan, &key);
+        if (status != FS_SCAN_GOOD) return status;
+        fs_scan_space(scan);
+        if (*scan->at != ':') return fs_scan_bad(scan, "':'");
+        scan->at++;
+        fs_scan_space(scan);
+        int found = find_key(&key);
+        status = found >= 0 ? read_value(scan, found, arguments) : fs_scan_skip(scan);
+        if (status != FS_SCAN_GOOD) return status;
+        fs_scan_space(scan);
+        if (*scan->at == ',') scan->at++;
+        else if (*scan->at != '}') return fs_scan_bad(scan, "',' or '}'");
+    }
+    scan->at++;
+    return FS_SCAN_GOOD;
+}
+
+/* A collective ----------------------------------------------------------------------------------------------------- */
+
+static int64_t number(const fs_event_arguments *arguments, int which, int64_t missing)
+{
+    return fs_argument_known(arguments, which) ? arguments->numbers[which] : missing;
+}
+
+/* A count from 0 to `most`; what is out of that range is not known. */
+static int64_t count_of(const fs_event_arguments *arguments, int which, int64_t most, int64_t missing)
+{
+    int64_t count = number(arguments, which, missing);
+    return count < 0 || count > most ? missing : count;
+}
+
+static fs_collective_text text_of(const fs_scan_span *span)
+{
+    return (fs_collective_text){span->text, span->size};
+}
+
+static fs_collective collective_of(const fs_event_arguments *arguments)
+{
+    return (fs_collective){
+        .in_elements = count_of(arguments, FS_ARG_IN_ELEMENTS, FS_MOST_AMOUNT, FS_MISSING),
+        .out_elements = count_of(arguments, FS_ARG_OUT_ELEMENTS, FS_MOST_AMOUNT, FS_MISSING),
+        .sequence = number(arguments, FS_ARG_SEQUENCE, FS_MISSING),
+        .group_size = (int32_t)count_of(arguments, FS_ARG_GROUP_SIZE, INT32_MAX, 0),
+        .name = text_of(&arguments->texts[FS_ARG_COLLECTIVE]),
+        .dtype = text_of(&arguments->texts[FS_ARG_DTYPE]),
+        .group = text_of(&arguments->texts[FS_ARG_GROUP]),
+        .ranks = text_of(&arguments->texts[FS_ARG_RANKS]),
+    };
+}
+
+/* The call of an op ------------------------------------------------------------------------------------------------ */
+
+/* An array's elements, one after another; what is missing has none. */
+typedef struct {
+    fs_scan scan;
+} elements;
+
+static elements elements_of(const char *text, size_t size)
+{
+    elements list = {{.at = text, .end = text + size}};
+    if (size > 0) list.scan.at++; /* its bracket */
+    return list;
+}
+
+/* The next element as it stands; of size 0 where there is none. */
+static fs_scan_span next_element(elements *list)
+{
+    fs_scan_span span = {list->scan.at, 0, false};
+    while (list->scan.at < list->scan.end && (*list->scan.at == ',' || *list->scan.at == ' ' || *list->scan.at == '\n'))
+        list->scan.at++;
+    const char *began = list->scan.at;
+    if (began >= list->scan.end || *began == ']' || fs_scan_skip(&list->scan) != FS_SCAN_GOOD) {
+        list->scan.end = list->scan.at;
+        return span;
+    }
+    return (fs_scan_span){began, (size_t)(list->scan.at - began), false};
+}
+
+/* An element that is a string, quotes left off; else nothing. */
+static fs_scan_span string_in(fs_scan_span element)
+{
+    fs_scan_span string = {"", 0, false};
+    fs_scan scan = {.at = element.text, .end = element.text + element.size + 1};
+    if (element.size > 0 && *element.text == '"' && fs_scan_string(&scan, &string) != FS_SCAN_GOOD) string.size = 0;
+    return string;
+}
+
+enum { MAX_NDIM = 64 };
+
+/* The integers of an array; how many, at most MAX_NDIM. */
+static uint32_t integers_in(fs_scan_span array, int64_t *values)
+{
+    elements list = elements_of(array.text, array.size);
+    uint32_t count = 0;
+    while (count < MAX_NDIM) {
+        fs_scan_span element = next_element(&list);
+        bool known = false;
+        if (element.size == 0) return count;
+        fs_scan scan = {.at = element.text, .end = element.text + element.size + 1};
+        if (fs_scan_integer(&scan, &values[count], &known) != FS_SCAN_GOOD || !known) values[count] = 0;
+        count++;
+    }
+    return count;
+}
+
+static fs_status add_tensor(fs_piece *piece, fs_torch_dtype dtype, fs_scan_span dims, fs_scan_span strides,
+                            fs_error *err)
+{
+    int64_t shape[MAX_NDIM], steps[MAX_NDIM];
+    fs_torch_tensor tensor = {.dtype = (uint8_t)dtype, .ndim = integers_in(dims, shape), .shape = shape};
+    if (strides.size > 0 && integers_in(strides, steps) == tensor.ndim) tensor.strides = steps;
+    return fs_torch_add_tensor(&piece->builder, &tensor, err);
+}
+
+static fs_status add_list(fs_piece *piece, fs_scan_span dims, fs_scan_span strides, fs_error *err)
+{
+    elements shapes = elements_of(dims.text, dims.size), steps = elements_of(strides.text, strides.size);
+    FS_TRY(fs_torch_add_list(&piece->builder, err));
+    for (;;) {
+        fs_scan_span shape = next_element(&shapes), step = next_element(&steps);
+        if (shape.size == 0) break;
+        if (*shape.text == '[') FS_TRY(add_tensor(piece, FS_TORCH_DTYPE_NONE, shape, step, err));
+    }
+    fs_torch_end_list(&piece->builder);
+    return FS_OK;
+}
+
+static fs_status add_text(fs_piece *piece, fs_torch_type type, fs_scan_span concrete, fs_error *err)
+{
+    fs_scan_span string = string_in(concrete);
+    if (!string.escaped) return fs_torch_add_text(&piece->builder, type, string.text, string.size, err);
+    char *plain = fs_malloc(string.size + 1);
+    if (plain == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for an argument of %zu bytes", string.size);
+    size_t size = fs_scan_unescape(&string, plain);
+    fs_status status = fs_torch_add_text(&piece->builder, type, plain, size, err);
+    fs_free(plain);
+    return status;
+}
+
+static bool begins(fs_scan_span span, const char *text)
+{
+    size_t size = strlen(text);
+    return span.size >= size && memcmp(span.text, text, size) == 0;
+}
+
+/* What Kineto writes for the types (torch/csrc/profiler/util.cpp, inputTypes): a tensor's dtype, or one of few words.
+ */
+static fs_status add_argument(fs_piece *piece, fs_scan_span type, fs_scan_span dims, fs_scan_span strides,
+                              fs_scan_span concrete, fs_error *err)
+{
+    fs_torch_dtype dtype = fs_torch_dtype_find(type.text, type.size);
+    const char *inner = dims.size > 1 ? dims.text + 1 : "";
+    while (*inner == ' ') inner++;
+    bool nested = *inner == '[', sized = !nested && *inner != 0 && *inner != ']';
+    if (nested || begins(type, "TensorList")) return add_list(piece, dims, strides, err);
+    if (sized || dtype != FS_TORCH_DTYPE_NONE) return add_tensor(piece, dtype, dims, strides, err);
+    if (begins(type, "ScalarList") || begins(type, "GenericList"))
+        return add_text(piece, FS_TORCH_SCALAR_LIST, concrete, err);
+    if (type.size > 0 || string_in(concrete).size > 0) return add_text(piece, FS_TORCH_SCALAR, concrete, err);
+    return fs_torch_add_nothing(&piece->builder, err);
+}
+
+/* Room for `size` bytes and the padding of a scan. */
+static fs_status scratch(fs_piece *piece, size_t size, fs_error *err)
+{
+    if (size + FS_SCAN_PADDING <= piece->scratch_capacity) return FS_OK;
+    size_t capacity = 2 * (size + FS_SCAN_PADDING);
+    char *grown = fs_realloc(piece->scratch, capacity);
+    if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for arguments of %zu bytes", size);
+    piece->scratch = grown;
+    piece->scratch_capacity = capacity;
+    return FS_OK;
+}
+
+enum { CALL_SPANS = 4 };
+
+/* The unit's name into `to`, the rest zero; none where it would not fit: no unit has so long a name. */
+static void take_unit(const fs_event_arguments *arguments, char *to, size_t size)
+{
+    const fs_scan_span *unit = &arguments->texts[FS_ARG_UNIT];
+    memset(to, 0, size);
+    if (unit->size < size) memcpy(to, unit->text, unit->size);
+}
+
+static double told(const fs_event_arguments *arguments, int which)
+{
+    return fs_argument_known(arguments, which) ? (double)arguments->numbers[which] : (double)NAN;
+}
+
+/* The work that an op's event tells; false where it tells none. */
+static bool tells_work(const fs_event_arguments *arguments, fs_torch_told *work)
+{
+    const uint32_t any = 1u << FS_ARG_FLOPS | 1u << FS_ARG_BYTES_READ | 1u << FS_ARG_BYTES_WRITTEN | 1u << FS_ARG_BYTES;
+    if ((arguments->known & any) == 0) return false;
+    work->flops = told(arguments, FS_ARG_FLOPS);
+    work->bytes_read = told(arguments, FS_ARG_BYTES_READ);
+    work->bytes_written = told(arguments, FS_ARG_BYTES_WRITTEN);
+    work->bytes = told(arguments, FS_ARG_BYTES);
+    take_unit(arguments, work->unit, sizeof work->unit);
+    return true;
+}
+
+/* Build the call of the four arrays in scratch, each ended by a zero byte. `work`: NULL where none is told. */
+static fs_status build_call(fs_piece *piece, const size_t *sizes, const fs_torch_told *work, fs_error *err)
+{
+    elements lists[CALL_SPANS];
+    const char *text = piece->scratch;
+    for (int i = 0; i < CALL_SPANS; text += sizes[i++] + 1) lists[i] = elements_of(text, sizes[i]);
+    FS_TRY(fs_torch_begin(&piece->builder, err));
+    if (work != NULL) FS_TRY(fs_torch_add_told(&piece->builder, work, err));
+    for (;;) {
+        fs_scan_span dims = next_element(&lists[0]), type = next_element(&lists[1]);
+        fs_scan_span strides = next_element(&lists[2]), concrete = next_element(&lists[3]);
+        if (dims.size == 0 && type.size == 0) break;
+        FS_TRY(add_argument(piece, string_in(type), dims, strides, concrete, err));
+    }
+    return FS_OK;
+}
+
+static fs_status keep_call(fs_piece *piece, uint32_t *signature, fs_error *err)
+{
+    return fs_intern_bytes(&piece->signatures, piece->builder.words, fs_torch_size(&piece->builder), signature, err);
+}
+
+/* A call of record_param_comms: the collective follows it. No two are alike, so that there is nothing to look up. */
+static fs_status keep_collective_call(fs_piece *piece, const fs_event_arguments *arguments, const size_t *sizes,
+                                      uint32_t *signature, fs_error *err)
+{
+    _Alignas(8) char bytes[FS_COLLECTIVE_MAX_BYTES];
+    fs_collective collective = collective_of(arguments);
+    FS_TRY(build_call(piece, sizes, NULL, err));
+    FS_TRY(fs_torch_add_rest(&piece->builder, bytes, fs_collective_write(&collective, bytes), err));
+    return keep_call(piece, signature, err);
+}
+
+fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
+{
+    const fs_scan_span *spans[CALL_SPANS] = {&arguments->dims, &arguments->types, &arguments->strides,
+                                             &arguments->concrete};
+    size_t sizes[CALL_SPANS], size = 0;
+    uint32_t call, before = piece->calls.count;
+    fs_torch_told work;
+    bool tells = tells_work(arguments, &work);
+    *signature = FS_NONE;
+    bool collective = arguments->texts[FS_ARG_COLLECTIVE].size > 0;
+    if (arguments->dims.text == NULL && !collective && !tells) return FS_OK;
+    for (int i = 0; i < CALL_SPANS; i++) {
+        sizes[i] = spans[i]->text != NULL ? spans[i]->size : 0;
+        size += sizes[i] + 1;
+    }
+    if (tells) size += sizeof work;
+    FS_TRY(scratch(piece, size, err));
+    char *to = piece->scratch;
+    for (int i = 0; i < CALL_SPANS; i++) {
+        if (sizes[i] > 0) memcpy(to, spans[i]->text, sizes[i]);
+        to += sizes[i];
+        *to++ = 0;
+    }
+    memset(to, 0, FS_SCAN_PADDING);
+    if (collective) return keep_collective_call(piece, arguments, sizes, signature, err);
+    if (tells) memcpy(to, &work, sizeof work);
+    FS_TRY(fs_intern_bytes(&piece->calls, piece->scratch, size, &call, err));
+    if (call < before) {
+        *signature = piece->call_signatures[call];
+        return FS_OK;
+    }
+    if (call >= piece->call_capacity) {
+        uint32_t capacity = call < 64 ? 128 : call * 2;
+        uint32_t *grown = fs_realloc(piece->call_signatures, capacity * sizeof *grown);
+        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u distinct calls", capacity);
+        piece->call_signatures = grown;
+        piece->call_capacity = capacity;
+    }
+    memset(to, 0, FS_SCAN_PADDING); /* in the place of what is told */
+    piece->call_signatures[call] = FS_NONE;
+    FS_TRY(build_call(piece, sizes, tells ? &work : NULL, err));
+    FS_TRY(keep_call(piece, &piece->call_signatures[call], err));
+    *signature = piece->call_signatures[call];
+    return FS_OK;
+}
+
+/* Device work ------------------------------------------------------------------------------------------------------ */
+
+fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
+{
+    _Alignas(8) char bytes[FS_LAUNCH_BYTES + FS_COLLECTIVE_MAX_BYTES];
+    size_t size = FS_LAUNCH_BYTES;
+    fs_launch launch = {
+        .registers = (uint32_t)count_of(arguments, FS_ARG_REGISTERS, UINT32_MAX, 0),
+        .dynamic_shared = (uint32_t)count_of(arguments, FS_ARG_SHARED, UINT32_MAX, 0), /* Kineto has the sum of both */
+        .context = (uint32_t)number(arguments, FS_ARG_CONTEXT, 0),
+        .graph = (uint32_t)number(arguments, FS_ARG_GRAPH, 0),
+        .graph_node = (uint64_t)number(arguments, FS_ARG_GRAPH_NODE, 0),
+    };
+    if (arguments->grid[0] != 0) memcpy(launch.grid, arguments->grid, sizeof launch.grid);
+    if (arguments->block[0] != 0) memcpy(launch.block, arguments->block, sizeof launch.block);
+    if (arguments->cluster[0] != 0) memcpy(launch.cluster, arguments->cluster, sizeof launch.cluster);
+    fs_launch_encode(&launch, bytes);
+    if (arguments->texts[FS_ARG_COLLECTIVE].size > 0) {
+        fs_collective collective = collective_of(arguments);
+        size = fs_collective_encode(&collective, bytes);
+    }
+    return fs_intern_bytes(&piece->signatures, bytes, size, signature, err);
+}
+
+fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
+{
+    _Alignas(8) char bytes[FS_GIVEN_WORK_BYTES];
+    bool flops = fs_argument_known(arguments, FS_ARG_FLOPS), moved = fs_argument_known(arguments, FS_ARG_BYTES);
+    if (!flops && !moved) return fs_arguments_call(piece, arguments, signature, err);
+    fs_given_work work = {
+        .flops = flops ? (double)arguments->numbers[FS_ARG_FLOPS] : (double)NAN,
+        .bytes = moved ? (double)arguments->numbers[FS_ARG_BYTES] : (double)NAN,
+    };
+    take_unit(arguments, work.unit, sizeof work.unit);
+    fs_given_work_encode(&work, bytes);
+    return fs_intern_bytes(&piece->signatures, bytes, sizeof bytes, signature, err);
+}

@@ -1,0 +1,82 @@
+/* What a trace's head says of its devices and its clock. */
+#include "sources/kineto/head.h"
+
+#include <string.h>
+
+#include "sources/kineto/records.h"
+
+static bool is(const fs_scan_span *span, const char *text)
+{
+    return span->size == strlen(text) && memcmp(span->text, text, span->size) == 0;
+}
+
+static int64_t *fact_named(fs_device_facts *facts, const fs_scan_span *key)
+{
+#define FACT_NAMED(field, trace_name, prose) \
+    if (is(key, #trace_name)) return &facts->field;
+    FS_DEVICE_FACT_LIST(FACT_NAMED)
+#undef FACT_NAMED
+    return NULL;
+}
+
+/* What a fact may come to: counts fit 32 bits, memory is an amount of bytes. Else it is unknown. */
+static bool is_possible(const fs_device_facts *facts, const int64_t *fact, int64_t value)
+{
+    return value >= 0 && value <= (fact == &facts->total_memory ? FS_MOST_AMOUNT : INT32_MAX);
+}
+
+static void take_name(const fs_scan_span *text, fs_device_facts *facts)
+{
+    char plain[4 * sizeof facts->name];
+    fs_scan_span part = *text;
+    if (part.size >= sizeof plain) part.size = sizeof plain - 1;
+    size_t size = fs_scan_unescape(&part, plain);
+    if (size >= sizeof facts->name) size = sizeof facts->name - 1;
+    memcpy(facts->name, plain, size);
+    facts->name[size] = 0;
+}
+
+/* One device's object: tokens up to its end. */
+static fs_status take_device(fs_scan_pull *pull, fs_store *store, fs_error *err)
+{
+    fs_device_facts facts = fs_device_facts_missing;
+    fs_scan_token token;
+    fs_scan_span key = {"", 0, false}, span;
+    uint32_t depth = pull->depth;
+    int64_t id = -1;
+    while (fs_scan_next(pull, &token, &span) == FS_SCAN_GOOD) {
+        if (token == FS_SCAN_OBJECT_END && pull->depth < depth) break;
+        if (token == FS_SCAN_KEY) key = span;
+        if (pull->depth != depth) continue;
+        if (token == FS_SCAN_STRING && is(&key, "name")) take_name(&span, &facts);
+        if (token != FS_SCAN_NUMBER) continue;
+        int64_t value, *fact = fact_named(&facts, &key);
+        if (!fs_scan_decimal(span.text, span.size, 0, false, &value)) continue;
+        if (is(&key, "id")) id = value;
+        else if (fact != NULL && is_possible(&facts, fact, value)) *fact = value;
+    }
+    if (id < 0 || id > INT8_MAX) return FS_OK;
+    return fs_store_set_device(store, (int)id, &facts, err);
+}
+
+fs_status fs_kineto_read_head(const char *head, size_t size, fs_store *store, fs_kineto_head_facts *facts,
+                              fs_error *err)
+{
+    fs_scan_pull pull;
+    fs_scan_token token;
+    fs_scan_span span;
+    bool here = false, is_base = false;
+    fs_scan_pull_begin(&pull, head, size);
+    while (fs_scan_next(&pull, &token, &span) == FS_SCAN_GOOD) {
+        if (token == FS_SCAN_KEY && pull.depth == 1) {
+            here = is(&span, "deviceProperties");
+            facts->own = facts->own || is(&span, "flopscope");
+            is_base = is(&span, "baseTimeNanoseconds");
+        }
+        bool value = token == FS_SCAN_NUMBER || token == FS_SCAN_STRING;
+        if (is_base && value && pull.depth == 1) fs_scan_decimal(span.text, span.size, 0, false, &facts->base);
+        if (here && token == FS_SCAN_OBJECT && pull.depth == 3) FS_TRY(take_device(&pull, store, err));
+        if (pull.depth == 0) break;
+    }
+    return FS_OK;
+}

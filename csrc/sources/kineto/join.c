@@ -1,0 +1,343 @@
+#include "sources/kineto/join.h"
+
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "sources/kineto/memory.h"
+#include "sources/kineto/nest.h"
+#include "sources/kineto/owners.h"
+#include "store/event.h"
+
+/* Steps of a clock, ns, that count as rounding: whole µs, or what a double leaves of µs since 1970. Finer times are
+ * exact. */
+enum { LEAST_STEP = 100, MOST_STEP = 1000 };
+
+/* Ids of the pieces to ids of the store --------------------------------------------------------------------------- */
+
+/* By a piece's own ids. */
+typedef struct {
+    uint32_t *names, *signatures, *lanes;
+} id_map;
+
+static void clear_map(id_map *map)
+{
+    fs_free(map->names);
+    fs_free(map->signatures);
+    fs_free(map->lanes);
+}
+
+static fs_status name_id(fs_store *store, fs_span text, uint32_t *id, fs_error *err)
+{
+    fs_scan_span span = {text.bytes, text.size, memchr(text.bytes, '\\', text.size) != NULL};
+    if (!span.escaped) return fs_store_name(store, text.bytes, id, err); /* a zero byte follows what is interned */
+    char *plain = fs_malloc(text.size + 1);
+    if (plain == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a name of %u bytes", text.size);
+    fs_scan_unescape(&span, plain);
+    fs_status status = fs_store_name(store, plain, id, err);
+    fs_free(plain);
+    return status;
+}
+
+/* Threads of other processes than the first are told apart from its own of the same number. */
+static fs_status lane_id(fs_store *store, const fs_record_lane *lane, int64_t *process, uint32_t *id, fs_error *err)
+{
+    uint64_t thread = (uint64_t)lane->thread;
+    if (lane->device >= 0) return fs_store_device_lane(store, (int)lane->device, thread, id, err);
+    if (*process < 0) *process = lane->process;
+    if (lane->process != *process) thread ^= ((uint64_t)lane->process + 1) << 32;
+    return fs_store_thread_lane_of(store, thread, id, err);
+}
+
+/* A stream's work has the number of its device in the place of a process, which then tells nothing. */
+static fs_status keep_process(fs_join *join, const fs_record_lane *lane, uint32_t id, fs_error *err)
+{
+    int64_t process = lane->process == lane->device ? -1 : lane->process;
+    if (id >= join->process_capacity) {
+        uint32_t capacity = 2 * id + 8;
+        int64_t *processes = fs_realloc(join->processes, capacity * sizeof *processes);
+        if (processes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u threads", capacity);
+        join->processes = processes;
+        join->process_capacity = capacity;
+    }
+    while (join->process_count <= id) join->processes[join->process_count++] = process;
+    if (join->processes[id] != process) join->processes[id] = -1;
+    return FS_OK;
+}
+
+static fs_status map_ids(fs_join *join, const fs_piece *piece, int64_t *process, id_map *map, fs_error *err)
+{
+    fs_store *store = join->store;
+    map->names = fs_malloc(piece->names.count * sizeof *map->names);
+    map->signatures = fs_malloc(piece->signatures.count * sizeof *map->signatures);
+    map->lanes = fs_malloc(piece->lanes.count * sizeof *map->lanes);
+    if (map->names == NULL || map->signatures == NULL || map->lanes == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u names", piece->names.count);
+    for (uint32_t i = 0; i < piece->names.count; i++) {
+        FS_POLL(i, err);
+        FS_TRY(name_id(store, fs_intern_get(&piece->names, i), &map->names[i], err));
+    }
+    for (uint32_t i = 0; i < piece->signatures.count; i++) {
+        FS_POLL(i, err);
+        fs_span bytes = fs_intern_get(&piece->signatures, i);
+        FS_TRY(fs_store_signature(store, bytes.bytes, bytes.size, &map->signatures[i], err));
+    }
+    for (uint32_t i = 0; i < piece->lanes.count; i++) {
+        FS_POLL(i, err);
+        const fs_record_lane *lane = fs_intern_get(&piece->lanes, i).bytes;
+        FS_TRY(lane_id(store, lane, process, &map->lanes[i], err));
+        FS_TRY(keep_process(join, lane, map->lanes[i], err));
+    }
+    return FS_OK;
+}
+
+/* The records of all pieces ---------------------------------------------------------------------------------------- */
+
+typedef struct {
+    fs_join join;
+    fs_owners owners;
+    uint32_t device_count;
+} joining;
+
+static bool is_host(const fs_record *record)
+{
+    return record->device < 0 && record->kind != FS_EVENT_MEMORY && record->kind != FS_EVENT_SYNC;
+}
+
+/* What the records of a piece are. */
+typedef struct {
+    uint32_t hosts, overheads, frames, memory, devices;
+    int64_t slack;               /* the steps of the hosts' clock: the largest that all starts are multiples of */
+    fs_record_index ops, calls; /* announced */
+} tally;
+
+static void see_clock(tally *seen, int64_t start)
+{
+    uint64_t step = (uint64_t)seen->slack, rest = (uint64_t)(start < 0 ? -start : start);
+    if (step == 1) return;
+    while (rest != 0) { /* Euclid's */
+        uint64_t left = step % rest;
+        step = rest;
+        rest = left;
+    }
+    seen->slack = (int64_t)step;
+}
+
+static void count_record(tally *seen, const fs_record *record)
+{
+    if (is_host(record)) {
+        seen->hosts++;
+        seen->overheads += record->kind == FS_EVENT_OVERHEAD;
+        seen->frames += record->kind == FS_EVENT_FRAME;
+        fs_owners_announce(&seen->ops, &seen->calls, record);
+        see_clock(seen, record->start);
+    } else if (record->kind == FS_EVENT_MEMORY) {
+        seen->memory++;
+    } else {
+        seen->devices++;
+    }
+}
+
+static void add_tally(joining *all, const tally *seen)
+{
+    fs_join *join = &all->join;
+    tally whole = {.slack = join->slack};
+    join->host_count += seen->hosts;
+    join->overhead_count += seen->overheads;
+    join->frame_count += seen->frames;
+    join->memory_count += seen->memory;
+    all->device_count += seen->devices;
+    see_clock(&whole, seen->slack);
+    join->slack = whole.slack;
+    fs_record_index_merge(&all->owners.ops, &seen->ops);
+    fs_record_index_merge(&all->owners.calls, &seen->calls);
+}
+
+typedef struct {
+    fs_piece *pieces;
+    const id_map *maps;
+    tally *tallies;
+} mapping;
+
+static void map_records(void *context, int64_t begin, int64_t end)
+{
+    const mapping *all = context;
+    for (int64_t i = begin; i < end; i++) {
+        const id_map *map = &all->maps[i];
+        tally seen = {0};
+        for (fs_record_block *block = all->pieces[i].first; block != NULL; block = block->next) {
+            for (fs_record *record = block->records; record < block->records + block->count; record++) {
+                if (record->kind != FS_EVENT_MEMORY) record->name = map->names[record->name];
+                if (record->signature != FS_NONE) record->signature = map->signatures[record->signature];
+                record->lane = map->lanes[record->lane];
+                count_record(&seen, record);
+            }
+        }
+        all->tallies[i] = seen;
+    }
+}
+
+/* Join the pieces' ids: records have the store's from here on. */
+static fs_status join_ids(joining *all, fs_error *err)
+{
+    fs_join *join = &all->join;
+    int64_t process = -1;
+    id_map *maps = fs_calloc(join->piece_count, sizeof *maps);
+    tally *tallies = fs_calloc(join->piece_count, sizeof *tallies);
+    fs_status status = FS_OK;
+    if (maps == NULL || tallies == NULL) {
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to join %u parts of a trace", join->piece_count);
+    }
+    for (uint32_t i = 0; status == FS_OK && i < join->piece_count; i++) {
+        status = map_ids(join, &join->pieces[i], &process, &maps[i], err);
+    }
+    if (status == FS_OK) {
+        fs_parallel_for(join->piece_count, 1, map_records, &(mapping){join->pieces, maps, tallies});
+        status = fs_interrupt_poll(err);
+    }
+    for (uint32_t i = 0; maps != NULL && i < join->piece_count; i++) {
+        if (status == FS_OK) add_tally(all, &tallies[i]);
+        clear_map(&maps[i]);
+    }
+    fs_free(maps);
+    fs_free(tallies);
+    return status;
+}
+
+/* Hosts ------------------------------------------------------------------------------------------------------------ */
+
+static fs_status list_hosts(joining *all, fs_error *err)
+{
+    fs_join *join = &all->join;
+    uint32_t count = join->host_count, memory = 0, hosts = 0;
+    join->hosts = fs_malloc(count * sizeof *join->hosts);
+    join->firsts = fs_calloc(fs_store_lane_count(join->store) + (size_t)2, sizeof *join->firsts);
+    join->parents = fs_malloc(count * sizeof *join->parents);
+    join->children = fs_malloc(count * sizeof *join->children);
+    join->ones = fs_malloc(count * sizeof *join->ones);
+    join->memory = fs_malloc(join->memory_count * sizeof *join->memory);
+    if (join->frame_count > 0) join->frames = fs_malloc(count * sizeof *join->frames);
+    bool room = join->hosts != NULL && join->firsts != NULL && join->parents != NULL && join->children != NULL &&
+                join->ones != NULL && join->memory != NULL && (join->frame_count == 0 || join->frames != NULL);
+    if (!room) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", count);
+    FS_EACH_RECORD(join, record)
+    {
+        if (record->kind == FS_EVENT_MEMORY) join->memory[memory++] = (fs_host){record->start, record->start, record};
+        if (!is_host(record)) continue;
+        join->hosts[hosts++] = (fs_host){record->start, fs_record_end(record), record};
+    }
+    return FS_OK;
+}
+
+/* Appending -------------------------------------------------------------------------------------------------------- */
+
+/* Kineto writes an annotation of a device 1 ns longer at both ends, so that viewers show it above the first and last
+ * work (libkineto/src/output_json.cpp). */
+static void unwiden(fs_event *event)
+{
+    if (event->duration < 2) return;
+    event->start += 1;
+    event->duration -= 2;
+}
+
+static fs_event event_of(const fs_record *record)
+{
+    fs_event event = fs_event_missing;
+    event.start = record->start;
+    event.duration = record->duration;
+    event.bytes = record->bytes;
+    event.name = record->name;
+    event.signature = record->signature;
+    event.correlation = record->correlation;
+    event.lane = record->lane;
+    event.device = record->device;
+    event.kind = record->kind;
+    event.timing = FS_TIMING_TRACE;
+    return event;
+}
+
+static fs_status append_hosts(joining *all, fs_error *err)
+{
+    fs_join *join = &all->join;
+    for (uint32_t host = 0; host < join->host_count; host++) {
+        fs_record *record = join->hosts[host].record;
+        FS_POLL(host, err);
+        if (join->ones[host] != host) {
+            record->index = join->hosts[join->ones[host]].record->index;
+            continue;
+        }
+        fs_event event = event_of(record);
+        uint32_t around = join->parents[host];
+        if (join->frames != NULL && join->frames[host] != FS_NONE) around = join->frames[host];
+        if (around != FS_NONE) event.parent = join->hosts[around].record->index;
+        if (record->communication) event.lane = FS_NONE;
+        FS_TRY(fs_store_append(join->store, &event, &record->index, err));
+    }
+    return FS_OK;
+}
+
+static fs_status append_devices(joining *all, fs_error *err)
+{
+    fs_join *join = &all->join;
+    uint32_t seen = 0;
+    FS_EACH_RECORD(join, record)
+    {
+        if (seen++ % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err));
+        if (is_host(record) || record->kind == FS_EVENT_MEMORY) continue;
+        fs_event event = event_of(record);
+        if (record->kind == FS_EVENT_SYNC) { /* a wait is its API call's */
+            const fs_record *call = fs_owners_call(&all->owners, record);
+            event.parent = call != NULL ? call->index : FS_NONE;
+            event.lane = call != NULL ? call->lane : FS_NONE;
+        } else {
+            if (fs_event_is_annotation(record->kind) && !join->own) unwiden(&event);
+            event.launcher = fs_owners_launcher(&all->owners, record);
+        }
+        FS_TRY(fs_store_append(join->store, &event, &record->index, err));
+    }
+    return FS_OK;
+}
+
+/* The whole -------------------------------------------------------------------------------------------------------- */
+
+static void clear(joining *all)
+{
+    fs_join *join = &all->join;
+    void *blocks[] = {join->hosts,    join->firsts, join->parents, join->frames,
+                      join->children, join->ones,   join->memory,  join->processes};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) fs_free(blocks[i]);
+    fs_owners_clear(&all->owners);
+}
+
+static fs_status join_all(joining *all, fs_error *err)
+{
+    fs_join *join = &all->join;
+    FS_TRY(join_ids(all, err));
+    FS_TRY(fs_interrupt_poll(err));
+    join->slack = join->slack < LEAST_STEP ? 0 : join->slack > MOST_STEP ? MOST_STEP : join->slack;
+    FS_TRY(fs_owners_create(&all->owners, err));
+    FS_TRY(fs_interrupt_poll(err));
+    FS_TRY(list_hosts(all, err));
+    fs_owners_move_calls(&all->owners);
+    FS_TRY(fs_interrupt_poll(err));
+    FS_TRY(fs_hosts_sort(join->memory, join->memory_count, err));
+    fs_store_expect(join->store, join->host_count + all->device_count + join->memory_count);
+    FS_TRY(fs_join_nest(join, err));
+    FS_TRY(append_hosts(all, err));
+    if (all->device_count > 0) FS_TRY(fs_owners_find_launchers(&all->owners, err));
+    FS_TRY(append_devices(all, err));
+    return fs_join_memory(join, err);
+}
+
+fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, bool own, fs_store *store, fs_kineto_report *report,
+                         fs_error *err)
+{
+    joining all = {.join = {.store = store, .pieces = pieces, .piece_count = count, .own = own}};
+    all.owners.join = &all.join;
+    fs_status status = join_all(&all, err);
+    report->contradicting = all.join.contradicting;
+    report->overlapping = all.join.overlapping;
+    clear(&all);
+    return status;
+}

@@ -1,0 +1,323 @@
+#include "sources/kineto/kineto.h"
+
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "sources/kineto/head.h"
+#include "sources/kineto/join.h"
+#include "sources/kineto/piece.h"
+
+/* A piece for a thread is worth its while above so many bytes; several for each, since some take longer. */
+enum { LEAST_PIECE_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };
+
+static int64_t least_piece_bytes = LEAST_PIECE_BYTES;
+
+void fs_kineto_set_piece_bytes(int64_t bytes)
+{
+    least_piece_bytes = bytes > 0 ? bytes : LEAST_PIECE_BYTES;
+}
+
+struct fs_kineto {
+    fs_piece *pieces; /* in order of the text; the last one reads on */
+    uint32_t count;
+    int64_t size; /* of the text, as far as it is known */
+    char *head;
+    size_t head_size;
+};
+
+fs_status fs_kineto_create(fs_kineto **kineto, fs_error *err)
+{
+    fs_kineto *made = fs_calloc(1, sizeof *made);
+    if (made != NULL) made->pieces = fs_malloc(sizeof *made->pieces);
+    if (made == NULL || made->pieces == NULL) {
+        fs_free(made);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace");
+    }
+    fs_piece_init(&made->pieces[0], 0, INT64_MAX, FS_PIECE_START);
+    made->count = 1;
+    *kineto = made;
+    return FS_OK;
+}
+
+void fs_kineto_destroy(fs_kineto *kineto)
+{
+    if (kineto == NULL) return;
+    for (uint32_t i = 0; i < kineto->count; i++) fs_piece_clear(&kineto->pieces[i]);
+    fs_free(kineto->pieces);
+    fs_free(kineto->head);
+    fs_free(kineto);
+}
+
+/* Several threads -------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    fs_kineto *kineto;
+    fs_kineto_read read;
+    void *context;
+    uint32_t first;  /* the piece that reads on where reading stands */
+    int64_t *starts; /* by piece from there: where its reading began, -1: nowhere */
+    fs_status *statuses;
+    fs_error *errors;
+} scanning;
+
+static void scan_pieces(void *context, int64_t begin, int64_t end)
+{
+    scanning *all = context;
+    for (int64_t i = begin; i < end; i++) {
+        all->statuses[i] = fs_piece_scan(&all->kineto->pieces[all->first + i], all->read, all->context, i == 0,
+                                         &all->starts[i], &all->errors[i]);
+    }
+}
+
+/* Each piece began where an event seemed to. That it was one shows when the piece before it ended there; where it did
+ * not, the piece is read anew from there. */
+static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
+{
+    fs_piece *piece = &all->kineto->pieces[all->first + i];
+    int64_t from = fs_piece_at(piece - 1), until = piece->until;
+    bool top_array = piece->top_array;
+    piece->guessed = false;
+    if (all->statuses[i] == FS_OK && all->starts[i] == from) return FS_OK;
+    fs_piece_clear(piece);
+    fs_piece_init(piece, from, until, FS_PIECE_EVENTS);
+    piece->top_array = top_array;
+    return fs_piece_scan(piece, all->read, all->context, true, &all->starts[i], err);
+}
+
+/* A piece that did not stop has read all that there is: those after it are nobody's. It reads on in what follows. */
+static void drop_pieces_after(fs_kineto *kineto, uint32_t last)
+{
+    kineto->pieces[last].until = INT64_MAX;
+    while (kineto->count > last + 1) fs_piece_clear(&kineto->pieces[--kineto->count]);
+    kineto->pieces[last].until = INT64_MAX; /* what is fed next is its too */
+}
+
+static fs_status scan_all(scanning *all, fs_error *err)
+{
+    uint32_t count = all->kineto->count - all->first;
+    fs_parallel_for(count, 1, scan_pieces, all);
+    FS_TRY(fs_interrupt_poll(err));
+    if (all->statuses[0] != FS_OK) {
+        *err = all->errors[0];
+        return all->statuses[0];
+    }
+    for (uint32_t i = 1; i < count; i++) {
+        if (!all->kineto->pieces[all->first + i - 1].stopped) {
+            drop_pieces_after(all->kineto, all->first + i - 1);
+            break;
+        }
+        if (all->statuses[i] == FS_OUT_OF_MEMORY || all->statuses[i] == FS_RUNTIME_ERROR) {
+            *err = all->errors[i];
+            return all->statuses[i];
+        }
+        FS_TRY(check_piece(all, i, err));
+    }
+    return FS_OK;
+}
+
+/* Read `count` parts of what is from `begin` to `end`: the last piece reads on, and others join it. The last of all
+ * goes on with what will follow. */
+static fs_status scan_parts(fs_kineto *kineto, fs_kineto_read read, void *context, int64_t begin, int64_t end,
+                            uint32_t count, fs_error *err)
+{
+    uint32_t first = kineto->count - 1;
+    fs_piece *pieces = fs_realloc(kineto->pieces, (first + count) * sizeof *pieces);
+    scanning all = {.kineto = kineto, .read = read, .context = context, .first = first};
+    all.starts = fs_calloc(count, sizeof *all.starts);
+    all.statuses = fs_calloc(count, sizeof *all.statuses);
+    all.errors = fs_calloc(count, sizeof *all.errors);
+    fs_status status = FS_OUT_OF_MEMORY;
+    if (pieces != NULL) kineto->pieces = pieces;
+    if (pieces == NULL || all.starts == NULL || all.statuses == NULL || all.errors == NULL) {
+        fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace of %lld bytes", (long long)end);
+    } else {
+        bool top_array = pieces[first].top_array;
+        for (uint32_t i = 0; i < count; i++) {
+            int64_t from = begin + (end - begin) * i / count, until = begin + (end - begin) * (i + 1) / count;
+            if (i > 0) fs_piece_init(&pieces[first + i], from, until, FS_PIECE_EVENTS);
+            pieces[first + i].until = i + 1 < count ? until : INT64_MAX;
+            pieces[first + i].top_array = top_array;
+        }
+        kineto->count = first + count;
+        status = scan_all(&all, err);
+    }
+    fs_free(all.starts);
+    fs_free(all.statuses);
+    fs_free(all.errors);
+    return status;
+}
+
+static uint32_t piece_count(int64_t size)
+{
+    if (fs_parallel_threads() == 1) return 1;
+    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD, worth = size / least_piece_bytes;
+    if (most > MOST_PIECES) most = MOST_PIECES;
+    return (uint32_t)(worth < 1 ? 1 : worth < most ? worth : most);
+}
+
+/* Read up to the first event: it is known then whether the trace is an array, and threads can begin anywhere. */
+static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *context, fs_error *err)
+{
+    enum { PART = FS_BLOCK(1 << 16, 1 << 6) };
+    fs_piece *piece = &kineto->pieces[0];
+    piece->until = 0;
+    while (!piece->stopped && piece->state != FS_PIECE_END) {
+        size_t left = piece->size - piece->done, part = left > PART ? left : PART;
+        FS_TRY(fs_piece_room(piece, part, err));
+        int64_t count = read(context, piece->offset + (int64_t)piece->size, piece->text + piece->size, part, err);
+        if (count < 0) return FS_RUNTIME_ERROR;
+        if (count == 0) break;
+        FS_TRY(fs_piece_read(piece, (size_t)count, err));
+    }
+    piece->stopped = false;
+    piece->until = INT64_MAX;
+    return FS_OK;
+}
+
+fs_status fs_kineto_scan(fs_kineto *kineto, fs_kineto_read read, void *context, int64_t size, fs_error *err)
+{
+    kineto->size = size;
+    FS_TRY(scan_to_events(kineto, read, context, err));
+    return scan_parts(kineto, read, context, fs_piece_at(&kineto->pieces[0]), size, piece_count(size), err);
+}
+
+/* Feeding ---------------------------------------------------------------------------------------------------------- */
+
+static fs_status feed_one(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
+{
+    fs_piece *piece = &kineto->pieces[kineto->count - 1];
+    while (size > 0) {
+        size_t left = piece->size - piece->done, most = left > LEAST_PIECE_BYTES ? left : LEAST_PIECE_BYTES;
+        size_t part = size < most ? size : most;
+        FS_TRY(fs_interrupt_poll(err));
+        FS_TRY(fs_piece_room(piece, part, err));
+        memcpy(piece->text + piece->size, text, part);
+        FS_TRY(fs_piece_read(piece, part, err));
+        text += part;
+        size -= part;
+    }
+    return FS_OK;
+}
+
+/* A part of the text that is at hand. */
+typedef struct {
+    const char *text;
+    int64_t offset, size;
+} part_text;
+
+static int64_t read_part(void *context, int64_t offset, char *to, size_t size, fs_error *err)
+{
+    const part_text *part = context;
+    int64_t at = offset - part->offset;
+    (void)err;
+    if (at >= part->size) return 0;
+    if ((int64_t)size > part->size - at) size = (size_t)(part->size - at);
+    memcpy(to, part->text + at, size);
+    return (int64_t)size;
+}
+
+fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_error *err)
+{
+    part_text part = {text, kineto->size, (int64_t)size};
+    uint32_t count = piece_count((int64_t)size);
+    kineto->size += (int64_t)size;
+    bool several = count > 1 && kineto->pieces[kineto->count - 1].state == FS_PIECE_EVENTS;
+    if (!several) return feed_one(kineto, text, size, err);
+    return scan_parts(kineto, read_part, &part, part.offset, kineto->size, count, err);
+}
+
+/* The end ---------------------------------------------------------------------------------------------------------- */
+
+static fs_status join_head(fs_kineto *kineto, fs_error *err)
+{
+    size_t size = 3;
+    for (uint32_t i = 0; i < kineto->count; i++) size += kineto->pieces[i].head_bytes + kineto->pieces[i].head.count;
+    char *to = kineto->head = fs_malloc(size + FS_SCAN_PADDING);
+    if (to == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the head of a trace");
+    *to++ = '{';
+    for (uint32_t i = 0; i < kineto->count; i++) {
+        for (uint32_t id = 0; id < kineto->pieces[i].head.count; id++) {
+            fs_span member = fs_intern_get(&kineto->pieces[i].head, id);
+            if (to > kineto->head + 1) *to++ = ',';
+            memcpy(to, member.bytes, member.size);
+            to += member.size;
+        }
+    }
+    *to++ = '}';
+    kineto->head_size = (size_t)(to - kineto->head);
+    memset(to, 0, FS_SCAN_PADDING);
+    return FS_OK;
+}
+
+const char *fs_kineto_head(const fs_kineto *kineto, size_t *size)
+{
+    *size = kineto->head_size;
+    return kineto->head;
+}
+
+static void add_report(const fs_piece *piece, fs_kineto_report *report)
+{
+    report->events += piece->report.events;
+    report->without_time += piece->report.without_time;
+    report->too_many += piece->report.too_many;
+    if (report->unknown == 0) memcpy(report->first_unknown, piece->report.first_unknown, sizeof report->first_unknown);
+    report->unknown += piece->report.unknown;
+}
+
+/* Whether a trace was seen, and where it ends. */
+static fs_status see_end(const fs_kineto *kineto, fs_kineto_report *report, fs_error *err)
+{
+    const fs_piece *last = &kineto->pieces[kineto->count - 1];
+    bool over = last->state == FS_PIECE_END;
+    report->bytes = kineto->size;
+    report->truncated = !over;
+    bool seen = false;
+    for (uint32_t i = 0; i < kineto->count; i++) seen = seen || kineto->pieces[i].seen_events;
+    if (seen) return FS_OK;
+    if (over) return fs_fail(err, FS_VALUE_ERROR, "no trace: the JSON object has no member \"traceEvents\"");
+    return fs_fail(err, FS_VALUE_ERROR, "byte %lld: the text ends where %s was expected", (long long)report->bytes,
+                   last->state == FS_PIECE_START ? "a trace, which begins with '{' or '[',"
+                                                 : "a member \"traceEvents\"");
+}
+
+static void set_window(const fs_kineto *kineto, fs_store *store)
+{
+    int64_t begin = FS_MISSING, end = FS_MISSING;
+    for (uint32_t i = 0; i < kineto->count; i++) {
+        const fs_piece *piece = &kineto->pieces[i];
+        if (piece->window_begin == FS_MISSING) continue;
+        if (begin == FS_MISSING || piece->window_begin < begin) begin = piece->window_begin;
+        if (end == FS_MISSING || piece->window_end > end) end = piece->window_end;
+    }
+    fs_store_set_window(store, begin, end);
+}
+
+/* The profiler's own records lie in a process of -1. */
+static int64_t host_process(const fs_kineto *kineto)
+{
+    for (uint32_t i = 0; i < kineto->count; i++) {
+        for (uint32_t id = 0; id < kineto->pieces[i].lanes.count; id++) {
+            const fs_record_lane *lane = fs_intern_get(&kineto->pieces[i].lanes, id).bytes;
+            if (lane->device < 0 && lane->process >= 0) return lane->process;
+        }
+    }
+    return -1;
+}
+
+fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report *report, fs_error *err)
+{
+    memset(report, 0, sizeof *report);
+    FS_TRY(see_end(kineto, report, err));
+    for (uint32_t i = 0; i < kineto->count; i++) add_report(&kineto->pieces[i], report);
+    FS_TRY(join_head(kineto, err));
+    fs_kineto_head_facts facts = {0, false};
+    FS_TRY(fs_kineto_read_head(kineto->head, kineto->head_size, store, &facts, err));
+    report->base = facts.base;
+    report->process = host_process(kineto);
+    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, facts.own, store, report, err));
+    set_window(kineto, store);
+    report->kept = fs_store_count(store);
+    return FS_OK;
+}

@@ -1,0 +1,161 @@
+#include "sources/kineto/nest.h"
+
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "sources/kineto/overheads.h"
+#include "sources/kineto/owners.h"
+
+/* Hosts that are open at the place of the sweep, outermost first. One that ends no later than one after it is left out:
+ * what lies in it lies in that one. So ends fall. */
+typedef struct {
+    uint32_t *open;
+    uint32_t depth, capacity;
+} fs_nest;
+
+static fs_status push(const fs_join *join, fs_nest *nest, uint32_t host, fs_error *err)
+{
+    while (nest->depth > 0 && join->hosts[nest->open[nest->depth - 1]].end <= join->hosts[host].end) nest->depth--;
+    if (nest->depth == nest->capacity) {
+        uint32_t capacity = nest->capacity ? nest->capacity * 2 : 64;
+        uint32_t *open = fs_realloc(nest->open, capacity * sizeof *open);
+        if (open == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nested events", capacity);
+        nest->open = open;
+        nest->capacity = capacity;
+    }
+    nest->open[nest->depth++] = host;
+    return FS_OK;
+}
+
+/* The overhead of profiling has no thread of its own; what is open has no end to contradict another's. */
+static bool may_contradict(const fs_host *host)
+{
+    return host->record->kind != FS_EVENT_OVERHEAD && host->end != INT64_MAX;
+}
+
+/* The innermost that the host lies in, once those that it does not lie in are left. *overlaps: one of those goes on
+ * while the host runs. */
+static uint32_t innermost(const fs_join *join, fs_nest *nest, uint32_t host, bool *overlaps)
+{
+    const fs_host *event = &join->hosts[host];
+    *overlaps = false;
+    while (nest->depth > 0) {
+        const fs_host *above = &join->hosts[nest->open[nest->depth - 1]];
+        if (fs_host_lies_in(event, above, join->slack)) return nest->open[nest->depth - 1];
+        if (event->start + join->slack < above->end && may_contradict(above)) *overlaps = true;
+        nest->depth--;
+    }
+    return FS_NONE;
+}
+
+/* The innermost that the host lies in. A host that lies in one lies in all that end later. */
+static uint32_t around(const fs_join *join, const fs_nest *nest, uint32_t host)
+{
+    uint32_t low = 0, high = nest->depth;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (fs_host_lies_in(&join->hosts[host], &join->hosts[nest->open[middle]], join->slack)) low = middle + 1;
+        else high = middle;
+    }
+    return low > 0 ? nest->open[low - 1] : FS_NONE;
+}
+
+static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest *events, fs_nest *frames, fs_error *err)
+{
+    events->depth = frames->depth = 0;
+    for (uint32_t host = first; host < end; host++) {
+        const fs_record *record = join->hosts[host].record;
+        bool frame = record->kind == FS_EVENT_FRAME;
+        FS_POLL(host, err);
+        join->ones[host] = host;
+        join->children[host] = 0;
+        join->parents[host] = FS_NONE;
+        if (join->frames != NULL) join->frames[host] = FS_NONE;
+        if (record->communication) continue;
+        /* A frame looks for its place among the events without leaving any: frames decide nothing of torch's tree. */
+        bool overlaps = false, unused;
+        uint32_t parent = frame ? around(join, events, host) : innermost(join, events, host, &overlaps);
+        if (overlaps && may_contradict(&join->hosts[host])) join->overlapping++;
+        join->parents[host] = parent;
+        if (parent != FS_NONE && !frame) join->children[parent]++;
+        if (join->frames != NULL) {
+            uint32_t caller = innermost(join, frames, host, &unused);
+            if (caller != FS_NONE && join->parents[caller] == parent) join->frames[host] = caller;
+        }
+        FS_TRY(push(join, frame ? frames : events, host, err));
+    }
+    return FS_OK;
+}
+
+/* An only child of its parent's name is one with it, and its children are the parent's. No op is one with a call. */
+static void unite(fs_join *join)
+{
+    for (uint32_t host = 0; host < join->host_count; host++) {
+        uint32_t parent = join->parents[host];
+        if (parent == FS_NONE) continue;
+        parent = join->ones[parent];
+        join->parents[host] = parent;
+        const fs_record *record = join->hosts[host].record;
+        if (record->kind == FS_EVENT_FRAME || join->children[parent] != 1) continue;
+        const fs_record *above = join->hosts[parent].record;
+        if (record->name != above->name || fs_record_is_owner(record) > fs_record_is_owner(above)) continue;
+        join->ones[host] = parent;
+        join->children[parent] = join->children[host];
+    }
+}
+
+/* Order the hosts by lane, those of a lane as they came. */
+static fs_status by_lane(fs_join *join, fs_error *err)
+{
+    uint32_t lanes = fs_store_lane_count(join->store);
+    memset(join->firsts, 0, (lanes + 2) * sizeof *join->firsts);
+    bool in_order = true;
+    for (uint32_t i = 0; i < join->host_count; i++) {
+        join->firsts[join->hosts[i].record->lane + 1]++;
+        if (i > 0 && join->hosts[i].record->lane < join->hosts[i - 1].record->lane) in_order = false;
+    }
+    for (uint32_t lane = 0; lane < lanes; lane++) join->firsts[lane + 1] += join->firsts[lane];
+    if (!in_order) {
+        fs_host *sorted = fs_malloc(join->host_count * sizeof *sorted);
+        uint32_t *next = fs_malloc((lanes + 1) * sizeof *next);
+        if (sorted != NULL && next != NULL) {
+            memcpy(next, join->firsts, (lanes + 1) * sizeof *next);
+            for (uint32_t i = 0; i < join->host_count; i++)
+                sorted[next[join->hosts[i].record->lane]++] = join->hosts[i];
+            fs_free(join->hosts);
+            join->hosts = sorted;
+        } else {
+            fs_free(sorted);
+        }
+        fs_free(next);
+        if (sorted == NULL || next == NULL)
+            return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to order %u events", join->host_count);
+    }
+    for (uint32_t lane = 0; lane < lanes; lane++)
+        FS_TRY(fs_hosts_sort(join->hosts + join->firsts[lane], join->firsts[lane + 1] - join->firsts[lane], err));
+    return FS_OK;
+}
+
+static fs_status nest_all(fs_join *join, fs_error *err)
+{
+    fs_nest events = {NULL, 0, 0}, frames = {NULL, 0, 0};
+    fs_status status = by_lane(join, err);
+    join->overlapping = 0;
+    for (uint32_t lane = 0; status == FS_OK && lane < fs_store_lane_count(join->store); lane++)
+        status = nest_lane(join, join->firsts[lane], join->firsts[lane + 1], &events, &frames, err);
+    fs_free(events.open);
+    fs_free(frames.open);
+    return status;
+}
+
+fs_status fs_join_nest(fs_join *join, fs_error *err)
+{
+    FS_TRY(nest_all(join, err));
+    if (join->overhead_count > 0) {
+        FS_TRY(fs_join_place_overheads(join, err));
+        FS_TRY(nest_all(join, err));
+    }
+    unite(join);
+    return FS_OK;
+}

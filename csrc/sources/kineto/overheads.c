@@ -1,0 +1,143 @@
+/* Overhead of profiling, which has no thread of its own, to the thread of the shortest event around it.
+ *
+ * From the shortest event on, each takes all overheads within it that no shorter one has taken. A tree over the
+ * overheads in order of start, of the least end below each node, finds those; so no number of threads, of nested events
+ * or of overheads takes more than n log n steps.
+ */
+#include "sources/kineto/overheads.h"
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+
+typedef struct {
+    fs_join *join;
+    fs_host *overheads; /* in order of start */
+    int64_t *ends;      /* the tree: nodes 1 …, leaves from `leaves` on; INT64_MAX: taken */
+    uint32_t leaves;
+    fs_host *around; /* events that an overhead begins in; the start is the length, for their order */
+    uint32_t count, capacity;
+} placing;
+
+/* Of what has no end: before that of what is taken. */
+static int64_t end_of(const fs_host *host)
+{
+    return host->end == INT64_MAX ? INT64_MAX - 1 : host->end;
+}
+
+static void set_leaf(placing *all, uint32_t overhead, int64_t end)
+{
+    uint32_t node = all->leaves + overhead;
+    all->ends[node] = end;
+    for (node /= 2; node > 0; node /= 2) {
+        int64_t left = all->ends[2 * node], right = all->ends[2 * node + 1];
+        all->ends[node] = left < right ? left : right;
+    }
+}
+
+/* The first overhead from `from` on that ends until `end`; FS_NONE. */
+static uint32_t first_within(const placing *all, uint32_t from, int64_t end)
+{
+    uint32_t node = all->leaves + from;
+    while (all->ends[node] > end) { /* up to the next subtree on the right, and into it where there is one */
+        while ((node & 1) != 0) node /= 2;
+        if (node == 0) return FS_NONE;
+        node++;
+    }
+    while (node < all->leaves) node = all->ends[2 * node] <= end ? 2 * node : 2 * node + 1;
+    return node - all->leaves;
+}
+
+static fs_status list_overheads(placing *all, fs_error *err)
+{
+    fs_join *join = all->join;
+    uint32_t count = 0;
+    for (all->leaves = 1; all->leaves < join->overhead_count;) all->leaves *= 2;
+    all->overheads = fs_malloc(join->overhead_count * sizeof *all->overheads);
+    all->ends = fs_malloc(2 * (size_t)all->leaves * sizeof *all->ends);
+    if (all->overheads == NULL || all->ends == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to place %u overheads", join->overhead_count);
+    for (uint32_t host = 0; host < join->host_count; host++)
+        if (join->hosts[host].record->kind == FS_EVENT_OVERHEAD) all->overheads[count++] = join->hosts[host];
+    FS_TRY(fs_hosts_sort(all->overheads, count, err));
+    for (size_t node = 0; node < 2 * (size_t)all->leaves; node++) all->ends[node] = INT64_MAX;
+    for (uint32_t i = 0; i < count; i++) all->ends[all->leaves + i] = end_of(&all->overheads[i]);
+    for (uint32_t node = all->leaves; --node > 0;) {
+        int64_t left = all->ends[2 * node], right = all->ends[2 * node + 1];
+        all->ends[node] = left < right ? left : right;
+    }
+    return FS_OK;
+}
+
+static fs_status add_around(placing *all, const fs_host *event, fs_error *err)
+{
+    if (all->count == all->capacity) {
+        uint32_t capacity = all->capacity ? all->capacity * 2 : 64;
+        fs_host *grown = fs_realloc(all->around, capacity * sizeof *grown);
+        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to place overheads in %u events", capacity);
+        all->around = grown;
+        all->capacity = capacity;
+    }
+    int64_t length = event->end == INT64_MAX ? INT64_MAX : event->end - event->start;
+    all->around[all->count++] = (fs_host){length, event->end, event->record};
+    return FS_OK;
+}
+
+/* The first overhead that begins at `time` or later. `near`: one that does not come after it, by which it mostly is. */
+static uint32_t overhead_from(const placing *all, int64_t time, uint32_t near)
+{
+    uint32_t count = all->join->overhead_count, low = near, step = 1;
+    while (low + step <= count && all->overheads[low + step - 1].start < time) {
+        low += step;
+        step *= 2;
+    }
+    uint32_t high = low + step <= count ? low + step - 1 : count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (all->overheads[middle].start < time) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+static fs_status list_around(placing *all, fs_error *err)
+{
+    const fs_join *join = all->join;
+    uint32_t from = 0;
+    for (uint32_t host = 0; host < join->host_count; host++) {
+        const fs_host *event = &join->hosts[host];
+        const fs_record *record = event->record;
+        FS_POLL(host, err);
+        if (host > 0 && record->lane != join->hosts[host - 1].record->lane) from = 0;
+        if (record->kind == FS_EVENT_FRAME || record->kind == FS_EVENT_OVERHEAD || record->communication) continue;
+        from = overhead_from(all, event->start, from);
+        if (from == join->overhead_count || all->overheads[from].start > event->end) continue;
+        FS_TRY(add_around(all, event, err));
+    }
+    return fs_hosts_sort(all->around, all->count, err);
+}
+
+static fs_status place(placing *all, fs_error *err)
+{
+    FS_TRY(list_overheads(all, err));
+    FS_TRY(list_around(all, err));
+    for (uint32_t i = 0; i < all->count && all->ends[1] != INT64_MAX; i++) {
+        const fs_host *event = &all->around[i];
+        FS_POLL(i, err);
+        for (uint32_t found = overhead_from(all, event->record->start, 0);
+             found < all->join->overhead_count && (found = first_within(all, found, end_of(event))) != FS_NONE;) {
+            all->overheads[found].record->lane = event->record->lane;
+            set_leaf(all, found, INT64_MAX);
+        }
+    }
+    return FS_OK;
+}
+
+fs_status fs_join_place_overheads(fs_join *join, fs_error *err)
+{
+    placing all = {.join = join};
+    fs_status status = place(&all, err);
+    fs_free(all.overheads);
+    fs_free(all.ends);
+    fs_free(all.around);
+    return status;
+}

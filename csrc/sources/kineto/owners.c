@@ -1,0 +1,325 @@
+#include "sources/kineto/owners.h"
+
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/sort.h"
+
+/* Records by id ---------------------------------------------------------------------------------------------------- */
+
+static fs_status create_index(fs_record_index *index, fs_error *err)
+{
+    if (index->count == 0) return FS_OK;
+    uint64_t range = (uint64_t)index->largest - (uint64_t)index->least;
+    bool scattered = range / 4 > index->count;
+    if (scattered) {
+        for (index->slot_count = 64; index->slot_count < 2 * (uint64_t)index->count;) index->slot_count *= 2;
+        index->ids = fs_malloc(index->slot_count * sizeof *index->ids);
+        index->keys = fs_hash_keys();
+    } else {
+        index->slot_count = (uint32_t)range + 1;
+    }
+    index->records = fs_calloc(index->slot_count, sizeof *index->records);
+    if (index->records == NULL || (scattered && index->ids == NULL))
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell what %u events launched", index->count);
+    return FS_OK;
+}
+
+static void clear_index(fs_record_index *index)
+{
+    fs_free(index->ids);
+    fs_free(index->records);
+}
+
+static uint32_t slot_of(const fs_record_index *index, int64_t id)
+{
+    if (index->ids == NULL) return (uint32_t)(id - index->least);
+    uint32_t slot = (uint32_t)fs_hash_numbers(index->keys, (uint64_t)id, 0) & (index->slot_count - 1);
+    while (index->records[slot] != NULL && index->ids[slot] != id) slot = (slot + 1) & (index->slot_count - 1);
+    return slot;
+}
+
+static fs_record *find(const fs_record_index *index, int64_t id)
+{
+    if (index->count == 0 || id < index->least || id > index->largest) return NULL;
+    return index->records[slot_of(index, id)];
+}
+
+/* The record that has the id: this one, or one that came before. */
+static fs_record *insert(fs_record_index *index, int64_t id, fs_record *record)
+{
+    uint32_t slot = slot_of(index, id);
+    if (index->records[slot] == NULL) {
+        index->records[slot] = record;
+        if (index->ids != NULL) index->ids[slot] = id;
+    }
+    return index->records[slot];
+}
+
+/* Which id --------------------------------------------------------------------------------------------------------- */
+
+static bool is_work(const fs_record *record)
+{
+    return fs_event_kind_on_device[record->kind];
+}
+
+/* An "External id" that repeats the correlation says nothing: but flopscope's own ids are what they are. */
+static int64_t external_of(const fs_owners *owners, const fs_record *record)
+{
+    bool repeats = record->correlation != FS_NONE && (uint32_t)record->external == record->correlation;
+    return repeats && !owners->join->own ? -1 : record->external;
+}
+
+static int64_t process_of(const fs_owners *owners, const fs_record *record)
+{
+    return owners->join->processes[record->lane];
+}
+
+static fs_status keep_other(fs_owners *owners, fs_record *call, fs_error *err)
+{
+    if (owners->other_count == owners->other_capacity) {
+        uint32_t capacity = owners->other_capacity ? owners->other_capacity * 2 : 64;
+        fs_record **others = fs_realloc(owners->others, capacity * sizeof *others);
+        if (others == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look up %u API calls", capacity);
+        owners->others = others;
+        owners->other_capacity = capacity;
+    }
+    owners->others[owners->other_count++] = call;
+    return FS_OK;
+}
+
+static int compare_calls(const void *a, const void *b)
+{
+    const fs_record *left = *(fs_record *const *)a, *right = *(fs_record *const *)b;
+    if (left->correlation != right->correlation) return left->correlation < right->correlation ? -1 : 1;
+    return (left->start > right->start) - (left->start < right->start);
+}
+
+/* Each device's process: the one that most of the work was launched by whose correlation only one call has. */
+static void see_devices(fs_owners *owners)
+{
+    FS_EACH_RECORD(owners->join, record)
+    {
+        if (!is_work(record) || record->device < 0) continue;
+        const fs_record *call = find(&owners->calls, record->correlation);
+        if (call == NULL || call->shared) continue;
+        int64_t process = process_of(owners, call), *votes = &owners->devices[record->device].votes;
+        if (*votes == 0) owners->devices[record->device].process = process;
+        *votes += owners->devices[record->device].process == process ? 1 : -1;
+    }
+}
+
+/* What was seen of a thread. */
+enum { HAS_OWNERS = 1, HAS_CALLS = 2 };
+
+fs_status fs_owners_create(fs_owners *owners, fs_error *err)
+{
+    FS_TRY(create_index(&owners->ops, err));
+    FS_TRY(create_index(&owners->calls, err));
+    owners->lanes = fs_calloc(fs_store_lane_count(owners->join->store), sizeof *owners->lanes);
+    if (owners->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell threads apart");
+    FS_EACH_RECORD(owners->join, record)
+    {
+        if (fs_record_is_call(record)) {
+            owners->lanes[record->lane] |= HAS_CALLS;
+            fs_record *first = insert(&owners->calls, record->correlation, record);
+            if (first == record) continue;
+            if (!first->shared) FS_TRY(keep_other(owners, first, err));
+            first->shared = true;
+            FS_TRY(keep_other(owners, record, err));
+        } else if (fs_record_is_owner(record)) {
+            owners->lanes[record->lane] |= HAS_OWNERS;
+            if (record->external < 0) continue;
+            fs_record *first = insert(&owners->ops, record->external, record);
+            if (first != record && process_of(owners, first) != process_of(owners, record)) first->shared = true;
+        }
+    }
+    if (owners->other_count == 0) return FS_OK;
+    FS_TRY(fs_sort(owners->others, owners->other_count, sizeof(fs_record *), compare_calls, "API calls", err));
+    see_devices(owners);
+    return FS_OK;
+}
+
+void fs_owners_clear(fs_owners *owners)
+{
+    clear_index(&owners->ops);
+    clear_index(&owners->calls);
+    fs_free(owners->others);
+    fs_free(owners->lanes);
+}
+
+/* The op that the record's "External id" names; NULL: none, or ops of several processes. */
+static fs_record *op_named(const fs_owners *owners, const fs_record *record)
+{
+    int64_t id = external_of(owners, record);
+    fs_record *op = id >= 0 ? find(&owners->ops, id) : NULL;
+    return op != NULL && op->shared ? NULL : op;
+}
+
+/* Calls ------------------------------------------------------------------------------------------------------------ */
+
+static bool encloses(const fs_record *outer, const fs_record *inner)
+{
+    return outer->start <= inner->start && fs_record_end(outer) >= fs_record_end(inner);
+}
+
+/* Which of several calls of one correlation launched the work: a bit for each reason, the best first. A device whose
+ * process the trace gives, the same op, the process that launches other work of the device, that it began before. */
+static int reasons_for(const fs_owners *owners, const fs_record *call, const fs_record *work)
+{
+    int64_t process = process_of(owners, call);
+    bool voted = work->device >= 0 && owners->devices[work->device].votes > 0;
+    int told = process == process_of(owners, work);
+    int same_op = call->external >= 0 && call->external == work->external;
+    int same_device = voted && owners->devices[work->device].process == process;
+    return told << 3 | same_op << 2 | same_device << 1 | (call->start <= work->start);
+}
+
+static bool is_likelier(const fs_owners *owners, const fs_record *call, const fs_record *than, const fs_record *work)
+{
+    int reasons = reasons_for(owners, call, work), other = reasons_for(owners, than, work);
+    if (reasons != other) return reasons > other;
+    return (call->start > than->start) == (call->start <= work->start); /* the nearest to the work */
+}
+
+/* Of the calls of the work's correlation those that began about when it did, so that any number of them takes no time:
+ * a few before and after. */
+enum { NEAR_CALLS = 8 };
+
+static const fs_record *choose_call(const fs_owners *owners, const fs_record *work)
+{
+    uint32_t low = 0, high = owners->other_count;
+    const fs_record *best = NULL;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        const fs_record *call = owners->others[middle];
+        bool before = call->correlation < work->correlation;
+        if (before || (call->correlation == work->correlation && call->start <= work->start)) low = middle + 1;
+        else high = middle;
+    }
+    low = high > NEAR_CALLS ? high - NEAR_CALLS : 0;
+    high = owners->other_count - high > NEAR_CALLS ? high + NEAR_CALLS : owners->other_count;
+    while (owners->others[low]->correlation != work->correlation) low++;
+    while (owners->others[high - 1]->correlation != work->correlation) high--;
+    for (uint32_t i = low; i < high; i++)
+        if (best == NULL || is_likelier(owners, owners->others[i], best, work)) best = owners->others[i];
+    /* Of the runtime's call and the driver's call inside it, the runtime's. */
+    const fs_record *inner = best;
+    for (uint32_t i = low; i < high; i++)
+        if (owners->others[i]->lane == inner->lane && encloses(owners->others[i], best)) best = owners->others[i];
+    return best;
+}
+
+const fs_record *fs_owners_call(const fs_owners *owners, const fs_record *work)
+{
+    if (work->correlation == FS_NONE) return NULL;
+    const fs_record *first = find(&owners->calls, work->correlation);
+    return first != NULL && first->shared ? choose_call(owners, work) : first;
+}
+
+void fs_owners_move_calls(const fs_owners *owners)
+{
+    const fs_join *join = owners->join;
+    bool any = false;
+    for (uint32_t lane = 0; lane < fs_store_lane_count(join->store); lane++)
+        any = any || owners->lanes[lane] == HAS_CALLS;
+    for (uint32_t host = 0; any && host < join->host_count; host++) {
+        fs_record *record = join->hosts[host].record;
+        if (record->kind != FS_EVENT_RUNTIME || (owners->lanes[record->lane] & HAS_OWNERS) != 0) continue;
+        const fs_record *op = op_named(owners, record);
+        if (op != NULL && encloses(op, record)) record->lane = op->lane;
+    }
+}
+
+/* Launchers -------------------------------------------------------------------------------------------------------- */
+
+/* Events of one kind that have begun at the place of a sweep, the last one last. One that ends before a later one does
+ * is left out: what it encloses from there on, the later one encloses too. So ends fall. */
+typedef struct {
+    const fs_host **open;
+    uint32_t depth, capacity;
+} open_hosts;
+
+static fs_status push(open_hosts *stack, const fs_host *host, fs_error *err)
+{
+    while (stack->depth > 0 && stack->open[stack->depth - 1]->end <= host->end) stack->depth--;
+    if (stack->depth == stack->capacity) {
+        uint32_t capacity = stack->capacity ? stack->capacity * 2 : 64;
+        const fs_host **open = fs_realloc(stack->open, capacity * sizeof *open);
+        if (open == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nested events", capacity);
+        stack->open = open;
+        stack->capacity = capacity;
+    }
+    stack->open[stack->depth++] = host;
+    return FS_OK;
+}
+
+/* The innermost that is around the call: of the store, or FS_NONE. */
+static uint32_t innermost(const open_hosts *stack, const fs_host *call, int64_t slack)
+{
+    fs_host span = *call;
+    if (span.end == INT64_MAX) span.end = span.start; /* it has no duration */
+    uint32_t low = 0, high = stack->depth;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (stack->open[middle]->end >= span.end - slack) low = middle + 1;
+        else high = middle;
+    }
+    for (; low > 0; low--) {
+        const fs_host *around = stack->open[low - 1];
+        if (around->end >= span.end || fs_host_lies_in(&span, around, slack)) return around->record->index;
+    }
+    return FS_NONE;
+}
+
+/* Whether b comes after a in the order of (start, -end). */
+static bool comes_after(const fs_host *b, const fs_host *a)
+{
+    return b->start > a->start || (b->start == a->start && b->end < a->end);
+}
+
+/* Unlike the tree of events, this does not depend on events around a call that contradict each other. */
+static fs_status sweep_lane(const fs_join *join, uint32_t lane, open_hosts *ops, open_hosts *annotations, fs_error *err)
+{
+    const fs_host *hosts = join->hosts;
+    uint32_t end = join->firsts[lane + 1], next = join->firsts[lane];
+    ops->depth = annotations->depth = 0;
+    for (uint32_t host = next; host < end; host++) {
+        fs_record *call = hosts[host].record;
+        FS_POLL(host, err);
+        if (!fs_record_is_call(call)) continue;
+        for (; next < end && !comes_after(&hosts[next], &hosts[host]); next++) {
+            const fs_record *record = hosts[next].record;
+            if (!fs_record_is_owner(record) || record->communication) continue;
+            FS_TRY(push(record->kind == FS_EVENT_OP ? ops : annotations, &hosts[next], err));
+        }
+        call->launcher = innermost(ops, &hosts[host], join->slack);
+        if (call->launcher == FS_NONE) call->launcher = innermost(annotations, &hosts[host], join->slack);
+    }
+    return FS_OK;
+}
+
+fs_status fs_owners_find_launchers(fs_owners *owners, fs_error *err)
+{
+    open_hosts ops = {NULL, 0, 0}, annotations = {NULL, 0, 0};
+    fs_status status = FS_OK;
+    if (owners->calls.count == 0) return FS_OK;
+    for (uint32_t lane = 0; status == FS_OK && lane < fs_store_lane_count(owners->join->store); lane++)
+        status = sweep_lane(owners->join, lane, &ops, &annotations, err);
+    fs_free(ops.open);
+    fs_free(annotations.open);
+    return status;
+}
+
+uint32_t fs_owners_launcher(fs_owners *owners, const fs_record *work)
+{
+    const fs_record *op = op_named(owners, work);
+    uint32_t named = op != NULL ? op->index : FS_NONE;
+    if (!is_work(work) || (owners->join->own && work->external >= 0)) return named;
+    const fs_record *call = fs_owners_call(owners, work);
+    if (call == NULL) return named;
+    if (named != FS_NONE && named != call->launcher) owners->join->contradicting++;
+    return call->launcher;
+}

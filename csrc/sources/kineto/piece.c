@@ -1,0 +1,296 @@
+/* The window of a piece, and the structure around the events. */
+#include "sources/kineto/piece.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "sources/kineto/event.h"
+
+/* An event or member of more bytes is no trace's: a text that never ends must not fill the memory. Nor must the windows
+ * of all threads together: an event as large as the second number is read again by one thread alone. */
+static const size_t most_element_bytes = (size_t)64 << 20, most_guessed_bytes = (size_t)4 << 20;
+/* Members beside the events are kept up to so many bytes in all. */
+static const size_t most_head_bytes = (size_t)16 << 20;
+
+void fs_piece_init(fs_piece *piece, int64_t offset, int64_t until, fs_piece_state state)
+{
+    memset(piece, 0, sizeof *piece);
+    piece->offset = offset;
+    piece->until = until;
+    piece->state = state;
+    piece->last_lane = FS_NONE;
+    piece->window_begin = piece->window_end = FS_MISSING;
+}
+
+void fs_piece_clear(fs_piece *piece)
+{
+    while (piece->first != NULL) {
+        fs_record_block *next = piece->first->next;
+        fs_free(piece->first);
+        piece->first = next;
+    }
+    fs_free(piece->text);
+    fs_free(piece->scratch);
+    fs_free(piece->call_signatures);
+    fs_torch_builder_clear(&piece->builder);
+    fs_intern *tables[] = {&piece->names, &piece->calls, &piece->signatures, &piece->lanes, &piece->head};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) fs_intern_clear(tables[i]);
+    piece->text = piece->scratch = NULL;
+    piece->call_signatures = NULL;
+    piece->last = NULL;
+}
+
+/* The window ------------------------------------------------------------------------------------------------------- */
+
+static size_t most_bytes(const fs_piece *piece)
+{
+    return piece->guessed ? most_guessed_bytes : most_element_bytes;
+}
+
+/* Release the window; reading may go on at the same byte. */
+static void drop_window(fs_piece *piece)
+{
+    piece->offset += (int64_t)piece->done;
+    fs_free(piece->text);
+    piece->text = NULL;
+    piece->size = piece->capacity = piece->done = 0;
+}
+
+fs_status fs_piece_room(fs_piece *piece, size_t size, fs_error *err)
+{
+    size_t left = piece->size - piece->done;
+    if (piece->done > 0) {
+        memmove(piece->text, piece->text + piece->done, left);
+        piece->offset += (int64_t)piece->done;
+        piece->size = left;
+        piece->done = 0;
+    }
+    size_t needed = left + size + FS_SCAN_PADDING;
+    if (needed <= piece->capacity) return FS_OK;
+    size_t capacity = needed > 2 * piece->capacity ? needed : 2 * piece->capacity;
+    char *text = fs_realloc(piece->text, capacity);
+    if (text == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read %zu bytes of a trace", capacity);
+    piece->text = text;
+    piece->capacity = capacity;
+    return FS_OK;
+}
+
+/* Errors ----------------------------------------------------------------------------------------------------------- */
+
+static fs_status is_no_trace(const fs_piece *piece, const fs_scan *scan, fs_error *err)
+{
+    char found[24];
+    int64_t byte = piece->offset + (int64_t)(scan->at - piece->text);
+    unsigned char c = (unsigned char)*scan->at;
+    snprintf(found, sizeof found, c > ' ' && c < 0x7f ? "'%c'" : "the byte 0x%02x", c);
+    return fs_fail(err, FS_VALUE_ERROR, "byte %lld: expected %s, found %s", (long long)byte, scan->expected, found);
+}
+
+/* Structure -------------------------------------------------------------------------------------------------------- */
+
+static fs_scan_status read_start(fs_piece *piece, fs_scan *scan)
+{
+    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors put first */
+    if (scan->end - scan->at < 3 && *scan->at == *mark) return FS_SCAN_MORE;
+    if (memcmp(scan->at, mark, 3) == 0) scan->at += 3;
+    fs_scan_space(scan);
+    if (*scan->at == '[') {
+        piece->top_array = piece->seen_events = true;
+        piece->state = FS_PIECE_EVENTS;
+    } else if (*scan->at == '{') {
+        piece->state = FS_PIECE_MEMBERS;
+    } else {
+        return fs_scan_bad(scan, "a trace, which begins with '{' or '['");
+    }
+    scan->at++;
+    return FS_SCAN_GOOD;
+}
+
+static fs_status keep_member(fs_piece *piece, const char *from, const char *to, fs_error *err)
+{
+    uint32_t id;
+    size_t size = (size_t)(to - from);
+    if (piece->head_bytes + size > most_head_bytes) return FS_OK;
+    piece->head_bytes += size;
+    return fs_intern_bytes(&piece->head, from, size, &id, err);
+}
+
+static fs_scan_status read_member(fs_piece *piece, fs_scan *scan, fs_status *status, fs_error *err)
+{
+    static const char events[] = "traceEvents";
+    fs_scan_span key;
+    fs_scan_space(scan);
+    if (*scan->at == ',') {
+        scan->at++;
+        return FS_SCAN_GOOD;
+    }
+    if (*scan->at == '}') {
+        scan->at++;
+        piece->state = FS_PIECE_END;
+        return FS_SCAN_GOOD;
+    }
+    const char *began = scan->at;
+    if (*scan->at != '"') return fs_scan_bad(scan, "a member's key or '}'");
+    fs_scan_status scanned = fs_scan_string(scan, &key);
+    if (scanned != FS_SCAN_GOOD) return scanned;
+    fs_scan_space(scan);
+    if (*scan->at != ':') return fs_scan_bad(scan, "':'");
+    scan->at++;
+    fs_scan_space(scan);
+    if (key.size == sizeof events - 1 && memcmp(key.text, events, key.size) == 0) {
+        if (*scan->at != '[') return fs_scan_bad(scan, "'[' and the events");
+        scan->at++;
+        piece->seen_events = true;
+        piece->state = FS_PIECE_EVENTS;
+        return FS_SCAN_GOOD;
+    }
+    scanned = fs_scan_skip(scan);
+    if (scanned == FS_SCAN_GOOD) *status = keep_member(piece, began, scan->at, err);
+    return scanned;
+}
+
+static fs_scan_status read_element(fs_piece *piece, fs_scan *scan, fs_status *status, fs_error *err)
+{
+    fs_scan_space(scan);
+    while (*scan->at == ',') {
+        scan->at++;
+        fs_scan_space(scan);
+    }
+    piece->done = (size_t)(scan->at - piece->text);
+    if (*scan->at == ']') {
+        scan->at++;
+        piece->state = piece->top_array ? FS_PIECE_END : FS_PIECE_MEMBERS;
+        return FS_SCAN_GOOD;
+    }
+    if (*scan->at != '{') return fs_scan_bad(scan, "an event, which begins with '{'");
+    if (piece->offset + (int64_t)piece->done >= piece->until) {
+        piece->stopped = true;
+        return FS_SCAN_GOOD;
+    }
+    fs_scan_status scanned = fs_piece_event(piece, scan, status, err);
+    if (scanned == FS_SCAN_GOOD) piece->report.events++;
+    return scanned;
+}
+
+static fs_scan_status read_step(fs_piece *piece, fs_scan *scan, fs_status *status, fs_error *err)
+{
+    switch (piece->state) {
+    case FS_PIECE_START:
+        return read_start(piece, scan);
+    case FS_PIECE_MEMBERS:
+        return read_member(piece, scan, status, err);
+    case FS_PIECE_EVENTS:
+        return read_element(piece, scan, status, err);
+    case FS_PIECE_END:
+        fs_scan_space(scan);
+        return fs_scan_bad(scan, "the end of the file");
+    }
+    return FS_SCAN_BAD;
+}
+
+fs_status fs_piece_read(fs_piece *piece, size_t size, fs_error *err)
+{
+    piece->size += size;
+    if (piece->text == NULL) return FS_OK;
+    memset(piece->text + piece->size, 0, FS_SCAN_PADDING);
+    fs_scan scan = {.at = piece->text + piece->done, .end = piece->text + piece->size};
+    fs_status status = FS_OK;
+    fs_scan_status scanned = FS_SCAN_GOOD;
+    while (!piece->stopped && scan.at < scan.end) {
+        scanned = read_step(piece, &scan, &status, err);
+        if (status != FS_OK) return status;
+        if (scanned != FS_SCAN_GOOD) break;
+        piece->done = (size_t)(scan.at - piece->text);
+    }
+    if (scanned == FS_SCAN_BAD) return is_no_trace(piece, &scan, err);
+    if (piece->size - piece->done > most_bytes(piece)) {
+        return fs_fail(err, FS_VALUE_ERROR, "byte %lld: what begins here does not end within %zu MB: no event does so",
+                       (long long)fs_piece_at(piece), most_bytes(piece) >> 20);
+    }
+    return FS_OK;
+}
+
+/* A part of a text ------------------------------------------------------------------------------------------------- */
+
+enum { WINDOW_BYTES = FS_BLOCK(1 << 18, 1 << 8) };
+
+/* How much has been seen of what stands between two events: "}", ",", "{" and a quote, with any space between. */
+typedef enum { NOTHING, CLOSED, COMMA, OPENED, FOUND } seam;
+
+typedef struct {
+    seam seen;
+    int64_t event; /* the byte of the last "{" */
+} seeker;
+
+static seam see_byte(seam seen, char c)
+{
+    static const char expected[] = {[NOTHING] = '}', [CLOSED] = ',', [COMMA] = '{', [OPENED] = '"'};
+    if (c == ' ' || c == '\n' || c == '\r' || c == '\t') return seen;
+    if (c == expected[seen]) return seen + 1;
+    return c == '}' ? CLOSED : NOTHING;
+}
+
+/* Look through `size` bytes, of which the first is the byte `offset` of the text. */
+static void see_bytes(seeker *found, const char *text, size_t size, int64_t offset)
+{
+    for (const char *at = text, *end = text + size; at < end && found->seen != FOUND; at++) {
+        if (found->seen == NOTHING && (at = memchr(at, '}', (size_t)(end - at))) == NULL) return;
+        seam before = found->seen;
+        found->seen = see_byte(before, *at);
+        if (before == COMMA && found->seen == OPENED) found->event = offset + (at - text);
+    }
+}
+
+/* Fill the window up; *count: by how many bytes, 0 at the end of the text. */
+static fs_status fill(fs_piece *piece, fs_kineto_read read, void *context, int64_t *count, fs_error *err)
+{
+    size_t left = piece->size - piece->done, size = left > WINDOW_BYTES ? left : WINDOW_BYTES;
+    size_t most = most_bytes(piece) + WINDOW_BYTES;
+    if (size > most - left) size = most - left;
+    FS_TRY(fs_piece_room(piece, size, err));
+    *count = read(context, piece->offset + (int64_t)piece->size, piece->text + piece->size, size, err);
+    return *count < 0 ? FS_RUNTIME_ERROR : FS_OK;
+}
+
+/* Begin where an event seems to; *start is -1 where none does in the piece. */
+static fs_status seek(fs_piece *piece, fs_kineto_read read, void *context, int64_t *start, fs_error *err)
+{
+    seeker found = {NOTHING, -1};
+    int64_t count = 1;
+    *start = -1;
+    while (found.seen != FOUND && count > 0) {
+        int64_t next = piece->offset + (int64_t)piece->size;
+        if ((found.seen == OPENED ? found.event : next) >= piece->until) return FS_OK;
+        piece->done = piece->size; /* nothing of it is needed any more */
+        FS_TRY(fill(piece, read, context, &count, err));
+        see_bytes(&found, piece->text + piece->size, (size_t)count, next);
+        piece->size += (size_t)count;
+    }
+    if (found.seen != FOUND || found.event >= piece->until) return FS_OK;
+    *start = found.event;
+    if (*start >= piece->offset) {
+        piece->done = (size_t)(*start - piece->offset);
+    } else { /* it lies before the window */
+        piece->offset = *start;
+        piece->size = piece->done = 0;
+    }
+    return fs_piece_read(piece, 0, err);
+}
+
+fs_status fs_piece_scan(fs_piece *piece, fs_kineto_read read, void *context, bool exact, int64_t *start, fs_error *err)
+{
+    int64_t count = 1;
+    fs_status status = FS_OK;
+    *start = piece->offset;
+    piece->guessed = !exact;
+    if (!exact) status = seek(piece, read, context, start, err);
+    while (status == FS_OK && *start >= 0 && !piece->stopped && count > 0) {
+        FS_TRY(fs_interrupt_poll(err));
+        status = fill(piece, read, context, &count, err);
+        if (status == FS_OK) status = fs_piece_read(piece, (size_t)count, err);
+    }
+    if (piece->stopped || status != FS_OK || *start < 0) drop_window(piece); /* the rest is another piece's */
+    return status;
+}

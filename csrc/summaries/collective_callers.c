@@ -1,0 +1,236 @@
+#include "summaries/collective_callers.h"
+
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "store/event.h"
+#include "store/torch_signature.h"
+
+/* Arguments that are no argument's number. */
+enum { NONE = -1, ALL = -2 };
+
+typedef struct {
+    const char *begin;
+    int given, got; /* arguments */
+} caller;
+
+static const caller caller_rows[] = {
+#define FS_COLLECTIVE_CALLER(begin, given, got) {begin, given, got},
+#include "summaries/collective_callers.def"
+#undef FS_COLLECTIVE_CALLER
+};
+
+static const caller *caller_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof caller_rows / sizeof *caller_rows; i++) {
+        if (strncmp(name, caller_rows[i].begin, strlen(caller_rows[i].begin)) == 0) return &caller_rows[i];
+    }
+    return NULL;
+}
+
+/* The annotations -------------------------------------------------------------------------------------------------- */
+
+/* They end on another thread, so that nothing encloses them, but begin within the op that called. */
+static fs_status list_annotations(fs_collective_callers *callers, fs_error *err)
+{
+    uint32_t count = fs_store_count(callers->store), at;
+    for (uint32_t index = 0; index < count; index++) {
+        FS_POLL(index, err);
+        const fs_chunk *chunk = fs_event_chunk(callers->store, index, &at);
+        int64_t start = chunk->start[at];
+        if (start == FS_MISSING || !fs_event_is_asynchronous(chunk, at)) continue;
+        FS_TRY(fs_intervals_add(&callers->annotations, start, start, index, err));
+    }
+    return fs_intervals_sort(&callers->annotations, err);
+}
+
+/* The annotation that began while an event went on; FS_NONE where there is none, or several that may be its. */
+static uint32_t annotation_in(const fs_collective_callers *callers, uint32_t index)
+{
+    uint32_t at, low = 0, high = callers->annotations.count;
+    const fs_chunk *chunk = fs_event_chunk(callers->store, index, &at);
+    const fs_interval *items = callers->annotations.items;
+    if (chunk->start[at] == FS_MISSING) return FS_NONE;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (items[middle].begin < chunk->start[at]) low = middle + 1;
+        else high = middle;
+    }
+    uint32_t end = low;
+    while (end < callers->annotations.count && items[end].begin <= fs_event_end(chunk, at) && end < low + 2) end++;
+    return end == low + 1 ? items[low].tag : FS_NONE;
+}
+
+fs_status fs_collective_callers_create(fs_collective_callers *callers, const fs_store *store, fs_error *err)
+{
+    *callers = (fs_collective_callers){.store = store};
+    FS_TRY(fs_api_calls_create(&callers->calls, store, err));
+    return list_annotations(callers, err);
+}
+
+void fs_collective_callers_clear(fs_collective_callers *callers)
+{
+    fs_api_calls_clear(&callers->calls);
+    fs_intervals_clear(&callers->annotations);
+}
+
+/* What a caller tells ---------------------------------------------------------------------------------------------- */
+
+/* What was heard so far; the innermost caller that tells something is believed. */
+typedef struct {
+    fs_collective_kind kind;
+    const char *name; /* of the caller that named the kind; NULL: none */
+    int64_t given, got;
+    const char *dtype;    /* as torch.dtype prints; NULL: not told */
+    fs_collective stated; /* what a caller states in words; no name: none does */
+} heard;
+
+/* Two numbers of elements, of which one may be missing. */
+static int64_t sum(int64_t a, int64_t b)
+{
+    int64_t both;
+    if (a == FS_MISSING || b == FS_MISSING) return a == FS_MISSING ? b : a;
+    return __builtin_add_overflow(a, b, &both) ? FS_MISSING : both;
+}
+
+static int64_t elements_of(const fs_torch_tensor *tensor)
+{
+    int64_t elements = 1;
+    for (uint32_t i = 0; i < tensor->ndim; i++) {
+        if (tensor->shape[i] < 0 || __builtin_mul_overflow(elements, tensor->shape[i], &elements)) return FS_MISSING;
+    }
+    return elements;
+}
+
+/* Elements of all tensors of an argument, FS_MISSING where it has none: the trace may leave lists out. */
+static int64_t argument_elements(const fs_torch_argument *argument, heard *told)
+{
+    int64_t elements = FS_MISSING;
+    const int64_t *at = argument->list;
+    fs_torch_tensor tensor = argument->tensor;
+    bool list = argument->type == FS_TORCH_TENSOR_LIST;
+    uint32_t count = list ? argument->count : argument->type == FS_TORCH_TENSOR;
+    for (uint32_t i = 0; i < count; i++) {
+        if (list) fs_torch_next_tensor(&at, &tensor);
+        elements = sum(elements, elements_of(&tensor));
+        if (told->dtype == NULL && tensor.dtype != FS_TORCH_DTYPE_NONE)
+            told->dtype = fs_torch_dtypes[tensor.dtype].name;
+    }
+    return elements;
+}
+
+static int64_t elements_at(const fs_torch_call *call, int which, heard *told)
+{
+    int64_t elements = FS_MISSING;
+    for (uint32_t i = 0; i < call->count; i++) {
+        if (which == ALL || which == (int)i) elements = sum(elements, argument_elements(&call->arguments[i], told));
+    }
+    return elements;
+}
+
+/* Whether the event is a caller's. */
+static bool hear(const fs_store *store, uint32_t index, heard *told)
+{
+    fs_torch_call call;
+    uint32_t name = FS_EVENT_AT(store, index, name), signature = FS_EVENT_AT(store, index, signature);
+    const char *text = name != FS_NONE ? fs_store_name_text(store, name) : "";
+    const caller *row = caller_named(text);
+    if (row == NULL) return false;
+    if (told->kind == FS_COLLECTIVE_OTHER && (told->kind = fs_collective_kind_of(text)) != FS_COLLECTIVE_OTHER)
+        told->name = text;
+    if (signature == FS_NONE) return true;
+    fs_span bytes = fs_store_signature_bytes(store, signature);
+    if (told->stated.name.size == 0) fs_collective_decode(bytes, &told->stated);
+    if (!fs_torch_decode(bytes.bytes, bytes.size, &call)) return true;
+    if (told->given == FS_MISSING) told->given = elements_at(&call, row->given, told);
+    if (told->got == FS_MISSING) told->got = elements_at(&call, row->got, told);
+    return true;
+}
+
+/* From an event outwards, with the annotation that began in each caller. */
+static void hear_from(const fs_collective_callers *callers, uint32_t index, heard *told)
+{
+    for (; index != FS_NONE; index = FS_EVENT_AT(callers->store, index, parent)) {
+        if (!hear(callers->store, index, told)) continue;
+        uint32_t annotation = annotation_in(callers, index);
+        if (annotation != FS_NONE) hear(callers->store, annotation, told);
+    }
+}
+
+/* What follows for the collective ---------------------------------------------------------------------------------- */
+
+/* How what a rank gives and what it gets hang together. */
+typedef enum {
+    UNSIZED,  /* there is nothing to tell, or the root alone knows it */
+    ALONE,    /* a rank gives or gets */
+    ALIKE,    /* both are of one size */
+    GATHERS,  /* it gets the group's size times what it gives */
+    SCATTERS, /* the other way round */
+} sizing;
+
+static const sizing sizings[FS_COLLECTIVE_KIND_COUNT] = {
+    [FS_COLLECTIVE_ALLREDUCE] = ALIKE, [FS_COLLECTIVE_BROADCAST] = ALIKE,        [FS_COLLECTIVE_REDUCE] = ALIKE,
+    [FS_COLLECTIVE_ALLTOALL] = ALIKE,  [FS_COLLECTIVE_ALLGATHER] = GATHERS,      [FS_COLLECTIVE_SEND] = ALONE,
+    [FS_COLLECTIVE_RECV] = ALONE,      [FS_COLLECTIVE_REDUCESCATTER] = SCATTERS, [FS_COLLECTIVE_SENDRECV] = ALONE,
+};
+
+/* The whole of which the ranks have parts, and the group's size: one may follow from the other. */
+static void complete(int64_t part, int64_t *whole, int32_t *ranks)
+{
+    if (*whole == FS_MISSING && part != FS_MISSING && *ranks > 0 && __builtin_mul_overflow(part, *ranks, whole))
+        *whole = FS_MISSING;
+    if (*ranks == 0 && *whole != FS_MISSING && part > 0 && *whole % part == 0 && *whole / part <= INT32_MAX)
+        *ranks = (int32_t)(*whole / part);
+}
+
+static void set_sizes(fs_collective_kind kind, const heard *from, fs_collective *told)
+{
+    int64_t given = from->given, got = from->got;
+    switch (sizings[kind]) {
+    case UNSIZED:
+        return;
+    case ALONE:
+        break;
+    case ALIKE:
+        if (given == FS_MISSING) given = got;
+        if (got == FS_MISSING) got = given;
+        break;
+    case GATHERS:
+        complete(given, &got, &told->group_size);
+        if (got == FS_MISSING) return; /* a part is no message */
+        break;
+    case SCATTERS:
+        complete(got, &given, &told->group_size);
+        if (given == FS_MISSING) return;
+        break;
+    }
+    told->in_elements = given;
+    told->out_elements = got;
+}
+
+/* Whether a kernel that looks like one kind may work for a call of another. */
+static bool works_for(fs_collective_kind kernel, fs_collective_kind call)
+{
+    bool any = kernel == FS_COLLECTIVE_OTHER || kernel == FS_COLLECTIVE_SENDRECV || kernel == call;
+    return any || (kernel == FS_COLLECTIVE_ALLREDUCE && call == FS_COLLECTIVE_BARRIER);
+}
+
+fs_collective_kind fs_collective_called_for(const fs_collective_callers *callers, uint32_t kernel,
+                                            fs_collective_kind by_kernel, fs_collective *told)
+{
+    const fs_store *store = callers->store;
+    heard from = {.kind = FS_COLLECTIVE_OTHER, .given = FS_MISSING, .got = FS_MISSING};
+    hear_from(callers, FS_EVENT_AT(store, kernel, launcher), &from);
+    if (from.stated.name.size == 0) /* the launcher may be an op around the one that states it */
+        hear_from(callers, fs_api_calls_find(&callers->calls, FS_EVENT_AT(store, kernel, correlation)), &from);
+    if (from.stated.name.size > 0) {
+        fs_collective_kind stated = fs_collective_kind_of(from.stated.name.text);
+        *told = from.stated;
+        return stated != FS_COLLECTIVE_OTHER ? stated : by_kernel;
+    }
+    if (from.kind == FS_COLLECTIVE_OTHER || !works_for(by_kernel, from.kind)) return by_kernel;
+    told->name = (fs_collective_text){from.name, strlen(from.name)};
+    if (from.dtype != NULL) fs_collective_set_dtype(told, from.dtype);
+    set_sizes(from.kind, &from, told);
+    return from.kind;
+}

@@ -1,0 +1,22 @@
+/* The kinds of collectives, the rows of collectives.def. */
+#ifndef FS_SUMMARIES_COLLECTIVE_KINDS_H
+#define FS_SUMMARIES_COLLECTIVE_KINDS_H
+
+typedef enum {
+#define FS_COLLECTIVE_KIND(NAME, name, factor, prose) FS_COLLECTIVE_##NAME,
+#define FS_COLLECTIVE_PATTERN(NAME, pattern)
+#include "summaries/collectives.def"
+#undef FS_COLLECTIVE_PATTERN
+#undef FS_COLLECTIVE_KIND
+    FS_COLLECTIVE_KIND_COUNT
+} fs_collective_kind;
+
+extern const char *const fs_collective_kind_names[FS_COLLECTIVE_KIND_COUNT];
+
+/* What a collective or a kernel of that name does. */
+fs_collective_kind fs_collective_kind_of(const char *name);
+
+/* Bus bandwidth over algorithm bandwidth among so many ranks (0: not known); NaN where there is none. */
+double fs_collective_bus_factor(fs_collective_kind kind, int ranks);
+
+#endif

@@ -1,0 +1,237 @@
+#include "summaries/efficiency.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/saturate.h"
+#include "device/occupancy.h"
+#include "store/event.h"
+#include "summaries/intervals.h"
+#include "work/names.h"
+#include "summaries/steps.h"
+
+/* What is known of a kernel from its launch, found once for each signature of a device. */
+typedef struct {
+    int known_for;   /* device + 1; 0: not looked at */
+    int64_t blocks;  /* of the grid; 0: not known */
+    double achieved; /* occupancy in percent, or NaN */
+} launch_facts;
+
+/* A device, as the events tell of it. */
+typedef struct {
+    fs_device_facts facts;
+    fs_intervals others;            /* what is covered by copies and fills */
+    fs_intervals kernels;           /* that ran in the time that counts, with their signatures */
+    fs_intervals ends;              /* the same at their ends */
+    bool worked, unnamed, unplaced; /* whether some kernel's name is not known, or its blocks */
+    double kernel_time, weighted_occupancy, class_time[FS_KERNEL_CLASS_COUNT]; /* ns, ns * percent, ns */
+} device_use;
+
+typedef struct {
+    const fs_store *store;
+    fs_intervals time; /* that counts: of the steps */
+    fs_names names;
+    launch_facts *launches; /* by signature */
+    device_use *devices;    /* FS_DEVICE_LIMIT of them */
+} measuring;
+
+static const launch_facts *facts_of(measuring *all, int device, uint32_t signature)
+{
+    static const launch_facts nothing = {.achieved = NAN};
+    if (signature == FS_NONE) return &nothing;
+    launch_facts *found = &all->launches[signature];
+    if (found->known_for == device + 1) return found;
+    fs_launch launch;
+    *found = nothing;
+    found->known_for = device + 1;
+    if (fs_launch_decode(fs_store_signature_bytes(all->store, signature).bytes, &launch)) {
+        found->blocks = fs_product_of_three(launch.grid);
+        found->achieved = fs_occupancy_estimate(&launch, &all->devices[device].facts).achieved_pct;
+    }
+    return found;
+}
+
+static fs_status see_kernel(measuring *all, int device, const fs_chunk *chunk, uint32_t at, fs_error *err)
+{
+    device_use *use = &all->devices[device];
+    int64_t begin = chunk->start[at], end = fs_event_end(chunk, at);
+    uint32_t signature = chunk->signature[at];
+    uint32_t from = fs_intervals_first_after(&all->time, begin);
+    double time = (double)fs_intervals_overlap(&all->time, &from, begin, end);
+    if (time == 0) return FS_OK;
+
+    const launch_facts *launch = facts_of(all, device, signature);
+    use->kernel_time += time;
+    use->weighted_occupancy += time * launch->achieved;
+    use->class_time[fs_names_kernel_class(&all->names, chunk->name[at])] += time;
+    if (chunk->kind[at] != FS_EVENT_KERNEL || chunk->name[at] == FS_NONE) use->unnamed = true;
+    if (launch->blocks == 0) use->unplaced = true;
+    FS_TRY(fs_intervals_add(&use->kernels, begin, end, signature, err));
+    return fs_intervals_add(&use->ends, end, end, signature, err);
+}
+
+static fs_status see_events(measuring *all, fs_error *err)
+{
+    uint32_t count = fs_store_count(all->store), at;
+    for (uint32_t index = 0; index < count; index++) {
+        FS_POLL(index, err);
+        const fs_chunk *chunk = fs_event_chunk(all->store, index, &at);
+        if (!fs_event_is_placed_work(chunk, at)) continue;
+        int device = fs_event_device(chunk, at);
+        device_use *use = &all->devices[device];
+        if (!use->worked) use->facts = fs_store_device(all->store, device);
+        use->worked = true;
+        bool kernel = chunk->kind[at] == FS_EVENT_KERNEL || chunk->kind[at] == FS_EVENT_INTERVAL;
+        if (kernel) FS_TRY(see_kernel(all, device, chunk, at, err));
+        else FS_TRY(fs_intervals_cover(&use->others, chunk->start[at], fs_event_end(chunk, at), err));
+    }
+    return FS_OK;
+}
+
+/* The part of the time that a list covers, in ns. */
+static fs_status covered(const measuring *all, fs_intervals *list, double *sum, fs_error *err)
+{
+    uint32_t at = 0;
+    int64_t reached = INT64_MIN;
+    FS_TRY(fs_intervals_sort(list, err));
+    *sum = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        int64_t begin = list->items[i].begin, end = list->items[i].end;
+        if (begin < reached) begin = reached;
+        if (end <= begin) continue;
+        *sum += (double)fs_intervals_overlap(&all->time, &at, begin, end);
+        reached = end;
+    }
+    return FS_OK;
+}
+
+/* Sum over the time of min(blocks on the device / SMs, 1), in ns; NaN where blocks are not known. A sweep over where
+ * kernels, sorted before, begin and end; blocks are whole, so nothing is lost in adding and taking away. */
+static fs_status sum_filled(measuring *all, int device, double *filled, fs_error *err)
+{
+    device_use *use = &all->devices[device];
+    *filled = NAN;
+    if (use->unplaced || use->facts.sm_count <= 0) return FS_OK;
+    FS_TRY(fs_intervals_sort(&use->ends, err));
+    uint32_t from = 0, begun = 0, ended = 0;
+    int64_t blocks = 0, before = 0;
+    *filled = 0;
+    while (ended < use->ends.count) {
+        bool begin = begun < use->kernels.count && use->kernels.items[begun].begin <= use->ends.items[ended].begin;
+        const fs_interval *next = begin ? &use->kernels.items[begun++] : &use->ends.items[ended++];
+        double share = fmin((double)blocks / (double)use->facts.sm_count, 1);
+        if (blocks > 0) *filled += share * (double)fs_intervals_overlap(&all->time, &from, before, next->begin);
+        int64_t more = facts_of(all, device, next->tag)->blocks;
+        blocks = begin ? fs_add_saturated(blocks, more) : fs_sub_saturated(blocks, more);
+        before = next->begin;
+    }
+    return FS_OK;
+}
+
+static fs_status fill_row(measuring *all, int device, fs_efficiency *row, fs_error *err)
+{
+    device_use *use = &all->devices[device];
+    double time = (double)fs_intervals_total(&all->time), busy, kernels, filled;
+    FS_TRY(covered(all, &use->kernels, &kernels, err));
+    FS_TRY(sum_filled(all, device, &filled, err));
+    for (uint32_t i = 0; i < use->kernels.count; i++) {
+        FS_TRY(fs_intervals_cover(&use->others, use->kernels.items[i].begin, use->kernels.items[i].end, err));
+    }
+    FS_TRY(covered(all, &use->others, &busy, err));
+    double by_name = use->unnamed ? NAN : 100 / use->kernel_time;
+    *row = (fs_efficiency){
+        .device = device,
+        .gpu_utilization = 100 * kernels / time,
+        .sm_efficiency = 100 * filled / time,
+        .achieved_occupancy = use->weighted_occupancy / use->kernel_time,
+        .tensor_core_time = by_name * use->class_time[FS_KERNEL_TENSOR],
+        .matrix_time = by_name * use->class_time[FS_KERNEL_MATRIX],
+        .idle = 100 * (1 - busy / time),
+    };
+    return FS_OK;
+}
+
+static const char *name_of(const fs_store *store, const fs_step *step)
+{
+    return step->name == FS_NONE ? "" : fs_store_name_text(store, step->name);
+}
+
+static fs_status no_such_step(const fs_store *store, const char *step, const fs_steps *steps, fs_error *err)
+{
+    if (steps->count == 0 || steps->steps[0].name == FS_NONE)
+        return fs_fail(err, FS_VALUE_ERROR, "no step is called \"%s\": the profile has no steps", step);
+    return fs_fail(err, FS_VALUE_ERROR, "no step is called \"%s\": the profile has %u, from \"%s\" to \"%s\"", step,
+                   steps->count, name_of(store, &steps->steps[0]), name_of(store, &steps->steps[steps->count - 1]));
+}
+
+/* The time that counts. */
+static fs_status take_steps(measuring *all, const char *step, fs_error *err)
+{
+    fs_steps steps;
+    fs_status status;
+    bool found = step == NULL;
+    FS_TRY(fs_steps_find(&steps, all->store, err));
+    for (uint32_t i = 0; i < steps.count; i++) {
+        if (step != NULL && strcmp(name_of(all->store, &steps.steps[i]), step) != 0) continue;
+        found = true;
+        FS_TRY_GOTO(status, fs_intervals_add(&all->time, steps.steps[i].begin, steps.steps[i].end, 0, err), done);
+    }
+    status = found ? FS_OK : no_such_step(all->store, step, &steps, err);
+done:
+    fs_steps_clear(&steps);
+    return status;
+}
+
+static fs_status fill_rows(measuring *all, fs_efficiency **rows, uint32_t *count, fs_error *err)
+{
+    fs_efficiency *made = fs_calloc(FS_DEVICE_LIMIT, sizeof *made);
+    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the devices' efficiency");
+    uint32_t filled = 0;
+    for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
+        if (!all->devices[device].worked) continue;
+        fs_status status = fill_row(all, device, &made[filled++], err);
+        if (status == FS_OK) continue;
+        fs_free(made);
+        return status;
+    }
+    *rows = made;
+    *count = filled;
+    return FS_OK;
+}
+
+static void clear(measuring *all)
+{
+    for (int device = 0; all->devices != NULL && device < FS_DEVICE_LIMIT; device++) {
+        device_use *use = &all->devices[device];
+        fs_intervals_clear(&use->others);
+        fs_intervals_clear(&use->kernels);
+        fs_intervals_clear(&use->ends);
+    }
+    fs_free(all->devices);
+    fs_free(all->launches);
+    fs_names_clear(&all->names);
+    fs_intervals_clear(&all->time);
+}
+
+fs_status fs_efficiency_of(const fs_store *store, const char *step, fs_efficiency **rows, uint32_t *count,
+                           fs_error *err)
+{
+    fs_status status;
+    uint32_t signatures = fs_store_signature_count(store);
+    measuring all = {.store = store};
+    FS_TRY_GOTO(status, take_steps(&all, step, err), done);
+    FS_TRY_GOTO(status, fs_names_create(&all.names, store, err), done);
+    all.devices = fs_calloc(FS_DEVICE_LIMIT, sizeof *all.devices);
+    all.launches = fs_calloc(signatures + (size_t)1, sizeof *all.launches);
+    if (all.devices == NULL || all.launches == NULL) {
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u kinds of launches", signatures);
+        goto done;
+    }
+    FS_TRY_GOTO(status, see_events(&all, err), done);
+    status = fill_rows(&all, rows, count, err);
+done:
+    clear(&all);
+    return status;
+}

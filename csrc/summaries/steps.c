@@ -1,0 +1,266 @@
+#include "summaries/steps.h"
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/sort.h"
+#include "base/saturate.h"
+#include "store/api_calls.h"
+#include "store/event.h"
+#include "summaries/intervals.h"
+#include "work/names.h"
+
+#define PART_NAME(NAME, name, prose) [FS_PART_##NAME] = #name,
+const char *const fs_step_part_names[FS_STEP_PART_COUNT] = {FS_STEP_PART_LIST(PART_NAME)};
+
+/* Where the steps are ------------------------------------------------------------------------------------------- */
+
+/* A step as the host saw it. */
+typedef struct {
+    uint32_t event, name;
+    int64_t begin, end;
+    int64_t work_end; /* of the last device work launched inside; FS_MISSING, which is least, for none */
+} host_step;
+
+typedef struct {
+    const fs_store *store;
+    uint32_t events;
+    host_step *steps; /* by begin */
+    uint32_t count;
+    uint32_t *step_of; /* by event: the place in `steps` of the step around it, or FS_NONE */
+    fs_api_calls calls;
+} finding;
+
+static bool is_host_step(const fs_chunk *chunk, uint32_t at)
+{
+    return chunk->kind[at] == FS_EVENT_STEP && chunk->device[at] < 0 && chunk->start[at] != FS_MISSING;
+}
+
+static int compare_steps(const void *left, const void *right)
+{
+    const host_step *a = left, *b = right;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    return (a->event > b->event) - (a->event < b->event);
+}
+
+static fs_status list_host_steps(finding *found, fs_error *err)
+{
+    uint32_t count = 0, at;
+    for (uint32_t index = 0; index < found->events; index++) {
+        FS_POLL(index, err);
+        const fs_chunk *chunk = fs_event_chunk(found->store, index, &at);
+        found->count += is_host_step(chunk, at);
+    }
+    if (found->count == 0) return FS_OK;
+    found->steps = fs_malloc(found->count * sizeof *found->steps);
+    found->step_of = fs_malloc(found->events * sizeof *found->step_of);
+    if (found->steps == NULL || found->step_of == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find %u steps in %u events", found->count, found->events);
+    for (uint32_t index = 0; index < found->events; index++) {
+        FS_POLL(index, err);
+        const fs_chunk *chunk = fs_event_chunk(found->store, index, &at);
+        if (!is_host_step(chunk, at)) continue;
+        found->steps[count++] =
+            (host_step){index, chunk->name[at], chunk->start[at], fs_event_end(chunk, at), FS_MISSING};
+    }
+    return fs_sort(found->steps, count, sizeof *found->steps, compare_steps, "steps", err);
+}
+
+/* Parents come before their children: one pass hands each event the step around it. */
+static void mark_events(finding *found)
+{
+    uint32_t at;
+    for (uint32_t index = 0; index < found->events; index++) found->step_of[index] = FS_NONE;
+    for (uint32_t i = 0; i < found->count; i++) found->step_of[found->steps[i].event] = i;
+    for (uint32_t index = 0; index < found->events; index++) {
+        uint32_t parent = fs_event_chunk(found->store, index, &at)->parent[at];
+        if (found->step_of[index] == FS_NONE && parent < index) found->step_of[index] = found->step_of[parent];
+    }
+}
+
+/* The last step that was going on on the host then, or FS_NONE. */
+static uint32_t step_at(const finding *found, int64_t time)
+{
+    uint32_t low = 0, high = found->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (found->steps[middle].begin <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low > 0 && time < found->steps[low - 1].end ? low - 1 : FS_NONE;
+}
+
+/* The step that launched a piece of device work: the one around its API call or launcher on their thread, or else the
+ * one that was going on then (torch's backward pass has a thread of its own, on which no step is). */
+static uint32_t launching_step(const finding *found, const fs_chunk *chunk, uint32_t at)
+{
+    uint32_t from = fs_api_calls_find(&found->calls, chunk->correlation[at]), place;
+    if (from == FS_NONE) from = chunk->launcher[at];
+    if (from >= found->events) return FS_NONE;
+    if (found->step_of[from] != FS_NONE) return found->step_of[from];
+    const fs_chunk *host = fs_event_chunk(found->store, from, &place);
+    return host->start[place] == FS_MISSING ? FS_NONE : step_at(found, host->start[place]);
+}
+
+static fs_status find_work_ends(finding *found, fs_error *err)
+{
+    uint32_t at;
+    FS_TRY(fs_api_calls_create(&found->calls, found->store, err));
+    mark_events(found);
+    for (uint32_t index = 0; index < found->events; index++) {
+        FS_POLL(index, err);
+        const fs_chunk *chunk = fs_event_chunk(found->store, index, &at);
+        if (!fs_event_is_placed_work(chunk, at)) continue;
+        uint32_t step = launching_step(found, chunk, at);
+        if (step == FS_NONE) continue;
+        int64_t end = fs_event_end(chunk, at);
+        if (end > found->steps[step].work_end) found->steps[step].work_end = end;
+    }
+    return FS_OK;
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void place_steps(const finding *found, fs_step *steps)
+{
+    int64_t previous = FS_MISSING;
+    for (uint32_t i = 0; i < found->count; i++) {
+        const host_step *step = &found->steps[i];
+        int64_t begin = later(step->begin, previous);
+        previous = later(begin, later(step->end, step->work_end));
+        steps[i] = (fs_step){.name = step->name, .begin = begin, .end = previous};
+    }
+}
+
+/* The whole profile as one step; false where nothing happened. */
+static bool place_all(const fs_store *store, uint32_t events, fs_step *step)
+{
+    int64_t begin, end, first = INT64_MAX, last = FS_MISSING, last_work = FS_MISSING;
+    uint32_t at;
+    for (uint32_t index = 0; index < events; index++) {
+        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+        if (chunk->start[at] == FS_MISSING) continue;
+        int64_t stop = fs_event_end(chunk, at);
+        if (chunk->start[at] < first) first = chunk->start[at];
+        last = later(last, stop);
+        if (fs_event_kind_on_device[chunk->kind[at]]) last_work = later(last_work, stop);
+    }
+    if (last == FS_MISSING) return false;
+    fs_store_window(store, &begin, &end);
+    if (begin == FS_MISSING) begin = first;
+    end = end == FS_MISSING ? last : later(end, last_work);
+    *step = (fs_step){.name = FS_NONE, .begin = begin, .end = later(begin, end)};
+    return true;
+}
+
+fs_status fs_steps_find(fs_steps *steps, const fs_store *store, fs_error *err)
+{
+    fs_status status;
+    finding found = {.store = store, .events = fs_store_count(store)};
+    *steps = (fs_steps){0};
+    FS_TRY_GOTO(status, list_host_steps(&found, err), done);
+    if (found.count > 0) FS_TRY_GOTO(status, find_work_ends(&found, err), done);
+    steps->steps = fs_calloc(found.count + 1, sizeof *steps->steps);
+    if (steps->steps == NULL) {
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u steps", found.count);
+        goto done;
+    }
+    steps->count = found.count;
+    if (found.count > 0) place_steps(&found, steps->steps);
+    else steps->count = place_all(store, found.events, steps->steps);
+done:
+    fs_api_calls_clear(&found.calls);
+    fs_free(found.steps);
+    fs_free(found.step_of);
+    return status;
+}
+
+void fs_steps_clear(fs_steps *steps)
+{
+    fs_free(steps->steps);
+    *steps = (fs_steps){0};
+}
+
+/* What their time went to --------------------------------------------------------------------------------------- */
+
+static const fs_step_part part_of_kind[FS_EVENT_KIND_COUNT] = {
+    [FS_EVENT_OP] = FS_PART_OTHER_CPU,     [FS_EVENT_RANGE] = FS_PART_OTHER_CPU, [FS_EVENT_STEP] = FS_PART_OTHER,
+    [FS_EVENT_RUNTIME] = FS_PART_RUNTIME,  [FS_EVENT_KERNEL] = FS_PART_KERNEL,   [FS_EVENT_MEMCPY] = FS_PART_MEMCPY,
+    [FS_EVENT_MEMSET] = FS_PART_MEMSET,    [FS_EVENT_INTERVAL] = FS_PART_KERNEL, [FS_EVENT_SYNC] = FS_PART_RUNTIME,
+    [FS_EVENT_OVERHEAD] = FS_PART_RUNTIME, [FS_EVENT_MEMORY] = FS_PART_OTHER,    [FS_EVENT_FRAME] = FS_PART_OTHER,
+};
+
+/* What an event's time counts as. */
+static fs_step_part part_of(fs_names *names, const fs_chunk *chunk, uint32_t at)
+{
+    uint8_t kind = chunk->kind[at];
+    fs_step_part part = part_of_kind[kind];
+    if (kind == FS_EVENT_RANGE && chunk->device[at] >= 0) return FS_PART_OTHER; /* says again what ran there */
+    if (part == FS_PART_OTHER_CPU && fs_names_load_data(names, chunk->name[at])) return FS_PART_DATA_LOADING;
+    if (part == FS_PART_KERNEL && fs_names_kernel_class(names, chunk->name[at]) == FS_KERNEL_COMMUNICATION)
+        return FS_PART_COMMUNICATION;
+    return part;
+}
+
+static fs_status cover_parts(const fs_store *store, fs_intervals *parts, fs_error *err)
+{
+    fs_names names;
+    fs_status status;
+    uint32_t events = fs_store_count(store), at;
+    FS_TRY(fs_names_create(&names, store, err));
+    for (uint32_t index = 0; index < events; index++) {
+        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+        fs_step_part part = part_of(&names, chunk, at);
+        if (part == FS_PART_OTHER || chunk->start[at] == FS_MISSING) continue;
+        FS_TRY_GOTO(status, fs_intervals_cover(&parts[part], chunk->start[at], fs_event_end(chunk, at), err), done);
+    }
+    status = FS_OK;
+done:
+    fs_names_clear(&names);
+    return status;
+}
+
+/* Time of the steps that is left for a part, and what the part takes of it, in order. */
+static fs_status subtract_parts(fs_steps *steps, fs_intervals *parts, int64_t *taken, fs_error *err)
+{
+    fs_status status;
+    fs_intervals left = {0};
+    for (uint32_t i = 0; i < steps->count; i++) {
+        FS_TRY_GOTO(status, fs_intervals_add(&left, steps->steps[i].begin, steps->steps[i].end, i, err), done);
+    }
+    for (int part = 0; part < FS_PART_OTHER; part++) {
+        for (uint32_t i = 0; i < steps->count; i++) taken[i] = 0;
+        FS_TRY_GOTO(status, fs_intervals_unite(&parts[part], err), done);
+        FS_TRY_GOTO(status, fs_intervals_subtract(&left, &parts[part], taken, err), done);
+        for (uint32_t i = 0; i < steps->count; i++) steps->steps[i].parts[part] = taken[i];
+    }
+    for (uint32_t i = 0; i < left.count; i++) {
+        fs_add_to(&steps->steps[left.items[i].tag].parts[FS_PART_OTHER],
+                  fs_sub_saturated(left.items[i].end, left.items[i].begin));
+    }
+    status = FS_OK;
+done:
+    fs_intervals_clear(&left);
+    return status;
+}
+
+fs_status fs_steps_break_down(fs_steps *steps, const fs_store *store, fs_error *err)
+{
+    fs_status status;
+    fs_intervals parts[FS_PART_OTHER] = {0};
+    FS_TRY(fs_steps_find(steps, store, err));
+    int64_t *taken = fs_malloc((steps->count + 1) * sizeof *taken);
+    if (taken == NULL) {
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to break down %u steps", steps->count);
+        goto done;
+    }
+    FS_TRY_GOTO(status, cover_parts(store, parts, err), done);
+    FS_TRY_GOTO(status, subtract_parts(steps, parts, taken, err), done);
+done:
+    for (int part = 0; part < FS_PART_OTHER; part++) fs_intervals_clear(&parts[part]);
+    fs_free(taken);
+    if (status != FS_OK) fs_steps_clear(steps);
+    return status;
+}

@@ -1,0 +1,176 @@
+/* Which rule an op of torch's has. */
+#include "work/aten/aten.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "work/aten/elements.h"
+#include "work/aten/products.h"
+#include "work/aten/triton.h"
+#include "work/registered.h"
+
+/* Namespaces whose ops do what aten's of the same name do; an op of another one needs a row with its whole name. */
+static const char *const namespaces[] = {"aten::", "prims::", "quantized::", "mkldnn::", "onednn::"};
+
+/* The rows by name: open addressing, at most half full. */
+enum { SLOT_COUNT = 4096 };
+
+static const fs_aten_rule *slots[SLOT_COUNT];
+static pthread_once_t slots_once = PTHREAD_ONCE_INIT;
+
+static unsigned slot_of(const char *name, size_t size)
+{
+    uint32_t hash = UINT32_C(2166136261); /* FNV-1a */
+    for (size_t i = 0; i < size; i++) hash = (hash ^ (unsigned char)name[i]) * UINT32_C(16777619);
+    return (hash ^ hash >> 16) % SLOT_COUNT;
+}
+
+static void place(const fs_aten_rule *rules)
+{
+    for (; rules->name != NULL; rules++) {
+        unsigned slot = slot_of(rules->name, strlen(rules->name));
+        while (slots[slot] != NULL) slot = (slot + 1) % SLOT_COUNT;
+        slots[slot] = rules;
+    }
+}
+
+static void place_all(void)
+{
+    place(fs_aten_product_rules);
+    place(fs_aten_element_rules);
+}
+
+static const fs_aten_rule *find(const char *name, size_t size)
+{
+    for (unsigned slot = slot_of(name, size); slots[slot] != NULL; slot = (slot + 1) % SLOT_COUNT)
+        if (strncmp(slots[slot]->name, name, size) == 0 && slots[slot]->name[size] == 0) return slots[slot];
+    return NULL;
+}
+
+static bool ends(const char *name, size_t size, const char *end)
+{
+    size_t length = strlen(end);
+    return size > length && memcmp(name + size - length, end, length) == 0;
+}
+
+/* As it stands, and without "_out" or "_": the forms of an op that write elsewhere and in place. */
+static const fs_aten_rule *find_form(const char *name, size_t size)
+{
+    const fs_aten_rule *rule = find(name, size);
+    if (rule == NULL && ends(name, size, "_out")) rule = find(name, size - strlen("_out"));
+    if (rule == NULL && ends(name, size, "_")) rule = find(name, size - 1);
+    return rule;
+}
+
+static const char *without(const char *name, const char *prefix)
+{
+    size_t size = strlen(prefix);
+    return strncmp(name, prefix, size) == 0 ? name + size : NULL;
+}
+
+/* The row of an op without its namespace, or one that says the same: what nobody listed follows from what is listed. */
+static fs_aten_rule find_like(const char *name)
+{
+    static const char foreach[] = "_foreach_", special[] = "special_", backward[] = "_backward";
+    const fs_aten_rule nothing = {NULL, NULL, 0, 0};
+    size_t size = strcspn(name, "."); /* the rest is the overload */
+    const fs_aten_rule *rule = find_form(name, size);
+    if (rule != NULL) return *rule;
+    const char *rest = without(name, foreach);
+    if (rest != NULL) {
+        rule = find_form(rest, size - strlen(foreach));
+        return rule != NULL ? fs_aten_foreach(rule) : nothing;
+    }
+    if ((rest = without(name, special)) != NULL && (rule = find_form(rest, size - strlen(special))) != NULL)
+        return *rule;
+    if (ends(name, size, backward) && (rule = find(name, size - strlen(backward))) != NULL)
+        return fs_aten_backward(rule);
+    return nothing;
+}
+
+static fs_aten_rule find_rule(const char *name)
+{
+    pthread_once(&slots_once, place_all);
+    const fs_aten_rule *rule = find(name, strlen(name));
+    /* Of names without a namespace, torch itself uses these. */
+    bool bare = strcmp(name, "detach") == 0 || strcmp(name, "detach_") == 0;
+    if (rule != NULL && (strchr(name, ':') != NULL || bare)) return *rule;
+    for (size_t i = 0; i < sizeof namespaces / sizeof *namespaces; i++) {
+        const char *rest = without(name, namespaces[i]);
+        if (rest != NULL) return find_like(rest);
+    }
+    return (fs_aten_rule){NULL, NULL, 0, 0};
+}
+
+bool fs_work_has_one_dtype(const char *name)
+{
+    static const fs_aten_count families[] = {fs_count_product,
+                                             fs_count_summed_product,
+                                             fs_count_linear,
+                                             fs_count_convolution,
+                                             fs_count_convolution_part,
+                                             fs_count_convolution_backward,
+                                             fs_count_norm,
+                                             fs_count_norm_backward,
+                                             fs_count_pointwise,
+                                             fs_count_reduce,
+                                             fs_count_pool,
+                                             fs_count_pool_to};
+    fs_aten_rule rule = find_rule(name);
+    bool masks = strstr(name, "mask") != NULL || strstr(name, "dropout") != NULL;
+    bool moves = rule.count == fs_count_pointwise && rule.flops == 0;
+    if (masks || moves) return false; /* choices by bools, copies and casts */
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (rule.count == families[i]) return true;
+    return false;
+}
+
+/* What arguments that no op has would give. */
+static double sound(double number)
+{
+    return number >= 0 && isfinite(number) ? number : (double)NAN;
+}
+
+static _Atomic(fs_work_rule) registered;
+
+void fs_work_set_rule(fs_work_rule rule)
+{
+    atomic_store(&registered, rule);
+}
+
+static fs_work work_by_rule(const char *name, const fs_torch_call *call)
+{
+    fs_work told = fs_work_unknown;
+    fs_work_rule given = atomic_load(&registered);
+    if (given != NULL && given(name, call, &told)) return told;
+    if (fs_triton_is_kernel(name)) return fs_triton_count(name, call);
+    fs_aten_rule rule = find_rule(name);
+    if (rule.count == NULL || !call->whole) return fs_work_unknown;
+    rule.name = name;
+    fs_work work = rule.count(&rule, call);
+    work.flops = sound(work.flops);
+    work.bytes_read = sound(work.bytes_read);
+    work.bytes_written = sound(work.bytes_written);
+    work.bytes_moved = sound(work.bytes_moved);
+    return work;
+}
+
+/* What no rule knows, the trace may tell. */
+fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
+{
+    const fs_torch_told *told = &call->told;
+    fs_work work = work_by_rule(name, call);
+    if (work.of_launched) return work;
+    if (isnan(work.flops) && !isnan(told->flops)) {
+        work.flops = told->flops;
+        work.unit.preferred = work.unit.fallback = fs_unit_find(told->unit);
+        work.stated = true;
+    }
+    if (isnan(work.bytes_read)) work.bytes_read = told->bytes_read;
+    if (isnan(work.bytes_written)) work.bytes_written = told->bytes_written;
+    if (isnan(work.bytes_moved))
+        work.bytes_moved = isnan(told->bytes) ? told->bytes_read + told->bytes_written : told->bytes;
+    return work;
+}

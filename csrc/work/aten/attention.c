@@ -1,0 +1,178 @@
+/* Scaled dot-product attention in all its variants, and its gradients. */
+#include "work/aten/attention.h"
+
+#include <math.h>
+
+#include "work/aten/multiply.h"
+#include "work/aten/products.h"
+#include "work/aten/sizes.h"
+
+static const struct {
+    int query, layout, bias, causal, lengths, longest, log_sum_exp, window;
+    uint32_t fewest;
+} places[] = {
+#define PLACES(NAME, ...) [FS_ATTENTION_##NAME] = {__VA_ARGS__},
+    FS_ATTENTION_LIST(PLACES)
+#undef PLACES
+};
+
+/* Queries of [batch, heads, rows, size], keys and values of `columns` each, of `value_size`. */
+typedef struct {
+    const fs_torch_tensor *query, *key, *value;
+    double batch, heads, rows, columns, size, value_size;
+} shapes;
+
+static double size_at(const fs_torch_tensor *tensor, uint32_t from_end)
+{
+    return (double)tensor->shape[tensor->ndim - from_end];
+}
+
+static const fs_torch_tensor *tensor_at(const fs_torch_call *call, int place)
+{
+    const fs_torch_tensor *tensor = place < 0 ? NULL : fs_sizes_tensor(call, (unsigned)place);
+    return tensor != NULL && tensor->ndim > 0 ? tensor : NULL;
+}
+
+static int row_of(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    int row = rule->option;
+    while (call->count < places[row].fewest) row++;
+    return row;
+}
+
+static bool find_shapes(const fs_torch_call *call, int row, shapes *found)
+{
+    int first = places[row].query;
+    found->query = tensor_at(call, first);
+    found->key = tensor_at(call, first + 1);
+    found->value = tensor_at(call, first + 2);
+    if (found->query == NULL || found->key == NULL || found->value == NULL) return false;
+    if (found->query->ndim < 2 || found->key->ndim < 2 || found->value->ndim < 2) return false;
+    found->size = size_at(found->query, 1);
+    found->value_size = size_at(found->value, 1);
+    bool heads_first = places[row].layout == FS_HEADS_FIRST && found->query->ndim != 3;
+    if (!heads_first && (found->query->ndim < 3 || found->key->ndim < 3)) return false;
+    found->rows = size_at(found->query, heads_first ? 2 : 3);
+    found->columns = size_at(found->key, heads_first ? 2 : 3);
+    found->batch = found->query->ndim > 3 ? (double)found->query->shape[0] : 1;
+    double elements = found->batch * found->rows * found->size;
+    found->heads = elements > 0 ? fs_sizes_elements(found->query) / elements : 0;
+    if (places[row].layout == FS_HEADS_FIRST && found->query->ndim == 3 && places[row].lengths < 0) {
+        /* [heads, sequence, size] without a batch */
+        found->heads = size_at(found->query, 3);
+        found->rows = size_at(found->query, 2);
+        found->columns = size_at(found->key, 2);
+    }
+    return true;
+}
+
+/* Sequences of several lengths behind each other: where all are of the longest one's, they are a batch; else nothing
+ * tells the lengths, and how many pairs there are is NaN. */
+static void part_sequences(const fs_torch_call *call, int row, shapes *found)
+{
+    const fs_torch_tensor *offsets = tensor_at(call, places[row].lengths);
+    double count = offsets != NULL ? fs_sizes_elements(offsets) - 1 : 0;
+    if (count < 1) return;
+    double rows = fs_sizes_number(fs_sizes_text(call, (unsigned)places[row].longest), NAN);
+    double columns = fs_sizes_number(fs_sizes_text(call, (unsigned)places[row].longest + 1), NAN);
+    bool even = count * rows == found->batch * found->rows && count * columns == found->batch * found->columns;
+    found->batch = even ? count : (double)NAN;
+    found->rows = rows;
+    found->columns = columns;
+}
+
+/* Which keys a query may see of those that end with it: how many before its own and after, negative for all. */
+typedef struct {
+    double before, after;
+    bool told;
+} mask;
+
+static mask mask_of(const fs_torch_call *call, int row)
+{
+    bool by_number = places[row].layout == FS_MASKED;
+    double causal =
+        by_number ? fs_products_number(call, places[row].causal, 0) : fs_products_flag(call, places[row].causal);
+    mask found = {-1, -1, !isnan(causal)};
+    int window = places[row].window;
+    if (window >= 0) {
+        found.before = fs_sizes_number(fs_sizes_text(call, (unsigned)window), -1) - by_number;
+        if (!by_number) found.after = fs_sizes_number(fs_sizes_text(call, (unsigned)window + 1), -1);
+    }
+    if (causal > 0) found.after = 0;
+    return found;
+}
+
+/* The sum of i + shift for i from 0 to rows - 1, each held between 0 and columns. */
+static double reached(double rows, double columns, double shift)
+{
+    double sums[2], ends[2] = {shift - 1, shift + rows - 1};
+    for (int i = 0; i < 2; i++) {
+        double rising = fmin(fmax(ends[i], 0), columns);
+        sums[i] = rising * (rising + 1) / 2 + columns * fmax(ends[i] - columns, 0);
+    }
+    return sums[1] - sums[0];
+}
+
+/* How many queries meet how many keys. Queries and keys end together: the last query sees all keys. Of a causal mask
+ * half the diagonal counts, of a window each key. */
+static double pairs_of(const shapes *of, mask seen)
+{
+    double rows = of->rows, columns = of->columns, offset = columns - rows;
+    if (!seen.told) return NAN;
+    if (seen.before < 0 && seen.after < 0) return rows * columns;
+    if (seen.before < 0 && seen.after == 0)
+        return rows <= columns ? rows * (2 * columns - rows) / 2 : columns * columns / 2;
+    double until = seen.after < 0 ? rows * columns : reached(rows, columns, offset + seen.after + 1);
+    return until - (seen.before < 0 ? 0 : reached(rows, columns, offset - seen.before));
+}
+
+static double bias_bytes(const fs_torch_call *call, int row)
+{
+    const fs_torch_tensor *bias = tensor_at(call, places[row].bias);
+    return bias != NULL ? fs_sizes_read(bias) : 0;
+}
+
+/* Bytes of an element of the result: 8-bit attention gives bfloat16. */
+static double item_of(const fs_torch_tensor *query)
+{
+    return fs_torch_dtypes[query->dtype].kind == FS_TORCH_FLOAT8 ? 2 : fs_sizes_item(query->dtype);
+}
+
+/* One float32 for each query and head. */
+static double log_sum_exp_bytes(const fs_torch_call *call, int row, const shapes *of)
+{
+    int place = places[row].log_sum_exp;
+    bool here = place == FS_ALWAYS || (place >= 0 && fs_sizes_is_true(fs_sizes_text(call, (unsigned)place)));
+    return here ? 4 * fs_sizes_elements(of->query) / of->size : 0;
+}
+
+/* 2 B H Sq Skv (D + Dv): queries with keys, and the weights with values. */
+fs_work fs_count_attention(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    int row = row_of(rule, call);
+    shapes of;
+    if (!find_shapes(call, row, &of) || of.size == 0) return fs_work_unknown;
+    double read = fs_sizes_read(of.query) + fs_sizes_read(of.key) + fs_sizes_read(of.value) + bias_bytes(call, row);
+    double output = fs_sizes_elements(of.query) / of.size * of.value_size * item_of(of.query);
+    double written = output + log_sum_exp_bytes(call, row, &of);
+    part_sequences(call, row, &of);
+    double flops = 2 * of.batch * of.heads * pairs_of(&of, mask_of(call, row)) * (of.size + of.value_size);
+    return fs_sizes_work(flops, read, written, fs_products_unit(of.query->dtype));
+}
+
+/* Five products: queries with keys again, and the gradients of weights, values, queries and keys. */
+fs_work fs_count_attention_backward(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    int row = row_of(rule, call);
+    shapes of;
+    if (!find_shapes(call, row, &of) || of.size == 0) return fs_work_unknown;
+    double item = item_of(of.query);
+    double output = fs_sizes_elements(of.query) / of.size * of.value_size * item; /* and its gradient */
+    double inputs = fs_sizes_read(of.query) + fs_sizes_read(of.key) + fs_sizes_read(of.value);
+    double read = inputs + 2 * output + log_sum_exp_bytes(call, row, &of) + bias_bytes(call, row);
+    double written = (fs_sizes_elements(of.query) + fs_sizes_elements(of.key) + fs_sizes_elements(of.value)) * item;
+    part_sequences(call, row, &of);
+    double pairs = of.batch * of.heads * pairs_of(&of, mask_of(call, row));
+    return fs_sizes_work(2 * pairs * (3 * of.size + 2 * of.value_size), read, written,
+                         fs_products_unit(of.query->dtype));
+}

@@ -1,0 +1,52 @@
+/* Where the ops of attention have their arguments. Private to csrc/work/aten.
+ *
+ * X(NAME, query, layout, bias, causal, lengths, longest, log-sum-exp, window, fewest): places; key and value follow the
+ * query. causal is the place of the flag, or of the number of the mask where layout is MASKED. lengths: of the offsets
+ * of the sequences of the queries, those of the keys follow; longest: of their longest sequence, likewise. log-sum-exp:
+ * ALWAYS written, or the place of a flag. window: how many keys before its own a query sees, how many after follows
+ * (negative: all); where layout is MASKED, how many in all. fewest: a call of fewer arguments is of an older version,
+ * whose row follows.
+ */
+#ifndef FS_WORK_ATEN_ATTENTION_H
+#define FS_WORK_ATEN_ATTENTION_H
+
+#include "work/aten/convolution.h"
+
+/* How queries lie: [batch, heads, sequence, size] or [batch, sequence, heads, size]; the latter with a number for the
+ * mask. All sequences behind each other, [sequence, heads, size], where offsets are given. */
+enum { FS_HEADS_FIRST, FS_SEQUENCE_FIRST, FS_MASKED };
+
+#define FS_ATTENTION_LIST(X)                                                                                           \
+    X(ATEN, 0, FS_HEADS_FIRST, 3, 5, FS_NOT_THERE, FS_NOT_THERE, FS_NOT_THERE, FS_NOT_THERE, 0)                        \
+    X(FLASH_SCALED, 0, FS_HEADS_FIRST, FS_NOT_THERE, 7, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 10)       \
+    X(FLASH, 0, FS_HEADS_FIRST, 5, 4, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 0)                          \
+    X(EFFICIENT, 0, FS_HEADS_FIRST, 3, 6, FS_NOT_THERE, FS_NOT_THERE, 4, FS_NOT_THERE, 7)                              \
+    X(EFFICIENT_2_0, 0, FS_HEADS_FIRST, FS_NOT_THERE, 4, FS_NOT_THERE, FS_NOT_THERE, 3, FS_NOT_THERE, 0)               \
+    X(CUDNN_KERNEL, 0, FS_HEADS_FIRST, 3, 10, 4, 6, 8, FS_NOT_THERE, 0)                                                \
+    X(FLASH_KERNEL, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 8, 3, 5, FS_ALWAYS, 11, 0)                                     \
+    X(EFFICIENT_KERNEL, 0, FS_MASKED, 3, 9, 4, 6, 10, 13, 14)                                                          \
+    X(EFFICIENT_KERNEL_2_2, 0, FS_MASKED, 3, 8, 4, 6, 9, FS_NOT_THERE, 0)                                              \
+    X(FLASH_BACKWARD, 1, FS_HEADS_FIRST, FS_NOT_THERE, 11, 6, 8, FS_ALWAYS, FS_NOT_THERE, 0)                           \
+    X(CPU_BACKWARD, 1, FS_HEADS_FIRST, 8, 7, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 0)                   \
+    X(EFFICIENT_BACKWARD, 1, FS_HEADS_FIRST, 4, 11, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 11)           \
+    X(EFFICIENT_BACKWARD_2_0, 1, FS_HEADS_FIRST, FS_NOT_THERE, 6, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, \
+      0)                                                                                                               \
+    X(CUDNN_BACKWARD, 1, FS_HEADS_FIRST, 8, 14, 9, 11, FS_ALWAYS, FS_NOT_THERE, 0)                                     \
+    X(FUSED_BACKWARD, 1, FS_HEADS_FIRST, 4, 13, 8, 10, FS_ALWAYS, FS_NOT_THERE, 0)                                     \
+    X(FLASH_KERNEL_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 11, 6, 8, FS_ALWAYS, 15, 0)                           \
+    X(EFFICIENT_KERNEL_BACKWARD, 1, FS_MASKED, 4, 14, 6, 8, FS_ALWAYS, 18, 0)                                          \
+    X(FLASH2, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 5, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, 6, 0)                      \
+    X(FLASH2_PACKED, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 9, 3, 5, FS_ALWAYS, 10, 0)                                    \
+    X(FLASH2_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 11, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, 12, 0)           \
+    X(FLASH2_PACKED_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 15, 9, 11, FS_ALWAYS, 16, 0)                         \
+    X(FLASH3, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 24, 7, 12, FS_ALWAYS, 25, 0)                                         \
+    X(FLASH3_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 16, 6, 10, FS_ALWAYS, 17, 0)                                \
+    X(FLASH3_KERNEL_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 16, 9, 13, FS_ALWAYS, 17, 0)
+
+enum {
+#define FS_ATTENTION_ENUM(NAME, ...) FS_ATTENTION_##NAME,
+    FS_ATTENTION_LIST(FS_ATTENTION_ENUM)
+#undef FS_ATTENTION_ENUM
+};
+
+#endif

@@ -1,0 +1,200 @@
+/* Ops that go by indices. Which of them are equal no argument tells: each is counted as if it were the only one, up to
+ * all that there is. */
+#include <math.h>
+
+#include "work/aten/elements.h"
+
+static double item_at(const fs_torch_tensor *tensor)
+{
+    return fs_sizes_item(tensor->dtype);
+}
+
+/* The size of the axis that the argument at place 1 names. */
+static double axis_size(const fs_torch_tensor *self, const fs_torch_call *call)
+{
+    double axis = fs_sizes_number(fs_sizes_text(call, 1), NAN);
+    if (axis < 0) axis += self->ndim;
+    return axis >= 0 && axis < self->ndim ? (double)self->shape[(int)axis] : self->ndim == 0 ? 1 : (double)NAN;
+}
+
+/* What indices reach: an element each, or with BY_ROWS all that lies at one along the axis at place 1. */
+static double reached(const fs_aten_rule *rule, const fs_torch_call *call, const fs_torch_tensor *self,
+                      const fs_torch_tensor *index)
+{
+    double each = fs_has(rule, FS_BY_ROWS) ? fs_sizes_elements(self) / axis_size(self, call) : 1;
+    return each * fs_sizes_elements(index);
+}
+
+/* gather(self, …, index at PLACE): BY_ROWS. */
+fs_work fs_count_gather(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0), *index = fs_sizes_tensor(call, fs_option(rule, FS_PLACE));
+    if (self == NULL || index == NULL) return fs_work_unknown;
+    double elements = reached(rule, call, self, index);
+    return fs_sizes_work(0, fmin(elements, fs_sizes_distinct(self)) * item_at(self) + fs_sizes_read(index),
+                         elements * item_at(self), fs_sizes_unit(self->dtype));
+}
+
+/* embedding(weight, indices): a row of the weight each. */
+fs_work fs_count_embedding(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *weight = fs_sizes_tensor(call, 0), *index = fs_sizes_tensor(call, 1);
+    if (weight == NULL || index == NULL || weight->ndim != 2) return fs_work_unknown;
+    double elements = fs_sizes_elements(index) * (double)weight->shape[1];
+    return fs_sizes_work(rule->flops,
+                         fmin(elements, fs_sizes_distinct(weight)) * item_at(weight) + fs_sizes_read(index),
+                         elements * item_at(weight), fs_sizes_unit(weight->dtype));
+}
+
+/* backward(gradient, indices, …, rows of the weight at PLACE): each row of the gradient is added to one of the
+ * weight's. What fills that with zeros before is an op of its own. */
+fs_work fs_count_embedding_backward(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *gradient = fs_sizes_tensor(call, 0), *index = fs_sizes_tensor(call, 1);
+    if (gradient == NULL || index == NULL || gradient->ndim == 0) return fs_work_unknown;
+    double width = (double)gradient->shape[gradient->ndim - 1], added = fs_sizes_elements(index) * width;
+    double rows = fs_sizes_number(fs_sizes_text(call, fs_option(rule, FS_PLACE)), NAN);
+    return fs_sizes_work(fs_flops_of(rule->flops, added, gradient->dtype),
+                         fs_sizes_read(gradient) + fs_sizes_read(index), fmin(added, rows * width) * item_at(gradient),
+                         fs_sizes_unit(gradient->dtype));
+}
+
+/* embedding_bag(weight, indices, offsets, …, include last offset at PLACE): the rows of each bag added up. */
+fs_work fs_count_embedding_bag(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *weight = fs_sizes_tensor(call, 0), *index = fs_sizes_tensor(call, 1);
+    const fs_torch_tensor *offsets = fs_sizes_tensor(call, 2);
+    if (weight == NULL || index == NULL || offsets == NULL || weight->ndim != 2) return fs_work_unknown;
+    double added = fs_sizes_elements(index) * (double)weight->shape[1], bags = fs_sizes_elements(offsets);
+    if (fs_sizes_is_true(fs_sizes_text(call, fs_option(rule, FS_PLACE)))) bags--;
+    double read = fmin(added, fs_sizes_distinct(weight)) * item_at(weight) + fs_sizes_read(index);
+    return fs_sizes_work(fs_flops_of(rule->flops, added, weight->dtype), read + fs_sizes_read(offsets),
+                         bags * (double)weight->shape[1] * item_at(weight), fs_sizes_unit(weight->dtype));
+}
+
+/* scatter(self, …, index at PLACE, source or value after it): written at the indices; what adds (`flops` for each)
+ * reads what is there. Out of place, all of self is copied. BY_ROWS. */
+fs_work fs_count_scatter(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    unsigned place = fs_option(rule, FS_PLACE);
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0), *index = fs_sizes_tensor(call, place);
+    const fs_torch_tensor *source = fs_sizes_tensor(call, place + 1);
+    if (self == NULL || index == NULL) return fs_work_unknown;
+    double elements = reached(rule, call, self, index), touched = fmin(elements, fs_sizes_elements(self));
+    double read = fs_sizes_read(index), written = touched * item_at(self);
+    if (source != NULL && source->ndim > 0) read += fmin(elements, fs_sizes_distinct(source)) * item_at(source);
+    if (rule->flops > 0) read += touched * item_at(self);
+    if (!fs_is_in_place(rule)) {
+        read += fs_sizes_read(self) - (rule->flops > 0 ? touched * item_at(self) : 0);
+        written = fs_sizes_elements(self) * item_at(self);
+    }
+    return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), read, written, fs_sizes_unit(self->dtype));
+}
+
+/* Elements of the shape that a list of indices broadcasts to, if there is one for each axis of self; else NaN: an axis
+ * that goes whole may stand in the list or not. */
+static double indexed(const fs_torch_tensor *self, const fs_torch_argument *list, double *index_elements)
+{
+    enum { MOST = 64 };
+    double sizes[MOST] = {0}, elements = 1;
+    uint32_t most = 0;
+    const int64_t *at = list->list;
+    fs_torch_tensor index;
+    if (list->type != FS_TORCH_TENSOR_LIST || list->count == 0 || list->count != self->ndim) return NAN;
+    *index_elements = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        fs_torch_next_tensor(&at, &index);
+        if (index.ndim == 0 || index.ndim > MOST) return NAN;
+        *index_elements += fs_sizes_elements(&index);
+        for (uint32_t back = 0; back < index.ndim; back++)
+            sizes[back] = fmax(sizes[back], (double)index.shape[index.ndim - 1 - back]);
+        if (index.ndim > most) most = index.ndim;
+    }
+    for (uint32_t back = 0; back < most; back++) elements *= sizes[back];
+    return elements;
+}
+
+/* index(self, indices): the elements that they pick. Where the trace tells no shapes of the list, as torch's do not,
+ * the launched kernel tells how many it covers. An index is taken for int64, a mask for one that picks all. */
+fs_work fs_count_index(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
+    double index_elements = 0;
+    (void)rule;
+    if (self == NULL || call->count < 2) return fs_work_unknown;
+    double elements = indexed(self, &call->arguments[1], &index_elements), item = item_at(self);
+    if (isnan(elements)) return fs_of_launched(0, 1, 1, item, fs_sizes_read(self));
+    double read = fmin(elements, fs_sizes_distinct(self)) * item + index_elements * fs_sizes_item(FS_TORCH_INT64);
+    return fs_at_most(fs_sizes_work(0, read, elements * item, fs_sizes_unit(self->dtype)));
+}
+
+/* index_put(self, indices, values, accumulate): a trace tells neither sizes nor types of a list of indices, so that
+ * they are left out; what one value is written to the launched kernel tells. */
+fs_work fs_count_index_put(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0), *values = fs_sizes_tensor(call, 2);
+    bool adds = fs_sizes_is_true(fs_sizes_text(call, 3));
+    (void)rule;
+    if (self == NULL) return fs_work_unknown;
+    if (values == NULL || values->ndim == 0)
+        return fs_of_launched(fs_flops_of(adds, 1, self->dtype), adds, 1, item_at(self), NAN);
+    double elements = fs_sizes_elements(values), bytes = fmin(elements, fs_sizes_elements(self)) * item_at(self);
+    return fs_sizes_work(fs_flops_of(adds, elements, self->dtype), fs_sizes_read(values) + (adds ? bytes : 0), bytes,
+                         fs_sizes_unit(self->dtype));
+}
+
+/* nll_loss_forward(self, target, weight, reduction, …): the element of each row that the target names, added up. */
+fs_work fs_count_nll(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0), *target = fs_sizes_tensor(call, 1);
+    if (self == NULL || target == NULL) return fs_work_unknown;
+    double picked = fs_sizes_elements(target), size = item_at(self);
+    bool sums = fs_sizes_number(fs_sizes_text(call, 3), 1) != 0;
+    return fs_sizes_work(fs_flops_of(rule->flops, picked, self->dtype), picked * size + fs_sizes_read(target),
+                         (sums ? 2 : picked + 1) * size, fs_sizes_unit(self->dtype));
+}
+
+/* nll_loss_backward(gradient, self, target, …): an element of each row; what fills the rest with zeros is an op of its
+ * own. */
+fs_work fs_count_nll_backward(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *gradient = fs_sizes_tensor(call, 0), *self = fs_sizes_tensor(call, 1);
+    const fs_torch_tensor *target = fs_sizes_tensor(call, 2);
+    if (gradient == NULL || self == NULL || target == NULL) return fs_work_unknown;
+    double picked = fs_sizes_elements(target);
+    return fs_sizes_work(fs_flops_of(rule->flops, picked, self->dtype), fs_sizes_read(gradient) + fs_sizes_read(target),
+                         picked * item_at(self), fs_sizes_unit(self->dtype));
+}
+
+/* topk(self, k, axis, …): so many of an axis, the last one unless it is told; flags of the result. */
+fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
+    if (self == NULL) return fs_work_unknown;
+    double k = fs_sizes_number(fs_sizes_text(call, 1), NAN), axis = fs_sizes_number(fs_sizes_text(call, 2), -1);
+    if (axis < 0) axis += self->ndim;
+    if (self->ndim > 0 && !(axis >= 0 && axis < self->ndim)) return fs_work_unknown;
+    double elements = self->ndim > 0 ? fs_sizes_elements(self) / (double)self->shape[(int)axis] * k : k;
+    bool untold = fs_sizes_is_untold(call, 1);
+    if (untold) elements = fs_sizes_elements(self);
+    double written = fs_result_bytes(rule, elements, fs_result_dtype(rule, self->dtype));
+    fs_work work = fs_sizes_work(rule->flops, fs_sizes_read(self), written, fs_sizes_unit(self->dtype));
+    return untold ? fs_at_most(work) : work;
+}
+
+/* arange(start, end, step, out): the sizes follow from the numbers, as `out` may not have its yet. */
+fs_work fs_count_range(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    double numbers[3] = {0, NAN, 1};
+    int given = 0;
+    while (given < 3 && (unsigned)given < call->count && fs_sizes_tensor(call, (unsigned)given) == NULL) {
+        numbers[given] = fs_sizes_number(call->arguments[given].text, NAN);
+        given++;
+    }
+    const fs_torch_tensor *out = fs_sizes_tensor(call, (unsigned)given);
+    if (out == NULL) return fs_count_view(rule, call); /* the outer call, which fills nothing */
+    if (given == 1) numbers[1] = numbers[0], numbers[0] = 0;
+    double elements = ceil((numbers[1] - numbers[0]) / numbers[2]);
+    if (isnan(elements)) return fs_of_launched(0, 0, 1, item_at(out), NAN); /* the trace tells no numbers */
+    return fs_sizes_work(0, 0, elements * item_at(out), fs_sizes_unit(out->dtype));
+}

@@ -1,0 +1,71 @@
+/* Factorisations of matrices, solutions with them, eigenvalues and singular values. */
+#include "work/aten/linalg.h"
+
+#include <math.h>
+
+#include "work/aten/multiply.h"
+#include "work/aten/products.h"
+#include "work/aten/sizes.h"
+
+static const struct {
+    int matrix, right;
+    double mn2, n3, n2k, written_mn, written_n2, written_nk;
+} costs[] = {
+#define COSTS(NAME, ...) [FS_FACTOR_##NAME] = {__VA_ARGS__},
+    FS_FACTOR_LIST(COSTS)
+#undef COSTS
+};
+
+/* A batch of matrices at a place: false where there is none. */
+static bool matrices_at(const fs_torch_call *call, int place, const fs_torch_tensor **found, double *rows,
+                        double *columns, double *batch)
+{
+    const fs_torch_tensor *a = *found = fs_sizes_tensor(call, (unsigned)place);
+    if (a == NULL || a->ndim < 2) return false;
+    *rows = (double)a->shape[a->ndim - 2];
+    *columns = (double)a->shape[a->ndim - 1];
+    *batch = 1;
+    for (uint32_t d = 0; d + 2 < a->ndim; d++) *batch *= (double)a->shape[d];
+    return true;
+}
+
+fs_work fs_count_factor(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    int row = rule->option, right_at = costs[row].right;
+    const fs_torch_tensor *a, *right = right_at < 0 ? NULL : fs_sizes_tensor(call, (unsigned)right_at);
+    double rows, columns, batch;
+    if (!matrices_at(call, costs[row].matrix, &a, &rows, &columns, &batch)) return fs_work_unknown;
+    if (right_at >= 0 && right == NULL) return fs_work_unknown;
+    double m = fmax(rows, columns), n = fmin(rows, columns);
+    /* As many right-hand sides as there are, whether one matrix is for all of them or each has its own. */
+    double nk = right != NULL ? fs_sizes_elements(right) : 0;
+    double flops = batch * (costs[row].mn2 * m * n * n + costs[row].n3 * n * n * n) + costs[row].n2k * n * nk;
+    double elements =
+        batch * (costs[row].written_mn * m * n + costs[row].written_n2 * n * n) + costs[row].written_nk * nk;
+    double read = fs_sizes_read(a) + (right != NULL ? fs_sizes_read(right) : 0);
+    return fs_sizes_work(fs_products_flops_each(a->dtype) / 2 * flops, read, elements * fs_sizes_item(a->dtype),
+                         fs_sizes_unit(a->dtype));
+}
+
+static bool is_complex(unsigned dtype)
+{
+    return fs_torch_dtypes[dtype].kind == FS_TORCH_COMPLEX;
+}
+
+/* Iterations go on until they converge: nothing tells the FLOPs. What is written is values and, where asked for,
+ * vectors; of general matrices both are complex. */
+fs_work fs_count_spectrum(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    enum { FULL = 1, VECTORS = 2 };
+    const fs_torch_tensor *a;
+    double rows, columns, batch, vectors;
+    if (!matrices_at(call, 0, &a, &rows, &columns, &batch)) return fs_work_unknown;
+    double n = fmin(rows, columns), item = fs_sizes_item(a->dtype), real = is_complex(a->dtype) ? item / 2 : item;
+    double full = fs_products_flag(call, FULL);
+    double wanted = rule->option == FS_SPECTRUM_GENERAL ? 1 : fs_products_flag(call, VECTORS);
+    if (rule->option != FS_SPECTRUM_SINGULAR) vectors = n * n;
+    else vectors = full * (rows * rows + columns * columns) + (1 - full) * n * (rows + columns);
+    if (rule->option == FS_SPECTRUM_GENERAL) item = real = 2 * real;
+    return fs_sizes_work(NAN, fs_sizes_read(a), batch * (n * real + (wanted == 0 ? 0 : wanted * vectors * item)),
+                         fs_sizes_unit(a->dtype));
+}

@@ -1,0 +1,191 @@
+/* Matrix products, and the rows of all that multiplies. */
+#include "work/aten/products.h"
+
+#include <math.h>
+
+#include "work/aten/attention.h"
+#include "work/aten/convolution.h"
+#include "work/aten/linalg.h"
+#include "work/aten/multiply.h"
+#include "work/aten/recurrent.h"
+#include "work/aten/sizes.h"
+
+const fs_aten_rule fs_aten_product_rules[] = {
+#define FS_PRODUCT(name, family, option) {#name, fs_count_##family, 2, option},
+#include "work/aten/products.def"
+#undef FS_PRODUCT
+    {NULL, NULL, 0, 0},
+};
+
+/* The size of the dimension that is `from_end`-th from the last, 1 where there is none. */
+static double size_from_end(const fs_torch_tensor *tensor, uint32_t from_end)
+{
+    return from_end <= tensor->ndim ? (double)tensor->shape[tensor->ndim - from_end] : 1;
+}
+
+/* Products side by side: of the broadcast batches of both. */
+static double batches(const fs_torch_tensor *a, const fs_torch_tensor *b)
+{
+    uint32_t most = a->ndim > b->ndim ? a->ndim : b->ndim;
+    double count = 1;
+    for (uint32_t d = 3; d <= most; d++) count *= fmax(size_from_end(a, d), size_from_end(b, d));
+    return count;
+}
+
+/* a[…, m, k] times b[…, k, n]; a vector is a row on the left and a column on the right. */
+typedef struct {
+    double batch, m, n, k;
+} sizes;
+
+static bool sizes_of(const fs_torch_tensor *a, const fs_torch_tensor *b, sizes *found)
+{
+    if (a == NULL || b == NULL || a->ndim == 0 || b->ndim == 0) return false;
+    found->k = size_from_end(a, 1);
+    found->m = size_from_end(a, 2);
+    found->n = b->ndim > 1 ? size_from_end(b, 1) : 1;
+    found->batch = batches(a, b);
+    return found->k == (b->ndim > 1 ? size_from_end(b, 2) : size_from_end(b, 1));
+}
+
+/* What is added to a product, at the place before it; a factor of 0 leaves it unread. */
+static double added_bytes(const fs_torch_call *call, int place)
+{
+    const fs_torch_tensor *added = place > 0 ? fs_sizes_tensor(call, 0) : NULL;
+    if (added == NULL || fs_sizes_number(fs_sizes_text(call, (unsigned)place + 2), 1) == 0) return 0;
+    return fs_sizes_read(added);
+}
+
+static bool is_number(const fs_torch_call *call, unsigned place)
+{
+    const fs_torch_argument *argument = &call->arguments[place];
+    return argument->type == FS_TORCH_SCALAR && !isnan(fs_sizes_number(argument->text, NAN));
+}
+
+/* The dtype that the call names for its result, else the inputs'. Some versions of an op take it: the first number of
+ * one more than the `usual` ones from a place on. */
+static unsigned result_dtype(const fs_torch_call *call, unsigned from, unsigned usual, unsigned inputs)
+{
+    unsigned numbers = 0, first = 0;
+    for (unsigned place = call->count; place-- > from;)
+        if (is_number(call, place)) numbers++, first = place;
+    if (numbers <= usual) return inputs;
+    fs_torch_dtype named = fs_sizes_dtype_of(fs_sizes_text(call, first));
+    return named != FS_TORCH_DTYPE_NONE ? named : inputs;
+}
+
+static fs_work product(const fs_aten_rule *rule, const fs_torch_call *call, bool summed, bool widened)
+{
+    unsigned place = (unsigned)rule->option;
+    const fs_torch_tensor *a = fs_sizes_tensor(call, place), *b = fs_sizes_tensor(call, place + 1);
+    sizes of;
+    if (!sizes_of(a, b, &of)) return fs_work_unknown;
+    unsigned dtype = widened ? FS_TORCH_INT32 : result_dtype(call, place + 2, place > 0 ? 2 : 0, a->dtype);
+    double written = (summed ? 1 : of.batch) * of.m * of.n * fs_sizes_item(dtype);
+    double read = fs_sizes_read(a) + fs_sizes_read(b) + added_bytes(call, rule->option);
+    return fs_sizes_work(fs_products_flops_each(a->dtype) * of.batch * of.m * of.n * of.k, read, written,
+                         fs_products_unit(a->dtype));
+}
+
+fs_work fs_count_product(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    return product(rule, call, false, false);
+}
+
+fs_work fs_count_summed_product(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    return product(rule, call, true, false);
+}
+
+fs_work fs_count_int_product(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    return product(rule, call, false, true);
+}
+
+fs_work fs_count_vectors(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *a = fs_sizes_tensor(call, (unsigned)rule->option);
+    const fs_torch_tensor *b = fs_sizes_tensor(call, (unsigned)rule->option + 1);
+    if (a == NULL || b == NULL) return fs_work_unknown;
+    return fs_sizes_work(fs_products_flops_each(a->dtype) * fs_sizes_elements(a), fs_sizes_read(a) + fs_sizes_read(b),
+                         fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
+}
+
+/* One multiplication each; with something added, a multiply-add. */
+fs_work fs_count_outer(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *a = fs_sizes_tensor(call, (unsigned)rule->option);
+    const fs_torch_tensor *b = fs_sizes_tensor(call, (unsigned)rule->option + 1);
+    if (a == NULL || b == NULL) return fs_work_unknown;
+    double elements = fs_sizes_elements(a) * fs_sizes_elements(b);
+    double read = fs_sizes_read(a) + fs_sizes_read(b) + added_bytes(call, rule->option);
+    return fs_sizes_work((rule->option > 0 ? 1 : 0.5) * fs_products_flops_each(a->dtype) * elements, read,
+                         elements * fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
+}
+
+fs_work fs_count_linear(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *input = fs_sizes_tensor(call, 0), *weight = fs_sizes_tensor(call, 1);
+    const fs_torch_tensor *bias = fs_sizes_tensor(call, 2);
+    (void)rule;
+    if (input == NULL || weight == NULL || input->ndim == 0 || weight->ndim == 0) return fs_work_unknown;
+    double k = size_from_end(weight, 1), n = weight->ndim > 1 ? size_from_end(weight, 2) : 1;
+    if (k != size_from_end(input, 1) || k == 0) return fs_work_unknown;
+    double rows = fs_sizes_elements(input) / k;
+    double read = fs_sizes_read(input) + fs_sizes_read(weight) + (bias != NULL ? fs_sizes_read(bias) : 0);
+    return fs_sizes_work(fs_products_flops_each(input->dtype) * rows * k * n, read,
+                         rows * n * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
+}
+
+/* Where no dtype is told, the result has the first matrix's. */
+fs_work fs_count_scaled(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = fs_sizes_tensor(call, 1);
+    sizes of;
+    (void)rule;
+    if (!sizes_of(a, b, &of)) return fs_work_unknown;
+    double packed = fs_torch_dtypes[a->dtype].kind == FS_TORCH_FLOAT4 ? 2 : 1; /* elements a byte */
+    double read = fs_sizes_read(a) + fs_sizes_read(b) + fs_products_read(call, 2, call->count);
+    double written = of.m * of.n * fs_sizes_item(result_dtype(call, 2, 0, a->dtype));
+    return fs_sizes_work(2 * of.m * of.n * of.k * packed, read, written, fs_products_unit(a->dtype));
+}
+
+/* The offsets part the rows of a matrix, its columns, or what is summed over: where they part one of both matrices, it
+ * is multiplied once up to the last of them. That no argument tells, but all of the matrix is the most. */
+fs_work fs_count_grouped(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = fs_sizes_tensor(call, 1);
+    const fs_torch_tensor *offsets = fs_sizes_tensor(call, (unsigned)rule->option);
+    if (a == NULL || b == NULL || a->ndim < 2 || b->ndim < 2) return fs_work_unknown;
+    double m = size_from_end(a, 2), k = size_from_end(a, 1), n = size_from_end(b, 1), groups = 1, batch = 1;
+    if (k != size_from_end(b, 2)) return fs_work_unknown;
+    if (a->ndim == 3 && b->ndim == 3) batch = groups = (double)a->shape[0];
+    else if (a->ndim == 2 && b->ndim == 2) groups = offsets != NULL ? fs_sizes_elements(offsets) : NAN;
+    double read = fs_sizes_read(a) + fs_sizes_read(b) + fs_products_read(call, 2, call->count);
+    double written = groups * m * n * fs_sizes_item(result_dtype(call, 2, 0, a->dtype));
+    fs_work work = fs_sizes_work(2 * batch * m * n * k, read, written, fs_products_unit(a->dtype));
+    work.at_most = a->ndim != 3 || b->ndim != 3;
+    return work;
+}
+
+/* Weights in 8 or 4 bits, in whatever order the kernel likes: the scales tell how many outputs there are. */
+fs_work fs_count_packed(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
+    const fs_torch_tensor *scales = fs_sizes_tensor(call, (unsigned)rule->option);
+    if (input == NULL || input->ndim == 0 || scales == NULL || scales->ndim == 0) return fs_work_unknown;
+    double outputs = (double)scales->shape[scales->ndim > 1], inputs = size_from_end(input, 1);
+    double rows = inputs > 0 ? fs_sizes_elements(input) / inputs : 0;
+    return fs_sizes_work(2 * rows * inputs * outputs, fs_products_read(call, 0, call->count),
+                         rows * outputs * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
+}
+
+/* A subtraction, a function and an addition for each element of each pair of rows. */
+fs_work fs_count_distances(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = rule->option == 0 ? fs_sizes_tensor(call, 1) : a;
+    if (a == NULL || b == NULL || a->ndim < 2 || b->ndim < 2) return fs_work_unknown;
+    double rows = size_from_end(a, 2), width = size_from_end(a, 1);
+    double pairs = rule->option == 0 ? batches(a, b) * rows * size_from_end(b, 2) : rows * (rows - 1) / 2;
+    double read = fs_sizes_read(a) + (a == b ? 0 : fs_sizes_read(b));
+    return fs_sizes_work(3 * pairs * width, read, pairs * fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
+}

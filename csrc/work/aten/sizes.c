@@ -1,0 +1,144 @@
+#include "work/aten/sizes.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double fs_sizes_elements(const fs_torch_tensor *tensor)
+{
+    double count = 1;
+    for (uint32_t d = 0; d < tensor->ndim; d++) count *= (double)tensor->shape[d];
+    return count;
+}
+
+double fs_sizes_distinct(const fs_torch_tensor *tensor)
+{
+    double count = 1;
+    for (uint32_t d = 0; d < tensor->ndim; d++)
+        if (tensor->strides == NULL || tensor->strides[d] != 0 || tensor->shape[d] == 0)
+            count *= (double)tensor->shape[d];
+    return count;
+}
+
+double fs_sizes_item(unsigned dtype)
+{
+    return dtype < FS_TORCH_DTYPE_COUNT ? (double)fs_torch_dtypes[dtype].size : (double)NAN;
+}
+
+double fs_sizes_read(const fs_torch_tensor *tensor)
+{
+    return fs_sizes_distinct(tensor) * fs_sizes_item(tensor->dtype);
+}
+
+const fs_torch_tensor *fs_sizes_tensor(const fs_torch_call *call, unsigned place)
+{
+    if (place >= call->count || call->arguments[place].type != FS_TORCH_TENSOR) return NULL;
+    return &call->arguments[place].tensor;
+}
+
+const char *fs_sizes_text(const fs_torch_call *call, unsigned place)
+{
+    return place < call->count ? call->arguments[place].text : "";
+}
+
+bool fs_sizes_is_untold(const fs_torch_call *call, unsigned place)
+{
+    if (place >= call->count || *call->arguments[place].text != 0) return false;
+    unsigned type = call->arguments[place].type;
+    return type == FS_TORCH_SCALAR || type == FS_TORCH_SCALAR_LIST || (type == FS_TORCH_NOTHING && call->untyped);
+}
+
+/* Beyond this no size, axis or count is meant: "nan", "inf", "1e308". */
+#define LARGEST 0x1p53
+
+int fs_sizes_numbers(const char *text, double *numbers, int capacity)
+{
+    int count = 0;
+    bool list = *text == '[';
+    if (list) text++;
+    for (;;) {
+        char *end;
+        while (isspace((unsigned char)*text) || *text == ',') text++;
+        double number = strtod(text, &end);
+        if (end == text) return count > 0 || (list && *text == ']') ? count : -1;
+        if (!(fabs(number) <= LARGEST)) return -1;
+        if (count == capacity) return count;
+        numbers[count++] = number;
+        text = end;
+    }
+}
+
+double fs_sizes_number(const char *text, double missing)
+{
+    double number;
+    return fs_sizes_numbers(text, &number, 1) == 1 ? number : missing;
+}
+
+bool fs_sizes_is_true(const char *text)
+{
+    return strcmp(text, "True") == 0 || strcmp(text, "true") == 0;
+}
+
+fs_torch_dtype fs_sizes_dtype_of(const char *text)
+{
+    static const uint8_t dtypes[] = {
+        [0] = FS_TORCH_UINT8,
+        [1] = FS_TORCH_INT8,
+        [2] = FS_TORCH_INT16,
+        [3] = FS_TORCH_INT32,
+        [4] = FS_TORCH_INT64,
+        [5] = FS_TORCH_FLOAT16,
+        [6] = FS_TORCH_FLOAT32,
+        [7] = FS_TORCH_FLOAT64,
+        [8] = FS_TORCH_COMPLEX32,
+        [9] = FS_TORCH_COMPLEX64,
+        [10] = FS_TORCH_COMPLEX128,
+        [11] = FS_TORCH_BOOL,
+        [12] = FS_TORCH_QINT8,
+        [13] = FS_TORCH_QUINT8,
+        [14] = FS_TORCH_QINT32,
+        [15] = FS_TORCH_BFLOAT16,
+        [16] = FS_TORCH_DTYPE_NONE,
+        [17] = FS_TORCH_DTYPE_NONE,
+        [18] = FS_TORCH_BITS8,
+        [19] = FS_TORCH_DTYPE_NONE,
+        [20] = FS_TORCH_DTYPE_NONE,
+        [21] = FS_TORCH_BITS8,
+        [22] = FS_TORCH_BITS16,
+        [23] = FS_TORCH_FLOAT8_E5M2,
+        [24] = FS_TORCH_FLOAT8_E4M3FN,
+        [25] = FS_TORCH_FLOAT8_E5M2FNUZ,
+        [26] = FS_TORCH_FLOAT8_E4M3FNUZ,
+        [27] = FS_TORCH_UINT16,
+        [28] = FS_TORCH_UINT32,
+        [29] = FS_TORCH_UINT64,
+    };
+    double code = fs_sizes_number(text, -1);
+    if (code >= 0 && code < (double)sizeof dtypes) return (fs_torch_dtype)dtypes[(int)code];
+    if (code == 44) return FS_TORCH_FLOAT8_E8M0FNU;
+    return code == 45 ? FS_TORCH_FLOAT4_E2M1FN_X2 : FS_TORCH_DTYPE_NONE;
+}
+
+bool fs_sizes_is_float(unsigned dtype)
+{
+    return dtype < FS_TORCH_DTYPE_COUNT && fs_torch_dtypes[dtype].kind != FS_TORCH_INTEGER;
+}
+
+fs_unit_choice fs_sizes_unit(unsigned dtype)
+{
+    bool wide = dtype == FS_TORCH_FLOAT64 || dtype == FS_TORCH_COMPLEX128;
+    fs_dtype computed = fs_sizes_is_float(dtype) ? wide ? FS_FLOAT64 : FS_FLOAT32 : FS_INT64;
+    return fs_unit_choose(computed, false, false, FS_CUDA);
+}
+
+fs_work fs_sizes_work(double flops, double bytes_read, double bytes_written, fs_unit_choice unit)
+{
+    fs_work work = fs_work_unknown;
+    work.flops = flops;
+    work.bytes_read = bytes_read;
+    work.bytes_written = bytes_written;
+    work.unit = unit;
+    work.bytes_moved = bytes_read + bytes_written;
+    return work;
+}

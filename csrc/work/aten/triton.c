@@ -1,0 +1,195 @@
+#include "work/aten/triton.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "work/aten/sizes.h"
+
+/* A kernel's arguments, as Inductor lists them (torch/_inductor/codegen/common.py, KernelArgs.python_argdefs): the
+ * buffers that it reads and writes, those that it reads, those that it writes; then the sizes of dynamic shapes,
+ * offsets of random numbers, and the sizes of the grid of points, of a reduction the reduced one last. A trace tells no
+ * names of arguments, so which buffers are written follows from the sizes and from the ops that the kernel is named
+ * after. */
+
+/* Parts of a name that pick elements of a tensor by an index: of no tensor more are touched than the kernel has points.
+ */
+static const char *const picks[] = {"embedding", "gather", "index", "scatter", "nll_loss"};
+
+/* Those that only move: where a name has no others, each point is one element read and one written. What a product is
+ * made of is prepared for it under its name. */
+static const char *const moves[] = {
+    "_to_copy", "_unsafe_view", "addmm",   "as_strided", "bmm",    "cat",       "clone", "copy",
+    "expand",   "mm",           "permute", "reshape",    "select", "slice",     "split", "split_with_sizes",
+    "squeeze",  "stack",        "t",       "transpose",  "unbind", "unsqueeze", "view"};
+
+/* Those by which a point may read several elements of a tensor; and reductions, where they are written out over the few
+ * elements that they add up, in a kernel without a reduced size. */
+static const char *const several[] = {"slice",    "split",  "select", "unbind", "cat",  "stack", "glu",        "pool",
+                                      "upsample", "unfold", "im2col", "col2im", "roll", "flip",  "as_strided", "grid"};
+static const char *const reductions[] = {"sum",  "mean", "max",  "min",  "var",     "std",
+                                         "prod", "any",  "_all", "norm", "softmax", "convolution"};
+
+/* Those that make a tensor of nothing. */
+static const char *const makes[] = {"full", "zero", "ones", "empty", "arange", "scalar_tensor",  "fill",
+                                    "iota", "eye",  "rand", "seed",  "new_",   "dense_backward", "lift_fresh"};
+
+/* Gradients of a gradient and what the op kept, both of as many elements as the result. */
+static const char *const gradients[] = {
+    "elu_backward",      "gelu_backward",        "hardsigmoid_backward",    "hardswish_backward", "hardtanh_backward",
+    "mish_backward",     "log_sigmoid_backward", "native_dropout_backward", "sigmoid_backward",   "silu_backward",
+    "softplus_backward", "tanh_backward",        "threshold_backward"};
+
+/* Where the incoming gradient may be of fewer elements. */
+static const char *const spreads[] = {"expand", "loss", "full", "scalar_tensor", "div"};
+
+#define HAS(name, parts) has_any(name, parts, sizeof parts / sizeof *(parts))
+
+static bool has_any(const char *name, const char *const *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strstr(name, parts[i]) != NULL) return true;
+    return false;
+}
+
+bool fs_triton_is_kernel(const char *name)
+{
+    return strncmp(name, "triton_", strlen("triton_")) == 0;
+}
+
+/* The length of the longest word of `moves` that the text begins with, up to its end or a "_"; 0: none. */
+static size_t word_length(const char *text)
+{
+    size_t longest = 0;
+    for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
+        size_t size = strlen(moves[i]);
+        if (strncmp(text, moves[i], size) == 0 && (text[size] == 0 || text[size] == '_') && size > longest)
+            longest = size;
+    }
+    return longest;
+}
+
+static bool begins(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_pointwise(const char *name)
+{
+    return begins(name, "triton_poi_");
+}
+
+/* A reduction in one piece or in a loop. */
+static bool is_reduction(const char *name)
+{
+    return begins(name, "triton_per_") || begins(name, "triton_red_");
+}
+
+/* The name is of pointwise work that computes nothing: "triton_poi_fused_cat_split_5". */
+static bool only_moves(const char *name)
+{
+    static const char prefix[] = "triton_poi_fused_";
+    if (!begins(name, prefix)) return false;
+    name += sizeof prefix - 1;
+    while (*name != 0 && strspn(name, "0123456789") != strlen(name)) {
+        size_t size = word_length(name);
+        if (size == 0) return false;
+        name += size;
+        name += *name == '_';
+    }
+    return true;
+}
+
+/* The grid of points: all of them, and those that a reduction leaves, as many as there are of a pointwise kernel.
+ * Infinite where the sizes do not tell. */
+typedef struct {
+    double all, left;
+    bool told;
+} points;
+
+static bool has_elements(const fs_torch_call *call, double elements)
+{
+    for (uint32_t i = 0; i < call->count; i++) {
+        const fs_torch_tensor *tensor = fs_sizes_tensor(call, i);
+        if (tensor != NULL && fs_sizes_elements(tensor) == elements) return true;
+    }
+    return false;
+}
+
+/* The numbers after the tensors end with the sizes of the grid: how many of them is seen by a tensor that has as many
+ * elements as all points, or as a reduction leaves. */
+static points points_of(const char *name, const fs_torch_call *call)
+{
+    enum { MOST_SIZES = 4 };
+    bool reduces = is_reduction(name);
+    points found = {INFINITY, INFINITY, false};
+    if (!reduces && !is_pointwise(name)) return found;
+    double all = 1, reduced = 1;
+    int count = 0;
+    for (uint32_t i = call->count; i-- > 0 && count < MOST_SIZES;) {
+        if (call->arguments[i].type != FS_TORCH_SCALAR) break;
+        double size = fs_sizes_number(call->arguments[i].text, NAN);
+        if (!(size >= 1)) break;
+        all *= size;
+        if (count++ == 0 && reduces) reduced = size;
+        if (!has_elements(call, all) && !(reduces && count > 1 && has_elements(call, all / reduced))) continue;
+        found = (points){all, all / reduced, true};
+    }
+    return found;
+}
+
+/* The last tensor, unless a reduction keeps sums of parts in it: those have one axis, and a size that is none of the
+ * grid's. */
+static const fs_torch_tensor *last_tensor(const fs_torch_call *call, points of)
+{
+    const fs_torch_tensor *last = NULL;
+    for (uint32_t i = 0; i < call->count; i++) {
+        const fs_torch_tensor *tensor = fs_sizes_tensor(call, i);
+        if (tensor == NULL) continue;
+        double elements = fs_sizes_elements(tensor);
+        bool of_grid = elements == 1 || elements == of.all || elements == of.left || elements * of.left == of.all;
+        if (of.all > of.left && tensor->ndim == 1 && !of_grid && last != NULL) continue;
+        last = tensor;
+    }
+    return last;
+}
+
+/* Whether the first tensor is written as well as read. By the sizes: one tensor must be written, and the last, smaller
+ * than any result, cannot be. By the name: a gradient takes two tensors, and there is no third for its result; or there
+ * is only one tensor, and what is done to it needs it. */
+static bool is_in_place(const char *name, const fs_torch_call *call, points of)
+{
+    const fs_torch_tensor *first = fs_sizes_tensor(call, 0), *last = last_tensor(call, of);
+    if (!of.told || first == NULL || last == NULL || HAS(name, picks)) return false;
+    double elements = fs_sizes_elements(first), of_last = fs_sizes_elements(last);
+    if (elements != of.all && elements != of.left) return false;
+    if (of_last < of.all && of_last != of.left) return true;
+    int whole = 0;
+    for (uint32_t i = 0; i < call->count; i++) {
+        const fs_torch_tensor *tensor = fs_sizes_tensor(call, i);
+        whole += tensor != NULL && fs_sizes_elements(tensor) >= of.all;
+    }
+    if (last == first) return elements == of.all && !HAS(name, makes);
+    return is_pointwise(name) && whole == 2 && HAS(name, gradients) && !HAS(name, spreads);
+}
+
+fs_work fs_triton_count(const char *name, const fs_torch_call *call)
+{
+    fs_work work = fs_work_unknown;
+    points of = points_of(name, call);
+    bool many = HAS(name, several) || (is_pointwise(name) && HAS(name, reductions));
+    bool few = HAS(name, picks) || only_moves(name) || !many;
+    double bytes = 0;
+    int tensors = 0;
+    for (uint32_t i = 0; i < call->count; i++) {
+        const fs_torch_tensor *tensor = fs_sizes_tensor(call, i);
+        if (tensor == NULL) continue;
+        double elements = fs_sizes_distinct(tensor);
+        if (elements > of.all && !few) work.at_most = true;
+        bytes += (few ? fmin(elements, of.all) : elements) * fs_sizes_item(tensor->dtype);
+        tensors++;
+    }
+    if (tensors == 0 || !call->whole) return fs_work_unknown;
+    if (is_in_place(name, call, of)) bytes += fs_sizes_read(fs_sizes_tensor(call, 0));
+    work.bytes_moved = bytes;
+    return work;
+}

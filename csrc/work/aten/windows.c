@@ -1,0 +1,238 @@
+/* Ops that look through windows: pooling, resizing, padding, sampling. Sizes are those of their last dimensions, as
+ * many as the op's own sizes have. */
+#include <math.h>
+
+#include "work/aten/elements.h"
+
+enum { MAX_SPACE = 3 };
+
+/* The last `count` sizes of a tensor; false where it has fewer. */
+static bool space_of(const fs_torch_tensor *tensor, int count, double *sizes)
+{
+    if (tensor == NULL || count < 1 || count > MAX_SPACE || tensor->ndim < (uint32_t)count) return false;
+    for (int i = 0; i < count; i++) sizes[i] = (double)tensor->shape[tensor->ndim - (uint32_t)count + (uint32_t)i];
+    return true;
+}
+
+static double product(const double *values, int count)
+{
+    double all = 1;
+    for (int i = 0; i < count; i++) all *= values[i];
+    return all;
+}
+
+/* What is before the last `count` dimensions: batch and channels. */
+static double planes_of(const fs_torch_tensor *tensor, int count)
+{
+    double planes = 1;
+    for (uint32_t i = 0; i + (uint32_t)count < tensor->ndim; i++) planes *= (double)tensor->shape[i];
+    return planes;
+}
+
+/* A list of `count` numbers at a place: one number stands for all, none for `missing`. */
+static void numbers_at(const fs_torch_call *call, unsigned place, int count, double missing, double *numbers)
+{
+    int told = fs_sizes_numbers(fs_sizes_text(call, place), numbers, count);
+    for (int i = told < 1 ? 0 : told; i < count; i++) numbers[i] = told < 1 ? missing : numbers[0];
+}
+
+/* How many dimensions the sizes at a place tell of; 0: none. */
+static int dimensions_at(const fs_torch_call *call, unsigned place)
+{
+    double numbers[MAX_SPACE];
+    int count = fs_sizes_numbers(fs_sizes_text(call, place), numbers, MAX_SPACE);
+    return count < 0 ? 0 : count;
+}
+
+/* Positions of a window along one axis (torch's pooling_output_shape): with the ceil mode one more that overhangs, if
+ * it begins inside. */
+static double positions(double size, double kernel, double stride, double padding, double dilation, bool ceiling)
+{
+    double room = size + 2 * padding - dilation * (kernel - 1) - 1;
+    double count = (ceiling ? ceil(room / stride) : floor(room / stride)) + 1;
+    return ceiling && (count - 1) * stride >= size + padding ? count - 1 : count;
+}
+
+/* Pooling of self into so many elements; where no argument tells how many (NaN), its gradient may. */
+static fs_work pooled(const fs_aten_rule *rule, const fs_torch_call *call, const fs_torch_tensor *self, double elements,
+                      double flops)
+{
+    if (isnan(elements) && call->output != NULL) elements = fs_sizes_elements(call->output);
+    fs_work work = fs_sizes_work(fs_flops_of(1, flops, self->dtype), fs_sizes_read(self),
+                                 fs_result_bytes(rule, elements, self->dtype), fs_sizes_unit(self->dtype));
+    work.of_gradient = isnan(elements);
+    return work;
+}
+
+/* pool(self, kernel, stride, padding, dilation, ceil mode) over PLACE dimensions; of averages (OF_MEANS) there is no
+ * dilation. Each element of each window is one FLOP, as in a reduction. AND_INDICES. */
+fs_work fs_count_pool(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
+    double sizes[MAX_SPACE], kernel[MAX_SPACE], stride[MAX_SPACE], padding[MAX_SPACE], dilation[MAX_SPACE];
+    int count = (int)fs_option(rule, FS_PLACE);
+    if (!space_of(self, count, sizes)) return fs_work_unknown;
+    bool mean = fs_has(rule, FS_OF_MEANS), ceiling = fs_sizes_is_true(fs_sizes_text(call, mean ? 4 : 5));
+    numbers_at(call, 1, count, NAN, kernel);
+    numbers_at(call, 2, count, NAN, stride);
+    numbers_at(call, 3, count, 0, padding);
+    numbers_at(call, mean ? call->count : 4, count, 1, dilation);
+    double elements = planes_of(self, count);
+    for (int i = 0; i < count; i++) {
+        if (isnan(stride[i])) stride[i] = kernel[i];
+        elements *= positions(sizes[i], kernel[i], stride[i], padding[i], dilation[i], ceiling);
+    }
+    return pooled(rule, call, self, elements, elements * product(kernel, count));
+}
+
+/* pool(self, output size): the windows cover self, one FLOP for each of its elements. With PLACE, the place of the
+ * output size, beyond 1: pool(self, kernel, output size, …), one FLOP for each element of each window. */
+fs_work fs_count_pool_to(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
+    unsigned place = fs_option(rule, FS_PLACE);
+    int count = dimensions_at(call, place);
+    double sizes[MAX_SPACE], result[MAX_SPACE], kernel[MAX_SPACE];
+    if (self != NULL && count == 0 && place == 1) return pooled(rule, call, self, NAN, fs_sizes_elements(self));
+    if (!space_of(self, count, sizes)) return fs_work_unknown;
+    numbers_at(call, place, count, NAN, result);
+    double elements = planes_of(self, count) * product(result, count), flops = fs_sizes_elements(self);
+    if (place > 1) {
+        numbers_at(call, 1, count, NAN, kernel);
+        flops = elements * product(kernel, count);
+    }
+    return pooled(rule, call, self, elements, flops);
+}
+
+/* backward(gradient, self, …): each element of the gradient is added where it came from, `flops` times; of averages
+ * over a kernel (OF_MEANS: its place is PLACE, 0: self is covered once) as often as that has elements. Self is only
+ * looked at for its shape. AND_INDICES: the last tensor holds indices, which are read. */
+fs_work fs_count_spread(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *gradient = fs_sizes_tensor(call, 0), *self = fs_sizes_tensor(call, 1);
+    if (gradient == NULL || self == NULL) return fs_work_unknown;
+    double flops = fs_sizes_elements(gradient), read = fs_sizes_read(gradient), kernel[MAX_SPACE];
+    unsigned place = fs_option(rule, FS_PLACE);
+    int count = dimensions_at(call, place);
+    if (fs_has(rule, FS_OF_MEANS) && place == 0) flops = fs_sizes_elements(self);
+    if (fs_has(rule, FS_OF_MEANS) && place > 0) {
+        numbers_at(call, place, count, NAN, kernel);
+        flops *= count > 0 ? product(kernel, count) : (double)NAN;
+    }
+    for (unsigned i = 2; fs_has(rule, FS_AND_INDICES) && i < fs_inputs(rule, call); i++) {
+        if (fs_sizes_tensor(call, i) == NULL) continue;
+        read += fs_sizes_read(fs_sizes_tensor(call, i));
+        break;
+    }
+    return fs_sizes_work(fs_flops_of(rule->flops, flops, self->dtype), read,
+                         fs_sizes_elements(self) * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
+}
+
+/* resize(self, output size, …): `flops` for each element of the result; nearest neighbours do none. */
+fs_work fs_count_resize(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
+    unsigned given = 1;
+    bool scaled = *fs_sizes_text(call, given) == 0; /* no size: factors stand in a later list */
+    while (scaled && ++given < call->count && call->arguments[given].type != FS_TORCH_SCALAR_LIST) continue;
+    int count = dimensions_at(call, given);
+    double sizes[MAX_SPACE], result[MAX_SPACE];
+    if (!space_of(self, count, sizes)) return fs_work_unknown;
+    numbers_at(call, given, count, NAN, result);
+    for (int d = 0; scaled && d < count; d++) result[d] = floor(result[d] * sizes[d]);
+    double elements = planes_of(self, count) * product(result, count);
+    return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), fs_sizes_read(self),
+                         elements * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
+}
+
+/* backward(gradient, output size, input size, …): `flops` for each element of the gradient. */
+fs_work fs_count_resize_backward(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    enum { MOST = MAX_SPACE + 2 };
+    const fs_torch_tensor *gradient = fs_sizes_tensor(call, 0);
+    double sizes[MOST];
+    int count = fs_sizes_numbers(fs_sizes_text(call, 2), sizes, MOST);
+    if (gradient == NULL || count < 1) return fs_work_unknown;
+    return fs_sizes_work(fs_flops_of(rule->flops, fs_sizes_elements(gradient), gradient->dtype),
+                         fs_sizes_read(gradient), product(sizes, count) * fs_sizes_item(gradient->dtype),
+                         fs_sizes_unit(gradient->dtype));
+}
+
+/* pad(self, widths, …): before and after each axis, from the last axis on. */
+fs_work fs_count_pad(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    enum { MOST = 32 };
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
+    double widths[MOST], elements = 1;
+    int count = fs_sizes_numbers(fs_sizes_text(call, 1), widths, MOST);
+    if (self == NULL || count < 0 || (uint32_t)count > 2 * self->ndim) return fs_work_unknown;
+    for (uint32_t back = 1; back <= self->ndim; back++) {
+        double size = (double)self->shape[self->ndim - back];
+        int at = 2 * ((int)back - 1);
+        elements *= at + 1 < count ? size + widths[at] + widths[at + 1] : size;
+    }
+    return fs_sizes_work(rule->flops, fs_sizes_read(self), elements * fs_sizes_item(self->dtype),
+                         fs_sizes_unit(self->dtype));
+}
+
+/* sample(input, grid, mode, …), the grid of shape (N, *space, dimensions): `flops` for each element of the result where
+ * the mode is linear (0), none for nearest neighbours (1), of cubics (2) four times as many. */
+static double sampled(const fs_aten_rule *rule, const fs_torch_call *call, const fs_torch_tensor *input,
+                      const fs_torch_tensor *grid, double *each)
+{
+    double mode = fs_sizes_number(fs_sizes_text(call, fs_option(rule, FS_PLACE)), 0), points = 1;
+    *each = mode == 1 ? 0 : mode == 2 ? 4 * rule->flops : rule->flops;
+    if (input->ndim < 2) return NAN;
+    for (uint32_t i = 0; i + 1 < grid->ndim; i++) points *= (double)grid->shape[i];
+    return points * (double)input->shape[1];
+}
+
+fs_work fs_count_grid_sample(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *input = fs_sizes_tensor(call, 0), *grid = fs_sizes_tensor(call, 1);
+    if (input == NULL || grid == NULL) return fs_work_unknown;
+    double each, elements = sampled(rule, call, input, grid, &each);
+    return fs_sizes_work(fs_flops_of(each, elements, input->dtype), fs_sizes_read(input) + fs_sizes_read(grid),
+                         elements * fs_sizes_item(input->dtype), fs_sizes_unit(input->dtype));
+}
+
+/* backward(gradient, input, grid, …): the gradients of both. */
+fs_work fs_count_grid_sample_backward(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *gradient = fs_sizes_tensor(call, 0), *input = fs_sizes_tensor(call, 1);
+    const fs_torch_tensor *grid = fs_sizes_tensor(call, 2);
+    if (gradient == NULL || input == NULL || grid == NULL) return fs_work_unknown;
+    double each, elements = sampled(rule, call, input, grid, &each);
+    double both = fs_sizes_read(input) + fs_sizes_read(grid);
+    return fs_sizes_work(fs_flops_of(2 * each, elements, input->dtype), fs_sizes_read(gradient) + both, both,
+                         fs_sizes_unit(input->dtype));
+}
+
+/* unfold(self, kernel, dilation, padding, stride): the windows of the last two dimensions copied out. */
+fs_work fs_count_unfold(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
+    double sizes[2], kernel[2], dilation[2], padding[2], stride[2];
+    if (!space_of(self, 2, sizes)) return fs_work_unknown;
+    numbers_at(call, 1, 2, NAN, kernel);
+    numbers_at(call, 2, 2, 1, dilation);
+    numbers_at(call, 3, 2, 0, padding);
+    numbers_at(call, 4, 2, 1, stride);
+    double elements = planes_of(self, 2) * product(kernel, 2);
+    for (int i = 0; i < 2; i++) elements *= positions(sizes[i], kernel[i], stride[i], padding[i], dilation[i], false);
+    return fs_sizes_work(rule->flops, fs_sizes_read(self), elements * fs_sizes_item(self->dtype),
+                         fs_sizes_unit(self->dtype));
+}
+
+/* fold(self, output size, kernel, …): columns (N, C kernel, positions) added up into an image: one FLOP for each. */
+fs_work fs_count_fold(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
+    double size[2], kernel[2];
+    if (self == NULL || self->ndim < 2) return fs_work_unknown;
+    numbers_at(call, 1, 2, NAN, size);
+    numbers_at(call, 2, 2, NAN, kernel);
+    double elements = planes_of(self, 1) / product(kernel, 2) * product(size, 2);
+    return fs_sizes_work(fs_flops_of(rule->flops, fs_sizes_elements(self), self->dtype), fs_sizes_read(self),
+                         elements * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
+}

@@ -1,0 +1,97 @@
+#include "work/names.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+/* torch/utils/data: enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__, enumerate(DataPipe)#…. */
+static const char *const loading[] = {"DataLoader", "enumerate(DataPipe)"};
+
+fs_status fs_names_create(fs_names *names, const fs_store *store, fs_error *err)
+{
+    size_t count = fs_store_name_count(store);
+    *names = (fs_names){.store = store, .kernel_classes = fs_calloc(2 * count + 1, sizeof *names->kernel_classes)};
+    if (names->kernel_classes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look at %zu names", count);
+    names->loading = names->kernel_classes + count;
+    return FS_OK;
+}
+
+void fs_names_clear(fs_names *names)
+{
+    fs_free(names->kernel_classes);
+}
+
+fs_kernel_class fs_names_kernel_class(fs_names *names, uint32_t name)
+{
+    if (name == FS_NONE) return FS_KERNEL_OTHER;
+    if (names->kernel_classes[name] == 0) {
+        names->kernel_classes[name] = (uint8_t)(1 + fs_kernel_class_of(fs_store_name_text(names->store, name)));
+    }
+    return (fs_kernel_class)(names->kernel_classes[name] - 1);
+}
+
+bool fs_names_load_data(fs_names *names, uint32_t name)
+{
+    if (name == FS_NONE) return false;
+    if (names->loading[name] == 0) {
+        const char *text = fs_store_name_text(names->store, name);
+        names->loading[name] = 1;
+        for (size_t i = 0; i < sizeof loading / sizeof *loading; i++) {
+            if (strstr(text, loading[i]) != NULL) names->loading[name] = 2;
+        }
+    }
+    return names->loading[name] == 2;
+}
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static bool ends(const char *text, const char *with)
+{
+    size_t size = strlen(text), length = strlen(with);
+    return size >= length && memcmp(text + size - length, with, length + 1) == 0;
+}
+
+static bool contains_any(const char *text, const char *const *parts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strstr(text, parts[i]) != NULL) return true;
+    return false;
+}
+
+bool fs_name_wraps_autograd(const char *text)
+{
+    static const char backward[] = "Backward";
+    if (begins(text, "autograd::engine::") || ends(text, "AccumulateGrad") || ends(text, "CopyBackwards") ||
+        ends(text, "CopySlices"))
+        return true;
+    /* "AddmmBackward0"; torch 1.8 and before: "AddmmBackward" */
+    const char *last = strstr(text, backward);
+    if (last == NULL || last == text) return false;
+    last += sizeof backward - 1;
+    return last[strspn(last, "0123456789")] == 0;
+}
+
+/* cudaLaunchKernel, cuLaunchKernelEx, hipExtModuleLaunchKernel, cudaGraphLaunch, cudaMemcpyAsync, hipMemset, … */
+static const char *const launching[] = {"Launch", "Memcpy", "Memset"};
+
+bool fs_name_launches(const char *text)
+{
+    return contains_any(text, launching, sizeof launching / sizeof *launching);
+}
+
+/* The libraries of one vendor's GPUs; the attention kernels that torch has for CUDA and ROCm alone. */
+static const char *const of_gpus[] = {"cudnn",
+                                      "miopen",
+                                      "nccl",
+                                      "_flash_attention_forward",
+                                      "_flash_attention_backward",
+                                      "_efficient_attention_forward",
+                                      "_efficient_attention_backward"};
+
+bool fs_name_needs_gpu(const char *text)
+{
+    return contains_any(text, of_gpus, sizeof of_gpus / sizeof *of_gpus);
+}
