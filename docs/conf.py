@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent)]
+sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
-import flopscope  # noqa: E402
+import flopscope
 
 project = "flopscope"
 author = "the flopscope developers"

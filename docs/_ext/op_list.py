@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import flopscope
 from docutils import nodes
 from docutils.statemachine import StringList
 from plain_docstrings import converted
 from sphinx.util.docutils import SphinxDirective
+
+import flopscope
 
 
 def setup(app: Any) -> dict[str, bool]:

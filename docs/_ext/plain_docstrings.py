@@ -11,7 +11,7 @@ reStructuredText, or nothing:
 from __future__ import annotations
 
 import re
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 ENTRY = re.compile(r"(\*{0,2}[a-z_]\w*(?:, \*{0,2}[a-z_]\w*)*): (.*)")
@@ -49,7 +49,7 @@ def converted(lines: list[str]) -> list[str]:
 
 def _has_entries(paragraph: list[str]) -> bool:
     """Whether a paragraph describes arguments: its first line does, or one that indented lines follow."""
-    following = zip(paragraph, paragraph[1:], strict=False)
+    following = pairwise(paragraph)
     described = any(ENTRY.match(line) and after.startswith("    ") for line, after in following)
     return ENTRY.match(paragraph[0]) is not None or described
 
