@@ -186,6 +186,12 @@ def _source(module: str) -> str:
     return Path(found.origin).read_text(encoding="utf-8")
 
 
+def test_nobody_is_sent_to_the_other_flopscope() -> None:
+    for page in PAGES:
+        found = re.search(r"pip install (?:-\S+ )*[\"']?flopscope(?!-profiler)\b", page.read_text(encoding="utf-8"))
+        assert found is None, page.name
+
+
 def test_the_citation_is_of_this_version() -> None:
     assert f"\nversion: {fs.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
