@@ -31,7 +31,7 @@ typedef enum {
         FS_FORM_COUNT
 } fs_form;
 
-/* How FLOPs follow from the shapes (README, "What is counted"). */
+/* How FLOPs follow from the shapes (docs/counting.md). */
 typedef enum {
     FS_FLOPS_NONE,       /* moves data, draws random numbers: 0 */
     FS_FLOPS_PER_OUTPUT, /* flops_each per output element */

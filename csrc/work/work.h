@@ -1,4 +1,4 @@
-/* work gives an event its FLOPs and bytes from its name and its signature (conventions: README, "What is counted"). */
+/* work gives an event its FLOPs and bytes from its name and its signature (conventions: docs/counting.md). */
 #ifndef FS_WORK_WORK_H
 #define FS_WORK_WORK_H
 

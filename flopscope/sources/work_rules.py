@@ -50,8 +50,8 @@ def register_work(name: str, fn: WorkRule | None) -> None:
     name: the op's, as traces and tables have it, namespace included ("mylib::fused_mlp", "aten::mm",
         "my_triton_kernel"). A rule of flopscope's own gives way.
     fn: called once for each distinct WorkCall (shapes, dtypes, strides, values) of a table. It returns
-        {"flops": …, "bytes_read": …, "bytes_written": …} or those three in that order: of one call, counted as README
-        says ("What is counted"); None, NaN and what is left out are unknown. The dict may name the compute unit that
+        {"flops": …, "bytes_read": …, "bytes_written": …} or those three in that order: of one call, counted as
+        docs/counting.md says; None, NaN and what is left out are unknown. The dict may name the compute unit that
         does the FLOPs, {…, "unit": "bf16_tensor"}; without it, the roofline is known only where the bytes bound it on
         any unit. None takes the rule of that name away.
 

@@ -1,0 +1,205 @@
+"""README.md and docs/: their Python examples run, their excerpts and numbers are in the files that they name, their
+commands exist, the API reference names all that is public, and Sphinx builds them without a warning.
+
+A comment on the line before a code block says what the block is:
+
+    <!-- excerpt of PATH -->   a part of that file, as it stands there
+    <!-- columns of PATH -->   lines of that file, some of their words left out
+    <!-- needs NAME -->        runs where that module, or a "gpu", is there
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import flopscope as fs
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FENCE = re.compile(r"^(?P<fence>```+)(?P<language>\S*)\n(?P<text>.*?)^(?P=fence)$", re.M | re.S)
+MARK = re.compile(r"<!-- (excerpt of|columns of|needs) (\S+) -->\n\Z")
+SHELL = ("sh", "console", "bash")
+
+
+class Block(NamedTuple):
+    """A code block of a page."""
+
+    page: Path
+    line: int
+    """Of its first line of code."""
+    language: str
+    text: str
+    mark: str
+    """ "excerpt of", "columns of", "needs", or "" for none."""
+    argument: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+def _blocks_of(page: Path) -> Iterator[Block]:
+    content = page.read_text(encoding="utf-8")
+    for found in FENCE.finditer(content):
+        mark = MARK.search(content[: found.start()])
+        line = content.count("\n", 0, found.start("text")) + 1
+        yield Block(page, line, found["language"], found["text"], *(mark.groups() if mark else ("", "")))
+
+
+BLOCKS = [block for page in PAGES for block in _blocks_of(page)]
+PROGRAMS = [block for block in BLOCKS if block.language == "python" and block.mark in ("", "needs")]
+
+
+def _why_not(need: str) -> str | None:
+    """Why a block cannot run here."""
+    if need == "gpu":
+        here = any(device.kind == "cuda" for device in fs.devices())
+        return None if here else "there is no CUDA device"
+    return None if not need or find_spec(need) else f"{need} is not installed"
+
+
+@functools.cache
+def _outcomes(page: Path) -> dict[int, BaseException | str | None]:
+    """Run the blocks of a page in order, in one namespace and one temporary folder.
+
+    Returns, by the line of each block, the reason why it was not run, what it raised, or None.
+    """
+    outcomes: dict[int, BaseException | str | None] = {}
+    namespace: dict[str, Any] = {"__name__": page.stem}
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for block in (block for block in PROGRAMS if block.page == page):
+                outcomes[block.line] = _why_not(block.argument) or _raised(block, namespace)
+        finally:
+            os.chdir(before)
+    return outcomes
+
+
+def _raised(block: Block, namespace: dict[str, Any]) -> Exception | None:
+    try:
+        exec(compile("\n" * (block.line - 1) + block.text, str(block.page), "exec"), namespace)
+    except Exception as problem:
+        return problem
+    return None
+
+
+@pytest.mark.filterwarnings("ignore:.*measured on a busy machine")
+@pytest.mark.parametrize("block", PROGRAMS, ids=str)
+def test_examples_run(block: Block, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    outcome = _outcomes(block.page)[block.line]
+    if isinstance(outcome, str):
+        pytest.skip(outcome)
+    if outcome is not None:
+        raise outcome
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.mark == "excerpt of"], ids=str)
+def test_excerpts_are_in_their_files(block: Block) -> None:
+    assert block.text in (ROOT / block.argument).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.mark == "columns of"], ids=str)
+def test_tables_are_in_their_files(block: Block) -> None:
+    lines = [line.split() for line in (ROOT / block.argument).read_text(encoding="utf-8").splitlines()]
+    for line in block.text.splitlines():
+        words = [word for word in line.split() if word.strip("-")]
+        assert any(_is_within(words, whole) for whole in lines), line
+
+
+def _is_within(words: list[str], whole: list[str]) -> bool:
+    """Whether the words are among those of the whole, in the same order."""
+    rest = iter(whole)
+    return all(word in rest for word in words)
+
+
+def _commands() -> Iterator[tuple[str, str, str]]:
+    """Page, command and arguments of each use of the command line, in blocks and in the text."""
+    for block in BLOCKS:
+        for found in re.finditer(r"(?:^|[/ ])flopscope ([a-z]+)\b([^#\n]*)", block.text, re.M):
+            if block.language in SHELL:
+                yield block.page.name, found[1], found[2]
+    for page in PAGES:
+        text = FENCE.sub("", page.read_text(encoding="utf-8"))
+        for found in re.finditer(r"`flopscope ([a-z]+)([^`]*)`", text):
+            yield page.name, found[1], found[2]
+
+
+@functools.cache
+def _help(command: str) -> str:
+    """What ``flopscope COMMAND --help`` prints."""
+    run = [sys.executable, "-m", "flopscope", command, "--help"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_commands_and_their_options_exist() -> None:
+    found = list(_commands())
+    assert {command for _, command, _ in found} == {"bench", "compare", "devices", "measure", "table"}
+    for page, command, arguments in found:
+        for option in re.findall(r"--[a-z-]+", arguments):
+            assert option in _help(command), f"{page}: flopscope {command} {option}"
+        assert f"flopscope {command}" in _help(command)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+            assert re.match(r"[a-z]+://", target) or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_api_reference_names_all_that_is_public() -> None:
+    text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    described = set(re.findall(r"^\.\. auto\w+:: flopscope\.([\w.]+)$", text, re.M))
+    named = described | set(re.findall(r"`(?:flopscope\.)?(\w+)`", text))
+    if ".. flopscope-ops::" in text:
+        named |= {name for name in fs.__all__ if isinstance(getattr(fs, name), fs.Op)}
+    assert set(fs.__all__) - named == set()
+    assert {"torch", "perf", "ipython"} <= described
+    for name in described:
+        module, _, member = name.partition(".")
+        assert module in ("torch", "perf", "ipython") or (not member and module in fs.__all__), name
+    for module in ("torch", "perf"):
+        public = re.search(r"^__all__ = \[(.*?)\]", _source(module), re.M | re.S)
+        assert public is not None
+        names = set(re.findall(r'"(\w+)"', public[1]))
+        assert {name for name in names if f"{module}.{name}" not in described} <= named, module
+
+
+def _source(module: str) -> str:
+    """The text of a module of flopscope that this machine may lack what it takes to import."""
+    found = find_spec(f"flopscope.{module}")
+    assert found is not None and found.origin is not None
+    return Path(found.origin).read_text(encoding="utf-8")
+
+
+def test_nobody_is_sent_to_the_other_flopscope() -> None:
+    for page in PAGES:
+        found = re.search(r"pip install (?:-\S+ )*[\"']?flopscope(?!-profiler)\b", page.read_text(encoding="utf-8"))
+        assert found is None, page.name
+
+
+def test_the_citation_is_of_this_version() -> None:
+    assert f"\nversion: {fs.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_the_documentation_builds_without_a_warning(tmp_path: Path) -> None:
+    for module in ("sphinx", "myst_parser", "furo"):
+        pytest.importorskip(module)
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", "docs", str(tmp_path / "html")]
+    done = subprocess.run([*command, "-d", str(tmp_path / "doctrees")], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "flopscope.softmax" in (tmp_path / "html" / "api.html").read_text(encoding="utf-8")
