@@ -323,7 +323,7 @@ def test_a_kernel_that_could_not_be_captured_now_is_measured_another_time(
     def fail(device: str) -> float:
         raise RuntimeError(why)
 
-    monkeypatch.setattr("flopscope.hardware.capture.least_kernel", fail)
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", fail)
     for why, kept in (("CUPTI is taken by Nsight Systems", False), ("there is no libcupti", True)):
         forget()
         peaks = fsd.measure_peaks("cuda")

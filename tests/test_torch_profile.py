@@ -98,7 +98,7 @@ def test_every_schedule_works_under_every_profile(profile: Any, plan: str) -> No
 def test_schedules_without_an_action_are_named() -> None:
     with pytest.raises(TypeError, match="schedule is a function, not 3"):
         ft.profile(activities=CPU, schedule=3)
-    with pytest.raises(TypeError, match="the schedule says 'RECORD' of step 0"):
+    with pytest.raises(TypeError, match="the schedule returned 'RECORD' for step 0"):
         ft.profile(activities=CPU, schedule=lambda step: "RECORD")
 
 

@@ -234,9 +234,9 @@ class Measurement:
         return 1e9 / self._sustained("empty", "float32", launches)
 
     def _kernel(self) -> Iterator[_Series]:
-        from flopscope.hardware.capture import least_kernel
+        from flopscope.hardware.capture import shortest_kernel
 
-        yield _Series("kernel_ns", lambda: least_kernel(str(self.device)))
+        yield _Series("kernel_ns", lambda: shortest_kernel(str(self.device)))
 
 
 def _best_of(number: str, found: list[_Series]) -> _Series:
