@@ -89,7 +89,7 @@ def test_a_disturbance_of_one_round_is_not_in_the_peaks(core: FakeCore, monkeypa
         nonlocal begun
         begun += what == "read"
         seconds, done = probe(device, what, dtype, amount)
-        return (seconds if begun > fsm.MOST_SAMPLES + 2 else 4 * seconds), done  # two warm it up
+        return (seconds if begun > fsm.MAX_SAMPLES + 2 else 4 * seconds), done  # two warm it up
 
     monkeypatch.setattr(core, "probe", disturbed)
     peaks = fsd.measure_peaks("cpu")
