@@ -66,7 +66,8 @@ def start_core(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
     timing: Timing = "event" if no_events is None else "cpu"
     core = _started(recipe, timing, keep)
     if recipe.timer == "auto" and (no_events is None or _core.cuda_is_here()):
-        outcome = "none are recorded" if no_events else "only flopscope's own ops have device times, from CUDA events"
+        only_ops = "only flopscope's own ops have device times, from CUDA events"
+        outcome = only_ops if no_events is None else "none are recorded"
         warn_user(f"kernels and copies are recorded through CUPTI, which is unavailable ({why}): {outcome}")
     elif no_events is not None and recipe.asked_for_cuda:
         warn_user(f"CUDA is not profiled: {why or no_events}")
