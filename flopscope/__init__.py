@@ -1,7 +1,7 @@
-"""flopscope: how fast is every op, and how fast could it be?
+"""A profiler that reports how fast each op is, and how fast it could be.
 
-Launch ops on the CPU or on CUDA, or profile them: each row of the table says how long an op took, how many FLOPs it
-did, how many bytes it moved, and how close to the device's limit that was.
+Launch ops on the CPU or on CUDA and profile them: each row of the table reports the time of an op, its FLOPs, the bytes
+that it moved, and how close it came to the device's limit.
 
     import flopscope as fs
 
@@ -20,7 +20,7 @@ except ImportError as problem:
     from flopscope.support.libraries import unbuilt
 
     raise unbuilt(problem) from None
-from flopscope._core import *  # noqa: F403 - the ops, one for each row of the core's op table
+from flopscope._core import *  # noqa: F403 - the ops, one per row of the core's op table
 from flopscope.hardware.activities import ProfilerActivity
 from flopscope.hardware.device import Device, devices, measure_peaks
 from flopscope.results.chrome_trace import trace_handler
@@ -73,8 +73,8 @@ __all__ = [
     "trace_handler",
 ]
 
-# What importing flopscope does not wait for, by module.
-_LATER = {
+# Names that are imported on first use, with their modules.
+_LAZY = {
     "Measurement": "timing.measurement",
     "Sweep": "timing.sweep",
     "TimesCompared": "timing.paired",
@@ -86,21 +86,21 @@ _LATER = {
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """``%load_ext flopscope``: the magics ``%%flopscope`` and ``%measure``, see flopscope.ipython."""
+    """Register the IPython magics ``%%flopscope`` and ``%measure``. ``%load_ext flopscope`` calls this function."""
     from flopscope.ipython import load_ipython_extension
 
     load_ipython_extension(ipython)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATER:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    globals()[name] = found = getattr(import_module(f".{_LATER[name]}", __name__), name)
-    return found
+    globals()[name] = value = getattr(import_module(f".{_LAZY[name]}", __name__), name)
+    return value
 
 
 def __dir__() -> list[str]:
-    """List the public names, loaded yet or not; submodules that happen to be imported are no part of the interface."""
+    """List the public names, loaded or not. Imported submodules are not part of the interface."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

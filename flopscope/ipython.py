@@ -1,4 +1,4 @@
-"""IPython's magics: ``%load_ext flopscope``, then ``%%flopscope`` over a cell and ``%measure expression``."""
+"""IPython magics: ``%load_ext flopscope`` enables ``%%flopscope`` for cells and ``%measure expression``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME_LENGTH = 60
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Called by ``%load_ext flopscope``: registers the magics with this IPython shell."""
+    """Register the magics with an IPython shell. ``%load_ext flopscope`` calls this function."""
 
     def flopscope(line: str, cell: str | None = None) -> Any:
         return profile_code(ipython, line, cell)
@@ -28,7 +28,7 @@ def load_ipython_extension(ipython: Any) -> None:
         return measure_expression(ipython, line, local_ns or {})
 
     flopscope.__doc__, measure.__doc__ = profile_code.__doc__, measure_expression.__doc__
-    # As IPython's decorators @needs_local_scope and @output_can_be_silenced (by a semicolon at the end) set them.
+    # The attributes set by IPython's decorators @needs_local_scope and @output_can_be_silenced (by a final semicolon).
     vars(measure)["needs_local_scope"] = True
     for magic in (flopscope, measure):
         vars(magic)["_ipython_magic_output_can_be_silenced"] = True
@@ -38,18 +38,18 @@ def load_ipython_extension(ipython: Any) -> None:
 
 class _Options(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        from IPython.core.error import UsageError  # is shown without a traceback
+        from IPython.core.error import UsageError  # shown without a traceback
 
         raise UsageError(f"{self.prog}: {message}\n{self.format_usage().rstrip()}") from None
 
 
 def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
-    """Profile a cell, or the rest of the line, and show the table.
+    """Profile a cell, or the rest of the line, and display the table.
 
     %%flopscope [--sort-by COLUMN] [--row-limit N] [--group-by-shape] [--no-peaks] [-o NAME]
 
-    The value of the cell's last expression is the cell's, as without the magic. -o: keep the profile as this variable.
-    --no-peaks: do not measure the device's peaks (the first time, some seconds), and show no shares of them.
+    The value of the cell is that of its last expression, as without the magic. -o assigns the profile to a variable.
+    --no-peaks omits shares of the device's peaks, which take some seconds to measure the first time.
     """
     parser = _Options(prog="%%flopscope", add_help=False, allow_abbrev=False)
     parser.add_argument("--sort-by")
@@ -61,7 +61,7 @@ def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
         line, cell = _options_and_rest(line, flags=("--group-by-shape", "--no-peaks"))
     options = parser.parse_args(shlex.split(line))
     if options.output and not options.output.isidentifier():
-        parser.error(f"{options.output!r} is no name for a variable")
+        parser.error(f"{options.output!r} is not a valid variable name")
     run = _compiled(ipython, cell)
 
     from flopscope.sources.profiler import profile
@@ -79,7 +79,7 @@ def profile_code(ipython: Any, line: str, cell: str | None) -> Any:
 
 
 def measure_expression(ipython: Any, line: str, local_names: Mapping[str, Any] = MappingProxyType({})) -> Any:
-    """Measure an expression as flopscope.measure does, and show the Measurement.
+    """Measure an expression by flopscope.measure() and return the Measurement for display.
 
     %measure [--flops N] [--bytes N] [--max-time SECONDS] expression
     """
@@ -90,20 +90,20 @@ def measure_expression(ipython: Any, line: str, local_names: Mapping[str, Any] =
     line, expression = _options_and_rest(line)
     options = vars(parser.parse_args(shlex.split(line)))
     if not expression:
-        parser.error("there is no expression to measure")
+        parser.error("the expression to measure is missing")
     expression = ipython.transform_cell(expression).strip().rstrip(";")
     code = compile(f"lambda: (\n{expression}\n)", "<%measure>", "eval")
 
     from flopscope.timing.measuring import measure
 
-    given = {name: value for name, value in options.items() if value is not None}
+    arguments = {name: value for name, value in options.items() if value is not None}
     call = eval(code, {**ipython.user_ns, **local_names} if local_names else ipython.user_ns)
-    call.__name__ = " ".join(expression.split())[:NAME_LENGTH]  # what the Measurement says was measured
-    return measure(call, **given)
+    call.__name__ = " ".join(expression.split())[:NAME_LENGTH]  # the name in the Measurement
+    return measure(call, **arguments)
 
 
 def _options_and_rest(line: str, flags: tuple[str, ...] = ()) -> tuple[str, str]:
-    """A line's options, each with a value but for the flags, and the code after them, which may hold anything."""
+    """Split a line into its options, each with a value unless it is a flag, and the code after them."""
     rest = line.strip()
     while match := re.match(r"(--[a-z][a-z-]*|-o)(=\S*)?(\s+|$)", rest):
         rest = rest[match.end() :]
@@ -114,9 +114,9 @@ def _options_and_rest(line: str, flags: tuple[str, ...] = ()) -> tuple[str, str]
 
 
 def _compiled(ipython: Any, cell: str) -> Callable[[], Any]:
-    """A function that runs the cell's code, IPython's own syntax included, and returns its last expression's value."""
+    """Compile a cell, including IPython's syntax, to a function that returns the value of its last expression."""
     text = ipython.transform_cell(cell)
-    name = ipython.compile.cache(text)  # tracebacks find their lines
+    name = ipython.compile.cache(text)  # so that tracebacks show source lines
     tree = ast.parse(text, name)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     body = compile(tree, name, "exec")
@@ -130,7 +130,7 @@ def _compiled(ipython: Any, cell: str) -> Callable[[], Any]:
 
 
 def _show(ipython: Any, averages: EventTable, row_limit: int) -> None:
-    """As HTML where the front end shows it, else as text."""
+    """Display a table as HTML and as text; the front end selects one."""
     text = averages.table(row_limit=row_limit)
     shown = averages if row_limit < 0 or len(averages) <= row_limit else averages[:row_limit]
     ipython.display_pub.publish({"text/plain": text, "text/html": shown._repr_html_()})

@@ -1,4 +1,4 @@
-"""torch.profiler with flopscope's tables: replace ``torch.profiler`` by ``flopscope.torch`` in an import line.
+"""A drop-in replacement for ``torch.profiler`` with flopscope's tables: import from ``flopscope.torch`` instead.
 
     from flopscope.torch import ProfilerActivity, profile, record_function
 
@@ -6,9 +6,9 @@
         model(inputs)
     print(prof.key_averages().table(sort_by="cuda_time_total", row_limit=10))
 
-torch collects. When a result is first asked for, Kineto writes its trace into memory, once, and flopscope reads that;
-torch's list of Python objects, which takes most of the time until torch's own table, is never made. What is not
-flopscope's own here is torch.profiler's: ``schedule``, ``record_function``, ``supported_activities``, …
+torch records the events. When a result is first requested, Kineto writes its trace to memory once, and flopscope reads
+it. The list of Python objects, on which torch spends most of the time before its own table, is never created. All other
+names are those of torch.profiler: ``schedule``, ``record_function``, ``supported_activities``, …
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ try:
         tensorboard_trace_handler,
     )
 except ImportError as missing:
-    raise ImportError(f"flopscope.torch is for PyTorch programs; `pip install torch` ({missing})") from missing
+    raise ImportError(f"flopscope.torch requires PyTorch: pip install torch ({missing})") from missing
 
 if TYPE_CHECKING:
     from flopscope._core import Profiler
@@ -66,45 +66,45 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The rest of torch.profiler: ExecutionTraceObserver, DeviceType, …"""
+    """Return any other name of torch.profiler: ExecutionTraceObserver, DeviceType, …"""
     if name.startswith("__"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(_torch, name)
 
 
 class profile(_torch.profile, Results):  # type: ignore[misc]
-    """torch.profiler.profile, whose results are flopscope's.
+    """A torch.profiler.profile with the results of flopscope.
 
-    Arguments, schedule, on_trace_ready and the methods that steer it (start, stop, step, add_metadata,
-    toggle_collection_dynamic, …) are those of the torch that is installed, of whose profile this is a subclass. Traces
-    that it exports are Kineto's. Tables, ``events()``, ``export_stacks()`` and summaries are flopscope's, of the latest
-    cycle that was recorded: the rows of torch's own tables, with FLOPs, bytes and roofline. Python calls are stacks of
-    rows (``group_by_stack_n``), not rows.
+    This is a subclass of the installed torch's profile: the arguments, including schedule and on_trace_ready, and the
+    methods start, stop, step, add_metadata, toggle_collection_dynamic, … are torch's, and exported traces are Kineto's.
+    Tables, ``events()``, ``export_stacks()`` and summaries are flopscope's, for the latest recorded cycle: the rows of
+    torch's own tables, with FLOPs, bytes and roofline. Python calls appear as stacks of rows (``group_by_stack_n``),
+    not as rows.
 
-    As in torch, results are there from the end of a cycle until the next begins to warm up. ValueError for
-    ``acc_events`` with a schedule: each cycle has its own events; gather key_averages() in on_trace_ready.
+    As in torch, results are available from the end of a cycle until the next one begins to warm up. Raise ValueError
+    for ``acc_events`` with a schedule, because each cycle has its own events; collect key_averages() in on_trace_ready.
     """
 
     def __init__(self, **arguments: Any) -> None:
         if arguments.get("acc_events"):
             if arguments.get("schedule") is not None:
                 raise ValueError(_NO_ACCUMULATION)
-            arguments["acc_events"] = False  # torch would make its Python objects at every stop
+            arguments["acc_events"] = False  # otherwise torch creates its Python objects at every stop
         if arguments.get("schedule") is not None:
-            arguments["schedule"] = _torchs_actions(arguments["schedule"])
+            arguments["schedule"] = _with_torch_actions(arguments["schedule"])
         Results.__init__(self)
         _torch.profile.__init__(self, **arguments)
         if getattr(self, "_use_cupti_monitor", False):
             raise ValueError(_NO_MONITOR)
-        self.record_shapes = self.record_shapes or self.with_flops  # torch records them for these too
+        self.record_shapes = self.record_shapes or self.with_flops  # torch records shapes for with_flops too
         self._timing = "trace"
         self._read: tuple[_Kineto, Trace] | None = None
 
     def prepare_trace(self) -> None:
-        """Begin to warm up, as start() and step() do; what the latest cycle left is forgotten."""
+        """Begin to warm up, as start() and step() do, and discard the results of the latest cycle."""
         self._core = self._read = None
         with warnings.catch_warnings():
-            # Whose advice, acc_events, cannot be followed with a schedule and changes nothing without one.
+            # It recommends acc_events, which is unsupported with a schedule and has no effect without one.
             warnings.filterwarnings("ignore", message="Warning: Profiler clears events")
             _torch.profile.prepare_trace(self)
 
@@ -114,7 +114,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         _keep_text(self.profiler)
 
     def trace(self) -> Trace:
-        """The latest cycle as load_trace() gives it, read when it is first asked for. RuntimeError before its end."""
+        """Return the latest cycle as a Trace, which is read on the first call. Raise RuntimeError before its end."""
         return self._trace_of("trace")
 
     def key_averages(
@@ -125,39 +125,39 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         *,
         peaks: str | None = None,
     ) -> EventTable:
-        """The events grouped by name, as torch.profiler does, with work and roofline joined.
+        """Return the events grouped by name, as torch.profiler does, with their work and roofline.
 
-        Arguments as in ``flopscope.Trace.key_averages``. The peaks are those of the GPUs in the trace; where none
-        worked, the CPU's, if they were measured before (``flopscope devices --measure``). RuntimeError while it records
-        and where nothing was recorded.
+        The arguments are those of ``flopscope.Trace.key_averages``. The peaks are those of the GPUs in the trace or, if
+        no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``). Raise
+        RuntimeError if the profile is running or has recorded nothing.
         """
         return Results.key_averages(self, group_by_input_shape, group_by_stack_n, group_by_overload_name, peaks=peaks)
 
     def events(self) -> EventList:
-        """The single events, as flopscope lists them; ``torch.profiler.profile.events(prof)`` makes torch's list."""
+        """Return flopscope's list of single events; ``torch.profiler.profile.events(prof)`` returns torch's."""
         return Results.events(self)
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
-        """Write folded stacks, for a flame graph, with times in µs: a line for each stack.
+        """Write folded stacks for a flame graph, one line per stack, with times in µs.
 
-        ``metric``: "self_cpu_time_total" or "self_cuda_time_total". ValueError unless profiled with_stack.
+        ``metric`` is "self_cpu_time_total" or "self_cuda_time_total". Raise ValueError unless profiled with_stack.
         """
         Results.export_stacks(self, path, metric)
 
     def export_chrome_trace(self, path: str | bytes | os.PathLike[str], use_python_export: bool = False) -> None:
-        """Write Kineto's trace, as often as it is wanted; compressed where ``path`` ends in .gz.
+        """Write Kineto's trace, compressed if ``path`` ends in .gz. It may be written any number of times.
 
-        ``use_python_export``: with torch's exporter in Python, in the versions of torch that have one.
+        ``use_python_export`` selects torch's exporter in Python, in versions of torch that have one.
 
-        RuntimeError while it records and where nothing was recorded, OSError where the file cannot be written.
+        Raise RuntimeError if the profile is running or has recorded nothing, OSError if the file cannot be written.
         """
         kineto, path = self._finished("trace"), os.fsdecode(path)
         if use_python_export:
-            with tempfile.TemporaryDirectory() as folder:  # torch writes in place: a full disk would leave half a file
+            with tempfile.TemporaryDirectory() as folder:  # torch writes in place, not atomically
                 written = os.path.join(folder, os.path.basename(path))
                 _torch.profile.export_chrome_trace(self, written, use_python_export=True)
-                with open(written, "rb") as whole, replacing(path, "wb") as file:
-                    shutil.copyfileobj(whole, file)
+                with open(written, "rb") as source, replacing(path, "wb") as file:
+                    shutil.copyfileobj(source, file)
         elif path.endswith(".gz"):
             kineto.save(path, compressed=True)
         else:
@@ -165,11 +165,11 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
 
     @property
     def dropped(self) -> int:
-        """Events of the trace that are in no table."""
+        """Number of events of the trace that are in no table."""
         return self.trace().dropped
 
     def __len__(self) -> int:
-        """Number of events recorded. RuntimeError while it records and where nothing was recorded."""
+        """Return the number of events. Raise RuntimeError if the profile is running or has recorded nothing."""
         return len(self.trace())
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
             raise RuntimeError(f"there is no {what}: {self._why_nothing()}")
         if self.profiler.kineto_results is None:
             raise RuntimeError(f"the profile is still running; stop it before asking for its {what}")
-        _keep_text(self.profiler)  # where an interrupt came before stop_trace() did
+        _keep_text(self.profiler)  # in case stop_trace() was interrupted
         kineto: _Kineto = self.profiler.kineto_results
         return kineto
 
@@ -206,12 +206,12 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         return "the profile has recorded nothing; use it in a `with` block, or call start() and stop()"
 
     def _peaks(self, core: Profiler, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
-        shares, said = self.trace()._peaks(core, source)
+        shares, sources = self.trace()._peaks(core, source)
         if core.devices <= {"cpu"} and source == "measured":
             cpu = find_device("cpu")
             if cpu.measured is not None:
-                shares["cpu"], said["cpu"] = cpu.measured, {"source": "measured", "name": cpu.name}
-        return shares, said
+                shares["cpu"], sources["cpu"] = cpu.measured, {"source": "measured", "name": cpu.name}
+        return shares, sources
 
     def _why_unknown(self, device: str, source: str) -> str:
         if device == "cpu":
@@ -219,13 +219,13 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         return self.trace()._why_unknown(device, source)
 
 
-def _torchs_actions(plan: Callable[[int], Any]) -> Callable[[int], ProfilerAction]:
-    """A schedule, be it flopscope's, torch's or the user's own, that answers with torch's actions.
+def _with_torch_actions(plan: Callable[[int], Any]) -> Callable[[int], ProfilerAction]:
+    """Wrap a schedule of flopscope, torch or the user so that it returns torch's actions.
 
-    torch looks its own actions up in a dict, and does nothing at all for any other object.
+    torch looks up its actions in a dict and silently ignores any other object.
     """
     if not callable(plan):
-        raise TypeError(f"schedule is a function, not {plan!r}")
+        raise TypeError(f"schedule must be a function, not {plan!r}")
 
     def action_of(step: int) -> ProfilerAction:
         return ProfilerAction[action_at(plan, step).name]
@@ -236,36 +236,36 @@ def _torchs_actions(plan: Callable[[int], Any]) -> Callable[[int], ProfilerActio
 functools.update_wrapper(profile.__init__, _torch.profile.__init__)  # the signature of the torch that is installed
 
 _NO_ACCUMULATION = (
-    "acc_events=True with a schedule: each cycle has its own events; gather key_averages() of each in on_trace_ready, "
-    "or profile without a schedule"
+    "acc_events=True is unsupported with a schedule, because each cycle has its own events; collect key_averages() in "
+    "on_trace_ready, or profile without a schedule"
 )
 _NO_MONITOR = (
-    "the cupti_monitor backend keeps its kernels apart from Kineto's trace; take that with torch.profiler.profile, "
-    "export it and read it with flopscope.load_trace()"
+    "the cupti_monitor backend is unsupported, because its kernels are not in Kineto's trace; profile with "
+    "torch.profiler.profile, export the trace and read it with flopscope.load_trace()"
 )
 
 
 def from_profile(prof: Any) -> Trace:
-    """What a finished ``torch.profiler.profile`` (or ``torch.autograd.profiler.profile``) recorded last.
+    """Return the latest trace of a finished ``torch.profiler.profile`` (or ``torch.autograd.profiler.profile``).
 
-    Kineto gives its trace once, and keeps it: ``prof.export_chrome_trace()`` works afterwards as before, also more than
-    once. TypeError for what is no such profile; RuntimeError for one that has not ended, or whose trace was exported
-    already.
+    Kineto writes a trace only once; flopscope keeps it, so that ``prof.export_chrome_trace()`` can still be called, any
+    number of times. Raise TypeError for other objects, RuntimeError if the profile has not ended or its trace has
+    already been exported.
     """
     profiler = prof.profiler if isinstance(prof, _torch.profile) else prof
     if profiler is not None and not hasattr(profiler, "kineto_results"):
         raise TypeError(f"from_profile() takes a torch.profiler.profile, not {prof!r}")
     if profiler is None or profiler.kineto_results is None:
-        raise RuntimeError("this profile has nothing recorded: it was not started, or is still running; stop it first")
+        raise RuntimeError("this profile has recorded nothing: it was not started, or is still running; stop it first")
     _keep_text(profiler)
     return _read(profiler)
 
 
 def _read(profiler: Any) -> Trace:
-    """The trace of a torch.autograd.profiler.profile whose text is kept."""
+    """Return the trace of a torch.autograd.profiler.profile whose text is kept."""
     trace: Trace = profiler.kineto_results.read()
     trace.source = "torch.profiler"
-    trace._usual_peaks = "measured"  # it ran here
+    trace._usual_peaks = "measured"  # the trace was recorded on this machine
     trace.record_shapes = profiler.record_shapes
     trace.profile_memory = profiler.profile_memory
     trace._cpu_alone = not _cuda.is_initialized()
@@ -276,47 +276,48 @@ def _read(profiler: Any) -> Trace:
 
 
 def _keep_text(profiler: Any) -> None:
-    """Let the results of a torch.autograd.profiler.profile be saved more than once, and read."""
+    """Wrap the results of a torch.autograd.profiler.profile so that they can be read and saved repeatedly."""
     if not isinstance(profiler.kineto_results, _Kineto):
         profiler.kineto_results = _Kineto(profiler.kineto_results)
 
 
 class _Kineto:
-    """torch's _ProfilerResult, which saves its trace only once: here into memory, from where it is copied and read.
+    """A wrapper of torch's _ProfilerResult, which saves its trace only once: to memory, where it is copied and read.
 
-    The text takes about 400 bytes an event. It lives as long as the results do.
+    The text takes about 400 bytes per event and lives as long as the results.
     """
 
     def __init__(self, results: Any) -> None:
         self._results = results
         self._memory: int | None = None  # the file descriptor
-        self._named = b""  # how the text names its file
+        self._quoted_path = b""  # the path of its file that the text contains
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._results, name)
 
     def read(self) -> Trace:
+        """Read the trace."""
         with _links_to(self._text()) as path:
             return load_trace(path)
 
     def save(self, path: str, compressed: bool = False) -> None:
-        """Write the trace to a file, as _ProfilerResult does; OSError where it cannot be written."""
+        """Write the trace to a file, as _ProfilerResult does. Raise OSError if it cannot be written."""
         memory = self._text()
         size = os.fstat(memory).st_size
-        whole = max(0, size - _TAIL)
-        tail = os.pread(memory, _TAIL, whole).replace(self._named, json.dumps(path, ensure_ascii=False).encode())
+        head = max(0, size - _TAIL)  # bytes that are copied unchanged
+        tail = os.pread(memory, _TAIL, head).replace(self._quoted_path, json.dumps(path, ensure_ascii=False).encode())
         with replacing(path, "wb") as file:
             if compressed:
                 name = os.path.basename(path).removesuffix(".gz")
                 with gzip.GzipFile(name, "wb", COMPRESSION, file) as packed:
-                    _copy(memory, whole, packed.write)
+                    _copy(memory, head, packed.write)
                     packed.write(tail)
                 return
-            _send(memory, whole, file)
+            _send(memory, head, file)
             file.write(tail)
 
     def _text(self) -> int:
-        """The file in memory that has the trace."""
+        """Return the descriptor of the in-memory file with the trace, writing it on the first call."""
         if self._memory is None:
             memory = os.memfd_create("torch.profiler", os.MFD_CLOEXEC)
             close = weakref.finalize(self, os.close, memory)
@@ -334,13 +335,13 @@ class _Kineto:
                 self._results.save(path)
             except RuntimeError as problem:
                 raise RuntimeError(_NOT_SAVED.format(problem)) from None
-            self._named = f'"{path}"'.encode()
+            self._quoted_path = f'"{path}"'.encode()
         if os.fstat(memory).st_size == 0:
-            raise OSError("Kineto wrote no trace; what it printed may say why")
+            raise OSError("Kineto wrote no trace; its output may contain the reason")
 
 
 def _send(memory: int, size: int, file: IO[bytes]) -> None:
-    """Copy the first bytes of a file in memory within the kernel, where it can: not to devices."""
+    """Copy the first bytes of a file in memory by sendfile() or, for devices, by reading and writing."""
     copied = 0
     try:
         while copied < size:
@@ -352,21 +353,21 @@ def _send(memory: int, size: int, file: IO[bytes]) -> None:
 
 
 def _copy(memory: int, size: int, write: Callable[[bytes], object]) -> None:
-    for begin in range(0, size, _PIECE):
-        write(os.pread(memory, min(_PIECE, size - begin), begin))
+    for begin in range(0, size, _CHUNK):
+        write(os.pread(memory, min(_CHUNK, size - begin), begin))
 
 
-_PIECE = 1 << 20  # bytes
-_TAIL = 1 << 16  # bytes at the end of a trace, within which Kineto names the file
+_CHUNK = 1 << 20  # bytes
+_TAIL = 1 << 16  # bytes at the end of a trace that contain the file's path
 _NOT_SAVED = (
-    "Kineto cannot write what was recorded ({}); it does so once: read the file that was exported, with "
+    "Kineto cannot write the trace ({}), because it writes a trace only once: read the exported file with "
     "flopscope.load_trace(path), or call from_profile() before export_chrome_trace()"
 )
 
 
 @contextmanager
 def _links_to(memory: int) -> Iterator[str]:
-    """A path that leads to a file in memory. Kineto writes beside it, to a name with .tmp, and renames."""
+    """Yield a path that links to a file in memory, as does its .tmp name, which Kineto writes and renames."""
     with tempfile.TemporaryDirectory(prefix="flopscope-") as folder:
         path = os.path.join(folder, "torch.profiler")
         for name in (path, f"{path}.tmp"):

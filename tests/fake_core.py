@@ -99,7 +99,7 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
     """Give flopscope.hardware.device these devices, and an empty cache folder."""
     fake = FakeCore()
     monkeypatch.setattr(fsd, "_load_core", lambda: fake)
-    monkeypatch.setattr("flopscope.hardware.capture.least_kernel", lambda device: 1100.0)
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: 1100.0)
     monkeypatch.setattr(os, "getloadavg", lambda: (fake.load, 0.0, 0.0))
     monkeypatch.setattr("flopscope.hardware.peak_timing.busy_meter", lambda device: lambda: fake.busy)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

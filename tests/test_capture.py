@@ -318,7 +318,7 @@ def test_a_client_that_takes_our_records_is_told_of(run: Callable[..., Any]) -> 
     assert prof._core.capture["taken"] == 1
     print(json.dumps([str(warning.message) for warning in told]))
     """)
-    assert len(told) == 1 and "another client" in told[0]
+    assert len(told) == 1 and "another CUPTI client" in told[0]
 
 
 def test_only_one_profile_captures(run: Callable[..., Any]) -> None:

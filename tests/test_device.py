@@ -134,7 +134,7 @@ def test_the_rate_is_the_median_of_the_fastest_half(core: FakeCore, monkeypatch:
     rates = iter([5.0, 1.0, 9.0, 2.0, 7.0, 8.0, 3.0] * 9)  # fastest half of 7: 9 8 7 5
     fake: Any = SimpleNamespace(probe=lambda *_: (1.0 / next(rates), 1.0))
     measurement = fsm.Measurement(fake, fsd.devices()[0])
-    monkeypatch.setattr(fsm, "MOST_SAMPLES", 7)
+    monkeypatch.setattr(fsm, "MAX_SAMPLES", 7)
     assert measurement._sustained("read", "float32", 1) == pytest.approx(7.5)
 
 
@@ -148,7 +148,7 @@ def test_a_slow_device_is_sampled_at_least_three_times(core: FakeCore, monkeypat
 def test_a_clock_that_stands_still_is_an_error_not_an_infinite_rate(core: FakeCore) -> None:
     core.rates["cpu"] = {}
     fake: Any = SimpleNamespace(probe=lambda *_: (0.0, 1.0))
-    with pytest.raises(RuntimeError, match="saw no time pass"):
+    with pytest.raises(RuntimeError, match="the clock did not advance"):
         fsm.Measurement(fake, fsd.devices()[0])._sustained("read", "float32", 1)
 
 
@@ -323,7 +323,7 @@ def test_a_kernel_that_could_not_be_captured_now_is_measured_another_time(
     def fail(device: str) -> float:
         raise RuntimeError(why)
 
-    monkeypatch.setattr("flopscope.hardware.capture.least_kernel", fail)
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", fail)
     for why, kept in (("CUPTI is taken by Nsight Systems", False), ("there is no libcupti", True)):
         forget()
         peaks = fsd.measure_peaks("cuda")
@@ -414,7 +414,7 @@ def test_progress_counts_every_step_of_every_round(core: FakeCore, monkeypatch: 
     monkeypatch.setattr(bars.Progress, "update", counted)
     monkeypatch.setattr(fspr, "PAUSE_SECONDS", 0.0)
     fsd.measure_peaks("cpu")
-    steps = 9 * fsm.MOST_ROUNDS
+    steps = 9 * fsm.MAX_ROUNDS
     assert shares == [done / steps for done in range(steps + 1)]
     fsd.measure_peaks("cpu", progress=False, force=True)
     assert len(shares) == steps + 1

@@ -316,7 +316,7 @@ def test_a_file_is_written_in_place_where_nothing_can_be_beside_it(
         write_json(path, {})
         with pytest.raises(PermissionError) as caught:
             write_json(tmp_path / "new", {})
-        assert caught.value.filename == str(tmp_path / "new") and "cannot make a file in" in str(caught.value)
+        assert caught.value.filename == str(tmp_path / "new") and "cannot create a file in" in str(caught.value)
     assert path.read_text() == "{}\n" and path.stat().st_ino == inode
 
 

@@ -56,7 +56,7 @@ def test_a_file_that_expands_beyond_measure_is_refused_with_its_limit(
 def test_max_bytes_raises_the_limit(bomb: bytes) -> None:
     text = gzip.decompress(bomb)
     assert fs.load_trace(bomb, max_bytes=len(text)).report["events"] == 40_000
-    with pytest.raises(ValueError, match=f"more than {len(text) - 1:,} bytes of text, the limit that max_bytes sets"):
+    with pytest.raises(ValueError, match=f"more than {len(text) - 1:,} bytes of text, the limit set by max_bytes"):
         fs.load_trace(bomb, max_bytes=len(text) - 1)
 
 
@@ -65,7 +65,7 @@ def test_max_bytes_limits_any_source(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(text)
     for source in (text, bytearray(text), path, io.BytesIO(text)):
-        with pytest.raises(ValueError, match="the limit that max_bytes sets"):
+        with pytest.raises(ValueError, match="the limit set by max_bytes"):
             fs.load_trace(source, max_bytes=len(text) - 1)
     assert len(fs.load_trace(path, max_bytes=len(text))) == 1
     with pytest.raises(ValueError, match="max_bytes must be positive"):

@@ -76,9 +76,9 @@ def test_a_line_is_profiled(run: Run) -> None:
         ("%%flopscope\n1 / 0", ZeroDivisionError, "division"),
         ("%%flopscope\nif", SyntaxError, "invalid syntax"),
         ("%%flopscope --colour red\n1", UsageError, "--colour"),
-        ("%%flopscope -o 3x\n1", UsageError, "'3x' is no name for a variable"),
+        ("%%flopscope -o 3x\n1", UsageError, "'3x' is not a valid variable name"),
         ("%%flopscope --no-peaks --sort-by beauty\n1", ValueError, "cannot sort by 'beauty'"),
-        ("%measure", UsageError, "no expression"),
+        ("%measure", UsageError, "the expression to measure is missing"),
         ("%measure --flops many f()", UsageError, "--flops"),
     ],
 )

@@ -411,7 +411,7 @@ def test_files_that_cannot_be_read_are_errors_of_the_system(tmp_path: Path) -> N
         fs.load_trace(tmp_path)
     with pytest.raises(TypeError, match="binary"):
         fs.load_trace(io.StringIO("[]"))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="a trace is a path"):
+    with pytest.raises(TypeError, match="a trace must be a path"):
         fs.load_trace(7)  # type: ignore[arg-type]
 
 

@@ -66,12 +66,12 @@ def test_a_part_of_a_device_is_held_against_nothing() -> None:
     table = trace_of([properties(MI300X, 38)]).key_averages()
     (row,) = (row for row in table if row.key == "aten::neg")
     assert table.peaks == {} and math.isnan(row.pct_roofline)
-    assert table.unknown_peaks == {"cuda:0": f'the datasheet of "{MI300X}" is of 304 SMs, this device has 38 SMs'}
+    assert table.unknown_peaks == {"cuda:0": f'the datasheet of "{MI300X}" is for 304 SMs, but this device has 38 SMs'}
 
 
 def test_a_table_says_why_it_has_no_shares() -> None:
     table = trace_of([properties(UNKNOWN, 304)]).key_averages()
-    reason = f'no datasheet row for "{UNKNOWN}"; a row in csrc/device/datasheet.def would tell its peaks'
+    reason = f'no datasheet row for "{UNKNOWN}"; to declare its peaks, add a row to csrc/device/datasheet.def'
     assert table.unknown_peaks == {"cuda:0": reason}
     assert f"% Roofline: unknown on cuda:0: {reason}." in table.table().splitlines()
     assert "--measure" not in table.table(), "the device is not in this machine"
@@ -116,16 +116,16 @@ def test_a_trace_of_a_cpu_says_why_it_has_no_shares() -> None:
     ("model", "reason"),
     [
         (Model(UNKNOWN), f'no datasheet row for "{UNKNOWN}"'),
-        (Model("NVIDIA H200", 66), 'the datasheet of "NVIDIA H200" is of 132 SMs, this device has 66 SMs'),
+        (Model("NVIDIA H200", 66), 'the datasheet of "NVIDIA H200" is for 132 SMs, but this device has 66 SMs'),
         (
             Model("NVIDIA GeForce RTX 3080"),
-            'several cards are called "NVIDIA GeForce RTX 3080" (68 SMs and 10 GiB or 70 SMs and 12 GiB), and which '
-            "one it was is not said",
+            'several cards are called "NVIDIA GeForce RTX 3080" (68 SMs and 10 GiB or 70 SMs and 12 GiB), and the '
+            "device does not identify its variant",
         ),
         (
             Model("nvidia  geforce RTX 3080", 68, 20 << 30),
-            'the datasheet of "nvidia  geforce RTX 3080" is of 68 SMs and 10 GiB or 70 SMs and 12 GiB, this device has '
-            "68 SMs and 20 GiB",
+            'the datasheet of "nvidia  geforce RTX 3080" is for 68 SMs and 10 GiB or 70 SMs and 12 GiB, but this '
+            "device has 68 SMs and 20 GiB",
         ),
     ],
 )
@@ -134,9 +134,9 @@ def test_the_reason_is_the_real_one(model: Model, reason: str) -> None:
     away = why_unknown(model, here=False, measured=False)
     assert away.startswith(reason) and "flopscope devices" not in away
     here = why_unknown(model, here=True, measured=False)
-    assert here == f'{reason}; peaks="measured" takes what this machine measures'
+    assert here == f'{reason}; use peaks="measured" for the peaks measured on this machine'
     missing = why_unknown(model, here=True, measured=True)
-    assert missing == f"{reason}, and its peaks were never measured: flopscope devices --measure"
+    assert missing == f"{reason}, and its peaks are not measured yet: run flopscope devices --measure"
 
 
 def test_the_file_that_the_reason_names_is_there() -> None:

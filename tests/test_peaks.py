@@ -73,7 +73,7 @@ def test_a_number_is_the_best_of_its_rounds(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, times: list[float], rounds: int
 ) -> None:
     left = iter(times)
-    monkeypatch.setattr("flopscope.hardware.capture.least_kernel", lambda device: next(left))
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: next(left))
     peaks = fsd.measure_peaks("cpu")
     assert list(left) == [] and len(times) == rounds
     assert peaks.kernel_ns == 1000
@@ -89,7 +89,7 @@ def test_a_disturbance_of_one_round_is_not_in_the_peaks(core: FakeCore, monkeypa
         nonlocal begun
         begun += what == "read"
         seconds, done = probe(device, what, dtype, amount)
-        return (seconds if begun > fsm.MOST_SAMPLES + 2 else 4 * seconds), done  # two warm it up
+        return (seconds if begun > fsm.MAX_SAMPLES + 2 else 4 * seconds), done  # two warm it up
 
     monkeypatch.setattr(core, "probe", disturbed)
     peaks = fsd.measure_peaks("cpu")
@@ -106,7 +106,7 @@ def test_what_fails_in_a_later_round_keeps_its_readings(core: FakeCore, monkeypa
             return reading
         raise MemoryError("no more")
 
-    monkeypatch.setattr("flopscope.hardware.capture.least_kernel", kernel)
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", kernel)
     peaks = fsd.measure_peaks("cpu")
     assert peaks.kernel_ns == 1100 and not peaks.missing
 
@@ -134,7 +134,7 @@ def test_slower_readings_never_replace_better_ones(
     first = fsd.measure_peaks("cpu")
     date_back(tmp_path)
     scale(core, 0.5)
-    monkeypatch.setattr("flopscope.hardware.capture.least_kernel", lambda device: 3000.0)
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: 3000.0)
     for _ in range(5):
         peaks = measure_quietly()
         assert peaks._numbers == first._numbers
@@ -413,7 +413,7 @@ def test_without_nvml_nobody_knows_how_busy_a_gpu_is(monkeypatch: pytest.MonkeyP
 
 def test_the_report_shows_spread_and_date(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     readings = iter([1100.0, 1100.0, 1375.0])
-    monkeypatch.setattr("flopscope.hardware.capture.least_kernel", lambda device: next(readings))
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: next(readings))
     core.load, core.busy = 0.5, 0.02
     fsd.measure_peaks("cpu")
     date_back(tmp_path)

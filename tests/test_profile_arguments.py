@@ -76,16 +76,16 @@ def test_what_means_nothing_here_is_taken(x: fs.Tensor) -> None:
 @pytest.mark.parametrize(
     ("wrong", "error", "said"),
     [
-        ({"acc_events": True, "schedule": lambda n: fs.ProfilerAction.RECORD}, ValueError, "gather key_averages"),
+        ({"acc_events": True, "schedule": lambda n: fs.ProfilerAction.RECORD}, ValueError, "collect key_averages"),
         ({"execution_trace_observer": object()}, ValueError, r"torch\.profiler\.profile"),
         ({"use_cuda": True}, ValueError, "use_cuda=True: .*activities="),
         ({"use_cuda": False}, ValueError, "use_cuda=False"),
         ({"timer": "cuda"}, ValueError, "'auto', 'cupti', 'event', not 'cuda'"),
         ({"timer": "cupti", "activities": [CPU]}, ValueError, r"add ProfilerActivity\.CUDA"),
         ({"activities": []}, ValueError, r"activities=\[\]"),
-        ({"schedule": 3}, TypeError, "schedule is a function, not 3"),
-        ({"on_trace_ready": "trace.json"}, TypeError, "on_trace_ready is a function, not 'trace.json'"),
-        ({"custom_trace_id_callback": "id"}, TypeError, "custom_trace_id_callback is a function, not 'id'"),
+        ({"schedule": 3}, TypeError, "schedule must be a function, not 3"),
+        ({"on_trace_ready": "trace.json"}, TypeError, "on_trace_ready must be a function, not 'trace.json'"),
+        ({"custom_trace_id_callback": "id"}, TypeError, "custom_trace_id_callback must be a function, not 'id'"),
     ],
 )
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], error: type[Exception], said: str) -> None:
@@ -137,7 +137,7 @@ def test_each_cycle_has_a_trace_id(tmp_path: Path) -> None:
     # The third cycle began to warm up while there was the callback; ids that nobody gives are random.
     assert prof.get_trace_id() not in (None, "a", "b")
     assert fs.profile().get_trace_id() is None
-    with fs.profile() as one, pytest.raises(TypeError, match="callback is a function, not 'x'"):
+    with fs.profile() as one, pytest.raises(TypeError, match="callback must be a function, not 'x'"):
         one.set_custom_trace_id_callback("x")  # type: ignore[arg-type]
     with fs.profile() as other:
         pass
@@ -145,7 +145,7 @@ def test_each_cycle_has_a_trace_id(tmp_path: Path) -> None:
 
 
 def test_a_trace_id_is_a_string() -> None:
-    with pytest.raises(TypeError, match="custom_trace_id_callback gives a string, not 3"):
+    with pytest.raises(TypeError, match="custom_trace_id_callback must return a string, not 3"):
         fs.profile(custom_trace_id_callback=lambda: 3).start()  # type: ignore[arg-type, return-value]
     with fs.profile():
         pass  # the one that failed is over
@@ -307,7 +307,7 @@ def test_without_cupti_events_take_its_place_and_a_warning_says_why(here: Here) 
     with pytest.warns(UserWarning, match=r"CUPTI.*pip install nvidia-cuda-cupti.*CUDA events") as caught:
         prof = here.profile()
     assert prof.timing_source == "event" and len(caught) == 1 and caught[0].filename == __file__
-    with pytest.raises(RuntimeError, match=r'timer="cupti" cannot be had: CUPTI could not be loaded'):
+    with pytest.raises(RuntimeError, match=r'timer="cupti" is unavailable: CUPTI could not be loaded'):
         here.profile(timer="cupti")
 
 
@@ -341,7 +341,7 @@ def test_where_another_has_cupti_events_take_its_place(here: Here) -> None:
 
 def test_a_gpu_that_nobody_can_see_is_warned_of(here: Here) -> None:
     here.cupti = here.native = False
-    with pytest.warns(UserWarning, match="CUPTI.*none are seen"):
+    with pytest.warns(UserWarning, match="CUPTI.*none are recorded"):
         prof = here.profile()
     assert prof.timing_source == "cpu" and len(prof) == 2
 
@@ -357,7 +357,7 @@ def test_without_a_gpu_the_cpu_is_profiled(here: Here, cupti: bool) -> None:
     assert prof.timing_source == "cpu" and len(prof) == 2
     with pytest.warns(UserWarning, match="CUDA is not profiled"):
         assert len(here.profile(activities=[CUDA])) == 0, "no device work, and ops were not asked for"
-    with pytest.raises(RuntimeError, match='timer="cupti" cannot be had'):
+    with pytest.raises(RuntimeError, match='timer="cupti" is unavailable'):
         here.profile(timer="cupti")
 
 

@@ -99,10 +99,10 @@ def test_what_a_rule_leaves_out_is_unknown(given: Any) -> None:
         (lambda call: call.shapes[99], "IndexError"),
         (lambda call: 17, "not flops, bytes_read, bytes_written"),
         (lambda call: (1, 2), "not flops, bytes_read, bytes_written"),
-        (lambda call: {"flop": 1}, "flop: the keys are"),
-        (lambda call: (-1, 0, 0), "flops is -1: it must be 0 or more"),
-        (lambda call: (0, math.inf, 0), "bytes_read is inf"),
-        (lambda call: ("many", 0, 0), "flops is 'many', not a number"),
+        (lambda call: {"flop": 1}, "the unknown keys flop; use flops"),
+        (lambda call: (-1, 0, 0), "flops must be finite and at least 0, not -1"),
+        (lambda call: (0, math.inf, 0), "bytes_read must be finite and at least 0, not inf"),
+        (lambda call: ("many", 0, 0), "flops must be a number, not 'many'"),
     ],
 )
 def test_a_rule_that_fails_is_told_once_and_its_work_is_unknown(rule: Any, said: str) -> None:

@@ -63,7 +63,7 @@ def test_text_without_controls_is_as_it_was(text: str) -> None:
     assert printable(text) == text
 
 
-@pytest.mark.filterwarnings("ignore:.*events were left out")
+@pytest.mark.filterwarnings("ignore:.*events were omitted")
 def test_tables_and_summaries_escape_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = fs.load_trace(write_trace(tmp_path / "t.json", EVIL))
     table = trace.key_averages()
@@ -77,7 +77,7 @@ def test_tables_and_summaries_escape_names(tmp_path: Path, capsys: pytest.Captur
     assert not steers(fs.compare(trace, trace, by="name", names=(EVIL, "b")).table())
 
 
-@pytest.mark.filterwarnings("ignore:.*events were left out")
+@pytest.mark.filterwarnings("ignore:.*events were omitted")
 @pytest.mark.parametrize("some", SOME, ids=ascii)
 def test_no_text_steers_whatever_the_names(tmp_path: Path, some: str, capsys: pytest.CaptureFixture[str]) -> None:
     name = f"a{some}z"
@@ -145,7 +145,7 @@ def test_warnings_of_odd_traces_escape_what_they_quote(tmp_path: Path) -> None:
     assert not steers(str(caught[0].message))
 
 
-@pytest.mark.filterwarnings("ignore:.*events were left out")
+@pytest.mark.filterwarnings("ignore:.*events were omitted")
 @pytest.mark.parametrize("name", ["=cmd()", "+1+cmd", "-1+cmd", "@sum", "\t=cmd", "\r=cmd"])
 def test_sheets_have_no_formulas(tmp_path: Path, name: str) -> None:
     trace = fs.load_trace(write_trace(tmp_path / "t.json", name))
@@ -163,14 +163,14 @@ def test_numbers_and_other_texts_are_written_as_they_are(tmp_path: Path) -> None
         assert list(csv.reader(file))[1] == ["-1.5", "2", "-1.5", "+2e9", "aten::mm", "a=b", "", "[[1, -2]]", "", "'x"]
 
 
-@pytest.mark.filterwarnings("ignore:.*events were left out")
+@pytest.mark.filterwarnings("ignore:.*events were omitted")
 def test_html_escapes_names(tmp_path: Path) -> None:
     trace = fs.load_trace(write_trace(tmp_path / "t.json", "<script>alert('\"&</script>"))
     for text in (trace.key_averages()._repr_html_(), fs.compare(trace, trace, by="name")._repr_html_()):
         assert "<script>" not in text and "&lt;script&gt;alert(&#x27;&quot;&amp;&lt;/script&gt;" in text
 
 
-@pytest.mark.filterwarnings("ignore:.*events were left out")
+@pytest.mark.filterwarnings("ignore:.*events were omitted")
 @pytest.mark.parametrize("name", SOME)
 def test_html_escapes_controls(tmp_path: Path, name: str) -> None:
     trace = fs.load_trace(write_trace(tmp_path / "t.json", name))

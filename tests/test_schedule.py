@@ -126,10 +126,10 @@ def test_torchs_activities_are_taken() -> None:
     [
         ([], ValueError, r"activities=\[\] records nothing"),
         ([Foreign.CPU, fs.ProfilerActivity.CPU], ValueError, "CPU more than once"),
-        ([Foreign.XPU], ValueError, "XPU: only CPU and CUDA"),
-        (fs.ProfilerActivity.CPU, TypeError, "is a list"),
-        ("CPU", TypeError, "is a list"),
-        (["cuda"], TypeError, "'cuda' is no activity"),
+        ([Foreign.XPU], ValueError, "XPU is unsupported; flopscope records CPU and CUDA"),
+        (fs.ProfilerActivity.CPU, TypeError, "must be a list"),
+        ("CPU", TypeError, "must be a list"),
+        (["cuda"], TypeError, "'cuda' is not an activity"),
         ([{Foreign.CUDA: ["GPU_MEMCPY"]}], TypeError, r"GPU_MEMCPY.*record_api_calls=False"),
     ],
 )
@@ -141,9 +141,9 @@ def test_what_is_no_activity_is_named(given: Any, error: type[Exception], said: 
 @pytest.mark.parametrize(
     ("answer", "error", "said"),
     [
-        (Foreign.DEVICE_STOPPED, ValueError, "says DEVICE_STOPPED of step 3"),
-        (None, TypeError, "says None of step 3"),
-        (2, TypeError, "says 2 of step 3"),
+        (Foreign.DEVICE_STOPPED, ValueError, "returned DEVICE_STOPPED for step 3"),
+        (None, TypeError, "returned None for step 3"),
+        (2, TypeError, "returned 2 for step 3"),
     ],
 )
 def test_an_answer_of_a_schedule_that_is_no_action_is_named(answer: Any, error: type[Exception], said: str) -> None:

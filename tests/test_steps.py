@@ -122,12 +122,12 @@ def test_a_schedule_that_answers_wrongly_changes_nothing() -> None:
     answers: dict[int, Any] = {0: RECORD, 1: "record"}
     with fs.profile(schedule=lambda n: answers.get(n, RECORD)) as prof:
         fs.ones(())
-        with pytest.raises(TypeError, match="'record' of step 1"):
+        with pytest.raises(TypeError, match="'record' for step 1"):
             prof.step()
         assert prof.step_num == 0 and prof.current_action is RECORD
         fs.zeros(())
     assert {"flopscope::ones", "flopscope::zeros"} <= set(counts(prof))
-    with pytest.raises(TypeError, match="says 7 of step 0"):
+    with pytest.raises(TypeError, match="returned 7 for step 0"):
         fs.profile(schedule=lambda n: 7)
 
 

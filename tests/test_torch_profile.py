@@ -96,9 +96,9 @@ def test_every_schedule_works_under_every_profile(profile: Any, plan: str) -> No
 
 
 def test_schedules_without_an_action_are_named() -> None:
-    with pytest.raises(TypeError, match="schedule is a function, not 3"):
+    with pytest.raises(TypeError, match="schedule must be a function, not 3"):
         ft.profile(activities=CPU, schedule=3)
-    with pytest.raises(TypeError, match="the schedule says 'RECORD' of step 0"):
+    with pytest.raises(TypeError, match="the schedule returned 'RECORD' for step 0"):
         ft.profile(activities=CPU, schedule=lambda step: "RECORD")
 
 
@@ -279,7 +279,7 @@ def test_from_profile_after_an_export_says_what_to_read(tmp_path: Path) -> None:
 def test_from_profile_refuses_what_is_no_profile() -> None:
     with pytest.raises(TypeError, match="not 7"):
         ft.from_profile(7)
-    with pytest.raises(RuntimeError, match="nothing recorded"):
+    with pytest.raises(RuntimeError, match="has recorded nothing"):
         ft.from_profile(torch.profiler.profile(activities=CPU))
 
 

@@ -58,7 +58,7 @@ def test_what_cannot_be_written_is_called_as_the_user_calls_it(tmp_path: Path, m
     with pytest.raises(PermissionError) as caught:
         prof.export_chrome_trace(path)
     assert caught.value.filename == str(path)
-    assert str(caught.value) == f"[Errno 13] cannot make a file in {tmp_path}: Permission denied: {str(path)!r}"
+    assert str(caught.value) == f"[Errno 13] cannot create a file in {tmp_path}: Permission denied: {str(path)!r}"
     assert list(tmp_path.iterdir()) == []
 
 

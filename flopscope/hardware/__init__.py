@@ -1,1 +1,1 @@
-"""Devices: what they are, their datasheets and measured peaks, and the collectors that see what they do."""
+"""Devices: their properties, datasheets and measured peaks, and the collectors that record their work."""

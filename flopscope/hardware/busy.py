@@ -1,4 +1,4 @@
-"""How busy a device is with the work of other processes, which makes what is measured meanwhile too slow."""
+"""The load that other processes put on a device, which slows down measurements."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 __all__ = ["busy_meter", "load_average", "processors", "why_busy"]
 
-MOST_LOAD = 0.75  # of a processor: a higher load average left hardly one idle
-MOST_PROCESSORS = 0.3  # that others may use: a processor shared half of the time halves the rate of all
-MOST_GPU = 0.05  # of a GPU's time that others may use
-QUIET_SECONDS = 0.6  # NVML takes up to a third of a second to forget what ran before
-IDLE, IOWAIT, GUEST = 3, 4, 8  # columns of /proc/stat; from GUEST on they repeat others
+MAX_LOAD = 0.75  # load average per processor, above which hardly any is idle
+MAX_PROCESSORS = 0.3  # used by others: sharing one processor half of the time halves the rate of all
+MAX_GPU = 0.05  # share of a GPU's time used by others
+QUIET_SECONDS = 0.6  # NVML reports earlier work for up to a third of a second
+IDLE, IOWAIT, GUEST = 3, 4, 8  # columns of /proc/stat; those from GUEST on are included in others
 
 
 def load_average() -> float | None:
-    """Processes that ran or waited to, on average over the last minute; None where the system does not tell."""
+    """Return the average number of running or waiting processes over the last minute; None if it is unavailable."""
     try:
         return os.getloadavg()[0]
     except (OSError, AttributeError):
@@ -30,13 +30,13 @@ def load_average() -> float | None:
 
 
 def processors() -> int:
-    """Processors that this process may run on."""
+    """Return the number of processors that this process may run on."""
     return len(os.sched_getaffinity(0))
 
 
 def busy_meter(device: Device) -> Callable[[], float | None]:
-    """Begin to watch a device. What this returns tells, when it is called at the end, the share of the device, 0 to 1,
-    that other processes used: of the CPU in between, of a GPU before. None where that is unknown."""
+    """Start to observe a device; return a function to call at the end, which returns the share of the device, 0 to 1,
+    that other processes used: of the CPU between the two calls, of a GPU before the first. None if it is unknown."""
     if device.kind == "cpu":
         return _cpu_meter()
     used = _gpu_share(str(device.properties.get("uuid", "")))
@@ -44,17 +44,17 @@ def busy_meter(device: Device) -> Callable[[], float | None]:
 
 
 def why_busy(kind: str, load: float | None, busy: float | None) -> str | None:
-    """In words why what was measured under these conditions may be too slow; None for no reason to think so."""
+    """Return why a measurement under these conditions may be too slow, or None if nothing suggests that."""
     if kind == "cuda":
-        used = busy is not None and busy > MOST_GPU
+        used = busy is not None and busy > MAX_GPU
         return f"other processes used {100 * (busy or 0):.0f} % of the GPU's time" if used else None
-    if busy is not None and busy * processors() > MOST_PROCESSORS:
-        known = "" if load is None else f" (load average {load:.2f})"
-        return f"other processes used {busy * processors():.1f} of {processors()} processors{known}"
+    if busy is not None and busy * processors() > MAX_PROCESSORS:
+        average = "" if load is None else f" (load average {load:.2f})"
+        return f"other processes used {busy * processors():.1f} of {processors()} processors{average}"
     online = os.cpu_count() or 1
-    if load is not None and load > MOST_LOAD * online:
-        meanwhile = "" if busy is None else f", though other processes used only {100 * busy:.0f} % of them meanwhile"
-        return f"the load average was {load:.2f} on {online} processors before{meanwhile}"
+    if load is not None and load > MAX_LOAD * online:
+        usage = "" if busy is None else f", though other processes used only {100 * busy:.0f} % of them meanwhile"
+        return f"the load average was {load:.2f} on {online} processors before{usage}"
     return None
 
 
@@ -72,11 +72,11 @@ def _cpu_meter() -> Callable[[], float | None]:
 
 
 def _busy_ticks(file: str = "/proc/stat") -> tuple[int, int] | None:
-    """Ticks that the processors of this process were busy, other virtual machines' included, and ticks in all."""
-    mine = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+    """Return the busy ticks of the processors of this process, including steal time, and their total ticks."""
+    own = {f"cpu{number}" for number in os.sched_getaffinity(0)}
     try:
         lines = [line.split() for line in Path(file).read_text(encoding="ascii").splitlines()]
-        ticks = [[int(cell) for cell in cells[:GUEST]] for name, *cells in lines if name in mine]
+        ticks = [[int(cell) for cell in cells[:GUEST]] for name, *cells in lines if name in own]
     except (OSError, ValueError):
         return None
     if not ticks:
@@ -86,10 +86,10 @@ def _busy_ticks(file: str = "/proc/stat") -> tuple[int, int] | None:
 
 
 def _gpu_share(uuid: str) -> float | None:
-    """Share of the GPU's time that other processes used just now, by NVML; None where it does not tell.
+    """Return the share of the GPU's time that other processes used just now, by NVML; None if it is unavailable.
 
-    In a container NVML knows this process by another number than the container does: so where somebody seems to use the
-    GPU, look again after a while in which this process was quiet.
+    In a container, NVML reports this process under another process id than the container does. So if a process seems to
+    use the GPU, query again after a pause in which this process was idle.
     """
     try:
         nvml: Any = importlib.import_module("pynvml")
@@ -99,7 +99,7 @@ def _gpu_share(uuid: str) -> float | None:
             return 0.0
         time.sleep(QUIET_SECONDS)
         return _used_by_others(nvml, device, time.time() - QUIET_SECONDS / 2)
-    except Exception:  # ImportError, or NVMLError, whose class is in what may not have loaded
+    except Exception:  # ImportError, or NVMLError, whose class may not be loaded
         return None
 
 
@@ -107,7 +107,7 @@ def _used_by_others(nvml: Any, device: Any, since: float) -> float:
     try:
         samples = nvml.nvmlDeviceGetProcessUtilization(device, int(since * 1e6))
     except Exception as problem:
-        if getattr(problem, "value", None) == nvml.NVML_ERROR_NOT_FOUND:  # nobody used it
+        if getattr(problem, "value", None) == nvml.NVML_ERROR_NOT_FOUND:  # no process used it
             return 0.0
         raise
     shares: dict[int, float] = {

@@ -1,4 +1,4 @@
-"""Who tells the device times of a profile, and the recorder that goes with it."""
+"""The source of a profile's device times, and the recorder that uses it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = [
     "Timer",
     "Timing",
     "is_taken",
-    "least_kernel",
+    "shortest_kernel",
     "start_core",
     "stop_core",
     "warn_of_losses",
@@ -34,10 +34,10 @@ TIMERS: tuple[Timer, ...] = ("auto", "cupti", "event")
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a profile's recorder is to record, as ``profile()`` was told."""
+    """The settings of a profile's recorder: the arguments of ``profile()``."""
 
     activities: Set[ProfilerActivity]
-    asked_for_cuda: bool  # rather than by default
+    asked_for_cuda: bool  # explicitly rather than by default
     timer: Timer
     profile_memory: bool
     with_stack: bool
@@ -45,11 +45,12 @@ class Recipe:
 
 
 def start_core(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
-    """A recorder that runs, and who tells its device times: "cupti", "event" (CUDA events around ops) or "cpu", nobody.
+    """Start a recorder and return it with the source of its device times: "cupti", "event" (CUDA events around ops) or
+    "cpu" (no device times).
 
-    keep: called with each recorder before it starts, so that the caller can stop it whatever interrupts this function.
-    Warns where CUDA was asked for and there is none, and where "auto" has to do without CUPTI. RuntimeError where
-    ``timer`` is "cupti" and CUPTI cannot be had, or another profile runs. Each names why.
+    ``keep`` is called with each recorder before it starts, so that the caller can stop it if this function is
+    interrupted. Warn if CUDA was requested and is unavailable, or if "auto" falls back from CUPTI. Raise RuntimeError
+    if ``timer`` is "cupti" and CUPTI is unavailable, or if another profile runs. Every message gives the reason.
     """
     if ProfilerActivity.CUDA not in recipe.activities:
         return _started(recipe, "cpu", keep), "cpu"
@@ -58,28 +59,29 @@ def start_core(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
         try:
             return _started_with_cupti(recipe, keep), "cupti"
         except RuntimeError as problem:
-            why = f"{problem}: {_who_may_have_it()}" if is_taken(problem) else str(problem)
+            why = f"{problem}: {_likely_owner()}" if is_taken(problem) else str(problem)
             if recipe.timer == "cupti":
-                raise RuntimeError(f'timer="cupti" cannot be had: {why}') from problem
+                raise RuntimeError(f'timer="cupti" is unavailable: {why}') from problem
     no_events = _why_no_events()
     timing: Timing = "event" if no_events is None else "cpu"
     core = _started(recipe, timing, keep)
     if recipe.timer == "auto" and (no_events is None or _core.cuda_is_here()):
-        seen = "only flopscope's own ops have device times, from CUDA events" if no_events is None else "none are seen"
-        warn_user(f"kernels and copies are seen through CUPTI, which cannot be had ({why}): {seen}")
+        only_ops = "only flopscope's own ops have device times, from CUDA events"
+        outcome = only_ops if no_events is None else "none are recorded"
+        warn_user(f"kernels and copies are recorded through CUPTI, which is unavailable ({why}): {outcome}")
     elif no_events is not None and recipe.asked_for_cuda:
         warn_user(f"CUDA is not profiled: {why or no_events}")
     return core, timing
 
 
 def stop_core(core: _core.Profiler) -> None:
-    """Stop a recorder, if it runs."""
+    """Stop a recorder if it is running."""
     if core.running:
         core.stop()
 
 
 def _started(recipe: Recipe, timing: Timing, keep: Keep) -> _core.Profiler:
-    """Without the CPU activity no ops are kept, except where they carry the device times."""
+    """Start a recorder. Without the CPU activity it records no ops, unless they carry the device times."""
     options: dict[str, Any] = {
         "profile_memory": recipe.profile_memory,
         "ops": ProfilerActivity.CPU in recipe.activities or timing == "event",
@@ -104,7 +106,7 @@ def _started_with_cupti(recipe: Recipe, keep: Keep) -> _core.Profiler:
 
 @functools.cache
 def _why_no_cupti() -> str | None:
-    """None where CUPTI is loaded and there is a device. Asked once per process."""
+    """Return why CUPTI is unavailable, or None if it is loaded and there is a device. Computed once per process."""
     try:
         _core.load_driver()
     except RuntimeError as problem:
@@ -112,7 +114,7 @@ def _why_no_cupti() -> str | None:
     try:
         path = libraries.find("cupti")
     except RuntimeError:
-        path = None  # the system's loader may find it
+        path = None  # the dynamic loader may still find it
     try:
         _core.load_cupti(path)
     except RuntimeError as problem:
@@ -121,14 +123,14 @@ def _why_no_cupti() -> str | None:
 
 
 def is_taken(problem: Exception) -> bool:
-    """Whether the core refused to capture or record since another client, or a profile, does."""
+    """Return whether the core refused to start because another CUPTI client or another profile is recording."""
     return any(why in str(problem) for why in ("CUPTI is taken", "capture is in progress", "profile is in progress"))
 
 
 def _torch_profiles() -> bool | None:
-    """Whether torch.profiler records now; None where this process has no torch.
+    """Return whether torch.profiler is recording; None if torch is not loaded in this process.
 
-    After its first profile it keeps CUPTI's one subscription for good, under no name, also while it does nothing.
+    After its first profile, torch.profiler keeps CUPTI's only subscription, without a name, even while it is idle.
     """
     torch_profiler: Any = sys.modules.get("torch.autograd.profiler")
     if torch_profiler is None:
@@ -137,40 +139,41 @@ def _torch_profiles() -> bool | None:
 
 
 def _may_share() -> bool:
-    """Whether a nameless subscriber must be torch.profiler, and idle: Triton's Proton gives no name either."""
+    """Return whether an unnamed subscriber can only be an idle torch.profiler: Triton's Proton has no name either."""
     return _torch_profiles() is False and not any(name.startswith("triton.profiler") for name in sys.modules)
 
 
-def _who_may_have_it() -> str:
+def _likely_owner() -> str:
+    """Return who may hold CUPTI and what to do, as a clause for a message."""
     if _torch_profiles():
-        return "torch.profiler is recording; end its profile before, or leave the GPU to it"
-    return "end the other profiler first: torch.profiler, Triton's Proton and NVIDIA's Nsight tools are such"
+        return "torch.profiler is recording; end its profile first, or let it profile the GPU"
+    return "end the other profiler first, such as torch.profiler, Triton's Proton or one of NVIDIA's Nsight tools"
 
 
 def warn_of_losses(core: _core.Profiler) -> None:
-    """Say it where another client of CUPTI took records while ``core``, which has stopped, captured."""
+    """Warn if another CUPTI client took records while ``core``, which has stopped, was capturing."""
     capture = core.capture
     if capture is not None and capture["taken"]:
         warn_user(
-            "another client of CUPTI (torch.profiler, perhaps) began to record while this profile did and took "
-            f"{capture['taken']} buffer(s) of its records, and all that followed: what the profile shows is not whole"
+            "another CUPTI client (perhaps torch.profiler) started to record during this profile and took "
+            f"{capture['taken']} buffer(s) of its records and all later ones: the profile is incomplete"
         )
 
 
 @functools.cache
 def _why_no_events() -> str | None:
-    """None where flopscope itself can work on a CUDA device. Asked once per process."""
+    """Return why flopscope's own ops cannot run on CUDA, or None if they can. Computed once per process."""
     try:
         return None if _core.cuda_device_count() > 0 else "there is no CUDA device"
     except RuntimeError as problem:
         return str(problem)
 
 
-def least_kernel(device: str, launches: int = 50) -> float:
-    """Median time in ns of what reads and writes one element: on a CUDA device of a kernel, by CUPTI; on the CPU of an
-    op, as profiles record it.
+def shortest_kernel(device: str, launches: int = 50) -> float:
+    """Return the median time in ns to read and write one element: of a kernel, by CUPTI, on a CUDA device; of an op, as
+    profiles record it, on the CPU.
 
-    RuntimeError where CUPTI cannot be had now, or a profile runs.
+    Raise RuntimeError if CUPTI is unavailable or a profile is running.
     """
     if device == "cpu":
         core = _core.Profiler(event_times=False)
@@ -192,5 +195,5 @@ def least_kernel(device: str, launches: int = 50) -> float:
         raise
     columns, _ = core.table(False, 0, {})
     if not len(columns["key"]):
-        raise RuntimeError(f"nothing was recorded of {launches} calls on {device}")
+        raise RuntimeError(f"none of {launches} calls on {device} were recorded")
     return 1e3 * float(columns["time_median"][0])

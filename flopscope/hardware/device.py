@@ -1,10 +1,10 @@
-"""What is here, what its vendor says it can do, and what it can really do.
+"""The devices of this machine, with their datasheet peaks and their measured peaks.
 
 ``devices()`` lists the CPU and the CUDA devices. Each has a ``datasheet`` (the vendor's dense peaks, from the table in
-the C core, or None for a device that is not in it) and ``measured`` peaks (from the cache, or None until
-``measure_peaks`` has run). Rates are in FLOP/s, bandwidths in bytes/s, 1 GB being 1e9 bytes.
+the C core, or None for a device that is not in it) and ``measured`` peaks (from the cache, or None before the first
+``measure_peaks``). Rates are in FLOP/s, bandwidths in bytes/s; 1 GB is 1e9 bytes.
 
-What only some calls need is imported in them: this module is part of ``import flopscope``.
+Since ``import flopscope`` loads this module, imports that only some calls need are local to their functions.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ __all__ = [
 ]
 
 PEAK_SOURCES = ("measured", "datasheet", "none")
-FAR = 0.1  # by what fraction a reading is slower than the stored one where that is worth a warning
+MAX_SLOWDOWN = 0.1  # fraction by which a reading may be slower than the stored one without a warning
 
 
 class _Core(Protocol):
-    """What this module asks of the C binding."""
+    """The part of the C binding that this module uses."""
 
     def cuda_device_count(self) -> int: ...
     def cuda_device_properties(self, index: int, /) -> dict[str, Any]: ...
@@ -53,20 +53,20 @@ def _load_core() -> _Core:
 
 @dataclass(frozen=True)
 class Datasheet:
-    """A vendor's numbers for one device. What the vendor does not say is None, or absent from ``flops``."""
+    """The vendor's numbers for one device. Unpublished numbers are None, or absent from ``flops``."""
 
     names: tuple[str, ...]
-    """As drivers report the device."""
+    """Names that drivers report for the device."""
     flops: Mapping[str, float]
-    """Dense FLOP/s by compute unit: "fp32", "bf16_tensor" and so on. Never a number with sparsity."""
+    """Dense FLOP/s by compute unit: "fp32", "bf16_tensor" and so on, never with sparsity."""
     bandwidth: float | None
     """Bytes/s of device memory."""
     source: str
-    """Document and place in it."""
+    """Document, and section or table in it."""
     sm_count: int | None = None
     clock_mhz: float | None = None
     tensor_clock_mhz: float | None = None
-    """Clock of the tensor units' rates; ``clock_mhz`` where the vendor has one clock."""
+    """Clock at which the tensor rates hold; equal to ``clock_mhz`` if the vendor publishes only one clock."""
     l2_bytes: float | None = None
 
     @classmethod
@@ -82,30 +82,30 @@ class Datasheet:
 
     @property
     def peaks(self) -> Peaks:
-        """These numbers as peaks; the time of an empty kernel is in no datasheet."""
+        """The numbers as Peaks. Datasheets do not contain launch times."""
         return Peaks(source="datasheet", flops=dict(self.flops), bandwidth=self.bandwidth)
 
 
 @dataclass(frozen=True)
 class Device:
-    """One device of this machine."""
+    """A device of this machine."""
 
     kind: Literal["cpu", "cuda"]
     index: int
     name: str
-    """As the driver (CPU: the processor) reports it."""
+    """The name reported by the driver, or by the processor for the CPU."""
     properties: Mapping[str, Any] = field(compare=False)
-    """What the driver says, in bytes and kHz; CPU: name, isa, threads, cache_bytes."""
+    """The driver's properties, in bytes and kHz. For the CPU: name, isa, threads, cache_bytes."""
     datasheet: Datasheet | None = field(compare=False)
 
     @property
     def measured(self) -> Peaks | None:
-        """Peaks measured earlier on this device with these versions, or None. Measures nothing."""
+        """The cached peaks of this device and these versions, or None. This property does not measure."""
         return cached_peaks(self)
 
     @property
     def datasheet_peaks(self) -> Peaks | None:
-        """The datasheet's numbers as peaks, or None for a device without one."""
+        """The datasheet's numbers as Peaks, or None if the device has no datasheet."""
         return self.datasheet.peaks if self.datasheet else None
 
     def __str__(self) -> str:
@@ -114,28 +114,28 @@ class Device:
     def __repr__(self) -> str:
         text = f"{str(self)!r}, {self.name!r}"
         for label, peaks in self._known_peaks().items():
-            text += f"; {label}: " + ", ".join(" ".join(fact) for fact in _facts(peaks).items())
+            text += f"; {label}: " + ", ".join(" ".join(item) for item in _formatted(peaks).items())
         return f"Device({text})"
 
     def _columns(self) -> list[list[str]]:
-        """Rows of fact, datasheet, measured with spread and date, as far as known; a heading first."""
+        """Return a header and the rows of the report: label, datasheet, measured, spread and date, where known."""
         known = self._known_peaks()
-        columns = {label: _facts(peaks) for label, peaks in known.items()}
+        columns = {source: _formatted(peaks) for source, peaks in known.items()}
         if "measured" in known:
             columns |= _conditions(known["measured"])
         rows = [["", *columns]]
-        for fact in dict.fromkeys(fact for label in known for fact in columns[label]):
-            rows.append([fact, *(column.get(fact, "") for column in columns.values())])
+        for label in dict.fromkeys(label for source in known for label in columns[source]):
+            rows.append([label, *(column.get(label, "") for column in columns.values())])
         return rows
 
     def report(self) -> str:
-        """The datasheet beside what was measured, as text."""
+        """Return the datasheet peaks and the measured peaks side by side, as text."""
         rows = self._columns()
         widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
         lines = [f"{self}: {self.name}"]
         lines += ["  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         if len(rows[0]) == 1:
-            lines[1:] = ["  nothing is known of its peaks yet: flopscope devices --measure"]
+            lines[1:] = ["  its peaks are unknown: run flopscope devices --measure"]
         measured = self.measured
         if measured:
             lines.append(f"  {_last_measured(measured)}")
@@ -157,100 +157,100 @@ class Device:
 
 
 def devices() -> list[Device]:
-    """The CPU, then the CUDA devices in the driver's order; the CPU alone where CUDA does not work."""
+    """Return the CPU and then the CUDA devices in the driver's order; only the CPU if CUDA is unavailable."""
     core = _load_core()
-    found = [_cpu_device(core)]
+    cpu = _cpu_device(core)
     try:
         count = core.cuda_device_count()
     except RuntimeError:
         count = 0
-    return found + [_cuda_device(core, index) for index in range(count)]
+    return [cpu] + [_cuda_device(core, index) for index in range(count)]
 
 
 def measure_peaks(device: Device | str, progress: bool = True, force: bool = False, reset: bool = False) -> Peaks:
-    """Peaks of this very device: from the cache, or measured now (CPU about 5 s, GPU about 3 s) and then cached.
+    """Return the measured peaks of a device, from the cache or by measuring (about 5 s on a CPU, 3 s on a GPU).
 
-    Each number is sustained, not the best of luck: after warming up it is sampled for a set time, and a reading is the
-    median of the fastest half of the samples. A number is the best of three to five such readings, taken in rounds over
-    all that is measured. Buffers are several times the last cache, and never more than a quarter of free memory.
+    The peaks are sustained rates, not single best samples: after a warm-up, each number is sampled for a fixed time,
+    and a reading is the median of the fastest half of the samples. A number is the best of three to five readings,
+    taken in rounds over all numbers. Buffers are several times the last-level cache, at most a quarter of free memory.
 
-    Measuring again keeps, number by number, the better of what is stored and what is read: a busy machine only makes
-    readings worse. A UserWarning tells when the machine was busy, or a reading was more than 10 % slower than the
-    stored one.
+    A repeated measurement keeps the better of the stored and the new value of each number, because a busy machine only
+    makes readings worse. A UserWarning reports that the machine was busy, or that a reading was more than 10 % slower
+    than the stored one.
 
-    What could not be measured is absent, with the reason in ``missing``; peaks that lack something for want of memory
-    or of a library are kept by this process only.
+    Numbers that could not be measured are absent, with the reason in ``missing``. Peaks that are incomplete because of
+    insufficient memory or a missing library are cached in this process only.
 
     :param device: a Device, or "cpu", "cuda", "cuda:1".
-    :param progress: show a progress bar where stderr is a terminal and rich is installed.
-    :param force: measure again whatever the cache holds.
-    :param reset: measure again, and replace what the cache holds also by what is slower.
-    :raises ValueError: for a text that names no kind of device, or an index that is not there.
-    :raises RuntimeError: when there is no CUDA device, or nothing at all could be measured.
+    :param progress: show a progress bar if stderr is a terminal and rich is installed.
+    :param force: measure even if the cache has peaks.
+    :param reset: measure, and replace the cached peaks even if the new ones are slower.
+    :raises ValueError: for an unknown device name, or an index out of range.
+    :raises RuntimeError: if there is no CUDA device, or if nothing could be measured.
     """
     core = _load_core()
-    target = _resolve(core, str(device))  # anew: free memory and the number of threads change
+    target = _resolve(core, str(device))  # a new Device: free memory and the number of threads change
     cached = None if force or reset else cached_peaks(target)
     if cached is not None:
         return cached
     measurement = Measurement(core, target)
     read = measurement.run(progress)
     stored, peaks = keep_peaks(target, read, reset, measurement.temporary)
-    doubt = _doubt(target, None if reset else stored, read)
-    if doubt:
+    warning = _warning(target, None if reset else stored, read)
+    if warning:
         from flopscope.support.warn import warn_user
 
-        warn_user(doubt)
+        warn_user(warning)
     return peaks
 
 
 def find_device(name: str | None = None) -> Device:
-    """The device called "cpu", "cuda" or "cuda:1"; None: the one where tensors are made by default.
+    """Return the device called "cpu", "cuda" or "cuda:1"; for None, the default device of new tensors.
 
-    :raises ValueError: for any other text, or an index that is not there.
-    :raises RuntimeError: when CUDA is asked for and does not work, saying why.
+    :raises ValueError: for any other name, or an index out of range.
+    :raises RuntimeError: if a CUDA device is requested and CUDA is unavailable, with the reason.
     """
     core = _load_core()
     return _resolve(core, core.default_device() if name is None else name)
 
 
 def peaks_by_name(names: Iterable[str], source: str) -> dict[str, Peaks]:
-    """The peaks of these devices by name; a device without any is left out, and one that only other code can use.
+    """Return the peaks of devices by name. Devices without peaks, or that flopscope cannot use, are omitted.
 
-    :param source: "measured" (measured now where the cache has none), "datasheet", or "none".
+    :param source: "measured" (measured now if the cache has none), "datasheet", or "none".
     :raises ValueError: for any other source.
     """
     if source not in PEAK_SOURCES:
-        raise ValueError(f'peaks={source!r}: there are "measured", "datasheet" and "none"')
-    found = {}
+        raise ValueError(f'peaks must be "measured", "datasheet" or "none", not {source!r}')
+    result = {}
     for name in names if source != "none" else ():
         try:
             device = find_device(name)
-        except RuntimeError:  # built without CUDA, flopscope sees what other libraries run
+        except RuntimeError:  # built without CUDA, flopscope still records the work of other libraries
             continue
         peaks = measure_peaks(device) if source == "measured" else device.datasheet_peaks
         if peaks is not None:
-            found[name] = peaks
-    return found
+            result[name] = peaks
+    return result
 
 
 def peaks_of_models(models: Mapping[str, Model], source: str) -> dict[str, Peaks]:
-    """The peaks of devices that need not be here, by what is known of them: {"cuda:0": Model("NVIDIA H200")}.
+    """Return the peaks of devices, which need not be present, by their models: {"cuda:0": Model("NVIDIA H200")}.
 
-    :param source: "measured": what was measured on such a device of this machine, else the vendor's; "datasheet";
-        "none". A model that no datasheet row has is left out: nothing is guessed.
+    :param source: "measured": the peaks measured on such a device of this machine, else the datasheet's; "datasheet";
+        "none". Models without a datasheet row are omitted; peaks are never guessed.
     :raises ValueError: for any other source.
     """
     if source not in PEAK_SOURCES:
-        raise ValueError(f'peaks={source!r}: there are "measured", "datasheet" and "none"')
-    core, found = _load_core(), {}
+        raise ValueError(f'peaks must be "measured", "datasheet" or "none", not {source!r}')
+    core, result = _load_core(), {}
     here = {d.name: d.measured for d in devices() if d.kind == "cuda"} if source == "measured" else {}
     for device, model in models.items() if source != "none" else ():
         row = core.datasheet_find(*model)
         peaks = here.get(model.name) or (None if row is None else Datasheet._from_core(row).peaks)
         if peaks is not None:
-            found[device] = peaks
-    return found
+            result[device] = peaks
+    return result
 
 
 def _cpu_device(core: _Core) -> Device:
@@ -267,23 +267,23 @@ def _cuda_device(core: _Core, index: int) -> Device:
 def _resolve(core: _Core, device: str) -> Device:
     match = re.fullmatch(r"cpu|cuda(?::(\d+))?", device)
     if match is None:
-        raise ValueError(f'no device is called {device!r}; devices are "cpu", "cuda" and "cuda:0", "cuda:1", …')
+        raise ValueError(f'no device is called {device!r}; use "cpu", "cuda" or "cuda:0", "cuda:1", …')
     if device == "cpu":
         return _cpu_device(core)
     index, count = int(match[1] or 0), core.cuda_device_count()
     if index >= count:
-        raise ValueError(f"{device!r} is not there: this machine has {count} CUDA device(s), counted from 0")
+        raise ValueError(f"{device!r} does not exist: this machine has {count} CUDA device(s), numbered from 0")
     return _cuda_device(core, index)
 
 
-def _facts(peaks: Peaks) -> dict[str, str]:
-    """What is shown of peaks, in this order."""
+def _formatted(peaks: Peaks) -> dict[str, str]:
+    """Return the reported numbers of peaks as text by label, in order."""
     numbers = peaks._numbers
-    return {_LABELS.get(number, number): _text(number, numbers[number]) for number in _shown(peaks)}
+    return {_LABELS.get(number, number): _text(number, numbers[number]) for number in _reported(peaks)}
 
 
-def _shown(peaks: Peaks) -> list[str]:
-    """The numbers that are shown, and set verdicts, in this order: not those that ``bandwidth`` is the best of."""
+def _reported(peaks: Peaks) -> list[str]:
+    """Return the names of the reported numbers, which also decide verdicts, in order. Single bandwidths are omitted."""
     return [name for name in ("bandwidth", *peaks.flops, "launch_ns", "kernel_ns") if name in peaks._numbers]
 
 
@@ -300,7 +300,7 @@ def _text(number: str, value: float) -> str:
 
 
 def _conditions(peaks: Peaks) -> dict[str, dict[str, str]]:
-    """Columns beside measured facts: how far the rounds of each differed, and its day."""
+    """Return further columns for measured peaks: the spread of each number's rounds, and its date."""
     spread = {_LABELS.get(name, name): f"{100 * value:.1f} %" for name, value in peaks.spread.items()}
     return {"spread": spread, "on": {_LABELS.get(name, name): date[:10] for name, date in peaks.dates.items()}}
 
@@ -314,33 +314,33 @@ def _last_measured(peaks: Peaks) -> str:
     return ", ".join(parts)
 
 
-def _doubt(device: Device, stored: Peaks | None, read: Peaks) -> str | None:
-    """Why what was read now may be too slow, and what to do; None where nothing speaks for that."""
+def _warning(device: Device, stored: Peaks | None, read: Peaks) -> str | None:
+    """Return why the new readings may be too slow, and what to do; None if nothing suggests that."""
     busy = why_busy(device.kind, read.load_average, read.busy)
     slower = [] if stored is None else _slower(stored, read)
     if slower:
         if busy:
-            advice = f"{busy[0].upper()}{busy[1:]}: measure again when nothing else runs"
+            advice = f"{busy[0].upper()}{busy[1:]}: measure again when the machine is idle"
         else:
             advice = (
-                f"No other work was seen{_load(read)}: the device may be shared or throttled. If it has become slower "
-                "for good, flopscope devices --measure --reset replaces what is stored"
+                f"No other work was detected{_load(read)}: the device may be shared or throttled. If it is permanently "
+                "slower, replace the stored peaks by flopscope devices --measure --reset"
             )
-        return f"{device}: slower readings than the stored ones, which stay: {', '.join(slower)}. {advice}"
+        return f"{device}: slower readings than the stored ones, which are kept: {', '.join(slower)}. {advice}"
     return busy and (
-        f"{device}: measured on a busy machine: {busy}. The peaks may be too low; measure again when nothing else "
-        "runs, by flopscope devices --measure, which keeps the better of each number"
+        f"{device}: measured on a busy machine: {busy}. The peaks may be too low; when the machine is idle, measure "
+        "again by flopscope devices --measure, which keeps the better value of each number"
     )
 
 
 def _slower(stored: Peaks, read: Peaks) -> list[str]:
-    """Each number that was read far slower than it is stored."""
+    """Describe each number whose reading is much slower than its stored value."""
     old, new = stored._numbers, read._numbers
     return [
         f"{_LABELS.get(name, name)} {_text(name, new[name])} (stored: {_text(name, old[name])}, "
         f"{stored.dates.get(name, 'undated')[:10]})"
-        for name in _shown(stored)
-        if name in new and slowdown(name, new[name], old[name]) > FAR
+        for name in _reported(stored)
+        if name in new and slowdown(name, new[name], old[name]) > MAX_SLOWDOWN
     ]
 
 

@@ -1,4 +1,4 @@
-"""What a driver or a trace tells of a device that need not be here, and why its peaks are unknown."""
+"""Models of devices, which need not be present, from a driver or a trace, and why their peaks are unknown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GIB = 1 << 30
 
 
 class Model(NamedTuple):
-    """A device by the name that its driver reports. Names that several cards share need the rest too."""
+    """A device model: the name that its driver reports, and its size, since several cards may share one name."""
 
     name: str
     sm_count: int = 0
@@ -23,19 +23,19 @@ class Model(NamedTuple):
 
     @classmethod
     def of_properties(cls, properties: Mapping[str, Any]) -> Model:
-        """From what the driver says of a device of this machine."""
+        """Return the model of a device of this machine from its driver's properties."""
         return cls(properties["name"], properties.get("sm_count", 0), properties.get("memory_bytes", 0.0))
 
 
 def models_of(names: Mapping[int, str], properties: object, ran: Iterable[int]) -> dict[int, Model]:
-    """The devices of a trace by their number, from their names and from its "deviceProperties", which may be anything.
+    """Return the devices of a trace by index, from their names and the trace's "deviceProperties" (untrusted).
 
-    ran: devices with work. A ROCm trace may number them otherwise than its properties do: one without a name is what
-    all the others are, if they are all the same.
+    ``ran`` lists the devices with work. A ROCm trace may number them differently than its properties: a device without
+    a name is assumed to be of the same model as the others if these are all alike.
     """
     entries = properties if isinstance(properties, list) else []
-    told = {entry["id"]: entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), int)}
-    models = {device: _model(name, told.get(device, {})) for device, name in names.items()}
+    by_id = {entry["id"]: entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), int)}
+    models = {device: _model(name, by_id.get(device, {})) for device, name in names.items()}
     first = next(iter(models.values()), None)
     if first is None or any((model.name, model.sm_count) != (first.name, first.sm_count) for model in models.values()):
         return models
@@ -48,37 +48,37 @@ def _model(name: str, properties: Mapping[str, Any]) -> Model:
 
 
 def _count(value: object, limit: int) -> int:
-    """A positive integer below the limit; 0, unknown, for anything else."""
+    """Return a positive integer below the limit, or 0 (unknown) for any other value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value < limit else 0
 
 
 def why_unknown(model: Model, *, here: bool, measured: bool, kind: str = "cuda") -> str:
-    """Why no peaks of that device are known, and what would help: a clause for a message.
+    """Return why the peaks of a device are unknown, and what to do, as a clause for a message.
 
-    here: such a device is in this machine. measured: measured peaks were asked for, and not only the datasheet's.
+    ``here``: this machine has such a device. ``measured``: measured peaks were requested, not only the datasheet's.
     """
     rows = [row for row in _core.datasheet() if _is_named(model.name, row["names"])]
-    reason = _why_not_those(model, rows) if rows else f'no datasheet row for "{model.name}"'
+    reason = _mismatch(model, rows) if rows else f'no datasheet row for "{model.name}"'
     if kind == "cpu":
         reason = "CPUs have no datasheet"
     if here and measured:
-        return f"{reason}, and its peaks were never measured: flopscope devices --measure"
+        return f"{reason}, and its peaks are not measured yet: run flopscope devices --measure"
     if here:
-        return f'{reason}; peaks="measured" takes what this machine measures'
-    return reason if rows else f"{reason}; a row in csrc/device/datasheet.def would tell its peaks"
+        return f'{reason}; use peaks="measured" for the peaks measured on this machine'
+    return reason if rows else f"{reason}; to declare its peaks, add a row to csrc/device/datasheet.def"
 
 
 def _is_named(name: str, names: Iterable[str]) -> bool:
     return " ".join(name.lower().split()) in (one.lower() for one in names)
 
 
-def _why_not_those(model: Model, rows: list[dict[str, Any]]) -> str:
-    """Why none of the rows with its name is the device's."""
+def _mismatch(model: Model, rows: list[dict[str, Any]]) -> str:
+    """Return why none of the datasheet rows with the device's name applies to it."""
     sizes = " or ".join(_size(row["sm_count"], row["memory_gib"]) for row in rows)
-    given = _size(model.sm_count, round(model.memory_bytes / GIB))
-    if not given:
-        return f'several cards are called "{model.name}" ({sizes}), and which one it was is not said'
-    return f'the datasheet of "{model.name}" is of {sizes}, this device has {given}'
+    size = _size(model.sm_count, round(model.memory_bytes / GIB))
+    if not size:
+        return f'several cards are called "{model.name}" ({sizes}), and the device does not identify its variant'
+    return f'the datasheet of "{model.name}" is for {sizes}, but this device has {size}'
 
 
 def _size(sm_count: int, memory_gib: int) -> str:

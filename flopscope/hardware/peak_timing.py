@@ -1,7 +1,7 @@
-"""Measuring the peaks of a device: warm up, then read each number in several rounds and take the best.
+"""Measurement of a device's peaks: warm up, read each number in several rounds and take the best.
 
-A round reads every number once, so that the rounds of one number lie seconds apart: what disturbs the machine for a
-moment, or slows its clock, spoils one round and not the number.
+A round reads every number once, so the readings of one number are seconds apart: a short disturbance, or a short drop
+of the clock, affects one round but not the result.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ MIB = 1 << 20
 
 
 class _Core(Protocol):
-    """What this module asks of the C binding."""
+    """The part of the C binding that this module uses."""
 
     def probe(self, device: str, what: str, dtype: str, amount: int, /) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """How long to measure on one kind of device, in seconds, and what."""
+    """The quantities to measure on one kind of device, and the times to spend on them, in seconds."""
 
     budget: float
-    """For the samples of one reading."""
+    """Time for the samples of one reading."""
     sample: float
-    """What one sample should take at least: long against the clock, short against the budget."""
+    """Minimum time of one sample: long compared to the clock's resolution, short compared to the budget."""
     fma: tuple[tuple[str, str], ...]
     matmul: tuple[tuple[str, str], ...]
-    """(dtype, compute unit), plain units before tensor units."""
+    """Pairs of dtype and compute unit, plain units before tensor units."""
     largest_product: int
 
 
@@ -56,13 +56,13 @@ PLANS = {
     "cuda": _Plan(0.04, 0.002, fma=(*PLAIN, ("float16", "fp16")), matmul=(PLAIN[1], *TENSOR), largest_product=16384),
 }
 
-BANDWIDTHS = ("write", "read", "copy")  # write first: it touches the fresh pages
-LEAST_ROUNDS, MOST_ROUNDS = 3, 5
-AGREEMENT = 0.02  # of a series' two best readings: then it needs no further round
-LEAST_SAMPLES, MOST_SAMPLES = 3, 60
+BANDWIDTHS = ("write", "read", "copy")  # write comes first, because it touches the fresh pages
+MIN_ROUNDS, MAX_ROUNDS = 3, 5
+AGREEMENT = 0.02  # between a series' two best readings, which ends its rounds
+MIN_SAMPLES, MAX_SAMPLES = 3, 60
 LARGEST_BUFFER = 2048 * MIB
 ELEMENT_BYTES = {"float64": 8, "float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2}
-# Of what the device or a library cannot do, or has no memory for.
+# Errors of operations that the device or a library does not support, or that need too much memory.
 _PROBE_ERRORS = (RuntimeError, MemoryError, ValueError, TypeError)
 
 
@@ -71,28 +71,28 @@ class _Series:
     """The readings of one probe at one size, one per round."""
 
     number: str
-    """What it measures: a compute unit, or the name of a field of Peaks."""
+    """The measured number: a compute unit, or the name of a field of Peaks."""
     read: Callable[[], float]
     values: list[float] = field(default_factory=list)
 
     @property
     def settled(self) -> bool:
-        """Whether another round would tell nothing new."""
-        if len(self.values) < LEAST_ROUNDS:
+        """Whether the readings agree, so that no further round is needed."""
+        if len(self.values) < MIN_ROUNDS:
             return False
-        first = best(self.number, self.values)
+        fastest = best(self.number, self.values)
         rest = list(self.values)
-        rest.remove(first)
-        return slowdown(self.number, best(self.number, rest), first) <= AGREEMENT
+        rest.remove(fastest)
+        return slowdown(self.number, best(self.number, rest), fastest) <= AGREEMENT
 
     @property
     def spread(self) -> float:
-        first = best(self.number, self.values)
-        return max(slowdown(self.number, value, first) for value in self.values)
+        fastest = best(self.number, self.values)
+        return max(slowdown(self.number, value, fastest) for value in self.values)
 
 
 class Measurement:
-    """One measurement of a device, as ``run()`` makes it."""
+    """A measurement of the peaks of one device, made by ``run()``."""
 
     def __init__(self, core: _Core, device: Device) -> None:
         self.core, self.device, self.plan = core, device, PLANS[device.kind]
@@ -100,7 +100,7 @@ class Measurement:
         self.missing: dict[str, Exception] = {}
 
     def run(self, progress: bool) -> Peaks:
-        """Measure all there is to measure. RuntimeError where nothing could be."""
+        """Measure all numbers and return them. Raise RuntimeError if none could be measured."""
         load, busy = load_average(), busy_meter(self.device)
         steps: dict[str, Callable[[], Iterator[_Series]]] = {
             what: partial(self._bandwidth, what) for what in BANDWIDTHS
@@ -108,8 +108,8 @@ class Measurement:
         steps |= {f"fma {dtype}": partial(self._fma, dtype, unit) for dtype, unit in self.plan.fma}
         steps |= {f"matmul {dtype}": partial(self._matmul, dtype, unit) for dtype, unit in self.plan.matmul}
         steps |= {"empty": self._launch, "kernel": self._kernel}
-        with progress_bar(f"measuring {self.device}", MOST_ROUNDS * len(steps), progress) as advance:
-            for turn in range(MOST_ROUNDS):
+        with progress_bar(f"measuring {self.device}", MAX_ROUNDS * len(steps), progress) as advance:
+            for turn in range(MAX_ROUNDS):
                 for quantity, prepare in steps.items():
                     if turn == 0:
                         self._first_round(quantity, prepare)
@@ -119,7 +119,7 @@ class Measurement:
         return self._peaks(load, busy())
 
     def _first_round(self, quantity: str, prepare: Callable[[], Iterator[_Series]]) -> None:
-        """Warm up and read: what fails is missing."""
+        """Warm up and read once; a probe that fails is missing."""
         self.series[quantity] = []
         try:
             for series in prepare():
@@ -129,7 +129,7 @@ class Measurement:
             self.missing[quantity] = error
 
     def _further_round(self, quantity: str) -> None:
-        """Read what has not settled: what fails now keeps its earlier readings."""
+        """Read the series that have not settled; if a reading fails, keep the earlier ones."""
         with suppress(*_PROBE_ERRORS):
             for series in self.series[quantity]:
                 if not series.settled:
@@ -138,8 +138,8 @@ class Measurement:
     def _peaks(self, load: float | None, busy: float | None) -> Peaks:
         from datetime import datetime, timezone
 
-        chosen: dict[str, _Series] = {}  # of each number the series that read it best
-        for series in (series for found in self.series.values() for series in found):
+        chosen: dict[str, _Series] = {}  # the series with the best value of each number
+        for series in (series for group in self.series.values() for series in group):
             others = [chosen[series.number]] if series.number in chosen else []
             chosen[series.number] = _best_of(series.number, [*others, series])
         bandwidths = [chosen[name] for name in (f"{what}_bandwidth" for what in BANDWIDTHS) if name in chosen]
@@ -150,10 +150,10 @@ class Measurement:
         flops = drop_useless_units({unit: values[unit] for unit in dict.fromkeys(units) if unit in values})
         if not flops and not bandwidths:
             first = next(iter(self.missing.values()))
-            raise RuntimeError(f"nothing could be measured on {self.device} ({self.device.name}): {first}") from first
+            raise RuntimeError(f"no peak could be measured on {self.device} ({self.device.name}): {first}") from first
         now = datetime.now(timezone.utc).isoformat(timespec="seconds")
         fields = {number: value for number, value in values.items() if number not in units}
-        kept = (*flops, *fields)
+        numbers = (*flops, *fields)
         return Peaks(
             source="measured",
             flops=flops,
@@ -164,14 +164,14 @@ class Measurement:
             missing={quantity: str(error) for quantity, error in self.missing.items()},
             load_average=load,
             busy=busy,
-            spread={number: chosen[number].spread for number in kept},
-            dates=dict.fromkeys(kept, now),
+            spread={number: chosen[number].spread for number in numbers},
+            dates=dict.fromkeys(numbers, now),
         )
 
     @property
     def temporary(self) -> set[str]:
-        """Which of the missing will not be missing tomorrow: for want of memory or of the library of products, or
-        because somebody else had CUPTI."""
+        """The missing probes that may succeed later: those that failed for lack of memory or of the library of matrix
+        products, or because another client held CUPTI."""
         from flopscope.hardware.capture import is_taken
 
         products = {f"matmul {dtype}" for dtype, _ in self.plan.matmul}
@@ -182,17 +182,17 @@ class Measurement:
         return self.core.probe(str(self.device), what, dtype, amount)
 
     def _sustained(self, what: str, dtype: str, amount: int) -> float:
-        """Amount per second: the median of the fastest half of the samples."""
+        """Return the amount per second: the median of the fastest half of the samples."""
         rates = []
         deadline = time.perf_counter() + self.plan.budget
-        for taken in range(MOST_SAMPLES):
-            if taken >= LEAST_SAMPLES and time.perf_counter() >= deadline:
+        for taken in range(MAX_SAMPLES):
+            if taken >= MIN_SAMPLES and time.perf_counter() >= deadline:
                 break
             seconds, done = self._probe(what, dtype, amount)
             if seconds > 0:
                 rates.append(done / seconds)
         if not rates:
-            raise RuntimeError(f"the clock saw no time pass in {MOST_SAMPLES} runs of {what} on {self.device}")
+            raise RuntimeError(f"the clock did not advance in {MAX_SAMPLES} runs of {what} on {self.device}")
         fastest = sorted(rates, reverse=True)[: (len(rates) + 1) // 2]
         return (fastest[(len(fastest) - 1) // 2] + fastest[len(fastest) // 2]) / 2
 
@@ -208,15 +208,15 @@ class Measurement:
 
     def _matmul(self, dtype: str, unit: str) -> Iterator[_Series]:
         elements = free_bytes(self.device) // 4 // ELEMENT_BYTES[dtype]
-        largest = min(self.plan.largest_product, math.isqrt(elements // 3))  # of three n by n matrices
+        largest = min(self.plan.largest_product, math.isqrt(elements // 3))  # a product needs three square matrices
         size = self._grow("matmul", dtype, 256, largest, 2)
-        # The largest may be slower, at the clock that its power leaves.
+        # The largest product may be slower, because its power consumption lowers the clock.
         for side in sorted({max(size // smaller, 256) for smaller in (4, 2, 1)}):
             yield _Series(unit, partial(self._sustained, "matmul", dtype, side))
 
     def _grow(self, what: str, dtype: str, amount: int, most: int, factor: int) -> int:
-        """Warm up by running more and more, until one run fills a sample. The first run of each amount does not count:
-        libraries choose and load their kernels then."""
+        """Warm up with increasing amounts until one run fills a sample, and return the amount. The first run of each
+        amount is ignored, because libraries select and load their kernels in it."""
         self._probe(what, dtype, amount)
         while amount * factor <= most and self._probe(what, dtype, amount)[0] < self.plan.sample:
             amount *= factor
@@ -224,8 +224,8 @@ class Measurement:
         return amount
 
     def _launch(self) -> Iterator[_Series]:
-        # One launch between two events includes their gaps; many are held up by the host. Both are above the kernel's
-        # own time, so the smaller is the closer.
+        # The time of one launch between two events includes their gaps; many launches are delayed by the host. Both
+        # are upper bounds of the kernel's time, so the smaller one is closer.
         self._probe("empty", "float32", 100)
         for launches in (1, 100):
             yield _Series("launch_ns", partial(self._empty_ns, launches))
@@ -234,19 +234,19 @@ class Measurement:
         return 1e9 / self._sustained("empty", "float32", launches)
 
     def _kernel(self) -> Iterator[_Series]:
-        from flopscope.hardware.capture import least_kernel
+        from flopscope.hardware.capture import shortest_kernel
 
-        yield _Series("kernel_ns", lambda: least_kernel(str(self.device)))
+        yield _Series("kernel_ns", lambda: shortest_kernel(str(self.device)))
 
 
-def _best_of(number: str, found: list[_Series]) -> _Series:
-    top = best(number, (best(number, series.values) for series in found))
-    return next(series for series in found if top in series.values)
+def _best_of(number: str, candidates: list[_Series]) -> _Series:
+    top = best(number, (best(number, series.values) for series in candidates))
+    return next(series for series in candidates if top in series.values)
 
 
 def free_bytes(device: Device) -> int:
-    """Memory that may be taken, in bytes: of the CPU's what is free, of a GPU's an eighth of all there is, since asking
-    the driver what is free there would take some of it."""
+    """Return the bytes of memory that may be used: the free memory of the CPU, or an eighth of a GPU's total memory,
+    because querying the driver for its free memory would itself use some."""
     if device.kind == "cuda":
         return int(device.properties["memory_bytes"]) // 8
     with suppress(OSError):
@@ -257,7 +257,7 @@ def free_bytes(device: Device) -> int:
 
 
 def _free_in_container(folder: str = "/sys/fs/cgroup") -> int:
-    """Bytes below the limit of this process's control group; a very large number where it has none (or version 1)."""
+    """Return the free bytes of this process's control group; a very large number without a limit or with version 1."""
     with suppress(OSError, ValueError):
         limit, used = (int(Path(folder, f"memory.{name}").read_text(encoding="ascii")) for name in ("max", "current"))
         return max(limit - used, MIB)
@@ -265,12 +265,12 @@ def _free_in_container(folder: str = "/sys/fs/cgroup") -> int:
 
 
 def _buffer_bytes(device: Device) -> int:
-    """Bytes of one buffer; a copy has two of them."""
+    """Return the size of one buffer in bytes; a copy has two."""
     if device.kind == "cuda":
-        wanted = LARGEST_BUFFER  # so that the gaps between launches do not count
+        desired = LARGEST_BUFFER  # so that the gaps between launches are negligible
     else:
         # Server processors have a last-level cache per group of about eight cores.
         groups = -(-int(device.properties.get("threads", 1)) // 8)
-        wanted = max(256 * MIB, 4 * groups * int(device.properties.get("cache_bytes", 0)))
-    bounded = min(wanted, LARGEST_BUFFER, free_bytes(device) // 8)
+        desired = max(256 * MIB, 4 * groups * int(device.properties.get("cache_bytes", 0)))
+    bounded = min(desired, LARGEST_BUFFER, free_bytes(device) // 8)
     return max(MIB, bounded // MIB * MIB)

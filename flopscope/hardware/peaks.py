@@ -1,4 +1,4 @@
-"""The peaks of a device, and where measured ones are kept: this process, and JSON files in the user's cache folder."""
+"""The peaks of a device, and the cache of measured peaks: this process, and JSON files in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -18,109 +18,109 @@ if TYPE_CHECKING:
 
 __all__ = ["Peaks"]
 
-MOST = 1e18  # FLOP/s, bytes/s or ns that no device reaches
-CACHE_FORMAT = 4  # of the JSON files; raise it when what is measured changes
+MAX_NUMBER = 1e18  # FLOP/s, bytes/s or ns; no device reaches it
+CACHE_FORMAT = 4  # of the JSON files; to be incremented when the measured numbers change
 BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth")
-TIMES = ("launch_ns", "kernel_ns")  # the lower the better
-# What a tensor unit must be faster than to count: the unit that the product falls back to, as in csrc/device/peaks.c.
+TIMES = ("launch_ns", "kernel_ns")  # lower is better
+# The plain unit that each tensor unit must exceed, to which products fall back: as in csrc/device/peaks.c.
 PLAIN_OF = {"fp64_tensor": "fp64", "tf32_tensor": "fp32", "fp16_tensor": "fp32", "bf16_tensor": "fp32"}
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number that a device might have."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and -MOST <= value <= MOST
+    """Return whether the value is a plausible number for a device."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -MAX_NUMBER <= value <= MAX_NUMBER
 
 
 @dataclass(frozen=True)
 class Peaks:
-    """The limits of one device that work is held against. What is unknown is None, or absent from ``flops``."""
+    """The limits of one device, to which work is compared. Unknown limits are None, or absent from ``flops``."""
 
     source: Literal["measured", "datasheet"]
     flops: Mapping[str, float]
-    """FLOP/s by compute unit, dense. Measured: the better of a chain of multiply-adds and a matrix product. A tensor
-    unit is absent where its products were no faster than the plain units: there is none, or it does not help."""
+    """Dense FLOP/s by compute unit. A measured rate is the better of a chain of multiply-adds and a matrix product. A
+    tensor unit is absent if its products were no faster than those of the plain units."""
     bandwidth: float | None
-    """Bytes/s of device memory: the best of copy, read and write, or the vendor's number."""
+    """Bytes/s of device memory: the best of copy, read and write, or the datasheet's number."""
     copy_bandwidth: float | None = None
-    """Bytes read and written per second."""
+    """Bytes/s of a copy, counting both reads and writes."""
     read_bandwidth: float | None = None
     write_bandwidth: float | None = None
     launch_ns: float | None = None
-    """Time of an empty kernel between two CUDA events (CPU: time of an empty call), in ns."""
+    """Time of an empty kernel between two CUDA events, in ns. For the CPU: time of an empty call."""
     kernel_ns: float | None = None
-    """Time of the least kernel, by CUPTI (CPU: of the least op, as profiles record it): one element read and written,
-    in ns."""
+    """Time of the shortest kernel, which reads and writes one element, by CUPTI, in ns. For the CPU: time of the
+    shortest op, as profiles record it."""
     when: str | None = None
-    """When it was last measured: ISO 8601, UTC. That measurement need not have given all the numbers: see ``dates``."""
+    """Time of the last measurement: ISO 8601, UTC. Some numbers may be from earlier ones: see ``dates``."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of "flopscope" that measured, and on CUDA of "driver" and "runtime"."""
+    """Versions of "flopscope", and for CUDA of "driver" and "runtime", at the measurement."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Why a probe gave nothing, by its name: {"matmul bfloat16": "…"}."""
+    """Reasons of failed probes by name: {"matmul bfloat16": "…"}."""
     load_average: float | None = None
-    """Processes that ran or waited to, on average over the minute before the last measurement."""
+    """Average number of running or waiting processes in the minute before the last measurement."""
     busy: float | None = None
-    """Share of the device, 0 to 1, that other processes used: of the CPU during the last measurement, of a GPU just
+    """Share of the device, 0 to 1, that other processes used: for a CPU, during the last measurement; for a GPU, just
     before it, by NVML."""
     spread: Mapping[str, float] = field(default_factory=dict)
-    """By number ("fp32", "bandwidth", "launch_ns"): by what fraction the worst round of its probe was slower than the
-    best, which is the number."""
+    """By number ("fp32", "bandwidth", "launch_ns"): the fraction by which the worst round of its probe was slower than
+    the best round, whose value is the number."""
     dates: Mapping[str, str] = field(default_factory=dict)
-    """By number: when it was read, ISO 8601, UTC. Later measurements that read no better left it as it was."""
+    """By number: time of its measurement, ISO 8601, UTC. Later measurements with no better value do not change it."""
 
     @property
     def _numbers(self) -> dict[str, float]:
-        """All that is known, by name: a compute unit's, or a field's."""
+        """The known numbers by name: a compute unit or a field."""
         fields = {name: getattr(self, name) for name in (*BANDWIDTHS, *TIMES)}
         return {**self.flops, **{name: value for name, value in fields.items() if value is not None}}
 
     def _for_core(self, measured: Peaks | None = None) -> dict[str, Any]:
-        """As Profiler.table() takes the peaks of a device.
+        """Return the peaks in the format of Profiler.table().
 
-        measured: of this device, where these are its datasheet's, which does not say what a launch takes.
+        ``measured``: the device's measured peaks, for the launch times that datasheet peaks do not contain.
         """
         times = self if measured is None else measured
         return {"flops": self.flops, "bandwidth": self.bandwidth, **{name: getattr(times, name) for name in TIMES}}
 
     @classmethod
     def _from_json(cls, content: Any, key: Mapping[str, Any]) -> Peaks | None:
-        """The peaks that the parsed content of a cache file holds; None where they are another key's or format's.
+        """Return the peaks in the parsed content of a cache file, or None if its key or format differs.
 
-        ValueError for content that no version of flopscope wrote.
+        Raise ValueError for content that flopscope cannot have written.
         """
         try:
             if content["format"] != CACHE_FORMAT or content["key"] != dict(key):
                 return None
             peaks = cls(**content["peaks"])
-            whole = all(is_number(number) and number > 0 for number in peaks._numbers.values())
+            valid = all(is_number(number) and number > 0 for number in peaks._numbers.values())
             conditions = [*peaks.spread.values(), peaks.load_average, peaks.busy]
-            whole = whole and all(value is None or (is_number(value) and value >= 0) for value in conditions)
-            whole = whole and all(isinstance(date, str) for date in (peaks.when, *peaks.dates.values()))
+            valid = valid and all(value is None or (is_number(value) and value >= 0) for value in conditions)
+            valid = valid and all(isinstance(date, str) for date in (peaks.when, *peaks.dates.values()))
         except (TypeError, KeyError, AttributeError) as problem:
             raise ValueError(f"{type(problem).__name__}: {problem}") from None
-        if not whole or peaks.source != "measured":
-            raise ValueError("it holds numbers that no measurement gives")
+        if not valid or peaks.source != "measured":
+            raise ValueError("it contains invalid numbers")
         return peaks
 
 
 def best(number: str, values: Iterable[float]) -> float:
-    """The fastest of the values of a number: the lowest time, the highest rate."""
+    """Return the best value of a number: the lowest time or the highest rate."""
     return min(values) if number in TIMES else max(values)
 
 
 def slowdown(number: str, value: float, reference: float) -> float:
-    """By what fraction of the reference a value of a number is slower than it; negative where it is faster."""
+    """Return the fraction by which a value of a number is slower than the reference; negative if it is faster."""
     return (value - reference if number in TIMES else reference - value) / reference
 
 
 def drop_useless_units(flops: Mapping[str, float]) -> dict[str, float]:
-    """Without the tensor units that are no faster than the plain ones: a library without them computes on those."""
+    """Return the rates without tensor units that are no faster than plain units, which libraries fall back to."""
     return {unit: rate for unit, rate in flops.items() if rate > flops.get(PLAIN_OF.get(unit, ""), 0.0)}
 
 
 def combine(stored: Peaks, new: Peaks) -> Peaks:
-    """The better of the two, number by number, each with its date and spread. The rest is the new one's.
+    """Combine two measurements: the better value of each number, with its date and spread; the rest from ``new``.
 
-    What neither could measure is missing, as the new one tells.
+    A probe is missing if it failed in both; its reason is that of ``new``.
     """
     old, read = stored._numbers, new._numbers
     keeps = {name for name in old if name not in read or slowdown(name, read[name], old[name]) >= 0}
@@ -138,7 +138,7 @@ def combine(stored: Peaks, new: Peaks) -> Peaks:
     return replace(new, **changed)
 
 
-# What this process has measured, by the name of its cache file: all there is where no file can be written.
+# Peaks measured by this process, by the name of their cache file; the only copy if the file cannot be written.
 remembered: dict[str, Peaks] = {}
 
 
@@ -153,7 +153,7 @@ def versions_of(device: Device) -> dict[str, str]:
 
 
 def cache_key(device: Device) -> dict[str, Any]:
-    """All that measured peaks hang on: the very device, who measures, and with how many threads."""
+    """Return everything that measured peaks depend on: the device, the versions and the number of threads."""
     import platform
 
     return {
@@ -186,17 +186,17 @@ def cache_file(key: Mapping[str, Any]) -> Path:
 
 
 def cached_peaks(device: Device) -> Peaks | None:
-    """What this process or an earlier one measured; a file that cannot be read or is not whole counts as none."""
+    """Return the peaks measured by this process or an earlier one; None if there are none or the file is invalid."""
     key = cache_key(device)
     return remembered.get(cache_file(key).name) or _read_cache(key)
 
 
 def keep_peaks(device: Device, new: Peaks, reset: bool, temporary: Collection[str]) -> tuple[Peaks | None, Peaks]:
-    """Combine new peaks with those that are kept, or with ``reset`` replace those, and keep the result: the kept before
-    and after.
+    """Combine new peaks with the cached ones, or replace those if ``reset``, and cache the result. Return the cached
+    peaks before and after.
 
-    The file is read again, under a lock, so that a better number of another process is not lost. What lacks a probe of
-    ``temporary``, which may work another time, is kept by this process only.
+    The file is read again under a lock, so that a better number of another process is not lost. If a probe listed in
+    ``temporary``, which may succeed later, is missing, the result is cached in this process only.
     """
     key = cache_key(device)
     name = cache_file(key).name
@@ -210,20 +210,20 @@ def keep_peaks(device: Device, new: Peaks, reset: bool, temporary: Collection[st
 
 
 def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
-    """What an earlier process measured. A file with any other content is reported, and counts as none."""
+    """Return the peaks measured by an earlier process, or None. Warn about a file with invalid content."""
     file = cache_file(key)
     try:
         return Peaks._from_json(read_json(file), key)
     except ValueError as problem:
         warnings.warn(f"the measured peaks in {file} are ignored: {problem}", UserWarning, stacklevel=2)
-    except OSError:  # most often: nothing was measured yet
+    except OSError:  # usually because nothing was measured yet
         pass
     return None
 
 
 @contextmanager
 def _locked(folder: Path, create: bool) -> Iterator[None]:
-    """Keep other processes out, as far as the file system can lock a folder."""
+    """Exclude other processes, if the file system supports locking a folder."""
     handle = None
     with suppress(OSError, ImportError):
         import fcntl
@@ -236,11 +236,11 @@ def _locked(folder: Path, create: bool) -> Iterator[None]:
         yield
     finally:
         if handle is not None:
-            os.close(handle)  # and unlock
+            os.close(handle)  # which also unlocks it
 
 
 def _write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:
-    """Keep peaks for later processes. A folder that cannot be written is no error."""
+    """Write peaks to the cache file for later processes. Ignore a folder that is not writable."""
     file = cache_file(key)
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""Sources of results: live profiles, recorded traces, named ranges, work rules."""
+"""Sources of results: live profiles, recorded traces, named ranges and work rules."""

@@ -1,4 +1,4 @@
-"""Recorded traces: ``load_trace()`` reads what torch.profiler, or flopscope, wrote, and gives the same tables."""
+"""Recorded traces: ``load_trace()`` reads a trace of torch.profiler or flopscope and returns the same tables."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 __all__ = ["Trace", "load_trace"]
 
 GZIP = b"\x1f\x8b"
-PIECE = 1 << 20  # bytes that are read at once
-BATCH = 4 << 20  # bytes that are scanned at once: enough for several threads
-AHEAD = 8  # batches that reading and decompression may be ahead of the scanning
-SLOW = 1 << 30  # bytes; reading more shows a progress bar
-EXPANSION = 200  # times; 48 traces of torch shrink by 7 to 34
-EXPANSION_FREE = 256 << 20  # bytes that any compressed file may expand to
+CHUNK = 1 << 20  # bytes read at once
+BATCH = 4 << 20  # bytes scanned at once: enough for several threads
+AHEAD = 8  # batches by which reading and decompression may be ahead of scanning
+SLOW = 1 << 30  # bytes, above which a progress bar is shown
+EXPANSION = 200  # maximum ratio of text to compressed size; 48 traces of torch have ratios from 7 to 34
+EXPANSION_FREE = 256 << 20  # bytes that every compressed file may expand to
 
 
 class Trace(Results):
-    """A recorded trace, with the results of a profile: key_averages(), gpu_summary(), …
+    """A recorded trace, returned by load_trace(), with the results of a profile: key_averages(), gpu_summary(), …
 
-    Made by load_trace(). Percentages are of the peaks of the device that the trace names.
+    Percentages refer to the peaks of the devices named in the trace.
     """
 
     _usual_peaks = "datasheet"
@@ -46,14 +46,14 @@ class Trace(Results):
     def __init__(self, source: str, core: _core.Profiler, report: Mapping[str, Any], metadata: dict[str, Any]) -> None:
         super().__init__()
         self.source = source
-        """The file's name, or what it was read from."""
+        """Name of the file, or the type of the object that was read."""
         self.metadata = metadata
-        """The members of the trace beside its events: "deviceProperties", "distributedInfo", versions, …"""
+        """Members of the trace other than its events: "deviceProperties", "distributedInfo", versions, …"""
         self.report = {name: report[name] for name in _REPORTED}
-        """What was read: "bytes" of text, "events" in it, "kept" in the tables; and what was left out: events
-        "without_time", of an "unknown" category, of "too_many" devices; and whether the file was "truncated". What
-        contradicts itself: "contradicting" device work, whose External id names another op than the call that launched
-        it lies in, and "overlapping" host events, which began within another one on their thread but ended after it."""
+        """Counts from reading: "bytes" of text, "events" in it, events "kept" in the tables, and omitted events:
+        "without_time", of an "unknown" category, of "too_many" devices. "truncated" is whether the file was cut off.
+        Inconsistent events: "contradicting" device work, whose External id names another op than the one around its
+        launch, and "overlapping" host events, which began within another event on their thread but ended after it."""
         self._process = int(report["process"])
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
         self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
@@ -61,44 +61,44 @@ class Trace(Results):
         self._core = core
         self._timing = "trace"
         self._trace_id = metadata.get("trace_id")
-        self._metadata = {key: value for key, value in metadata.items() if key not in _WRITTEN_ANEW}
+        self._metadata = {key: value for key, value in metadata.items() if key not in _REGENERATED}
 
     @property
     def dropped(self) -> int:
-        """Events of the trace that are in no table, since they had no time or were of nobody knows what."""
+        """Number of events that are in no table: without a time, of an unknown category, or of too many devices."""
         return sum(self.report[name] for name in ("without_time", "unknown", "too_many"))
 
     @property
     def rank(self) -> int | None:
-        """The rank of its process in a distributed program; None of one that is not.
+        """Rank of the trace's process in a distributed program; None if the program was not distributed.
 
-        ValueError where the trace's "distributedInfo" names no possible rank.
+        Raise ValueError if the trace's "distributedInfo" contains an invalid rank.
         """
         return rank_of(self, self.source)
 
     @property
     def process(self) -> int | None:
-        """The process id of the host threads in the trace; None where it has none. One that is a text is hashed."""
+        """Process id of the host threads in the trace; None if it has none. An id that is text is hashed."""
         return self._process if self._process >= 0 else None
 
     @property
     def devices(self) -> dict[int, str]:
-        """Names of the devices in the trace by their number, as far as it tells them."""
+        """Names of the devices in the trace by index, where recorded."""
         assert self._core is not None
         return self._core.device_names
 
     def _peaks(self, core: _core.Profiler, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, str]]]:
-        """Peaks by device, and what a table says of them: of the devices that the trace names."""
+        """Return the peaks of the devices named in the trace, and their descriptions for a table."""
         from flopscope.hardware.device import peaks_of_models
 
         models = self._models
         shares = peaks_of_models({f"cuda:{index}": model for index, model in models.items()}, source)
         named = {device: models[int(device[5:])].name for device in shares}
-        said = {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
-        return shares, said
+        sources = {device: {"source": peaks.source, "name": named[device]} for device, peaks in shares.items()}
+        return shares, sources
 
     def _measured(self, device: str) -> Peaks | None:
-        """None: the device need not be here. The shortest kernel of the trace stands for an empty one."""
+        """Return None: the device may not be present. Tables then use the shortest kernel of the trace."""
         return None
 
     @property
@@ -126,7 +126,7 @@ _REPORTED = (
     *("bytes", "events", "kept", "without_time", "unknown", "too_many"),
     *("contradicting", "overlapping", "truncated"),
 )
-_WRITTEN_ANEW = frozenset(
+_REGENERATED = frozenset(
     {
         "schemaVersion",
         "deviceProperties",
@@ -142,19 +142,19 @@ _WRITTEN_ANEW = frozenset(
 def load_trace(
     source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes], *, max_bytes: int | None = None
 ) -> Trace:
-    """Read a trace that torch.profiler (Kineto) or flopscope wrote: its path, its bytes, or a binary file object.
+    """Read a trace written by torch.profiler (Kineto) or flopscope, from a path, bytes or a binary file object.
 
-    JSON as it is or compressed by gzip, whatever its name. Nothing is kept but the events, so that a file may be larger
-    than memory; a plain file is read by several threads. Rows are torch's own for the same trace.
+    The trace is plain JSON or JSON compressed by gzip, regardless of the file name. Only the events are kept in memory,
+    so a file may be larger than memory; plain files are read by several threads. The rows equal torch's own rows for
+    the same trace. A kernel belongs to the op around the API call that launched it.
 
-    ``max_bytes`` is the most text that is read: ValueError where there is more. Unless given, a compressed file may
-    expand to 256 MB and 200 times its size, which no real trace comes near; other files have no limit. An event takes
-    some 200 bytes of memory, so that a file of nothing but short events takes about five times its size.
+    ``max_bytes`` is the maximum size of the text; a longer text raises ValueError. By default, a compressed file may
+    expand to 256 MB plus 200 times its size, far more than real traces do; other files have no limit. An event takes
+    about 200 bytes of memory, so a file of only short events takes about five times its size.
 
-    A trace that was cut off gives what is there, with a UserWarning; so do events that had to be left out, and events
-    that contradict each other. A kernel belongs to the op around the API call that launched it.
-    ValueError names the file, the byte and what was expected where it is no trace; OSError for a file that cannot be
-    read.
+    Issue a UserWarning, and return what could be read, if the trace is truncated, if events were omitted, or if events
+    contradict each other. Raise ValueError, naming the file, the byte and what was expected, if the source is not a
+    trace; OSError if it cannot be read.
     """
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, not {max_bytes}")
@@ -169,54 +169,55 @@ def load_trace(
         raise ValueError(printable(f"{name}: {problem}")) from None
     except RuntimeError as problem:
         raise OSError(printable(f"{name}: {problem}")) from None
-    problems.tell(report)
+    problems.warn(report)
     return Trace(name, core, report, _metadata(report["head"]))
 
 
 _CONTRADICTIONS = {
-    "contradicting": "kernels or copies carry an External id that contradicts the call that launched them; each counts "
-    "for the op around its call",
-    "overlapping": "host events overlap another one on their thread without lying in it; the time that they share is "
-    "taken once from what encloses both",
+    "contradicting": "kernels or copies carry an External id that contradicts the call that launched them; each is "
+    "attributed to the op around its call",
+    "overlapping": "host events overlap another one on their thread without being nested in it; the shared time is "
+    "subtracted only once from the event that encloses both",
 }
 
 
 class _Problems(AbstractContextManager["_Problems"]):
-    """What is wrong with a trace that is read all the same."""
+    """The problems of a trace that do not prevent reading it."""
 
     def __init__(self, name: str, max_bytes: int | None = None) -> None:
         self.name = name
         self.max_bytes = max_bytes
-        self.compression: str | None = None  # how it ended, where it ended badly
+        self.compression: str | None = None  # why decompression ended early, if it did
 
     def __exit__(self, *_: object) -> None:
         return None
 
     def check_size(self, size: int, packed: int | None = None) -> None:
-        """ValueError where a text of that many bytes is too long. ``packed``: bytes of the file that it came from."""
-        most = self.max_bytes
-        if most is None and packed is not None:
-            most = EXPANSION_FREE + EXPANSION * packed
-            if size > most:
+        """Raise ValueError if the size of the text exceeds the limit. ``packed`` is its compressed size, in bytes."""
+        limit = self.max_bytes
+        if limit is None and packed is not None:
+            limit = EXPANSION_FREE + EXPANSION * packed
+            if size > limit:
                 raise ValueError(
-                    f"it expands to more than {most:,} bytes, {EXPANSION_FREE >> 20} MB and {EXPANSION} times its "
-                    f"compressed size; load_trace(…, max_bytes=…) sets another limit"
+                    f"it expands to more than {limit:,} bytes, which is {EXPANSION_FREE >> 20} MB plus {EXPANSION} "
+                    f"times its compressed size; set another limit by load_trace(…, max_bytes=…)"
                 )
-        elif most is not None and size > most:
-            raise ValueError(f"it has more than {most:,} bytes of text, the limit that max_bytes sets")
+        elif limit is not None and size > limit:
+            raise ValueError(f"it has more than {limit:,} bytes of text, the limit set by max_bytes")
 
-    def tell(self, report: Mapping[str, Any]) -> None:
+    def warn(self, report: Mapping[str, Any]) -> None:
+        """Issue a warning for each kind of problem."""
         if report["truncated"] or self.compression:
-            why = self.compression or f"it ends at byte {report['bytes']:,}, within the trace"
+            why = self.compression or f"it ends at byte {report['bytes']:,}, before the end of the trace"
             self._warn(f"the file is truncated: {why}; {report['events']:,} events were read")
-        left_out = {
+        omitted = {
             "without a time": report["without_time"],
             f'of an unknown category, such as "{report["first_unknown"]}"': report["unknown"],
-            "of devices beyond the 128th": report["too_many"],
+            "of devices after the 128th": report["too_many"],
         }
-        said = [f"{count:,} {what}" for what, count in left_out.items() if count]
-        if said:
-            self._warn(f"events were left out: {', '.join(said)}")
+        counts = [f"{count:,} {kind}" for kind, count in omitted.items() if count]
+        if counts:
+            self._warn(f"events were omitted: {', '.join(counts)}")
         for name, meaning in _CONTRADICTIONS.items():
             if report[name]:
                 self._warn(f"{report[name]:,} {meaning}")
@@ -248,24 +249,24 @@ def _read(source: Any, reader: _core.TraceReader, problems: _Problems) -> None:
             _read_file(file, reader, problems)
         return
     if not callable(getattr(source, "read", None)):
-        raise TypeError(f"a trace is a path, bytes or a binary file object, not {source!r}")
-    first = source.read(PIECE)
+        raise TypeError(f"a trace must be a path, bytes or a binary file object, not {source!r}")
+    first = source.read(CHUNK)
     if isinstance(first, str):
-        raise TypeError(f"{source!r} is open as text; open it in binary: open(path, 'rb')")
+        raise TypeError(f"{source!r} is open in text mode; open it in binary mode: open(path, 'rb')")
     rest = cast("IO[bytes]", _Chained(first, source))
     if first[:2] == GZIP:
         _read_compressed(rest, reader, problems)
     else:
-        _feed(_limited(iter(lambda: rest.read(PIECE), b""), problems), reader)
+        _feed(_limited(iter(lambda: rest.read(CHUNK), b""), problems), reader)
 
 
 def _read_file(file: io.FileIO, reader: _core.TraceReader, problems: _Problems) -> None:
-    """A file that has a size is scanned by several threads; a pipe has none."""
+    """Read a file, with several threads unless it is compressed or a pipe."""
     size = os.fstat(file.fileno()).st_size
     if not file.seekable():
         _read(file, reader, problems)
     elif os.pread(file.fileno(), 2, 0) == GZIP:
-        with progress_bar(f"reading {problems.name}", 1 + size // PIECE, size > SLOW // 8) as advance:
+        with progress_bar(f"reading {problems.name}", 1 + size // CHUNK, size > SLOW // 8) as advance:
             _read_compressed(cast("IO[bytes]", file), reader, problems, advance)
     else:
         problems.check_size(size)
@@ -273,7 +274,7 @@ def _read_file(file: io.FileIO, reader: _core.TraceReader, problems: _Problems) 
 
 
 class _Chained:
-    """A file object whose first bytes were read already."""
+    """A file object whose first bytes have already been read."""
 
     def __init__(self, first: bytes, rest: IO[bytes]) -> None:
         self._first = first
@@ -285,6 +286,7 @@ class _Chained:
 
 
 def _limited(pieces: Iterator[bytes], problems: _Problems) -> Iterator[bytes]:
+    """Yield the pieces, checking their total size."""
     size = 0
     for piece in pieces:
         size += len(piece)
@@ -293,30 +295,30 @@ def _limited(pieces: Iterator[bytes], problems: _Problems) -> Iterator[bytes]:
 
 
 def _feed(pieces: Iterator[bytes], reader: _core.TraceReader) -> None:
-    """Scan batches of pieces while the next ones are read."""
+    """Scan batches of pieces while the next ones are being read."""
     with _ahead(_batches(pieces)) as batches:
         for batch in batches:
             reader.feed(batch)
 
 
 def _batches(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    held: list[bytes] = []
+    batch: list[bytes] = []
     size = 0
     for piece in pieces:
-        held.append(piece)
+        batch.append(piece)
         size += len(piece)
         if size >= BATCH:
-            yield b"".join(held)
-            held, size = [], 0
-    if held:
-        yield b"".join(held)
+            yield b"".join(batch)
+            batch, size = [], 0
+    if batch:
+        yield b"".join(batch)
 
 
 # Compressed files -----------------------------------------------------------------------------------------------------
 
 
 class _Decompressor(Protocol):
-    """What zlib's and its faster kin's decompressobj() give."""
+    """The result of decompressobj() of zlib and of its faster replacements."""
 
     eof: bool
     unused_data: bytes
@@ -329,13 +331,13 @@ class _Decompressor(Protocol):
 
 _Decompression = tuple[Callable[[], _Decompressor], type[Exception]]
 _decompression: _Decompression | None = None
-# While a thread imports, a module's lock is held. A process that forks then leaves its child waiting for it for ever.
+# An importing thread holds the module's lock. A child that is forked meanwhile would wait for that lock forever.
 _importing = threading.Lock()
 os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
 
 
 def _decompressors() -> _Decompression:
-    """The fastest decompression that is installed: isal's, zlib-ng's, Python's own. Looked up once per process."""
+    """Return the fastest installed decompression: isal's, zlib-ng's or Python's. It is looked up once per process."""
     global _decompression
     with _importing:
         if _decompression is None:
@@ -350,48 +352,48 @@ def _import_decompression() -> _Decompression:
         except ImportError:
             continue
         return partial(library.decompressobj, wbits=31), library.error
-    raise ImportError("Python's zlib is missing: decompress the trace before, or read it as it is")
+    raise ImportError("Python's zlib module is missing: decompress the trace before reading it")
 
 
 def _inflate(
-    file: IO[bytes], found: _Decompression, problems: _Problems, advance: Callable[[], object] | None
+    file: IO[bytes], decompression: _Decompression, problems: _Problems, advance: Callable[[], object] | None
 ) -> Iterator[bytes]:
-    """The text of a gzip file, of one member or several, in pieces of at most 4 MB."""
-    make, wrong = found
-    stream, read, written, some = make(), 0, 0, False
-    data = file.read(PIECE)
+    """Yield the text of a gzip file of one or more members, in pieces of at most 4 MB."""
+    make, error = decompression
+    stream, read, written, started = make(), 0, 0, False
+    data = file.read(CHUNK)
     while data:
         read += len(data)
         while data:
             try:
-                text = stream.decompress(data, 4 * PIECE)
-            except wrong as problem:
-                if not some:
+                text = stream.decompress(data, 4 * CHUNK)
+            except error as problem:
+                if not started:
                     raise ValueError(f"it cannot be decompressed: {problem}") from None
                 problems.compression = f"decompression fails within the first {read:,} bytes ({problem})"
                 return
             if text:
-                some = True
+                started = True
                 written += len(text)
                 problems.check_size(written, read)
                 yield text
             data = stream.unconsumed_tail
             if stream.eof:
                 data = stream.unused_data.lstrip(b"\0")
-                if data[:2] != GZIP:  # what follows the last member is no trace's
+                if data[:2] != GZIP:  # data after the last member is ignored
                     return
                 stream = make()
         if advance is not None:
             advance()
-        data = file.read(PIECE)
-    if not some:
-        raise ValueError("it ends before anything could be decompressed")
+        data = file.read(CHUNK)
+    if not started:
+        raise ValueError("it ends before any data could be decompressed")
     problems.compression = f"the compressed file ends at byte {read:,}"
 
 
 @contextmanager
 def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
-    """The pieces, made by a thread of their own while earlier ones are used. What the thread raises is raised here."""
+    """Produce the pieces in a separate thread, ahead of their use. Exceptions of that thread are raised here."""
     queue: Queue[bytes | BaseException | None] = Queue(AHEAD)
     stopped = threading.Event()
 
@@ -442,7 +444,7 @@ def _read_compressed(
 
 
 def _metadata(head: bytes) -> dict[str, Any]:
-    """The members beside the events. What is no JSON in a strict sense is read as far as Python can, else left out."""
+    """Parse the members other than the events. Nonstandard JSON is read as far as Python can, or else ignored."""
     text = head.decode("utf-8", "replace")
     try:
         members = json.loads(text, strict=False, parse_int=_integer)
@@ -452,7 +454,7 @@ def _metadata(head: bytes) -> dict[str, Any]:
 
 
 def _integer(text: str) -> int | float:
-    """An integer, or an infinity where it has more digits than Python converts, which is no reason to lose the rest."""
+    """Parse an integer; one with more digits than Python converts becomes an infinity, so that the rest is not lost."""
     try:
         return int(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""profile(): what ran, for how long, and what it was worth."""
+"""profile(): record which ops and kernels ran, their times and their work."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from flopscope.support.warn import warn_user
 
 __all__ = ["profile"]
 
-# The profile in progress, under RUNNING, by a weak reference: one that an interrupt in `with profile():` left nobody to
-# stop ends when it is collected. One dict, for its setdefault() is atomic, where the end of `with lock:` may be
-# interrupted before the lock is released.
+# The profile in progress, under RUNNING, as a weak reference: if an interrupt in `with profile():` leaves no reference
+# to a profile, it ends when it is collected. A dict is used because its setdefault() is atomic, whereas the end of
+# `with lock:` may be interrupted before the lock is released.
 RUNNING = "running"
 _current: dict[str, weakref.ref[profile]] = {}
 
@@ -30,23 +30,23 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def running() -> profile | None:
-    """The profile in progress."""
-    held = _current.get(RUNNING)
-    return None if held is None else held()
+    """Return the profile in progress, or None."""
+    reference = _current.get(RUNNING)
+    return None if reference is None else reference()
 
 
-def _forget(held: weakref.ref[profile]) -> bool:
-    """Let another profile run. False where this one does not, or where another thread has been faster."""
-    return _current.get(RUNNING) is held and _current.pop(RUNNING, None) is held
+def _forget(reference: weakref.ref[profile]) -> bool:
+    """Allow another profile to run. Return False if this one is not running or another thread was faster."""
+    return _current.get(RUNNING) is reference and _current.pop(RUNNING, None) is reference
 
 
 def _ended_by_failure(method: Method) -> Method:
-    """What fails, an interrupt too, ends the profile: its last cycle stays readable and another profile may start."""
+    """End the profile if the method raises or is interrupted; its last cycle stays readable, and another may start."""
 
     @functools.wraps(method)
-    def guarded(self: profile, *given: Any) -> Any:
+    def guarded(self: profile, *arguments: Any) -> Any:
         try:
-            return method(self, *given)
+            return method(self, *arguments)
         except BaseException as problem:
             self._give_up(problem)
             raise
@@ -55,36 +55,40 @@ def _ended_by_failure(method: Method) -> Method:
 
 
 class profile(Results):
-    """Record what runs, on all threads, while the ``with`` block runs or between ``start()`` and ``stop()``.
+    """A recording of what runs on all threads, in a ``with`` block or between ``start()`` and ``stop()``.
 
-    The arguments and methods are torch.profiler.profile's, so that it can take its place:
+    The arguments and methods are those of torch.profiler.profile, so that it is a drop-in replacement:
 
-    activities: of ``ProfilerActivity.CPU`` (ops, ranges, Python calls) and ``.CUDA`` (kernels, copies, API calls);
-        torch's own are taken too. None: both, as far as there is a GPU.
-    schedule: a function of the step's number that says what to do, as ``flopscope.schedule(…)`` makes it. Without, all
-        is recorded. With one, ``step()`` goes on to the next step, and each recorded step is an event "ProfilerStep#N".
-    on_trace_ready: called with the profile at the end of each recorded cycle, also of one that leaving the block cuts
-        short. What the profile gives is of that cycle then, and until the next one begins to record. A handler that
-        raises ends the profile; its exception passes.
-    record_shapes: keep input shapes for the table.
-    profile_memory: record what tensors take and give back.
+    activities: a list of ``ProfilerActivity.CPU`` (ops, ranges, Python calls) and ``.CUDA`` (kernels, copies, API
+        calls); torch's activities are accepted too. None means both, or only CPU if there is no GPU.
+    schedule: a function that returns the action of a step number, such as the result of ``flopscope.schedule(…)``. By
+        default everything is recorded. With a schedule, ``step()`` begins the next step, and each recorded step is an
+        event "ProfilerStep#N".
+    on_trace_ready: called with the profile at the end of each recorded cycle, even if the block ends before the cycle
+        does. The results are those of this cycle until the next one begins to record. An exception in the handler ends
+        the profile and propagates.
+    record_shapes: record input shapes for the table.
+    profile_memory: record allocations and deallocations of tensors.
     with_stack: record Python calls, for ``group_by_stack_n`` and ``export_stacks``.
-    timer: who tells the device times. "auto": CUPTI, or, with a warning, CUDA events around flopscope's own ops where
-        there is none; "cupti": RuntimeError instead; "event": CUDA events.
-    record_api_calls: False leaves CUDA's API calls out, which costs less; kernels then belong to no op.
+    timer: the source of device times. "auto": CUPTI, or, with a warning, CUDA events around flopscope's own ops if
+        CUPTI is unavailable; "cupti": CUPTI, or RuntimeError if it is unavailable; "event": CUDA events.
+    record_api_calls: False excludes CUDA API calls, which reduces the overhead; kernels are then attributed to no op.
 
-    custom_trace_id_callback: gives each cycle its trace id, a string, when it begins; without, ids are random.
+    custom_trace_id_callback: called at the beginning of each cycle; returns its trace id, a string. By default ids are
+        random.
 
-    Taken for torch's sake: ``with_flops`` (FLOPs are always counted), ``with_modules``, ``experimental_config``,
-    ``post_processing_timeout_s`` and, without a schedule, ``acc_events``. Raises ValueError for what cannot be:
-    ``acc_events`` with a schedule, ``execution_trace_observer``, ``use_cuda``. Of other libraries' ops, torch's among
-    them, what they do on the GPU is seen, and of the host the CUDA API calls: no "aten::" rows, and no ranges of
-    ``torch.profiler.record_function``; name parts of the program with ``flopscope.record_function``.
+    Accepted for compatibility with torch and ignored: ``with_flops`` (FLOPs are always counted), ``with_modules``,
+    ``experimental_config``, ``post_processing_timeout_s`` and, without a schedule, ``acc_events``. Unsupported, and
+    rejected with ValueError: ``acc_events`` with a schedule, ``execution_trace_observer``, ``use_cuda``. For the ops of
+    other libraries, including torch, the profile records their work on the GPU and their CUDA API calls, but no
+    "aten::" rows and no ranges of ``torch.profiler.record_function``; use ``flopscope.record_function`` to name parts
+    of the program.
 
-    Only one profile runs at a time: RuntimeError otherwise. One that was stopped may start again and records anew, its
-    steps counted on. An exception inside the block ends the profile and leaves its table readable; so does one, Ctrl-C
-    too, that interrupts start(), step() or stop(). A profile that nobody holds any longer ends. In the child of a fork
-    the profile records nothing; ``step()`` and ``stop()`` do nothing there, and the results are the parent's.
+    Only one profile can run at a time; starting another raises RuntimeError. A stopped profile may be started again: it
+    makes a new recording and continues its step numbers. An exception in the block ends the profile, and its results
+    stay readable; so does an exception, including Ctrl-C, that interrupts start(), step() or stop(). A profile without
+    references ends. In a forked child process the profile records nothing, ``step()`` and ``stop()`` do nothing, and
+    the results belong to the parent.
     """
 
     def __init__(
@@ -107,11 +111,11 @@ class profile(Results):
         timer: Timer = "auto",
         record_api_calls: bool = True,
     ) -> None:
-        super().__init__()  # its core is the latest cycle's, perhaps still recording
+        super().__init__()  # its core is that of the latest cycle, which may still be recording
         _refuse(acc_events and schedule is not None, _NO_ACCUMULATION)
         _refuse(execution_trace_observer is not None, _NO_OBSERVER)
         _refuse(use_cuda is not None, f"use_cuda={use_cuda}: {_NO_USE_CUDA}")
-        _refuse(timer not in TIMERS, f"timer is one of {', '.join(map(repr, TIMERS))}, not {timer!r}")
+        _refuse(timer not in TIMERS, f"timer must be one of {', '.join(map(repr, TIMERS))}, not {timer!r}")
         _check_functions(
             schedule=schedule, on_trace_ready=on_trace_ready, custom_trace_id_callback=custom_trace_id_callback
         )
@@ -128,9 +132,9 @@ class profile(Results):
         self.timer = timer
         self.record_api_calls = record_api_calls
         self.step_num = 0
-        """Number of the step that runs: 0, and 1 more with each ``step()``."""
+        """Number of the current step, from 0; each ``step()`` increments it."""
         self.current_action = self._action_of(0)
-        """What the profile does in this step."""
+        """The action of the current step."""
         self._recipe = Recipe(
             activities=self.activities,
             asked_for_cuda=activities is not None,
@@ -139,33 +143,32 @@ class profile(Results):
             with_stack=with_stack,
             api_calls=record_api_calls,
         )
-        self._live: Profiler | None = None  # what records now, for the results or only to warm up
-        self._step: int | None = None  # the event of the step that runs
+        self._live: Profiler | None = None  # the recorder that is running, for results or to warm up
+        self._step: int | None = None  # the event of the current step
         self._state = "not started"
 
     # Running ----------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin, with step 0 or the one that ``stop()`` left off. RuntimeError if a profile is running."""
+        """Start the profile, at step 0 or where ``stop()`` ended. Raise RuntimeError if a profile is running."""
         if not self._start():
             which = "this profile is" if running() is self else "a profile is"
             raise RuntimeError(f"{which} in progress already; stop it before starting another")
 
     def stop(self) -> None:
-        """End: save what is being recorded, hand it to on_trace_ready, wait for the devices.
+        """Stop the profile: wait for the devices, save what was recorded and call on_trace_ready.
 
-        RuntimeError if it is not running, or if a device failed.
+        Raise RuntimeError if the profile is not running or a device failed.
         """
         if self._state == "forked":
             return
         if not self._stop():
-            raise RuntimeError("this profile is not running: it was never started, or stopped before")
+            raise RuntimeError("this profile is not running: it was never started or was already stopped")
 
     def step(self) -> None:
-        """End this step of the program and begin the next. RuntimeError if the profile is not running.
+        """End the current step and begin the next. Raise RuntimeError if the profile is not running.
 
-        Where the schedule ends a cycle with this step, on_trace_ready is called from here. Without a schedule only
-        ``step_num`` changes.
+        If the step ends a cycle of the schedule, call on_trace_ready. Without a schedule, only ``step_num`` changes.
         """
         if self._state == "forked":
             return
@@ -184,15 +187,15 @@ class profile(Results):
         self._stop()
 
     def __del__(self) -> None:
-        if getattr(self, "_live", None) is not None:  # interrupted, or forgotten
+        if getattr(self, "_live", None) is not None:  # interrupted, or never stopped
             with suppress(RuntimeError):
                 self._save()
 
     @_ended_by_failure
     def _start(self) -> bool:
-        """False where a profile runs."""
-        held = weakref.ref(self, _forget)
-        if _current.setdefault(RUNNING, held) is not held:
+        """Start, and return whether no other profile was running."""
+        reference = weakref.ref(self, _forget)
+        if _current.setdefault(RUNNING, reference) is not reference:
             return False
         self._state = "running"
         self._transit(ProfilerAction.NONE, self.current_action)
@@ -209,8 +212,8 @@ class profile(Results):
 
     @_ended_by_failure
     def _stop(self) -> bool:
-        """False where it does not run."""
-        if not self._release():  # now: on_trace_ready may start another
+        """Stop, and return whether the profile was running."""
+        if not self._release():  # first, because on_trace_ready may start another profile
             return False
         self._state = "stopped"
         self._end_step()
@@ -218,8 +221,8 @@ class profile(Results):
         return True
 
     def _release(self) -> bool:
-        held = _current.get(RUNNING)
-        return held is not None and held() is self and _forget(held)
+        reference = _current.get(RUNNING)
+        return reference is not None and reference() is self and _forget(reference)
 
     def _give_up(self, problem: BaseException) -> None:
         if self._release() or self._live is not None:
@@ -229,10 +232,10 @@ class profile(Results):
     def _new_trace_id(self) -> str:
         if self.custom_trace_id_callback is None:
             return secrets.token_hex(16).upper()
-        given = self.custom_trace_id_callback()
-        if not isinstance(given, str):
-            raise TypeError(f"custom_trace_id_callback gives a string, not {given!r}")
-        return given
+        trace_id = self.custom_trace_id_callback()
+        if not isinstance(trace_id, str):
+            raise TypeError(f"custom_trace_id_callback must return a string, not {trace_id!r}")
+        return trace_id
 
     def _action_of(self, step: int) -> ProfilerAction:
         return ProfilerAction.RECORD if self.schedule is None else action_at(self.schedule, step)
@@ -243,10 +246,10 @@ class profile(Results):
         for act in _BETWEEN.get((before, after), (*_LEAVE[before], *_ENTER[after])):
             act(self)
 
-    # What a transition is made of -------------------------------------------------------------------------------------
+    # Actions of transitions -------------------------------------------------------------------------------------------
 
     def _warm_up(self) -> None:
-        if running() is self and self._live is None:  # on_trace_ready may have stopped it
+        if running() is self and self._live is None:  # on_trace_ready may have stopped the profile
             self._trace_id = self._new_trace_id()
             _, self._timing = start_core(self._recipe, self._hold)
 
@@ -263,13 +266,13 @@ class profile(Results):
         self._keep(self._live)
 
     def _keep(self, core: Profiler | None) -> None:
-        """What this one records from now on are the results, ranges too."""
+        """Make the later events of a recorder, including ranges, the results."""
         if core is not None:
             self._core = core
             record_into(core)
 
     def _save(self) -> None:
-        """Stop what records; again, where that was interrupted. A warm-up's events are nobody's results."""
+        """Stop the recorder, or finish stopping it after an interrupt. The events of a warm-up are not results."""
         core = self._live
         if core is not None:
             try:
@@ -282,7 +285,7 @@ class profile(Results):
             warn_of_losses(core)
 
     def _save_and_hand_over(self) -> None:
-        if self._live is None:  # on_trace_ready has stopped the profile, which has been handed over with that
+        if self._live is None:  # on_trace_ready has stopped the profile, which called it for the results
             return
         self._save()
         if self.on_trace_ready is not None:
@@ -298,7 +301,7 @@ class profile(Results):
             self._live.end_range(step)
 
     def _abandon(self) -> None:
-        """In the child of a fork: the parent goes on with the profile."""
+        """Detach the profile in a forked child; the parent continues it."""
         record_into(None)
         self._live = self._core = None
         self._state = "forked"
@@ -306,16 +309,16 @@ class profile(Results):
     # Results ----------------------------------------------------------------------------------------------------------
 
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
-        """Let ``callback`` give the trace ids of the cycles that begin from now on; None: random ones."""
+        """Set the function that returns the trace ids of later cycles; None selects random ids."""
         _check_functions(callback=callback)
         self.custom_trace_id_callback = callback
 
     def _why_nothing(self) -> str:
         if self._state == "forked":
-            return "this is the child of a fork, and the profile is its parent's"
+            return "this is the child of a fork, and the profile belongs to its parent"
         if self._state == "not started":
             return "the profile was not started; use it in a `with` block, or call start() and stop()"
-        return f"the schedule has recorded no step up to step {self.step_num}; call step() after each of the program's"
+        return f"the schedule has recorded no step up to step {self.step_num}; call step() at the end of each step"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -326,8 +329,8 @@ class profile(Results):
         return f"<flopscope.profile: {self._state}, {len(self)} events>"
 
 
-# What is done between the action of one step and that of the next, or None at the end of the profile: what leaving the
-# one takes and then what entering the other does, but for these pairs.
+# The functions to call between the action of one step and that of the next (None: the end of the profile). They are
+# those for leaving the first action and then those for entering the second, except for the pairs in _BETWEEN.
 _Acts = tuple[Callable[[profile], None], ...]
 _LEAVE: dict[ProfilerAction, _Acts] = {
     ProfilerAction.NONE: (),
@@ -357,12 +360,12 @@ _WRONG = {
 }
 
 _NO_ACCUMULATION = (
-    "acc_events=True with a schedule: each cycle has its own events; gather key_averages() of each in on_trace_ready, "
-    "or profile without a schedule"
+    "acc_events=True is unsupported with a schedule, because each cycle has its own events; collect key_averages() in "
+    "on_trace_ready, or profile without a schedule"
 )
-_NO_OBSERVER = "execution_trace_observer: execution traces are torch's; take them with torch.profiler.profile"
-_NO_USE_CUDA = "name what to record by activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
-_NO_CUDA_TO_TIME = 'timer="cupti" times the work of CUDA; add ProfilerActivity.CUDA to the activities'
+_NO_OBSERVER = "execution_trace_observer is unsupported; record execution traces with torch.profiler.profile"
+_NO_USE_CUDA = "select what to record by activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
+_NO_CUDA_TO_TIME = 'timer="cupti" measures CUDA work; add ProfilerActivity.CUDA to the activities'
 
 
 def _refuse(wrong: object, message: str) -> None:
@@ -370,14 +373,14 @@ def _refuse(wrong: object, message: str) -> None:
         raise ValueError(message)
 
 
-def _check_functions(**given: object) -> None:
-    for name, function in given.items():
+def _check_functions(**arguments: object) -> None:
+    for name, function in arguments.items():
         if function is not None and not callable(function):
-            raise TypeError(f"{name} is a function, not {function!r}")
+            raise TypeError(f"{name} must be a function, not {function!r}")
 
 
 def _forget_in_child() -> None:
-    """The profile is the parent's."""
+    """Leave the running profile to the parent process."""
     prof = running()
     if prof is not None:
         prof._abandon()

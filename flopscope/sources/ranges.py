@@ -1,4 +1,4 @@
-"""record_function(): a part of the program with a name, and what it is worth where the program says it."""
+"""record_function(): a named part of the program, with its work where the program declares it."""
 
 from __future__ import annotations
 
@@ -17,36 +17,37 @@ R = TypeVar("R")
 
 
 class record_function(_core.Range):
-    """A named range in the profile: a context manager, or a decorator.
+    """A named range in the profile: a context manager or a decorator.
 
-    It encloses the ops that its thread runs inside; outside a profile it does nothing. Its row is a user annotation.
-    ``flops`` and ``bytes`` say what the code inside does as a whole, each time: numbers of at least 0. The row's rates
-    and its share of the roofline then come from them. ``unit`` names the compute unit that does the FLOPs ("fp32",
-    "bf16_tensor", …); without it, the roofline is known only where the bytes bound it on any unit. On a decorator
-    flops and bytes may also be functions of the arguments of the decorated function, called where a profile records:
+    It encloses the ops that its thread runs inside it; outside a profile it does nothing. Its row is a user annotation.
+    ``flops`` and ``bytes`` declare the total work of the enclosed code per execution, as numbers of at least 0. The
+    row's rates and its share of the roofline are then computed from them. ``unit`` names the compute unit that does the
+    FLOPs ("fp32", "bf16_tensor", …); without it, the roofline is known only if the bytes bound it on every unit. On a
+    decorator, flops and bytes may also be functions of the decorated function's arguments; they are called while a
+    profile is recording:
 
         @record_function("attention", flops=lambda q, k, v: 4 * q.shape[-2] * k.shape[-2] * q.shape[-1])
         def attention(q, k, v): ...
 
-    A decorated generator or coroutine function has a range for each stretch that it runs without giving way to others,
-    so that their work is not taken for its own; the stated work goes to the first stretch. An asynchronous generator
-    cannot be decorated.
+    A decorated generator or coroutine function has one range for each part that it runs between two suspensions, so
+    that the work of other code is not attributed to it; the declared work belongs to the first part. Asynchronous
+    generators cannot be decorated.
 
-    A ``with`` statement in an asyncio task may hold an ``await``. The range then lasts from entering to leaving, waits
-    included, and encloses the work of its own task only. Once another task has run ops or ranges meanwhile, the range
-    overlaps theirs: it keeps its time and totals but has no self CPU time, and a Chrome trace shows it on a track of
-    its own. Tasks that share one context (``create_task(context=…)``) and coroutines of other event loops (trio) are
-    taken for one thread of work.
+    A ``with`` statement in an asyncio task may contain an ``await``. The range then lasts from entering to leaving,
+    including waits, and encloses the work of its own task only. If another task has run ops or ranges meanwhile, the
+    range overlaps theirs: it keeps its time and totals but has no self CPU time, and a Chrome trace shows it on a
+    separate track. Tasks that share one context (``create_task(context=…)``) and coroutines of other event loops (trio)
+    are treated as one thread.
 
-    ``args`` is taken for torch's sake and not recorded. One object may be entered again and again, by many threads.
-    Raises TypeError for a name that is no string or work that is no number, ValueError for a name with the character 0,
-    for work that is negative or not finite, for a unit that does not exist and for one without flops.
+    ``args`` is accepted for compatibility with torch and ignored. One object may be entered repeatedly and by many
+    threads. Raise TypeError for a name that is not a string or work that is not a number, ValueError for a name that
+    contains a null character, for work that is negative or not finite, and for a unit that is unknown or has no flops.
     """
 
     __slots__ = ()
 
     def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
-        """``fn`` with each call of it in the range. TypeError for what cannot be called."""
+        """Return ``fn`` wrapped so that each call runs in the range. Raise TypeError if ``fn`` is not callable."""
         if isinstance(fn, (staticmethod, classmethod)):
             return cast("Callable[P, R]", type(fn)(self(fn.__func__)))
         if not callable(fn):
@@ -54,7 +55,7 @@ class record_function(_core.Range):
         if inspect.isasyncgenfunction(fn):
             raise TypeError(
                 f"the range {self.name!r} cannot decorate {fn.__qualname__}(), an asynchronous generator; use "
-                "`with record_function(…)` inside of it, around what runs without an await or a yield"
+                "`with record_function(…)` inside it, around code without an await or a yield"
             )
         part = self._of_call if callable(self.flops) or callable(self.bytes) else self._itself
         if inspect.iscoroutinefunction(fn):
@@ -87,10 +88,10 @@ class record_function(_core.Range):
         return self
 
     def _of_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> record_function:
-        """A range with the work of a call with these arguments."""
+        """Return a range with the work of a call with these arguments."""
         if not _core.is_recording():
             return record_function(self.name)
-        flops, bytes_ = (given(*args, **kwargs) if callable(given) else given for given in (self.flops, self.bytes))
+        flops, bytes_ = (work(*args, **kwargs) if callable(work) else work for work in (self.flops, self.bytes))
         return record_function(self.name, flops=flops, bytes=bytes_, unit=None if flops is None else self.unit)
 
     def __repr__(self) -> str:
@@ -102,18 +103,18 @@ _Part = Callable[[tuple[Any, ...], dict[str, Any]], record_function]
 
 @types.coroutine
 def _in_ranges(run: Any, part: record_function) -> Generator[Any, Any, Any]:
-    """Drive a generator or a coroutine as ``yield from`` would, each stretch between two suspensions in a range."""
+    """Drive a generator or coroutine as ``yield from`` does, with a range around each part between two suspensions."""
     resume, value = run.send, None
     while True:
         with part:
             try:
-                given = resume(value)
+                result = resume(value)
             except StopIteration as end:
                 return end.value
-        # The work is stated with the first stretch.
+        # The declared work belongs to the first part.
         part = record_function(part.name, flops=part.flops and 0, bytes=part.bytes and 0, unit=part.unit)
         try:
-            resume, value = run.send, (yield given)
+            resume, value = run.send, (yield result)
         except GeneratorExit:
             with part:
                 run.close()

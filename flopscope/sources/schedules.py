@@ -1,4 +1,4 @@
-"""When to record: the actions of a step and schedules of them, as in torch.profiler."""
+"""Schedules of profiles: which steps to record, as in torch.profiler."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ __all__ = ["ProfilerAction", "action_at", "schedule"]
 
 
 class ProfilerAction(Enum):
-    """What a profile does during a step."""
+    """The action of a profile during one step."""
 
     NONE = 0
     """nothing"""
     WARMUP = 1
-    """record, so that the costs of starting to record are over, and throw it away"""
+    """record and discard, so that the cost of starting to record is not part of the results"""
     RECORD = 2
     """record"""
     RECORD_AND_SAVE = 3
-    """record; the step ends a cycle, and what was recorded is handed over"""
+    """record; at the end of the step, which ends a cycle, deliver the results"""
 
-    __hash__ = object.__hash__  # Enum's is a Python call, which a profile with stacks would show at each step
+    __hash__ = object.__hash__  # Enum's is a Python function, which a profile with stacks would record at each step
 
 
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """A schedule for ``profile()``, with the meaning of torch.profiler.schedule's.
+    """Return a schedule for ``profile()``, with the same meaning as torch.profiler.schedule.
 
     After ``skip_first`` steps come cycles of ``wait`` steps of NONE, ``warmup`` of WARMUP, ``active - 1`` of RECORD and
-    one of RECORD_AND_SAVE; ``repeat`` cycles, or without end for 0. ``skip_first_wait`` other than 0 leaves the first
-    cycle's wait out.
+    one of RECORD_AND_SAVE: ``repeat`` cycles, or unlimited cycles for 0. If ``skip_first_wait`` is not 0, the first
+    cycle has no wait.
 
-    Returns a function of a step's number (0 …). Raises TypeError for what is no integer, and ValueError for
-    ``active`` < 1, another number < 0, or a step < 0. Warns where there is no warm-up: the first events of a cycle are
-    slow then.
+    The schedule is a function of the step number, from 0. Raise TypeError for arguments that are not integers, and
+    ValueError for ``active`` < 1, another argument < 0, or a step < 0. Warn if ``warmup`` is 0, because the first
+    events of a cycle are then slow.
     """
     wait, warmup, active = (_integer(n, v) for n, v in (("wait", wait), ("warmup", warmup), ("active", active)))
     repeat, skip_first = _integer("repeat", repeat), _integer("skip_first", skip_first)
     skip_first_wait = _integer("skip_first_wait", skip_first_wait)
     if min(wait, warmup, repeat, skip_first) < 0 or active < 1:
         raise ValueError(
-            f"no such schedule: wait={wait} (at least 0), warmup={warmup} (at least 0), active={active} (at least 1), "
+            f"invalid schedule: wait={wait} (at least 0), warmup={warmup} (at least 0), active={active} (at least 1), "
             f"repeat={repeat} (at least 0), skip_first={skip_first} (at least 0)"
         )
     if warmup == 0:
@@ -71,20 +71,21 @@ def _integer(name: str, value: Any) -> int:
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} of a schedule is a number of steps, not {value!r}") from None
+        raise TypeError(f"{name} of a schedule must be a number of steps, not {value!r}") from None
 
 
 def action_at(plan: Callable[[int], Any], step: int) -> ProfilerAction:
-    """What a schedule, ours or torch's or the user's own, says of a step.
+    """Return the action of a step in a schedule of flopscope, of torch or of the user.
 
-    Raises TypeError for an answer that is no action, ValueError for one that a schedule cannot give.
+    Raise TypeError if the schedule returns something other than an action, ValueError for an unknown action.
     """
-    given = plan(step)
-    if isinstance(given, ProfilerAction):
-        return given
-    name = getattr(given, "name", None)
+    action = plan(step)
+    if isinstance(action, ProfilerAction):
+        return action
+    name = getattr(action, "name", None)
     if not isinstance(name, str):
-        raise TypeError(f"the schedule says {given!r} of step {step}, which is no ProfilerAction")
+        raise TypeError(f"the schedule returned {action!r} for step {step}, which is not a ProfilerAction")
     if name not in ProfilerAction.__members__:
-        raise ValueError(f"the schedule says {name} of step {step}; one of {', '.join(ProfilerAction.__members__)}")
+        actions = ", ".join(ProfilerAction.__members__)
+        raise ValueError(f"the schedule returned {name} for step {step}; it must return one of {actions}")
     return ProfilerAction[name]

@@ -1,4 +1,4 @@
-"""Rules from Python: what an op of torch's does that flopscope has no rule for, or another one than you want."""
+"""User-defined work rules: the FLOPs and bytes of torch ops that flopscope has no rule, or another rule, for."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ UNIT = "unit"
 
 @dataclass(frozen=True)
 class WorkCall:
-    """One call of an op, as a trace tells it: an entry per argument of the op's schema in each of the four lists.
+    """One call of an op as recorded in a trace. Each of the four lists has one entry per argument of the op's schema.
 
-    Of a list of tensors the first three have a list of entries. Traces leave out what is in a list of more than 30
-    tensors, and the dtypes of any list.
+    For a list of tensors, the entry of the first three is a list with one element per tensor. Traces omit the contents
+    of lists of more than 30 tensors, and the dtypes of all lists.
     """
 
     name: str
-    """The op's, with its namespace: "aten::mm"."""
+    """Name of the op with its namespace: "aten::mm"."""
     shapes: list[Any]
-    """Of a tensor a tuple of ints; None of what is no tensor."""
+    """A tuple of ints for a tensor; None for other arguments."""
     dtypes: list[Any]
-    """Of a tensor "float32", "bfloat16", …, "" where it is not known; None of what is no tensor."""
+    """For a tensor "float32", "bfloat16", …, or "" if unknown; None for other arguments."""
     strides: list[Any]
-    """Of a tensor a tuple of ints, in elements, or None where the trace has none; None of what is no tensor."""
+    """A tuple of ints, in elements, for a tensor, or None if the trace has none; None for other arguments."""
     values: list[Any]
-    """Of a number, a bool, a string, a list of those: itself; None of a tensor and of what is not given."""
+    """The value of a number, bool, string or list of these; None for a tensor and for an omitted argument."""
 
 
 WorkRule: TypeAlias = Callable[[WorkCall], Mapping[str, Any] | Sequence[float | None] | None]
@@ -45,39 +45,39 @@ _warned: set[str] = set()
 
 
 def register_work(name: str, fn: WorkRule | None) -> None:
-    """Say what an op does: tables made from now on ask ``fn`` for the FLOPs and bytes of its calls.
+    """Register ``fn`` as the rule that computes the FLOPs and bytes of an op in all later tables.
 
-    name: the op's, as traces and tables have it, namespace included ("mylib::fused_mlp", "aten::mm",
-        "my_triton_kernel"). A rule of flopscope's own gives way.
+    name: the op's name with its namespace, as in traces and tables ("mylib::fused_mlp", "aten::mm",
+        "my_triton_kernel"). The rule replaces a built-in one.
     fn: called once for each distinct WorkCall (shapes, dtypes, strides, values) of a table. It returns
-        {"flops": …, "bytes_read": …, "bytes_written": …} or those three in that order: of one call, counted as
-        docs/counting.md says; None, NaN and what is left out are unknown. The dict may name the compute unit that
-        does the FLOPs, {…, "unit": "bf16_tensor"}; without it, the roofline is known only where the bytes bound it on
-        any unit. None takes the rule of that name away.
+        {"flops": …, "bytes_read": …, "bytes_written": …} or a sequence of these three, for one call, counted as
+        described in docs/counting.md. None, NaN and missing keys mean unknown. The dict may name the compute
+        unit that does the FLOPs, {…, "unit": "bf16_tensor"}; without it, the roofline is known only if the bytes bound
+        it on every unit. If fn is None, the rule of that name is removed.
 
-    Asked of what torch ran, in traces too; flopscope's own ops know what they do. What ``fn`` raises, and what is no
-    such number, is warned of once, and the work of the call is unknown then.
+    Rules apply to the ops of torch, in traces too, but not to flopscope's own ops, whose work is known. If ``fn``
+    raises an exception or returns an invalid result, a warning is issued once and the work of the call is unknown.
 
-    Raises TypeError and ValueError where name is no name or fn no function.
+    Raise TypeError or ValueError for an invalid name, TypeError if fn is neither callable nor None.
 
         fs.register_work("mylib::scale", lambda call: (math.prod(call.shapes[0]), …, …))
     """
     if not isinstance(name, str):
-        raise TypeError(f"name must be the name of an op, like 'mylib::fused_mlp', not {name!r}")
+        raise TypeError(f"name must be the name of an op such as 'mylib::fused_mlp', not {name!r}")
     if not name:
-        raise ValueError("name is empty: it must be the name of an op, like 'mylib::fused_mlp'")
+        raise ValueError("name is empty: it must be the name of an op such as 'mylib::fused_mlp'")
     if fn is not None and not callable(fn):
-        raise TypeError(f"fn must be a function of one call, or None, not {fn!r}")
+        raise TypeError(f"fn must be a function of one WorkCall, or None, not {fn!r}")
     _warned.discard(name)
     if fn is None:
         _rules.pop(name, None)
     else:
         _rules[name] = fn
-    _core._set_work_rule(_answer if _rules else None)
+    _core._set_work_rule(_work_of if _rules else None)
 
 
 def _item(text: str) -> Any:
-    """What a text of a trace means: a bool, a number, or the text itself."""
+    """Parse a value of a trace: a bool, a number, or the text itself."""
     if text in ("True", "False"):
         return text == "True"
     for kind in (int, float):
@@ -106,45 +106,45 @@ def _call_of(name: str, arguments: list[Any]) -> WorkCall:
     return WorkCall(name, shapes=parts[1], dtypes=parts[0], strides=parts[2], values=values)
 
 
-def _number(label: str, given: Any) -> float:
-    if given is None:
+def _number(label: str, value: Any) -> float:
+    if value is None:
         return math.nan
     try:
-        number = float(given)
+        number = float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{label} is {given!r}, not a number") from None
+        raise TypeError(f"{label} must be a number, not {value!r}") from None
     if number < 0 or math.isinf(number):
-        raise ValueError(f"{label} is {given!r}: it must be 0 or more, and finite")
+        raise ValueError(f"{label} must be finite and at least 0, not {value!r}")
     return number
 
 
-def _checked(given: Any) -> tuple[float, float, float, str]:
-    """What a rule returned, as FLOPs, bytes read, bytes written and unit ("": none)."""
+def _checked(result: Any) -> tuple[float, float, float, str]:
+    """Convert the result of a rule to FLOPs, bytes read, bytes written and unit ("": none)."""
     unit = ""
-    if given is None:
+    if result is None:
         return math.nan, math.nan, math.nan, unit
-    if isinstance(given, Mapping):
-        if unknown := sorted(str(key) for key in set(given) - {*NUMBERS, UNIT}):
-            raise ValueError(f"it returned {', '.join(unknown)}: the keys are {', '.join((*NUMBERS, UNIT))}")
-        unit = _unit(given.get(UNIT))
-        given = [given.get(label) for label in NUMBERS]
-    if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != len(NUMBERS):
-        raise TypeError(f"it returned {given!r}, not {', '.join(NUMBERS)}")
-    flops, read, written = (_number(label, value) for label, value in zip(NUMBERS, given, strict=True))
+    if isinstance(result, Mapping):
+        if unknown := sorted(str(key) for key in set(result) - {*NUMBERS, UNIT}):
+            raise ValueError(f"it returned the unknown keys {', '.join(unknown)}; use {', '.join((*NUMBERS, UNIT))}")
+        unit = _unit(result.get(UNIT))
+        result = [result.get(label) for label in NUMBERS]
+    if not isinstance(result, Sequence) or isinstance(result, str) or len(result) != len(NUMBERS):
+        raise TypeError(f"it returned {result!r}, not {', '.join(NUMBERS)}")
+    flops, read, written = (_number(label, value) for label, value in zip(NUMBERS, result, strict=True))
     return flops, read, written, unit
 
 
-def _unit(given: Any) -> str:
-    if given is None:
+def _unit(name: Any) -> str:
+    if name is None:
         return ""
     known = list(_core.datasheet()[0]["flops"])
-    if given not in known:
-        raise ValueError(f"unit is {given!r}: it must be one of {', '.join(known)}")
-    return str(given)
+    if name not in known:
+        raise ValueError(f"unit must be one of {', '.join(known)}, not {name!r}")
+    return str(name)
 
 
-def _answer(name: str, arguments: list[Any]) -> tuple[float, float, float, str] | None:
-    """What the core asks of each distinct call: the numbers, or None where no rule has the name."""
+def _work_of(name: str, arguments: list[Any]) -> tuple[float, float, float, str] | None:
+    """Return the work of a distinct call, as called by the core; None if there is no rule for the name."""
     fn = _rules.get(name)
     if fn is None:
         return None

@@ -1,1 +1,1 @@
-"""Helpers that know nothing of profiling: files, progress bars, libraries, units of text."""
+"""Helpers that are independent of profiling: files, progress bars, libraries, number formatting."""

@@ -1,4 +1,4 @@
-"""Files that are whole: written beside their target and renamed; and what was stored, read without trusting it."""
+"""Atomic file writes through a temporary file and a rename, and validated reads of stored JSON."""
 
 from __future__ import annotations
 
@@ -19,84 +19,85 @@ __all__ = ["read_json", "replacing", "require_file", "write_json"]
 
 Name = str | bytes | PathLike[str] | PathLike[bytes]
 
-STALE_SECONDS = 24 * 3600  # after which another machine's temporary file counts as left behind
-MOST_BYTES = 64 << 20  # of a stored file
-PIECE = 1 << 20  # bytes that are copied at once
-# A folder that takes no new file, or a target that cannot be renamed over: a sticky folder, or a mount on the file.
+STALE_SECONDS = 24 * 3600  # age at which another machine's temporary file is considered abandoned
+MAX_BYTES = 64 << 20  # of a stored file
+CHUNK = 1 << 20  # bytes copied at once
+# Errors of a folder that accepts no new file, or of a rename that is not allowed (a sticky folder, a mount point).
 _IN_PLACE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY})
 _DESCRIPTORS = re.compile(r"/proc/[^/]+(/task/[^/]+)?/fd|/dev/fd")
 _TEMPORARY = re.compile(r"\.flopscope-([0-9a-f]{8})-([0-9]{1,10})-[0-9a-f]{8}\.tmp")
-_NO_FOLDER = "it is a folder; name a file in it"
-_ours: set[str] = set()  # temporary files that this process is writing
+_IS_FOLDER = "it is a folder; name a file in it"
+_active: set[str] = set()  # names of the temporary files that this process is writing
 
 
 @contextmanager
 def replacing(path: Name, mode: str = "w", **options: Any) -> Iterator[IO[Any]]:
-    """Open a file to write: what is written takes the place of ``path`` when the block ends without an exception.
+    """Open a file for writing; its content replaces ``path`` when the block ends without an exception.
 
-    mode: "w" (UTF-8) or "wb". options: open()'s. Until the end, and after a full disk, an exception or SIGKILL, the
-    file that was there stays as it was. What a killed process left is removed when its folder is next written to.
+    ``mode`` is "w" (UTF-8) or "wb"; ``options`` are passed to open(). Until the block ends, and after a full disk, an
+    exception or SIGKILL, an existing file is unchanged. The temporary file of a killed process is removed by the next
+    write to the same folder.
 
-    As with open(), a symbolic link is written through, a new file's mode follows the umask and an existing file keeps
-    its mode (and, as far as permitted, its owner; other hard links keep the old content). What is no regular file (a
-    FIFO, /dev/stdout) is written directly. So is a file that cannot be replaced, since its folder cannot be written,
-    or since it is a mount point: an error then leaves that file incomplete. Nothing is synchronised to the disk.
+    As with open(), symbolic links are followed, the mode of a new file follows the umask, and an existing file keeps
+    its mode (and, where permitted, its owner; other hard links keep the old content). Anything but a regular file (a
+    FIFO, /dev/stdout) is written directly. So is a file that cannot be replaced, because its folder is not writable or
+    because it is a mount point; an error then leaves that file incomplete. Nothing is synchronised to the disk.
 
-    OSErrors, those of the block too, name ``path``: IsADirectoryError, FileNotFoundError for a missing folder,
-    PermissionError also for a read-only file.
+    Every OSError, including those raised in the block, names ``path``: IsADirectoryError; FileNotFoundError for a
+    missing folder; PermissionError, also for a read-only file.
     """
     if mode not in ("w", "wb"):
-        raise ValueError(f'mode is "w" or "wb", not {mode!r}')
+        raise ValueError(f'mode must be "w" or "wb", not {mode!r}')
     if mode == "w":
         options.setdefault("encoding", "utf-8")
-    named = os.fsdecode(path)
-    with _naming(named):
-        target = _target_of(named)
-        beside, descriptor = (None, None) if target is None else _create_beside(target)
-        if target is None or beside is None or descriptor is None:
-            with open(named, mode, **options) as stream:
+    name = os.fsdecode(path)
+    with _naming(name):
+        target = _target_of(name)
+        scratch, descriptor = (None, None) if target is None else _create_scratch(target)
+        if target is None or scratch is None or descriptor is None:
+            with open(name, mode, **options) as stream:
                 yield stream
             return
         try:
             with open(descriptor, mode, **options) as stream:
                 yield stream
-            _put(beside, target)
+            _put(scratch, target)
         finally:
-            beside.unlink(missing_ok=True)
-            _ours.discard(beside.name)
+            scratch.unlink(missing_ok=True)
+            _active.discard(scratch.name)
 
 
 def write_json(path: Name, content: Any) -> None:
-    """Write a JSON file, as ``replacing`` does. ValueError for NaN and infinities, before the file is opened."""
+    """Write a JSON file through ``replacing``. Raise ValueError for NaN and infinities before the file is opened."""
     text = json.dumps(content, indent=1, allow_nan=False)
     with replacing(path) as stream:
         stream.write(f"{text}\n")
 
 
 def require_file(path: Path) -> None:
-    """ValueError where something other than a regular file has that name: a folder, a FIFO, a device."""
+    """Raise ValueError if ``path`` exists and is not a regular file, such as a folder, a FIFO or a device."""
     with suppress(FileNotFoundError, NotADirectoryError):
         _refuse_special(path, path.stat().st_mode)
 
 
 def read_json(path: Path) -> Any:
-    """Read a stored JSON file whose content may be anything. ValueError, naming the file, for what is no JSON.
+    """Read a stored JSON file with untrusted content. Raise ValueError, naming the file, if it is not valid JSON.
 
-    That includes other things than files, which are not waited for, NaN and Infinity, and what is nested too deeply or
-    too long. FileNotFoundError and other OSErrors pass.
+    ValueError is also raised for NaN and Infinity, for content that is too long or nested too deeply, and for anything
+    but a regular file, which is never waited for. FileNotFoundError and other OSErrors propagate.
     """
     require_file(path)
     with open(path, "rb", opener=_open_at_once) as file:
-        _refuse_special(path, os.fstat(file.fileno()).st_mode)  # what it is now
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"{path} is no stored JSON: it is longer than {MOST_BYTES >> 20} MB")
+        _refuse_special(path, os.fstat(file.fileno()).st_mode)  # it may have been replaced meanwhile
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"{path} is not valid JSON: it is longer than {MAX_BYTES >> 20} MB")
     try:
         return json.loads(content.decode("utf-8"), parse_constant=_refuse_constant)
     except RecursionError:
-        raise ValueError(f"{path} is no stored JSON: it is nested too deeply") from None
+        raise ValueError(f"{path} is not valid JSON: it is nested too deeply") from None
     except ValueError as problem:
-        raise ValueError(f"{path} is no stored JSON: {problem}") from None
+        raise ValueError(f"{path} is not valid JSON: {problem}") from None
 
 
 def _open_at_once(path: str, flags: int) -> int:
@@ -117,80 +118,80 @@ def _refuse_special(path: Path, mode: int) -> None:
 
 
 @contextmanager
-def _naming(named: str) -> Iterator[None]:
-    """OSErrors without a file's name get this one."""
+def _naming(name: str) -> Iterator[None]:
+    """Add the file's name to OSErrors that have none."""
     try:
         yield
     except OSError as problem:
         if problem.errno is None or problem.filename is not None:
             raise
-        raise OSError(problem.errno, problem.strerror, named) from problem
+        raise OSError(problem.errno, problem.strerror, name) from problem
 
 
-def _target_of(named: str) -> Path | None:
-    """The file to replace; None for what is written directly. Raises what open() would."""
-    path = named
-    for _ in range(40):  # as many links as Linux follows
+def _target_of(name: str) -> Path | None:
+    """Return the file to replace, or None if it is written directly. Raise the OSErrors that open() would raise."""
+    path = name
+    for _ in range(40):  # the limit of Linux
         if _DESCRIPTORS.fullmatch(os.path.realpath(os.path.dirname(path) or ".")):
-            return None  # an open file: a rename would take its name from it
+            return None  # an open file, which a rename would not replace
         if not os.path.islink(path):
             break
         path = os.path.join(os.path.dirname(path), os.readlink(path))
     try:
-        found = os.stat(named)
+        status = os.stat(name)
     except FileNotFoundError:
         folder = os.path.dirname(path) or "."
         if not os.path.isdir(folder):
-            raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder}; make it first", named) from None
+            raise FileNotFoundError(errno.ENOENT, f"there is no folder {folder}; create it first", name) from None
         return Path(os.path.realpath(folder), os.path.basename(path))
-    if stat.S_ISDIR(found.st_mode):
-        raise IsADirectoryError(errno.EISDIR, _NO_FOLDER, named)
-    if not stat.S_ISREG(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, _IS_FOLDER, name)
+    if not stat.S_ISREG(status.st_mode):
         return None
-    if not os.access(named, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), named)
-    return Path(os.path.realpath(named))
+    if not os.access(name, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+    return Path(os.path.realpath(name))
 
 
-def _create_beside(target: Path) -> tuple[Path, int] | tuple[None, None]:
-    """A temporary file with the target's mode, open. None where the folder takes no file, but the target is there."""
+def _create_scratch(target: Path) -> tuple[Path, int] | tuple[None, None]:
+    """Create a temporary file with the target's mode. None if the folder accepts no file but the target exists."""
     sweep(target.parent)
     old = target.stat() if target.exists() else None
     mode = 0o666 if old is None else stat.S_IMODE(old.st_mode)
-    beside = target.parent / f".flopscope-{_machine()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
-    _ours.add(beside.name)
+    scratch = target.parent / f".flopscope-{_machine()}-{os.getpid()}-{os.urandom(4).hex()}.tmp"
+    _active.add(scratch.name)
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode & 0o777)
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode & 0o777)
     except OSError as problem:
-        _ours.discard(beside.name)
+        _active.discard(scratch.name)
         if old is not None and problem.errno in _IN_PLACE:
             return None, None
-        why = f"cannot make a file in {target.parent}: {problem.strerror}"
+        why = f"cannot create a file in {target.parent}: {problem.strerror}"
         raise OSError(problem.errno, why, str(target)) from None
     if old is not None:
-        with suppress(PermissionError):  # only root gives files away
+        with suppress(PermissionError):  # only root may change the owner
             os.fchown(descriptor, old.st_uid, old.st_gid)
         os.fchmod(descriptor, mode)
-    return beside, descriptor
+    return scratch, descriptor
 
 
-def _put(beside: Path, target: Path) -> None:
-    """Rename; copy where the target cannot be renamed over."""
+def _put(scratch: Path, target: Path) -> None:
+    """Rename the temporary file to the target, or copy its content where the rename is not allowed."""
     try:
-        os.replace(beside, target)
+        os.replace(scratch, target)
     except OSError as problem:
         if problem.errno not in _IN_PLACE or not target.exists():
             raise OSError(problem.errno, problem.strerror, str(target)) from None
-        with beside.open("rb") as whole, target.open("wb") as stream:
-            while piece := whole.read(PIECE):
-                stream.write(piece)
+        with scratch.open("rb") as source, target.open("wb") as stream:
+            while chunk := source.read(CHUNK):
+                stream.write(chunk)
 
 
-# What killed processes leave ------------------------------------------------------------------------------------------
+# Temporary files of killed processes ----------------------------------------------------------------------------------
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files of ``replacing`` whose process is gone; other machines' after a day."""
+    """Remove temporary files of ``replacing`` whose process has ended; those of other machines after a day."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             match = _TEMPORARY.fullmatch(entry.name)
@@ -201,7 +202,7 @@ def sweep(folder: Path) -> None:
 
 def _is_stale(entry: os.DirEntry[str], machine: str, pid: int) -> bool:
     if machine == _machine() and pid == os.getpid():
-        return entry.name not in _ours  # of an earlier process with the same number
+        return entry.name not in _active  # otherwise from an earlier process with the same id
     if machine == _machine() and not _is_alive(pid):
         return True
     return time.time() - entry.stat(follow_symlinks=False).st_mtime > STALE_SECONDS
@@ -218,10 +219,10 @@ def _is_alive(pid: int) -> bool:
 
 
 def _machine() -> str:
-    """What tells this machine, since it started, and the process ids in use here (a container's own) from others."""
-    told = [os.uname().nodename]
+    """Return a hash of this machine, its current boot and the namespace of its process ids (a container's own)."""
+    parts = [os.uname().nodename]
     with suppress(OSError):
-        told.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
     with suppress(OSError):
-        told.append(os.readlink("/proc/self/ns/pid"))
-    return f"{binascii.crc32(os.fsencode(' '.join(told))):08x}"
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return f"{binascii.crc32(os.fsencode(' '.join(parts))):08x}"

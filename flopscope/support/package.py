@@ -1,4 +1,4 @@
-"""Facts about the package itself: its version and its folder."""
+"""The package's version and folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress bars for what takes a while: on a terminal by rich, in a notebook as HTML. Elsewhere nothing is shown."""
+"""Progress bars: by rich on a terminal, as HTML in a notebook, and nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from flopscope.support.safe import printable
 
 __all__ = ["progress_bar", "time_bar"]
 
-WAIT_SECONDS = 2.0  # before a bar of time is shown
-PAUSE_SECONDS = 0.1  # at least, between two changes of what is seen
+WAIT_SECONDS = 2.0  # before time_bar() shows a bar
+PAUSE_SECONDS = 0.1  # minimum time between two updates
 
 
 @contextmanager
 def progress_bar(title: str, steps: int, wanted: bool = True) -> Iterator[Callable[[], object]]:
-    """Gives a function to call after each step. Silent where not wanted."""
+    """Show a bar and yield a function to call after each step. Nothing is shown unless ``wanted``."""
     done = 0
     with ExitStack() as stack:
         show = stack.enter_context(_bar(title)) if wanted else bool
@@ -35,30 +35,30 @@ def progress_bar(title: str, steps: int, wanted: bool = True) -> Iterator[Callab
 
 @contextmanager
 def time_bar(title: str, seconds: float) -> Iterator[Callable[[], object]]:
-    """Gives a function to call now and then: after two seconds a bar shows how much of so many seconds is over.
+    """Yield a function to call repeatedly; after two seconds, a bar shows which part of ``seconds`` has elapsed.
 
-    It is drawn when that function is called and at no other time, so that it does not disturb what is timed between.
+    The bar is drawn only during those calls, so that it does not disturb measurements between them.
     """
     begin = time.perf_counter()
     shown: list[Callable[[float], object]] = []
     with ExitStack() as stack:
 
-        def look() -> None:
+        def update() -> None:
             elapsed = time.perf_counter() - begin
             if elapsed >= WAIT_SECONDS:
                 if not shown:
                     shown.append(stack.enter_context(_bar(title)))
                 shown[0](min(elapsed / seconds, 1.0))
 
-        yield look
+        yield update
 
 
-_showing = False  # a bar: what else would have one meanwhile has none
+_showing = False  # whether a bar is shown; nested bars are suppressed
 
 
 @contextmanager
 def _bar(title: str) -> Iterator[Callable[[float], object]]:
-    """Gives a function that shows which share, 0 to 1, is done; not more often than one can see."""
+    """Yield a function that shows the completed share, 0 to 1, and ignores updates that come too fast."""
     global _showing
     if _showing:
         yield bool  # does nothing
@@ -86,18 +86,18 @@ def _on_terminal(title: str) -> Iterator[Callable[[float], object]]:
         if not sys.stderr.isatty():
             raise ImportError
         from rich.console import Console
-        from rich.markup import escape as as_it_is
+        from rich.markup import escape as escape_markup
         from rich.progress import Progress
     except ImportError:
         yield bool  # does nothing
         return
     with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        task = bar.add_task(as_it_is(printable(title)), total=1.0)
+        task = bar.add_task(escape_markup(printable(title)), total=1.0)
         yield lambda share: bar.update(task, completed=share, refresh=True)
 
 
 def _notebook() -> bool:
-    """Whether IPython runs in a kernel, whose front end shows HTML."""
+    """Return whether IPython runs in a kernel, whose front end shows HTML."""
     ipython: Any = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None

@@ -1,4 +1,4 @@
-"""Text that came from a trace, made safe for where it is shown: a trace may hold any name, and come from anyone."""
+"""Escaping of text from traces for terminals, HTML and CSV: a trace is untrusted and may contain any name."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from flopscope.support.files import replacing
 
 __all__ = ["markup", "printable", "write_csv"]
 
-# C0 and C1 controls and DEL, which terminals act on; separators that end a line; marks that turn the direction of text
-# (Unicode's Bidi_Control); halves of surrogate pairs, which cannot be encoded.
+# C0 and C1 controls and DEL, which terminals interpret; line separators; characters that change the direction of text
+# (Unicode's Bidi_Control); lone surrogates, which cannot be encoded.
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_FORMULA = re.compile("[=+\\-@\t\r]")  # how a cell begins that spreadsheets evaluate
+_FORMULA = re.compile("[=+\\-@\t\r]")  # first characters of a cell that spreadsheets evaluate
 
 
 def printable(text: str) -> str:
-    """Return the text with control characters escaped as Python writes them: ESC as ``\\x1b``, a line's end as ``\\n``.
+    """Return the text with control characters escaped as in Python: ESC as ``\\x1b``, a line feed as ``\\n``.
 
-    Text without any is returned as it is.
+    Text without control characters is returned unchanged.
     """
     return text if text.isprintable() else _CONTROLS.sub(_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def markup(text: str) -> str:
-    """Return the text for HTML: control characters escaped as ``printable`` does, then what HTML would interpret."""
+    """Return the text escaped for HTML: control characters as ``printable`` does, then HTML's special characters."""
     return html.escape(printable(text))
 
 
 def write_csv(path: str | PathLike[str], header: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a CSV file: what is None is empty, lists are JSON, and no text is a formula.
+    """Write a CSV file in which None is an empty cell, lists are JSON, and no cell is evaluated as a formula.
 
-    A text that spreadsheets would evaluate, since it begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage
-    return, gets an apostrophe before it, which they take for the mark of a text. Numbers stay numbers.
+    Text that spreadsheets would evaluate, because it begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage
+    return, is prefixed with an apostrophe, which marks it as text. Numbers are not changed.
     """
     with replacing(path, newline="", errors="backslashreplace") as file:
         writer = csv.writer(file)

@@ -1,4 +1,4 @@
-"""Warnings that point at the user's code."""
+"""Warnings attributed to the user's code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["warn_user"]
 
 
 def warn_user(message: str) -> None:
-    """Warn at the line outside of flopscope that led here."""
+    """Issue a UserWarning attributed to the innermost calling line outside of flopscope."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(FOLDER):
         frame, level = frame.f_back, level + 1
