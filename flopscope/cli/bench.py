@@ -15,6 +15,7 @@ from flopscope.hardware.peaks import Peaks
 from flopscope.results.table import EventRow, EventTable
 from flopscope.sources.profiler import profile
 from flopscope.support.progress import progress_bar
+from flopscope.support.units import si_text
 
 __all__ = ["OPS", "Bench", "run"]
 
@@ -227,8 +228,7 @@ def _own_time(row: EventRow) -> float:
 def _rate(rate: float | None, unit: str) -> str:
     if rate is None:
         return "not known"
-    scale, prefix = next((pair for pair in ((1e12, "T"), (1e9, "G")) if rate >= pair[0]), (1e6, "M"))
-    return f"{rate / scale:.4g} {prefix}{unit}"
+    return si_text(rate, unit, prefixes="TGM")
 
 
 def _units(peaks: Peaks) -> str:
