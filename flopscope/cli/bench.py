@@ -209,7 +209,7 @@ def _beats(row: EventRow, device: Device) -> bool:
 def _suitable_size(device: Device, peaks: Peaks, dtype: str, repeat: int) -> int:
     """The largest side whose whole run should end in seconds, by the peaks, and fit the memory."""
     seconds = GPU_SECONDS if device.kind == "cuda" else CPU_SECONDS
-    item = {"float64": 8, "float32": 4}.get(dtype, 2)
+    item = _core.dtype_bytes.get(dtype, 2)  # what is no dtype is refused when the tensors are made
     rate = min((peaks.flops[unit] for unit in ("fp64" if item == 8 else "fp32",) if unit in peaks.flops), default=1e9)
     bandwidth = peaks.bandwidth or 1e9
     memory = free_bytes(device)

@@ -57,7 +57,7 @@ def why_unknown(model: Model, *, here: bool, measured: bool, kind: str = "cuda")
 
     here: such a device is in this machine. measured: measured peaks were asked for, and not only the datasheet's.
     """
-    rows = [row for row in _core.datasheet() if _is_named(model.name, row["names"])]
+    rows = _core.datasheet(model.name)
     reason = _why_not_those(model, rows) if rows else f'no datasheet row for "{model.name}"'
     if kind == "cpu":
         reason = "CPUs have no datasheet"
@@ -66,10 +66,6 @@ def why_unknown(model: Model, *, here: bool, measured: bool, kind: str = "cuda")
     if here:
         return f'{reason}; peaks="measured" takes what this machine measures'
     return reason if rows else f"{reason}; a row in csrc/device/datasheet.def would tell its peaks"
-
-
-def _is_named(name: str, names: Iterable[str]) -> bool:
-    return " ".join(name.lower().split()) in (one.lower() for one in names)
 
 
 def _why_not_those(model: Model, rows: list[dict[str, Any]]) -> str:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flopscope import _core
 from flopscope.support.files import read_json, write_json
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ MOST = 1e18  # FLOP/s, bytes/s or ns that no device reaches
 CACHE_FORMAT = 4  # of the JSON files; raise it when what is measured changes
 BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth")
 TIMES = ("launch_ns", "kernel_ns")  # the lower the better
-# What a tensor unit must be faster than to count: the unit that the product falls back to, as in csrc/device/peaks.c.
-PLAIN_OF = {"fp64_tensor": "fp64", "tf32_tensor": "fp32", "fp16_tensor": "fp32", "bf16_tensor": "fp32"}
 
 
 def is_number(value: object) -> bool:
@@ -114,7 +113,8 @@ def slowdown(number: str, value: float, reference: float) -> float:
 
 def drop_useless_units(flops: Mapping[str, float]) -> dict[str, float]:
     """Without the tensor units that are no faster than the plain ones: a library without them computes on those."""
-    return {unit: rate for unit, rate in flops.items() if rate > flops.get(PLAIN_OF.get(unit, ""), 0.0)}
+    plain = _core.fallback_units
+    return {unit: rate for unit, rate in flops.items() if rate > flops.get(plain.get(unit, ""), 0.0)}
 
 
 def combine(stored: Peaks, new: Peaks) -> Peaks:

@@ -137,7 +137,7 @@ def _checked(given: Any) -> tuple[float, float, float, str]:
 def _unit(given: Any) -> str:
     if given is None:
         return ""
-    known = list(_core.datasheet()[0]["flops"])
+    known = _core.compute_units
     if given not in known:
         raise ValueError(f"unit is {given!r}: it must be one of {', '.join(known)}")
     return str(given)
