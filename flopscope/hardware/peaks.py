@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -224,19 +224,16 @@ def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
 @contextmanager
 def _locked(folder: Path, create: bool) -> Iterator[None]:
     """Keep other processes out, as far as the file system can lock a folder."""
-    handle = None
-    with suppress(OSError, ImportError):
-        import fcntl
+    with ExitStack() as stack:
+        with suppress(OSError, ImportError):
+            from flopscope.support.lock import locked
 
-        if create:
-            folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
+            if create:
+                folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            stack.enter_context(locked(handle))
         yield
-    finally:
-        if handle is not None:
-            os.close(handle)  # and unlock
 
 
 def _write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:
