@@ -35,6 +35,7 @@ C_FLAGS = [
     "-ffp-contract=fast",
     "-Wall",
     "-Wextra",
+    "-Werror=implicit-function-declaration",  # a function that a row of pointwise.def misspells
 ]
 NVCC_FLAGS = [
     "-std=c++17",

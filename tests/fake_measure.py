@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from flopscope.timing import measuring, paired
+
 PEAK_FLOPS, PEAK_BYTES = 1e12, 100e9  # of the imagined device, per second
 
 
@@ -94,8 +96,8 @@ def runner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, folder: P
         body: str, *times: Times, options: tuple[str, ...] = (), compared: tuple[Compared, ...] = ()
     ) -> tuple[pytest.RunResult, Clock]:
         clock = Clock(*times or (Times(20, 0.1),), compared=compared)
-        monkeypatch.setattr("flopscope.timing.measuring.measure", clock.measure)
-        monkeypatch.setattr("flopscope.timing.paired.compare_times", clock.compare_times)
+        monkeypatch.setattr(measuring, "measure", clock.measure)
+        monkeypatch.setattr(paired, "compare_times", clock.compare_times)
         pytester.makepyfile(test_it="import pytest\ndef fn(*args): return args\n" + textwrap.dedent(body))
         return pytester.runpytest_inprocess("-p", "pytest_flopscope", "-p", "no:cacheprovider", *options), clock
 

@@ -21,7 +21,7 @@ import flopscope as fs
 ROOT = Path(__file__).parent.parent
 C_SOURCES = sorted(path for folder in ("csrc", "kernels") for path in (ROOT / folder).rglob("*") if path.is_file())
 PYTHON_SOURCES = sorted(
-    path for folder in ("flopscope", "tests", "benchmarks") for path in (ROOT / folder).rglob("*.py")
+    path for folder in ("flopscope", "tests", "benchmarks", "tools") for path in (ROOT / folder).rglob("*.py")
 )
 
 # Sources fill the store; work, table and summaries read it: what each room may include. Nothing to the right of itself.

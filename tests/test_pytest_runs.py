@@ -245,7 +245,7 @@ with alone():
 
 def test_a_wait_of_more_than_a_second_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("flopscope.perf.lock.SILENT_SECONDS", 0.05)
+    monkeypatch.setattr("flopscope.support.lock.SILENT_SECONDS", 0.05)
     told: list[str] = []
     with alone(told.append):
         pass
@@ -266,8 +266,8 @@ def test_a_wait_of_more_than_a_second_is_reported(monkeypatch: pytest.MonkeyPatc
 
 def test_a_run_shows_that_it_waits(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
-        "from fake_measure import Clock, Times\nimport flopscope\nimport flopscope.perf.lock\n"
-        "flopscope.measure = Clock(Times(20, 0.1)).measure\nflopscope.perf.lock.SILENT_SECONDS = 0.05\n"
+        "from fake_measure import Clock, Times\nimport flopscope\nimport flopscope.support.lock\n"
+        "flopscope.measure = Clock(Times(20, 0.1)).measure\nflopscope.support.lock.SILENT_SECONDS = 0.05\n"
     )
     (tmp_path / "test_it.py").write_text("def test_a(perf):\n    print('captured')\n    perf(print)\n")
     everything = {**environment(), "TMPDIR": str(tmp_path)}

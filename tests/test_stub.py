@@ -7,6 +7,7 @@ import copy
 import inspect
 import pickle
 import pydoc
+import runpy
 import time
 from pathlib import Path
 
@@ -14,7 +15,8 @@ import pytest
 
 import flopscope as fs
 
-STUB = ast.parse((Path(fs.__file__).parent / "_core.pyi").read_text(encoding="utf-8"))
+TEXT = (Path(fs.__file__).parent / "_core.pyi").read_text(encoding="utf-8")
+STUB = ast.parse(TEXT)
 FUNCTIONS = {node.name: node for node in STUB.body if isinstance(node, ast.FunctionDef)}
 CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
 # What every class has, and the slots that Python fills in for the operators.
@@ -49,6 +51,17 @@ def test_the_stub_names_all_of_the_module_and_nothing_else() -> None:
     public = {name for name in dir(fs._core) if not name.startswith("__")} | {"__all__"}
     stubbed = {n for n in names_in(STUB.body) if not n.startswith("_") or n == "__all__" or n in FUNCTIONS}
     assert stubbed == public
+
+
+def test_the_stubs_generated_parts_are_up_to_date() -> None:
+    tool = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "make_stub.py"))
+    assert tool["generated"](TEXT) == TEXT, "run python tools/make_stub.py"
+
+
+def test_a_stub_without_a_marker_is_refused() -> None:
+    tool = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "make_stub.py"))
+    with pytest.raises(ValueError, match="0 parts that begin with"):
+        tool["generated"]("")
 
 
 def test_the_stub_exports_what_the_module_exports() -> None:

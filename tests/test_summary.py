@@ -10,6 +10,7 @@ import pytest
 
 from flopscope import _core
 from flopscope.results import summary
+from flopscope.support.units import short_time_text
 
 PARTS = ["kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other"]
 FACTS = {
@@ -153,7 +154,7 @@ def test_a_skewed_clock_is_told_by_kernels_that_start_before_their_call(capsys: 
         assert row["negative_delays"] == np.sum(delays < skew) and row["launches"] == len(delays)
         assert row["delay_min"] == pytest.approx((delays.min() - skew) / 1000)
         texts[skew] = " ".join(summary.text(core).split())
-    most = summary._time((40_000 - delays.min()) / 1000)
+    most = short_time_text((40_000 - delays.min()) / 1000)
     assert "clocks" not in texts[0]
     assert f"cuda:0: {np.sum(delays < 40_000)} of 50 launches have a negative delay" in texts[40_000]
     assert f"by up to {most}. The clocks of host and device disagree by about that" in texts[40_000]
@@ -288,4 +289,4 @@ def test_advice_rests_on_numbers_above_the_thresholds() -> None:
     ],
 )
 def test_times_have_three_digits(microseconds: float, expected: str) -> None:
-    assert summary._time(microseconds) == expected
+    assert short_time_text(microseconds) == expected

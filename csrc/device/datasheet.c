@@ -55,7 +55,7 @@ static bool names_equal(const char *a, const char *b)
     }
 }
 
-static bool has_name(const fs_datasheet *row, const char *name)
+bool fs_datasheet_has_name(const fs_datasheet *row, const char *name)
 {
     for (const char *const *alias = row->names; *alias != NULL; alias++) {
         if (names_equal(name, *alias)) return true;
@@ -80,7 +80,7 @@ const fs_datasheet *fs_datasheet_find(const char *name, int sm_count, double mem
 {
     const fs_datasheet *found = NULL;
     for (int i = 0; i < DATASHEET_COUNT; i++) {
-        if (!has_name(&datasheets[i], name) || !may_be(&datasheets[i], sm_count, memory_bytes)) continue;
+        if (!fs_datasheet_has_name(&datasheets[i], name) || !may_be(&datasheets[i], sm_count, memory_bytes)) continue;
         if (found != NULL) return NULL;
         found = &datasheets[i];
     }

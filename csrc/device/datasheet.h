@@ -2,6 +2,8 @@
 #ifndef FS_DEVICE_DATASHEET_H
 #define FS_DEVICE_DATASHEET_H
 
+#include <stdbool.h>
+
 #include "device/rates.h"
 #include "device/units.h"
 
@@ -29,6 +31,9 @@ typedef struct {
  * may be any of several. Only the whole name counts; letter case and white space at the ends or repeated do not. A name
  * that is not listed is unknown: nothing is guessed from part of it. */
 const fs_datasheet *fs_datasheet_find(const char *name, int sm_count, double memory_bytes);
+
+/* Whether the row has this name, letter case and white space as above. */
+bool fs_datasheet_has_name(const fs_datasheet *row, const char *name);
 
 int fs_datasheet_count(void);
 const fs_datasheet *fs_datasheet_at(int index); /* NULL outside 0 .. count - 1 */

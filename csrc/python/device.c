@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/parallel.h"
 #include "device/datasheet.h"
+#include "device/peaks.h"
 #include "kernels/cuda_device.h"
 #include "ops/cpu/cpu_device.h"
 #include "ops/random.h"
@@ -92,11 +93,16 @@ static PyObject *datasheet_row(const fs_datasheet *row)
                          "source", row->source);
 }
 
-static PyObject *datasheet(PyObject *module, PyObject *unused)
+static PyObject *datasheet(PyObject *module, PyObject *args)
 {
-    (void)module, (void)unused;
+    (void)module;
+    PyObject *wanted = NULL;
+    if (!PyArg_ParseTuple(args, "|U:datasheet", &wanted)) return NULL;
+    const char *name = wanted ? PyUnicode_AsUTF8(wanted) : NULL;
+    if (wanted != NULL && name == NULL) return NULL;
     PyObject *rows = PyList_New(0);
     for (int i = 0; rows != NULL && i < fs_datasheet_count(); i++) {
+        if (name != NULL && !fs_datasheet_has_name(fs_datasheet_at(i), name)) continue;
         PyObject *row = datasheet_row(fs_datasheet_at(i));
         if (row == NULL || PyList_Append(rows, row) < 0) Py_CLEAR(rows);
         Py_XDECREF(row);
@@ -399,7 +405,8 @@ static PyMethodDef functions[] = {
     {"cuda_device_properties", cuda_device_properties, METH_O,
      "cuda_device_properties($module, index, /)\n--\n\nWhat the driver says of a CUDA device, as a dict."},
     {"cpu_properties", cpu_properties, METH_NOARGS, "name, isa, threads and cache_bytes of the CPU, as a dict."},
-    {"datasheet", datasheet, METH_NOARGS, "Every row of the datasheet table, as dicts."},
+    {"datasheet", datasheet, METH_VARARGS,
+     "datasheet([name])\n\nThe rows of the datasheet table, or those of that name, as dicts."},
     {"datasheet_find", datasheet_find, METH_VARARGS,
      "datasheet_find($module, name, sm_count=0, memory_bytes=0.0, /)\n--\n\nThe row of the device that reports these, "
      "or None; 0: not known."},
@@ -431,7 +438,77 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Facts of the core's tables, which Python code takes from here ------------------------------------------------- */
+
+/* {"float64": 8, …} */
+static PyObject *dtype_bytes(void)
+{
+    PyObject *sizes = PyDict_New();
+    for (fs_dtype dtype = 0; sizes != NULL && dtype < FS_DTYPE_COUNT; dtype++) {
+        PyObject *size = PyLong_FromSize_t(fs_dtypes[dtype].size);
+        if (size == NULL || PyDict_SetItemString(sizes, fs_dtypes[dtype].name, size) < 0) Py_CLEAR(sizes);
+        Py_XDECREF(size);
+    }
+    return sizes;
+}
+
+static PyObject *float_dtypes(void)
+{
+    PyObject *names = PyList_New(0);
+    for (fs_dtype dtype = 0; names != NULL && dtype < FS_DTYPE_COUNT; dtype++) {
+        if (!fs_dtype_is_float(dtype)) continue;
+        PyObject *name = PyUnicode_FromString(fs_dtypes[dtype].name);
+        if (name == NULL || PyList_Append(names, name) < 0) Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    PyObject *tuple = names ? PyList_AsTuple(names) : NULL;
+    Py_XDECREF(names);
+    return tuple;
+}
+
+/* {"fp64_tensor": "fp64", …}: of each unit of matrix products, the one that they fall back to. */
+static PyObject *fallback_units(void)
+{
+    PyObject *units = PyDict_New();
+    for (int i = 0; units != NULL && i < 2 * FS_DTYPE_COUNT; i++) {
+        fs_unit_choice choice = fs_unit_choose((fs_dtype)(i / 2), true, i % 2 != 0, FS_CUDA);
+        if (choice.preferred == choice.fallback || choice.fallback == FS_UNIT_NONE) continue;
+        PyObject *fallback = PyUnicode_FromString(fs_units[choice.fallback].name);
+        if (fallback == NULL || PyDict_SetItemString(units, fs_units[choice.preferred].name, fallback) < 0)
+            Py_CLEAR(units);
+        Py_XDECREF(fallback);
+    }
+    return units;
+}
+
+static PyObject *compute_units(void)
+{
+    PyObject *names = PyTuple_New(FS_UNIT_COUNT);
+    for (int unit = 0; names != NULL && unit < FS_UNIT_COUNT; unit++) {
+        PyObject *name = PyUnicode_FromString(fs_units[unit].name);
+        if (name == NULL) Py_CLEAR(names);
+        else PyTuple_SET_ITEM(names, unit, name);
+    }
+    return names;
+}
+
+static const struct {
+    const char *name;
+    PyObject *(*make)(void);
+} facts[] = {
+    {"dtype_bytes", dtype_bytes},
+    {"float_dtypes", float_dtypes},
+    {"compute_units", compute_units},
+    {"fallback_units", fallback_units},
+};
+
 int fs_add_device(PyObject *module)
 {
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        PyObject *fact = facts[i].make();
+        int status = fact ? PyModule_AddObjectRef(module, facts[i].name, fact) : -1;
+        Py_XDECREF(fact);
+        if (status < 0) return -1;
+    }
     return PyModule_AddFunctions(module, functions);
 }

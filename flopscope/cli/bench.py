@@ -15,6 +15,7 @@ from flopscope.hardware.peaks import Peaks
 from flopscope.results.table import EventRow, EventTable
 from flopscope.sources.profiler import profile
 from flopscope.support.progress import progress_bar
+from flopscope.support.units import si_text
 
 __all__ = ["OPS", "Bench", "run"]
 
@@ -208,7 +209,7 @@ def _beats(row: EventRow, device: Device) -> bool:
 def _suitable_size(device: Device, peaks: Peaks, dtype: str, repeat: int) -> int:
     """The largest side whose whole run should end in seconds, by the peaks, and fit the memory."""
     seconds = GPU_SECONDS if device.kind == "cuda" else CPU_SECONDS
-    item = {"float64": 8, "float32": 4}.get(dtype, 2)
+    item = _core.dtype_bytes.get(dtype, 2)  # what is no dtype is refused when the tensors are made
     rate = min((peaks.flops[unit] for unit in ("fp64" if item == 8 else "fp32",) if unit in peaks.flops), default=1e9)
     bandwidth = peaks.bandwidth or 1e9
     memory = free_bytes(device)
@@ -227,8 +228,7 @@ def _own_time(row: EventRow) -> float:
 def _rate(rate: float | None, unit: str) -> str:
     if rate is None:
         return "not known"
-    scale, prefix = next((pair for pair in ((1e12, "T"), (1e9, "G")) if rate >= pair[0]), (1e6, "M"))
-    return f"{rate / scale:.4g} {prefix}{unit}"
+    return si_text(rate, unit, prefixes="TGM")
 
 
 def _units(peaks: Peaks) -> str:

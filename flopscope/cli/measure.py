@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from flopscope import _core
 from flopscope.support.package import FOLDER
 
 __all__ = ["add_measure"]
@@ -23,7 +24,6 @@ WHERE_MODULES_ARE = (
     "hides no installed package (`python -m flopscope` has it first all the same); FILE.py is that file, with its "
     "folder first, as for `python FILE.py`."
 )
-DTYPES = ("float64", "float32", "float16", "bfloat16")
 
 
 def shape(text: str) -> tuple[int, ...]:
@@ -47,7 +47,9 @@ def add_measure(commands: Any) -> None:
     )
     parser.add_argument("shapes", nargs="*", type=shape, metavar="SHAPE", help="of each operand; one: of all")
     parser.add_argument("--path", metavar="DIR", action="append", default=[], help="look for MODULE here first")
-    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of the operands (default: %(default)s)")
+    parser.add_argument(
+        "--dtype", choices=_core.float_dtypes, default="float32", help="of the operands (default: %(default)s)"
+    )
     parser.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
     parser.add_argument("--cache", choices=("cold", "hot"), help="empty the caches or not (default: cold on CUDA)")
     parser.add_argument("--max-time", type=float, default=1.0, help="seconds of sampling (default: %(default)s)")
@@ -136,7 +138,6 @@ def _instead(module: Any, named: str) -> str:
 
 def _op(options: argparse.Namespace) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """The op and its arguments: random tensors of the shapes."""
-    from flopscope import _core
     from flopscope.timing.operands import call_of_op, tensor_arguments
 
     if options.what not in _core.ops:

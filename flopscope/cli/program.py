@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flopscope import _core
 from flopscope.cli.measure import add_measure, shape
 from flopscope.cli.tables import add_compare, add_table
 from flopscope.support.files import write_json
@@ -50,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
 
     bench = commands.add_parser("bench", allow_abbrev=False, help="run ten ops on one matrix and say what bounds each")
     bench.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
-    bench.add_argument("--dtype", default="float32", choices=("float64", "float32", "float16", "bfloat16"))
+    bench.add_argument("--dtype", default="float32", choices=_core.float_dtypes)
     bench.add_argument("--size", type=_positive, help="side of the square matrix (default: what suits the device)")
     bench.add_argument("--ops", type=_names, help="which ops, separated by commas (default: all)")
     bench.add_argument("--repeat", type=_positive, default=10, help="how often each op runs (default: %(default)s)")
@@ -131,8 +132,6 @@ def _devices(options: argparse.Namespace) -> None:
 
 
 def _explain_no_cuda(found: Sequence[Any]) -> None:
-    from flopscope import _core
-
     if all(device.kind == "cpu" for device in found):
         try:
             _core.cuda_device_count()

@@ -19,6 +19,8 @@ from flopscope.hardware.busy import why_busy
 from flopscope.hardware.model import Model
 from flopscope.hardware.peak_timing import Measurement, free_bytes
 from flopscope.hardware.peaks import Peaks, cached_peaks, is_number, keep_peaks, slowdown
+from flopscope.support.columns import aligned_lines
+from flopscope.support.units import si_text, whole_text
 
 __all__ = [
     "Datasheet",
@@ -131,9 +133,7 @@ class Device:
     def report(self) -> str:
         """Return the datasheet peaks and the measured peaks side by side, as text."""
         rows = self._columns()
-        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-        lines = [f"{self}: {self.name}"]
-        lines += ["  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        lines = [f"{self}: {self.name}", *(f"  {line}" for line in aligned_lines(rows, ">"))]
         if len(rows[0]) == 1:
             lines[1:] = ["  its peaks are unknown: run flopscope devices --measure"]
         measured = self.measured
@@ -292,11 +292,10 @@ _LABELS = {"bandwidth": "memory", "launch_ns": "launch", "kernel_ns": "one eleme
 
 def _text(number: str, value: float) -> str:
     if number == "bandwidth":
-        return f"{value / 1e9:,.0f} GB/s"
+        return whole_text(value / 1e9, "GB/s")
     if number in _LABELS:
-        return f"{value:,.0f} ns"
-    scale, prefix = (1e12, "T") if value >= 1e12 else (1e9, "G")
-    return f"{value / scale:,.4g} {prefix}{'OP/s' if number.startswith('int') else 'FLOP/s'}"
+        return whole_text(value, "ns")
+    return si_text(value, "OP/s" if number.startswith("int") else "FLOP/s", prefixes="TG")
 
 
 def _conditions(peaks: Peaks) -> dict[str, dict[str, str]]:

@@ -57,7 +57,7 @@ def why_unknown(model: Model, *, here: bool, measured: bool, kind: str = "cuda")
 
     ``here``: this machine has such a device. ``measured``: measured peaks were requested, not only the datasheet's.
     """
-    rows = [row for row in _core.datasheet() if _is_named(model.name, row["names"])]
+    rows = _core.datasheet(model.name)
     reason = _mismatch(model, rows) if rows else f'no datasheet row for "{model.name}"'
     if kind == "cpu":
         reason = "CPUs have no datasheet"
@@ -65,11 +65,7 @@ def why_unknown(model: Model, *, here: bool, measured: bool, kind: str = "cuda")
         return f"{reason}, and its peaks are not measured yet: run flopscope devices --measure"
     if here:
         return f'{reason}; use peaks="measured" for the peaks measured on this machine'
-    return reason if rows else f"{reason}; to declare its peaks, add a row to csrc/device/datasheet.def"
-
-
-def _is_named(name: str, names: Iterable[str]) -> bool:
-    return " ".join(name.lower().split()) in (one.lower() for one in names)
+    return reason if rows else f"{reason}; to declare its peaks, add a row to csrc/device/datasheet_nvidia.def or datasheet_amd.def"
 
 
 def _mismatch(model: Model, rows: list[dict[str, Any]]) -> str:

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from flopscope import _core
 from flopscope.hardware.busy import busy_meter, load_average
 from flopscope.hardware.peaks import Peaks, best, drop_useless_units, slowdown, versions_of
 from flopscope.support.progress import progress_bar
@@ -61,7 +62,7 @@ MIN_ROUNDS, MAX_ROUNDS = 3, 5
 AGREEMENT = 0.02  # between a series' two best readings, which ends its rounds
 MIN_SAMPLES, MAX_SAMPLES = 3, 60
 LARGEST_BUFFER = 2048 * MIB
-ELEMENT_BYTES = {"float64": 8, "float32": 4, "tf32": 4, "float16": 2, "bfloat16": 2}
+ELEMENT_BYTES = {**_core.dtype_bytes, "tf32": _core.dtype_bytes["float32"]}
 # Errors of operations that the device or a library does not support, or that need too much memory.
 _PROBE_ERRORS = (RuntimeError, MemoryError, ValueError, TypeError)
 

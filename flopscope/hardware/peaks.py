@@ -6,11 +6,12 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from flopscope import _core
 from flopscope.support.files import read_json, write_json
 
 if TYPE_CHECKING:
@@ -22,8 +23,6 @@ MAX_NUMBER = 1e18  # FLOP/s, bytes/s or ns; no device reaches it
 CACHE_FORMAT = 4  # of the JSON files; to be incremented when the measured numbers change
 BANDWIDTHS = ("bandwidth", "copy_bandwidth", "read_bandwidth", "write_bandwidth")
 TIMES = ("launch_ns", "kernel_ns")  # lower is better
-# The plain unit that each tensor unit must exceed, to which products fall back: as in csrc/device/peaks.c.
-PLAIN_OF = {"fp64_tensor": "fp64", "tf32_tensor": "fp32", "fp16_tensor": "fp32", "bf16_tensor": "fp32"}
 
 
 def is_number(value: object) -> bool:
@@ -114,7 +113,8 @@ def slowdown(number: str, value: float, reference: float) -> float:
 
 def drop_useless_units(flops: Mapping[str, float]) -> dict[str, float]:
     """Return the rates without tensor units that are no faster than plain units, which libraries fall back to."""
-    return {unit: rate for unit, rate in flops.items() if rate > flops.get(PLAIN_OF.get(unit, ""), 0.0)}
+    plain = _core.fallback_units
+    return {unit: rate for unit, rate in flops.items() if rate > flops.get(plain.get(unit, ""), 0.0)}
 
 
 def combine(stored: Peaks, new: Peaks) -> Peaks:
@@ -224,19 +224,16 @@ def _read_cache(key: Mapping[str, Any]) -> Peaks | None:
 @contextmanager
 def _locked(folder: Path, create: bool) -> Iterator[None]:
     """Exclude other processes, if the file system supports locking a folder."""
-    handle = None
-    with suppress(OSError, ImportError):
-        import fcntl
+    with ExitStack() as stack:
+        with suppress(OSError, ImportError):
+            from flopscope.support.lock import locked
 
-        if create:
-            folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY)
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    try:
+            if create:
+                folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            stack.enter_context(locked(handle))
         yield
-    finally:
-        if handle is not None:
-            os.close(handle)  # which also unlocks it
 
 
 def _write_cache(key: Mapping[str, Any], peaks: Peaks) -> None:

@@ -18,6 +18,7 @@ from flopscope.perf.kernels import Seen, Unseen, look
 from flopscope.perf.limits import Held, LimitError, PerfFailure
 from flopscope.perf.lock import alone
 from flopscope.support.safe import printable
+from flopscope.support.units import significant_text
 
 __all__ = ["Check", "Perf", "Settings"]
 
@@ -248,7 +249,7 @@ class Check:
 
         held = self._until_clear(hold)
         likely = (
-            f"it took {limits.number(then.median)} µs in {self._settings.compare}: code, libraries or clocks changed"
+            f"it took {significant_text(then.median)} µs in {self._settings.compare}: code, libraries or clocks changed"
         )
         self._settle(held, likely if held.verdict == "failed" else "")
 
@@ -279,8 +280,8 @@ def _apart(a: tuple[float, float], b: tuple[float, float]) -> bool:
 
 
 def _held_ratio(value: float, low: float, high: float, limit: float, of_what: str) -> Held:
-    text = f"at most {limits.number(limit)} × {of_what}"
-    measured = f"{limits.number(value)} × ({limits.number(low)} to {limits.number(high)})"
+    text = f"at most {significant_text(limit)} × {of_what}"
+    measured = f"{significant_text(value)} × ({significant_text(low)} to {significant_text(high)})"
     return Held(text, measured, limits.verdict(low, high, "at most", limit))
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from flopscope.perf.limits import Held, known, number
+from flopscope.perf.limits import Held, known
+from flopscope.support.units import exact_text
+from flopscope.support.units import significant_text as number
 
 __all__ = ["explain"]
 
@@ -34,7 +36,7 @@ def explain(name: str, measurement: Any, held: Held, likely: str = "") -> str:
     facts = {
         "measured": f"{held.measured}; the limit is {held.limit}",
         "time": f"median {number(m.median)} µs ({low} to {high}), {samples}",
-        "work": _known((m.flops, _count, "FLOPs"), (m.bytes_total_moved, _count, "bytes")),
+        "work": _known((m.flops, exact_text, "FLOPs"), (m.bytes_total_moved, exact_text, "bytes")),
         "rates": _known((m.gbytes_per_s, number, "GB/s"), (m.tflops_per_s, number, "TFLOP/s")),
         "roofline": _roofline(m),
         "likely": likely or _likely(m, held),
@@ -56,10 +58,6 @@ def _roofline(m: Any) -> str:
         return f"how close it comes to what the device can do is unknown: {m.why_unknown}"
     told = ", ".join(filter(None, (_known(share), *map(_known, of_peaks))))
     return f"{told}; bound: {m.bound}"
-
-
-def _count(value: float) -> str:
-    return f"{value:.15g}"
 
 
 def _is_far(m: Any) -> bool:

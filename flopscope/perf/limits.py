@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
+from flopscope.support.units import exact_text
+from flopscope.support.units import significant_text as number
+
 __all__ = ["QUANTITIES", "Held", "LimitError", "PerfFailure", "Quantity", "Verdict", "hold", "hold_exactly", "known"]
 
 __tracebackhide__ = True  # pytest shows the line of the test instead
@@ -131,8 +134,8 @@ def hold_exactly(what: str, value: float, limits: Mapping[str, float | None]) ->
     for name, limit in given.items():
         require_number(f"{name}=", limit)
     kept = all(COMPARISONS[name](value, limit) for name, limit in given.items())
-    text = " and ".join(f"{name.replace('_', ' ')} {limit:.15g}" for name, limit in given.items())
-    return Held(f"{text} {what}", f"{value:.15g} {what}", "passed" if kept else "failed")
+    text = " and ".join(f"{name.replace('_', ' ')} {exact_text(limit)}" for name, limit in given.items())
+    return Held(f"{text} {what}", f"{exact_text(value)} {what}", "passed" if kept else "failed")
 
 
 def work(measurement: Any, which: str) -> float:
@@ -155,15 +158,6 @@ def require_number(name: str, limit: Any) -> None:
     """LimitError unless the limit is a finite number of at least 0."""
     if isinstance(limit, bool) or not isinstance(limit, Real) or not 0 <= float(limit) < math.inf:
         raise LimitError(f"{name}{limit!r}: a limit is a number of at least 0")
-
-
-def number(value: float | None) -> str:
-    """Four significant digits and no exponent: ``0.01234``, ``12.34``, ``1234567``."""
-    if value is None or math.isnan(value):
-        return "--"
-    if value == 0 or abs(value) >= 1000:
-        return f"{value:.0f}"
-    return f"{value:.4g}" if abs(value) >= 1e-4 else f"{value:.3e}"
 
 
 def _why_unknown(measurement: Any, quantity: Quantity) -> str:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["alone"]
+from flopscope.support.lock import locked
 
-SILENT_SECONDS = 1.0  # of waiting, before it is reported
+__all__ = ["alone"]
 
 _held_here = threading.local()  # by this thread: to wait for oneself takes for ever
 
@@ -31,16 +31,14 @@ def alone(tell: Callable[[str], object] | None = None) -> Iterator[None]:
         raise RuntimeError("what perf(…) measures may not measure by perf(…) itself: measure one after the other")
     handle = _open(Path(tempfile.gettempdir()) / f"flopscope-perf-{os.getuid()}.lock")
     try:
-        _wait(handle, tell)
-        _held_here.pid = os.getpid()
-        with suppress(OSError):  # a full disk: those that wait then cannot say for whom
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, str(os.getpid()).encode(), 0)
-        yield
+        with locked(handle, None if tell is None else partial(_report, handle, tell)):
+            _held_here.pid = os.getpid()
+            with suppress(OSError):  # a full disk: those that wait then cannot say for whom
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, str(os.getpid()).encode(), 0)
+            yield
     finally:
-        if getattr(_held_here, "pid", None) == os.getpid():
-            _held_here.pid = None
-            fcntl.flock(handle, fcntl.LOCK_UN)  # not by closing: a process forked meanwhile has the file open still
+        _held_here.pid = None
         os.close(handle)
 
 
@@ -71,24 +69,8 @@ def _refuse(path: Path, number: int, what: str) -> NoReturn:
     raise OSError(number, f"the lock of measurements {what}: {why}", str(path)) from None
 
 
-def _wait(handle: int, tell: Callable[[str], object] | None) -> None:
-    """Take the lock. It is not polled: who holds it is measuring."""
-    try:
-        return fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pass
-
-    def report() -> None:
-        holder = os.pread(handle, 20, 0)
-        pid = f" (pid {holder.decode()})" if holder.isdigit() else ""
-        if tell is not None:
-            tell(f"waiting for another measurement{pid} …")
-
-    timer = threading.Timer(SILENT_SECONDS, report)
-    timer.daemon = True
-    timer.start()
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    finally:
-        timer.cancel()
-        timer.join()
+def _report(handle: int, tell: Callable[[str], object]) -> None:
+    """Say that this process waits, and for whom."""
+    holder = os.pread(handle, 20, 0)
+    pid = f" (pid {holder.decode()})" if holder.isdigit() else ""
+    tell(f"waiting for another measurement{pid} …")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from flopscope.perf.limits import known, number
+from flopscope.perf.limits import known
+from flopscope.support.columns import GAP, aligned_line, column_widths
+from flopscope.support.units import MISSING, bound_text, percent_text, significant_text
 
 __all__ = ["missing", "table", "verdict_of"]
 
@@ -26,10 +28,10 @@ def table(records: Iterable[Mapping[str, Any]], compare: str = "") -> list[str]:
     rows = [[cell(record, record["measurement"]) for cell in columns.values()] for record in records]
     if not rows:
         return []
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    widths[0] = min(widths[0], max(LEAST_TEST_WIDTH, WIDTH - sum(widths[1:]) - 2 * len(widths[1:])))
+    widths = column_widths([list(columns), *rows])
+    widths[0] = min(widths[0], max(LEAST_TEST_WIDTH, WIDTH - sum(widths[1:]) - len(GAP) * len(widths[1:])))
     rows = [[_shortened(row[0], widths[0]), *row[1:]] for row in rows]
-    return [_line(cells, widths) for cells in (list(columns), *rows)]
+    return [aligned_line(cells, widths).rstrip() for cells in (list(columns), *rows)]
 
 
 def missing(records: Sequence[Mapping[str, Any]], compare: str) -> list[str]:
@@ -43,13 +45,8 @@ def missing(records: Sequence[Mapping[str, Any]], compare: str) -> list[str]:
     ]
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    first, *rest = zip(cells, widths, strict=True)
-    return "  ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]).rstrip()
-
-
 def _number(name: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], str]:
-    return lambda record, times: number(times.get(name))
+    return lambda record, times: significant_text(times.get(name))
 
 
 def _against(record: Mapping[str, Any], times: Mapping[str, Any]) -> str:
@@ -61,8 +58,8 @@ def _spread(times: Mapping[str, Any]) -> str:
     """Half of the confidence interval, in percent of the median."""
     low, high = times.get("ci") or (None, None)
     if low is None or high is None or not known(high - low):
-        return "--"
-    return f"{(high - low) / 2 / times['median'] * 100:.1f}%"
+        return MISSING
+    return percent_text((high - low) / 2 / times["median"] * 100)
 
 
 COLUMNS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], str]] = {
@@ -75,8 +72,8 @@ COLUMNS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], str]] = {
     "GB/s": _number("gbytes_per_s"),
     "TFLOP/s": _number("tflops_per_s"),
     "% roofline": _number("pct_roofline"),
-    "bound": lambda record, times: "--" if times["bound"] == "unknown" else times["bound"],
-    "verdict": lambda record, times: verdict_of(record) or "--",
+    "bound": lambda record, times: bound_text(times["bound"]),
+    "verdict": lambda record, times: verdict_of(record) or MISSING,
 }
 
 

@@ -6,7 +6,6 @@ put side by side.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -115,7 +114,7 @@ class Stragglers:
     the duration; ``last``: whether it was that rank."""
 
     def __str__(self) -> str:
-        from flopscope.results.summary import _table, _time
+        from flopscope.results.summary import table_lines
 
         if len(self.collectives) == 0:
             return "No collective could be matched across ranks.\n"
@@ -126,10 +125,10 @@ class Stragglers:
                 str(row["collectives"]),
                 str(row["unmatched"]),
                 str(row["times_last"]),
-                _time(row["waited"]),
-                f"{row['waited_pct']:.1f}%",
-                _time(row["awaited"]),
-                f"{_time(row['clock_offset'])} ± {_time(row['clock_spread'])}",
+                units.short_time_text(row["waited"]),
+                units.percent_text(row["waited_pct"]),
+                units.short_time_text(row["awaited"]),
+                f"{units.short_time_text(row['clock_offset'])} ± {units.short_time_text(row['clock_spread'])}",
             )
             for row in self.ranks.to_dict("records")
         ]
@@ -139,21 +138,17 @@ class Stragglers:
             (
                 row["collective"],
                 printable(row["group"]),
-                _number(row["message_bytes"] / 1e6),
-                _time(row["start"]),
+                units.tenths_text(row["message_bytes"] / 1e6),
+                units.short_time_text(row["start"]),
                 f"rank {row['straggler']}",
-                _time(row["skew"]),
-                _time(row["transfer"]),
-                _number(row["bus_gbytes_per_s"]),
+                units.short_time_text(row["skew"]),
+                units.short_time_text(row["transfer"]),
+                units.tenths_text(row["bus_gbytes_per_s"]),
             )
             for row in worst.to_dict("records")
         ]
         said = "  waited: for whoever came last; awaited: what the others waited for this rank"
-        return "\n".join(["Ranks", *_table(lines), said, "", "Largest skews", *_table(calls), ""])
-
-
-def _number(value: float) -> str:
-    return units.MISSING if math.isnan(value) else f"{value:.1f}"
+        return "\n".join(["Ranks", *table_lines(lines), said, "", "Largest skews", *table_lines(calls), ""])
 
 
 def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:

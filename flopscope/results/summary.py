@@ -12,8 +12,9 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flopscope.support.columns import aligned_lines
 from flopscope.support.safe import printable
-from flopscope.support.units import MISSING, bytes_text, number_text
+from flopscope.support.units import MISSING, bytes_text, number_text, percent_text, short_time_text, tenths_text
 
 if TYPE_CHECKING:
     import pandas
@@ -133,11 +134,10 @@ def _gpu_section(gpu: Columns, whole: str) -> list[str]:
     if not gpu["device"]:
         return ["  No work on a device was recorded."]
     headers = ("device", "utilization", "SM efficiency", "occupancy", "tensor cores", "idle")
-    rows = [
-        (f"cuda:{row[0]}", *map(_percent, row[1:])) for row in zip(*(gpu[name] for name in GPU_COLUMNS), strict=True)
-    ]
+    facts = zip(*(gpu[name] for name in GPU_COLUMNS), strict=True)
+    rows = [(f"cuda:{device}", *map(percent_text, shares)) for device, *shares in facts]
     return [
-        *_table([headers, *rows]),
+        *table_lines([headers, *rows]),
         f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels'",
     ]
 
@@ -148,15 +148,15 @@ def _step_section(steps: Columns) -> list[str]:
     columns = ("total", *(part for part in PARTS if any(steps[part]) or part in ("kernel", "other")))
     sums = {name: sum(steps[name]) for name in columns}
     rows = [("step", *(LABELS.get(name, name) for name in columns))]
-    rows += [(names[i], *(_time(steps[name][i]) for name in columns)) for i in range(shown)]
+    rows += [(names[i], *(short_time_text(steps[name][i]) for name in columns)) for i in range(shown)]
     if shown < len(names):
         rows.append((f"… {len(names) - shown} more", *("" for _ in columns)))
     if len(names) > 1:
-        rows.append(("mean", *(_time(sums[name] / len(names)) for name in columns)))
+        rows.append(("mean", *(short_time_text(sums[name] / len(names)) for name in columns)))
     rows.append(
-        ("share", *(_percent(100 * sums[name] / sums["total"] if sums["total"] else math.nan) for name in columns))
+        ("share", *(percent_text(100 * sums[name] / sums["total"] if sums["total"] else math.nan) for name in columns))
     )
-    return _table(rows)
+    return table_lines(rows)
 
 
 def _launch_section(launches: Columns) -> list[str]:
@@ -167,12 +167,13 @@ def _launch_section(launches: Columns) -> list[str]:
     for i, device in enumerate(launches["device"]):
         if launches["launches"][i]:
             counts = (f"{launches[name][i]:.0f}" for name in ("launches", "kernels"))
-            times = (_time(launches[n][i]) for n in ("delay_median", "delay_p95", "delay_max", "call_time_median"))
-            queue = (f"{launches['queue_mean'][i]:.1f}", f"{launches['queue_max'][i]:.0f}")
-            late = (_percent(launches["launch_bound_pct"][i]), _time(launches["idle_lost"][i]))
+            names = ("delay_median", "delay_p95", "delay_max", "call_time_median")
+            times = (short_time_text(launches[name][i]) for name in names)
+            queue = (tenths_text(launches["queue_mean"][i]), f"{launches['queue_max'][i]:.0f}")
+            late = (percent_text(launches["launch_bound_pct"][i]), short_time_text(launches["idle_lost"][i]))
             rows.append((f"cuda:{device}", *counts, *times, *queue, *late))
     note = "  late: the stream had run dry before the call that launched more returned"
-    return [*_table(rows), note, *_skewed_clocks(launches)] if len(rows) > 1 else []
+    return [*table_lines(rows), note, *_skewed_clocks(launches)] if len(rows) > 1 else []
 
 
 def _skewed_clocks(launches: Columns) -> Iterator[str]:
@@ -182,8 +183,8 @@ def _skewed_clocks(launches: Columns) -> Iterator[str]:
         if negative:
             yield from textwrap.wrap(
                 f"cuda:{device}: {negative:.0f} of {all_of_them:.0f} launches have a negative delay: their kernel "
-                f"started before their call, by up to {_time(-least)}. The clocks of host and device disagree by about "
-                "that or more, and all delays, queues and late launches here are off by as much.",
+                f"started before their call, by up to {short_time_text(-least)}. The clocks of host and device "
+                "disagree by about that or more, and all delays, queues and late launches here are off by as much.",
                 WIDTH,
                 initial_indent="  ",
                 subsequent_indent="  ",
@@ -206,23 +207,19 @@ def _communication_section(calls: Columns) -> list[str]:
         time, exposed = (sum(calls[name][i] for i in where) for name in ("duration", "exposed"))
         speeds = (number_text(of(bus)) if bus else MISSING for of in (statistics.median, max))
         size = bytes_text(statistics.median(message)) if message else MISSING
-        share = _percent(100 * exposed / time if time else math.nan)
-        rows.append((f"cuda:{device}", kind, str(len(where)), size, _time(time), _time(exposed), share, *speeds))
+        share = percent_text(100 * exposed / time if time else math.nan)
+        times = map(short_time_text, (time, exposed))
+        rows.append((f"cuda:{device}", kind, str(len(where)), size, *times, share, *speeds))
     notes = [
         "  time: with the wait for other ranks; exposed: of it, while nothing was computed on the device;",
         "  message, bus GB/s: medians, the latter over the time with the wait",
     ]
-    return [*_table(rows), *notes] if places else []
+    return [*table_lines(rows), *notes] if places else []
 
 
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of cells: the first column to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *others in rows:
-        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
-        lines.append(("  " + "  ".join(cells)).rstrip())
-    return lines
+def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a section: the first column to the left, the others to the right."""
+    return [f"  {line}".rstrip() for line in aligned_lines(rows)]
 
 
 def _wrapped(advice: str) -> list[str]:
@@ -233,22 +230,6 @@ def _short(name: str) -> str:
     """A name cut in its middle: steps differ at their ends."""
     end, name = NAME_WIDTH // 2, printable(name)
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1 - end]}…{name[-end:]}"
-
-
-def _percent(value: float) -> str:
-    return MISSING if math.isnan(value) else f"{value:.1f}%"
-
-
-def _time(microseconds: float) -> str:
-    """Three significant digits: ``0.25us``, ``12.3us``, ``4.56ms``."""
-    if math.isnan(microseconds):
-        return MISSING
-    for size, unit in ((1e6, "s"), (1e3, "ms"), (1.0, "us")):
-        if abs(microseconds) >= 0.9995 * size or unit == "us":
-            value = microseconds / size
-            digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
-            return f"{value:.{digits}f}{unit}" if value else "0"
-    raise AssertionError
 
 
 # Advice: rules of the TensorBoard plugin, with its thresholds, each with the number that it rests on ------------------

@@ -137,7 +137,7 @@ def _checked(result: Any) -> tuple[float, float, float, str]:
 def _unit(name: Any) -> str:
     if name is None:
         return ""
-    known = list(_core.datasheet()[0]["flops"])
+    known = _core.compute_units
     if name not in known:
         raise ValueError(f"unit must be one of {', '.join(known)}, not {name!r}")
     return str(name)

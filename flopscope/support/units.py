@@ -6,6 +6,8 @@ import math
 
 MISSING = "--"
 TIME_UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}  # in microseconds
+SI_PREFIXES = {"E": 1e18, "P": 1e15, "T": 1e12, "G": 1e9, "M": 1e6, "k": 1e3, "": 1.0}
+_LONG_TIME_UNITS = {"s": 1e6, "ms": 1e3, "µs": 1.0, "ns": 1e-3}  # in microseconds
 
 
 def time_text(microseconds: float, unit: str | None = None) -> str:
@@ -13,6 +15,24 @@ def time_text(microseconds: float, unit: str | None = None) -> str:
     if unit is None:
         unit = next((name for name, size in TIME_UNITS.items() if microseconds >= size), "us")
     return f"{microseconds / TIME_UNITS[unit]:.3f}{unit}"
+
+
+def short_time_text(microseconds: float) -> str:
+    """A time given in µs with three significant digits: ``0.25us``, ``12.3us``, ``4.56ms``."""
+    if math.isnan(microseconds):
+        return MISSING
+    unit = next((name for name, size in TIME_UNITS.items() if abs(microseconds) >= 0.9995 * size), "us")
+    value = microseconds / TIME_UNITS[unit]
+    digits = 2 if abs(value) < 9.995 else 1 if abs(value) < 99.95 else 0
+    return f"{value:.{digits}f}{unit}" if value else "0"
+
+
+def long_time_text(microseconds: float) -> str:
+    """A time given in µs with four significant digits, for sentences: ``850 ns``, ``12.34 µs``, ``1.235 ms``."""
+    if math.isnan(microseconds):
+        return MISSING
+    unit = next((name for name, size in _LONG_TIME_UNITS.items() if microseconds >= size), "ns")
+    return f"{microseconds / _LONG_TIME_UNITS[unit]:.4g} {unit}"
 
 
 def share_text(part: float, whole: float) -> str:
@@ -42,10 +62,24 @@ def count_text(count: float) -> str:
     """Format a count with an SI prefix: ``137.4 G``."""
     if math.isnan(count):
         return MISSING
-    for exponent, prefix in ((18, "E"), (15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if count >= 10**exponent:
-            return f"{count / 10**exponent:.1f} {prefix}"
-    return f"{count:.0f}"
+    prefix, size = _prefix_of(count, "EPTGMk")
+    return f"{count / size:.1f} {prefix}" if prefix and count >= size else f"{count:.0f}"
+
+
+def si_text(value: float, unit: str, digits: int = 4, prefixes: str = "TGMk ") -> str:
+    """A quantity with an SI prefix and significant digits: ``4.652 TB/s``, ``2,500 TFLOP/s``.
+
+    prefixes: those allowed, largest first, a blank for none. A value below the last one is given in it. Thousands are
+    separated by commas, which only values above the first prefix need.
+    """
+    prefix, size = _prefix_of(value, prefixes)
+    return f"{value / size:,.{digits}g} {prefix}{unit}"
+
+
+def _prefix_of(value: float, prefixes: str) -> tuple[str, float]:
+    """The first prefix that the value reaches, or the last one, with its size."""
+    prefix = next((one.strip() for one in prefixes if value >= SI_PREFIXES[one.strip()]), prefixes[-1].strip())
+    return prefix, SI_PREFIXES[prefix]
 
 
 def number_text(value: float) -> str:
@@ -56,11 +90,55 @@ def number_text(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
+def significant_text(value: float | None) -> str:
+    """Four significant digits, whole above 1000: ``0.01234``, ``12.34``, ``1234567``; an exponent below 0.0001."""
+    if value is None or math.isnan(value):
+        return MISSING
+    if value == 0 or abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.4g}" if abs(value) >= 1e-4 else f"{value:.3e}"
+
+
+def exact_text(value: float) -> str:
+    """All digits of a count or a limit: ``137438953472``."""
+    return f"{value:.15g}"
+
+
+def tenths_text(value: float) -> str:
+    """One digit after the point: ``33.6``."""
+    return MISSING if math.isnan(value) else f"{value:.1f}"
+
+
+def whole_text(value: float, unit: str) -> str:
+    """No digit after the point, thousands separated: ``3,352 GB/s``."""
+    return f"{value:,.0f} {unit}"
+
+
+def rate_text(value: float, unit: str) -> str:
+    """A rate for sentences, in its own unit: ``3,352 GB/s``, ``45.7 GB/s``."""
+    if math.isnan(value):
+        return MISSING
+    return whole_text(value, unit) if value >= 1000 else f"{value:.3g} {unit}"
+
+
+def flop_rate_text(tera: float) -> str:
+    """A rate given in TFLOP/s, for sentences: ``45.7 TFLOP/s``, below 0.1 of them ``45.7 GFLOP/s``."""
+    return rate_text(1000 * tera, "GFLOP/s") if tera < 0.1 else rate_text(tera, "TFLOP/s")
+
+
+def percent_text(percent: float) -> str:
+    """A share given in percent: ``12.3%``."""
+    return MISSING if math.isnan(percent) else f"{percent:.1f}%"
+
+
+def ratio_text(ratio: float) -> str:
+    """How many times: ``1.25x``."""
+    return MISSING if math.isnan(ratio) else f"{ratio:.2f}x" if ratio < 1000 else f"{ratio:.0f}x"
+
+
 def roofline_text(percent: float) -> str:
     """Format a share of the roofline in percent; above 100, add the asterisk that a footnote explains."""
-    if math.isnan(percent):
-        return MISSING
-    return f"{percent:.1f}%{'*' if percent > 100 else ''}"
+    return f"{percent_text(percent)}{'*' if percent > 100 else ''}"
 
 
 def bound_text(bound: str) -> str:

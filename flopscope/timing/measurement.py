@@ -8,6 +8,11 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from flopscope import _core
+from flopscope.support.columns import aligned_lines
+from flopscope.support.units import MISSING, si_text
+from flopscope.support.units import flop_rate_text as _flop_rate
+from flopscope.support.units import long_time_text as _time
+from flopscope.support.units import rate_text as _rate
 from flopscope.timing.distribution import Distribution
 
 __all__ = ["Bound", "Measurement", "Shares", "plain"]
@@ -134,7 +139,7 @@ class Measurement(Distribution):
         if math.isnan(self.flops) and math.isnan(self.bytes_total_moved):
             return f"how well is unknown: {self.why_unknown}"
         rates = [_rate(self.gbytes_per_s, "GB/s"), _flop_rate(self.tflops_per_s)]
-        at = ", ".join(rate for rate in rates if rate != "--")
+        at = ", ".join(rate for rate in rates if rate != MISSING)
         return f"{at}; how close to the limit that is, is unknown: {self.why_unknown}"
 
     def to_dict(self, samples: bool = False) -> dict[str, Any]:
@@ -145,9 +150,8 @@ class Measurement(Distribution):
 
     def __str__(self) -> str:
         facts = self._facts()
-        width = max(map(len, facts))
-        lines = [self.verdict, *(f"  {name:<{width}}  {text}" for name, text in facts.items())]
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+        lines = [f"  {line}".rstrip() for line in aligned_lines([*facts.items()], "<")]
+        return "\n".join([self.verdict, *lines, *(f"  note: {note}" for note in self.notes)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """IPython's, on a terminal."""
@@ -178,10 +182,10 @@ class Measurement(Distribution):
             "in a graph": (self.launch_to_launch, f"{_time(self.launch_to_launch)} from launch to launch"),
             "clock": (self.clock_mhz, f"{self.clock_mhz:.0f} MHz, {self.discarded} throttled samples left out"),
             "kernels": (math.nan if self.kernels is None else self.kernels, str(self.kernels)),
-            "compute": (self.flops, f"{_count(self.flops)}FLOP, {_flop_rate(self.tflops_per_s)}"),
+            "compute": (self.flops, f"{si_text(self.flops, 'FLOP')}, {_flop_rate(self.tflops_per_s)}"),
             "memory": (
                 self.bytes_total_moved,
-                f"{_count(self.bytes_total_moved)}B, {_rate(self.gbytes_per_s, 'GB/s')}",
+                f"{si_text(self.bytes_total_moved, 'B')}, {_rate(self.gbytes_per_s, 'GB/s')}",
             ),
             "intensity": (self.arithmetic_intensity, f"{self.arithmetic_intensity:.3g} FLOP/B"),
         }
@@ -211,27 +215,3 @@ def _shares(shares: Shares) -> str:
         "FLOP/s": shares.pct_peak_flops,
     }
     return ", ".join(f"{share:.3g} % of the {name}" for name, share in what.items() if not math.isnan(share))
-
-
-def _time(us: float) -> str:
-    if math.isnan(us):
-        return "--"
-    scale, unit = (1e6, "s") if us >= 1e6 else (1e3, "ms") if us >= 1e3 else (1, "µs") if us >= 1 else (1e-3, "ns")
-    return f"{us / scale:.4g} {unit}"
-
-
-def _rate(value: float, unit: str) -> str:
-    if math.isnan(value):
-        return "--"
-    return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
-
-
-def _flop_rate(tera: float) -> str:
-    return _rate(tera, "TFLOP/s") if not tera < 0.1 else _rate(1000 * tera, "GFLOP/s")
-
-
-def _count(value: float) -> str:
-    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= scale:
-            return f"{value / scale:.4g} {prefix}"
-    return f"{value:.4g} "

@@ -277,7 +277,7 @@ def _check_names(peaks: str, unit: str | None, flops: float | None) -> None:
         raise ValueError(f"peaks={peaks!r}: there are {', '.join(map(repr, PEAK_SOURCES))}")
     if unit is None:
         return
-    units = list(_core.datasheet()[0]["flops"])
+    units = _core.compute_units
     if unit not in units:
         raise ValueError(f"unit={unit!r}: there are {', '.join(units)}")
     if flops is None:

@@ -8,9 +8,8 @@ from typing import Any
 
 from flopscope import _core
 
-__all__ = ["FLOATS", "call_of_op", "required_arguments", "tensor_arguments"]
+__all__ = ["call_of_op", "required_arguments", "tensor_arguments"]
 
-FLOATS = ("float64", "float32", "float16", "bfloat16")
 # What ops take beside tensors, by the name of the argument: a value for all ops.
 VALUES: dict[str, Any] = {"value": 1.0, "dtype": None}
 RANGES = {"uniform_": (0.0, 1.0), "normal_": (0.0, 1.0)}  # ops whose a and b are numbers
@@ -55,7 +54,7 @@ def call_of_op(op: str, shapes: Sequence[tuple[int, ...]], dtype: str, device: s
 
 def operand(shape: tuple[int, ...], dtype: str, device: str | None) -> _core.Tensor:
     """Random numbers; ones of a dtype that has none."""
-    make = _core.rand if dtype in FLOATS else _core.ones
+    make = _core.rand if dtype in _core.float_dtypes else _core.ones
     return make(shape, dtype=dtype, device=device)
 
 

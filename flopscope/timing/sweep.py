@@ -374,7 +374,9 @@ def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
 
 
 def _item_bytes(dtype: str) -> int:
-    """Of a dtype's name, by the bits in it: "bfloat16" has 2."""
+    """Of a dtype's name; one that only make() knows, as "int16", by the bits in it."""
+    if dtype in _core.dtype_bytes:
+        return _core.dtype_bytes[dtype]
     bits = "".join(letter for letter in dtype if letter.isdigit())
     return max(int(bits) // 8, 1) if bits else 8
 

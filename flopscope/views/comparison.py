@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flopscope.support import units
+from flopscope.support.columns import GAP, aligned_line, dashes
 from flopscope.support.safe import markup, printable
 from flopscope.views.html import STYLE
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 WIDTH = 120
 LEAST_NAME = 16
 HTML_ROWS = 50
-GAP = "  "
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,6 @@ COLUMNS = (
 RATIO_AFTER = "Time"
 
 
-def ratio_text(ratio: float) -> str:
-    return units.MISSING if math.isnan(ratio) else f"{ratio:.2f}x" if ratio < 1000 else f"{ratio:.0f}x"
-
-
 def _cells(rows: Sequence[ComparisonRow]) -> list[list[str]]:
     """Header and cells of all columns but the name, column by column."""
     columns = []
@@ -53,7 +49,7 @@ def _cells(rows: Sequence[ComparisonRow]) -> list[list[str]]:
         else:
             columns += [[f"{column.header} a", *a], [f"{column.header} b", *b]]
         if column.header == RATIO_AFTER:
-            columns.append(["a / b", *(ratio_text(row.ratio) for row in rows)])
+            columns.append(["a / b", *(units.ratio_text(row.ratio) for row in rows)])
     return columns
 
 
@@ -97,18 +93,14 @@ def footer(comparison: Comparison, shown: int) -> list[str]:
 def text(comparison: Comparison, row_limit: int) -> str:
     """The text of Comparison.table()."""
     rows = [*(comparison.rows if row_limit < 0 else comparison.rows[:row_limit]), comparison.total]
-    columns = _cells(rows)
-    widths = [max(map(len, column)) for column in columns]
-    names = ["Name", *_names(comparison, rows)]
-    width = max(LEAST_NAME, min(max(map(len, names)), WIDTH - sum(widths) - len(GAP) * len(widths)))
-
-    def line(i: int) -> str:
-        cells = (f"{column[i]:>{size}}" for column, size in zip(columns, widths, strict=True))
-        return GAP.join([f"{_cut(names[i], width):<{width}}", *cells]).rstrip()
-
-    rule = GAP.join("-" * size for size in (width, *widths))
-    body = [line(i) for i in range(1, len(names) - 1)]
-    lines = [*legend(comparison), rule, line(0), rule, *body, rule, line(len(names) - 1), rule]
+    names, columns = ["Name", *_names(comparison, rows)], _cells(rows)
+    sizes = [max(map(len, column)) for column in columns]
+    width = max(LEAST_NAME, min(max(map(len, names)), WIDTH - sum(sizes) - len(GAP) * len(sizes)))
+    widths = [width, *sizes]
+    cut = [_cut(name, width) for name in names]
+    head, *body, total = (aligned_line(cells, widths).rstrip() for cells in zip(cut, *columns, strict=True))
+    rule = dashes(widths)
+    lines = [*legend(comparison), rule, head, rule, *body, rule, total, rule]
     return "\n".join([*lines, *footer(comparison, len(rows) - 1)]) + "\n"
 
 

@@ -54,14 +54,6 @@ def require_matplotlib() -> None:
         raise ImportError("pictures need matplotlib: pip install 'flopscope-profiler[plot]'") from error
 
 
-def rate_text(rate: float, what: str) -> str:
-    """Of a rate per second with a prefix: "4.65 TB/s", "215 GFLOP/s"."""
-    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
-        if rate >= size:
-            return f"{rate / size:.3g} {prefix}{what}/s"
-    return f"{rate:.3g} {what}/s"
-
-
 # A sweep --------------------------------------------------------------------------------------------------------------
 
 
@@ -223,7 +215,7 @@ def _units_name(group: Sequence[str]) -> str:
 
 def level_label(name: str, rates: Mapping[str, float], what: str) -> str:
     """ "fp32: 65.2 TFLOP/s measured, 66.9 datasheet"."""
-    texts = {source: rate_text(rate, what) for source, rate in rates.items()}
+    texts = {source: units.si_text(rate, f"{what}/s", 3, "PTGM ") for source, rate in rates.items()}
     prefixes = {text.partition(" ")[2] for text in texts.values()}
     told = [f"{text} {source}" for source, text in texts.items()]
     if len(prefixes) == 1:  # the unit once is enough

@@ -8,6 +8,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from flopscope.support import units
+from flopscope.support.columns import aligned_lines, column_widths, dashes
 from flopscope.support.safe import markup, printable
 from flopscope.views.html import STYLE
 
@@ -22,12 +23,12 @@ LINE, LONGEST_SHAPE = 120, 26
 
 def sweep_text(sweep: Sweep) -> str:
     """A table of at most 120 columns."""
-    rows = [_cells(point) for point in sweep.points]
-    widths = [max(map(len, column)) for column in zip(HEADERS, *rows, strict=True)]
-    rule = "  ".join("-" * width for width in widths)
-    lines = [_title(sweep), rule, _line(HEADERS, widths), rule, *(_line(cells, widths) for cells in rows), rule]
+    rows = [HEADERS, *(_cells(point) for point in sweep.points)]
+    rule = dashes(column_widths(rows))
+    head, *body = aligned_lines(rows, ">")
+    table = [_title(sweep), rule, head, rule, *body, rule]
     notes = [line for note in _footnotes(sweep) for line in textwrap.wrap(printable(note), LINE)]
-    return "\n".join([*map(printable, lines), *notes])
+    return "\n".join([*map(printable, table), *notes])
 
 
 def sweep_html(sweep: Sweep) -> str:
@@ -59,7 +60,7 @@ def _cells(point: SweepPoint) -> list[str]:
     return [
         *cells,
         units.time_text(m.median),
-        units.MISSING if math.isnan(half) else f"{100 * half:.1f}%",
+        units.percent_text(100 * half),
         *(units.number_text(value) for value in (m.gbytes_per_s, m.tflops_per_s, m.arithmetic_intensity)),
         units.roofline_text(m.pct_roofline),
         units.bound_text(m.bound),
@@ -90,7 +91,3 @@ def _refusals(sweep: Sweep) -> list[str]:
             alike.setdefault((point.dtype, re.sub(r"\d+", "", point.note)), []).append(point)
     more = {kind: f" (and {len(points) - 1} more sizes)" if len(points) > 1 else "" for kind, points in alike.items()}
     return [f"{points[0].dtype}: {points[0].note}{more[kind]}" for kind, points in alike.items()]
-
-
-def _line(cells: tuple[str, ...] | list[str], widths: list[int]) -> str:
-    return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=False))

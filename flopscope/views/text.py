@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flopscope.support import units
+from flopscope.support.columns import GAP, aligned_line, dashes
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
 
-SPACING = "  "
 WIDTH = 12  # of torch.profiler's columns
 UNMODELLED_SHOWN = 3
 BRIEF_NAME = 35  # characters, so that a brief table has 120 columns
@@ -72,12 +72,12 @@ class Layout:
 
 def _brief_widths(table: EventTable) -> tuple[int, int]:
     """Of the names, and of the shapes or the sources beside them."""
-    room = BRIEF_NAME - (BRIEF_RANK + len(SPACING)) * (table.ranks is not None)
+    room = BRIEF_NAME - (BRIEF_RANK + len(GAP)) * (table.ranks is not None)
     if not any(row.input_shapes or row.stack for row in table):
         return room, room
     if table.has_device:
-        room += BRIEF_CPU + len(SPACING)
-    return (room - len(SPACING)) // 2, (room - len(SPACING)) // 2
+        room += BRIEF_CPU + len(GAP)
+    return (room - len(GAP)) // 2, (room - len(GAP)) // 2
 
 
 def _width(texts: Iterable[str], limit: int | None) -> int:
@@ -229,23 +229,23 @@ def render(
     if row_limit >= 0:
         rows = rows[:row_limit]
 
-    def line(cells: Iterable[str]) -> str:
-        return "".join(
-            f"{cell:{column.align}{width}}{SPACING}" for cell, column, width in zip(cells, columns, widths, strict=True)
-        )
+    align = "".join(column.align for column in columns)
+
+    def aligned(cells: Iterable[str]) -> str:
+        return aligned_line(cells, widths, align) + GAP  # as torch.profiler ends its lines
 
     def row_lines(row: EventRow) -> Iterable[str]:
-        yield line(column.cell(row, layout) for column in columns)
+        yield aligned(column.cell(row, layout) for column in columns)
         for column in columns:
             for text in column.more(row, layout) if column.more is not None else ():
-                yield line(text if other is column else "" for other in columns)
+                yield aligned(text if other is column else "" for other in columns)
 
-    rule = line("-" * width for width in widths)
-    double_rule = "=" * (len(rule) - len(SPACING))
+    rule = dashes(widths) + GAP
+    double_rule = "=" * (len(rule) - len(GAP))
     lines = [] if header is None else [double_rule, header]
     if top_level_events_only:
         lines += [double_rule, "This report only display top-level ops statistics"]
-    lines += [rule, line(column.header for column in columns), rule]
+    lines += [rule, aligned(column.header for column in columns), rule]
     lines += [text for row in rows for text in row_lines(row)]
     lines += [rule, f"Self CPU time total: {layout.time(table.self_cpu_time_total)}"]
     if layout.shown["device"]:

@@ -1,0 +1,47 @@
+"""Locks between processes, by flock(2): one process at a time holds the lock of a file or a folder."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["locked"]
+
+SILENT_SECONDS = 1.0  # of waiting, before it is reported
+
+
+@contextmanager
+def locked(descriptor: int, report: Callable[[], object] | None = None) -> Iterator[None]:
+    """Hold the lock of an open file or folder during the block, and wait for it before.
+
+    report: called from another thread once the wait takes longer than a second. OSError where the file system has no
+    locks. A process that ends gives its locks back. A process that is forked in the block does not hold the lock.
+    """
+    _wait(descriptor, report)
+    owner = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() == owner:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing is not enough: a forked process has the file open still
+
+
+def _wait(descriptor: int, report: Callable[[], object] | None) -> None:
+    """Take the lock. It is not polled: polling would disturb what its holder measures."""
+    if report is None:
+        return fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass
+    timer = threading.Timer(SILENT_SECONDS, report)
+    timer.daemon = True
+    timer.start()
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    finally:
+        timer.cancel()
+        timer.join()
