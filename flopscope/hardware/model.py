@@ -65,7 +65,7 @@ def why_unknown(model: Model, *, here: bool, measured: bool, kind: str = "cuda")
         return f"{reason}, and its peaks are not measured yet: run flopscope devices --measure"
     if here:
         return f'{reason}; use peaks="measured" for the peaks measured on this machine'
-    return reason if rows else f"{reason}; to declare its peaks, add a row to csrc/device/datasheet_nvidia.def or datasheet_amd.def"
+    return reason if rows else f"{reason}; to declare its peaks, add a row to csrc/device/datasheet.def"
 
 
 def _mismatch(model: Model, rows: list[dict[str, Any]]) -> str:
