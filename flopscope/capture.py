@@ -191,7 +191,7 @@ def least_kernel(device: str, launches: int = 50) -> float:
     except BaseException:
         stop_core(core)
         raise
-    columns, _ = core.table(False, 0, {})
+    columns, _ = core.store.table(False, 0, {})
     if not len(columns["key"]):
         raise RuntimeError(f"nothing was recorded of {launches} calls on {device}")
     return 1e3 * float(columns["time_median"][0])

@@ -43,7 +43,7 @@ class Trace(Results):
 
     _usual_peaks = "datasheet"
 
-    def __init__(self, source: str, core: _core.Profiler, report: Mapping[str, Any], metadata: dict[str, Any]) -> None:
+    def __init__(self, source: str, core: _core.Store, report: Mapping[str, Any], metadata: dict[str, Any]) -> None:
         super().__init__()
         self.source = source
         """The file's name, or what it was read from."""
@@ -87,7 +87,7 @@ class Trace(Results):
         assert self._core is not None
         return self._core.device_names
 
-    def _peaks(self, core: _core.Profiler, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, str]]]:
+    def _peaks(self, core: _core.Store, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, str]]]:
         """Peaks by device, and what a table says of them: of the devices that the trace names."""
         from .device import peaks_of_models
 
@@ -163,7 +163,7 @@ def load_trace(
     try:
         with _Problems(name, max_bytes) as problems:
             _read(source, reader, problems)
-            core = _core.Profiler()
+            core = _core.Store()
             report = reader.finish(core)
     except ValueError as problem:
         raise ValueError(printable(f"{name}: {problem}")) from None
