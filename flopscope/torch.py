@@ -48,7 +48,7 @@ except ImportError as missing:
     raise ImportError(f"flopscope.torch requires PyTorch: pip install torch ({missing})") from missing
 
 if TYPE_CHECKING:
-    from flopscope._core import Profiler
+    from flopscope._core import Store
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
     from flopscope.results.table import EventTable
@@ -196,7 +196,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     def _cpu_alone(self) -> bool:  # type: ignore[override]
         return self.trace()._cpu_alone
 
-    def _recorded(self, what: str) -> Profiler:
+    def _recorded(self, what: str) -> Store:
         self._core = self._trace_of(what)._core
         return Results._recorded(self, what)
 
@@ -205,7 +205,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
             return f"the schedule has recorded no step up to step {self.step_num}"
         return "the profile has recorded nothing; use it in a `with` block, or call start() and stop()"
 
-    def _peaks(self, core: Profiler, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
+    def _peaks(self, core: Store, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
         shares, sources = self.trace()._peaks(core, source)
         if core.devices <= {"cpu"} and source == "measured":
             cpu = find_device("cpu")

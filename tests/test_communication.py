@@ -21,14 +21,14 @@ def told(elements: int = 1 << 20, **more: Any) -> dict[str, Any]:
     return {"in_elements": elements, "out_elements": elements, **common, **more}
 
 
-def nccl(core: _core.Profiler, start: int, duration: int, collective: dict[str, Any] | None, **more: Any) -> None:
+def nccl(core: _core.Store, start: int, duration: int, collective: dict[str, Any] | None, **more: Any) -> None:
     launch: dict[str, Any] = {"grid": (24, 1, 1), "block": (544, 1, 1)}
     if collective is not None:
         launch["collective"] = collective
-    core._append("kernel", NAME, start, duration, launch=launch, **{"device": 0, "stream": 17, **more})
+    _core._append(core, "kernel", NAME, start, duration, launch=launch, **{"device": 0, "stream": 17, **more})
 
 
-def result(core: _core.Profiler, rank: int | None = None, base: int | None = None) -> Results:
+def result(core: _core.Store, rank: int | None = None, base: int | None = None) -> Results:
     made = Results()
     made._core = core
     metadata: dict[str, Any] = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 4}}
@@ -40,9 +40,9 @@ def result(core: _core.Profiler, rank: int | None = None, base: int | None = Non
 
 
 def test_what_pytorch_tells_becomes_sizes_and_bandwidths() -> None:
-    core = _core.Profiler()
-    core._set_window(1_000, 1_000_000)
-    core._append("kernel", "gemm", 31_000, 40_000, device=0)
+    core = _core.Store()
+    _core._set_window(core, 1_000, 1_000_000)
+    _core._append(core, "kernel", "gemm", 31_000, 40_000, device=0)
     gather = told(name="_allgather_base", dtype="BFloat16", group="7", ranks="[0, 4]", group_size=4, sequence=12)
     nccl(core, 11_000, 100_000, {**gather, "in_elements": 250_000, "out_elements": 1_000_000})
     frame = communication.collectives(core)
@@ -70,8 +70,8 @@ def test_what_pytorch_tells_becomes_sizes_and_bandwidths() -> None:
 
 
 def test_what_is_not_told_is_missing() -> None:
-    core = _core.Profiler()
-    core._append("op", "earlier", 5_000, 1_000)
+    core = _core.Store()
+    _core._append(core, "op", "earlier", 5_000, 1_000)
     nccl(core, 7_000, 3_000, None)
     nccl(core, 17_000, 3_000, told(dtype="a new one", group_size=0))
     frame = communication.collectives(core)
@@ -87,7 +87,7 @@ def test_what_is_not_told_is_missing() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    core = _core.Profiler()
+    core = _core.Store()
     span, streams = 3000, (7, 9, 17)
     busy = {stream: np.zeros(span, bool) for stream in streams}
     talks = {stream: np.zeros(span, bool) for stream in streams}
@@ -103,7 +103,8 @@ def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
             talks[stream][here] = True
             calls.append(here)
         else:
-            core._append("memcpy" if kind == "memcpy" else "kernel", kind, begin, length, device=0, stream=stream)
+            event = "memcpy" if kind == "memcpy" else "kernel"
+            _core._append(core, event, kind, begin, length, device=0, stream=stream)
             computes[here] |= kind == "gemm"
 
     frame = communication.collectives(core).sort_values(["start", "duration"], kind="stable")
@@ -127,9 +128,9 @@ def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
 
 
 def test_a_profile_without_communication_has_no_rows_and_says_nothing_of_it() -> None:
-    core = _core.Profiler()
+    core = _core.Store()
     assert len(communication.collectives(core)) == len(communication.stream_summary(core)) == 0
-    core._append("kernel", "gemm", 0, 1_000, device=3)
+    _core._append(core, "kernel", "gemm", 0, 1_000, device=3)
     assert len(communication.collectives(core)) == 0
     assert communication.stream_summary(core)["exposed_pct"].isna().all()
     assert "Communication" not in summary.text(core)
@@ -141,14 +142,14 @@ def test_a_running_profile_is_named() -> None:
     try:
         for ask in (communication.collectives, communication.stream_summary):
             with pytest.raises(RuntimeError, match="still running"):
-                ask(core)
+                ask(core.store)
     finally:
         core.stop()
 
 
 def test_the_summary_says_how_fast_and_how_hidden() -> None:
-    core = _core.Profiler()
-    core._append("kernel", "gemm", 0, 30_000, device=0)
+    core = _core.Store()
+    _core._append(core, "kernel", "gemm", 0, 30_000, device=0)
     for start, duration in ((0, 40_000), (100_000, 20_000), (200_000, 80_000)):
         nccl(core, start, duration, told(500_000))  # 2 MB: 50, 100 and 25 GB/s
     nccl(core, 300_000, 1_000, told(1000, name="_allgather_base"), device=127)
@@ -170,7 +171,7 @@ def ranks_of(starts: Sequence[Sequence[int]], ends: Sequence[int], clocks: Seque
     """A trace for each rank of collectives that begin at ``starts[rank]`` and end at once; ns, on the ranks' clocks."""
     traces = []
     for rank, (own, clock) in enumerate(zip(starts, clocks, strict=True)):
-        core = _core.Profiler()
+        core = _core.Store()
         for start, end in zip(own, ends, strict=True):
             nccl(core, start + clock, end - start, told(500_000), device=rank)
         traces.append(result(core, rank))
@@ -239,7 +240,7 @@ def test_the_offset_is_the_median_of_the_ends() -> None:
 def test_ranks_that_share_no_collective_with_the_first_are_aligned_by_others() -> None:
     """Groups [0, 1], [1, 2] and [3, 4]: rank 2's clock is known by rank 1's, those of 3 and 4 only to each other."""
     clocks = [0, 1_000_000, 5_000_000, 40_000, 43_000]
-    cores = [_core.Profiler() for _ in clocks]
+    cores = [_core.Store() for _ in clocks]
     for group, start in (((0, 1), 10_000), ((1, 2), 20_000), ((3, 4), 30_000)):
         for rank in group:
             own = start + 1_000 * rank
@@ -252,7 +253,7 @@ def test_ranks_that_share_no_collective_with_the_first_are_aligned_by_others() -
 
 
 def test_sequence_numbers_match_what_counting_would_not() -> None:
-    cores = [_core.Profiler() for _ in range(2)]
+    cores = [_core.Store() for _ in range(2)]
     for rank, seen in enumerate(([4, 5, 6], [5, 6, 7])):  # rank 1 began to record a call later
         for sequence in seen:
             nccl(cores[rank], 100_000 * sequence + 10_000 * rank, 50_000 - 10_000 * rank, told(sequence=sequence))
@@ -262,7 +263,7 @@ def test_sequence_numbers_match_what_counting_would_not() -> None:
 
 
 def test_what_is_not_one_call_on_all_ranks_is_not_matched() -> None:
-    cores = [_core.Profiler() for _ in range(2)]
+    cores = [_core.Store() for _ in range(2)]
     for rank, core in enumerate(cores):
         nccl(core, 0, 1_000, None)
         nccl(core, 10_000, 1_000, told(name="send"))
@@ -274,7 +275,7 @@ def test_what_is_not_one_call_on_all_ranks_is_not_matched() -> None:
 
 
 def test_a_root_that_is_done_did_not_wait() -> None:
-    cores = [_core.Profiler() for _ in range(2)]
+    cores = [_core.Store() for _ in range(2)]
     for rank, (start, duration) in enumerate(((0, 5_000), (20_000, 5_000))):
         nccl(cores[rank], start, duration, told(name="broadcast"))
         nccl(cores[rank], 100_000, 10_000, told())  # by which the clocks are aligned
@@ -284,7 +285,7 @@ def test_a_root_that_is_done_did_not_wait() -> None:
 
 
 def test_traces_that_cannot_be_compared_are_named() -> None:
-    core = _core.Profiler()
+    core = _core.Store()
     with pytest.raises(ValueError, match="at least two ranks, not of 1"):
         communication.stragglers([result(core, 0)])
     with pytest.raises(ValueError, match="two of the traces are of rank 3"):

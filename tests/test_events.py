@@ -14,18 +14,18 @@ from flopscope.results.events import EventList
 
 def made() -> EventList:
     """A step with a range, in it a launch of two kernels and a Python call with an op; times from 1000 ns on."""
-    core = _core.Profiler()
-    core._set_window(1000, 100_000)
+    core = _core.Store()
+    _core._set_window(core, 1000, 100_000)
     host: dict[str, Any] = {"thread": 77}
-    step = core._append("step", "ProfilerStep#3", 2000, 50_000, **host)
-    outer = core._append("range", "outer", 3000, 20_000, parent=step, **host)
-    core._append("runtime", "cudaLaunchKernel", 4000, 1000, parent=outer, correlation=9, **host)
-    call = core._append("frame", "a.py(1): f", 6000, 9000, parent=outer, **host)
-    op = core._append("op", "op", 7000, 2000, parent=call, **host)
-    core._append("kernel", "k", 5000, 3000, launcher=outer, correlation=9, device=1, stream=13)
-    core._append("memcpy", "copy", 9000, 500, launcher=op, device=1, stream=13, bytes=64)
-    core._append("range", "outer", 5000, 4500, launcher=outer, device=1, stream=13)
-    core._append("op", "open", 60_000, None, **host)
+    step = _core._append(core, "step", "ProfilerStep#3", 2000, 50_000, **host)
+    outer = _core._append(core, "range", "outer", 3000, 20_000, parent=step, **host)
+    _core._append(core, "runtime", "cudaLaunchKernel", 4000, 1000, parent=outer, correlation=9, **host)
+    call = _core._append(core, "frame", "a.py(1): f", 6000, 9000, parent=outer, **host)
+    op = _core._append(core, "op", "op", 7000, 2000, parent=call, **host)
+    _core._append(core, "kernel", "k", 5000, 3000, launcher=outer, correlation=9, device=1, stream=13)
+    _core._append(core, "memcpy", "copy", 9000, 500, launcher=op, device=1, stream=13, bytes=64)
+    _core._append(core, "range", "outer", 5000, 4500, launcher=outer, device=1, stream=13)
+    _core._append(core, "op", "open", 60_000, None, **host)
     return EventList(core)
 
 
@@ -84,7 +84,7 @@ def test_events_become_a_frame() -> None:
               "duration": 3.0, "bytes": 0, "parent": -1, "launcher": 1, "correlation": 9}  # fmt: skip
     assert frame.iloc[5].to_dict() == kernel
     assert pandas.isna(frame["duration"]).tolist() == [False] * 8 + [True]
-    assert EventList(_core.Profiler()).to_pandas().empty
+    assert EventList(_core.Store()).to_pandas().empty
 
 
 def test_a_profiles_events_add_up_to_its_table() -> None:

@@ -171,7 +171,7 @@ def test_peaks_that_drop_themselves_while_they_are_read() -> None:
 
     for i in range(4):
         peaks[f"cuda:{i}"] = Mapping(flops={}, bandwidth=None)
-    assert stopped().table(False, 0, peaks)
+    assert stopped().store.table(False, 0, peaks)
 
 
 def test_a_range_that_was_never_made_says_so() -> None:
@@ -207,10 +207,10 @@ def test_a_replaced_method_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
 
 CHANGES: list[Callable[[Any], object]] = [
     lambda core: core.start(),
-    lambda core: core._append("op", "x", start=1, duration=1),
-    lambda core: core._set_window(1, 2),
-    lambda core: core._set_device(0, {}),
-    lambda core: _core.TraceReader().finish(core),
+    lambda core: _core._append(core.store, "op", "x", start=1, duration=1),
+    lambda core: _core._set_window(core.store, 1, 2),
+    lambda core: _core._set_device(core.store, 0, {}),
+    lambda core: _core.TraceReader().finish(core.store),
 ]
 
 
@@ -223,13 +223,13 @@ def test_nothing_changes_a_profile_while_its_trace_is_written(change: Callable[[
             change(core)
         refused.append(len(piece))
 
-    core.write_trace(write, "1")
+    core.store.write_trace(write, "1")
     assert refused
-    core._set_window(1, 2), core.start(), core.stop()
+    _core._set_window(core.store, 1, 2), core.start(), core.stop()
 
 
-def test_a_rule_cannot_restart_the_profile_whose_table_asks_it() -> None:
-    core, refused = _core.Profiler(), []
+def test_a_rule_cannot_change_the_store_whose_table_asks_it() -> None:
+    core, refused = _core.Store(), []
     reader = _core.TraceReader()
     event = '{"ph":"X","cat":"cpu_op","name":"mine::op","ts":1,"dur":2,"pid":1,"tid":1,"args":{"Input Dims":[[2]],'
     reader.feed(('{"traceEvents":[' + event + '"Input type":["float"]}}]}').encode())
@@ -237,7 +237,7 @@ def test_a_rule_cannot_restart_the_profile_whose_table_asks_it() -> None:
 
     def rule(name: str, arguments: list[Any]) -> None:
         try:
-            core.start()
+            _core._set_window(core, 1, 2)
         except RuntimeError as problem:
             refused.append(str(problem))
 
@@ -257,9 +257,9 @@ def test_threads_that_read_and_change_one_profile_do_not_crash() -> None:
         nonlocal reads
         while time.monotonic() < stop:
             try:
-                core.table(False, 0, {})
-                core.write_trace(lambda piece: None, "1")
-                core.events()
+                core.store.table(False, 0, {})
+                core.store.write_trace(lambda piece: None, "1")
+                core.store.events()
                 reads += 1
             except RuntimeError:
                 pass
@@ -284,21 +284,21 @@ def test_threads_that_read_and_change_one_profile_do_not_crash() -> None:
 @pytest.mark.parametrize("token", [0, 1, 2**31, 2**32 - 1, 2**40, 2**64 - 1])
 def test_tokens_of_no_open_range_end_nothing(token: int) -> None:
     core = stopped()
-    before = core.events()[0]["duration"].tolist()
+    before = core.store.events()[0]["duration"].tolist()
     try:
         core.end_range(token)
     except ValueError as problem:
         assert "no event" in str(problem) or "not a range" in str(problem)
-    assert core.events()[0]["duration"].tolist() == before
+    assert core.store.events()[0]["duration"].tolist() == before
 
 
 @pytest.mark.parametrize(("what", "value"), [("parent", 7), ("launcher", 2**32 - 2), ("device", 128), ("device", -2)])
 def test_events_for_tests_name_what_there_is(what: str, value: int) -> None:
-    core = _core.Profiler()
+    core = _core.Store()
     with pytest.raises(ValueError, match=r"no event \d+: the profile has 0|no device -?\d+"):
-        core._append("op", "x", start=1, duration=1, **{what: value})
+        _core._append(core, "op", "x", start=1, duration=1, **{what: value})
     with pytest.raises(ValueError, match="no device"):
-        core._set_device(-1, {})
+        _core._set_device(core, -1, {})
 
 
 def test_a_reader_that_finishes_while_it_asks_for_the_text_refuses_it() -> None:
@@ -311,7 +311,7 @@ def test_a_reader_that_finishes_while_it_asks_for_the_text_refuses_it() -> None:
     class Text:
         def __buffer__(self, flags: int) -> memoryview:
             reader.feed(b'{"traceEvents":[]}')
-            reader.finish(_core.Profiler())
+            reader.finish(_core.Store())
             return memoryview(b"[]")
 
     for feed in (reader.feed, reader.scan_bytes):

@@ -94,7 +94,7 @@ def test_a_module_that_is_imported_again_has_the_same_types() -> None:
             del sys.modules["flopscope._core"]
             again = importlib.import_module("flopscope._core")
             assert again is not _core
-            for name in ("Tensor", "Profiler", "Range", "TraceReader", "Op", "Roof"):
+            for name in ("Tensor", "Store", "Profiler", "Range", "TraceReader", "Op", "Roof"):
                 assert getattr(again, name) is getattr(_core, name), name
             assert again.add(x, x).numpy().tolist() == [2, 2, 2]
             assert add(again.ones(3, device="cpu"), x).numpy().tolist() == [2, 2, 2]
@@ -105,7 +105,7 @@ def test_a_module_that_is_imported_again_has_the_same_types() -> None:
             again.add(x, x)
         prof.stop()
         _core.record_into(None)
-        assert prof.event_count == 2, prof.event_count
+        assert prof.store.event_count == 2, prof.store.event_count
         again.TraceReader().feed(b"[]")
         reader.feed(b"[]")
         """

@@ -115,7 +115,7 @@ rows = 400_000
 event = '{"ph":"X","cat":"cpu_op","name":"aten::add_%d","pid":1,"tid":1,"ts":%d,"dur":5,"args":{"External id":%d}}'
 text = ('{"traceEvents":[' + ",".join(event % (i % 97, 10 * i, i) for i in range(rows)) + "]}").encode()
 def read(text):
-    core, reader = _core.Profiler(), _core.TraceReader()
+    core, reader = _core.Store(), _core.TraceReader()
     reader.feed(text)
     reader.finish(core)
     return core
@@ -146,7 +146,7 @@ def told():
 wanted = told()
 {HEAR.format(work=work)}
 assert told() == wanted
-core.start(); core.stop()
+_core._set_window(core, 1, 2)
 """
     interrupt(script)
 
@@ -182,7 +182,7 @@ def test_finishing_a_trace_hears_and_leaves_the_profile_empty() -> None:
     script = f"""
 {BIG_TRACE}
 text = text[:-2] + (b"," + text[16:-2]) * 5 + b"]}}"
-core, reader = _core.Profiler(), _core.TraceReader()
+core, reader = _core.Store(), _core.TraceReader()
 reader.feed(text)
 begin()
 time.sleep(0.2)
@@ -202,7 +202,7 @@ if core.event_count == 0:
 
 def test_a_work_rule_that_is_interrupted_ends_the_table() -> None:
     script = """
-    core, reader = _core.Profiler(), _core.TraceReader()
+    core, reader = _core.Store(), _core.TraceReader()
     event = ('{"ph":"X","cat":"cpu_op","name":"mine::op%d","ts":%d,"dur":2,"pid":1,"tid":1,'
              '"args":{"Input Dims":[[2]],"Input type":["float"]}}')
     reader.feed(('{"traceEvents":[' + ",".join(event % (i, 10 * i) for i in range(1000)) + ']}').encode())

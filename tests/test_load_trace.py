@@ -435,7 +435,7 @@ def test_every_cut_of_a_trace_is_read_or_refused_but_never_more() -> None:
     raw = gzip.decompress(TRACES[0].read_bytes())
     whole = len(fs.load_trace(raw))
     for at in range(0, len(raw), 97):
-        reader, core = _core.TraceReader(), _core.Profiler()
+        reader, core = _core.TraceReader(), _core.Store()
         try:
             reader.scan_bytes(raw[:at])
             reader.finish(core)
@@ -470,7 +470,7 @@ def test_pieces_of_a_large_file_join_to_the_same_rows(tmp_path: Path, indent: in
             tables.append(fs.load_trace(path).key_averages(peaks="none").to_dicts())
     finally:
         _core.set_num_threads(threads)
-    reader, core = _core.TraceReader(), _core.Profiler()
+    reader, core = _core.TraceReader(), _core.Store()
     at = 0
     while at < len(text):
         size = rng.choice([1, 7, 1000, 100_000])

@@ -243,17 +243,17 @@ def test_flushing_writes_all_of_a_buffer() -> None:
 
 
 def test_the_work_of_kernels_that_no_op_launched_is_not_known() -> None:
-    core = fs._core.Profiler(ops=False)
-    op = core._append("op", "flopscope::add", 0, 10_000, thread=1)
-    core._append("kernel", "add", 3000, 2000, launcher=op, device=1)
-    core._append("memcpy", "Memcpy HtoD", 7000, 500, device=1)
+    core = fs._core.Store()
+    op = fs._core._append(core, "op", "flopscope::add", 0, 10_000, thread=1)
+    fs._core._append(core, "kernel", "add", 3000, 2000, launcher=op, device=1)
+    fs._core._append(core, "memcpy", "Memcpy HtoD", 7000, 500, device=1)
     look = look_at(core, sees_cuda=True)
     assert (look.devices, look.kernels, look.launches, look.native_launches) == (("cuda:1",), 1, 2, 1)
     assert math.isnan(look.flops) and math.isnan(look.bytes)
 
 
 def test_where_a_call_works() -> None:
-    core = fs._core.Profiler(ops=False)
+    core = fs._core.Store()
     seen = look_at(core, sees_cuda=True)
     there = types.SimpleNamespace(device="cuda:0")
     where = stage._where

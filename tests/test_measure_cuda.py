@@ -17,7 +17,7 @@ from flopscope.timing.nvml import SmClock
 
 
 def test_kernels_between_marks_are_the_times_of_calls() -> None:
-    core = fs._core.Profiler(ops=False)
+    core = fs._core.Store()
     for name, start, ns in [
         ("early", 0, 50),
         ("flopscope_flush_l2", 100, 1000),
@@ -28,10 +28,10 @@ def test_kernels_between_marks_are_the_times_of_calls() -> None:
         ("d", 6100, 30),
         ("flopscope_measure_mark", 8000, 10),  # a call that launches nothing
     ]:
-        core._append("kernel", name, start, ns, device=0)
-    core._append("memcpy", "Memcpy", 6200, 5, device=0)
-    core._append("kernel", "elsewhere", 6200, 500, device=1)
-    core._append("runtime", "cudaLaunchKernel", 6200, 500)
+        fs._core._append(core, "kernel", name, start, ns, device=0)
+    fs._core._append(core, "memcpy", "Memcpy", 6200, 5, device=0)
+    fs._core._append(core, "kernel", "elsewhere", 6200, 500, device=1)
+    fs._core._append(core, "runtime", "cudaLaunchKernel", 6200, 500)
     assert cuda.busy_times(*core.events()[:3], device=0) == [500, 105, 0]
 
 
@@ -72,9 +72,9 @@ def test_a_call_that_synchronises_is_held_once_and_never_again() -> None:
 
 
 def test_records_that_were_lost_are_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorder = fs._core.Profiler(ops=False)
-    recorder._append("kernel", "flopscope_measure_mark", 0, 10, device=0)
-    recorder._append("kernel", "a", 100, 3000, device=0)
+    recorder = fs._core.Store()
+    fs._core._append(recorder, "kernel", "flopscope_measure_mark", 0, 10, device=0)
+    fs._core._append(recorder, "kernel", "a", 100, 3000, device=0)
     done: list[str] = []
     part = types.SimpleNamespace(events=recorder.events, dropped=0)
     stand_in = types.SimpleNamespace(
@@ -100,10 +100,10 @@ class Told:
         pass
 
     def take(self) -> tuple[Any, ...]:
-        recorder = fs._core.Profiler(ops=False)
-        recorder._append("kernel", "flopscope_measure_mark", 0, 10, device=0)
-        recorder._append("kernel", "a", 100, 3000, device=0)
-        recorder._append("kernel", "flopscope_measure_mark", 5000, 10, device=0)
+        recorder = fs._core.Store()
+        fs._core._append(recorder, "kernel", "flopscope_measure_mark", 0, 10, device=0)
+        fs._core._append(recorder, "kernel", "a", 100, 3000, device=0)
+        fs._core._append(recorder, "kernel", "flopscope_measure_mark", 5000, 10, device=0)
         return (*recorder.events()[:3], 0)
 
 

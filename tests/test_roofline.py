@@ -150,7 +150,7 @@ def recorded(us: float, **work: Any) -> Any:
     token = core.begin_range("mine", False, work.get("flops", NAN), work.get("bytes", NAN))
     core.end_range(token)
     core.stop()
-    return core
+    return core.store
 
 
 @pytest.mark.parametrize(

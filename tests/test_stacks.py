@@ -82,14 +82,15 @@ def test_an_op_has_the_calls_that_it_lies_in(x: fs.Tensor) -> None:
     with stacks_recorded() as core:
         outer()
         inner()
-    sines = stacks(core, "flopscope::sin")
+    sines = stacks(core.store, "flopscope::sin")
     here = entry(test_an_op_has_the_calls_that_it_lies_in)
     assert sines[0][0][:3] == [entry(inner), entry(outer), here]
     assert sines[1][0][:2] == [entry(inner), here]
-    assert [stack[:2] for stack, _ in stacks(core, "flopscope::cos")] == [[entry(outer), here]]
-    assert len(sines) == 2 and core.dropped == 0
-    assert stacks(core, "flopscope::sin", 1) == [([entry(inner)], 2)], "rows are parted by so many frames as asked for"
-    assert "stacks" not in core.table(False, 0, {})[1]
+    assert [stack[:2] for stack, _ in stacks(core.store, "flopscope::cos")] == [[entry(outer), here]]
+    assert len(sines) == 2 and core.store.dropped == 0
+    by_one = stacks(core.store, "flopscope::sin", 1)
+    assert by_one == [([entry(inner)], 2)], "rows are parted by so many frames as asked for"
+    assert "stacks" not in core.store.table(False, 0, {})[1]
 
 
 def test_an_exception_ends_the_calls_that_it_leaves(x: fs.Tensor) -> None:
@@ -103,7 +104,7 @@ def test_an_exception_ends_the_calls_that_it_leaves(x: fs.Tensor) -> None:
             with contextlib.suppress(ValueError):
                 fails(5)
             fs.sin(x)
-    assert [(names(stack)[0], count) for stack, count in stacks(core, "flopscope::sin")] == [
+    assert [(names(stack)[0], count) for stack, count in stacks(core.store, "flopscope::sin")] == [
         ("test_an_exception_ends_the_calls_that_it_leaves", 3)
     ]
 
@@ -116,7 +117,7 @@ def test_a_recursive_function_is_a_frame_for_each_call(x: fs.Tensor) -> None:
 
     with stacks_recorded() as core:
         down(200)
-    depths = sorted(names(stack).count("down") for stack, _ in stacks(core, "flopscope::sin"))
+    depths = sorted(names(stack).count("down") for stack, _ in stacks(core.store, "flopscope::sin"))
     assert depths == list(range(1, 201))
 
 
@@ -140,11 +141,11 @@ def test_a_generator_is_a_frame_while_it_runs(x: fs.Tensor) -> None:
             thrown.throw(KeyError)
         fs.exp(x)
     this = "test_a_generator_is_a_frame_while_it_runs"
-    assert sorted((names(stack)[:3], count) for stack, count in stacks(core, "flopscope::sin")) == [
+    assert sorted((names(stack)[:3], count) for stack, count in stacks(core.store, "flopscope::sin")) == [
         (["numbers", "relay", this], 3), (["numbers", this], 2),
     ]  # fmt: skip
-    assert [names(stack) for stack, _ in stacks(core, "flopscope::cos")] == [[this]]
-    assert [names(stack) for stack, _ in stacks(core, "flopscope::exp")] == [[this]]
+    assert [names(stack) for stack, _ in stacks(core.store, "flopscope::cos")] == [[this]]
+    assert [names(stack) for stack, _ in stacks(core.store, "flopscope::exp")] == [[this]]
 
 
 def test_decorators_are_frames_of_their_own_and_flopscopes_none(x: fs.Tensor) -> None:
@@ -194,10 +195,10 @@ def test_threads_have_stacks_of_their_own(x: fs.Tensor) -> None:
         stop.set()
         old.join()
     for key, fn in (("flopscope::sin", early), ("flopscope::cos", late)):
-        ((stack, _),) = stacks(core, key)
+        ((stack, _),) = stacks(core.store, key)
         assert stack[0] == entry(fn) and stack[1].endswith(": run") and stack[-1].endswith(": _bootstrap")
         assert names(stack) == [fn.__name__], "frames of one thread lie in no other's"
-    assert core.dropped == 0
+    assert core.store.dropped == 0
 
 
 def test_calls_in_progress_at_either_end_are_frames(x: fs.Tensor) -> None:
@@ -217,9 +218,10 @@ def test_calls_in_progress_at_either_end_are_frames(x: fs.Tensor) -> None:
     starts()
     stops()
     after()
-    assert names(stacks(core, "flopscope::sin")[0][0])[0] == "starts"
-    assert names(stacks(core, "flopscope::cos")[0][0]) == ["stops", "test_calls_in_progress_at_either_end_are_frames"]
-    columns, meta = core.table(False, 0, {})
+    assert names(stacks(core.store, "flopscope::sin")[0][0])[0] == "starts"
+    cosine = names(stacks(core.store, "flopscope::cos")[0][0])
+    assert cosine == ["stops", "test_calls_in_progress_at_either_end_are_frames"]
+    columns, meta = core.store.table(False, 0, {})
     assert meta["open_events"] == 0 and "flopscope::exp" not in columns["key"]
 
 
@@ -265,8 +267,9 @@ def test_what_a_suspended_generator_holds_open_is_not_called_by_it(x: fs.Tensor)
         fs.sin(x)
     core.stop()
     this = "test_what_a_suspended_generator_holds_open_is_not_called_by_it"
-    assert names(stacks(core, "flopscope::sin")[0][0]) == [this]
-    assert names(stacks(core, "flopscope::exp")[0][0]) == names(stacks(core, "held")[0][0]) == ["held", this]
+    assert names(stacks(core.store, "flopscope::sin")[0][0]) == [this]
+    for inside in ("flopscope::exp", "held"):
+        assert names(stacks(core.store, inside)[0][0]) == ["held", this]
 
 
 # The profile function is a guest ------------------------------------------------------------------------------------
@@ -284,7 +287,7 @@ def test_nothing_is_left_behind() -> None:
     assert threading.getprofile() is hook
     with stacks_recorded() as second:
         pass
-    assert second.event_count > 0
+    assert second.store.event_count > 0
 
 
 def test_functions_are_released_when_it_stops() -> None:
@@ -296,7 +299,7 @@ def test_functions_are_released_when_it_stops() -> None:
         space.clear()
         gc.collect()
         assert code() is not None, "another function could come to lie at its address"
-    assert code() is None and core.dropped == 0
+    assert code() is None and core.store.dropped == 0
 
 
 def test_another_profiler_is_left_alone() -> None:
@@ -324,7 +327,7 @@ def test_a_profile_within_a_profile_is_refused_and_changes_nothing(x: fs.Tensor)
         with pytest.raises(RuntimeError, match="in progress already"):
             second.start()
         fs.sin(x)
-    assert names(stacks(core, "flopscope::sin")[0][0])[0].startswith("test_a_profile_within")
+    assert names(stacks(core.store, "flopscope::sin")[0][0])[0].startswith("test_a_profile_within")
 
 
 def test_a_profile_that_begins_anew_has_stacks(x: fs.Tensor) -> None:
@@ -332,8 +335,8 @@ def test_a_profile_that_begins_anew_has_stacks(x: fs.Tensor) -> None:
         fs.cos(x)
         core.restart()
         fs.sin(x)
-    assert names(stacks(core, "flopscope::sin")[0][0])[0] == "test_a_profile_that_begins_anew_has_stacks"
-    assert stacks(core, "flopscope::cos") == []
+    assert names(stacks(core.store, "flopscope::sin")[0][0])[0] == "test_a_profile_that_begins_anew_has_stacks"
+    assert stacks(core.store, "flopscope::cos") == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -344,10 +347,10 @@ def test_a_forked_child_is_not_traced() -> None:
     with stacks_recorded() as core:
         child = os.fork()
         if child == 0:
-            before = core.event_count  # what libraries let run before a fork is in the parent
+            before = core.store.event_count  # what libraries let run before a fork is in the parent
             for _ in range(3):
                 call()
-            os._exit(0 if core.event_count == before else 1)
+            os._exit(0 if core.store.event_count == before else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -359,7 +362,7 @@ def test_any_file_name_is_shown(name: str, x: fs.Tensor) -> None:
     with stacks_recorded() as core:
         space["made"]()
     shown = f"/nowhere/{name}(1): made".encode("utf-8", "replace").decode()
-    assert stacks(core, "flopscope::sin", 1) == [([shown], 1)]
+    assert stacks(core.store, "flopscope::sin", 1) == [([shown], 1)]
 
 
 def test_frames_are_named_as_torch_names_them(x: fs.Tensor) -> None:
@@ -379,7 +382,7 @@ def test_frames_are_named_as_torch_names_them(x: fs.Tensor) -> None:
     theirs = next(event.stack for event in prof.events() if event.name == "aten::add")
     with stacks_recorded() as core:
         outer(fs.add, x)
-    ours = stacks(core, "flopscope::add", 2)[0][0]
+    ours = stacks(core.store, "flopscope::add", 2)[0][0]
     assert ours == [text for text in theirs if not text.startswith("<built-in")][:2]
 
 
@@ -456,15 +459,16 @@ def test_html_shows_stacks_escaped() -> None:
 
 def by_hand() -> Any:
     """main calls f twice; in f, an op of 3 µs of which 1 µs is an op within, with a kernel of 7.9 µs."""
-    core: Any = _core.Profiler()
-    main = core._append(kind="frame", name="a b.py(1): main", start=0, duration=100_000)
+    core: Any = _core.Store()
+    main = _core._append(core, kind="frame", name="a b.py(1): main", start=0, duration=100_000)
     for i in range(2):
-        f = core._append(kind="frame", name="a b.py(5): f", start=1000 + i * 50_000, duration=20_000, parent=main)
-        op = core._append(kind="op", name="x::a;b", start=2000 + i * 50_000, duration=3000, parent=f)
-        core._append(kind="op", name="x::c", start=2500 + i * 50_000, duration=1000, parent=op)
-        core._append(kind="kernel", name="k", start=9000 + i * 50_000, duration=7900, launcher=op, device=0, stream=7)
-    core._append(kind="op", name="x::short", start=99_000, duration=999, parent=main)
-    core._append(kind="op", name="x::alone", start=200_000, duration=5000)
+        at = i * 50_000
+        f = _core._append(core, kind="frame", name="a b.py(5): f", start=1000 + at, duration=20_000, parent=main)
+        op = _core._append(core, kind="op", name="x::a;b", start=2000 + at, duration=3000, parent=f)
+        _core._append(core, kind="op", name="x::c", start=2500 + at, duration=1000, parent=op)
+        _core._append(core, kind="kernel", name="k", start=9000 + at, duration=7900, launcher=op, device=0, stream=7)
+    _core._append(core, kind="op", name="x::short", start=99_000, duration=999, parent=main)
+    _core._append(core, kind="op", name="x::alone", start=200_000, duration=5000)
     return core
 
 

@@ -36,7 +36,7 @@ def test_a_range_with_stated_work_has_rates_of_its_own_time() -> None:
     fs.sin(x)
     core.end_range(token)
     core.stop()
-    table = table_of(core, PEAKS)
+    table = table_of(core.store, PEAKS)
     mine, sine = row(table, "mine"), row(table, "flopscope::sin")
     assert (mine.flops, mine.flops_total, mine.bytes_total_moved) == (3e6, 3e6, 6e5)
     assert math.isnan(mine.bytes_read) and math.isnan(mine.bytes_written)
@@ -56,18 +56,18 @@ def test_what_is_not_stated_is_not_known(flops: float, nbytes: float) -> None:
     core.start()
     core.end_range(core.begin_range("mine", True, flops, nbytes))
     core.stop()
-    mine = row(table_of(core), "mine")
+    mine = row(table_of(core.store), "mine")
     for value, stated in ((mine.flops, flops), (mine.flops_total, flops), (mine.bytes_total_moved, nbytes)):
         assert value == stated or (math.isnan(value) and math.isnan(stated))
 
 
 def on_a_gpu() -> Any:
     """Two kernels of 40 µs that overlap by 10, launched in a range of an op that no rule knows; a third outside."""
-    core: Any = _core.Profiler()
-    outer = core._append(kind="range", name="outer", start=0, duration=100_000)
-    op = core._append(kind="op", name="x::a", start=1000, duration=2000, parent=outer)
+    core: Any = _core.Store()
+    outer = _core._append(core, kind="range", name="outer", start=0, duration=100_000)
+    op = _core._append(core, kind="op", name="x::a", start=1000, duration=2000, parent=outer)
     for name, start, launcher in (("k", 10_000, op), ("k", 40_000, op), ("l", 200_000, None)):
-        core._append(kind="kernel", name=name, start=start, duration=40_000, launcher=launcher, device=0, stream=7)
+        _core._append(core, "kernel", name, start, duration=40_000, launcher=launcher, device=0, stream=7)
     return core
 
 

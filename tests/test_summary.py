@@ -38,15 +38,15 @@ def launch(blocks: int, threads: int = 256) -> dict[str, Any]:
     return {"grid": (blocks, 1, 1), "block": (threads, 1, 1), "registers": 16}
 
 
-def kernel(core: _core.Profiler, name: str, start: int, duration: int, blocks: int, **more: Any) -> None:
-    core._append("kernel", name, start, duration, launch=launch(blocks), **{"device": 0, **more})
+def kernel(core: _core.Store, name: str, start: int, duration: int, blocks: int, **more: Any) -> None:
+    _core._append(core, "kernel", name, start, duration, launch=launch(blocks), **{"device": 0, **more})
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    core = _core.Profiler()
-    core._set_device(0, FACTS)
+    core = _core.Store()
+    _core._set_device(core, 0, FACTS)
     span = 4000
     running = {part: np.zeros(span, bool) for part in PARTS}
     blocks, kernels, work = np.zeros(span, int), np.zeros(span, bool), np.zeros(span, bool)
@@ -54,7 +54,7 @@ def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
 
     edges = np.sort(rng.choice(np.arange(200, 3800), 4, replace=False))
     for i in range(3):
-        core._append("step", f"ProfilerStep#{i}", int(edges[i]), int(edges[i + 1] - edges[i]))
+        _core._append(core, "step", f"ProfilerStep#{i}", int(edges[i]), int(edges[i + 1] - edges[i]))
     inside = np.zeros(span, bool)
     inside[edges[0] : edges[3]] = True
 
@@ -65,7 +65,7 @@ def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
         if kind == "kernel":
             name, grid, threads = str(rng.choice(list(NAMES))), int(rng.integers(1, 60)), int(rng.integers(1, 33)) * 32
             stream = int(rng.integers(4))
-            core._append(kind, name, begin, length, device=0, stream=stream, launch=launch(grid, threads))
+            _core._append(core, kind, name, begin, length, device=0, stream=stream, launch=launch(grid, threads))
             running[NAMES[name][0]][here] = kernels[here] = work[here] = True
             blocks[here] += grid
             held = min(2048 // threads, 32)  # 16 registers and no shared memory bound nothing
@@ -74,14 +74,14 @@ def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
             tensor += time * NAMES[name][1]
             total += time
         elif kind in ("memcpy", "memset"):
-            core._append(kind, kind, begin, length, device=0, stream=9)
+            _core._append(core, kind, kind, begin, length, device=0, stream=9)
             running[kind][here] = work[here] = True
         elif kind in ("op", "range"):
             loads = bool(rng.integers(2))
-            core._append(kind, "enumerate(DataLoader)#X.__next__" if loads else "aten::add", begin, length)
+            _core._append(core, kind, "enumerate(DataLoader)#X.__next__" if loads else "aten::add", begin, length)
             running["data_loading" if loads else "other_cpu"][here] = True
         else:
-            core._append(kind, "call", begin, length, thread=int(rng.integers(3)))
+            _core._append(core, kind, "call", begin, length, thread=int(rng.integers(3)))
             running["runtime"][here] = True
     running["other"][:] = True
 
@@ -116,9 +116,9 @@ def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
 
 
 def test_a_launch_is_told_by_its_api_call() -> None:
-    core = _core.Profiler()
+    core = _core.Store()
     for i in range(4):  # each call finds the stream dry: kernels of 1 us every 100 us
-        core._append("runtime", "cudaLaunchKernel", 100_000 * i, 4_000, correlation=i)
+        _core._append(core, "runtime", "cudaLaunchKernel", 100_000 * i, 4_000, correlation=i)
         kernel(core, "k", 100_000 * i + 6_000, 1_000, 1, correlation=i)
     kernel(core, "k", 900_000, 1_000, 1, correlation=77)  # whose call was not recorded
     frame = summary.launch_summary(core)
@@ -146,9 +146,9 @@ def test_a_skewed_clock_is_told_by_kernels_that_start_before_their_call(capsys: 
     delays = rng.integers(5_000, 90_000, 50)  # ns
     texts = {}
     for skew in (0, 40_000):  # how far the device's clock is behind
-        core = _core.Profiler()
+        core = _core.Store()
         for i, delay in enumerate(delays.tolist()):
-            core._append("runtime", "cudaLaunchKernel", 200_000 * (i + 1), 4_000, correlation=i)
+            _core._append(core, "runtime", "cudaLaunchKernel", 200_000 * (i + 1), 4_000, correlation=i)
             kernel(core, "k", 200_000 * (i + 1) + delay - skew, 1_000, 1, correlation=i)
         (row,) = summary.launch_summary(core).to_dict("records")
         assert row["negative_delays"] == np.sum(delays < skew) and row["launches"] == len(delays)
@@ -161,7 +161,7 @@ def test_a_skewed_clock_is_told_by_kernels_that_start_before_their_call(capsys: 
 
 
 def test_nothing_recorded_is_no_row_and_says_so() -> None:
-    core = _core.Profiler()
+    core = _core.Store()
     assert [len(make(core)) for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary)] == [
         0
     ] * 3
@@ -169,9 +169,9 @@ def test_nothing_recorded_is_no_row_and_says_so() -> None:
 
 
 def test_a_profile_without_steps_or_devices_is_one_row() -> None:
-    core = _core.Profiler()
-    core._append("op", "flopscope::add", 1_000, 500)
-    core._set_window(0, 2_000)
+    core = _core.Store()
+    _core._append(core, "op", "flopscope::add", 1_000, 500)
+    _core._set_window(core, 0, 2_000)
     frame = summary.step_breakdown(core)
     assert len(frame) == 1 and frame["step"][0] is None
     assert frame["other_cpu"][0] == 0.5 and frame["other"][0] == 1.5 and frame["total"][0] == 2.0
@@ -181,8 +181,8 @@ def test_a_profile_without_steps_or_devices_is_one_row() -> None:
 
 
 def test_missing_facts_are_nan_and_shown_as_missing() -> None:
-    core = _core.Profiler()
-    core._append("kernel", "k", 0, 1_000, device=1)
+    core = _core.Store()
+    _core._append(core, "kernel", "k", 0, 1_000, device=1)
     row = summary.gpu_summary(core).iloc[0]
     assert row["device"] == 1 and row["gpu_utilization"] == 100
     assert math.isnan(row["sm_efficiency"]) and math.isnan(row["achieved_occupancy"])
@@ -197,40 +197,41 @@ def test_missing_facts_are_nan_and_shown_as_missing() -> None:
 
 
 def test_a_running_profile_and_an_unknown_step_are_named() -> None:
-    core = _core.Profiler()
-    core.start()
+    recorder = _core.Profiler()
+    core = recorder.store
+    recorder.start()
     try:
         for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary, summary.text):
             with pytest.raises(RuntimeError, match="still running"):
                 make(core)
     finally:
-        core.stop()
+        recorder.stop()
     with pytest.raises(ValueError, match='"x": the profile has no steps'):
         summary.gpu_summary(core, "x")
     for i in range(3):
-        core._append("step", f"ProfilerStep#{i}", 10 * i, 10)
+        _core._append(core, "step", f"ProfilerStep#{i}", 10 * i, 10)
     with pytest.raises(
         ValueError, match='"ProfilerStep#7": the profile has 3, from "ProfilerStep#0" to "ProfilerStep#2"'
     ):
         summary.gpu_summary(core, "ProfilerStep#7")
 
 
-def busy_core(steps: int) -> _core.Profiler:
+def busy_core(steps: int) -> _core.Store:
     """Of every part something, on two devices, in each step of 1 ms; the numbers that follow are derived from it."""
-    core = _core.Profiler()
+    core = _core.Store()
     for device in (0, 7):
-        core._set_device(device, FACTS)
+        _core._set_device(core, device, FACTS)
     for i in range(steps):
         at = 1_000_000 * i
-        core._append("step", f"a step with a long name, number {i}", at, 1_000_000)
-        core._append("runtime", "cudaLaunchKernel", at + 50_000, 10_000, correlation=i)
+        _core._append(core, "step", f"a step with a long name, number {i}", at, 1_000_000)
+        _core._append(core, "runtime", "cudaLaunchKernel", at + 50_000, 10_000, correlation=i)
         kernel(core, "volta_sgemm_128x64_nn", at + 100_000, 200_000, 10, correlation=i)
         kernel(core, "ncclDevKernel_AllReduce", at + 200_000, 250_000, 1, stream=8)
         kernel(core, "nvjet_sm90", at, 900_000, 10, device=7)
-        core._append("memcpy", "copy", at + 450_000, 10_000, device=0)
-        core._append("memset", "fill", at + 460_000, 10_000, device=0)
-        core._append("op", "enumerate(DataLoader)#X.__next__", at + 900_000, 80_000)
-        core._append("op", "aten::add", at + 980_000, 10_000)
+        _core._append(core, "memcpy", "copy", at + 450_000, 10_000, device=0)
+        _core._append(core, "memset", "fill", at + 460_000, 10_000, device=0)
+        _core._append(core, "op", "enumerate(DataLoader)#X.__next__", at + 900_000, 80_000)
+        _core._append(core, "op", "aten::add", at + 980_000, 10_000)
     return core
 
 
@@ -258,17 +259,17 @@ def test_advice_rests_on_numbers_above_the_thresholds() -> None:
     assert "44.4% of the kernels' time on cuda:0 multiplies matrices without the tensor cores" in text
     assert "cuda:7 runs" not in text and "on cuda:7" not in text and "communication that" not in text
 
-    core = _core.Profiler()
-    core._append("op", "enumerate(DataLoader)#X.__next__", 0, 4_000)
+    core = _core.Store()
+    _core._append(core, "op", "enumerate(DataLoader)#X.__next__", 0, 4_000)
     kernel(core, "ncclDevKernel_AllReduce", 10_000, 60_000, 1)
-    core._set_window(0, 100_000)
+    _core._set_window(core, 0, 100_000)
     text = " ".join(summary.text(core).split())
     assert "60.0% of the time is communication that no kernel hides" in text
     assert "waits for data" not in text and "runs kernels" not in text and "tensor cores:" in text
 
-    core = _core.Profiler()
+    core = _core.Store()
     kernel(core, "nvjet_sm90", 0, 60_000, 1)
-    core._set_window(0, 100_000)
+    _core._set_window(core, 0, 100_000)
     assert "Advice" not in summary.text(core)
 
 

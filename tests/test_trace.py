@@ -74,7 +74,7 @@ def parsed(text: str | bytes) -> dict[str, Any]:
     return whole
 
 
-def traced(core: _core.Profiler) -> dict[str, Any]:
+def traced(core: _core.Store) -> dict[str, Any]:
     pieces: list[bytes] = []
     assert core.write_trace(pieces.append, "1.2.3", '"traceName": "x"') == 0
     return parsed(b"".join(pieces))
@@ -131,36 +131,37 @@ LAUNCH = {"grid": (97657, 1, 1), "block": (128, 1, 1), "registers": 32, "context
 
 
 @pytest.fixture
-def core() -> _core.Profiler:
+def core() -> _core.Store:
     """What torch's two steps on a GPU look like: times in ns, everything that CUPTI tells of."""
-    made = _core.Profiler()
-    made._set_device(0, H200)
-    made._set_window(1_000, 200_000)
-    module = made._append("frame", "train.py(1): <module>", start=1_100, duration=190_000)
+    made = _core.Store()
+    _core._set_device(made, 0, H200)
+    _core._set_window(made, 1_000, 200_000)
+    module = _core._append(made, "frame", "train.py(1): <module>", start=1_100, duration=190_000)
     for step in range(2):
         at = 2_000 + 90_000 * step
-        begin = made._append("step", f"ProfilerStep#{step}", start=at, duration=80_000, parent=module)
-        outer = made._append("op", "aten::linear", start=at + 100, duration=30_001, parent=begin)
-        inner = made._append("op", "aten::addmm", start=at + 200, duration=20_000, parent=outer)
-        made._append("memory", "[memory]", start=at + 250, duration=0, parent=inner, device=0, bytes=4096)
-        call = made._append("runtime", "cudaLaunchKernel", at + 300, 9_000, inner, correlation=10 * step + 1)
-        made._append("runtime", "cuLaunchKernel", at + 400, 8_000, call, correlation=10 * step + 1)
-        made._append("overhead", "Activity Buffer Request", start=at + 9_400, duration=500, parent=inner)
-        made._append("runtime", "cudaMemcpyAsync", at + 40_000, 2_000, begin, correlation=10 * step + 2)
-        made._append("runtime", "cudaMemsetAsync", at + 43_000, 2_000, begin, correlation=10 * step + 3)
-        wait = made._append("runtime", "cudaDeviceSynchronize", at + 50_000, 10_000, begin, correlation=10 * step + 4)
-        made._append("sync", "Context Sync", at + 51_000, 8_000, wait, correlation=10 * step + 4)
+        begin = _core._append(made, "step", f"ProfilerStep#{step}", start=at, duration=80_000, parent=module)
+        outer = _core._append(made, "op", "aten::linear", start=at + 100, duration=30_001, parent=begin)
+        inner = _core._append(made, "op", "aten::addmm", start=at + 200, duration=20_000, parent=outer)
+        _core._append(made, "memory", "[memory]", start=at + 250, duration=0, parent=inner, device=0, bytes=4096)
+        call = _core._append(made, "runtime", "cudaLaunchKernel", at + 300, 9_000, inner, correlation=10 * step + 1)
+        _core._append(made, "runtime", "cuLaunchKernel", at + 400, 8_000, call, correlation=10 * step + 1)
+        _core._append(made, "overhead", "Activity Buffer Request", start=at + 9_400, duration=500, parent=inner)
+        _core._append(made, "runtime", "cudaMemcpyAsync", at + 40_000, 2_000, begin, correlation=10 * step + 2)
+        _core._append(made, "runtime", "cudaMemsetAsync", at + 43_000, 2_000, begin, correlation=10 * step + 3)
+        waits = "cudaDeviceSynchronize"
+        wait = _core._append(made, "runtime", waits, at + 50_000, 10_000, begin, correlation=10 * step + 4)
+        _core._append(made, "sync", "Context Sync", at + 51_000, 8_000, wait, correlation=10 * step + 4)
         device: dict[str, Any] = {"device": 0, "stream": 7}
-        made._append("kernel", "sgemm", at + 9_000, 25_003, None, inner, 10 * step + 1, launch=LAUNCH, **device)
-        made._append("memcpy", "Memcpy DtoH (Device -> Pinned)", at + 42_000, 1_600, None, begin, 10 * step + 2,
+        _core._append(made, "kernel", "sgemm", at + 9_000, 25_003, None, inner, 10 * step + 1, launch=LAUNCH, **device)
+        _core._append(made, "memcpy", "Memcpy DtoH (Device -> Pinned)", at + 42_000, 1_600, None, begin, 10 * step + 2,
                      bytes=4, launch={"context": 1}, **device)  # fmt: skip
-        made._append("memset", "Memset (Device)", at + 46_000, 736, None, begin, 10 * step + 3, bytes=4,
+        _core._append(made, "memset", "Memset (Device)", at + 46_000, 736, None, begin, 10 * step + 3, bytes=4,
                      launch={"context": 1}, **device)  # fmt: skip
-        made._append("step", f"ProfilerStep#{step}", at + 9_000, 37_736, None, begin, **device)
+        _core._append(made, "step", f"ProfilerStep#{step}", at + 9_000, 37_736, None, begin, **device)
     return made
 
 
-def test_a_trace_of_everything_keeps_the_rules(core: _core.Profiler) -> None:
+def test_a_trace_of_everything_keeps_the_rules(core: _core.Store) -> None:
     whole = traced(core)
     kinds = Counter(event["cat"] for event in whole["traceEvents"] if "cat" in event and event["ph"] in "Xi")
     assert kinds == {"python_function": 1, "user_annotation": 2, "cpu_op": 4, "cpu_instant_event": 2, "cuda_runtime": 8,
@@ -177,7 +178,7 @@ def test_a_trace_of_everything_keeps_the_rules(core: _core.Profiler) -> None:
 
 
 @pytest.mark.parametrize("theirs", KINETO, ids=lambda event: event.get("cat") + event["ph"])
-def test_events_look_as_kinetos_do(core: _core.Profiler, theirs: Event) -> None:
+def test_events_look_as_kinetos_do(core: _core.Store, theirs: Event) -> None:
     same = [e for e in traced(core)["traceEvents"] if (e.get("cat"), e["ph"]) == (theirs["cat"], theirs["ph"])]
     assert same
     for ours in same:
@@ -196,7 +197,7 @@ def test_events_look_as_kinetos_do(core: _core.Profiler, theirs: Event) -> None:
                 assert value == pytest.approx(expected[key], rel=1e-7, abs=1e-9), key
 
 
-def test_device_work_is_tied_to_its_op_and_its_call(core: _core.Profiler) -> None:
+def test_device_work_is_tied_to_its_op_and_its_call(core: _core.Store) -> None:
     whole = traced(core)
     names = {
         event["args"]["External id"]: event["name"] for c in ("cpu_op", "user_annotation") for event in slices(whole, c)
@@ -214,7 +215,7 @@ def test_device_work_is_tied_to_its_op_and_its_call(core: _core.Profiler) -> Non
     assert [calls[e["args"]["correlation"]] for e in slices(whole, "gpu_memcpy")] == ["cudaMemcpyAsync"] * 2
 
 
-def test_rows_read_from_the_trace_are_the_tables(core: _core.Profiler) -> None:
+def test_rows_read_from_the_trace_are_the_tables(core: _core.Store) -> None:
     """Times of rows by the rules that torch's own rows follow: nesting on a thread, device time by "External id"."""
     whole = traced(core)
     host = ("cpu_op", "user_annotation", "cuda_runtime", "cuda_driver", "python_function")
@@ -251,11 +252,11 @@ def test_rows_read_from_the_trace_are_the_tables(core: _core.Profiler) -> None:
 
 
 def test_times_are_the_stores_to_the_nanosecond() -> None:
-    core, start = _core.Profiler(), 1_234_567_890_123
+    core, start = _core.Store(), 1_234_567_890_123
     durations = [1, 999, 1_000, 123_456_789, 0, 7]
-    core._set_window(start, start + 10**9)
+    _core._set_window(core, start, start + 10**9)
     for i, duration in enumerate(durations):
-        core._append("op", f"x::{i}", start=start + 10**6 * i**3 + i, duration=duration, thread=i + 1)
+        _core._append(core, "op", f"x::{i}", start=start + 10**6 * i**3 + i, duration=duration, thread=i + 1)
     ops = slices(traced(core), "cpu_op")
     assert [int(op["dur"] * 1000) for op in ops] == durations
     assert [int((op["ts"] - ops[0]["ts"]) * 1000) for op in ops] == [10**6 * i**3 + i for i in range(len(durations))]
@@ -330,7 +331,7 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_path_that_ends_in_gz_is_compressed(core: _core.Profiler, tmp_path: Path) -> None:
+def test_a_path_that_ends_in_gz_is_compressed(core: _core.Store, tmp_path: Path) -> None:
     chrome_trace.export(core, tmp_path / "a.json")
     chrome_trace.export(core, str(tmp_path / "b.json.gz"))
     plain, packed = (tmp_path / "a.json").read_bytes(), (tmp_path / "b.json.gz").read_bytes()
@@ -343,7 +344,7 @@ def test_a_path_that_ends_in_gz_is_compressed(core: _core.Profiler, tmp_path: Pa
 
 
 def test_a_failure_leaves_the_file_that_was_there(
-    core: _core.Profiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    core: _core.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = tmp_path / "a.json"
     target.write_text("before")
@@ -361,7 +362,7 @@ def test_a_failure_leaves_the_file_that_was_there(
     assert target.read_text() == "before" and names_in(tmp_path) == ["a.json"]
 
 
-def test_what_a_writer_raises_passes_through(core: _core.Profiler) -> None:
+def test_what_a_writer_raises_passes_through(core: _core.Store) -> None:
     class Stop(BaseException):
         pass
 
@@ -375,9 +376,9 @@ def test_what_a_writer_raises_passes_through(core: _core.Profiler) -> None:
     assert traced(core), "it can be written again"
 
 
-def test_other_threads_run_while_a_trace_is_made(core: _core.Profiler) -> None:
+def test_other_threads_run_while_a_trace_is_made(core: _core.Store) -> None:
     for i in range(100_000):
-        core._append("op", "x::a", start=300_000 + i * 10, duration=5)
+        _core._append(core, "op", "x::a", start=300_000 + i * 10, duration=5)
     seen: list[int] = []
     done = threading.Event()
 
@@ -396,7 +397,7 @@ def test_other_threads_run_while_a_trace_is_made(core: _core.Profiler) -> None:
     assert len({at for at in seen if 0 < at < len(pieces)}) > 1
 
 
-def test_paths_that_cannot_be(core: _core.Profiler, tmp_path: Path) -> None:
+def test_paths_that_cannot_be(core: _core.Store, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=f"no folder {tmp_path}/none"):
         chrome_trace.export(core, tmp_path / "none" / "a.json")
     with pytest.raises(IsADirectoryError, match="name a file in it"):
@@ -404,7 +405,7 @@ def test_paths_that_cannot_be(core: _core.Profiler, tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-def test_links_and_pipes_stay_what_they_are(core: _core.Profiler, tmp_path: Path) -> None:
+def test_links_and_pipes_stay_what_they_are(core: _core.Store, tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link.json").symlink_to(tmp_path / "there" / "a.json")
     chrome_trace.export(core, tmp_path / "link.json")
@@ -424,15 +425,15 @@ def test_a_running_profile_has_no_trace_yet(tmp_path: Path) -> None:
     assert names_in(tmp_path) == []
 
 
-def test_events_without_a_time_are_told(core: _core.Profiler, tmp_path: Path) -> None:
-    core._append("kernel", "never ran", device=0)
+def test_events_without_a_time_are_told(core: _core.Store, tmp_path: Path) -> None:
+    _core._append(core, "kernel", "never ran", device=0)
     with pytest.warns(RuntimeWarning, match=r"1 events have no time and are not in a\.json"):
         chrome_trace.export(core, tmp_path / "a.json")
     whole = parsed((tmp_path / "a.json").read_bytes())
     assert whole["flopscope"]["without a time"] == 1 and len(slices(whole, "kernel")) == 2
 
 
-def test_the_rank_of_a_job_is_told(core: _core.Profiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rank_of_a_job_is_told(core: _core.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     chrome_trace.export(core, tmp_path / "a.json")
@@ -475,7 +476,7 @@ def test_torch_names_them_so(tmp_path: Path) -> None:
     assert digits.sub("N", theirs.paths[0]) == digits.sub("N", ours.paths[0])
 
 
-def test_numbers_are_finite(core: _core.Profiler) -> None:
+def test_numbers_are_finite(core: _core.Store) -> None:
     def numbers(value: Any) -> Any:
         if isinstance(value, dict):
             value = list(value.values())

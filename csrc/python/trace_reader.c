@@ -1,11 +1,10 @@
-/* TraceReader: a recorded trace's text, to the store of a Profiler. */
+/* TraceReader: a recorded trace's text, to a Store. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/fork.h"
-#include "python/profiler.h"
-#include "sources/kineto/json_scan.h"
+#include "python/store_type.h"
 #include "sources/kineto/kineto.h"
 
 typedef struct {
@@ -159,23 +158,25 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
     fs_kineto_report report = {.base = 0};
     fs_error err;
     fs_status status;
-    if (!PyArg_ParseTuple(args, "O!:finish", fs_profiler_type, &given) || !may_read(self)) return NULL;
-    fs_profiler_object *profiler = (fs_profiler_object *)given;
-    if (!fs_profiler_is_stopped(profiler, "store") || !fs_profiler_may_change(profiler)) return NULL;
-    if (fs_store_count(profiler->store) > 0) {
-        PyErr_SetString(PyExc_ValueError, "a trace is read into a new Profiler; this one has events");
+    if (!PyArg_ParseTuple(args, "O!:finish", fs_store_type, &given) || !may_read(self)) return NULL;
+    fs_store_object *store = (fs_store_object *)given;
+    if (!fs_store_object_is_stopped(store, "store") || !fs_store_object_may_change(store)) return NULL;
+    if (fs_store_count(store->store) > 0 || store->lost != NULL) {
+        PyErr_SetString(PyExc_ValueError, store->lost != NULL
+                                              ? "a trace is read into a new Store; this one is a Profiler's"
+                                              : "a trace is read into a new Store; this one has events");
         return NULL;
     }
-    profiler->generation = fs_fork_generation();
-    self->busy = profiler->changing = true;
+    store->generation = fs_fork_generation();
+    self->busy = store->changing = true;
     fs_long_work work;
     fs_long_work_begin(&work);
-    status = fs_kineto_finish(self->kineto, profiler->store, &report, &err);
+    status = fs_kineto_finish(self->kineto, store->store, &report, &err);
     fs_long_work_end(&work);
-    self->busy = profiler->changing = false;
-    if (status != FS_OK) fs_profiler_empty(profiler);
-    profiler->recorded = status == FS_OK;
-    profiler->clock_base = report.base;
+    self->busy = store->changing = false;
+    if (status != FS_OK) fs_store_object_empty(store);
+    store->recorded = status == FS_OK;
+    store->clock_base = report.base;
     PyObject *result = status == FS_OK ? report_object(self->kineto, &report) : fs_raise(&err);
     end(self);
     return result;
@@ -187,7 +188,7 @@ static PyMethodDef methods[] = {
      "scan_file($self, fd, size, /)\n--\n\nRead the whole text from a file, by several threads."},
     {"scan_bytes", reader_scan_bytes, METH_O, "Read the whole text from memory, by several threads."},
     {"finish", reader_finish, METH_VARARGS,
-     "finish($self, profiler, /)\n--\n\nThe text is over: put its events into a new Profiler. What was read and left "
+     "finish($self, store, /)\n--\n\nThe text is over: put its events into a new Store. What was read and left "
      "out, and \"head\": the members beside the events, as JSON."},
     {NULL, NULL, 0, NULL},
 };
@@ -207,54 +208,8 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-/* For tests of the scanner: a text's tokens, and where and why they end. */
-static PyObject *json_tokens(PyObject *module, PyObject *given)
-{
-    static const char *const names[FS_SCAN_TOKEN_COUNT] = {
-#define TOKEN_NAME(NAME, name) #name,
-        FS_SCAN_TOKEN_LIST(TOKEN_NAME)
-#undef TOKEN_NAME
-    };
-    char *text, *padded;
-    Py_ssize_t size;
-    (void)module;
-    if (PyBytes_AsStringAndSize(given, &text, &size) < 0) return NULL;
-    if ((padded = PyMem_Calloc(1, (size_t)size + 1 + FS_SCAN_PADDING)) == NULL) return PyErr_NoMemory();
-    memcpy(padded, text, (size_t)size);
-    padded[size] = '\n'; /* so that a number at the end is known to end */
-    fs_scan_pull pull;
-    fs_scan_token token;
-    fs_scan_span span = {"", 0, false};
-    fs_scan_status status;
-    PyObject *tokens = PyList_New(0);
-    fs_scan_pull_begin(&pull, padded, (size_t)size + 1);
-    while (tokens != NULL && (status = fs_scan_next(&pull, &token, &span)) == FS_SCAN_GOOD) {
-        char *plain = PyMem_Malloc(span.size + 1);
-        bool has_text = token >= FS_SCAN_KEY;
-        size_t length = 0;
-        if (plain != NULL && has_text) length = fs_scan_unescape(&span, plain);
-        PyObject *pair = plain == NULL
-                             ? PyErr_NoMemory()
-                             : Py_BuildValue("(sy#)", names[token], has_text ? plain : "", (Py_ssize_t)length);
-        PyMem_Free(plain);
-        if (pair == NULL || PyList_Append(tokens, pair) < 0) Py_CLEAR(tokens);
-        Py_XDECREF(pair);
-    }
-    const char *expected = pull.scan.expected != NULL ? pull.scan.expected : "more";
-    PyObject *result = tokens == NULL ? NULL
-                                      : Py_BuildValue("(Nsns)", tokens, status == FS_SCAN_MORE ? "more" : "bad",
-                                                      (Py_ssize_t)(pull.scan.at - padded), expected);
-    PyMem_Free(padded);
-    return result;
-}
-
-static PyMethodDef functions[] = {
-    {"_json_tokens", json_tokens, METH_O, "_json_tokens(text): ([(token, text)], how it ends, where, expected)."},
-    {NULL, NULL, 0, NULL},
-};
-
 int fs_add_trace_reader(PyObject *module)
 {
     static PyTypeObject *type;
-    return fs_add_type(module, &type, &spec) < 0 ? -1 : PyModule_AddFunctions(module, functions);
+    return fs_add_type(module, &type, &spec);
 }

@@ -193,7 +193,7 @@ def shortest_kernel(device: str, launches: int = 50) -> float:
     except BaseException:
         stop_core(core)
         raise
-    columns, _ = core.table(False, 0, {})
+    columns, _ = core.store.table(False, 0, {})
     if not len(columns["key"]):
         raise RuntimeError(f"none of {launches} calls on {device} were recorded")
     return 1e3 * float(columns["time_median"][0])

@@ -39,7 +39,7 @@ class _Exports(Protocol):
     def export_chrome_trace(self, path: str) -> object: ...
 
 
-def export(core: _core.Profiler, path: str | bytes | PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
+def export(core: _core.Store, path: str | bytes | PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
     """Write what a stopped profile saw to ``path`` as a Chrome trace; compressed by gzip if it ends in ``.gz``.
 
     ``metadata`` are more members of the trace's head. The file appears when it is complete: a failure leaves the one

@@ -17,13 +17,13 @@ from flopscope.support.safe import printable
 if TYPE_CHECKING:
     import pandas
 
-    from flopscope._core import Profiler
+    from flopscope._core import Store
     from flopscope.results.results import Results
 
 __all__ = ["Stragglers", "collectives", "stragglers", "stream_summary"]
 
 
-def collectives(core: Profiler) -> pandas.DataFrame:
+def collectives(core: Store) -> pandas.DataFrame:
     """Every kernel of communication (NCCL, RCCL, …), one row each in order of start; times in µs, bandwidths in GB/s.
 
     PyTorch tells with most NCCL kernels what they were called for. Where it does not (traces of torch before 2.2, and
@@ -60,7 +60,7 @@ def collectives(core: Profiler) -> pandas.DataFrame:
     return _whole_numbers(_frame({**columns, "start": starts}), "group_size", "stream", "sequence")
 
 
-def stream_summary(core: Profiler) -> pandas.DataFrame:
+def stream_summary(core: Store) -> pandas.DataFrame:
     """How long each stream worked, and beside which others: times in µs, shares in percent, NaN of nothing.
 
     Of each device a row for each stream, then one for the device as a whole, whose stream is missing.

@@ -182,7 +182,7 @@ class EventList(Sequence[Event]):
     core: a stopped profile; RuntimeError for one that runs.
     """
 
-    def __init__(self, core: _core.Profiler) -> None:
+    def __init__(self, core: _core.Store) -> None:
         self._columns, self._names, self._kinds, self._begin = core.events()
         self._sorted: dict[str, tuple[npt.NDArray[numpy.int64], npt.NDArray[numpy.int64]]] = {}
         if self._begin == MISSING:  # of a recorder that was never started

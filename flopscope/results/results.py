@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import pandas
 
-    from flopscope._core import Profiler
+    from flopscope._core import Store
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
 
@@ -38,7 +38,7 @@ class Results:
     _cpu_alone: bool = False  # whether the program is known to have used no device
 
     def __init__(self) -> None:
-        self._core: Profiler | None = None
+        self._core: Store | None = None
         self._metadata: dict[str, Any] = {}  # of the traces that are written
         self._trace_id: str | None = None
         self._timing: str = "cpu"
@@ -198,7 +198,7 @@ class Results:
         """Events that could not be kept, for want of memory or because a device failed."""
         return 0 if self._core is None else self._core.dropped
 
-    def _recorded(self, what: str) -> Profiler:
+    def _recorded(self, what: str) -> Store:
         """The cycle that was recorded. RuntimeError while it records, or where there is none."""
         if self._core is None:
             raise RuntimeError(f"there is no {what}: {self._why_nothing()}")
@@ -210,7 +210,7 @@ class Results:
         """Why there are no events, for the error that says so."""
         return "nothing was recorded"
 
-    def _peaks(self, core: Profiler, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
+    def _peaks(self, core: Store, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
         """The peaks to hold rows against, by the name of their device ("cuda:0"), and EventTable.peaks.
 
         source: what key_averages() was asked for: "measured", "datasheet" or "none"; ValueError for another.
@@ -243,7 +243,7 @@ class Results:
         return True
 
 
-def _peak_devices(core: Profiler) -> list[str]:
+def _peak_devices(core: Store) -> list[str]:
     """The devices whose peaks are asked for. Where a GPU worked, what the CPU did is not worth a measurement."""
     ran = sorted(core.devices)
     if len(ran) > 1 and find_device("cpu").measured is None:

@@ -26,7 +26,7 @@ WHOLE_STACK = 2**32 - 1
 NAME = str.maketrans(" ;\t\n", "____")
 
 
-def export_stacks(core: _core.Profiler, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
+def export_stacks(core: _core.Store, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
     """Write folded stacks, the form that flame graph programs read: ``frame;frame;op N``, outermost first.
 
     One line for each op or range (API calls are such ops too) and stack that it ran under, with its own time in whole

@@ -19,7 +19,7 @@ from flopscope.support.units import MISSING, bytes_text, number_text, percent_te
 if TYPE_CHECKING:
     import pandas
 
-    from flopscope._core import Profiler
+    from flopscope._core import Store
 
 __all__ = ["gpu_summary", "launch_summary", "step_breakdown", "text"]
 
@@ -29,7 +29,7 @@ GPU_COLUMNS = ("device", "gpu_utilization", "sm_efficiency", "achieved_occupancy
 PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "data_loading", "other_cpu", "other")
 
 
-def gpu_summary(core: Profiler, step: str | None = None) -> pandas.DataFrame:
+def gpu_summary(core: Store, step: str | None = None) -> pandas.DataFrame:
     """How well each GPU was used: one row per device that worked, all columns but ``device`` in percent.
 
     The time that counts is that of the steps; of the steps called ``step`` where it is given (a name in the column
@@ -48,7 +48,7 @@ def gpu_summary(core: Profiler, step: str | None = None) -> pandas.DataFrame:
     return _frame({name: columns[name] for name in GPU_COLUMNS})
 
 
-def step_breakdown(core: Profiler) -> pandas.DataFrame:
+def step_breakdown(core: Store) -> pandas.DataFrame:
     """What the time of each step went to, in µs: one row per step, or one for all (step None) where there is none.
 
     A step lasts from its start on the host, or the end of the step before it, to its end on the host, or the end of the
@@ -62,7 +62,7 @@ def step_breakdown(core: Profiler) -> pandas.DataFrame:
     return _frame(_microseconds(core.step_breakdown()))
 
 
-def launch_summary(core: Profiler) -> pandas.DataFrame:
+def launch_summary(core: Store) -> pandas.DataFrame:
     """How kernels were launched: one row per device that worked; times in µs, NaN where there is nothing to tell from.
 
     A launch is an API call that launched kernels, on any thread; of the many kernels of a CUDA graph the first counts.
@@ -111,7 +111,7 @@ class Totals(NamedTuple):
     share: Mapping[str, float]
 
 
-def text(core: Profiler) -> str:
+def text(core: Store) -> str:
     """The profile's summary for a terminal, at most 100 columns wide; RuntimeError while the profile is running."""
     steps = _microseconds(core.step_breakdown())
     if not steps["step"]:

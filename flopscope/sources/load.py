@@ -43,7 +43,7 @@ class Trace(Results):
 
     _usual_peaks = "datasheet"
 
-    def __init__(self, source: str, core: _core.Profiler, report: Mapping[str, Any], metadata: dict[str, Any]) -> None:
+    def __init__(self, source: str, core: _core.Store, report: Mapping[str, Any], metadata: dict[str, Any]) -> None:
         super().__init__()
         self.source = source
         """Name of the file, or the type of the object that was read."""
@@ -87,7 +87,7 @@ class Trace(Results):
         assert self._core is not None
         return self._core.device_names
 
-    def _peaks(self, core: _core.Profiler, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, str]]]:
+    def _peaks(self, core: _core.Store, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, str]]]:
         """Return the peaks of the devices named in the trace, and their descriptions for a table."""
         from flopscope.hardware.device import peaks_of_models
 
@@ -163,7 +163,7 @@ def load_trace(
     try:
         with _Problems(name, max_bytes) as problems:
             _read(source, reader, problems)
-            core = _core.Profiler()
+            core = _core.Store()
             report = reader.finish(core)
     except ValueError as problem:
         raise ValueError(printable(f"{name}: {problem}")) from None

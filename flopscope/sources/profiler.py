@@ -268,7 +268,7 @@ class profile(Results):
     def _keep(self, core: Profiler | None) -> None:
         """Make the later events of a recorder, including ranges, the results."""
         if core is not None:
-            self._core = core
+            self._core = core.store
             record_into(core)
 
     def _save(self) -> None:
@@ -292,7 +292,7 @@ class profile(Results):
             self.on_trace_ready(self)
 
     def _begin_step(self) -> None:
-        if self.schedule is not None and self._live is not None and self._live is self._core:
+        if self.schedule is not None and self._live is not None and self._live.store is self._core:
             self._step = self._live.begin_range(f"ProfilerStep#{self.step_num}", True)
 
     def _end_step(self) -> None:

@@ -72,7 +72,7 @@ class Records:
         self._recorder.restart()
 
     def take(self) -> tuple[dict[str, Any], list[str], list[str], int]:
-        """Columns of the events, names, kinds as Profiler.events() gives them, and how many records were lost."""
+        """Columns of the events, names, kinds as Store.events() gives them, and how many records were lost."""
         part = self._recorder.split()
         columns, names, kinds, _ = part.events()
         return columns, names, kinds, part.dropped
@@ -153,7 +153,7 @@ class CudaClock:
 def busy_times(columns: Mapping[str, Any], names: Sequence[str], kinds: Sequence[str], device: int) -> list[int]:
     """For each separator on the device, in order of time, the ns until the next in which other work ran there.
 
-    columns, names, kinds: as Profiler.events() gives them. What overlaps counts once.
+    columns, names, kinds: as Store.events() gives them. What overlaps counts once.
     """
     work = {number for number, kind in enumerate(kinds) if kind in WORK}
     separators = {number for number, name in enumerate(names) if any(part in name for part in SEPARATORS)}

@@ -76,7 +76,7 @@ def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.
             capture.stop_core(tried)
         raise
     notes = tuple(str(warning.message) for warning in said)
-    return look_at(core, timing == "cupti", notes + notes_of(result))
+    return look_at(core.store, timing == "cupti", notes + notes_of(result))
 
 
 def notes_of(result: Any) -> tuple[str, ...]:

@@ -1,8 +1,9 @@
-/* Events put into a Profiler's store from Python, for tests of what is made of them: no GPU is needed to tell a table
- * or a trace what a GPU did. */
+/* What only tests use. Events put into a Store from Python: no GPU is needed to tell a table or a trace what a GPU did.
+ * And the tokens of the JSON scanner. */
 #include <string.h>
 
-#include "python/profiler.h"
+#include "python/store_type.h"
+#include "sources/kineto/json_scan.h"
 #include "store/collective.h"
 #include "store/event.h"
 #include "store/signature.h"
@@ -102,21 +103,23 @@ static fs_status launch_id(fs_store *store, PyObject *given, uint32_t *id, fs_er
     return fs_store_signature(store, bytes, size, id, err);
 }
 
-PyObject *fs_profiler_append(PyObject *object, PyObject *args, PyObject *kwargs)
+static PyObject *append(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"kind",   "name",   "start",  "duration", "parent", "launcher", "correlation",
-                            "thread", "device", "stream", "bytes",    "launch", "timing",   NULL};
-    fs_profiler_object *self = (fs_profiler_object *)object;
+    static char *names[] = {"store",  "kind",   "name",   "start", "duration", "parent", "launcher", "correlation",
+                            "thread", "device", "stream", "bytes", "launch",   "timing", NULL};
+    (void)module;
+    PyObject *into;
     const char *kind, *name = NULL, *timing = NULL;
     PyObject *start = Py_None, *duration = Py_None, *parent = Py_None, *launcher = Py_None, *correlation = Py_None;
     PyObject *launch = Py_None;
     unsigned long long thread = 1, stream = 7;
     int device = -1;
     long long bytes = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "s|zOOOOOKiKLOz:_append", names, &kind, &name, &start, &duration,
-                                     &parent, &launcher, &correlation, &thread, &device, &stream, &bytes, &launch,
-                                     &timing))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!s|zOOOOOKiKLOz:_append", names, fs_store_type, &into, &kind,
+                                     &name, &start, &duration, &parent, &launcher, &correlation, &thread, &device,
+                                     &stream, &bytes, &launch, &timing))
         return NULL;
+    fs_store_object *self = (fs_store_object *)into;
     fs_event event = fs_event_missing;
     fs_error err = {0};
     uint32_t index = FS_NONE;
@@ -132,7 +135,7 @@ PyObject *fs_profiler_append(PyObject *object, PyObject *args, PyObject *kwargs)
     for (int i = 0; timing != NULL && i < FS_TIMING_COUNT; i++)
         if (strcmp(fs_timing_names[i], timing) == 0) event.timing = (uint8_t)i;
     if (PyErr_Occurred() || !is_known(self->store, event.parent) || !is_known(self->store, event.launcher) ||
-        !is_device(device, -1) || !fs_profiler_may_change(self))
+        !is_device(device, -1) || !fs_store_object_may_change(self))
         return NULL;
 
     bool on_device = device >= 0 && event.kind != FS_EVENT_MEMORY;
@@ -145,15 +148,16 @@ PyObject *fs_profiler_append(PyObject *object, PyObject *args, PyObject *kwargs)
     return status == FS_OK ? PyLong_FromUnsignedLong(index) : fs_raise(&err);
 }
 
-PyObject *fs_profiler_set_device(PyObject *object, PyObject *args)
+static PyObject *set_device(PyObject *module, PyObject *args)
 {
-    fs_profiler_object *self = (fs_profiler_object *)object;
+    (void)module;
     fs_device_facts facts = fs_device_facts_missing;
-    PyObject *given, *value;
+    PyObject *into, *given, *value;
     fs_error err;
     int device;
-    if (!PyArg_ParseTuple(args, "iO!:_set_device", &device, &PyDict_Type, &given)) return NULL;
-    if (!is_device(device, 0) || !fs_profiler_may_change(self)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!iO!:_set_device", fs_store_type, &into, &device, &PyDict_Type, &given)) return NULL;
+    fs_store_object *self = (fs_store_object *)into;
+    if (!is_device(device, 0) || !fs_store_object_may_change(self)) return NULL;
     value = PyDict_GetItemString(given, "name");
     const char *text = value == NULL ? "" : PyUnicode_AsUTF8(value);
     if (text == NULL) return NULL;
@@ -167,11 +171,68 @@ PyObject *fs_profiler_set_device(PyObject *object, PyObject *args)
     Py_RETURN_NONE;
 }
 
-PyObject *fs_profiler_set_window(PyObject *object, PyObject *args)
+static PyObject *set_window(PyObject *module, PyObject *args)
 {
+    (void)module;
+    PyObject *into;
     long long begin, end;
-    if (!PyArg_ParseTuple(args, "LL:_set_window", &begin, &end)) return NULL;
-    if (!fs_profiler_may_change((fs_profiler_object *)object)) return NULL;
-    fs_store_set_window(((fs_profiler_object *)object)->store, begin, end);
+    if (!PyArg_ParseTuple(args, "O!LL:_set_window", fs_store_type, &into, &begin, &end)) return NULL;
+    if (!fs_store_object_may_change((fs_store_object *)into)) return NULL;
+    fs_store_set_window(((fs_store_object *)into)->store, begin, end);
     Py_RETURN_NONE;
+}
+
+/* A text's tokens, and where and why they end. */
+static PyObject *json_tokens(PyObject *module, PyObject *given)
+{
+    static const char *const names[FS_SCAN_TOKEN_COUNT] = {
+#define TOKEN_NAME(NAME, name) #name,
+        FS_SCAN_TOKEN_LIST(TOKEN_NAME)
+#undef TOKEN_NAME
+    };
+    char *text, *padded;
+    Py_ssize_t size;
+    (void)module;
+    if (PyBytes_AsStringAndSize(given, &text, &size) < 0) return NULL;
+    if ((padded = PyMem_Calloc(1, (size_t)size + 1 + FS_SCAN_PADDING)) == NULL) return PyErr_NoMemory();
+    memcpy(padded, text, (size_t)size);
+    padded[size] = '\n'; /* so that a number at the end is known to end */
+    fs_scan_pull pull;
+    fs_scan_token token;
+    fs_scan_span span = {"", 0, false};
+    fs_scan_status status;
+    PyObject *tokens = PyList_New(0);
+    fs_scan_pull_begin(&pull, padded, (size_t)size + 1);
+    while (tokens != NULL && (status = fs_scan_next(&pull, &token, &span)) == FS_SCAN_GOOD) {
+        char *plain = PyMem_Malloc(span.size + 1);
+        bool has_text = token >= FS_SCAN_KEY;
+        size_t length = 0;
+        if (plain != NULL && has_text) length = fs_scan_unescape(&span, plain);
+        PyObject *pair = plain == NULL
+                             ? PyErr_NoMemory()
+                             : Py_BuildValue("(sy#)", names[token], has_text ? plain : "", (Py_ssize_t)length);
+        PyMem_Free(plain);
+        if (pair == NULL || PyList_Append(tokens, pair) < 0) Py_CLEAR(tokens);
+        Py_XDECREF(pair);
+    }
+    const char *expected = pull.scan.expected != NULL ? pull.scan.expected : "more";
+    PyObject *result = tokens == NULL ? NULL
+                                      : Py_BuildValue("(Nsns)", tokens, status == FS_SCAN_MORE ? "more" : "bad",
+                                                      (Py_ssize_t)(pull.scan.at - padded), expected);
+    PyMem_Free(padded);
+    return result;
+}
+
+static PyMethodDef functions[] = {
+    {"_append", (PyCFunction)(void (*)(void))append, METH_VARARGS | METH_KEYWORDS,
+     "_append(store, kind, ...): append an event; its index."},
+    {"_set_device", set_device, METH_VARARGS, "_set_device(store, index, facts): what is known of a device."},
+    {"_set_window", set_window, METH_VARARGS, "_set_window(store, begin, end): when recording began and ended, in ns."},
+    {"_json_tokens", json_tokens, METH_O, "_json_tokens(text): ([(token, text)], how it ends, where, expected)."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fs_add_testing(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
 }

@@ -1,5 +1,5 @@
-/* Profiler's trace: a stopped profile as a Chrome trace, handed to Python in pieces. */
-#include "python/profiler.h"
+/* Store's trace: its events as a Chrome trace, handed to Python in pieces. */
+#include "python/store_type.h"
 
 #include <errno.h>
 #include <time.h>
@@ -34,15 +34,15 @@ static int64_t unix_time(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-PyObject *fs_profiler_write_trace(PyObject *object, PyObject *args)
+PyObject *fs_store_object_write_trace(PyObject *object, PyObject *args)
 {
-    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_store_object *self = (fs_store_object *)object;
     python_sink sink;
     fs_chrome_trace_options options = {.write = write_piece, .context = &sink, .members = ""};
     if (!PyArg_ParseTuple(args, "Os|s:write_trace", &sink.write, &options.version, &options.members)) return NULL;
     options.pid = getpid();
     options.process = program_invocation_short_name;
-    options.dropped = fs_profiler_dropped(self);
+    options.dropped = fs_store_object_dropped(self);
     options.clock_offset = self->recorded ? self->clock_base : unix_time() - fs_clock_now();
     int64_t left_out = 0;
     fs_error err;

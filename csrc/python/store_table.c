@@ -1,11 +1,11 @@
-/* Profiler's table: the rows of a stopped profile as Python's lists and arrays. */
+/* Store's table: the rows of a store as Python's lists and arrays. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "python/profiler.h"
+#include "python/store_type.h"
 #include "python/roofline.h"
 #include "store/signature.h"
 #include "store/torch_signature.h"
@@ -317,9 +317,9 @@ static PyObject *time_list(const fs_unmodelled *times, uint32_t count)
     return list;
 }
 
-PyObject *fs_profiler_table(PyObject *object, PyObject *args)
+PyObject *fs_store_object_table(PyObject *object, PyObject *args)
 {
-    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_store_object *self = (fs_store_object *)object;
     int by_shape, cpu_alone = 0;
     Py_ssize_t stack_n;
     PyObject *peaks;
@@ -358,8 +358,8 @@ PyObject *fs_profiler_table(PyObject *object, PyObject *args)
         fs_roof_object(&table->whole), "device_unseen", table->device_unseen ? Py_True : Py_False,
         "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0, "self_device_time_total",
         (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False, "has_device",
-        table->has_device ? Py_True : Py_False, "profile_memory", self->options.profile_memory ? Py_True : Py_False,
-        "open_events", (unsigned long)table->open_events, "dropped", (long long)fs_profiler_dropped(self),
+        table->has_device ? Py_True : Py_False, "profile_memory", self->profile_memory ? Py_True : Py_False,
+        "open_events", (unsigned long)table->open_events, "dropped", (long long)fs_store_object_dropped(self),
         "grouping_seconds", seconds, "coverage", "bytes", share(table->bytes_known_ns, table->modelled_base_ns),
         "flops", share(table->flops_known_ns, table->modelled_base_ns), "unmodelled",
         time_list(table->unmodelled, table->unmodelled_count), "estimated",

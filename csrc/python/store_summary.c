@@ -1,9 +1,9 @@
-/* Profiler's summaries: how well the devices were used, what the steps' time went to, how kernels were launched; each a
+/* Store's summaries: how well the devices were used, what the steps' time went to, how kernels were launched; each a
  * dict of lists, one for each column. */
 #include <stddef.h>
 
 #include "base/memory.h"
-#include "python/profiler.h"
+#include "python/store_type.h"
 #include "summaries/efficiency.h"
 #include "summaries/launches.h"
 #include "summaries/steps.h"
@@ -48,14 +48,14 @@ static PyObject *device_columns(const void *rows, uint32_t count, size_t row_siz
     return made;
 }
 
-PyObject *fs_profiler_gpu_summary(PyObject *object, PyObject *args)
+PyObject *fs_store_object_gpu_summary(PyObject *object, PyObject *args)
 {
     static const column columns[] = {
 #define EFFICIENCY_COLUMN(name, prose) {#name, offsetof(fs_efficiency, name), 1},
         FS_EFFICIENCY_LIST(EFFICIENCY_COLUMN)
 #undef EFFICIENCY_COLUMN
     };
-    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_store_object *self = (fs_store_object *)object;
     const char *step = NULL;
     fs_efficiency *rows = NULL;
     uint32_t count = 0;
@@ -72,7 +72,7 @@ PyObject *fs_profiler_gpu_summary(PyObject *object, PyObject *args)
     return made;
 }
 
-PyObject *fs_profiler_launch_summary(PyObject *object, PyObject *unused)
+PyObject *fs_store_object_launch_summary(PyObject *object, PyObject *unused)
 {
     static const column columns[] = {
 #define LAUNCH_COLUMN(name, divisor, prose) {#name, offsetof(fs_launch_statistics, name), divisor},
@@ -80,7 +80,7 @@ PyObject *fs_profiler_launch_summary(PyObject *object, PyObject *unused)
 #undef LAUNCH_COLUMN
     };
     (void)unused;
-    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_store_object *self = (fs_store_object *)object;
     fs_launch_statistics *rows = NULL;
     uint32_t count = 0;
     fs_status status;
@@ -114,10 +114,10 @@ static PyObject *step_times(const fs_steps *steps, int part)
     return list;
 }
 
-PyObject *fs_profiler_step_breakdown(PyObject *object, PyObject *unused)
+PyObject *fs_store_object_step_breakdown(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_store_object *self = (fs_store_object *)object;
     fs_steps steps;
     fs_status status;
     fs_error err;

@@ -1,8 +1,8 @@
-/* Profiler's collectives and streams: dicts of lists, one for each column. */
+/* Store's collectives and streams: dicts of lists, one for each column. */
 #include <stddef.h>
 
 #include "base/memory.h"
-#include "python/profiler.h"
+#include "python/store_type.h"
 #include "summaries/collectives.h"
 #include "summaries/streams.h"
 
@@ -80,7 +80,7 @@ static PyObject *collective_kernel(const fs_store *store, const void *given, siz
     return fs_text_object(fs_store_name_text(store, row->name));
 }
 
-PyObject *fs_profiler_collectives(PyObject *object, PyObject *unused)
+PyObject *fs_store_object_collectives(PyObject *object, PyObject *unused)
 {
     static const column columns[] = {
         {"collective", collective_kind, 0, 1},
@@ -100,7 +100,7 @@ PyObject *fs_profiler_collectives(PyObject *object, PyObject *unused)
         {"kernel", collective_kernel, 0, 1},
     };
     (void)unused;
-    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_store_object *self = (fs_store_object *)object;
     fs_collective_row *rows = NULL;
     uint32_t count = 0;
     fs_status status;
@@ -117,7 +117,7 @@ PyObject *fs_profiler_collectives(PyObject *object, PyObject *unused)
     return made == NULL ? NULL : Py_BuildValue("(NL)", made, (long long)begin);
 }
 
-PyObject *fs_profiler_stream_summary(PyObject *object, PyObject *unused)
+PyObject *fs_store_object_stream_summary(PyObject *object, PyObject *unused)
 {
     static const column columns[] = {{"device", stream_device, 0, 1},
                                      {"stream", stream_id, 0, 1},
@@ -126,7 +126,7 @@ PyObject *fs_profiler_stream_summary(PyObject *object, PyObject *unused)
 #undef NUMBER_COLUMN
     };
     (void)unused;
-    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_store_object *self = (fs_store_object *)object;
     fs_stream_row *rows = NULL;
     uint32_t count = 0;
     fs_status status;

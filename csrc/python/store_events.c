@@ -1,5 +1,5 @@
-/* Profiler's events: each one of a stopped profile, as columns of integers. */
-#include "python/profiler.h"
+/* Store's events: each one of a store, as columns of integers. */
+#include "python/store_type.h"
 #include "store/event.h"
 
 static int64_t id_of(uint32_t id)
@@ -72,10 +72,10 @@ static PyObject *kind_list(void)
     return list;
 }
 
-PyObject *fs_profiler_events(PyObject *object, PyObject *unused)
+PyObject *fs_store_object_events(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    fs_profiler_object *self = (fs_profiler_object *)object;
+    fs_store_object *self = (fs_store_object *)object;
     uint32_t count = fs_store_count(self->store);
     int64_t *values = PyMem_Malloc(((size_t)VALUE_COUNT * count + 1) * sizeof *values);
     if (values == NULL) return PyErr_NoMemory();

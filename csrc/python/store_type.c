@@ -1,0 +1,244 @@
+/* Store: the events of a profile or of a trace. */
+#include "python/store_type.h"
+
+#include "base/fork.h"
+#include "store/event.h"
+#include "store/signature.h"
+#include "store/torch_signature.h"
+
+PyTypeObject *fs_store_type;
+
+fs_store_object *fs_store_object_create(void)
+{
+    fs_error err;
+    fs_store_object *self = (fs_store_object *)fs_store_type->tp_alloc(fs_store_type, 0);
+    if (self == NULL || fs_store_create(&self->store, &err) == FS_OK) return self;
+    Py_DECREF(self);
+    fs_raise(&err);
+    return NULL;
+}
+
+static PyObject *store_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {NULL};
+    (void)type;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":Store", names)) return NULL;
+    return (PyObject *)fs_store_object_create();
+}
+
+static void store_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    fs_store_destroy(((fs_store_object *)object)->store);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+bool fs_store_object_is_filled(const fs_store_object *self)
+{
+    return self->filled && self->generation == fs_fork_generation();
+}
+
+bool fs_store_object_may_change(const fs_store_object *self)
+{
+    bool changing = self->changing && self->generation == fs_fork_generation();
+    bool read = self->readers > 0 && self->readers_generation == fs_fork_generation();
+    if (!changing && !read) return true;
+    PyErr_SetString(PyExc_RuntimeError, changing ? "another thread is starting or stopping this profile"
+                                                 : "this profile is being read: nothing may change it until its table, "
+                                                   "trace or summary is made");
+    return false;
+}
+
+bool fs_store_object_is_stopped(const fs_store_object *self, const char *what)
+{
+    bool runs = fs_store_object_is_filled(self) || (self->changing && self->generation == fs_fork_generation());
+    if (runs) PyErr_Format(PyExc_RuntimeError, "the profile is still running; stop it before asking for its %s", what);
+    return !runs;
+}
+
+void fs_store_object_empty(fs_store_object *self)
+{
+    fs_store *store = NULL;
+    if (fs_store_create(&store, NULL) != FS_OK) return;
+    fs_store_destroy(self->store);
+    self->store = store;
+}
+
+/* In a forked child nobody reads any more. */
+static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what, PyCFunction method)
+{
+    fs_store_object *self = (fs_store_object *)object;
+    uint32_t generation = fs_fork_generation();
+    if (!fs_store_object_is_stopped(self, what)) return NULL;
+    if (self->readers_generation != generation) self->readers = 0;
+    self->readers_generation = generation;
+    self->readers++;
+    PyObject *result = method(object, args);
+    if (self->readers_generation == generation) self->readers--;
+    return result;
+}
+
+/* What reads a stopped profile: nothing may change the store meanwhile. X(method, what it gives) */
+#define READING_METHODS(X)              \
+    X(table, "table")                   \
+    X(events, "events")                 \
+    X(gpu_summary, "GPU summary")       \
+    X(step_breakdown, "step breakdown") \
+    X(launch_summary, "launch summary") \
+    X(collectives, "collectives")       \
+    X(stream_summary, "stream summary") \
+    X(write_trace, "trace")
+#define READING_METHOD(method, what)                                       \
+    static PyObject *reading_##method(PyObject *object, PyObject *args)    \
+    {                                                                      \
+        return read_stopped(object, args, what, fs_store_object_##method); \
+    }
+READING_METHODS(READING_METHOD)
+
+static PyObject *get_event_count(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLong(fs_store_count(((fs_store_object *)object)->store));
+}
+
+static PyObject *get_nbytes(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(fs_store_nbytes(((fs_store_object *)object)->store));
+}
+
+static PyObject *get_dropped(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLongLong(fs_store_object_dropped((fs_store_object *)object));
+}
+
+static PyObject *get_running(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(fs_store_object_is_filled((fs_store_object *)object));
+}
+
+static int add_device(PyObject *names, fs_device device)
+{
+    PyObject *name = fs_device_object(device);
+    int status = name == NULL ? -1 : PySet_Add(names, name);
+    Py_XDECREF(name);
+    return status;
+}
+
+/* Which devices ran ops: their peaks are asked for. */
+static PyObject *get_devices(PyObject *object, void *unused)
+{
+    (void)unused;
+    const fs_store *store = ((fs_store_object *)object)->store;
+    PyObject *names = PySet_New(NULL);
+    for (uint32_t i = 0; names != NULL && i < fs_store_signature_count(store); i++) {
+        fs_signature signature;
+        fs_span bytes = fs_store_signature_bytes(store, i);
+        if (fs_signature_kind_of(bytes.bytes) != FS_SIGNATURE_CALL) continue;
+        fs_signature_decode(bytes.bytes, bytes.size, &signature);
+        fs_device device = {(fs_device_kind)signature.device_kind, signature.device_index};
+        if (add_device(names, device) < 0) Py_CLEAR(names);
+    }
+    for (uint32_t i = 0; names != NULL && i < fs_store_lane_count(store); i++) {
+        fs_lane lane = fs_store_lane(store, i);
+        if (lane.on_device && add_device(names, (fs_device){FS_CUDA, lane.device}) < 0) Py_CLEAR(names);
+    }
+    return names;
+}
+
+/* By index, as the source knows them. */
+static PyObject *get_device_names(PyObject *object, void *unused)
+{
+    (void)unused;
+    const fs_store *store = ((fs_store_object *)object)->store;
+    PyObject *names = PyDict_New();
+    for (int i = 0; names != NULL && i < FS_DEVICE_LIMIT; i++) {
+        fs_device_facts facts = fs_store_device(store, i);
+        if (facts.name[0] == 0) continue;
+        PyObject *index = PyLong_FromLong(i), *name = fs_text_object(facts.name);
+        if (index == NULL || name == NULL || PyDict_SetItem(names, index, name) < 0) Py_CLEAR(names);
+        Py_XDECREF(index);
+        Py_XDECREF(name);
+    }
+    return names;
+}
+
+static PyObject *get_has_frames(PyObject *object, void *unused)
+{
+    (void)unused;
+    const fs_store *store = ((fs_store_object *)object)->store;
+    for (uint32_t i = 0; i < fs_store_count(store); i++)
+        if (FS_EVENT_AT(store, i, kind) == FS_EVENT_FRAME) Py_RETURN_TRUE;
+    Py_RETURN_FALSE;
+}
+
+static PyObject *get_has_shapes(PyObject *object, void *unused)
+{
+    (void)unused;
+    const fs_store *store = ((fs_store_object *)object)->store;
+    for (uint32_t id = 0; id < fs_store_signature_count(store); id++) {
+        fs_span bytes = fs_store_signature_bytes(store, id);
+        fs_torch_call call;
+        if (fs_signature_kind_of(bytes.bytes) == FS_SIGNATURE_CALL) Py_RETURN_TRUE;
+        if (fs_torch_decode(bytes.bytes, bytes.size, &call) && call.count > 0) Py_RETURN_TRUE;
+    }
+    Py_RETURN_FALSE;
+}
+
+static PyMethodDef methods[] = {
+    {"table", reading_table, METH_VARARGS,
+     "table($self, by_shape, stack_n, peaks, cpu_alone=False, /)\n--\n\n(columns, meta) of the grouped events, by "
+     "their stack_n innermost frames too; peaks by device name. cpu_alone: the program is known to have used no GPU."},
+    {"events", reading_events, METH_NOARGS,
+     "(columns, names, kinds, begin): each event in integers, what name and kind count in, the window's begin in ns."},
+    {"gpu_summary", reading_gpu_summary, METH_VARARGS,
+     "gpu_summary($self, step=None, /)\n--\n\nHow well each device was used, in percent; in steps of that name."},
+    {"step_breakdown", reading_step_breakdown, METH_NOARGS, "What the time of each step went to, in ns."},
+    {"launch_summary", reading_launch_summary, METH_NOARGS,
+     "How the kernels of each device were launched, times in µs."},
+    {"collectives", reading_collectives, METH_NOARGS,
+     "(columns, begin): each kernel of communication, start in ns, other times in µs, sizes in bytes, bandwidths in "
+     "GB/s; the window's begin in ns."},
+    {"stream_summary", reading_stream_summary, METH_NOARGS,
+     "How long each stream worked, beside others, and communicated, times in µs; stream None: the whole device."},
+    {"write_trace", reading_write_trace, METH_VARARGS,
+     "write_trace($self, write, version, members='', /)\n--\n\n"
+     "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+    {"event_count", get_event_count, NULL, "Events recorded.", NULL},
+    {"nbytes", get_nbytes, NULL, "Memory that the events take, in bytes.", NULL},
+    {"dropped", get_dropped, NULL, "Events that could not be kept.", NULL},
+    {"running", get_running, NULL, "Whether a Profiler records into it now.", NULL},
+    {"devices", get_devices, NULL, "Names of the devices that ran ops.", NULL},
+    {"device_names", get_device_names, NULL, "What the drivers call the devices that are known, by index.", NULL},
+    {"has_frames", get_has_frames, NULL, "Whether there are Python calls.", NULL},
+    {"has_shapes", get_has_shapes, NULL, "Whether it is known what any op was called with.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, store_new},
+    {Py_tp_dealloc, store_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_getset, getset},
+    {Py_tp_doc, "Store()\n--\n\nThe events of a profile or of a trace."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "flopscope._core.Store",
+    .basicsize = sizeof(fs_store_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};
+
+int fs_add_store(PyObject *module)
+{
+    return fs_add_type(module, &fs_store_type, &spec) < 0 ? -1 : fs_add_columns(module);
+}

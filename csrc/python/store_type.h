@@ -1,0 +1,64 @@
+/* Store: the events of a profile or of a trace, to be read. What reads them lies in a file for each result;
+ * store_type.c lets nothing change a store meanwhile.
+ */
+#ifndef FS_PYTHON_STORE_TYPE_H
+#define FS_PYTHON_STORE_TYPE_H
+
+#include "python/core.h"
+#include "store/store.h"
+
+typedef struct {
+    PyObject_HEAD
+    fs_store *store;
+    int64_t dropped;                     /* records that were lost, without those that `lost` counts */
+    int64_t (*lost)(const void *source); /* of the Profiler that fills it; NULL: none does */
+    const void *source;
+    bool filled;                 /* a Profiler records into it, */
+    bool changing;               /* or starts, stops or reads a trace into it, perhaps without the GIL */
+    uint32_t generation;         /* of the process that does */
+    int readers;                 /* calls that read it, perhaps without the GIL: nothing may change it */
+    uint32_t readers_generation; /* of the process that they run in */
+    bool profile_memory;
+    bool recorded;      /* its events were read from a trace, */
+    int64_t clock_base; /* whose times count from that Unix time, ns */
+} fs_store_object;
+
+extern PyTypeObject *fs_store_type;
+
+/* A Store without events; NULL with an exception set. */
+fs_store_object *fs_store_object_create(void);
+
+/* Whether a Profiler records into it, in this process: a forked child has no part in it. */
+bool fs_store_object_is_filled(const fs_store_object *self);
+
+/* False, with an exception that names what was asked for, while that is so. */
+bool fs_store_object_is_stopped(const fs_store_object *self, const char *what);
+
+/* False, with an exception set, while another call starts, stops, fills or reads it: some run without the GIL, some
+ * call Python code. */
+bool fs_store_object_may_change(const fs_store_object *self);
+
+/* Drop all events of a store that no Profiler fills; without memory for an empty one they stay. */
+void fs_store_object_empty(fs_store_object *self);
+
+/* Records that were lost, by any source. */
+static inline int64_t fs_store_object_dropped(const fs_store_object *self)
+{
+    return self->dropped + (self->lost != NULL ? self->lost(self->source) : 0);
+}
+
+/* Methods of Store; each is documented where store_type.c lists it, which calls them while nothing changes the store.
+ */
+PyObject *fs_store_object_table(PyObject *self, PyObject *args);
+PyObject *fs_store_object_events(PyObject *self, PyObject *unused);
+PyObject *fs_store_object_gpu_summary(PyObject *self, PyObject *args);
+PyObject *fs_store_object_step_breakdown(PyObject *self, PyObject *unused);
+PyObject *fs_store_object_launch_summary(PyObject *self, PyObject *unused);
+PyObject *fs_store_object_collectives(PyObject *self, PyObject *unused);
+PyObject *fs_store_object_stream_summary(PyObject *self, PyObject *unused);
+PyObject *fs_store_object_write_trace(PyObject *self, PyObject *args);
+
+/* Constants that go with them. */
+int fs_add_columns(PyObject *module);
+
+#endif
