@@ -46,9 +46,9 @@ class Measurement:
         self.why_unknown = (
             ""
             if has
-            else "there are no peaks to hold it against"
+            else "the peaks of the device are unknown"
             if times.bytes is not None or times.flops is not None
-            else "its work is unknown; flops= and bytes= state it"
+            else "its work is unknown; pass flops= and bytes="
         )
         self.verdict = "the sentence of the measurement"
 

@@ -70,7 +70,7 @@ def test_the_work_of_other_code_is_not_known_unless_stated() -> None:
     a = np.ones(1000)
     m = quick(lambda: a + a)
     assert math.isnan(m.flops) and math.isnan(m.pct_roofline) and m.bound == "unknown" and not m.shares
-    assert "flops= and bytes= state it" in m.verdict
+    assert "pass flops= and bytes=" in m.verdict
     m = quick(lambda: a + a, flops=1000, bytes=24000, unit="fp32")
     assert (m.flops, m.bytes_total_moved) == (1000, 24000)
     assert m.pct_roofline == pytest.approx(100 * 0.24 / m.median)
@@ -78,8 +78,8 @@ def test_the_work_of_other_code_is_not_known_unless_stated() -> None:
 
 def test_one_number_stated_replaces_what_was_seen() -> None:
     x = square(64)
-    told = quick(fs.add, x, x, bytes=7)
-    assert (told.flops, told.bytes_total_moved, told.unit) == (64**2, 7, "fp32"), "what is not stated is as seen"
+    m = quick(fs.add, x, x, bytes=7)
+    assert (m.flops, m.bytes_total_moved, m.unit) == (64**2, 7, "fp32"), "other values are as recorded"
 
 
 def test_peaks_are_left_alone_where_they_are_not_wanted() -> None:
@@ -104,15 +104,15 @@ def test_what_the_call_raises_passes_at_whatever_call() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"flops": -1}, "flops=-1"),
-        ({"bytes": math.nan}, "bytes=nan"),
-        ({"max_time": 0}, "max_time"),
-        ({"spread": "1"}, "spread='1'"),
-        ({"cache": "warm"}, "cache='warm'"),
-        ({"timer": "sundial"}, "sundial"),
-        ({"peaks": "guessed"}, "guessed"),
-        ({"unit": "fp33", "flops": 1}, "fp33"),
-        ({"unit": "fp32"}, "flops="),
+        ({"flops": -1}, "flops must be a finite number of at least 0, not -1"),
+        ({"bytes": math.nan}, "bytes must be a finite number of at least 0, not nan"),
+        ({"max_time": 0}, "max_time must be positive"),
+        ({"spread": "1"}, "spread must be a finite number of at least 0, not '1'"),
+        ({"cache": "warm"}, "cache must be .*, not 'warm'"),
+        ({"timer": "sundial"}, "timer must be one of .*, not 'sundial'"),
+        ({"peaks": "guessed"}, "peaks must be one of .*, not 'guessed'"),
+        ({"unit": "fp33", "flops": 1}, "unit must be one of .*, not 'fp33'"),
+        ({"unit": "fp32"}, "unit='fp32' needs flops="),
         ({"device": "tpu"}, "tpu"),
     ],
 )
@@ -123,11 +123,11 @@ def test_options_that_make_no_sense_are_named(options: dict[str, Any], said: str
 
 def test_what_a_call_has_returned_cannot_be_measured() -> None:
     x = square(8)
-    with pytest.raises(TypeError, match=r"a Tensor cannot be: hand on the function and its arguments"):
+    with pytest.raises(TypeError, match=r"must be callable, and Tensor is not: pass the function and its arguments"):
         quick(fs.add(x, x))
-    with pytest.raises(TypeError, match=r"a Tensor cannot be"):
+    with pytest.raises(TypeError, match=r"must be callable, and Tensor is not"):
         quick(fs.add(x, x), x)
-    with pytest.raises(TypeError, match=r"a NoneType cannot be"):
+    with pytest.raises(TypeError, match=r"must be callable, and NoneType is not"):
         compare_times(lambda: None, None)
 
 
@@ -141,13 +141,13 @@ def test_code_that_a_call_does_not_run_is_told() -> None:
 
     with pytest.raises(TypeError, match=r"coroutine.* asyncio\.run"):
         quick(waits)
-    assert any("makes a generator" in note for note in quick(yields).notes)
+    assert any("returns a generator" in note for note in quick(yields).notes)
     assert not any("generator" in note for note in quick(lambda: list(yields())).notes)
 
 
 def test_a_call_whose_work_grows_is_told() -> None:
-    (told,) = _notes_of([1.0, 2, 3, 4, 5, 6, 7, 8, 9, 10])  # medians 3 and 8
-    assert told.startswith("the second half of the samples took 2.67 times as long as the first")
+    (note,) = _notes_of([1.0, 2, 3, 4, 5, 6, 7, 8, 9, 10])  # medians 3 and 8
+    assert note.startswith("the second half of the samples took 2.67 times as long as the first")
     assert len(_notes_of([10.0] * 5 + [8.0] * 5)) == 1
     assert _notes_of([10.0] * 5 + [10.9] * 5) == _notes_of([1.0, 1, 5, 5]) == []
 
@@ -168,7 +168,7 @@ def test_memory_that_grows_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
     watch = stage.MemoryWatch(lambda: len(held) << 20, 10 << 20, "the host")
     monkeypatch.setattr(stage.MemoryWatch, "of_host", lambda: watch)
-    with pytest.raises(MemoryError, match="keeps what it allocates: 11 MiB more on the host"):
+    with pytest.raises(MemoryError, match="keeps the memory that it allocates: 11 MiB more on the host"):
         quick(lambda: held.append(1) if len(held) < 11 else None)
 
 
@@ -296,13 +296,13 @@ def result(**more: Any) -> Measurement:
         ({}, "add<T> takes 100 µs (±1.0 %) on cuda:0: 83 % of the roofline, bound by memory at 4,000 GB/s."),
         ({"bound": "compute"}, "83 % of the roofline, bound by compute at 10 TFLOP/s."),
         ({"bound": "latency"}, "83 % of the roofline: neither its bytes nor its FLOPs explain the time."),
-        ({"bound": "launch"}, "not much more than a launch of nothing takes."),
-        ({"bound": "cache"}, "4,000 GB/s is more than memory gives, so the data sat in cache."),
+        ({"bound": "launch"}, "close to the time of an empty launch."),
+        ({"bound": "cache"}, "4,000 GB/s exceeds the memory bandwidth, so the data was in cache."),
         (
             {"bound": "unknown", "pct_roofline": math.nan},
-            "10 TFLOP/s; how close to the limit that is, is unknown: there are no peaks to hold it against.",
+            "10 TFLOP/s; share of the roofline unknown: the peaks of the device are unknown.",
         ),
-        ({"bound": "unknown", "flops": 0.0, "bytes_total_moved": 0.0}, "it does no work that counts."),
+        ({"bound": "unknown", "flops": 0.0, "bytes_total_moved": 0.0}, "it does no FLOPs and moves no bytes."),
     ],
 )
 def test_the_verdict_is_one_sentence(more: dict[str, Any], said: str) -> None:

@@ -122,7 +122,7 @@ def test_events_take_over_where_records_are_lost() -> None:
     found = here.sampled(clock, lambda: clock.sample([0, 0, 0]))  # of which Told tells two
     assert [sample.us for sample in found] == [5.0] * 3
     assert here.source == "event" and here.records is clock.records is None
-    assert here.notes == ["CUDA events tell the times: CUPTI told of 2 of 3 calls, and lost 0 records"]
+    assert here.notes == ["the times are from CUDA events: CUPTI recorded 2 of 3 calls and lost 0 records"]
 
 
 class Copied:
@@ -153,13 +153,13 @@ def test_arguments_take_turns_with_copies(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Copied))
     x = Copied()
     seen: list[tuple[Any, ...]] = []
-    call = cuda.rotated(lambda *args: seen.append(args), (x, x, 3), l2_bytes=1500, most_bytes=10**6)
+    call = cuda.rotated(lambda *args: seen.append(args), (x, x, 3), l2_bytes=1500, max_bytes=10**6)
     for _ in range(8):
         call()
     assert len({id(a) for a, _, _ in seen}) == 4  # 3000 bytes of copies beside it: twice the cache
     assert all(a is b and three == 3 for a, b, three in seen)
     seen.clear()
-    cuda.rotated(lambda *args: seen.append(args), (x,), l2_bytes=1500, most_bytes=10)()
+    cuda.rotated(lambda *args: seen.append(args), (x,), l2_bytes=1500, max_bytes=10)()
     assert seen == [(x,)]
 
 
@@ -172,7 +172,7 @@ def test_a_tensor_whose_copy_would_lie_otherwise_takes_no_turns(
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Copied))
     seen: list[Any] = []
-    call = cuda.rotated(seen.append, (Copied(strides, offset),), l2_bytes=1500, most_bytes=10**6)
+    call = cuda.rotated(seen.append, (Copied(strides, offset),), l2_bytes=1500, max_bytes=10**6)
     for _ in range(8):
         call()
     assert (len(set(map(id, seen))) > 1) == copied

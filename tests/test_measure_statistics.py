@@ -226,13 +226,13 @@ def test_whoever_watches_may_end_it() -> None:
 
 def test_warming_up_goes_on_until_times_no_longer_fall() -> None:
     clock = Clock(lambda which, call: 1000 * max(1.0, 3.0 - call / 10))  # falls for 20 calls
-    per_call = warm_up(clock, 0, least=0.0, most=10.0)
+    per_call = warm_up(clock, 0, min_time=0.0, max_time=10.0)
     assert clock.calls >= 20 and per_call == pytest.approx(1e-3, rel=0.1) and clock.now < 1
 
 
 def test_warming_up_ends_although_times_fall_on() -> None:
     clock = Clock(lambda which, call: 1e5 * 0.9**call)
-    warm_up(clock, 0, least=0.0, most=0.3)
+    warm_up(clock, 0, min_time=0.0, max_time=0.3)
     assert 0.3 <= clock.now < 0.5
 
 
