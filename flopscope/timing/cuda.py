@@ -258,9 +258,9 @@ class Graph:
         self._replay()
         _core.measure_wait(self._device)
         columns, _, kinds, _ = records.take()
-        seen = sum(kinds[kind] in WORK for kind in columns["kind"].tolist())
-        if seen != self.calls * launches:
-            raise RuntimeError(f"a graph of {self.calls} calls has {seen} launches, not {self.calls} x {launches}")
+        recorded = sum(kinds[kind] in WORK for kind in columns["kind"].tolist())
+        if recorded != self.calls * launches:
+            raise RuntimeError(f"a graph of {self.calls} calls has {recorded} launches, not {self.calls} x {launches}")
 
     def launch_to_launch(self) -> float:
         """Return the time in µs. CUPTI must not be attached, since it slows graphs down.

@@ -57,8 +57,8 @@ def measure(
     spread, min_time, max_time: sampling stops when half of the median's 95 % confidence interval is within ``spread``
         of the median, the medians of both halves of the samples agree equally well, and at least 10 samples have taken
         min_time seconds. It also stops after max_time seconds with at least 3 samples, or after 4 * max_time with at
-        least one. Warm-up calls and peaks measured for the first time are not included. A call that keeps its results
-        raises MemoryError before memory is full.
+        least one. The limits do not include warm-up calls and the first measurement of peaks. A call whose memory use
+        grows from call to call raises MemoryError before memory is full.
     peaks: the peaks behind the shares: "measured" (measured now if necessary), "datasheet", or "none".
     timer: the source of device times. "auto": CUPTI, or CUDA events where it is unavailable (see ``timing_source`` and
         ``notes``); "cupti": CUPTI, or RuntimeError; "event": CUDA events. Without CUPTI, work on a GPU is detected only

@@ -175,10 +175,10 @@ def collect(
         missing = rule.missing(times, elapsed)
         count = max(1, min(missing, int(left / max(elapsed / len(every), 1e-9))))
     throughout = len(slow) > len(good)
-    kept = every if throughout else good
+    counted = every if throughout else good
     return Series(
-        times=[sample.us for sample in kept],
-        clocks=[sample.mhz for sample in kept],
+        times=[sample.us for sample in counted],
+        clocks=[sample.mhz for sample in counted],
         discarded=0 if throughout else len(slow),
         throttled_throughout=throughout,
         stopped=stopped,

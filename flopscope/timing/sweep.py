@@ -410,12 +410,12 @@ def _elements(subject: _Subject, size: Any) -> float:
 
 def _working_set(values: Iterable[Any]) -> float:
     """Return the total bytes of arrays, counting each memory once."""
-    held: dict[Any, int] = {}
+    sizes: dict[Any, int] = {}
     for value in values:
         nbytes = getattr(value, "nbytes", None)
         if isinstance(nbytes, int):
-            held[_address(value)] = nbytes
-    return float(sum(held.values())) if held else math.nan
+            sizes[_address(value)] = nbytes
+    return float(sum(sizes.values())) if sizes else math.nan
 
 
 def _address(value: Any) -> Any:
