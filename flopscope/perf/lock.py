@@ -22,7 +22,9 @@ _owner = threading.local()  # whether this thread has the lock: waiting for itse
 
 @contextmanager
 def alone(write_line: Callable[[str], object] | None = None) -> Iterator[None]:
-    """Hold the lock in the block: wait until no other process of this user measures. It is released on exit.
+    """Hold the lock in the block, after waiting for other processes of this user that measure.
+
+    The lock is released at the end of the block, or of the process if that ends before.
 
     write_line: called with a message when the wait takes longer than a second.
 
