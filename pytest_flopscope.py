@@ -1,7 +1,7 @@
 """The pytest plugin: the ``perf`` fixture, its marker and its options.
 
-Every pytest run loads this file where flopscope is installed, so it lies outside of the package and imports nothing of
-it before a test asks for the fixture or an option needs it. What it does is in flopscope/perf.
+Every pytest run loads this file if flopscope is installed. It is therefore outside the package, and imports the package
+only when a test uses the fixture or an option needs it. The implementation is in flopscope/perf.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
     from flopscope.perf import Perf
 
 MARKER = (
-    "perf(device=None, **limits): limits for what the perf fixture measures in this test, as its methods take them: "
-    '@pytest.mark.perf(at_least={"pct_roofline": 80}, bound="memory", no_sync=True). device: skip where it is missing.'
+    "perf(device=None, **limits): limits for the measurements of the perf fixture in this test, named as its methods: "
+    '@pytest.mark.perf(at_least={"pct_roofline": 80}, bound="memory", no_sync=True). device: skip if it is missing.'
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("flopscope", "performance, by the perf fixture")
+    group = parser.getgroup("flopscope", "performance tests with the perf fixture")
     group.addoption("--perf-skip", action="store_true", help="skip the tests that use the perf fixture")
     group.addoption(
         "--perf-unclear",
         choices=("fail", "skip", "pass"),
         default="fail",
-        help="what becomes of a limit inside the confidence interval, also of a longer measurement (default: fail)",
+        help="outcome of a limit that stays inside the confidence interval after longer measurements (default: fail)",
     )
-    group.addoption("--perf-json", metavar="FILE", help="write all measurements and verdicts")
-    group.addoption("--perf-save", metavar="NAME", help="keep the measurements under this name (or in a file *.json)")
+    group.addoption("--perf-json", metavar="FILE", help="write all measurements and verdicts to this file")
+    group.addoption("--perf-save", metavar="NAME", help="store the measurements under this name (or in a file *.json)")
     group.addoption(
         "--perf-compare",
         metavar="NAME",
-        help="hold the measurements against those kept under this name (or in a file *.json) on such a device",
+        help="compare with the measurements stored under this name (or in a file *.json) on an equal device",
     )
     group.addoption(
         "--perf-ratio",
         metavar="RATIO",
         type=float,
         default=1.05,
-        help="with --perf-compare: how many times as long a median may take (default: 1.05)",
+        help="with --perf-compare: maximum ratio of a median to the stored one (default: 1.05)",
     )
 
 
@@ -51,9 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
     options = config.option
     if options.perf_json and not Path(options.perf_json).absolute().parent.is_dir():
-        raise pytest.UsageError(f"--perf-json {options.perf_json}: there is no such folder")
+        raise pytest.UsageError(f"--perf-json {options.perf_json}: the folder does not exist")
     if not options.perf_ratio >= 1:
-        raise pytest.UsageError(f"--perf-ratio {options.perf_ratio:g}: a run is allowed 1 time as long or more")
+        raise pytest.UsageError(f"--perf-ratio {options.perf_ratio:g}: the ratio must be at least 1")
     stored: dict[str, Any] = {}
     if (options.perf_compare or options.perf_save) and not options.perf_skip:
         from flopscope.perf import store
@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`-m perf` selects what uses the fixture, marked or not."""
+    """Mark every test that uses the fixture, so that `-m perf` selects it."""
     for item in items:
         if _measures(item):
             item.add_marker("perf")
@@ -80,20 +80,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before other fixtures, which may already need the device."""
+    """Check the marker before other fixtures run, since these may need the device."""
     if not any(mark.kwargs for mark in item.iter_markers("perf")):
         return
     from flopscope.perf import marker
 
     if not _measures(item):
-        marker.check_unused(item)  # a marker of that name may be somebody else's
+        marker.check_unused(item)  # another plugin may use a marker of the same name
     elif not item.config.option.perf_skip:
         marker.skip_without_device(item)
 
 
 @pytest.fixture
 def perf(request: pytest.FixtureRequest) -> Iterator[Perf]:
-    """perf(fn, *args, flops=None, bytes=None, …) measures fn(*args) as flopscope.measure does; limits are chained.
+    """Measure fn(*args) by perf(fn, *args, flops=None, bytes=None, …), as flopscope.measure does, and chain limits:
 
     perf(fn, x).at_least(pct_roofline=80).at_most(us=20).bound("memory").no_slower_than(other).kernels(at_most=1)
     """
@@ -102,10 +102,10 @@ def perf(request: pytest.FixtureRequest) -> Iterator[Perf]:
     session: Any = request.config.pluginmanager.get_plugin("flopscope-perf-session")
     options = request.config.option
     compare = options.perf_compare or ""
-    settings = Settings(options.perf_unclear, compare, options.perf_ratio, session.stored, session.tell)
+    settings = Settings(options.perf_unclear, compare, options.perf_ratio, session.stored, session.write_line)
     try:
         fixture = Perf(request.node, settings)
-    except LimitError as problem:  # of the marker: the test's code has not begun
+    except LimitError as problem:  # in the marker: the test has not started
         pytest.fail(str(problem), pytrace=False)
     request.node.stash[_PERF] = fixture
     yield fixture
@@ -121,7 +121,7 @@ _PERF: pytest.StashKey[Perf] = pytest.StashKey()
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """What was measured travels with the report, which xdist brings from its workers."""
+    """Attach the measurements to the report, which xdist transfers from its workers."""
     outcome: Any = yield
     fixture = item.stash.get(_PERF, None)
     if fixture is not None and call.when == "call":
@@ -131,7 +131,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 class _Session:
-    """The measurements of all tests, where pytest's reports come together."""
+    """The measurements of all tests, collected from pytest's reports."""
 
     def __init__(self, config: pytest.Config, stored: dict[str, Any]) -> None:
         self.config = config
@@ -139,8 +139,8 @@ class _Session:
         self.records: list[dict[str, Any]] = []
         self.notes: list[str] = []
 
-    def tell(self, line: str) -> None:
-        """Show a line at once, although the output of tests is captured. xdist's workers have no terminal."""
+    def write_line(self, line: str) -> None:
+        """Write a line to the terminal although the output of tests is captured. xdist's workers have no terminal."""
         terminal: Any = self.config.pluginmanager.get_plugin("terminalreporter")
         capture: Any = self.config.pluginmanager.get_plugin("capturemanager")
         if terminal is not None:
@@ -155,7 +155,7 @@ class _Session:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         options = self.config.option
         if hasattr(self.config, "workerinput") or options.perf_skip or not (options.perf_json or options.perf_save):
-            return  # a worker's results are written by xdist's controller
+            return  # under xdist, the controller writes the results of the workers
         from flopscope.perf import store
 
         try:

@@ -1,4 +1,4 @@
-"""flopscope.measure and compare_times without a clock: their times are listed beforehand. And tests run with them."""
+"""Stand-ins for flopscope.measure and compare_times with predefined times, and a runner for tests that use them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+# Not imported in runner(): pytester forgets modules that are first imported in one of its runs.
 from flopscope.timing import measuring, paired
 
 PEAK_FLOPS, PEAK_BYTES = 1e12, 100e9  # of the imagined device, per second
@@ -17,7 +18,7 @@ PEAK_FLOPS, PEAK_BYTES = 1e12, 100e9  # of the imagined device, per second
 
 @dataclass
 class Times:
-    """What a call of measure() gives: µs, and the work of a call."""
+    """The result of a call of measure(): µs, and the work of a call."""
 
     median: float
     half: float = 0.0
@@ -29,7 +30,7 @@ class Times:
 
 
 class Measurement:
-    """The attributes of flopscope's Measurement, by the formulas of its documentation."""
+    """A Measurement with the attributes of flopscope's, computed by the documented formulas."""
 
     def __init__(self, times: Times) -> None:
         us = times.median
@@ -48,9 +49,9 @@ class Measurement:
         self.why_unknown = (
             ""
             if has
-            else "there are no peaks to hold it against"
+            else "the peaks of the device are unknown"
             if times.bytes is not None or times.flops is not None
-            else "its work is unknown; flops= and bytes= state it"
+            else "its work is unknown; pass flops= and bytes="
         )
         self.verdict = "the sentence of the measurement"
 
@@ -66,7 +67,7 @@ class Compared:
 
 
 class Clock:
-    """Stands in for flopscope: what it gives, and what it was called with. The last of a list is given again."""
+    """A stand-in for flopscope: predefined results, of which the last one repeats, and the recorded calls."""
 
     def __init__(self, *times: Times, compared: tuple[Compared, ...] = ()) -> None:
         self.times, self.compared = list(times), list(compared)
@@ -88,7 +89,7 @@ Run = Callable[..., tuple[pytest.RunResult, Clock]]
 
 
 def runner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Run:
-    """A function that runs the text of a test module in this process, with a clock that gives these times."""
+    """Return a function that runs the text of a test module in this process with predefined times."""
     monkeypatch.setenv("FLOPSCOPE_DATA_DIR", str(folder / "data"))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others' plugins take a second to load
 

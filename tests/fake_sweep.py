@@ -1,4 +1,4 @@
-"""Measurements without a clock: of calls whose times are given, on a device with round peaks."""
+"""Measurements with predefined times on a device with round peaks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _template() -> Measurement:
 def measurement(
     us: float, flops: float, moved: float, *, bound: str = "memory", unit: str = "fp32", **others: Any
 ) -> Measurement:
-    """One of a call that took so many µs; shares and rates by the formulas of Measurement's documentation."""
+    """Return the Measurement of a call of this time, with shares and rates by the documented formulas."""
     shares = {
         source: Shares(
             pct_peak_flops=100 * flops / peaks.flops[unit] / us * 1e6,
@@ -59,7 +59,7 @@ def measurement(
 
 
 class Clock:
-    """Stands in for measure(): an addition on the imagined CPU, and what it was asked for."""
+    """A stand-in for measure(): an addition on the imagined CPU, and the recorded options."""
 
     def __init__(self, us: Callable[[float], float]) -> None:
         """us: time of a call that moves so many bytes."""
@@ -78,5 +78,5 @@ class Clock:
 
 
 def stairs(moved: float) -> float:
-    """µs: 1 at least, then by a cache of 1 MB at 300 GB/s, then by memory at 90 GB/s."""
+    """Return µs: at least 1, up to 1 MB at the 300 GB/s of a cache, above at the 90 GB/s of memory."""
     return max(1.0, moved / (300e3 if moved < 1e6 else 90e3))

@@ -1,4 +1,4 @@
-"""measure() and compare_times(): what they say of calls; how CUDA times are taken is in test_measure_cuda.py."""
+"""measure() and compare_times(): their results and errors. Timing on CUDA is in test_measure_cuda.py."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def square(n: int) -> fs.Tensor:
 # On the CPU -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_numbers_of_an_op_fit_together() -> None:
+def test_the_numbers_of_an_op_are_consistent() -> None:
     x = square(200)
     m = quick(fs.add, x, square(200))
     assert (m.name, m.device, m.timing_source, m.cache) == ("add", "cpu", "cpu", "hot")
@@ -66,28 +66,28 @@ def test_the_work_of_several_ops_adds_up() -> None:
     assert m.flops == 2 * 64**3 + 64**2 and m.bytes_total_moved == (2 + 2) * 4 * 64**2
 
 
-def test_the_work_of_other_code_is_not_known_unless_stated() -> None:
+def test_the_work_of_other_code_is_unknown_unless_stated() -> None:
     a = np.ones(1000)
     m = quick(lambda: a + a)
     assert math.isnan(m.flops) and math.isnan(m.pct_roofline) and m.bound == "unknown" and not m.shares
-    assert "flops= and bytes= state it" in m.verdict
+    assert "pass flops= and bytes=" in m.verdict
     m = quick(lambda: a + a, flops=1000, bytes=24000, unit="fp32")
     assert (m.flops, m.bytes_total_moved) == (1000, 24000)
     assert m.pct_roofline == pytest.approx(100 * 0.24 / m.median)
 
 
-def test_one_number_stated_replaces_what_was_seen() -> None:
+def test_a_stated_number_replaces_the_recorded_one() -> None:
     x = square(64)
-    told = quick(fs.add, x, x, bytes=7)
-    assert (told.flops, told.bytes_total_moved, told.unit) == (64**2, 7, "fp32"), "what is not stated is as seen"
+    m = quick(fs.add, x, x, bytes=7)
+    assert (m.flops, m.bytes_total_moved, m.unit) == (64**2, 7, "fp32"), "other values are as recorded"
 
 
-def test_peaks_are_left_alone_where_they_are_not_wanted() -> None:
+def test_peaks_none_gives_no_shares() -> None:
     m = quick(fs.neg, square(64), peaks="none")
     assert not m.shares and math.isnan(m.pct_roofline) and not math.isnan(m.gbytes_per_s)
 
 
-def test_what_the_call_raises_passes_at_whatever_call() -> None:
+def test_exceptions_of_any_call_propagate() -> None:
     turn = itertools.count()
 
     def fails_late() -> None:
@@ -102,37 +102,37 @@ def test_what_the_call_raises_passes_at_whatever_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        ({"flops": -1}, "flops=-1"),
-        ({"bytes": math.nan}, "bytes=nan"),
-        ({"max_time": 0}, "max_time"),
-        ({"spread": "1"}, "spread='1'"),
-        ({"cache": "warm"}, "cache='warm'"),
-        ({"timer": "sundial"}, "sundial"),
-        ({"peaks": "guessed"}, "guessed"),
-        ({"unit": "fp33", "flops": 1}, "fp33"),
-        ({"unit": "fp32"}, "flops="),
+        ({"flops": -1}, "flops must be a finite number of at least 0, not -1"),
+        ({"bytes": math.nan}, "bytes must be a finite number of at least 0, not nan"),
+        ({"max_time": 0}, "max_time must be positive"),
+        ({"spread": "1"}, "spread must be a finite number of at least 0, not '1'"),
+        ({"cache": "warm"}, "cache must be .*, not 'warm'"),
+        ({"timer": "sundial"}, "timer must be one of .*, not 'sundial'"),
+        ({"peaks": "guessed"}, "peaks must be one of .*, not 'guessed'"),
+        ({"unit": "fp33", "flops": 1}, "unit must be one of .*, not 'fp33'"),
+        ({"unit": "fp32"}, "unit='fp32' needs flops="),
         ({"device": "tpu"}, "tpu"),
     ],
 )
-def test_options_that_make_no_sense_are_named(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_options_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         quick(lambda: None, **options)
 
 
-def test_what_a_call_has_returned_cannot_be_measured() -> None:
+def test_the_result_of_a_call_is_rejected() -> None:
     x = square(8)
-    with pytest.raises(TypeError, match=r"a Tensor cannot be: hand on the function and its arguments"):
+    with pytest.raises(TypeError, match=r"must be callable, and Tensor is not: pass the function and its arguments"):
         quick(fs.add(x, x))
-    with pytest.raises(TypeError, match=r"a Tensor cannot be"):
+    with pytest.raises(TypeError, match=r"must be callable, and Tensor is not"):
         quick(fs.add(x, x), x)
-    with pytest.raises(TypeError, match=r"a NoneType cannot be"):
+    with pytest.raises(TypeError, match=r"must be callable, and NoneType is not"):
         compare_times(lambda: None, None)
 
 
 @pytest.mark.filterwarnings("error")
-def test_code_that_a_call_does_not_run_is_told() -> None:
+def test_coroutines_and_generators_are_reported() -> None:
     async def waits() -> None:
         raise AssertionError
 
@@ -141,18 +141,18 @@ def test_code_that_a_call_does_not_run_is_told() -> None:
 
     with pytest.raises(TypeError, match=r"coroutine.* asyncio\.run"):
         quick(waits)
-    assert any("makes a generator" in note for note in quick(yields).notes)
+    assert any("returns a generator" in note for note in quick(yields).notes)
     assert not any("generator" in note for note in quick(lambda: list(yields())).notes)
 
 
-def test_a_call_whose_work_grows_is_told() -> None:
-    (told,) = _notes_of([1.0, 2, 3, 4, 5, 6, 7, 8, 9, 10])  # medians 3 and 8
-    assert told.startswith("the second half of the samples took 2.67 times as long as the first")
+def test_a_drift_of_the_times_is_reported() -> None:
+    (note,) = _notes_of([1.0, 2, 3, 4, 5, 6, 7, 8, 9, 10])  # medians 3 and 8
+    assert note.startswith("the second half of the samples took 2.67 times as long as the first")
     assert len(_notes_of([10.0] * 5 + [8.0] * 5)) == 1
     assert _notes_of([10.0] * 5 + [10.9] * 5) == _notes_of([1.0, 1, 5, 5]) == []
 
 
-def test_numbers_may_be_numpys() -> None:
+def test_numpy_numbers_are_accepted() -> None:
     a = np.ones(1000)
     m = quick(lambda: a + a, flops=np.prod(a.shape), bytes=np.int64(3 * a.nbytes), max_time=np.float32(0.05))
     assert (m.flops, m.bytes_total_moved) == (1000, 24000)
@@ -164,15 +164,15 @@ def test_nothing_is_measured_inside_a_profile() -> None:
         quick(lambda: None)
 
 
-def test_memory_that_grows_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growing_memory_raises_MemoryError(monkeypatch: pytest.MonkeyPatch) -> None:
     held: list[int] = []
     watch = stage.MemoryWatch(lambda: len(held) << 20, 10 << 20, "the host")
     monkeypatch.setattr(stage.MemoryWatch, "of_host", lambda: watch)
-    with pytest.raises(MemoryError, match="keeps what it allocates: 11 MiB more on the host"):
+    with pytest.raises(MemoryError, match="keeps the memory that it allocates: 11 MiB more on the host"):
         quick(lambda: held.append(1) if len(held) < 11 else None)
 
 
-def test_the_host_knows_how_much_memory_it_has_in_use() -> None:
+def test_resident_memory_is_reported() -> None:
     size = 1 << 26
     before = stage._resident_bytes()
     with mmap.mmap(-1, size) as fresh:
@@ -192,7 +192,7 @@ def test_two_calls_are_compared() -> None:
 
 
 class Ticks:
-    """A clock that steps by `step` ns at each reading, and by what calls take."""
+    """A clock that advances by `step` ns at each reading; calls advance it as well."""
 
     def __init__(self, step: int) -> None:
         self.step, self.ns = step, 0
@@ -202,7 +202,7 @@ class Ticks:
         return self.ns
 
 
-def test_short_calls_are_taken_several_to_a_sample() -> None:
+def test_short_calls_are_timed_in_batches() -> None:
     ticks = Ticks(50)
 
     def call() -> None:
@@ -214,7 +214,7 @@ def test_short_calls_are_taken_several_to_a_sample() -> None:
     assert clock.sample([0])[0].us == pytest.approx(0.2, rel=0.01)
 
 
-def test_caches_are_emptied_outside_of_the_window() -> None:
+def test_caches_are_flushed_outside_the_timed_region() -> None:
     ticks, order = Ticks(1), []
 
     def flush() -> None:
@@ -239,10 +239,10 @@ def test_flushing_writes_all_of_a_buffer() -> None:
     assert buffer.nbytes >= 64 << 20 and (buffer == 1).all()
 
 
-# What a call did ------------------------------------------------------------------------------------------------------
+# The activity of a call -----------------------------------------------------------------------------------------------
 
 
-def test_the_work_of_kernels_that_no_op_launched_is_not_known() -> None:
+def test_the_work_of_kernels_without_an_op_is_unknown() -> None:
     core = fs._core.Store()
     op = fs._core._append(core, "op", "flopscope::add", 0, 10_000, thread=1)
     fs._core._append(core, "kernel", "add", 3000, 2000, launcher=op, device=1)
@@ -252,7 +252,7 @@ def test_the_work_of_kernels_that_no_op_launched_is_not_known() -> None:
     assert math.isnan(look.flops) and math.isnan(look.bytes)
 
 
-def test_where_a_call_works() -> None:
+def test_the_device_of_a_call_is_detected() -> None:
     core = fs._core.Store()
     seen = look_at(core, sees_cuda=True)
     there = types.SimpleNamespace(device="cuda:0")
@@ -268,7 +268,7 @@ def test_where_a_call_works() -> None:
         where(two, [], None)
 
 
-def test_the_devices_of_arguments_of_any_library() -> None:
+def test_arguments_of_any_library_have_a_device() -> None:
     class Cupy:
         device = types.SimpleNamespace(id=2)
 
@@ -291,31 +291,31 @@ def result(**more: Any) -> Measurement:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "message"),
     [
         ({}, "add<T> takes 100 µs (±1.0 %) on cuda:0: 83 % of the roofline, bound by memory at 4,000 GB/s."),
         ({"bound": "compute"}, "83 % of the roofline, bound by compute at 10 TFLOP/s."),
         ({"bound": "latency"}, "83 % of the roofline: neither its bytes nor its FLOPs explain the time."),
-        ({"bound": "launch"}, "not much more than a launch of nothing takes."),
-        ({"bound": "cache"}, "4,000 GB/s is more than memory gives, so the data sat in cache."),
+        ({"bound": "launch"}, "close to the time of an empty launch."),
+        ({"bound": "cache"}, "4,000 GB/s exceeds the memory bandwidth, so the data was in cache."),
         (
             {"bound": "unknown", "pct_roofline": math.nan},
-            "10 TFLOP/s; how close to the limit that is, is unknown: there are no peaks to hold it against.",
+            "10 TFLOP/s; share of the roofline unknown: the peaks of the device are unknown.",
         ),
-        ({"bound": "unknown", "flops": 0.0, "bytes_total_moved": 0.0}, "it does no work that counts."),
+        ({"bound": "unknown", "flops": 0.0, "bytes_total_moved": 0.0}, "it does no FLOPs and moves no bytes."),
     ],
 )
-def test_the_verdict_is_one_sentence(more: dict[str, Any], said: str) -> None:
-    assert result(**more).verdict.endswith(said)
+def test_the_verdict_is_one_sentence(more: dict[str, Any], message: str) -> None:
+    assert result(**more).verdict.endswith(message)
 
 
-def test_a_single_sample_has_no_interval_to_tell() -> None:
+def test_a_single_sample_has_no_interval() -> None:
     once = result(n=1, ci=(math.nan, math.nan), std=math.nan)
     assert "(timed once)" in once.verdict and "nan" not in str(once)
     assert once.to_dict()["ci"] == [None, None]
 
 
-def test_the_result_prints_narrow_and_escaped() -> None:
+def test_the_text_is_narrow_and_the_html_escaped() -> None:
     m = result(clock_mhz=1980.0, kernels=2, other_cache=80.0, notes=("a < b",), shares={"measured": Shares(20, 83, 83)})
     text, page = str(m), m._repr_html_()
     assert max(map(len, text.splitlines())) <= 130 and "1980 MHz" in text and "note: a < b" in text
@@ -363,7 +363,7 @@ def test_the_command_measures_a_function(monkeypatch: pytest.MonkeyPatch, tmp_pa
         run_command("my_kernels:f")
 
 
-def test_the_command_says_what_a_function_raised_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_command_reports_the_exception_of_a_function(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "it_raises.py").write_text("def f():\n    raise ValueError('mine')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(RuntimeError, match=r"it_raises:f raised ValueError in .*it_raises.py, line 2: mine"):
@@ -371,7 +371,7 @@ def test_the_command_says_what_a_function_raised_and_where(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("nothing", "3"), "neither an op nor a module:function"),
         (("add",), "of which shape"),
@@ -382,6 +382,6 @@ def test_the_command_says_what_a_function_raised_and_where(monkeypatch: pytest.M
         (("math:exp", "3"), "takes no shapes"),
     ],
 )
-def test_the_command_says_what_it_cannot_measure(arguments: tuple[str, ...], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_the_command_rejects_invalid_arguments(arguments: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         run_command(*arguments)

@@ -1,4 +1,4 @@
-"""``flopscope measure MODULE:FUNCTION``: which module that is."""
+"""``flopscope measure MODULE:FUNCTION``: the search for the module."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def write(file: Path, says: str) -> Path:
 
 
 def said(*arguments: str) -> str:
-    """What the function that was called says."""
+    """Return the message of the function that the command has called."""
     parser = argparse.ArgumentParser()
     add_measure(parser.add_subparsers())
     options = parser.parse_args(["measure", *arguments])
@@ -57,7 +57,7 @@ def test_a_file_of_the_current_folder_hides_no_installed_module(here: Path, tmp_
     assert said("some_package:f") == "installed"
 
 
-def test_what_flopscope_imports_later_is_not_taken_from_the_current_folder(tmp_path: Path) -> None:
+def test_later_imports_of_flopscope_ignore_the_current_folder(tmp_path: Path) -> None:
     (tmp_path / "here").mkdir()
     for name in ("numpy", "statistics", "platformdirs", "html"):
         (tmp_path / "here" / f"{name}.py").write_text(f"raise SystemExit('the {name} of the current folder')\n")
@@ -74,7 +74,7 @@ def test_what_flopscope_imports_later_is_not_taken_from_the_current_folder(tmp_p
     assert (done.returncode, done.stderr) == (0, "") and "f takes" in done.stdout
 
 
-def test_a_folder_may_be_asked_for(here: Path, tmp_path: Path) -> None:
+def test_the_path_option_is_searched_first(here: Path, tmp_path: Path) -> None:
     sys.path.append(str(tmp_path / "installed"))
     write(tmp_path / "installed" / "some_package.py", "installed")
     write(tmp_path / "other" / "some_package.py", "other")
@@ -83,21 +83,21 @@ def test_a_folder_may_be_asked_for(here: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["./script.py", "script.py", "../here/script.py"])
-def test_a_file_may_be_asked_for(here: Path, file: str) -> None:
+def test_a_function_of_a_file_is_found(here: Path, file: str) -> None:
     write(here / "neighbour_of_script.py", "unused")
     script = write(here / "script.py", "script")
     script.write_text("import neighbour_of_script\n" + script.read_text())
     assert said(f"{file}:f") == "script"
 
 
-def test_a_file_with_a_modules_name_is_the_file(here: Path) -> None:
+def test_a_file_is_preferred_to_a_module_of_its_name(here: Path) -> None:
     import json
 
     write(here / "json.py", "the file")
     assert said("./json.py:f") == "the file" and sys.modules["json"] is json
 
 
-def test_a_function_in_a_class_of_a_file(here: Path) -> None:
+def test_a_function_in_a_class_of_a_file_is_found(here: Path) -> None:
     (here / "odd:name.py").write_text("class A:\n    @staticmethod\n    def f():\n        raise KeyError('in A')\n")
     assert said("odd:name.py:A.f") == "in A"
 
@@ -114,9 +114,7 @@ def test_a_function_in_a_class_of_a_file(here: Path) -> None:
         (("sys:f",), "sys has no f: it is built in; for the file in this folder write ./sys.py:…"),
     ],
 )
-def test_a_function_that_is_not_there_is_named_with_its_module(
-    here: Path, arguments: tuple[str, ...], message: str
-) -> None:
+def test_a_missing_function_is_named_with_its_module(here: Path, arguments: tuple[str, ...], message: str) -> None:
     for name in ("mine", "json", "sys"):
         write(here / f"{name}.py", name)
     (here / "folder.py").mkdir()

@@ -1,4 +1,4 @@
-"""measure() and compare_times() on an imagined GPU: how CUDA's times are taken."""
+"""measure() and compare_times() on an imagined GPU: timing on CUDA."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flopscope.timing import cuda, stage
 from flopscope.timing.nvml import SmClock
 
 
-def test_kernels_between_marks_are_the_times_of_calls() -> None:
+def test_the_time_of_a_call_is_the_busy_time_between_marks() -> None:
     core = fs._core.Store()
     for name, start, ns in [
         ("early", 0, 50),
@@ -36,7 +36,7 @@ def test_kernels_between_marks_are_the_times_of_calls() -> None:
 
 
 class Gpu:
-    """Of the C core what a CudaClock asks; a call takes 5 µs, or as long as it is waited for."""
+    """The functions of the C core that a CudaClock calls. A call takes 5 µs, or the whole wait of the device."""
 
     def __init__(self, synchronises: bool = False) -> None:
         self.synchronises = synchronises
@@ -57,21 +57,21 @@ class Gpu:
         return (int(hold * 1e9), True) if self.synchronises and hold else (5000, False)
 
 
-def test_events_are_around_a_call_that_waits_on_the_device() -> None:
+def test_events_surround_a_call_that_is_queued_on_the_device() -> None:
     gpu = Gpu()
     clock = cuda.CudaClock([lambda: None], "cuda:0", None, True, lambda: 1980.0, gpu)
     assert clock.sample([0]) == [(5.0, 1980.0)]
     assert gpu.did == ["flush", "wait", f"call, held {cuda.HOLD_SECONDS:g} s"] and clock.holds
 
 
-def test_a_call_that_synchronises_is_held_once_and_never_again() -> None:
+def test_a_call_that_synchronizes_is_held_only_once() -> None:
     gpu = Gpu(synchronises=True)
     clock = cuda.CudaClock([lambda: None], "cuda:0", None, False, lambda: math.nan, gpu)
     assert [sample.us for sample in clock.sample([0, 0, 0])] == [5.0] * 3
     assert not clock.holds and sum("0.25" in did for did in gpu.did) == 1
 
 
-def test_records_that_were_lost_are_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_records_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     recorder = fs._core.Store()
     fs._core._append(recorder, "kernel", "flopscope_measure_mark", 0, 10, device=0)
     fs._core._append(recorder, "kernel", "a", 100, 3000, device=0)
@@ -93,8 +93,8 @@ def test_records_that_were_lost_are_no_times(monkeypatch: pytest.MonkeyPatch) ->
     assert done == ["restart"] * 3 + ["stop"]
 
 
-class Told:
-    """Records that are listed beforehand: a mark, a kernel of 3 µs, and a mark."""
+class FixedRecords:
+    """Predefined records: a mark, a kernel of 3 µs, and a mark."""
 
     def forget(self) -> None:
         pass
@@ -107,26 +107,26 @@ class Told:
         return (*recorder.events()[:3], 0)
 
 
-def test_a_call_that_launches_only_at_first_is_told() -> None:
-    told: Any = Told()
-    clock = cuda.CudaClock([lambda: None], "cuda:0", told, False, lambda: math.nan, Gpu())
+def test_a_call_that_launches_only_once_is_an_error() -> None:
+    records: Any = FixedRecords()
+    clock = cuda.CudaClock([lambda: None], "cuda:0", records, False, lambda: math.nan, Gpu())
     with pytest.raises(RuntimeError, match="in 1 of 2 samples the call launched nothing on cuda:0"):
         clock.sample([0, 0])
 
 
-def test_events_take_over_where_records_are_lost() -> None:
-    told: Any = Told()
-    clock = cuda.CudaClock([lambda: None], "cuda:0", told, False, lambda: math.nan, Gpu())
+def test_events_replace_lost_records() -> None:
+    records: Any = FixedRecords()
+    clock = cuda.CudaClock([lambda: None], "cuda:0", records, False, lambda: math.nan, Gpu())
     here = stage.Stage(find_device("cpu"), [], "cupti", False, lambda calls: None, lambda: math.nan, math.nan)
-    here.records = told
-    found = here.sampled(clock, lambda: clock.sample([0, 0, 0]))  # of which Told tells two
+    here.records = records
+    found = here.sampled(clock, lambda: clock.sample([0, 0, 0]))  # of which FixedRecords has two
     assert [sample.us for sample in found] == [5.0] * 3
     assert here.source == "event" and here.records is clock.records is None
-    assert here.notes == ["CUDA events tell the times: CUPTI told of 2 of 3 calls, and lost 0 records"]
+    assert here.notes == ["the times are from CUDA events: CUPTI recorded 2 of 3 calls and lost 0 records"]
 
 
 class Copied:
-    """As a torch tensor on CUDA looks."""
+    """A stand-in for a torch tensor on CUDA."""
 
     is_cuda, requires_grad, nbytes, shape = True, False, 1000, (10, 25)
 
@@ -149,17 +149,17 @@ class Copied:
         return self
 
 
-def test_arguments_take_turns_with_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_alternate_with_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Copied))
     x = Copied()
     seen: list[tuple[Any, ...]] = []
-    call = cuda.rotated(lambda *args: seen.append(args), (x, x, 3), l2_bytes=1500, most_bytes=10**6)
+    call = cuda.rotated(lambda *args: seen.append(args), (x, x, 3), l2_bytes=1500, max_bytes=10**6)
     for _ in range(8):
         call()
     assert len({id(a) for a, _, _ in seen}) == 4  # 3000 bytes of copies beside it: twice the cache
     assert all(a is b and three == 3 for a, b, three in seen)
     seen.clear()
-    cuda.rotated(lambda *args: seen.append(args), (x,), l2_bytes=1500, most_bytes=10)()
+    cuda.rotated(lambda *args: seen.append(args), (x,), l2_bytes=1500, max_bytes=10)()
     assert seen == [(x,)]
 
 
@@ -167,18 +167,18 @@ def test_arguments_take_turns_with_copies(monkeypatch: pytest.MonkeyPatch) -> No
     ("strides", "offset", "copied"),
     [((25, 1), 0, True), ((1, 10), 0, True), ((50, 2), 0, False), ((0, 1), 0, False), ((25, 1), 1, False)],
 )
-def test_a_tensor_whose_copy_would_lie_otherwise_takes_no_turns(
+def test_a_tensor_whose_copy_would_have_another_layout_is_not_copied(
     monkeypatch: pytest.MonkeyPatch, strides: tuple[int, int], offset: int, copied: bool
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(Tensor=Copied))
     seen: list[Any] = []
-    call = cuda.rotated(seen.append, (Copied(strides, offset),), l2_bytes=1500, most_bytes=10**6)
+    call = cuda.rotated(seen.append, (Copied(strides, offset),), l2_bytes=1500, max_bytes=10**6)
     for _ in range(8):
         call()
     assert (len(set(map(id, seen))) > 1) == copied
 
 
-def test_nothing_of_it_works_without_cuda() -> None:
+def test_without_cuda_the_core_functions_raise() -> None:
     with pytest.raises(ValueError, match='"cpu" is none'):
         fs._core.measure_wait("cpu")
     try:
@@ -193,7 +193,7 @@ def test_nothing_of_it_works_without_cuda() -> None:
             fs._core.measure_call("cuda:0", lambda: None, 0.0)
 
 
-def test_clocks_come_from_nvml_at_most_once_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvml_is_read_at_most_once_a_millisecond(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
     def clock_info(device: str, what: int) -> int:
@@ -212,7 +212,7 @@ def test_clocks_come_from_nvml_at_most_once_a_millisecond(monkeypatch: pytest.Mo
     assert clock.mhz() == 1001 and clock.mhz() == 1002 and read == ["GPU-1"] * 2 and not clock.missing
 
 
-def test_without_nvml_clocks_are_missing_and_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvml_the_clock_is_nan_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     clock = SmClock("GPU-1")
     assert math.isnan(clock.mhz()) and "nvidia-ml-py" in clock.missing

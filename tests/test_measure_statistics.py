@@ -1,4 +1,4 @@
-"""The median's interval, the criterion to stop by and the verdict on two times: with a clock that is made up."""
+"""The interval of the median, the stopping rule and the verdict on two times, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from flopscope.timing.sampling import Rule, Sample, collect, no_collector, warm_
 
 
 class Clock:
-    """Time that passes only while functions run: ``us(which, call)`` gives how long, ``mhz(call)`` at which clock."""
+    """A simulated Clock. ``us(which, call)`` is the time of a call, ``mhz(call)`` the clock during it."""
 
     coarse = False
 
@@ -54,7 +54,7 @@ class Clock:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 57])
-def test_a_distribution_is_numpys(n: int) -> None:
+def test_a_distribution_agrees_with_numpy(n: int) -> None:
     samples = np.random.default_rng(n).gamma(3, size=n)
     found = describe(samples.tolist())
     assert (found.n, found.min, found.max) == (n, samples.min(), samples.max())
@@ -63,13 +63,13 @@ def test_a_distribution_is_numpys(n: int) -> None:
     assert found.std == pytest.approx(samples.std(ddof=1)) if n > 1 else math.isnan(found.std)
 
 
-def test_outliers_are_told_and_kept() -> None:
+def test_outliers_are_counted_and_not_discarded() -> None:
     found = describe([10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 50.0, 1.0])
     assert found.outliers == 2 and found.max == 50 and found.n == 8
 
 
 def stepwise(true: float, noise: float, n: int, seed: int) -> list[float]:
-    """µs between two readings of a clock of 32-ns steps, given or taken 1 ns, of what takes ``true`` µs."""
+    """Return times of ``true`` µs and some noise, measured by a clock with steps of 32 ± 1 ns."""
     generator = np.random.default_rng(seed)
     begin = generator.uniform(0, 1, n)
     end = begin + true + generator.normal(0, noise, n)
@@ -85,7 +85,7 @@ def test_the_median_lies_between_the_steps_of_the_clock(true: float) -> None:
     assert sum(one.ci[0] <= true <= one.ci[1] for one in found) >= 16
 
 
-def test_what_has_no_steps_is_left_alone() -> None:
+def test_samples_without_steps_are_unchanged() -> None:
     fine = np.random.default_rng(1).gamma(3, 100, size=200).round(3)
     moved = between_steps(fine.tolist())
     assert np.abs(np.array(moved) - fine).max() <= 0.032 and np.argsort(moved).tolist() == np.argsort(fine).tolist()
@@ -94,7 +94,7 @@ def test_what_has_no_steps_is_left_alone() -> None:
     assert describe([3.072] * 8 + [3.104], coarse=True).median == 3.072  # never below the least
 
 
-def test_steps_of_the_clock_do_not_keep_the_median_unknown() -> None:
+def test_steps_of_the_clock_do_not_prolong_sampling() -> None:
     samples = iter(stepwise(3.088, 0.012, 100_000, 7))  # as many above as below
     clock = Clock(lambda which, call: next(samples), overhead=1e-4)
     clock.coarse = True
@@ -110,7 +110,7 @@ def test_the_binomial_tail_is_the_sum_of_its_terms(n: int, k: float, m: int) -> 
 
 
 @pytest.mark.parametrize("n", [11, 51, 301])
-def test_the_interval_is_the_bootstraps(n: int) -> None:
+def test_the_interval_agrees_with_a_bootstrap(n: int) -> None:
     generator = np.random.default_rng(n)
     samples = generator.gamma(2, size=n)
     medians = np.median(samples[generator.integers(0, n, (20_000, n))], axis=1)
@@ -120,7 +120,7 @@ def test_the_interval_is_the_bootstraps(n: int) -> None:
         assert low <= found <= high
 
 
-def test_the_interval_holds_the_true_median_as_often_as_it_says() -> None:
+def test_the_interval_has_its_nominal_coverage() -> None:
     generator = np.random.default_rng(1)
     held = 0
     for _ in range(600):
@@ -129,16 +129,16 @@ def test_the_interval_holds_the_true_median_as_often_as_it_says() -> None:
     assert 0.92 <= held / 600 <= 0.985
 
 
-def test_the_interval_of_few_samples_is_all_of_them() -> None:
+def test_the_interval_of_few_samples_is_their_range() -> None:
     assert median_interval([5.0, 3.0]) == (3.0, 5.0) and median_interval([5.0, 3.0, 4.0]) == (3.0, 5.0)
 
 
-def test_one_sample_tells_no_interval() -> None:
+def test_one_sample_has_no_interval() -> None:
     assert all(map(math.isnan, (*median_interval([3.0]), *describe([3.0]).ci)))
 
 
 def waves(n: int, follows: float, seed: int) -> list[float]:
-    """Around 1, each following its predecessor with this correlation (an autoregressive process of order 1)."""
+    """Return an autoregressive process of order 1 around 1, with this correlation of successive samples."""
     noise, found = np.random.default_rng(seed).normal(0, math.sqrt(1 - follows**2), n), [0.0]
     for change in noise:
         found.append(follows * found[-1] + change)
@@ -146,12 +146,12 @@ def waves(n: int, follows: float, seed: int) -> list[float]:
 
 
 @pytest.mark.parametrize(("n", "follows", "least"), [(1000, 0.0, 0.92), (1000, 0.9, 0.85), (2000, 0.95, 0.85)])
-def test_the_interval_holds_the_median_of_samples_that_follow_each_other(n: int, follows: float, least: float) -> None:
+def test_the_interval_covers_the_median_of_correlated_samples(n: int, follows: float, least: float) -> None:
     intervals = [median_interval(waves(n, follows, seed)) for seed in range(200)]
     assert sum(low <= 1 <= high for low, high in intervals) / 200 >= least
 
 
-def test_independent_samples_are_counted_as_such() -> None:
+def test_the_effective_sample_size_follows_the_correlation() -> None:
     counted = [independent(waves(1000, 0.0, seed)) for seed in range(200)]
     assert sum(n == 1000 for n in counted) >= 185
     # Signs of normal variables of correlation c have correlation 2 / pi * asin(c); here c is 0.9 ** lag.
@@ -170,7 +170,7 @@ def test_a_steady_call_stops_as_soon_as_there_are_enough_samples() -> None:
     assert 0.01 <= clock.now <= 0.02 and set(series.times) == {100.0} and "±0.5 %" in series.stopped
 
 
-def test_a_wide_spread_takes_the_samples_that_the_criterion_asks_for() -> None:
+def test_a_wide_spread_takes_as_many_samples_as_the_criterion_needs() -> None:
     generator = np.random.default_rng(2)
     clock = Clock(lambda which, call: generator.normal(100, 5))
     series = collect(clock, Rule(0.005, 0.0, 100.0), 100e-6)
@@ -180,31 +180,31 @@ def test_a_wide_spread_takes_the_samples_that_the_criterion_asks_for() -> None:
     assert median(series.times) == pytest.approx(100, rel=0.01)
 
 
-def test_a_drift_is_not_taken_for_a_well_known_median() -> None:
+def test_a_drift_prolongs_sampling() -> None:
     clock = Clock(lambda which, call: max(97.0, 100.0 - 0.05 * call))
     rule = Rule(0.005, 0.0059, 0.1)
     assert len(collect(clock, rule, 100e-6).times) > 100
 
 
-def test_what_does_not_settle_stops_at_its_time() -> None:
+def test_sampling_that_does_not_converge_stops_at_max_time() -> None:
     clock = Clock(lambda which, call: 100.0 * (1 + call % 2))
     series = collect(clock, Rule(0.005, 0.0, 0.5), 150e-6)
     assert 0.5 <= clock.now < 0.6 and "max_time" in series.stopped
 
 
-def test_long_calls_are_sampled_three_times_but_not_for_ever() -> None:
+def test_long_calls_are_sampled_three_times_or_until_four_times_max_time() -> None:
     assert len(collect(Clock(lambda which, call: 1e6), Rule(0.005, 0.0, 1.0), 1.0).times) == 3
     assert len(collect(Clock(lambda which, call: 1e7), Rule(0.005, 0.0, 0.5), 10.0).times) == 1
 
 
-def test_throttled_samples_are_left_out_and_counted() -> None:
+def test_throttled_samples_are_discarded_and_counted() -> None:
     clock = Clock(lambda which, call: 100.0 + 100 * (call % 4 == 0), lambda call: 900.0 if call % 4 == 0 else 1900.0)
     series = collect(clock, Rule(0.005, 0.01, 1.0), 100e-6, throttled_below=1400)
     assert set(series.times) == {100.0} and series.discarded > 0 and not series.throttled_throughout
     assert set(series.clocks) == {1900.0} and series.discarded + len(series.times) == clock.calls
 
 
-def test_a_device_that_is_throttled_throughout_is_measured_as_it_is() -> None:
+def test_a_device_that_is_always_throttled_is_measured() -> None:
     series = collect(Clock(lambda which, call: 100.0, lambda call: 900.0), Rule(0.005, 0.01, 1.0), 1e-4, 1400)
     assert series.throttled_throughout and series.discarded == 0 and len(series.times) >= 10
 
@@ -213,7 +213,7 @@ def test_an_unknown_clock_is_not_throttled() -> None:
     assert collect(Clock(lambda which, call: 100.0), Rule(0.005, 0.01, 1.0), 1e-4, 1400).discarded == 0
 
 
-def test_whoever_watches_may_end_it() -> None:
+def test_exceptions_of_the_watch_propagate() -> None:
     def watch(calls: int) -> None:
         if calls > 20:
             raise MemoryError("enough")
@@ -224,19 +224,19 @@ def test_whoever_watches_may_end_it() -> None:
         warm_up(Clock(lambda which, call: 1000.0), 0, 1.0, 2.0, watch)
 
 
-def test_warming_up_goes_on_until_times_no_longer_fall() -> None:
+def test_warm_up_lasts_until_times_no_longer_fall() -> None:
     clock = Clock(lambda which, call: 1000 * max(1.0, 3.0 - call / 10))  # falls for 20 calls
-    per_call = warm_up(clock, 0, least=0.0, most=10.0)
+    per_call = warm_up(clock, 0, min_time=0.0, max_time=10.0)
     assert clock.calls >= 20 and per_call == pytest.approx(1e-3, rel=0.1) and clock.now < 1
 
 
-def test_warming_up_ends_although_times_fall_on() -> None:
+def test_warm_up_ends_at_max_time() -> None:
     clock = Clock(lambda which, call: 1e5 * 0.9**call)
-    warm_up(clock, 0, least=0.0, most=0.3)
+    warm_up(clock, 0, min_time=0.0, max_time=0.3)
     assert 0.3 <= clock.now < 0.5
 
 
-def test_the_collector_of_garbage_stands_still_and_comes_back() -> None:
+def test_the_garbage_collector_is_disabled_and_restored() -> None:
     assert gc.isenabled()
     with pytest.raises(KeyError), no_collector():
         assert not gc.isenabled()
@@ -248,7 +248,7 @@ def test_the_collector_of_garbage_stands_still_and_comes_back() -> None:
 
 
 def compared(slower: float, seed: int, noise: float = 0.02, max_time: float = 0.5) -> str:
-    """The verdict on f, so much slower than g, on a machine that drifts, has bursts and is noisy."""
+    """Return the verdict on f, which is slower than g by this share, on a machine with drift, bursts and noise."""
     generator = np.random.default_rng(seed)
 
     def us(which: int, call: int) -> float:
@@ -262,13 +262,13 @@ def compared(slower: float, seed: int, noise: float = 0.02, max_time: float = 0.
 @pytest.mark.parametrize(
     ("slower", "expected"), [(0.0, "same"), (0.05, "slower"), (0.1, "slower"), (-0.05, "faster"), (-0.1, "faster")]
 )
-def test_differences_are_called_when_they_are_there(slower: float, expected: str) -> None:
+def test_differences_are_detected(slower: float, expected: str) -> None:
     verdicts = [compared(slower, seed) for seed in range(40)]
     assert verdicts.count(expected) >= 38 and set(verdicts) <= {expected, "unclear"}
 
 
-def test_to_look_again_and_again_raises_no_false_alarms() -> None:
-    """At 99 % of each look, equal calls of which any difference counts were told apart in 5 % of these trials."""
+def test_repeated_checks_raise_no_false_alarms() -> None:
+    """With 99 % confidence at each check, equal calls differed in 5 % of these trials for a margin of 0."""
     generator, alarms = random.Random(1), 0
     for _ in range(300):
         pairs = rounds(Clock(lambda which, call: generator.gauss(100, 1)), 0.0, 20, (0.0, 0.08), lambda calls: None)
@@ -276,7 +276,7 @@ def test_to_look_again_and_again_raises_no_false_alarms() -> None:
     assert alarms / 300 < 0.03
 
 
-def test_what_cannot_be_told_is_unclear() -> None:
+def test_a_noisy_difference_is_unclear() -> None:
     assert compared(0.02, 1, noise=0.8, max_time=0.01) == "unclear"
 
 
@@ -297,7 +297,7 @@ def test_verdicts_follow_from_the_interval(low: float, high: float, verdict: str
     assert verdict_of(1 / high, 1 / low, 0.01) == mirrored
 
 
-def test_the_order_changes_from_round_to_round_and_keeps_step_with_nothing() -> None:
+def test_the_order_of_rounds_is_balanced_and_not_periodic() -> None:
     clock = Clock(lambda which, call: 100.0 + 50 * (which == 0))
     pairs = rounds(clock, 0.01, 20, (0.05, 1.0), lambda calls: None)
     assert set(pairs) == {(150.0, 100.0)} and 0.05 <= clock.now < 0.06
@@ -310,7 +310,7 @@ def test_the_order_changes_from_round_to_round_and_keeps_step_with_nothing() -> 
         assert 0.8 < sum(f > g for f, g in slow) / sum(f < g for f, g in slow) < 1.25
 
 
-def test_what_lasts_milliseconds_decides_nothing() -> None:
+def test_a_disturbance_of_milliseconds_does_not_decide() -> None:
     def us(which: int, call: int) -> float:
         return 100.0 * (1.5 if which == 0 and call < 60 else 1.0)
 

@@ -1,4 +1,4 @@
-"""Pictures: what is on them, read from matplotlib's artists."""
+"""Plots: their contents, read from matplotlib's artists."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def legend(axes: Any) -> list[str]:
 
 
 def marks(axes: Any) -> list[tuple[float, float, str, float]]:
-    """x, y, colour and area of each point."""
+    """Return x, y, colour and area of each point."""
     return [
         (float(x), float(y), to_hex(dots.get_facecolor()[0]).upper(), float(size))
         for dots in axes.collections
@@ -69,7 +69,7 @@ def line(axes: Any, name: str) -> tuple[list[float], list[float]]:
 
 
 def level_of(axes: Any, y: float) -> list[Any]:
-    """Lines from side to side at that height."""
+    """Return the horizontal lines at this height."""
     return [one for one in axes.lines if list(one.get_xdata()) == [0, 1] and np.allclose(one.get_ydata(), y)]
 
 
@@ -111,7 +111,7 @@ def test_three_axes_have_time_rate_and_share_over_the_working_set() -> None:
     assert axes[2].get_xlabel() == "working set: bytes of operands and result" and axes[0].get_yscale() == "log"
 
 
-def test_points_and_shades_say_what_bounds_them() -> None:
+def test_points_and_background_show_the_bound() -> None:
     axes = swept("float32", "float64").plot()
     assert legend(axes[0]) == ["float32", "float64", "launch-bound", "cache-bound", "memory-bound"]
     colours = {(x, colour) for x, _, colour, _ in marks(axes[1])}
@@ -122,7 +122,7 @@ def test_points_and_shades_say_what_bounds_them() -> None:
     assert {"launch", "cache", "memory"} <= set(texts(axes[2]))
 
 
-def test_where_dtypes_differ_in_their_bound_there_is_no_shade() -> None:
+def test_the_background_is_plain_where_dtypes_differ_in_their_bound() -> None:
     both = [
         point(1, "float32", 1e5, 1, "launch"),
         point(1, "float64", 1e5, 1, "cache"),
@@ -162,7 +162,7 @@ def test_products_show_their_flop_rate_and_the_units_peak() -> None:
     assert len(level_of(axes[1], 500)) == 1 and "fp64: 500 GFLOP/s measured, 600 datasheet" in texts(axes[1])
 
 
-def test_without_known_bytes_sizes_are_told_by_their_elements() -> None:
+def test_without_known_bytes_the_axis_shows_elements() -> None:
     points = [SweepPoint(n, "float32", "", n, math.nan, measurement(1.0, 1.0, 1.0)) for n in (8, 32)]
     axes = Sweep("f", tuple(points), device.find_device("cpu"), caches={"L2": 16.0}).plot()
     assert line(axes[0], "float32")[0] == [8, 32] and "elements" in axes[2].get_xlabel()
@@ -172,7 +172,7 @@ def test_without_known_bytes_sizes_are_told_by_their_elements() -> None:
     assert line(axes[0], "float32")[0] == [1, 2]
 
 
-def test_points_without_a_time_are_left_out_and_unknown_shares_draw_nothing() -> None:
+def test_points_without_a_time_and_unknown_shares_are_not_drawn() -> None:
     unknown = dict.fromkeys(("pct_roofline", "gbytes_per_s", "tflops_per_s"), math.nan)
     kept = point(1, "float32", 1e5, 1, "unknown", **unknown)
     axes = Sweep("f", (kept, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")).plot()
@@ -192,7 +192,7 @@ def test_a_sweep_is_drawn_on_given_axes() -> None:
 
 
 def row(key: str, us: float, flops: float, moved: float, **others: Any) -> dict[str, Any]:
-    """Of a table of the CPU, held against MEASURED."""
+    """Return a row of a CPU table with the peaks MEASURED."""
     known = not math.isnan(flops + moved)
     return {
         "key": key,
@@ -221,7 +221,7 @@ def table(*rows: dict[str, Any]) -> Any:
     return make_table(*rows, peaks={"cpu": {"source": "measured", "name": device.find_device("cpu").name}})
 
 
-def test_points_lie_at_intensity_and_rate_and_are_as_large_as_their_time() -> None:
+def test_points_show_intensity_and_rate_and_their_area_the_time() -> None:
     axes = roofline(table(*ROWS))
     assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_ylabel() == "TFLOP/s"
     found = {colour: (x, y, size) for x, y, colour, size in marks(axes)}
@@ -232,10 +232,10 @@ def test_points_lie_at_intensity_and_rate_and_are_as_large_as_their_time() -> No
     assert legend(axes) == ["memory-bound", "compute-bound", "measured peaks"]
 
 
-def test_what_has_no_place_is_counted_with_its_share_of_the_time() -> None:
-    said = caption(roofline(table(*ROWS)))
-    assert "2 ops without FLOPs, 13 % of the time: copy, fill_" in said  # 80 of 600 µs
-    assert "1 op of unknown work, 3.3 % of the time: mystery" in said
+def test_ops_that_are_not_shown_are_counted_with_their_share_of_the_time() -> None:
+    text = caption(roofline(table(*ROWS)))
+    assert "2 ops without FLOPs, 13 % of the time: copy, fill_" in text  # 80 of 600 µs
+    assert "1 op of unknown work, 3.3 % of the time: mystery" in text
     many = [row(f"op{i}", 100.0 - i, 0.0, 1e6) for i in range(5)]
     assert "op0, op1, op2, and 2 more" in caption(roofline(table(*many)))
     tiny = row("tiny", 0.1, 1.0, 1e6)
@@ -260,7 +260,7 @@ def test_roofs_meet_at_the_ridge() -> None:
     assert low < 1 / 12 and high > 100
 
 
-def test_only_peaks_that_are_wanted_and_known_are_drawn() -> None:
+def test_only_requested_and_known_peaks_are_drawn() -> None:
     def roofs(axes: Any) -> list[str]:
         return sorted(one.get_label() for one in axes.lines if not one.get_label().startswith("_"))
 
@@ -270,7 +270,7 @@ def test_only_peaks_that_are_wanted_and_known_are_drawn() -> None:
     assert roofs(roofline(table(*ROWS), peaks=DATASHEET)) == ["fp32 datasheet", "memory datasheet"]
 
 
-def test_peaks_of_a_gpu_that_is_not_here_come_from_the_datasheet() -> None:
+def test_peaks_of_a_missing_gpu_come_from_the_datasheet() -> None:
     us, flops, moved = 100.0, 5e10, 1e8
     gemm = {
         **row("aten::mm", us, flops, moved),
@@ -285,10 +285,10 @@ def test_peaks_of_a_gpu_that_is_not_here_come_from_the_datasheet() -> None:
     assert line(axes, "bf16_tensor datasheet")[1] == pytest.approx([989.4] * 2, rel=1e-3)
     assert line(axes, "memory datasheet")[1][1] == pytest.approx(989.4, rel=1e-3)
     assert "1 op without FLOPs, 33 % of the time: copy_" in caption(axes)
-    assert "25 % of the device's time, which no op launched" in caption(axes)
+    assert "25 % of the device time, not launched by any op" in caption(axes)
 
 
-def test_names_cover_neither_each_other_nor_points() -> None:
+def test_labels_do_not_overlap() -> None:
     rows = [row(f"flopscope::op_number_{i}", 100.0 + i, 1e6 * 1.02**i, 12e6) for i in range(8)]
     axes = roofline(table(*rows))
     axes.figure.canvas.draw()
@@ -299,15 +299,15 @@ def test_names_cover_neither_each_other_nor_points() -> None:
     assert all(inside.x0 <= box.x0 and box.x1 <= inside.x1 and box.y1 <= inside.y1 for box in boxes)
 
 
-def test_the_longest_are_named_and_as_many_as_wanted() -> None:
+def test_the_longest_ops_are_labelled_up_to_top() -> None:
     rows = [row(f"op{i}", 100.0 + i, 1e6 * 3**i, 12e6) for i in range(5)]
     assert [text.get_text() for text in labels(roofline(table(*rows), top=2))] == ["op4", "op3"]
     assert labels(roofline(table(*rows), labels=False)) == []
-    with pytest.raises(ValueError, match="top=-1"):
+    with pytest.raises(ValueError, match=r"top must be .*, not -1"):
         roofline(table(*rows), top=-1)
 
 
-def test_measurements_are_drawn_of_one_device() -> None:
+def test_only_measurements_of_one_device_are_drawn() -> None:
     name = device.find_device("cpu").name
     here = measurement(10.0, 1e6, 1e6, name="mine", device_name=name)
     there = measurement(500.0, 1e6, 1e6, name="theirs", device="cuda:1", device_name="NVIDIA H200")
@@ -315,8 +315,9 @@ def test_measurements_are_drawn_of_one_device() -> None:
     assert [mark[:2] for mark in marks(axes)] == [pytest.approx((1.0, 0.1))]
     assert [text.get_text() for text in labels(roofline([here, there]))] == ["theirs"]
     chosen = roofline([here, there], device="cpu")
-    assert [text.get_text() for text in labels(chosen)] == ["mine"] and "1 of other devices" in caption(chosen)
-    with pytest.raises(ValueError, match="no Measurement is of cuda:7; they are of cpu"):
+    assert [text.get_text() for text in labels(chosen)] == ["mine"]
+    assert "Not shown: 1 measurement of other devices" in caption(chosen)
+    with pytest.raises(ValueError, match="no Measurement of cuda:7, only of cpu"):
         roofline(here, device="cuda:7")
 
 
@@ -327,7 +328,7 @@ def test_points_of_a_sweep_are_named_by_size() -> None:
     assert "0 float64" in {text.get_text() for text in labels(roofline(swept("float32", "float64")))}
 
 
-def test_a_frame_needs_intensity_and_rate_only() -> None:
+def test_a_frame_needs_only_intensity_and_rate() -> None:
     frame = table(*ROWS).to_pandas()
     axes = roofline(frame, peaks=MEASURED)
     assert len(marks(axes)) == 2 and "without FLOPs" in caption(axes) and axes.get_title() == "Roofline"
@@ -340,22 +341,22 @@ def test_a_frame_needs_intensity_and_rate_only() -> None:
         roofline(frame[:0])
 
 
-def test_it_is_drawn_on_given_axes_and_nothing_else_is_made() -> None:
+def test_it_is_drawn_on_given_axes_without_a_new_figure() -> None:
     figure, given = pyplot.subplots()
     assert roofline(table(*ROWS), ax=given) is given and pyplot.get_fignums() == [figure.number]
     part = pyplot.figure(layout="constrained").subfigures(1, 2)[1].subplots()
     assert len(labels(roofline(table(*ROWS), ax=part))) == 2
 
 
-def test_what_is_no_table_is_refused() -> None:
+def test_other_types_are_rejected() -> None:
     for wrong in (3, "text", [1, 2]):
         with pytest.raises(TypeError, match="a table of key_averages"):
             roofline(wrong)
-    with pytest.raises(ValueError, match="no Measurements were given"):
+    with pytest.raises(ValueError, match="there are no Measurements"):
         roofline([])
     with pytest.raises(ValueError, match="no ops with time on cpu"):
         roofline(table())
-    with pytest.raises(ValueError, match="peaks='best'"):
+    with pytest.raises(ValueError, match=r"peaks must be .*, not 'best'"):
         roofline(table(*ROWS), peaks="best")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"fs\.devices"):
         roofline(table(*ROWS), peaks=[None])  # type: ignore[list-item]
@@ -364,7 +365,7 @@ def test_what_is_no_table_is_refused() -> None:
 # Words ----------------------------------------------------------------------------------------------------------------
 
 
-def test_levels_are_of_the_units_used_and_units_of_one_peak_come_together() -> None:
+def test_levels_are_of_the_units_used_and_equal_levels_are_merged() -> None:
     both = {"measured": MEASURED, "datasheet": DATASHEET}
     fp32, fp64 = ("fp32", {"measured": 1e12, "datasheet": 1.2e12}), ("fp64", {"measured": 0.5e12, "datasheet": 0.6e12})
     assert levels_of(both, ["fp64", None, "fp32", "fp64"]) == [fp32, fp64]
@@ -391,7 +392,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_any_name_is_drawn_as_it_is(name: str) -> None:
+def test_any_name_is_drawn_literally(name: str) -> None:
     shown, rows = printable(name), (row(name, 10, 1e6, 1e6), row(f"{name}!", 5, 0, 1e6))
     axes = roofline(table(*rows), device="cpu", peaks=[replace(MEASURED, flops={name: 1e12})])
     axes.figure.savefig(io.BytesIO(), format="png")
@@ -403,25 +404,25 @@ def test_any_name_is_drawn_as_it_is(name: str) -> None:
     assert any(text.startswith(shown) for text in texts(axes[2]))
 
 
-def test_no_text_is_given_to_tex() -> None:
+def test_no_text_is_rendered_by_tex() -> None:
     with matplotlib.rc_context({"text.usetex": True}):
         picture = roofline(table(row("a_b", 10, 1e6, 1e6)), device="cpu", peaks=MEASURED, labels=False)
         drawn = [picture, *swept("float32").plot()]
     for axes in drawn:
-        told = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
-        told += axes.get_legend().get_texts() if axes.get_legend() else []
-        parsed = [text for text in told if text.get_usetex() or text.get_parse_math()]
+        artists = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+        artists += axes.get_legend().get_texts() if axes.get_legend() else []
+        parsed = [text for text in artists if text.get_usetex() or text.get_parse_math()]
         assert [text.get_text() for text in parsed if text.get_text()] == []
 
 
-def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_the_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for call in (lambda: swept("float32").plot(), lambda: roofline(table(*ROWS)), lambda: roofline(table(*ROWS), ax=3)):
         with pytest.raises(ImportError, match=r"pip install 'flopscope-profiler\[plot\]'"):
             call()
 
 
-def test_matplotlib_is_imported_for_a_picture_only() -> None:
+def test_matplotlib_is_imported_only_for_a_plot() -> None:
     code = "import sys, flopscope.pictures.roofline, flopscope.timing.sweep; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

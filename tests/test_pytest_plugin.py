@@ -1,4 +1,4 @@
-"""The pytest plugin: every limit, option and outcome, with times from a list. The imagined device has 100 GB/s and
+"""The pytest plugin: every limit, option and outcome, with predefined times. The imagined device has 100 GB/s and
 1 TFLOP/s, and the imagined call moves 1 MB and does 1 MFLOP: 10 µs is its roofline."""
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def chain(limits: str) -> str:
         ".flops(at_least=1e6, at_most=1e6).bytes(at_most=1e6)",
     ],
 )
-def test_limits_that_are_kept(run: Run, limits: str) -> None:
+def test_limits_that_pass(run: Run, limits: str) -> None:
     result, _ = run(chain(limits))
     result.assert_outcomes(passed=1)
 
@@ -63,15 +63,15 @@ def test_limits_that_are_kept(run: Run, limits: str) -> None:
         (".bytes(at_most=999999)", "1000000 bytes", "at most 999999 bytes"),
     ],
 )
-def test_limits_that_are_not_kept_fail_and_say_what_was_measured(
-    run: Run, limits: str, measured: str, limit: str
-) -> None:
+def test_failed_limits_report_the_measurement(run: Run, limits: str, measured: str, limit: str) -> None:
     result, clock = run(chain(limits))
     result.assert_outcomes(failed=1)
-    said = result.stdout.str()
-    for part in (measured, limit, "fn does not keep its limit", "roofline", "likely", "12 samples"):
-        assert part in said
-    assert f"def test_it(perf): perf(fn, 1){limits}" in said and "check.py" not in said  # the test's line, not ours
+    message = result.stdout.str()
+    for part in (measured, limit, "fn does not meet its limit", "roofline", "likely", "12 samples"):
+        assert part in message
+    assert (
+        f"def test_it(perf): perf(fn, 1){limits}" in message and "check.py" not in message
+    )  # the test's line, not ours
     assert len(clock.calls) == 1  # a clear verdict is not measured again
 
 
@@ -85,74 +85,72 @@ def test_limits_that_are_not_kept_fail_and_say_what_was_measured(
         (Times(12, bound="compute"), ".at_least(pct_roofline=90)", "only fewer FLOPs"),
         (Times(20, bound="compute"), ".at_least(pct_roofline=90)", "the shapes do not fill"),
         (Times(20, bound="launch"), ".at_least(pct_roofline=90)", "launch-bound"),
-        (Times(5, bound="cache"), ".at_least(gbytes_per_s=1000)", "sat in cache"),  # 200 GB/s, twice the roofline
-        (Times(20, half=4), ".at_least(pct_roofline=90)", "samples spread"),
-        (Times(20, bound="unknown"), ".at_most(us=19)", "these numbers do not tell"),
+        (Times(5, bound="cache"), ".at_least(gbytes_per_s=1000)", "was in cache"),  # 200 GB/s, twice the roofline
+        (Times(20, half=4), ".at_least(pct_roofline=90)", "samples vary widely"),
+        (Times(20, bound="unknown"), ".at_most(us=19)", "unknown from these numbers"),
         (Times(20), ".flops(equal_to=7)", "shapes and dtypes"),
     ],
 )
-def test_failures_say_the_likely_reason(run: Run, times: Times, limits: str, reason: str) -> None:
+def test_failures_report_the_likely_reason(run: Run, times: Times, limits: str, reason: str) -> None:
     result, _ = run(chain(limits), times)
     assert reason in result.stdout.str()
 
 
-def test_failures_leave_out_what_is_not_known_and_fit_a_terminal(run: Run) -> None:
+def test_failures_omit_unknown_values_and_fit_a_terminal(run: Run) -> None:
     unknown = Times(20, flops=None, bytes=None, bound="unknown", peaks=False)
     slower = Compared(1.5, (1.4, 1.6))
     for limits in (".at_most(us=19)", ".no_slower_than(print)"):
         result, _ = run(chain(limits), unknown, compared=(slower,))
         lines = [line for line in result.stdout.lines if line.startswith("E  ")]
         assert not any(text in line for line in lines for text in ("--", "None", "nan"))
-        assert any(line.endswith("is unknown: its work is unknown; flops= and bytes= state it") for line in lines)
+        assert any(line.endswith("unknown: its work is unknown; pass flops= and bytes=") for line in lines)
         assert [line.split()[1] for line in lines[1:]] == ["measured", "time", "roofline", "likely"]
         assert max(map(len, lines)) <= 124  # of which pytest's own margin takes four
 
 
 @pytest.mark.parametrize(
-    ("call", "limits", "said"),
+    ("call", "limits", "message"),
     [
-        ("fn, flops=1e6", ".at_least(gbytes_per_s=1)", "its bytes are not known; say them: perf(fn, …, bytes=…)"),
+        ("fn, flops=1e6", ".at_least(gbytes_per_s=1)", "its bytes are not known; pass them: perf(fn, …, bytes=…)"),
         ("fn, bytes=1e6", ".at_least(tflops_per_s=1)", "its FLOPs are not known"),
         ("fn", ".at_least(pct_roofline=1)", "neither bytes nor FLOPs are known"),
         ("fn", ".flops(equal_to=1)", "its FLOPs are not known"),
         ("fn", ".bytes(at_most=1)", "its bytes are not known"),
-        ("fn", '.bound("memory")', "what bounds it is not known: neither bytes nor FLOPs are known"),
-        ("fn, bytes=1e6", ".at_least(pct_roofline=1)", "there are no peaks to hold it against"),
-        ("fn", ".at_least(speed=1)", "there is no limit 'speed'; there are us, gbytes_per_s"),
-        ("fn", ".at_least()", "at_least() says what: us, gbytes_per_s"),
-        ("fn", ".at_most(us='fast')", "us='fast': a limit is a number of at least 0"),
-        ("fn", ".at_most(us=float('nan'))", "a limit is a number"),
-        ("fn", ".at_most(us=-1)", "us=-1: a limit is a number of at least 0"),
-        ("fn", ".bound('disk')", "what bounds is one of compute, memory"),
-        ("fn", ".no_slower_than(fn, ratio=True)", "ratio=True: a limit is a number"),
-        ("fn, flops=3", ".flops()", "a limit of FLOPs says equal_to, at_least or at_most"),
+        ("fn", '.bound("memory")', "the bound is unknown: neither bytes nor FLOPs are known"),
+        ("fn, bytes=1e6", ".at_least(pct_roofline=1)", "the peaks of the device are unknown"),
+        ("fn", ".at_least(speed=1)", "there is no limit 'speed'; the limits are us, gbytes_per_s"),
+        ("fn", ".at_least()", "at_least() needs a limit: us, gbytes_per_s"),
+        ("fn", ".at_most(us='fast')", "us='fast': a limit must be a finite number of at least 0"),
+        ("fn", ".at_most(us=float('nan'))", "us=nan: a limit must be a finite number"),
+        ("fn", ".at_most(us=-1)", "us=-1: a limit must be a finite number of at least 0"),
+        ("fn", ".bound('disk')", "bound('disk'): the bound must be one of compute, memory"),
+        ("fn", ".no_slower_than(fn, ratio=True)", "ratio=True: a limit must be a finite number"),
+        ("fn, flops=3", ".flops()", "a limit on FLOPs needs equal_to, at_least or at_most"),
     ],
 )
-def test_limits_that_make_no_sense_are_errors_that_name_what_is_missing(
-    run: Run, call: str, limits: str, said: str
-) -> None:
+def test_invalid_limits_are_errors_that_name_what_is_missing(run: Run, call: str, limits: str, message: str) -> None:
     unknown = Times(20, flops=None, bytes=None, bound="unknown", peaks=False)
     result, _ = run(f"def test_it(perf): perf({call}){limits}\n", unknown)
     result.assert_outcomes(failed=1)
-    assert "LimitError" in result.stdout.str() and said in result.stdout.str()
+    assert "LimitError" in result.stdout.str() and message in result.stdout.str()
     assert "limits.py" not in result.stdout.str()
 
 
 @pytest.mark.parametrize(("limits", "warnings"), [(".at_least(pct_roofline=20)", 1), (".at_least(us=1)", 0)])
-def test_a_share_of_memory_that_only_a_cache_reaches_is_warned_of(run: Run, limits: str, warnings: int) -> None:
+def test_a_share_of_memory_that_only_a_cache_reaches_is_a_warning(run: Run, limits: str, warnings: int) -> None:
     result, _ = run(chain(limits), Times(20, 0.1, bound="cache"))
     result.assert_outcomes(passed=1, warnings=warnings)
     if warnings:
-        assert "keeps at_least(pct_roofline=20) since its data sat in cache" in result.stdout.str()
+        assert "meets at_least(pct_roofline=20) only because its data was in cache" in result.stdout.str()
 
 
-def test_what_the_callable_raises_passes(run: Run) -> None:
+def test_exceptions_of_the_callable_propagate(run: Run) -> None:
     result, _ = run("def test_it(perf): perf(lambda: 1 / 0)")
     result.assert_outcomes(failed=1)
     assert "ZeroDivisionError" in result.stdout.str()
 
 
-def test_options_of_the_measurement_are_handed_on(run: Run) -> None:
+def test_options_are_passed_to_measure(run: Run) -> None:
     result, clock = run("def test_it(perf): assert perf(fn, 1, flops=5, max_time=0.25).measurement.flops == 5")
     result.assert_outcomes(passed=1)
     assert clock.calls == [{"max_time": 0.25, "flops": 5}]
@@ -161,7 +159,7 @@ def test_options_of_the_measurement_are_handed_on(run: Run) -> None:
 # Unclear: the limit lies inside of the confidence interval ------------------------------------------------------------
 
 
-def test_unclear_is_measured_again_for_longer_until_it_is_clear(run: Run) -> None:
+def test_an_unclear_limit_is_measured_for_longer_until_it_is_clear(run: Run) -> None:
     result, clock = run(chain(".at_most(us=20.5)"), Times(20, 1), Times(20, 0.8), Times(20, 0.4))
     result.assert_outcomes(passed=1)
     seconds = [call["max_time"] for call in clock.calls]
@@ -184,7 +182,7 @@ def test_unclear_is_measured_again_for_longer_until_it_is_clear(run: Run) -> Non
         (".at_most(us=20.9)", 3),
     ],
 )
-def test_unclear_is_a_limit_inside_of_the_interval(run: Run, limits: str, calls: int) -> None:
+def test_a_limit_inside_the_interval_is_unclear(run: Run, limits: str, calls: int) -> None:
     result, clock = run(chain(limits), Times(20, 1), options=("--perf-unclear", "pass"))
     result.assert_outcomes(passed=1)
     assert len(clock.calls) == calls
@@ -192,33 +190,34 @@ def test_unclear_is_a_limit_inside_of_the_interval(run: Run, limits: str, calls:
 
 @pytest.mark.parametrize("half", [1.0, float("nan")], ids=["wide", "none"])
 @pytest.mark.parametrize("policy", ["fail", "skip", "pass", None])
-def test_what_stays_unclear_follows_the_option(run: Run, policy: str | None, half: float) -> None:
+def test_a_limit_that_stays_unclear_follows_the_option(run: Run, policy: str | None, half: float) -> None:
     options = ("--perf-unclear", policy) if policy else ()
     result, clock = run(chain(".at_most(us=20.5)"), Times(20, half), options=("-rs", *options))
     result.assert_outcomes(**{{"fail": "failed", "skip": "skipped", "pass": "passed"}[policy or "fail"]: 1})
     assert len(clock.calls) == 3 and "unclear" in result.stdout.str()
     if policy in (None, "fail"):
         reason = "inside the confidence interval" if half > 0 else "a single sample has no confidence interval"
-        assert "may or may not keep" in result.stdout.str() and reason in result.stdout.str()
-        assert "does not keep" not in result.stdout.str()
+        assert "may or may not meet" in result.stdout.str() and reason in result.stdout.str()
+        assert "does not meet" not in result.stdout.str()
 
 
 @pytest.mark.parametrize(
     ("times", "outcome"),  # against at most 20.5 µs, which the first interval holds
     [
         ((Times(20, 1), Times(30, 0.1), Times(22, 0.1)), "unclear"),  # of three that disagree none counts
-        ((Times(20, 1), Times(30, 0.1), Times(30, 0.2)), "does not keep"),  # the last two agree
-        ((Times(20, 1), Times(21, 0.1)), "does not keep"),
+        ((Times(20, 1), Times(30, 0.1), Times(30, 0.2)), "does not meet"),  # the last two agree
+        ((Times(20, 1), Times(21, 0.1)), "does not meet"),
         ((Times(20, 1), Times(15, 0.1), Times(12, 0.1)), "unclear"),
-        ((Times(20, 1), Times(15, 0.1)), "keeps"),
+        ((Times(20, 1), Times(15, 0.1)), "meets"),
     ],
 )
-def test_a_limit_is_settled_by_measurements_that_agree(run: Run, times: tuple[Times, ...], outcome: str) -> None:
+def test_a_limit_is_decided_by_measurements_that_agree(run: Run, times: tuple[Times, ...], outcome: str) -> None:
     result, _ = run(chain(".at_most(us=20.5)"), *times)
-    result.assert_outcomes(**{"passed" if outcome == "keeps" else "failed": 1})
-    said = result.stdout.str()
-    assert ("does not keep" in said) == (outcome == "does not keep")
-    assert ("may or may not keep" in said and "the last two measurements disagree" in said) == (outcome == "unclear")
+    result.assert_outcomes(**{"passed" if outcome == "meets" else "failed": 1})
+    output = result.stdout.str()
+    assert ("does not meet" in output) == (outcome == "does not meet")
+    disagree = "may or may not meet" in output and "the last two measurements disagree" in output
+    assert disagree == (outcome == "unclear")
 
 
 # Against another function ---------------------------------------------------------------------------------------------
@@ -249,7 +248,7 @@ def test_no_slower_than_another(
         assert "the time of other" in result.stdout.str()
 
 
-def test_another_may_have_its_own_arguments(run: Run) -> None:
+def test_the_other_function_can_have_its_own_arguments(run: Run) -> None:
     result, clock = run(chain(".no_slower_than(fn, 2, 3)"), compared=(Compared(1.0, (0.99, 1.01)),))
     result.assert_outcomes(passed=1)
     assert clock.calls[-1]["g"] == (2, 3)
@@ -260,7 +259,7 @@ def test_another_may_have_its_own_arguments(run: Run) -> None:
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Says what one call does on an imagined GPU."""
+    """Return a function that sets the activity of one call on an imagined GPU."""
 
     def say(kernel_names: list[str], waits: list[str] | None = None) -> None:
         monkeypatch.setattr("flopscope.perf.check.look", lambda fn, args: kernels.Seen(kernel_names, waits or []))
@@ -269,7 +268,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.mark.parametrize(
-    ("names", "limits", "outcome", "said"),
+    ("names", "limits", "outcome", "message"),
     [
         (["fused"], ".kernels(at_most=1)", "passed", ""),
         (["mul", "add"], ".kernels(at_most=1)", "failed", "it launched mul, add"),
@@ -279,15 +278,15 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     ],
 )
 def test_kernels_are_counted(
-    run: Run, seen: Callable[..., None], names: list[str], limits: str, outcome: str, said: str
+    run: Run, seen: Callable[..., None], names: list[str], limits: str, outcome: str, message: str
 ) -> None:
     seen(names)
     result, _ = run(chain(limits))
     result.assert_outcomes(**{outcome: 1})
-    assert said in result.stdout.str()
+    assert message in result.stdout.str()
 
 
-def test_waiting_for_the_device_is_told(run: Run, seen: Callable[..., None]) -> None:
+def test_waiting_for_the_device_fails_no_sync(run: Run, seen: Callable[..., None]) -> None:
     seen(["add"])
     run(chain(".no_sync()"))[0].assert_outcomes(passed=1)
     seen(["add"], ["cudaStreamSynchronize"])
@@ -296,19 +295,19 @@ def test_waiting_for_the_device_is_told(run: Run, seen: Callable[..., None]) -> 
     assert "it called cudaStreamSynchronize" in result.stdout.str()
 
 
-def test_what_only_a_gpu_shows_is_skipped_without_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_on_device_activity_are_skipped_without_a_gpu(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("flopscope.hardware.capture._why_no_cupti", lambda: "there is no CUDA device")
     body = "def test_a(perf): perf(fn).kernels(at_most=1)\ndef test_b(perf): perf(fn).no_sync()\n"
     result, _ = run(body, options=("-rs",))
     result.assert_outcomes(skipped=2)
-    assert "needs to see what the device does" in result.stdout.str() and "no CUDA device" in result.stdout.str()
+    assert "needs records of the device's activity" in result.stdout.str() and "no CUDA device" in result.stdout.str()
 
 
 def event(kind: str, name: str, start: float) -> Any:
     return SimpleNamespace(kind=kind, name=name, time_range=Interval(start, start + 1))
 
 
-def test_kernels_and_waits_of_one_call_among_the_events_of_its_profile() -> None:
+def test_kernels_and_waits_are_found_among_the_events_of_a_profile() -> None:
     blocking = [
         "cudaDeviceSynchronize",
         "cuStreamSynchronize",
@@ -351,14 +350,14 @@ def test_kernels_and_waits_of_one_call_among_the_events_of_its_profile() -> None
         ("kernels={'at_least': 2}", "failed"),
     ],
 )
-def test_markers_hold_limits(run: Run, seen: Callable[..., None], marker: str, outcome: str) -> None:
+def test_limits_of_markers_are_checked(run: Run, seen: Callable[..., None], marker: str, outcome: str) -> None:
     seen(["add"])
     body = f"@pytest.mark.perf({marker})\ndef test_it(perf): perf(fn)\n"
     result, _ = run(body, compared=(Compared(1.5, (1.4, 1.6)),))
     result.assert_outcomes(**{outcome: 1})
 
 
-def test_the_nearest_marker_counts(run: Run) -> None:
+def test_the_closest_marker_overrides_others(run: Run) -> None:
     body = """
     pytestmark = pytest.mark.perf(at_most={"us": 1}, bound="memory")
     @pytest.mark.perf(at_most={"us": 30})
@@ -368,7 +367,7 @@ def test_the_nearest_marker_counts(run: Run) -> None:
     run(body)[0].assert_outcomes(passed=1, failed=1)
 
 
-def test_markers_that_hold_nothing_are_told(run: Run) -> None:
+def test_unused_markers_are_errors(run: Run) -> None:
     body = """
     @pytest.mark.perf(at_most={"us": 30})
     def test_never_measures(perf): pass
@@ -384,14 +383,14 @@ def test_markers_that_hold_nothing_are_told(run: Run) -> None:
     def test_that_fails_itself(perf): assert False
     """
     result, _ = run(body)
-    said = result.stdout.str()
+    message = result.stdout.str()
     result.assert_outcomes(passed=3, failed=1, errors=3)
-    assert "the test never calls perf" in said and "take `perf` as an argument" in said
-    assert "has no 'speed'; there are device, at_least" in said
-    assert "request: pytest.FixtureRequest" not in said  # nobody wants to read the plugin's source
+    assert "the test never calls perf" in message and "add the argument `perf` to the test" in message
+    assert "has no argument 'speed'; it takes device, at_least" in message
+    assert "request: pytest.FixtureRequest" not in message  # nobody wants to read the plugin's source
 
 
-def test_a_marker_of_a_class_leaves_its_other_tests_alone(run: Run) -> None:
+def test_a_marker_of_a_class_ignores_tests_without_the_fixture(run: Run) -> None:
     body = """
     pytestmark = pytest.mark.perf(bound="memory")
     @pytest.mark.perf(at_most={"us": 30})
@@ -403,22 +402,22 @@ def test_a_marker_of_a_class_leaves_its_other_tests_alone(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("marker", "said"),
+    ("marker", "message"),
     [
-        ("at_most=5", 'perf(at_most=5): too many positional arguments; as in at_most={"us": 20}'),
-        ("at_least=80", 'as in at_least={"pct_roofline": 80}'),
+        ("at_most=5", 'perf(at_most=5): too many positional arguments; example: at_most={"us": 20}'),
+        ("at_least=80", 'example: at_least={"pct_roofline": 80}'),
         ('flops={"equals": 7}', "unexpected keyword argument 'equals'"),
         ("no_sync=3", "too many positional arguments"),
-        ("at_most={}", "as in at_most="),
+        ("at_most={}", "example: at_most="),
     ],
 )
-def test_a_marker_whose_arguments_do_not_fit_says_which(run: Run, marker: str, said: str) -> None:
+def test_invalid_arguments_of_a_marker_are_named(run: Run, marker: str, message: str) -> None:
     result, _ = run(f"@pytest.mark.perf({marker})\ndef test_it(perf): perf(fn)\n")
     result.assert_outcomes(failed=1)
-    assert "LimitError" in result.stdout.str() and said in result.stdout.str()
+    assert "LimitError" in result.stdout.str() and message in result.stdout.str()
 
 
-def test_a_missing_device_skips_before_other_fixtures_need_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_device_skips_before_other_fixtures_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     body = """
     @pytest.fixture
     def tensor(): raise RuntimeError("needs a GPU")
@@ -431,13 +430,13 @@ def test_a_missing_device_skips_before_other_fixtures_need_it(run: Run, monkeypa
     """
     result, _ = run(body, options=("-rs",))
     result.assert_outcomes(passed=1, skipped=2)
-    assert "no device here is called 'NVIDIA Z9000': there are" in result.stdout.str()
+    assert "no device of this machine matches 'NVIDIA Z9000'; its devices are" in result.stdout.str()
 
 
 # Options --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_device_that_is_not_here_skips_where_it_is_named(run: Run) -> None:
+def test_a_missing_device_option_skips_the_test(run: Run) -> None:
     result, clock = run("def test_it(perf): perf(fn, device='cuda:99')", options=("-rs",))
     result.assert_outcomes(skipped=1)
     assert clock.calls == [] and "SKIPPED" in result.stdout.str() and "CUDA" in result.stdout.str().upper()
@@ -482,6 +481,6 @@ def test_the_widest_table_fits_too() -> None:
         assert max(map(len, lines)) <= 120 and lines[1].startswith("…ccc")
 
 
-def test_a_session_without_measurements_says_nothing(run: Run) -> None:
+def test_a_session_without_measurements_has_no_summary(run: Run) -> None:
     result, _ = run("def test_a(): pass")
     assert "performance" not in result.stdout.str()

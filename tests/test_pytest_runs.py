@@ -1,4 +1,4 @@
-"""The pytest plugin's runs: what is written and kept, compared with, and brought together from many processes."""
+"""The runs of the pytest plugin: written, stored, compared, and collected from many processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     return runner(pytester, monkeypatch, tmp_path)
 
 
-def test_json_holds_measurements_limits_and_the_machine(run: Run, pytester: pytest.Pytester) -> None:
+def test_the_json_has_measurements_limits_and_the_machine(run: Run, pytester: pytest.Pytester) -> None:
     run(
         "def test_a(perf):\n    perf(fn).at_least(gbytes_per_s=49)\n    perf(fn).at_most(us=1)\n",
         Times(20, float("nan")),
@@ -49,19 +49,19 @@ def test_json_holds_measurements_limits_and_the_machine(run: Run, pytester: pyte
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
-        (("--perf-compare", "nothing"), "no run is stored as 'nothing' (there are: none)"),
-        (("--perf-save", "a/b"), "'a/b' is no name for a run"),
-        (("--perf-json", "no/such/folder.json"), "there is no such folder"),
+        (("--perf-compare", "nothing"), "no run is stored as 'nothing' (stored runs: none)"),
+        (("--perf-save", "a/b"), "'a/b' is not a valid name of a run"),
+        (("--perf-json", "no/such/folder.json"), "the folder does not exist"),
         (("--perf-ratio", "0.5"), "--perf-ratio 0.5"),
         (("--perf-unclear", "maybe"), "--perf-unclear"),
     ],
 )
-def test_options_that_cannot_be_end_the_session(run: Run, options: tuple[str, ...], said: str) -> None:
+def test_invalid_options_end_the_session(run: Run, options: tuple[str, ...], message: str) -> None:
     result, clock = run("def test_a(perf): perf(fn)", options=options)
     assert result.ret == pytest.ExitCode.USAGE_ERROR and clock.calls == []
-    assert said in result.stderr.str() + result.stdout.str()
+    assert message in result.stderr.str() + result.stdout.str()
 
 
 # Ratio of the medians, with intervals of ±1 % and ±0.5 %.
@@ -76,7 +76,9 @@ def test_options_that_cannot_be_end_the_session(run: Run, options: tuple[str, ..
         (Times(21, 0.1), ("--perf-unclear", "skip"), "skipped"),
     ],
 )
-def test_a_stored_run_is_held_against(run: Run, now: Times, options: tuple[str, ...], outcome: str) -> None:
+def test_measurements_are_compared_with_a_stored_run(
+    run: Run, now: Times, options: tuple[str, ...], outcome: str
+) -> None:
     body = "def test_a(perf): perf(fn)"
     saved, _ = run(body, Times(20, 0.2), options=("--perf-save", "base"))
     saved.assert_outcomes(passed=1)
@@ -88,26 +90,29 @@ def test_a_stored_run_is_held_against(run: Run, now: Times, options: tuple[str, 
         assert "the time in base" in result.stdout.str()
 
 
-def test_what_a_stored_run_lacks_is_told(run: Run) -> None:
+def test_measurements_missing_from_a_stored_run_are_reported(run: Run) -> None:
     run("def test_a(perf): perf(fn)", options=("--perf-json", "base.json"))
     result, _ = run("def test_b(perf): perf(fn)", options=("--perf-compare", "base.json"))
     result.assert_outcomes(passed=1)
-    assert "not kept" in result.stdout.str()
-    assert "1 of 1 measurements are not kept in base.json" in result.stdout.str()
+    assert any(line.startswith("test_it.py") and line.endswith(" missing") for line in result.stdout.lines)
+    assert "1 of 1 measurements are missing from base.json" in result.stdout.str()
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
-        (lambda c: c["machines"]["cpu"].update(name="Z80"), "its cpu is another device: name 'Z80' there"),
-        (lambda c: c["machines"]["cpu"].update(threads=999), "threads 999 there"),
-        (lambda c: c["machines"].update({"cuda:99": {"name": "H200"}}), "is of cuda:99, H200, which is not here"),
-        (lambda c: c.update(format=0), "holds no stored run: it has format 0"),
-        (lambda c: c.pop("measurements"), "holds no stored run"),
+        (lambda c: c["machines"]["cpu"].update(name="Z80"), "its cpu is a different device: name is 'Z80' in the run"),
+        (lambda c: c["machines"]["cpu"].update(threads=999), "threads is 999 in the run"),
+        (
+            lambda c: c["machines"].update({"cuda:99": {"name": "H200"}}),
+            "was stored on cuda:99, H200, which this machine does not have",
+        ),
+        (lambda c: c.update(format=0), "is not a stored run: it has format 0"),
+        (lambda c: c.pop("measurements"), "is not a stored run"),
     ],
 )
-def test_a_run_of_another_machine_is_refused(
-    run: Run, pytester: pytest.Pytester, change: Callable[[Any], Any], said: str
+def test_a_run_of_another_machine_is_rejected(
+    run: Run, pytester: pytest.Pytester, change: Callable[[Any], Any], message: str
 ) -> None:
     run("def test_a(perf): perf(fn)", options=("--perf-json", "base.json"))
     file = pytester.path / "base.json"
@@ -116,10 +121,12 @@ def test_a_run_of_another_machine_is_refused(
     file.write_text(json.dumps(content))
     result, clock = run("def test_a(perf): perf(fn)", options=("--perf-compare", "base.json"))
     assert result.ret == pytest.ExitCode.USAGE_ERROR and clock.calls == []
-    assert said in result.stderr.str()
+    assert message in result.stderr.str()
 
 
-def test_names_are_of_the_folder_that_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_are_stored_in_the_folder_of_the_environment_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FLOPSCOPE_DATA_DIR", str(tmp_path))
     assert store.place("base") == tmp_path / "perf" / "base.json"
     assert store.place("runs/base.json") == Path("runs/base.json")
@@ -147,7 +154,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
-def test_under_xdist_measurements_take_turns_and_come_together(tmp_path: Path) -> None:
+def test_under_xdist_measurements_are_exclusive_and_collected(tmp_path: Path) -> None:
     pytest.importorskip("xdist")
     (tmp_path / "conftest.py").write_text(INTERVALS)
     (tmp_path / "test_it.py").write_text(
@@ -164,14 +171,14 @@ def test_under_xdist_measurements_take_turns_and_come_together(tmp_path: Path) -
     assert done.stdout.count("test_it.py::test_a[") == 8  # the table of the one summary
 
 
-def test_the_lock_is_given_back_by_a_process_that_dies(tmp_path: Path) -> None:
+def test_the_lock_is_released_by_a_process_that_dies(tmp_path: Path) -> None:
     code = "import os\nfrom flopscope.perf.lock import alone\nwith alone(): os._exit(0)"
     for _ in range(2):
         subprocess.run([sys.executable, "-c", code], env={**environment(), "TMPDIR": str(tmp_path)}, timeout=20)
     assert [file.name for file in tmp_path.iterdir()] == [f"flopscope-perf-{os.getuid()}.lock"]
 
 
-def test_the_lock_is_given_back_though_a_forked_process_lives_on(
+def test_the_lock_is_released_although_a_forked_process_is_alive(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -192,9 +199,7 @@ def test_the_lock_is_given_back_though_a_forked_process_lives_on(
         os.close(writing)
 
 
-def test_a_measurement_within_a_measurement_is_an_error_and_waits_for_nobody(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_nested_measurement_is_an_error_and_no_deadlock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with alone(), pytest.raises(RuntimeError, match="one after the other"), alone():
         pass
@@ -203,22 +208,22 @@ def test_a_measurement_within_a_measurement_is_an_error_and_waits_for_nobody(
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
         ("link", "it is a symbolic link; remove it"),
         ("folder", "it is not a regular file; remove it"),
         ("FIFO", "it is not a regular file; remove it"),
     ],
 )
-def test_a_lock_that_is_no_file_of_ours_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, said: str
+def test_a_lock_that_is_not_a_regular_file_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, message: str
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     path = tmp_path / f"flopscope-perf-{os.getuid()}.lock"
     victim = tmp_path / "victim"
     victim.write_text("precious")
     {"link": lambda: path.symlink_to(victim), "folder": path.mkdir, "FIFO": lambda: os.mkfifo(path)}[kind]()
-    with pytest.raises(OSError, match=said) as caught, alone():
+    with pytest.raises(OSError, match=message) as caught, alone():
         pass
     assert caught.value.filename == str(path) and victim.read_text() == "precious"
 
@@ -246,28 +251,28 @@ with alone():
 def test_a_wait_of_more_than_a_second_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("flopscope.support.lock.SILENT_SECONDS", 0.05)
-    told: list[str] = []
-    with alone(told.append):
+    lines: list[str] = []
+    with alone(lines.append):
         pass
-    assert told == []
+    assert lines == []
     holding = {**environment(), "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-c", HOLD]
     with subprocess.Popen(command, env=holding, stdin=-1, stdout=-1, text=True) as child:
         assert child.stdin is not None and child.stdout is not None and child.stdout.readline() == "held\n"
 
-        def tell(line: str) -> None:
-            told.append(line)
+        def write_line(line: str) -> None:
+            lines.append(line)
             child.stdin.close()
 
-        with alone(tell):
+        with alone(write_line):
             pass
-    assert told == [f"waiting for another measurement (pid {child.pid}) …"]
+    assert lines == [f"waiting for another measurement (pid {child.pid}) …"]
 
 
-def test_a_run_shows_that_it_waits(tmp_path: Path) -> None:
+def test_a_run_reports_that_it_waits(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
-        "from fake_measure import Clock, Times\nimport flopscope\nimport flopscope.support.lock\n"
-        "flopscope.measure = Clock(Times(20, 0.1)).measure\nflopscope.support.lock.SILENT_SECONDS = 0.05\n"
+        "from fake_measure import Clock, Times\nimport flopscope.support.lock\nfrom flopscope.timing import measuring\n"
+        "measuring.measure = Clock(Times(20, 0.1)).measure\nflopscope.support.lock.SILENT_SECONDS = 0.05\n"
     )
     (tmp_path / "test_it.py").write_text("def test_a(perf):\n    print('captured')\n    perf(print)\n")
     everything = {**environment(), "TMPDIR": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""The roofline of the core: least times, shares and bounds, by formulas of this file; and that all who ask agree."""
+"""The roofline in the core: times, shares and bounds, by the formulas of this file, and consistency of its users."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PEAKS: dict[str, Any] = {
         (NAN, 0.0, None, (NAN, 0.0, NAN)),
     ],
 )
-def test_the_least_times_of_stated_work(
+def test_the_roofline_times_of_stated_work(
     flops: float, moved: float, unit: str | None, expected: tuple[float, ...]
 ) -> None:
     roof = _core.roof(flops, moved, unit, PEAKS)
@@ -71,7 +71,7 @@ def test_the_least_times_of_stated_work(
         (1e6, 1e7, NAN, "cupti", "unknown"),
     ],
 )
-def test_what_bounds_a_time(flops: float, moved: float, us: float, timing: str, bound: str) -> None:
+def test_the_bound_of_a_time(flops: float, moved: float, us: float, timing: str, bound: str) -> None:
     roof = _core.roof(flops, moved, "fp32", PEAKS)
     assert _core.rate(roof, flops, moved, us, timing)["bound"] == bound
 
@@ -88,7 +88,7 @@ def test_rates_and_shares_are_the_work_over_the_time() -> None:
 
 
 def test_a_sum_of_calls_is_bound_by_what_makes_up_most_of_its_least_time() -> None:
-    """A term that is unknown of one call is unknown of the sum; the rest decides only where it is large."""
+    """A term that is unknown for one call is unknown for the sum; the others decide only if they are large."""
     x = fs.rand((64, 64), device="cpu")
     works: dict[str, list[dict[str, Any]]] = {
         "memory first": [{"flops": 1e6, "bytes": 4e6, "unit": "fp32"}, {"flops": 1e6, "unit": "fp32"}],
@@ -114,7 +114,7 @@ def test_a_sum_of_calls_is_bound_by_what_makes_up_most_of_its_least_time() -> No
         assert half["bound"] == bound, name
 
 
-def test_several_launches_take_as_many_times_as_long() -> None:
+def test_the_times_of_launches_add_up() -> None:
     three = _core.roof(1e3, 1e3, "fp32", PEAKS, 3)
     assert (three.launch_ns, three.kernel_ns) == (15000.0, 3000.0)
     assert _core.rate(three, 1e3, 1e3, 5.9, "cupti")["bound"] == "launch"
@@ -123,7 +123,7 @@ def test_several_launches_take_as_many_times_as_long() -> None:
 
 
 def test_as_an_op_grows_its_bound_changes_once() -> None:
-    """A fixed cost and a rate: from launches through latency to memory, never back."""
+    """With a fixed cost and a rate, the bound changes from latency to memory and never back."""
     found = []
     for moved in (2**n for n in range(8, 34)):
         us = 3.0 + moved / 90e3
@@ -131,7 +131,7 @@ def test_as_an_op_grows_its_bound_changes_once() -> None:
     assert list(dict.fromkeys(found)) == ["latency", "memory"] and found == sorted(found)
 
 
-def test_units_and_roofs_that_do_not_exist_are_errors() -> None:
+def test_unknown_units_and_timing_sources_are_errors() -> None:
     with pytest.raises(ValueError, match=r"unit='fp31' is no compute unit; they are fp64, .*int8_tensor"):
         _core.roof(1.0, 1.0, "fp31", PEAKS)
     with pytest.raises(ValueError, match="no timing source is called sundial"):
@@ -140,11 +140,11 @@ def test_units_and_roofs_that_do_not_exist_are_errors() -> None:
         _core.rate((1.0,), 1.0, 1.0, 1.0, "cpu")  # type: ignore[arg-type]
 
 
-# Who asks -------------------------------------------------------------------------------------------------------------
+# The users of the roofline --------------------------------------------------------------------------------------------
 
 
 def recorded(us: float, **work: Any) -> Any:
-    """A range of stated work around one kernel of so many µs."""
+    """Return a recorder with one range of stated work."""
     core = _core.Profiler(ops=False)
     core.start()
     token = core.begin_range("mine", False, work.get("flops", NAN), work.get("bytes", NAN))
@@ -163,8 +163,8 @@ def recorded(us: float, **work: Any) -> Any:
         {"flops": 3e8},
     ],
 )
-def test_stated_work_has_one_answer_in_a_range_and_in_a_measurement(stated: dict[str, Any]) -> None:
-    """The same work over the same time: a range's row, and what measure() asks of the core."""
+def test_stated_work_is_rated_equally_in_a_range_and_a_measurement(stated: dict[str, Any]) -> None:
+    """Equal work and time give equal results in the row of a range and in the core's rate(), used by measure()."""
     x = fs.rand((512, 512), device="cpu")
     with fs.profile() as prof, fs.record_function("mine", **stated):
         fs.sin(x)
@@ -179,7 +179,7 @@ def test_stated_work_has_one_answer_in_a_range_and_in_a_measurement(stated: dict
     assert row["unit"] == stated.get("unit")
 
 
-def test_a_unit_is_one_that_exists_and_says_what_does_the_flops() -> None:
+def test_a_unit_must_exist_and_needs_flops() -> None:
     with pytest.raises(ValueError, match="unit='fp31' is no compute unit"):
         fs.record_function("mine", flops=1, unit="fp31")
     with pytest.raises(ValueError, match="unit='fp32' of the range 'mine' says what does the FLOPs"):
@@ -188,7 +188,7 @@ def test_a_unit_is_one_that_exists_and_says_what_does_the_flops() -> None:
     assert made.unit == "fp32"
 
 
-def test_headroom_and_roofline_time_add_up_to_the_time_over_rows() -> None:
+def test_headroom_and_roofline_time_add_up_to_the_time_of_a_row() -> None:
     x = fs.rand((256, 256), device="cpu")
     with fs.profile(record_shapes=True) as prof:
         for _ in range(3):
@@ -217,7 +217,7 @@ def test_units_are_written_into_traces_and_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", ["fp31", "a unit whose name no unit has", 7, None])
-def test_a_unit_that_does_not_exist_is_none(unit: Any) -> None:
+def test_an_unknown_unit_in_a_trace_is_none(unit: Any) -> None:
     args = {"flops": 10, "unit": unit}
     event = {"ph": "X", "cat": "user_annotation", "name": "mine", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": args}
     (row,) = fs.load_trace(json.dumps({"traceEvents": [event]}).encode()).key_averages()
@@ -233,8 +233,8 @@ def test_a_datasheet_borrows_the_measured_time_of_a_launch() -> None:
     assert measured._for_core() == {**limits, "flops": {"fp32": 1e12}, "bandwidth": 100e9}
 
 
-def test_noise_does_not_alternate_the_bounds_of_neighbouring_sizes() -> None:
-    """A launch and the time of memory, each up to a third longer: launch, then memory, whatever the noise."""
+def test_noise_does_not_alternate_the_bounds_of_adjacent_sizes() -> None:
+    """With launch and memory times up to a third longer, the bound is launch, then memory, whatever the noise."""
     draw = random.Random(0)
     for _ in range(200):
         found = []
@@ -244,7 +244,7 @@ def test_noise_does_not_alternate_the_bounds_of_neighbouring_sizes() -> None:
         assert list(dict.fromkeys(found)) == ["launch", "memory"] and found == sorted(found), found
 
 
-def test_stated_ranges_do_not_count_beside_the_ops_in_them() -> None:
+def test_stated_ranges_and_the_ops_in_them_count_once() -> None:
     x = fs.rand((64, 64), device="cpu")
     with fs.profile() as prof, fs.record_function("block", flops=2 * 64**3, unit="fp32"):
         fs.matmul(x, x)

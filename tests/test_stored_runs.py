@@ -1,4 +1,4 @@
-"""A stored run may hold anything: what is no run is refused by name, at once, and is never an internal error."""
+"""Stored runs with arbitrary contents: an invalid file is rejected by name, at once, and is never an internal error."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
-def test_a_file_that_holds_no_run_is_refused(tmp_path: Path, content: str | bytes) -> None:
+def test_a_file_that_is_not_a_run_is_rejected(tmp_path: Path, content: str | bytes) -> None:
     path = tmp_path / "base.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError) as caught:
@@ -110,7 +110,7 @@ def put_special(kind: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["folder", "FIFO", "device", "loop"])
-def test_what_is_no_file_is_named_and_not_waited_for(tmp_path: Path, kind: str) -> None:
+def test_a_special_file_is_named_and_does_not_block(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "base.json"
     put_special(kind, path)
     for look in (read_json, lambda path: store.load(str(path)), lambda path: store.require_place(str(path))):
@@ -120,7 +120,7 @@ def test_what_is_no_file_is_named_and_not_waited_for(tmp_path: Path, kind: str) 
 
 
 @pytest.mark.parametrize("option", ["--perf-compare", "--perf-save"])
-def test_a_session_ends_before_it_begins_where_its_run_is_no_file(tmp_path: Path, option: str) -> None:
+def test_a_session_ends_at_once_if_its_run_is_a_special_file(tmp_path: Path, option: str) -> None:
     (tmp_path / "test_it.py").write_text("def test_a(): pass\n")
     os.mkfifo(tmp_path / "base.json")
     plugin = ("-p", "pytest_flopscope") if "flopscope" not in _plugins() else ()

@@ -1,4 +1,4 @@
-"""sweep(): which sizes it measures with which operands, and the table that it gives."""
+"""sweep(): its sizes and operands, and the table of its results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> fake_sweep.Clock:
 # Operands -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_number_is_so_many_elements_or_a_square() -> None:
+def test_a_number_means_elements_or_a_square_matrix() -> None:
     assert [p.shape for p in sweep("add", [3, 8]).points] == ["3", "8"]
     assert [p.shape for p in sweep(fs.matmul, [3]).points] == ["3 x 3"]
     assert [p.elements for p in sweep(fs.softmax, [3]).points] == [9]
@@ -45,13 +45,13 @@ def test_every_op_can_be_swept(op: str, monkeypatch: pytest.MonkeyPatch) -> None
     assert len(found) == 1 and found.op == op and found.points[0].note == ""
 
 
-def test_shapes_are_of_all_operands_or_of_each() -> None:
+def test_a_shape_is_for_all_operands_or_for_each() -> None:
     points = sweep(fs.matmul, [(4, 4), ((2, 5), (5, 3))]).points
     assert [p.shape for p in points] == ["4 x 4", "2 x 5, 5 x 3"]
     assert [p.elements for p in points] == [16, 10]
 
 
-def test_the_working_set_is_operands_and_result_each_memory_once() -> None:
+def test_the_working_set_counts_shared_memory_once() -> None:
     assert sweep("add", [100]).points[0].working_set_bytes == 3 * 400
     assert sweep("add_", [100]).points[0].working_set_bytes == 2 * 400
     x = np.ones(50)
@@ -59,7 +59,7 @@ def test_the_working_set_is_operands_and_result_each_memory_once() -> None:
     assert same.working_set_bytes == 2 * 400
 
 
-def test_a_function_gets_as_many_tensors_as_it_requires() -> None:
+def test_a_function_gets_a_tensor_for_each_required_argument() -> None:
     def chain(a: fs.Tensor, b: fs.Tensor, scale: float = 2.0) -> fs.Tensor:
         assert (a.shape, a.dtype) == (b.shape, b.dtype) == ((7,), "float64")
         return fs.mul(fs.add(a, b), scale)
@@ -68,7 +68,7 @@ def test_a_function_gets_as_many_tensors_as_it_requires() -> None:
     assert found.op == "chain" and found.points[0].working_set_bytes == 3 * 56
 
 
-def test_operands_of_other_kinds_are_made_for_a_size_and_a_dtype(clock: fake_sweep.Clock) -> None:
+def test_make_creates_operands_for_a_size_and_a_dtype(clock: fake_sweep.Clock) -> None:
     made: list[tuple[Any, str]] = []
 
     def make(size: Any, dtype: str) -> tuple[Any, ...]:
@@ -94,7 +94,7 @@ def elements(found: Sweep) -> list[float]:
     return [point.elements for point in found.points]
 
 
-def test_sizes_go_from_small_to_beyond_the_last_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_sizes_exceed_the_last_level_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "cache_sizes", lambda there: {"L2": 1 << 16, "last level": 1 << 20})
     found = sweep("add", None, "float32")
     assert elements(found) == [256 * 4**k for k in range(7)]  # 2^20 elements, 12 MiB: the next fills 48
@@ -103,42 +103,42 @@ def test_sizes_go_from_small_to_beyond_the_last_cache(monkeypatch: pytest.Monkey
     assert [p.size for p in squares.points] == [16 * 2**k for k in range(7)]
 
 
-def test_sizes_stay_within_a_quarter_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_sizes_fit_in_a_quarter_of_the_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "free_bytes", lambda there: 4 * 50_000)
     assert elements(sweep("neg")) == [256, 1024, 4096]  # 8 bytes an element
 
 
-def test_products_end_where_they_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_sizes_of_matrix_products_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LARGEST_PRODUCT", {"cpu": 64, "cuda": 64})
     assert [p.size for p in sweep("matmul").points] == [16, 32, 64]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
-        (("nothing",), "no op is called 'nothing'"),
+        (("nothing",), "there is no op 'nothing'"),
         (("add", []), "sizes is empty"),
-        (("add", [0]), "0 is none"),
-        (("add", [True]), "True is none"),
-        (("add", [2.5]), "2.5 is none"),
-        (("add", [(2, -1)]), r"\(2, -1\) is none"),
-        (("add", [((2,), (0,))]), "is none"),
-        (("add", [()]), "is none"),
+        (("add", [0]), "sizes: each must be .*, not 0$"),
+        (("add", [True]), "sizes: each must be .*, not True$"),
+        (("add", [2.5]), "sizes: each must be .*, not 2.5$"),
+        (("add", [(2, -1)]), r"sizes: each must be .*, not \(2, -1\)$"),
+        (("add", [((2,), (0,))]), r"sizes: each must be .*, not \(\(2,\), \(0,\)\)$"),
+        (("add", [()]), r"sizes: each must be .*, not \(\)$"),
         (("add", [4], []), "dtypes is empty"),
         ((lambda: 1, [4]), "takes no operands"),
         ((fs.matmul, [((2, 2), (2, 2), (2, 2))]), "takes 2 tensors"),
-        ((lambda a: a, [((2,), (2,))]), "takes 1 operands, not 2"),
+        ((lambda a: a, [((2,), (2,))]), "takes 1 operands, but .* has 2 shapes"),
     ],
 )
-def test_what_makes_no_sense_is_an_error_that_says_what(arguments: tuple[Any, ...], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_invalid_arguments_are_named(arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         sweep(*arguments)
 
 
 # What cannot be measured ----------------------------------------------------------------------------------------------
 
 
-def test_a_dtype_that_the_op_does_not_compute_in_is_a_row_with_a_note() -> None:
+def test_an_unsupported_dtype_is_a_row_with_a_note() -> None:
     found = sweep("add", [4, 8], ["float32", "int32"])
     assert len(found) == 2 and len(found.points) == 4
     refused = found.points[2]
@@ -150,7 +150,7 @@ def test_a_dtype_that_the_op_does_not_compute_in_is_a_row_with_a_note() -> None:
     assert "no time" in text and "(and 1 more sizes)" in text and "computes on float64" in " ".join(text.split())
 
 
-def test_where_nothing_can_be_measured_the_first_error_passes() -> None:
+def test_the_first_error_propagates_if_nothing_can_be_measured() -> None:
     with pytest.raises(TypeError, match="computes on float64"):
         sweep("sin", [4], "int32")
 
@@ -161,12 +161,12 @@ def test_where_nothing_can_be_measured_the_first_error_passes() -> None:
         sweep(broken, [4, 8])
 
 
-def test_a_function_of_other_arrays_is_told_how_to_get_them() -> None:
-    with pytest.raises(TypeError, match=r"called with flopscope's tensors: .*make=… gives others"):
+def test_a_function_of_other_arrays_is_an_error_with_a_hint() -> None:
+    with pytest.raises(TypeError, match=r"called with flopscope tensors: .*pass make=… to create others"):
         sweep(lambda a: a + "text", [4])
 
 
-def test_what_is_no_refusal_passes() -> None:
+def test_other_exceptions_propagate() -> None:
     def broken(x: Any) -> None:
         raise KeyError("a fault of the program")
 
@@ -177,7 +177,7 @@ def test_what_is_no_refusal_passes() -> None:
 # The result -----------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_a_sequence_of_measurements() -> None:
+def test_a_sweep_is_a_sequence_of_measurements() -> None:
     found = sweep("add", [64, 4096], ["float32", "float64"])
     assert len(found) == 4 and found[0] is next(iter(found)) and found[-1] is list(found)[-1]
     assert found[1:3] == found.measurements[1:3]
@@ -199,7 +199,7 @@ def test_the_frame_has_the_numbers_of_the_measurements() -> None:
     assert list(frame) == list(found.to_dicts()[0])
 
 
-def test_on_a_cpu_a_call_not_much_longer_than_of_one_element_is_bound_by_its_launch() -> None:
+def test_on_a_cpu_a_call_as_short_as_for_one_element_is_launch_bound() -> None:
     found = sweep("add", [64, 1 << 16, 1 << 20])
     assert found.floor_us == 1.0
     assert [m.bound for m in found] == ["launch", "cache", "memory"]  # 1, 2.6 and 140 µs
@@ -207,7 +207,7 @@ def test_on_a_cpu_a_call_not_much_longer_than_of_one_element_is_bound_by_its_lau
     assert math.isnan(made.floor_us) and made[0].bound == "latency"
 
 
-def test_peaks_that_are_not_wanted_are_not_looked_up() -> None:
+def test_peaks_none_looks_up_no_peaks() -> None:
     assert sweep("add", [64], peaks="none").peaks == {}
     assert sweep("add", [64]).peaks == {"measured": fake_sweep.MEASURED}
 
@@ -222,7 +222,7 @@ def test_the_text_fits_a_terminal_and_shows_units_and_bounds() -> None:
     assert "* more than memory gives" in str(found)
 
 
-def test_html_has_no_markup_of_the_sweep() -> None:
+def test_the_html_is_escaped() -> None:
     def make(size: Any, dtype: str) -> Any:
         if dtype == "<i>":
             raise ValueError("<b>bold</b> & co")
@@ -232,7 +232,7 @@ def test_html_has_no_markup_of_the_sweep() -> None:
     assert "<b>" not in found and "&lt;b&gt;bold&lt;/b&gt; &amp; co" in found and "<td>&lt;u&gt;</td>" in found
 
 
-def test_a_bar_moves_with_each_size_where_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_sweep_shows_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     from contextlib import contextmanager
 
     seen: list[Any] = []
@@ -251,7 +251,7 @@ def test_a_bar_moves_with_each_size_where_it_takes_long(monkeypatch: pytest.Monk
     assert [wanted for _, _, wanted in (entry for entry in seen if entry != "step")] == [False, False]
 
 
-# What ops are called with ---------------------------------------------------------------------------------------------
+# The arguments of ops -------------------------------------------------------------------------------------------------
 
 
 def test_operands_have_the_dtype_and_the_device() -> None:

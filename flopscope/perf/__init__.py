@@ -1,11 +1,11 @@
-"""Performance as a test's statement: what the pytest plugin's ``perf`` fixture does.
+"""Performance assertions in tests: the implementation of the pytest plugin's ``perf`` fixture.
 
     def test_add(perf):
         perf(fs.add, x, y).at_least(pct_roofline=80).bound("memory")
 
-A limit on a time or a rate is held against the measurement's confidence interval: it has passed or failed where the
-whole interval lies on one side. Otherwise it is unclear, fn is measured again for longer, and what stays unclear
-follows ``--perf-unclear``.
+A limit on a time or a rate is compared with the confidence interval of the measurement. It passes or fails if the whole
+interval lies on one side of the limit. Otherwise it is unclear, and fn is measured again for longer. The outcome of a
+limit that stays unclear is set by ``--perf-unclear``.
 """
 
 from flopscope.perf.check import Check, Perf, Settings

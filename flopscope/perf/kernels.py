@@ -1,4 +1,4 @@
-"""What one call does on the device: how many kernels it launches, and where it waits for them."""
+"""The device activity of one call: the kernels that it launches, and the calls that wait for the device."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ if TYPE_CHECKING:
 
 __all__ = ["Seen", "Unseen", "look"]
 
-# CUDA calls that return when the device is done: waiting, copies to and from the host, and giving memory back.
+# CUDA calls that wait for the device: synchronization, copies to and from the host, and freeing memory.
 BLOCKING = re.compile(
     r"cu(da)?(Device|Ctx|Stream|Event)Synchronize|cu(da)?Memcpy(?!.*(Async|Peer))|cu(da|Mem)Free(?!.*(Async|Host))"
 )
-# CUPTI's names of what a thread waits for.
+# Names of CUPTI's synchronization records in which a thread waits.
 WAITS = ("Event Sync", "Stream Sync", "Context Sync")
 
 
 class Seen(NamedTuple):
-    """Of one call of a function, in order."""
+    """The device activity of one call of a function, in order."""
 
     kernels: list[str]
-    """Names of the kernels; copies and fills are none."""
+    """Names of the kernels, without copies and fills."""
     waits: list[str]
     """Names of the CUDA calls that waited for the device."""
 
 
 class Unseen(RuntimeError):
-    """Nothing can be seen here: there is no CUDA device or no CUPTI. The text says which."""
+    """Raised if device activity cannot be recorded because CUDA or CUPTI is unavailable."""
 
 
 def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
-    """Call fn(*args) once under a profile. Unseen where CUPTI cannot be had; what fn raises passes."""
+    """Call fn(*args) once under a profile. Raise Unseen if CUPTI is unavailable; exceptions of fn propagate."""
     from flopscope.sources.profiler import profile
     from flopscope.sources.ranges import record_function
 
@@ -50,11 +50,11 @@ def look(fn: Callable[..., Any], args: Sequence[Any]) -> Seen:
     return seen_in(prof.events())
 
 
-RANGE = "flopscope.perf"  # around the call: the profile itself waits for the device before and after
+RANGE = "flopscope.perf"  # around the call, since the profile itself waits for the device before and after
 
 
 def seen_in(events: Sequence[Event]) -> Seen:
-    """The kernels of a profile, and the waits inside of its range RANGE."""
+    """Return the kernels of a profile and the waits inside its range RANGE."""
     start, end = next(event for event in events if event.name == RANGE).time_range
     kernels = [event.name for event in events if event.kind == "kernel"]
     inside = [event for event in events if start <= event.time_range.start <= end]

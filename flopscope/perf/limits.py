@@ -1,4 +1,4 @@
-"""What can be limited, and when a limit is kept: a row for each quantity of a measurement."""
+"""Limits on a measurement: a row for each quantity, and the checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,17 @@ from typing import Any, Literal
 from flopscope.support.units import exact_text
 from flopscope.support.units import significant_text as number
 
-__all__ = ["QUANTITIES", "Held", "LimitError", "PerfFailure", "Quantity", "Verdict", "hold", "hold_exactly", "known"]
+__all__ = [
+    "QUANTITIES",
+    "LimitError",
+    "LimitResult",
+    "PerfFailure",
+    "Quantity",
+    "Verdict",
+    "check_count",
+    "check_quantity",
+    "known",
+]
 
 __tracebackhide__ = True  # pytest shows the line of the test instead
 
@@ -20,30 +30,30 @@ Verdict = Literal["passed", "failed", "unclear"]
 
 
 class PerfFailure(AssertionError):
-    """A limit that was not kept. The message says what was measured, the limit, the roofline and the likely reason."""
+    """Raised if a limit is not met. The message has the measurement, the limit, the roofline and the likely reason."""
 
 
 class LimitError(ValueError):
-    """A limit that makes no sense: of something that is not known, or that there is not."""
+    """Raised for an invalid limit, or a limit of a quantity that is unknown."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number of a Measurement that comes from its median time, and so has a confidence interval."""
+    """A number of a Measurement that is derived from its median time, and so has a confidence interval."""
 
     attribute: str
     unit: str
     needs: tuple[str, ...] = ()
-    """Of WORK; any of them will do."""
+    """Keys of WORK, at least one of which must be known."""
     needs_peaks: bool = False
 
     @property
     def is_time(self) -> bool:
-        """Whether it grows with the time; all others fall with it."""
+        """Whether the quantity is the time itself; all others fall with the time."""
         return self.attribute == "median"
 
 
-# What work must be known, and how to say it where it is not.
+# Work that a quantity may need: the attribute, its name in messages, and the option that states it.
 WORK = {"flops": ("flops", "FLOPs", "flops=…"), "bytes": ("bytes_total_moved", "bytes", "bytes=…")}
 
 QUANTITIES = {
@@ -59,52 +69,52 @@ COMPARISONS = {"equal_to": operator.eq, "at_least": operator.ge, "at_most": oper
 
 
 @dataclass(frozen=True)
-class Held:
-    """A limit and what became of it."""
+class LimitResult:
+    """The result of checking a limit."""
 
     limit: str
-    """"at least 80 % of the roofline"."""
+    """The limit, as "at least 80 % of the roofline"."""
     measured: str
-    """"71.2 % of the roofline (70.9 to 71.6)"."""
+    """The measured value, as "71.2 % of the roofline (70.9 to 71.6)"."""
     verdict: Verdict
     beyond: bool = False
-    """Whether the roofline itself does not keep the limit."""
+    """Whether the limit is beyond the roofline."""
     moved: bool = False
-    """Whether it is unclear since the last two measurements disagree."""
+    """Whether the verdict is unclear because the last two measurements disagree."""
 
 
 def known(value: Any) -> bool:
-    """Whether a number of a measurement is there: neither None nor NaN."""
+    """Return whether a number of a measurement is known: neither None nor NaN."""
     return value is not None and not math.isnan(value)
 
 
-def hold(measurement: Any, name: str, comparison: str, limit: float) -> Held:
-    """Hold the quantity of that name, with its confidence interval, against "at least" or "at most" the limit.
+def check_quantity(measurement: Any, name: str, comparison: str, limit: float) -> LimitResult:
+    """Check that the quantity of this name, with its confidence interval, is "at least" or "at most" the limit.
 
-    LimitError where there is no such quantity, or where what it comes from is not known, naming that.
+    Raises LimitError if there is no such quantity, or if the work or the peaks that it needs are unknown.
     """
     if name not in QUANTITIES:
-        raise LimitError(f"there is no limit {name!r}; there are {', '.join(QUANTITIES)}")
+        raise LimitError(f"there is no limit {name!r}; the limits are {', '.join(QUANTITIES)}")
     require_number(f"{name}=", limit)
     quantity = QUANTITIES[name]
     value = getattr(measurement, quantity.attribute)
     if not known(value):
-        raise LimitError(f"{name}={limit:g} makes no sense here: {_why_unknown(measurement, quantity)}")
+        raise LimitError(f"{name}={limit:g} cannot be checked: {_why_unknown(measurement, quantity)}")
     low, high = interval(measurement, quantity)
     measured = f"{number(value)} {quantity.unit} ({number(low)} to {number(high)})"
     text = f"{comparison} {number(limit)} {quantity.unit}"
-    return Held(
+    return LimitResult(
         text, measured, verdict(low, high, comparison, limit), _beyond(measurement, quantity, comparison, limit)
     )
 
 
 def is_of_cache(measurement: Any, name: str) -> bool:
-    """Whether the quantity of that name is a share of what memory can do, and more than that came out of a cache."""
+    """Return whether the quantity is a share of the memory bandwidth that only a cache can reach."""
     return name in ("pct_roofline", "pct_peak_bandwidth") and measurement.bound == "cache"
 
 
 def interval(measurement: Any, quantity: Quantity) -> tuple[float, float]:
-    """The confidence interval of the median, in the quantity's unit; NaN where there is none."""
+    """Return the confidence interval of the median in the quantity's unit; NaN for a single sample."""
     low, high = measurement.ci
     if quantity.is_time:
         return low, high
@@ -113,7 +123,7 @@ def interval(measurement: Any, quantity: Quantity) -> tuple[float, float]:
 
 
 def verdict(low: float, high: float, comparison: str, limit: float) -> Verdict:
-    """Whether all of low to high keeps the limit, none of it does, or that is unclear (as with NaN)."""
+    """Return "passed" or "failed" if all or none of the interval meets the limit, else "unclear", as for NaN."""
     if comparison == "at least":
         low, high, limit = -high, -low, -limit
     return "passed" if high <= limit else "failed" if low > limit else "unclear"
@@ -126,20 +136,20 @@ def _beyond(measurement: Any, quantity: Quantity, comparison: str, limit: float)
     return bool(limit < value * share / 100 if quantity.is_time else limit > value / share * 100)
 
 
-def hold_exactly(what: str, value: float, limits: Mapping[str, float | None]) -> Held:
-    """Hold a count against equal_to, at_least and at_most, as given. LimitError where none is."""
-    given = {name: limit for name, limit in limits.items() if limit is not None}
-    if not given:
-        raise LimitError(f"a limit of {what} says equal_to, at_least or at_most")
-    for name, limit in given.items():
+def check_count(what: str, value: float, limits: Mapping[str, float | None]) -> LimitResult:
+    """Compare a count with equal_to, at_least and at_most. Raise LimitError if all are None."""
+    passed = {name: limit for name, limit in limits.items() if limit is not None}
+    if not passed:
+        raise LimitError(f"a limit on {what} needs equal_to, at_least or at_most")
+    for name, limit in passed.items():
         require_number(f"{name}=", limit)
-    kept = all(COMPARISONS[name](value, limit) for name, limit in given.items())
-    text = " and ".join(f"{name.replace('_', ' ')} {exact_text(limit)}" for name, limit in given.items())
-    return Held(f"{text} {what}", f"{exact_text(value)} {what}", "passed" if kept else "failed")
+    met = all(COMPARISONS[name](value, limit) for name, limit in passed.items())
+    text = " and ".join(f"{name.replace('_', ' ')} {exact_text(limit)}" for name, limit in passed.items())
+    return LimitResult(f"{text} {what}", f"{exact_text(value)} {what}", "passed" if met else "failed")
 
 
 def work(measurement: Any, which: str) -> float:
-    """The measurement's "flops" or "bytes". LimitError, saying what to give, where they are not known."""
+    """Return the measurement's "flops" or "bytes". Raise LimitError, naming the option to pass, if unknown."""
     value = getattr(measurement, WORK[which][0])
     if not known(value):
         raise LimitError(_unknown_work((which,)))
@@ -147,17 +157,17 @@ def work(measurement: Any, which: str) -> float:
 
 
 def check_bound(measurement: Any) -> str:
-    """What bounds it. LimitError, naming the missing numbers, where that is not known."""
+    """Return the bound of the measurement. Raise LimitError, with the reason, if it is unknown."""
     if measurement.bound == "unknown":
         reason = _why_unknown(measurement, QUANTITIES["pct_roofline"])
-        raise LimitError(f"what bounds it is not known: {reason}")
+        raise LimitError(f"the bound is unknown: {reason}")
     return str(measurement.bound)
 
 
 def require_number(name: str, limit: Any) -> None:
-    """LimitError unless the limit is a finite number of at least 0."""
+    """Raise LimitError unless the limit is a finite number of at least 0."""
     if isinstance(limit, bool) or not isinstance(limit, Real) or not 0 <= float(limit) < math.inf:
-        raise LimitError(f"{name}{limit!r}: a limit is a number of at least 0")
+        raise LimitError(f"{name}{limit!r}: a limit must be a finite number of at least 0")
 
 
 def _why_unknown(measurement: Any, quantity: Quantity) -> str:
@@ -171,4 +181,4 @@ def _why_unknown(measurement: Any, quantity: Quantity) -> str:
 def _unknown_work(needs: tuple[str, ...]) -> str:
     names = " nor ".join(WORK[which][1] for which in needs)
     negated = f"neither {names} are" if len(needs) > 1 else f"its {names} are not"
-    return f"{negated} known; say them: perf(fn, …, {' or '.join(WORK[which][2] for which in needs)})"
+    return f"{negated} known; pass them: perf(fn, …, {' or '.join(WORK[which][2] for which in needs)})"

@@ -1,4 +1,4 @@
-"""One measurement at a time on this machine, also among the workers of pytest-xdist."""
+"""A lock that allows one measurement at a time on this machine, also among the workers of pytest-xdist."""
 
 from __future__ import annotations
 
@@ -17,28 +17,32 @@ from flopscope.support.lock import locked
 
 __all__ = ["alone"]
 
-_held_here = threading.local()  # by this thread: to wait for oneself takes for ever
+_owner = threading.local()  # whether this thread has the lock: waiting for itself would be a deadlock
 
 
 @contextmanager
-def alone(tell: Callable[[str], object] | None = None) -> Iterator[None]:
-    """Wait until no other process of this user measures in such a block. A process that ends gives its turn back.
+def alone(write_line: Callable[[str], object] | None = None) -> Iterator[None]:
+    """Hold the lock in the block, after waiting for other processes of this user that measure.
 
-    tell: called with a line once the wait takes longer than a second. RuntimeError inside of such a block. OSError,
-    naming the lock file, where that is not a file of this user's: a symbolic link, a folder, somebody else's.
+    The lock is released at the end of the block, or of the process if that ends before.
+
+    write_line: called with a message when the wait takes longer than a second.
+
+    Raises RuntimeError inside another such block. Raises OSError, naming the lock file, if the file is a symbolic link,
+    a folder or a file of another user.
     """
-    if getattr(_held_here, "pid", None) == os.getpid():
-        raise RuntimeError("what perf(…) measures may not measure by perf(…) itself: measure one after the other")
+    if getattr(_owner, "pid", None) == os.getpid():
+        raise RuntimeError("perf(…) was called inside a function that perf(…) measures; call one after the other")
     handle = _open(Path(tempfile.gettempdir()) / f"flopscope-perf-{os.getuid()}.lock")
     try:
-        with locked(handle, None if tell is None else partial(_report, handle, tell)):
-            _held_here.pid = os.getpid()
-            with suppress(OSError):  # a full disk: those that wait then cannot say for whom
+        with locked(handle, None if write_line is None else partial(_report, handle, write_line)):
+            _owner.pid = os.getpid()
+            with suppress(OSError):  # on a full disk, waiting processes cannot name the owner
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, str(os.getpid()).encode(), 0)
             yield
     finally:
-        _held_here.pid = None
+        _owner.pid = None
         os.close(handle)
 
 
@@ -48,29 +52,29 @@ def _open(path: Path) -> int:
         handle = os.open(path, flags, 0o600)
     except OSError as problem:
         _refuse(path, problem.errno or 0, "cannot be opened")
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(handle)
         _refuse(path, errno.EPERM, "cannot be used")
     return handle
 
 
 def _refuse(path: Path, number: int, what: str) -> NoReturn:
-    """Raise OSError that says what is there instead of a lock file of this user's."""
+    """Raise OSError with the reason why the path is not a lock file of this user."""
     why = os.strerror(number)
     with suppress(OSError):
-        found = path.lstat()
-        if stat.S_ISLNK(found.st_mode):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
             why = "it is a symbolic link; remove it"
-        elif not stat.S_ISREG(found.st_mode):
+        elif not stat.S_ISREG(status.st_mode):
             why = "it is not a regular file; remove it"
-        elif found.st_uid != os.geteuid():
-            why = f"it belongs to user {found.st_uid}; have it removed, or set TMPDIR to a folder of your own"
-    raise OSError(number, f"the lock of measurements {what}: {why}", str(path)) from None
+        elif status.st_uid != os.geteuid():
+            why = f"it belongs to user {status.st_uid}; have it removed, or set TMPDIR to a folder of your own"
+    raise OSError(number, f"the lock file for measurements {what}: {why}", str(path)) from None
 
 
-def _report(handle: int, tell: Callable[[str], object]) -> None:
-    """Say that this process waits, and for whom."""
-    holder = os.pread(handle, 20, 0)
-    pid = f" (pid {holder.decode()})" if holder.isdigit() else ""
-    tell(f"waiting for another measurement{pid} …")
+def _report(handle: int, write_line: Callable[[str], object]) -> None:
+    """Report that this process waits, and for which one."""
+    owner = os.pread(handle, 20, 0)
+    pid = f" (pid {owner.decode()})" if owner.isdigit() else ""
+    write_line(f"waiting for another measurement{pid} …")

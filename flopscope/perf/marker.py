@@ -1,4 +1,4 @@
-"""``@pytest.mark.perf(…)``: limits by name, each a method of Check."""
+"""The marker ``@pytest.mark.perf(…)``: limits by name, each a method of Check."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ __all__ = ["LIMITS", "apply", "check_unused", "limits_of", "skip_unless_here", "
 
 __tracebackhide__ = True  # pytest shows the line of the test instead
 
-# Methods of Check. A marker holds a dict of keywords for one, or its argument or arguments, or True for none.
+# Methods of Check. The value in a marker is a dict of keyword arguments, one argument, a sequence of them, or True.
 LIMITS = ("at_least", "at_most", "bound", "no_slower_than", "flops", "bytes", "kernels", "no_sync")
 
 _NAME = re.compile(r"cpu|cuda(:\d+)?")
-_EXAMPLES = {"at_least": '; as in at_least={"pct_roofline": 80}', "at_most": '; as in at_most={"us": 20}'}
+_EXAMPLES = {"at_least": '; example: at_least={"pct_roofline": 80}', "at_most": '; example: at_most={"us": 20}'}
 
 
 def limits_of(item: pytest.Item) -> dict[str, Any]:
-    """The limits of an item's markers by name; of one name, the marker nearest to the test counts.
+    """Return the limits of an item's markers by name. The marker closest to the test overrides the others.
 
-    LimitError for a name that is none of LIMITS, or "device".
+    Raises LimitError for a name other than those of LIMITS and "device".
     """
     wanted = _merged(item)
     wanted.pop("device", None)
     for name in wanted:
         if name not in LIMITS:
-            raise LimitError(f"@pytest.mark.perf has no {name!r}; there are device, {', '.join(LIMITS)}")
+            raise LimitError(f"@pytest.mark.perf has no argument {name!r}; it takes device, {', '.join(LIMITS)}")
     return wanted
 
 
 def apply(check: Check, name: str, arguments: Any) -> None:
-    """Hold the limit of that name, with a marker's arguments for it, against a check.
+    """Call the method of a check for this limit with the arguments from a marker.
 
-    LimitError for arguments that the method does not take.
+    Raises LimitError for arguments that the method does not accept.
     """
     if arguments is False:
         return
@@ -59,18 +59,16 @@ def apply(check: Check, name: str, arguments: Any) -> None:
 
 
 def check_unused(item: pytest.Item) -> None:
-    """Fails an item whose own marker has limits, but which does not use the fixture. Others' markers are left alone.
+    """Fail an item whose own marker has limits but which does not use the fixture.
 
-    A class's or module's marker is for those of its tests that measure; others may stand beside them.
+    Markers of a class or module are ignored, since they apply to those of its tests that use the fixture.
     """
     if any(mark.name == "perf" and set(mark.kwargs) & set(LIMITS) for mark in item.own_markers):
-        pytest.fail(
-            "@pytest.mark.perf limits what the perf fixture measures: take `perf` as an argument", pytrace=False
-        )
+        pytest.fail("@pytest.mark.perf needs the perf fixture: add the argument `perf` to the test", pytrace=False)
 
 
 def skip_without_device(item: pytest.Item) -> None:
-    """Skips an item whose marker names a device that is not here: "cpu", "cuda", "cuda:1" or a part of its name."""
+    """Skip an item whose marker names a missing device, by "cpu", "cuda", "cuda:1" or a part of its name."""
     wanted = _merged(item).get("device")
     if wanted is None:
         return
@@ -79,12 +77,12 @@ def skip_without_device(item: pytest.Item) -> None:
 
         names = [device.name for device in devices()]
         if not any(str(wanted).lower() in name.lower() for name in names):
-            pytest.skip(f"no device here is called {wanted!r}: there are {', '.join(names)}")
+            pytest.skip(f"no device of this machine matches {wanted!r}; its devices are {', '.join(names)}")
     skip_unless_here(wanted)
 
 
 def skip_unless_here(device: Any) -> None:
-    """Skips a test of "cpu", "cuda" or "cuda:1" where that is not here. Other values are left to measure()."""
+    """Skip a test of "cpu", "cuda" or "cuda:1" if that device is missing. measure() checks all other values."""
     from flopscope.hardware.device import find_device
 
     if not _NAME.fullmatch(str(device)):

@@ -1,4 +1,4 @@
-"""The table at the end of a session: what was measured, and what became of its limits."""
+"""The table at the end of a session: the measurements and the verdicts on their limits."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from flopscope.support.units import MISSING, bound_text, percent_text, significa
 __all__ = ["missing", "table", "verdict_of"]
 
 WIDTH = 120
-LEAST_TEST_WIDTH = 15  # of a test's id, whose end is its name
+MIN_TEST_WIDTH = 15  # of the shortened id of a test, whose end is shown
 WORST_FIRST = ("failed", "unclear", "passed")
 
 
 def verdict_of(record: Mapping[str, Any]) -> str:
-    """The worst of a measurement's limits; "" of one without."""
+    """Return the worst verdict on a measurement's limits; "" if it has none."""
     verdicts = {limit["verdict"] for limit in record["limits"]}
     return next((verdict for verdict in WORST_FIRST if verdict in verdicts), "")
 
 
 def table(records: Iterable[Mapping[str, Any]], compare: str = "") -> list[str]:
-    """Lines of at most WIDTH characters, one for each measurement. compare: the stored run's name, for its column."""
+    """Return a header and one line per measurement, of at most WIDTH characters. compare: name of the stored run."""
     columns = {**COLUMNS, **({f"× {compare[:8]}": _against} if compare else {})}
     rows = [[cell(record, record["measurement"]) for cell in columns.values()] for record in records]
     if not rows:
         return []
     widths = column_widths([list(columns), *rows])
-    widths[0] = min(widths[0], max(LEAST_TEST_WIDTH, WIDTH - sum(widths[1:]) - len(GAP) * len(widths[1:])))
+    widths[0] = min(widths[0], max(MIN_TEST_WIDTH, WIDTH - sum(widths[1:]) - len(GAP) * len(widths[1:])))
     rows = [[_shortened(row[0], widths[0]), *row[1:]] for row in rows]
     return [aligned_line(cells, widths).rstrip() for cells in (list(columns), *rows)]
 
 
 def missing(records: Sequence[Mapping[str, Any]], compare: str) -> list[str]:
-    """What to tell where measurements have nothing in the stored run of that name to be held against."""
+    """Return a note on measurements that are missing from the stored run of this name."""
     number = sum(not known(record["ratio_to_stored"]) for record in records) if compare else 0
     if not number:
         return []
     return [
-        f"{number} of {len(records)} measurements are not kept in {compare}, and are not held against it:",
-        "new tests, or pytest was run from another folder (tests are kept by the ids that are shown)",
+        f"{number} of {len(records)} measurements are missing from {compare} and were not compared:",
+        "the tests are new, or pytest was run from another folder (tests are identified by the ids shown)",
     ]
 
 
@@ -51,11 +51,11 @@ def _number(name: str) -> Callable[[Mapping[str, Any], Mapping[str, Any]], str]:
 
 def _against(record: Mapping[str, Any], times: Mapping[str, Any]) -> str:
     ratio = record["ratio_to_stored"]
-    return f"{ratio:.3f}" if known(ratio) else "not kept"
+    return f"{ratio:.3f}" if known(ratio) else "missing"
 
 
 def _spread(times: Mapping[str, Any]) -> str:
-    """Half of the confidence interval, in percent of the median."""
+    """Return half of the confidence interval in percent of the median."""
     low, high = times.get("ci") or (None, None)
     if low is None or high is None or not known(high - low):
         return MISSING

@@ -1,1 +1,1 @@
-"""Pictures of results of several kinds: the roofline of a table, measurements, a sweep or a DataFrame."""
+"""Plots that accept several kinds of results: the roofline of a table, measurements, a sweep or a DataFrame."""

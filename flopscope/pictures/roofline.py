@@ -1,4 +1,4 @@
-"""The roofline picture: what ops reach, below what their device allows.
+"""The roofline plot: the performance of ops below the limits of their device.
 
 S. Williams, A. Waterman, D. Patterson: Roofline, CACM 52 (2009), https://doi.org/10.1145/1498765.1498785
 """
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["roofline"]
 
 LONGEST_NAME = 34
-NAMED = 3  # ops that the caption names
-SMALLEST, LARGEST, ALIKE = 25.0, 400.0, 60.0  # points, in square points: the area goes with the share of the time
-LEAST_SHARE = 0.002  # of the time, for which the axes reach out
-# Places of a label about its point, in points (1/72 inch): NEAR by, then farther off with a line to it.
+NAMED = 3  # maximum number of ops named per line of the caption
+SMALLEST, LARGEST, EQUAL = 25.0, 400.0, 60.0  # areas of markers in square points; EQUAL without weights
+MIN_SHARE = 0.002  # share of the time from which a point extends the axes
+# Positions of a label relative to its point, in points (1/72 inch). The first NEAR are adjacent; others get a line.
 NEAR, FAR_COSTS = 8, 0.4
 PLACES = [
     (dx * far, dy * far)
@@ -52,27 +52,28 @@ def roofline(
     top: int = 10,
     device: str | None = None,
 ) -> Any:
-    """Draw what ops reach against what their device allows: TFLOP/s over FLOP/B, both on log axes.
+    """Draw a roofline plot: the TFLOP/s of ops over their FLOP/B, on log axes, and the limits of the device.
 
-    The area of a point goes with its share of the time, its colour and marker say what bounds it. Roofs are drawn for
-    memory and for each compute unit that the points use, solid where measured, dashed from the datasheet. Ops that do
-    no FLOPs, and those whose work is not known, have no place on such axes: the caption counts and names them.
+    The area of a point is proportional to its share of the time; its colour and marker show its bound. Roofs are drawn
+    for memory and for each compute unit that the points use: solid if measured, dashed if from the datasheet. Ops
+    without FLOPs and ops of unknown work cannot be drawn on log axes: the caption counts and names them.
 
     table: an EventTable (``key_averages()``), a Measurement, several of them, a Sweep, or a DataFrame with the columns
-        arithmetic_intensity (FLOP/B) and tflops_per_s, and, as far as there are, key or op or name, bound,
-        self_device_time_total or median (µs), pct_peak_flops.
+        arithmetic_intensity (FLOP/B) and tflops_per_s and the optional columns key, op or name; bound; unit;
+        self_device_time_total or median (µs).
     ax: matplotlib Axes to draw on; None: those of a new figure.
-    peaks: which are drawn of the device, as far as they are known, without measuring any; or Peaks themselves, as
-        ``fs.devices()[0].measured``. For a DataFrame say device= or give Peaks.
-    labels: name the points that took most time; top: so many of them at most.
-    device: "cpu", "cuda:1": whose ops and roofs. None: the one that most of the time was spent on.
+    peaks: sources of the device's peaks to draw. Unknown peaks are omitted and none are measured. Or Peaks objects,
+        such as ``fs.devices()[0].measured``. A DataFrame needs device= or Peaks objects.
+    labels: name the points with the longest times.
+    top: maximum number of labels.
+    device: the device whose ops and roofs are drawn, as "cpu" or "cuda:1". None: the device with the longest time.
 
-    Returns the Axes; the caption is below them, where a figure with layout="constrained" makes room. Raises ImportError
-    where there is no matplotlib, TypeError for another kind of table, ValueError where nothing is in it, or nothing of
-    that device.
+    Returns the Axes. The caption is below them; a figure with layout="constrained" makes room for it. Raises
+    ImportError if matplotlib is not installed, TypeError for an unsupported table, and ValueError if the table is empty
+    or has no rows of the device.
     """
     if isinstance(top, bool) or not isinstance(top, int) or top < 0:
-        raise ValueError(f"top={top!r}: how many points to name, 0 or more")
+        raise ValueError(f"top must be an integer of at least 0, not {top!r}")
     scene = scene_of(table, device, peaks_wanted(peaks))
     require_matplotlib()
     if ax is None:
@@ -101,28 +102,28 @@ def roofline(
 
 @dataclass(frozen=True)
 class Roof:
-    """Memory (a slope) or compute units (level), from one source or both."""
+    """A roof from one source or both: memory bandwidth (sloped) or the peak of compute units (level)."""
 
     name: str
     rates: Mapping[str, float]
-    """By source: bytes/s or FLOP/s."""
+    """Bytes/s or FLOP/s by source."""
     ridges: Mapping[str, float]
-    """By source: FLOP/B at which the highest level (for a level: the slope) meets it; NaN where there is none."""
+    """FLOP/B by source where a level meets the slope, or the slope the highest level; NaN where unknown."""
     is_memory: bool
     scale: float
-    """Of TFLOP/s to what is on the axis."""
+    """Factor from TFLOP/s to the unit of the axis."""
 
     @property
     def label(self) -> str:
         return level_label(self.name, self.rates, "B" if self.is_memory else "FLOP")
 
     def height(self, source: str) -> float:
-        """Of a level, or of the slope at 1 FLOP/B."""
+        """Return the height of a level, or of the slope at 1 FLOP/B."""
         return self.scale * self.rates[source] / 1e12
 
 
 def _roofs(scene: Scene, scale: float) -> list[Roof]:
-    """The levels, the highest first, and the slope."""
+    """Return the level roofs in descending order, and the sloped one."""
     memory = {source: peaks.bandwidth for source, peaks in scene.peaks.items() if peaks.bandwidth}
     roofs = [
         Roof(name, rates, {s: rate / memory[s] for s, rate in rates.items() if s in memory}, False, scale)
@@ -135,7 +136,7 @@ def _roofs(scene: Scene, scale: float) -> list[Roof]:
 
 
 def _any_level(scene: Scene) -> list[tuple[str, dict[str, float]]]:
-    """Where nothing tells which units the points use: fp32, or any."""
+    """Return the level of fp32, or of another unit, for points of unknown units."""
     known = [unit for peaks in scene.peaks.values() for unit in peaks.flops]
     unit = "fp32" if "fp32" in known else next(iter(known), None)
     rates = {
@@ -149,7 +150,7 @@ def _any_level(scene: Scene) -> list[tuple[str, dict[str, float]]]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A point as it is drawn: its place on the axes, and its area in square points."""
+    """A drawn point: its position on the axes, and its area in square points."""
 
     point: Point
     x: float
@@ -157,11 +158,11 @@ class Mark:
     area: float
 
     def within(self, ax: Any) -> bool:
-        """Whether the axes reach so far."""
+        """Return whether the point is within the limits of the axes."""
         return bool(ax.get_xlim()[0] <= self.x <= ax.get_xlim()[1] and ax.get_ylim()[0] <= self.y <= ax.get_ylim()[1])
 
     def box(self, ax: Any) -> Any:
-        """Around it on the screen."""
+        """Return the bounding box in display coordinates."""
         from matplotlib.transforms import Bbox
 
         x, y = ax.transData.transform((self.x, self.y))
@@ -170,13 +171,13 @@ class Mark:
 
 
 def _area(point: Point, shown: list[Point], scene: Scene) -> float:
-    return SMALLEST + (LARGEST - SMALLEST) * point.us / (shown[0].us or 1.0) if scene.by_time else ALIKE
+    return SMALLEST + (LARGEST - SMALLEST) * point.us / (shown[0].us or 1.0) if scene.by_time else EQUAL
 
 
 def _set_limits(ax: Any, marks: list[Mark], roofs: list[Roof], by_time: bool) -> None:
-    """What takes some time is on the picture, and of the roofs what is above it, with the ridge."""
-    whole = sum(mark.point.us for mark in marks)
-    counted = [mark for mark in marks if not by_time or mark.point.us >= LEAST_SHARE * whole]
+    """Set the limits of the axes to show all points of relevant time, and the roofs above them with their ridge."""
+    total = sum(mark.point.us for mark in marks)
+    counted = [mark for mark in marks if not by_time or mark.point.us >= MIN_SHARE * total]
     xs, ys = [mark.x for mark in counted] or [0.1], [mark.y for mark in counted] or [1.0]
     levels = [roof for roof in roofs if not roof.is_memory]
     xs += [ridge for roof in levels for ridge in roof.ridges.values()]
@@ -196,7 +197,7 @@ def _draw_marks(ax: Any, marks: list[Mark]) -> None:
 
 
 def _draw_roof(ax: Any, roof: Roof) -> list[Any]:
-    """Its lines, and a label above the highest of them: what is drawn."""
+    """Draw the lines of a roof and a label above the highest one. Return the artists."""
     lines = []
     left, right = ax.get_xlim()
     for source in roof.rates:
@@ -236,27 +237,27 @@ def _draw_legend(ax: Any, marks: list[Mark], scene: Scene) -> Any:
 
 
 def _draw_caption(ax: Any, scene: Scene, outside: list[Point]) -> None:
-    """What is not on the picture, below it."""
-    whole = sum(point.us for point in scene.points) or 1.0
+    """Draw the caption, which lists what is not shown."""
+    total = sum(point.us for point in scene.points) or 1.0
     without = [point for point in scene.points if point.intensity == 0 or point.tera == 0]
     unknown = [point for point in scene.points if not point.on_picture and point not in without]
     groups = [(without, "without FLOPs"), (unknown, "of unknown work"), (outside, "beyond the axes")]
-    said = [_counted(points, what, whole) for points, what in groups]
-    lines = [f"Not shown: {line}" for line in (*said, *scene.notes) if line]
+    counts = [_counted(points, what, total) for points, what in groups]
+    lines = [f"Not shown: {line}" for line in (*counts, *scene.notes) if line]
     if not scene.peaks:
-        lines.append("No roofs: the peaks of the device are not known here.")
+        lines.append("No roofs: the peaks of the device are unknown.")
     if lines:
         where = {"xycoords": "axes fraction", "xytext": (0, -38), "textcoords": "offset points"}
         look = {"ha": "left", "va": "top", "fontsize": SMALL, "color": "#505050", "gid": "caption", **PLAIN}
         ax.annotate("\n".join(lines), (0, 0), **where, **look)
 
 
-def _counted(points: list[Point], what: str, whole: float) -> str:
+def _counted(points: list[Point], what: str, total: float) -> str:
     if not points:
         return ""
     names = list(dict.fromkeys(_short(p.name) for p in sorted(points, key=lambda p: -p.us)))
     more = f", and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    share = 100 * sum(point.us for point in points) / whole
+    share = 100 * sum(point.us for point in points) / total
     ops = "op" if len(points) == 1 else "ops"
     return f"{len(points)} {ops} {what}, {share:.2g} % of the time: {', '.join(names[:NAMED])}{more}"
 
@@ -267,14 +268,14 @@ def _short(name: str) -> str:
 
 
 def _label(ax: Any, marks: list[Mark], top: int, drawn: list[Any]) -> None:
-    """Names beside the marks, each where it covers least of the others, of marks, of roofs and of other texts."""
+    """Label the marks, each at the position where it overlaps least with other labels, marks and roofs."""
     from matplotlib.patheffects import withStroke
     from matplotlib.transforms import Bbox
 
     halo = [withStroke(linewidth=2, foreground="white")]
     layout = ax.figure.get_layout_engine()
     if layout is not None:
-        layout.execute(ax.figure.figure)  # it moves the axes
+        layout.execute(ax.figure.figure)  # the layout moves the axes
     shown = [mark for mark in marks if mark.within(ax)]
     lines = [box for thing in drawn if hasattr(thing, "get_xdata") for box in _boxes(thing)]
     taken = [box for thing in drawn if not hasattr(thing, "get_xdata") for box in _boxes(thing)]
@@ -302,7 +303,7 @@ def _label(ax: Any, marks: list[Mark], top: int, drawn: list[Any]) -> None:
 
 
 def _boxes(thing: Any) -> list[Any]:
-    """What it covers on the screen; a line or a text along a slope, many boxes along it."""
+    """Return the boxes that an artist covers in display coordinates; many along a sloped line or text."""
     from matplotlib.transforms import Bbox
 
     box = thing.get_window_extent()
@@ -314,7 +315,7 @@ def _boxes(thing: Any) -> list[Any]:
 
 
 def _covered(ax: Any, box: Any, taken: list[Any], lines: list[Any]) -> float:
-    """How bad a text there would be: to reach out of the axes is worst, to cross a line is least."""
+    """Return the cost of a text in this box: highest outside the axes, lowest for crossing a line."""
     inside = ax.get_window_extent()
     out = box.x0 < inside.x0 or box.x1 > inside.x1 or box.y0 < inside.y0 or box.y1 > inside.y1
     crosses = any(box.overlaps(line) for line in lines)

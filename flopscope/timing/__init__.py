@@ -1,12 +1,12 @@
-"""Times of single calls: measure() and compare_times().
+"""Timing of single calls: measure(), compare_times() and sweep().
 
-measure.py      what the user calls: looks at one call, samples it, joins work and roofline
-compare.py      two calls in turns, and whether one is faster
-stage.py        what is settled before: the device, who tells its times, what may go wrong
-look.py         one call under the profiler: what it launches, and the work of its ops
-sampling.py     warm-up, samples, the criterion to stop by; knows a Clock and no device
+measuring.py    measure(): profiles one call, samples it, and combines its time with work and roofline
+paired.py       compare_times(): times two calls alternately and decides whether one is faster
+sweep.py        sweep(): measures one op at many sizes; operands.py creates its arguments
+stage.py        setup before timing: the device, the timing source, the memory limit
+look.py         one call under the profiler: its launches and the work of its ops
+sampling.py     warm-up, sampling and the stopping rule, for any Clock
 distribution.py median, confidence interval, outliers
-cpu.py, cuda.py the clocks: how one device is timed; nvml.py, at which frequency it ran
+cpu.py, cuda.py the clocks, which time calls on one kind of device; nvml.py reads the SM clock
 measurement.py  the result, as text, HTML and dict
-command.py      flopscope measure
 """

@@ -1,4 +1,4 @@
-"""Timing on the CPU: the monotonic clock, several calls in a sample where one is too short for it."""
+"""Timing on the CPU by the monotonic clock, with several calls per sample if a call is short."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from flopscope.timing.sampling import Sample
 
 __all__ = ["CpuClock", "flusher"]
 
-RESOLUTIONS = 500  # that a sample is long, in steps of the clock: it is told to 0.2 %
-MOST_CALLS = 1 << 20  # in a sample
+RESOLUTIONS = 500  # minimum length of a sample in steps of the clock, for a resolution of 0.2 %
+MAX_CALLS = 1 << 20  # per sample
 
 
 class CpuClock:
-    """A Clock of functions that are done when they return.
+    """A Clock for functions whose work is complete when they return.
 
-    flush: called before each sample, which is of a single call then; None: caches stay as the calls leave them.
+    flush: called before each sample, which then consists of a single call; None: the caches are not flushed.
     now: the clock, in integer nanoseconds.
     """
 
@@ -33,17 +33,17 @@ class CpuClock:
     ) -> None:
         self._functions, self._flush, self._now = functions, flush, now
         self.batches = [1] * len(functions)
-        """Calls in a sample of each function; see settle()."""
+        """Calls per sample of each function; see settle()."""
 
     def settle(self, per_call: Sequence[float]) -> None:
-        """Let samples have as many calls as it takes to be long against the clock's steps.
+        """Choose the number of calls per sample such that a sample is long compared with the clock's resolution.
 
-        per_call: rough times of a call of each function, in seconds.
+        per_call: approximate time of a call of each function, in seconds.
         """
         if self._flush is not None:
             return
-        enough = RESOLUTIONS * self._step()
-        self.batches = [max(1, min(MOST_CALLS, ceil(enough / max(1e9 * seconds, 1e-3)))) for seconds in per_call]
+        min_ns = RESOLUTIONS * self._step()
+        self.batches = [max(1, min(MAX_CALLS, ceil(min_ns / max(1e9 * seconds, 1e-3)))) for seconds in per_call]
 
     def seconds(self) -> float:
         return self._now() / 1e9
@@ -68,7 +68,7 @@ class CpuClock:
         return now() - begin
 
     def _step(self) -> int:
-        """The least time that the clock tells apart, its own reading included, in ns."""
+        """Return the resolution of the clock in ns, including the time of reading it."""
         steps = []
         for _ in range(50):
             begin = end = self._now()
@@ -79,7 +79,7 @@ class CpuClock:
 
 
 def flusher(cache_bytes: int) -> Callable[[], object]:
-    """A function that fills the CPU's caches with other data: it writes to twice `cache_bytes`, at least 64 MiB."""
+    """Return a function that evicts the CPU's caches by writing to 2 * cache_bytes, at least 64 MiB."""
     import numpy
 
     buffer = numpy.zeros(max(2 * cache_bytes, 64 << 20) // 8)

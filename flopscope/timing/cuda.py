@@ -1,4 +1,4 @@
-"""Timing on a CUDA device: kernels' own times by CUPTI, or CUDA events around a call that waits on the device."""
+"""Timing on a CUDA device: kernel times from CUPTI, or CUDA events around a call that is queued on the device."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
     "rotated",
 ]
 
-HOLD_SECONDS = 0.25  # for which a call may be launched while the device waits; one that waits for it takes as long
+HOLD_SECONDS = 0.25  # maximum wait of the device while a call is launched; a call that synchronizes takes that long
 SEPARATORS = ("flopscope_flush_l2", "flopscope_measure_mark")  # kernels between two samples
-FLUSHED_CACHES = 2  # times the L2 cache that rotated arguments should fill
-MOST_COPIES = 8
+FLUSHED_CACHES = 2  # size of the rotated arguments as a multiple of the L2 cache
+MAX_COPIES = 8
 GRAPH_CALLS, GRAPH_REPLAYS = 20, 10
-GRAPH_BYTES = 1 << 30  # of all its calls, whose results are kept
+GRAPH_BYTES = 1 << 30  # maximum for all calls of a graph, whose results stay allocated
 _RECIPE = capture.Recipe(
     activities={ProfilerActivity.CUDA},
     asked_for_cuda=True,
@@ -43,11 +43,11 @@ _RECIPE = capture.Recipe(
 
 
 class LostRecords(RuntimeError):
-    """CUPTI did not tell of all that ran."""
+    """Raised if CUPTI's records are incomplete."""
 
 
 class Records:
-    """CUPTI's records of what runs in a block, taken part by part: to attach CUPTI takes longer than many a sample."""
+    """CUPTI's records of the work in a block, read in parts: attaching CUPTI for each sample would take too long."""
 
     def __init__(self) -> None:
         self._recorder: Any = None
@@ -68,21 +68,21 @@ class Records:
         self._recorder = recorder
 
     def forget(self) -> None:
-        """What ran so far is in no part."""
+        """Discard the records so far."""
         self._recorder.restart()
 
     def take(self) -> tuple[dict[str, Any], list[str], list[str], int]:
-        """Columns of the events, names, kinds as Store.events() gives them, and how many records were lost."""
+        """Return columns, names and kinds as Store.events() does, and the number of lost records."""
         part = self._recorder.split()
         columns, names, kinds, _ = part.events()
         return columns, names, kinds, part.dropped
 
 
 class CudaClock:
-    """A Clock of functions that launch work on one CUDA device.
+    """A Clock for functions that launch work on one CUDA device.
 
-    records: of CUPTI, while they are taken; None: CUDA events tell the times. cold: empty the L2 cache before each
-    sample, outside of what is timed.
+    records: the source of times, open CUPTI records; None: CUDA events.
+    cold: flush the L2 cache before each sample, outside the timed region.
     mhz: reads the SM clock.
     """
 
@@ -98,7 +98,7 @@ class CudaClock:
         core: Any = _core,
     ) -> None:
         self.records, self.holds = records, True
-        """holds: whether the device waits while a call is launched; not once a call was seen to wait for it."""
+        """holds: whether the device waits while a call is launched; False once a call has waited for the device."""
         self._functions, self._device, self._cold, self._mhz, self._core = functions, device, cold, mhz, core
 
     def seconds(self) -> float:
@@ -128,11 +128,11 @@ class CudaClock:
         columns, names, kinds, dropped = records.take()
         times = busy_times(columns, names, kinds, int(self._device.partition(":")[2]))
         if len(times) != len(which) or dropped:
-            raise LostRecords(f"CUPTI told of {len(times)} of {len(which)} calls, and lost {dropped} records")
+            raise LostRecords(f"CUPTI recorded {len(times)} of {len(which)} calls and lost {dropped} records")
         if 0 in times:
             raise RuntimeError(
-                f"in {times.count(0)} of {len(times)} samples the call launched nothing on {self._device}, though "
-                "it did at first: does it keep its result? Measure what launches every time"
+                f"in {times.count(0)} of {len(times)} samples the call launched nothing on {self._device}, although "
+                "its first call did; it may cache its result. Measure a function that launches at every call"
             )
         return [Sample(ns / 1e3, mhz) for ns, mhz in zip(times, clocks, strict=True)]
 
@@ -144,16 +144,16 @@ class CudaClock:
         self._separate()
         hold = HOLD_SECONDS if self.holds else 0.0
         ns, gave_up = self._core.measure_call(self._device, self._functions[which], hold)
-        if gave_up:  # the time has the wait in it
+        if gave_up:  # the time includes the wait
             self.holds = False
             return self._by_events(which)
         return Sample(ns / 1e3, self._mhz())
 
 
 def busy_times(columns: Mapping[str, Any], names: Sequence[str], kinds: Sequence[str], device: int) -> list[int]:
-    """For each separator on the device, in order of time, the ns until the next in which other work ran there.
+    """Return the busy time of the device in ns between each separator and the next, in order of time.
 
-    columns, names, kinds: as Store.events() gives them. What overlaps counts once.
+    columns, names, kinds: as returned by Store.events(). Overlapping work counts once.
     """
     work = {number for number, kind in enumerate(kinds) if kind in WORK}
     separators = {number for number, name in enumerate(names) if any(part in name for part in SEPARATORS)}
@@ -172,16 +172,16 @@ def busy_times(columns: Mapping[str, Any], names: Sequence[str], kinds: Sequence
     return times
 
 
-def rotated(fn: Callable[..., Any], args: tuple[Any, ...], l2_bytes: int, most_bytes: int) -> Callable[[], Any]:
-    """A function that calls fn with the arguments and with copies of them in turn, so that they do not stay in cache.
+def rotated(fn: Callable[..., Any], args: tuple[Any, ...], l2_bytes: int, max_bytes: int) -> Callable[[], Any]:
+    """Return a function that calls fn with args and with copies of them in turn, so that they do not stay in cache.
 
-    Dense flopscope tensors and torch tensors on CUDA are copied, until they fill twice the cache, are 8 or take
-    most_bytes; what is one tensor stays one. A tensor with gaps, or that begins inside of its memory, is not: its copy
-    would have neither, and take another time.
+    Dense flopscope and torch tensors on CUDA are copied until the sets fill twice the cache, are 8 or take max_bytes. A
+    tensor that is passed twice is copied once per set. A tensor with gaps or an offset into its storage is not copied:
+    its copy would have another layout, and so another time.
     """
     tensors = {id(arg): arg for arg in args if _can_be_copied(arg)}
     size = sum(tensor.nbytes for tensor in tensors.values())
-    copies = 0 if not size else min(MOST_COPIES - 1, FLUSHED_CACHES * l2_bytes // size, most_bytes // size)
+    copies = 0 if not size else min(MAX_COPIES - 1, FLUSHED_CACHES * l2_bytes // size, max_bytes // size)
     sets = [args]
     for _ in range(copies):
         twins = {name: _copy(tensor) for name, tensor in tensors.items()}
@@ -209,13 +209,13 @@ def _can_be_copied(value: Any) -> bool:
         return value.device != "cpu" and packed
     if not (_is_torch(value) and value.is_cuda):
         return False
-    with suppress(Exception):  # of a layout without strides: sparse, nested
+    with suppress(Exception):  # layouts without strides: sparse, nested
         return value.storage_offset() == 0 and _is_dense(value.shape, value.stride())
     return False
 
 
 def _is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether the elements lie without gaps or repetition, in any order of the dimensions."""
+    """Return whether the elements fill their memory without gaps or repetition, in any order of the dimensions."""
     step = 1
     for stride, length in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n != 1):
         if stride != step:
@@ -231,7 +231,7 @@ def _copy(tensor: Any) -> Any:
 
 
 def held_bytes(device: str) -> int:
-    """Bytes of device memory in flopscope's and torch's tensors."""
+    """Return the bytes of device memory allocated by flopscope and torch."""
     total = _core.memory_allocated(device)
     torch: Any = sys.modules.get("torch")
     if torch is not None:
@@ -241,10 +241,10 @@ def held_bytes(device: str) -> int:
 
 
 class Graph:
-    """A CUDA graph of up to 20 calls, for the time from one to the next.
+    """A CUDA graph of up to 20 calls, to measure the time from one call to the next.
 
-    native: whether flopscope's own ops launch all of it, else torch must. moved: bytes of a call, or NaN. RuntimeError
-    says why it cannot be captured.
+    native: whether all launches are from flopscope's ops; otherwise torch captures the graph. moved: bytes of a call,
+    or NaN. Raises RuntimeError, with the reason, if the calls cannot be captured.
     """
 
     def __init__(self, call: Callable[[], Any], device: str, native: bool, moved: float) -> None:
@@ -253,17 +253,20 @@ class Graph:
         self._replay = (_native_graph if native else _torch_graph)(call, device, self.calls)
 
     def check(self, records: Records, launches: int) -> None:
-        """RuntimeError unless it holds so many launches for each call."""
+        """Raise RuntimeError unless the graph contains this number of launches for each call."""
         records.forget()
         self._replay()
         _core.measure_wait(self._device)
         columns, _, kinds, _ = records.take()
-        seen = sum(kinds[kind] in WORK for kind in columns["kind"].tolist())
-        if seen != self.calls * launches:
-            raise RuntimeError(f"a graph of {self.calls} calls launches {seen} times, not {self.calls} x {launches}")
+        recorded = sum(kinds[kind] in WORK for kind in columns["kind"].tolist())
+        if recorded != self.calls * launches:
+            raise RuntimeError(f"a graph of {self.calls} calls has {recorded} launches, not {self.calls} x {launches}")
 
     def launch_to_launch(self) -> float:
-        """µs. Not while records are taken, which is seen in a graph's times. RuntimeError if launching it waits."""
+        """Return the time in µs. CUPTI must not be attached, since it slows graphs down.
+
+        Raises RuntimeError if launching the graph waits for the device.
+        """
         times = []
         for _ in range(GRAPH_REPLAYS):
             ns, gave_up = _core.measure_call(self._device, self._replay, HOLD_SECONDS)
@@ -281,7 +284,7 @@ def _native_graph(call: Callable[[], Any], device: str, calls: int) -> Callable[
 def _torch_graph(call: Callable[[], Any], device: str, calls: int) -> Callable[[], object]:
     torch: Any = sys.modules.get("torch")
     if torch is None:
-        raise RuntimeError("only what flopscope's ops and torch launch can be captured")
+        raise RuntimeError("only launches of flopscope's ops and torch can be captured")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.device(device), torch.cuda.graph(graph):
         for _ in range(calls):
@@ -291,11 +294,11 @@ def _torch_graph(call: Callable[[], Any], device: str, calls: int) -> Callable[[
 
 
 def devices_of(values: Iterable[Any]) -> set[str]:
-    """The CUDA devices, as "cuda:0", of values that have one: tensors of flopscope, torch and CuPy."""
-    found = set()
+    """Return the CUDA devices, as "cuda:0", of the values that have one: tensors of flopscope, torch and CuPy."""
+    devices = set()
     for value in values:
         device: Any = getattr(value, "device", None)
         text = f"cuda:{device.id}" if hasattr(device, "id") else str(device)
         if text == "cuda" or text.startswith("cuda:"):
-            found.add("cuda:0" if text == "cuda" else text)
-    return found
+            devices.add("cuda:0" if text == "cuda" else text)
+    return devices

@@ -1,4 +1,4 @@
-"""What a list of times says: median and its confidence interval, quartiles, outliers."""
+"""Statistics of a list of times: median and its confidence interval, quartiles, outliers."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from itertools import pairwise
 __all__ = ["Distribution", "between_steps", "describe", "independent", "median", "median_interval"]
 
 CONFIDENCE = 0.95
-STEPS = 0.004, 0.064  # µs: GPUs' clocks go by 32 ns, give or take 1 from being converted
+STEPS = 0.004, 0.064  # µs: the clocks of GPUs have steps of 32 ns, ± 1 ns from conversion
 GOLDEN = (math.sqrt(5) - 1) / 2
-BLOCKS, BY_CHANCE = 10, 2.0  # see independent(); 9 * 2.0 is exceeded by chi square of 9 in 3.5 % of all cases
-FAR = 3.0  # interquartile ranges beyond the quartiles, from where a sample is an outlier
+BLOCKS, BY_CHANCE = 10, 2.0  # see independent(); chi square with 9 degrees of freedom exceeds 9 * 2.0 in 3.5 % of cases
+FAR = 3.0  # distance of an outlier from the quartiles, in interquartile ranges
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """Of samples, in their unit."""
+    """Statistics of samples, in the unit of the samples."""
 
     n: int
-    """Samples that count."""
+    """Number of samples, without discarded ones."""
     median: float
     mean: float
     min: float
     max: float
     std: float
-    """Of the samples, with n - 1; NaN of one."""
+    """Standard deviation of the samples, with n - 1; NaN for one sample."""
     iqr: float
-    """Between the quartiles."""
+    """Interquartile range."""
     ci: tuple[float, float]
-    """Bootstrap confidence interval of the median, 95 %, wider where successive samples resemble each other; NaN of one
-    sample. It tells of the time in which they were taken: at another the machine may be in another state."""
+    """Bootstrap confidence interval of the median, 95 %, wider if successive samples are correlated; NaN for one
+    sample. It covers the state of the machine during the measurement; a later measurement may differ by more."""
     outliers: int
-    """Samples beyond 3 interquartile ranges from the quartiles; they count."""
+    """Samples more than 3 interquartile ranges beyond the quartiles; they are not discarded."""
 
 
 def between_steps(samples: Sequence[float], phase: float = 0.0) -> list[float]:
-    """The samples, in µs, each moved by up to half a step of the clock that took them, evenly to both sides.
+    """Return the samples, in µs, each shifted by up to half a step of the clock in either direction.
 
-    A GPU's clock goes by steps of 32 ns: 1 % of a kernel of 3 µs. Between two steps the median of such samples tells
-    more than the one or the other, as long as they vary (dithering; the same idea as statistics.median_grouped). The
-    moves are multiples of the golden ratio, from ``phase`` on, less their integer part: as even as can be for any
-    number of them. Samples without such steps are returned as they are.
+    A GPU's clock has steps of 32 ns: 1 % of a kernel of 3 µs. After shifting, the median lies between two steps and is
+    more precise than either, provided that the samples vary (dithering; statistics.median_grouped uses the same idea).
+    The shifts are the fractional parts of multiples of the golden ratio, starting at ``phase``: they are spread evenly
+    for any number of samples. Samples without such steps are returned unchanged.
     """
     distinct = sorted(set(samples))
     gaps = (above - below for below, above in pairwise(distinct))
@@ -54,7 +54,7 @@ def between_steps(samples: Sequence[float], phase: float = 0.0) -> list[float]:
 
 
 def describe(samples: Sequence[float], confidence: float = CONFIDENCE, coarse: bool = False) -> Distribution:
-    """All of it, of at least one sample. coarse: median and ci from between_steps()."""
+    """Return the statistics of at least one sample. coarse: compute median and ci from between_steps()."""
     n, ordered = len(samples), sorted(samples)
     fine = between_steps(samples) if coarse else samples
     mean = math.fsum(ordered) / n
@@ -79,36 +79,36 @@ def _within(ordered: Sequence[float], value: float) -> float:
 
 
 def median(samples: Sequence[float]) -> float:
-    """Of at least one sample; the mean of the middle two where their number is even."""
+    """Return the median of at least one sample; for an even number, the mean of the middle two."""
     ordered, half = sorted(samples), len(samples) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def median_interval(samples: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """The bootstrap percentile interval of the median of samples in their order; NaN of one, which tells no spread.
+    """Return the bootstrap percentile interval of the median of samples in their order; NaN for one sample.
 
-    It is that of all resamples, not of some drawn: the median of a resample of odd n is at most the k-th smallest
-    sample where at least m = (n + 1) / 2 of its n draws are, each with probability k / n: a tail of the binomial
-    distribution (Efron, "Bootstrap methods", 1979, 3). Of even n the lower of the two middle draws (m = n / 2) gives
-    the lower end, and the upper one the upper end. Samples that resemble those before them count as fewer, see
-    independent().
+    The interval is exact, over all resamples. For odd n, the median of a resample is at most the k-th smallest sample
+    if at least m = (n + 1) / 2 of its n draws are, each with probability k / n: a tail of the binomial distribution
+    (Efron, "Bootstrap methods", 1979, 3). For even n, the lower of the two middle draws (m = n / 2) gives the lower
+    end, and the upper one the upper end. Correlated samples count as fewer samples; see independent().
     """
     ordered, n = sorted(samples), independent(samples)
     if n < 2:
         return math.nan, math.nan
     rest = (1 - confidence) / 2
     low, high = _rank(n, (n + 1) // 2, rest), _rank(n, n // 2 + 1, 1 - rest)
-    step = (len(ordered) - 1) / (n - 1)  # from one of n ranks to the next, among all samples
+    step = (len(ordered) - 1) / (n - 1)  # distance of n evenly spaced ranks among all samples
     return ordered[math.floor((low - 1) * step)], ordered[math.ceil((high - 1) * step)]
 
 
 def independent(samples: Sequence[float]) -> int:
-    """As how many independent samples these tell of their median, at least 2 of 2 or more.
+    """Return the effective sample size for the median: the number of independent samples, at least 2 of 2 or more.
 
-    A machine has slow and fast moments that are longer than a sample. Then means of blocks of successive samples vary
-    more than those of as many shuffled ones (batch means; e.g. Alexopoulos and Seila, "Output data analysis", 1998):
-    by the factor by which there are fewer. Blocks of signs, above or below the median, are what its variance is of. A
-    factor that independent samples reach in one case of thirty counts as 1, and so do blocks of a single sample.
+    The speed of a machine can change slowly compared with the length of a sample. Then the means of blocks of
+    successive samples vary more than those of shuffled samples (batch means; e.g. Alexopoulos and Seila, "Output data
+    analysis", 1998), and the sample size shrinks by that factor. The blocks contain the signs of samples, above or
+    below the median, since these determine the variance of the median. A factor below BY_CHANCE, which independent
+    samples exceed in one case of thirty, counts as 1. So do blocks of a single sample.
     """
     n = len(samples)
     length = n // BLOCKS
@@ -124,7 +124,7 @@ def independent(samples: Sequence[float]) -> int:
 
 
 def _rank(n: int, m: int, probability: float) -> int:
-    """The least k of 1 … n such that P(Binomial(n, k / n) >= m) reaches the probability."""
+    """Return the smallest k of 1 … n for which P(Binomial(n, k / n) >= m) reaches the probability."""
     low, high = 1, n
     while low < high:
         k = (low + high) // 2
@@ -136,7 +136,7 @@ def _rank(n: int, m: int, probability: float) -> int:
 
 
 def _tail(n: int, p: float, m: int) -> float:
-    """P(Binomial(n, p) >= m), for p below 1 and m at least 1."""
+    """Return P(Binomial(n, p) >= m) for p < 1 and m >= 1."""
     log_choices = math.lgamma(n + 1) - math.lgamma(m + 1) - math.lgamma(n - m + 1)
     first = log_choices + m * math.log(p) + (n - m) * math.log1p(-p)
     term = total = 1.0
@@ -149,7 +149,7 @@ def _tail(n: int, p: float, m: int) -> float:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """Linear between the samples, as numpy.quantile does by default."""
+    """Return a quantile with linear interpolation, the default of numpy.quantile."""
     place = share * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)

@@ -1,4 +1,4 @@
-"""One call under the profiler: where it works, what it launches, and the work of its ops."""
+"""One call under the profiler: the devices that it uses, its launches, and the work of its ops."""
 
 from __future__ import annotations
 
@@ -19,42 +19,45 @@ __all__ = ["Look", "call_under_profiler", "look_at", "notes_of"]
 
 @dataclass(frozen=True)
 class Look:
-    """What one call did."""
+    """The recorded activity of one call."""
 
     devices: tuple[str, ...]
-    """That worked for it: "cuda:0"; none where only the host did, as far as one could see."""
+    """CUDA devices that it used, as "cuda:0"; empty if no work on a GPU was recorded."""
     sees_cuda: bool
-    """Whether CUPTI told all that CUDA did: else ``devices`` has what flopscope's own ops used."""
+    """Whether CUPTI recorded all CUDA activity; otherwise ``devices`` covers flopscope's own ops only."""
     kernels: int | None
-    """Kernels, copies and fills left out; None where nobody saw them."""
+    """Number of kernels, without copies and fills; None where they were not recorded."""
     launches: int | None
-    """Kernels, copies and fills."""
+    """Number of kernels, copies and fills; None where they were not recorded."""
     native_launches: int
-    """Of them, those of flopscope's own ops."""
+    """Number of launches by flopscope's own ops."""
     ops: int
     """Calls of ops whose work is known."""
     flops: float
     bytes: float
-    """Of all its ops; NaN unless that of each is known."""
+    """Work of all ops, also ``flops``; NaN unless the work of each is known."""
     notes: tuple[str, ...]
     core: Any
     """The stopped recorder."""
 
     @property
     def unit(self) -> str | None:
-        """The compute unit that does most of its FLOPs, as Roof.unit."""
+        """The compute unit that executes most of the FLOPs, as Roof.unit."""
         unit: str | None = self.roof("cpu", None).unit
         return unit
 
     def roof(self, device: str, limits: Mapping[str, Any] | None) -> _core.Roof:
-        """The least times that the peaks allow its ops, added up. limits: peaks as the core takes them, or None."""
+        """Return the sum of the roofline times of the ops. limits: peaks in the form of the core, or None."""
         _, meta = self.core.table(False, 0, {} if limits is None else {device: limits})
         roof: _core.Roof = meta["roof"]
         return roof
 
 
 def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.Timer) -> Look:
-    """Call it once. cuda: see what CUDA does too. What it raises passes; TypeError where it only makes a coroutine."""
+    """Call the function once and return its activity. cuda: also record CUDA activity.
+
+    Exceptions of the function propagate. Raises TypeError if it returns a coroutine.
+    """
     activities = {ProfilerActivity.CPU} | ({ProfilerActivity.CUDA} if cuda else set())
     recipe = capture.Recipe(
         activities=activities,
@@ -64,33 +67,33 @@ def call_under_profiler(function: Callable[[], Any], cuda: bool, timer: capture.
         with_stack=False,
         api_calls=True,
     )
-    cores: list[_core.Profiler] = []  # those that were tried, the one that runs last
+    cores: list[_core.Profiler] = []  # recorders in the order of attempts; the last one is running
     try:
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             core, timing = capture.start_core(recipe, cores.append)
         result = function()
         core.stop()
-    except BaseException:  # of stop() too, which an interrupt may have come before
-        for tried in cores:
-            capture.stop_core(tried)
+    except BaseException:  # also KeyboardInterrupt before or in stop()
+        for core in cores:
+            capture.stop_core(core)
         raise
-    notes = tuple(str(warning.message) for warning in said)
+    notes = tuple(str(warning.message) for warning in caught)
     return look_at(core.store, timing == "cupti", notes + notes_of(result))
 
 
 def notes_of(result: Any) -> tuple[str, ...]:
-    """What is to be told of a call that returned this. TypeError for a coroutine, whose code has not run at all."""
+    """Return notes on the result of a call. Raise TypeError for a coroutine, whose code has not run."""
     if inspect.iscoroutine(result):
-        result.close()  # else Python warns at every call that nobody awaited it
-        raise TypeError("the call makes a coroutine, and its code does not run: measure lambda: asyncio.run(fn(…))")
+        result.close()  # avoids Python's warning "was never awaited"
+        raise TypeError("the call returns a coroutine without running its code; measure lambda: asyncio.run(fn(…))")
     if inspect.isgenerator(result) or inspect.isasyncgen(result):
-        return ("the call makes a generator, and the code in it does not run: measure what goes through all of it",)
+        return ("the call returns a generator without running its code; measure a function that exhausts it",)
     return ()
 
 
 def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
-    """What a stopped recorder tells of the one call that it saw."""
+    """Return the activity of the one call in a stopped recorder."""
     columns, names, kinds, _ = core.events()
     work = [kinds[kind] in WORK for kind in columns["kind"]]
     launches = [at for at, is_work in enumerate(work) if is_work]
@@ -116,7 +119,7 @@ def _is_native(columns: Mapping[str, Any], names: list[str], launcher: int) -> b
 
 
 def _op_rows(columns: Mapping[str, Any]) -> list[int]:
-    """Rows of ops with work of their own; where no op's is known, of ranges whose work the program states."""
+    """Return the rows of ops with known work; if there are none, those of ranges with declared work."""
     known = [
         row
         for row, device_type in enumerate(columns["device_type"])
@@ -126,13 +129,13 @@ def _op_rows(columns: Mapping[str, Any]) -> list[int]:
 
 
 def _work_of(core: Any) -> tuple[int, float, float]:
-    """Number of ops, FLOPs, bytes."""
+    """Return the number of op calls, their FLOPs and their bytes."""
     columns, meta = core.table(False, 0, {})
     rows = _op_rows(columns)
     if not rows:
         return 0, math.nan, math.nan
     flops, moved = (math.fsum(columns[name][row] for row in rows) for name in ("flops", "bytes_total_moved"))
-    coverage = meta["coverage"]  # below 1 where some work is of unknown size
+    coverage = meta["coverage"]  # below 1 if some work is unknown
     return (
         sum(columns["count"][row] for row in rows),
         flops if coverage["flops"] >= 1 - 1e-9 else math.nan,

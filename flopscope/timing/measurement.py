@@ -1,4 +1,4 @@
-"""What measure() gives: times with their spread, rates, shares of the peaks, and a sentence."""
+"""The result of measure(): times with their spread, rates, shares of the peaks, and a one-sentence verdict."""
 
 from __future__ import annotations
 
@@ -18,50 +18,51 @@ from flopscope.timing.distribution import Distribution
 __all__ = ["Bound", "Measurement", "Shares", "plain"]
 
 Bound = Literal["compute", "memory", "launch", "latency", "cache", "unknown"]
-TOLD_BY = {"cupti": "the device's own times by CUPTI", "event": "CUDA events", "cpu": "the monotonic clock"}
+SOURCES = {"cupti": "device times from CUPTI", "event": "CUDA events", "cpu": "the monotonic clock"}
 
 
 @dataclass(frozen=True)
 class Shares:
-    """How close a time is to what a device can do, in percent; NaN where work or peak is not known."""
+    """Shares of the peaks that a time reaches, in percent; NaN where the work or the peak is unknown."""
 
     pct_peak_flops: float = math.nan
     pct_peak_bandwidth: float = math.nan
     pct_roofline: float = math.nan
-    """100 x the least time that the peaks allow / the median."""
+    """100 x the shortest time that the peaks allow / the median."""
 
     @classmethod
     def of(cls, rating: Mapping[str, Any]) -> Shares:
-        """Those of what _core.rate() gives."""
+        """Return the shares in a result of _core.rate()."""
         return cls(*(rating[f.name] for f in fields(cls)))
 
 
 @dataclass(frozen=True)
 class Measurement(Distribution):
-    """How long one call takes, and what that is worth. Times are in µs; what is not known is NaN, never 0.
+    """The time of one call, its rates and its shares of the peaks. Times are in µs; unknown values are NaN, never 0.
 
-    On CUDA the time of a call is what its kernels, copies and fills keep the device busy (overlaps counted once), told
-    by CUPTI; or, where ``timing_source`` is "event", the time between two CUDA events around it, launched while the
-    device waits, so that the host's launching is not in it. On the CPU it is the time until the call returns.
+    On CUDA the time of a call is how long its kernels, copies and fills keep the device busy (overlaps counted once),
+    recorded by CUPTI. Where ``timing_source`` is "event" it is the time between two CUDA events around the call, which
+    is launched while the device waits, so that the time does not include the launches on the host. On the CPU it is
+    the time until the call returns.
 
-    Of the samples: n, median, mean, min, max, std (with n - 1), iqr, ci (bootstrap confidence interval of the median,
-    95 %), outliers.
+    Statistics of the samples: n, median, mean, min, max, std (with n - 1), iqr, ci (bootstrap confidence interval of
+    the median, 95 %), outliers.
     """
 
     name: str
-    """Of the function."""
+    """Name of the function."""
     device: str
     """ "cpu" or "cuda:0"."""
     device_name: str
     timing_source: Literal["cupti", "event", "cpu"]
     cache: Literal["cold", "hot"]
-    """Whether caches were emptied before each sample."""
+    """Whether the caches were flushed before each sample ("cold") or not ("hot")."""
     discarded: int
-    """Samples left out since the device's clock was throttled."""
+    """Samples discarded because the device's clock was throttled."""
     batch: int
-    """Calls in one sample, whose time is divided by it."""
+    """Calls per sample; the times are per call."""
     stopped: str
-    """Why sampling ended: the criterion that was met."""
+    """The criterion that ended sampling."""
     flops: float
     bytes_total_moved: float
     tflops_per_s: float
@@ -71,79 +72,80 @@ class Measurement(Distribution):
     pct_peak_flops: float
     pct_peak_bandwidth: float
     pct_roofline: float
-    """Shares of the peaks that measure() was asked for; ``shares`` has them of all that are known."""
+    """Share of the peaks that were requested from measure(); ``shares`` has those of all known peaks."""
     bound: Bound
     unit: str | None = None
-    """Compute unit that does the FLOPs ("fp32", "bf16_tensor", …), most of them where several do; None: unknown."""
+    """Compute unit that executes most of the FLOPs ("fp32", "bf16_tensor", …); None: unknown."""
     roofline_time: float = math.nan
-    """Least time that the peaks allow."""
+    """Shortest time that the peaks allow."""
     headroom: float = math.nan
     """median - roofline_time."""
     clock_mhz: float = math.nan
-    """Median SM clock of the samples, by NVML."""
+    """Median SM clock of the samples, read through NVML."""
     other_cache: float = math.nan
-    """CUDA: the median with caches hot where ``cache`` is "cold", and cold where it is "hot"."""
+    """CUDA: the median with hot caches if ``cache`` is "cold", and with cold caches if it is "hot"."""
     launch_to_launch: float = math.nan
-    """CUDA: from one call to the next in a CUDA graph of many, caches hot."""
+    """CUDA: time from one call to the next in a CUDA graph of many calls, with hot caches."""
     kernels: int | None = None
-    """Kernels that one call launches; None where nobody saw them."""
+    """Kernels launched by one call; None where they were not recorded."""
     peaks_source: str = ""
-    """Of the peaks behind the shares: "measured" or "datasheet"; "": there are none."""
+    """Source of the peaks behind the shares: "measured" or "datasheet"; "": the peaks are unknown."""
     shares: Mapping[str, Shares] = field(default_factory=dict)
-    """By source of the peaks, "measured" and "datasheet", as far as known."""
+    """Shares by source of the known peaks, "measured" and "datasheet"."""
     notes: tuple[str, ...] = ()
-    """What could not be had, and why: no NVML, no CUDA graph, no CUPTI."""
+    """What was unavailable, and why: NVML, CUPTI, a CUDA graph."""
     roof: _core.Roof | None = field(default=None, repr=False)
-    """The least times behind the shares."""
+    """Roofline times behind the shares."""
     samples: tuple[float, ...] = field(default=(), repr=False)
-    """µs per call, in the order in which they were taken; discarded ones left out."""
+    """µs per call in the order of measurement, without discarded samples."""
     clocks: tuple[float, ...] = field(default=(), repr=False)
-    """MHz, the SM clock of each sample; NaN where it is not known, and none on the CPU."""
+    """SM clock of each sample in MHz; NaN where it is unknown. Empty on the CPU."""
 
     @property
     def verdict(self) -> str:
-        """How long, how close to the limit, and what the limit is, in one sentence."""
+        """The time, the share of the roofline, and the bound, in one sentence."""
         half = (self.ci[1] - self.ci[0]) / 2 / self.median if self.median else math.nan
         spread = "timed once" if math.isnan(half) else f"±{100 * half:.1f} %"
-        return f"{self.name} takes {_time(self.median)} ({spread}) on {self.device}: {self._worth()}."
+        return f"{self.name} takes {_time(self.median)} ({spread}) on {self.device}: {self._rating()}."
 
     @property
     def why_unknown(self) -> str:
-        """Why the share of the roofline is unknown; "" where it is known."""
+        """The reason why the share of the roofline is unknown; "" where it is known."""
         if not math.isnan(self.pct_roofline):
             return ""
         if math.isnan(self.flops) and math.isnan(self.bytes_total_moved):
-            return "its work is unknown; flops= and bytes= state it"
+            return "its work is unknown; pass flops= and bytes="
         if not self.peaks_source:
-            return (
-                "the peaks that were asked for are unknown" if self.shares else "there are no peaks to hold it against"
-            )
+            return "the requested peaks are unknown" if self.shares else "the peaks of the device are unknown"
         if self.flops > 0 and self.unit is None:
-            return "nothing says which compute unit does the FLOPs; unit= states it"
-        return f"the {self.peaks_source} peaks have none of {self.unit or 'the bandwidth'}"
+            return "the compute unit that executes the FLOPs is unknown; pass unit="
+        return f"the {self.peaks_source} peaks do not include {self.unit or 'the bandwidth'}"
 
-    def _worth(self) -> str:
+    def _rating(self) -> str:
         share = f"{self.pct_roofline:.0f} % of the roofline"
         return {
-            "launch": "not much more than a launch of nothing takes",
+            "launch": "close to the time of an empty launch",
             "memory": f"{share}, bound by memory at {_rate(self.gbytes_per_s, 'GB/s')}",
             "compute": f"{share}, bound by compute at {_flop_rate(self.tflops_per_s)}",
             "latency": f"{share}: neither its bytes nor its FLOPs explain the time",
-            "cache": f"{_rate(self.gbytes_per_s, 'GB/s')} is more than memory gives, so the data sat in cache",
+            "cache": f"{_rate(self.gbytes_per_s, 'GB/s')} exceeds the memory bandwidth, so the data was in cache",
             "unknown": self._unknown(),
         }[self.bound]
 
     def _unknown(self) -> str:
         if self.flops == 0 and self.bytes_total_moved == 0:
-            return "it does no work that counts"
+            return "it does no FLOPs and moves no bytes"
         if math.isnan(self.flops) and math.isnan(self.bytes_total_moved):
-            return f"how well is unknown: {self.why_unknown}"
+            return f"share of the roofline unknown: {self.why_unknown}"
         rates = [_rate(self.gbytes_per_s, "GB/s"), _flop_rate(self.tflops_per_s)]
-        at = ", ".join(rate for rate in rates if rate != MISSING)
-        return f"{at}; how close to the limit that is, is unknown: {self.why_unknown}"
+        known = ", ".join(rate for rate in rates if rate != MISSING)
+        return f"{known}; share of the roofline unknown: {self.why_unknown}"
 
     def to_dict(self, samples: bool = False) -> dict[str, Any]:
-        """All of it, and the verdict, ready for JSON: NaN is None. samples: with the single ones."""
+        """Return all fields but ``roof``, and the verdict, ready for JSON: NaN becomes None.
+
+        samples: include ``samples`` and ``clocks``.
+        """
         left_out = {"roof"} if samples else {"roof", "samples", "clocks"}
         content = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in left_out}
         return {**content, "verdict": self.verdict}
@@ -154,7 +156,7 @@ class Measurement(Distribution):
         return "\n".join([self.verdict, *lines, *(f"  note: {note}" for note in self.notes)])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """IPython's, on a terminal."""
+        """Print in IPython on a terminal."""
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
@@ -167,20 +169,20 @@ class Measurement(Distribution):
         return f"<table><caption>{markup(self.verdict)}</caption>{rows}</table>{notes}"
 
     def _facts(self) -> dict[str, str]:
-        """What is shown, in this order; what is not known is left out."""
+        """Return the lines of the text and the HTML in their order, without unknown values."""
         calls = f" of {self.batch} calls" if self.batch > 1 else ""
         facts = {
             "device": f"{self.device}, {self.device_name}",
             "time": f"median {_time(self.median)} (95 %: {_time(self.ci[0])} to {_time(self.ci[1])}), "
             f"min {_time(self.min)}, mean {_time(self.mean)}, max {_time(self.max)}",
             "spread": f"IQR {_time(self.iqr)}, standard deviation {_time(self.std)}, {self.outliers} outliers",
-            "samples": f"{self.n}{calls}, caches {self.cache}, {TOLD_BY[self.timing_source]}; {self.stopped}",
+            "samples": f"{self.n}{calls}, caches {self.cache}, {SOURCES[self.timing_source]}; {self.stopped}",
         }
         other = "hot" if self.cache == "cold" else "cold"
         optional = {
             f"caches {other}": (self.other_cache, _time(self.other_cache)),
             "in a graph": (self.launch_to_launch, f"{_time(self.launch_to_launch)} from launch to launch"),
-            "clock": (self.clock_mhz, f"{self.clock_mhz:.0f} MHz, {self.discarded} throttled samples left out"),
+            "clock": (self.clock_mhz, f"{self.clock_mhz:.0f} MHz, {self.discarded} throttled samples discarded"),
             "kernels": (math.nan if self.kernels is None else self.kernels, str(self.kernels)),
             "compute": (self.flops, f"{si_text(self.flops, 'FLOP')}, {_flop_rate(self.tflops_per_s)}"),
             "memory": (
@@ -198,7 +200,7 @@ class Measurement(Distribution):
 
 
 def plain(value: Any) -> Any:
-    """The same for JSON: NaN is None, tuples are lists, dataclasses dicts."""
+    """Return the value for JSON: NaN and infinities become None, tuples lists, Shares dicts."""
     if isinstance(value, Shares):
         return plain(asdict(value))
     if isinstance(value, Mapping):

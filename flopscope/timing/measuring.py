@@ -1,4 +1,4 @@
-"""measure(): how long one call takes, and what that is worth."""
+"""measure(): the time of one call, its rates and its share of the roofline."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["measure"]
 
-WARM_UP_SECONDS = {"cpu": 0.01, "cuda": 0.015}  # at least: clocks rise, caches fill
-WARM_UP_SHARE = 0.3  # of max_time, at most
-DRIFT, LEAST_HALF = 1.1, 5  # between the halves of the samples, of so many at least
-SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # of max_time, for what is told beside the median, and how well
+WARM_UP_SECONDS = {"cpu": 0.01, "cuda": 0.015}  # minimum, for clocks to rise and caches to fill
+WARM_UP_SHARE = 0.3  # maximum, as a share of max_time
+DRIFT, MIN_HALF = 1.1, 5  # reported ratio of the medians of the two halves, and the minimum length of a half
+SIDE_SHARE, SIDE_SPREAD = 0.1, 0.01  # for other_cache: the share of max_time, and the spread
 
 
 def measure(
@@ -44,30 +44,29 @@ def measure(
     timer: Literal["auto", "cupti", "event"] = "auto",
     graph: bool = True,
 ) -> Measurement:
-    """Time ``fn(*args)``, called again and again, and hold the time against what the device can do.
+    """Time repeated calls of ``fn(*args)`` and compare the time with the peaks of the device.
 
-    fn: an op of flopscope, or anything that can be called: code of torch, CuPy, Triton, NumPy. What it raises passes.
-        Its work is that of the flopscope ops in it, if they are all it does there; of other code it is not known.
-    flops, bytes: the work of a call, where it is not known or to be counted otherwise.
-    unit: with flops, the compute unit that does them ("fp32", "bf16_tensor", …); without, the roofline is known only
-        where the bytes bound it in any case.
-    device: "cpu" times until the call returns; "cuda:0" what it does there. None: where it works, else the CPU.
-    cache: "cold" empties the caches before each sample, outside of what is timed (on CUDA the L2 cache, its persisting
-        lines too; and tensors among args take turns with copies), "hot" does not. None: cold on CUDA, hot on the CPU.
-    spread, min_time, max_time: stop once half of the median's 95 % confidence interval is within this share of it, the
-        halves of the samples agree as well, and at least 10 samples have taken min_time seconds; or after max_time
-        seconds, with at least 3 samples (after 4 times as many seconds with any). The calls before, to warm up, and
-        peaks measured for the first time come on top. A call that keeps its results from call to call ends in a
-        MemoryError before memory is full.
-    peaks: what the shares are of: "measured" peaks (measured now if they never were), the "datasheet", or "none".
-    timer: who tells device times. "auto": CUPTI, or CUDA events where it cannot be had, said in ``timing_source`` and
-        ``notes``; "cupti": RuntimeError instead; "event": CUDA events. Without CUPTI only flopscope's own ops and
-        tensors among args tell that a call works on a GPU: name the device of other code.
-    graph: on CUDA, take the time from launch to launch too, in a CUDA graph of calls, where they can be captured.
+    fn: an op of flopscope or any other callable: torch, CuPy, Triton or NumPy code. Its exceptions propagate. The work
+        is the sum over the flopscope ops that it calls; it is unknown if fn also runs other code on the device.
+    flops, bytes: the work of one call. They override the counted work, and are needed where it is unknown.
+    unit: the compute unit that executes ``flops`` ("fp32", "bf16_tensor", …). Without it the roofline of stated flops
+        is known only where the bytes are the bound on every unit.
+    device: "cpu" times until the call returns; "cuda:0" times its work on that GPU. None: the device that fn uses.
+    cache: "cold" flushes the caches before each sample, outside the timed region (on CUDA the L2 cache with its
+        persisting lines; tensors in args alternate with copies); "hot" does not. None: cold on CUDA, hot on the CPU.
+    spread, min_time, max_time: sampling stops when half of the median's 95 % confidence interval is within ``spread``
+        of the median, the medians of both halves of the samples agree equally well, and at least 10 samples have taken
+        min_time seconds. It also stops after max_time seconds with at least 3 samples, or after 4 * max_time with at
+        least one. The limits do not include warm-up calls and the first measurement of peaks. A call whose memory use
+        grows from call to call raises MemoryError before memory is full.
+    peaks: the peaks behind the shares: "measured" (measured now if necessary), "datasheet", or "none".
+    timer: the source of device times. "auto": CUPTI, or CUDA events where it is unavailable (see ``timing_source`` and
+        ``notes``); "cupti": CUPTI, or RuntimeError; "event": CUDA events. Without CUPTI, work on a GPU is detected only
+        from flopscope's own ops and from tensors in args: for other code, pass device=.
+    graph: on CUDA, also measure the time from launch to launch in a CUDA graph, where the calls can be captured.
 
-    Raises ValueError for options that make no sense or a call that works on several devices, and RuntimeError where
-    nothing is launched on the device, where a profile is in progress, and where CUDA fails; TypeError for what cannot
-    be called, or only makes a coroutine.
+    Raises ValueError for invalid options or a call that uses several devices, RuntimeError if nothing is launched on
+    the device, a profile is in progress or CUDA fails, and TypeError if fn is not callable or returns a coroutine.
     """
     _check(flops=flops, bytes=bytes, spread=spread, min_time=min_time, max_time=max_time)
     _check_names(peaks, unit, flops)
@@ -79,39 +78,39 @@ def measure(
     known = {} if all(map(math.isnan, done)) else _peaks(stage, peaks)
     stated = (*done, unit if flops is not None else look.unit) if flops is not None or bytes is not None else None
     roofs = _roofs(stage, stated, known)
-    with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as look_up:
-        stage.call_between_samples(look_up)
-        series, aside = _sample(stage, call, fn, args, Rule(spread, min_time, max_time), graph)
+    with no_collector(), time_bar(f"measuring {name_of(fn)}", max_time) as show_time:
+        stage.call_between_samples(show_time)
+        series, extras = _sample(stage, call, fn, args, Rule(spread, min_time, max_time), graph)
     stage.notes.extend(_notes_of(series.times))
-    return _result(name_of(fn), stage, series, done, roofs, peaks, aside)
+    return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
 
 
 def _sample(
     stage: Stage, call: Callable[[], Any], fn: Callable[..., Any], args: tuple[Any, ...], rule: Rule, graph: bool
 ) -> tuple[Series, dict[str, Any]]:
-    """The series of samples, and what is told beside it."""
+    """Return the samples, and the fields of the Measurement that do not come from them."""
     if stage.device.kind == "cpu":
         clock = stage.clock([call], stage.cold)
         per_call = warm_up(clock, 0, *_warming(stage, rule), stage.watch)
         clock.settle([per_call])
         series = collect(clock, rule, per_call * clock.batches[0], watch=stage.watch)
         return series, {"batch": clock.batches[0]}
-    aside: dict[str, Any] = {"kernels": stage.looks[0].kernels}
+    extras: dict[str, Any] = {"kernels": stage.looks[0].kernels}
     with stage.recording():
-        clock = stage.clock([_in_turns(stage, fn, args) if stage.cold else call], stage.cold)
+        clock = stage.clock([_with_copies(stage, fn, args) if stage.cold else call], stage.cold)
         per_call = warm_up(clock, 0, *_warming(stage, rule), stage.watch)
         series = _collect_on_cuda(stage, clock, rule, per_call)
-        aside["other_cache"] = _other_cache(stage, call, rule, per_call)
+        extras["other_cache"] = _other_cache(stage, call, rule, per_call)
         captured = _graph(stage, call) if graph else None
     if captured is not None:
-        with _noted(stage):
-            aside["launch_to_launch"] = captured.launch_to_launch()
-    return series, aside
+        with _errors_as_notes(stage):
+            extras["launch_to_launch"] = captured.launch_to_launch()
+    return series, extras
 
 
 @contextmanager
-def _noted(stage: Stage) -> Iterator[None]:
-    """What fails in the block is a note: whatever a call in a graph does not bear, in the words of whose library."""
+def _errors_as_notes(stage: Stage) -> Iterator[None]:
+    """Turn an exception in the block into a note: capturing arbitrary code can fail with any library's error."""
     try:
         yield
     except Exception as problem:
@@ -119,7 +118,7 @@ def _noted(stage: Stage) -> Iterator[None]:
 
 
 def _other_cache(stage: Stage, call: Callable[[], Any], rule: Rule, per_call: float) -> float:
-    """The median with the caches the other way; NaN, and a note that says why, where it cannot be had."""
+    """Return the median in the opposite cache state, or NaN with a note where it is unavailable."""
     from flopscope.timing.cuda import LostRecords
 
     brief = Rule(SIDE_SPREAD, 0.0, SIDE_SHARE * rule.max_time)
@@ -132,39 +131,41 @@ def _other_cache(stage: Stage, call: Callable[[], Any], rule: Rule, per_call: fl
 
 
 def _notes_of(times: Sequence[float]) -> list[str]:
-    """What is to be told of samples in their order."""
+    """Return notes on a drift of the samples, which are in the order of measurement."""
     half = len(times) // 2
-    if half < LEAST_HALF:
+    if half < MIN_HALF:
         return []
     ratio = median(times[half:]) / median(times[:half])
     if 1 / DRIFT < ratio < DRIFT:
         return []
     return [
-        f"the second half of the samples took {ratio:.2f} times as long as the first: the call's work changes from "
-        "call to call, or the machine's speed did"
+        f"the second half of the samples took {ratio:.2f} times as long as the first: the work changes from call to "
+        "call, or the speed of the machine changed"
     ]
 
 
 def _warming(stage: Stage, rule: Rule) -> tuple[float, float]:
-    """For how many seconds to warm up, at least and at most."""
+    """Return the minimum and the maximum warm-up time in seconds."""
     return min(WARM_UP_SECONDS[stage.device.kind], rule.max_time), WARM_UP_SHARE * rule.max_time
 
 
 def _collect_on_cuda(stage: Stage, clock: CudaClock, rule: Rule, per_call: float) -> Series:
     series = stage.sampled(clock, lambda: collect(clock, rule, per_call, stage.throttled_below, stage.watch))
     if series.throttled_throughout:
-        stage.notes.append(f"most samples ran below {stage.throttled_below:.0f} MHz, throttled: all of them count")
+        stage.notes.append(
+            f"most samples ran on a throttled clock, below {stage.throttled_below:.0f} MHz, so none were discarded"
+        )
     return series
 
 
 def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
-    """A graph of calls; None, and a note that says why, where there can be none."""
+    """Return a CUDA graph of calls, or None with a note where they cannot be captured."""
     from flopscope.timing.cuda import Graph
 
     look, records = stage.looks[0], stage.records
-    with _noted(stage):
+    with _errors_as_notes(stage):
         if look.launches is None or records is None:
-            raise RuntimeError("without CUPTI nobody knows what a graph has to hold")
+            raise RuntimeError("without CUPTI the launches that a graph must contain are unknown")
         if 0 < look.native_launches < look.launches:
             raise RuntimeError("flopscope's ops and other code cannot be captured in one graph")
         graph = Graph(call, str(stage.device), look.native_launches > 0, look.bytes)
@@ -173,7 +174,7 @@ def _graph(stage: Stage, call: Callable[[], Any]) -> Graph | None:
     return None
 
 
-def _in_turns(stage: Stage, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
+def _with_copies(stage: Stage, fn: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[], Any]:
     from flopscope.hardware.device import free_bytes
     from flopscope.timing.cuda import rotated
 
@@ -181,33 +182,33 @@ def _in_turns(stage: Stage, fn: Callable[..., Any], args: tuple[Any, ...]) -> Ca
 
 
 def _peaks(stage: Stage, wanted: str) -> dict[str, Peaks]:
-    """What is known of the device, the wanted ones first; measured now where they are wanted and never were."""
+    """Return the known peaks of the device by source. Measure them now if wanted and not measured before."""
     from flopscope.hardware.device import measure_peaks
 
     if wanted == "none":
         return {}
-    found: dict[str, Peaks | None] = {}
+    known: dict[str, Peaks | None] = {}
     if wanted == "measured":
         try:
-            found["measured"] = measure_peaks(stage.device)
+            known["measured"] = measure_peaks(stage.device)
         except RuntimeError as problem:
-            stage.notes.append(f"there are no measured peaks: {problem}")
-    found["datasheet"] = stage.device.datasheet_peaks
+            stage.notes.append(f"measured peaks are unavailable: {problem}")
+    known["datasheet"] = stage.device.datasheet_peaks
     if wanted == "datasheet":
-        found["measured"] = stage.device.measured
-        if found["datasheet"] is None:
+        known["measured"] = stage.device.measured
+        if known["datasheet"] is None:
             model = Model.of_properties(stage.device.properties)
             stage.notes.append(why_unknown(model, here=True, measured=False, kind=stage.device.kind))
-    return {source: peaks for source, peaks in found.items() if peaks is not None}
+    return {source: peaks for source, peaks in known.items() if peaks is not None}
 
 
 def _roofs(
     stage: Stage, stated: tuple[float, float, str | None] | None, known: Mapping[str, Peaks]
 ) -> dict[str, _core.Roof]:
-    """By source of the peaks, the least times of a call; under "none" what is known without peaks.
+    """Return the roofline times of a call by source of the peaks; "none" stands for no peaks.
 
-    stated: FLOPs, bytes and unit as the caller says them; None: those of the ops that were seen. A datasheet does not
-    say what a launch takes: the measured time stands for it.
+    stated: FLOPs, bytes and unit from the caller; None: those of the recorded ops. A datasheet lacks the time of a
+    launch, so the measured one is used.
     """
     look, measured = stage.looks[0], known.get("measured")
     limits: dict[str, dict[str, Any]] = {source: peaks._for_core(measured) for source, peaks in known.items()}
@@ -225,7 +226,7 @@ def _result(
     work: tuple[float, float],
     roofs: Mapping[str, _core.Roof],
     wanted: str,
-    aside: Mapping[str, Any],
+    extras: Mapping[str, Any],
 ) -> Measurement:
     spread = describe(series.times, coarse=stage.device.kind == "cuda")
     us, (flops, moved) = spread.median, work
@@ -239,7 +240,7 @@ def _result(
         timing_source=stage.source,
         cache="cold" if stage.cold else "hot",
         **vars(spread),
-        **{"batch": 1, **aside},
+        **{"batch": 1, **extras},
         discarded=series.discarded,
         stopped=series.stopped,
         flops=flops,
@@ -256,8 +257,8 @@ def _result(
     )
 
 
-def _stated(seen: float, given: float | None) -> float:
-    return seen if given is None else float(given)
+def _stated(recorded: float, declared: float | None) -> float:
+    return recorded if declared is None else float(declared)
 
 
 def _check(**numbers: float | None) -> None:
@@ -265,20 +266,20 @@ def _check(**numbers: float | None) -> None:
         if number is None:
             continue
         if isinstance(number, bool) or not isinstance(number, Real) or not 0 <= number < math.inf:
-            raise ValueError(f"{name}={number!r}: it is a number of at least 0")
+            raise ValueError(f"{name} must be a finite number of at least 0, not {number!r}")
     if numbers.get("max_time") == 0:
-        raise ValueError("max_time=0: it takes some seconds to measure")
+        raise ValueError("max_time must be positive, not 0")
 
 
 def _check_names(peaks: str, unit: str | None, flops: float | None) -> None:
     from flopscope.hardware.device import PEAK_SOURCES
 
     if peaks not in PEAK_SOURCES:
-        raise ValueError(f"peaks={peaks!r}: there are {', '.join(map(repr, PEAK_SOURCES))}")
+        raise ValueError(f"peaks must be one of {', '.join(map(repr, PEAK_SOURCES))}, not {peaks!r}")
     if unit is None:
         return
     units = _core.compute_units
     if unit not in units:
-        raise ValueError(f"unit={unit!r}: there are {', '.join(units)}")
+        raise ValueError(f"unit must be one of {', '.join(units)}, not {unit!r}")
     if flops is None:
-        raise ValueError(f"unit={unit!r} says what does the FLOPs that flops= states: state them")
+        raise ValueError(f"unit={unit!r} needs flops=, the FLOPs that this unit executes")

@@ -1,4 +1,4 @@
-"""The SM clock of a GPU, by NVIDIA's management library (nvidia-ml-py), where that is installed."""
+"""The SM clock of a GPU, read through NVML (package nvidia-ml-py) where it is installed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 __all__ = ["SmClock"]
 
-FRESH_SECONDS = 0.001  # NVML itself tells nothing newer
+FRESH_SECONDS = 0.001  # NVML does not update its values more often
 
 
 class SmClock:
-    """Reads the SM clock in MHz; NaN where it cannot be had, and ``missing`` says why."""
+    """A reader of the SM clock in MHz. The clock is NaN where it is unavailable; ``missing`` is the reason."""
 
     def __init__(self, uuid: str, now: Callable[[], float] = time.perf_counter) -> None:
         self.missing = ""
@@ -27,13 +27,13 @@ class SmClock:
             self._nvml = nvml
             self._take()
         except ImportError:
-            self.missing = "clocks are not known, nor whether one was throttled: pip install nvidia-ml-py"
-        except Exception as problem:  # NVMLError, whose class is in what may not have loaded
+            self.missing = "the SM clock is unknown, and throttling is not detected: pip install nvidia-ml-py"
+        except Exception as problem:  # NVMLError, a class of the module that may have failed to load
             self._nvml = None
-            self.missing = f"clocks are not known: NVML says {problem}"
+            self.missing = f"the SM clock is unknown: NVML reports {problem}"
 
     def mhz(self) -> float:
-        """Now, or up to a millisecond ago."""
+        """Return the clock, read at most a millisecond ago."""
         if self._nvml is not None and self._now() - self._read_at >= FRESH_SECONDS:
             try:
                 self._take()

@@ -1,4 +1,4 @@
-"""What an op is called with, to be timed: random tensors of given shapes, and a value for each argument beside them."""
+"""Arguments for timing an op: random tensors of given shapes, and values for its other arguments."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from flopscope import _core
 
 __all__ = ["call_of_op", "required_arguments", "tensor_arguments"]
 
-# What ops take beside tensors, by the name of the argument: a value for all ops.
+# Values of arguments other than tensors, by the name of the argument, for all ops.
 VALUES: dict[str, Any] = {"value": 1.0, "dtype": None}
-RANGES = {"uniform_": (0.0, 1.0), "normal_": (0.0, 1.0)}  # ops whose a and b are numbers
+RANGES = {"uniform_": (0.0, 1.0), "normal_": (0.0, 1.0)}  # ops whose arguments a and b are numbers
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 def required_arguments(call: Callable[..., Any]) -> list[str]:
-    """The names of the positional arguments that it must be given. ValueError where it does not tell."""
+    """Return the names of the required positional arguments. Raise ValueError if the callable has no signature."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(call).parameters.values()
     return [p.name for p in parameters if p.default is p.empty and p.kind in kinds]
 
 
 def tensor_arguments(op: str) -> list[str]:
-    """The names of the tensors that an op must be given; [] for one that makes a tensor of a shape."""
+    """Return the names of an op's required tensors; [] for an op that creates a tensor of a shape."""
     required = required_arguments(getattr(_core, op))
     if required[:1] == ["shape"]:
         return []
@@ -33,27 +33,27 @@ def tensor_arguments(op: str) -> list[str]:
 
 
 def call_of_op(op: str, shapes: Sequence[tuple[int, ...]], dtype: str, device: str | None) -> Call:
-    """An op and its arguments: tensors of these shapes, or of the one shape that is given.
+    """Return an op and its arguments: tensors of these shapes, or all of the same shape if there is only one.
 
-    device: where the tensors are; None: on the default device. ValueError where the number of shapes is not that of
-    the op's tensors; what making the tensors raises passes.
+    device: the device of the tensors; None: the default device. Raises ValueError if the number of shapes differs from
+    the number of tensors that the op takes; exceptions from creating the tensors propagate.
     """
     function, tensors = getattr(_core, op), tensor_arguments(op)
     required = required_arguments(function)
-    if not tensors:  # it makes a tensor
+    if not tensors:  # the op creates a tensor
         where = {"dtype": dtype, "device": device}
         return _named(lambda *rest: function(shapes[0], *rest, **where), op), _values(required[1:])
-    given = list(shapes) * len(tensors) if len(shapes) == 1 else list(shapes)
-    if len(given) != len(tensors):
-        raise ValueError(f"{op} takes {len(tensors)} tensors ({', '.join(tensors)}), not {len(given)}")
-    operands = [operand(shape, dtype, device) for shape in given]
+    each = list(shapes) * len(tensors) if len(shapes) == 1 else list(shapes)
+    if len(each) != len(tensors):
+        raise ValueError(f"{op} takes {len(tensors)} tensors ({', '.join(tensors)}), not {len(each)}")
+    operands = [operand(shape, dtype, device) for shape in each]
     rest = RANGES.get(op) or _values(name for name in required if name in VALUES)
-    other = "float32" if dtype == "bfloat16" else "bfloat16"  # what cast() makes of it
+    other = "float32" if dtype == "bfloat16" else "bfloat16"  # the dtype that cast() converts to
     return function, (*operands, *(other if value is None else value for value in rest))
 
 
 def operand(shape: tuple[int, ...], dtype: str, device: str | None) -> _core.Tensor:
-    """Random numbers; ones of a dtype that has none."""
+    """Return a tensor of random numbers, or of ones for a dtype without random numbers."""
     make = _core.rand if dtype in _core.float_dtypes else _core.ones
     return make(shape, dtype=dtype, device=device)
 

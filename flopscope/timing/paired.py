@@ -1,4 +1,4 @@
-"""compare_times(): two calls in turns, and whether one is faster."""
+"""compare_times(): alternate timing of two calls, and whether one is faster."""
 
 from __future__ import annotations
 
@@ -20,52 +20,52 @@ __all__ = ["TimesCompared", "compare_times"]
 Verdict = Literal["faster", "slower", "same", "unclear"]
 
 CONFIDENCE = 0.99
-GROWTH = 1.5  # of the number of rounds from one look to the next
+GROWTH = 1.5  # of the number of rounds from one check of the criterion to the next
 
 
 @dataclass(frozen=True)
 class TimesCompared:
-    """The time of f over that of g."""
+    """The ratio of the times of f and g."""
 
     ratio: float
     """Median of f's time / g's time of each round: above 1, f takes longer."""
     ci: tuple[float, float]
     """Bootstrap confidence interval of the ratio, 99 %."""
     verdict: Verdict
-    """Of f: "faster" or "slower" where all of the interval is beyond the margin, "same" where all is within it."""
+    """Verdict on f: "faster" or "slower" if the whole interval lies beyond the margin, "same" if it lies within."""
     margin: float
-    """The share by which times may differ and still be the same."""
+    """Relative difference up to which times count as the same."""
     rounds: int
-    """In which f and g were timed one after the other."""
+    """Number of rounds; each times f and g once."""
     f_median: float
-    """µs"""
+    """Median time of f in µs."""
     g_median: float
-    """µs"""
+    """Median time of g in µs."""
     f_name: str
     g_name: str
     timing_source: Literal["cupti", "event", "cpu"]
     device: str
     notes: tuple[str, ...] = ()
     ratios: tuple[float, ...] = field(default=(), repr=False)
-    """Of each round, in order."""
+    """Ratio of each round, in order."""
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it but the single ratios, ready for JSON."""
+        """Return all fields but ``ratios``, ready for JSON: NaN becomes None."""
         content = asdict(self)
         del content["ratios"]
         return {name: plain(value) for name, value in content.items()}
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """IPython's, on a terminal."""
+        """Print in IPython on a terminal."""
         printer.text(str(self))
 
     def __str__(self) -> str:
-        said = {
-            "same": f"takes as long as {self.g_name}, to {100 * self.margin:g} %",
-            "unclear": f"may or may not take as long as {self.g_name}: measure for longer",
+        statement = {
+            "same": f"takes as long as {self.g_name}, within {100 * self.margin:g} %",
+            "unclear": f"may or may not take as long as {self.g_name}; increase max_time",
         }.get(self.verdict, f"is {self.verdict} than {self.g_name}")
         return (
-            f"{self.f_name} {said}: {self.ratio:.4g} times its time (99 %: {self.ci[0]:.4g} to {self.ci[1]:.4g}; "
+            f"{self.f_name} {statement}: {self.ratio:.4g} times its time (99 %: {self.ci[0]:.4g} to {self.ci[1]:.4g}; "
             f"medians {self.f_median:.4g} and {self.g_median:.4g} µs, {self.rounds} rounds, {self.device})"
         )
 
@@ -82,21 +82,21 @@ def compare_times(
     cache: Literal["cold", "hot"] | None = None,
     timer: Literal["auto", "cupti", "event"] = "auto",
 ) -> TimesCompared:
-    """Time f and g in turns, in this process, and say whether f is faster or slower than g.
+    """Time f and g alternately in this process and return whether f is faster or slower than g.
 
-    Each round times both, in an order that is drawn for every two rounds, and gives one ratio: what slows the machine
-    down for a while slows both. On a CPU it matters also where their data lie: let them use the same. Rounds go on
-    until the 99 % confidence interval of the median ratio lies on one side of 1 / (1 + margin) or of 1 + margin, or
-    between them; what max_time seconds do not settle is "unclear".
+    Each round times both and gives one ratio, so that a temporary slowdown of the machine affects both. The order is
+    drawn at random for every two rounds. On a CPU times also depend on the location of the data in memory: let f and g
+    use the same data. Rounds continue until the 99 % confidence interval of the median ratio lies below
+    1 / (1 + margin), above 1 + margin, or between the two; a result that is still open after max_time is "unclear".
 
-    f, g: called without arguments. What they raise passes.
-    margin: the share by which times may differ and still be called the same. 0: any difference counts, and equal times
-        stay unclear.
-    min_rounds, min_time, max_time: rounds and seconds of them, at least and at most. What disturbs a machine for some
-        milliseconds may well favour one of two.
+    f, g: called without arguments. Their exceptions propagate.
+    margin: relative difference up to which times count as the same. 0: any difference counts, and equal times stay
+        unclear.
+    min_rounds, min_time, max_time: minimum number of rounds, and minimum and maximum time of all rounds in seconds. A
+        disturbance of some milliseconds can favour either function.
     device, cache, timer: as in flopscope.measure, for both.
 
-    Raises ValueError and RuntimeError as measure does; ValueError where f and g work on different devices.
+    Raises ValueError, RuntimeError and TypeError as measure does; ValueError if f and g use different devices.
     """
     _check(margin=margin, min_time=min_time, max_time=max_time, min_rounds=min_rounds)
     for call in (f, g):
@@ -104,11 +104,11 @@ def compare_times(
     stage = prepare([f, g], (), device, cache, timer)
     kind = stage.device.kind
     title = f"comparing {name_of(f)} and {name_of(g)}"
-    with no_collector(), time_bar(title, max_time) as look_up, stage.recording():
+    with no_collector(), time_bar(title, max_time) as show_time, stage.recording():
         clock = stage.clock([f, g], stage.cold)
-        stage.call_between_samples(look_up)
-        least, most = min(WARM_UP_SECONDS[kind], max_time), WARM_UP_SHARE * max_time / 2
-        per_call = [warm_up(clock, which, least, most, stage.watch) for which in (0, 1)]
+        stage.call_between_samples(show_time)
+        shortest, longest = min(WARM_UP_SECONDS[kind], max_time), WARM_UP_SHARE * max_time / 2
+        per_call = [warm_up(clock, which, shortest, longest, stage.watch) for which in (0, 1)]
         if kind == "cpu":
             clock.settle(per_call)
         fewest, seconds = max(min_rounds, 3), (min(min_time, max_time), max_time)
@@ -133,29 +133,32 @@ def compare_times(
 
 
 def verdict_of(low: float, high: float, margin: float) -> Verdict:
-    """What a confidence interval of the ratio says of f."""
+    """Return the verdict on f for a confidence interval of the ratio."""
     if low > 1 + margin:
         return "slower"
-    if high < 1 / (1 + margin):  # f over g and g over f are judged alike
+    if high < 1 / (1 + margin):  # symmetric: exchanging f and g inverts the ratio
         return "faster"
     return "same" if low >= 1 / (1 + margin) and high <= 1 + margin and margin > 0 else "unclear"
 
 
 def ratios_of(pairs: Sequence[tuple[float, float]], coarse: bool) -> list[float]:
-    """f over g of each round. coarse: by a clock whose steps show, as between_steps() takes them apart."""
-    ours, others = ([pair[which] for pair in pairs] for which in (0, 1))
+    """Return f / g for each round. coarse: the times come from a clock of visible steps; see between_steps()."""
+    f_times, g_times = ([pair[which] for pair in pairs] for which in (0, 1))
     if coarse:
-        ours, others = between_steps(ours), between_steps(others, phase=0.5)
-    return [one / other for one, other in zip(ours, others, strict=True)]
+        f_times, g_times = between_steps(f_times), between_steps(g_times, phase=0.5)
+    return [f / g for f, g in zip(f_times, g_times, strict=True)]
 
 
 def rounds(
-    clock: Clock, margin: float, least: int, seconds: tuple[float, float], watch: Watch
+    clock: Clock, margin: float, min_rounds: int, seconds: tuple[float, float], watch: Watch
 ) -> list[tuple[float, float]]:
-    """Times of f and g, in µs, of as many rounds as it takes; least: of them, and ``seconds`` at least and at most."""
+    """Run rounds until the verdict is clear and return the times of f and g in µs.
+
+    seconds: the minimum and the maximum time.
+    """
     orders = _orders()
     begin, count = clock.seconds(), 1
-    look_at, looks = least, 0
+    next_check, checks = min_rounds, 0
     pairs: list[tuple[float, float]] = []
     while True:
         order = [which for _ in range(count) for which in next(orders)]
@@ -163,20 +166,20 @@ def rounds(
         pairs += [_in_order(order[at], times[at : at + 2]) for at in range(0, len(times), 2)]
         watch(len(pairs))
         elapsed = clock.seconds() - begin
-        if len(pairs) >= look_at and elapsed >= seconds[0]:
-            look_at, looks = int(GROWTH * len(pairs)) + 1, looks + 1
-            interval = median_interval(ratios_of(pairs, clock.coarse), _confidence_of_look(looks))
+        if len(pairs) >= next_check and elapsed >= seconds[0]:
+            next_check, checks = int(GROWTH * len(pairs)) + 1, checks + 1
+            interval = median_interval(ratios_of(pairs, clock.coarse), _confidence_of_check(checks))
             if verdict_of(*interval, margin) != "unclear":
                 return pairs
         if elapsed >= seconds[1] and len(pairs) >= 3:
             return pairs
-        wanted = max(look_at - len(pairs), math.ceil((seconds[0] - elapsed) / max(elapsed / len(pairs), 1e-9)))
+        wanted = max(next_check - len(pairs), math.ceil((seconds[0] - elapsed) / max(elapsed / len(pairs), 1e-9)))
         left = min(max(seconds[1] - elapsed, 0.0), LONGEST_BATCH)
         count = max(1, min(wanted, int(left / max(elapsed / len(pairs), 1e-9))))
 
 
 def _orders() -> Iterator[tuple[int, int]]:
-    """Of rounds: f first in one of every two, drawn so that nothing that comes and goes keeps step with it."""
+    """Yield the order of each round: f is first in one of every two, at random, to avoid periodic interference."""
     draw = random.Random(0)
     while True:
         first = draw.randrange(2)
@@ -184,10 +187,10 @@ def _orders() -> Iterator[tuple[int, int]]:
         yield 1 - first, first
 
 
-def _confidence_of_look(number: int) -> float:
-    """Of the looks 1, 2, 3, …, which end the rounds once they see enough: all together err as often as a single one.
+def _confidence_of_check(number: int) -> float:
+    """Return the confidence level of check 1, 2, 3, … such that all checks together err as often as a single one.
 
-    Their shares of the error fall with the square of the number, and the sum of those is pi^2 / 6.
+    Their shares of the error probability fall with the square of the number; the sum of 1 / n^2 is pi^2 / 6.
     """
     return 1 - (1 - CONFIDENCE) * 6 / (math.pi * number) ** 2
 

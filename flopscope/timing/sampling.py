@@ -1,4 +1,4 @@
-"""How often to call: warm-up until times no longer fall, samples until the median is known well enough."""
+"""Warm-up until times no longer fall, and sampling until the median is precise enough."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from flopscope.timing.distribution import between_steps, median, median_interval
 
 __all__ = ["Clock", "Rule", "Sample", "Series", "collect", "no_collector", "warm_up"]
 
-BLOCK_SECONDS = 0.002  # of calls whose time is looked at as one, while warming up
+BLOCK_SECONDS = 0.002  # minimum length of a block of calls in the warm-up
 BLOCKS = 4
-STEADY = 0.02  # by which share times may still fall after warming up
-LONGEST_BATCH = 0.1  # seconds between two looks at the criterion
-GROWTH, MOST_GROWTH = 1.5, 10.0  # of the number of samples from one look to the next
-LEAST_SAMPLES, VERY_LEAST = 10, 3
-PATIENCE = 4  # times max_time, after which even one sample is enough
+STEADY = 0.02  # relative decrease of the times at which the warm-up ends
+LONGEST_BATCH = 0.1  # seconds between two checks of the criterion
+GROWTH, MAX_GROWTH = 1.5, 10.0  # of the number of samples from one check to the next
+MIN_SAMPLES, MIN_SAMPLES_LATE = 10, 3  # before and after max_time
+PATIENCE = 4  # multiple of max_time after which one sample is enough
 
 
 Watch = Callable[[int], object]
@@ -30,44 +30,45 @@ def _nothing(calls: int) -> None:
 
 
 class Sample(NamedTuple):
-    """The time of one call, in µs, and the clock that the device ran it at, in MHz or NaN."""
+    """The time of one call in µs, and the clock of the device in MHz, NaN where it is unknown."""
 
     us: float
     mhz: float = math.nan
 
 
 class Clock(Protocol):
-    """Calls functions, numbered from 0, on one device, and tells their times."""
+    """A timer of functions, numbered from 0, on one device."""
 
     coarse: bool
-    """Whether times go by steps that may be seen: see between_steps()."""
+    """Whether the steps of the clock show in the times; see between_steps()."""
 
     def seconds(self) -> float:
-        """Now, by a clock that only goes forward."""
+        """Return the time of a monotonic clock."""
 
     def run(self, which: int, count: int) -> float:
-        """Call that function so often without more ado; seconds until the device is done."""
+        """Call a function count times in a row and return the seconds until the device is idle."""
 
     def sample(self, which: Sequence[int]) -> list[Sample]:
-        """Call these functions in this order, one sample of each."""
+        """Take one sample of each of these functions, in this order."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """When to stop."""
+    """The criterion that ends sampling."""
 
     spread: float
-    """Half of the median's confidence interval over the median."""
+    """Maximum of half of the median's confidence interval, relative to the median."""
     min_time: float
+    """Minimum sampling time in seconds."""
     max_time: float
-    """Seconds of sampling."""
+    """Maximum sampling time in seconds."""
 
     def met(self, samples: Sequence[float], seconds: float) -> str:
-        """Why to stop now, or ""."""
+        """Return the reason to stop now, or ""."""
         n = len(samples)
-        if seconds >= self.max_time and (n >= VERY_LEAST or (n and seconds >= PATIENCE * self.max_time)):
-            return f"max_time, {self.max_time:g} s, was over"
-        if n < LEAST_SAMPLES or seconds < self.min_time:
+        if seconds >= self.max_time and (n >= MIN_SAMPLES_LATE or (n and seconds >= PATIENCE * self.max_time)):
+            return f"max_time, {self.max_time:g} s, was reached"
+        if n < MIN_SAMPLES or seconds < self.min_time:
             return ""
         low, high = median_interval(samples)
         middle = median(samples)
@@ -77,32 +78,35 @@ class Rule:
         return ""
 
     def missing(self, samples: Sequence[float], seconds: float) -> int:
-        """About how many more samples it takes: the interval narrows with the square root of their number."""
+        """Estimate the number of missing samples: the interval narrows with the square root of their number."""
         n = len(samples)
-        if n < VERY_LEAST:
+        if n < MIN_SAMPLES_LATE:
             return 1
         low, high = median_interval(samples)
-        wide = (high - low) / 2 / max(self.spread * median(samples), 1e-12)
-        wanted = max(LEAST_SAMPLES, GROWTH * n, n * wide**2, n * self.min_time / max(seconds, 1e-9))
-        return math.ceil(min(wanted, MOST_GROWTH * n)) - n
+        excess = (high - low) / 2 / max(self.spread * median(samples), 1e-12)
+        wanted = max(MIN_SAMPLES, GROWTH * n, n * excess**2, n * self.min_time / max(seconds, 1e-9))
+        return math.ceil(min(wanted, MAX_GROWTH * n)) - n
 
 
 @dataclass(frozen=True)
 class Series:
-    """Samples in their order, in µs, and how they came about."""
+    """Samples in the order of measurement."""
 
     times: list[float]
+    """Times in µs."""
     clocks: list[float]
+    """Clocks in MHz."""
     discarded: int
-    """Under a throttled clock, and not in times."""
+    """Number of samples on a throttled clock, which are not in times."""
     throttled_throughout: bool
-    """Most were throttled: then all are in times."""
+    """Whether most samples were throttled; then none are discarded."""
     stopped: str
+    """The criterion that ended sampling."""
 
 
 @contextmanager
 def no_collector() -> Iterator[None]:
-    """Python's cyclic garbage collector stands still in the block."""
+    """Disable Python's cyclic garbage collector in the block."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -112,10 +116,12 @@ def no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def warm_up(clock: Clock, which: int, least: float, most: float, watch: Watch = _nothing) -> float:
-    """Call until times no longer fall, for `least` to about `most` seconds; seconds of a call in the last block.
+def warm_up(clock: Clock, which: int, min_time: float, max_time: float, watch: Watch = _nothing) -> float:
+    """Call a function until its times no longer fall, for min_time to about max_time seconds.
 
-    watch: called between calls with their number so far; what it raises passes.
+    watch: called between calls with their number so far; its exceptions propagate.
+
+    Returns the seconds per call in the last block.
     """
     begin, count, calls = clock.seconds(), 1, 0
     blocks: list[float] = []
@@ -124,12 +130,12 @@ def warm_up(clock: Clock, which: int, least: float, most: float, watch: Watch = 
         calls += count
         watch(calls)
         elapsed = clock.seconds() - begin
-        if took < BLOCK_SECONDS and elapsed < most:
+        if took < BLOCK_SECONDS and elapsed < max_time:
             count *= 2
             continue
         blocks.append(took / count)
         steady = len(blocks) >= BLOCKS and sum(blocks[-2:]) >= (1 - STEADY) * sum(blocks[-BLOCKS:-2])
-        if elapsed >= most or (elapsed >= least and steady):
+        if elapsed >= max_time or (elapsed >= min_time and steady):
             return blocks[-1]
 
 
@@ -142,14 +148,15 @@ def collect(
 ) -> Series:
     """Sample function 0 until the rule is met.
 
-    per_call: seconds, roughly. throttled_below: samples at a clock of less MHz do not count, unless most are such.
-    watch: called between batches with the number of samples; what it raises passes.
+    per_call: approximate time of a call in seconds.
+    throttled_below: samples on a clock below this, in MHz, are discarded, unless they are the majority.
+    watch: called between batches with the number of samples; its exceptions propagate.
     """
     good: list[Sample] = []
     slow: list[Sample] = []
     every: list[Sample] = []
     begin = clock.seconds()
-    count = max(1, min(LEAST_SAMPLES, int(LONGEST_BATCH / max(per_call, 1e-9))))
+    count = max(1, min(MIN_SAMPLES, int(LONGEST_BATCH / max(per_call, 1e-9))))
     while True:
         batch = clock.sample([0] * count)
         every += batch
@@ -163,15 +170,15 @@ def collect(
         stopped = rule.met(times, elapsed)
         if stopped:
             break
-        # Not much beyond the time that is left, nor so many that nobody looks at the criterion or the memory.
+        # Stay close to the remaining time, and check the criterion and the memory at least every LONGEST_BATCH.
         left = min(max(rule.max_time - elapsed, 0.0), LONGEST_BATCH)
         missing = rule.missing(times, elapsed)
         count = max(1, min(missing, int(left / max(elapsed / len(every), 1e-9))))
     throughout = len(slow) > len(good)
-    kept = every if throughout else good
+    counted = every if throughout else good
     return Series(
-        times=[sample.us for sample in kept],
-        clocks=[sample.mhz for sample in kept],
+        times=[sample.us for sample in counted],
+        clocks=[sample.mhz for sample in counted],
         discarded=0 if throughout else len(slow),
         throttled_throughout=throughout,
         stopped=stopped,

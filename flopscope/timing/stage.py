@@ -1,4 +1,4 @@
-"""What must be settled before a call is timed: on which device it works, who tells its times, what may go wrong."""
+"""Setup before a call is timed: the device that it uses, the source of times, and the limit on memory."""
 
 from __future__ import annotations
 
@@ -23,31 +23,32 @@ __all__ = ["MemoryWatch", "Stage", "name_of", "prepare", "require_callable"]
 
 _T = TypeVar("_T")
 MIB = 1 << 20
-THROTTLED = 0.75  # of the device's clock, below which a sample does not count: NVBench's limit
+THROTTLED = 0.75  # share of the device's clock below which a sample is discarded; NVBench uses the same limit
 
 
 @dataclass
 class Stage:
-    """Where and how functions are timed."""
+    """The device and the methods by which functions are timed."""
 
     device: Device
     looks: list[Look]
-    """One for each function."""
+    """Recorded activity of each function."""
     source: Literal["cupti", "event", "cpu"]
     cold: bool
     watch: Callable[[int], None]
+    """Called between samples with their number."""
     mhz: Callable[[], float]
-    """The SM clock now, NaN where it is not known."""
+    """Reads the SM clock in MHz; NaN where it is unknown."""
     throttled_below: float
-    """MHz"""
+    """Clock in MHz below which a sample counts as throttled; NaN where it is unknown."""
     notes: list[str] = field(default_factory=list)
     timer: capture.Timer = "auto"
     records: Records | None = None
-    """In recording(), where CUPTI tells the times."""
+    """CUPTI's records, inside recording() and if CUPTI is the source of times."""
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """The block in which functions are sampled: where CUPTI tells the times it is attached."""
+        """Attach CUPTI in the block if it is the source of times. Functions are sampled in this block."""
         if self.source != "cupti":
             yield
             return
@@ -60,7 +61,7 @@ class Stage:
                 self.records = None
 
     def call_between_samples(self, look: Callable[[], object]) -> None:
-        """Call this too, where the watch is called."""
+        """Call this function as well whenever the watch is called."""
         watch = self.watch
 
         def both(calls: int) -> None:
@@ -70,23 +71,23 @@ class Stage:
         self.watch = both
 
     def sampled(self, clock: Any, sample: Callable[[], _T]) -> _T:
-        """What sample() gives; where CUPTI loses records, from its beginning on and by CUDA events."""
+        """Return the result of sample(). If CUPTI loses records, switch to CUDA events and start again."""
         from flopscope.timing.cuda import LostRecords
 
         try:
-            found = sample()
+            result = sample()
         except LostRecords as problem:
             if self.timer == "cupti":
                 raise
-            self.notes.append(f"CUDA events tell the times: {problem}")
+            self.notes.append(f"the times are from CUDA events: {problem}")
             self.source, self.records, clock.records = "event", None, None
-            found = sample()
+            result = sample()
         if self.source == "event" and not clock.holds:
-            self.notes.append("the call waits for the device, so that the times between its events hold launches too")
-        return found
+            self.notes.append("the call waits for the device, so the times between its events include launches")
+        return result
 
     def clock(self, functions: Sequence[Callable[[], Any]], cold: bool) -> Any:
-        """A Clock for these functions."""
+        """Return a Clock for these functions."""
         if self.device.kind == "cpu":
             from flopscope.timing.cpu import CpuClock, flusher
 
@@ -103,16 +104,16 @@ def prepare(
     cache: str | None,
     timer: capture.Timer,
 ) -> Stage:
-    """Call each function once (twice where there is a GPU: the first call compiles) and see what it does.
+    """Call each function once under the profiler, after a first call for compilation if there is a GPU.
 
-    What they raise passes. RuntimeError where a profile is running, or nothing is launched on the CUDA device that is
-    named; ValueError where several devices work.
+    Exceptions of the functions propagate. Raises RuntimeError if a profile is running or nothing is launched on the
+    given CUDA device, and ValueError if the functions use several devices.
     """
     _refuse_a_profile()
     if cache not in (None, "cold", "hot"):
-        raise ValueError(f'cache={cache!r}: there are "cold" and "hot"')
+        raise ValueError(f'cache must be "cold" or "hot", not {cache!r}')
     if timer not in capture.TIMERS:
-        raise ValueError(f"timer is one of {', '.join(map(repr, capture.TIMERS))}, not {timer!r}")
+        raise ValueError(f"timer must be one of {', '.join(map(repr, capture.TIMERS))}, not {timer!r}")
     from flopscope.hardware.device import find_device
 
     named = None if device is None else find_device(device)
@@ -134,16 +135,16 @@ def prepare(
     return _on_cuda(where, looks, cache, timer, notes)
 
 
-_UNSEEN = 'without CUPTI nobody sees whether the call works on a GPU; device="cuda" times it there'
+_UNSEEN = 'without CUPTI it is unknown whether the call uses a GPU; device="cuda" times it there'
 
 
 def require_callable(fn: Any) -> None:
-    """TypeError for what cannot be called again and again, as what a call has returned."""
+    """Raise TypeError if fn is not callable, as for the result of a call."""
     if not callable(fn):
         name = type(fn).__name__
         raise TypeError(
-            f"what is measured is called again and again, and a {name} cannot be: hand on the function and its "
-            "arguments, measure(fn, x), or a lambda, not what it returned, measure(fn(x))"
+            f"fn must be callable, and {name} is not: pass the function and its arguments, measure(fn, x), or a "
+            "lambda, not the result of a call, measure(fn(x))"
         )
 
 
@@ -168,51 +169,52 @@ def _on_cuda(where: Device, looks: list[Look], cache: str | None, timer: capture
 
 
 def _where(looks: Sequence[Look], arguments: Sequence[Any], named: str | None) -> str:
-    """The device that the functions work on."""
+    """Return the device that the functions use."""
     if named == "cpu":
         return named
     from flopscope.timing.cuda import devices_of
 
-    found = {device for look in looks for device in look.devices}
-    lie_on = devices_of(arguments)
+    used = {device for look in looks for device in look.devices}
+    holding = devices_of(arguments)
     if not all(look.sees_cuda for look in looks):
-        found |= lie_on | ({named} if named else set())
+        used |= holding | ({named} if named else set())
     else:
-        _require_launches({named} if named else set() if found else lie_on, found)
+        _require_launches({named} if named else set() if used else holding, used)
     if named:
         return named
-    if len(found) > 1:
-        raise ValueError(f"the call works on {', '.join(sorted(found))}: name the one to measure, device=…")
-    return found.pop() if found else "cpu"
+    if len(used) > 1:
+        raise ValueError(f"the call uses {', '.join(sorted(used))}: name the one to measure, device=…")
+    return used.pop() if used else "cpu"
 
 
-def _require_launches(wanted: set[str], found: set[str]) -> None:
-    missing = ", ".join(sorted(wanted - found))
+def _require_launches(wanted: set[str], used: set[str]) -> None:
+    missing = ", ".join(sorted(wanted - used))
     if missing:
         raise RuntimeError(
-            f'the call launched nothing on {missing}; measure it with device="cpu" for the time that the host takes'
+            f'the call launched nothing on {missing}; measure it with device="cpu" for its time on the host'
         )
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """What a function is called."""
+    """Return the name of a function."""
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     return printable(str(getattr(function, "__name__", None) or type(function).__name__))
 
 
 class MemoryWatch:
-    """Called between samples: raises MemoryError once more than ``most`` bytes are held that were not before."""
+    """A limit on memory, called between samples: raises MemoryError if more than max_bytes have been added."""
 
-    def __init__(self, held: Callable[[], int], most: int, where: str) -> None:
-        self._held, self._most, self._where, self._before = held, most, where, held()
+    def __init__(self, allocated: Callable[[], int], max_bytes: int, where: str) -> None:
+        self._allocated, self._max_bytes, self._where = allocated, max_bytes, where
+        self._before = allocated()
 
     def __call__(self, calls: int) -> None:
-        grown = self._held() - self._before
-        if grown > self._most:
+        grown = self._allocated() - self._before
+        if grown > self._max_bytes:
             raise MemoryError(
-                f"the call keeps what it allocates: {grown / MIB:,.0f} MiB more on {self._where} after {calls} "
-                "samples or fewer; let it drop its results, or write them to memory that is there already"
+                f"the call keeps the memory that it allocates: {grown / MIB:,.0f} MiB more on {self._where} after at "
+                f"most {calls} samples; let it release its results, or write them to preallocated memory"
             )
 
     @classmethod
@@ -246,4 +248,4 @@ def _refuse_a_profile() -> None:
     from flopscope.sources import profiler
 
     if profiler.running() is not None:
-        raise RuntimeError("a profile is in progress, whose cost would be in the times: end it before measuring")
+        raise RuntimeError("a profile is in progress, and its overhead would distort the times; stop it first")

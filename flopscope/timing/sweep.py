@@ -1,4 +1,4 @@
-"""sweep(): one op at many sizes, from where launching bounds it through the caches to memory or compute."""
+"""sweep(): one op at many sizes, from launch-bound through the caches to memory-bound or compute-bound."""
 
 from __future__ import annotations
 
@@ -29,26 +29,27 @@ __all__ = ["Sweep", "SweepPoint", "sweep"]
 Size = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
 Stated = float | Callable[[Any, str], float] | None
 
-# Ops that work along rows or on matrices, for which an int n is n x n; the others go over elements, and n is n of them.
+# Ops on rows or matrices, for which the size n means n x n. For all other ops it means n elements.
 ON_MATRICES = {
     *("matmul", "addmm", "transpose_copy"),
     *("softmax", "log_softmax", "layer_norm", "rms_norm"),
 }
-PRODUCTS = ("matmul", "addmm")  # whose time grows faster than their memory
+PRODUCTS = ("matmul", "addmm")  # their time grows faster than their memory
 LARGEST_PRODUCT = {"cpu": 2048, "cuda": 8192}
-LEAST_ELEMENTS, GROWTH = 256, 4
-CACHES_FILLED = 16  # times the last cache that the largest size should touch
-MOST_BYTES = 4 << 30
-LONG = 2.0  # seconds that are worth a progress bar
-# Of a dtype that code does not compute in, a shape it does not take, memory that is not there.
+MIN_ELEMENTS, GROWTH = 256, 4
+CACHES_FILLED = 16  # working set of the largest size as a multiple of the last-level cache
+MAX_BYTES = 4 << 30
+LONG = 2.0  # seconds from which a progress bar is shown
+# Errors for an unsupported dtype or shape, or insufficient memory. They become notes.
 _REFUSALS = (TypeError, ValueError, RuntimeError, MemoryError)
 
-# Columns of to_pandas() that are a Measurement's own, by its names; times in µs.
+# Columns of to_pandas() that are attributes of a Measurement; times in µs.
 _MEASURED = (
     *("median", "min", "iqr", "n", "flops", "bytes_total_moved", "gbytes_per_s", "tflops_per_s"),
     *("arithmetic_intensity", "pct_roofline", "pct_peak_bandwidth", "pct_peak_flops", "roofline_time", "headroom"),
 )
-_SAID = {"unit": None, "bound": "unknown", "timing_source": "", "cache": "", "device": ""}  # of what was not measured
+# Other attributes of a Measurement, and their values in rows without one.
+_DEFAULTS = {"unit": None, "bound": "unknown", "timing_source": "", "cache": "", "device": ""}
 
 
 @dataclass(frozen=True)
@@ -56,38 +57,38 @@ class SweepPoint:
     """One size and dtype of a sweep."""
 
     size: Any
-    """As it was given to sweep()."""
+    """The size as passed to sweep()."""
     dtype: str
     shape: str
-    """Of the operands: "1024 x 1024"; "" where they have none, or could not be made."""
+    """Shapes of the operands, as "1024 x 1024"; "" where they are unknown."""
     elements: float
-    """Of the first operand; NaN where nobody knows."""
+    """Elements of the first operand; NaN where they are unknown."""
     working_set_bytes: float
-    """Of the operands and the result, memory that they share counted once; NaN where they do not tell."""
+    """Bytes of the operands and the result, with shared memory counted once; NaN where they are unknown."""
     measurement: Measurement | None
-    """None where it could not be measured."""
+    """None if this size could not be measured."""
     note: str = ""
-    """Why not."""
+    """The reason why this size could not be measured."""
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """What sweep() gives: a sequence of Measurements, in the order of dtypes and of sizes in each, and their table."""
+    """The result of sweep(): a sequence of Measurements, ordered by dtype and then by size, and their table."""
 
     op: str
     points: tuple[SweepPoint, ...]
-    """Of all sizes and dtypes, also those that could not be measured."""
+    """All sizes and dtypes, including those that could not be measured."""
     device: Device
     peaks: Mapping[str, Peaks] = field(default_factory=dict, repr=False)
-    """By source, "measured" and "datasheet", as far as known."""
+    """Known peaks by source, "measured" and "datasheet"."""
     floor_us: float = math.nan
-    """What a call takes at least: on a CPU one for a single element, on a GPU the least kernel; NaN where not known."""
+    """Minimum time of a call: on a CPU, a call for one element; on a GPU, the shortest kernel; NaN if unknown."""
     caches: Mapping[str, float] = field(default_factory=dict, repr=False)
-    """Sizes in bytes: "L2" (on a CPU of one core) and, on a CPU, "last level"."""
+    """Sizes in bytes: "L2" (on a CPU per core) and, on a CPU, "last level"."""
 
     @property
     def measurements(self) -> tuple[Measurement, ...]:
-        """Of all points that could be measured."""
+        """Measurements of all points that could be measured."""
         return tuple(point.measurement for point in self.points if point.measurement is not None)
 
     def __len__(self) -> int:
@@ -104,33 +105,36 @@ class Sweep:
         return self.measurements[index]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One dict per size and dtype with the columns of to_pandas()."""
+        """Return one dict per size and dtype, with the columns of to_pandas()."""
         return [_record(self.op, point) for point in self.points]
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A DataFrame with one row per size and dtype, also of those that could not be measured (see ``note``).
+        """Return a DataFrame with one row per size and dtype, including those not measured (see ``note``).
 
-        op, dtype, size (as given), shape, elements, working_set_bytes; median, ci_low, ci_high, min, iqr in µs, n,
-        flops, bytes_total_moved, gbytes_per_s, tflops_per_s, arithmetic_intensity, pct_roofline, pct_peak_bandwidth,
-        pct_peak_flops, roofline_time, headroom, unit, bound, timing_source, cache, device as in Measurement; note.
-        Unknown numbers are NaN.
-        Raises ImportError where there is no pandas.
+        Columns: op, dtype, size (as passed), shape, elements, working_set_bytes; median, ci_low, ci_high, min, iqr in
+        µs, n, flops, bytes_total_moved, gbytes_per_s, tflops_per_s, arithmetic_intensity, pct_roofline,
+        pct_peak_bandwidth, pct_peak_flops, roofline_time, headroom, unit, bound, timing_source, cache, device as in
+        Measurement; note. Unknown numbers are NaN.
+
+        Raises ImportError if pandas is not installed.
         """
         try:
             import pandas
         except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() does without") from error
+            raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() does not") from error
         records = self.to_dicts()
         return pandas.DataFrame({name: pandas.Series([r[name] for r in records]) for name in records[0]})
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw time, GB/s (FLOP/s where compute bounds the largest size) and % of the roofline over the working set.
+        """Draw time, GB/s (FLOP/s if compute bounds the largest size) and % of the roofline over the working set.
 
-        One line per dtype; the colour of a point says what bounds it, and a shade behind where all dtypes agree on
-        that. Cache sizes and peaks are lines with labels.
+        Each dtype is one line. The colour of a point shows its bound, and so does the background where all dtypes have
+        the same bound. Cache sizes and peaks are labelled lines.
 
-        ax: three matplotlib Axes to draw on; None: of a new figure. Returns a NumPy array of the three.
-        Raises ImportError where there is no matplotlib, ValueError for another number of axes.
+        ax: three matplotlib Axes; None: those of a new figure.
+
+        Returns a NumPy array of the three Axes. Raises ImportError if matplotlib is not installed, and ValueError for
+        another number of axes.
         """
         from flopscope.views.plots import plot_sweep
 
@@ -163,36 +167,36 @@ def sweep(
     progress: bool = True,
     **options: Any,
 ) -> Sweep:
-    """Measure one op at many sizes and dtypes, one after the other.
+    """Measure one op at many sizes and dtypes.
 
-    op: an op of flopscope or its name ("add"), or any function of tensors: it is called with as many flopscope tensors
-        of the size and dtype as it has arguments without a default, or with what ``make`` gives.
-    sizes: n elements for each operand, or n x n for ops on rows and matrices (matmul, addmm, transpose_copy, softmax,
-        log_softmax, layer_norm, rms_norm); or the operands' shape, or a tuple of shapes, one for each of them. None:
-        from 256 elements in powers of 4 (matrices: from 16 x 16 in powers of 2) until operands and result fill the
-        last cache 16 times, within a quarter of what memory is free; products of matrices to 2048 x 2048 on a CPU and
+    op: an op of flopscope or its name ("add"), or any function of tensors. A function is called with one flopscope
+        tensor of the size and dtype for each required argument, or with the arguments from ``make``.
+    sizes: each is a number n, a shape, or a tuple of shapes, one per operand. A number means n elements per operand, or
+        n x n for ops on rows and matrices (matmul, addmm, transpose_copy, softmax, log_softmax, layer_norm, rms_norm).
+        None: from 256 elements in powers of 4 (matrices: from 16 x 16 in powers of 2) until operands and result are 16
+        times the last-level cache, within a quarter of the free memory; matrix products up to 2048 x 2048 on a CPU and
         8192 x 8192 on a GPU.
     dtypes: names, or one name.
-    make: make(size, dtype) gives the tuple of arguments to call op with: operands of torch, CuPy, NumPy.
+    make: make(size, dtype) returns the tuple of arguments for op: operands of torch, CuPy or NumPy.
     flops, bytes, unit: the work of a call as in measure(), or functions of size and dtype.
-    device: where flopscope's operands are made and what is timed, as in measure().
+    device: the device of flopscope's operands, and the one to time, as in measure().
     cache, max_time, peaks: as in measure(), for each size and dtype.
-    progress: a progress bar where it takes over two seconds.
-    options: further ones of measure(): spread, min_time, timer, graph (here False unless given).
+    progress: show a progress bar if the sweep takes more than two seconds.
+    options: other options of measure(): spread, min_time, timer, graph (default here: False).
 
-    On a CPU a call is bound by its launch where it takes little longer than one for a single element, which is measured
-    too: calling costs more there than the empty function that peaks know of.
+    On a CPU a call is launch-bound if it takes little longer than a call for one element, which is measured as well:
+    calling an op costs more than calling an empty function, which the launch time of the peaks is based on.
 
-    What cannot be measured, as of a dtype in which the op does not compute, is a row with a note; where nothing can,
-    the first error passes. ValueError for what are no sizes or dtypes.
+    A size or dtype that cannot be measured becomes a row with a note. If none can be measured, the first error
+    propagates. Raises ValueError for invalid sizes or dtypes.
     """
     subject = _Subject(op, make, device)
     names = [dtypes] if isinstance(dtypes, str) else list(dtypes)
     if not names:
-        raise ValueError("dtypes is empty: name at least one, as float32")
+        raise ValueError("dtypes is empty: pass at least one, such as float32")
     wanted = _default_sizes(subject, names) if sizes is None else [_checked(size) for size in sizes]
     if not wanted:
-        raise ValueError("sizes is empty: give at least one, or None for a range")
+        raise ValueError("sizes is empty: pass at least one, or None for a range")
     cases = [(size, dtype) for dtype in names for size in wanted]
     run = _Run(subject, {"flops": flops, "bytes": bytes, "unit": unit})
     run.options = {"device": device, "cache": cache, "max_time": max_time, "peaks": peaks, "graph": False, **options}
@@ -207,15 +211,15 @@ def sweep(
 
 
 class _Subject:
-    """What is swept: its name, and the call at a size."""
+    """The swept function: its name, and its call at a size."""
 
     def __init__(self, op: str | Callable[..., Any], make: Callable[[Any, str], Any] | None, device: str | None):
         if isinstance(op, str):
             if op not in _core.ops:
-                raise ValueError(f"no op is called {op!r}; ops are {', '.join(_core.ops)}")
+                raise ValueError(f"there is no op {op!r}; the ops are {', '.join(_core.ops)}")
             op = getattr(_core, op)
         if not callable(op):
-            raise TypeError(f"op is an op of flopscope, its name or a function, not {op!r}")
+            raise TypeError(f"op must be an op of flopscope, its name or a function, not {op!r}")
         self.function, self.make, self.device = op, make, device
         self.name = name_of(op)
         self.is_op = isinstance(op, _core.Op) and make is None
@@ -232,16 +236,16 @@ class _Subject:
             count = len(required_arguments(self.function))
         except ValueError:
             raise ValueError(
-                f"{self.name} does not tell its arguments: make=… gives them, of a size and a dtype"
+                f"{self.name} has no signature: pass make=…, a function of size and dtype that returns its arguments"
             ) from None
         if count == 0:
-            raise ValueError(f"{self.name} takes no operands, so that no size could change: make=… gives some")
+            raise ValueError(f"{self.name} takes no operands whose size could change: pass make=… to create some")
         return count
 
     def explained(self, problem: Exception) -> Exception:
-        """The same, with what may have caused it."""
+        """Return the error with a hint at its likely cause."""
         if isinstance(problem, TypeError) and not self.is_op and self.make is None:
-            return TypeError(f"{self.name} was called with flopscope's tensors: {problem}; make=… gives others")
+            return TypeError(f"{self.name} was called with flopscope tensors: {problem}; pass make=… to create others")
         return problem
 
     def call(self, size: Any, dtype: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
@@ -251,20 +255,20 @@ class _Subject:
         shapes = self.shapes(size)
         if self.is_op:
             return call_of_op(self.name, shapes, dtype, self.device)
-        given = shapes * self.operands if len(shapes) == 1 else shapes
-        if len(given) != self.operands:
-            raise ValueError(f"{self.name} takes {self.operands} operands, not {len(given)} as {size} has shapes")
-        return self.function, tuple(operand(shape, dtype, self.device) for shape in given)
+        each = shapes * self.operands if len(shapes) == 1 else shapes
+        if len(each) != self.operands:
+            raise ValueError(f"{self.name} takes {self.operands} operands, but {size} has {len(each)} shapes")
+        return self.function, tuple(operand(shape, dtype, self.device) for shape in each)
 
     def shapes(self, size: Any) -> list[tuple[int, ...]]:
-        """One for all operands, or one for each."""
+        """Return one shape for all operands, or one shape for each."""
         if isinstance(size, int):
             return [(size, size) if self.on_matrices else (size,)]
         return list(size) if size and isinstance(size[0], tuple) else [size]
 
 
 class _Run:
-    """Measures points, and keeps what went wrong."""
+    """The measurement of the points, and their errors."""
 
     options: dict[str, Any]
 
@@ -280,12 +284,12 @@ class _Run:
             result = call(*args)
             shape, working_set = _shapes_text(args or (result,)), _working_set((*args, result))
             del result
-            found = measure(call, *args, **self._options(size, dtype, bool(args)))
+            measurement = measure(call, *args, **self._options(size, dtype, bool(args)))
         except _REFUSALS as problem:
             self.problems.append(problem)
             lines = str(problem).strip().splitlines() or [type(problem).__name__]
             return at(shape, elements, working_set, None, lines[0])
-        return at(shape, elements, working_set, found)
+        return at(shape, elements, working_set, measurement)
 
     def result(self, points: Sequence[SweepPoint]) -> Sweep:
         from flopscope.hardware.device import find_device
@@ -300,38 +304,38 @@ class _Run:
             floor = self._of_one_element(first)
             points = [_launch_bound(point, floor) for point in points]
         else:
-            floor = _least_kernel_us(peaks.get("measured"), first.measurement.timing_source)
+            floor = _shortest_kernel_us(peaks.get("measured"), first.measurement.timing_source)
         return Sweep(self.subject.name, tuple(points), device, peaks, floor, cache_sizes(device))
 
     def _of_one_element(self, like: SweepPoint) -> float:
-        """µs of a call; NaN where the code bears no such size, or nobody knows which that is."""
+        """Return the time of a call for one element in µs; NaN if make= defines sizes or the call fails."""
         if self.subject.make is not None:
             return math.nan
-        with suppress(Exception):  # whatever the code says of a size that nobody asked for
-            least = self.point(_ones(like.size), like.dtype).measurement
-            return math.nan if least is None else least.median
+        with suppress(Exception):  # the user did not request this size
+            measurement = self.point(_ones(like.size), like.dtype).measurement
+            return math.nan if measurement is None else measurement.median
         return math.nan
 
     def _options(self, size: Any, dtype: str, has_operands: bool) -> dict[str, Any]:
         stated = {name: value(size, dtype) if callable(value) else value for name, value in self.stated.items()}
         options = {**self.options, **{name: value for name, value in stated.items() if value is not None}}
-        if not has_operands and self.subject.is_op:  # what makes a tensor was told the device itself
+        if not has_operands and self.subject.is_op:  # an op that creates a tensor takes the device itself
             options["device"] = None
         return options
 
 
-def _least_kernel_us(measured: Peaks | None, timing_source: str) -> float:
+def _shortest_kernel_us(measured: Peaks | None, timing_source: str) -> float:
     ns = None if measured is None else measured.kernel_ns if timing_source == "cupti" else measured.launch_ns
     return math.nan if ns is None else ns / 1e3
 
 
 def _ones(size: Any) -> Any:
-    """The same, of one element."""
+    """Return the size of the same form with one element."""
     return 1 if isinstance(size, int) else tuple(map(_ones, size))
 
 
 def _launch_bound(point: SweepPoint, floor_us: float) -> SweepPoint:
-    """The same, with the call for one element as the time of an empty one."""
+    """Return the point with its bound computed from floor_us as the time of an empty call."""
     m = point.measurement
     if m is None or m.roof is None:
         return point
@@ -340,17 +344,17 @@ def _launch_bound(point: SweepPoint, floor_us: float) -> SweepPoint:
 
 
 def _checked(size: Any) -> Size:
-    """An int, a shape or a tuple of shapes, of Python's own ints."""
+    """Return a size as an int, a shape or a tuple of shapes, of Python's ints. Raise ValueError for others."""
     several = isinstance(size, (tuple, list)) and bool(size) and all(isinstance(one, (tuple, list)) for one in size)
     try:
         return tuple(_shape(one) for one in size) if several else _shape(size)
     except TypeError:
-        text = "a size is a number of at least 1, a shape, or a tuple of shapes"
-        raise ValueError(f"sizes: {size!r} is none; {text}") from None
+        text = "each must be an integer of at least 1, a shape, or a tuple of shapes"
+        raise ValueError(f"sizes: {text}, not {size!r}") from None
 
 
 def _shape(size: Any) -> Any:
-    """TypeError for what is no length and no shape."""
+    """Return a length or a shape of Python's ints. Raise TypeError for others."""
     lengths = tuple(map(operator.index, size)) if isinstance(size, (tuple, list)) else (operator.index(size),)
     if not lengths or min(lengths) < 1 or isinstance(size, bool):
         raise TypeError
@@ -362,19 +366,19 @@ def _default_sizes(subject: _Subject, dtypes: Sequence[str]) -> list[Size]:
 
     device = find_device(subject.device)
     last = max(cache_sizes(device).values(), default=0) or 32 << 20
-    most = min(CACHES_FILLED * last, free_bytes(device) // 4, MOST_BYTES)
+    max_bytes = min(CACHES_FILLED * last, free_bytes(device) // 4, MAX_BYTES)
     per_element = (subject.operands + 1) * max(map(_item_bytes, dtypes))
-    elements = [LEAST_ELEMENTS]
-    while elements[-1] * GROWTH * per_element <= most:
+    elements = [MIN_ELEMENTS]
+    while elements[-1] * GROWTH * per_element <= max_bytes:
         elements.append(elements[-1] * GROWTH)
     if not subject.on_matrices:
         return list(elements)
-    largest = LARGEST_PRODUCT[device.kind] if subject.name in PRODUCTS else most
+    largest = LARGEST_PRODUCT[device.kind] if subject.name in PRODUCTS else max_bytes
     return [n for n in map(math.isqrt, elements) if n <= largest]
 
 
 def _item_bytes(dtype: str) -> int:
-    """Of a dtype's name; one that only make() knows, as "int16", by the bits in it."""
+    """Return the bytes per element of a dtype; of one that only make() knows, such as "int16", from its digits."""
     if dtype in _core.dtype_bytes:
         return _core.dtype_bytes[dtype]
     bits = "".join(letter for letter in dtype if letter.isdigit())
@@ -382,7 +386,7 @@ def _item_bytes(dtype: str) -> int:
 
 
 def cache_sizes(device: Device) -> dict[str, float]:
-    """Bytes by name: of a GPU "L2"; of a CPU "L2", that of one core, and "last level"; as far as known."""
+    """Return the known cache sizes in bytes: "L2" of a GPU; "L2" per core and "last level" of a CPU."""
     if device.kind == "cuda":
         known = {"L2": float(device.properties.get("l2_bytes") or 0)}
     else:
@@ -391,7 +395,7 @@ def cache_sizes(device: Device) -> dict[str, float]:
 
 
 def _cpu_l2_bytes() -> float:
-    """As Linux tells it; 0 elsewhere."""
+    """Return the size from Linux' sysfs; 0 where it is unavailable."""
     with suppress(OSError, ValueError):
         for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
             if (folder / "level").read_text(encoding="ascii").strip() == "2":
@@ -402,23 +406,23 @@ def _cpu_l2_bytes() -> float:
 def _elements(subject: _Subject, size: Any) -> float:
     try:
         return float(math.prod(subject.shapes(size)[0]))
-    except TypeError:  # of make=, a size may be anything
+    except TypeError:  # with make=, a size can be any object
         return math.nan
 
 
 def _working_set(values: Iterable[Any]) -> float:
-    """Bytes of arrays, each once."""
-    held: dict[Any, int] = {}
+    """Return the total bytes of arrays, counting each memory once."""
+    sizes: dict[Any, int] = {}
     for value in values:
         nbytes = getattr(value, "nbytes", None)
         if isinstance(nbytes, int):
-            held[_address(value)] = nbytes
-    return float(sum(held.values())) if held else math.nan
+            sizes[_address(value)] = nbytes
+    return float(sum(sizes.values())) if sizes else math.nan
 
 
 def _address(value: Any) -> Any:
-    """What two objects on the same memory have in common."""
-    address = getattr(value, "data_ptr", None)  # of flopscope a number, of torch a method
+    """Return a key that is equal for two objects with the same memory."""
+    address = getattr(value, "data_ptr", None)  # a number in flopscope, a method in torch
     return address() if callable(address) else id(value) if address is None else address
 
 
@@ -439,6 +443,6 @@ def _record(op: str, point: SweepPoint) -> dict[str, Any]:
         "ci_low": low,
         "ci_high": high,
         **numbers,
-        **{name: getattr(m, name, otherwise) for name, otherwise in _SAID.items()},
+        **{name: getattr(m, name, otherwise) for name, otherwise in _DEFAULTS.items()},
         "note": point.note,
     }
