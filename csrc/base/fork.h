@@ -1,10 +1,10 @@
-/* Whether this process is a forked child: other threads, and what they held, did not come along. */
+/* Whether this process is a forked child, which has neither its parent's other threads nor what they were doing. */
 #ifndef FS_BASE_FORK_H
 #define FS_BASE_FORK_H
 
 #include <stdint.h>
 
-/* How often a fork lies between this process and the first call of this function, or of its parent's. */
+/* The number of forks between this process and the first call of this function in it or in a parent. */
 uint32_t fs_fork_generation(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* TraceReader: a recorded trace's text, to the store of a Profiler. */
+/* TraceReader: reads the text of a recorded trace into the store of a Profiler. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,7 +11,7 @@
 typedef struct {
     PyObject_HEAD
     fs_kineto *kineto;
-    bool busy; /* perhaps without the GIL */
+    bool busy; /* in use, possibly without the GIL */
 } reader_object;
 
 static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -34,7 +34,7 @@ static void reader_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* False, with an exception set, while another thread uses it and after it has finished. */
+/* Return false, with an exception set, while another thread uses the reader and after it has finished. */
 static bool may_read(const reader_object *self)
 {
     if (self->kineto != NULL && !self->busy) return true;
@@ -42,21 +42,21 @@ static bool may_read(const reader_object *self)
     return false;
 }
 
-/* What was read in part, and not to its end, is of no use. */
+/* Discard a partial result. */
 static void end(reader_object *self)
 {
     fs_kineto_destroy(self->kineto);
     self->kineto = NULL;
 }
 
-static PyObject *reader_feed(PyObject *object, PyObject *given)
+static PyObject *reader_feed(PyObject *object, PyObject *argument)
 {
     reader_object *self = (reader_object *)object;
     Py_buffer text;
     fs_error err;
     fs_status status;
-    /* To get the buffer may run Python code, which may use this reader: it is looked at afterwards. */
-    if (PyObject_GetBuffer(given, &text, PyBUF_SIMPLE) < 0) return NULL;
+    /* Acquiring the buffer may run Python code that uses this reader, so its state is checked afterwards. */
+    if (PyObject_GetBuffer(argument, &text, PyBUF_SIMPLE) < 0) return NULL;
     if (!may_read(self)) {
         PyBuffer_Release(&text);
         return NULL;
@@ -116,11 +116,11 @@ static PyObject *reader_scan_file(PyObject *object, PyObject *args)
     return scan(self, read_file, &fd, size);
 }
 
-static PyObject *reader_scan_bytes(PyObject *object, PyObject *given)
+static PyObject *reader_scan_bytes(PyObject *object, PyObject *argument)
 {
     reader_object *self = (reader_object *)object;
     Py_buffer text;
-    if (PyObject_GetBuffer(given, &text, PyBUF_SIMPLE) < 0) return NULL;
+    if (PyObject_GetBuffer(argument, &text, PyBUF_SIMPLE) < 0) return NULL;
     PyObject *done = may_read(self) ? scan(self, read_buffer, &text, text.len) : NULL;
     PyBuffer_Release(&text);
     return done;
@@ -155,15 +155,15 @@ static PyObject *report_object(const fs_kineto *kineto, const fs_kineto_report *
 static PyObject *reader_finish(PyObject *object, PyObject *args)
 {
     reader_object *self = (reader_object *)object;
-    PyObject *given;
+    PyObject *argument;
     fs_kineto_report report = {.base = 0};
     fs_error err;
     fs_status status;
-    if (!PyArg_ParseTuple(args, "O!:finish", fs_profiler_type, &given) || !may_read(self)) return NULL;
-    fs_profiler_object *profiler = (fs_profiler_object *)given;
+    if (!PyArg_ParseTuple(args, "O!:finish", fs_profiler_type, &argument) || !may_read(self)) return NULL;
+    fs_profiler_object *profiler = (fs_profiler_object *)argument;
     if (!fs_profiler_is_stopped(profiler, "store") || !fs_profiler_may_change(profiler)) return NULL;
     if (fs_store_count(profiler->store) > 0) {
-        PyErr_SetString(PyExc_ValueError, "a trace is read into a new Profiler; this one has events");
+        PyErr_SetString(PyExc_ValueError, "a trace can only be read into a new Profiler; this one has events");
         return NULL;
     }
     profiler->generation = fs_fork_generation();
@@ -182,13 +182,14 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"feed", reader_feed, METH_O, "Read on in the text. ValueError names the byte where it is no trace."},
+    {"feed", reader_feed, METH_O,
+     "Read the next part of the text. Raise ValueError naming the byte of a syntax error."},
     {"scan_file", reader_scan_file, METH_VARARGS,
-     "scan_file($self, fd, size, /)\n--\n\nRead the whole text from a file, by several threads."},
-    {"scan_bytes", reader_scan_bytes, METH_O, "Read the whole text from memory, by several threads."},
+     "scan_file($self, fd, size, /)\n--\n\nRead the whole text from a file, with several threads."},
+    {"scan_bytes", reader_scan_bytes, METH_O, "Read the whole text from memory, with several threads."},
     {"finish", reader_finish, METH_VARARGS,
-     "finish($self, profiler, /)\n--\n\nThe text is over: put its events into a new Profiler. What was read and left "
-     "out, and \"head\": the members beside the events, as JSON."},
+     "finish($self, profiler, /)\n--\n\nEnd the text and store its events in a new Profiler. Return the counts of "
+     "events read and skipped, and \"head\": the other members as JSON."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -196,7 +197,7 @@ static PyType_Slot slots[] = {
     {Py_tp_new, reader_new},
     {Py_tp_dealloc, reader_dealloc},
     {Py_tp_methods, methods},
-    {Py_tp_doc, "TraceReader()\n--\n\nReads the text of a trace: feed() it in parts or scan it whole, then finish()."},
+    {Py_tp_doc, "TraceReader()\n--\n\nA reader of a trace's text: feed() parts or scan all of it, then call finish()."},
     {0, NULL},
 };
 
@@ -207,8 +208,8 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-/* For tests of the scanner: a text's tokens, and where and why they end. */
-static PyObject *json_tokens(PyObject *module, PyObject *given)
+/* For tests of the scanner: the tokens of a text, and where and why they end. */
+static PyObject *json_tokens(PyObject *module, PyObject *argument)
 {
     static const char *const names[FS_SCAN_TOKEN_COUNT] = {
 #define TOKEN_NAME(NAME, name) #name,
@@ -218,10 +219,10 @@ static PyObject *json_tokens(PyObject *module, PyObject *given)
     char *text, *padded;
     Py_ssize_t size;
     (void)module;
-    if (PyBytes_AsStringAndSize(given, &text, &size) < 0) return NULL;
+    if (PyBytes_AsStringAndSize(argument, &text, &size) < 0) return NULL;
     if ((padded = PyMem_Calloc(1, (size_t)size + 1 + FS_SCAN_PADDING)) == NULL) return PyErr_NoMemory();
     memcpy(padded, text, (size_t)size);
-    padded[size] = '\n'; /* so that a number at the end is known to end */
+    padded[size] = '\n'; /* terminates a number at the end */
     fs_scan_pull pull;
     fs_scan_token token;
     fs_scan_span span = {"", 0, false};
@@ -249,7 +250,7 @@ static PyObject *json_tokens(PyObject *module, PyObject *given)
 }
 
 static PyMethodDef functions[] = {
-    {"_json_tokens", json_tokens, METH_O, "_json_tokens(text): ([(token, text)], how it ends, where, expected)."},
+    {"_json_tokens", json_tokens, METH_O, "_json_tokens(text): return ([(token, text)], status, end, expected)."},
     {NULL, NULL, 0, NULL},
 };
 
