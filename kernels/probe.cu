@@ -137,7 +137,7 @@ extern "C" fs_status fs_cuda_probe_fma(fs_device device, fs_dtype dtype, int ite
 
     *flops = 0;
     if (!fs_dtype_is_float(dtype) || iterations < 1)
-        return fs_fail(err, FS_VALUE_ERROR, "a compute probe takes a float dtype and at least 1 iteration, not %d",
+        return fs_fail(err, FS_VALUE_ERROR, "a compute probe needs a float dtype and at least 1 iteration, not %d",
                        iterations);
     FS_TRY(fs_cuda_enter(device, &previous, err));
     fs_status status = launch_fma(device, dtype, iterations, flops, err);
@@ -162,7 +162,7 @@ extern "C" fs_status fs_cuda_probe_read(fs_device device, const void *data, size
 
     if (nbytes < 16 || !fs_is_aligned(data, 16))
         return fs_fail(err, FS_VALUE_ERROR,
-                       "a memory probe takes at least 16 bytes that begin at a multiple of 16, not %zu at %p", nbytes,
+                       "a memory probe needs at least 16 bytes, aligned to 16, not %zu at %p", nbytes,
                        data);
     FS_TRY(fs_cuda_enter(device, &previous, err));
     fs_status status = launch_read(device, data, nbytes, err);

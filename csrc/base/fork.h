@@ -1,4 +1,4 @@
-/* Whether this process is a forked child, which has neither its parent's other threads nor what they were doing. */
+/* Whether this process is a forked child, in which only the thread that called fork() exists. */
 #ifndef FS_BASE_FORK_H
 #define FS_BASE_FORK_H
 

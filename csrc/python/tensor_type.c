@@ -133,7 +133,7 @@ static PyObject *get_transposed(PyObject *self, void *unused)
 }
 
 /* Version 3, https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html. Work is queued on the legacy
- * default stream, whose number there is 1. */
+ * default stream, which the protocol numbers 1. */
 static PyObject *get_cuda_array_interface(PyObject *self, void *unused)
 {
     (void)unused;
