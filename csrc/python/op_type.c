@@ -349,12 +349,12 @@ static const char *dtype_prose(const fs_op *op)
     case FS_FORM_CAST:
     case FS_FORM_COPY_IN_PLACE:
     case FS_FORM_FILL_IN_PLACE:
-        return "Any dtype.";
+        return "Supports any dtype.";
     case FS_FORM_CREATE:
     case FS_FORM_CREATE_FULL:
-        return "On the default device unless `device` is given.";
+        return "Allocated on the default device unless `device` is given.";
     default:
-        return "float64, float32, float16 or bfloat16; all tensors of one dtype on one device.";
+        return "Supports float64, float32, float16 and bfloat16; all tensors must have the same dtype and device.";
     }
 }
 
@@ -370,7 +370,7 @@ static PyObject *op_doc(PyObject *self, void *unused)
     PyOS_snprintf(flops, sizeof flops, rules[op->flops], (int)op->flops_each);
     bool affine = op->form == FS_FORM_LAYER_NORM || op->form == FS_FORM_RMS_NORM;
     return PyUnicode_FromFormat("%s%s\n\n%s.\n\n%s FLOPs: %s%s.\nRaises TypeError, ValueError, MemoryError or "
-                                "RuntimeError (CUDA's), naming shapes, dtypes and devices.",
+                                "RuntimeError (from CUDA), naming the shapes, dtypes and devices.",
                                 op->name, form_signatures[op->form], op->prose, dtype_prose(op), flops,
                                 affine ? ", and 1 more for each of weight and bias" : "");
 }
