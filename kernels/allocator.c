@@ -2,10 +2,10 @@
  *
  *   up to 1 MiB   rounded up to 512 B, one stack of free blocks per size: no search, no record of blocks in use
  *   above         rounded up to 2 MiB; free blocks sorted by size, best fit if at most a quarter too large;
- *                 blocks in use are in a hash table, since the size asked for does not tell the block's
+ *                 blocks in use are in a hash table, as the requested size does not determine the block's size
  *
- * A block given back is reused at once: all work is on one stream, so the next user's work comes after the last
- * user's. Nothing here is freed when the process ends, as the driver does that better.
+ * A released block is reused at once: all work is on one stream, so the next user's work runs after the previous
+ * user's. Nothing here is freed at process exit, which is left to the driver.
  */
 #include <pthread.h>
 #include <string.h>
@@ -18,7 +18,7 @@ enum {
     SMALL_LIMIT = 1 << 20,
     SMALL_BINS = SMALL_LIMIT / SMALL_UNIT + 1, /* by size / SMALL_UNIT */
     LARGE_UNIT = 2 << 20,
-    LARGE_WASTE = 4 /* a large block may be 1 / LARGE_WASTE larger than what was asked for */
+    LARGE_WASTE = 4 /* a large block may exceed the request by 1 / LARGE_WASTE */
 };
 
 typedef struct {
@@ -34,14 +34,14 @@ typedef struct {
 typedef struct {
     pthread_mutex_t lock;
     small_bin bins[SMALL_BINS];
-    block *large;      /* free, by size */
+    block *large;      /* free, sorted by size */
     size_t large_count, large_capacity;
-    block *in_use;     /* large ones: open addressing, at most half full; data NULL is an empty slot */
+    block *in_use;     /* large blocks: open addressing, at most half full; data NULL is an empty slot */
     size_t in_use_count, in_use_slots;
     int64_t allocated, reserved;
 } cache;
 
-static cache *caches[FS_CUDA_MAX_DEVICES]; /* made on first use */
+static cache *caches[FS_CUDA_MAX_DEVICES]; /* created on first use */
 
 static cache *cache_find(fs_device device)
 {
@@ -50,27 +50,27 @@ static cache *cache_find(fs_device device)
 
 static fs_status out_of_host_memory(fs_error *err)
 {
-    return fs_fail(err, FS_OUT_OF_MEMORY, "host memory is out: no room to keep track of a block of device memory");
+    return fs_fail(err, FS_OUT_OF_MEMORY, "out of host memory: cannot record a block of device memory");
 }
 
-static fs_status cache_get(fs_device device, cache **found, fs_error *err)
+static fs_status cache_get(fs_device device, cache **result, fs_error *err)
 {
     static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 
-    *found = cache_find(device);
-    if (*found) return FS_OK;
+    *result = cache_find(device);
+    if (*result) return FS_OK;
     pthread_mutex_lock(&making);
-    *found = cache_find(device);
-    if (!*found) {
-        cache *made = fs_calloc(1, sizeof *made);
-        if (made) {
-            pthread_mutex_init(&made->lock, NULL);
-            __atomic_store_n(&caches[device.index], made, __ATOMIC_RELEASE);
+    *result = cache_find(device);
+    if (!*result) {
+        cache *created = fs_calloc(1, sizeof *created);
+        if (created) {
+            pthread_mutex_init(&created->lock, NULL);
+            __atomic_store_n(&caches[device.index], created, __ATOMIC_RELEASE);
         }
-        *found = made;
+        *result = created;
     }
     pthread_mutex_unlock(&making);
-    return *found ? FS_OK : out_of_host_memory(err);
+    return *result ? FS_OK : out_of_host_memory(err);
 }
 
 /* ---- large blocks in use ---- */
@@ -82,7 +82,7 @@ static size_t slot_of(const cache *c, const void *data)
     return slot;
 }
 
-/* Make room for one more; false when host memory is out. */
+/* Make room for one more. Return false when out of host memory. */
 static bool in_use_reserve(cache *c)
 {
     if (2 * (c->in_use_count + 1) <= c->in_use_slots) return true;
@@ -103,7 +103,7 @@ static void in_use_add(cache *c, block b)
     c->in_use_count++;
 }
 
-/* The block's size; its chain is closed up behind it. */
+/* Remove the block and return its size. Its probe chain is closed. */
 static size_t in_use_remove(cache *c, const void *data)
 {
     size_t mask = c->in_use_slots - 1, hole = slot_of(c, data), size = c->in_use[hole].size;
@@ -129,7 +129,7 @@ static void *grown(void *items, size_t count, size_t *capacity, size_t item_size
     return moved;
 }
 
-/* First free large block of at least `size`. */
+/* The first free large block of at least `size`. */
 static size_t large_lower_bound(const cache *c, size_t size)
 {
     size_t low = 0, high = c->large_count;
@@ -174,7 +174,7 @@ static bool small_put(small_bin *bin, void *data)
     return true;
 }
 
-/* Free all that is cached. The lock is held. */
+/* Free all cached blocks. The lock is held. */
 static void cache_drop(cache *c)
 {
     for (size_t i = 0; i < SMALL_BINS; i++) {
@@ -196,7 +196,7 @@ static void cache_drop(cache *c)
     cudaGetLastError();
 }
 
-/* From CUDA; if it has none left, once more with our cache given back. The lock is held. */
+/* Allocate from CUDA. If it is out of memory, free the cache and try again. The lock is held. */
 static fs_status device_malloc(cache *c, fs_device device, size_t size, void **data, fs_error *err)
 {
     char where[16];
@@ -212,7 +212,7 @@ static fs_status device_malloc(cache *c, fs_device device, size_t size, void **d
         cudaGetLastError();
         if (cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) cudaGetLastError();
         return fs_fail(err, FS_OUT_OF_MEMORY,
-                       "%s is out of memory: %.3f GiB asked for, %.3f of %.3f GiB free, %.3f GiB held by flopscope's "
+                       "%s is out of memory: %.3f GiB requested, %.3f of %.3f GiB free, %.3f GiB held by flopscope's "
                        "tensors and workspaces: release tensors (of other libraries and processes, too) or use smaller "
                        "ones", fs_device_text(device, where), (double)size / 0x1p30, (double)free_bytes / 0x1p30,
                        (double)total_bytes / 0x1p30, (double)c->reserved / 0x1p30);
@@ -254,7 +254,7 @@ fs_status fs_cuda_allocate(fs_device device, size_t nbytes, void **data, fs_erro
 
     *data = NULL;
     if (nbytes > SIZE_MAX / 4)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "%s is out of memory: %zu bytes asked for in one tensor",
+        return fs_fail(err, FS_OUT_OF_MEMORY, "%s is out of memory: %zu bytes requested for one tensor",
                        fs_device_text(device, where), nbytes);
     FS_TRY(cache_get(device, &c, err));
     pthread_mutex_lock(&c->lock);
@@ -271,7 +271,7 @@ void fs_cuda_release(fs_device device, void *data, size_t nbytes)
 {
     cache *c = cache_find(device);
     size_t size;
-    bool kept;
+    bool recorded;
 
     if (!c || !data || fs_cuda_graph_keeps(device, data, nbytes)) return;
     pthread_mutex_lock(&c->lock);
@@ -279,12 +279,12 @@ void fs_cuda_release(fs_device device, void *data, size_t nbytes)
     if (nbytes <= SMALL_LIMIT) {
         size_t units = nbytes ? (nbytes + SMALL_UNIT - 1) / SMALL_UNIT : 1;
         size = units * SMALL_UNIT;
-        kept = small_put(&c->bins[units], data);
+        recorded = small_put(&c->bins[units], data);
     } else {
         size = in_use_remove(c, data);
-        kept = large_put(c, (block){data, size});
+        recorded = large_put(c, (block){data, size});
     }
-    if (!kept) { /* host memory is out: without a record of the block, CUDA must have it back */
+    if (!recorded) { /* out of host memory: without a record, the block must go back to CUDA */
         cudaFree(data);
         cudaGetLastError();
         c->reserved -= (int64_t)size;
@@ -329,10 +329,10 @@ void fs_cuda_empty_cache(fs_device device)
     cache *c = (unsigned)device.index < FS_CUDA_MAX_DEVICES ? cache_find(device) : NULL;
     int previous;
 
-    /* With no cache, or in a forked child, there is nothing that could be freed. */
+    /* Without a cache, or in a forked child, nothing can be freed. */
     if (!c || fs_cuda_enter(device, &previous, NULL) != FS_OK) return;
     pthread_mutex_lock(&c->lock);
-    cudaDeviceSynchronize(); /* else each cudaFree would wait */
+    cudaDeviceSynchronize(); /* otherwise each cudaFree would wait */
     cache_drop(c);
     pthread_mutex_unlock(&c->lock);
     fs_cuda_leave(previous);

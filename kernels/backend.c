@@ -1,5 +1,5 @@
-/* The CUDA backend's table, copies between memories, and marks. Each function makes its device current, and leaves
- * the thread with the device it had. */
+/* The CUDA backend's table, copies between memories, and marks. Each function makes its device current, and restores
+ * the thread's previous device. */
 #include <math.h>
 #include <pthread.h>
 
@@ -103,7 +103,7 @@ static fs_status copy_from_peer(fs_device to_device, void *to, fs_device from_de
     return FS_OK;
 }
 
-/* The streams of two devices don't order with each other: wait for the source, copy, wait for the copy. */
+/* The streams of two devices are not ordered with each other: wait for the source, copy, wait for the copy. */
 static fs_status peer_copy(fs_device to_device, void *to, fs_device from_device, const void *from, size_t nbytes,
                            fs_error *err)
 {
@@ -115,7 +115,7 @@ static fs_status peer_copy(fs_device to_device, void *to, fs_device from_device,
 
 struct fs_mark {
     cudaEvent_t event;
-    fs_mark *next; /* in the pool */
+    fs_mark *next; /* the next mark in the pool */
 };
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -141,14 +141,14 @@ static void mark_give(fs_device device, fs_mark *mark)
 
 static fs_status mark_new(fs_device device, fs_mark **mark, fs_error *err)
 {
-    fs_mark *made = fs_malloc(sizeof *made);
-    if (!made) return fs_fail(err, FS_OUT_OF_MEMORY, "host memory is out: no room for a mark of device time");
-    cudaError_t code = cudaEventCreate(&made->event);
+    fs_mark *created = fs_malloc(sizeof *created);
+    if (!created) return fs_fail(err, FS_OUT_OF_MEMORY, "out of host memory: cannot allocate a mark of device time");
+    cudaError_t code = cudaEventCreate(&created->event);
     if (code != cudaSuccess) {
-        fs_free(made);
+        fs_free(created);
         return fs_cuda_fail(code, device, "making an event", err);
     }
-    *mark = made;
+    *mark = created;
     return FS_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Reductions across the threads of a warp or of a block. All threads get the result, the same bits each time. */
+/* Reductions across the threads of a warp or of a block. All threads get the same, deterministic result. */
 #ifndef FS_KERNELS_BLOCK_CUH
 #define FS_KERNELS_BLOCK_CUH
 
@@ -11,7 +11,7 @@ struct fs_add {
     template <class T> static __device__ __forceinline__ T identity() { return T(0); }
 };
 
-/* NaN wins. */
+/* NaN propagates. */
 struct fs_larger {
     template <class T> static __device__ __forceinline__ T apply(T a, T b) { return (a > b || a != a) ? a : b; }
     template <class T> static __device__ __forceinline__ T identity() { return T(-INFINITY); }
@@ -30,14 +30,14 @@ template <class OP, class T> FS_DEVICE T fs_reduce_lanes(T value, int width)
     return value;
 }
 
-/* Over a block of whole warps, at most 32. `shared` holds 32 values. */
+/* Over a block of whole warps, at most 32. `shared` has room for 32 values. */
 template <class OP, class T> FS_DEVICE T fs_reduce_block(T value, T *shared)
 {
     int lane = threadIdx.x % FS_WARP, warp = threadIdx.x / FS_WARP, warps = blockDim.x / FS_WARP;
 
     value = fs_reduce_lanes<OP>(value, FS_WARP);
     if (warps == 1) return value;
-    __syncthreads(); /* the last reduction's readers are done with `shared` */
+    __syncthreads(); /* the previous reduction's readers have finished with `shared` */
     if (lane == 0) shared[warp] = value;
     __syncthreads();
     value = lane < warps ? shared[lane] : OP::template identity<T>();

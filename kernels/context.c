@@ -6,9 +6,10 @@
 
 int fs_cuda_used[FS_CUDA_MAX_DEVICES];
 
-/* What to do, by CUDA's code. Codes after which no CUDA call of the process works any more are all "restart". */
-static const char restart[] = "; the error is final for this process: restart it, and run the failing program under "
-                              "compute-sanitizer to find the fault (an earlier kernel, of any library, may be at it)";
+/* The remedy for each CUDA error code. Codes after which CUDA is unusable in the process all use "restart". */
+static const char restart[] =
+    "; the error is final for this process: restart it, and run the failing program under "
+    "compute-sanitizer to find the fault (an earlier kernel, of any library, may be at fault)";
 static const struct {
     cudaError_t code;
     const char *advice;
@@ -23,18 +24,18 @@ static const struct {
     {cudaErrorAssert, restart},
     {cudaErrorLaunchTimeout, "; the error is final for this process: restart it, and run shorter kernels on a GPU "
                              "that drives a display"},
-    {cudaErrorECCUncorrectable, "; the GPU's memory is faulty: restart the process, and look at nvidia-smi -q -d ECC"},
+    {cudaErrorECCUncorrectable, "; the GPU's memory is faulty: restart the process, and check nvidia-smi -q -d ECC"},
     {cudaErrorMemoryAllocation, "; release tensors, empty the caches of the libraries in this process, or use smaller "
                                 "ones"},
-    {cudaErrorInitializationError, "; a child forked from a process that used CUDA can't use it: start it with "
+    {cudaErrorInitializationError, "; a child forked from a process that used CUDA cannot use it: start it with "
                                    "multiprocessing's \"spawn\" method"},
-    {cudaErrorNoKernelImageForDevice, "; this build holds no code for the GPU: reinstall flopscope from source with "
-                                      "an nvcc that knows it"},
+    {cudaErrorNoKernelImageForDevice, "; this build has no code for the GPU: reinstall flopscope from source with "
+                                      "an nvcc that supports it"},
     {cudaErrorUnsupportedPtxVersion, "; the driver is older than the nvcc of this build: update the driver"},
     {cudaErrorInsufficientDriver, "; the driver is older than this build's CUDA runtime: update the driver"},
-    {cudaErrorNoDevice, "; the driver sees no GPU: look at nvidia-smi and at CUDA_VISIBLE_DEVICES"},
-    {cudaErrorInvalidDevice, "; flopscope.devices() lists the devices there are"},
-    {cudaErrorDevicesUnavailable, "; another process holds the GPU exclusively: look at nvidia-smi"},
+    {cudaErrorNoDevice, "; the driver sees no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES"},
+    {cudaErrorInvalidDevice, "; flopscope.devices() lists the available devices"},
+    {cudaErrorDevicesUnavailable, "; another process uses the GPU exclusively: check nvidia-smi"},
 };
 
 fs_status fs_cuda_fail(cudaError_t code, fs_device device, const char *doing, fs_error *err)
@@ -50,7 +51,7 @@ fs_status fs_cuda_fail(cudaError_t code, fs_device device, const char *doing, fs
                    cudaGetErrorString(code), cudaGetErrorName(code), (int)code, advice);
 }
 
-/* A CUDA context does not survive a fork: its child must be told so, rather than hang or crash. */
+/* A CUDA context does not survive a fork: report this in the child rather than hang or crash. */
 static void mark_forked(void)
 {
     for (int i = 0; i < FS_CUDA_MAX_DEVICES; i++)
@@ -70,20 +71,20 @@ static int used(int index)
 static fs_status forked(fs_error *err)
 {
     return fs_fail(err, FS_RUNTIME_ERROR,
-                   "CUDA can't be used in this process: it was forked from one that had used CUDA; start it with "
+                   "CUDA cannot be used in this process: it was forked from one that had used CUDA; start it with "
                    "multiprocessing's \"spawn\" method, or use CUDA in the child only");
 }
 
 static fs_status no_such_device(int index, int count, fs_error *err)
 {
-    return fs_fail(err, FS_VALUE_ERROR, "there is no cuda:%d: this process sees %d CUDA device%s, numbered from 0",
+    return fs_fail(err, FS_VALUE_ERROR, "unknown device cuda:%d: this process sees %d CUDA device%s, numbered from 0",
                    index, count, count == 1 ? "" : "s");
 }
 
 static void mark_used(int index)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, watch_forks); /* on the first use, so that a fork before it stays free to use CUDA */
+    pthread_once(&once, watch_forks); /* on first use: a fork before it leaves CUDA usable in the child */
     __atomic_store_n(&fs_cuda_used[index], FS_CUDA_USED, __ATOMIC_RELAXED);
 }
 
@@ -99,7 +100,7 @@ fs_status fs_cuda_enter_slow(fs_device device, int *previous, fs_error *err)
             return no_such_device(device.index, count, err);
     }
     FS_CUDA_TRY(cudaGetDevice(&current), device, "asking for the current device", err);
-    /* Set it even when it is current already: in a fresh thread that makes the context. */
+    /* Set it even if it is already current: in a new thread this creates the context. */
     FS_CUDA_TRY(cudaSetDevice(device.index), device, "making the device current", err);
     mark_used(device.index);
     if (current != device.index) *previous = current;
@@ -121,10 +122,11 @@ fs_status fs_cuda_device_count(int *count, fs_error *err)
             return fs_fail(err, FS_RUNTIME_ERROR,
                            "there is no CUDA device: no NVIDIA driver is loaded; install it (nvidia-smi must work), or "
                            "start the container with its GPUs (docker run --gpus all)");
-        return fs_fail(err, FS_RUNTIME_ERROR,
-                       "the NVIDIA driver knows CUDA up to %d.%d, and this flopscope was built for %d.%d: update the "
-                       "driver, or rebuild with an older nvcc", driver / 1000, driver % 1000 / 10,
-                       CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+        return fs_fail(
+            err, FS_RUNTIME_ERROR,
+            "the NVIDIA driver supports CUDA up to %d.%d, but this flopscope was built for %d.%d: update the "
+            "driver, or rebuild with an older nvcc",
+            driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     }
     if (code != cudaSuccess) return fs_cuda_fail(code, device, "counting the devices", err);
     if (*count == 0) return fs_cuda_fail(cudaErrorNoDevice, device, "counting the devices", err);

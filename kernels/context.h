@@ -1,8 +1,8 @@
-/* What all CUDA code shares: making a device current, the stream, errors told in words, launches, memory.
+/* Shared declarations of all CUDA code: making a device current, the stream, error messages, launches, memory.
  *
- *   backend.c   the table of functions: enters the device, calls one of the launchers below, leaves
+ *   backend.c   the table of functions: makes the device current, calls one of the launchers below, restores it
  *   *.cu        kernels, and tables of them
- *   pointwise.c, convert.c, …  launchers: choose a kernel, fill its argument record, launch
+ *   pointwise.c, convert.c, …  launchers: choose a kernel, fill in its arguments, launch
  *
  * Launchers expect the device to be current; all work goes to fs_cuda_stream(device).
  */
@@ -20,8 +20,8 @@ extern "C" {
 
 enum { FS_CUDA_MAX_DEVICES = 64 };
 
-/* FS_RUNTIME_ERROR (FS_OUT_OF_MEMORY where CUDA says so) with CUDA's own name and text of `code`, what was being
- * done, and what to do about it. Clears CUDA's record of the error, so that the next call starts clean. */
+/* FS_RUNTIME_ERROR (FS_OUT_OF_MEMORY if `code` means that) with CUDA's name and text of `code`, the failed action, and
+ * a remedy. Clears CUDA's last error, so that the next call starts clean. */
 fs_status fs_cuda_fail(cudaError_t code, fs_device device, const char *doing, fs_error *err);
 
 /* Return from the calling function when a CUDA call fails. */
@@ -31,14 +31,14 @@ fs_status fs_cuda_fail(cudaError_t code, fs_device device, const char *doing, fs
         if (fs_cuda_code_ != cudaSuccess) return fs_cuda_fail(fs_cuda_code_, device, doing, err); \
     } while (0)
 
-/* By device, whether this process has used it: read with __atomic_load_n, as other threads may write it. */
-enum { FS_CUDA_UNUSED, FS_CUDA_USED, FS_CUDA_FORKED /* a child of a process that had */ };
+/* Per device, whether this process has used it. Read it with __atomic_load_n, as other threads may write it. */
+enum { FS_CUDA_UNUSED, FS_CUDA_USED, FS_CUDA_FORKED /* the child of a process that had used it */ };
 extern int fs_cuda_used[FS_CUDA_MAX_DEVICES];
 
-/* The slow half of fs_cuda_enter: first use, another current device, a forked child. */
+/* The slow path of fs_cuda_enter: first use, another current device, a forked child. */
 fs_status fs_cuda_enter_slow(fs_device device, int *previous, fs_error *err);
 
-/* Make the device current. Pair with fs_cuda_leave, which makes *previous current again where it differs. */
+/* Make the device current. Pair with fs_cuda_leave, which makes *previous current again if it differs. */
 static inline fs_status fs_cuda_enter(fs_device device, int *previous, fs_error *err)
 {
     int current;
@@ -58,11 +58,11 @@ static inline void fs_cuda_leave(int previous)
 
 /* ---- graph.c ---- */
 
-/* The stream of all work on a device: the legacy default stream, so that it orders with torch's and CuPy's; or, in a
- * thread that captures a graph there, the graph's. */
+/* The stream of all work on a device: the legacy default stream, which is ordered with torch's and CuPy's work; or the
+ * graph's stream, in a thread that captures a graph on the device. */
 cudaStream_t fs_cuda_stream(fs_device device);
 
-/* Whether the graph that this thread captures keeps a block that is given back. */
+/* Whether the graph that this thread captures keeps a released block. */
 bool fs_cuda_graph_keeps(fs_device device, void *data, size_t nbytes);
 
 /* `doing` completes "… failed while <doing> on cuda:0". */
@@ -93,10 +93,10 @@ int64_t fs_cuda_allocated(fs_device device);
 int64_t fs_cuda_reserved(fs_device device);
 void fs_cuda_empty_cache(fs_device device);
 
-/* A block outside of the cache and of `allocated`, kept for the life of the process (counted in `reserved`). */
+/* Allocate a block outside of the cache and of `allocated`, kept until process exit (counted in `reserved`). */
 fs_status fs_cuda_allocate_kept(fs_device device, size_t nbytes, void **data, fs_error *err);
 
-/* ---- launchers, as their namesakes in ops/backend.h ---- */
+/* ---- launchers, named like the functions of ops/backend.h ---- */
 
 fs_status fs_cuda_unary(fs_device device, fs_unary_id op, const fs_elementwise *space, fs_error *err);
 fs_status fs_cuda_binary(fs_device device, fs_binary_id op, const fs_elementwise *space, fs_error *err);

@@ -36,15 +36,15 @@ static fs_status launch_strided(fs_device device, const void *kernel, const fs_e
                                 fs_error *err)
 {
     fs_convert_strided arguments = {.out = space->out, .in = space->in[0], .layout = fs_layout_of(space, unit)};
-    /* The kernel of vectors counts in vectors throughout. */
+    /* The kernel for vectors counts in vectors throughout. */
     for (int i = 0; i < 2; i++)
         for (int d = 0; d < space->ndim; d++) arguments.layout.strides[i][d] /= unit;
     return fs_cuda_launch(device, kernel, fs_ceil_div(arguments.layout.units, FS_TILE_THREADS * FS_COPY_ITEMS),
                           FS_TILE_THREADS, &arguments, "launching a strided copy", err);
 }
 
-/* The dimensions in which the two sides have their unit strides, when they are not the same one and both are long
- * enough for tiles to pay. */
+/* Find the dimensions in which the two sides have their unit strides, if they differ and both are long enough for tiles
+ * to pay off. */
 static bool find_transpose(const fs_elementwise *space, int *in_unit, int *out_unit)
 {
     enum { SHORTEST = 16 };

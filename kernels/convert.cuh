@@ -17,7 +17,7 @@ typedef int8_t type_int8;
 typedef uint8_t type_uint8;
 typedef fs_bool8 type_bool;
 
-/* The arithmetic type that holds every value of the stored one. */
+/* The arithmetic type that represents every value of the stored one. */
 FS_DEVICE double arithmetic(double x) { return x; }
 FS_DEVICE float arithmetic(float x) { return x; }
 FS_DEVICE float arithmetic(fs_float16 x) { return __half2float(x); }
@@ -28,7 +28,7 @@ FS_DEVICE int arithmetic(int8_t x) { return x; }
 FS_DEVICE int arithmetic(uint8_t x) { return x; }
 FS_DEVICE int arithmetic(fs_bool8 x) { return x.value != 0; }
 
-/* From there to storage, rounded once. */
+/* From the arithmetic type to storage, rounded once. */
 template <class X> FS_DEVICE void stored(X x, double *to) { *to = (double)x; }
 template <class X> FS_DEVICE void stored(X x, float *to) { *to = (float)x; }
 FS_DEVICE void stored(double x, fs_float16 *to) { *to = __double2half(x); }
@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS)
 #define FS_DENSE_FROM(NAME, name, bytes, ctype, dl) (const void *)dense_kernel<OUT, type_##name>,
 #define FS_STRIDED_FROM(NAME, name, bytes, ctype, dl) (const void *)strided_kernel<OUT, type_##name>,
 
-/* The table of one dtype to convert to. */
+/* The table of one target dtype. */
 #define FS_CONVERT_TO(name)                            \
     namespace to_##name                                \
     {                                                  \

@@ -1,16 +1,16 @@
-/* Copies, conversions and fills: the kernels' arguments and tables. */
+/* Copies, conversions and fills: arguments and tables of kernels. */
 #ifndef FS_KERNELS_CONVERT_H
 #define FS_KERNELS_CONVERT_H
 
 #include "kernels/layout.h"
 
 enum {
-    FS_COPY_ITEMS = 4,      /* elements (strided) or vectors (fill) that one thread moves */
-    FS_SIZES = 4,           /* of elements: 1, 2, 4 and 8 bytes, by their logarithm */
-    FS_TRANSPOSE_TILE = 64  /* elements on each side */
+    FS_COPY_ITEMS = 4,      /* elements (strided) or vectors (fill) per thread */
+    FS_SIZES = 4,           /* element sizes: 1, 2, 4 and 8 bytes, by their logarithm */
+    FS_TRANSPOSE_TILE = 64  /* elements per side */
 };
 
-/* Dense conversions move vectors whose larger side is 16 bytes, and at most four of them in a thread. */
+/* Dense conversions move vectors whose larger side is 16 bytes, at most four per thread. */
 #define FS_CONVERT_WIDTH(a, b) (FS_VECTOR_BYTES / (int)((a) > (b) ? (a) : (b)))
 #define FS_CONVERT_ITEMS(a, b) (FS_CONVERT_WIDTH(a, b) > 4 ? 16 : 4 * FS_CONVERT_WIDTH(a, b))
 
@@ -33,14 +33,14 @@ typedef struct {
     const void *in;
     int64_t rows, columns;               /* lengths of i and of j */
     int64_t in_stride, out_stride;       /* of i in `in` and of j in `out`, in elements */
-    fs_fast_divisor column_tiles, tiles; /* of a matrix: tiles along j, and in all */
+    fs_fast_divisor column_tiles, tiles; /* tiles along j and in total, per matrix */
     fs_layout batch;                     /* a unit is a matrix */
 } fs_transpose;
 
 typedef struct {
     char *out;
-    int64_t head, nbytes; /* bytes before the first aligned 16, and in all */
-    uint32_t pattern[4];  /* the value over and over */
+    int64_t head, nbytes; /* bytes before the first 16-byte boundary, and in total */
+    uint32_t pattern[4];  /* the value, repeated */
 } fs_fill_dense;
 
 typedef struct {
@@ -49,7 +49,7 @@ typedef struct {
     fs_layout layout;
 } fs_fill_strided;
 
-/* Kernels to one dtype, by the dtype they come from. */
+/* Kernels that convert to one dtype, by the source dtype. */
 typedef struct {
     const void *dense[FS_DTYPE_COUNT], *strided[FS_DTYPE_COUNT];
 } fs_convert_kernels;
@@ -66,7 +66,7 @@ extern const void *const fs_transpose_kernels[FS_SIZES];
 extern const void *const fs_fill_dense_kernel;
 extern const void *const fs_fill_strided_kernels[FS_SIZES];
 
-/* The bits that `value` is stored as. */
+/* The bits that store `value`. */
 uint64_t fs_fill_bits(double value, fs_dtype dtype);
 #ifdef __cplusplus
 }

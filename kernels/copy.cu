@@ -1,4 +1,4 @@
-/* Raw moves of bits: strided copies by vectors, transposes, fills. FLOPS 0; bound by memory. */
+/* Copies of raw bits: strided copies by vectors, transposes, fills. FLOPS 0; bound by memory. */
 #include <string.h>
 
 #include "kernels/convert.h"
@@ -22,8 +22,8 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS)
         if (first + k * FS_TILE_THREADS < args.layout.units) ((uint4 *)args.out)[at[k][0]] = value[k];
 }
 
-/* A block turns one tile in shared memory: its reads run along in's rows and its writes along out's. The pitch puts
- * the elements of a column into different banks. */
+/* A block transposes one tile in shared memory: reads run along in's rows and writes along out's. The pitch puts the
+ * elements of a column into different banks. */
 template <class S>
 static __global__ void __launch_bounds__(FS_TILE_THREADS) transpose_kernel(const __grid_constant__ fs_transpose args)
 {
@@ -56,7 +56,7 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS) transpose_kernel(const
         if (y + k * ROWS < columns && x < rows) out[(y + k * ROWS) * args.out_stride + x] = tile[x][y + k * ROWS];
 }
 
-/* Whole vectors in the middle; the first block does the bytes before them and the last the bytes after. */
+/* Whole vectors in the middle. The first block writes the bytes before them and the last the bytes after. */
 static __global__ void __launch_bounds__(FS_TILE_THREADS) fill_dense_kernel(const __grid_constant__ fs_fill_dense args)
 {
     uint4 value = {args.pattern[0], args.pattern[1], args.pattern[2], args.pattern[3]};

@@ -14,7 +14,7 @@ _Static_assert(offsetof(fs_lt_heuristic, state) == offsetof(cublasLtMatmulHeuris
 #endif
 
 static fs_library_finder library_finder;
-static const fs_cublaslt *loaded; /* set once, when all of `functions` is */
+static const fs_cublaslt *loaded; /* set once, when all of `functions` are */
 static fs_cublaslt functions;
 static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
 
@@ -38,18 +38,18 @@ static fs_status find_symbols(void *library, const char *path, fs_error *err)
         void *address = dlsym(library, symbols[i].name);
         if (!address)
             return fs_fail(err, FS_RUNTIME_ERROR,
-                           "%s has no function %s: install cuBLAS 12 or 13 (pip install nvidia-cublas)", path,
+                           "%s lacks the function %s: install cuBLAS 12 or 13 (pip install nvidia-cublas)", path,
                            symbols[i].name);
         __builtin_memcpy((char *)&functions + symbols[i].offset, &address, sizeof address);
     }
     return FS_OK;
 }
 
-/* `path`, where a finder gave one, else what the loader finds by name. The lock is held. */
+/* Load `path`, if a finder returned one, else the loader's default. The lock is held. */
 static fs_status load(const char *path, const fs_error *not_found, fs_error *err)
 {
     const char *const names[] = {path, "libcublasLt.so.13", "libcublasLt.so.12"};
-    const char *said = NULL;
+    const char *reason = NULL;
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         void *library = names[i][0] ? dlopen(names[i], RTLD_NOW | RTLD_LOCAL) : NULL;
@@ -58,12 +58,12 @@ static fs_status load(const char *path, const fs_error *not_found, fs_error *err
             __atomic_store_n(&loaded, &functions, __ATOMIC_RELEASE);
             return FS_OK;
         }
-        if (names[i][0] && !said) said = dlerror();
+        if (names[i][0] && !reason) reason = dlerror();
     }
     return fs_fail(err, FS_RUNTIME_ERROR,
                    "matrix products on CUDA need cuBLASLt, which could not be loaded (%.400s): "
                    "pip install nvidia-cublas, or put libcublasLt.so.13 on the loader's path",
-                   not_found->status != FS_OK ? not_found->message : said ? said : "no reason given");
+                   not_found->status != FS_OK ? not_found->message : reason ? reason : "no reason given");
 }
 
 fs_status fs_cublaslt_get(const fs_cublaslt **library, fs_error *err)
@@ -73,7 +73,7 @@ fs_status fs_cublaslt_get(const fs_cublaslt **library, fs_error *err)
 
     *library = __atomic_load_n(&loaded, __ATOMIC_ACQUIRE);
     if (*library) return FS_OK;
-    /* Before the lock: the finder may run Python, whose own lock another thread may hold while it waits for ours. */
+    /* Before locking: the finder may run Python, and another thread may hold the GIL while it waits for the lock. */
     if (library_finder && library_finder("cublasLt", path, sizeof path, &not_found) != FS_OK) path[0] = '\0';
     pthread_mutex_lock(&loading);
     fs_status status = loaded ? FS_OK : load(path, &not_found, err);

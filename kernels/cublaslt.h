@@ -1,15 +1,15 @@
 /* The part of cuBLASLt that matrix products use, declared here so that its header is needed neither to build nor to
- * run. Names and numbers are those of NVIDIA's cublasLt.h and cublas_api.h (CUDA 12 and 13); where that header is
- * there, cublaslt.c checks that they agree.
+ * run. Names and numbers are those of NVIDIA's cublasLt.h and cublas_api.h (CUDA 12 and 13). If that header is
+ * available, cublaslt.c checks that they agree.
  */
 #ifndef FS_KERNELS_CUBLASLT_H
 #define FS_KERNELS_CUBLASLT_H
 
-#include <library_types.h> /* cudaDataType: of the CUDA runtime */
+#include <library_types.h> /* cudaDataType, from the CUDA runtime */
 
 #include "kernels/context.h"
 
-/* X(our name, NVIDIA's name, number) */
+/* X(flopscope's name, NVIDIA's name, number) */
 #define FS_CUBLASLT_NUMBERS(X)                                                          \
     X(FS_LT_SUCCESS, CUBLAS_STATUS_SUCCESS, 0)                                          \
     X(FS_LT_NOT_SUPPORTED, CUBLAS_STATUS_NOT_SUPPORTED, 15)                            \
@@ -34,7 +34,7 @@ enum {
 #undef FS_LT_ENUM
 };
 
-/* Handles are pointers to what only cuBLASLt knows. */
+/* Handles point to structs that are private to cuBLASLt. */
 typedef struct fs_lt_handle *fs_lt_handle;
 typedef struct fs_lt_desc *fs_lt_desc;
 typedef struct fs_lt_layout *fs_lt_layout;
@@ -47,12 +47,12 @@ typedef struct {
 typedef struct {
     fs_lt_algorithm algorithm;
     size_t workspace;
-    int state; /* the other fields hold only when it is FS_LT_SUCCESS */
+    int state; /* the other fields are valid only if it is FS_LT_SUCCESS */
     float waves;
     int reserved[4];
 } fs_lt_heuristic;
 
-/* X(field, symbol, result, parameters): the functions that are looked up. */
+/* X(field, symbol, result, parameters): the functions to load. */
 #define FS_CUBLASLT_SYMBOLS(X)                                                                                        \
     X(create, cublasLtCreate, int, (fs_lt_handle *))                                                                  \
     X(status_name, cublasLtGetStatusName, const char *, (int))                                                        \
@@ -80,7 +80,7 @@ typedef struct {
 #undef FS_LT_FIELD
 } fs_cublaslt;
 
-/* The library's functions, loaded on the first call. FS_RUNTIME_ERROR says what to install. */
+/* The library's functions, loaded on the first call. FS_RUNTIME_ERROR names what to install. */
 fs_status fs_cublaslt_get(const fs_cublaslt **library, fs_error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* The CUDA backend of a build without nvcc: every call says so. */
+/* The CUDA backend of a build without nvcc. Every call fails with the reason. */
 #include <string.h>
 
 #include "kernels/cuda_device.h"

@@ -1,7 +1,8 @@
-/* Graphs of what a thread's ops launch: they go to a stream that captures, instead of the legacy stream, which can't.
+/* Graphs of the work that a thread's ops launch, captured on a stream of the graph, as the legacy stream cannot be
+ * captured.
  *
- * A graph works on the addresses that were in use while it was captured. So what ops give back in that time is kept
- * with the graph: nobody else may write there while it can still be launched.
+ * A graph uses the addresses of its capture. Memory that ops release during the capture is therefore kept with the
+ * graph, so that nothing else writes to it while the graph can be launched.
  */
 #include "base/memory.h"
 #include "kernels/context.h"
@@ -14,18 +15,18 @@ typedef struct {
 
 struct fs_cuda_graph {
     fs_device device;
-    cudaStream_t stream; /* while it is captured */
+    cudaStream_t stream; /* during the capture */
     cudaGraphExec_t exec;
     kept_block *kept;
     size_t count, capacity;
 };
 
-/* Of this thread, NULL while it captures nothing. */
+/* The graph that this thread captures, or NULL. */
 static _Thread_local fs_cuda_graph *capturing;
 
 cudaStream_t fs_cuda_stream(fs_device device)
 {
-    /* The legacy default stream, so that it orders with torch's and CuPy's. */
+    /* The legacy default stream, which is ordered with torch's and CuPy's work. */
     return capturing != NULL && capturing->device.index == device.index ? capturing->stream : 0;
 }
 
@@ -37,7 +38,7 @@ bool fs_cuda_graph_keeps(fs_device device, void *data, size_t nbytes)
     if (graph->count == graph->capacity) {
         size_t wanted = graph->capacity ? 2 * graph->capacity : 32;
         kept_block *moved = fs_realloc(graph->kept, wanted * sizeof *moved);
-        if (moved == NULL) return true; /* lost until the process ends, rather than written to by two */
+        if (moved == NULL) return true; /* leak the block rather than let two users write to it */
         graph->kept = moved;
         graph->capacity = wanted;
     }
@@ -50,7 +51,7 @@ static fs_status begin(fs_cuda_graph *graph, fs_error *err)
     fs_device device = graph->device;
 
     FS_CUDA_TRY(cudaStreamCreateWithFlags(&graph->stream, cudaStreamNonBlocking), device, "making a stream", err);
-    /* Relaxed: ops may allocate memory meanwhile. */
+    /* Relaxed, as ops may allocate memory during the capture. */
     FS_CUDA_TRY(cudaStreamBeginCapture(graph->stream, cudaStreamCaptureModeRelaxed), device, "beginning a graph", err);
     return FS_OK;
 }
@@ -59,9 +60,9 @@ fs_status fs_cuda_graph_begin(fs_device device, fs_error *err)
 {
     int previous;
 
-    if (capturing != NULL) return fs_fail(err, FS_RUNTIME_ERROR, "this thread captures a graph already");
+    if (capturing != NULL) return fs_fail(err, FS_RUNTIME_ERROR, "this thread already captures a graph");
     fs_cuda_graph *graph = fs_calloc(1, sizeof *graph);
-    if (graph == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "host memory is out: no room for a graph");
+    if (graph == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "out of host memory: cannot allocate a graph");
     graph->device = device;
     fs_status status = fs_cuda_enter(device, &previous, err);
     if (status == FS_OK) {
@@ -81,7 +82,7 @@ static fs_status end(fs_cuda_graph *graph, fs_error *err)
     FS_CUDA_TRY(cudaStreamEndCapture(graph->stream, &captured), device, "ending a graph", err);
     cudaError_t code = cudaGraphInstantiate(&graph->exec, captured, 0);
     cudaGraphDestroy(captured);
-    return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, "making a graph ready", err);
+    return code == cudaSuccess ? FS_OK : fs_cuda_fail(code, device, "instantiating a graph", err);
 }
 
 fs_status fs_cuda_graph_end(fs_cuda_graph **graph, fs_error *err)
@@ -90,7 +91,7 @@ fs_status fs_cuda_graph_end(fs_cuda_graph **graph, fs_error *err)
     int previous;
 
     *graph = NULL;
-    if (ended == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "this thread captures no graph");
+    if (ended == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "this thread is not capturing a graph");
     capturing = NULL;
     fs_status status = fs_cuda_enter(ended->device, &previous, err);
     if (status == FS_OK) {

@@ -1,9 +1,10 @@
-/* How kernels walk strided and broadcast elements: plain data that the host fills and a kernel takes by value.
+/* The layout of strided and broadcast elements for kernels: plain data that the host fills in and a kernel receives by
+ * value.
  *
  *   iteration space (outermost first, any strides)  ──►  units, innermost dimension first
  *
- * A unit is one element, or a whole vector of them where each operand's innermost run allows it. A unit's number fits
- * 31 bits (larger spaces are split), so that its coordinates come from multiplications instead of divisions. */
+ * A unit is one element, or a whole vector of elements if each operand's innermost run allows it. A unit's number fits
+ * 31 bits (larger spaces are split), so that its coordinates are computed with multiplications instead of divisions. */
 #ifndef FS_KERNELS_LAYOUT_H
 #define FS_KERNELS_LAYOUT_H
 
@@ -20,7 +21,7 @@ typedef struct {
     int ndim;
     uint32_t units;
     fs_fast_divisor shape[FS_MAX_DIMS];
-    int64_t strides[FS_OPERANDS][FS_MAX_DIMS]; /* in elements per unit's step */
+    int64_t strides[FS_OPERANDS][FS_MAX_DIMS]; /* in elements per step of a unit */
 } fs_layout;
 
 static inline fs_fast_divisor fs_fast_divisor_of(uint32_t divisor)
@@ -31,7 +32,7 @@ static inline fs_fast_divisor fs_fast_divisor_of(uint32_t divisor)
     return result;
 }
 
-/* Element i of all operands is at i (an input that is a scalar, in[i] NULL, does not matter). `inputs`: 0 to 2. */
+/* Element i of all operands is at i (an input with in[i] NULL is a scalar). `inputs`: 0 to 2. */
 static inline bool fs_space_is_dense(const fs_elementwise *space, int inputs)
 {
     if (space->count == 1) return true;
@@ -41,8 +42,8 @@ static inline bool fs_space_is_dense(const fs_elementwise *space, int inputs)
     return true;
 }
 
-/* Cut the space along its longest dimension, so that `space` keeps the first part and `rest` gets the other.
- * `out_size`, `in_size`: bytes of an element. */
+/* Split the space along its longest dimension: `space` keeps the first part and `rest` receives the other. `out_size`,
+ * `in_size`: bytes per element. */
 static inline void fs_space_split(fs_elementwise *space, fs_elementwise *rest, size_t out_size, size_t in_size)
 {
     int longest = 0;
@@ -61,8 +62,8 @@ static inline void fs_space_split(fs_elementwise *space, fs_elementwise *rest, s
     space->count = others * first;
 }
 
-/* Whether `unit` elements can move as one aligned vector: the innermost run of each operand of stride 1 is whole
- * vectors, at aligned places. An input may repeat one element along the run (stride 0) where `splat`. */
+/* Whether `unit` elements can move as one aligned vector: the innermost run of each operand with stride 1 consists of
+ * whole, aligned vectors. If `splat`, an input may repeat one element along the run (stride 0). */
 static inline bool fs_space_has_vectors(const fs_elementwise *space, int inputs, int64_t unit, size_t size, bool splat)
 {
     int inner = space->ndim - 1;
@@ -80,7 +81,7 @@ static inline bool fs_space_has_vectors(const fs_elementwise *space, int inputs,
     return true;
 }
 
-/* The layout of a space of fewer than 2^31 units of `unit` elements each along the innermost dimension. */
+/* The layout of a space of fewer than 2^31 units, each of `unit` elements along the innermost dimension. */
 static inline fs_layout fs_layout_of(const fs_elementwise *space, int64_t unit)
 {
     fs_layout layout;
@@ -99,7 +100,7 @@ static inline fs_layout fs_layout_of(const fs_elementwise *space, int64_t unit)
 }
 
 #ifdef __cplusplus
-/* Where unit `number` is, in elements from each operand's start. */
+/* The position of unit `number`, in elements from each operand's start. */
 template <int OPERANDS>
 static __device__ __forceinline__ void fs_locate(const fs_layout &layout, uint32_t number, int64_t (&offset)[OPERANDS])
 {

@@ -1,17 +1,17 @@
 /* Matrix products by cuBLASLt. FLOPS 2 m n k, BYTES of both inputs and the output.
  *
  * cuBLASLt's matrices are column-major: the row-major out = a · b is its outᵀ = bᵀ · aᵀ, with b as its A and a as its
- * B. What a product needs (descriptors, and the algorithm that cuBLASLt's heuristic chose) is kept by problem, so that
- * repeating one asks nothing again.
+ * B. The plan of a product (descriptors, and the algorithm that cuBLASLt's heuristic chose) is cached by problem, so
+ * that repeated products skip the heuristic.
  */
 #include <pthread.h>
 #include <string.h>
 
 #include "kernels/cublaslt.h"
 
-enum { PLANS = 256 /* per device; one per slot, the newer one stays */, WORKSPACE_BYTES = 32 << 20 };
+enum { PLANS = 256 /* per device; one per slot, the latest replaces the previous */, WORKSPACE_BYTES = 32 << 20 };
 
-/* All that the choice depends on; compared as bytes, so it is zeroed before it is filled. */
+/* Everything that the choice depends on. Compared as bytes, so it is zeroed before it is filled in. */
 typedef struct {
     int64_t m, n, k, batch;
     int64_t a_ld, b_ld, out_ld, a_batch, b_batch, out_batch;
@@ -29,7 +29,7 @@ typedef struct {
 } plan;
 
 typedef struct {
-    pthread_mutex_t lock; /* held through a product: its kernels share the workspace */
+    pthread_mutex_t lock; /* held during a product: its kernels share the workspace */
     fs_lt_handle handle;
     void *workspace;
     plan plans[PLANS];
@@ -118,7 +118,7 @@ static const struct {
     [FS_BFLOAT16] = {CUDA_R_16BF, FS_LT_COMPUTE_32F},
 };
 
-/* cuBLASLt's first failing status, or success; so a chain of calls reads as one. */
+/* The first failing cuBLASLt status, or success, for chained calls. */
 #define LT_TRY(call)                                  \
     do {                                              \
         int lt_status_ = (call);                      \
@@ -130,7 +130,7 @@ static int layout_make(const fs_cublaslt *lt, fs_lt_layout *layout, const proble
 {
     int32_t count = (int32_t)key->batch;
 
-    /* With a single column its stride means nothing, but cuBLASLt looks at it. */
+    /* The stride of a single column has no meaning, but cuBLASLt checks it. */
     if (columns == 1 && ld < rows) ld = rows;
     LT_TRY(lt->layout_create(layout, types[key->dtype].data, (uint64_t)rows, (uint64_t)columns, ld));
     if (count == 1) return FS_LT_SUCCESS;
@@ -173,20 +173,20 @@ static int prefer(const fs_cublaslt *lt, fs_lt_preference preference, const prob
     return FS_LT_SUCCESS;
 }
 
-/* The heuristic's first choice. */
+/* Ask the heuristic for its first choice. */
 static int choose(const fs_cublaslt *lt, fs_lt_handle handle, plan *p, const problem *key)
 {
     fs_lt_preference preference = NULL;
     fs_lt_heuristic result;
-    int found = 0;
+    int returned = 0;
 
     memset(&result, 0, sizeof result);
     LT_TRY(lt->preference_create(&preference));
     int status = prefer(lt, preference, key);
     if (status == FS_LT_SUCCESS)
-        status = lt->heuristic(handle, p->desc, p->a, p->b, p->out, p->out, preference, 1, &result, &found);
+        status = lt->heuristic(handle, p->desc, p->a, p->b, p->out, p->out, preference, 1, &result, &returned);
     lt->preference_destroy(preference);
-    if (status == FS_LT_SUCCESS) status = found ? result.state : FS_LT_NOT_SUPPORTED;
+    if (status == FS_LT_SUCCESS) status = returned ? result.state : FS_LT_NOT_SUPPORTED;
     p->algorithm = result.algorithm;
     p->workspace = result.workspace;
     return status;

@@ -1,4 +1,4 @@
-/* Kernels around a call that is timed: an emptied L2 cache, a mark, a device that waits for the host. */
+/* Kernels around a timed call: flushing the L2 cache, a mark, and holding the device until the host is ready. */
 #include "kernels/context.h"
 
 extern "C" {
@@ -9,7 +9,7 @@ extern "C" {
 enum {
     THREADS = 256,
     BLOCKS_PER_SM = 8,
-    CACHES_READ = 3 /* times the L2 cache: it is not kept strictly by age, and its halves may hold lines twice */
+    CACHES_READ = 3 /* times the L2 cache: its replacement is not strictly LRU, and its halves may hold lines twice */
 };
 
 typedef struct {
@@ -18,7 +18,7 @@ typedef struct {
     uint4 *sink;
 } flush_arguments;
 
-/* Host memory that the device sees. A hold has a ticket: it waits until `released` has reached it. */
+/* Host memory visible to the device. Each hold has a ticket and waits until `released` reaches it. */
 typedef struct {
     int released, gave_up;
 } hold_state;
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flopscope_flush_l2(const _
         uint4 v = __ldcg(&args.data[i]);
         all.x |= v.x, all.y |= v.y, all.z |= v.z, all.w |= v.w;
     }
-    if (all.x | all.y | all.z | all.w) *args.sink = all; /* never: the buffer holds zeros */
+    if (all.x | all.y | all.z | all.w) *args.sink = all; /* never: the buffer is all zeros */
 }
 
 extern "C" __global__ void flopscope_measure_mark(int)
@@ -53,7 +53,7 @@ static __device__ uint64_t device_clock_ns(void)
     return now;
 }
 
-/* Tickets may wrap: their difference tells which is later. */
+/* Tickets may wrap. Their difference shows which is later. */
 extern "C" __global__ void flopscope_measure_hold(const __grid_constant__ hold_arguments args)
 {
     uint64_t begin = device_clock_ns();
@@ -67,18 +67,19 @@ extern "C" __global__ void flopscope_measure_hold(const __grid_constant__ hold_a
     }
 }
 
-static void *flush_buffers[FS_CUDA_MAX_DEVICES]; /* made on first use, under the caller's interpreter lock */
-static volatile hold_state *hold;                /* the same, for all devices */
+static void *flush_buffers[FS_CUDA_MAX_DEVICES]; /* created on first use; the caller holds the GIL */
+static volatile hold_state *hold;                /* the same, shared by all devices */
 static int ticket;
 
 static fs_status make_flush_buffer(fs_device device, size_t nbytes, fs_error *err)
 {
-    void *made;
+    void *buffer;
 
     if (flush_buffers[device.index]) return FS_OK;
-    FS_TRY(fs_cuda_allocate_kept(device, nbytes, &made, err));
-    FS_CUDA_TRY(cudaMemsetAsync(made, 0, nbytes, fs_cuda_stream(device)), device, "filling the buffer of a flush", err);
-    flush_buffers[device.index] = made;
+    FS_TRY(fs_cuda_allocate_kept(device, nbytes, &buffer, err));
+    FS_CUDA_TRY(cudaMemsetAsync(buffer, 0, nbytes, fs_cuda_stream(device)), device, "filling the buffer of a flush",
+                err);
+    flush_buffers[device.index] = buffer;
     return FS_OK;
 }
 
@@ -101,18 +102,18 @@ static fs_status flush(fs_device device, fs_error *err)
 
 static fs_status start_hold(fs_device device, double seconds, fs_error *err)
 {
-    void *made;
+    void *buffer;
 
     if (!hold) {
-        FS_CUDA_TRY(cudaHostAlloc(&made, sizeof *hold, cudaHostAllocPortable | cudaHostAllocMapped), device,
-                    "allocating host memory that the device sees", err);
-        hold = (volatile hold_state *)made;
+        FS_CUDA_TRY(cudaHostAlloc(&buffer, sizeof *hold, cudaHostAllocPortable | cudaHostAllocMapped), device,
+                    "allocating host memory visible to the device", err);
+        hold = (volatile hold_state *)buffer;
         hold->released = hold->gave_up = 0;
     }
     if (hold->released != ticket)
-        return fs_fail(err, FS_RUNTIME_ERROR, "a call is being timed already: time one after the other");
+        return fs_fail(err, FS_RUNTIME_ERROR, "another call is being timed: time one at a time");
     hold_arguments args = {hold, ticket + 1, (uint64_t)(seconds * 1e9)};
-    FS_TRY(fs_cuda_launch(device, (const void *)flopscope_measure_hold, 1, 1, &args, "letting the device wait", err));
+    FS_TRY(fs_cuda_launch(device, (const void *)flopscope_measure_hold, 1, 1, &args, "holding the device", err));
     ticket++;
     return FS_OK;
 }
@@ -159,7 +160,7 @@ extern "C" fs_status fs_cuda_measure_hold(fs_device device, double seconds, fs_e
     int previous;
 
     if (!(seconds > 0 && seconds <= 10))
-        return fs_fail(err, FS_VALUE_ERROR, "the device waits for more than 0 and up to 10 seconds, not %g", seconds);
+        return fs_fail(err, FS_VALUE_ERROR, "the hold must be more than 0 and at most 10 seconds, not %g", seconds);
     FS_TRY(fs_cuda_enter(device, &previous, err));
     fs_status status = start_hold(device, seconds, err);
     fs_cuda_leave(previous);

@@ -67,7 +67,7 @@ static fs_status launch_strided(fs_device device, const void *kernel, const char
                           err);
 }
 
-/* A unary op's record says nothing of a second input. */
+/* A unary op has no second input. */
 static fs_elementwise one_input(const fs_elementwise *space)
 {
     fs_elementwise own = *space;

@@ -12,7 +12,7 @@
 #include "kernels/power.cuh"
 #include "kernels/types.cuh"
 
-/* CUDA's math functions are overloaded for float and double; a function of our own in this namespace hides CUDA's. */
+/* CUDA's math functions are overloaded for float and double. A function in this namespace hides CUDA's. */
 namespace fs_math {
 FS_DEVICE float pow(float a, float b) { return fs_power(a, b); }
 FS_DEVICE double pow(double a, double b) { return ::pow(a, b); }
@@ -30,7 +30,7 @@ FS_DEVICE double pow(double a, double b) { return ::pow(a, b); }
 #undef M
 } // namespace fs_math
 
-/* raw[0] = op(operand 0) or op(operand 0, operand 1): operand i is raw[i], or the scalar where there is no in[i]. */
+/* raw[0] = op(operand 0) or op(operand 0, operand 1): operand i is raw[i], or the scalar if in[i] is NULL. */
 template <class S, template <class> class OP, int INPUTS, int ITEMS, class ARGUMENTS>
 FS_DEVICE void apply(const ARGUMENTS &args, S (&raw)[2][ITEMS])
 {
@@ -41,7 +41,7 @@ FS_DEVICE void apply(const ARGUMENTS &args, S (&raw)[2][ITEMS])
 #pragma unroll
     for (int k = 0; k < ITEMS; k++) a[k] = args.in[0] ? fs_widen(raw[0][k]) : scalar[0];
 
-    /* Two loops, so that what an op makes of a scalar second operand is made once. */
+    /* Two loops, so that values derived from a scalar second operand are computed once. */
     if (INPUTS == 2 && args.in[1]) {
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) fs_narrow(OP<T>::apply(a[k], fs_widen(raw[1][k])), &raw[0][k]);
@@ -51,8 +51,8 @@ FS_DEVICE void apply(const ARGUMENTS &args, S (&raw)[2][ITEMS])
     }
 }
 
-/* out = op(in[0]) or op(in[0], in[1]) for a tile of consecutive elements: whole vectors where the tile is full and
- * aligned, single elements a block apart where not. INPUTS is 1 or 2. */
+/* out = op(in[0]) or op(in[0], in[1]) for a tile of consecutive elements: whole vectors if the tile is full and
+ * aligned, otherwise single elements a block apart. INPUTS is 1 or 2. */
 template <class S, template <class> class OP, int INPUTS, int ITEMS>
 static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __grid_constant__ fs_dense_arguments args)
 {
@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __g
                     fs_load<S, WIDTH>(raw[i] + v * WIDTH,
                                       (const S *)args.in[i] + first + v * FS_TILE_THREADS * WIDTH);
     } else {
-        /* Beyond the end the last element is read again: loads that depend on no condition are under way together. */
+        /* Beyond the end the last element is read again, as unconditional loads can all be in flight together. */
 #pragma unroll
         for (int i = 0; i < INPUTS; i++)
             if (args.in[i])
@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __g
     }
 }
 
-/* The same over a layout. A thread takes one unit that is a vector, or as many single elements a block apart. */
+/* The same over a layout. A thread processes one unit that is a vector, or as many single elements a block apart. */
 template <class S, template <class> class OP, int INPUTS>
 static __global__ void __launch_bounds__(FS_TILE_THREADS)
     strided_kernel(const __grid_constant__ fs_strided_arguments args)

@@ -1,12 +1,12 @@
-/* The pointwise kernels' arguments, and the tables of kernels that pointwise_<dtype>.cu give to pointwise.c. */
+/* The pointwise kernels' arguments, and the tables of kernels in pointwise_<dtype>.cu for pointwise.c. */
 #ifndef FS_KERNELS_POINTWISE_H
 #define FS_KERNELS_POINTWISE_H
 
 #include "kernels/layout.h"
 
-/* Elements that one thread computes, by their size. Dense: enough loads under way to keep memory busy, few enough
- * registers to keep all warps resident; an op of many instructions has longer runs, so that its loads overlap with
- * them. Strided: one vector, or as many single elements. */
+/* Elements per thread, by their size. Dense: enough loads in flight to saturate memory, few enough registers to keep
+ * all warps resident. An op of many instructions has longer runs, so that its loads overlap with them. Strided: one
+ * vector, or as many single elements. */
 #define FS_DENSE_ITEMS(size, heavy) ((heavy) && (size) == 4 ? 16 : 32 / (int)(size))
 #define FS_BINARY_IS_HEAVY(op) ((op) == FS_BINARY_pow)
 #define FS_STRIDED_ITEMS(size) (FS_VECTOR_BYTES / (int)(size))
@@ -26,7 +26,7 @@ typedef struct {
     double scalar[2];
     float scalar32[2];
     bool vectors;  /* a unit is a vector of FS_VECTOR_BYTES */
-    bool splat[2]; /* then: the input repeats one element along it */
+    bool splat[2]; /* if so: the input repeats one element along it */
     fs_layout layout;
 } fs_strided_arguments;
 

@@ -1,4 +1,4 @@
-/* Probes for a device's peaks: multiply-adds in registers, a read of memory, and nothing at all. */
+/* Probes for a device's peaks: multiply-adds in registers, a read of memory, and an empty kernel. */
 #include "kernels/context.h"
 
 #include "kernels/block.cuh"
@@ -6,8 +6,8 @@
 enum {
     THREADS = 256,
     BLOCKS_PER_SM = 4,
-    CHAINS = 8, /* independent, per thread: more than the unit's latency takes */
-    STEPS = 16, /* multiply-adds per chain and iteration, so that the loop itself costs little */
+    CHAINS = 8, /* independent chains per thread: more than the unit's latency */
+    STEPS = 16, /* multiply-adds per chain and iteration, so that the loop's overhead is small */
     READ_UNROLL = 4
 };
 
@@ -21,7 +21,7 @@ typedef struct {
     int64_t vectors;
 } read_arguments;
 
-/* Never written, as no result is the number asked for; but the compiler can't know. */
+/* Never written, as no result equals this number; but the compiler cannot know that. */
 __device__ float fs_probe_sink;
 
 FS_DEVICE double multiply_add(double x, double a, double b) { return fma(x, a, b); }
@@ -31,7 +31,7 @@ FS_DEVICE __nv_bfloat162 multiply_add(__nv_bfloat162 x, __nv_bfloat162 a, __nv_b
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
     return __hfma2(x, a, b);
-#else /* the device has no such instruction */
+#else /* the device lacks the instruction */
     return __floats2bfloat162_rn(fmaf(__low2float(x), __low2float(a), __low2float(b)),
                                  fmaf(__high2float(x), __high2float(a), __high2float(b)));
 #endif
@@ -47,7 +47,7 @@ FS_DEVICE float gather(float x) { return x; }
 FS_DEVICE float gather(__half2 x) { return __low2float(x) + __high2float(x); }
 FS_DEVICE float gather(__nv_bfloat162 x) { return __low2float(x) + __high2float(x); }
 
-/* FLOPS 2 per multiply-add (of each number of a pair)    BYTES none    bound by compute */
+/* FLOPS 2 per multiply-add (per number of a pair)    BYTES none    bound by compute */
 template <class V>
 static __global__ void __launch_bounds__(THREADS) fma_kernel(const __grid_constant__ fma_arguments args)
 {
@@ -87,7 +87,7 @@ static __global__ void __launch_bounds__(THREADS) read_kernel(const __grid_const
 #pragma unroll
             for (int k = 0; k < 4; k++) sum[k] += values[u][k];
     }
-    /* No float has this sum but by an unlikely chance, and then nothing is lost. */
+    /* Practically no sum equals this float, and a write would be harmless. */
     if (sum[0] + sum[1] + sum[2] + sum[3] == -1.2345678e-30f) fs_probe_sink = sum[0];
 }
 
@@ -107,7 +107,7 @@ static const struct {
 
 static fs_status launch_fma(fs_device device, fs_dtype dtype, int iterations, double *flops, fs_error *err)
 {
-    /* Chains tend to addend / (1 - multiplier) = 1, exactly representable, and stay normal numbers on the way. */
+    /* Chains converge to addend / (1 - multiplier) = 1, which is exactly representable, and remain normal numbers. */
     fma_arguments args = {iterations, 0.5f, 0.5f};
     int sms;
 
@@ -137,7 +137,7 @@ extern "C" fs_status fs_cuda_probe_fma(fs_device device, fs_dtype dtype, int ite
 
     *flops = 0;
     if (!fs_dtype_is_float(dtype) || iterations < 1)
-        return fs_fail(err, FS_VALUE_ERROR, "a compute probe takes a float dtype and at least 1 iteration, not %d",
+        return fs_fail(err, FS_VALUE_ERROR, "a compute probe needs a float dtype and at least 1 iteration, not %d",
                        iterations);
     FS_TRY(fs_cuda_enter(device, &previous, err));
     fs_status status = launch_fma(device, dtype, iterations, flops, err);
@@ -162,7 +162,7 @@ extern "C" fs_status fs_cuda_probe_read(fs_device device, const void *data, size
 
     if (nbytes < 16 || !fs_is_aligned(data, 16))
         return fs_fail(err, FS_VALUE_ERROR,
-                       "a memory probe takes at least 16 bytes that begin at a multiple of 16, not %zu at %p", nbytes,
+                       "a memory probe needs at least 16 bytes, aligned to 16, not %zu at %p", nbytes,
                        data);
     FS_TRY(fs_cuda_enter(device, &previous, err));
     fs_status status = launch_read(device, data, nbytes, err);

@@ -1,9 +1,9 @@
-/* Random draws: FLOPS 0, BYTES sizeof(S) per element; bound by integer arithmetic. One thread, one counter of the
- * stream, and its 4 draws (2 of float64). */
+/* Random draws: FLOPS 0, BYTES sizeof(S) per element; bound by integer arithmetic. Each thread computes one counter of
+ * the stream and its 4 draws (2 of float64). */
 #include "kernels/context.h"
 
 #include "kernels/types.cuh"
-#pragma nv_diag_suppress 1675 /* the header speaks to GCC, too */
+#pragma nv_diag_suppress 1675 /* the header also has pragmas for GCC */
 #include "ops/philox.h"
 
 enum { THREADS = 256 };
@@ -12,8 +12,8 @@ typedef struct {
     void *out;
     int64_t count;
     uint64_t seed, first_counter;
-    int skip;     /* draws of the first counter that come before out[0] */
-    bool vectors; /* a counter's draws go out as one aligned vector */
+    int skip;     /* draws of the first counter before out[0] */
+    bool vectors; /* a counter's draws are stored as one aligned vector */
     double low, scale, below;
     float low32, scale32, below32;
 } arguments;

@@ -1,13 +1,13 @@
-/* Sum, mean, largest and smallest of rows.
+/* Sum, mean, maximum and minimum of rows.
  *
  *   FLOPS 1 per input element    BYTES sizeof(S) per input element, and the results    bound by memory
  *
  *   short rows   a group of 1 to 32 lanes for each row
- *   long rows    a block for each row, or for each piece of FS_REDUCE_PIECE elements; the pieces' results are rows of
- *                the next pass, in the accumulator's type, until one is left
+ *   long rows    a block for each row, or for each piece of FS_REDUCE_PIECE elements; the pieces' results are the rows
+ * of the next pass, in the accumulator's type, until one is left
  *
- * A thread adds at most FS_REDUCE_PIECE / (threads × accumulators) numbers in a line, so that the error grows with the
- * logarithm of the length. The order of additions depends on the shape alone.
+ * A thread adds at most FS_REDUCE_PIECE / (threads × accumulators) numbers in sequence, so that the error grows with
+ * the logarithm of the length. The order of additions depends only on the shape.
  */
 #include "kernels/context.h"
 
@@ -19,13 +19,13 @@ typedef struct {
     const void *in;
     void *out;
     int64_t rows, length, pieces; /* pieces: blocks per row */
-    double divisor;               /* of the finished result */
+    double divisor;               /* of the final result */
     int width;                    /* lanes per row (short rows) */
-    bool partial;                 /* out is of the accumulator's type */
+    bool partial;                 /* out has the accumulator's type */
     bool vectors;                 /* every row starts at a multiple of 16 bytes */
 } arguments;
 
-/* A thread's share of `length` elements: every step-th vector (or element) from its own on. */
+/* A thread's share of `length` elements: every step-th vector (or element) from its own index on. */
 template <class OP, class T, class S>
 FS_DEVICE T reduce_share(const S *in, int64_t length, int index, int step, bool vectors)
 {
@@ -70,7 +70,7 @@ template <class OUT, class T> FS_DEVICE void put(const arguments &args, int64_t 
         fs_narrow(value, &((OUT *)args.out)[at]);
 }
 
-/* S: of the input, which is the accumulator's type from the second pass on. */
+/* S: the input's type, which is the accumulator's from the second pass on. */
 template <class OP, class OUT, class S>
 static __global__ void __launch_bounds__(THREADS) long_kernel(const __grid_constant__ arguments args)
 {
@@ -119,7 +119,7 @@ static const kernels table[FS_REDUCTION_COUNT][4] = {
 
 static const size_t sizes[4] = {8, 4, 2, 2};
 
-/* The power of two of lanes that a short row keeps busy. */
+/* The number of lanes, a power of two, that a short row uses. */
 static int width_of(int64_t length, size_t size)
 {
     int64_t vectors = length * (int64_t)size / 16;

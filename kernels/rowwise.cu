@@ -4,14 +4,14 @@
  *
  *   short rows    a warp each
  *   longer rows   a block each; in both, the row stays in registers and memory is read once
- *   the longest   pieces of PIECE_THREADS × items: each piece's numbers, then each row's, then the results
+ *   longest rows  pieces of PIECE_THREADS × items: statistics of each piece, then of each row, then the results
  */
 #include "kernels/context.h"
 
 #include "kernels/rowwise.cuh"
 
 enum { WARPS = 4 /* rows per block of short rows */, PIECE_THREADS = 512, MAX_THREADS = 1024 };
-enum { WHOLE, PIECES, RESULTS }; /* what a block does: a row, the numbers of its pieces, the results of pieces */
+enum { WHOLE, PIECES, RESULTS }; /* the task of a block: a row, the statistics of its pieces, the results of pieces */
 
 typedef struct {
     const void *in;
@@ -24,7 +24,7 @@ typedef struct {
     bool vectors; /* all rows and pieces, weight and bias begin at multiples of 16 bytes and are whole vectors */
 } arguments;
 
-/* A thread's elements of a run: vectors a team apart, or single elements a team apart. */
+/* A thread's elements of a run: vectors or single elements, a team apart. */
 template <class S> struct share {
     static constexpr int WIDTH = 16 / sizeof(S), ITEMS = sizeof(S) == 8 ? 8 : 16;
     int length, index, team;
@@ -37,7 +37,7 @@ template <class S> struct share {
 
     __device__ __forceinline__ bool has(int k) const { return place(k) < length; }
 
-    /* Elements k to k + WIDTH of the thread's own; what lies beyond the run is 0. */
+    /* Elements k to k + WIDTH of the thread's own. Elements beyond the run are 0. */
     __device__ __forceinline__ void load(const S *from, int k, S *raw) const
     {
         if (vectors) {
@@ -61,7 +61,7 @@ template <class S> struct share {
     }
 };
 
-/* Elements times their column's weight, plus its bias, and out they go: a vector at a time. */
+/* Multiply elements by their column's weight, add its bias and store them, a vector at a time. */
 template <class S, class T>
 FS_DEVICE void finish(const arguments &args, const share<S> &own, int64_t begin, fs_factors<T> factors, S *to,
                       const T (&x)[share<S>::ITEMS])
@@ -84,19 +84,19 @@ FS_DEVICE void finish(const arguments &args, const share<S> &own, int64_t begin,
     }
 }
 
-/* Blocks of PIECE_THREADS that a multiprocessor is to hold, so that one's loads cover for the others' reductions. */
+/* Blocks of PIECE_THREADS per multiprocessor, so that one's loads overlap with the others' reductions. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define PIECE_BLOCKS 2 /* it has 1024 threads */
 #else
 #define PIECE_BLOCKS 3
 #endif
 
-/* LIMIT: the most threads that a block may have; WARPS * FS_WARP has a row per warp. */
+/* LIMIT: maximum threads per block; WARPS * FS_WARP has a row per warp. */
 template <template <class> class OP, class S, int LIMIT>
 static __global__ void __launch_bounds__(LIMIT, LIMIT == PIECE_THREADS ? PIECE_BLOCKS : 1)
     row_kernel(const __grid_constant__ arguments args)
 {
-    constexpr bool WARP = LIMIT == WARPS * FS_WARP, PART = LIMIT == PIECE_THREADS; /* PART: may be given pieces */
+    constexpr bool WARP = LIMIT == WARPS * FS_WARP, PART = LIMIT == PIECE_THREADS; /* PART: may process pieces */
     typedef typename fs_compute<S>::type T;
     constexpr int ITEMS = share<S>::ITEMS, WIDTH = share<S>::WIDTH;
     __shared__ T shared[FS_WARP];
@@ -131,7 +131,7 @@ static __global__ void __launch_bounds__(LIMIT, LIMIT == PIECE_THREADS ? PIECE_B
     finish(args, own, begin, factors, (S *)args.out + row * args.length + begin, x);
 }
 
-/* One block per row: from its pieces' numbers to its factors. */
+/* One block per row: combine its pieces' statistics to its factors. */
 template <template <class> class OP, class T>
 static __global__ void __launch_bounds__(PIECE_THREADS) combine_kernel(const __grid_constant__ arguments args)
 {
@@ -161,7 +161,7 @@ static const char *const doing[FS_ROWWISE_COUNT] = {"launching softmax", "launch
                                                     "launching layer_norm", "launching rms_norm"};
 static const int sizes[4] = {8, 4, 2, 2};
 
-/* Rows too long for one block's registers. */
+/* Rows too long for the registers of one block. */
 static fs_status launch_pieces(fs_device device, const kernels *choice, arguments *args, int items, size_t accumulator,
                                const char *what, fs_error *err)
 {

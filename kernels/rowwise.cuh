@@ -1,10 +1,10 @@
-/* What softmax, log_softmax, layer_norm and rms_norm do to a row, in three steps:
+/* The computation of softmax, log_softmax, layer_norm and rms_norm on a row, in three steps:
  *
- *   stats   a row in registers (own.has says which) → two numbers (first, second), and each element shifted
- *   scale   those numbers of a whole row → factors
+ *   stats   a row in registers (own.has marks valid elements) → two numbers (first, second), and each element shifted
+ *   scale   those numbers for a whole row → factors
  *   finish  shifted element × multiplier + addend
  *
- * A row in pieces goes through `combine` between the first two. T is the accumulator's type. */
+ * A row in pieces uses `combine` between the first two. T is the accumulator's type. */
 #ifndef FS_KERNELS_ROWWISE_CUH
 #define FS_KERNELS_ROWWISE_CUH
 
@@ -22,7 +22,7 @@ template <class T, bool WARP> struct fs_team {
     }
 };
 
-/* first: the largest; second: the sum of exp(x - first). Rows, or pieces of them, may be all -inf. */
+/* first: the maximum; second: the sum of exp(x - first). Rows, or pieces of them, may be all -inf. */
 template <class T> struct exponentials {
     static __device__ __forceinline__ T base(T largest) { return largest == T(-INFINITY) ? T(0) : largest; }
 
@@ -86,7 +86,7 @@ template <class T> struct log_softmax : exponentials<T> {
     static __device__ __forceinline__ T shift(T x, T by) { return x - by; }
 };
 
-/* first: the mean; second: the sum of squares of what is left. */
+/* first: the mean; second: the sum of squared deviations. */
 template <class T> struct layer_norm {
     template <int N, class SHARE, class TEAM>
     static __device__ __forceinline__ fs_pair<T> stats(T (&x)[N], const SHARE &own, const TEAM &team)

@@ -1,4 +1,4 @@
-/* Storage types and the types that they compute in; 16-byte vectors. */
+/* Storage types and their compute types; 16-byte vectors. */
 #ifndef FS_KERNELS_TYPES_CUH
 #define FS_KERNELS_TYPES_CUH
 

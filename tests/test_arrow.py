@@ -164,9 +164,9 @@ def test_a_stream_that_nobody_reads_lets_its_memory_go() -> None:
         ([("x", "text", ["a", 1])], TypeError, "column x: expected a string, got 1"),
         ([("x", "texts", [["a"], "b"])], TypeError, "column x: expected a list of strings, got 'b'"),
         ([("x", "texts", [["a"], [1]])], TypeError, "column x: expected a string, got 1"),
-        ([("x", "float32", [1, 2])], ValueError, 'column x: there is no type "float32"'),
+        ([("x", "float32", [1, 2])], ValueError, 'column x: unknown type "float32"'),
         ([("good", "float64", np.zeros(2)), ("x", "bool", "ab")], TypeError, "column x: expected a list"),
-        ([3], TypeError, r"a column is \(name, type, values\), not 3"),
+        ([3], TypeError, r"a column must be a tuple \(name, type, values\), not 3"),
     ],
 )
 def test_wrong_columns_are_named(columns: Any, problem: type[Exception], message: str) -> None:

@@ -340,11 +340,11 @@ def test_out_is_what_comes_back() -> None:
 @pytest.mark.parametrize("name", fs._core.ops)
 def test_keywords_are_checked(name: str) -> None:
     op = getattr(fs, name)
-    refused(TypeError, lambda: op(), name, "lacks")
+    refused(TypeError, lambda: op(), name, "missing")
     refused(TypeError, lambda: op(*[fs.ones((2,))] * 9), name, "at most", "9")
     refused(TypeError, lambda: op(fs.ones((2,)), no_such_argument=1), name, "no_such_argument")
     first = op.__text_signature__[1:].partition(",")[0].rstrip(")")
-    refused(TypeError, lambda: op(fs.ones((2,)), **{first: fs.ones((2,))}), name, first, "twice")
+    refused(TypeError, lambda: op(fs.ones((2,)), **{first: fs.ones((2,))}), name, first, "multiple values")
     refused(TypeError, lambda: op(**{"ünknown": 1}), name, "ünknown")
 
 

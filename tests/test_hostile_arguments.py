@@ -198,7 +198,7 @@ def test_a_sequence_without_a_length_is_an_error_of_its_own() -> None:
 def test_a_replaced_method_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     x = fs.ones(3)
     monkeypatch.setattr(fs.Tensor, "to", lambda self, *args: 5)
-    with pytest.raises(TypeError, match=r"Tensor.to\(\) was replaced: it gives a int"):
+    with pytest.raises(TypeError, match=r"Tensor.to\(\) was overridden: it returned a int"):
         x.numpy()
 
 

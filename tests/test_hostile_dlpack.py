@@ -132,10 +132,10 @@ def test_what_is_right_is_taken(
     [
         ({"data": None}, BufferError, "its data pointer is NULL"),
         ({"data": None, "byte_offset": 64}, BufferError, "its data pointer is NULL"),
-        ({"byte_offset": 2}, BufferError, r"not aligned: their address 0x[0-9a-f]+ is no multiple of 4"),
-        ({"byte_offset": 4, "bits": 64, "shape": (2,)}, BufferError, "is no multiple of 8"),
+        ({"byte_offset": 2}, BufferError, r"not aligned: the address 0x[0-9a-f]+ is not a multiple of 4"),
+        ({"byte_offset": 4, "bits": 64, "shape": (2,)}, BufferError, "is not a multiple of 8"),
         ({"byte_offset": 2**64 - 4}, BufferError, "byte_offset 18446744073709551612 reaches beyond"),
-        ({"shape": None, "ndim": 2}, BufferError, "has 2 dimensions, and its shape is NULL"),
+        ({"shape": None, "ndim": 2}, BufferError, "has 2 dimensions, but its shape is NULL"),
         ({"shape": (2, -3)}, ValueError, r"the shape \(2, -3\) has a negative dimension"),
         ({"shape": (-(2**63),)}, ValueError, "has a negative dimension"),
         ({"ndim": 9, "shape": (1,) * 9}, ValueError, "at most 8 dimensions, not 9"),
@@ -146,8 +146,8 @@ def test_what_is_right_is_taken(
         ({"bits": 24}, TypeError, "of 24 bits"),
         ({"bits": 0}, TypeError, "of 0 bits"),
         ({"code": 200}, TypeError, "type code 200"),
-        ({"shape": (2**62, 2**62)}, MemoryError, "more bytes than an address can count"),
-        ({"shape": (2**61,)}, (MemoryError, ValueError), "more bytes than|beyond the address space"),
+        ({"shape": (2**62, 2**62)}, MemoryError, "larger than the address space"),
+        ({"shape": (2**61,)}, (MemoryError, ValueError), "larger than the address space|beyond the address space"),
         ({"shape": (2, 2), "strides": (2**62, 1)}, ValueError, "beyond the address space"),
         ({"shape": (2, 2), "strides": (-(2**63), 1)}, ValueError, "beyond the address space"),
         ({"shape": (3, 3), "strides": (2**60, 2**60)}, ValueError, "beyond the address space"),
@@ -168,7 +168,7 @@ def test_what_is_wrong_is_named(fields: dict[str, Any], error: type[Exception], 
 @pytest.mark.parametrize("device", [-1, 10**6, 255, 256])
 def test_a_cuda_device_that_is_not_there_is_refused(device: int) -> None:
     made = Made(device_type=CUDA, device_id=device)
-    with pytest.raises((ValueError, RuntimeError), match=r"on CUDA device -?\d+, and there are|CUDA"):
+    with pytest.raises((ValueError, RuntimeError), match=r"on CUDA device -?\d+, but the number of|CUDA"):
         fs.from_dlpack(made.capsule)
     assert made.deleted == 0
 

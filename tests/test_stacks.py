@@ -311,7 +311,7 @@ def test_another_profiler_is_left_alone() -> None:
     core: Any = _core.Profiler(with_stack=True)
     sys.setprofile(profiler)
     try:
-        with pytest.raises(RuntimeError, match=r"another profiler has it \(<function .*profiler"):
+        with pytest.raises(RuntimeError, match=r"another profiler uses it \(<function .*profiler"):
             core.start()
         assert sys.getprofile() is profiler and not core.running
     finally:

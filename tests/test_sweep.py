@@ -142,16 +142,16 @@ def test_an_unsupported_dtype_is_a_row_with_a_note() -> None:
     found = sweep("add", [4, 8], ["float32", "int32"])
     assert len(found) == 2 and len(found.points) == 4
     refused = found.points[2]
-    assert refused.measurement is None and "computes on float64" in refused.note
+    assert refused.measurement is None and "the dtype must be float64" in refused.note
     frame = found.to_pandas()
     assert frame["median"].isna().tolist() == [False, False, True, True]
     assert frame["note"].tolist()[:2] == ["", ""] and frame["bound"].tolist()[2] == "unknown"
     text = str(found)
-    assert "no time" in text and "(and 1 more sizes)" in text and "computes on float64" in " ".join(text.split())
+    assert "no time" in text and "(and 1 more sizes)" in text and "the dtype must be float64" in " ".join(text.split())
 
 
 def test_the_first_error_propagates_if_nothing_can_be_measured() -> None:
-    with pytest.raises(TypeError, match="computes on float64"):
+    with pytest.raises(TypeError, match="the dtype must be float64"):
         sweep("sin", [4], "int32")
 
     def broken(x: Any) -> None:

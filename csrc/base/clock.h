@@ -1,4 +1,4 @@
-/* The host clock of every event: CLOCK_MONOTONIC, integer nanoseconds. */
+/* The host clock of all events: CLOCK_MONOTONIC, in integer nanoseconds. */
 #ifndef FS_BASE_CLOCK_H
 #define FS_BASE_CLOCK_H
 

@@ -12,7 +12,7 @@ static pthread_once_t drawn = PTHREAD_ONCE_INIT;
 static void draw(void)
 {
     if (getrandom(keys, sizeof keys, GRND_NONBLOCK) != (ssize_t)sizeof keys) {
-        /* Early at boot, or forbidden: the clock, and where the loader put us. */
+        /* Random bytes are unavailable early at boot or in a sandbox. Use the clock and an address instead. */
         uint64_t seed = (uint64_t)fs_clock_now() ^ (uint64_t)(uintptr_t)&keys << 20;
         for (int i = 0; i < FS_HASH_KEYS; i++)
             keys[i] = seed = fs_hash_fold(seed ^ 0x9e3779b97f4a7c15u, 0xff51afd7ed558ccdu);
@@ -33,7 +33,7 @@ static inline uint64_t word_at(const unsigned char *at)
     return word;
 }
 
-/* The last 1 … 16 bytes as two words, which overlap where there are fewer. */
+/* Read the last 1 … 16 bytes as two words, which overlap if there are fewer than 16. */
 static inline void last_words(const unsigned char *at, size_t size, uint64_t *a, uint64_t *b)
 {
     *a = *b = 0;

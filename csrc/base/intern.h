@@ -1,10 +1,10 @@
-/* Byte strings to small dense ids: 0, 1, 2, … in order of first sight. Equal bytes, equal id.
+/* A map from byte strings to small dense ids: 0, 1, 2, … in order of first use. Equal bytes have equal ids.
  *
  *   slots  [ id+1 | 0 | id+1 | … ]   open addressing, power of two, at most half full
- *   spans  [ {bytes, size, hash} … ] by id; each span's bytes lie 8-aligned in an arena of their own
+ *   spans  [ {bytes, size, hash} … ] by id; each span's bytes are 8-aligned in a separate arena
  *
- * Names of a file cannot be chosen so that they collide (base/hash.h).
- * Not thread-safe: its owner locks. Pointers returned stay valid as long as the table lives.
+ * The hash is keyed, so the names in a file cannot be chosen to collide (base/hash.h).
+ * Not thread-safe: the owner locks. Returned pointers stay valid as long as the table exists.
  */
 #ifndef FS_BASE_INTERN_H
 #define FS_BASE_INTERN_H
@@ -30,10 +30,10 @@ typedef struct {
     const uint64_t *keys; /* of the hash */
 } fs_intern;
 
-void fs_intern_init(fs_intern *table); /* all zero is an empty table too */
+void fs_intern_init(fs_intern *table); /* an all-zero struct is an empty table too */
 void fs_intern_clear(fs_intern *table);
 
-/* FS_OUT_OF_MEMORY leaves the table as it was. */
+/* FS_OUT_OF_MEMORY leaves the table unchanged. */
 fs_status fs_intern_bytes(fs_intern *table, const void *bytes, size_t size, uint32_t *id, fs_error *err);
 fs_status fs_intern_text(fs_intern *table, const char *text, uint32_t *id, fs_error *err);
 

@@ -1,5 +1,6 @@
-/* Ending long work early, as on Ctrl-C. Who calls the core opens a section around it, with a question to ask now and
- * then; loops that may take long poll, and give up with FS_INTERRUPTED. Without a section polling costs a load.
+/* Interruption of long work, as by Ctrl-C. A caller of the core opens a section around the work, with a callback that
+ * decides whether to stop. Loops that may take long poll, and stop with FS_INTERRUPTED. Without a section polling costs
+ * a load.
  */
 #ifndef FS_BASE_INTERRUPT_H
 #define FS_BASE_INTERRUPT_H
@@ -13,35 +14,35 @@
 
 typedef struct fs_interrupt fs_interrupt;
 struct fs_interrupt {
-    bool (*ask)(void *context); /* whether to end; called on the thread that opened the section, every 50 ms or so */
+    bool (*ask)(void *context); /* whether to stop; called about every 50 ms, on the thread that opened the section */
     void *context;
-    fs_interrupt *outer; /* the section that this one is in, or NULL */
+    fs_interrupt *outer; /* the enclosing section, or NULL */
     pthread_t owner;
-    int64_t next; /* when to ask again, ns */
+    int64_t next; /* time of the next call of `ask`, ns */
     atomic_bool stopped;
 };
 
-/* Open a section on the calling thread, and close it. `ask` and `context` are the caller's. */
+/* Open a section on the calling thread, and close it. The caller sets `ask` and `context`. */
 void fs_interrupt_open(fs_interrupt *section, bool (*ask)(void *context), void *context);
 void fs_interrupt_close(fs_interrupt *section);
 
-/* Whether the calling thread's section is to end. The threads of a parallel loop are in the section of its caller. */
+/* Whether the calling thread's section should stop. The threads of a parallel loop share the section of its caller. */
 bool fs_interrupted(void);
 
-/* FS_INTERRUPTED where it is. */
+/* Return FS_INTERRUPTED if the section should stop. */
 fs_status fs_interrupt_poll(fs_error *err);
 
-/* Poll once in so many rounds of a loop of small steps. */
+/* Poll once every so many rounds of a loop with small steps. */
 enum { FS_POLL_ROUNDS = 1 << 14 };
 #define FS_POLL(round, err)                                                \
     do {                                                                   \
         if ((round) % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err)); \
     } while (0)
 
-/* End the calling thread's section, if there is one: false where there is none. */
+/* Stop the calling thread's section. Return false if there is none. */
 bool fs_interrupt_stop(void);
 
-/* The calling thread's section, or NULL; and put the calling thread into one (NULL: into none), for a thread pool. */
+/* For a thread pool: the calling thread's section, or NULL; and set the calling thread's section (NULL: none). */
 fs_interrupt *fs_interrupt_current(void);
 void fs_interrupt_enter(fs_interrupt *section);
 

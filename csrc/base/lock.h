@@ -1,4 +1,4 @@
-/* A lock for sections of some tens of nanoseconds: half the cost of a mutex where nobody contends. */
+/* A lock for critical sections of tens of nanoseconds: half the cost of a mutex without contention. */
 #ifndef FS_BASE_LOCK_H
 #define FS_BASE_LOCK_H
 
@@ -6,14 +6,14 @@
 #include <stdatomic.h>
 
 typedef struct {
-    atomic_int held; /* all zero is an open lock */
+    atomic_int held; /* an all-zero struct is an open lock */
 } fs_lock;
 
 static inline void fs_lock_take(fs_lock *lock)
 {
     enum { SPINS = 100 };
     for (int spins = 0; atomic_exchange_explicit(&lock->held, 1, memory_order_acquire) != 0; spins++) {
-        /* Its holder may have lost the processor. */
+        /* The holder may have been preempted. */
         if (spins % SPINS == SPINS - 1) sched_yield();
     }
 }

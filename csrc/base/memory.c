@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 static atomic_llong live_blocks;
-static atomic_llong fail_countdown; /* 0: off; n: the n-th allocation from now fails; -1: every one does */
+static atomic_llong fail_countdown; /* 0: off; n: the n-th allocation from now fails; -1: all fail */
 
 static bool must_fail(void)
 {
@@ -26,7 +26,7 @@ static void *counted(void *block)
     return block;
 }
 
-/* What is as large as this is taken to be filled. */
+/* Blocks of at least this size are assumed to be filled. */
 static const size_t huge_bytes = (size_t)8 << 20;
 enum { HUGE_PAGE = 2 << 20 };
 
@@ -35,7 +35,7 @@ void *fs_malloc_huge(size_t size)
     void *block = NULL;
     if (must_fail() || posix_memalign(&block, HUGE_PAGE, size ? size : 1) != 0) return NULL;
 #ifdef MADV_HUGEPAGE
-    madvise(block, size, MADV_HUGEPAGE); /* advice: where it fails, pages are small */
+    madvise(block, size, MADV_HUGEPAGE); /* a hint: if it fails, pages are small */
 #endif
     return counted(block);
 }

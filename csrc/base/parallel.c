@@ -1,6 +1,6 @@
-/* One loop at a time belongs to the pool. Its owner opens the gate, works through pieces beside the workers that come
- * in, closes the gate when none is left and waits for those still inside. A worker that wakes too late finds the gate
- * closed and costs nobody any time.
+/* The pool runs one loop at a time. The loop's owner opens the gate, works on pieces together with the workers that
+ * enter, closes the gate when no pieces remain and waits for workers still inside. A worker that wakes too late finds
+ * the gate closed and delays no one.
  *
  *   gate:  OPEN bit | workers inside        job fields change only while the gate is 0
  */
@@ -21,18 +21,18 @@
 
 enum { MAX_THREADS = 256, SPIN_NS = 30000, SPINS_PER_CLOCK = 32, PIECES_PER_THREAD = 8 };
 
-/* Who may be interrupted looks at least that often, in grains of the loop. */
+/* Interruptible loops poll at least this often, in grains of the loop. */
 enum { INTERRUPT_GRAINS = 64 };
 
 #define GATE_OPEN 0x10000u
 
 static struct {
-    atomic_bool busy; /* some caller owns the job */
+    atomic_bool busy; /* a caller owns the pool */
     atomic_uint gate;
-    atomic_uint generation; /* counts jobs: a worker waits for it to move */
+    atomic_uint generation; /* number of jobs: workers wait for it to change */
     atomic_int sleepers;
-    atomic_int threads; /* 0: not yet known */
-    int started;        /* worker threads; the owner's */
+    atomic_int threads; /* 0: not yet determined */
+    int started;        /* number of worker threads; only the owner uses it */
     pthread_mutex_t mutex;
     pthread_cond_t wake;
 
@@ -40,7 +40,7 @@ static struct {
     void *context;
     fs_interrupt *interrupt; /* the owner's section */
     int64_t count, piece;
-    atomic_uint helpers; /* workers wanted inside at once */
+    atomic_uint helpers; /* maximum number of workers inside */
     _Alignas(64) atomic_llong next;
 } pool = {.mutex = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER};
 
@@ -64,7 +64,7 @@ static void pieces_run(void)
     }
 }
 
-/* A worker goes in while the gate is open and fewer than the job wants are inside. */
+/* A worker enters while the gate is open and fewer workers than the job's maximum are inside. */
 static bool gate_enter(void)
 {
     unsigned gate = atomic_load_explicit(&pool.gate, memory_order_acquire);
@@ -77,30 +77,31 @@ static bool gate_enter(void)
     return false;
 }
 
-static void generation_await(unsigned seen)
+static void generation_await(unsigned last)
 {
     int64_t until = fs_clock_now() + SPIN_NS;
     do {
         for (int spin = 0; spin < SPINS_PER_CLOCK; spin++) {
-            if (atomic_load_explicit(&pool.generation, memory_order_acquire) != seen) return;
+            if (atomic_load_explicit(&pool.generation, memory_order_acquire) != last) return;
             cpu_relax();
         }
     } while (fs_clock_now() < until);
 
     pthread_mutex_lock(&pool.mutex);
-    /* The owner moves the generation, then looks for sleepers; we do it the other way round, so one sees the other. */
+    /* The owner increments the generation, then looks for sleepers. A worker does the reverse, so one of them sees the
+     * other. */
     atomic_fetch_add(&pool.sleepers, 1);
-    while (atomic_load(&pool.generation) == seen) pthread_cond_wait(&pool.wake, &pool.mutex);
+    while (atomic_load(&pool.generation) == last) pthread_cond_wait(&pool.wake, &pool.mutex);
     atomic_fetch_sub(&pool.sleepers, 1);
     pthread_mutex_unlock(&pool.mutex);
 }
 
 static void *worker_main(void *first)
 {
-    unsigned seen = (unsigned)(uintptr_t)first;
+    unsigned last = (unsigned)(uintptr_t)first;
     for (;;) {
-        generation_await(seen);
-        seen = atomic_load_explicit(&pool.generation, memory_order_acquire);
+        generation_await(last);
+        last = atomic_load_explicit(&pool.generation, memory_order_acquire);
         if (!gate_enter()) continue;
         fs_interrupt_enter(pool.interrupt);
         pieces_run();
@@ -109,7 +110,7 @@ static void *worker_main(void *first)
     return NULL;
 }
 
-/* The child of a fork has the calling thread only: the pool begins anew there. */
+/* A forked child has only the calling thread, so its pool starts anew. */
 static void pool_forked(void)
 {
     pthread_mutex_init(&pool.mutex, NULL);
@@ -125,7 +126,7 @@ static void fork_watch(void)
     pthread_atfork(NULL, NULL, pool_forked);
 }
 
-/* Signals are for the program's own threads. */
+/* Signals are left to the program's own threads. */
 static void workers_start(int wanted)
 {
     static pthread_once_t watched = PTHREAD_ONCE_INIT;
@@ -137,10 +138,10 @@ static void workers_start(int wanted)
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    uintptr_t seen = atomic_load(&pool.generation);
+    uintptr_t last = atomic_load(&pool.generation);
     while (pool.started < wanted) {
         pthread_t thread;
-        if (pthread_create(&thread, &attributes, worker_main, (void *)seen) != 0) break;
+        if (pthread_create(&thread, &attributes, worker_main, (void *)last) != 0) break;
         pool.started++;
     }
     pthread_attr_destroy(&attributes);

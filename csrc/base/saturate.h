@@ -1,5 +1,5 @@
-/* Sums, differences and products of times, bytes and counts that stop at the ends of their range: a recorded trace may
- * say anything. INT64_MIN is no result: it stands for what is missing (FS_MISSING). */
+/* Saturating sums, differences and products of times, bytes and counts, as a recorded trace may contain any number. No
+ * result is INT64_MIN, which means missing (FS_MISSING). */
 #ifndef FS_BASE_SATURATE_H
 #define FS_BASE_SATURATE_H
 
@@ -43,7 +43,7 @@ static inline void fs_take_from(int64_t *sum, int64_t less)
     *sum = fs_sub_saturated(*sum, less);
 }
 
-/* Of a grid of blocks, or a block of threads. */
+/* The volume of a grid of blocks, or of a block of threads. */
 static inline int64_t fs_product_of_three(const uint32_t size[3])
 {
     return fs_mul_saturated(fs_mul_saturated(size[0], size[1]), size[2]);

@@ -6,7 +6,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 
-enum { RUN = 1 << 14 }; /* items that qsort() sorts at once */
+enum { RUN = 1 << 14 }; /* items per call of qsort() */
 
 typedef struct {
     size_t size;
@@ -37,7 +37,7 @@ static size_t least_of(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* Merge runs of `length` items, two by two. */
+/* Merge pairs of runs of `length` items. */
 static fs_status merge_runs(sorting *sort, const char *from, char *to, size_t count, size_t length, fs_error *err)
 {
     size_t size = sort->size;
@@ -63,7 +63,7 @@ fs_status fs_sort(void *items, size_t count, size_t size, int (*compare)(const v
     fs_status status = FS_OK;
     for (size_t length = RUN; length < count; length *= 2) {
         status = merge_runs(&sort, from, to, count, length, err);
-        if (status != FS_OK) break; /* `from` still has every item once */
+        if (status != FS_OK) break; /* `from` still has every item exactly once */
         char *swap = from;
         from = to;
         to = swap;

@@ -1,4 +1,4 @@
-/* Sorting of many items, which Ctrl-C can end. */
+/* Sorting of many items, which Ctrl-C can interrupt. */
 #ifndef FS_BASE_SORT_H
 #define FS_BASE_SORT_H
 
@@ -6,8 +6,8 @@
 
 #include "base/status.h"
 
-/* As qsort(); `name` says in an error what is sorted. Polls every few ms. On a failure, FS_OUT_OF_MEMORY or
- * FS_INTERRUPTED, the items are in some order. */
+/* Like qsort(). `name` names the items in errors. Polls every few ms. On failure, FS_OUT_OF_MEMORY or FS_INTERRUPTED,
+ * the order of the items is unspecified. */
 fs_status fs_sort(void *items, size_t count, size_t size, int (*compare)(const void *, const void *), const char *name,
                   fs_error *err);
 

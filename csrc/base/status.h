@@ -1,20 +1,20 @@
 /* Status codes and the error record.
  *
- * Every function of the core that can fail returns an fs_status and takes an fs_error * last; on failure the
- * record holds the status and one sentence that names what was wrong, with the values, and what to do. The core
- * never prints, exits or calls Python: only the binding turns a status into an exception.
+ * Every function of the core that can fail returns an fs_status and takes an fs_error * as its last parameter. On
+ * failure the fs_error holds the status and a one-sentence message with the invalid values and a remedy. The core never
+ * prints, exits or calls Python. Only the binding turns a status into an exception.
  */
 #ifndef FS_BASE_STATUS_H
 #define FS_BASE_STATUS_H
 
-/* X(name, Python exception raised by the binding, prose) */
-#define FS_STATUS_LIST(X)                                           \
-    X(OK, NULL, "success")                                          \
-    X(VALUE_ERROR, "ValueError", "an argument's value is wrong")    \
-    X(TYPE_ERROR, "TypeError", "an argument's type is wrong")       \
-    X(OUT_OF_MEMORY, "MemoryError", "host or device memory is out") \
-    X(RUNTIME_ERROR, "RuntimeError", "a library or device failed")  \
-    X(INTERRUPTED, "KeyboardInterrupt", "the caller ended it")
+/* X(name, Python exception raised by the binding, description) */
+#define FS_STATUS_LIST(X)                                                 \
+    X(OK, NULL, "success")                                                \
+    X(VALUE_ERROR, "ValueError", "an argument has an invalid value")      \
+    X(TYPE_ERROR, "TypeError", "an argument has an invalid type")         \
+    X(OUT_OF_MEMORY, "MemoryError", "host or device memory is exhausted") \
+    X(RUNTIME_ERROR, "RuntimeError", "a library or device failed")        \
+    X(INTERRUPTED, "KeyboardInterrupt", "the caller interrupted the work")
 
 typedef enum {
 #define FS_STATUS_ENUM(name, exception, prose) FS_##name,
@@ -28,21 +28,21 @@ typedef struct {
     char message[1024];
 } fs_error;
 
-/* Fill err (which may be NULL) and return status, so that `return fs_fail(err, FS_VALUE_ERROR, …)` reads as one step.
- */
+/* Fill in err, which may be NULL, and return status, so that `return fs_fail(err, FS_VALUE_ERROR, …)` is one
+ * statement. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
 #endif
 fs_status fs_fail(fs_error *err, fs_status status, const char *format, ...);
 
-/* Return from the calling function when the expression fails. */
+/* Return from the calling function if the expression fails. */
 #define FS_TRY(expression)                                  \
     do {                                                    \
         fs_status fs_try_status_ = (expression);            \
         if (fs_try_status_ != FS_OK) return fs_try_status_; \
     } while (0)
 
-/* Go to a cleanup label when the expression fails; `status` holds what failed. */
+/* Go to a cleanup label if the expression fails. `status` holds the failure. */
 #define FS_TRY_GOTO(status, expression, label) \
     do {                                       \
         status = (expression);                 \

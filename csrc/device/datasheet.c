@@ -6,7 +6,7 @@
 
 #define NAMES(...) {__VA_ARGS__}
 #define SOURCE(document, place) document ": " place
-/* The order is that of units.def. */
+/* In the order of units.def. */
 #define TERA(fp64, fp64_tensor, fp32, tf32, fp16, fp16_tensor, bf16_tensor, fp8, int8)           \
     {T(fp64), T(fp64_tensor), T(fp32), T(tf32), T(fp16), T(fp16_tensor), T(bf16_tensor), T(fp8), T(int8)}
 #define T(tera) ((tera)*1e12)
@@ -31,7 +31,7 @@ static bool is_space(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* The next character of a name in lower case, white space as one blank, blanks at the end left out. */
+/* The next character of a name in lower case. White space counts as one blank, and is skipped at the ends. */
 static char next_letter(const char **at)
 {
     const char *text = *at;
@@ -63,7 +63,7 @@ bool fs_datasheet_has_name(const fs_datasheet *row, const char *name)
     return false;
 }
 
-/* Drivers keep some memory to themselves: error correction takes a sixteenth of GDDR6. */
+/* Drivers reserve some memory: error correction takes a sixteenth of GDDR6. */
 static bool is_size(double memory_bytes, int gib)
 {
     double share = memory_bytes / (gib * 0x1p30);
@@ -78,13 +78,13 @@ static bool may_be(const fs_datasheet *row, int sm_count, double memory_bytes)
 
 const fs_datasheet *fs_datasheet_find(const char *name, int sm_count, double memory_bytes)
 {
-    const fs_datasheet *found = NULL;
+    const fs_datasheet *match = NULL;
     for (int i = 0; i < DATASHEET_COUNT; i++) {
         if (!fs_datasheet_has_name(&datasheets[i], name) || !may_be(&datasheets[i], sm_count, memory_bytes)) continue;
-        if (found != NULL) return NULL;
-        found = &datasheets[i];
+        if (match != NULL) return NULL;
+        match = &datasheets[i];
     }
-    return found;
+    return match;
 }
 
 int fs_datasheet_count(void)

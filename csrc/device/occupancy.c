@@ -9,22 +9,22 @@
 #define LIMIT_NAME(NAME, name, prose) [FS_OCCUPANCY_##NAME] = #name,
 const char *const fs_occupancy_limit_names[FS_OCCUPANCY_LIMIT_COUNT] = {FS_OCCUPANCY_LIMIT_LIST(LIMIT_NAME)};
 
-/* Registers are given to a warp in units, out of the quarter of the SM that it runs on. */
+/* Registers are allocated to warps in units, from the quarter of the SM that the warp runs on. */
 enum { REGISTER_UNIT = 256, QUARTERS = 4, MOST_REGISTERS = 256 };
 
-/* What cudaDeviceProp does not tell of an architecture. */
+/* Properties of an architecture that are absent from cudaDeviceProp. */
 static const struct {
-    int major, minor;        /* minor -1: the others of the major */
-    int64_t blocks_per_sm;   /* where the facts lack it */
-    int64_t shared_unit;     /* bytes that shared memory is given in */
-    int64_t reserved_shared; /* bytes that the driver takes for itself in each block */
+    int major, minor;        /* minor -1: all others of the major */
+    int64_t blocks_per_sm;   /* used if the device's properties lack it */
+    int64_t shared_unit;     /* allocation unit of shared memory in bytes */
+    int64_t reserved_shared; /* bytes that the driver reserves in each block */
 } architectures[] = {
     {7, 5, 16, 256, 0},     {7, -1, 32, 256, 0},     {8, 0, 32, 128, 1024},   {8, 9, 24, 128, 1024},
     {8, -1, 16, 128, 1024}, {9, -1, 32, 128, 1024},  {10, 1, 24, 128, 1024},  {10, -1, 32, 128, 1024},
     {11, 0, 24, 128, 1024}, {11, -1, 32, 128, 1024}, {12, -1, 24, 128, 1024},
 };
 
-/* The row of the device's architecture, or -1. */
+/* The index of the row of the device's architecture, or -1. */
 static int architecture_of(const fs_device_facts *facts)
 {
     for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
@@ -44,7 +44,7 @@ static int64_t blocks_by_registers(const fs_launch *launch, const fs_device_fact
     int64_t per_warp = round_up(fs_mul_saturated(launch->registers, facts->warp_size), REGISTER_UNIT);
     if (per_warp == 0) return INT64_MAX;
     if (launch->registers > MOST_REGISTERS) return 0;
-    /* A block is checked as if its warps filled all quarters alike. */
+    /* A block is checked as if its warps were spread evenly over the quarters. */
     if (fs_mul_saturated(per_warp, round_up(warps, QUARTERS)) > facts->registers_per_block) return 0;
     return facts->registers_per_sm / QUARTERS / per_warp * QUARTERS / warps;
 }
@@ -52,11 +52,11 @@ static int64_t blocks_by_registers(const fs_launch *launch, const fs_device_fact
 static int64_t blocks_by_shared(const fs_launch *launch, const fs_device_facts *facts, int architecture)
 {
     int64_t reserved = architectures[architecture].reserved_shared;
-    int64_t asked = (int64_t)launch->static_shared + launch->dynamic_shared;
-    int64_t taken = round_up(asked + reserved, architectures[architecture].shared_unit);
-    if (taken == 0) return INT64_MAX;
-    if (taken > fs_add_saturated(facts->shared_memory_per_block_optin, reserved)) return 0;
-    return facts->shared_memory_per_sm / taken;
+    int64_t requested = (int64_t)launch->static_shared + launch->dynamic_shared;
+    int64_t allocated = round_up(requested + reserved, architectures[architecture].shared_unit);
+    if (allocated == 0) return INT64_MAX;
+    if (allocated > fs_add_saturated(facts->shared_memory_per_block_optin, reserved)) return 0;
+    return facts->shared_memory_per_sm / allocated;
 }
 
 static bool know_enough(const fs_launch *launch, const fs_device_facts *facts)

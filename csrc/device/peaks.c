@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One row per dtype, for every case that differs. */
+/* One row per dtype, with a column per case. */
 typedef struct {
     fs_unit pointwise;
     fs_unit_choice matmul, matmul_tf32; /* on CUDA */

@@ -1,4 +1,4 @@
-/* The peaks that work is held against, and which of them bounds which work. */
+/* The peaks of a device, and the compute unit whose peak applies to each kind of work. */
 #ifndef FS_DEVICE_PEAKS_H
 #define FS_DEVICE_PEAKS_H
 
@@ -12,26 +12,27 @@
 typedef struct {
     double flops[FS_UNIT_COUNT]; /* FLOP/s, NaN unknown */
     double bandwidth;            /* bytes/s, NaN unknown */
-    double launch_ns; /* of an empty kernel seen from outside, by events (CPU: time of an empty call), NaN unknown */
-    double kernel_ns; /* of the least kernel (CPU: op) by its own record: one element read and written, NaN unknown */
+    double launch_ns;            /* time of an empty kernel between CUDA events (CPU: of an empty call), NaN unknown */
+    double kernel_ns; /* time of a minimal kernel (CPU: op) in the profiler's record: one element read and written, NaN
+                       * unknown */
 } fs_peaks;
 
-/* Every field unknown. */
+/* All fields unknown. */
 void fs_peaks_unknown(fs_peaks *peaks);
-/* The vendor's numbers; launch_ns and kernel_ns are unknown there. */
+/* The vendor's numbers, in which launch_ns and kernel_ns are unknown. */
 void fs_peaks_from_datasheet(const fs_datasheet *datasheet, fs_peaks *peaks);
 
 typedef struct {
-    fs_unit preferred; /* where the work runs on a device that has the unit */
-    fs_unit fallback;  /* where it runs on one that has not; the same where there is no choice */
+    fs_unit preferred; /* the unit of the work on a device that has it */
+    fs_unit fallback;  /* the unit on other devices; equal to preferred if there is no choice */
 } fs_unit_choice;
 
-/* Pointwise float16 and bfloat16 compute in float32. Integer work other than int8 matrix products has FS_UNIT_NONE.
- * allow_tf32 matters to float32 matrix products on CUDA only. */
+/* The unit of an op. Pointwise float16 and bfloat16 compute in float32. Integer work other than int8 matrix products
+ * has FS_UNIT_NONE. allow_tf32 only affects float32 matrix products on CUDA. */
 fs_unit_choice fs_unit_choose(fs_dtype dtype, bool is_matmul, bool allow_tf32, fs_device_kind kind);
 
-/* The rate of the preferred unit, or of the fallback where that is unknown, in FLOP/s; NaN where both are. *used (may
- * be NULL) receives the unit that the rate is of, FS_UNIT_NONE for NaN. */
+/* The rate of the preferred unit, or of the fallback if that is unknown, in FLOP/s; NaN if both are unknown. *used (may
+ * be NULL) receives the unit of the rate, FS_UNIT_NONE for NaN. */
 double fs_peaks_flops(const fs_peaks *peaks, fs_unit_choice choice, fs_unit *used);
 
 #endif

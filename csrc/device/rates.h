@@ -4,8 +4,8 @@
 
 #include "device/units.h"
 
-/* Cards with the same compute capability differ in how much of their tensor cores is enabled, and AMD's numbers of
- * compute capability overlap NVIDIA's. X(NAME, name, prose) */
+/* Cards of the same compute capability differ in which share of their tensor cores is enabled, and AMD's numbers of
+ * compute capability overlap NVIDIA's. X(NAME, name, description) */
 #define FS_TENSOR_CLASS_LIST(X)                                                                            \
     X(FULL, full, "every type at full rate: data centre and workstation cards")                            \
     X(HALF_FLOAT, half_float, "floats that accumulate in float32 at half rate, int8 at full: GeForce")     \
@@ -31,11 +31,11 @@ typedef struct {
     double per_clock[FS_UNIT_COUNT]; /* dense FLOP per clock per SM; NaN: no such unit, or unknown */
 } fs_rates;
 
-/* The row of that compute capability and class, or NULL: an unknown one is not guessed from its neighbours. */
+/* The row of that compute capability and class, or NULL: unknown ones are not extrapolated. */
 const fs_rates *fs_rates_find(int major, int minor, fs_tensor_class tensor_class);
 
-/* FLOP/s of sm_count SMs into flops[FS_UNIT_COUNT], NaN where the rate is. Tensor units run at tensor_clock_mhz, the
- * CUDA cores and float64 on tensor cores at clock_mhz. For the peaks at a clock that was seen, pass it as both. */
+/* Compute the FLOP/s of sm_count SMs in flops[FS_UNIT_COUNT]; NaN if the rate is. Tensor units run at tensor_clock_mhz,
+ * CUDA cores and float64 tensor cores at clock_mhz. For the peaks at an observed clock, pass it as both. */
 void fs_rates_flops(const fs_rates *rates, int sm_count, double clock_mhz, double tensor_clock_mhz, double *flops);
 
 #endif

@@ -1,4 +1,4 @@
-/* Compute units: what a rate in FLOP/s is the rate of. */
+/* Compute units: the hardware whose rate in FLOP/s is a peak. */
 #ifndef FS_DEVICE_UNITS_H
 #define FS_DEVICE_UNITS_H
 
@@ -9,18 +9,18 @@ typedef enum {
 #include "device/units.def"
 #undef FS_UNIT
     FS_UNIT_COUNT,
-    FS_UNIT_NONE = FS_UNIT_COUNT /* of work that no unit's peak bounds: integers, data movement */
+    FS_UNIT_NONE = FS_UNIT_COUNT /* work without a peak: integers, data movement */
 } fs_unit;
 
 typedef struct {
     const char *name;  /* "fp16_tensor" */
-    const char *prose; /* one line for people: type, unit and accumulator */
-    bool tensor_clock; /* runs at the vendor's tensor clock where there is one */
+    const char *prose; /* one-line description: type, unit and accumulator */
+    bool tensor_clock; /* runs at the vendor's tensor clock if there is one */
 } fs_unit_row;
 
 extern const fs_unit_row fs_units[FS_UNIT_COUNT];
 
-/* The unit of that exact name, or FS_UNIT_NONE. */
+/* The unit with that exact name, or FS_UNIT_NONE. */
 fs_unit fs_unit_find(const char *name);
 
 #endif

@@ -1,10 +1,10 @@
-/* What a device must be able to do: one table of functions per device kind. The op layer (op.c) checks arguments,
- * broadcasts, allocates the output and boils every op down to one of the records below; a backend only computes.
+/* The interface of a device: one table of functions per device kind. The op layer (op.c) checks arguments, broadcasts,
+ * allocates the output and reduces every op to one of the structs below. A backend only computes.
  *
- * Records hold raw pointers on the backend's device, valid until the call's work is done: a CUDA backend returns once
- * the work is queued on the device's current stream, and memory given back is reused in that stream's order only.
- * Counts are never 0: the op layer answers empty tensors itself (a matrix product with k == 0 included).
- * All functions are thread-safe and need no lock of Python's.
+ * The structs hold raw pointers to memory of the backend's device, valid until the call's work is done. A CUDA backend
+ * returns once the work is queued on the device's current stream, and released memory is reused only in that stream's
+ * order. Counts are never 0: the op layer handles empty tensors itself (including a matrix product with k == 0). All
+ * functions are thread-safe and need no GIL.
  */
 #ifndef FS_OPS_BACKEND_H
 #define FS_OPS_BACKEND_H
@@ -29,11 +29,11 @@ typedef enum { FS_SUM, FS_MEAN, FS_AMAX, FS_AMIN, FS_REDUCTION_COUNT } fs_reduct
 typedef enum { FS_SOFTMAX, FS_LOG_SOFTMAX, FS_LAYER_NORM, FS_RMS_NORM, FS_ROWWISE_COUNT } fs_rowwise_id;
 typedef enum { FS_UNIFORM, FS_NORMAL, FS_RANDOM_COUNT } fs_random_id;
 
-/* Element i of out from element i of the inputs, over one iteration space whose dimensions have been coalesced:
- * shape and strides are outermost first, 1 <= ndim <= FS_MAX_DIMS, and a fully dense op has ndim 1 and strides 1.
- * Strides count elements; 0 repeats. An input that is a Python scalar has in[i] NULL and its value in scalar[i] (at
- * most one of two). out may be the same memory as an input, element for element (in-place), never overlap otherwise.
- * dtype: of the tensors. Floats below 32 bits compute in float and round to nearest even on the way out. */
+/* Element i of out from element i of the inputs, over one iteration space whose dimensions have been coalesced: shape
+ * and strides are outermost first, 1 <= ndim <= FS_MAX_DIMS, and a fully dense op has ndim 1 and strides 1. Strides
+ * count elements; 0 repeats. An input that is a Python scalar has in[i] NULL and its value in scalar[i] (at most one of
+ * two). out may be exactly the memory of an input (in-place), and must not overlap it otherwise. dtype: of the tensors.
+ * Floats below 32 bits are computed in float and rounded to nearest even. */
 typedef struct {
     int ndim;
     int64_t shape[FS_MAX_DIMS];
@@ -46,10 +46,10 @@ typedef struct {
     int64_t count; /* product of shape */
 } fs_elementwise;
 
-/* Strided copy with a change of dtype (in_dtype may equal dtype), same layout as above: in[0] to out. Any dtype to
+/* Strided copy with a conversion of dtype (in_dtype may equal dtype), in the layout above: in[0] to out. Any dtype to
  * any dtype with C's conversions; to bool: x != 0; float to a narrower float rounds to nearest even and overflows to
  * inf. Float to integer outside its range is undefined, as in C. A 2-D transposed copy (one side's unit stride outer)
- * is worth a tiled path. */
+ * deserves a tiled path. */
 typedef struct {
     fs_elementwise space; /* space.dtype: of out; in[1], scalar: unused */
     fs_dtype in_dtype;
@@ -100,53 +100,54 @@ typedef struct {
     fs_dtype dtype;
 } fs_random;
 
-/* An opaque pair of marks around work on the device's current stream, for its device time. */
+/* An opaque marker in the device's current stream. Two of them measure the device time of the work between them. */
 typedef struct fs_mark fs_mark;
 
 typedef struct {
-    /* Memory from and to the device's cache of free blocks. Sizes are those asked for; 0 gives a valid pointer. */
+    /* Allocate from and release to the device's cache of free blocks. Sizes are as requested; 0 gives a valid
+     * pointer. */
     fs_status (*allocate)(fs_device device, size_t nbytes, void **data, fs_error *err);
     void (*release)(fs_device device, void *data, size_t nbytes);
     int64_t (*allocated)(fs_device device); /* bytes in tensors now */
-    int64_t (*reserved)(fs_device device);  /* those and the cache's */
+    int64_t (*reserved)(fs_device device);  /* in tensors and the cache */
     void (*empty_cache)(fs_device device);
 
     fs_status (*unary)(fs_device device, fs_unary_id op, const fs_elementwise *space, fs_error *err);
     fs_status (*binary)(fs_device device, fs_binary_id op, const fs_elementwise *space, fs_error *err);
     fs_status (*convert)(fs_device device, const fs_conversion *conversion, fs_error *err);
-    /* Every element of the space's out becomes scalar[0], converted to its dtype; in[] unused. */
+    /* Set every element of the space's out to scalar[0], converted to its dtype. in[] is unused. */
     fs_status (*fill)(fs_device device, const fs_elementwise *space, fs_error *err);
     fs_status (*reduce)(fs_device device, fs_reduction_id op, const fs_reduction *reduction, fs_error *err);
     fs_status (*rowwise)(fs_device device, fs_rowwise_id op, const fs_rowwise *rowwise, fs_error *err);
     fs_status (*matmul)(fs_device device, const fs_matmul *matmul, fs_error *err);
     fs_status (*random)(fs_device device, fs_random_id op, const fs_random *random, fs_error *err);
 
-    /* Dense bytes between this device and the host, or another device of the kind (peer); returns when host memory
-     * may be touched again. */
+    /* Copy dense bytes between this device and the host, or another device of the kind (peer). Returns when host memory
+     * may be accessed again. */
     fs_status (*from_host)(fs_device device, void *to, const void *from, size_t nbytes, fs_error *err);
     fs_status (*to_host)(fs_device device, void *to, const void *from, size_t nbytes, fs_error *err);
     fs_status (*peer_copy)(fs_device to_device, void *to, fs_device from_device, const void *from, size_t nbytes,
                            fs_error *err);
     fs_status (*synchronize)(fs_device device, fs_error *err);
 
-    /* Marks: the times between which the stream did what was queued between two of them. NULL on the CPU.
-     * mark_take gives a recorded mark from a pool; mark_elapsed waits for both (same device) and gives the ns from
-     * the first to the second; mark_give returns it to the pool. */
+    /* Marks measure the time of the work queued between two of them. NULL on the CPU. mark_take records a mark from a
+     * pool. mark_elapsed waits for both (same device) and returns the ns from the first to the second. mark_give
+     * returns a mark to the pool. */
     fs_status (*mark_take)(fs_device device, fs_mark **mark, fs_error *err);
     fs_status (*mark_elapsed)(fs_device device, fs_mark *from, fs_mark *to, int64_t *ns, fs_error *err);
     void (*mark_give)(fs_device device, fs_mark *mark);
 } fs_backend;
 
 extern const fs_backend fs_cpu_backend;  /* csrc/ops/cpu/ */
-extern const fs_backend fs_cuda_backend; /* kernels/; in a build without CUDA every call says so */
+extern const fs_backend fs_cuda_backend; /* kernels/; in a build without CUDA every call fails with the reason */
 
 static inline const fs_backend *fs_backend_of(fs_device device)
 {
     return device.kind == FS_CUDA ? &fs_cuda_backend : &fs_cpu_backend;
 }
 
-/* Dense C = A · B of one pair of float or double matrices for the CPU backend, by a BLAS that the binding found
- * (layouts as in fs_matmul; batch 1, no accumulate). NULL: the CPU backend's own plain loops. */
+/* Dense C = A · B of one pair of float or double matrices for the CPU backend, by a BLAS that the binding registers
+ * (layouts as in fs_matmul; batch 1, no accumulate). NULL: the CPU backend's own loops. */
 typedef fs_status (*fs_blas_matmul)(const fs_matmul *matmul, fs_error *err);
 void fs_cpu_set_blas(fs_blas_matmul blas);
 

@@ -1,4 +1,4 @@
-/* Counting distinct offsets: the sums of one multiple of each stride, 0 to size - 1 times it. */
+/* Counting distinct offsets: the sums of one multiple of each stride, from 0 to size - 1 times it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,14 +6,15 @@
 #include "base/saturate.h"
 #include "ops/tensor.h"
 
-/* What is counted one by one where no rule tells: a bit for each offset of a span, or a list of all sums. */
+/* Offsets are counted one by one where no rule applies: a bit for each offset of a span, or a list of all sums. */
 enum { MAX_SPAN = 1 << 24, MAX_SUMS = 1 << 16, WORD_BITS = 64 };
 
 typedef struct {
     int64_t step, size;
 } dimension;
 
-/* Dimensions that move, by step; those of one step are one: i + j with i < m and j < n takes m + n - 1 values. */
+/* Dimensions with a nonzero step, by step. Those of equal step are merged: i + j with i < m and j < n has m + n - 1
+ * values. */
 static int sort_dimensions(int ndim, const int64_t *shape, const int64_t *strides, dimension *dims)
 {
     int count = 0;
@@ -51,7 +52,7 @@ static int64_t step_divisor(const dimension *dims, int count)
     return divisor;
 }
 
-/* The largest sum and 1; INT64_MAX where that overflows. */
+/* The largest sum plus 1; INT64_MAX on overflow. */
 static int64_t span_of(const dimension *dims, int count)
 {
     int64_t span = 1, reach;
@@ -62,7 +63,8 @@ static int64_t span_of(const dimension *dims, int count)
     return span;
 }
 
-/* Without a gap: sums 0 to n - 1 of the smaller steps, each shifted by a step of at most n. 0 where that is not so. */
+/* The count if there are no gaps: sums 0 to n - 1 of the smaller steps, each shifted by a step of at most n. 0
+ * otherwise. */
 static int64_t count_gapless(const dimension *dims, int count)
 {
     int64_t sums = 1;
@@ -73,7 +75,7 @@ static int64_t count_gapless(const dimension *dims, int count)
     return sums;
 }
 
-/* Add the set shifted by that much. From the highest word down, so that each is used before it changes. */
+/* Add the set shifted by that amount. From the highest word down, so that each is read before it changes. */
 static void shift_in(uint64_t *set, int64_t words, int64_t by)
 {
     int64_t skip = by / WORD_BITS;
@@ -84,7 +86,7 @@ static void shift_in(uint64_t *set, int64_t words, int64_t by)
     }
 }
 
-/* A bit for each sum. Shifts by 1, 2, 4 … steps make those of one dimension. */
+/* A bit for each sum. Shifts by 1, 2, 4 … steps cover one dimension. */
 static int64_t count_in_bits(const dimension *dims, int count, int64_t span)
 {
     int64_t words = (span - 1) / WORD_BITS + 1, sums = 0;
@@ -92,10 +94,10 @@ static int64_t count_in_bits(const dimension *dims, int count, int64_t span)
     if (set == NULL) return FS_COUNT_UNKNOWN;
     set[0] = 1;
     for (int d = 0; d < count; d++) {
-        for (int64_t made = 1; made < dims[d].size;) {
-            int64_t more = made < dims[d].size - made ? made : dims[d].size - made;
+        for (int64_t filled = 1; filled < dims[d].size;) {
+            int64_t more = filled < dims[d].size - filled ? filled : dims[d].size - filled;
             shift_in(set, words, more * dims[d].step);
-            made += more;
+            filled += more;
         }
     }
     for (int64_t i = 0; i < words; i++) sums += __builtin_popcountll(set[i]);
@@ -111,14 +113,14 @@ static int by_value(const void *a, const void *b)
 
 static int64_t count_in_list(const dimension *dims, int count, int64_t all)
 {
-    int64_t *sums = fs_malloc((size_t)all * sizeof *sums), made = 1, distinct = 1;
+    int64_t *sums = fs_malloc((size_t)all * sizeof *sums), filled = 1, distinct = 1;
     if (sums == NULL) return FS_COUNT_UNKNOWN;
     sums[0] = 0;
     for (int d = 0; d < count; d++) {
         for (int64_t i = 1; i < dims[d].size; i++) {
-            for (int64_t k = 0; k < made; k++) sums[i * made + k] = sums[k] + i * dims[d].step;
+            for (int64_t k = 0; k < filled; k++) sums[i * filled + k] = sums[k] + i * dims[d].step;
         }
-        made *= dims[d].size;
+        filled *= dims[d].size;
     }
     qsort(sums, (size_t)all, sizeof *sums, by_value);
     for (int64_t i = 1; i < all; i++) distinct += sums[i] != sums[i - 1];
@@ -134,7 +136,7 @@ static int64_t product_of(const dimension *dims, int count)
     return product;
 }
 
-/* Dimensions that no split sets apart. */
+/* Dimensions that cannot be split into independent parts. */
 static int64_t count_entangled(dimension *dims, int count)
 {
     int64_t divisor = step_divisor(dims, count);
@@ -154,8 +156,8 @@ int64_t fs_distinct_count(int ndim, const int64_t *shape, const int64_t *strides
         if (shape[d] == 0) return 0;
     int count = sort_dimensions(ndim, shape, strides, dims), begin = 0;
     int64_t product = 1;
-    /* Where all larger steps are multiples of what the smaller ones span, or of more, no two of their sums bring the
-     * smaller ones together: the parts multiply. */
+    /* If all larger steps are multiples of at least the span of the smaller ones, the sums of the smaller ones never
+     * coincide for different sums of the larger ones, so the counts multiply. */
     for (int d = 1; d <= count; d++) {
         bool apart = d == count || step_divisor(&dims[d], count - d) >= span_of(&dims[begin], d - begin);
         if (!apart) continue;

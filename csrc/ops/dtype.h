@@ -9,7 +9,7 @@
 /* DLPack's type codes (dlpack.h, DLDataTypeCode). */
 enum { FS_DL_INT = 0, FS_DL_UINT = 1, FS_DL_FLOAT = 2, FS_DL_BFLOAT = 4, FS_DL_BOOL = 6 };
 
-/* X(NAME, name, bytes, C type of the stored bits, DLPack code). Floats come first: ops that compute take those. */
+/* X(NAME, name, bytes, C type of the stored bits, DLPack code). Floats, the dtypes of arithmetic ops, come first. */
 #define FS_DTYPE_LIST(X)                             \
     X(FLOAT64, float64, 8, double, FS_DL_FLOAT)      \
     X(FLOAT32, float32, 4, float, FS_DL_FLOAT)       \
@@ -26,7 +26,7 @@ typedef enum {
     FS_DTYPE_LIST(FS_DTYPE_ENUM)
 #undef FS_DTYPE_ENUM
         FS_DTYPE_COUNT,
-    FS_DTYPE_NONE = FS_DTYPE_COUNT /* of an argument that has none: a Python scalar */
+    FS_DTYPE_NONE = FS_DTYPE_COUNT /* of an argument without a dtype: a Python scalar */
 } fs_dtype;
 
 typedef struct {
@@ -42,7 +42,7 @@ static inline bool fs_dtype_is_float(fs_dtype dtype)
     return dtype <= FS_BFLOAT16;
 }
 
-/* The dtype of that name, or FS_DTYPE_NONE. */
+/* The dtype with that name, or FS_DTYPE_NONE. */
 fs_dtype fs_dtype_find(const char *name);
 
 #endif

@@ -12,7 +12,8 @@ const fs_observer *fs_observer_get(void)
     return atomic_load_explicit(&current, memory_order_relaxed);
 }
 
-/* Announce first, look second: a setter that saw `inside` at 0 after its exchange knows that nobody holds the old. */
+/* Enter first, then load the observer: a setter that reads `inside` as 0 after its exchange knows that no thread uses
+ * the old one. */
 const fs_observer *fs_observer_enter(void)
 {
     if (fs_observer_get() == NULL) return NULL;
@@ -27,7 +28,8 @@ void fs_observer_leave(void)
     atomic_fetch_sub(&inside, 1);
 }
 
-/* A forked child is not watched: the threads that were inside stayed behind, and so did what the observer waits for. */
+/* Ops of a forked child are not observed: threads that were inside an observer do not exist in the child, nor does what
+ * the observer waits for. */
 static void forget(void)
 {
     atomic_store(&current, NULL);

@@ -17,7 +17,7 @@ static const struct {
 #undef FORM_ROW
 };
 
-/* The output that the caller gave must be what the op would have made. */
+/* Check the caller's output against the shape, dtype and device that the op would allocate. */
 static fs_status check_out(const fs_plan *plan, const fs_tensor *out, fs_error *err)
 {
     char problem[300], shape[128], device[16];
@@ -42,11 +42,12 @@ static fs_status check_out(const fs_plan *plan, const fs_tensor *out, fs_error *
     if (fs_tensor_is_dense(out)) return FS_OK;
     int64_t distinct = fs_distinct_count(out->ndim, out->shape, out->strides);
     if (distinct == fs_tensor_count(out)) return FS_OK;
-    return fs_call_fail(plan->call, err, FS_VALUE_ERROR,
-                        distinct == FS_COUNT_UNKNOWN
-                            ? "whether elements of the output share memory is too hard to tell; write into a copy"
-                            : "the output overlaps itself: several of its elements are one (it is broadcast, or its "
-                              "windows overlap); write into a copy");
+    return fs_call_fail(
+        plan->call, err, FS_VALUE_ERROR,
+        distinct == FS_COUNT_UNKNOWN
+            ? "cannot determine whether elements of the output share memory; write into a copy"
+            : "the output overlaps itself: several of its elements share memory (it is broadcast, or its "
+              "windows overlap); write into a copy");
 }
 
 /* The event -------------------------------------------------------------------------------------------------------- */
@@ -66,7 +67,7 @@ static void describe(fs_signature *signature, fs_argument_role role, const fs_te
     };
 }
 
-/* Where the work of a call is timed: a copy between devices on the GPU's side. */
+/* The device on which a call is timed: for a copy between devices, the GPU. */
 static fs_device working_device(const fs_plan *plan)
 {
     for (int i = 0; i < 3 && plan->device.kind == FS_CPU; i++) {
@@ -100,8 +101,8 @@ static void describe_call(const fs_plan *plan, const fs_tensor *out, fs_signatur
 
 /* Running ---------------------------------------------------------------------------------------------------------- */
 
-/* Whether computing straight into `out` would read elements that were already overwritten, or a backend that wants a
- * dense output would not get one. */
+/* Whether computing directly into `out` would overwrite elements before they are read, or pass a strided output to a
+ * backend that needs a dense one. */
 static bool needs_scratch(const fs_plan *plan, const fs_tensor *out)
 {
     if (plan->dense_out && !fs_tensor_is_dense(out)) return true;
@@ -120,7 +121,7 @@ static bool needs_scratch(const fs_plan *plan, const fs_tensor *out)
     return false;
 }
 
-/* Loops of an op that is interrupted leave pieces out. */
+/* The loops of an interrupted op skip pieces. */
 static fs_status compute_all(const fs_plan *plan, const fs_tensor *out, fs_error *err)
 {
     FS_TRY(plan->compute(plan, out, err));
@@ -139,11 +140,11 @@ static fs_status compute(const fs_plan *plan, const fs_tensor *out, fs_error *er
     return status;
 }
 
-static fs_status produce(const fs_plan *plan, const fs_tensor *given, fs_tensor *result, fs_error *err)
+static fs_status produce(const fs_plan *plan, const fs_tensor *destination, fs_tensor *result, fs_error *err)
 {
-    if (given != NULL) {
-        FS_TRY(compute(plan, given, err));
-        fs_tensor_share(result, given);
+    if (destination != NULL) {
+        FS_TRY(compute(plan, destination, err));
+        fs_tensor_share(result, destination);
         return FS_OK;
     }
     FS_TRY(fs_tensor_empty(result, plan->dtype, plan->device, plan->ndim, plan->shape, err));
@@ -158,19 +159,19 @@ fs_status fs_op_run(const fs_call *call, fs_tensor *result, fs_error *err)
     plan.call = call;
     plan.in_place = plan.reads_target = plan.elementwise = plan.dense_out = false;
     FS_TRY(forms[call->op->form].plan(&plan, err));
-    const fs_tensor *given = plan.in_place ? call->in[0] : call->out;
-    if (given != NULL) FS_TRY(check_out(&plan, given, err));
+    const fs_tensor *destination = plan.in_place ? call->in[0] : call->out;
+    if (destination != NULL) FS_TRY(check_out(&plan, destination, err));
 
     const fs_observer *observer = fs_observer_enter();
-    if (observer == NULL) return produce(&plan, given, result, err);
+    if (observer == NULL) return produce(&plan, destination, result, err);
     fs_tensor dense = {.dtype = plan.dtype, .device = plan.device, .ndim = plan.ndim};
     memcpy(dense.shape, plan.shape, (size_t)plan.ndim * sizeof *plan.shape);
     fs_dense_strides(dense.ndim, dense.shape, dense.strides);
     fs_signature signature;
-    describe_call(&plan, given ? given : &dense, &signature);
+    describe_call(&plan, destination ? destination : &dense, &signature);
     fs_device device = {.kind = (fs_device_kind)signature.device_kind, .index = signature.device_index};
     uint64_t token = observer->begin(observer->context, call->op, &signature, device);
-    fs_status status = produce(&plan, given, result, err);
+    fs_status status = produce(&plan, destination, result, err);
     observer->end(observer->context, token, call->op, device, status != FS_OK);
     fs_observer_leave();
     return status;

@@ -1,10 +1,10 @@
-/* The op table, and running an op: check, broadcast, allocate, tell the observer, hand to the backend. */
+/* The op table, and running an op: check, broadcast, allocate, notify the observer, call the backend. */
 #ifndef FS_OPS_OP_H
 #define FS_OPS_OP_H
 
 #include "ops/backend.h"
 
-/* What a family of ops is called with. X(NAME, Python's text signature) */
+/* The parameters of a family of ops. X(NAME, Python's text signature) */
 #define FS_FORM_LIST(X)                                                         \
     X(UNARY, "(x, *, out=None)")                                                \
     X(BINARY, "(a, b, *, out=None)")                                            \
@@ -31,9 +31,9 @@ typedef enum {
         FS_FORM_COUNT
 } fs_form;
 
-/* How FLOPs follow from the shapes (docs/counting.md). */
+/* How FLOPs are computed from the shapes (docs/counting.md). */
 typedef enum {
-    FS_FLOPS_NONE,       /* moves data, draws random numbers: 0 */
+    FS_FLOPS_NONE,       /* data movement and random numbers: 0 */
     FS_FLOPS_PER_OUTPUT, /* flops_each per output element */
     FS_FLOPS_PER_INPUT,  /* flops_each per input element, and 1 more for each weight or bias */
     FS_FLOPS_MATMUL      /* 2 m n k of the last two arguments */
@@ -43,35 +43,35 @@ typedef struct {
     const char *name; /* without the namespace: "add_" */
     const char *prose;
     fs_form form;
-    int id; /* the backend's: fs_unary_id, fs_binary_id, fs_reduction_id, fs_rowwise_id, fs_random_id */
+    int id; /* for the backend: fs_unary_id, fs_binary_id, fs_reduction_id, fs_rowwise_id, fs_random_id */
     fs_flops_rule flops;
     double flops_each;
 } fs_op;
 
-/* Every op; events are named FS_OP_NAMESPACE and the name. */
+/* All ops. Events are named FS_OP_NAMESPACE followed by the name. */
 #define FS_OP_NAMESPACE "flopscope::"
 extern const fs_op fs_ops[];
 extern const int fs_op_count;
-const fs_op *fs_op_find(const char *name); /* without the namespace; NULL: no such op */
+const fs_op *fs_op_find(const char *name); /* without the namespace; NULL if unknown */
 
 /* A call. Unused fields are zero. */
 typedef struct {
     const fs_op *op;
-    const fs_tensor *in[3]; /* by position; NULL: absent, or a scalar */
+    const fs_tensor *in[3]; /* by position; NULL: missing, or a scalar */
     bool is_scalar[3];
     double scalar[3];
     const fs_tensor *out; /* NULL: allocate */
     bool over_everything, keepdims, allow_tf32;
     double eps;
-    fs_dtype dtype;   /* of what is cast or created */
-    fs_device device; /* of what is created, or copied to */
-    bool to_device;   /* a copy that may cross devices */
-    int ndim;         /* shape of what is created */
+    fs_dtype dtype;   /* of a cast or creation */
+    fs_device device; /* of a creation, or the target of a copy */
+    bool to_device;   /* the copy may cross devices */
+    int ndim;         /* of the shape of a creation */
     int64_t shape[FS_MAX_DIMS];
 } fs_call;
 
-/* Run it; `result` receives a reference to the output (for in-place ops: to the first input). Errors name the op,
- * the shapes, dtypes and devices. On failure nothing is held. Thread-safe. */
+/* Run the call. `result` receives a reference to the output (for in-place ops: to the first input). Errors name the op,
+ * the shapes, dtypes and devices. On failure no reference is held. Thread-safe. */
 fs_status fs_op_run(const fs_call *call, fs_tensor *result, fs_error *err);
 
 #endif

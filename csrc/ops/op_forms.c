@@ -83,13 +83,13 @@ fs_status FS_PLAN_BINARY(fs_plan *plan, fs_error *err)
     const fs_call *call = plan->call;
     const fs_tensor *a = call->in[0], *b = call->in[1];
     if (a == NULL && b == NULL) {
-        return fs_call_fail(call, err, FS_TYPE_ERROR, "one of the two must be a tensor");
+        return fs_call_fail(call, err, FS_TYPE_ERROR, "at least one argument must be a tensor");
     }
     FS_TRY(fs_call_check_floats(call, err));
     like(plan, a ? a : b);
     if (a && b && !fs_broadcast_shape(a->ndim, a->shape, b->ndim, b->shape, &plan->ndim, plan->shape)) {
         return fs_call_fail(call, err, FS_VALUE_ERROR,
-                            "the shapes do not broadcast: from the last axis on, sizes must be equal or 1");
+                            "the shapes do not broadcast: aligned at the last axis, sizes must be equal or 1");
     }
     plan->elementwise = true;
     plan->compute = compute_binary;
@@ -109,7 +109,7 @@ static fs_status compute_reduction(const fs_plan *plan, const fs_tensor *out, fs
     const fs_call *call = plan->call;
     const fs_tensor *x = call->in[0];
     fs_reduction_id op = (fs_reduction_id)call->op->id;
-    if (fs_tensor_count(x) == 0) { /* rows without elements; the planner refused amax and amin */
+    if (fs_tensor_count(x) == 0) { /* rows without elements; the planner rejected amax and amin */
         return fs_tensor_fill(out, op == FS_MEAN ? (double)NAN : 0.0, err);
     }
     fs_tensor dense;
@@ -128,10 +128,11 @@ fs_status FS_PLAN_REDUCE(fs_plan *plan, fs_error *err)
     FS_TRY(fs_call_check_floats(call, err));
     like(plan, x);
     bool everything = call->over_everything;
-    if (!everything && x->ndim == 0) return fs_call_fail(call, err, FS_VALUE_ERROR, "there is no axis to reduce over");
+    if (!everything && x->ndim == 0)
+        return fs_call_fail(call, err, FS_VALUE_ERROR, "the input needs at least one axis to reduce over");
     bool no_elements = everything ? fs_tensor_count(x) == 0 : x->shape[x->ndim - 1] == 0;
     if (no_elements && (call->op->id == FS_AMAX || call->op->id == FS_AMIN)) {
-        return fs_call_fail(call, err, FS_VALUE_ERROR, "no elements have no largest and no smallest");
+        return fs_call_fail(call, err, FS_VALUE_ERROR, "the maximum and minimum of an empty axis are undefined");
     }
     for (int d = everything ? 0 : x->ndim - 1; d < x->ndim; d++) plan->shape[d] = 1;
     if (!call->keepdims) plan->ndim = everything ? 0 : x->ndim - 1;
@@ -198,7 +199,7 @@ static fs_tensor transposed(const fs_tensor *x)
     return view;
 }
 
-/* Between devices: densely, through the host. */
+/* Copy between devices densely, through the host. */
 static fs_status copy_across(const fs_tensor *out, const fs_tensor *x, fs_error *err)
 {
     fs_tensor dense;
@@ -277,7 +278,7 @@ fs_status FS_PLAN_COPY_IN_PLACE(fs_plan *plan, fs_error *err)
                 memcmp(shape, x->shape, (size_t)ndim * sizeof *shape) == 0;
     bool across = !fs_device_equal(x->device, source->device);
     if (across && (x->dtype != source->dtype || fs_tensor_count(x) != fs_tensor_count(source))) {
-        return fs_call_fail(call, err, FS_VALUE_ERROR, "between devices, shapes and dtypes must be equal");
+        return fs_call_fail(call, err, FS_VALUE_ERROR, "for a copy between devices, shapes and dtypes must be equal");
     }
     if (!fits) return fs_call_fail(call, err, FS_VALUE_ERROR, "the source does not broadcast to the target's shape");
     plan->in_place = plan->elementwise = true;
@@ -310,7 +311,7 @@ fs_status FS_PLAN_CREATE(fs_plan *plan, fs_error *err)
     memcpy(plan->shape, call->shape, sizeof plan->shape);
     bool random = call->op->form == FS_FORM_CREATE && call->op->id >= 2;
     if (random && !fs_dtype_is_float(call->dtype)) {
-        return fs_fail(err, FS_TYPE_ERROR, "%s: random numbers are float64, float32, float16 or bfloat16, not %s",
+        return fs_fail(err, FS_TYPE_ERROR, "%s: the dtype must be float64, float32, float16 or bfloat16, not %s",
                        call->op->name, fs_dtypes[call->dtype].name);
     }
     plan->dense_out = random;

@@ -1,4 +1,4 @@
-/* From a call to a plan: what each form of op checks, and how it computes. Private to the op layer. */
+/* From a call to a plan: the checks and the computation of each form of op. Private to the op layer. */
 #ifndef FS_OPS_OP_FORMS_H
 #define FS_OPS_OP_FORMS_H
 
@@ -12,25 +12,25 @@ struct fs_plan {
     int ndim;
     int64_t shape[FS_MAX_DIMS];
     bool in_place;     /* the output is call->in[0] … */
-    bool reads_target; /* … which is read too */
-    bool elementwise;  /* element i of the output needs element i of the inputs only */
-    bool dense_out;    /* compute writes dense outputs only */
-    /* Fill `out`, which has elements. */
+    bool reads_target; /* … which is also read */
+    bool elementwise;  /* element i of the output depends only on element i of the inputs */
+    bool dense_out;    /* compute needs a dense output */
+    /* Fill `out`, which is not empty. */
     fs_status (*compute)(const fs_plan *plan, const fs_tensor *out, fs_error *err);
 };
 
-/* One planner a form: check the call's arguments, set the plan. */
+/* One planner per form: check the call's arguments and fill in the plan. */
 #define FS_PLAN_DECLARE(NAME, text_signature) fs_status FS_PLAN_##NAME(fs_plan *plan, fs_error *err);
 FS_FORM_LIST(FS_PLAN_DECLARE)
 #undef FS_PLAN_DECLARE
 
-/* Every element becomes `value`. Leaves no event, as the two below. */
+/* Set every element to `value`. Records no event, nor do the two functions below. */
 fs_status fs_tensor_fill(const fs_tensor *out, double value, fs_error *err);
 
 /* Copy `source` to `target` on the same device, broadcasting and converting. */
 fs_status fs_tensor_convert(const fs_tensor *target, const fs_tensor *source, fs_error *err);
 
-/* Either a reference to `tensor`, or a dense copy of it. Release `dense` in both cases. */
+/* Return a reference to `tensor`, or a dense copy of it. Release `dense` in both cases. */
 fs_status fs_tensor_densify(const fs_tensor *tensor, fs_tensor *dense, fs_error *err);
 
 #endif

@@ -6,40 +6,40 @@
 #include "ops/op_forms.h"
 #include "ops/space.h"
 
-/* One operand as the backend takes it: a leading dimension, and whether its columns lie together. */
+/* One operand in the backend's layout: a leading dimension, and whether columns are contiguous. */
 typedef struct {
-    fs_tensor tensor; /* held: the operand, or a dense copy of it */
+    fs_tensor tensor; /* owned: the operand, or a dense copy of it */
     int64_t ld;
     bool transposed;
 } operand;
 
-static bool fits_layout(const fs_tensor *x, operand *made)
+static bool fits_layout(const fs_tensor *x, operand *result)
 {
     int64_t rows = x->shape[x->ndim - 2], columns = x->shape[x->ndim - 1];
     int64_t row_stride = x->strides[x->ndim - 2], column_stride = x->strides[x->ndim - 1];
     if ((columns == 1 || column_stride == 1) && (rows == 1 || row_stride >= columns)) {
-        made->transposed = false;
-        made->ld = rows == 1 ? columns : row_stride;
+        result->transposed = false;
+        result->ld = rows == 1 ? columns : row_stride;
         return true;
     }
     if ((rows == 1 || row_stride == 1) && (columns == 1 || column_stride >= rows)) {
-        made->transposed = true;
-        made->ld = columns == 1 ? rows : column_stride;
+        result->transposed = true;
+        result->ld = columns == 1 ? rows : column_stride;
         return true;
     }
     return false;
 }
 
-static fs_status take_operand(const fs_tensor *x, operand *made, fs_error *err)
+static fs_status take_operand(const fs_tensor *x, operand *result, fs_error *err)
 {
-    if (fits_layout(x, made)) {
-        fs_tensor_share(&made->tensor, x);
+    if (fits_layout(x, result)) {
+        fs_tensor_share(&result->tensor, x);
         return FS_OK;
     }
-    made->transposed = false;
-    made->ld = x->shape[x->ndim - 1];
-    FS_TRY(fs_tensor_empty(&made->tensor, x->dtype, x->device, x->ndim, x->shape, err));
-    return fs_tensor_convert(&made->tensor, x, err);
+    result->transposed = false;
+    result->ld = x->shape[x->ndim - 1];
+    FS_TRY(fs_tensor_empty(&result->tensor, x->dtype, x->device, x->ndim, x->shape, err));
+    return fs_tensor_convert(&result->tensor, x, err);
 }
 
 /* The axes before the last two, as a tensor of matrices. */
@@ -50,7 +50,7 @@ static fs_tensor batch_axes(const fs_tensor *x)
     return view;
 }
 
-/* One backend call for each run of evenly spaced matrices: all of them, unless batches broadcast unevenly. */
+/* One backend call per run of evenly spaced matrices: a single call, unless batches broadcast unevenly. */
 static fs_status multiply(const fs_tensor *out, fs_matmul *matmul, const operand operands[2], fs_error *err)
 {
     fs_tensor out_batch = batch_axes(out), a_batch = batch_axes(&operands[0].tensor),
@@ -127,7 +127,7 @@ fs_status FS_PLAN_MATMUL(fs_plan *plan, fs_error *err)
     int64_t rows = a->shape[a->ndim - 2], columns = b->shape[b->ndim - 1];
     int64_t inner_a = a->shape[a->ndim - 1], inner_b = b->shape[b->ndim - 2];
     if (inner_a != inner_b) {
-        snprintf(problem, sizeof problem, "the first has %lld columns, the second %lld rows; they must be equal",
+        snprintf(problem, sizeof problem, "the first factor has %lld columns, the second %lld rows; they must be equal",
                  (long long)inner_a, (long long)inner_b);
         return fs_call_fail(call, err, FS_VALUE_ERROR, problem);
     }

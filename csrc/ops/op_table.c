@@ -2,16 +2,17 @@
 
 #include "ops/op.h"
 
-#define UNARY_ROWS(op, value, text)                                    \
-    {#op, text, FS_FORM_UNARY, FS_UNARY_##op, FS_FLOPS_PER_OUTPUT, 1}, \
-        {#op "_", "x becomes " text, FS_FORM_UNARY_IN_PLACE, FS_UNARY_##op, FS_FLOPS_PER_OUTPUT, 1},
-#define BINARY_ROWS(op, value, text)                                                                                   \
-    {#op, text, FS_FORM_BINARY, FS_BINARY_##op, FS_FLOPS_PER_OUTPUT, 1}, {#op "_",                                     \
-                                                                          "x becomes " text ", a being x and b other", \
-                                                                          FS_FORM_BINARY_IN_PLACE,                     \
-                                                                          FS_BINARY_##op,                              \
-                                                                          FS_FLOPS_PER_OUTPUT,                         \
-                                                                          1},
+#define UNARY_ROWS(op, value, text)                                              \
+    {#op, "Return " text, FS_FORM_UNARY, FS_UNARY_##op, FS_FLOPS_PER_OUTPUT, 1}, \
+        {#op "_", "Set x to " text, FS_FORM_UNARY_IN_PLACE, FS_UNARY_##op, FS_FLOPS_PER_OUTPUT, 1},
+#define BINARY_ROWS(op, value, text)                                               \
+    {#op, "Return " text, FS_FORM_BINARY, FS_BINARY_##op, FS_FLOPS_PER_OUTPUT, 1}, \
+        {#op "_",                                                                  \
+         "Set x to " text ", where a is x and b is other",                         \
+         FS_FORM_BINARY_IN_PLACE,                                                  \
+         FS_BINARY_##op,                                                           \
+         FS_FLOPS_PER_OUTPUT,                                                      \
+         1},
 #define OTHER_ROW(op, form, id, rule, each, text) {#op, text, FS_FORM_##form, id, FS_FLOPS_##rule, each},
 
 const fs_op fs_ops[] = {

@@ -1,4 +1,4 @@
-/* Random draws that every device makes bit for bit alike: Philox4x32-10 and the maps from its words to numbers.
+/* Random draws that are bit-identical on every device: Philox4x32-10 and the maps from its words to numbers.
  *
  *   stream `seed`, counter c  ──►  four words w0 w1 w2 w3 of 32 bits
  *
@@ -6,11 +6,11 @@
  *   float    4                   counter i / 4, word i % 4                     (w0, w1), (w2, w3)
  *   double   2                   counter i / 2, words 2 (i % 2), 2 (i % 2) + 1   (w0, w1, w2, w3)
  *
- * float16 and bfloat16 take the float draw and round it to nearest even.
+ * float16 and bfloat16 round the float draw to nearest even.
  *
- * Every product that meets a sum is an explicit fma, so that no compiler is left a choice, and the logarithm, sine
- * and cosine are our own: a CPU and a GPU then agree on normal draws too, given a correctly rounded square root (do
- * not build with fast-math). Usable from C and from CUDA.
+ * Every product in a sum is an explicit fma, which leaves compilers no choice of contraction, and the logarithm, sine
+ * and cosine are implemented here. A CPU and a GPU therefore also agree on normal draws, given a correctly rounded
+ * square root (do not build with fast-math). Usable from C and from CUDA.
  *
  * Philox: Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11.
  */
@@ -62,8 +62,8 @@ FS_HOST_DEVICE static inline fs_philox_words fs_philox(uint64_t seed, uint64_t c
 
 /* ---- uniform on [low, high): span is high - low, below is fs_uniform_below(low, high, dtype) ---- */
 
-/* The largest value of the dtype below `high` (`low` where there is none at or above it): rounding must not lift a
- * draw up to `high`, in the draw's own type or in the narrower one it is stored as. */
+/* The largest value of the dtype below `high` (`low` if there is none at or above it). It bounds the draws, so that
+ * rounding cannot lift one up to `high`, in the draw's own type or in a narrower stored type. */
 static inline double fs_uniform_below(double low, double high, fs_dtype dtype)
 {
     int digits = dtype == FS_FLOAT64 ? 53 : dtype == FS_FLOAT32 ? 24 : dtype == FS_FLOAT16 ? 11 : 8;
@@ -84,7 +84,7 @@ FS_HOST_DEVICE static inline float fs_uniform_f32(uint32_t word, float low, floa
     return value < below ? value : below;
 }
 
-/* 53 bits, 27 of word0 and 26 of word1, as an integer. (32-bit conversions are what vector units have.) */
+/* 53 bits, 27 of word0 and 26 of word1, as an integer. (Vector units have 32-bit conversions.) */
 FS_HOST_DEVICE static inline double fs_philox_53bits(uint32_t word0, uint32_t word1)
 {
     return fma((double)(int32_t)(word0 >> 5), 0x1p26, (double)(int32_t)(word1 >> 6));
@@ -99,8 +99,8 @@ FS_HOST_DEVICE static inline double fs_uniform_f64(uint32_t word0, uint32_t word
 
 /* ---- normal, mean 0 and deviation 1, by Box and Muller: scale with fma(z, deviation, mean) ----
  *
- * The radius is sqrt(-2 log u) with u in (0, 1]; the angle is a whole word's turn, split into a quarter and a rest of
- * at most an eighth of a turn, exactly, on the integers. */
+ * The radius is sqrt(-2 log u) with u in (0, 1]. The angle is a whole word's turn, split exactly, in integers, into
+ * quarters and a remainder of at most an eighth of a turn. */
 
 /* log of a normal u > 0: u = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); Cephes' logf polynomial. */
 FS_HOST_DEVICE static inline float fs_philox_log_f32(float u)
@@ -134,7 +134,7 @@ FS_HOST_DEVICE static inline double fs_philox_log_f64(double u)
     int64_t bits;
     memcpy(&bits, &u, sizeof bits);
     int64_t shifted = bits - 0x3FE6A09E667F3BCD; /* sqrt(1/2) */
-    /* The exponent fits the upper half, whose shift and conversion vector units have. */
+    /* The exponent fits the upper half, for which vector units have shifts and conversions. */
     double e = (double)((int32_t)((uint64_t)shifted >> 32) >> 20);
     bits = (shifted & 0x000FFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD;
     double m;
@@ -153,7 +153,7 @@ FS_HOST_DEVICE static inline double fs_philox_log_f64(double u)
     return fma(e, 6.93147180369123816490e-01, f - fma(half, f, -t));
 }
 
-/* Sine and cosine of `quarter` quarter turns more, from those of the rest. */
+/* Sine and cosine after `quarter` further quarter turns, from those of the remainder. */
 #define FS_PHILOX_TURN(T, quarter, sine, cosine)                         \
     do {                                                                 \
         T turned_sine = (quarter) & 1 ? (cosine) : (sine);               \

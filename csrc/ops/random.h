@@ -1,10 +1,10 @@
-/* The stream of random numbers that rand, randn, uniform_ and normal_ draw from, same on every device. */
+/* The stream of random numbers that rand, randn, uniform_ and normal_ draw from. The same on every device. */
 #ifndef FS_OPS_RANDOM_H
 #define FS_OPS_RANDOM_H
 
 #include <stdint.h>
 
-/* Begin the stream of that seed. Thread-safe, as is the next. */
+/* Restart the stream from a seed. Thread-safe, like the function below. */
 void fs_op_seed(uint64_t seed);
 
 /* Reserve `count` draws of the random stream. */

@@ -47,7 +47,7 @@ static bool merges(const dimension *outer, const dimension *inner)
     return true;
 }
 
-/* Insertion by out's stride: dimensions are few and mostly in order. */
+/* Insertion sort by out's stride: dimensions are few and mostly in order. */
 static void sort_dimensions(dimension *dims, int count)
 {
     for (int d = 1; d < count; d++) {
@@ -74,14 +74,14 @@ void fs_space_make(fs_elementwise *space, const fs_tensor *out, const fs_tensor 
         int64_t size = out->shape[d];
         space->count *= size;
         if (size == 1) continue;
-        dimension *made = &dims[count++];
-        *made = (dimension){size, {out->strides[d], in[0] ? views[0].strides[d] : 0, in[1] ? views[1].strides[d] : 0}};
-        if (made->strides[0] >= 0) continue;
+        dimension *added = &dims[count++];
+        *added = (dimension){size, {out->strides[d], in[0] ? views[0].strides[d] : 0, in[1] ? views[1].strides[d] : 0}};
+        if (added->strides[0] >= 0) continue;
         for (int i = 0; i < OPERANDS; i++) {
             if (data[i] == NULL) continue;
             size_t item = fs_dtypes[i == 0 ? out->dtype : in[i - 1]->dtype].size;
-            data[i] += (size - 1) * made->strides[i] * (int64_t)item;
-            made->strides[i] = -made->strides[i];
+            data[i] += (size - 1) * added->strides[i] * (int64_t)item;
+            added->strides[i] = -added->strides[i];
         }
     }
     sort_dimensions(dims, count);
@@ -111,7 +111,7 @@ void fs_space_make(fs_elementwise *space, const fs_tensor *out, const fs_tensor 
 void fs_tensor_extent(const fs_tensor *tensor, const char **low, const char **high)
 {
     int64_t first = 0, last = 0, item = (int64_t)fs_dtypes[tensor->dtype].size;
-    bool empty = fs_tensor_count(tensor) == 0; /* its strides may reach anywhere */
+    bool empty = fs_tensor_count(tensor) == 0; /* its strides may have any value */
     for (int d = 0; d < tensor->ndim && !empty; d++) {
         int64_t reach = (tensor->shape[d] - 1) * tensor->strides[d];
         if (reach < 0) first += reach;

@@ -37,7 +37,7 @@ const char *fs_tensor_text(const fs_tensor *tensor, char *text, size_t size)
 
 int64_t fs_tensor_count(const fs_tensor *tensor)
 {
-    uint64_t count = 1; /* of a tensor without elements the other sizes may overflow it on the way to 0 */
+    uint64_t count = 1; /* in an empty tensor the other sizes may overflow it before the 0 */
     for (int d = 0; d < tensor->ndim; d++) count *= (uint64_t)tensor->shape[d];
     return (int64_t)count;
 }
@@ -52,7 +52,7 @@ void fs_dense_strides(int ndim, const int64_t *shape, int64_t *strides)
     int64_t stride = 1;
     for (int d = ndim - 1; d >= 0; d--) {
         strides[d] = stride;
-        /* A tensor without elements may have other axes of any size. */
+        /* In an empty tensor the other axes may have any size. */
         if (__builtin_mul_overflow(stride, shape[d], &stride)) stride = 0;
     }
 }
@@ -67,7 +67,7 @@ bool fs_tensor_is_dense(const fs_tensor *tensor)
     return true;
 }
 
-/* Shape into the record, checked: the byte count must fit. */
+/* Copy the shape into the tensor and check that the byte count fits. */
 static fs_status set_shape(fs_tensor *tensor, fs_dtype dtype, fs_device device, int ndim, const int64_t *shape,
                            fs_error *err)
 {
@@ -88,7 +88,7 @@ static fs_status set_shape(fs_tensor *tensor, fs_dtype dtype, fs_device device, 
     }
     for (int d = 0; d < ndim && !empty; d++) {
         if (__builtin_mul_overflow(nbytes, (size_t)shape[d], &nbytes) || nbytes > INT64_MAX) {
-            return fs_fail(err, FS_OUT_OF_MEMORY, "a %s tensor of shape %s has more bytes than an address can count",
+            return fs_fail(err, FS_OUT_OF_MEMORY, "a %s tensor of shape %s is larger than the address space",
                            fs_dtypes[dtype].name, fs_shape_text(ndim, shape, text, sizeof text));
         }
     }
@@ -100,16 +100,17 @@ static uint64_t magnitude(int64_t value)
     return value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
 }
 
-/* CuPy divides a negative stride in bytes by the item's size as if both were unsigned: what results names the same
- * addresses, once around. As the negative number that it stands for. */
+/* CuPy divides a negative stride in bytes by the item's size as unsigned numbers. The result addresses the same
+ * elements modulo the address space. Return the negative stride it stands for. */
 static int64_t wrapped_stride(int64_t stride, uint64_t item)
 {
     int64_t size = (int64_t)item, bytes = (int64_t)((uint64_t)stride * item);
     return stride > INT64_MAX / size && bytes < 0 && bytes % size == 0 ? bytes / size : stride;
 }
 
-/* Put foreign strides into the record once every element is known to have an address. A stride that no element takes
- * (along an axis of one, or in a tensor of none) may be anything, and is replaced where its bytes would overflow. */
+/* Copy foreign strides into the tensor after checking that every element has a valid address. A stride that no element
+ * uses (along an axis of size 1, or in an empty tensor) may have any value, and is replaced if its bytes would
+ * overflow. */
 static fs_status set_strides(fs_tensor *tensor, const int64_t *strides, const void *data, fs_error *err)
 {
     uint64_t item = fs_dtypes[tensor->dtype].size, reach, low = 0, high = item;
@@ -153,7 +154,7 @@ fs_status fs_tensor_empty(fs_tensor *tensor, fs_dtype dtype, fs_device device, i
     FS_TRY(set_shape(tensor, dtype, device, ndim, shape, err));
     fs_dense_strides(ndim, shape, tensor->strides);
     fs_storage *storage = fs_calloc(1, sizeof *storage);
-    if (storage == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a tensor's record");
+    if (storage == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a tensor");
     storage->nbytes = fs_tensor_nbytes(tensor);
     storage->device = device;
     storage->drop = drop_own;
@@ -173,19 +174,19 @@ fs_status fs_tensor_foreign(fs_tensor *tensor, fs_dtype dtype, fs_device device,
                             const int64_t *strides, void *data, bool read_only, void (*drop)(fs_storage *), void *owner,
                             fs_error *err)
 {
-    fs_storage made = {.data = data, .device = device, .read_only = read_only, .drop = drop, .owner = owner};
+    fs_storage foreign = {.data = data, .device = device, .read_only = read_only, .drop = drop, .owner = owner};
     fs_storage *storage = NULL;
     fs_status status = set_shape(tensor, dtype, device, ndim, shape, err);
     if (status == FS_OK) status = set_strides(tensor, strides, data, err);
     if (status == FS_OK) {
         storage = fs_malloc(sizeof *storage);
-        if (storage == NULL) status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a tensor's record");
+        if (storage == NULL) status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a tensor");
     }
     if (status != FS_OK) {
-        drop(&made);
+        drop(&foreign);
         return status;
     }
-    *storage = made;
+    *storage = foreign;
     atomic_init(&storage->references, 1);
     storage->nbytes = fs_tensor_nbytes(tensor);
     tensor->data = data;

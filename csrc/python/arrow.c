@@ -1,4 +1,4 @@
-/* Tables for Arrow: arrow_stream() makes a stream of columns, in the capsule that __arrow_c_stream__ gives
+/* Tables for Arrow: arrow_stream() exports columns as a stream, in the capsule that __arrow_c_stream__ returns
  * (https://arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html). */
 #include <string.h>
 
@@ -6,12 +6,12 @@
 #include "python/core.h"
 #include "views/arrow.h"
 
-/* What the columns borrow until the stream is made: the objects that were given, arrays of texts, and of bools. */
+/* What the columns borrow until the stream exists: the Python objects, arrays of texts, and bools. */
 typedef struct {
     Py_ssize_t rows, count;
     fs_arrow_column *columns;
-    PyObject **values; /* each owned: a buffer, or a tuple of the items of a list, which may change meanwhile */
-    void **scratch;    /* two for each column */
+    PyObject **values; /* each owned: a buffer, or a tuple copied from a list, which may change meanwhile */
+    void **scratch;    /* two per column */
 } arrow_request;
 
 static bool wrong(const char *column, const char *wanted, PyObject *got)
@@ -30,14 +30,14 @@ static bool no_memory(void)
 
 static void release_buffer(void *owner)
 {
-    if (!Py_IsInitialized()) return; /* the process ends: nobody is left to give it back to */
+    if (!Py_IsInitialized()) return; /* finalized: the owner can no longer be released */
     PyGILState_STATE gil = PyGILState_Ensure();
     PyBuffer_Release(owner);
     PyMem_Free(owner);
     PyGILState_Release(gil);
 }
 
-/* An array of the type as it lies in memory. */
+/* A contiguous array of the type. */
 static bool share_numbers(fs_arrow_column *column, PyObject *values, Py_ssize_t rows)
 {
     Py_buffer *buffer = PyMem_Malloc(sizeof *buffer);
@@ -81,7 +81,7 @@ static bool take_numbers(fs_arrow_column *column, PyObject *values, Py_ssize_t r
     return true;
 }
 
-/* The rest is copied ---------------------------------------------------------------------------------------------- */
+/* Types that are copied -------------------------------------------------------------------------------------------- */
 
 static bool take_bools(fs_arrow_column *column, PyObject *values, Py_ssize_t rows, void **scratch)
 {
@@ -141,13 +141,14 @@ static bool take_lists(fs_arrow_column *column, PyObject *values, Py_ssize_t row
     return true;
 }
 
-/* The column's name and type, and its values, which may be used until the request ends. */
-static bool parse_column(PyObject *given, fs_arrow_column *column, PyObject **values, Py_ssize_t rows)
+/* Parse the column's name, type and values. The values stay valid until the request ends. */
+static bool parse_column(PyObject *argument, fs_arrow_column *column, PyObject **values, Py_ssize_t rows)
 {
     const char *type;
     PyObject *list;
-    if (!PyTuple_Check(given) || !PyArg_ParseTuple(given, "ssO:arrow_stream", &column->name, &type, &list)) {
-        if (!PyErr_Occurred()) PyErr_Format(PyExc_TypeError, "a column is (name, type, values), not %R", given);
+    if (!PyTuple_Check(argument) || !PyArg_ParseTuple(argument, "ssO:arrow_stream", &column->name, &type, &list)) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "a column must be a tuple (name, type, values), not %R", argument);
         return false;
     }
     column->type = FS_ARROW_TYPE_COUNT;
@@ -155,7 +156,7 @@ static bool parse_column(PyObject *given, fs_arrow_column *column, PyObject **va
         if (strcmp(type, fs_arrow_type_names[i]) == 0) column->type = i;
     }
     if (column->type == FS_ARROW_TYPE_COUNT) {
-        PyErr_Format(PyExc_ValueError, "column %s: there is no type \"%s\"", column->name, type);
+        PyErr_Format(PyExc_ValueError, "column %s: unknown type \"%s\"", column->name, type);
         return false;
     }
     bool number = column->type == FS_ARROW_INT64 || column->type == FS_ARROW_FLOAT64;
@@ -168,8 +169,8 @@ static bool parse_column(PyObject *given, fs_arrow_column *column, PyObject **va
     return false;
 }
 
-/* How the values of each type are taken. Texts are borrowed from lists that Python code could change: they are taken
- * last, when no such code runs any more before the stream is made. */
+/* One reader per type. Texts are borrowed from lists that Python code could change. They are read last, when no more
+ * Python code runs before the stream is created. */
 static const struct {
     bool (*take)(fs_arrow_column *column, PyObject *values, Py_ssize_t rows, void **scratch);
     bool borrows;
@@ -179,11 +180,11 @@ static const struct {
     [FS_ARROW_TEXTS] = {take_lists, true},
 };
 
-/* The columns of a tuple. */
-static bool take_columns(PyObject *given, arrow_request *request)
+/* Read the columns of a tuple. */
+static bool take_columns(PyObject *argument, arrow_request *request)
 {
     for (Py_ssize_t i = 0; i < request->count; i++) {
-        if (!parse_column(PyTuple_GET_ITEM(given, i), &request->columns[i], &request->values[i], request->rows))
+        if (!parse_column(PyTuple_GET_ITEM(argument, i), &request->columns[i], &request->values[i], request->rows))
             return false;
     }
     for (int borrows = 0; borrows < 2; borrows++) {
@@ -211,7 +212,7 @@ static PyObject *make_capsule(arrow_request *request)
     struct ArrowArrayStream *stream = fs_calloc(1, sizeof *stream);
     if (stream == NULL) return PyErr_NoMemory();
     fs_status status = fs_arrow_stream(stream, request->rows, request->columns, (size_t)request->count, &err);
-    request->count = 0; /* what the columns owned is the stream's */
+    request->count = 0; /* the stream now owns what the columns owned */
     if (status == FS_OK) {
         PyObject *capsule = PyCapsule_New(stream, "arrow_array_stream", drop_capsule);
         if (capsule != NULL) return capsule;
@@ -226,11 +227,11 @@ static PyObject *make_capsule(arrow_request *request)
 PyObject *fs_arrow_capsule(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *given, *result = NULL;
+    PyObject *argument, *result = NULL;
     arrow_request request = {0};
-    if (!PyArg_ParseTuple(args, "nO!:arrow_stream", &request.rows, &PyList_Type, &given)) return NULL;
-    if (request.rows < 0) return PyErr_Format(PyExc_ValueError, "a table has 0 or more rows, not %zd", request.rows);
-    PyObject *columns = PyList_AsTuple(given);
+    if (!PyArg_ParseTuple(args, "nO!:arrow_stream", &request.rows, &PyList_Type, &argument)) return NULL;
+    if (request.rows < 0) return PyErr_Format(PyExc_ValueError, "a table cannot have %zd rows", request.rows);
+    PyObject *columns = PyList_AsTuple(argument);
     if (columns == NULL) return NULL;
     size_t count = (size_t)PyTuple_GET_SIZE(columns);
     request.columns = PyMem_Calloc(count ? count : 1, sizeof *request.columns);

@@ -1,4 +1,5 @@
-/* What the files of the binding share. Only this folder includes Python.h, and only numpy.c NumPy's headers. */
+/* Declarations shared by the files of the binding. Only this folder includes Python.h, and only numpy.c NumPy's
+ * headers. */
 #ifndef FS_PYTHON_CORE_H
 #define FS_PYTHON_CORE_H
 
@@ -8,23 +9,24 @@
 #include "base/interrupt.h"
 #include "ops/op.h"
 
-/* Raise what the record holds; always NULL. */
+/* Raise the recorded error. Always returns NULL. */
 PyObject *fs_raise(const fs_error *err);
 
-/* Long work without the GIL, which hears Ctrl-C: signal handlers run now and then on the thread that does it. Where one
- * raises, polls of base/interrupt.h end the work with FS_INTERRUPTED, and fs_raise keeps what was raised. */
+/* Long work without the GIL that Ctrl-C can interrupt. Signal handlers run from time to time on the working thread. If
+ * one raises, polls of base/interrupt.h end the work with FS_INTERRUPTED, and fs_raise keeps the handler's
+ * exception. */
 typedef struct {
     fs_interrupt interrupt;
-    PyThreadState *thread; /* released */
+    PyThreadState *thread; /* state saved when the GIL was released */
 } fs_long_work;
 
 void fs_long_work_begin(fs_long_work *work);
 void fs_long_work_end(fs_long_work *work);
 
-/* The exception that is set, taken away and put back: code that may be called with one set (a deallocator, a profile
- * function) calls no Python code meanwhile. What that code leaves set is reported as unraisable. */
+/* Save the current exception and restore it. Code that may run with an exception set (a deallocator, a profile
+ * function) uses this around calls into Python. An exception that those calls leave set is reported as unraisable. */
 typedef struct {
-    PyObject *type, *value, *traceback; /* owned; all NULL: none was set */
+    PyObject *type, *value, *traceback; /* owned; all NULL if no exception was set */
 } fs_pending;
 
 fs_pending fs_pending_take(void);
@@ -44,15 +46,16 @@ static inline int fs_is_tensor(PyObject *object)
     return Py_IS_TYPE(object, fs_tensor_type);
 }
 
-/* A Tensor that takes over *tensor (zeroed on return), also when there is no memory for it. */
+/* Wrap *tensor in a new Tensor, which takes ownership; *tensor is zeroed on return, even if memory is exhausted. */
 PyObject *fs_wrap_tensor(fs_tensor *tensor);
 
-/* Run a call, the GIL released where it takes long; a new Tensor, `in_place` itself, or NULL with an exception set. */
+/* Run a call, without the GIL if it may take long. Return a new Tensor, `in_place` itself, or NULL with an exception
+ * set. */
 PyObject *fs_run_call(const fs_call *call, PyObject *in_place);
 
-/* Arguments: each sets an exception that names the op and what was given, and returns false. */
+/* Argument parsing. On failure each sets an exception that names the op and the value, and returns false. */
 bool fs_parse_dtype(PyObject *object, fs_dtype *dtype);
-bool fs_parse_device(PyObject *object, fs_device *device); /* NULL and None: the default device */
+bool fs_parse_device(PyObject *object, fs_device *device); /* NULL and None mean the default device */
 bool fs_parse_shape(PyObject *object, int *ndim, int64_t *shape);
 bool fs_default_device(fs_device *device);
 PyObject *fs_device_object(fs_device device); /* "cuda:0" */
@@ -61,20 +64,20 @@ PyObject *fs_device_object(fs_device device); /* "cuda:0" */
 PyObject *fs_get_default_device(PyObject *module, PyObject *unused);
 PyObject *fs_set_default_device(PyObject *module, PyObject *device);
 
-/* Add the type to the module by its own name. It is made once and kept: `type`, which is static, outlives the module,
- * so that a module that is imported anew has the same types. -1 with an exception set on failure. */
+/* Add the type to the module under its own name. The type is created once and kept: `type`, a static variable, outlives
+ * the module, so a module that is imported again has the same types. Return -1 with an exception set on failure. */
 int fs_add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec);
 
-/* A name of the store as a string: what is no UTF-8 in it, as a kernel of another library may be called, becomes
- * U+FFFD.
+/* Return a name of the store as a string. Bytes that are not UTF-8, as in kernel names of other libraries, become U+FFFD.
  */
 PyObject *fs_text_object(const char *text);
 
-/* Put a column, whose reference it takes over, into a dict; false with an exception set, as where the column is NULL.
- */
+/* Put a column into a dict, and take over its reference. Return false with an exception set on failure, and if the column
+ * is NULL. */
 bool fs_put_column(PyObject *columns, const char *name, PyObject *column);
 
-/* Python's types and functions of each file; each adds its own to the module, -1 with an exception set on failure. */
+/* The Python types and functions of each file. Each function adds its own to the module: -1 with an exception set on
+ * failure. */
 int fs_add_tensor(PyObject *module);
 int fs_add_ops(PyObject *module);
 int fs_add_dlpack(PyObject *module);
@@ -87,15 +90,15 @@ int fs_add_device(PyObject *module);
 int fs_add_work(PyObject *module);
 int fs_add_measure(PyObject *module);
 int fs_add_roofline(PyObject *module);
-int fs_add_numpy(PyObject *module); /* and gives the CPU backend its BLAS */
+int fs_add_numpy(PyObject *module); /* also registers NumPy's BLAS with the CPU backend */
 
 /* numpy.c ---------------------------------------------------------------------------------------------------------- */
 
-/* Import NumPy unless that is done; false with an exception set. */
+/* Import NumPy if it is not yet imported. Return false with an exception set on failure. */
 bool fs_have_numpy(void);
-/* The tensor's elements as an array: zero-copy on the CPU (bfloat16, which NumPy lacks, widens to float32). */
+/* Return the elements as an array: zero-copy on the CPU, except that bfloat16, which NumPy lacks, widens to float32. */
 PyObject *fs_tensor_to_numpy(PyObject *tensor, bool copy);
-/* A 1-D array of doubles or int64 that copies `values`. */
+/* Copy `values` into a 1-D array of doubles or int64. */
 PyObject *fs_array_of_doubles(const double *values, Py_ssize_t count);
 PyObject *fs_array_of_int64(const int64_t *values, Py_ssize_t count);
 
@@ -106,10 +109,10 @@ PyObject *fs_tensor_dlpack_device(PyObject *self, PyObject *unused);
 
 /* arrow.c ---------------------------------------------------------------------------------------------------------- */
 
-/* arrow_stream(rows, [(name, type, values), …]): a capsule of an Arrow stream. An array of numbers is not copied. */
+/* arrow_stream(rows, [(name, type, values), …]): return a capsule of an Arrow stream. Numeric arrays are not copied. */
 PyObject *fs_arrow_capsule(PyObject *module, PyObject *args);
 
-/* An op by name, for Python's operators. */
+/* Return an op by name, for Python's operators. */
 PyObject *fs_call_binary(const fs_op *op, PyObject *a, PyObject *b);
 PyObject *fs_call_unary(const fs_op *op, PyObject *x);
 

@@ -1,4 +1,4 @@
-/* Devices: what is here, the datasheet, memory in use, and the probes that peaks are measured with. */
+/* Devices: properties, the datasheet, memory in use, and the probes that measure peaks. */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static PyObject *cuda_device_properties(PyObject *module, PyObject *index)
     fs_error err;
     long at = PyLong_AsLong(index);
     if (at == -1 && PyErr_Occurred()) return NULL;
-    if (at < 0 || at > INT_MAX) at = -1; /* the core refuses it */
+    if (at < 0 || at > INT_MAX) at = -1; /* rejected by the core */
     if (fs_cuda_device_properties((int)at, &p, &err) != FS_OK) return fs_raise(&err);
     return Py_BuildValue(
         "{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:L,s:L,s:L,s:L,s:L,s:i,s:i,s:i,s:i,s:i}", "name", p.name, "uuid", p.uuid,
@@ -49,7 +49,7 @@ static PyObject *cpu_properties(PyObject *module, PyObject *unused)
 
 /* Datasheet ----------------------------------------------------------------------------------------------------- */
 
-/* NaN is None: not known. */
+/* Convert NaN, an unknown value, to None. */
 static PyObject *known(double value)
 {
     return isnan(value) ? Py_NewRef(Py_None) : PyFloat_FromDouble(value);
@@ -179,7 +179,7 @@ static PyObject *set_num_threads(PyObject *module, PyObject *count)
     fs_error err;
     long threads = PyLong_AsLong(count);
     if (threads == -1 && PyErr_Occurred()) return NULL;
-    if (threads < 1 || threads > 256) threads = 0; /* the core's refusal names the range */
+    if (threads < 1 || threads > 256) threads = 0; /* rejected by the core, whose error names the range */
     if (fs_parallel_set_threads((int)threads, &err) != FS_OK) return fs_raise(&err);
     Py_RETURN_NONE;
 }
@@ -200,8 +200,8 @@ typedef struct {
     fs_dtype dtype;
     bool tf32;
     int64_t amount;
-    double done;          /* what one run does: FLOPs, bytes or launches */
-    fs_tensor tensors[3]; /* taken before the clock starts, released after it stops */
+    double done;          /* work of one run: FLOPs, bytes or launches */
+    fs_tensor tensors[3]; /* allocated before the clock starts, released after it stops */
 } probe;
 
 static fs_status take(probe *p, int place, int ndim, const int64_t *shape, fs_error *err)
@@ -228,7 +228,7 @@ static fs_elementwise flat(const probe *p, int out, int in)
                             .count = p->tensors[out].shape[0]};
 }
 
-/* Vectors of `amount` bytes in all, filled: untouched memory may be no memory yet. */
+/* Allocate vectors of `amount` bytes in total and fill them: untouched pages may not be backed by memory. */
 static fs_status prepare_vectors(probe *p, int count, fs_error *err)
 {
     int64_t length = p->amount / count / (int64_t)fs_dtypes[p->dtype].size;
@@ -252,7 +252,7 @@ static fs_status prepare_two(probe *p, fs_error *err)
     return prepare_vectors(p, 2, err);
 }
 
-/* Random factors: a product of zeros runs cooler, hence faster, than one of data. */
+/* Fill the factors at random: a product of zeros draws less power and so runs faster than one of real data. */
 static fs_status prepare_matrices(probe *p, fs_error *err)
 {
     int64_t shape[2] = {p->amount, p->amount};
@@ -320,7 +320,7 @@ static fs_status run_matmul(probe *p, fs_error *err)
     return fs_backend_of(p->device)->matmul(p->device, &matmul, err);
 }
 
-/* On the CPU an empty call is an op on one element, checks and all; on CUDA an empty kernel. */
+/* On the CPU an empty call is an op on one element, including its checks. On CUDA it is an empty kernel. */
 static fs_status run_empty(probe *p, fs_error *err)
 {
     fs_call call = {.op = fs_op_find("neg_"), .in = {&p->tensors[0]}};
@@ -383,7 +383,7 @@ static PyObject *run_probe(PyObject *module, PyObject *args)
     p.tf32 = strcmp(dtype, "tf32") == 0;
     if (!p.tf32) p.dtype = fs_dtype_find(dtype);
     if (which == PROBE_COUNT || !fs_dtype_is_float(p.dtype) || amount < 1 || amount > INT64_MAX / 64) {
-        PyErr_Format(PyExc_ValueError, "no probe %s of dtype %s and amount %lld", what, dtype, amount);
+        PyErr_Format(PyExc_ValueError, "unsupported probe: %s of dtype %s and amount %lld", what, dtype, amount);
         return NULL;
     }
     p.amount = amount;
@@ -401,40 +401,44 @@ static PyObject *run_probe(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"cuda_device_count", cuda_device_count, METH_NOARGS,
-     "Number of CUDA devices. RuntimeError says why there is none."},
+     "Return the number of CUDA devices. Raise RuntimeError with the reason if there is none."},
     {"cuda_device_properties", cuda_device_properties, METH_O,
-     "cuda_device_properties($module, index, /)\n--\n\nWhat the driver says of a CUDA device, as a dict."},
-    {"cpu_properties", cpu_properties, METH_NOARGS, "name, isa, threads and cache_bytes of the CPU, as a dict."},
+     "cuda_device_properties($module, index, /)\n--\n\nReturn the driver's properties of a CUDA device as a dict."},
+    {"cpu_properties", cpu_properties, METH_NOARGS, "Return the CPU's name, isa, threads and cache_bytes as a dict."},
     {"datasheet", datasheet, METH_VARARGS,
-     "datasheet([name])\n\nThe rows of the datasheet table, or those of that name, as dicts."},
+     "datasheet([name])\n\nReturn the rows of the datasheet table, or those with that name, as dicts."},
     {"datasheet_find", datasheet_find, METH_VARARGS,
-     "datasheet_find($module, name, sm_count=0, memory_bytes=0.0, /)\n--\n\nThe row of the device that reports these, "
-     "or None; 0: not known."},
+     "datasheet_find($module, name, sm_count=0, memory_bytes=0.0, /)\n--\n\nReturn the datasheet row of the device "
+     "that "
+     "reports these values, or None. 0: unknown."},
     {"probe", run_probe, METH_VARARGS,
-     "probe($module, device, what, dtype, amount, /)\n--\n\n(seconds, amount done) of one run of fma, read, write, "
-     "copy, matmul or empty."},
+     "probe($module, device, what, dtype, amount, /)\n--\n\nRun fma, read, write, copy, matmul or empty once. Return "
+     "(seconds, amount done)."},
     {"memory_allocated", memory_allocated, METH_VARARGS,
-     "memory_allocated($module, device=None, /)\n--\n\nBytes of a device's memory in tensors now."},
+     "memory_allocated($module, device=None, /)\n--\n\nReturn the bytes of a device's memory that tensors occupy now."},
     {"memory_reserved", memory_reserved, METH_VARARGS,
-     "memory_reserved($module, device=None, /)\n--\n\nBytes of a device's memory in tensors and in flopscope's cache "
-     "of free blocks."},
+     "memory_reserved($module, device=None, /)\n--\n\nReturn the bytes of a device's memory that tensors and "
+     "flopscope's "
+     "cache of free blocks occupy."},
     {"empty_cache", empty_cache, METH_VARARGS,
-     "empty_cache($module, device=None, /)\n--\n\nGive the cache's free blocks back to the device."},
+     "empty_cache($module, device=None, /)\n--\n\nRelease the free blocks of the cache to the device."},
     {"synchronize", synchronize, METH_VARARGS,
-     "synchronize($module, device=None, /)\n--\n\nWait until the device has done all that was queued. RuntimeError "
-     "tells what failed there."},
-    {"num_threads", num_threads, METH_NOARGS, "num_threads($module, /)\n--\n\nThreads that CPU ops use."},
+     "synchronize($module, device=None, /)\n--\n\nWait until the device has finished all queued work. Raise "
+     "RuntimeError if that work failed."},
+    {"num_threads", num_threads, METH_NOARGS,
+     "num_threads($module, /)\n--\n\nReturn the number of threads of CPU ops."},
     {"set_num_threads", set_num_threads, METH_O,
-     "set_num_threads($module, count, /)\n--\n\nThreads that CPU ops use, 1 to 256 (NumPy's BLAS has threads of its "
-     "own)."},
+     "set_num_threads($module, count, /)\n--\n\nSet the number of threads of CPU ops, 1 to 256. NumPy's BLAS has its "
+     "own "
+     "threads."},
     {"manual_seed", manual_seed, METH_O,
-     "manual_seed($module, seed, /)\n--\n\nStart the random numbers anew; the same seed gives the same draws on every "
-     "device."},
+     "manual_seed($module, seed, /)\n--\n\nSeed the random number generator. The same seed gives the same numbers on "
+     "every device."},
     {"set_default_device", fs_set_default_device, METH_O,
-     "set_default_device($module, device, /)\n--\n\nWhere tensors are made when no device is named; None: the first "
-     "GPU, or the CPU without one."},
+     "set_default_device($module, device, /)\n--\n\nSet the device of new tensors for which no device is named. None: "
+     "the first GPU, or the CPU if there is none."},
     {"default_device", fs_get_default_device, METH_NOARGS,
-     "default_device($module, /)\n--\n\nWhere tensors are made when no device is named."},
+     "default_device($module, /)\n--\n\nReturn the device of new tensors for which no device is named."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,5 +1,5 @@
-/* DLPack both ways (https://dmlc.github.io/dlpack/latest/python_spec.html), version 1.0 and the unversioned form
- * before it. The structures are DLPack's ABI. */
+/* DLPack export and import (https://dmlc.github.io/dlpack/latest/python_spec.html), for version 1.0 and the unversioned
+ * form before it. The structures are DLPack's ABI. */
 #include <stdlib.h>
 
 #include "base/lock.h"
@@ -44,20 +44,20 @@ struct dl_versioned {
 
 static const char plain_name[] = "dltensor", versioned_name[] = "dltensor_versioned";
 
-/* Giving -------------------------------------------------------------------------------------------------------- */
+/* Export -------------------------------------------------------------------------------------------------------- */
 
-/* One allocation: either managed form, and the tensor that it keeps alive. A deleter that is called twice, as by a
- * consumer that leaves the capsule its name, must not release anything twice: a deleted export stays allocated, and
- * marked, until SPARE_EXPORTS others were deleted after it. */
+/* One allocation holds either managed form and the tensor that it keeps alive. A deleter may be called twice, for
+ * example by a consumer that does not rename the capsule, and must not release anything twice. A deleted export
+ * therefore stays allocated and marked until SPARE_EXPORTS others have been deleted after it. */
 typedef struct export export;
 struct export {
     union {
         dl_managed plain;
         dl_versioned versioned;
-    } managed; /* first: the address that deleters get */
+    } managed; /* first: deleters receive its address */
     fs_tensor tensor;
     bool alive;
-    export *next; /* of the spare ones, the oldest first */
+    export *next; /* the next deleted export, the oldest first */
 };
 
 enum { SPARE_EXPORTS = 256 };
@@ -148,8 +148,8 @@ static PyObject *make_capsule(const fs_tensor *tensor, bool versioned, bool copi
     return capsule;
 }
 
-/* The consumer will work on `stream`; ours is the legacy default stream, with which all but non-blocking streams are
- * in order. -1: the consumer orders by itself. */
+/* The consumer will work on `stream`. flopscope works on the legacy default stream, which is ordered with all but
+ * non-blocking streams. -1: the consumer synchronizes by itself. */
 static bool hand_over(const fs_tensor *tensor, PyObject *stream)
 {
     long wanted = stream == Py_None ? 1 : PyLong_AsLong(stream);
@@ -172,24 +172,25 @@ PyObject *fs_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     const fs_tensor *tensor = &((fs_tensor_object *)self)->tensor;
     int major = 0, minor = 0, type = 0, id = 0;
     if ((version != Py_None && !PyTuple_Check(version)) || (device != Py_None && !PyTuple_Check(device))) {
-        PyErr_SetString(PyExc_TypeError, "__dlpack__: max_version and dl_device are pairs of integers");
+        PyErr_SetString(PyExc_TypeError, "__dlpack__: max_version and dl_device must be pairs of integers");
         return NULL;
     }
     if (copy != Py_None && !PyBool_Check(copy)) {
-        PyErr_Format(PyExc_TypeError, "__dlpack__: copy is True, False or None, not %R", copy);
+        PyErr_Format(PyExc_TypeError, "__dlpack__: copy must be True, False or None, not %R", copy);
         return NULL;
     }
     if (version != Py_None && !PyArg_ParseTuple(version, "ii", &major, &minor)) return NULL;
     if (device != Py_None) {
         if (!PyArg_ParseTuple(device, "ii", &type, &id)) return NULL;
         if (type != (tensor->device.kind == FS_CUDA ? DL_CUDA : DL_CPU) || id != tensor->device.index) {
-            PyErr_Format(PyExc_BufferError, "the tensor is on %s; move it with x.to(device) before it is shared",
+            PyErr_Format(PyExc_BufferError, "the tensor is on %s; move it with x.to(device) before sharing it",
                          tensor->device.kind == FS_CUDA ? "CUDA" : "the CPU");
             return NULL;
         }
     }
     if (tensor->storage->read_only && major < 1 && copy != Py_True) {
-        PyErr_SetString(PyExc_BufferError, "the tensor is read-only, which DLPack before 1.0 cannot say; share a copy");
+        PyErr_SetString(PyExc_BufferError,
+                        "the tensor is read-only, which DLPack before 1.0 cannot express; share a copy");
         return NULL;
     }
     if (!hand_over(tensor, stream)) return NULL;
@@ -209,19 +210,19 @@ PyObject *fs_tensor_dlpack_device(PyObject *self, PyObject *unused)
     return Py_BuildValue("(ii)", tensor->device.kind == FS_CUDA ? DL_CUDA : DL_CPU, tensor->device.index);
 }
 
-/* Taking -------------------------------------------------------------------------------------------------------- */
+/* Import -------------------------------------------------------------------------------------------------------- */
 
-/* Foreign deleters may run Python code: with the GIL, and with no exception set. A memory's last tensor may go on any
- * thread, and while an exception is on its way. */
-#define CALL_DELETER(managed)                                              \
-    do {                                                                   \
-        /* the process ends: nobody is left to give it back to */          \
-        if ((managed)->deleter == NULL || !Py_IsInitialized()) return;     \
-        PyGILState_STATE gil = PyGILState_Ensure();                        \
-        fs_pending pending = fs_pending_take();                            \
-        (managed)->deleter(managed);                                       \
-        fs_pending_put(pending);                                           \
-        PyGILState_Release(gil);                                           \
+/* Foreign deleters may run Python code, so they need the GIL and no exception set. The last tensor of a memory may be
+ * released on any thread, and while an exception propagates. */
+#define CALL_DELETER(managed)                                          \
+    do {                                                               \
+        /* finalized: the owner can no longer be released */           \
+        if ((managed)->deleter == NULL || !Py_IsInitialized()) return; \
+        PyGILState_STATE gil = PyGILState_Ensure();                    \
+        fs_pending pending = fs_pending_take();                        \
+        (managed)->deleter(managed);                                   \
+        fs_pending_put(pending);                                       \
+        PyGILState_Release(gil);                                       \
     } while (0)
 
 static void drop_plain(fs_storage *storage)
@@ -236,99 +237,99 @@ static void drop_versioned(fs_storage *storage)
     CALL_DELETER(managed);
 }
 
-static fs_dtype dtype_of(const dl_tensor *given)
+static fs_dtype dtype_of(const dl_tensor *source)
 {
     for (fs_dtype dtype = 0; dtype < FS_DTYPE_COUNT; dtype++) {
-        if (fs_dtypes[dtype].dl_code == given->dtype.code && 8 * fs_dtypes[dtype].size == given->dtype.bits &&
-            given->dtype.lanes == 1)
+        if (fs_dtypes[dtype].dl_code == source->dtype.code && 8 * fs_dtypes[dtype].size == source->dtype.bits &&
+            source->dtype.lanes == 1)
             return dtype;
     }
     return FS_DTYPE_NONE;
 }
 
-static bool is_on_gpu(const dl_tensor *given)
+static bool is_on_gpu(const dl_tensor *source)
 {
-    return given->device.type == DL_CUDA || given->device.type == DL_CUDA_MANAGED;
+    return source->device.type == DL_CUDA || source->device.type == DL_CUDA_MANAGED;
 }
 
-static bool check_device(const dl_tensor *given)
+static bool check_device(const dl_tensor *source)
 {
-    if (given->device.type == DL_CPU || given->device.type == DL_CUDA_HOST) return true;
-    if (!is_on_gpu(given)) {
+    if (source->device.type == DL_CPU || source->device.type == DL_CUDA_HOST) return true;
+    if (!is_on_gpu(source)) {
         PyErr_Format(PyExc_ValueError,
-                     "from_dlpack: the tensor is on DLPack's device type %d; there are the CPU (1) "
+                     "from_dlpack: the tensor is on DLPack's device type %d; supported are the CPU (1) "
                      "and CUDA (2)",
-                     given->device.type);
+                     source->device.type);
         return false;
     }
     int count = 0;
     fs_error err;
     if (fs_cuda_device_count(&count, &err) != FS_OK) return fs_raise(&err) != NULL;
-    if (given->device.id >= 0 && given->device.id < count) return true;
-    PyErr_Format(PyExc_ValueError, "from_dlpack: the tensor is on CUDA device %d, and there are %d", given->device.id,
-                 count);
+    if (source->device.id >= 0 && source->device.id < count) return true;
+    PyErr_Format(PyExc_ValueError, "from_dlpack: the tensor is on CUDA device %d, but the number of CUDA devices is %d",
+                 source->device.id, count);
     return false;
 }
 
-/* The shape's sizes are left to fs_tensor_foreign; here only whether there are elements at all. */
-static bool is_empty(const dl_tensor *given)
+/* fs_tensor_foreign checks the sizes of the shape. Here only whether there are any elements. */
+static bool is_empty(const dl_tensor *source)
 {
-    for (int32_t d = 0; d < given->ndim; d++)
-        if (given->shape[d] == 0) return true;
+    for (int32_t d = 0; d < source->ndim; d++)
+        if (source->shape[d] == 0) return true;
     return false;
 }
 
-static bool check_data(const dl_tensor *given)
+static bool check_data(const dl_tensor *source)
 {
-    const fs_dtype_row *dtype = &fs_dtypes[dtype_of(given)];
-    uintptr_t address = (uintptr_t)given->data;
-    if (is_empty(given)) return true;
-    if (given->data == NULL) {
-        PyErr_SetString(PyExc_BufferError, "from_dlpack: the tensor has elements, and its data pointer is NULL");
-    } else if (given->byte_offset > UINTPTR_MAX - address) {
+    const fs_dtype_row *dtype = &fs_dtypes[dtype_of(source)];
+    uintptr_t address = (uintptr_t)source->data;
+    if (is_empty(source)) return true;
+    if (source->data == NULL) {
+        PyErr_SetString(PyExc_BufferError, "from_dlpack: the tensor has elements, but its data pointer is NULL");
+    } else if (source->byte_offset > UINTPTR_MAX - address) {
         PyErr_Format(PyExc_BufferError, "from_dlpack: byte_offset %llu reaches beyond the address space",
-                     (unsigned long long)given->byte_offset);
-    } else if ((address + given->byte_offset) % dtype->size != 0) {
+                     (unsigned long long)source->byte_offset);
+    } else if ((address + source->byte_offset) % dtype->size != 0) {
         PyErr_Format(PyExc_BufferError,
-                     "from_dlpack: the data of the %s tensor are not aligned: their address %p is no multiple of %zu; "
+                     "from_dlpack: the data of the %s tensor are not aligned: the address %p is not a multiple of %zu; "
                      "share a copy",
-                     dtype->name, (void *)(address + given->byte_offset), dtype->size);
+                     dtype->name, (void *)(address + source->byte_offset), dtype->size);
     } else {
         return true;
     }
     return false;
 }
 
-/* What we can take of it, or an exception. */
-static bool check_given(const dl_tensor *given)
+/* Check that the tensor can be imported; false with an exception set. */
+static bool check_given(const dl_tensor *source)
 {
-    if (dtype_of(given) == FS_DTYPE_NONE) {
-        PyErr_Format(PyExc_TypeError, "from_dlpack: no dtype for DLPack's type code %d of %d bits and %d lanes",
-                     given->dtype.code, given->dtype.bits, given->dtype.lanes);
+    if (dtype_of(source) == FS_DTYPE_NONE) {
+        PyErr_Format(PyExc_TypeError, "from_dlpack: unsupported dtype: DLPack type code %d of %d bits and %d lanes",
+                     source->dtype.code, source->dtype.bits, source->dtype.lanes);
         return false;
     }
-    if (given->ndim < 0 || given->ndim > FS_MAX_DIMS) {
+    if (source->ndim < 0 || source->ndim > FS_MAX_DIMS) {
         PyErr_Format(PyExc_ValueError, "from_dlpack: a tensor has at most %d dimensions, not %d", FS_MAX_DIMS,
-                     given->ndim);
+                     source->ndim);
         return false;
     }
-    if (given->ndim > 0 && given->shape == NULL) {
-        PyErr_Format(PyExc_BufferError, "from_dlpack: the tensor has %d dimensions, and its shape is NULL",
-                     given->ndim);
+    if (source->ndim > 0 && source->shape == NULL) {
+        PyErr_Format(PyExc_BufferError, "from_dlpack: the tensor has %d dimensions, but its shape is NULL",
+                     source->ndim);
         return false;
     }
-    return check_device(given) && check_data(given);
+    return check_device(source) && check_data(source);
 }
 
-static PyObject *take_tensor(const dl_tensor *given, bool read_only, void (*drop)(fs_storage *), void *owner)
+static PyObject *take_tensor(const dl_tensor *source, bool read_only, void (*drop)(fs_storage *), void *owner)
 {
     fs_error err;
     fs_tensor tensor;
-    bool on_gpu = is_on_gpu(given);
-    fs_device device = {on_gpu ? FS_CUDA : FS_CPU, on_gpu ? given->device.id : 0};
-    void *data = (void *)((uintptr_t)given->data + given->byte_offset); /* of no elements: whatever it is */
-    fs_status status = fs_tensor_foreign(&tensor, dtype_of(given), device, given->ndim, given->shape, given->strides,
-                                         data, read_only, drop, owner, &err);
+    bool on_gpu = is_on_gpu(source);
+    fs_device device = {on_gpu ? FS_CUDA : FS_CPU, on_gpu ? source->device.id : 0};
+    void *data = (void *)((uintptr_t)source->data + source->byte_offset); /* may be invalid if there are no elements */
+    fs_status status = fs_tensor_foreign(&tensor, dtype_of(source), device, source->ndim, source->shape,
+                                         source->strides, data, read_only, drop, owner, &err);
     return status == FS_OK ? fs_wrap_tensor(&tensor) : fs_raise(&err);
 }
 
@@ -345,7 +346,7 @@ static PyObject *take_capsule(PyObject *capsule)
         return take_tensor(&managed->tensor, managed->flags & DL_READ_ONLY, drop_versioned, managed);
     }
     if (!PyCapsule_IsValid(capsule, plain_name)) {
-        PyErr_Format(PyExc_ValueError, "from_dlpack: %R holds no tensor, or one that was used already", capsule);
+        PyErr_Format(PyExc_ValueError, "from_dlpack: %R holds no tensor, or its tensor was already consumed", capsule);
         return NULL;
     }
     dl_managed *managed = PyCapsule_GetPointer(capsule, plain_name);
@@ -353,7 +354,7 @@ static PyObject *take_capsule(PyObject *capsule)
     return take_tensor(&managed->tensor, false, drop_plain, managed);
 }
 
-/* obj.__dlpack__(stream=…, max_version=(1, 0)), or without the version where it knows none. */
+/* Call obj.__dlpack__(stream=…, max_version=(1, 0)), or without max_version if the object does not accept it. */
 static PyObject *ask_for_capsule(PyObject *object, bool on_gpu)
 {
     PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
@@ -382,8 +383,8 @@ static PyObject *from_dlpack(PyObject *module, PyObject *object)
     if (where == NULL) {
         if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
             PyErr_Format(PyExc_TypeError,
-                         "from_dlpack: a %.100s has no __dlpack__; tensors of torch, CuPy, JAX and "
-                         "NumPy's arrays have",
+                         "from_dlpack: expected an object with __dlpack__, such as a tensor of torch, CuPy or JAX or "
+                         "a NumPy array, not %.100s",
                          Py_TYPE(object)->tp_name);
         }
         return NULL;
@@ -402,12 +403,13 @@ static PyObject *from_dlpack(PyObject *module, PyObject *object)
 
 static PyMethodDef functions[] = {
     {"from_dlpack", from_dlpack, METH_O,
-     "from_dlpack($module, object, /)\n--\n\nA Tensor over the memory of a tensor of another library (torch, CuPy, "
-     "JAX, NumPy…), shared,\n"
-     "not copied. Leaves no event.\n\nRaises TypeError for an object without __dlpack__ or a dtype that flopscope "
-     "lacks, ValueError for a\n"
-     "device that is neither the CPU nor CUDA or a shape or strides that no tensor has, BufferError for data that are\n"
-     "NULL or not aligned."},
+     "from_dlpack($module, object, /)\n--\n\nReturn a Tensor that shares the memory of another library's tensor "
+     "(torch, "
+     "CuPy, JAX, NumPy…).\n"
+     "Records no event.\n\nRaises TypeError for an object without __dlpack__ or an unsupported dtype, ValueError for a "
+     "device that\n"
+     "is neither the CPU nor CUDA or an invalid shape or strides, BufferError for data that are NULL or not\n"
+     "aligned."},
     {NULL, NULL, 0, NULL},
 };
 

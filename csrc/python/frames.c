@@ -8,34 +8,34 @@
 #include "python/core.h"
 #include "python/task.h"
 
-/* A call in progress. The pointer is compared, never followed: it tells which call a return belongs to. */
+/* A call in progress. The pointer is compared, never dereferenced: it identifies the call that a return ends. */
 typedef struct {
     const PyFrameObject *frame;
-    uint32_t event; /* FS_NONE: the call makes no event */
+    uint32_t event; /* FS_NONE: no event is recorded for the call */
 } call_entry;
 
-/* What is known of one thread: its calls in progress, the innermost last. */
+/* The state of one thread: its calls in progress, the innermost last. */
 typedef struct thread_calls {
     uint32_t lane;
     uint32_t depth, capacity;
-    bool begun; /* by fs_frames_start, before the thread was seen */
+    bool begun; /* started by fs_frames_start, before the thread's first event */
     call_entry *calls;
     struct thread_calls *next;
 } thread_calls;
 
-/* A function, and the name of its frames: an id in the store, FS_NONE for flopscope's own. */
+/* A function and the name of its frames: an id in the store, or FS_NONE for flopscope's own functions. */
 typedef struct {
-    PyCodeObject *code; /* owned, so that no other function comes to lie at its address; NULL: free */
+    PyCodeObject *code; /* owned, so that its address is not reused; NULL: free slot */
     uint32_t name;
 } code_slot;
 
 struct fs_frames {
     fs_store *store;
-    uint64_t serial;     /* tells tracers apart in thread_cache, where an address may be used again */
+    uint64_t serial;     /* distinguishes tracers in thread_cache, as addresses may be reused */
     uint32_t generation; /* of the process */
-    PyObject *paths; /* (flopscope's own folder, the folders that paths are shown below), each ending in a separator */
-    PyObject *previous_hook; /* threading's, before */
-    code_slot *codes;        /* by address; a power of two, at most half full */
+    PyObject *paths; /* (flopscope's own folder, the folders that paths are relative to), each ending in a separator */
+    PyObject *previous_hook; /* threading's profile hook before tracing */
+    code_slot *codes;        /* hash table by address; a power of two, at most half full */
     uint32_t code_count, slot_count;
     thread_calls *threads;
     int64_t lost;
@@ -43,12 +43,12 @@ struct fs_frames {
 
 enum { FIRST_SLOTS = 1024, FIRST_CALLS = 64 };
 
-/* The one that runs. All of this file's state is guarded by the GIL. */
+/* The active tracer. The GIL guards all state of this file. */
 static fs_frames *running;
 static PyObject *thread_hook;
 static uint64_t serials;
 
-/* The calling thread's calls in the tracer that saw it last. */
+/* The calling thread's state in the tracer that used it last. */
 static _Thread_local struct {
     uint64_t serial;
     thread_calls *calls;
@@ -80,7 +80,7 @@ static bool grow_codes(fs_frames *frames)
     return true;
 }
 
-/* `path` below the first of the folders that it lies in, or itself; a new reference. */
+/* Return `path` relative to the first folder that contains it, or `path` itself. A new reference. */
 static PyObject *below(PyObject *path, PyObject *folders)
 {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(folders); i++) {
@@ -92,7 +92,7 @@ static PyObject *below(PyObject *path, PyObject *folders)
     return Py_NewRef(path);
 }
 
-/* The function's name in the store; false with an exception set. */
+/* Look up or add the function's name in the store. Return false with an exception set on failure. */
 static bool name_function(fs_frames *frames, const PyCodeObject *code, uint32_t *name)
 {
     *name = FS_NONE;
@@ -154,7 +154,7 @@ static void begin_call(fs_frames *frames, thread_calls *thread, PyFrameObject *f
     thread->calls[thread->depth++] = (call_entry){frame, event};
 }
 
-/* End calls until `depth` are left. */
+/* End calls until only `depth` remain. */
 static void end_calls(fs_frames *frames, thread_calls *thread, uint32_t depth)
 {
     if (thread->depth <= depth) return;
@@ -165,7 +165,8 @@ static void end_calls(fs_frames *frames, thread_calls *thread, uint32_t depth)
     }
 }
 
-/* Calls inside whose returns were not seen end too. The return of a call that was not seen is none. */
+/* End the call of the frame, and the calls inside it whose returns were not observed. A return without a recorded call
+ * is ignored. */
 static void end_call(fs_frames *frames, thread_calls *thread, const PyFrameObject *frame)
 {
     uint32_t depth = thread->depth;
@@ -173,7 +174,7 @@ static void end_call(fs_frames *frames, thread_calls *thread, const PyFrameObjec
     if (depth > 0) end_calls(frames, thread, depth - 1);
 }
 
-/* Begin `frame`, which may be NULL, and those around it, the outermost first. Takes over the reference. */
+/* Begin `frame`, which may be NULL, and its callers, the outermost first. Takes ownership of the reference. */
 static void begin_calls(fs_frames *frames, thread_calls *thread, PyFrameObject *frame)
 {
     PyObject *chain = PyList_New(0);
@@ -201,7 +202,7 @@ static thread_calls *add_thread(fs_frames *frames, uint32_t lane)
     return frames->threads = thread;
 }
 
-/* The calling thread. Where it is seen for the first time, the calls around `frame` are begun. */
+/* Return the calling thread's state. On the thread's first event, begin the calls around `frame`. */
 static thread_calls *this_thread(fs_frames *frames, PyFrameObject *frame)
 {
     uint32_t lane;
@@ -211,7 +212,7 @@ static thread_calls *this_thread(fs_frames *frames, PyFrameObject *frame)
     while (thread != NULL && thread->lane != lane) thread = thread->next;
     if (thread == NULL) thread = add_thread(frames, lane);
     if (thread == NULL) return NULL;
-    if (!thread->begun) { /* new, or its id was another's that has ended */
+    if (!thread->begun) { /* a new thread, or one that reuses the id of an ended thread */
         end_calls(frames, thread, 0);
         begin_calls(frames, thread, PyFrame_GetBack(frame));
     }
@@ -244,7 +245,8 @@ static int trace(PyObject *unused, PyFrameObject *frame, int what, PyObject *res
     return 0;
 }
 
-/* What threading gives sys.setprofile in each new thread: at its first event it makes room for `trace`. */
+/* The hook that threading passes to sys.setprofile in each new thread. At its first event it installs `trace`
+ * instead. */
 static PyObject *enter_thread(PyObject *unused, PyObject *args)
 {
     PyObject *frame, *event, *result;
@@ -259,7 +261,8 @@ static PyObject *enter_thread(PyObject *unused, PyObject *args)
 
 static PyMethodDef hook_method = {"enter_thread", enter_thread, METH_VARARGS, NULL};
 
-/* Put `hook`, or where it is NULL what was there before, in the place of threading's; false with an exception set. */
+/* Replace threading's profile hook by `hook`, or restore the previous one if it is NULL. Return false with an exception
+ * set on failure. */
 static bool set_hook(fs_frames *frames, PyObject *hook)
 {
     PyObject *threading = PyImport_ImportModule("threading"), *done = NULL;
@@ -287,26 +290,26 @@ static PyThreadState *first_thread(void)
     return PyInterpreterState_ThreadHead(PyInterpreterState_Get());
 }
 
-/* The thread with the largest id below `id`, or NULL. Ids are given in order, none twice. A walk that may run Python
- * code goes on by this one: the thread it was at may have ended meanwhile. */
+/* Return the thread with the largest id below `id`, or NULL. Ids ascend and are never reused. A loop that may run
+ * Python code uses this to continue, as the current thread may have ended meanwhile. */
 static PyThreadState *thread_below(uint64_t id)
 {
-    PyThreadState *found = NULL;
+    PyThreadState *result = NULL;
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread)) {
-        if (thread->id < id && (found == NULL || thread->id > found->id)) found = thread;
+        if (thread->id < id && (result == NULL || thread->id > result->id)) result = thread;
     }
-    return found;
+    return result;
 }
 
-/* False, with an exception set, where a thread has a profile function that is not ours. */
+/* Return false, with an exception set, if a thread has a foreign profile function. */
 static bool none_is_foreign(void)
 {
     for (PyThreadState *thread = first_thread(); thread != NULL; thread = PyThreadState_Next(thread)) {
         if (thread->c_profilefunc == NULL || is_ours(thread)) continue;
         PyObject *owner = Py_NewRef(thread->c_profileobj != NULL ? thread->c_profileobj : Py_None);
         PyErr_Format(PyExc_RuntimeError,
-                     "with_stack needs Python's profile function, and another profiler has it (%R): end that one first "
-                     "(sys.setprofile(None)), or profile without stacks",
+                     "with_stack needs Python's profile function, but another profiler uses it (%R): end that profiler "
+                     "first (sys.setprofile(None)), or profile without stacks",
                      owner);
         Py_DECREF(owner);
         return false;
@@ -314,14 +317,16 @@ static bool none_is_foreign(void)
     return true;
 }
 
-/* Give every thread the profile function, or take it where it is NULL. */
+/* Install the profile function in every thread, or remove it if `function` is NULL. */
 static void set_on_all_threads(Py_tracefunc function)
 {
 #if PY_VERSION_HEX >= 0x030c0000
     bool all = function != NULL || none_is_foreign();
     PyErr_Clear();
     if (all) PyEval_SetProfileAllThreads(function, NULL);
-    else if (is_ours(PyThreadState_Get())) PyEval_SetProfile(NULL, NULL); /* the others do so at their next event */
+    else if (is_ours(PyThreadState_Get()))
+        PyEval_SetProfile(NULL, NULL); /* other threads remove it at their next
+                                        * event */
 #else
     uint64_t id = UINT64_MAX;
     for (PyThreadState *thread; (thread = thread_below(id)) != NULL;) {
@@ -331,8 +336,8 @@ static void set_on_all_threads(Py_tracefunc function)
 #endif
 }
 
-/* Begin what every thread is in the middle of. Before 3.11 a thread state does not say which thread it is: others than
- * this one are looked at when they call or return. */
+/* Begin the calls that every thread is in. Before Python 3.11 a thread state does not hold its thread's id, so the
+ * other threads are recorded from their next call or return. */
 static void begin_threads(fs_frames *frames)
 {
     const PyThreadState *mine = PyThreadState_Get();
@@ -373,17 +378,17 @@ static void destroy(fs_frames *frames)
     fs_free(frames);
 }
 
-/* (own folder, (folder, …)), or NULL with an exception set. */
+/* Return (own folder, (folder, …)), or NULL with an exception set. */
 static PyObject *find_paths(void)
 {
     PyObject *module = PyImport_ImportModule("flopscope.results.stacks"), *own, *folders, *paths = NULL;
-    PyObject *found = module ? PyObject_CallMethod(module, "source_folders", NULL) : NULL;
-    if (found != NULL && PyArg_ParseTuple(found, "UO!", &own, &PyList_Type, &folders)) {
+    PyObject *result = module ? PyObject_CallMethod(module, "source_folders", NULL) : NULL;
+    if (result != NULL && PyArg_ParseTuple(result, "UO!", &own, &PyList_Type, &folders)) {
         folders = PyList_AsTuple(folders);
         paths = folders ? PyTuple_Pack(2, own, folders) : NULL;
         Py_XDECREF(folders);
     }
-    Py_XDECREF(found);
+    Py_XDECREF(result);
     Py_XDECREF(module);
     return paths;
 }
@@ -391,7 +396,7 @@ static PyObject *find_paths(void)
 fs_frames *fs_frames_start(fs_store *store)
 {
     if (is_running()) {
-        PyErr_SetString(PyExc_RuntimeError, "stacks are recorded already; stop that profile before starting another");
+        PyErr_SetString(PyExc_RuntimeError, "another profile already records stacks; stop it before starting this one");
         return NULL;
     }
     if (!none_is_foreign()) return NULL;

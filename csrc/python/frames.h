@@ -1,8 +1,8 @@
-/* Python stacks: while it runs, every call of a Python function is a FRAME event on the thread that makes it.
+/* Python stacks: while tracing runs, every call of a Python function is a FRAME event on its thread.
  *
- * A frame is named "path/file.py(line): function" as torch.profiler names it: the path below the deepest folder of
- * sys.path that holds it, the function's first line. flopscope's own functions and functions written in C make none. A
- * generator makes one each time it runs until its next yield.
+ * A frame is named "path/file.py(line): function" as in torch.profiler: the path relative to the deepest folder of
+ * sys.path that contains it, and the function's first line. flopscope's own functions and functions written in C are
+ * not recorded. A generator records one event each time it runs until its next yield.
  */
 #ifndef FS_PYTHON_FRAMES_H
 #define FS_PYTHON_FRAMES_H
@@ -12,13 +12,13 @@
 
 typedef struct fs_frames fs_frames;
 
-/* Trace all threads of the interpreter, those that start later too, into `store`, which must outlive it. The calls that
- * are in progress begin now. NULL with an exception set: RuntimeError where another profiler has the profile function
- * of any thread (sys.setprofile), which is left to it. Needs the GIL, as all of these do. */
+/* Trace all threads of the interpreter, including later ones, into `store`, which must outlive the tracer. Calls in
+ * progress begin now. Return NULL with an exception set: RuntimeError if another profiler uses the profile function of
+ * any thread (sys.setprofile), which is left unchanged. The caller holds the GIL, as for all functions here. */
 fs_frames *fs_frames_start(fs_store *store);
 
-/* Stop tracing and release it; takes NULL. Calls in progress stay open in the store. *lost (may be NULL) grows by how
- * many calls could not be kept. An exception that is set stays. */
+/* Stop tracing and release the tracer; NULL is allowed. Calls in progress stay open in the store. *lost (may be NULL)
+ * increases by the number of calls that could not be recorded. An exception that is set is kept. */
 void fs_frames_stop(fs_frames *frames, int64_t *lost);
 
 #endif

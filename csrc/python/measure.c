@@ -1,4 +1,4 @@
-/* What measure() asks of CUDA: a flush, a mark, the time of one call between events, a graph of calls. */
+/* CUDA support of measure(): an L2 flush, a mark, the time of one call between events, and a graph of calls. */
 #include "base/status.h"
 #include "kernels/measure.h"
 #include "ops/backend.h"
@@ -10,7 +10,7 @@ static bool parse_cuda(PyObject *where, fs_device *device)
 {
     if (!fs_parse_device(where, device)) return false;
     if (device->kind == FS_CUDA) return true;
-    PyErr_SetString(PyExc_ValueError, "this times CUDA devices, and \"cpu\" is none");
+    PyErr_SetString(PyExc_ValueError, "device=\"cpu\" is not a CUDA device, which this function needs");
     return false;
 }
 
@@ -23,7 +23,7 @@ static PyObject *queue(PyObject *where, fs_status (*work)(fs_device device, fs_e
     Py_RETURN_NONE;
 }
 
-/* Ctrl-C is heard meanwhile: a kernel may never end. */
+/* Ctrl-C interrupts the wait: a kernel may never end. */
 static PyObject *measure_wait(PyObject *module, PyObject *where)
 {
     (void)module;
@@ -52,7 +52,8 @@ static PyObject *measure_mark(PyObject *module, PyObject *where)
     return queue(where, fs_cuda_measure_mark);
 }
 
-/* The call between its two events; the device is let go in any case. False with an exception set. */
+/* Run the call between its two events. The device is released in any case. Return false with an exception set on
+ * failure. */
 static bool call_between(fs_device device, PyObject *function, fs_mark **from, fs_mark **to)
 {
     const fs_backend *backend = fs_backend_of(device);
@@ -63,7 +64,7 @@ static bool call_between(fs_device device, PyObject *function, fs_mark **from, f
     fs_cuda_measure_release();
     if (status != FS_OK) fs_raise(&err);
     bool good = result != NULL && status == FS_OK;
-    Py_XDECREF(result); /* with the device let go: to free what it holds may wait for it */
+    Py_XDECREF(result); /* after the device is released: a deallocator may wait for it */
     return good;
 }
 
@@ -115,7 +116,7 @@ static PyObject *measure_graph(PyObject *module, PyObject *args)
         Py_XDECREF(result);
     }
     fs_status status = fs_cuda_graph_end(&graph, &err);
-    if (!good) { /* the function's own exception tells more than the graph's */
+    if (!good) { /* report the function's exception rather than the graph's */
         fs_cuda_graph_free(graph);
         return NULL;
     }
@@ -139,18 +140,19 @@ static PyMethodDef functions[] = {
     {"measure_wait", measure_wait, METH_O,
      "measure_wait($module, device, /)\n--\n\nWait for all streams of a CUDA device."},
     {"measure_flush", measure_flush, METH_O,
-     "measure_flush($module, device, /)\n--\n\nQueue the kernel flopscope_flush_l2, which leaves the L2 cache with "
-     "other data."},
+     "measure_flush($module, device, /)\n--\n\nQueue the kernel flopscope_flush_l2, which fills the L2 cache with "
+     "unrelated data."},
     {"measure_mark", measure_mark, METH_O,
      "measure_mark($module, device, /)\n--\n\nQueue the kernel flopscope_measure_mark, which does nothing."},
     {"measure_call", measure_call, METH_VARARGS,
-     "measure_call($module, device, function, hold, /)\n--\n\n(ns, gave_up) between two CUDA events around function(), "
-     "the device waiting up to `hold` seconds until it has returned; gave_up: it took longer."},
+     "measure_call($module, device, function, hold, /)\n--\n\nReturn (ns, gave_up): the time between two CUDA events "
+     "around function(). The device waits until the call has returned, but at most `hold` seconds; gave_up: the call "
+     "took longer."},
     {"measure_graph", measure_graph, METH_VARARGS,
-     "measure_graph($module, device, function, calls, /)\n--\n\nA CUDA graph of what flopscope's ops launch in so many "
-     "calls of function()."},
+     "measure_graph($module, device, function, calls, /)\n--\n\nCapture the work that flopscope's ops launch in that "
+     "many calls of function() as a CUDA graph."},
     {"measure_replay", measure_replay, METH_O,
-     "measure_replay($module, graph, /)\n--\n\nQueue a graph of measure_graph()."},
+     "measure_replay($module, graph, /)\n--\n\nQueue a graph that measure_graph() returned."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,13 +5,13 @@
 #include "python/core.h"
 #include "sources/cupti/cupti.h"
 
-/* NVIDIA's libraries are found where cuda-pathfinder finds them: loaded already, wheels, conda, the system. */
+/* Find NVIDIA's libraries as cuda-pathfinder does: those already loaded, wheels, conda, the system. */
 static fs_status find_library(const char *name, char *path, size_t size, fs_error *err)
 {
     PyGILState_STATE gil = PyGILState_Ensure();
     PyObject *finder = PyImport_ImportModule("flopscope.support.libraries");
-    PyObject *found = finder ? PyObject_CallMethod(finder, "find", "s", name) : NULL;
-    const char *text = found ? PyUnicode_AsUTF8(found) : NULL;
+    PyObject *location = finder ? PyObject_CallMethod(finder, "find", "s", name) : NULL;
+    const char *text = location ? PyUnicode_AsUTF8(location) : NULL;
     fs_status status = FS_OK;
     if (text != NULL && strlen(text) < size) {
         strcpy(path, text);
@@ -27,13 +27,13 @@ static fs_status find_library(const char *name, char *path, size_t size, fs_erro
         Py_XDECREF(trace);
         PyErr_Clear();
     }
-    Py_XDECREF(found);
+    Py_XDECREF(location);
     Py_XDECREF(finder);
     PyGILState_Release(gil);
     return status;
 }
 
-/* What `import flopscope` shows of this module: the ops, and what this list adds. */
+/* The public names of this module: the ops and this list. */
 static int add_public_names(PyObject *module)
 {
     static const char *const names[] = {"Op",
@@ -63,9 +63,9 @@ static int add_public_names(PyObject *module)
     return status;
 }
 
-/* The core's state, the observer of ops and the types are the process's, and what calls Python from any thread
- * (PyGILState_Ensure) reaches the main interpreter: another one is refused before it changes anything. Python 3.12 and
- * later does so by itself, unless it was told not to check. */
+/* The core's state, the observer of ops and the types belong to the process, and code that calls Python from any thread
+ * (PyGILState_Ensure) enters the main interpreter. Other interpreters are therefore rejected before anything changes.
+ * Python 3.12 and later reject them too, unless their check is disabled. */
 static bool is_main_interpreter(void)
 {
     if (PyInterpreterState_Get() == PyInterpreterState_Main()) return true;
@@ -79,7 +79,7 @@ static int exec_module(PyObject *module)
     static bool keeps_contexts;
     if (!is_main_interpreter()) return -1;
     fs_cuda_set_library_finder(find_library);
-    /* Before the exit handlers of C, after all of Python's. */
+    /* Registered to run before the exit handlers of C and after all of Python's. */
     if (!keeps_contexts && Py_AtExit(fs_driver_keep_contexts) == 0) keeps_contexts = true;
     int (*const parts[])(PyObject *) = {
         fs_add_numpy,        fs_add_tensor, fs_add_ops,  fs_add_dlpack,  fs_add_store,    fs_add_profiler, fs_add_range,
@@ -89,7 +89,7 @@ static int exec_module(PyObject *module)
     return add_public_names(module);
 }
 
-/* empty() is no op: it does no work and leaves no event. */
+/* empty() is not an op: it does no work and records no event. */
 static PyObject *empty(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     (void)module;
@@ -110,7 +110,7 @@ static PyObject *empty(PyObject *module, PyObject *args, PyObject *kwargs)
     return fs_wrap_tensor(&tensor);
 }
 
-/* Loaded once per process: later calls do nothing. */
+/* Load the driver once per process. Later calls do nothing. */
 static PyObject *load_cupti(PyObject *module, PyObject *args)
 {
     (void)module;
@@ -143,22 +143,20 @@ static PyObject *cuda_is_here(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"arrow_stream", fs_arrow_capsule, METH_VARARGS,
-     "arrow_stream($module, rows, columns, /)\n--\n\nA capsule of an Arrow stream of (name, type, values) columns; "
-     "types: int64, float64, bool, text, texts. An array of numbers is not copied; NaN and None become null."},
+     "arrow_stream($module, rows, columns, /)\n--\n\nReturn a capsule of an Arrow stream of (name, type, values) "
+     "columns. Types: int64, float64, bool, text, texts. Numeric arrays are not copied; NaN and None become null."},
     {"load_driver", load_driver, METH_VARARGS,
-     "load_driver($module, path=None, /)\n--\n\nLoad the CUDA driver. RuntimeError where there is none."},
+     "load_driver($module, path=None, /)\n--\n\nLoad the CUDA driver. Raise RuntimeError if it is unavailable."},
     {"load_cupti", load_cupti, METH_VARARGS,
-     "load_cupti($module, path=None, driver=None, /)\n--\n\nLoad CUPTI and the CUDA driver, by the loader where no "
-     "path "
-     "is given. RuntimeError names what is missing."},
+     "load_cupti($module, path=None, driver=None, /)\n--\n\nLoad CUPTI and the CUDA driver. Without a path, the loader "
+     "searches for them. Raise RuntimeError naming the missing library."},
     {"cuda_is_here", cuda_is_here, METH_NOARGS,
-     "Whether the CUDA driver that was loaded has a device; it initialises the driver."},
+     "Return whether the loaded CUDA driver has a device. Initialises the driver."},
     {"empty", (PyCFunction)(void (*)(void))empty, METH_VARARGS | METH_KEYWORDS,
-     "empty($module, shape, *, dtype=\"float32\", device=None)\n--\n\nA tensor whose elements are whatever the memory "
-     "holds. Leaves no event.\n\n"
-     "shape is an integer or a sequence of at most 8; the device is the default one unless named.\nRaises ValueError, "
-     "TypeError, MemoryError "
-     "or RuntimeError (no CUDA), naming what was wrong."},
+     "empty($module, shape, *, dtype=\"float32\", device=None)\n--\n\nReturn a tensor with uninitialized elements. "
+     "Records no event.\n\n"
+     "shape is an integer or a sequence of at most 8 integers. Without a device, the default device is used.\nRaises "
+     "ValueError, TypeError, MemoryError or RuntimeError (CUDA is unavailable), naming the invalid value."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -168,7 +166,7 @@ static PyModuleDef_Slot slots[] = {
     {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
 #endif
 #ifdef Py_mod_gil
-    {Py_mod_gil, Py_MOD_GIL_USED}, /* the GIL guards the binding's state: a free-threaded build takes it again */
+    {Py_mod_gil, Py_MOD_GIL_USED}, /* the GIL guards the binding's state: free-threaded builds enable it */
 #endif
     {0, NULL},
 };

@@ -1,5 +1,5 @@
-/* All that flopscope has to do with NumPy's C API: arrays to and from tensors, and the BLAS that NumPy ships. NumPy is
- * imported by what needs it first: it would be most of the time of `import flopscope`. */
+/* The only file that uses NumPy's C API: arrays to and from tensors, and NumPy's BLAS. NumPy is imported on first use,
+ * as it would take most of the time of `import flopscope`. */
 #include <string.h>
 
 #include "python/core.h"
@@ -14,8 +14,8 @@ static const int type_numbers[FS_DTYPE_COUNT] = {
     [FS_INT8] = NPY_INT8,       [FS_UINT8] = NPY_UINT8,     [FS_BOOL] = NPY_BOOL,
 };
 
-/* Not by PyArray_ImportNumPyAPI(): that prints what the import raises, ends the process for SystemExit, and raises
- * ImportError even for a KeyboardInterrupt. */
+/* PyArray_ImportNumPyAPI() is not used: it prints the exception of the import, exits the process for SystemExit, and
+ * replaces even a KeyboardInterrupt by ImportError. */
 bool fs_have_numpy(void)
 {
     return PyArray_API != NULL || _import_array() == 0;
@@ -38,7 +38,7 @@ static PyObject *array_over(PyObject *owner, const fs_tensor *tensor)
     return NULL;
 }
 
-/* The same tensor on the host in a dtype that NumPy has; a new reference, perhaps to `object` itself. */
+/* Return the tensor on the host in a dtype that NumPy has. A new reference, possibly to `object` itself. */
 static PyObject *on_host(PyObject *object)
 {
     const fs_tensor *tensor = &((fs_tensor_object *)object)->tensor;
@@ -50,7 +50,8 @@ static PyObject *on_host(PyObject *object)
     Py_XDECREF(dtype);
     Py_XDECREF(device);
     if (host == NULL || fs_is_tensor(host)) return host;
-    PyErr_Format(PyExc_TypeError, "Tensor.to() was replaced: it gives a %.100s", Py_TYPE(host)->tp_name);
+    PyErr_Format(PyExc_TypeError, "Tensor.to() was overridden: it returned a %.100s, not a Tensor",
+                 Py_TYPE(host)->tp_name);
     Py_DECREF(host);
     return NULL;
 }
@@ -82,13 +83,13 @@ static fs_dtype dtype_of(PyArrayObject *array)
 
 static void drop_array(fs_storage *storage)
 {
-    if (!Py_IsInitialized()) return; /* the process ends: nobody is left to give it back to */
+    if (!Py_IsInitialized()) return; /* finalized: the owner can no longer be released */
     PyGILState_STATE gil = PyGILState_Ensure();
     Py_DECREF((PyObject *)storage->owner);
     PyGILState_Release(gil);
 }
 
-/* The tensor over the array's memory; steals a reference. */
+/* Return a tensor that shares the array's memory. Steals a reference. */
 static PyObject *share_array(PyArrayObject *array)
 {
     fs_tensor tensor;
@@ -106,7 +107,7 @@ static PyObject *share_array(PyArrayObject *array)
     if (dtype == FS_DTYPE_NONE || ndim > FS_MAX_DIMS || !even) {
         if (dtype == FS_DTYPE_NONE) {
             PyErr_Format(PyExc_TypeError,
-                         "from_numpy: no dtype for %R; there are float64, float32, float16, bfloat16, "
+                         "from_numpy: unsupported dtype %R; supported are float64, float32, float16, bfloat16, "
                          "int64, int32, int8, uint8, bool",
                          (PyObject *)PyArray_DESCR(array));
         } else if (ndim > FS_MAX_DIMS) {
@@ -122,7 +123,7 @@ static PyObject *share_array(PyArrayObject *array)
     return status == FS_OK ? fs_wrap_tensor(&tensor) : fs_raise(&err);
 }
 
-/* To a device densely, with no event. */
+/* Make a dense copy on a device, without an event. */
 static PyObject *send(PyObject *host, fs_device device)
 {
     const fs_tensor *tensor = &((fs_tensor_object *)host)->tensor;
@@ -142,16 +143,17 @@ static PyObject *from_numpy(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     (void)module;
     static char *names[] = {"array", "device", NULL};
-    PyObject *given, *where = NULL;
+    PyObject *object, *where = NULL;
     fs_device device = {.kind = FS_CPU};
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:from_numpy", names, &given, &where)) return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:from_numpy", names, &object, &where)) return NULL;
     if (where != NULL && where != Py_None && !fs_parse_device(where, &device)) return NULL;
     if (!fs_have_numpy()) return NULL;
-    if (fs_is_tensor(given)) {
-        PyErr_SetString(PyExc_TypeError, "from_numpy: this is a flopscope Tensor already; x.to(device) moves it");
+    if (fs_is_tensor(object)) {
+        PyErr_SetString(PyExc_TypeError,
+                        "from_numpy: the argument is a flopscope Tensor already; x.to(device) moves it");
         return NULL;
     }
-    PyArrayObject *array = (PyArrayObject *)PyArray_FROM_O(given);
+    PyArrayObject *array = (PyArrayObject *)PyArray_FROM_O(object);
     if (array == NULL) return NULL;
     if (device.kind != FS_CPU && !PyArray_IS_C_CONTIGUOUS(array)) {
         PyObject *dense = PyArray_NewCopy(array, NPY_CORDER);
@@ -166,7 +168,7 @@ static PyObject *from_numpy(PyObject *module, PyObject *args, PyObject *kwargs)
     return sent;
 }
 
-/* Values that are all the same are stored once, with a stride of 0: most columns of a large table are such. */
+/* Equal values are stored once, with a stride of 0: most columns of a large table hold a single value. */
 static PyObject *array_of(int type, const void *values, Py_ssize_t count)
 {
     if (!fs_have_numpy()) return NULL;
@@ -196,7 +198,7 @@ PyObject *fs_array_of_int64(const int64_t *values, Py_ssize_t count)
 
 /* BLAS ---------------------------------------------------------------------------------------------------------- */
 
-/* A rows × columns matrix as an array over foreign memory; `transposed` swaps the strides. */
+/* Wrap a rows × columns matrix in foreign memory as an array. `transposed` swaps the strides. */
 static PyObject *matrix(void *data, fs_dtype dtype, int64_t rows, int64_t columns, int64_t ld, bool transposed)
 {
     npy_intp item = (npy_intp)fs_dtypes[dtype].size, shape[2] = {rows, columns};
@@ -233,11 +235,11 @@ static fs_status multiply(const fs_matmul *call, fs_error *err)
 
 static PyMethodDef functions[] = {
     {"from_numpy", (PyCFunction)(void (*)(void))from_numpy, METH_VARARGS | METH_KEYWORDS,
-     "from_numpy($module, array, device=\"cpu\")\n--\n\nA Tensor over the memory of a NumPy array (or of what "
-     "np.asarray makes of the argument): shared on the\n"
-     "CPU, whatever its strides; read-only arrays give tensors that no op writes to. On CUDA a dense copy.\nLeaves no "
-     "event.\n\n"
-     "Raises TypeError for a dtype that flopscope lacks, ValueError for more than 8 axes or unaligned elements."},
+     "from_numpy($module, array, device=\"cpu\")\n--\n\nReturn a Tensor of a NumPy array's elements. Other arguments "
+     "are converted with np.asarray.\n\n"
+     "On the CPU the tensor shares the array's memory, whatever its strides; a read-only array makes a read-only\n"
+     "tensor. On CUDA the tensor is a dense copy. Records no event.\n\n"
+     "Raises TypeError for an unsupported dtype, ValueError for more than 8 axes or unaligned elements."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* Python objects that files of the binding make alike. */
+/* Helpers for Python objects, shared by the files of the binding. */
 #include <string.h>
 
 #include "python/core.h"

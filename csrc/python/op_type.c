@@ -1,4 +1,4 @@
-/* Op: a row of the op table as a Python callable. Arguments go straight from the vector call to an fs_call. */
+/* Op: a row of the op table as a Python callable. Vector call arguments are converted directly to an fs_call. */
 #include "python/core.h"
 
 #include <stddef.h>
@@ -12,7 +12,7 @@ typedef struct {
 
 enum { MAX_PARAMETERS = 6 };
 
-/* The parameters of each form in order, those after "*" by keyword only: one place, FS_FORM_LIST, says which. */
+/* The parameters of each form in order, as FS_FORM_LIST declares them; those after "*" are keyword-only. */
 typedef struct {
     PyObject *names[MAX_PARAMETERS]; /* interned */
     int count, positional;
@@ -25,61 +25,61 @@ static const char *const form_signatures[FS_FORM_COUNT] = {
 #undef FORM_SIGNATURE
 };
 
-/* Read "(x, axis=None, *, out=None)". */
-static int read_parameters(const char *text, parameters *made)
+/* Parse "(x, axis=None, *, out=None)". */
+static int read_parameters(const char *text, parameters *result)
 {
-    made->count = 0;
-    made->positional = -1;
+    result->count = 0;
+    result->positional = -1;
     for (const char *at = text + 1; *at != 0 && *at != ')';) {
         size_t length = strcspn(at, ",=)");
         if (*at == '*') {
-            made->positional = made->count;
+            result->positional = result->count;
         } else {
             PyObject *name = PyUnicode_FromStringAndSize(at, (Py_ssize_t)length);
             if (name == NULL) return -1;
             PyUnicode_InternInPlace(&name);
-            made->names[made->count++] = name;
+            result->names[result->count++] = name;
         }
         at += strcspn(at, ",)");
         at += strspn(at, ", ");
     }
-    if (made->positional < 0) made->positional = made->count;
+    if (result->positional < 0) result->positional = result->count;
     return 0;
 }
 
-/* Sort the vector call's arguments by parameter; missing ones are NULL. */
+/* Sort the vector call's arguments by parameter. Missing ones are NULL. */
 static bool sort_arguments(const fs_op *op, PyObject *const *args, size_t nargsf, PyObject *keywords,
-                           PyObject *given[MAX_PARAMETERS])
+                           PyObject *values[MAX_PARAMETERS])
 {
     const parameters *wanted = &form_parameters[op->form];
     Py_ssize_t count = PyVectorcall_NARGS(nargsf);
     if (count > wanted->positional) {
-        PyErr_Format(PyExc_TypeError, "%s%s takes at most %d positional arguments, %zd were given", op->name,
+        PyErr_Format(PyExc_TypeError, "%s%s takes at most %d positional arguments, not %zd", op->name,
                      form_signatures[op->form], wanted->positional, count);
         return false;
     }
-    for (Py_ssize_t i = 0; i < count; i++) given[i] = args[i];
-    for (Py_ssize_t i = count; i < wanted->count; i++) given[i] = NULL;
+    for (Py_ssize_t i = 0; i < count; i++) values[i] = args[i];
+    for (Py_ssize_t i = count; i < wanted->count; i++) values[i] = NULL;
     Py_ssize_t named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
     for (Py_ssize_t k = 0; k < named; k++) {
         PyObject *name = PyTuple_GET_ITEM(keywords, k);
         int at = 0;
         while (at < wanted->count && PyUnicode_Compare(wanted->names[at], name) != 0) at++;
-        if (at == wanted->count || given[at] != NULL) {
+        if (at == wanted->count || values[at] != NULL) {
             PyErr_Format(PyExc_TypeError, "%s%s %s '%U'", op->name, form_signatures[op->form],
-                         at == wanted->count ? "has no argument" : "was given twice", name);
+                         at == wanted->count ? "has no argument" : "got multiple values for", name);
             return false;
         }
-        given[at] = args[count + k];
+        values[at] = args[count + k];
     }
     return true;
 }
 
-static bool missing(const fs_op *op, PyObject *const *given, int required)
+static bool missing(const fs_op *op, PyObject *const *values, int required)
 {
     for (int i = 0; i < required; i++) {
-        if (given[i] != NULL) continue;
-        PyErr_Format(PyExc_TypeError, "%s%s lacks its argument '%U'", op->name, form_signatures[op->form],
+        if (values[i] != NULL) continue;
+        PyErr_Format(PyExc_TypeError, "%s%s is missing its argument '%U'", op->name, form_signatures[op->form],
                      form_parameters[op->form].names[i]);
         return true;
     }
@@ -93,8 +93,8 @@ static bool take_tensor(const fs_op *op, PyObject *object, const fs_tensor **ten
         return true;
     }
     PyErr_Format(PyExc_TypeError,
-                 "%s: expected a flopscope Tensor, not %.100s; fs.from_numpy(array) or "
-                 "fs.from_dlpack(tensor) makes one",
+                 "%s: expected a flopscope Tensor, not %.100s; use fs.from_numpy(array) or "
+                 "fs.from_dlpack(tensor)",
                  op->name, Py_TYPE(object)->tp_name);
     return false;
 }
@@ -121,7 +121,7 @@ static bool take_flag(PyObject *object, bool *flag)
     return truth >= 0;
 }
 
-/* Anything with a float() that is no array; NumPy's scalars say that they have no axes. */
+/* Accept any object with __float__() that is not an array. NumPy's scalars report no axes. */
 static bool is_number(PyObject *object)
 {
     if (PyFloat_Check(object) || PyLong_Check(object)) return true;
@@ -144,7 +144,7 @@ static bool take_operand(fs_call *call, int place, PyObject *object)
     return take_tensor(call->op, object, &call->in[place]);
 }
 
-/* `axis` must be the last; None, where allowed, is all. */
+/* `axis` must be the last one. None, if allowed, means all axes. */
 static bool take_axis(fs_call *call, PyObject *object, bool none_allowed)
 {
     const fs_tensor *x = call->in[0];
@@ -156,7 +156,7 @@ static bool take_axis(fs_call *call, PyObject *object, bool none_allowed)
     Py_ssize_t axis = PyNumber_AsSsize_t(object, PyExc_ValueError);
     if (axis == -1 && PyErr_Occurred()) {
         if (PyErr_ExceptionMatches(PyExc_TypeError) && !PyIndex_Check(object)) {
-            PyErr_Format(PyExc_TypeError, "%s: an axis is an integer, not %.100s", call->op->name,
+            PyErr_Format(PyExc_TypeError, "%s: the axis must be an integer, not %.100s", call->op->name,
                          Py_TYPE(object)->tp_name);
         }
         return false;
@@ -164,7 +164,7 @@ static bool take_axis(fs_call *call, PyObject *object, bool none_allowed)
     if (axis == -1 || axis == x->ndim - 1) return true;
     PyErr_Format(PyExc_ValueError,
                  "%s: axis %zd of %d axes is not the last one; only that%s is supported: "
-                 "fs.transpose_copy(x) exchanges the last two",
+                 "fs.transpose_copy(x) swaps the last two",
                  call->op->name, axis, x->ndim, none_allowed ? " (or None)" : "");
     return false;
 }
@@ -174,134 +174,134 @@ static bool take_out(fs_call *call, PyObject *object)
     return take_optional_tensor(call->op, object, &call->out);
 }
 
-/* One reader a form: given arguments → call. `given` is ordered as FS_FORM_LIST says. */
-static bool read_UNARY(fs_call *call, PyObject *const *given)
+/* One reader per form converts the arguments to a call. `values` is in the order of FS_FORM_LIST. */
+static bool read_UNARY(fs_call *call, PyObject *const *values)
 {
-    return !missing(call->op, given, 1) && take_tensor(call->op, given[0], &call->in[0]) && take_out(call, given[1]);
+    return !missing(call->op, values, 1) && take_tensor(call->op, values[0], &call->in[0]) && take_out(call, values[1]);
 }
 
-static bool read_BINARY(fs_call *call, PyObject *const *given)
+static bool read_BINARY(fs_call *call, PyObject *const *values)
 {
-    return !missing(call->op, given, 2) && take_operand(call, 0, given[0]) && take_operand(call, 1, given[1]) &&
-           take_out(call, given[2]);
+    return !missing(call->op, values, 2) && take_operand(call, 0, values[0]) && take_operand(call, 1, values[1]) &&
+           take_out(call, values[2]);
 }
 
-static bool read_UNARY_IN_PLACE(fs_call *call, PyObject *const *given)
+static bool read_UNARY_IN_PLACE(fs_call *call, PyObject *const *values)
 {
-    return !missing(call->op, given, 1) && take_tensor(call->op, given[0], &call->in[0]);
+    return !missing(call->op, values, 1) && take_tensor(call->op, values[0], &call->in[0]);
 }
 
-static bool read_BINARY_IN_PLACE(fs_call *call, PyObject *const *given)
+static bool read_BINARY_IN_PLACE(fs_call *call, PyObject *const *values)
 {
-    return !missing(call->op, given, 2) && take_tensor(call->op, given[0], &call->in[0]) &&
-           take_operand(call, 1, given[1]);
+    return !missing(call->op, values, 2) && take_tensor(call->op, values[0], &call->in[0]) &&
+           take_operand(call, 1, values[1]);
 }
 
-static bool read_REDUCE(fs_call *call, PyObject *const *given)
+static bool read_REDUCE(fs_call *call, PyObject *const *values)
 {
-    return !missing(call->op, given, 1) && take_tensor(call->op, given[0], &call->in[0]) &&
-           take_axis(call, given[1], true) && take_flag(given[2], &call->keepdims) && take_out(call, given[3]);
+    return !missing(call->op, values, 1) && take_tensor(call->op, values[0], &call->in[0]) &&
+           take_axis(call, values[1], true) && take_flag(values[2], &call->keepdims) && take_out(call, values[3]);
 }
 
-static bool read_SOFTMAX(fs_call *call, PyObject *const *given)
+static bool read_SOFTMAX(fs_call *call, PyObject *const *values)
 {
-    return !missing(call->op, given, 1) && take_tensor(call->op, given[0], &call->in[0]) &&
-           take_axis(call, given[1], false) && take_out(call, given[2]);
+    return !missing(call->op, values, 1) && take_tensor(call->op, values[0], &call->in[0]) &&
+           take_axis(call, values[1], false) && take_out(call, values[2]);
 }
 
-static bool read_norm(fs_call *call, PyObject *const *given, int tensors)
+static bool read_norm(fs_call *call, PyObject *const *values, int tensors)
 {
     call->eps = 1e-5;
-    if (missing(call->op, given, 1) || !take_tensor(call->op, given[0], &call->in[0])) return false;
+    if (missing(call->op, values, 1) || !take_tensor(call->op, values[0], &call->in[0])) return false;
     for (int i = 1; i < tensors; i++) {
-        if (!take_optional_tensor(call->op, given[i], &call->in[i])) return false;
+        if (!take_optional_tensor(call->op, values[i], &call->in[i])) return false;
     }
-    if (given[tensors] != NULL && !take_number(call->op, given[tensors], &call->eps)) return false;
-    return take_out(call, given[tensors + 1]);
+    if (values[tensors] != NULL && !take_number(call->op, values[tensors], &call->eps)) return false;
+    return take_out(call, values[tensors + 1]);
 }
 
-static bool read_LAYER_NORM(fs_call *call, PyObject *const *given)
+static bool read_LAYER_NORM(fs_call *call, PyObject *const *values)
 {
-    return read_norm(call, given, 3);
+    return read_norm(call, values, 3);
 }
 
-static bool read_RMS_NORM(fs_call *call, PyObject *const *given)
+static bool read_RMS_NORM(fs_call *call, PyObject *const *values)
 {
-    return read_norm(call, given, 2);
+    return read_norm(call, values, 2);
 }
 
-static bool read_product(fs_call *call, PyObject *const *given, int tensors)
+static bool read_product(fs_call *call, PyObject *const *values, int tensors)
 {
-    if (missing(call->op, given, tensors)) return false;
+    if (missing(call->op, values, tensors)) return false;
     for (int i = 0; i < tensors; i++) {
-        if (!take_tensor(call->op, given[i], &call->in[i])) return false;
+        if (!take_tensor(call->op, values[i], &call->in[i])) return false;
     }
-    /* The BLAS is NumPy's, whose import is no part of a product. */
+    /* Import NumPy, which provides the BLAS, before the product is timed. */
     if (call->in[0]->device.kind == FS_CPU && !fs_have_numpy()) return false;
-    return take_flag(given[tensors], &call->allow_tf32) && take_out(call, given[tensors + 1]);
+    return take_flag(values[tensors], &call->allow_tf32) && take_out(call, values[tensors + 1]);
 }
 
-static bool read_MATMUL(fs_call *call, PyObject *const *given)
+static bool read_MATMUL(fs_call *call, PyObject *const *values)
 {
-    return read_product(call, given, 2);
+    return read_product(call, values, 2);
 }
 
-static bool read_ADDMM(fs_call *call, PyObject *const *given)
+static bool read_ADDMM(fs_call *call, PyObject *const *values)
 {
-    return read_product(call, given, 3);
+    return read_product(call, values, 3);
 }
 
-static bool read_COPY(fs_call *call, PyObject *const *given)
+static bool read_COPY(fs_call *call, PyObject *const *values)
 {
-    return read_UNARY(call, given);
+    return read_UNARY(call, values);
 }
 
-static bool read_CAST(fs_call *call, PyObject *const *given)
+static bool read_CAST(fs_call *call, PyObject *const *values)
 {
-    return !missing(call->op, given, 2) && take_tensor(call->op, given[0], &call->in[0]) &&
-           fs_parse_dtype(given[1], &call->dtype) && take_out(call, given[2]);
+    return !missing(call->op, values, 2) && take_tensor(call->op, values[0], &call->in[0]) &&
+           fs_parse_dtype(values[1], &call->dtype) && take_out(call, values[2]);
 }
 
-static bool read_COPY_IN_PLACE(fs_call *call, PyObject *const *given)
+static bool read_COPY_IN_PLACE(fs_call *call, PyObject *const *values)
 {
-    return !missing(call->op, given, 2) && take_tensor(call->op, given[0], &call->in[0]) &&
-           take_tensor(call->op, given[1], &call->in[1]);
+    return !missing(call->op, values, 2) && take_tensor(call->op, values[0], &call->in[0]) &&
+           take_tensor(call->op, values[1], &call->in[1]);
 }
 
-/* shape …, dtype, device, out: where `out` is given it says what is left out. */
-static bool read_creation(fs_call *call, PyObject *const *given, PyObject *const *keywords)
+/* shape …, dtype, device, out: `out` provides the defaults of the others. */
+static bool read_creation(fs_call *call, PyObject *const *values, PyObject *const *keywords)
 {
-    if (!fs_parse_shape(given[0], &call->ndim, call->shape) || !take_out(call, keywords[2])) return false;
+    if (!fs_parse_shape(values[0], &call->ndim, call->shape) || !take_out(call, keywords[2])) return false;
     call->dtype = call->out ? call->out->dtype : FS_FLOAT32;
     if (call->out) call->device = call->out->device;
     if (keywords[0] != NULL && !fs_parse_dtype(keywords[0], &call->dtype)) return false;
     return (call->out != NULL && keywords[1] == NULL) || fs_parse_device(keywords[1], &call->device);
 }
 
-static bool read_CREATE(fs_call *call, PyObject *const *given)
+static bool read_CREATE(fs_call *call, PyObject *const *values)
 {
-    return !missing(call->op, given, 1) && read_creation(call, given, given + 1);
+    return !missing(call->op, values, 1) && read_creation(call, values, values + 1);
 }
 
-static bool read_CREATE_FULL(fs_call *call, PyObject *const *given)
-{
-    call->is_scalar[1] = true;
-    return !missing(call->op, given, 2) && take_number(call->op, given[1], &call->scalar[1]) &&
-           read_creation(call, given, given + 2);
-}
-
-static bool read_FILL_IN_PLACE(fs_call *call, PyObject *const *given)
+static bool read_CREATE_FULL(fs_call *call, PyObject *const *values)
 {
     call->is_scalar[1] = true;
-    return !missing(call->op, given, 2) && take_tensor(call->op, given[0], &call->in[0]) &&
-           take_number(call->op, given[1], &call->scalar[1]);
+    return !missing(call->op, values, 2) && take_number(call->op, values[1], &call->scalar[1]) &&
+           read_creation(call, values, values + 2);
 }
 
-static bool read_RANDOM_IN_PLACE(fs_call *call, PyObject *const *given)
+static bool read_FILL_IN_PLACE(fs_call *call, PyObject *const *values)
+{
+    call->is_scalar[1] = true;
+    return !missing(call->op, values, 2) && take_tensor(call->op, values[0], &call->in[0]) &&
+           take_number(call->op, values[1], &call->scalar[1]);
+}
+
+static bool read_RANDOM_IN_PLACE(fs_call *call, PyObject *const *values)
 {
     call->is_scalar[1] = call->is_scalar[2] = true;
-    return !missing(call->op, given, 3) && take_tensor(call->op, given[0], &call->in[0]) &&
-           take_number(call->op, given[1], &call->scalar[1]) && take_number(call->op, given[2], &call->scalar[2]);
+    return !missing(call->op, values, 3) && take_tensor(call->op, values[0], &call->in[0]) &&
+           take_number(call->op, values[1], &call->scalar[1]) && take_number(call->op, values[2], &call->scalar[2]);
 }
 
 static bool (*const readers[FS_FORM_COUNT])(fs_call *, PyObject *const *) = {
@@ -318,10 +318,10 @@ static bool is_in_place(const fs_op *op)
 static PyObject *op_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords)
 {
     const fs_op *op = ((op_object *)self)->op;
-    PyObject *given[MAX_PARAMETERS];
+    PyObject *values[MAX_PARAMETERS];
     fs_call call = {.op = op};
-    if (!sort_arguments(op, args, nargsf, keywords, given) || !readers[op->form](&call, given)) return NULL;
-    return fs_run_call(&call, is_in_place(op) ? given[0] : NULL);
+    if (!sort_arguments(op, args, nargsf, keywords, values) || !readers[op->form](&call, values)) return NULL;
+    return fs_run_call(&call, is_in_place(op) ? values[0] : NULL);
 }
 
 static PyObject *op_repr(PyObject *self)
@@ -349,12 +349,12 @@ static const char *dtype_prose(const fs_op *op)
     case FS_FORM_CAST:
     case FS_FORM_COPY_IN_PLACE:
     case FS_FORM_FILL_IN_PLACE:
-        return "Any dtype.";
+        return "Supports any dtype.";
     case FS_FORM_CREATE:
     case FS_FORM_CREATE_FULL:
-        return "On the default device unless `device` says otherwise.";
+        return "Allocated on the default device unless `device` is given.";
     default:
-        return "float64, float32, float16 or bfloat16; all tensors of one dtype on one device.";
+        return "Supports float64, float32, float16 and bfloat16; all tensors must have the same dtype and device.";
     }
 }
 
@@ -370,7 +370,7 @@ static PyObject *op_doc(PyObject *self, void *unused)
     PyOS_snprintf(flops, sizeof flops, rules[op->flops], (int)op->flops_each);
     bool affine = op->form == FS_FORM_LAYER_NORM || op->form == FS_FORM_RMS_NORM;
     return PyUnicode_FromFormat("%s%s\n\n%s.\n\n%s FLOPs: %s%s.\nRaises TypeError, ValueError, MemoryError or "
-                                "RuntimeError (CUDA's), naming shapes, dtypes and devices.",
+                                "RuntimeError (from CUDA), naming the shapes, dtypes and devices.",
                                 op->name, form_signatures[op->form], op->prose, dtype_prose(op), flops,
                                 affine ? ", and 1 more for each of weight and bias" : "");
 }
@@ -381,22 +381,22 @@ static PyObject *op_text_signature(PyObject *self, void *unused)
     return PyUnicode_FromString(form_signatures[((op_object *)self)->op->form]);
 }
 
-/* What inspect.signature gives: that of a function with the same parameters. */
+/* Return what inspect.signature returns for a function with the same parameters. */
 static PyObject *op_signature(PyObject *self, void *unused)
 {
     (void)unused;
     const char *text = form_signatures[((op_object *)self)->op->form];
-    PyObject *inspect = PyImport_ImportModule("inspect"), *names = inspect ? PyDict_New() : NULL, *made = NULL;
+    PyObject *inspect = PyImport_ImportModule("inspect"), *names = inspect ? PyDict_New() : NULL, *result = NULL;
     PyObject *inner = names ? PyUnicode_FromStringAndSize(text + 1, (Py_ssize_t)strlen(text) - 2) : NULL;
     PyObject *code = inner ? PyUnicode_FromFormat("lambda %U: None", inner) : NULL;
     PyObject *twin = code ? PyRun_String(PyUnicode_AsUTF8(code), Py_eval_input, names, names) : NULL;
-    if (twin != NULL) made = PyObject_CallMethod(inspect, "signature", "O", twin);
+    if (twin != NULL) result = PyObject_CallMethod(inspect, "signature", "O", twin);
     Py_XDECREF(twin);
     Py_XDECREF(code);
     Py_XDECREF(inner);
     Py_XDECREF(names);
     Py_XDECREF(inspect);
-    return made;
+    return result;
 }
 
 static PyObject *op_reduce(PyObject *self, PyObject *unused)
@@ -462,7 +462,7 @@ int fs_add_ops(PyObject *module)
     for (int form = 0; form < FS_FORM_COUNT; form++) {
         if (form_parameters[form].count > 0) continue;
         if (read_parameters(form_signatures[form], &form_parameters[form]) == 0) continue;
-        form_parameters[form].count = 0; /* no memory: an import that is tried again reads them again */
+        form_parameters[form].count = 0; /* out of memory: the next import reads them again */
         return -1;
     }
     static PyTypeObject *type;

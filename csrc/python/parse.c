@@ -1,4 +1,4 @@
-/* Python's arguments as the core's values, and the core's errors as Python's exceptions. */
+/* Conversion of Python's arguments to the core's values, and of the core's errors to Python's exceptions. */
 #include "python/core.h"
 
 #include <stdatomic.h>
@@ -20,7 +20,7 @@ PyObject *fs_raise(const fs_error *err)
     return NULL;
 }
 
-/* Code that has taken the GIL meanwhile, as a finalizer's does, is Python's own: signals are heard there. */
+/* Code that holds the GIL meanwhile, such as a finalizer's, is Python code, which handles signals itself. */
 static bool hear_signals(void *context)
 {
     fs_long_work *work = context;
@@ -74,15 +74,15 @@ bool fs_parse_dtype(PyObject *object, fs_dtype *dtype)
         *dtype = strlen(name) == (size_t)size ? fs_dtype_find(name) : FS_DTYPE_NONE;
         if (*dtype != FS_DTYPE_NONE) return true;
     }
-    PyErr_Format(
-        name ? PyExc_ValueError : PyExc_TypeError,
-        "no dtype %R; there are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool (as strings)",
-        object);
+    PyErr_Format(name ? PyExc_ValueError : PyExc_TypeError,
+                 "unknown dtype %R; supported are float64, float32, float16, bfloat16, int64, int32, int8, uint8, bool "
+                 "(as strings)",
+                 object);
     return false;
 }
 
-/* The default device: the one set, else the first GPU, else the CPU. Packed so that threads agree: -1 is not known yet.
- */
+/* The default device: the one set, else the first GPU, else the CPU. Packed into one integer for atomic access; -1: not
+ * yet determined. */
 static atomic_int default_device = -1;
 
 bool fs_default_device(fs_device *device)
@@ -107,7 +107,7 @@ static bool cuda_device(PyObject *object, int index, fs_device *device)
         return false;
     }
     if (index >= count) {
-        PyErr_Format(PyExc_RuntimeError, "there is no device %R: CUDA has %d device%s here", object, count,
+        PyErr_Format(PyExc_RuntimeError, "unknown device %R: CUDA has %d device%s", object, count,
                      count == 1 ? "" : "s");
         return false;
     }
@@ -121,7 +121,7 @@ bool fs_parse_device(PyObject *object, fs_device *device)
     Py_ssize_t size = 0;
     const char *text = PyUnicode_Check(object) ? PyUnicode_AsUTF8AndSize(object, &size) : NULL;
     if (text == NULL && PyErr_Occurred()) return false;
-    if (text != NULL && strlen(text) != (size_t)size) text = ""; /* no name has a NUL */
+    if (text != NULL && strlen(text) != (size_t)size) text = ""; /* names contain no NUL */
     if (text != NULL && strcmp(text, "cpu") == 0) {
         *device = (fs_device){.kind = FS_CPU};
         return true;
@@ -132,7 +132,7 @@ bool fs_parse_device(PyObject *object, fs_device *device)
         long index = strtol(text + 5, &end, 10);
         if (*end == 0 && index < 256) return cuda_device(object, (int)index, device);
     }
-    PyErr_Format(text ? PyExc_ValueError : PyExc_TypeError, "no device %R; there are \"cpu\", \"cuda\" and \"cuda:N\"",
+    PyErr_Format(text ? PyExc_ValueError : PyExc_TypeError, "unknown device %R; use \"cpu\", \"cuda\" or \"cuda:N\"",
                  object);
     return false;
 }
@@ -144,8 +144,8 @@ bool fs_parse_shape(PyObject *object, int *ndim, int64_t *shape)
         shape[0] = PyNumber_AsSsize_t(object, PyExc_OverflowError);
         return shape[0] != -1 || !PyErr_Occurred();
     }
-    PyObject *items = PySequence_Fast(object, "a shape is an integer or a sequence of integers");
-    /* A list may change while an item's __index__() runs; a tuple cannot. */
+    PyObject *items = PySequence_Fast(object, "the shape must be an integer or a sequence of integers");
+    /* A list may change while an item's __index__() runs. A tuple cannot. */
     PyObject *sizes = items != NULL ? PySequence_Tuple(items) : NULL;
     Py_XDECREF(items);
     if (sizes == NULL) return false;

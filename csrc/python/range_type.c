@@ -1,5 +1,5 @@
-/* Range: a part of a program that is entered and left, what record_function() is made of; and the profile that ranges
- * go to. The GIL guards all of it. */
+/* Range: a part of a program between __enter__ and __exit__, the base of record_function(); and the profile that
+ * records ranges. The GIL guards all state. */
 #include <math.h>
 #include <string.h>
 
@@ -11,16 +11,17 @@
 
 #include <structmember.h>
 
-/* Where ranges go, and which recording it is: one that began in an earlier recording, whose events had the same
- * indices, is not closed in a later one. */
+/* The profiler that records ranges, and the number of its recording. A range that began in an earlier recording is not
+ * closed in a later one, whose events have the same indices. */
 static fs_profiler_object *target;
 static uint64_t recording, recordings;
 
-/* One entering that was not left yet. */
+/* An entry that is not yet closed. */
 typedef struct {
-    uint64_t recording; /* 0: nothing was recorded */
+    uint64_t recording; /* 0: the entry was not recorded */
     unsigned long thread;
-    const PyObject *context; /* compared, never followed: that of the task which entered, NULL outside of any */
+    const PyObject *context; /* compared, never dereferenced: the context of the task that entered; NULL outside of
+                              * any */
     uint32_t index;
 } entry;
 
@@ -28,7 +29,7 @@ enum { OWN_ENTRIES = 2 };
 
 typedef struct {
     PyObject_HEAD
-    PyObject *name, *flops, *bytes, *unit; /* as given */
+    PyObject *name, *flops, *bytes, *unit; /* as passed */
     const char *text;               /* of the name, which owns it */
     fs_given_work work;
     bool is_function; /* the work depends on the arguments of the decorated function */
@@ -42,13 +43,13 @@ static bool take_name(range_object *self, PyObject *name)
 {
     Py_ssize_t size;
     if (!PyUnicode_Check(name)) {
-        PyErr_Format(PyExc_TypeError, "a range is named by a string, not %s", Py_TYPE(name)->tp_name);
+        PyErr_Format(PyExc_TypeError, "a range's name must be a string, not %s", Py_TYPE(name)->tp_name);
         return false;
     }
     const char *text = PyUnicode_AsUTF8AndSize(name, &size);
     if (text == NULL) return false;
     if (strlen(text) != (size_t)size) {
-        PyErr_Format(PyExc_ValueError, "a range's name cannot hold the character 0: %R", name);
+        PyErr_Format(PyExc_ValueError, "a range's name cannot contain the character NUL: %R", name);
         return false;
     }
     self->text = text;
@@ -56,37 +57,37 @@ static bool take_name(range_object *self, PyObject *name)
     return true;
 }
 
-/* NaN where nothing is said; a function is asked at each call of what it decorates. */
-static bool take_work(range_object *self, PyObject *given, const char *what, double *work)
+/* NaN if the argument is None. A function is called for each call of the decorated function. */
+static bool take_work(range_object *self, PyObject *value, const char *what, double *work)
 {
     *work = NAN;
-    if (given == Py_None) return true;
-    if (PyCallable_Check(given)) {
+    if (value == Py_None) return true;
+    if (PyCallable_Check(value)) {
         self->is_function = true;
         return true;
     }
-    *work = PyFloat_AsDouble(given);
+    *work = PyFloat_AsDouble(value);
     if (PyErr_Occurred()) {
         if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
-        PyErr_Format(PyExc_TypeError, "%s of the range %R is a number, a function or None, not %s", what, self->name,
-                     Py_TYPE(given)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s of the range %R must be a number, a function or None, not %s", what,
+                     self->name, Py_TYPE(value)->tp_name);
         return false;
     }
     if (isfinite(*work) && *work >= 0) return true;
-    PyErr_Format(PyExc_ValueError, "%s of the range %R is a finite number of at least 0, not %R", what, self->name,
-                 given);
+    PyErr_Format(PyExc_ValueError, "%s of the range %R must be a finite number of at least 0, not %R", what, self->name,
+                 value);
     return false;
 }
 
-static bool take_unit(range_object *self, PyObject *given)
+static bool take_unit(range_object *self, PyObject *value)
 {
     memset(self->work.unit, 0, sizeof self->work.unit);
-    if (given == Py_None) return true;
-    const char *name = fs_unit_text(given);
+    if (value == Py_None) return true;
+    const char *name = fs_unit_text(value);
     if (name == NULL) return false;
     if (self->flops == Py_None) {
         PyErr_Format(PyExc_ValueError,
-                     "unit=%R of the range %R says what does the FLOPs that flops= states: state them", given,
+                     "unit=%R of the range %R needs flops=, the FLOPs that the unit executes", value,
                      self->name);
         return false;
     }
@@ -121,7 +122,7 @@ static int range_init(PyObject *object, PyObject *args, PyObject *kwargs)
 static bool is_made(const range_object *self)
 {
     if (self->unit != NULL) return true;
-    PyErr_SetString(PyExc_RuntimeError, "a range must be made before it is entered: call its __init__()");
+    PyErr_SetString(PyExc_RuntimeError, "the range is not initialized: call its __init__()");
     return false;
 }
 
@@ -130,8 +131,8 @@ static bool may_enter(const range_object *self)
     if (!is_made(self)) return false;
     if (self->is_function) {
         PyErr_Format(PyExc_TypeError,
-                     "the work of the range %R is a function of the arguments of what it decorates; in a `with` "
-                     "statement give numbers",
+                     "the work of the range %R is a function of the arguments of the function that it decorates; in a "
+                     "`with` statement use numbers",
                      self->name);
         return false;
     }
@@ -163,9 +164,9 @@ static PyObject *range_enter(PyObject *object, PyObject *unused)
     if (target != NULL) fs_task_look();
     if (!make_room(self)) return NULL;
     if (target != NULL && fs_profiler_runs(target)) {
-        bool said = !isnan(self->work.flops) || !isnan(self->work.bytes);
-        if (fs_recorder_begin_range(target->recorder, FS_EVENT_RANGE, self->text, said ? &self->work : NULL, &now.index,
-                                    &err) != FS_OK)
+        bool has_work = !isnan(self->work.flops) || !isnan(self->work.bytes);
+        if (fs_recorder_begin_range(target->recorder, FS_EVENT_RANGE, self->text, has_work ? &self->work : NULL,
+                                    &now.index, &err) != FS_OK)
             return fs_raise(&err);
         now.recording = recording;
     }
@@ -173,15 +174,15 @@ static PyObject *range_enter(PyObject *object, PyObject *unused)
     return Py_NewRef(object);
 }
 
-/* How well an entry fits what is left here: that of this task, of this thread, of another one, where a range ends on
- * another thread than it began on. What was entered outside of any context is not a task's: it fits its thread. */
+/* How well an open entry matches this exit: same task, same thread, or another thread, if a range ends on another
+ * thread than it began on. An entry outside of any context belongs to no task and matches its thread. */
 static int fits(const entry *entered, unsigned long thread, const PyObject *context)
 {
     if (entered->thread != thread) return 0;
     return entered->context == context || entered->context == NULL ? 2 : 1;
 }
 
-/* The latest of those that fit best. */
+/* The latest of the best matches. */
 static entry take_entry(range_object *self)
 {
     unsigned long thread = PyThread_get_thread_ident();
@@ -203,7 +204,7 @@ static PyObject *range_exit(PyObject *object, PyObject *const *args, Py_ssize_t 
     range_object *self = (range_object *)object;
     if (!is_made(self)) return NULL;
     if (self->count == 0) {
-        PyErr_Format(PyExc_RuntimeError, "the range %R is left more often than it was entered", self->name);
+        PyErr_Format(PyExc_RuntimeError, "the range %R was exited more often than it was entered", self->name);
         return NULL;
     }
     entry ended = take_entry(self);
@@ -247,16 +248,16 @@ static void range_dealloc(PyObject *object)
 }
 
 static PyMethodDef methods[] = {
-    {"__enter__", range_enter, METH_NOARGS, "Begin the range on this thread, where a profile records."},
-    {"__exit__", (PyCFunction)(void (*)(void))range_exit, METH_FASTCALL, "End it."},
+    {"__enter__", range_enter, METH_NOARGS, "Begin the range on this thread if a profile is recording."},
+    {"__exit__", (PyCFunction)(void (*)(void))range_exit, METH_FASTCALL, "End the range."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyMemberDef members[] = {
-    {"name", T_OBJECT, offsetof(range_object, name), READONLY, "The name of its row."},
-    {"flops", T_OBJECT, offsetof(range_object, flops), READONLY, "FLOPs of what runs inside, as they were given."},
-    {"bytes", T_OBJECT, offsetof(range_object, bytes), READONLY, "Bytes that it moves, as they were given."},
-    {"unit", T_OBJECT, offsetof(range_object, unit), READONLY, "The compute unit that does the FLOPs, or None."},
+    {"name", T_OBJECT, offsetof(range_object, name), READONLY, "Name of the range's row."},
+    {"flops", T_OBJECT, offsetof(range_object, flops), READONLY, "FLOPs of the work inside, as passed."},
+    {"bytes", T_OBJECT, offsetof(range_object, bytes), READONLY, "Bytes that the work moves, as passed."},
+    {"unit", T_OBJECT, offsetof(range_object, unit), READONLY, "Compute unit that executes the FLOPs, or None."},
     {NULL, 0, 0, 0, NULL},
 };
 
@@ -269,7 +270,7 @@ static PyType_Slot slots[] = {
     {Py_tp_methods, methods},
     {Py_tp_members, members},
     {Py_tp_doc, "Range(name, args=None, *, flops=None, bytes=None, unit=None)\n--\n\n"
-                "A range of a profile; record_function() is its public face."},
+                "A range of a profile, the base of record_function()."},
     {0, NULL},
 };
 
@@ -280,13 +281,13 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-/* Where ranges go ----------------------------------------------------------------------------------------------- */
+/* Recording ----------------------------------------------------------------------------------------------------- */
 
 static PyObject *record_into(PyObject *module, PyObject *profiler)
 {
     (void)module;
     if (profiler != Py_None && !Py_IS_TYPE(profiler, fs_profiler_type)) {
-        PyErr_Format(PyExc_TypeError, "ranges are recorded into a Profiler or None, not %s",
+        PyErr_Format(PyExc_TypeError, "expected a Profiler or None, not %s",
                      Py_TYPE(profiler)->tp_name);
         return NULL;
     }
@@ -304,10 +305,10 @@ static PyObject *is_recording(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"record_into", record_into, METH_O,
-     "record_into($module, profiler, /)\n--\n\nLet ranges go to that Profiler from now on, or to none (None). A new "
-     "recording begins: ranges open now are not part of it."},
+     "record_into($module, profiler, /)\n--\n\nRecord ranges into that Profiler from now on, or stop with None. This "
+     "begins a new recording, which excludes ranges that are open now."},
     {"is_recording", is_recording, METH_NOARGS,
-     "is_recording($module, /)\n--\n\nWhether a range that is entered now is recorded."},
+     "is_recording($module, /)\n--\n\nReturn whether a range entered now would be recorded."},
     {NULL, NULL, 0, NULL},
 };
 

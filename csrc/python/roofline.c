@@ -1,4 +1,4 @@
-/* The roofline for Python: Roof, and the functions that make one and hold a time against it. */
+/* The roofline for Python: the type Roof, and the functions that compute one and rate a time against it. */
 #include "python/roofline.h"
 
 #include <math.h>
@@ -19,13 +19,13 @@ static bool take_rate(PyObject *mapping, const char *key, double *rate)
     return !PyErr_Occurred();
 }
 
-bool fs_take_peaks(PyObject *given, fs_peaks *peaks)
+bool fs_take_peaks(PyObject *object, fs_peaks *peaks)
 {
     fs_peaks_unknown(peaks);
-    if (!take_rate(given, "bandwidth", &peaks->bandwidth) || !take_rate(given, "launch_ns", &peaks->launch_ns) ||
-        !take_rate(given, "kernel_ns", &peaks->kernel_ns))
+    if (!take_rate(object, "bandwidth", &peaks->bandwidth) || !take_rate(object, "launch_ns", &peaks->launch_ns) ||
+        !take_rate(object, "kernel_ns", &peaks->kernel_ns))
         return false;
-    PyObject *flops = PyMapping_GetItemString(given, "flops");
+    PyObject *flops = PyMapping_GetItemString(object, "flops");
     if (flops == NULL) return false;
     bool good = true;
     for (int unit = 0; good && unit < FS_UNIT_COUNT; unit++) {
@@ -37,9 +37,9 @@ bool fs_take_peaks(PyObject *given, fs_peaks *peaks)
 
 /* Units ------------------------------------------------------------------------------------------------------------ */
 
-const char *fs_unit_text(PyObject *given)
+const char *fs_unit_text(PyObject *object)
 {
-    const char *name = PyUnicode_Check(given) ? PyUnicode_AsUTF8(given) : NULL;
+    const char *name = PyUnicode_Check(object) ? PyUnicode_AsUTF8(object) : NULL;
     if (PyErr_Occurred()) return NULL;
     if (name != NULL && fs_unit_find(name) != FS_UNIT_NONE) return name;
     PyObject *known = PyUnicode_FromString("");
@@ -47,7 +47,7 @@ const char *fs_unit_text(PyObject *given)
         PyObject *more = PyUnicode_FromFormat("%U%s%s", known, unit > 0 ? ", " : "", fs_units[unit].name);
         Py_SETREF(known, more);
     }
-    if (known != NULL) PyErr_Format(PyExc_ValueError, "unit=%R is no compute unit; they are %U", given, known);
+    if (known != NULL) PyErr_Format(PyExc_ValueError, "unit=%R is not a compute unit; the units are %U", object, known);
     Py_XDECREF(known);
     return NULL;
 }
@@ -61,19 +61,20 @@ PyObject *fs_unit_object(fs_unit unit)
 /* Roof ------------------------------------------------------------------------------------------------------------- */
 
 static PyStructSequence_Field roof_fields[] = {
-    {"compute_ns", "least time of the FLOPs; NaN where they or their peak are unknown"},
-    {"memory_ns", "least time of the bytes, likewise"},
-    {"least_ns", "least time of both"},
-    {"launch_ns", "of as many empty launches, seen from outside"},
-    {"kernel_ns", "of as many of the least kernel, by its own record"},
-    {"unit", "the compute unit that does the FLOPs; None where nothing computes or nothing tells what does"},
-    {"unit_flops", "FLOPs that the unit does"},
-    {"partial", "whether a rule knows only the FLOPs or only the bytes"},
+    {"compute_ns", "minimum time of the FLOPs; NaN if they or their peak are unknown"},
+    {"memory_ns", "minimum time of the bytes; NaN if they or their peak are unknown"},
+    {"least_ns", "minimum time of the work"},
+    {"launch_ns", "time of as many empty launches, measured between CUDA events"},
+    {"kernel_ns", "time of as many minimal kernels, as the profiler records them"},
+    {"unit", "the compute unit that executes the FLOPs; None if there are no FLOPs or the unit is unknown"},
+    {"unit_flops", "FLOPs that the unit executes"},
+    {"partial", "whether only the FLOPs or only the bytes are known"},
     {NULL, NULL},
 };
 static PyStructSequence_Desc roof_description = {
     .name = "flopscope._core.Roof",
-    .doc = "The least times that peaks allow some work: what roof() and a Profiler's tables give, and rate() takes.",
+    .doc = "The minimum times of some work at the peaks: the result of roof() and of a Profiler's tables, and an "
+           "argument of rate().",
     .fields = roof_fields,
     .n_in_sequence = 8,
 };
@@ -100,7 +101,7 @@ PyObject *fs_roof_object(const fs_roof *roof)
 static bool take_roof(PyObject *object, fs_roof *roof)
 {
     if (!Py_IS_TYPE(object, roof_type)) {
-        PyErr_Format(PyExc_TypeError, "a Roof is needed, not %s", Py_TYPE(object)->tp_name);
+        PyErr_Format(PyExc_TypeError, "expected a Roof, not %s", Py_TYPE(object)->tp_name);
         return false;
     }
     double *numbers[] = {&roof->compute_ns, &roof->memory_ns, &roof->least_ns, &roof->launch_ns, &roof->kernel_ns};
@@ -144,7 +145,7 @@ static bool take_timing(const char *name, fs_timing *timing)
         *timing = (fs_timing)i;
         if (strcmp(fs_timing_names[i], name) == 0) return true;
     }
-    PyErr_Format(PyExc_ValueError, "no timing source is called %s", name);
+    PyErr_Format(PyExc_ValueError, "unknown timing source %s", name);
     return false;
 }
 
@@ -154,12 +155,12 @@ static PyObject *rate(PyObject *module, PyObject *args)
     PyObject *object;
     double flops, bytes, us, empty_us = NAN;
     const char *source;
-    fs_roof given;
+    fs_roof roof;
     fs_timing timing;
     if (!PyArg_ParseTuple(args, "Oddds|d:rate", &object, &flops, &bytes, &us, &source, &empty_us)) return NULL;
-    if (!take_roof(object, &given) || !take_timing(source, &timing)) return NULL;
-    if (!isnan(empty_us)) given.launch_ns = given.kernel_ns = empty_us * 1e3;
-    fs_rating rating = fs_roof_rate(&given, flops, bytes, us * 1e3, timing);
+    if (!take_roof(object, &roof) || !take_timing(source, &timing)) return NULL;
+    if (!isnan(empty_us)) roof.launch_ns = roof.kernel_ns = empty_us * 1e3;
+    fs_rating rating = fs_roof_rate(&roof, flops, bytes, us * 1e3, timing);
     return Py_BuildValue("{s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:s}", "tflops_per_s", rating.tflops_per_s, "gbytes_per_s",
                          rating.gbytes_per_s, "arithmetic_intensity", rating.arithmetic_intensity, "pct_peak_flops",
                          rating.pct_peak_flops, "pct_peak_bandwidth", rating.pct_peak_bandwidth, "pct_roofline",
@@ -184,14 +185,14 @@ static PyObject *bounds(PyObject *module, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"roof", roof, METH_VARARGS,
-     "roof($module, flops, bytes, unit, peaks, launches=1, /)\n--\n\nThe Roof of stated work; NaN: not stated. "
-     "unit: the compute unit that does the FLOPs, or None: any may. peaks: as Profiler.table() takes a device's."},
+     "roof($module, flops, bytes, unit, peaks, launches=1, /)\n--\n\nReturn the Roof of declared work. NaN: unknown. "
+     "unit: the compute unit that executes the FLOPs, or None for any. peaks: one device's, as for Profiler.table()."},
     {"rate", rate, METH_VARARGS,
-     "rate($module, roof, flops, bytes, us, timing_source, empty_us=nan, /)\n--\n\nHold work that took so many µs "
-     "against its roof: a dict of the rates, shares in percent, roofline_time and headroom in µs, and bound. empty_us: "
-     "what an empty call takes, where that is not the roof's launch."},
+     "rate($module, roof, flops, bytes, us, timing_source, empty_us=nan, /)\n--\n\nRate the time of work, in µs, "
+     "against its roof. Return a dict of the rates, shares in percent, roofline_time and headroom in µs, and bound. "
+     "empty_us: the time of an empty call, if it differs from the roof's launch."},
     {"bounds", bounds, METH_NOARGS,
-     "bounds($module, /)\n--\n\nWhat may bound a time: a dict of the words and what they mean."},
+     "bounds($module, /)\n--\n\nReturn the possible values of bound and their meanings as a dict."},
     {NULL, NULL, 0, NULL},
 };
 

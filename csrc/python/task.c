@@ -2,18 +2,18 @@
 
 #include "ops/observer.h"
 
-/* What this thread was seen in last. The interpreter counts context_ver up whenever it enters or leaves a context, and
- * each task of asyncio runs in one: while the number is the same, so is the task. */
+/* The context in which this thread was observed last. The interpreter increments context_ver whenever it enters or
+ * leaves a context, and each asyncio task runs in its own: an unchanged number means the same task. */
 static _Thread_local struct {
     uint64_t thread, version, observer;
-} seen;
+} last;
 
 PyObject *fs_task_context(void)
 {
     return PyThreadState_Get()->context;
 }
 
-/* The task of the event loop that runs on this thread, or 0. Any exception is dropped: there is no task then. */
+/* Return the current task of the event loop on this thread, or 0. Any exception is cleared and counts as no task. */
 static uint64_t running_task(void)
 {
     PyObject *name = PyUnicode_FromString("asyncio"), *module = name ? PyImport_GetModule(name) : NULL;
@@ -32,14 +32,14 @@ void fs_task_look(void)
 {
     const fs_observer *observer = fs_observer_get();
     const PyThreadState *thread = PyThreadState_Get();
-    if (observer == NULL || (seen.version == thread->context_ver && seen.thread == thread->id &&
-                             seen.observer == observer->serial))
+    if (observer == NULL || (last.version == thread->context_ver && last.thread == thread->id &&
+                             last.observer == observer->serial))
         return;
-    seen.thread = thread->id;
-    seen.version = thread->context_ver;
-    seen.observer = observer->serial;
+    last.thread = thread->id;
+    last.version = thread->context_ver;
+    last.observer = observer->serial;
     uint64_t task = running_task();
-    observer = fs_observer_enter(); /* to ask for the task ran Python code */
+    observer = fs_observer_enter(); /* the lookup of the task ran Python code */
     if (observer == NULL) return;
     observer->task(observer->context, task);
     fs_observer_leave();

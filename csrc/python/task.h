@@ -1,14 +1,14 @@
-/* Which task of an event loop a thread runs: what a coroutine holds open does not enclose what others do. */
+/* The task of an event loop that a thread runs: events that a coroutine has open do not enclose those of other
+ * tasks. */
 #ifndef FS_PYTHON_TASK_H
 #define FS_PYTHON_TASK_H
 
 #include "python/core.h"
 
-/* Where ops are observed, tell the observer if this thread runs another task than it did. Costs two loads where it does
- * not. */
+/* Notify the observer of ops, if any, when this thread has switched tasks. Costs two loads otherwise. */
 void fs_task_look(void);
 
-/* The context (of contextvars) that this thread is in, borrowed: each task has its own. NULL outside of any. */
+/* Return the context (contextvars) of this thread, borrowed: each task has its own. NULL outside of any. */
 PyObject *fs_task_context(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Tensors as Python objects, and calls of ops that give them: what the type itself is made of lies in tensor_type.c. */
+/* Tensors as Python objects, and calls of ops that return them. The type itself is in tensor_type.c. */
 #include "python/core.h"
 #include "python/task.h"
 
@@ -16,12 +16,12 @@ PyObject *fs_wrap_tensor(fs_tensor *tensor)
     return (PyObject *)object;
 }
 
-/* Work worth giving other threads their turn for. */
+/* The work from which releasing the GIL pays off. */
 static bool takes_long(const fs_call *call)
 {
     enum { MANY_ELEMENTS = 1 << 15 };
     const fs_tensor *x = call->in[0] ? call->in[0] : call->in[1];
-    if (x == NULL) return true; /* creation: an allocation may wait for the device */
+    if (x == NULL) return true; /* a creation: its allocation may wait for the device */
     return x->device.kind == FS_CUDA || fs_tensor_count(x) > MANY_ELEMENTS ||
            (call->in[1] != NULL && fs_tensor_count(call->in[1]) > MANY_ELEMENTS);
 }

@@ -86,8 +86,8 @@ static PyObject *get_transposed(PyObject *self, void *unused)
     return fs_wrap_tensor(&view);
 }
 
-/* https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html, version 3. Work is queued on the legacy
- * default stream, 1 there. */
+/* Version 3, https://numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html. Work is queued on the legacy
+ * default stream, which the protocol numbers 1. */
 static PyObject *get_cuda_array_interface(PyObject *self, void *unused)
 {
     (void)unused;
@@ -96,7 +96,7 @@ static PyObject *get_cuda_array_interface(PyObject *self, void *unused)
                                                       [FS_INT64] = "<i8",   [FS_INT32] = "<i4",   [FS_INT8] = "|i1",
                                                       [FS_UINT8] = "|u1",   [FS_BOOL] = "|b1"};
     if (tensor->device.kind != FS_CUDA || kinds[tensor->dtype] == NULL) {
-        PyErr_Format(PyExc_AttributeError, "a %s tensor on %s has no __cuda_array_interface__; DLPack shares it",
+        PyErr_Format(PyExc_AttributeError, "a %s tensor on %s has no __cuda_array_interface__; share it through DLPack",
                      fs_dtypes[tensor->dtype].name, tensor->device.kind == FS_CUDA ? "CUDA" : "the CPU");
         return NULL;
     }
@@ -122,7 +122,8 @@ static PyGetSetDef tensor_getset[] = {
     {"ndim", get_ndim, NULL, "Number of axes.", NULL},
     {"data_ptr", get_data, NULL, "Address of the first element, on its device.", NULL},
     {"T", get_transposed, NULL, "A view with the axes reversed. Moves nothing.", NULL},
-    {"__cuda_array_interface__", get_cuda_array_interface, NULL, "Shares CUDA memory (version 3).", NULL},
+    {"__cuda_array_interface__", get_cuda_array_interface, NULL,
+     "CUDA memory of the tensor, for other libraries (version 3).", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -181,7 +182,7 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused)
     return item;
 }
 
-/* One step of to(): run `call` on the tensor held in *object, which it replaces. */
+/* Run one step of to(): `call` on the tensor in *object, which the result replaces. */
 static bool convert_step(PyObject **object, fs_call call)
 {
     call.in[0] = TENSOR(*object);
@@ -193,22 +194,22 @@ static bool convert_step(PyObject **object, fs_call call)
 static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"", "", "dtype", "device", NULL};
-    PyObject *given[2] = {NULL, NULL}, *dtype_object = NULL, *device_object = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$OO:to", names, &given[0], &given[1], &dtype_object,
+    PyObject *arguments[2] = {NULL, NULL}, *dtype_object = NULL, *device_object = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO$OO:to", names, &arguments[0], &arguments[1], &dtype_object,
                                      &device_object))
         return NULL;
     for (int i = 0; i < 2; i++) {
-        if (given[i] == NULL) continue;
-        const char *text = PyUnicode_Check(given[i]) ? PyUnicode_AsUTF8(given[i]) : "";
+        if (arguments[i] == NULL) continue;
+        const char *text = PyUnicode_Check(arguments[i]) ? PyUnicode_AsUTF8(arguments[i]) : "";
         if (text == NULL) return NULL;
         bool is_device = strcmp(text, "cpu") == 0 || strncmp(text, "cuda", 4) == 0;
         PyObject **place = is_device ? &device_object : &dtype_object;
         if (*place != NULL) {
-            PyErr_Format(PyExc_TypeError, "to(): the %s was given twice: %R and %R", is_device ? "device" : "dtype",
-                         *place, given[i]);
+            PyErr_Format(PyExc_TypeError, "to() got multiple values for the %s: %R and %R",
+                         is_device ? "device" : "dtype", *place, arguments[i]);
             return NULL;
         }
-        *place = given[i];
+        *place = arguments[i];
     }
     fs_dtype dtype = TENSOR(self)->dtype;
     fs_device device = TENSOR(self)->device;
@@ -219,7 +220,7 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
     PyObject *object = Py_NewRef(self);
     fs_call cast = {.op = fs_op_find("cast"), .dtype = dtype};
     fs_call move = {.op = fs_op_find("copy"), .device = device, .to_device = true};
-    /* What is narrow travels. */
+    /* Copy in the narrower dtype. */
     if (casts && !(moves && widens) && !convert_step(&object, cast)) return NULL;
     if (moves && !convert_step(&object, move)) return NULL;
     if (casts && moves && widens && !convert_step(&object, cast)) return NULL;
@@ -228,18 +229,21 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static PyMethodDef tensor_methods[] = {
     {"numpy", tensor_numpy, METH_NOARGS,
-     "numpy($self)\n--\n\nThe elements as a NumPy array: on the CPU the same memory, from CUDA a copy. bfloat16, "
-     "which\n"
-     "NumPy lacks, widens to float32."},
+     "numpy($self)\n--\n\nReturn the elements as a NumPy array, which on the CPU shares the tensor's memory and from "
+     "CUDA is a copy.\n"
+     "bfloat16, which NumPy lacks, widens to float32."},
     {"item", tensor_item, METH_NOARGS,
-     "item($self)\n--\n\nThe only element as a Python number. ValueError if there are more."},
+     "item($self)\n--\n\nReturn the only element as a Python number. Raise ValueError for any other number of "
+     "elements."},
     {"to", (PyCFunction)(void (*)(void))tensor_to, METH_VARARGS | METH_KEYWORDS,
-     "to($self, *dtype_or_device, dtype=None, device=None)\n--\n\nThe tensor in that dtype on that device; itself "
-     "where it is so\n"
-     "already. Runs `cast`, `copy` (between devices), or both."},
-    {"__array__", (PyCFunction)(void (*)(void))tensor_array, METH_VARARGS | METH_KEYWORDS, "NumPy's protocol."},
-    {"__dlpack__", (PyCFunction)(void (*)(void))fs_tensor_dlpack, METH_VARARGS | METH_KEYWORDS, "DLPack's protocol."},
-    {"__dlpack_device__", fs_tensor_dlpack_device, METH_NOARGS, "DLPack's protocol."},
+     "to($self, *dtype_or_device, dtype=None, device=None)\n--\n\nReturn the tensor in that dtype and on that device, "
+     "or itself if\n"
+     "nothing changes. Runs `cast`, `copy` (between devices), or both."},
+    {"__array__", (PyCFunction)(void (*)(void))tensor_array, METH_VARARGS | METH_KEYWORDS,
+     "Implement NumPy's array protocol."},
+    {"__dlpack__", (PyCFunction)(void (*)(void))fs_tensor_dlpack, METH_VARARGS | METH_KEYWORDS,
+     "Implement the DLPack protocol."},
+    {"__dlpack_device__", fs_tensor_dlpack_device, METH_NOARGS, "Return the DLPack device type and number."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -327,7 +331,7 @@ static bool is_fortran_order(const fs_tensor *tensor)
     return fs_tensor_is_dense(&reversed);
 }
 
-/* Whether the tensor lies in memory as the flags demand. */
+/* Whether the tensor's layout satisfies the flags. */
 static bool is_laid_out(const fs_tensor *tensor, int flags)
 {
     bool c_order = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS || (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
@@ -352,8 +356,8 @@ static int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
     else if (!is_laid_out(tensor, flags)) problem = "it is not contiguous";
     if (problem != NULL) {
         char text[200];
-        PyErr_Format(PyExc_BufferError, "a %s gives no such buffer: %s", fs_tensor_text(tensor, text, sizeof text),
-                     problem);
+        PyErr_Format(PyExc_BufferError, "a %s cannot provide this buffer: %s",
+                     fs_tensor_text(tensor, text, sizeof text), problem);
         return -1;
     }
     Py_ssize_t *sizes = PyMem_Malloc(2 * FS_MAX_DIMS * sizeof *sizes), item = (Py_ssize_t)fs_dtypes[tensor->dtype].size;
@@ -392,7 +396,7 @@ static PyType_Slot tensor_slots[] = {
     {Py_tp_repr, tensor_repr},
     {Py_tp_getset, tensor_getset},
     {Py_tp_methods, tensor_methods},
-    {Py_tp_doc, "A typed, strided view of memory on one device.\n\nMade by empty, zeros, ones, full, rand, randn, "
+    {Py_tp_doc, "A typed, strided view of memory on one device.\n\nCreated by empty, zeros, ones, full, rand, randn, "
                 "from_numpy and from_dlpack."},
     {Py_sq_length, tensor_length},
     {Py_nb_bool, tensor_bool},
@@ -416,6 +420,6 @@ static PyType_Spec tensor_spec = {
 int fs_add_tensor(PyObject *module)
 {
     if (fs_add_type(module, &fs_tensor_type, &tensor_spec) < 0) return -1;
-    /* NumPy's scalars and arrays leave their operators with a Tensor to us. */
+    /* NumPy's scalars and arrays defer to Tensor's operators. */
     return PyObject_SetAttrString((PyObject *)fs_tensor_type, "__array_ufunc__", Py_None);
 }

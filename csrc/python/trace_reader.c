@@ -1,4 +1,4 @@
-/* TraceReader: a recorded trace's text, to a Store. */
+/* TraceReader: reads the text of a recorded trace into a Store. */
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 typedef struct {
     PyObject_HEAD
     fs_kineto *kineto;
-    bool busy; /* perhaps without the GIL */
+    bool busy; /* in use, possibly without the GIL */
 } reader_object;
 
 static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -33,7 +33,7 @@ static void reader_dealloc(PyObject *object)
     Py_DECREF(type);
 }
 
-/* False, with an exception set, while another thread uses it and after it has finished. */
+/* Return false, with an exception set, while another thread uses the reader and after it has finished. */
 static bool may_read(const reader_object *self)
 {
     if (self->kineto != NULL && !self->busy) return true;
@@ -41,21 +41,21 @@ static bool may_read(const reader_object *self)
     return false;
 }
 
-/* What was read in part, and not to its end, is of no use. */
+/* Discard a partial result. */
 static void end(reader_object *self)
 {
     fs_kineto_destroy(self->kineto);
     self->kineto = NULL;
 }
 
-static PyObject *reader_feed(PyObject *object, PyObject *given)
+static PyObject *reader_feed(PyObject *object, PyObject *argument)
 {
     reader_object *self = (reader_object *)object;
     Py_buffer text;
     fs_error err;
     fs_status status;
-    /* To get the buffer may run Python code, which may use this reader: it is looked at afterwards. */
-    if (PyObject_GetBuffer(given, &text, PyBUF_SIMPLE) < 0) return NULL;
+    /* Acquiring the buffer may run Python code that uses this reader, so its state is checked afterwards. */
+    if (PyObject_GetBuffer(argument, &text, PyBUF_SIMPLE) < 0) return NULL;
     if (!may_read(self)) {
         PyBuffer_Release(&text);
         return NULL;
@@ -115,11 +115,11 @@ static PyObject *reader_scan_file(PyObject *object, PyObject *args)
     return scan(self, read_file, &fd, size);
 }
 
-static PyObject *reader_scan_bytes(PyObject *object, PyObject *given)
+static PyObject *reader_scan_bytes(PyObject *object, PyObject *argument)
 {
     reader_object *self = (reader_object *)object;
     Py_buffer text;
-    if (PyObject_GetBuffer(given, &text, PyBUF_SIMPLE) < 0) return NULL;
+    if (PyObject_GetBuffer(argument, &text, PyBUF_SIMPLE) < 0) return NULL;
     PyObject *done = may_read(self) ? scan(self, read_buffer, &text, text.len) : NULL;
     PyBuffer_Release(&text);
     return done;
@@ -154,17 +154,17 @@ static PyObject *report_object(const fs_kineto *kineto, const fs_kineto_report *
 static PyObject *reader_finish(PyObject *object, PyObject *args)
 {
     reader_object *self = (reader_object *)object;
-    PyObject *given;
+    PyObject *argument;
     fs_kineto_report report = {.base = 0};
     fs_error err;
     fs_status status;
-    if (!PyArg_ParseTuple(args, "O!:finish", fs_store_type, &given) || !may_read(self)) return NULL;
-    fs_store_object *store = (fs_store_object *)given;
+    if (!PyArg_ParseTuple(args, "O!:finish", fs_store_type, &argument) || !may_read(self)) return NULL;
+    fs_store_object *store = (fs_store_object *)argument;
     if (!fs_store_object_is_stopped(store, "store") || !fs_store_object_may_change(store)) return NULL;
     if (fs_store_count(store->store) > 0 || store->lost != NULL) {
         PyErr_SetString(PyExc_ValueError, store->lost != NULL
-                                              ? "a trace is read into a new Store; this one is a Profiler's"
-                                              : "a trace is read into a new Store; this one has events");
+                                              ? "a trace can only be read into a new Store; this one belongs to a Profiler"
+                                              : "a trace can only be read into a new Store; this one has events");
         return NULL;
     }
     store->generation = fs_fork_generation();
@@ -183,13 +183,14 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
 }
 
 static PyMethodDef methods[] = {
-    {"feed", reader_feed, METH_O, "Read on in the text. ValueError names the byte where it is no trace."},
+    {"feed", reader_feed, METH_O,
+     "Read the next part of the text. Raise ValueError naming the byte of a syntax error."},
     {"scan_file", reader_scan_file, METH_VARARGS,
-     "scan_file($self, fd, size, /)\n--\n\nRead the whole text from a file, by several threads."},
-    {"scan_bytes", reader_scan_bytes, METH_O, "Read the whole text from memory, by several threads."},
+     "scan_file($self, fd, size, /)\n--\n\nRead the whole text from a file, with several threads."},
+    {"scan_bytes", reader_scan_bytes, METH_O, "Read the whole text from memory, with several threads."},
     {"finish", reader_finish, METH_VARARGS,
-     "finish($self, store, /)\n--\n\nThe text is over: put its events into a new Store. What was read and left "
-     "out, and \"head\": the members beside the events, as JSON."},
+     "finish($self, store, /)\n--\n\nEnd the text and put its events into a new Store. Return the counts of events "
+     "read and skipped, and \"head\": the other members as JSON."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -197,7 +198,7 @@ static PyType_Slot slots[] = {
     {Py_tp_new, reader_new},
     {Py_tp_dealloc, reader_dealloc},
     {Py_tp_methods, methods},
-    {Py_tp_doc, "TraceReader()\n--\n\nReads the text of a trace: feed() it in parts or scan it whole, then finish()."},
+    {Py_tp_doc, "TraceReader()\n--\n\nA reader of a trace's text: feed() parts or scan all of it, then call finish()."},
     {0, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* The work of torch's ops, asked from Python. */
+/* The work of torch's ops, for Python. */
 #include <string.h>
 
 #include "python/roofline.h"
@@ -8,11 +8,12 @@
 
 enum { MAX_NDIM = 64 };
 
-/* A sequence of integers; how many, or -1 with an exception set. */
+/* Read a sequence of integers. Return their number, or -1 with an exception set. */
 static int integers_of(PyObject *sequence, int64_t *values)
 {
     Py_ssize_t count = PySequence_Size(sequence);
-    if (count > MAX_NDIM) PyErr_Format(PyExc_ValueError, "%zd dimensions: at most %d", count, MAX_NDIM);
+    if (count > MAX_NDIM)
+        PyErr_Format(PyExc_ValueError, "%zd dimensions, but at most %d are supported", count, MAX_NDIM);
     if (count < 0 || count > MAX_NDIM) return -1;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = PySequence_GetItem(sequence, i);
@@ -23,7 +24,7 @@ static int integers_of(PyObject *sequence, int64_t *values)
     return (int)count;
 }
 
-/* The item of a sequence that may be too short; a new reference, of None where it is missing. */
+/* Return an item of a sequence, None if the sequence is too short. A new reference. */
 static PyObject *item_of(PyObject *sequence, Py_ssize_t index)
 {
     if (sequence != Py_None && index < PySequence_Size(sequence)) return PySequence_GetItem(sequence, index);
@@ -60,10 +61,10 @@ static bool add_list(fs_torch_builder *builder, PyObject *dims, PyObject *stride
         if (!added) return false;
     }
     fs_torch_end_list(builder);
-    return !PyErr_Occurred(); /* of a length */
+    return !PyErr_Occurred(); /* the error of a length */
 }
 
-/* One argument, from what Kineto writes of it. */
+/* Read one argument as Kineto writes it. */
 static bool add_argument(fs_torch_builder *builder, PyObject *dims, PyObject *type, PyObject *strides,
                          PyObject *concrete)
 {
@@ -123,7 +124,8 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
 
 /* Rules from Python ------------------------------------------------------------------------------------------------ */
 
-static PyObject *rule_of_python; /* called with (name, arguments); gives three numbers and a unit ("": none), or None */
+static PyObject *rule_of_python; /* called with (name, arguments); returns three numbers and a unit ("": none), or
+                                  * None */
 
 static PyObject *integers_object(const int64_t *values, uint32_t count)
 {
@@ -143,7 +145,7 @@ static PyObject *tensor_object(const fs_torch_tensor *tensor)
                          tensor->strides != NULL ? integers_object(tensor->strides, tensor->ndim) : Py_NewRef(Py_None));
 }
 
-/* A tensor's tuple, a list of such, the text of a scalar, or None. */
+/* Return the tuple of a tensor, a list of such tuples, the text of a scalar, or None. */
 static PyObject *argument_object(const fs_torch_argument *argument)
 {
     fs_torch_tensor tensor;
@@ -181,13 +183,13 @@ static PyObject *arguments_object(const fs_torch_call *call)
     return list;
 }
 
-/* The Python side raises nothing of a rule's. What is raised all the same ends the table: it is Ctrl-C, or a fault of
- * flopscope's own. */
+/* The Python side handles a rule's own exceptions. Any exception here ends the table: it is Ctrl-C or a bug in
+ * flopscope. */
 static bool ask_python(const char *name, const fs_torch_call *call, fs_work *work)
 {
-    bool told = false;
+    bool known = false;
     PyGILState_STATE gil = PyGILState_Ensure();
-    if (PyErr_Occurred()) { /* of an earlier call: the table ends soon */
+    if (PyErr_Occurred()) { /* from an earlier call: the table ends soon */
         PyGILState_Release(gil);
         return false;
     }
@@ -196,9 +198,9 @@ static bool ask_python(const char *name, const fs_torch_call *call, fs_work *wor
     PyObject *result = text != NULL ? PyObject_CallFunctionObjArgs(rule, text, arguments, NULL) : NULL;
     if (result != NULL && result != Py_None) {
         const char *unit;
-        told = PyArg_ParseTuple(result, "ddds", &work->flops, &work->bytes_read, &work->bytes_written, &unit);
+        known = PyArg_ParseTuple(result, "ddds", &work->flops, &work->bytes_read, &work->bytes_written, &unit);
         work->bytes_moved = work->bytes_read + work->bytes_written;
-        if (told) work->unit.preferred = work->unit.fallback = fs_unit_find(unit);
+        if (known) work->unit.preferred = work->unit.fallback = fs_unit_find(unit);
         work->stated = true;
     }
     if (PyErr_Occurred() && !fs_interrupt_stop()) PyErr_WriteUnraisable(rule);
@@ -207,7 +209,7 @@ static bool ask_python(const char *name, const fs_torch_call *call, fs_work *wor
     Py_XDECREF(arguments);
     Py_XDECREF(rule);
     PyGILState_Release(gil);
-    return told;
+    return known;
 }
 
 static PyObject *set_work_rule(PyObject *module, PyObject *rule)
@@ -220,10 +222,11 @@ static PyObject *set_work_rule(PyObject *module, PyObject *rule)
 
 static PyMethodDef functions[] = {
     {"_set_work_rule", set_work_rule, METH_O,
-     "_set_work_rule(rule): ask rule(name, arguments) for the work of torch's ops before the rows are; None: no more."},
+     "_set_work_rule(rule): call rule(name, arguments) before the built-in rules for the work of torch's ops. None: "
+     "stop."},
     {"_work_of_torch", work_of_torch, METH_VARARGS,
-     "_work_of_torch(name, dims, types, strides=None, concrete=None): the work of one call, its arguments as Kineto "
-     "writes them."},
+     "_work_of_torch(name, dims, types, strides=None, concrete=None): return the work of one call. Arguments are as "
+     "in Kineto."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,27 +5,28 @@
 #define BOUND_NAME(NAME, name, prose) [FS_BOUND_##NAME] = #name,
 const char *const fs_bound_names[FS_BOUND_COUNT] = {FS_BOUND_LIST(BOUND_NAME)};
 
-/* More than this share of the peak bandwidth, in percent, is no measuring error: the data sat in cache. */
+/* Above this share of the peak bandwidth, in percent, the excess is not a measuring error: the data was in the
+ * cache. */
 static const double cache_percent = 105;
-/* A launch that takes less than this many times an empty one and the work is the launch and little else. */
+/* A launch that takes less than this factor times the sum of an empty one and the work is bound by the launch. */
 static const double launch_factor = 2;
-/* Where a rule knows only the FLOPs or only the bytes, they bound the time if they explain this share of it, in
- * percent; else the other may. */
+/* If only the FLOPs or only the bytes are known, they bound the time only above this share of it, in percent. Below,
+ * the unknown term may. */
 static const double majority_percent = 50;
 /* Below this share of the roofline, in percent, the work does not explain the time. Even the worst access pattern of
- * streaming code, one 4-byte element out of each 32-byte sector, reaches an eighth of the bandwidth: what stays below a
+ * streaming code, one 4-byte element out of each 32-byte sector, reaches an eighth of the bandwidth. Anything below a
  * tenth waits for something else, such as dependent steps, synchronisation or too little parallelism. */
 static const double latency_percent = 10;
 
 const fs_roof fs_roof_unknown = {NAN, NAN, NAN, NAN, NAN, FS_UNIT_NONE, 0, false};
 
-/* A term of no work is 0 whatever the peak. */
+/* The term of no work is 0 for any peak. */
 static double term_ns(double amount, double rate)
 {
     return amount == 0 ? 0 : amount / rate * 1e9;
 }
 
-/* The rate of the slowest unit whose rate is known; NaN where none is. */
+/* The rate of the slowest unit with a known rate, or NaN. */
 static double slowest_flops(const fs_peaks *peaks)
 {
     double slowest = NAN;
@@ -33,7 +34,7 @@ static double slowest_flops(const fs_peaks *peaks)
     return slowest;
 }
 
-/* Whether nothing tells which unit does the FLOPs. */
+/* Whether the unit that executes the FLOPs is unknown. */
 static bool on_any_unit(const fs_work *work)
 {
     return work->stated && work->unit.preferred == FS_UNIT_NONE;
@@ -48,7 +49,7 @@ static double least_of(const fs_work *work, const fs_roof *roof, const fs_peaks 
         double longest_ns = term_ns(work->flops, slowest_flops(peaks));
         compute_ns = longest_ns <= roof->memory_ns || work->flops == 0 ? longest_ns : (double)NAN;
     } else if (work->unit.preferred == FS_UNIT_NONE) {
-        compute_ns = 0; /* integers, data movement: no unit's peak bounds them */
+        compute_ns = 0; /* integers, data movement: no unit has a peak for them */
     }
     if (isnan(work->bytes_moved)) return compute_ns;
     return isnan(compute_ns) || isnan(roof->memory_ns) ? (double)NAN : fmax(compute_ns, roof->memory_ns);
@@ -101,15 +102,15 @@ fs_roof fs_roof_sum_total(const fs_roof_sum *sum)
     return total;
 }
 
-/* What so many empty launches take, as the timing would see them; NaN where nothing tells. */
+/* The time of that many empty launches, as the timing source measures it, or NaN. */
 static double empty_ns(const fs_roof *roof, fs_timing timing)
 {
     bool from_outside = timing == FS_TIMING_EVENT || (timing == FS_TIMING_CPU && isnan(roof->kernel_ns));
     return from_outside ? roof->launch_ns : roof->kernel_ns;
 }
 
-/* Of the sum of several calls a term is unknown where it is unknown of one of them: the other term decides if it makes
- * up most of the least time. */
+/* In a sum of calls a term is unknown if it is unknown for one of them. The other term decides if it makes up most of
+ * the minimum time. */
 static fs_bound larger_term(const fs_roof *roof)
 {
     bool whole = !isnan(roof->compute_ns) && !isnan(roof->memory_ns);
@@ -120,7 +121,8 @@ static fs_bound larger_term(const fs_roof *roof)
 static fs_bound bound_of(const fs_roof *roof, const fs_rating *rating, double time_ns, fs_timing timing)
 {
     if (!(roof->least_ns > 0) || isnan(time_ns)) return FS_BOUND_UNKNOWN;
-    /* Work that outweighs the launch is never bound by it, however short: else sizes would alternate as times do. */
+    /* Work that takes longer than the launch is never bound by it, however short. Otherwise the bound would alternate
+     * with small changes in time. */
     double empty = empty_ns(roof, timing);
     if (roof->least_ns <= empty && time_ns <= launch_factor * (empty + roof->least_ns)) return FS_BOUND_LAUNCH;
     if (roof->partial && rating->pct_roofline < majority_percent) return FS_BOUND_UNKNOWN;

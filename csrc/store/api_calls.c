@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "store/event.h"
 
-/* Correlations count up: so many neighbours share the slots of a cache line. */
+/* Correlations are consecutive, so this many neighbours share a cache line of slots. */
 enum { FIRST_SLOTS = 16, NEIGHBOURS = 8 };
 
 static bool is_call(const fs_chunk *chunk, uint32_t at)
@@ -15,7 +15,7 @@ static bool is_call(const fs_chunk *chunk, uint32_t at)
     return chunk->kind[at] == FS_EVENT_RUNTIME && chunk->correlation[at] != FS_NONE && chunk->start[at] != FS_MISSING;
 }
 
-/* The slot that the correlation has, or would have. */
+/* The slot of the correlation, or the free slot where it would be inserted. */
 static uint64_t *slot_of(const fs_api_calls *calls, uint32_t correlation)
 {
     uint32_t line = (uint32_t)fs_hash_numbers(calls->keys, correlation / NEIGHBOURS, 0) * NEIGHBOURS;
@@ -28,16 +28,16 @@ static uint64_t *slot_of(const fs_api_calls *calls, uint32_t correlation)
 
 fs_status fs_api_calls_create(fs_api_calls *calls, const fs_store *store, fs_error *err)
 {
-    uint32_t count = fs_store_count(store), found = 0, slot_count = FIRST_SLOTS, at;
+    uint32_t count = fs_store_count(store), call_count = 0, slot_count = FIRST_SLOTS, at;
     *calls = (fs_api_calls){.store = store};
     for (uint32_t index = 0; index < count; index++) {
         const fs_chunk *chunk = fs_event_chunk(store, index, &at);
-        found += is_call(chunk, at);
+        call_count += is_call(chunk, at);
     }
-    if (found == 0) return FS_OK;
-    while (slot_count / 2 < found && slot_count < UINT32_C(1) << 31) slot_count *= 2;
+    if (call_count == 0) return FS_OK;
+    while (slot_count / 2 < call_count && slot_count < UINT32_C(1) << 31) slot_count *= 2;
     calls->slots = fs_malloc(slot_count * sizeof *calls->slots);
-    if (calls->slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look up %u API calls", found);
+    if (calls->slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look up %u API calls", call_count);
     calls->slot_count = slot_count;
     calls->keys = fs_hash_keys();
     memset(calls->slots, 0xff, slot_count * sizeof *calls->slots);

@@ -37,12 +37,12 @@ void fs_collective_set_dtype(fs_collective *collective, const char *torch_name)
     }
 }
 
-/* As they lie in the bytes, before the texts. */
+/* The numbers as stored in the bytes, before the texts. */
 typedef struct {
     int64_t in_elements, out_elements, sequence, group_size;
 } numbers;
 
-_Static_assert(sizeof(numbers) == 32, "FS_COLLECTIVE_MAX_BYTES counts on it");
+_Static_assert(sizeof(numbers) == 32, "FS_COLLECTIVE_MAX_BYTES assumes it");
 
 static char *write_text(char *to, const fs_collective_text *from, size_t longest)
 {
@@ -54,10 +54,10 @@ static char *write_text(char *to, const fs_collective_text *from, size_t longest
 
 size_t fs_collective_write(const fs_collective *collective, void *bytes)
 {
-    numbers told = {collective->in_elements, collective->out_elements, collective->sequence, collective->group_size};
+    numbers stored = {collective->in_elements, collective->out_elements, collective->sequence, collective->group_size};
     char *at = bytes;
-    memcpy(at, &told, sizeof told);
-    at += sizeof told;
+    memcpy(at, &stored, sizeof stored);
+    at += sizeof stored;
 #define WRITE_TEXT(name, longest, prose) at = write_text(at, &collective->name, longest);
     FS_COLLECTIVE_TEXT_LIST(WRITE_TEXT)
 #undef WRITE_TEXT
@@ -75,7 +75,7 @@ static const char *read_text(const char *from, const char *end, fs_collective_te
     return from + to->size < end ? from + to->size + 1 : end;
 }
 
-/* Where it begins in a signature's bytes; their end where nothing follows. */
+/* The offset of the collective in a signature's bytes; their size if there is none. */
 static size_t begin_of(fs_span bytes)
 {
     fs_torch_call call;
@@ -87,17 +87,17 @@ static size_t begin_of(fs_span bytes)
 
 bool fs_collective_decode(fs_span bytes, fs_collective *collective)
 {
-    numbers told;
+    numbers stored;
     size_t begin = begin_of(bytes);
     *collective = fs_collective_missing;
-    if (bytes.size < begin + sizeof told) return false;
+    if (bytes.size < begin + sizeof stored) return false;
     const char *at = (const char *)bytes.bytes + begin, *end = (const char *)bytes.bytes + bytes.size;
-    memcpy(&told, at, sizeof told);
-    at += sizeof told;
-    collective->in_elements = told.in_elements;
-    collective->out_elements = told.out_elements;
-    collective->sequence = told.sequence;
-    collective->group_size = (int32_t)told.group_size;
+    memcpy(&stored, at, sizeof stored);
+    at += sizeof stored;
+    collective->in_elements = stored.in_elements;
+    collective->out_elements = stored.out_elements;
+    collective->sequence = stored.sequence;
+    collective->group_size = (int32_t)stored.group_size;
 #define READ_TEXT(name, longest, prose) at = read_text(at, end, &collective->name);
     FS_COLLECTIVE_TEXT_LIST(READ_TEXT)
 #undef READ_TEXT

@@ -1,4 +1,4 @@
-/* Reading the events of a store by their columns, and what events of several kinds have in common. */
+/* Access to the columns of a store's events, and properties that events of several kinds share. */
 #ifndef FS_STORE_EVENT_H
 #define FS_STORE_EVENT_H
 
@@ -8,7 +8,7 @@
 /* Devices are numbered 0 … FS_DEVICE_LIMIT - 1. */
 enum { FS_DEVICE_LIMIT = INT8_MAX + 1 };
 
-/* The chunk of an event, and its place there. */
+/* The chunk of an event, and the event's index in it. */
 static inline const fs_chunk *fs_event_chunk(const fs_store *store, uint32_t index, uint32_t *at)
 {
     *at = index & (FS_CHUNK_EVENTS - 1);
@@ -19,45 +19,45 @@ static inline const fs_chunk *fs_event_chunk(const fs_store *store, uint32_t ind
 #define FS_EVENT_AT(store, index, field) \
     (fs_store_chunk(store, (index) >> FS_CHUNK_BITS)->field[(index) & (FS_CHUNK_EVENTS - 1)])
 
-/* Whether the kind is one by which a program names a part of itself. */
+/* Whether the kind marks a part of a program by name. */
 static inline bool fs_event_is_annotation(uint8_t kind)
 {
     return kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP;
 }
 
-/* Whether an event lies on a device's time line: its work, or a range or step with a device, which annotates it. */
+/* Whether an event is on a device's timeline: device work, or a range or step with a device, which annotates it. */
 static inline bool fs_event_lies_on_device(uint8_t kind, int device)
 {
     return fs_event_kind_on_device[kind] || (fs_event_is_annotation(kind) && device >= 0);
 }
 
-/* Whether it is device work (an annotation is none) whose start is known. */
+/* Whether the event is device work (not an annotation) whose start is known. */
 static inline bool fs_event_is_placed_work(const fs_chunk *chunk, uint32_t at)
 {
     return fs_event_kind_on_device[chunk->kind[at]] && chunk->start[at] != FS_MISSING;
 }
 
-/* Whether it is an annotation that does not nest in time: one of a thread that ended on another, as those of
- * collectives do, or of a task that gave way to others meanwhile. It may enclose events (by their parents), has no host
- * time of its own and takes none from what encloses it. */
+/* Whether the event is an annotation that does not nest in time: one that ended on another thread, as those of
+ * collectives do, or one of a task that was suspended meanwhile. It may enclose events (by their parents), has no host
+ * time of its own and does not reduce the self time of its parent. */
 static inline bool fs_event_is_asynchronous(const fs_chunk *chunk, uint32_t at)
 {
     return fs_event_is_annotation(chunk->kind[at]) && chunk->device[at] < 0 && chunk->lane[at] == FS_NONE;
 }
 
-/* Whether it is a share that its parent has in memory that other threads took and gave back: no event of its own. */
+/* Whether the event is its parent's share of memory that other threads allocated and freed, not an event of its own. */
 static inline bool fs_event_is_share(const fs_chunk *chunk, uint32_t at)
 {
     return chunk->kind[at] == FS_EVENT_MEMORY && chunk->lane[at] == FS_NONE;
 }
 
-/* The device of device work; where it is missing, the first. */
+/* The device of device work; 0 if it is missing. */
 static inline int fs_event_device(const fs_chunk *chunk, uint32_t at)
 {
     return chunk->device[at] < 0 ? 0 : chunk->device[at];
 }
 
-/* The end of an event whose start is known; that start where the duration is missing. */
+/* The end of an event whose start is known. It equals the start if the duration is missing. */
 static inline int64_t fs_event_end(const fs_chunk *chunk, uint32_t at)
 {
     return fs_add_saturated(chunk->start[at], chunk->duration[at] == FS_MISSING ? 0 : chunk->duration[at]);

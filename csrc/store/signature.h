@@ -1,12 +1,12 @@
-/* What an event was called with, as compact bytes that can be interned: equal calls have equal bytes. The highest byte
- * of word 0 says which of these it is (fs_signature_kind):
+/* The arguments of an event as compact bytes that can be interned: equal calls have equal bytes. The highest byte of
+ * word 0 is the kind (fs_signature_kind):
  *
  * An op's call:
  *   word 0       flags (FS_SIGNATURE_…) | device kind << 32 | device index << 40
- *   per argument one word of fs_argument's small fields, then `ndim` words of shape and, unless the argument is
- *                dense, `ndim` words of strides (in elements)
- * Device work's launch (fs_launch) and the work that a program says a range does (fs_given_work): word 0, then the
- * struct. A torch op's call: torch_signature.h.
+ *   per argument one word of fs_argument's small fields, then `ndim` words of shape and, unless the argument is dense,
+ * `ndim` words of strides (in elements)
+ * The launch of device work (fs_launch) and the declared work of a range (fs_given_work): word 0, then the struct. The
+ * call of a torch op: torch_signature.h.
  */
 #ifndef FS_STORE_SIGNATURE_H
 #define FS_STORE_SIGNATURE_H
@@ -24,9 +24,9 @@ enum { FS_SIGNATURE_MAX_ARGUMENTS = 8, FS_SIGNATURE_MAX_DIMS = 8, FS_SAME_AS_NON
 
 typedef enum {
     FS_ARGUMENT_IN,
-    FS_ARGUMENT_OUT,    /* written only; not an input: left out of input_shapes */
+    FS_ARGUMENT_OUT,    /* written only; not an input: excluded from input_shapes */
     FS_ARGUMENT_INOUT,  /* read and written: the tensor of an in-place op */
-    FS_ARGUMENT_TARGET, /* written only, but named by the caller (fill_): among input_shapes, not read */
+    FS_ARGUMENT_TARGET, /* written only, but passed by the caller (fill_): included in input_shapes, not read */
     FS_ARGUMENT_SCALAR  /* a number from the host: no memory */
 } fs_argument_role;
 
@@ -34,10 +34,10 @@ typedef struct {
     uint8_t role;  /* fs_argument_role */
     uint8_t dtype; /* an fs_dtype, FS_DTYPE_NONE for a scalar */
     uint8_t ndim;
-    uint8_t same_as; /* the earlier argument that is the same memory, or FS_SAME_AS_NONE */
+    uint8_t same_as; /* index of an earlier argument with the same memory, or FS_SAME_AS_NONE */
     uint8_t dense;   /* C order without gaps: strides are implied */
     const int64_t *shape;
-    const int64_t *strides; /* NULL where dense */
+    const int64_t *strides; /* NULL if dense */
 } fs_argument;
 
 typedef struct {
@@ -49,16 +49,16 @@ typedef struct {
 
 enum { FS_SIGNATURE_MAX_BYTES = 8 * (1 + FS_SIGNATURE_MAX_ARGUMENTS * (1 + 2 * FS_SIGNATURE_MAX_DIMS)) };
 
-/* Write the signature into bytes (FS_SIGNATURE_MAX_BYTES, 8-aligned); returns the size used. */
+/* Write the signature to bytes (FS_SIGNATURE_MAX_BYTES, 8-aligned). Return the size used. */
 size_t fs_signature_encode(const fs_signature *signature, void *bytes);
-/* The reverse; the arguments' shapes point into bytes (8-aligned). What is no call has no arguments. */
+/* Decode a call. The arguments' shapes point into bytes (8-aligned). Other kinds of signature have no arguments. */
 void fs_signature_decode(const void *bytes, size_t size, fs_signature *signature);
 
 fs_signature_kind fs_signature_kind_of(const void *bytes);
 
-/* What a kernel was launched with; a copy or a fill has a graph and a context only. */
+/* The launch of a kernel. A copy or a fill has only a graph and a context. */
 typedef struct {
-    uint32_t grid[3], block[3], cluster[3]; /* grid of 0: no kernel; cluster of 0: none */
+    uint32_t grid[3], block[3], cluster[3]; /* grid of 0: not a kernel; cluster of 0: none */
     uint32_t registers;                     /* per thread */
     uint32_t static_shared, dynamic_shared; /* bytes per block */
     uint32_t graph;                         /* id of the CUDA graph that launched it, 0: none */
@@ -66,10 +66,10 @@ typedef struct {
     uint64_t graph_node;
 } fs_launch;
 
-/* The work that a program states. NaN: not given. */
+/* The declared work of a range. NaN: not declared. */
 typedef struct {
     double flops, bytes;
-    char unit[16]; /* the name of the compute unit that does the FLOPs, the rest zero; "": not given */
+    char unit[16]; /* name of the compute unit that executes the FLOPs, padded with zeros; "": not declared */
 } fs_given_work;
 
 enum {
@@ -77,7 +77,7 @@ enum {
     FS_GIVEN_WORK_BYTES = 8 + sizeof(fs_given_work),
 };
 
-/* Write FS_LAUNCH_BYTES, FS_GIVEN_WORK_BYTES; the reverse, false where the bytes are of another kind. */
+/* Write FS_LAUNCH_BYTES or FS_GIVEN_WORK_BYTES; decode them, false if the bytes are of another kind. */
 void fs_launch_encode(const fs_launch *launch, void *bytes);
 bool fs_launch_decode(const void *bytes, fs_launch *launch);
 void fs_given_work_encode(const fs_given_work *work, void *bytes);

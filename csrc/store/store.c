@@ -23,7 +23,7 @@ const fs_device_facts fs_device_facts_missing = {FS_DEVICE_FACT_LIST(MISSING_FAC
 /* More events than ids: the last id means "none". */
 enum { MAX_CHUNKS = (1 << (32 - FS_CHUNK_BITS)) - 1 };
 
-/* What a task holds open that does not run now. */
+/* Open events of a suspended task. */
 typedef struct {
     uint32_t lane, open, first;
     uint64_t task;
@@ -31,7 +31,7 @@ typedef struct {
 
 struct fs_store {
     fs_lock lock;
-    uint64_t serial; /* tells stores apart in thread_cache, where an address may be used again */
+    uint64_t serial; /* distinguishes stores in thread_cache, as addresses may be reused */
     uint32_t count;
     uint32_t chunk_count, chunk_capacity;
     fs_chunk **chunks;
@@ -41,7 +41,7 @@ struct fs_store {
     uint32_t lane_count, lane_capacity;
     aside *asides;
     uint32_t aside_count, aside_capacity;
-    bool many; /* events are expected */
+    bool many; /* many events are expected */
     int64_t window[2];
     fs_device_facts *devices;
     int device_count;
@@ -57,11 +57,11 @@ static atomic_ullong store_serials;
 
 fs_status fs_store_create(fs_store **store, fs_error *err)
 {
-    fs_store *made = fs_calloc(1, sizeof *made);
-    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a store of events");
-    made->serial = atomic_fetch_add(&store_serials, 1) + 1;
-    made->window[0] = made->window[1] = FS_MISSING;
-    *store = made;
+    fs_store *result = fs_calloc(1, sizeof *result);
+    if (result == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a store of events");
+    result->serial = atomic_fetch_add(&store_serials, 1) + 1;
+    result->window[0] = result->window[1] = FS_MISSING;
+    *store = result;
     return FS_OK;
 }
 
@@ -158,7 +158,7 @@ fs_status fs_store_thread_lane_of(fs_store *store, uint64_t thread, uint32_t *la
 static fs_status add_chunk(fs_store *store, fs_error *err)
 {
     if (store->chunk_count == MAX_CHUNKS) {
-        return fs_fail(err, FS_OUT_OF_MEMORY, "a store holds at most %lld events: profile a shorter stretch",
+        return fs_fail(err, FS_OUT_OF_MEMORY, "a store holds at most %lld events: profile a shorter part",
                        (long long)MAX_CHUNKS << FS_CHUNK_BITS);
     }
     if (store->chunk_count == store->chunk_capacity) {
@@ -250,7 +250,7 @@ static bool encloses(const fs_store *store, uint32_t index, uint32_t inner)
     return inner == index;
 }
 
-/* From `open`, `index` or inside it, outward to what is still open once `index` has ended. */
+/* From `open`, which is `index` or inside it, the innermost event that is still open once `index` has ended. */
 static uint32_t close_chain(fs_store *store, uint32_t open, uint32_t index, int64_t end)
 {
     bool all = AT(store, index, kind) != FS_EVENT_FRAME;
@@ -261,7 +261,7 @@ static uint32_t close_chain(fs_store *store, uint32_t open, uint32_t index, int6
     return open;
 }
 
-/* Whether what is open is not the task's own any more: it began before the task's first. */
+/* Whether the open event is no longer the task's: it began before the task's first event. */
 static bool is_left(uint32_t open, uint32_t first)
 {
     return open == FS_NONE || open < first;
@@ -277,7 +277,7 @@ static void end_on_lane(fs_store *store, fs_lane *lane, uint32_t index, int64_t 
     lane->open = lane->base;
 }
 
-/* An event that does not lie in what its lane has open now: what a task that does not run holds open. */
+/* End an event that is not open on its lane: one that a suspended task has open. */
 static void end_aside(fs_store *store, uint32_t index, int64_t end)
 {
     for (uint32_t i = 0; i < store->aside_count; i++) {
@@ -294,7 +294,7 @@ void fs_store_end(fs_store *store, uint32_t index, int64_t end)
     fs_lock_take(&store->lock);
     uint32_t lane = AT(store, index, lane), lanes = lane == FS_NONE ? store->lane_count : lane + 1;
     close_event(store, index, end);
-    /* A range that was set aside has no lane: it may be open on any. */
+    /* A suspended range has no lane: it may be open on any. */
     for (lane = lane == FS_NONE ? 0 : lane; lane < lanes; lane++)
         if (encloses(store, index, store->lanes[lane].open)) break;
     if (lane < lanes) end_on_lane(store, &store->lanes[lane], index, end);
@@ -304,7 +304,7 @@ void fs_store_end(fs_store *store, uint32_t index, int64_t end)
 
 /* Tasks ---------------------------------------------------------------------------------------------------------- */
 
-/* Without memory to set it aside, what the task holds open encloses nothing any more; each of it still ends. */
+/* If memory is exhausted, the suspended task's open events enclose nothing more. Each of them still ends. */
 static void set_aside(fs_store *store, uint32_t lane, const fs_lane *from)
 {
     for (uint32_t at = from->open; !is_left(at, from->first); at = AT(store, at, parent)) {
@@ -377,7 +377,7 @@ fs_status fs_store_set_device(fs_store *store, int device, const fs_device_facts
     if (device >= store->device_count) {
         fs_device_facts *devices = fs_realloc(store->devices, (size_t)(device + 1) * sizeof *devices);
         if (devices == NULL) {
-            status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for what is known of %d devices", device + 1);
+            status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the properties of %d devices", device + 1);
         } else {
             store->devices = devices;
             while (store->device_count <= device) devices[store->device_count++] = fs_device_facts_missing;

@@ -22,7 +22,7 @@ fs_torch_dtype fs_torch_dtype_find(const char *kineto, size_t size)
     return FS_TORCH_DTYPE_NONE;
 }
 
-/* An argument's word. */
+/* The fields of an argument's word. */
 enum { DTYPE_SHIFT = 8, STRIDES_SHIFT = 16, COUNT_SHIFT = 32 };
 
 static int64_t word_of(fs_torch_type type, unsigned dtype, bool strides, uint32_t count)
@@ -113,7 +113,7 @@ void fs_torch_builder_clear(fs_torch_builder *builder)
     *builder = (fs_torch_builder){NULL, 0, 0, 0};
 }
 
-/* Room for so many words more, which follow in *words. */
+/* Make room for that many more words, which *words points to. */
 static fs_status extend(fs_torch_builder *builder, size_t words, int64_t **place, fs_error *err)
 {
     size_t needed = builder->count + words;
@@ -147,7 +147,7 @@ fs_status fs_torch_add_told(fs_torch_builder *builder, const fs_torch_told *told
     return FS_OK;
 }
 
-/* A word and what follows it, as one more argument. */
+/* Append a word and its content as one more argument. */
 static fs_status add(fs_torch_builder *builder, int64_t word, size_t more, int64_t **place, fs_error *err)
 {
     FS_TRY(extend(builder, 1 + more, place, err));
@@ -174,7 +174,7 @@ fs_status fs_torch_add_tensor(fs_torch_builder *builder, const fs_torch_tensor *
         memcpy(place, tensor->shape, bytes);
         if (tensor->strides != NULL) memcpy(place + tensor->ndim, tensor->strides, bytes);
     }
-    if (list != 0) { /* one more of the list, no argument of its own */
+    if (list != 0) { /* another item of the list, not an argument */
         builder->words[0]--;
         builder->words[list] += INT64_C(1) << COUNT_SHIFT;
         builder->list = list;
@@ -199,8 +199,9 @@ void fs_torch_end_list(fs_torch_builder *builder)
 fs_status fs_torch_add_text(fs_torch_builder *builder, fs_torch_type type, const char *text, size_t size, fs_error *err)
 {
     int64_t *place = NULL;
-    size_t words = size / sizeof *place + 1; /* a zero byte at least */
-    if (size > UINT32_MAX - sizeof *place) return fs_fail(err, FS_VALUE_ERROR, "an argument's text of %zu bytes", size);
+    size_t words = size / sizeof *place + 1; /* at least one zero byte */
+    if (size > UINT32_MAX - sizeof *place)
+        return fs_fail(err, FS_VALUE_ERROR, "an argument's text of %zu bytes is too long", size);
     FS_TRY(add(builder, word_of(type, 0, false, (uint32_t)size), words, &place, err));
     place[words - 1] = 0;
     if (size > 0) memcpy(place, text, size);

@@ -1,4 +1,5 @@
-/* The CPU's table of functions. Work is done when a call returns, so there is nothing to wait for and no mark. */
+/* The CPU's backend table. Calls complete their work before they return, so there is nothing to wait for and there are
+ * no marks. */
 #include "ops/backend.h"
 
 #include <string.h>

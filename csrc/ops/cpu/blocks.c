@@ -7,19 +7,19 @@
 
 enum {
     OPERANDS = 3,         /* out, in[0], in[1] */
-    TRANSPOSED_ROWS = 64, /* of a tile with a transposed operand */
-    SHORT_ROW = 1024,     /* rows below it share a tile */
-    COLUMNS_AHEAD = 8,    /* of a tile that is fetched before it is needed */
-    TILES_PER_GRAIN = 16  /* what waking a thread is worth */
+    TRANSPOSED_ROWS = 64, /* rows of a tile with a transposed operand */
+    SHORT_ROW = 1024,     /* shorter rows share a tile */
+    COLUMNS_AHEAD = 8,    /* columns of a tile prefetched in advance */
+    TILES_PER_GRAIN = 16  /* enough work to wake a thread */
 };
 
 typedef struct {
     char *data;
     size_t size;
-    int64_t strides[FS_MAX_DIMS]; /* in the walk's order of dimensions */
+    int64_t strides[FS_MAX_DIMS]; /* in the order of the walk's dimensions */
 } operand;
 
-/* The job with its dimensions in the order of the walk: the tile's rows second to last, its columns last. */
+/* The job with its dimensions in walk order: the tile's rows second to last, its columns last. */
 typedef struct {
     const fs_block_job *job;
     int ndim;
@@ -45,7 +45,7 @@ static inline int64_t pieces(int64_t count, int64_t size)
     return (count - 1) / size + 1;
 }
 
-/* Columns of a transposed operand lie pages apart, where no processor looks ahead by itself. */
+/* Columns of a transposed operand are pages apart, beyond the reach of hardware prefetchers. */
 static inline void column_prefetch(const char *from, int64_t row_stride, int64_t offset, int64_t rows, size_t size)
 {
     uintptr_t column = (uintptr_t)from + (uintptr_t)offset * size;
@@ -74,7 +74,7 @@ static inline void column_prefetch(const char *from, int64_t row_stride, int64_t
         }                                                                                                   \
     } while (0)
 
-/* A tile from one layout to another, strides in elements; the side in memory sets the order that is quick. */
+/* Copy a tile from one layout to another; strides in elements. The loop order suits the side that is in memory. */
 static void tile_copy(char *to, int64_t to_row, int64_t to_column, const char *from, int64_t from_row,
                       int64_t from_column, int64_t rows, int64_t columns, size_t size)
 {
@@ -106,7 +106,8 @@ static void dimensions_swap(walk *w, int a, int b)
     }
 }
 
-/* The dimension, other than the last, along which an operand that is apart along the last lies closest; -1: none. */
+/* The dimension, other than the last, along which an operand that is strided along the last has its smallest stride;
+ * -1: none. */
 static int dimension_transposed(const walk *w)
 {
     int last = w->ndim - 1, best = -1;
@@ -135,7 +136,7 @@ static int dimension_longest(const walk *w)
     return best;
 }
 
-/* Columns: where out lies closest. Rows: what makes a transposed operand quick, or short rows many. */
+/* Columns: where out's stride is smallest. Rows: where a transposed operand is fast, or short rows are combined. */
 static void tile_choose(walk *w, int64_t block)
 {
     int last = w->ndim - 1;
@@ -164,8 +165,8 @@ static void tile_choose(walk *w, int64_t block)
     w->column_tiles = pieces(columns, w->tile_columns);
 }
 
-/* Output that does not fit in the cache goes past it, so that its old content is not read first. That pays for whole
- * blocks only: short pieces of many rows at a time are slower that way. */
+/* Output that does not fit in the cache is stored past it, so that its old content is not read first. This pays off
+ * only for whole blocks: short pieces of many rows at a time are slower that way. */
 static bool output_streams(const fs_block_job *job)
 {
     const fs_elementwise *space = job->space;
@@ -212,7 +213,7 @@ static void tile_run(const walk *w, char *const *at, int64_t rows, int64_t colum
     const fs_block_job *job = w->job;
     int row = w->ndim - 2, column = w->ndim - 1;
     const void *in[2] = {NULL, NULL};
-    unsigned singles = 0; /* at most one: the other input gives the block its length */
+    unsigned singles = 0; /* at most one bit: the other input determines the block's length */
     for (int i = 0; i < job->inputs; i++) {
         if (w->operands[i + 1].data == NULL) singles |= 1u << i;
     }
@@ -252,7 +253,7 @@ static void tile_run(const walk *w, char *const *at, int64_t rows, int64_t colum
 static void tiles_run(void *context, int64_t begin, int64_t end)
 {
     const walk *w = context;
-    int outer = w->ndim - 2; /* dimensions that are not the tile's */
+    int outer = w->ndim - 2; /* dimensions outside the tile */
     int64_t tile_dims[FS_MAX_DIMS];
     for (int64_t tile = begin; tile < end; tile++) {
         int64_t rest = tile;

@@ -1,4 +1,4 @@
-/* The CPU backend's pointwise half: unary and binary ops, conversion, fill. Records as in ops/backend.h. */
+/* The CPU backend's pointwise functions: unary and binary ops, conversion, fill. Arguments as in ops/backend.h. */
 #ifndef FS_OPS_CPU_CPU_H
 #define FS_OPS_CPU_CPU_H
 

@@ -23,7 +23,7 @@ static pthread_once_t facts_once = PTHREAD_ONCE_INIT;
 static char cpu_name[128];
 static int64_t cache_bytes;
 
-/* The text after "model name   : ", runs of blanks as one. */
+/* The text after "model name   : ", with runs of blanks replaced by one. */
 static void read_name(void)
 {
     snprintf(cpu_name, sizeof cpu_name, "%s", ARCHITECTURE);
@@ -50,8 +50,8 @@ static void read_name(void)
     fclose(file);
 }
 
-/* The largest of sysfs's caches of the first processor ("32768K"); the C library's answer where there is no sysfs
- * (it may count the caches of a whole package together). */
+/* The size of the first processor's largest cache in sysfs ("32768K"), or the C library's value without sysfs, which
+ * may count all caches of a package together. */
 static void read_cache(void)
 {
     for (int index = 0; index < 8; index++) {
@@ -118,7 +118,7 @@ static void run_chains(void *context, int64_t begin, int64_t end)
 fs_status fs_cpu_probe_fma(fs_dtype dtype, int64_t iterations, double *flops, fs_error *err)
 {
     if (dtype != FS_FLOAT64 && dtype != FS_FLOAT32) {
-        return fs_fail(err, FS_TYPE_ERROR, "the CPU's multiply-add probe runs in float64 or float32, not %s",
+        return fs_fail(err, FS_TYPE_ERROR, "the CPU's multiply-add probe supports float64 and float32, not %s",
                        fs_dtypes[dtype].name);
     }
     const int threads = fs_parallel_threads();

@@ -9,7 +9,7 @@ static fs_isa isa_supported(void)
 #if FS_ISA_X86
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return FS_ISA_BASELINE;
-    /* Every processor with AVX2 has F16C; older compilers cannot ask for it by name. */
+    /* Every processor with AVX2 has F16C. Older compilers cannot test for it by name. */
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
         return FS_ISA_AVX512;
@@ -34,7 +34,7 @@ static fs_isa isa_choose(void)
 
 fs_isa fs_cpu_isa_id(void)
 {
-    /* Threads that race here all find the same answer. */
+    /* Threads that race here all compute the same answer. */
     static atomic_int chosen = -1;
     int isa = atomic_load_explicit(&chosen, memory_order_relaxed);
     if (isa < 0) {

@@ -1,8 +1,8 @@
-/* Which instruction set the CPU loops run with, chosen once per process.
+/* The instruction set of the CPU loops, chosen once per process.
  *
- * Each isa_<name>.c is compiled for one instruction set and includes the same loops; what comes out is one table of
- * function pointers per instruction set and kind of loop, named <table>_<name>. Such a file sets the compiler's
- * target, defines FS_ISA (its name) and FS_ISA_LEVEL (its fs_isa value as a number, for #if), and includes:
+ * Each isa_<name>.c is compiled for one instruction set and includes the same loops. The result is one table of
+ * function pointers per instruction set and kind of loop, named <table>_<name>. Such a file sets the compiler's target,
+ * defines FS_ISA (its name) and FS_ISA_LEVEL (its fs_isa value as a number, for #if), and includes:
  *
  *   pointwise_loops.inc   fs_cpu_pointwise_loops_<name>
  *   rows_loops.inc        fs_cpu_rows_loops_<name>
@@ -18,10 +18,11 @@
 
 typedef enum { FS_ISA_BASELINE, FS_ISA_AVX2, FS_ISA_AVX512 } fs_isa;
 
-/* The best that this processor has; the environment's FLOPSCOPE_ISA (baseline, avx2, avx512) may lower it. */
+/* The best instruction set of this processor. The environment variable FLOPSCOPE_ISA (baseline, avx2, avx512) may lower
+ * it. */
 fs_isa fs_cpu_isa_id(void);
 
-/* A pointer to the table's copy for the chosen instruction set. */
+/* The chosen instruction set's copy of the table. */
 #if FS_ISA_X86
 #define FS_ISA_SELECT(table)                                                       \
     (fs_cpu_isa_id() == FS_ISA_AVX512 ? &table##_avx512                            \

@@ -1,4 +1,4 @@
-/* The CPU loops for whatever the compiler targets by default: SSE2 on x86-64. */
+/* The CPU loops for the compiler's default target: SSE2 on x86-64. */
 #include "ops/cpu/isa.h"
 
 #define FS_ISA baseline

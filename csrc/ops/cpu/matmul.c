@@ -1,4 +1,4 @@
-/* Matrix products: by a BLAS where one is registered, else by our own tiles; 16-bit floats by way of float32. */
+/* Matrix products: by a BLAS if one is registered, else by built-in tiles. 16-bit floats are converted to float32. */
 #include <stdatomic.h>
 
 #include "base/interrupt.h"
@@ -14,7 +14,7 @@ void fs_cpu_set_blas(fs_blas_matmul blas)
     atomic_store(&registered_blas, blas);
 }
 
-/* ---- our own tiles ---- */
+/* ---- built-in tiles ---- */
 
 typedef struct {
     const fs_cpu_rows_of_dtype *loops;
@@ -42,7 +42,7 @@ static void matmul_by_tiles(const fs_matmul *matmul)
         .tile_rows = (matmul->m + FS_GEMM_M - 1) / FS_GEMM_M,
         .tile_columns = (matmul->n + FS_GEMM_N - 1) / FS_GEMM_N,
     };
-    /* Hand out no less than some ten microseconds of work at a time. */
+    /* Each piece is at least about ten microseconds of work. */
     int64_t m = matmul->m < FS_GEMM_M ? matmul->m : FS_GEMM_M, n = matmul->n < FS_GEMM_N ? matmul->n : FS_GEMM_N;
     int64_t grain = (1 << 18) / (m * n * matmul->k);
     fs_parallel_for(matmul->batch * work.tile_rows * work.tile_columns, grain > 0 ? grain : 1, tile_range, &work);
@@ -71,7 +71,7 @@ static fs_status add_product(const fs_matmul *matmul, void *out, const void *pro
     return fs_cpu_binary((fs_device){FS_CPU, 0}, FS_BINARY_add, &space, err);
 }
 
-/* A BLAS hears nobody: work that may be interrupted goes to it by rows of so many FLOPs, a quarter of a second of a
+/* A BLAS call cannot be interrupted. Interruptible work is split into rows of so many FLOPs, a quarter of a second on a
  * slow core. */
 static fs_status multiply_rows(fs_blas_matmul blas, const fs_matmul *matmul, fs_error *err)
 {
@@ -125,7 +125,7 @@ static fs_status matmul_full_width(const fs_matmul *matmul, fs_error *err)
 
 /* ---- 16-bit floats ---- */
 
-/* A stack of matrices as float32, dense: batch x rows x columns from rows `ld` apart. */
+/* A stack of matrices as dense float32: batch x rows x columns, from rows `ld` apart. */
 typedef struct {
     int64_t batch, rows, columns;
     float *data;
@@ -136,7 +136,7 @@ static size_t stack_bytes(const float_stack *stack)
     return (size_t)(stack->batch * stack->rows * stack->columns) * sizeof(float);
 }
 
-/* The stack from matrices of the dtype at `data`; and matrices from the stack. */
+/* Convert matrices of the dtype at `data` to a stack, and a stack to matrices. */
 static fs_status stack_widen(const float_stack *stack, const void *data, fs_dtype dtype, int64_t batch_stride,
                              int64_t ld, fs_error *err)
 {
@@ -177,7 +177,7 @@ static fs_status matmul_half_width(const fs_matmul *matmul, fs_error *err)
     const fs_dtype dtype = matmul->dtype;
     const int64_t m = matmul->m, n = matmul->n, k = matmul->k, batch = matmul->batch;
     const bool a_turned = matmul->a_transposed, b_turned = matmul->b_transposed;
-    /* Matrices keep their layout, transposed or not; one that all products share is converted once. */
+    /* Matrices keep their layout, transposed or not. One that all products share is converted once. */
     float_stack a = {matmul->a_batch == 0 ? 1 : batch, a_turned ? k : m, a_turned ? m : k, NULL};
     float_stack b = {matmul->b_batch == 0 ? 1 : batch, b_turned ? n : k, b_turned ? k : n, NULL};
     float_stack out = {batch, m, n, NULL};

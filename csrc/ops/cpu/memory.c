@@ -1,7 +1,7 @@
-/* The CPU's memory: small blocks from malloc, large ones from mmap through a cache of free blocks.
+/* Memory of CPU tensors: small blocks from malloc, large ones from mmap through a cache of free blocks.
  *
- * A large block's size is rounded up to one of eight classes per power of two, and a free one lies in its class's
- * list, linked through its own first bytes:
+ * A large block's size is rounded up to one of eight classes per power of two. A free block is in its class's list,
+ * linked through its own first bytes:
  *
  *   free_blocks[class]  ──►  [ next | … ]  ──►  [ next | … ]  ──►  NULL
  */
@@ -28,8 +28,8 @@ static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 static free_block *free_blocks[CLASS_COUNT];
 static size_t cached_bytes;
 
-static atomic_llong allocated_bytes; /* as asked for */
-static atomic_llong reserved_bytes;  /* as taken from the system */
+static atomic_llong allocated_bytes; /* as requested */
+static atomic_llong reserved_bytes;  /* as allocated from the system */
 
 static void lock_cache(void)
 {
@@ -41,23 +41,23 @@ static void unlock_cache(void)
     pthread_mutex_unlock(&cache_lock);
 }
 
-/* A child must not find the cache locked by a thread it does not have. */
+/* Hold the lock across a fork, so that the child does not inherit it locked by another thread. */
 static void watch_forks(void)
 {
     pthread_atfork(lock_cache, unlock_cache, unlock_cache);
 }
 
-/* The class of a size from LARGE on, whose blocks have *block_bytes: at most an eighth more. */
+/* The class of a size of at least LARGE. Its blocks have *block_bytes: at most an eighth more. */
 static int size_class(size_t nbytes, size_t *block_bytes)
 {
     int power = 63 - __builtin_clzll((unsigned long long)nbytes);
     size_t step = ((size_t)1 << power) / CLASSES_PER_POWER;
-    size_t steps = (nbytes - ((size_t)1 << power) + step - 1) / step; /* up to 8, which is the next power's 0 */
+    size_t steps = (nbytes - ((size_t)1 << power) + step - 1) / step; /* up to 8, which is step 0 of the next power */
     *block_bytes = ((size_t)1 << power) + steps * step;
     return power * CLASSES_PER_POWER + (int)steps;
 }
 
-/* mmap, on a huge page's boundary where the block has room for one: faults are then 512 times fewer. */
+/* Call mmap, aligned to a huge page if the block is large enough: page faults are then 512 times fewer. */
 static void *map_block(size_t nbytes)
 {
     size_t extra = nbytes >= 2 * HUGE_PAGE ? HUGE_PAGE : 0;
@@ -78,7 +78,7 @@ static size_t cache_limit(void)
     return pages > 0 && page > 0 ? (size_t)pages * (size_t)page / 8 : 0;
 }
 
-/* Caller holds the lock. */
+/* The caller holds the lock. */
 static void empty_locked(void)
 {
     for (int class = 0; class < CLASS_COUNT && cached_bytes > 0; class++) {
@@ -126,7 +126,7 @@ static void release_large(void *data, size_t nbytes)
 
     lock_cache();
     if (limit == 0) limit = cache_limit();
-    /* What lies there has not been asked for lately: this block has a better claim. */
+    /* The blocks in the cache were not used recently, so this block replaces them. */
     if (cached_bytes + block_bytes > limit) empty_locked();
     if (block_bytes > limit) {
         munmap(data, block_bytes);
@@ -151,10 +151,11 @@ fs_status fs_cpu_allocate(fs_device device, size_t nbytes, void **data, fs_error
         *data = allocate_large(nbytes);
     }
     if (*data == NULL) {
-        return fs_fail(err, FS_OUT_OF_MEMORY,
-                       "no host memory for %zu bytes (%.2f GiB; %.2f GiB are in CPU tensors); free tensors or make "
-                       "smaller ones",
-                       nbytes, (double)nbytes * 0x1p-30, (double)atomic_load(&allocated_bytes) * 0x1p-30);
+        return fs_fail(
+            err, FS_OUT_OF_MEMORY,
+            "out of host memory: %zu bytes (%.2f GiB) requested; %.2f GiB are in CPU tensors; free tensors or make "
+            "smaller ones",
+            nbytes, (double)nbytes * 0x1p-30, (double)atomic_load(&allocated_bytes) * 0x1p-30);
     }
     atomic_fetch_add(&allocated_bytes, (long long)nbytes);
     return FS_OK;

@@ -1,8 +1,8 @@
-/* Unary and binary ops: the loop of the op, run over blocks. */
+/* Unary and binary ops: the op's loop, run over blocks. */
 #include "ops/cpu/blocks.h"
 #include "ops/cpu/cpu.h"
 
-/* Powers that are another op, exactly. */
+/* Exponents for which another op gives exactly the power. */
 static const struct {
     double exponent;
     fs_unary_id op;
@@ -19,10 +19,10 @@ static void compute_binary(const fs_block_job *job, void *out, const void *const
     job->binary[singles](out, in[0], in[1], count);
 }
 
-/* float16 and bfloat16 are computed as float, in parts small enough that all of a part stays near. */
+/* float16 and bfloat16 are computed as float, in parts small enough for the L1 cache. */
 enum { PART = 512 };
 
-/* Elements [at, at + count) as float, or the one of all, which a scalar of the record already is. */
+/* Elements [at, at + count) as float, or the single value of all of them, which a scalar already is. */
 static const void *part_widen(const fs_block_job *job, int input, const void *in, bool single, float *buffer,
                               int64_t at, int64_t count)
 {
@@ -52,7 +52,7 @@ static void compute_binary_half(const fs_block_job *job, void *out, const void *
         int64_t part = count - at < PART ? count - at : PART;
         const void *a = part_widen(job, 0, in[0], singles & 1u, wide[0], at, part);
         const void *b = part_widen(job, 1, in[1], singles & 2u, wide[1], at, part);
-        /* Into a's buffer or, where a is one element for all, into b's. */
+        /* Into a's buffer or, if a is a single value, into b's. */
         float *result = wide[singles & 1u];
         job->binary[singles](result, a, b, part);
         job->loops->convert[job->space->dtype][FS_FLOAT32]((uint16_t *)out + at, result, part);
@@ -64,7 +64,7 @@ static fs_compute compute_of(fs_dtype dtype)
     return dtype == FS_FLOAT64 ? FS_COMPUTE_F64 : FS_COMPUTE_F32;
 }
 
-/* One block of float or double as it lies in memory, a scalar apart: no walk is needed. */
+/* One contiguous block of float or double, except for a scalar: no walk is needed. */
 static bool space_is_one_block(const fs_elementwise *space, int inputs)
 {
     if (space->ndim != 1 || space->count > FS_BLOCK_ELEMENTS || space->dtype > FS_FLOAT32) return false;
@@ -78,7 +78,7 @@ static bool space_is_one_block(const fs_elementwise *space, int inputs)
 static void job_run(fs_block_job *job, fs_block_compute compute, fs_block_compute compute_half)
 {
     const fs_elementwise *space = job->space;
-    /* A scalar as the compute type has it: in float for the dtypes below, where it is never rounded to theirs. */
+    /* A scalar in the compute type: float for the 16-bit dtypes, to which it is never rounded. */
     float narrow[2];
     for (int i = 0; i < job->inputs; i++) {
         narrow[i] = (float)space->scalar[i];

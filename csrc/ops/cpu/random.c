@@ -1,4 +1,5 @@
-/* Random draws, each a function of its number alone (ops/philox.h), so any split among threads gives the same. */
+/* Random draws. Each depends only on its number (ops/philox.h), so the result does not depend on the number of
+ * threads. */
 #include "base/parallel.h"
 #include "ops/cpu/cpu_rows.h"
 #include "ops/cpu/rows_loops.h"

@@ -1,17 +1,17 @@
-/* Reductions: rows in parallel, and the parts of long rows too. */
+/* Reductions: rows in parallel, and parts of long rows in parallel. */
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "ops/cpu/cpu_rows.h"
 #include "ops/cpu/rows_loops.h"
 
-enum { PART = 1 << 16 }; /* elements: of a row's part, and of work worth handing to a thread */
+enum { PART = 1 << 16 }; /* elements of a row's part, and of the smallest piece of work for a thread */
 
 typedef struct {
     const fs_cpu_rows_of_dtype *loops;
     const fs_reduction *reduction;
     fs_reduction_id op;
-    int64_t parts;    /* of each row */
-    double *partials; /* rows x parts; NULL when rows are whole */
+    int64_t parts;    /* per row */
+    double *partials; /* rows x parts; NULL if rows are not split */
 } reduce_work;
 
 static void reduce_rows(void *context, int64_t begin, int64_t end)
@@ -36,7 +36,7 @@ static void reduce_parts(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Rows are cut at the same places however many threads there are, so the result is the same too. */
+/* Rows are split at the same places for any number of threads, so the result does not depend on it. */
 fs_status fs_cpu_reduce(fs_device device, fs_reduction_id op, const fs_reduction *reduction, fs_error *err)
 {
     (void)device;

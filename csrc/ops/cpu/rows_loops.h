@@ -1,4 +1,4 @@
-/* The loops of reductions, row-wise ops, random draws and matrix products: one table of these per instruction set. */
+/* The loops of reductions, row-wise ops, random draws and matrix products: one table per instruction set. */
 #ifndef FS_OPS_CPU_ROWS_LOOPS_H
 #define FS_OPS_CPU_ROWS_LOOPS_H
 
@@ -6,16 +6,16 @@
 #include "ops/cpu/isa.h"
 
 enum {
-    FS_FLOAT_DTYPES = FS_BFLOAT16 + 1, /* the dtypes that compute come first */
+    FS_FLOAT_DTYPES = FS_BFLOAT16 + 1, /* the float dtypes come first */
     FS_GEMM_M = 96,                    /* of the output tile that one call computes */
     FS_GEMM_N = 128,
 };
 
-/* One float dtype's loops. `stream`: store past the cache, for outputs too large to stay there. */
+/* The loops of one float dtype. `stream`: store past the cache, for outputs too large to stay in it. */
 typedef struct {
-    /* Whole rows: out[r] of the dtype. */
+    /* Whole rows: out[r] in the dtype. */
     void (*reduce)(fs_reduction_id op, const void *in, void *out, int64_t rows, int64_t length);
-    /* A part of one row: its sum (for FS_MEAN too) or extreme, and that value rounded to the dtype. */
+    /* A part of one row: its sum (also for FS_MEAN) or extreme, and that value rounded to the dtype. */
     double (*partial)(fs_reduction_id op, const void *in, int64_t count);
     void (*put)(void *out, double value);
     /* Rows [begin, end). */
@@ -25,7 +25,7 @@ typedef struct {
     /* The output tile of FS_GEMM_M x FS_GEMM_N (less at the edges) with its corner at (row, column) of matrix
      * `batch`. float64 and float32 only. */
     void (*gemm_tile)(const fs_matmul *matmul, int64_t batch, int64_t row, int64_t column);
-    /* `iterations` of independent multiply-add chains; returns the FLOPs done. `result` keeps them from being
+    /* Run `iterations` of independent multiply-add chains and return the FLOPs executed. `result` keeps them from being
      * optimised away. float64 and float32 only. */
     double (*multiply_add)(int64_t iterations, double *result);
 } fs_cpu_rows_of_dtype;

@@ -33,10 +33,10 @@ fs_status fs_cpu_rowwise(fs_device device, fs_rowwise_id op, const fs_rowwise *r
         .loops = &loops->of[rowwise->dtype],
         .rowwise = rowwise,
         .op = op,
-        /* In place, the lines are in the cache already when they are written. */
+        /* In place, the cache lines are already loaded when they are written. */
         .stream = rowwise->out != rowwise->in && fs_cpu_streams(nbytes),
     };
-    int64_t grain = 16384 / rowwise->length; /* about ten microseconds */
+    int64_t grain = 16384 / rowwise->length; /* about ten microseconds of work */
     fs_parallel_for(rowwise->rows, grain > 0 ? grain : 1, rowwise_rows, &work);
     return FS_OK;
 }

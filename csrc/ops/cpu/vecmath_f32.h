@@ -1,6 +1,6 @@
-/* Float functions, about 1 to 2 ulp. Methods: Cody-Waite argument reduction with a multiply-free rounding (adding and
- * taking away 1.5 * 2^23), and polynomials fitted to least relative error by iteratively reweighted least squares at
- * Chebyshev nodes; the logarithm's series in s = f / (2 + f) is that of fdlibm. */
+/* Functions of float, accurate to about 1 to 2 ulp. Methods: Cody-Waite argument reduction with a multiply-free
+ * rounding (adding and subtracting 1.5 * 2^23), and polynomials fitted to least relative error by iteratively
+ * reweighted least squares at Chebyshev nodes. The logarithm's series in s = f / (2 + f) is that of fdlibm. */
 #ifndef FS_OPS_CPU_VECMATH_F32_H
 #define FS_OPS_CPU_VECMATH_F32_H
 
@@ -9,7 +9,7 @@
 
 #include "ops/cpu/vecmath_half.h"
 
-/* The largest |x| that fs_sin_f32 and fs_cos_f32 take: a multiple of pi/2 below 2^13 times an 11-bit part is exact. */
+/* The largest |x| for fs_sin_f32 and fs_cos_f32: a multiple of pi/2 below 2^13 times an 11-bit part is exact. */
 #define FS_TRIG_LIMIT_F32 10000.0f
 
 #define FS_ROUND_F32 0x1.8p23f
@@ -24,7 +24,7 @@ static inline float fs_sqrt_f32(float x)
     return __builtin_sqrtf(x);
 }
 
-/* 2^n for a whole n in [-126, 127], given as n + FS_ROUND_F32, whose low bits are n's. */
+/* 2^n for an integer n in [-126, 127], passed as n + FS_ROUND_F32, whose low bits are n's. */
 static inline float fs_power2_f32(float n_rounded)
 {
     return fs_float_f32((fs_bits_f32(n_rounded) + 127u) << 23);
@@ -55,7 +55,7 @@ static inline float fs_exp_f32(float x)
     x = x > 89.0f ? 89.0f : x;
     x = x < -104.0f ? -104.0f : x;
     float rounded, r = fs_exp_reduce_f32(x, &rounded);
-    /* In two steps, since 2^n alone leaves float's range where the result is subnormal or just below overflow. */
+    /* In two steps, as 2^n alone exceeds float's range if the result is subnormal or just below overflow. */
     float n = rounded - FS_ROUND_F32;
     float half = n * 0.5f + FS_ROUND_F32;
     float other = (n - (half - FS_ROUND_F32)) + FS_ROUND_F32;
@@ -63,7 +63,7 @@ static inline float fs_exp_f32(float x)
     return value * fs_power2_f32(half) * fs_power2_f32(other);
 }
 
-/* x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for x above 0. */
+/* x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for x > 0. */
 static inline float fs_log_reduce_f32(float x, float *k)
 {
     uint32_t subnormal = x < 0x1p-126f ? 1u : 0u;
@@ -85,7 +85,7 @@ static inline float fs_log_tail_f32(float f)
     return half_square - s * (half_square + z * p);
 }
 
-/* A logarithm's value where x is not an ordinary positive number. */
+/* The logarithm where x is not a positive normal number. */
 static inline float fs_log_special_f32(float x, float value)
 {
     float special = x < 0.0f ? NAN : x;
@@ -104,7 +104,7 @@ static inline float fs_log2_f32(float x)
 {
     float k, f = fs_log_reduce_f32(x, &k);
     float tail = fs_log_tail_f32(f);
-    /* 1 / ln(2) as 1.4375 and a rest: f times the first rounds little, its last bits being zero. */
+    /* 1 / ln(2) as 1.4375 plus a remainder: multiplying f by the first rounds little, as its last bits are zero. */
     float small = (f - tail) * 0x1.547652p-8f - tail * 1.4375f;
     return fs_log_special_f32(x, k + (f * 1.4375f + small));
 }
@@ -165,7 +165,7 @@ static inline float fs_cos_f32(float x)
     return fs_trig_f32(r, quadrant + 1u);
 }
 
-/* e / (e + 2) with e = exp(2 |x|) - 1, which loses nothing near 0. */
+/* e / (e + 2) with e = exp(2 |x|) - 1, which is accurate near 0. */
 static inline float fs_tanh_f32(float x)
 {
     float y = 2.0f * __builtin_fabsf(x);
@@ -176,7 +176,7 @@ static inline float fs_tanh_f32(float x)
     return __builtin_copysignf(e / (e + 2.0f), x);
 }
 
-/* Below 1 a polynomial in x²; above, 1 - exp(q(|x|)) with q fitted to log(erfc), up to where float gives 1. */
+/* Below 1 a polynomial in x². Above, 1 - exp(q(|x|)) with q fitted to log(erfc), up to where float rounds to 1. */
 static inline float fs_erf_f32(float x)
 {
     float z = x * x;
@@ -205,8 +205,8 @@ static inline float fs_erf_f32(float x)
     return a < 1.0f ? small : __builtin_copysignf(large, x);
 }
 
-/* a^b for a >= 0 in double, to a little more than float's precision: 2^(b log2(a)). No float is subnormal as a
- * double, and no step leaves double's range. */
+/* a^b for a >= 0, computed in double as 2^(b log2(a)), slightly more accurate than float. No float is subnormal as a
+ * double, and no step exceeds double's range. */
 static inline float fs_pow_magnitude_f32(double a, double b)
 {
     uint64_t bits;
@@ -228,7 +228,7 @@ static inline float fs_pow_magnitude_f32(double a, double b)
     logarithm = a == 0.0 ? -(double)INFINITY : logarithm;
 
     double t = b * logarithm;
-    t = logarithm == 0.0 && b == b ? 0.0 : t; /* 1 to the infinity is 1 */
+    t = logarithm == 0.0 && b == b ? 0.0 : t; /* 1 to the power infinity is 1 */
     t = t > 140.0 ? 140.0 : t;
     t = t < -160.0 ? -160.0 : t;
     double rounded = t + 0x1.8p52;
@@ -252,7 +252,7 @@ static inline float fs_pow_f32(float x, float y)
 {
     float power = fs_pow_magnitude_f32((double)__builtin_fabsf(x), (double)y);
 
-    /* Below 2^23 the sum y + 2^23 is y rounded to a whole number, and its last bit y's oddness; above, y is whole. */
+    /* Below 2^23 the sum y + 2^23 is y rounded to an integer, whose last bit is y's parity. Above, y is an integer. */
     float size = __builtin_fabsf(y);
     float whole = size < 0x1p23f ? size + 0x1p23f : size;
     float back = size < 0x1p23f ? whole - 0x1p23f : size;

@@ -1,4 +1,4 @@
-/* Double functions, about 1 to 3 ulp, by the same methods as vecmath_f32.h. */
+/* Functions of double, accurate to about 1 to 3 ulp, by the same methods as vecmath_f32.h. */
 #ifndef FS_OPS_CPU_VECMATH_F64_H
 #define FS_OPS_CPU_VECMATH_F64_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* The largest |x| that fs_sin_f64 and fs_cos_f64 take: a multiple of pi/2 below 2^20 times a 33-bit part is exact. */
+/* The largest |x| for fs_sin_f64 and fs_cos_f64: a multiple of pi/2 below 2^20 times a 33-bit part is exact. */
 #define FS_TRIG_LIMIT_F64 1e6
 
 #define FS_ROUND_F64 0x1.8p52
@@ -36,14 +36,14 @@ static inline double fs_sqrt_f64(double x)
     return __builtin_sqrt(x);
 }
 
-/* 2^n for a whole n in [-1022, 1023], given as n + FS_ROUND_F64, whose low bits are n's. */
+/* 2^n for an integer n in [-1022, 1023], passed as n + FS_ROUND_F64, whose low bits are n's. */
 static inline double fs_power2_f64(double n_rounded)
 {
     return fs_float_f64((fs_bits_f64(n_rounded) + 1023u) << 52);
 }
 
-/* exp(r) - 1 - r for |r| <= ln(2) / 2. Here and in erf the even and the odd powers are two shorter chains, which run
- * side by side. */
+/* exp(r) - 1 - r for |r| <= ln(2) / 2. Here and in erf the even and the odd powers form two shorter chains that run in
+ * parallel. */
 static inline double fs_exp_tail_f64(double r)
 {
     double z = r * r;
@@ -81,7 +81,7 @@ static inline double fs_exp_f64(double x)
     return value * fs_power2_f64(half) * fs_power2_f64(other);
 }
 
-/* x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for x above 0. */
+/* x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), for x > 0. */
 static inline double fs_log_reduce_f64(double x, double *k)
 {
     double bias = x < 0x1p-1022 ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0;
@@ -125,7 +125,7 @@ static inline double fs_log2_f64(double x)
 {
     double k, f = fs_log_reduce_f64(x, &k);
     double tail = fs_log_tail_f64(f);
-    /* 1 / ln(2) as 1.4375 and a rest: f times the first rounds little, its last bits being zero. */
+    /* 1 / ln(2) as 1.4375 plus a remainder: multiplying f by the first rounds little, as its last bits are zero. */
     double small = (f - tail) * 0x1.547652b82fe17p-8 - tail * 1.4375;
     return fs_log_special_f64(x, k + (f * 1.4375 + small));
 }
@@ -202,7 +202,7 @@ static inline double fs_tanh_f64(double x)
     return __builtin_copysign(e / (e + 2.0), x);
 }
 
-/* Below 1 a polynomial in x²; above, 1 - exp(q(|x|)) with q fitted to log(erfc), up to where double gives 1. */
+/* Below 1 a polynomial in x². Above, 1 - exp(q(|x|)) with q fitted to log(erfc), up to where double rounds to 1. */
 static inline double fs_erf_f64(double x)
 {
     double z = x * x;
@@ -250,7 +250,7 @@ static inline double fs_erf_f64(double x)
     return a < 1.0 ? small : __builtin_copysign(large, x);
 }
 
-/* The C library's: a power right to the last bits takes a logarithm of twice the precision, which it has. */
+/* From the C library: an accurate power needs a logarithm of twice the precision, which it has. */
 static inline double fs_pow_f64(double x, double y)
 {
     return pow(x, y);

@@ -1,4 +1,5 @@
-/* float16 and bfloat16 to and from float: round to nearest even, infinities and NaN kept, subnormals exact. */
+/* Conversion of float16 and bfloat16 to and from float: round to nearest even, infinities and NaN kept, subnormals
+ * exact. */
 #ifndef FS_OPS_CPU_VECMATH_HALF_H
 #define FS_OPS_CPU_VECMATH_HALF_H
 
@@ -27,7 +28,7 @@ static inline float fs_f16_to_f32(uint16_t half)
 {
     uint32_t sign = ((uint32_t)half & 0x8000u) << 16;
     uint32_t rest = ((uint32_t)half & 0x7fffu) << 13;
-    /* The exponent moves from bias 15 to 127 by a multiplication, which makes subnormals right as well. */
+    /* A multiplication moves the exponent from bias 15 to 127 and also handles subnormals. */
     uint32_t finite = fs_bits_f32(fs_float_f32(rest) * 0x1p112f);
     return fs_float_f32(sign | (rest >= 0x0f800000u ? rest | 0x7f800000u : finite));
 }
@@ -36,9 +37,9 @@ static inline uint16_t fs_f32_to_f16(float x)
 {
     uint32_t bits = fs_bits_f32(x);
     uint32_t rest = bits & 0x7fffffffu;
-    /* From bias 127 to 15, rounded by adding just under half a unit, and the odd bit that makes ties go to even. */
+    /* From bias 127 to 15. Adding just under half a unit, plus the odd bit so that ties go to even, rounds. */
     uint32_t normal = (rest - 0x38000000u + 0xfffu + ((rest >> 13) & 1u)) >> 13;
-    /* Below 2^-14 the sum with 0.5 has float16's subnormals as its last bits, and the addition does the rounding. */
+    /* Below 2^-14 the sum with 0.5 has float16's subnormals as its last bits, and the addition rounds. */
     uint32_t subnormal = fs_bits_f32(fs_float_f32(rest) + 0.5f) - 0x3f000000u;
     uint32_t nan = 0x7e00u | ((rest >> 13) & 0x3ffu);
     uint32_t half = rest < 0x38800000u ? subnormal : normal;
@@ -60,8 +61,8 @@ static inline uint16_t fs_f32_to_bf16(float x)
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
 }
 
-/* A double to float, rounded to odd: cut towards zero, the last bit set when anything was cut. Rounding that again, to
- * nearest with at least two bits fewer, gives what one rounding of the double would have. */
+/* Convert a double to float, rounded to odd: truncated, with the last bit set if anything was cut off. Rounding that
+ * again to nearest, with at least two bits fewer, equals a single rounding of the double. */
 static inline float fs_f64_to_f32_odd(double x)
 {
     float nearest = (float)x;
@@ -81,8 +82,8 @@ static inline uint16_t fs_f64_to_bf16(double x)
     return fs_f32_to_bf16(fs_f64_to_f32_odd(x));
 }
 
-/* Arrays of them. F16C does eight float16 in one instruction, and a pack narrows sixteen bfloat16 at once, which no
- * loop over the functions above becomes by itself. */
+/* Array versions. F16C converts eight float16 in one instruction, and a pack narrows sixteen bfloat16 at once, which
+ * compilers do not generate from loops over the functions above. */
 static inline void fs_f16_to_f32_array(float *restrict to, const uint16_t *restrict from, int64_t count)
 {
     int64_t i = 0;
@@ -112,7 +113,7 @@ static inline void fs_bf16_to_f32_array(float *restrict to, const uint16_t *rest
 }
 
 #if FS_ISA_LEVEL >= 1
-/* fs_f32_to_bf16 of eight, each in the low half of a 32-bit lane. */
+/* fs_f32_to_bf16 of eight values, each in the low half of a 32-bit lane. */
 static inline __m256i fs_f32_to_bf16_lanes(const float *from)
 {
     __m256 x = _mm256_loadu_ps(from);
@@ -132,7 +133,7 @@ static inline void fs_f32_to_bf16_array(uint16_t *restrict to, const float *rest
 #if FS_ISA_LEVEL >= 1
     for (; i + 16 <= count; i += 16) {
         __m256i low = fs_f32_to_bf16_lanes(from + i), high = fs_f32_to_bf16_lanes(from + i + 8);
-        /* The pack works within 128-bit halves; the permutation puts its quarters in order. */
+        /* The pack works within 128-bit halves. The permutation restores the order of its quarters. */
         __m256i halves = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), 0xd8);
         _mm256_storeu_si256((__m256i *)(void *)(to + i), halves);
     }
