@@ -113,7 +113,7 @@ static fs_status start_sources(fs_profiler_object *self, fs_error *err)
     }
     if (status != FS_OK) return status;
     status = fs_recorder_start(self->recorder, err);
-    if (status != FS_OK && self->captures) fs_cupti_stop(NULL);
+    if (status != FS_OK && self->captures) FS_IGNORE(fs_cupti_stop(NULL));
     self->running = status == FS_OK;
     return status;
 }
@@ -151,7 +151,7 @@ static void profiler_dealloc(PyObject *object)
 {
     fs_profiler_object *self = (fs_profiler_object *)object;
     PyTypeObject *type = Py_TYPE(object);
-    if (self->running) stop_sources(self, NULL);
+    if (self->running) FS_IGNORE(stop_sources(self, NULL));
     fs_recorder_destroy(self->recorder);
     fs_store_destroy(self->store);
     type->tp_free(object);
@@ -167,7 +167,7 @@ static PyObject *profiler_start(PyObject *object, PyObject *unused)
     if (self->generation != fs_fork_generation()) self->running = self->changing = false; /* in the parent */
     if (start_sources(self, &err) != FS_OK) return fs_raise(&err);
     if (self->with_stack && (self->frames = fs_frames_start(self->store)) == NULL) {
-        stop_sources(self, NULL);
+        FS_IGNORE(stop_sources(self, NULL));
         return NULL;
     }
     Py_RETURN_NONE;
