@@ -177,7 +177,10 @@ class BuildCore(build_ext):
         beside = ROOT / "flopscope" / target.name
         with suppress(OSError):
             if beside.resolve() != target.resolve():
-                shutil.copy2(target, beside)
+                # Not written in place: processes may run the old one.
+                made = beside.with_name(beside.name + ".new")
+                shutil.copy2(target, made)
+                made.replace(beside)
 
     def compile_one(self, command: list[str], source: Path) -> Path:
         """Compile one file unless its object is newer than all it includes and was made by the same command."""
