@@ -57,8 +57,9 @@ def measure_cpu(report: Report, torch: Any) -> None:
         cases["torch.add, out="] = per_call(torch.add, tx, ty, number=CPU_CALLS, out=torch.empty_like(tx))
     samples = interleave(cases, CPU_ROUNDS)
     fill(report, samples, f"{CPU_ELEMENTS} float32, CPU")
-    added = spread([with_it - bare for with_it, bare in
-                    zip(samples["fs.add under fs.profile()"], samples["fs.add"], strict=True)])
+    added = spread(
+        [with_it - bare for with_it, bare in zip(samples["fs.add under fs.profile()"], samples["fs.add"], strict=True)]
+    )
     report.target("fs.profile() adds to an op", added.median * 1e6, 0.3, "us")
 
 

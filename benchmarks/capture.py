@@ -115,14 +115,21 @@ SETTINGS: dict[str, Setting] = {
 def add_settings(report: Report, launch: Launch, floor: Any) -> None:
     """Whether any way of asking CUPTI for kernels' times costs less."""
     cases = {"bare": launches(launch, nullcontext), "kernels": launches(launch, partial(cupti_alone, floor))}
-    cases |= {f"kernels, {name}": launches(launch, partial(cupti_alone, floor, setting=setting))
-              for name, setting in SETTINGS.items()}
+    cases |= {
+        f"kernels, {name}": launches(launch, partial(cupti_alone, floor, setting=setting))
+        for name, setting in SETTINGS.items()
+    }
     cases["callbacks around launches, no records"] = launches(
-        launch, partial(cupti_alone, floor, kernels=False, callbacks=True))
+        launch, partial(cupti_alone, floor, kernels=False, callbacks=True)
+    )
     cases["kernels and callbacks"] = launches(launch, partial(cupti_alone, floor, callbacks=True))
     samples = interleave(cases, SETTING_ROUNDS)
-    fill(report, {f"CUPTI: {name}": values for name, values in samples.items() if name != "bare"},
-         "settings of CUPTI", samples["bare"])
+    fill(
+        report,
+        {f"CUPTI: {name}": values for name, values in samples.items() if name != "bare"},
+        "settings of CUPTI",
+        samples["bare"],
+    )
 
 
 def add_launches(report: Report, launch: Launch, floor: Any) -> list[float]:
@@ -217,12 +224,21 @@ def add_many(report: Report, launch: Launch) -> None:
     kernels = sum(row.count for row in prof.key_averages(peaks="none") if row.device_type == "cuda")
     assert kernels == MANY and prof.dropped == 0, f"{kernels} kernels, {prof.dropped} lost"
     resident = {"resident": [float(mib) for mib in peaks]}
-    report.keep("ten million kernels: resident MiB after each tenth", resident, "MiB", before=start,
-                events=len(prof), seconds=ran - began, stop_seconds=stopped - ran)
-    report.row(f"{MANY} kernels, none lost", f"{ran - began:.1f} s", f"stop {stopped - ran:.2f} s",
-               f"{len(prof)} events", "")
-    report.row("memory before, at the end", f"{start} MiB", f"{peaks[-1]} MiB",
-               f"{len(prof) * 51 >> 20} MiB events", "")
+    report.keep(
+        "ten million kernels: resident MiB after each tenth",
+        resident,
+        "MiB",
+        before=start,
+        events=len(prof),
+        seconds=ran - began,
+        stop_seconds=stopped - ran,
+    )
+    report.row(
+        f"{MANY} kernels, none lost", f"{ran - began:.1f} s", f"stop {stopped - ran:.2f} s", f"{len(prof)} events", ""
+    )
+    report.row(
+        "memory before, at the end", f"{start} MiB", f"{peaks[-1]} MiB", f"{len(prof) * 51 >> 20} MiB events", ""
+    )
 
 
 def add_torch(report: Report, torch: Any, launch: Launch, bare: list[float]) -> None:

@@ -7,8 +7,16 @@ from typing import Any
 
 from harness import HERE, Report, arguments, optional, run_c, spread
 
-SOURCES = ["csrc/base/*.c", "csrc/store/*.c", "csrc/device/*.c", "csrc/work/*.c", "csrc/table/*.c",
-           "csrc/ops/op_table.c", "csrc/ops/dtype.c", "csrc/ops/tensor.c"]
+SOURCES = [
+    "csrc/base/*.c",
+    "csrc/store/*.c",
+    "csrc/device/*.c",
+    "csrc/work/*.c",
+    "csrc/table/*.c",
+    "csrc/ops/op_table.c",
+    "csrc/ops/dtype.c",
+    "csrc/ops/tensor.c",
+]
 AIM_EVENTS, AIM_MS = 600_000, 60
 TORCH_OPS, TORCH_SAMPLES = 5000, 3
 
@@ -21,8 +29,13 @@ def main() -> None:
         values = [float(line["ns"]) for line in lines if int(line["events"]) == events]
         report.keep(f"{events} events", {"flopscope": values}, "ns")
         found = spread(values)
-        report.row(f"{events:,}", f"{found.median / 1e6:.2f}", f"{found.low / 1e6:.2f}", f"{found.high / 1e6:.2f}",
-                   f"{found.median / events:.1f}")
+        report.row(
+            f"{events:,}",
+            f"{found.median / 1e6:.2f}",
+            f"{found.low / 1e6:.2f}",
+            f"{found.high / 1e6:.2f}",
+            f"{found.median / events:.1f}",
+        )
         if events == AIM_EVENTS:
             report.target(f"a table of {events:,} events", found.median / 1e6, AIM_MS, "ms")
     torch = optional("torch")
@@ -51,8 +64,13 @@ def add_torch(torch: Any, report: Report, device: str) -> None:
             events = len(prof.events())
     report.keep(f"{events} events", {"torch": values}, "ns")
     found = spread(values)
-    report.row(f"{events:,} (torch)", f"{found.median / 1e6:.2f}", f"{found.low / 1e6:.2f}", f"{found.high / 1e6:.2f}",
-               f"{found.median / events:.1f}")
+    report.row(
+        f"{events:,} (torch)",
+        f"{found.median / 1e6:.2f}",
+        f"{found.low / 1e6:.2f}",
+        f"{found.high / 1e6:.2f}",
+        f"{found.median / events:.1f}",
+    )
 
 
 if __name__ == "__main__":

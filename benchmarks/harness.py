@@ -36,8 +36,17 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
-C_FLAGS = ["-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-Wall", "-Wextra",
-           "-ffunction-sections", "-Wl,--gc-sections"]  # what is not called need not link
+C_FLAGS = [
+    "-std=gnu11",
+    "-O3",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=fast",
+    "-Wall",
+    "-Wextra",
+    "-ffunction-sections",
+    "-Wl,--gc-sections",
+]  # what is not called need not link
 
 Sampler = Callable[[], float]
 
@@ -238,15 +247,19 @@ class Report:
         widths = [max(map(len, column)) for column in zip(self.columns, *self.rows, strict=True)]
         lines = [f"{self.name} ({self.device})"]
         for cells in [self.columns, *self.rows]:
-            first, *rest = [cell.ljust(w) if i == 0 else cell.rjust(w)
-                            for i, (cell, w) in enumerate(zip(cells, widths, strict=True))]
+            first, *rest = [
+                cell.ljust(w) if i == 0 else cell.rjust(w)
+                for i, (cell, w) in enumerate(zip(cells, widths, strict=True))
+            ]
             lines.append("  ".join([first, *rest]).rstrip())
         lines.insert(2, "  ".join("-" * width for width in widths))
         lines += self.notes
         for target in self.targets:
             verdict = "met" if target["met"] else "MISSED"
-            lines.append(f"target: {target['text']} <= {target['limit']:.4g} {target['unit']}: "
-                         f"{target['value']:.4g} {target['unit']}, {verdict}")
+            lines.append(
+                f"target: {target['text']} <= {target['limit']:.4g} {target['unit']}: "
+                f"{target['value']:.4g} {target['unit']}, {verdict}"
+            )
         return "\n".join(lines)
 
     def finish(self) -> None:
@@ -259,8 +272,13 @@ class Report:
             "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "command": f"python benchmarks/{self.name}.py --device {self.device}",
             "machine": machine(self.device),
-            "summary": {"columns": self.columns, "rows": self.rows, "notes": self.notes, "targets": self.targets,
-                        "text": self.text()},
+            "summary": {
+                "columns": self.columns,
+                "rows": self.rows,
+                "notes": self.notes,
+                "targets": self.targets,
+                "text": self.text(),
+            },
         }
         head = json.dumps(content, indent=1, ensure_ascii=False).removesuffix("\n}")
         samples = ",\n  ".join(json.dumps(sample, ensure_ascii=False) for sample in self.samples)
@@ -310,8 +328,21 @@ def run_c(program: Path, sources: Sequence[str]) -> list[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
         binary = Path(folder) / program.stem
         compiler = shlex.split(os.environ.get("CC", "cc"))
-        run([*compiler, *C_FLAGS, f"-I{ROOT}", f"-I{ROOT / 'csrc'}", str(program), *map(str, files), "-o", str(binary),
-             "-lm", "-lpthread", "-ldl"])
+        run(
+            [
+                *compiler,
+                *C_FLAGS,
+                f"-I{ROOT}",
+                f"-I{ROOT / 'csrc'}",
+                str(program),
+                *map(str, files),
+                "-o",
+                str(binary),
+                "-lm",
+                "-lpthread",
+                "-ldl",
+            ]
+        )
         printed = run([str(binary)])
     return [dict(pair.split("=", 1) for pair in line.split()) for line in printed.splitlines()]
 
@@ -330,8 +361,22 @@ def build_c_library(source: Path, folder: Path) -> Path:
     """A shared object from a C file that may include the core's headers."""
     library = folder / f"{source.stem}.so"
     compiler = shlex.split(os.environ.get("CC", "cc"))
-    run([*compiler, "-std=gnu11", "-O2", "-shared", "-fPIC", f"-I{ROOT}", f"-I{ROOT / 'csrc'}", str(source), "-o",
-         str(library), "-ldl", "-lpthread"])
+    run(
+        [
+            *compiler,
+            "-std=gnu11",
+            "-O2",
+            "-shared",
+            "-fPIC",
+            f"-I{ROOT}",
+            f"-I{ROOT / 'csrc'}",
+            str(source),
+            "-o",
+            str(library),
+            "-ldl",
+            "-lpthread",
+        ]
+    )
     return library
 
 

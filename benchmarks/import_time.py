@@ -20,7 +20,8 @@ def main() -> None:
     if package is None or package.origin is None:
         raise RuntimeError("flopscope is not installed")
     os.environ["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(Path(package.origin).parent.parent), os.environ.get("PYTHONPATH")]))
+        filter(None, [str(Path(package.origin).parent.parent), os.environ.get("PYTHONPATH")])
+    )
     names = [name for name in ("flopscope", "numpy", "torch") if importlib.util.find_spec(name)]
     report = Report("import_time", ["module", "import, ms", "low", "high", "process, ms", "x numpy"], options.out)
     if "torch" not in names:
@@ -32,8 +33,14 @@ def main() -> None:
     report.keep("process", processes)
     for name in names:
         found, whole = spread(imports[name]), spread(processes[name])
-        report.row(name, f"{found.median * 1e3:.1f}", f"{found.low * 1e3:.1f}", f"{found.high * 1e3:.1f}",
-                   f"{whole.median * 1e3:.1f}", f"{ratio(imports[name], imports['numpy']).median:.2f}")
+        report.row(
+            name,
+            f"{found.median * 1e3:.1f}",
+            f"{found.low * 1e3:.1f}",
+            f"{found.high * 1e3:.1f}",
+            f"{whole.median * 1e3:.1f}",
+            f"{ratio(imports[name], imports['numpy']).median:.2f}",
+        )
     report.target("import flopscope", spread(imports["flopscope"]).median, SECONDS, "s")
     report.finish()
 

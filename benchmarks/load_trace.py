@@ -163,8 +163,15 @@ def plain(report: Report, path: Path) -> None:
 
 def show(report: Report, name: str, values: list[float], size: int, ours: list[float], peak: float | None) -> None:
     found = spread(values)
-    report.row(name, f"{found.median:.3f}", f"{found.low:.3f}", f"{found.high:.3f}", f"{size / found.median / 1e6:.0f}",
-               "" if peak is None else f"{peak:.0f}", f"{ratio(ours, values).median:.3f}")
+    report.row(
+        name,
+        f"{found.median:.3f}",
+        f"{found.low:.3f}",
+        f"{found.high:.3f}",
+        f"{size / found.median / 1e6:.0f}",
+        "" if peak is None else f"{peak:.0f}",
+        f"{ratio(ours, values).median:.3f}",
+    )
 
 
 def peak_of(name: str, path: Path) -> float:

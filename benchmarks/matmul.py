@@ -17,8 +17,13 @@ import flopscope as fs
 
 CPU_SIDES, CPU_DTYPES = (512, 1024, 2048), ("float32", "float64")
 CUDA_SIDES = (4096, 8192)
-CUDA_UNITS = {"float32": "float32", "tf32": "float32", "float16": "float16", "bfloat16": "bfloat16",
-              "float64": "float64"}
+CUDA_UNITS = {
+    "float32": "float32",
+    "tf32": "float32",
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "float64": "float64",
+}
 ROUNDS, SECONDS = 21, 1.5
 CHECKED_ROWS = 64
 # |result - reference| <= tolerance x largest |reference|, the reference in float64 from the same inputs.
@@ -50,8 +55,10 @@ def measure_cpu(report: Report, torch: Any, peers: list[str]) -> None:
         for dtype in CPU_DTYPES:
             a, b = (rng.standard_normal((side, side)).astype(dtype) for _ in range(2))
             reference = a[:CHECKED_ROWS].astype(np.float64) @ b.astype(np.float64)
-            calls: dict[str, Call] = {"flopscope": partial(fs.matmul, fs.from_numpy(a), fs.from_numpy(b)),
-                                      "numpy": partial(np.matmul, a, b)}
+            calls: dict[str, Call] = {
+                "flopscope": partial(fs.matmul, fs.from_numpy(a), fs.from_numpy(b)),
+                "numpy": partial(np.matmul, a, b),
+            }
             if torch is not None:
                 calls["torch"] = partial(torch.matmul, torch.from_numpy(a), torch.from_numpy(b))
             for who, call in calls.items():
@@ -64,8 +71,9 @@ def measure_cuda(report: Report, torch: Any, peers: list[str]) -> None:
     generator = torch.Generator(device="cuda").manual_seed(0)
     for side in CUDA_SIDES:
         for unit, dtype in CUDA_UNITS.items():
-            a, b = (torch.randn(side, side, generator=generator, device="cuda").to(getattr(torch, dtype))
-                    for _ in range(2))
+            a, b = (
+                torch.randn(side, side, generator=generator, device="cuda").to(getattr(torch, dtype)) for _ in range(2)
+            )
             torch.backends.cuda.matmul.allow_tf32 = unit == "tf32"
             try:
                 calls = checked_calls(torch, a, b, unit)
@@ -76,8 +84,10 @@ def measure_cuda(report: Report, torch: Any, peers: list[str]) -> None:
 
 def checked_calls(torch: Any, a: Any, b: Any, unit: str) -> dict[str, Call]:
     reference = (a[:CHECKED_ROWS].double() @ b.double()).cpu().numpy()
-    calls = {"flopscope": partial(fs.matmul, fs.from_dlpack(a), fs.from_dlpack(b), allow_tf32=unit == "tf32"),
-             "torch": partial(torch.matmul, a, b)}
+    calls = {
+        "flopscope": partial(fs.matmul, fs.from_dlpack(a), fs.from_dlpack(b), allow_tf32=unit == "tf32"),
+        "torch": partial(torch.matmul, a, b),
+    }
     for who, call in calls.items():
         rows = torch.from_dlpack(call())[:CHECKED_ROWS].double().cpu().numpy()
         check(f"{who}, {unit}", rows, reference, unit)
@@ -96,8 +106,9 @@ def fill(report: Report, side: int, unit: str, cases: dict[str, Sampler], peers:
     rates = {who: 2e-12 * side**3 / spread(values).median for who, values in samples.items()}
     there = [f"{rates[peer]:.3f}" if peer in rates else "-" for peer in peers]
     beside = [f"{ratio(samples['flopscope'], samples[peer]).median:.3f}" if peer in rates else "-" for peer in peers]
-    report.row(str(side), unit, f"{rates['flopscope']:.3f}", f"{spread(samples['flopscope']).percent:.1f}", *there,
-               *beside)
+    report.row(
+        str(side), unit, f"{rates['flopscope']:.3f}", f"{spread(samples['flopscope']).percent:.1f}", *there, *beside
+    )
 
 
 if __name__ == "__main__":

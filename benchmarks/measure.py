@@ -158,8 +158,22 @@ def by_ncu(cases: int) -> list[list[float]]:
     ncu = shutil.which("ncu")
     if ncu is None:
         return []
-    command = [ncu, "--csv", "--profile-from-start", "off", "--metrics", "gpu__time_duration.sum", "--clock-control",
-               "none", "--cache-control", "all", "--print-units", "base", sys.executable, str(Path(__file__).resolve())]
+    command = [
+        ncu,
+        "--csv",
+        "--profile-from-start",
+        "off",
+        "--metrics",
+        "gpu__time_duration.sum",
+        "--clock-control",
+        "none",
+        "--cache-control",
+        "all",
+        "--print-units",
+        "base",
+        sys.executable,
+        str(Path(__file__).resolve()),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, CHILD: "1"})
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     rows = [row for row in csv.DictReader(lines) if row.get("Metric Name") == "gpu__time_duration.sum"]

@@ -64,14 +64,24 @@ def main() -> None:
                     case = f"{run + 1} beside {busy}"
                     values = {f"{who}: {name}": [value] for name, value in numbers(peaks).items()}
                     report.keep(case, values, "1/s", said=said)
-                    report.row(case, who, f"{peaks['bandwidth'] / 1e9:.1f}", f"{peaks['flops']['fp32'] / 1e12:.4g}",
-                               f"{100 * peaks['spread']['fp32']:.1f} %", f"{peaks['load_average']:.2f}", f"{share:.1f}",
-                               bound, f"{seconds:.1f}")
+                    report.row(
+                        case,
+                        who,
+                        f"{peaks['bandwidth'] / 1e9:.1f}",
+                        f"{peaks['flops']['fp32'] / 1e12:.4g}",
+                        f"{100 * peaks['spread']['fp32']:.1f} %",
+                        f"{peaks['load_average']:.2f}",
+                        f"{share:.1f}",
+                        bound,
+                        f"{seconds:.1f}",
+                    )
     report.target("drops of a stored number", drops(stored), 0, "")
     for who in (KEPT, LAST):
         moved = max(shares[who]) / min(shares[who])
-        report.note(f"{who}: the share of sin moved by {100 * (moved - 1):.1f} %, its bound was "
-                    f"{' or '.join(dict.fromkeys(verdicts[who]))}.")
+        report.note(
+            f"{who}: the share of sin moved by {100 * (moved - 1):.1f} %, its bound was "
+            f"{' or '.join(dict.fromkeys(verdicts[who]))}."
+        )
     after = shares[KEPT][RUNS - 1 :]  # from the end of the idle runs on
     report.target("what busy runs move the share of sin by", 100 * (max(after) / min(after) - 1), 3, "%")
     report.finish()
@@ -96,8 +106,13 @@ def measured(folder: Path, device: str, reset: bool) -> tuple[dict[str, Any], st
     file = folder.parent / "devices.json"
     command = [sys.executable, "-m", "flopscope", "devices", "--measure", "--json", str(file)]
     begin = time.perf_counter()
-    done = subprocess.run([*command, *(["--reset"] if reset else [])], capture_output=True, text=True, check=True,
-                          env={**os.environ, "FLOPSCOPE_CACHE_DIR": str(folder)})
+    done = subprocess.run(
+        [*command, *(["--reset"] if reset else [])],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "FLOPSCOPE_CACHE_DIR": str(folder)},
+    )
     seconds = time.perf_counter() - begin
     found = json.loads(file.read_text())["devices"]
     return next(d["measured"] for d in found if d["kind"] == device[:4].rstrip(":")), done.stderr, seconds
@@ -111,8 +126,7 @@ def numbers(peaks: dict[str, Any]) -> dict[str, float]:
 
 
 def drops(stored: list[dict[str, float]]) -> int:
-    return sum(after[name] < value for before, after in pairwise(stored)
-               for name, value in before.items())
+    return sum(after[name] < value for before, after in pairwise(stored) for name, value in before.items())
 
 
 def verdict(folder: Path, device: str, us: float) -> tuple[str, float]:
@@ -121,8 +135,13 @@ def verdict(folder: Path, device: str, us: float) -> tuple[str, float]:
         f'import flopscope as fs; m = fs.measure(fs.sin, fs.rand(({SIDE}, {SIDE}), device="{device}"), '
         'peaks="measured"); print(m.bound, m.pct_roofline * m.median)'
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
-                          env={**os.environ, "FLOPSCOPE_CACHE_DIR": str(folder)})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "FLOPSCOPE_CACHE_DIR": str(folder)},
+    )
     bound, product = done.stdout.split()
     return bound, float(product) / us
 

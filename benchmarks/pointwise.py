@@ -91,37 +91,90 @@ def pointwise_cases(data: Data) -> Iterator[Case]:
         reference = cache(partial(lambda op, args: op(*[arg.double() for arg in args]), theirs, peers))
         nbytes = (len(inputs) + 1) * data.nbytes
         yield Case(name, "plain", partial(ours, *mine), partial(theirs, *peers), reference, nbytes, True)
-        yield Case(name, "out=", partial(ours, *mine, out=data.fs_out), partial(into, *peers, out=out), reference,
-                   nbytes, True)
+        yield Case(
+            name, "out=", partial(ours, *mine, out=data.fs_out), partial(into, *peers, out=out), reference, nbytes, True
+        )
 
 
 def other_cases(data: Data) -> Iterator[Case]:
     torch, x, out, nbytes = data.torch, data.x, data.out, data.nbytes
     functional = torch.nn.functional
-    yield Case("sum", "plain", partial(fs.sum, data.fs_positive), partial(torch.sum, data.positive),
-               lambda: data.positive.double().sum(), nbytes)
-    yield Case("softmax", "plain", partial(fs.softmax, data.fs_x), partial(torch.softmax, x, -1),
-               lambda: torch.softmax(x.double(), -1), 2 * nbytes)
-    yield Case("softmax", "out=", partial(fs.softmax, data.fs_x, out=data.fs_out),
-               partial(torch.ops.aten._softmax.out, x, -1, False, out=out),
-               lambda: torch.softmax(x.double(), -1), 2 * nbytes)
-    yield Case("layer_norm", "plain", partial(fs.layer_norm, data.fs_x, data.fs_weight, data.fs_bias),
-               partial(functional.layer_norm, x, (data.side,), data.weight, data.bias),
-               lambda: functional.layer_norm(x.double(), (data.side,), data.weight.double(), data.bias.double()),
-               2 * nbytes)
-    yield Case("cast", "plain", partial(fs.cast, data.fs_x, data.cast_to), partial(x.to, data.cast_out.dtype),
-               x.double, nbytes + data.cast_out.nbytes)
-    yield Case("cast", "out=", partial(fs.cast, data.fs_x, data.cast_to, out=data.fs_cast_out),
-               partial(data.cast_out.copy_, x), x.double, nbytes + data.cast_out.nbytes)
-    yield Case("fill_", "out=", partial(fs.fill_, data.fs_out, 0.5), partial(out.fill_, 0.5),
-               lambda: torch.full_like(x, 0.5).double(), nbytes)
+    yield Case(
+        "sum",
+        "plain",
+        partial(fs.sum, data.fs_positive),
+        partial(torch.sum, data.positive),
+        lambda: data.positive.double().sum(),
+        nbytes,
+    )
+    yield Case(
+        "softmax",
+        "plain",
+        partial(fs.softmax, data.fs_x),
+        partial(torch.softmax, x, -1),
+        lambda: torch.softmax(x.double(), -1),
+        2 * nbytes,
+    )
+    yield Case(
+        "softmax",
+        "out=",
+        partial(fs.softmax, data.fs_x, out=data.fs_out),
+        partial(torch.ops.aten._softmax.out, x, -1, False, out=out),
+        lambda: torch.softmax(x.double(), -1),
+        2 * nbytes,
+    )
+    yield Case(
+        "layer_norm",
+        "plain",
+        partial(fs.layer_norm, data.fs_x, data.fs_weight, data.fs_bias),
+        partial(functional.layer_norm, x, (data.side,), data.weight, data.bias),
+        lambda: functional.layer_norm(x.double(), (data.side,), data.weight.double(), data.bias.double()),
+        2 * nbytes,
+    )
+    yield Case(
+        "cast",
+        "plain",
+        partial(fs.cast, data.fs_x, data.cast_to),
+        partial(x.to, data.cast_out.dtype),
+        x.double,
+        nbytes + data.cast_out.nbytes,
+    )
+    yield Case(
+        "cast",
+        "out=",
+        partial(fs.cast, data.fs_x, data.cast_to, out=data.fs_cast_out),
+        partial(data.cast_out.copy_, x),
+        x.double,
+        nbytes + data.cast_out.nbytes,
+    )
+    yield Case(
+        "fill_",
+        "out=",
+        partial(fs.fill_, data.fs_out, 0.5),
+        partial(out.fill_, 0.5),
+        lambda: torch.full_like(x, 0.5).double(),
+        nbytes,
+    )
     yield Case("copy", "plain", partial(fs.copy, data.fs_x), x.clone, x.double, 2 * nbytes)
-    yield Case("copy", "out=", partial(fs.copy, data.fs_x, out=data.fs_out), partial(out.copy_, x), x.double,
-               2 * nbytes)
-    yield Case("transpose_copy", "plain", partial(fs.transpose_copy, data.fs_x), lambda: x.t().contiguous(),
-               lambda: x.t().double(), 2 * nbytes)
-    yield Case("transpose_copy", "out=", partial(fs.transpose_copy, data.fs_x, out=data.fs_out),
-               lambda: out.copy_(x.t()), lambda: x.t().double(), 2 * nbytes)
+    yield Case(
+        "copy", "out=", partial(fs.copy, data.fs_x, out=data.fs_out), partial(out.copy_, x), x.double, 2 * nbytes
+    )
+    yield Case(
+        "transpose_copy",
+        "plain",
+        partial(fs.transpose_copy, data.fs_x),
+        lambda: x.t().contiguous(),
+        lambda: x.t().double(),
+        2 * nbytes,
+    )
+    yield Case(
+        "transpose_copy",
+        "out=",
+        partial(fs.transpose_copy, data.fs_x, out=data.fs_out),
+        lambda: out.copy_(x.t()),
+        lambda: x.t().double(),
+        2 * nbytes,
+    )
 
 
 def error_of(case: Case, data: Data) -> str | None:
@@ -178,8 +231,12 @@ def main() -> None:
     if device == "cuda" and shares:
         below = [f"{name} {share:.0%}" for share, name in sorted(shares) if share < SHARE_OF_COPY]
         report.note(f"below {SHARE_OF_COPY:.0%} of the copy: {', '.join(below) or 'none'}")
-        report.target(f"unary and binary ops below {SHARE_OF_COPY:.0%} of the copy's bandwidth, of {len(shares)}",
-                      len(below), 0, "ops")
+        report.target(
+            f"unary and binary ops below {SHARE_OF_COPY:.0%} of the copy's bandwidth, of {len(shares)}",
+            len(below),
+            0,
+            "ops",
+        )
     report.finish()
 
 
@@ -201,9 +258,19 @@ def measure(
     ours, theirs = spread(samples["flopscope"]), spread(samples["torch"])
     beside = ratio(samples["flopscope"], samples["torch"])
     share = case.nbytes / (2 * data.nbytes) / ratio(samples["flopscope"], samples["torch copy_"]).median
-    report.row(case.name, data.dtype, case.form, f"{ours.median * 1e6:.1f}", f"{ours.percent:.1f}",
-               f"{theirs.median * 1e6:.1f}", f"{case.nbytes / ours.median / 1e9:.1f}", f"{share * 100:.1f}",
-               f"{beside.median:.3f}", f"{beside.low:.3f}", f"{beside.high:.3f}")
+    report.row(
+        case.name,
+        data.dtype,
+        case.form,
+        f"{ours.median * 1e6:.1f}",
+        f"{ours.percent:.1f}",
+        f"{theirs.median * 1e6:.1f}",
+        f"{case.nbytes / ours.median / 1e9:.1f}",
+        f"{share * 100:.1f}",
+        f"{beside.median:.3f}",
+        f"{beside.low:.3f}",
+        f"{beside.high:.3f}",
+    )
     return share, beside
 
 

@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def run(first: str) -> str:
-    """"" where a process ends well, else its exit code and what it said last."""
+    """ "" where a process ends well, else its exit code and what it said last."""
     command = [sys.executable, "-c", PROGRAM.format(first=first)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode == 0 and "end" in done.stdout:

@@ -36,11 +36,16 @@ def main() -> None:
     with fs.profile() as prof:
         measure(nullcontext)()
     assert len(prof) >= OPS and prof.dropped == 0, f"{len(prof)} events of {OPS} ops, {prof.dropped} lost"
-    fill(report, "flopscope", {
-        "fs.add": measure(nullcontext),
-        "fs.add, fs.profile()": measure(fs.profile),
-        "fs.add, shapes and memory": measure(partial(fs.profile, record_shapes=True, profile_memory=True)),
-    }, ROUNDS)
+    fill(
+        report,
+        "flopscope",
+        {
+            "fs.add": measure(nullcontext),
+            "fs.add, fs.profile()": measure(fs.profile),
+            "fs.add, shapes and memory": measure(partial(fs.profile, record_shapes=True, profile_memory=True)),
+        },
+        ROUNDS,
+    )
     torch = optional("torch")
     if torch is None:
         report.note("torch is not installed: no rows of it.")
@@ -59,7 +64,8 @@ def add_torch(torch: Any, report: Report, x: Any, y: Any, device: str, wait: Cal
         cases["torch.add, kernels alone"] = measure(partial(torch.profiler.profile, activities=[kinds.CUDA]))
     cases["torch.add, torch.profiler"] = measure(partial(torch.profiler.profile, activities=both))
     cases["torch.add, shapes and memory"] = measure(
-        partial(torch.profiler.profile, activities=both, record_shapes=True, profile_memory=True))
+        partial(torch.profiler.profile, activities=both, record_shapes=True, profile_memory=True)
+    )
     fill(report, "torch", cases, TORCH_ROUNDS)
 
 
@@ -88,8 +94,13 @@ def fill(report: Report, case: str, cases: dict[str, Sampler], rounds: int) -> N
     for who, values in samples.items():
         found = spread(values)
         added = spread([with_it - without for with_it, without in zip(values, samples[bare], strict=True)])
-        report.row(who, f"{found.median * 1e6:.2f}", f"{found.low * 1e6:.2f}", f"{found.high * 1e6:.2f}",
-                   "" if who == bare else f"{added.median * 1e6:+.2f}")
+        report.row(
+            who,
+            f"{found.median * 1e6:.2f}",
+            f"{found.low * 1e6:.2f}",
+            f"{found.high * 1e6:.2f}",
+            "" if who == bare else f"{added.median * 1e6:+.2f}",
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Run every benchmark for a device, each in a process of its own; one that fails stops no other.
 
-    python benchmarks/run_all.py --out benchmarks/results/MACHINE [--device cpu|cuda]
+python benchmarks/run_all.py --out benchmarks/results/MACHINE [--device cpu|cuda]
 """
 
 from __future__ import annotations
@@ -14,8 +14,17 @@ from pathlib import Path
 from harness import HERE, ROOT, arguments
 
 HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace", "trace_tools")  # the same whatever the device
-DEVICE_PROGRAMS = ("grouping", "call_overhead", "profiling_overhead", "pointwise", "matmul", "torch_profile",
-                   "measure", "verdicts", "peaks")
+DEVICE_PROGRAMS = (
+    "grouping",
+    "call_overhead",
+    "profiling_overhead",
+    "pointwise",
+    "matmul",
+    "torch_profile",
+    "measure",
+    "verdicts",
+    "peaks",
+)
 CUDA_PROGRAMS = ("capture", "process_exit")
 LIMIT = 1200  # seconds of one program
 

@@ -29,22 +29,33 @@ def main() -> None:
     with recorded() as prof:
         loop(nullcontext, 1000)()
     assert len(prof) >= 1000 and prof.dropped == 0, f"{len(prof)} events of 1000 calls, {prof.dropped} lost"
-    fill(report, "flopscope", {
-        "bare": loop(nullcontext, CALLS),
-        "a C function that does nothing": loop(empty_hook, CALLS),
-        "fs.profile(with_stack=True)": loop(recorded, CALLS),
-        "sys.setprofile, a Python function": loop(python_hook, CALLS),
-    }, ROUNDS)
+    fill(
+        report,
+        "flopscope",
+        {
+            "bare": loop(nullcontext, CALLS),
+            "a C function that does nothing": loop(empty_hook, CALLS),
+            "fs.profile(with_stack=True)": loop(recorded, CALLS),
+            "sys.setprofile, a Python function": loop(python_hook, CALLS),
+        },
+        ROUNDS,
+    )
     torch = optional("torch")
     if torch is None:
         report.note("torch is not installed: no rows of it.")
     else:
         cpu = [torch.profiler.ProfilerActivity.CPU]
-        fill(report, "torch", {
-            "bare, before torch": loop(nullcontext, TORCH_CALLS),
-            "torch.profiler, with_stack": loop(lambda: torch.profiler.profile(activities=cpu, with_stack=True),
-                                               TORCH_CALLS),
-        }, TORCH_ROUNDS)
+        fill(
+            report,
+            "torch",
+            {
+                "bare, before torch": loop(nullcontext, TORCH_CALLS),
+                "torch.profiler, with_stack": loop(
+                    lambda: torch.profiler.profile(activities=cpu, with_stack=True), TORCH_CALLS
+                ),
+            },
+            TORCH_ROUNDS,
+        )
     report.finish()
 
 
@@ -100,8 +111,13 @@ def fill(report: Report, case: str, cases: dict[str, Sampler], rounds: int) -> N
     for who, values in samples.items():
         found = spread(values)
         added = spread([with_it - without for with_it, without in zip(values, samples[bare], strict=True)])
-        report.row(who, f"{found.median * 1e9:.0f}", f"{found.low * 1e9:.0f}", f"{found.high * 1e9:.0f}",
-                   "" if who == bare else f"{added.median * 1e9:+.0f}")
+        report.row(
+            who,
+            f"{found.median * 1e9:.0f}",
+            f"{found.low * 1e9:.0f}",
+            f"{found.high * 1e9:.0f}",
+            "" if who == bare else f"{added.median * 1e9:+.0f}",
+        )
 
 
 if __name__ == "__main__":

@@ -44,8 +44,10 @@ def main() -> None:
         found = spread(values)
         report.row(name, f"{found.median:.3f}", f"{found.low:.3f}", f"{found.high:.3f}", str(counts[name] or ""))
     assert counts["flopscope: stop to table"] == counts["torch: stop to table"]
-    a, b, stop = (spread(samples[name]).median for name in ("flopscope: stop to table", "torch: stop to table",
-                                                            "torch: stop(), for both"))
+    a, b, stop = (
+        spread(samples[name]).median
+        for name in ("flopscope: stop to table", "torch: stop to table", "torch: stop(), for both")
+    )
     report.target("stop to table over torch's", a / b, 0.1, "x")
     report.note(f"With stop() on both sides: {(stop + b) / (stop + a):.1f} times as fast.")
     report.finish()

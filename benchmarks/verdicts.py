@@ -56,9 +56,15 @@ def judge_all(report: Report, device: str, how: str) -> None:
             report.keep(f"{100 * slower:g} % more work, {how}: {who}", {"ratio": [ratio for _, ratio in found]}, "")
             said = Counter(verdict for verdict, _ in found)
             wrong = TRIALS - said[expected(slower)] - said["unclear"]
-            report.row(f"{100 * slower:g} % more work, {how}", who, f"{statistics.median(r for _, r in found):.4f}",
-                       ", ".join(f"{count} {word}" for word, count in said.most_common()), str(wrong),
-                       str(said["unclear"]), f"{took:.2f}")
+            report.row(
+                f"{100 * slower:g} % more work, {how}",
+                who,
+                f"{statistics.median(r for _, r in found):.4f}",
+                ", ".join(f"{count} {word}" for word, count in said.most_common()),
+                str(wrong),
+                str(said["unclear"]),
+                f"{took:.2f}",
+            )
             if slower == min(SLOWER):
                 report.target(f"{who}: false alarms of {TRIALS} at 0 %, {how}", wrong, 0, "")
             if slower == max(SLOWER):

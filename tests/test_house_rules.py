@@ -165,7 +165,7 @@ def test_clang_tidy_finds_nothing() -> None:
 
 LINTERS = [
     ["ruff", "check", "."],
-    ["ruff", "format", "--check", "."],
+    ["ruff", "format", "--check", "flopscope", "tests", "benchmarks", "setup.py", "pytest_flopscope.py"],
     ["mypy", "-p", "flopscope", "-m", "pytest_flopscope"],
 ]
 
