@@ -2,7 +2,8 @@
 
 Environment:
     FLOPSCOPE_CUDA=0|1         leave the CUDA half out, or fail without nvcc; default: build it where nvcc is found
-    FLOPSCOPE_CUDA_ARCHS       compute capabilities, "90" or "80;90"; default: the GPUs of this machine, or all below
+    FLOPSCOPE_CUDA_ARCHS       compute capabilities, "90" or "80;90", or "all" for ARCHS below, as in the wheels;
+                               default: those of this machine's GPUs, or FEW_ARCHS where there is none
     CUDA_HOME                  the toolkit, before PATH and the nvidia-cuda-nvcc wheel
 """
 
@@ -25,18 +26,11 @@ from setuptools.command.build_ext import build_ext
 
 ROOT = Path(__file__).resolve().parent
 ARCHS = ("75", "80", "86", "89", "90", "100", "120")
-C_FLAGS = [
-    "-std=gnu11",
-    "-O3",
-    "-fPIC",
-    "-fvisibility=hidden",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-ffp-contract=fast",
-    "-Wall",
-    "-Wextra",
-    "-Werror=implicit-function-declaration",  # a function that a row of pointwise.def misspells
-]
+# Native code runs on later GPUs of the same major capability. All other GPUs get PTX, which the driver compiles when
+# the kernels are first used: of the lowest of ARCHS, and of the highest of those built natively.
+FEW_ARCHS = ("80", "90")
+# The language, the warnings and the include paths, which the tests, the fuzz targets, clang-tidy and clangd share.
+C_FLAGS = [*(ROOT / "compile_flags.txt").read_text().split(), "-O3", "-fPIC", "-fvisibility=hidden"]
 NVCC_FLAGS = [
     "-std=c++17",
     "-O3",
@@ -69,25 +63,41 @@ class Cuda:
             "nvidia-cuda-runtime and nvidia-cuda-cccl hold them); FLOPSCOPE_CUDA=0 does without"
         )
 
-    def archs(self) -> list[str]:
-        chosen = re.findall(r"\d+", os.environ.get("FLOPSCOPE_CUDA_ARCHS", "").replace(".", ""))
-        if chosen:
-            return chosen
-        smi = shutil.which("nvidia-smi")
-        if smi:
-            query = [smi, "--query-gpu=compute_cap", "--format=csv,noheader"]
-            asked = subprocess.run(query, capture_output=True, text=True)
-            here = sorted(set(re.findall(r"^(\d+)\.(\d)\s*$", asked.stdout, re.M)))
-            if here:
-                return [major + minor for major, minor in here]
-        known = subprocess.run([self.nvcc, "--list-gpu-arch"], capture_output=True, text=True).stdout
-        return [arch for arch in ARCHS if f"compute_{arch}\n" in known] or list(ARCHS)
+    def targets(self) -> tuple[list[str], list[str], str]:
+        """The capabilities to compile native code for, those to compile PTX for, and why these."""
+        chosen = os.environ.get("FLOPSCOPE_CUDA_ARCHS", "").replace(".", "").replace(",", ";").replace(" ", ";")
+        if chosen == "all":
+            known = subprocess.run([self.nvcc, "--list-gpu-arch"], capture_output=True, text=True).stdout
+            every = [arch for arch in ARCHS if f"compute_{arch}\n" in known] or list(ARCHS)
+            return every, [every[-1]], "FLOPSCOPE_CUDA_ARCHS=all"
+        native = [arch.removeprefix("sm_") for arch in chosen.split(";") if arch]
+        if not all(re.fullmatch(r"\d{2,3}[af]?", arch) for arch in native):
+            raise RuntimeError(f"FLOPSCOPE_CUDA_ARCHS is {chosen!r}; it is like 90 or 80;90, or all")
+        why = f"FLOPSCOPE_CUDA_ARCHS={chosen}"
+        if not native:
+            native, why = self._archs_here(), "the GPUs of this machine; FLOPSCOPE_CUDA_ARCHS chooses others"
+        if native:
+            return native, [max(native, key=lambda arch: int(arch.rstrip("af")))], why
+        why = "no GPU is here: PTX serves the others; FLOPSCOPE_CUDA_ARCHS=all compiles native code for each"
+        return list(FEW_ARCHS), [ARCHS[0], FEW_ARCHS[-1]], why
 
-    def code_flags(self) -> list[str]:
-        archs = self.archs()
-        flags = [f"-gencode=arch=compute_{arch},code=sm_{arch}" for arch in archs]
-        newest = max(archs, key=int)
-        return [*flags, f"-gencode=arch=compute_{newest},code=compute_{newest}"]
+    def _archs_here(self) -> list[str]:
+        smi = shutil.which("nvidia-smi")
+        if smi is None:
+            return []
+        query = [smi, "--query-gpu=compute_cap", "--format=csv,noheader"]
+        asked = subprocess.run(query, capture_output=True, text=True)
+        here = {(int(major), minor) for major, minor in re.findall(r"^(\d+)\.(\d)\s*$", asked.stdout, re.M)}
+        return [f"{major}{minor}" for major, minor in sorted(here)]
+
+
+def code_flags(native: list[str], ptx: list[str]) -> list[str]:
+    """nvcc's flags; one for each capability, so that each is compiled to PTX once."""
+    flags = []
+    for arch in sorted({*native, *ptx}, key=lambda arch: int(arch.rstrip("af"))):
+        codes = [f"sm_{arch}"] * (arch in native) + [f"compute_{arch}"] * (arch in ptx)
+        flags.append(f"-gencode=arch=compute_{arch},code=[{','.join(codes)}]")
+    return flags
 
 
 def find_cuda() -> Cuda | None:
@@ -128,21 +138,23 @@ class BuildCore(build_ext):
         c_files = sorted((ROOT / "csrc").rglob("*.c"))
         c_files += sorted(set(kernels.glob("*.c")) - {stub}) if cuda else [stub]
         cu_files = sorted(kernels.glob("*.cu")) if cuda else []
-        includes = [f"-I{ROOT}", f"-I{ROOT / 'csrc'}", *(["-isystem", str(cuda.include)] if cuda else [])]
+        system = ["-isystem", str(cuda.include)] if cuda else []
         # Only the binding sees these: a fresh environment, where they lie elsewhere, compiles only it anew.
         binding = [f"-I{sysconfig.get_path('include')}", f"-I{numpy.get_include()}"]
         compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
         extra = shlex.split(os.environ.get("CFLAGS", ""))
         jobs = []
         if cuda:  # the slow ones first
-            command = [cuda.nvcc, *NVCC_FLAGS, *cuda.code_flags(), *includes]
-            print(f"flopscope: building with CUDA ({cuda.home}; {' '.join(cuda.code_flags())})", file=sys.stderr)
+            native, ptx, why = cuda.targets()
+            names = " ".join([*(f"sm_{arch}" for arch in native), *(f"PTX-{arch}" for arch in ptx)])
+            print(f"flopscope: building with CUDA of {cuda.home}, for {names} ({why})", file=sys.stderr)
+            includes = [flag for flag in C_FLAGS if flag.startswith("-I")]
+            command = [cuda.nvcc, *NVCC_FLAGS, *code_flags(native, ptx), *includes, *system]
             by_size = sorted(cu_files, key=lambda path: -path.stat().st_size)
             jobs += [(command, path) for path in by_size]
         for path in c_files:
-            jobs.append(
-                ([*compiler, *C_FLAGS, *extra, *includes, *(binding if path.parent.name == "python" else [])], path)
-            )
+            own = binding if path.is_relative_to(ROOT / "csrc" / "python") else []
+            jobs.append(([*compiler, *C_FLAGS, *extra, *system, *own], path))
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             objects = list(pool.map(lambda job: self.compile_one(*job), jobs))
         libraries = ["m", "pthread", "dl", "rt"]
@@ -165,7 +177,10 @@ class BuildCore(build_ext):
         beside = ROOT / "flopscope" / target.name
         with suppress(OSError):
             if beside.resolve() != target.resolve():
-                shutil.copy2(target, beside)
+                # Not written in place: processes may run the old one.
+                made = beside.with_name(beside.name + ".new")
+                shutil.copy2(target, made)
+                made.replace(beside)
 
     def compile_one(self, command: list[str], source: Path) -> Path:
         """Compile one file unless its object is newer than all it includes and was made by the same command."""
@@ -175,11 +190,11 @@ class BuildCore(build_ext):
         line = shlex.join(command)
         if not self.force and made.exists() and said.exists() and said.read_text() == line and depends.exists():
             names = depends.read_text().replace("\\\n", " ").split(":", 1)[1].split()
-            if all(Path(name).exists() and Path(name).stat().st_mtime <= made.stat().st_mtime for name in names):
+            paths = [ROOT / name for name in names]
+            if all(path.exists() and path.stat().st_mtime <= made.stat().st_mtime for path in paths):
                 return made
-        done = subprocess.run(
-            [*command, "-c", str(source), "-MD", "-MF", str(depends), "-o", str(made)], capture_output=True, text=True
-        )
+        written = ["-MD", "-MF", str(depends), "-o", str(made)]
+        done = subprocess.run([*command, "-c", str(source), *written], capture_output=True, text=True, cwd=ROOT)
         if done.stdout or done.stderr:
             print(done.stdout + done.stderr, file=sys.stderr)
         if done.returncode != 0:

@@ -15,6 +15,18 @@ sys.path.insert(0, str(HERE))
 os.environ.setdefault("FLOPSCOPE_CACHE_DIR", tempfile.mkdtemp(prefix="flopscope-test-cache-"))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What ``-n auto`` means: a process for each core, four at most; one where a GPU is, whose times are tested."""
+    import flopscope as fs
+
+    try:
+        fs._core.cuda_device_count()
+    except RuntimeError:
+        return min(len(os.sched_getaffinity(0)), 4)
+    return 0
+
+
 @pytest.fixture(autouse=True)
 def on_the_cpu(request: pytest.FixtureRequest) -> Iterator[None]:
     """Tests that name no device run on the CPU, also where there is a GPU; those of tests/gpu where it is."""

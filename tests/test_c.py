@@ -12,22 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from core_build import FLAGS, MEMORY, ROOT, core_sources
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent
-FLAGS = [
-    "-std=gnu11",
-    "-O1",
-    "-g",
-    "-fno-omit-frame-pointer",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-ffp-contract=fast",
-    f"-I{ROOT}",
-    f"-I{ROOT / 'csrc'}",
-]
-# "undefined" holds signed overflow and more; that each is fatal makes a test fail that only prints it.
-MEMORY = ["-fsanitize=address,undefined,signed-integer-overflow", "-fno-sanitize-recover=all"]
 THREADS = ["-fsanitize=thread"]
 LIBRARIES = ["-lm", "-lpthread", "-ldl"]
 PROGRAMS = sorted(path.stem for path in (HERE / "c").glob("test_*.c"))
@@ -41,15 +28,14 @@ Core = Callable[[list[str]], list[str]]
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
 
 
 def _compile_core(folder: Path, sanitizers: list[str]) -> list[str]:
     """The objects of the core in `folder`, compiled by whichever process of the test run comes first."""
     folder.mkdir(parents=True, exist_ok=True)
-    sources = [path for path in sorted((ROOT / "csrc").rglob("*.c")) if path.parent.name != "python"]
-    sources.append(ROOT / "kernels" / "cuda_stub.c")  # in the place of CUDA
+    sources = core_sources()
     objects = [folder / f"{number}.o" for number in range(len(sources))]
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -116,7 +102,7 @@ def test_a_race_would_be_seen(tmp_path: Path) -> None:
         "    return pthread_join(other, 0);\n}\n"
     )
     made = [str(compiler), *FLAGS, *THREADS, str(source), "-lpthread", "-o", str(tmp_path / "race")]
-    if subprocess.run(made, capture_output=True).returncode != 0:
+    if subprocess.run(made, capture_output=True, cwd=ROOT).returncode != 0:
         pytest.skip("the compiler has no ThreadSanitizer")
     assert _finish([str(tmp_path / "race")], TSAN_OPTIONS="halt_on_error=1").returncode != 0
 

@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
+from core_build import SHARED_FLAGS, c_sources
 
 import flopscope as fs
 
@@ -134,26 +136,98 @@ def test_files_and_lines_are_short(path: Path) -> None:
     assert [number for number, line in enumerate(lines, 1) if len(line) > 120 and path.suffix != ".def"] == []
 
 
+SYSTEM = [flag for path in (sysconfig.get_path("include"), np.get_include()) for flag in ("-isystem", path)]
+
+
+def _each_says_nothing(commands: Iterable[list[str]]) -> None:
+    """Run the commands side by side: each succeeds."""
+
+    def run(command: list[str]) -> str:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        return "" if done.returncode == 0 else done.stdout + done.stderr or f"{command} failed"
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        said = [text for text in pool.map(run, commands) if text]
+    assert said == [], "\n".join(said)
+
+
+def _beside_python(name: str) -> str:
+    """The program `name` of this environment."""
+    found = shutil.which(name, path=str(Path(sys.executable).parent))
+    if found is None:
+        pytest.skip(f"no {name} beside {sys.executable}: the extra `lint` brings it")
+    return found
+
+
 def test_the_c_compiles_without_a_warning() -> None:
     compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
     if compiler is None:
         pytest.skip("no C compiler")
-    system = [flag for path in (sysconfig.get_path("include"), np.get_include()) for flag in ("-isystem", path)]
-    flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only"]
-
-    def check(path: Path) -> str:
-        command = [compiler, *flags, f"-I{ROOT}", f"-I{ROOT / 'csrc'}", *system, str(path)]
-        return subprocess.run(command, capture_output=True, text=True).stderr
-
-    sources = [path for path in C_SOURCES if path.suffix == ".c" and _room(path) != "kernels"]
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        assert [said for said in pool.map(check, sources) if said] == []
+    flags = [*SHARED_FLAGS, "-O1", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only", *SYSTEM]
+    _each_says_nothing([compiler, *flags, str(path)] for path in c_sources())
 
 
-LINTERS = [["ruff", "check", "."], ["mypy", "-p", "flopscope", "-m", "pytest_flopscope"]]
+def test_an_ignored_status_is_seen(tmp_path: Path) -> None:
+    compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
+    if compiler is None:
+        pytest.skip("no C compiler")
+    source = tmp_path / "ignores.c"
+    source.write_text('#include "base/status.h"\nfs_status f(void);\nvoid g(void);\nvoid g(void) { f(); }\n')
+    command = [compiler, *SHARED_FLAGS, "-Werror", "-fsyntax-only", str(source)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode != 0 and "ignoring return value" in done.stderr
+    source.write_text(source.read_text().replace("f(); }", "FS_IGNORE(f()); }"))
+    assert subprocess.run(command, cwd=ROOT).returncode == 0
 
 
-@pytest.mark.parametrize("command", LINTERS, ids=["ruff", "mypy"])
+@pytest.mark.parametrize(
+    "table, row",
+    [
+        ("ops/pointwise.def", 'FS_UNARY(sqrt, M(sqrt)(x), "the square root; NaN below 0")'),
+        ("work/aten_pointwise.def", "FS_ATEN(neg, pointwise, 1, A(1))"),
+    ],
+)
+def test_the_build_names_a_row_with_a_wrong_function(tmp_path: Path, table: str, row: str) -> None:
+    compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
+    if compiler is None:
+        pytest.skip("no C compiler")
+    shutil.copytree(ROOT / "csrc", tmp_path / "csrc")
+    found = [path for path in (tmp_path / "csrc").rglob(Path(table).name)]
+    assert len(found) == 1
+    text = found[0].read_text(encoding="utf-8")
+    assert row in text
+    wrong = row.replace("M(sqrt)", "M(no_such)") if "M(sqrt)" in row else row.replace("pointwise", "no_such")
+    found[0].write_text(text.replace(row, wrong), encoding="utf-8")
+    line = text[: text.index(row)].count("\n") + 1
+    name = "isa_avx2.c" if "M(sqrt)" in row else "aten_elements.c"
+    (source,) = (tmp_path / "csrc").rglob(name)
+    done = subprocess.run(
+        [compiler, *SHARED_FLAGS, "-fsyntax-only", str(source)], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode != 0 and f"{found[0].name}:{line}:" in done.stderr and "no_such" in done.stderr
+
+
+def test_c_is_formatted() -> None:
+    program = _beside_python("clang-format")
+    tests = (ROOT / "tests" / "c").iterdir()
+    paths = [path for path in [*C_SOURCES, *tests] if path.suffix in {".c", ".h", ".cu", ".cuh", ".inc"}]
+    _each_says_nothing([[program, "--dry-run", "--Werror", *map(str, paths)]])
+
+
+def test_clang_tidy_finds_nothing() -> None:
+    program = _beside_python("clang-tidy")
+    system = [f"--extra-arg={flag}" for flag in SYSTEM]
+    _each_says_nothing([program, "--quiet", *system, str(path)] for path in c_sources())
+
+
+LINTERS = [
+    ["ruff", "check", "."],
+    ["ruff", "format", "--check", "flopscope", "tests", "benchmarks", "setup.py", "pytest_flopscope.py"],
+    ["mypy", "-p", "flopscope", "-m", "pytest_flopscope"],
+]
+
+
+@pytest.mark.parametrize("command", LINTERS, ids=["ruff", "ruff-format", "mypy"])
 def test_python_is_lint_clean(command: list[str]) -> None:
     pytest.importorskip(command[0])
     done = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, capture_output=True, text=True)

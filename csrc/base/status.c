@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-fs_status fs_fail(fs_error *err, fs_status status, const char *format, ...)
+fs_status(fs_fail)(fs_error *err, fs_status status, const char *format, ...)
 {
     if (err == NULL) return status;
     va_list args;

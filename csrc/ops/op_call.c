@@ -18,8 +18,8 @@ fs_status fs_call_fail(const fs_call *call, fs_error *err, fs_status status, con
         first = false;
     }
     if (call->out != NULL) {
-        used += (size_t)snprintf(text + used, sizeof text - used, first ? "out=%s" : ", out=%s",
-                                 fs_tensor_text(call->out, one, sizeof one));
+        snprintf(text + used, sizeof text - used, first ? "out=%s" : ", out=%s",
+                 fs_tensor_text(call->out, one, sizeof one));
     }
     return fs_fail(err, status, "%s): %s", text, problem);
 }

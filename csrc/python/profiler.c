@@ -69,7 +69,7 @@ static fs_status start_sources(fs_profiler_object *self, fs_error *err)
     }
     if (status != FS_OK) return status;
     status = fs_recorder_start(self->recorder, err);
-    if (status != FS_OK && self->captures) fs_cupti_stop(NULL);
+    if (status != FS_OK && self->captures) FS_IGNORE(fs_cupti_stop(NULL));
     self->into->filled = status == FS_OK;
     return status;
 }
@@ -107,7 +107,7 @@ static void profiler_dealloc(PyObject *object)
 {
     fs_profiler_object *self = (fs_profiler_object *)object;
     PyTypeObject *type = Py_TYPE(object);
-    if (self->into != NULL && self->into->filled) stop_sources(self, NULL);
+    if (self->into != NULL && self->into->filled) FS_IGNORE(stop_sources(self, NULL));
     if (self->recorder != NULL) {
         self->into->dropped += lost(self);
         self->into->lost = NULL;
@@ -128,7 +128,7 @@ static PyObject *profiler_start(PyObject *object, PyObject *unused)
         self->into->filled = self->into->changing = false; /* in the parent */
     if (start_sources(self, &err) != FS_OK) return fs_raise(&err);
     if (self->with_stack && (self->frames = fs_frames_start(self->into->store)) == NULL) {
-        stop_sources(self, NULL);
+        FS_IGNORE(stop_sources(self, NULL));
         return NULL;
     }
     Py_RETURN_NONE;

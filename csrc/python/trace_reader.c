@@ -87,7 +87,9 @@ static int64_t read_file(void *context, int64_t offset, char *to, size_t size, f
     ssize_t count;
     do count = pread(*(int *)context, to, size, offset);
     while (count < 0 && errno == EINTR);
-    if (count < 0) fs_fail(err, FS_RUNTIME_ERROR, "cannot read at byte %lld: %s", (long long)offset, strerror(errno));
+    if (count < 0) {
+        FS_IGNORE(fs_fail(err, FS_RUNTIME_ERROR, "cannot read at byte %lld: %s", (long long)offset, strerror(errno)));
+    }
     return count;
 }
 

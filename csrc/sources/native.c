@@ -143,7 +143,7 @@ static void queue_work(fs_recorder *recorder, uint32_t launcher, fs_device devic
         return;
     }
     pthread_mutex_lock(&recorder->lock);
-    if (recorder->waiting == PENDING_CAPACITY) resolve_all(recorder, PENDING_CAPACITY / 2, NULL);
+    if (recorder->waiting == PENDING_CAPACITY) FS_IGNORE(resolve_all(recorder, PENDING_CAPACITY / 2, NULL));
     recorder->queue[(recorder->first + recorder->waiting++) % PENDING_CAPACITY] =
         (pending){.launcher = launcher, .device = device, .from = from, .to = to};
     pthread_mutex_unlock(&recorder->lock);

@@ -23,7 +23,8 @@ size_t fs_signature_encode(const fs_signature *signature, void *bytes)
 
 void fs_signature_decode(const void *bytes, size_t size, fs_signature *signature)
 {
-    const int64_t *word = bytes, *end = word + size / sizeof *word;
+    size_t words = size / sizeof(int64_t);
+    const int64_t *word = bytes, *end = word + words;
     uint64_t head = (uint64_t)*word++;
     signature->flags = (uint32_t)head;
     signature->device_kind = (uint8_t)(head >> 32);

@@ -16,4 +16,7 @@ static int failures;
         }                                                                   \
     } while (0)
 
+/* A call of the core that must succeed. */
+#define CHECK_OK(call) CHECK((call) == FS_OK)
+
 #endif

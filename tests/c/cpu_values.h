@@ -87,7 +87,7 @@ static int run_for_each_isa(void (*tests)(void))
         if (child == 0) {
             setenv("FLOPSCOPE_ISA", isas[i], 1);
             if (strcmp(fs_cpu_isa(), isas[i]) != 0) exit(0); /* this processor has no such */
-            fs_parallel_set_threads(3, NULL);
+            CHECK_OK(fs_parallel_set_threads(3, NULL));
             int64_t live = fs_memory_live();
             tests();
             CHECK(fs_memory_live() == live, "%lld blocks leaked", (long long)(fs_memory_live() - live));

@@ -20,7 +20,7 @@ static inline void fuzz_set_up(void)
     if (done) return;
     done = true;
     fs_kineto_set_piece_bytes(FUZZ_PIECE_BYTES);
-    fs_parallel_set_threads(FUZZ_THREADS, NULL);
+    FS_IGNORE(fs_parallel_set_threads(FUZZ_THREADS, NULL));
 }
 
 typedef struct {

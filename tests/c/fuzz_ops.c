@@ -584,7 +584,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (shared.bytes == NULL) {
         shared.size = SHARED_BYTES;
         shared.bytes = malloc(shared.size);
-        fs_parallel_set_threads(2, NULL);
+        FS_IGNORE(fs_parallel_set_threads(2, NULL));
     }
     memset(shared.bytes, 0, shared.size);
     input.at = data;

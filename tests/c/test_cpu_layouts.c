@@ -105,7 +105,7 @@ static void test_any_layout(void)
                 conversion.space.in[0] = other.data;
                 memcpy(conversion.space.in_strides[0], other.strides, sizeof other.strides);
                 if (in_place) continue;
-                fs_cpu_convert(cpu, &conversion, NULL);
+                CHECK_OK(fs_cpu_convert(cpu, &conversion, NULL));
             } else {
                 space.in[0] = a.data;
                 space.in[1] = kind == 1 ? b.data : NULL;
@@ -115,8 +115,8 @@ static void test_any_layout(void)
                     space.in[scalar] = NULL;
                     space.scalar[scalar] = 2.5;
                 }
-                if (kind == 1) fs_cpu_binary(cpu, FS_BINARY_sub, &space, NULL);
-                else fs_cpu_unary(cpu, FS_UNARY_neg, &space, NULL);
+                if (kind == 1) CHECK_OK(fs_cpu_binary(cpu, FS_BINARY_sub, &space, NULL));
+                else CHECK_OK(fs_cpu_unary(cpu, FS_UNARY_neg, &space, NULL));
             }
             for (int64_t i = 0; i < space.count; i++) {
                 double got = element_get(out.data, space.dtype, offset_at(i, space.ndim, space.shape, out.strides));
@@ -141,7 +141,7 @@ static void test_fill_leaves_gaps_alone(void)
         fs_elementwise space = {.ndim = 2, .shape = {ROWS, COLUMNS}, .out_strides = {PITCH, 1}, .out = data,
                                 .scalar = {dtype == FS_BOOL ? 1 : 7}, .dtype = (fs_dtype)dtype,
                                 .count = ROWS * COLUMNS};
-        fs_cpu_fill(cpu, &space, NULL);
+        CHECK_OK(fs_cpu_fill(cpu, &space, NULL));
         for (int64_t i = 0; i < ROWS * PITCH; i++) {
             double got = element_get(data, (fs_dtype)dtype, i), want = i % PITCH < COLUMNS ? space.scalar[0] : 0;
             CHECK(got == want, "%s at %lld: %g", fs_dtypes[dtype].name, (long long)i, got);
@@ -160,7 +160,7 @@ static void test_large_outputs(void)
     for (int64_t i = 0; i < count; i++) in[i] = (float)(i % 1000003);
     for (int shift = 0; shift < 2; shift++) {
         fs_elementwise space = dense_space(FS_FLOAT32, out + shift, in, NULL, count);
-        fs_cpu_unary(cpu, FS_UNARY_neg, &space, NULL);
+        CHECK_OK(fs_cpu_unary(cpu, FS_UNARY_neg, &space, NULL));
         int64_t wrong = 0;
         for (int64_t i = 0; i < count; i++) wrong += out[i + shift] != -in[i];
         CHECK(wrong == 0, "%lld of %lld wrong", (long long)wrong, (long long)count);
@@ -169,7 +169,7 @@ static void test_large_outputs(void)
                                  .in_strides = {{1, columns}}, .out = out, .in = {in},
                                  .dtype = FS_FLOAT32, .count = count},
                                 FS_FLOAT32};
-    fs_cpu_convert(cpu, &transposed, NULL);
+    CHECK_OK(fs_cpu_convert(cpu, &transposed, NULL));
     int64_t wrong = 0;
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t c = 0; c < columns; c++) wrong += out[c * rows + r] != in[r * columns + c];
@@ -181,7 +181,7 @@ static void test_large_outputs(void)
 
 static void test_all(void)
 {
-    fs_parallel_set_threads(3, NULL);
+    CHECK_OK(fs_parallel_set_threads(3, NULL));
     test_any_layout();
     test_fill_leaves_gaps_alone();
     test_large_outputs();

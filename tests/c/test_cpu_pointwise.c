@@ -188,7 +188,7 @@ static double unary_of_one(fs_unary_id op, fs_dtype dtype, double x)
     double in = 0, out = 0;
     dense_set(&in, dtype, 0, x);
     fs_elementwise space = dense_space(dtype, &out, &in, NULL, 1);
-    fs_cpu_unary(cpu, op, &space, NULL);
+    CHECK_OK(fs_cpu_unary(cpu, op, &space, NULL));
     return dense_get(&out, dtype, 0);
 }
 
@@ -245,14 +245,14 @@ static void test_halves_widen_and_narrow_right(fs_dtype dtype)
     }
     /* An op computes in float and rounds once. */
     fs_elementwise space = dense_space(dtype, back, bits, NULL, ALL);
-    fs_cpu_unary(cpu, FS_UNARY_sqrt, &space, NULL);
+    CHECK_OK(fs_cpu_unary(cpu, FS_UNARY_sqrt, &space, NULL));
     for (int i = 0; i < ALL; i++) {
         double want = nearest_element((double)sqrtf((float)element_get(bits, dtype, i)), dtype);
         CHECK(same(element_get(back, dtype, i), want), "%s sqrt of %04x", fs_dtypes[dtype].name, i);
     }
     space = dense_space(dtype, back, bits, NULL, ALL);
     space.scalar[1] = 0.1;
-    fs_cpu_binary(cpu, FS_BINARY_add, &space, NULL);
+    CHECK_OK(fs_cpu_binary(cpu, FS_BINARY_add, &space, NULL));
     for (int i = 0; i < ALL; i++) {
         double want = nearest_element((double)((float)element_get(bits, dtype, i) + 0.1f), dtype);
         CHECK(same(element_get(back, dtype, i), want), "%s %04x + 0.1", fs_dtypes[dtype].name, i);
@@ -296,7 +296,7 @@ static void test_every_conversion(void)
 
 static void test_all(void)
 {
-    fs_parallel_set_threads(3, NULL);
+    CHECK_OK(fs_parallel_set_threads(3, NULL));
     for (fs_dtype dtype = FS_FLOAT64; dtype <= FS_FLOAT32; dtype++) {
         test_unary_values_match_libm(dtype);
         test_binary_values_match_libm(dtype);

@@ -38,7 +38,7 @@ static void check_draws(fs_random_id op, int64_t count, uint64_t offset, double 
     const uint64_t seed = 0x0123456789ABCDEF;
     void *out = malloc((size_t)count * fs_dtypes[dtype].size);
     const fs_random random = {out, count, seed, offset, low, high, dtype};
-    backend->random(cpu, op, &random, NULL);
+    CHECK_OK(backend->random(cpu, op, &random, NULL));
     for (int64_t i = 0; i < count; i++) {
         double unit = draw_from_words(op, seed, offset + (uint64_t)i, dtype), got = get(out, i, dtype);
         double want = op == FS_UNIFORM ? low + unit * (high - low) : low + unit * high;
@@ -74,10 +74,10 @@ static void test_draws_are_the_same_however_they_are_made(void)
     float *whole = malloc(COUNT * sizeof *whole), one;
     for (int op = 0; op < FS_RANDOM_COUNT; op++) {
         const fs_random random = {whole, COUNT, 7, 1, 0.25, 1.5, FS_FLOAT32};
-        backend->random(cpu, (fs_random_id)op, &random, NULL);
+        CHECK_OK(backend->random(cpu, (fs_random_id)op, &random, NULL));
         for (uint64_t i = 0; i < COUNT; i += 13) {
             const fs_random single = {&one, 1, 7, 1 + i, 0.25, 1.5, FS_FLOAT32};
-            backend->random(cpu, (fs_random_id)op, &single, NULL);
+            CHECK_OK(backend->random(cpu, (fs_random_id)op, &single, NULL));
             CHECK(memcmp(&one, &whole[i], sizeof one) == 0, "draw %llu: %.9g, %.9g", (unsigned long long)i, (double)one,
                   (double)whole[i]);
         }

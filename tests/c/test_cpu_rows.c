@@ -76,7 +76,7 @@ static void test_sums_do_not_depend_on_the_number_of_threads(void)
         float sum;
         const fs_reduction reduction = {in, &sum, 1, length, FS_FLOAT32};
         CHECK(fs_parallel_set_threads(threads, NULL) == FS_OK, "%d threads", threads);
-        backend->reduce(cpu, FS_SUM, &reduction, NULL);
+        CHECK_OK(backend->reduce(cpu, FS_SUM, &reduction, NULL));
         if (threads == 1) first = sum;
         CHECK(memcmp(&sum, &first, sizeof sum) == 0, "%d threads: %.9g, one %.9g", threads, (double)sum, (double)first);
     }
@@ -90,7 +90,7 @@ static void test_long_float_sums_stay_exact(void)
     float *in = malloc((size_t)length * sizeof *in), sum;
     for (int64_t i = 0; i < length; i++) in[i] = 1;
     const fs_reduction reduction = {in, &sum, 1, length, FS_FLOAT32};
-    backend->reduce(cpu, FS_SUM, &reduction, NULL);
+    CHECK_OK(backend->reduce(cpu, FS_SUM, &reduction, NULL));
     CHECK(sum == (float)length, "%.9g", (double)sum);
     free(in);
 }
@@ -183,7 +183,7 @@ static void test_softmax_of_extreme_rows(void)
     const float none = -INFINITY;
     float rows[4][3] = {{1e30f, 1e30f, -1e30f}, {none, 0, none}, {NAN, 0, 1}, {none, none, none}}, out[4][3];
     const fs_rowwise rowwise = {.in = rows, .out = out, .rows = 4, .length = 3, .dtype = FS_FLOAT32};
-    backend->rowwise(cpu, FS_SOFTMAX, &rowwise, NULL);
+    CHECK_OK(backend->rowwise(cpu, FS_SOFTMAX, &rowwise, NULL));
     CHECK(out[0][0] == 0.5f && out[0][1] == 0.5f && out[0][2] == 0, "%g %g %g", (double)out[0][0], (double)out[0][1],
           (double)out[0][2]);
     CHECK(out[1][0] == 0 && out[1][1] == 1 && out[1][2] == 0, "%g", (double)out[1][1]);

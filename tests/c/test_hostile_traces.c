@@ -41,7 +41,7 @@ static fs_status load(bool pieces, fs_store **store, fs_kineto_report *report, f
     fs_kineto *kineto = NULL;
     fs_status status = fs_store_create(store, err);
     fs_kineto_set_piece_bytes(pieces ? SMALL_PIECE : 0);
-    fs_parallel_set_threads(pieces ? THREADS : 1, NULL);
+    CHECK_OK(fs_parallel_set_threads(pieces ? THREADS : 1, NULL));
     if (status == FS_OK) status = fs_kineto_create(&kineto, err);
     if (status == FS_OK) status = fs_kineto_scan(kineto, read_text, NULL, (int64_t)text_size, err);
     if (status == FS_OK) status = fs_kineto_finish(kineto, *store, report, err);

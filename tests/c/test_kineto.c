@@ -75,7 +75,7 @@ static void test_an_event_larger_than_a_piece_does_not_end_the_reading(void)
     }
     strcat(text, "]");
     fs_kineto_set_piece_bytes(128);
-    fs_parallel_set_threads(3, NULL);
+    CHECK_OK(fs_parallel_set_threads(3, NULL));
     for (size_t until = BEGUN; until <= strlen(text); until += 7) {
         uint32_t count = events_fed(text, until);
         CHECK(count == EVENTS, "%u events with %zu bytes at once", count, until);

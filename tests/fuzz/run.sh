@@ -16,19 +16,20 @@ clang=${CLANG:-clang}
 build=${FUZZ_BUILD:-build/fuzz}
 command -v "$clang" >/dev/null || { echo "tests/fuzz/run.sh: no clang; set CLANG to one" >&2; exit 2; }
 
-flags=(-std=gnu11 -O1 -g -fno-omit-frame-pointer -fno-math-errno -fno-trapping-math -ffp-contract=fast
-    -fsanitize=address,undefined,signed-integer-overflow -fno-sanitize-recover=all -DFS_SMALL_BLOCKS -I. -Icsrc)
+mapfile -t flags <compile_flags.txt
+flags+=(-O1 -g -fno-omit-frame-pointer -Wno-format-zero-length
+    -fsanitize=address,undefined,signed-integer-overflow -fno-sanitize-recover=all -DFS_SMALL_BLOCKS)
 mkdir -p "$build"
 # Objects of sources that are older than them stay; a changed header or flag makes all anew.
-newest_header=$(find csrc tests/c "$0" \( -name '*.h' -o -name '*.def' -o -name '*.inc' -o -name run.sh \) -printf '%T@ %p\n' |
+newest_header=$(find csrc tests/c compile_flags.txt "$0" \( -name '*.txt' -o -name '*.h' -o -name '*.def' -o -name '*.inc' -o -name run.sh \) -printf '%T@ %p\n' |
     sort -n | tail -1 | cut -d' ' -f2-)
 compile() {
     local object="$build/${1//\//_}.o"
     [ "$object" -nt "$1" ] && [ "$object" -nt "$newest_header" ] && return
     "$clang" "${flags[@]}" -fsanitize=fuzzer-no-link -c "$1" -o "$object"
 }
-sources=(kernels/cuda_stub.c)
-while IFS= read -r source; do sources+=("$source"); done < <(find csrc -name '*.c' -not -path 'csrc/python/*' | sort)
+mapfile -t sources < <(python3 tests/core_build.py)
+[ "${#sources[@]}" -gt 0 ]
 echo "compiling ${#sources[@]} files of the core with $($clang --version | head -1)"
 jobs_at_once=$(nproc)
 running=0

@@ -32,6 +32,7 @@ struct fs_block_job {
     fs_unary_loop unary;
     const fs_binary_loop *binary; /* by fs_binary_form */
     const void *scalar[2];        /* where space->in[i] is NULL: one element of compute's input type */
+    float narrow[2];              /* that element, for dtypes that are computed in float */
 };
 
 void fs_blocks_run(const fs_block_job *job);

@@ -79,10 +79,9 @@ static void job_run(fs_block_job *job, fs_block_compute compute, fs_block_comput
 {
     const fs_elementwise *space = job->space;
     /* A scalar in the compute type: float for the 16-bit dtypes, to which it is never rounded. */
-    float narrow[2];
     for (int i = 0; i < job->inputs; i++) {
-        narrow[i] = (float)space->scalar[i];
-        job->scalar[i] = space->dtype == FS_FLOAT64 ? (const void *)&space->scalar[i] : &narrow[i];
+        job->narrow[i] = (float)space->scalar[i];
+        job->scalar[i] = space->dtype == FS_FLOAT64 ? (const void *)&space->scalar[i] : &job->narrow[i];
     }
     if (space_is_one_block(space, job->inputs)) {
         const void *in[2];

@@ -128,10 +128,10 @@ static fs_status scan_parts(fs_kineto *kineto, fs_kineto_read read, void *contex
     all.starts = fs_calloc(count, sizeof *all.starts);
     all.statuses = fs_calloc(count, sizeof *all.statuses);
     all.errors = fs_calloc(count, sizeof *all.errors);
-    fs_status status = FS_OUT_OF_MEMORY;
+    fs_status status;
     if (pieces != NULL) kineto->pieces = pieces;
     if (pieces == NULL || all.starts == NULL || all.statuses == NULL || all.errors == NULL) {
-        fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace of %lld bytes", (long long)end);
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace of %lld bytes", (long long)end);
     } else {
         bool top_array = pieces[first].top_array;
         for (uint32_t i = 0; i < count; i++) {

@@ -233,9 +233,9 @@ fs_status fs_join_memory(fs_join *join, fs_error *err)
     all.sums = fs_calloc(count, sizeof *all.sums);
     all.own = fs_calloc(join->host_count, sizeof *all.own);
     uint32_t *words = fs_malloc((4 * count + lanes) * sizeof *words);
-    fs_status status = FS_OUT_OF_MEMORY;
+    fs_status status;
     if (all.sums == NULL || all.own == NULL || words == NULL) {
-        fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell whose memory it was");
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell whose memory it was");
     } else {
         all.lanes = words;
         all.hosts = all.lanes + count;

@@ -1,0 +1,30 @@
+"""How tests compile the core without Python; run as a program, it prints the sources for tests/fuzz/run.sh."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# Compilers run in ROOT: the include paths of compile_flags.txt are relative to it.
+SHARED_FLAGS = (ROOT / "compile_flags.txt").read_text(encoding="utf-8").split()
+FLAGS = [*SHARED_FLAGS, "-O1", "-g", "-fno-omit-frame-pointer", "-Wno-format-zero-length"]
+# "undefined" holds signed overflow and more; that each is fatal makes a test fail that only prints it.
+MEMORY = ["-fsanitize=address,undefined,signed-integer-overflow", "-fno-sanitize-recover=all"]
+
+
+def c_sources() -> list[Path]:
+    """Every C source of csrc, the binding too."""
+    return sorted((ROOT / "csrc").rglob("*.c"))
+
+
+def is_binding(path: Path) -> bool:
+    return path.is_relative_to(ROOT / "csrc" / "python")
+
+
+def core_sources() -> list[Path]:
+    """All but the binding, with a stub in the place of CUDA."""
+    return [*(path for path in c_sources() if not is_binding(path)), ROOT / "kernels" / "cuda_stub.c"]
+
+
+if __name__ == "__main__":
+    print("\n".join(str(path.relative_to(ROOT)) for path in core_sources()))
