@@ -250,7 +250,8 @@ class Check:
             return _check_ratio(ratio, low, high, self._settings.ratio, f"the time in {self._settings.compare}")
 
         result = self._until_clear(check)
-        likely = f"it took {significant_text(stored.median)} µs in {self._settings.compare}: code, libraries or clocks changed"
+        before = f"it took {significant_text(stored.median)} µs in {self._settings.compare}"
+        likely = f"{before}: code, libraries or clocks changed"
         self._settle(result, likely if result.verdict == "failed" else "")
 
     def _settle(self, result: LimitResult, likely: str = "") -> Check:
