@@ -36,7 +36,7 @@ typedef struct {
 
 static fs_status no_memory(const attribution *all, fs_error *err)
 {
-    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell what %u events belong to", all->count);
+    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to attribute %u events", all->count);
 }
 
 static int64_t end_of(const fs_store *store, uint32_t index)

@@ -268,25 +268,25 @@ static void run_task(void *context, uint64_t task)
 
 fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, const fs_recorder_options *options, fs_error *err)
 {
-    fs_recorder *made = fs_calloc(1, sizeof *made);
+    fs_recorder *created = fs_calloc(1, sizeof *created);
     _Atomic uint32_t *op_names = fs_calloc((size_t)fs_op_count, sizeof *op_names);
-    if (made == NULL || op_names == NULL || fs_store_name(store, "[memory]", &made->memory_name, err) != FS_OK) {
-        fs_free(made);
+    if (created == NULL || op_names == NULL || fs_store_name(store, "[memory]", &created->memory_name, err) != FS_OK) {
+        fs_free(created);
         fs_free(op_names);
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to record ops");
     }
-    made->store = store;
-    made->serial = atomic_fetch_add(&recorder_serials, 1) + 1;
-    made->options = *options;
-    made->op_names = op_names;
-    made->observer = (fs_observer){.context = made,
-                                   .begin = begin_op,
-                                   .end = end_op,
-                                   .memory = record_memory,
-                                   .task = run_task,
-                                   .serial = made->serial};
-    pthread_mutex_init(&made->lock, NULL);
-    *recorder = made;
+    created->store = store;
+    created->serial = atomic_fetch_add(&recorder_serials, 1) + 1;
+    created->options = *options;
+    created->op_names = op_names;
+    created->observer = (fs_observer){.context = created,
+                                      .begin = begin_op,
+                                      .end = end_op,
+                                      .memory = record_memory,
+                                      .task = run_task,
+                                      .serial = created->serial};
+    pthread_mutex_init(&created->lock, NULL);
+    *recorder = created;
     return FS_OK;
 }
 

@@ -11,11 +11,11 @@ enum { NONE = -1, ALL = -2 };
 
 typedef struct {
     const char *begin;
-    int given, got; /* arguments */
+    int sent, received; /* arguments */
 } caller;
 
 static const caller caller_rows[] = {
-#define FS_COLLECTIVE_CALLER(begin, given, got) {begin, given, got},
+#define FS_COLLECTIVE_CALLER(begin, sent, received) {begin, sent, received},
 #include "summaries/collective_callers.def"
 #undef FS_COLLECTIVE_CALLER
 };
@@ -76,14 +76,14 @@ void fs_collective_callers_clear(fs_collective_callers *callers)
 
 /* What a caller tells ---------------------------------------------------------------------------------------------- */
 
-/* What was heard so far; the innermost caller that tells something is believed. */
+/* What was caller_details so far; the innermost caller that tells something is believed. */
 typedef struct {
     fs_collective_kind kind;
     const char *name; /* of the caller that named the kind; NULL: none */
-    int64_t given, got;
-    const char *dtype;    /* as torch.dtype prints; NULL: not told */
+    int64_t sent, received;
+    const char *dtype;    /* as torch.dtype prints; NULL: not details */
     fs_collective stated; /* what a caller states in words; no name: none does */
-} heard;
+} caller_details;
 
 /* Two numbers of elements, of which one may be missing. */
 static int64_t sum(int64_t a, int64_t b)
@@ -103,7 +103,7 @@ static int64_t elements_of(const fs_torch_tensor *tensor)
 }
 
 /* Elements of all tensors of an argument, FS_MISSING where it has none: the trace may leave lists out. */
-static int64_t argument_elements(const fs_torch_argument *argument, heard *told)
+static int64_t argument_elements(const fs_torch_argument *argument, caller_details *details)
 {
     int64_t elements = FS_MISSING;
     const int64_t *at = argument->list;
@@ -113,47 +113,47 @@ static int64_t argument_elements(const fs_torch_argument *argument, heard *told)
     for (uint32_t i = 0; i < count; i++) {
         if (list) fs_torch_next_tensor(&at, &tensor);
         elements = sum(elements, elements_of(&tensor));
-        if (told->dtype == NULL && tensor.dtype != FS_TORCH_DTYPE_NONE)
-            told->dtype = fs_torch_dtypes[tensor.dtype].name;
+        if (details->dtype == NULL && tensor.dtype != FS_TORCH_DTYPE_NONE)
+            details->dtype = fs_torch_dtypes[tensor.dtype].name;
     }
     return elements;
 }
 
-static int64_t elements_at(const fs_torch_call *call, int which, heard *told)
+static int64_t elements_at(const fs_torch_call *call, int which, caller_details *details)
 {
     int64_t elements = FS_MISSING;
     for (uint32_t i = 0; i < call->count; i++) {
-        if (which == ALL || which == (int)i) elements = sum(elements, argument_elements(&call->arguments[i], told));
+        if (which == ALL || which == (int)i) elements = sum(elements, argument_elements(&call->arguments[i], details));
     }
     return elements;
 }
 
 /* Whether the event is a caller's. */
-static bool hear(const fs_store *store, uint32_t index, heard *told)
+static bool read_caller(const fs_store *store, uint32_t index, caller_details *details)
 {
     fs_torch_call call;
     uint32_t name = FS_EVENT_AT(store, index, name), signature = FS_EVENT_AT(store, index, signature);
     const char *text = name != FS_NONE ? fs_store_name_text(store, name) : "";
     const caller *row = caller_named(text);
     if (row == NULL) return false;
-    if (told->kind == FS_COLLECTIVE_OTHER && (told->kind = fs_collective_kind_of(text)) != FS_COLLECTIVE_OTHER)
-        told->name = text;
+    if (details->kind == FS_COLLECTIVE_OTHER && (details->kind = fs_collective_kind_of(text)) != FS_COLLECTIVE_OTHER)
+        details->name = text;
     if (signature == FS_NONE) return true;
     fs_span bytes = fs_store_signature_bytes(store, signature);
-    if (told->stated.name.size == 0) fs_collective_decode(bytes, &told->stated);
+    if (details->stated.name.size == 0) fs_collective_decode(bytes, &details->stated);
     if (!fs_torch_decode(bytes.bytes, bytes.size, &call)) return true;
-    if (told->given == FS_MISSING) told->given = elements_at(&call, row->given, told);
-    if (told->got == FS_MISSING) told->got = elements_at(&call, row->got, told);
+    if (details->sent == FS_MISSING) details->sent = elements_at(&call, row->sent, details);
+    if (details->received == FS_MISSING) details->received = elements_at(&call, row->received, details);
     return true;
 }
 
 /* From an event outwards, with the annotation that began in each caller. */
-static void hear_from(const fs_collective_callers *callers, uint32_t index, heard *told)
+static void read_callers(const fs_collective_callers *callers, uint32_t index, caller_details *details)
 {
     for (; index != FS_NONE; index = FS_EVENT_AT(callers->store, index, parent)) {
-        if (!hear(callers->store, index, told)) continue;
+        if (!read_caller(callers->store, index, details)) continue;
         uint32_t annotation = annotation_in(callers, index);
-        if (annotation != FS_NONE) hear(callers->store, annotation, told);
+        if (annotation != FS_NONE) read_caller(callers->store, annotation, details);
     }
 }
 
@@ -183,29 +183,29 @@ static void complete(int64_t part, int64_t *whole, int32_t *ranks)
         *ranks = (int32_t)(*whole / part);
 }
 
-static void set_sizes(fs_collective_kind kind, const heard *from, fs_collective *told)
+static void set_sizes(fs_collective_kind kind, const caller_details *from, fs_collective *collective)
 {
-    int64_t given = from->given, got = from->got;
+    int64_t sent = from->sent, received = from->received;
     switch (sizings[kind]) {
     case UNSIZED:
         return;
     case ALONE:
         break;
     case ALIKE:
-        if (given == FS_MISSING) given = got;
-        if (got == FS_MISSING) got = given;
+        if (sent == FS_MISSING) sent = received;
+        if (received == FS_MISSING) received = sent;
         break;
     case GATHERS:
-        complete(given, &got, &told->group_size);
-        if (got == FS_MISSING) return; /* a part is no message */
+        complete(sent, &received, &collective->group_size);
+        if (received == FS_MISSING) return; /* a part is no message */
         break;
     case SCATTERS:
-        complete(got, &given, &told->group_size);
-        if (given == FS_MISSING) return;
+        complete(received, &sent, &collective->group_size);
+        if (sent == FS_MISSING) return;
         break;
     }
-    told->in_elements = given;
-    told->out_elements = got;
+    collective->in_elements = sent;
+    collective->out_elements = received;
 }
 
 /* Whether a kernel that looks like one kind may work for a call of another. */
@@ -216,21 +216,21 @@ static bool works_for(fs_collective_kind kernel, fs_collective_kind call)
 }
 
 fs_collective_kind fs_collective_called_for(const fs_collective_callers *callers, uint32_t kernel,
-                                            fs_collective_kind by_kernel, fs_collective *told)
+                                            fs_collective_kind by_kernel, fs_collective *collective)
 {
     const fs_store *store = callers->store;
-    heard from = {.kind = FS_COLLECTIVE_OTHER, .given = FS_MISSING, .got = FS_MISSING};
-    hear_from(callers, FS_EVENT_AT(store, kernel, launcher), &from);
+    caller_details from = {.kind = FS_COLLECTIVE_OTHER, .sent = FS_MISSING, .received = FS_MISSING};
+    read_callers(callers, FS_EVENT_AT(store, kernel, launcher), &from);
     if (from.stated.name.size == 0) /* the launcher may be an op around the one that states it */
-        hear_from(callers, fs_api_calls_find(&callers->calls, FS_EVENT_AT(store, kernel, correlation)), &from);
+        read_callers(callers, fs_api_calls_find(&callers->calls, FS_EVENT_AT(store, kernel, correlation)), &from);
     if (from.stated.name.size > 0) {
         fs_collective_kind stated = fs_collective_kind_of(from.stated.name.text);
-        *told = from.stated;
+        *collective = from.stated;
         return stated != FS_COLLECTIVE_OTHER ? stated : by_kernel;
     }
     if (from.kind == FS_COLLECTIVE_OTHER || !works_for(by_kernel, from.kind)) return by_kernel;
-    told->name = (fs_collective_text){from.name, strlen(from.name)};
-    if (from.dtype != NULL) fs_collective_set_dtype(told, from.dtype);
-    set_sizes(from.kind, &from, told);
+    collective->name = (fs_collective_text){from.name, strlen(from.name)};
+    if (from.dtype != NULL) fs_collective_set_dtype(collective, from.dtype);
+    set_sizes(from.kind, &from, collective);
     return from.kind;
 }

@@ -161,9 +161,10 @@ static const char *name_of(const fs_store *store, const fs_step *step)
 static fs_status no_such_step(const fs_store *store, const char *step, const fs_steps *steps, fs_error *err)
 {
     if (steps->count == 0 || steps->steps[0].name == FS_NONE)
-        return fs_fail(err, FS_VALUE_ERROR, "no step is called \"%s\": the profile has no steps", step);
-    return fs_fail(err, FS_VALUE_ERROR, "no step is called \"%s\": the profile has %u, from \"%s\" to \"%s\"", step,
-                   steps->count, name_of(store, &steps->steps[0]), name_of(store, &steps->steps[steps->count - 1]));
+        return fs_fail(err, FS_VALUE_ERROR, "no step is named \"%s\": the profile has no steps", step);
+    return fs_fail(err, FS_VALUE_ERROR, "no step is named \"%s\": the profile has %u steps, from \"%s\" to \"%s\"",
+                   step, steps->count, name_of(store, &steps->steps[0]),
+                   name_of(store, &steps->steps[steps->count - 1]));
 }
 
 /* The time that counts. */
@@ -186,17 +187,17 @@ done:
 
 static fs_status fill_rows(measuring *all, fs_efficiency **rows, uint32_t *count, fs_error *err)
 {
-    fs_efficiency *made = fs_calloc(FS_DEVICE_LIMIT, sizeof *made);
-    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the devices' efficiency");
+    fs_efficiency *result = fs_calloc(FS_DEVICE_LIMIT, sizeof *result);
+    if (result == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the devices' efficiency");
     uint32_t filled = 0;
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
         if (!all->devices[device].worked) continue;
-        fs_status status = fill_row(all, device, &made[filled++], err);
+        fs_status status = fill_row(all, device, &result[filled++], err);
         if (status == FS_OK) continue;
-        fs_free(made);
+        fs_free(result);
         return status;
     }
-    *rows = made;
+    *rows = result;
     *count = filled;
     return FS_OK;
 }
@@ -226,7 +227,7 @@ fs_status fs_efficiency_of(const fs_store *store, const char *step, fs_efficienc
     all.devices = fs_calloc(FS_DEVICE_LIMIT, sizeof *all.devices);
     all.launches = fs_calloc(signatures + (size_t)1, sizeof *all.launches);
     if (all.devices == NULL || all.launches == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u kinds of launches", signatures);
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u launch configurations", signatures);
         goto done;
     }
     FS_TRY_GOTO(status, see_events(&all, err), done);

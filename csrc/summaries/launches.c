@@ -158,17 +158,17 @@ fs_status fs_launches_of(const fs_store *store, fs_launch_statistics **rows, uin
     fs_status status;
     fs_intervals work[FS_DEVICE_LIMIT] = {0};
     counting all = {.store = store, .work = work};
-    fs_launch_statistics *made = fs_calloc(FS_DEVICE_LIMIT, sizeof *made);
-    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the devices' launches");
+    fs_launch_statistics *result = fs_calloc(FS_DEVICE_LIMIT, sizeof *result);
+    if (result == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the launch statistics");
     FS_TRY_GOTO(status, list_work(&all, err), done);
-    FS_TRY_GOTO(status, count_all(&all, made, count, err), done);
-    *rows = made;
-    made = NULL;
+    FS_TRY_GOTO(status, count_all(&all, result, count, err), done);
+    *rows = result;
+    result = NULL;
 done:
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) fs_intervals_clear(&work[device]);
     fs_api_calls_clear(&all.calls);
     fs_free(all.launched);
     fs_free(all.stream_ends);
-    fs_free(made);
+    fs_free(result);
     return status;
 }

@@ -138,7 +138,7 @@ static fs_status make_workers(watching *all, fs_error *err)
     all->workers = fs_calloc(all->count, sizeof *all->workers);
     all->compute = fs_calloc((size_t)2 * FS_DEVICE_LIMIT, sizeof *all->compute);
     if (all->workers == NULL || all->compute == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look at %u streams and threads", all->lanes);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to summarize %u streams and threads", all->lanes);
     all->shared = all->compute + FS_DEVICE_LIMIT;
     for (uint32_t lane = 0; lane < all->lanes; lane++) {
         fs_lane of = fs_store_lane(all->store, lane);
@@ -154,14 +154,14 @@ static fs_status make_workers(watching *all, fs_error *err)
 
 static fs_status fill_rows(watching *all, fs_stream_row **rows, uint32_t *count, fs_error *err)
 {
-    fs_stream_row *made = fs_calloc(all->count, sizeof *made);
-    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the rows of %u streams", all->count);
+    fs_stream_row *result = fs_calloc(all->count, sizeof *result);
+    if (result == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the rows of %u streams", all->count);
     qsort(all->workers, all->count, sizeof *all->workers, compare);
     *count = 0;
     for (uint32_t i = 0; i < all->count; i++) {
-        if (all->workers[i].worked) fill_row(all, &all->workers[i], &made[(*count)++]);
+        if (all->workers[i].worked) fill_row(all, &all->workers[i], &result[(*count)++]);
     }
-    *rows = made;
+    *rows = result;
     return FS_OK;
 }
 

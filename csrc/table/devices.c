@@ -98,10 +98,10 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
     const fs_kernel_extent *extent = &work->call->extent;
     fs_group *group = &build->groups[call->row];
     fs_node *node = fs_build_node(build, owner);
-    bool told = !isnan(call->work.list_elements);
-    double elements = told ? call->work.list_elements : extent->elements;
+    bool counted = !isnan(call->work.list_elements);
+    double elements = counted ? call->work.list_elements : extent->elements;
     double size = isnan(call->work.item) ? extent->size : call->work.item;
-    if (!(size > 0) || isnan(elements) || (told && (node->flags & FS_NODE_LISTED) != 0)) return;
+    if (!(size > 0) || isnan(elements) || (counted && (node->flags & FS_NODE_LISTED) != 0)) return;
     node->flags |= FS_NODE_LISTED;
     fs_work launched = call->work;
     launched.flops *= elements;
@@ -112,7 +112,7 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
     group->row.bytes_read += launched.bytes_read;
     group->row.bytes_written += launched.bytes_written;
     group->row.bytes_total_moved += launched.bytes_moved;
-    if (!told) fs_add_to(&group->estimated_ns, work->duration);
+    if (!counted) fs_add_to(&group->estimated_ns, work->duration);
     if (!isnan(launched.flops)) {
         node->flops += launched.flops;
         node->flags |= FS_NODE_FLOPS;
@@ -147,14 +147,14 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     /* A copy or a fill says itself what it moves. */
     if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET) known = (fs_known){true, true};
     else if (call != NULL && !known.flops && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
-        fs_add_to(&call->untold_ns, work->duration);
+        fs_add_to(&call->unlinked_ns, work->duration);
         return;
     }
     count_known(build->table, (double)work->duration, known);
     if (call != NULL) {
-        call->flops_told = call->flops_told || known.flops;
-        call->bytes_told = call->bytes_told || known.bytes;
-        call->told_unknown = call->told_unknown || !known.bytes;
+        call->flops_linked = call->flops_linked || known.flops;
+        call->bytes_linked = call->bytes_linked || known.bytes;
+        call->linked_unknown = call->linked_unknown || !known.bytes;
     }
     if (known.bytes) return;
     uint32_t named = enclosing_op(build, work->launcher);
@@ -163,39 +163,39 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
 }
 
 /* What the ops of some kernels tell of their work. */
-enum { FLOPS_TOLD = 1, BYTES_TOLD = 2, TOLD_UNKNOWN = 4 };
+enum { FLOPS_LINKED = 1, BYTES_LINKED = 2, LINKED_UNKNOWN = 4 };
 
-static uint8_t told_by(const fs_call *call)
+static uint8_t linked_work(const fs_call *call)
 {
-    return (uint8_t)((call->flops_told ? FLOPS_TOLD : 0) | (call->bytes_told ? BYTES_TOLD : 0) |
-                     (call->told_unknown ? TOLD_UNKNOWN : 0));
+    return (uint8_t)((call->flops_linked ? FLOPS_LINKED : 0) | (call->bytes_linked ? BYTES_LINKED : 0) |
+                     (call->linked_unknown ? LINKED_UNKNOWN : 0));
 }
 
 /* Kernels that nothing says the op of, as those launched before a profile began: they are of the same op as others like
  * them, of the same name and launch; of the same name alone where the trace tells no launch of this one, as ROCm's of
  * kernels launched before the profile began. Where any of those is unknown, nothing is known. */
-static fs_status cover_untold(fs_build *build, fs_error *err)
+static fs_status cover_unlinked(fs_build *build, fs_error *err)
 {
     uint32_t names = fs_store_name_count(build->store);
-    uint8_t *told = fs_calloc(names, sizeof *told); /* by name, of kernels of any launch */
-    if (told == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell kernels of %u names apart", names);
+    uint8_t *linked = fs_calloc(names, sizeof *linked); /* by name, of kernels of any launch */
+    if (linked == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group kernels by %u names", names);
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         uint32_t name = (uint32_t)(call->key >> 32);
-        if (call->kind == FS_EVENT_KERNEL && name < names) told[name] |= told_by(call);
+        if (call->kind == FS_EVENT_KERNEL && name < names) linked[name] |= linked_work(call);
     }
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         uint32_t name = (uint32_t)(call->key >> 32);
-        if (call->untold_ns == 0) continue;
-        unsigned by = told_by(call);
-        if (!call->launch_told && call->kind == FS_EVENT_KERNEL && name < names) by = told[name];
-        bool sure = (by & TOLD_UNKNOWN) == 0;
-        fs_known known = {sure && (by & FLOPS_TOLD) != 0, sure && (by & BYTES_TOLD) != 0};
-        count_known(build->table, (double)call->untold_ns, known);
-        if (!known.bytes) fs_add_to(&build->groups[call->row].unmodelled_ns, call->untold_ns);
+        if (call->unlinked_ns == 0) continue;
+        unsigned by = linked_work(call);
+        if (!call->launch_known && call->kind == FS_EVENT_KERNEL && name < names) by = linked[name];
+        bool sure = (by & LINKED_UNKNOWN) == 0;
+        fs_known known = {sure && (by & FLOPS_LINKED) != 0, sure && (by & BYTES_LINKED) != 0};
+        count_known(build->table, (double)call->unlinked_ns, known);
+        if (!known.bytes) fs_add_to(&build->groups[call->row].unmodelled_ns, call->unlinked_ns);
     }
-    fs_free(told);
+    fs_free(linked);
     return FS_OK;
 }
 
@@ -241,12 +241,13 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
 }
 
 /* No kernel of a few µs or less does much: the shortest one of a trace stands for the time of an empty one. */
-enum { MOST_LEAST_NS = 3000 };
+enum { LONGEST_EMPTY_NS = 3000 };
 
-static void see_least(fs_build *build, const device_work *work)
+static void track_shortest(fs_build *build, const device_work *work)
 {
-    if (work->timing != FS_TIMING_TRACE || work->duration <= 0 || work->duration > MOST_LEAST_NS) return;
-    if (build->least_kernel_ns == 0 || work->duration < build->least_kernel_ns) build->least_kernel_ns = work->duration;
+    if (work->timing != FS_TIMING_TRACE || work->duration <= 0 || work->duration > LONGEST_EMPTY_NS) return;
+    if (build->shortest_kernel_ns == 0 || work->duration < build->shortest_kernel_ns)
+        build->shortest_kernel_ns = work->duration;
 }
 
 static void add_event(fs_build *build, uint32_t index, int64_t *ends)
@@ -264,7 +265,7 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
         .kind = chunk->kind[at],
         .has_row = chunk->kind[at] != FS_EVENT_INTERVAL,
     };
-    if (work.kind == FS_EVENT_KERNEL) see_least(build, &work);
+    if (work.kind == FS_EVENT_KERNEL) track_shortest(build, &work);
     if (work.has_row) {
         work.call = fs_build_call(build, index);
         fs_group *group = fs_build_group(build, index);
@@ -286,7 +287,7 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
     if (ends == NULL || (!build->works_sorted && entries == NULL)) {
         fs_free(entries);
         fs_free(ends);
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to add up %u device events", build->work_count);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sum %u device events", build->work_count);
     }
     for (size_t i = 0; i < end_count; i++) ends[i] = INT64_MIN;
     const sort_entry *sorted = build->works_sorted ? NULL : sort_works(build, entries);
@@ -298,5 +299,5 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
     }
     fs_free(entries);
     fs_free(ends);
-    return status == FS_OK ? cover_untold(build, err) : status;
+    return status == FS_OK ? cover_unlinked(build, err) : status;
 }

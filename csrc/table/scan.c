@@ -5,7 +5,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "table/untold.h"
+#include "table/inferred.h"
 #include "work/names.h"
 
 /* The first id of a table's stacks: that of no frames. */
@@ -16,8 +16,7 @@ fs_node fs_build_leaf(const fs_build *build, uint32_t index)
     uint32_t at;
     const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
     uint32_t parent = fs_build_parent(build, chunk, at, index);
-    fs_node node = {
-        .call = build->slots[index], .owner = FS_NONE, .stated = FS_NONE, .op = FS_NONE, .device = -1};
+    fs_node node = {.call = build->slots[index], .owner = FS_NONE, .stated = FS_NONE, .op = FS_NONE, .device = -1};
     bool own_time = chunk->duration[at] != FS_MISSING && !fs_event_is_asynchronous(chunk, at);
     if (own_time) node.self_cpu_ns = chunk->duration[at];
     node.covered_until = chunk->start[at];
@@ -289,7 +288,7 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
         FS_POLL(index, err);
         FS_TRY(scan_event(build, chunk, at, index, err));
     }
-    fs_build_find_untold(build);
+    fs_build_infer(build);
     build->table->device_unseen = misses_devices(build);
     return FS_OK;
 }

@@ -59,7 +59,7 @@ static void fill_row(const fs_build *build, fs_group *group)
         row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
         row->roof = fs_roof_unknown;
     }
-    if (build->table->device_unseen || (group->unseen && !fs_build_ran_on_device(group))) {
+    if (build->table->device_unseen || (group->unrecorded && !fs_build_ran_on_device(group))) {
         fs_unit unit = row->roof.unit;
         row->roof = fs_roof_unknown;
         row->roof.unit = unit;
@@ -206,8 +206,8 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
     build.recorded = build.count > 0 && FS_EVENT_AT(store, 0, timing) == FS_TIMING_TRACE;
     if (!build.recorded) build.torch_begin = FS_MISSING;
     if (build.count >= FS_SLOT_NODE) {
-        return fs_fail(err, FS_OUT_OF_MEMORY, "%u events are more than a table can group: profile a shorter stretch",
-                       build.count);
+        return fs_fail(err, FS_OUT_OF_MEMORY,
+                       "%u events exceed the limit of a table; profile a shorter part of the program", build.count);
     }
     build.table = fs_calloc(1, sizeof *build.table);
     if (build.table == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table");

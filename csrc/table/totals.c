@@ -50,8 +50,8 @@ static const fs_roof *roof_of(const fs_build *build, const fs_node *node, fs_cal
     call->roof_tensor = tensor;
     call->roof = fs_roof_of(&work, peaks);
     /* A recorded trace has no measured peaks: its shortest kernel did next to nothing. */
-    if (peaks != NULL && isnan(call->roof.kernel_ns) && build->least_kernel_ns > 0)
-        call->roof.kernel_ns = (double)build->least_kernel_ns;
+    if (peaks != NULL && isnan(call->roof.kernel_ns) && build->shortest_kernel_ns > 0)
+        call->roof.kernel_ns = (double)build->shortest_kernel_ns;
     return &call->roof;
 }
 
@@ -76,7 +76,7 @@ static bool is_unrated(const fs_build *build, const fs_node *node, const fs_call
 }
 
 /* Whether API calls within launched something, and no device work within was seen: its host time is that of calls. */
-static bool is_unseen(const fs_node *node)
+static bool is_unrecorded(const fs_node *node)
 {
     return (node->flags & FS_NODE_CALLS) != 0 && node->device_ns == 0;
 }
@@ -107,8 +107,8 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     if (!isnan(work->flops)) *flops += work->flops;
     if (!isnan(work->bytes_moved)) node->bytes += work->bytes_moved;
     bool is_op = call->kind == FS_EVENT_OP;
-    if (is_op && is_unseen(node)) {
-        group->unseen = true;
+    if (is_op && is_unrecorded(node)) {
+        group->unrecorded = true;
         group->unrated_flops += work->flops;
         group->unrated_bytes += work->bytes_moved;
         node->flags |= FS_NODE_UNTIMED;
@@ -125,8 +125,9 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
 
     if (node->device >= 0) return; /* its time is in the row's busy time */
     /* Of a range whose work is stated, device work may be what nobody knows the launcher of. */
-    bool seen = is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !is_unseen(node) && !build->has_unlinked_work);
-    if (call->device_kind == FS_CPU && duration != FS_MISSING && seen) {
+    bool complete =
+        is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !is_unrecorded(node) && !build->has_unlinked_work);
+    if (call->device_kind == FS_CPU && duration != FS_MISSING && complete) {
         fs_add_to(&group->host_ns, is_op ? node->self_cpu_ns : duration);
     } else if (work->flops > 0 || work->bytes_moved > 0) {
         group->untimed = true;
@@ -141,7 +142,7 @@ static void add_known(fs_known *known, const fs_work *work)
 }
 
 /* Whether the numbers of an op are known where its kernels have to tell them. */
-static bool is_told(fs_build *build, uint32_t owner)
+static bool is_supplied(fs_build *build, uint32_t owner)
 {
     if (!fs_build_call(build, owner)->work.of_launched) return true;
     return build->work_count > 0 && (fs_build_node(build, owner)->flags & FS_NODE_LISTED) != 0;
@@ -150,7 +151,7 @@ static bool is_told(fs_build *build, uint32_t owner)
 fs_known fs_build_known(fs_build *build, const fs_node *node)
 {
     fs_known known = {false, false};
-    if (node->owner != FS_NONE && is_told(build, node->owner))
+    if (node->owner != FS_NONE && is_supplied(build, node->owner))
         add_known(&known, &fs_build_call(build, node->owner)->work);
     for (uint32_t at = node->stated; at != FS_NONE; at = fs_build_outer_stated(build, at)) {
         add_known(&known, &fs_build_call(build, at)->work);
@@ -236,7 +237,7 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
         above->bytes += node->bytes;
         if (flops_known) above->flags |= FS_NODE_FLOPS;
         above->flags |= node->flags & (FS_NODE_UNTIMED | FS_NODE_OBSCURE);
-        if (call->launches || is_unseen(node)) above->flags |= FS_NODE_CALLS;
+        if (call->launches || is_unrecorded(node)) above->flags |= FS_NODE_CALLS;
         if (above->device < 0) above->launches += counts && node->launches == 0 ? 1 : node->launches;
     }
 

@@ -283,20 +283,20 @@ static void drop_owners(const fs_arrow_column *columns, size_t count)
 fs_status fs_arrow_stream(struct ArrowArrayStream *stream, int64_t rows, const fs_arrow_column *columns, size_t count,
                           fs_error *err)
 {
-    size_t made = 0;
+    size_t filled = 0;
     array_memory *root = NULL;
     stream_memory *memory = fs_calloc(1, sizeof *memory + count * sizeof *memory->fields);
     if (memory != NULL) root = begin_array(&memory->batch, rows, 1, count);
     bool good = root != NULL;
     if (memory != NULL) memory->count = count;
-    for (; good && made < count; made++) {
-        memory->fields[made].type = columns[made].type;
-        memory->fields[made].name = copy_text(columns[made].name);
-        good = make_column(&root->children[made], rows, &columns[made]) && memory->fields[made].name != NULL;
+    for (; good && filled < count; filled++) {
+        memory->fields[filled].type = columns[filled].type;
+        memory->fields[filled].name = copy_text(columns[filled].name);
+        good = make_column(&root->children[filled], rows, &columns[filled]) && memory->fields[filled].name != NULL;
     }
     *stream = (struct ArrowArrayStream){get_schema, get_next, get_last_error, release_stream, memory};
     if (good) return FS_OK;
-    drop_owners(columns + made, count - made);
+    drop_owners(columns + filled, count - filled);
     if (memory != NULL) release_stream(stream);
     stream->release = NULL;
     return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for an Arrow table of %zu columns and %lld rows", count,

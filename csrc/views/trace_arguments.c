@@ -51,7 +51,7 @@ static void put_strides(fs_json *json, const fs_argument *argument)
     put_sizes(json, argument->strides != NULL ? argument->strides : dense, argument->ndim);
 }
 
-/* One value for each argument that was given to the op, as in a table's input shapes. */
+/* One value for each argument that was declared to the op, as in a table's input shapes. */
 static void put_inputs(fs_json *json, const fs_signature *call, void (*put)(fs_json *, const fs_argument *))
 {
     const char *before = "[";
@@ -160,11 +160,11 @@ static void put_unit(fs_json_members *members, fs_unit unit)
 
 static void call_members(fs_json_members *members, const char *name, fs_span bytes)
 {
-    fs_given_work given;
-    if (fs_given_work_decode(bytes.bytes, &given)) {
-        KNOWN_NUMBER(members, "flops", given.flops);
-        KNOWN_NUMBER(members, "bytes", given.bytes);
-        put_unit(members, fs_unit_find(given.unit));
+    fs_given_work declared;
+    if (fs_given_work_decode(bytes.bytes, &declared)) {
+        KNOWN_NUMBER(members, "flops", declared.flops);
+        KNOWN_NUMBER(members, "bytes", declared.bytes);
+        put_unit(members, fs_unit_find(declared.unit));
         return;
     }
     fs_torch_call torch;

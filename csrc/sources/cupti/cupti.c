@@ -153,7 +153,7 @@ static fs_status enable_all(fs_error *err)
         int code = fs_cupti->enable(kinds[i].kind);
         if (code != FS_CUPTI_SUCCESS && !kinds[i].optional) {
             char doing[64];
-            snprintf(doing, sizeof doing, "asking for %s", kinds[i].what);
+            snprintf(doing, sizeof doing, "enabling %s", kinds[i].what);
             return fs_cupti_fail(code, doing, err);
         }
     }
@@ -192,7 +192,7 @@ static fs_status agree_on_clock(fs_error *err)
         int64_t before = fs_clock_now();
         int code = fs_cupti->timestamp(&theirs);
         int64_t after = fs_clock_now();
-        if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "asking for its time", err);
+        if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "reading its clock", err);
         if (after - before >= shortest) continue;
         shortest = after - before;
         capture.parser.offset = before + shortest / 2 - (int64_t)theirs;
@@ -230,7 +230,7 @@ fs_status fs_cupti_start(fs_store *store, const fs_cupti_options *options, char 
     if (taken_by != NULL) taken_by[0] = '\0';
     if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
     if (capture.report.version != 0 && capture.generation != fs_fork_generation())
-        return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI can't be used in a process forked from one that had used it");
+        return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is unavailable in a process forked after CUPTI was used");
     if (atomic_exchange(&capture.capturing, true))
         return fs_fail(err, FS_RUNTIME_ERROR, "a capture is in progress already");
     capture.generation = fs_fork_generation();
@@ -248,7 +248,7 @@ fs_status fs_cupti_start(fs_store *store, const fs_cupti_options *options, char 
     fs_cupti_parser_begin(&capture.parser, store, fs_clock_now());
     pthread_mutex_unlock(&capture.lock);
     int code = fs_cupti->register_callbacks(request_buffer, complete_buffer);
-    status = code == FS_CUPTI_SUCCESS ? enable_all(err) : fs_cupti_fail(code, "offering buffers", err);
+    status = code == FS_CUPTI_SUCCESS ? enable_all(err) : fs_cupti_fail(code, "registering buffers", err);
     if (status == FS_OK) return FS_OK;
     disable_all();
 closed:
@@ -328,11 +328,11 @@ static fs_status describe_device(fs_store *store, int index, fs_error *err)
 
 static fs_status describe_devices(fs_store *store, fs_error *err)
 {
-    bool seen[FS_DEVICE_LIMIT] = {false};
+    bool visited[FS_DEVICE_LIMIT] = {false};
     for (uint32_t i = 0; i < fs_store_lane_count(store); i++) {
         fs_lane lane = fs_store_lane(store, i);
-        if (!lane.on_device || lane.device >= FS_DEVICE_LIMIT || seen[lane.device]) continue;
-        seen[lane.device] = true;
+        if (!lane.on_device || lane.device >= FS_DEVICE_LIMIT || visited[lane.device]) continue;
+        visited[lane.device] = true;
         FS_TRY(describe_device(store, lane.device, err));
     }
     return FS_OK;
@@ -341,8 +341,8 @@ static fs_status describe_devices(fs_store *store, fs_error *err)
 static fs_status devices_failed(int failed, fs_error *err)
 {
     return fs_fail(err, FS_RUNTIME_ERROR,
-                   "CUDA failed with error %d while the profile waited for the devices: an earlier kernel or copy, of "
-                   "any library, may be at it",
+                   "CUDA failed with error %d while the profile waited for the devices: an earlier kernel or copy, "
+                   "of any library, may be at fault",
                    failed);
 }
 
@@ -355,7 +355,7 @@ fs_status fs_cupti_collect(fs_error *err)
     capture.parser.dropped += dropped;
     fs_store *store = capture.parser.store;
     pthread_mutex_unlock(&capture.lock);
-    if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "handing over its records", err);
+    if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "flushing its records", err);
     return failed != 0 ? devices_failed(failed, err) : describe_devices(store, err);
 }
 
@@ -380,7 +380,7 @@ fs_status fs_cupti_stop(fs_error *err)
     disable_all();
     int forced = fs_cupti->flush(FS_CUPTI_FLUSH_FORCED);
     if (code == FS_CUPTI_SUCCESS) code = forced;
-    if (code != FS_CUPTI_SUCCESS) status = fs_cupti_fail(code, "handing over its records", err);
+    if (code != FS_CUPTI_SUCCESS) status = fs_cupti_fail(code, "flushing its records", err);
     int64_t dropped = dropped_by_cupti();
     leave();
 

@@ -19,7 +19,10 @@ static const struct {
     argument_form form;
     size_t place; /* a number's index, or where in fs_event_arguments */
 } argument_keys[] = {
-#define KEY(key, form, place) {key, sizeof key - 1, form, place}
+#define KEY(key, form, place)            \
+    {                                    \
+        key, sizeof key - 1, form, place \
+    }
 #define INTEGER_KEY(NAME, key) KEY(key, ARG_INTEGER, FS_ARG_##NAME),
     FS_ARG_LIST(INTEGER_KEY)
 #undef INTEGER_KEY
@@ -47,17 +50,17 @@ static pthread_once_t keys_once = PTHREAD_ONCE_INIT;
 
 static inline bool is_key(const fs_scan_span *text, int index)
 {
-    const char *key = argument_keys[index].key, *given = text->text;
+    const char *key = argument_keys[index].key, *found = text->text;
     size_t size = text->size;
     if (argument_keys[index].size != size) return false;
-    for (; size >= 8; size -= 8, key += 8, given += 8) {
+    for (; size >= 8; size -= 8, key += 8, found += 8) {
         uint64_t a, b;
         memcpy(&a, key, 8);
-        memcpy(&b, given, 8);
+        memcpy(&b, found, 8);
         if (a != b) return false;
     }
     for (size_t i = 0; i < size; i++)
-        if (key[i] != given[i]) return false;
+        if (key[i] != found[i]) return false;
     return true;
 }
 
@@ -333,7 +336,7 @@ static void take_unit(const fs_event_arguments *arguments, char *to, size_t size
     if (unit->size < size) memcpy(to, unit->text, unit->size);
 }
 
-static double told(const fs_event_arguments *arguments, int which)
+static double number_or_nan(const fs_event_arguments *arguments, int which)
 {
     return fs_argument_known(arguments, which) ? (double)arguments->numbers[which] : (double)NAN;
 }
@@ -343,10 +346,10 @@ static bool tells_work(const fs_event_arguments *arguments, fs_torch_told *work)
 {
     const uint32_t any = 1u << FS_ARG_FLOPS | 1u << FS_ARG_BYTES_READ | 1u << FS_ARG_BYTES_WRITTEN | 1u << FS_ARG_BYTES;
     if ((arguments->known & any) == 0) return false;
-    work->flops = told(arguments, FS_ARG_FLOPS);
-    work->bytes_read = told(arguments, FS_ARG_BYTES_READ);
-    work->bytes_written = told(arguments, FS_ARG_BYTES_WRITTEN);
-    work->bytes = told(arguments, FS_ARG_BYTES);
+    work->flops = number_or_nan(arguments, FS_ARG_FLOPS);
+    work->bytes_read = number_or_nan(arguments, FS_ARG_BYTES_READ);
+    work->bytes_written = number_or_nan(arguments, FS_ARG_BYTES_WRITTEN);
+    work->bytes = number_or_nan(arguments, FS_ARG_BYTES);
     take_unit(arguments, work->unit, sizeof work->unit);
     return true;
 }

@@ -108,50 +108,50 @@ static bool is_host(const fs_record *record)
 /* What the records of a piece are. */
 typedef struct {
     uint32_t hosts, overheads, frames, memory, devices;
-    int64_t slack;               /* the steps of the hosts' clock: the largest that all starts are multiples of */
+    int64_t slack;              /* the steps of the hosts' clock: the largest that all starts are multiples of */
     fs_record_index ops, calls; /* announced */
 } tally;
 
-static void see_clock(tally *seen, int64_t start)
+static void add_clock_step(tally *sum, int64_t start)
 {
-    uint64_t step = (uint64_t)seen->slack, rest = (uint64_t)(start < 0 ? -start : start);
+    uint64_t step = (uint64_t)sum->slack, rest = (uint64_t)(start < 0 ? -start : start);
     if (step == 1) return;
     while (rest != 0) { /* Euclid's */
         uint64_t left = step % rest;
         step = rest;
         rest = left;
     }
-    seen->slack = (int64_t)step;
+    sum->slack = (int64_t)step;
 }
 
-static void count_record(tally *seen, const fs_record *record)
+static void count_record(tally *sum, const fs_record *record)
 {
     if (is_host(record)) {
-        seen->hosts++;
-        seen->overheads += record->kind == FS_EVENT_OVERHEAD;
-        seen->frames += record->kind == FS_EVENT_FRAME;
-        fs_owners_announce(&seen->ops, &seen->calls, record);
-        see_clock(seen, record->start);
+        sum->hosts++;
+        sum->overheads += record->kind == FS_EVENT_OVERHEAD;
+        sum->frames += record->kind == FS_EVENT_FRAME;
+        fs_owners_announce(&sum->ops, &sum->calls, record);
+        add_clock_step(sum, record->start);
     } else if (record->kind == FS_EVENT_MEMORY) {
-        seen->memory++;
+        sum->memory++;
     } else {
-        seen->devices++;
+        sum->devices++;
     }
 }
 
-static void add_tally(joining *all, const tally *seen)
+static void add_tally(joining *all, const tally *sum)
 {
     fs_join *join = &all->join;
     tally whole = {.slack = join->slack};
-    join->host_count += seen->hosts;
-    join->overhead_count += seen->overheads;
-    join->frame_count += seen->frames;
-    join->memory_count += seen->memory;
-    all->device_count += seen->devices;
-    see_clock(&whole, seen->slack);
+    join->host_count += sum->hosts;
+    join->overhead_count += sum->overheads;
+    join->frame_count += sum->frames;
+    join->memory_count += sum->memory;
+    all->device_count += sum->devices;
+    add_clock_step(&whole, sum->slack);
     join->slack = whole.slack;
-    fs_record_index_merge(&all->owners.ops, &seen->ops);
-    fs_record_index_merge(&all->owners.calls, &seen->calls);
+    fs_record_index_merge(&all->owners.ops, &sum->ops);
+    fs_record_index_merge(&all->owners.calls, &sum->calls);
 }
 
 typedef struct {
@@ -165,16 +165,16 @@ static void map_records(void *context, int64_t begin, int64_t end)
     const mapping *all = context;
     for (int64_t i = begin; i < end; i++) {
         const id_map *map = &all->maps[i];
-        tally seen = {0};
+        tally sum = {0};
         for (fs_record_block *block = all->pieces[i].first; block != NULL; block = block->next) {
             for (fs_record *record = block->records; record < block->records + block->count; record++) {
                 if (record->kind != FS_EVENT_MEMORY) record->name = map->names[record->name];
                 if (record->signature != FS_NONE) record->signature = map->signatures[record->signature];
                 record->lane = map->lanes[record->lane];
-                count_record(&seen, record);
+                count_record(&sum, record);
             }
         }
-        all->tallies[i] = seen;
+        all->tallies[i] = sum;
     }
 }
 
@@ -280,10 +280,10 @@ static fs_status append_hosts(joining *all, fs_error *err)
 static fs_status append_devices(joining *all, fs_error *err)
 {
     fs_join *join = &all->join;
-    uint32_t seen = 0;
+    uint32_t polled = 0;
     FS_EACH_RECORD(join, record)
     {
-        if (seen++ % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err));
+        if (polled++ % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err));
         if (is_host(record) || record->kind == FS_EVENT_MEMORY) continue;
         fs_event event = event_of(record);
         if (record->kind == FS_EVENT_SYNC) { /* a wait is its API call's */

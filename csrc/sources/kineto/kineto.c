@@ -29,15 +29,15 @@ struct fs_kineto {
 
 fs_status fs_kineto_create(fs_kineto **kineto, fs_error *err)
 {
-    fs_kineto *made = fs_calloc(1, sizeof *made);
-    if (made != NULL) made->pieces = fs_malloc(sizeof *made->pieces);
-    if (made == NULL || made->pieces == NULL) {
-        fs_free(made);
+    fs_kineto *created = fs_calloc(1, sizeof *created);
+    if (created != NULL) created->pieces = fs_malloc(sizeof *created->pieces);
+    if (created == NULL || created->pieces == NULL) {
+        fs_free(created);
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace");
     }
-    fs_piece_init(&made->pieces[0], 0, INT64_MAX, FS_PIECE_START);
-    made->count = 1;
-    *kineto = made;
+    fs_piece_init(&created->pieces[0], 0, INT64_MAX, FS_PIECE_START);
+    created->count = 1;
+    *kineto = created;
     return FS_OK;
 }
 
@@ -266,17 +266,17 @@ static void add_report(const fs_piece *piece, fs_kineto_report *report)
     report->unknown += piece->report.unknown;
 }
 
-/* Whether a trace was seen, and where it ends. */
-static fs_status see_end(const fs_kineto *kineto, fs_kineto_report *report, fs_error *err)
+/* Whether a trace was has_events, and where it ends. */
+static fs_status check_end(const fs_kineto *kineto, fs_kineto_report *report, fs_error *err)
 {
     const fs_piece *last = &kineto->pieces[kineto->count - 1];
     bool over = last->state == FS_PIECE_END;
     report->bytes = kineto->size;
     report->truncated = !over;
-    bool seen = false;
-    for (uint32_t i = 0; i < kineto->count; i++) seen = seen || kineto->pieces[i].seen_events;
-    if (seen) return FS_OK;
-    if (over) return fs_fail(err, FS_VALUE_ERROR, "no trace: the JSON object has no member \"traceEvents\"");
+    bool has_events = false;
+    for (uint32_t i = 0; i < kineto->count; i++) has_events = has_events || kineto->pieces[i].seen_events;
+    if (has_events) return FS_OK;
+    if (over) return fs_fail(err, FS_VALUE_ERROR, "not a trace: the JSON object has no member \"traceEvents\"");
     return fs_fail(err, FS_VALUE_ERROR, "byte %lld: the text ends where %s was expected", (long long)report->bytes,
                    last->state == FS_PIECE_START ? "a trace, which begins with '{' or '[',"
                                                  : "a member \"traceEvents\"");
@@ -309,7 +309,7 @@ static int64_t host_process(const fs_kineto *kineto)
 fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report *report, fs_error *err)
 {
     memset(report, 0, sizeof *report);
-    FS_TRY(see_end(kineto, report, err));
+    FS_TRY(check_end(kineto, report, err));
     for (uint32_t i = 0; i < kineto->count; i++) add_report(&kineto->pieces[i], report);
     FS_TRY(join_head(kineto, err));
     fs_kineto_head_facts facts = {0, false};

@@ -83,8 +83,7 @@ static void sweep_lane(memory *all, uint32_t lane, const uint32_t *records, uint
         int64_t time = join->memory[records[i]].start;
         for (; next < end && join->hosts[next].start <= time; next++)
             if (!join->hosts[next].record->communication) inner = next;
-        while (inner != FS_NONE &&
-               (join->hosts[inner].end < time || join->hosts[inner].record->kind == FS_EVENT_FRAME))
+        while (inner != FS_NONE && (join->hosts[inner].end < time || join->hosts[inner].record->kind == FS_EVENT_FRAME))
             inner = join->parents[inner];
         all->hosts[records[i]] = inner;
     }
@@ -235,7 +234,7 @@ fs_status fs_join_memory(fs_join *join, fs_error *err)
     uint32_t *words = fs_malloc((4 * count + lanes) * sizeof *words);
     fs_status status = FS_OUT_OF_MEMORY;
     if (all.sums == NULL || all.own == NULL || words == NULL) {
-        fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell whose memory it was");
+        fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match allocations to events");
     } else {
         all.lanes = words;
         all.hosts = all.lanes + count;

@@ -55,7 +55,7 @@ static fs_status list_overheads(placing *all, fs_error *err)
     all->overheads = fs_malloc(join->overhead_count * sizeof *all->overheads);
     all->ends = fs_malloc(2 * (size_t)all->leaves * sizeof *all->ends);
     if (all->overheads == NULL || all->ends == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to place %u overheads", join->overhead_count);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to place %u overhead events", join->overhead_count);
     for (uint32_t host = 0; host < join->host_count; host++)
         if (join->hosts[host].record->kind == FS_EVENT_OVERHEAD) all->overheads[count++] = join->hosts[host];
     FS_TRY(fs_hosts_sort(all->overheads, count, err));

@@ -23,7 +23,7 @@ static fs_status create_index(fs_record_index *index, fs_error *err)
     }
     index->records = fs_calloc(index->slot_count, sizeof *index->records);
     if (index->records == NULL || (scattered && index->ids == NULL))
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell what %u events launched", index->count);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find what %u events launched", index->count);
     return FS_OK;
 }
 
@@ -98,7 +98,7 @@ static int compare_calls(const void *a, const void *b)
 }
 
 /* Each device's process: the one that most of the work was launched by whose correlation only one call has. */
-static void see_devices(fs_owners *owners)
+static void find_device_processes(fs_owners *owners)
 {
     FS_EACH_RECORD(owners->join, record)
     {
@@ -119,7 +119,7 @@ fs_status fs_owners_create(fs_owners *owners, fs_error *err)
     FS_TRY(create_index(&owners->ops, err));
     FS_TRY(create_index(&owners->calls, err));
     owners->lanes = fs_calloc(fs_store_lane_count(owners->join->store), sizeof *owners->lanes);
-    if (owners->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell threads apart");
+    if (owners->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify threads");
     FS_EACH_RECORD(owners->join, record)
     {
         if (fs_record_is_call(record)) {
@@ -138,7 +138,7 @@ fs_status fs_owners_create(fs_owners *owners, fs_error *err)
     }
     if (owners->other_count == 0) return FS_OK;
     FS_TRY(fs_sort(owners->others, owners->other_count, sizeof(fs_record *), compare_calls, "API calls", err));
-    see_devices(owners);
+    find_device_processes(owners);
     return FS_OK;
 }
 
@@ -171,10 +171,10 @@ static int reasons_for(const fs_owners *owners, const fs_record *call, const fs_
 {
     int64_t process = process_of(owners, call);
     bool voted = work->device >= 0 && owners->devices[work->device].votes > 0;
-    int told = process == process_of(owners, work);
+    int same_process = process == process_of(owners, work);
     int same_op = call->external >= 0 && call->external == work->external;
     int same_device = voted && owners->devices[work->device].process == process;
-    return told << 3 | same_op << 2 | same_device << 1 | (call->start <= work->start);
+    return same_process << 3 | same_op << 2 | same_device << 1 | (call->start <= work->start);
 }
 
 static bool is_likelier(const fs_owners *owners, const fs_record *call, const fs_record *than, const fs_record *work)

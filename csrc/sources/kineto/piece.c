@@ -79,7 +79,7 @@ fs_status fs_piece_room(fs_piece *piece, size_t size, fs_error *err)
 
 /* Errors ----------------------------------------------------------------------------------------------------------- */
 
-static fs_status is_no_trace(const fs_piece *piece, const fs_scan *scan, fs_error *err)
+static fs_status fail_at(const fs_piece *piece, const fs_scan *scan, fs_error *err)
 {
     char found[24];
     int64_t byte = piece->offset + (int64_t)(scan->at - piece->text);
@@ -204,9 +204,9 @@ fs_status fs_piece_read(fs_piece *piece, size_t size, fs_error *err)
         if (scanned != FS_SCAN_GOOD) break;
         piece->done = (size_t)(scan.at - piece->text);
     }
-    if (scanned == FS_SCAN_BAD) return is_no_trace(piece, &scan, err);
+    if (scanned == FS_SCAN_BAD) return fail_at(piece, &scan, err);
     if (piece->size - piece->done > most_bytes(piece)) {
-        return fs_fail(err, FS_VALUE_ERROR, "byte %lld: what begins here does not end within %zu MB: no event does so",
+        return fs_fail(err, FS_VALUE_ERROR, "byte %lld: the element that begins here exceeds the limit of %zu MB",
                        (long long)fs_piece_at(piece), most_bytes(piece) >> 20);
     }
     return FS_OK;
@@ -216,30 +216,30 @@ fs_status fs_piece_read(fs_piece *piece, size_t size, fs_error *err)
 
 enum { WINDOW_BYTES = FS_BLOCK(1 << 18, 1 << 8) };
 
-/* How much has been seen of what stands between two events: "}", ",", "{" and a quote, with any space between. */
+/* How much has been state of what stands between two events: "}", ",", "{" and a quote, with any space between. */
 typedef enum { NOTHING, CLOSED, COMMA, OPENED, FOUND } seam;
 
 typedef struct {
-    seam seen;
+    seam state;
     int64_t event; /* the byte of the last "{" */
 } seeker;
 
-static seam see_byte(seam seen, char c)
+static seam next_state(seam state, char c)
 {
     static const char expected[] = {[NOTHING] = '}', [CLOSED] = ',', [COMMA] = '{', [OPENED] = '"'};
-    if (c == ' ' || c == '\n' || c == '\r' || c == '\t') return seen;
-    if (c == expected[seen]) return seen + 1;
+    if (c == ' ' || c == '\n' || c == '\r' || c == '\t') return state;
+    if (c == expected[state]) return state + 1;
     return c == '}' ? CLOSED : NOTHING;
 }
 
 /* Look through `size` bytes, of which the first is the byte `offset` of the text. */
-static void see_bytes(seeker *found, const char *text, size_t size, int64_t offset)
+static void scan_bytes(seeker *found, const char *text, size_t size, int64_t offset)
 {
-    for (const char *at = text, *end = text + size; at < end && found->seen != FOUND; at++) {
-        if (found->seen == NOTHING && (at = memchr(at, '}', (size_t)(end - at))) == NULL) return;
-        seam before = found->seen;
-        found->seen = see_byte(before, *at);
-        if (before == COMMA && found->seen == OPENED) found->event = offset + (at - text);
+    for (const char *at = text, *end = text + size; at < end && found->state != FOUND; at++) {
+        if (found->state == NOTHING && (at = memchr(at, '}', (size_t)(end - at))) == NULL) return;
+        seam before = found->state;
+        found->state = next_state(before, *at);
+        if (before == COMMA && found->state == OPENED) found->event = offset + (at - text);
     }
 }
 
@@ -260,15 +260,15 @@ static fs_status seek(fs_piece *piece, fs_kineto_read read, void *context, int64
     seeker found = {NOTHING, -1};
     int64_t count = 1;
     *start = -1;
-    while (found.seen != FOUND && count > 0) {
+    while (found.state != FOUND && count > 0) {
         int64_t next = piece->offset + (int64_t)piece->size;
-        if ((found.seen == OPENED ? found.event : next) >= piece->until) return FS_OK;
+        if ((found.state == OPENED ? found.event : next) >= piece->until) return FS_OK;
         piece->done = piece->size; /* nothing of it is needed any more */
         FS_TRY(fill(piece, read, context, &count, err));
-        see_bytes(&found, piece->text + piece->size, (size_t)count, next);
+        scan_bytes(&found, piece->text + piece->size, (size_t)count, next);
         piece->size += (size_t)count;
     }
-    if (found.seen != FOUND || found.event >= piece->until) return FS_OK;
+    if (found.state != FOUND || found.event >= piece->until) return FS_OK;
     *start = found.event;
     if (*start >= piece->offset) {
         piece->done = (size_t)(*start - piece->offset);

@@ -142,14 +142,14 @@ void fs_work_set_rule(fs_work_rule rule)
 
 static fs_work work_by_rule(const char *name, const fs_torch_call *call)
 {
-    fs_work told = fs_work_unknown;
-    fs_work_rule given = atomic_load(&registered);
-    if (given != NULL && given(name, call, &told)) return told;
+    fs_work work = fs_work_unknown;
+    fs_work_rule custom_rule = atomic_load(&registered);
+    if (custom_rule != NULL && custom_rule(name, call, &work)) return work;
     if (fs_triton_is_kernel(name)) return fs_triton_count(name, call);
     fs_aten_rule rule = find_rule(name);
     if (rule.count == NULL || !call->whole) return fs_work_unknown;
     rule.name = name;
-    fs_work work = rule.count(&rule, call);
+    work = rule.count(&rule, call);
     work.flops = sound(work.flops);
     work.bytes_read = sound(work.bytes_read);
     work.bytes_written = sound(work.bytes_written);
@@ -160,17 +160,17 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
 /* What no rule knows, the trace may tell. */
 fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
 {
-    const fs_torch_told *told = &call->told;
+    const fs_torch_told *recorded = &call->told;
     fs_work work = work_by_rule(name, call);
     if (work.of_launched) return work;
-    if (isnan(work.flops) && !isnan(told->flops)) {
-        work.flops = told->flops;
-        work.unit.preferred = work.unit.fallback = fs_unit_find(told->unit);
+    if (isnan(work.flops) && !isnan(recorded->flops)) {
+        work.flops = recorded->flops;
+        work.unit.preferred = work.unit.fallback = fs_unit_find(recorded->unit);
         work.stated = true;
     }
-    if (isnan(work.bytes_read)) work.bytes_read = told->bytes_read;
-    if (isnan(work.bytes_written)) work.bytes_written = told->bytes_written;
+    if (isnan(work.bytes_read)) work.bytes_read = recorded->bytes_read;
+    if (isnan(work.bytes_written)) work.bytes_written = recorded->bytes_written;
     if (isnan(work.bytes_moved))
-        work.bytes_moved = isnan(told->bytes) ? told->bytes_read + told->bytes_written : told->bytes;
+        work.bytes_moved = isnan(recorded->bytes) ? recorded->bytes_read + recorded->bytes_written : recorded->bytes;
     return work;
 }

@@ -84,7 +84,7 @@ static void part_sequences(const fs_torch_call *call, int row, shapes *found)
 /* Which keys a query may see of those that end with it: how many before its own and after, negative for all. */
 typedef struct {
     double before, after;
-    bool told;
+    bool known;
 } mask;
 
 static mask mask_of(const fs_torch_call *call, int row)
@@ -115,15 +115,15 @@ static double reached(double rows, double columns, double shift)
 
 /* How many queries meet how many keys. Queries and keys end together: the last query sees all keys. Of a causal mask
  * half the diagonal counts, of a window each key. */
-static double pairs_of(const shapes *of, mask seen)
+static double pairs_of(const shapes *of, mask visible)
 {
     double rows = of->rows, columns = of->columns, offset = columns - rows;
-    if (!seen.told) return NAN;
-    if (seen.before < 0 && seen.after < 0) return rows * columns;
-    if (seen.before < 0 && seen.after == 0)
+    if (!visible.known) return NAN;
+    if (visible.before < 0 && visible.after < 0) return rows * columns;
+    if (visible.before < 0 && visible.after == 0)
         return rows <= columns ? rows * (2 * columns - rows) / 2 : columns * columns / 2;
-    double until = seen.after < 0 ? rows * columns : reached(rows, columns, offset + seen.after + 1);
-    return until - (seen.before < 0 ? 0 : reached(rows, columns, offset - seen.before));
+    double until = visible.after < 0 ? rows * columns : reached(rows, columns, offset + visible.after + 1);
+    return until - (visible.before < 0 ? 0 : reached(rows, columns, offset - visible.before));
 }
 
 static double bias_bytes(const fs_torch_call *call, int row)

@@ -89,9 +89,9 @@ static double channels_in(const fs_torch_tensor *tensor, const fs_torch_tensor *
 static double is_transposed(const fs_torch_call *call, int place, const fs_torch_tensor *gradient,
                             const fs_torch_tensor *input, const fs_torch_tensor *weight)
 {
-    double told = transposed_at(call, place), first = (double)weight->shape[0];
+    double flag = transposed_at(call, place), first = (double)weight->shape[0];
     bool of_result = channels_in(gradient, weight) == first, of_input = channels_in(input, weight) == first;
-    if (!isnan(told)) return told;
+    if (!isnan(flag)) return flag;
     if (of_result != of_input) return of_input;
     return of_result ? fs_sizes_elements(input) < fs_sizes_elements(gradient) : (double)NAN;
 }
@@ -174,7 +174,7 @@ fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_c
     bool wanted[3];
     if (gradient == NULL || !is_convolution(input, weight) || gradient->ndim != input->ndim) return fs_work_unknown;
     double transposed = is_transposed(call, backward_places[rule->option].transposed, gradient, input, weight);
-    bool told = wanted_at(call, backward_places[rule->option].wanted, wanted);
+    bool known = wanted_at(call, backward_places[rule->option].wanted, wanted);
     if (isnan(transposed)) return fs_work_unknown;
     double flops = flops_of(fs_sizes_elements(transposed != 0 ? input : gradient), weight);
     double item = fs_sizes_item(input->dtype), read = fs_sizes_read(gradient), written = 0;
@@ -188,7 +188,7 @@ fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_c
     }
     if (wanted[2]) written += channels_in(gradient, weight) * item;
     fs_work work = fs_sizes_work((wanted[0] + wanted[1]) * flops, read, written, fs_products_unit(input->dtype));
-    work.at_most = !told;
+    work.at_most = !known;
     return work;
 }
 

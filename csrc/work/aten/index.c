@@ -175,7 +175,7 @@ fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
     if (axis < 0) axis += self->ndim;
     if (self->ndim > 0 && !(axis >= 0 && axis < self->ndim)) return fs_work_unknown;
     double elements = self->ndim > 0 ? fs_sizes_elements(self) / (double)self->shape[(int)axis] * k : k;
-    bool untold = fs_sizes_is_untold(call, 1);
+    bool untold = fs_sizes_is_unrecorded(call, 1);
     if (untold) elements = fs_sizes_elements(self);
     double written = fs_result_bytes(rule, elements, fs_result_dtype(rule, self->dtype));
     fs_work work = fs_sizes_work(rule->flops, fs_sizes_read(self), written, fs_sizes_unit(self->dtype));
@@ -186,14 +186,14 @@ fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
 fs_work fs_count_range(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     double numbers[3] = {0, NAN, 1};
-    int given = 0;
-    while (given < 3 && (unsigned)given < call->count && fs_sizes_tensor(call, (unsigned)given) == NULL) {
-        numbers[given] = fs_sizes_number(call->arguments[given].text, NAN);
-        given++;
+    int numbered = 0;
+    while (numbered < 3 && (unsigned)numbered < call->count && fs_sizes_tensor(call, (unsigned)numbered) == NULL) {
+        numbers[numbered] = fs_sizes_number(call->arguments[numbered].text, NAN);
+        numbered++;
     }
-    const fs_torch_tensor *out = fs_sizes_tensor(call, (unsigned)given);
+    const fs_torch_tensor *out = fs_sizes_tensor(call, (unsigned)numbered);
     if (out == NULL) return fs_count_view(rule, call); /* the outer call, which fills nothing */
-    if (given == 1) numbers[1] = numbers[0], numbers[0] = 0;
+    if (numbered == 1) numbers[1] = numbers[0], numbers[0] = 0;
     double elements = ceil((numbers[1] - numbers[0]) / numbers[2]);
     if (isnan(elements)) return fs_of_launched(0, 0, 1, item_at(out), NAN); /* the trace tells no numbers */
     return fs_sizes_work(0, 0, elements * item_at(out), fs_sizes_unit(out->dtype));

@@ -190,13 +190,13 @@ static result result_of(const fs_aten_rule *rule, const fs_torch_call *call)
     if (model == NULL && like > 0) model = fs_sizes_tensor(call, like - 1);
     result found = {model != NULL ? fs_sizes_elements(model) : broadcast_elements(call, end), FS_TORCH_DTYPE_NONE,
                     false};
-    unsigned given = dtype_at > 0 ? fs_sizes_dtype_of(fs_sizes_text(call, dtype_at)) : FS_TORCH_DTYPE_NONE;
+    unsigned requested = dtype_at > 0 ? fs_sizes_dtype_of(fs_sizes_text(call, dtype_at)) : FS_TORCH_DTYPE_NONE;
     if (in_place && model != NULL) found.dtype = model->dtype;
     else if (out != NULL) found.dtype = out->dtype;
-    else if (given != FS_TORCH_DTYPE_NONE) found.dtype = given;
+    else if (requested != FS_TORCH_DTYPE_NONE) found.dtype = requested;
     else {
         unsigned usual = fs_result_dtype(rule, model != NULL ? model->dtype : promoted(call, end));
-        bool untold = dtype_at > 0 && fs_sizes_is_untold(call, dtype_at);
+        bool untold = dtype_at > 0 && fs_sizes_is_unrecorded(call, dtype_at);
         found.dtype = untold ? widest_of(usual) : usual;
         found.widest = untold && (found.dtype != usual || !fs_sizes_is_float(usual));
     }

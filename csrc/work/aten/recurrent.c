@@ -72,10 +72,10 @@ fs_work fs_count_rnn(const fs_aten_rule *rule, const fs_torch_call *call)
     double width = (double)input->shape[input->ndim - 1], steps = fs_sizes_elements(input) / width, state = NAN;
     double flops = 2 * steps * multiplied(call, row, width, &state);
     double output = steps * state * fs_sizes_item(input->dtype), states = fs_products_read(call, hidden, hidden + 2);
-    double given = fs_sizes_read(input) + weight_bytes(call, row, input->dtype) + states;
+    double read = fs_sizes_read(input) + weight_bytes(call, row, input->dtype) + states;
     fs_unit_choice unit = fs_products_unit(input->dtype);
-    if (backward) return fs_sizes_work(2 * flops, given + 2 * output, given, unit);
-    return fs_sizes_work(flops, given, output + states, unit);
+    if (backward) return fs_sizes_work(2 * flops, read + 2 * output, read, unit);
+    return fs_sizes_work(flops, read, output + states, unit);
 }
 
 /* Arguments: input, weights for the input and for the state, two biases, two states; of gradients, then the result,

@@ -33,9 +33,9 @@ static unsigned reduced_dtype(const fs_aten_rule *rule, const fs_torch_call *cal
 {
     for (unsigned i = 1; i < call->count; i++) /* `out=` */
         if (fs_sizes_tensor(call, i) != NULL) return fs_sizes_tensor(call, i)->dtype;
-    unsigned place = fs_option(rule, FS_DTYPE_AT), given = FS_TORCH_DTYPE_NONE;
-    if (place > 0) given = fs_sizes_dtype_of(fs_sizes_text(call, all && place >= call->count ? 1 : place));
-    return given != FS_TORCH_DTYPE_NONE ? given : fs_result_dtype(rule, fs_sizes_tensor(call, 0)->dtype);
+    unsigned place = fs_option(rule, FS_DTYPE_AT), requested = FS_TORCH_DTYPE_NONE;
+    if (place > 0) requested = fs_sizes_dtype_of(fs_sizes_text(call, all && place >= call->count ? 1 : place));
+    return requested != FS_TORCH_DTYPE_NONE ? requested : fs_result_dtype(rule, fs_sizes_tensor(call, 0)->dtype);
 }
 
 /* Over the axes at PLACE, `flops` for each element that goes in: ARGUMENTS, DTYPE_AT, flags of the result; what is
@@ -51,7 +51,7 @@ fs_work fs_count_reduce(const fs_aten_rule *rule, const fs_torch_call *call)
         return fs_count_pointwise(&pair, call);
     }
     double left = elements_left(self, call, place, &all);
-    bool untold = place > 0 && fs_sizes_is_untold(call, place);
+    bool untold = place > 0 && fs_sizes_is_unrecorded(call, place);
     if (untold) {
         left = fs_sizes_elements(self);
         all = false;
@@ -134,7 +134,7 @@ fs_work fs_count_norm(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
     if (input == NULL) return fs_work_unknown;
     bool trains = !layout->never_trains;
-    bool untold = layout->training > 0 && fs_sizes_is_untold(call, layout->training);
+    bool untold = layout->training > 0 && fs_sizes_is_unrecorded(call, layout->training);
     if (layout->training > 0 && !untold) trains = fs_sizes_is_true(fs_sizes_text(call, layout->training));
     double elements = fs_sizes_elements(input), result = elements * fs_sizes_item(input->dtype);
     double each = untold ? (double)NAN : trains ? rule->flops : 2;
@@ -145,7 +145,7 @@ fs_work fs_count_norm(const fs_aten_rule *rule, const fs_torch_call *call)
     if (trains)
         written += running + layout->written * statistics_of(layout, input, call) * statistic_size(input->dtype);
     fs_work work = fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_sizes_unit(input->dtype));
-    untold = untold || (layout->over == OVER_GROUPS && fs_sizes_is_untold(call, layout->shape));
+    untold = untold || (layout->over == OVER_GROUPS && fs_sizes_is_unrecorded(call, layout->shape));
     return untold ? fs_at_most(work) : work;
 }
 
@@ -183,7 +183,7 @@ fs_work fs_count_norm_backward(const fs_aten_rule *rule, const fs_torch_call *ca
     const fs_torch_tensor *input = fs_sizes_tensor(call, layout->input);
     if (gradient == NULL || input == NULL) return fs_work_unknown;
     bool trains = layout->training == 0 || fs_sizes_is_true(fs_sizes_text(call, layout->training));
-    bool untold = layout->training > 0 && fs_sizes_is_untold(call, layout->training);
+    bool untold = layout->training > 0 && fs_sizes_is_unrecorded(call, layout->training);
     bool has_weight = is_at(call, layout->weight), wants[3];
     wanted(layout->mask > 0 ? fs_sizes_text(call, layout->mask) : "", wants);
     double each = untold ? (double)NAN : 0, elements = fs_sizes_elements(input), size = fs_sizes_item(input->dtype);

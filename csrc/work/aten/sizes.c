@@ -42,7 +42,7 @@ const char *fs_sizes_text(const fs_torch_call *call, unsigned place)
     return place < call->count ? call->arguments[place].text : "";
 }
 
-bool fs_sizes_is_untold(const fs_torch_call *call, unsigned place)
+bool fs_sizes_is_unrecorded(const fs_torch_call *call, unsigned place)
 {
     if (place >= call->count || *call->arguments[place].text != 0) return false;
     unsigned type = call->arguments[place].type;

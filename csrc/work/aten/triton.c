@@ -103,7 +103,7 @@ static bool only_moves(const char *name)
  * Infinite where the sizes do not tell. */
 typedef struct {
     double all, left;
-    bool told;
+    bool known;
 } points;
 
 static bool has_elements(const fs_torch_call *call, double elements)
@@ -159,7 +159,7 @@ static const fs_torch_tensor *last_tensor(const fs_torch_call *call, points of)
 static bool is_in_place(const char *name, const fs_torch_call *call, points of)
 {
     const fs_torch_tensor *first = fs_sizes_tensor(call, 0), *last = last_tensor(call, of);
-    if (!of.told || first == NULL || last == NULL || HAS(name, picks)) return false;
+    if (!of.known || first == NULL || last == NULL || HAS(name, picks)) return false;
     double elements = fs_sizes_elements(first), of_last = fs_sizes_elements(last);
     if (elements != of.all && elements != of.left) return false;
     if (of_last < of.all && of_last != of.left) return true;

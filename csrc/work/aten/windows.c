@@ -32,8 +32,8 @@ static double planes_of(const fs_torch_tensor *tensor, int count)
 /* A list of `count` numbers at a place: one number stands for all, none for `missing`. */
 static void numbers_at(const fs_torch_call *call, unsigned place, int count, double missing, double *numbers)
 {
-    int told = fs_sizes_numbers(fs_sizes_text(call, place), numbers, count);
-    for (int i = told < 1 ? 0 : told; i < count; i++) numbers[i] = told < 1 ? missing : numbers[0];
+    int present = fs_sizes_numbers(fs_sizes_text(call, place), numbers, count);
+    for (int i = present < 1 ? 0 : present; i < count; i++) numbers[i] = present < 1 ? missing : numbers[0];
 }
 
 /* How many dimensions the sizes at a place tell of; 0: none. */
@@ -132,13 +132,13 @@ fs_work fs_count_spread(const fs_aten_rule *rule, const fs_torch_call *call)
 fs_work fs_count_resize(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
-    unsigned given = 1;
-    bool scaled = *fs_sizes_text(call, given) == 0; /* no size: factors stand in a later list */
-    while (scaled && ++given < call->count && call->arguments[given].type != FS_TORCH_SCALAR_LIST) continue;
-    int count = dimensions_at(call, given);
+    unsigned place = 1;
+    bool scaled = *fs_sizes_text(call, place) == 0; /* no size: factors stand in a later list */
+    while (scaled && ++place < call->count && call->arguments[place].type != FS_TORCH_SCALAR_LIST) continue;
+    int count = dimensions_at(call, place);
     double sizes[MAX_SPACE], result[MAX_SPACE];
     if (!space_of(self, count, sizes)) return fs_work_unknown;
-    numbers_at(call, given, count, NAN, result);
+    numbers_at(call, place, count, NAN, result);
     for (int d = 0; scaled && d < count; d++) result[d] = floor(result[d] * sizes[d]);
     double elements = planes_of(self, count) * product(result, count);
     return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), fs_sizes_read(self),
