@@ -6,12 +6,12 @@
 #include "store/event.h"
 #include "store/torch_signature.h"
 
-/* Arguments that are no argument's number. */
+/* Special values instead of an argument's place. */
 enum { NONE = -1, ALL = -2 };
 
 typedef struct {
     const char *begin;
-    int sent, received; /* arguments */
+    int sent, received; /* places of arguments */
 } caller;
 
 static const caller caller_rows[] = {
@@ -30,7 +30,7 @@ static const caller *caller_named(const char *name)
 
 /* The annotations -------------------------------------------------------------------------------------------------- */
 
-/* They end on another thread, so that nothing encloses them, but begin within the op that called. */
+/* Annotations end on another thread, so nothing encloses them, but they begin within the op that called. */
 static fs_status list_annotations(fs_collective_callers *callers, fs_error *err)
 {
     uint32_t count = fs_store_count(callers->store), at;
@@ -44,7 +44,7 @@ static fs_status list_annotations(fs_collective_callers *callers, fs_error *err)
     return fs_intervals_sort(&callers->annotations, err);
 }
 
-/* The annotation that began while an event went on; FS_NONE where there is none, or several that may be its. */
+/* Return the annotation that began during an event; FS_NONE if there is none or more than one. */
 static uint32_t annotation_in(const fs_collective_callers *callers, uint32_t index)
 {
     uint32_t at, low = 0, high = callers->annotations.count;
@@ -74,18 +74,19 @@ void fs_collective_callers_clear(fs_collective_callers *callers)
     fs_intervals_clear(&callers->annotations);
 }
 
-/* What a caller tells ---------------------------------------------------------------------------------------------- */
+/* Details recorded with a caller
+ * ------------------------------------------------------------------------------------ */
 
-/* What was caller_details so far; the innermost caller that tells something is believed. */
+/* Details collected so far; the innermost caller that has one takes precedence. */
 typedef struct {
     fs_collective_kind kind;
-    const char *name; /* of the caller that named the kind; NULL: none */
+    const char *name; /* of the caller that gives the kind; NULL: none */
     int64_t sent, received;
-    const char *dtype;    /* as torch.dtype prints; NULL: not details */
-    fs_collective stated; /* what a caller states in words; no name: none does */
+    const char *dtype;    /* as torch.dtype prints; NULL: unknown */
+    fs_collective stated; /* as recorded by PyTorch; an empty name: none */
 } caller_details;
 
-/* Two numbers of elements, of which one may be missing. */
+/* Add two numbers of elements, ignoring a missing one. */
 static int64_t sum(int64_t a, int64_t b)
 {
     int64_t both;
@@ -102,7 +103,7 @@ static int64_t elements_of(const fs_torch_tensor *tensor)
     return elements;
 }
 
-/* Elements of all tensors of an argument, FS_MISSING where it has none: the trace may leave lists out. */
+/* Return the elements of all tensors of an argument, FS_MISSING if there are none; a trace may omit lists. */
 static int64_t argument_elements(const fs_torch_argument *argument, caller_details *details)
 {
     int64_t elements = FS_MISSING;
@@ -128,7 +129,7 @@ static int64_t elements_at(const fs_torch_call *call, int which, caller_details 
     return elements;
 }
 
-/* Whether the event is a caller's. */
+/* Add the details of an event; false if it is not a caller. */
 static bool read_caller(const fs_store *store, uint32_t index, caller_details *details)
 {
     fs_torch_call call;
@@ -147,7 +148,7 @@ static bool read_caller(const fs_store *store, uint32_t index, caller_details *d
     return true;
 }
 
-/* From an event outwards, with the annotation that began in each caller. */
+/* Collect details from an event outwards, and from the annotation that began in each caller. */
 static void read_callers(const fs_collective_callers *callers, uint32_t index, caller_details *details)
 {
     for (; index != FS_NONE; index = FS_EVENT_AT(callers->store, index, parent)) {
@@ -157,15 +158,16 @@ static void read_callers(const fs_collective_callers *callers, uint32_t index, c
     }
 }
 
-/* What follows for the collective ---------------------------------------------------------------------------------- */
+/* Conclusions for the collective
+ * ------------------------------------------------------------------------------------ */
 
-/* How what a rank gives and what it gets hang together. */
+/* Relation between the sizes that a rank sends and receives. */
 typedef enum {
-    UNSIZED,  /* there is nothing to tell, or the root alone knows it */
-    ALONE,    /* a rank gives or gets */
-    ALIKE,    /* both are of one size */
-    GATHERS,  /* it gets the group's size times what it gives */
-    SCATTERS, /* the other way round */
+    UNSIZED,  /* no size, or only the root knows it */
+    ALONE,    /* a rank only sends or only receives */
+    ALIKE,    /* both have the same size */
+    GATHERS,  /* it receives the group's size times what it sends */
+    SCATTERS, /* it sends the group's size times what it receives */
 } sizing;
 
 static const sizing sizings[FS_COLLECTIVE_KIND_COUNT] = {
@@ -174,7 +176,7 @@ static const sizing sizings[FS_COLLECTIVE_KIND_COUNT] = {
     [FS_COLLECTIVE_RECV] = ALONE,      [FS_COLLECTIVE_REDUCESCATTER] = SCATTERS, [FS_COLLECTIVE_SENDRECV] = ALONE,
 };
 
-/* The whole of which the ranks have parts, and the group's size: one may follow from the other. */
+/* Derive the total size from the part and the number of ranks, or the number of ranks from both sizes. */
 static void complete(int64_t part, int64_t *whole, int32_t *ranks)
 {
     if (*whole == FS_MISSING && part != FS_MISSING && *ranks > 0 && __builtin_mul_overflow(part, *ranks, whole))
@@ -197,7 +199,7 @@ static void set_sizes(fs_collective_kind kind, const caller_details *from, fs_co
         break;
     case GATHERS:
         complete(sent, &received, &collective->group_size);
-        if (received == FS_MISSING) return; /* a part is no message */
+        if (received == FS_MISSING) return; /* a part alone is not the message size */
         break;
     case SCATTERS:
         complete(received, &sent, &collective->group_size);
@@ -208,7 +210,7 @@ static void set_sizes(fs_collective_kind kind, const caller_details *from, fs_co
     collective->out_elements = received;
 }
 
-/* Whether a kernel that looks like one kind may work for a call of another. */
+/* Return whether a kernel named like one kind may implement a call of another. */
 static bool works_for(fs_collective_kind kernel, fs_collective_kind call)
 {
     bool any = kernel == FS_COLLECTIVE_OTHER || kernel == FS_COLLECTIVE_SENDRECV || kernel == call;
@@ -221,7 +223,7 @@ fs_collective_kind fs_collective_called_for(const fs_collective_callers *callers
     const fs_store *store = callers->store;
     caller_details from = {.kind = FS_COLLECTIVE_OTHER, .sent = FS_MISSING, .received = FS_MISSING};
     read_callers(callers, FS_EVENT_AT(store, kernel, launcher), &from);
-    if (from.stated.name.size == 0) /* the launcher may be an op around the one that states it */
+    if (from.stated.name.size == 0) /* the launcher may be an op around the one with the record */
         read_callers(callers, fs_api_calls_find(&callers->calls, FS_EVENT_AT(store, kernel, correlation)), &from);
     if (from.stated.name.size > 0) {
         fs_collective_kind stated = fs_collective_kind_of(from.stated.name.text);

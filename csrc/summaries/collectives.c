@@ -32,10 +32,10 @@ typedef struct {
     const fs_store *store;
     fs_names names;
     fs_collective_callers callers;
-    fs_intervals found;    /* kernels of communication; the tags are the events */
-    fs_intervals *compute; /* what is covered by other kernels, of each device; FS_DEVICE_LIMIT of them */
-    fs_intern groups;      /* what occurrences are counted in */
-    uint32_t *occurrences; /* by group: how many */
+    fs_intervals found;    /* communication kernels; tags are event ids */
+    fs_intervals *compute; /* by device, FS_DEVICE_LIMIT of them: time covered by computing kernels */
+    fs_intern groups;      /* keys for counting occurrences */
+    uint32_t *occurrences; /* by key: count so far */
 } collecting;
 
 static fs_status see_events(collecting *all, fs_error *err)
@@ -64,7 +64,7 @@ static double message_bytes(const fs_collective *collective)
     return (double)elements * collective->element_size;
 }
 
-/* Which of its like a row is. */
+/* Number the rows of the same device, group, kind and message. */
 static fs_status count_occurrence(collecting *all, fs_collective_row *row, fs_error *err)
 {
     struct {
@@ -103,7 +103,7 @@ static fs_status fill_row(collecting *all, const fs_interval *found, fs_collecti
     row->duration = timed ? (double)chunk->duration[at] : NAN;
     row->exposed = row->duration - (double)fs_intervals_overlap(compute, &from, found->begin, found->end);
     row->message_bytes = message_bytes(&row->told);
-    row->algorithm_gbytes_per_s = row->duration > 0 ? row->message_bytes / row->duration : NAN; /* B/ns is GB/s */
+    row->algorithm_gbytes_per_s = row->duration > 0 ? row->message_bytes / row->duration : NAN; /* B/ns equals GB/s */
     row->bus_gbytes_per_s = row->algorithm_gbytes_per_s * fs_collective_bus_factor(row->kind, row->told.group_size);
     return count_occurrence(all, row, err);
 }

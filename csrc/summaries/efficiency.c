@@ -12,26 +12,26 @@
 #include "work/names.h"
 #include "summaries/steps.h"
 
-/* What is known of a kernel from its launch, found once for each signature of a device. */
+/* Properties of a launch on a device, cached per signature. */
 typedef struct {
-    int known_for;   /* device + 1; 0: not looked at */
-    int64_t blocks;  /* of the grid; 0: not known */
-    double achieved; /* occupancy in percent, or NaN */
+    int known_for;   /* device + 1; 0: not computed yet */
+    int64_t blocks;  /* of the grid; 0: unknown */
+    double achieved; /* occupancy in percent; NaN: unknown */
 } launch_facts;
 
-/* A device, as the events tell of it. */
+/* Activity of a device. */
 typedef struct {
     fs_device_facts facts;
-    fs_intervals others;            /* what is covered by copies and fills */
-    fs_intervals kernels;           /* that ran in the time that counts, with their signatures */
-    fs_intervals ends;              /* the same at their ends */
-    bool worked, unnamed, unplaced; /* whether some kernel's name is not known, or its blocks */
+    fs_intervals others;            /* time covered by copies and fills */
+    fs_intervals kernels;           /* within the selected time; tags are signatures */
+    fs_intervals ends;              /* the same kernels at their ends */
+    bool worked, unnamed, unplaced; /* unnamed, unplaced: some kernel has an unknown name, unknown blocks */
     double kernel_time, weighted_occupancy, class_time[FS_KERNEL_CLASS_COUNT]; /* ns, ns * percent, ns */
 } device_use;
 
 typedef struct {
     const fs_store *store;
-    fs_intervals time; /* that counts: of the steps */
+    fs_intervals time; /* the selected time */
     fs_names names;
     launch_facts *launches; /* by signature */
     device_use *devices;    /* FS_DEVICE_LIMIT of them */
@@ -90,7 +90,7 @@ static fs_status see_events(measuring *all, fs_error *err)
     return FS_OK;
 }
 
-/* The part of the time that a list covers, in ns. */
+/* Sum the part of the selected time that a list covers, in ns. */
 static fs_status covered(const measuring *all, fs_intervals *list, double *sum, fs_error *err)
 {
     uint32_t at = 0;
@@ -107,8 +107,8 @@ static fs_status covered(const measuring *all, fs_intervals *list, double *sum, 
     return FS_OK;
 }
 
-/* Sum over the time of min(blocks on the device / SMs, 1), in ns; NaN where blocks are not known. A sweep over where
- * kernels, sorted before, begin and end; blocks are whole, so nothing is lost in adding and taking away. */
+/* Integrate min(blocks on the device / SMs, 1) over the time, in ns; NaN if blocks are unknown. A sweep over the sorted
+ * starts and ends of kernels; blocks are integers, so additions and subtractions are exact. */
 static fs_status sum_filled(measuring *all, int device, double *filled, fs_error *err)
 {
     device_use *use = &all->devices[device];
@@ -167,7 +167,7 @@ static fs_status no_such_step(const fs_store *store, const char *step, const fs_
                    name_of(store, &steps->steps[steps->count - 1]));
 }
 
-/* The time that counts. */
+/* Select the time of all steps or of the named one. */
 static fs_status take_steps(measuring *all, const char *step, fs_error *err)
 {
     fs_steps steps;

@@ -12,12 +12,12 @@
 
 typedef struct {
     const fs_store *store;
-    fs_intervals *work; /* of each device, FS_DEVICE_LIMIT of them, in order of start; the tags are the events */
+    fs_intervals *work; /* by device, FS_DEVICE_LIMIT of them, in order of start; tags are event ids */
     fs_api_calls calls;
-    uint8_t *launched;    /* by event, of an API call: the device + 1 that it was last seen to launch on */
-    int64_t *stream_ends; /* by lane: the end of its work so far, FS_MISSING before the first */
-    /* Of one device: */
-    fs_intervals launches; /* from the call's begin to that of its first kernel, in order of the latter */
+    uint8_t *launched;    /* by event id of an API call: 1 + the last device on which it launched */
+    int64_t *stream_ends; /* by lane: end of the latest work so far, FS_MISSING before the first */
+    /* Of the current device: */
+    fs_intervals launches; /* from the start of the call to that of its first kernel, in order of the latter */
     int64_t *samples;      /* room for a number of each launch */
     int64_t kernels, with_past, bound, lost, busy_until;
 } counting;
@@ -52,7 +52,7 @@ static fs_status see_work(counting *all, int device, const fs_interval *work, fs
     return FS_OK;
 }
 
-/* At the call of a launch, the earlier launches less the kernels that had begun. */
+/* Queue length at each call: earlier launches less kernels that had begun. */
 static fs_status count_queue(counting *all, fs_launch_statistics *row, fs_error *err)
 {
     uint32_t count = all->launches.count, begun = 0;
@@ -120,7 +120,7 @@ done:
     return status;
 }
 
-/* What has no start is nowhere. */
+/* Work without a start is ignored. */
 static fs_status list_work(counting *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->store), at;

@@ -10,7 +10,7 @@
 #include "summaries/collectives.h"
 #include "summaries/intervals.h"
 
-/* A stream, or a device as a whole. */
+/* A stream, or a whole device. */
 typedef struct {
     int device;
     bool whole, worked;
@@ -23,9 +23,9 @@ typedef struct {
     const fs_store *store;
     fs_names names;
     worker *workers;       /* the lanes, then FS_DEVICE_LIMIT devices */
-    uint32_t lanes, count; /* of workers: both */
-    fs_intervals *compute; /* of each device: what kernels cover that compute */
-    fs_intervals *shared;  /* of each device: where two of its streams worked */
+    uint32_t lanes, count; /* number of lanes; of all workers */
+    fs_intervals *compute; /* by device: time covered by computing kernels */
+    fs_intervals *shared;  /* by device: time during which two of its streams were busy */
 } watching;
 
 static fs_status see_work(watching *all, worker *by, const fs_chunk *chunk, uint32_t at, fs_error *err)
@@ -61,8 +61,8 @@ static fs_status see_events(watching *all, fs_error *err)
     return FS_OK;
 }
 
-/* Each stream's times are disjoint, so a moment is shared where an interval begins before all earlier ones have ended:
- * until it ends itself, or the last of those does. */
+/* The intervals of one stream are disjoint. A time is therefore shared from where an interval begins before all earlier
+ * ones have ended, until the interval or the last of those ends. */
 static fs_status share_device(watching *all, int device, fs_error *err)
 {
     fs_status status = FS_OK;
@@ -122,7 +122,7 @@ static void fill_row(const watching *all, const worker *of, fs_stream_row *row)
     };
 }
 
-/* By device, then stream; the device as a whole last. */
+/* Order by device, then stream, with the whole device last. */
 static int compare(const void *a, const void *b)
 {
     const worker *left = a, *right = b;

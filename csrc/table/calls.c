@@ -10,7 +10,7 @@
 
 enum { FIRST_SLOTS = 256 };
 
-/* Names of a row that stand for no one name of the store. */
+/* Name keys of rows that combine several names or have none in the store. */
 static const uint32_t name_step = FS_NONE - 1, name_memory = FS_NONE - 2;
 
 static const char step_prefix[] = "ProfilerStep#";
@@ -49,9 +49,9 @@ static fs_status grow(fs_calls *set, fs_error *err)
     return FS_OK;
 }
 
-/* What an event was called with: nothing, a call of ours, or one of torch's. */
+/* The decoded signature of an event: none, one of flopscope's, or one of torch's. */
 typedef struct {
-    fs_span bytes; /* of any signature; NULL without one */
+    fs_span bytes; /* the raw signature, of any kind; NULL: none */
     fs_signature own;
     fs_torch_call torch;
     bool is_torch;
@@ -78,7 +78,7 @@ bool fs_calls_decode(const fs_calls *set, const fs_call *of, fs_torch_call *call
     return fs_torch_decode(bytes.bytes, bytes.size, call);
 }
 
-/* The id of a signature's input shapes: equal shapes, equal id. A scalar and a list of tensors have none. */
+/* Return the id of a signature's input shapes; equal shapes have equal ids. Scalars and lists of tensors have none. */
 static fs_status shapes_of(fs_calls *set, const call_arguments *arguments, uint32_t *id, fs_error *err)
 {
     const fs_torch_call *torch = &arguments->torch;
@@ -112,12 +112,12 @@ static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
         *text = fs_event_kind_names[kind];
         return name;
     }
-    /* All steps of a loop are one row. */
+    /* All steps of a loop share a row. */
     if (strncmp(*text, step_prefix, sizeof step_prefix - 1) == 0) *text = "ProfilerStep*";
     return strcmp(*text, "ProfilerStep*") == 0 ? name_step : name;
 }
 
-/* There are tensors, and the dtype of none is told. */
+/* There are tensors, and none has a recorded dtype. */
 static bool is_untyped(const fs_torch_call *call)
 {
     bool tensors = false;
@@ -129,7 +129,7 @@ static bool is_untyped(const fs_torch_call *call)
     return tensors;
 }
 
-/* What one call does, and who says so. */
+/* Compute the work of one call and where it came from. */
 static void find_work(uint32_t name, const call_arguments *arguments, fs_call *call)
 {
     fs_given_work stated;
@@ -148,7 +148,7 @@ static void find_work(uint32_t name, const call_arguments *arguments, fs_call *c
     call->stated = found && annotation;
 }
 
-/* What a kernel's name and launch tell. */
+/* Set the properties of a kernel that follow from its name and launch. */
 static void classify_kernel(const call_arguments *arguments, fs_call *call)
 {
     fs_launch launch;
@@ -190,7 +190,7 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
     return fs_intern_bytes(&set->rows, row_key, sizeof row_key, &call->row, err);
 }
 
-/* The call of that key: the one there is, or a new one. */
+/* Find the call with that key or add it. */
 static fs_status find(fs_calls *set, uint64_t key, uint64_t class, uint32_t outer, uint32_t *id, fs_error *err)
 {
     if (set->count == set->capacity) FS_TRY(grow(set, err));

@@ -1,4 +1,4 @@
-/* Device work to its launchers and rows: own device times, busy times, coverage. */
+/* Adds device work to its launchers and rows: own device times, busy times, coverage. */
 #include "table/devices.h"
 
 #include <math.h>
@@ -12,17 +12,17 @@
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
 typedef struct {
-    uint64_t key; /* time since the first start; a missing start comes first */
+    uint64_t key; /* time since the first start; a missing start sorts first */
     uint32_t event;
 } sort_entry;
 
 typedef struct {
-    int64_t start, duration; /* ns; the duration is 0 where missing */
+    int64_t start, duration; /* ns; duration: 0 if missing */
     uint32_t event, launcher;
     int device;
     uint8_t timing, kind;
     bool has_row;  /* an INTERVAL has none */
-    fs_call *call; /* NULL of that */
+    fs_call *call; /* NULL if it has no row */
 } device_work;
 
 static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, int shift)
@@ -37,9 +37,9 @@ static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, i
     for (uint32_t i = 0; i < count; i++) to[places[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* List the device events in `entries`, of twice their number, by start; returns where the sorted half begins. A radix
- * sort, for what comes out of order comes from many streams at once; fs_intervals_sort would take a half longer for the
- * whole table, as its entries are larger. */
+/* List the device events by start in `entries`, which has twice their number; returns where the sorted half begins. A
+ * radix sort, because unordered events come from many streams at once; fs_intervals_sort has larger entries and makes
+ * the whole table half as slow again. */
 static const sort_entry *sort_works(const fs_build *build, sort_entry *entries)
 {
     sort_entry *from = entries, *to = entries + build->work_count;
@@ -64,11 +64,12 @@ static const sort_entry *sort_works(const fs_build *build, sort_entry *entries)
     return from;
 }
 
-/* Add to the row's busy time what the row was not yet busy with; `ends` has the end so far by row and device. */
+/* Add the part of the work's time during which the row was not busy yet; `ends` holds the latest end by row and
+ * device. */
 static void add_busy(fs_build *build, fs_group *group, const device_work *work, int64_t *ends)
 {
     if (work->timing < group->device_timing) group->device_timing = work->timing;
-    if (work->start == FS_MISSING) { /* of unknown place: nothing is known to overlap it */
+    if (work->start == FS_MISSING) { /* without a start, no overlap is known */
         fs_add_to(&group->row.device_busy_time, work->duration);
         return;
     }
@@ -89,8 +90,8 @@ static void own(fs_node *node, const device_work *work)
     if (work->call != NULL && work->call->saves_flops) node->flags |= FS_NODE_SAVES;
 }
 
-/* Add to an op whose work only its kernels tell that of one of them: of as many elements as its blocks cover at most,
- * unless the trace tells how many there are; then with the first kernel of all. */
+/* Add the work of one kernel to an op whose work only its kernels determine. The element count is the kernel's upper
+ * bound, unless the trace records it; then all of it is added with the first kernel. */
 static void add_launched(fs_build *build, uint32_t owner, const device_work *work)
 {
     fs_call *call = fs_build_call(build, owner);
@@ -127,7 +128,7 @@ static void add_estimated(fs_build *build, uint32_t owner, const device_work *wo
     if (call->work.at_most) fs_add_to(&build->groups[call->row].estimated_ns, work->duration);
 }
 
-/* The innermost op that encloses the event, itself included, or FS_NONE. */
+/* Return the innermost op that encloses the event, itself included, or FS_NONE. */
 static uint32_t enclosing_op(fs_build *build, uint32_t index)
 {
     return index != FS_NONE ? fs_build_node(build, index)->op : FS_NONE;
@@ -144,7 +145,7 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
 {
     fs_call *call = work->call;
     if (call != NULL && call->communication) return;
-    /* A copy or a fill says itself what it moves. */
+    /* The bytes of a copy or a fill are recorded with it. */
     if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET) known = (fs_known){true, true};
     else if (call != NULL && !known.flops && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
         fs_add_to(&call->unlinked_ns, work->duration);
@@ -162,7 +163,7 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     if (named != FS_NONE) fs_add_to(&fs_build_group(build, named)->unmodelled_ns, work->duration);
 }
 
-/* What the ops of some kernels tell of their work. */
+/* What is known of the work of a kernel from its op, as flags. */
 enum { FLOPS_LINKED = 1, BYTES_LINKED = 2, LINKED_UNKNOWN = 4 };
 
 static uint8_t linked_work(const fs_call *call)
@@ -171,13 +172,13 @@ static uint8_t linked_work(const fs_call *call)
                      (call->linked_unknown ? LINKED_UNKNOWN : 0));
 }
 
-/* Kernels that nothing says the op of, as those launched before a profile began: they are of the same op as others like
- * them, of the same name and launch; of the same name alone where the trace tells no launch of this one, as ROCm's of
- * kernels launched before the profile began. Where any of those is unknown, nothing is known. */
+/* Cover kernels without an op, such as those launched before the profile began. They are attributed to the op of other
+ * kernels with the same name and launch, or with the same name alone if their launch was not recorded (ROCm omits it
+ * for kernels launched before the profile began). If the work of any of those is unknown, theirs is too. */
 static fs_status cover_unlinked(fs_build *build, fs_error *err)
 {
     uint32_t names = fs_store_name_count(build->store);
-    uint8_t *linked = fs_calloc(names, sizeof *linked); /* by name, of kernels of any launch */
+    uint8_t *linked = fs_calloc(names, sizeof *linked); /* by name, over all launches */
     if (linked == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group kernels by %u names", names);
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
@@ -199,7 +200,7 @@ static fs_status cover_unlinked(fs_build *build, fs_error *err)
     return FS_OK;
 }
 
-/* A range whose work is stated has all device work within as its own; so has each such range around it. */
+/* Add the work to the enclosing ranges with declared work, from the innermost outwards. */
 static void add_stated(fs_build *build, const device_work *work, int64_t *ends)
 {
     const fs_group *before = fs_build_group(build, work->launcher);
@@ -240,7 +241,7 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
     cover(build, work, known);
 }
 
-/* No kernel of a few µs or less does much: the shortest one of a trace stands for the time of an empty one. */
+/* The shortest kernel of a trace, if it takes only a few µs, approximates the time of an empty kernel. */
 enum { LONGEST_EMPTY_NS = 3000 };
 
 static void track_shortest(fs_build *build, const device_work *work)
@@ -274,7 +275,7 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
         group->row.device_rounding += fs_build_rounding(build, work.start, work.duration);
         add_busy(build, group, &work, ends);
     }
-    if (fs_event_kind_on_device[chunk->kind[at]]) add_work(build, &work, ends); /* an annotation is no work */
+    if (fs_event_kind_on_device[chunk->kind[at]]) add_work(build, &work, ends); /* annotations are not work */
 }
 
 fs_status fs_build_devices(fs_build *build, fs_error *err)

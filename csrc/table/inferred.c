@@ -1,4 +1,4 @@
-/* What the arguments of a call leave untold and others of the trace tell: see fs_build_infer. */
+/* Second step of a build: infers missing arguments of calls from other events of the trace; see fs_build_infer. */
 #include "table/inferred.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static bool any_untyped(const fs_calls *set)
     return false;
 }
 
-/* The first kernel that tells a dtype decides, unless a later one contradicts it. */
+/* Take the dtype of the first kernel that has one, unless a later kernel contradicts it. */
 static void add_kernel(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
 {
     uint32_t launcher = chunk->launcher[at] < build->count ? fs_build_past_frames(build, chunk->launcher[at]) : FS_NONE;
@@ -32,7 +32,8 @@ static void set_dtype(fs_torch_call *call, uint8_t dtype)
         if (call->arguments[i].type == FS_TORCH_TENSOR) call->arguments[i].tensor.dtype = dtype;
 }
 
-/* What a call was called with, in the dtype that its kernels tell. *outer: room for that of the op around it. */
+/* Decode the arguments of a call with the dtype inferred from its kernels. *outer: storage for the enclosing op's
+ * call. */
 static bool decode_typed(const fs_calls *set, const fs_call *of, fs_torch_call *call, fs_torch_call *outer)
 {
     if (!fs_calls_decode(set, of, call)) return false;
@@ -67,8 +68,8 @@ static void find_dtypes(fs_build *build)
 
 /* Gradients -------------------------------------------------------------------------------------------------------- */
 
-/* The shape of the result of a call; false where gradients of it disagree or there are none. *result points into bytes
- * of the store. */
+/* Find the shape of the result of a call; false if its gradients disagree or there are none. *result points into the
+ * store. */
 static bool find_output(const fs_calls *set, const char *name, const fs_torch_call *wanted, fs_torch_tensor *result)
 {
     fs_torch_call gradient;

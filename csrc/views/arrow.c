@@ -24,7 +24,7 @@ const char *const fs_arrow_type_names[] = {
 
 /* Arrays ---------------------------------------------------------------------------------------------------------- */
 
-/* What an array owns. Children lie in one block, with the pointers to them that Arrow wants. */
+/* Memory owned by an array. Children are in one block, with the pointers to them that Arrow requires. */
 typedef struct {
     const void *buffers[3];
     void *blocks[3];
@@ -49,7 +49,7 @@ static void release_array(struct ArrowArray *array)
     array->release = NULL;
 }
 
-/* An array without values, whose children are to be filled; NULL: out of memory. */
+/* Begin an array without values, whose children are filled in later; NULL: out of memory. */
 static array_memory *begin_array(struct ArrowArray *array, int64_t length, int64_t buffers, size_t children)
 {
     array_memory *memory = fs_calloc(1, sizeof *memory);
@@ -72,7 +72,7 @@ static array_memory *begin_array(struct ArrowArray *array, int64_t length, int64
     return memory;
 }
 
-/* Memory for a buffer of the array; not empty, as Arrow's pointers should not be NULL. */
+/* Allocate a buffer of the array; never empty, because Arrow's pointers should not be NULL. */
 static void *add_block(array_memory *memory, int buffer, size_t size)
 {
     void *block = fs_calloc(1, size ? size : 1);
@@ -95,7 +95,7 @@ static bool is_known(const fs_arrow_column *column, int64_t row)
 static bool add_validity(struct ArrowArray *array, array_memory *memory, const fs_arrow_column *column)
 {
     for (int64_t i = 0; i < array->length; i++) array->null_count += !is_known(column, i);
-    if (array->null_count == 0) return true; /* no bitmap: all are known */
+    if (array->null_count == 0) return true; /* no bitmap: all values are known */
     uint8_t *bits = add_block(memory, 0, (size_t)(array->length + 7) / 8);
     for (int64_t i = 0; bits != NULL && i < array->length; i++) {
         if (is_known(column, i)) set_bit(bits, i);
@@ -192,7 +192,7 @@ static char *copy_text(const char *text)
     return copy;
 }
 
-/* A schema whose children are to be filled; NULL: out of memory. */
+/* Begin a schema whose children are filled in later; NULL: out of memory. */
 static schema_memory *begin_schema(struct ArrowSchema *schema, const char *format, const char *name, int64_t flags,
                                    size_t children)
 {
@@ -225,7 +225,7 @@ static bool make_field(struct ArrowSchema *schema, const char *name, fs_arrow_ty
 /* The stream ------------------------------------------------------------------------------------------------------ */
 
 typedef struct {
-    struct ArrowArray batch; /* released: handed out */
+    struct ArrowArray batch; /* released once handed out */
     const char *error;
     size_t count;
     struct {
@@ -252,7 +252,7 @@ static int get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
 static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
 {
     stream_memory *memory = stream->private_data;
-    *out = memory->batch; /* once given, it is one that is released: the end */
+    *out = memory->batch; /* a released array, which marks the end, after the first call */
     memory->batch = (struct ArrowArray){.release = NULL};
     memory->error = NULL;
     return 0;

@@ -1,10 +1,10 @@
-/* What a trace must know before its first byte. */
+/* Collects what the trace writer must know before the first byte. */
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "views/trace.h"
 
-/* Kineto counts times from the last multiple of this many ns (the average length of three months) since 1970: the
- * traces of all processes of a job have one base, and 15 digits hold any time. */
+/* Kineto counts times from the last multiple of this many ns (the average length of three months) since 1970, so that
+ * the traces of all processes of a job share a base and any time has at most 15 digits. */
 static const uint64_t base_step = UINT64_C(7889238) * 1000000000;
 
 fs_track fs_trace_track(const fs_trace *trace, const fs_event *event)
@@ -28,7 +28,7 @@ static void see_time(fs_trace *trace, int64_t time)
     if (time > trace->last) trace->last = time;
 }
 
-/* The least that was allocated before the first event: what was given back had been taken. */
+/* The initial amount allocated is at least what was freed before it was allocated. */
 static void see_memory(fs_trace *trace, const fs_event *event, int64_t *sums)
 {
     int place = fs_trace_place(event);

@@ -82,7 +82,7 @@ bool fs_name_launches(const char *text)
     return contains_any(text, launching, sizeof launching / sizeof *launching);
 }
 
-/* The libraries of one vendor's GPUs; the attention kernels that torch has for CUDA and ROCm alone. */
+/* The GPU vendors' libraries; torch's attention kernels for CUDA and ROCm only. */
 static const char *const of_gpus[] = {"cudnn",
                                       "miopen",
                                       "nccl",

@@ -23,8 +23,7 @@ static double element_count(const fs_argument *argument)
     return count;
 }
 
-/* Bytes of the elements that have memory of their own: along a broadcast axis (stride 0) there is one. NaN where that
- * cannot be told. */
+/* Return the bytes of the elements with distinct memory: a broadcast axis (stride 0) counts one. NaN if unknown. */
 static double distinct_bytes(const fs_argument *argument)
 {
     double count = element_count(argument);
@@ -50,7 +49,7 @@ static void count_bytes(const fs_signature *signature, fs_work *work)
     work->bytes_moved = work->bytes_read + work->bytes_written;
 }
 
-/* The first argument that is read, the last of those, and the one that is written. */
+/* The first and the last argument read, and the one written. */
 typedef struct {
     const fs_argument *first, *last, *written;
     int affine; /* arguments read after the first: weight, bias */
@@ -79,7 +78,7 @@ static double count_flops(const fs_op *op, arguments tensors)
         return op->flops_each * element_count(tensors.written);
     case FS_FLOPS_PER_INPUT:
         return (op->flops_each + tensors.affine) * element_count(tensors.first);
-    case FS_FLOPS_MATMUL: /* m n elements, each k multiply-adds; k is the second factor's rows */
+    case FS_FLOPS_MATMUL: /* m n elements of k multiply-adds each; k is the number of rows of the second factor */
         return op->flops_each * element_count(tensors.written) * (double)tensors.last->shape[tensors.last->ndim - 2];
     case FS_FLOPS_NONE:
         break;
