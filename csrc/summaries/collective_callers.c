@@ -74,8 +74,7 @@ void fs_collective_callers_clear(fs_collective_callers *callers)
     fs_intervals_clear(&callers->annotations);
 }
 
-/* Details recorded with a caller
- * ------------------------------------------------------------------------------------ */
+/* Details recorded with a caller ----------------------------------------------------------------------------------- */
 
 /* Details collected so far; the innermost caller that has one takes precedence. */
 typedef struct {
@@ -158,8 +157,7 @@ static void read_callers(const fs_collective_callers *callers, uint32_t index, c
     }
 }
 
-/* Conclusions for the collective
- * ------------------------------------------------------------------------------------ */
+/* Conclusions for the collective ----------------------------------------------------------------------------------- */
 
 /* Relation between the sizes that a rank sends and receives. */
 typedef enum {

@@ -38,7 +38,7 @@ typedef struct {
     uint32_t *occurrences; /* by key: count so far */
 } collecting;
 
-static fs_status see_events(collecting *all, fs_error *err)
+static fs_status add_events(collecting *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->store), at;
     for (uint32_t index = 0; index < count; index++) {
@@ -135,7 +135,7 @@ fs_status fs_collectives_of(const fs_store *store, fs_collective_row **rows, uin
     fs_intervals compute[FS_DEVICE_LIMIT] = {0};
     collecting all = {.store = store, .compute = compute};
     FS_TRY(fs_names_create(&all.names, store, err));
-    FS_TRY_GOTO(status, see_events(&all, err), done);
+    FS_TRY_GOTO(status, add_events(&all, err), done);
     if (all.found.count > 0) FS_TRY_GOTO(status, fs_collective_callers_create(&all.callers, store, err), done);
     status = fill_rows(&all, rows, count, err);
 done:

@@ -53,7 +53,7 @@ static const launch_facts *facts_of(measuring *all, int device, uint32_t signatu
     return found;
 }
 
-static fs_status see_kernel(measuring *all, int device, const fs_chunk *chunk, uint32_t at, fs_error *err)
+static fs_status add_kernel(measuring *all, int device, const fs_chunk *chunk, uint32_t at, fs_error *err)
 {
     device_use *use = &all->devices[device];
     int64_t begin = chunk->start[at], end = fs_event_end(chunk, at);
@@ -72,7 +72,7 @@ static fs_status see_kernel(measuring *all, int device, const fs_chunk *chunk, u
     return fs_intervals_add(&use->ends, end, end, signature, err);
 }
 
-static fs_status see_events(measuring *all, fs_error *err)
+static fs_status add_events(measuring *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->store), at;
     for (uint32_t index = 0; index < count; index++) {
@@ -84,7 +84,7 @@ static fs_status see_events(measuring *all, fs_error *err)
         if (!use->worked) use->facts = fs_store_device(all->store, device);
         use->worked = true;
         bool kernel = chunk->kind[at] == FS_EVENT_KERNEL || chunk->kind[at] == FS_EVENT_INTERVAL;
-        if (kernel) FS_TRY(see_kernel(all, device, chunk, at, err));
+        if (kernel) FS_TRY(add_kernel(all, device, chunk, at, err));
         else FS_TRY(fs_intervals_cover(&use->others, chunk->start[at], fs_event_end(chunk, at), err));
     }
     return FS_OK;
@@ -230,7 +230,7 @@ fs_status fs_efficiency_of(const fs_store *store, const char *step, fs_efficienc
         status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u launch configurations", signatures);
         goto done;
     }
-    FS_TRY_GOTO(status, see_events(&all, err), done);
+    FS_TRY_GOTO(status, add_events(&all, err), done);
     status = fill_rows(&all, rows, count, err);
 done:
     clear(&all);

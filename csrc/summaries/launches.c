@@ -22,7 +22,7 @@ typedef struct {
     int64_t kernels, with_past, bound, lost, busy_until;
 } counting;
 
-static void see_launch(counting *all, const fs_interval *work, int64_t stream_end, const fs_chunk *call, uint32_t at)
+static void add_launch(counting *all, const fs_interval *work, int64_t stream_end, const fs_chunk *call, uint32_t at)
 {
     if (stream_end == FS_MISSING) return;
     all->with_past++;
@@ -31,7 +31,7 @@ static void see_launch(counting *all, const fs_interval *work, int64_t stream_en
     if (work->begin > all->busy_until) fs_add_to(&all->lost, fs_sub_saturated(work->begin, all->busy_until));
 }
 
-static fs_status see_work(counting *all, int device, const fs_interval *work, fs_error *err)
+static fs_status add_work(counting *all, int device, const fs_interval *work, fs_error *err)
 {
     uint32_t at, call_at;
     const fs_chunk *chunk = fs_event_chunk(all->store, work->tag, &at);
@@ -44,7 +44,7 @@ static fs_status see_work(counting *all, int device, const fs_interval *work, fs
             all->launched[call] = (uint8_t)(device + 1);
             const fs_chunk *from = fs_event_chunk(all->store, call, &call_at);
             FS_TRY(fs_intervals_add(&all->launches, from->start[call_at], work->begin, call, err));
-            see_launch(all, work, stream_end == NULL ? FS_MISSING : *stream_end, from, call_at);
+            add_launch(all, work, stream_end == NULL ? FS_MISSING : *stream_end, from, call_at);
         }
     }
     if (stream_end != NULL && work->end > *stream_end) *stream_end = work->end;
@@ -110,7 +110,7 @@ static fs_status count_device(counting *all, int device, const fs_intervals *wor
     row->device = device;
     for (uint32_t i = 0; i < work->count; i++) {
         if (i % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
-        FS_TRY_GOTO(status, see_work(all, device, &work->items[i], err), done);
+        FS_TRY_GOTO(status, add_work(all, device, &work->items[i], err), done);
     }
     status = fill_row(all, row, err);
 done:

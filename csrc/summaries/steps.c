@@ -12,8 +12,7 @@
 #define PART_NAME(NAME, name, prose) [FS_PART_##NAME] = #name,
 const char *const fs_step_part_names[FS_STEP_PART_COUNT] = {FS_STEP_PART_LIST(PART_NAME)};
 
-/* Boundaries of steps
- * ----------------------------------------------------------------------------------------------- */
+/* Boundaries of steps ---------------------------------------------------------------------------------------------- */
 
 /* A step on the host. */
 typedef struct {
@@ -184,8 +183,7 @@ void fs_steps_clear(fs_steps *steps)
     *steps = (fs_steps){0};
 }
 
-/* Breakdown
- * --------------------------------------------------------------------------------------------------------- */
+/* Breakdown -------------------------------------------------------------------------------------------------------- */
 
 static const fs_step_part part_of_kind[FS_EVENT_KIND_COUNT] = {
     [FS_EVENT_OP] = FS_PART_OTHER_CPU,     [FS_EVENT_RANGE] = FS_PART_OTHER_CPU, [FS_EVENT_STEP] = FS_PART_OTHER,

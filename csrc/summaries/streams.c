@@ -28,7 +28,7 @@ typedef struct {
     fs_intervals *shared;  /* by device: time during which two of its streams were busy */
 } watching;
 
-static fs_status see_work(watching *all, worker *by, const fs_chunk *chunk, uint32_t at, fs_error *err)
+static fs_status add_work(watching *all, worker *by, const fs_chunk *chunk, uint32_t at, fs_error *err)
 {
     int64_t begin = chunk->start[at], end = fs_event_end(chunk, at);
     bool copy = chunk->kind[at] == FS_EVENT_MEMCPY || chunk->kind[at] == FS_EVENT_MEMSET;
@@ -39,7 +39,7 @@ static fs_status see_work(watching *all, worker *by, const fs_chunk *chunk, uint
     return fs_intervals_cover(&by->busy, begin, end, err);
 }
 
-static fs_status see_events(watching *all, fs_error *err)
+static fs_status add_events(watching *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->store), at;
     for (uint32_t index = 0; index < count; index++) {
@@ -48,8 +48,8 @@ static fs_status see_events(watching *all, fs_error *err)
         if (!fs_event_is_placed_work(chunk, at)) continue;
         int device = fs_event_device(chunk, at);
         uint32_t lane = chunk->lane[at];
-        if (lane != FS_NONE) FS_TRY(see_work(all, &all->workers[lane], chunk, at, err));
-        FS_TRY(see_work(all, &all->workers[all->lanes + (uint32_t)device], chunk, at, err));
+        if (lane != FS_NONE) FS_TRY(add_work(all, &all->workers[lane], chunk, at, err));
+        FS_TRY(add_work(all, &all->workers[all->lanes + (uint32_t)device], chunk, at, err));
         if (fs_computes_at(&all->names, chunk, at))
             FS_TRY(fs_intervals_cover(&all->compute[device], chunk->start[at], fs_event_end(chunk, at), err));
     }
@@ -168,7 +168,7 @@ static fs_status fill_rows(watching *all, fs_stream_row **rows, uint32_t *count,
 static fs_status watch(watching *all, fs_stream_row **rows, uint32_t *count, fs_error *err)
 {
     FS_TRY(make_workers(all, err));
-    FS_TRY(see_events(all, err));
+    FS_TRY(add_events(all, err));
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
         if (all->workers[all->lanes + (uint32_t)device].worked) FS_TRY(share_device(all, device, err));
     }

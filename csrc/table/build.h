@@ -48,7 +48,7 @@ typedef struct {
     uint32_t op;           /* event id: the nearest op, itself included; or FS_NONE */
     uint16_t stated_depth; /* number of enclosing ranges with declared work, itself included */
     bool buried;           /* a range with declared work nested deeper than FS_MOST_STATED: gets no device work */
-    uint32_t launches;     /* number of its own device works; without any, of ops of known work that ran on the CPU */
+    uint32_t launches;     /* number of its own device events; if 0, of ops with known work that ran on the CPU */
     int8_t device;         /* index of the device that ran its work, -1 for none */
     uint16_t flags;
 } fs_node;

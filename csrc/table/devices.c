@@ -163,7 +163,7 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     if (named != FS_NONE) fs_add_to(&fs_build_group(build, named)->unmodelled_ns, work->duration);
 }
 
-/* What is known of the work of a kernel from its op, as flags. */
+/* Whether the work of a kernel is known from its op, as flags. */
 enum { FLOPS_LINKED = 1, BYTES_LINKED = 2, LINKED_UNKNOWN = 4 };
 
 static uint8_t linked_work(const fs_call *call)

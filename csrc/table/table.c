@@ -13,7 +13,7 @@
 #include "base/statistics.h"
 
 /* If the work is only an upper bound and exceeds what the device can do, it gives no rates. */
-static void forget_rates(fs_row *row)
+static void clear_rates(fs_row *row)
 {
     row->tflops_per_s = row->gbytes_per_s = NAN;
     row->pct_peak_flops = row->pct_peak_bandwidth = row->pct_roofline = NAN;
@@ -48,7 +48,7 @@ static void rate(const fs_build *build, fs_group *group)
     row->roofline_time = rating.roofline_time;
     row->headroom = rating.headroom;
     row->bound = rating.bound;
-    if (group->estimated_ns > 0 && row->pct_roofline > 100) forget_rates(row);
+    if (group->estimated_ns > 0 && row->pct_roofline > 100) clear_rates(row);
 }
 
 static void fill_row(const fs_build *build, fs_group *group)

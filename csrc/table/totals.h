@@ -7,7 +7,7 @@
 
 fs_status fs_build_totals(fs_build *build, fs_error *err);
 
-/* What is known of the work of a node, from the rule of its op or the declared work of an enclosing range. */
+/* Whether the work of a node is known, from the rule of its op or the declared work of an enclosing range. */
 typedef struct {
     bool flops, bytes;
 } fs_known;

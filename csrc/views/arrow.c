@@ -22,7 +22,7 @@ const char *const fs_arrow_type_names[] = {
 #undef ARROW_NAME
 };
 
-/* Arrays ---------------------------------------------------------------------------------------------------------- */
+/* Arrays ----------------------------------------------------------------------------------------------------------- */
 
 /* Memory owned by an array. Children are in one block, with the pointers to them that Arrow requires. */
 typedef struct {
@@ -162,7 +162,7 @@ static bool make_column(struct ArrowArray *array, int64_t rows, const fs_arrow_c
     }
 }
 
-/* Schemas --------------------------------------------------------------------------------------------------------- */
+/* Schemas ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     char *name;
@@ -222,7 +222,7 @@ static bool make_field(struct ArrowSchema *schema, const char *name, fs_arrow_ty
     return begin_schema(&memory->children[0], types[FS_ARROW_TEXT].format, "item", 0, 0) != NULL;
 }
 
-/* The stream ------------------------------------------------------------------------------------------------------ */
+/* The stream ------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     struct ArrowArray batch; /* released once handed out */

@@ -84,8 +84,7 @@ static void put_head(fs_trace *trace)
     FS_JSON_LITERAL(out, ",\n\"traceEvents\": [\n");
 }
 
-/* Metadata
- * ---------------------------------------------------------------------------------------------------------- */
+/* Metadata --------------------------------------------------------------------------------------------------------- */
 
 /* Begin a metadata event, up to the value of its only argument. */
 static void begin_fact(fs_trace *trace, const char *name, const char *key, const fs_track *track)

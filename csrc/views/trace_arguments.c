@@ -18,8 +18,7 @@ static const char *const type_names[FS_DTYPE_COUNT + 1] = {
     [FS_DTYPE_NONE] = "\"Scalar\"",
 };
 
-/* Ops
- * --------------------------------------------------------------------------------------------------------------- */
+/* Ops -------------------------------------------------------------------------------------------------------------- */
 
 static void put_type(fs_json *json, const fs_argument *argument)
 {
@@ -193,8 +192,7 @@ static void call_members(fs_json_members *members, const char *name, fs_span byt
     if (isnan(work.bytes_read + work.bytes_written)) KNOWN_NUMBER(members, "bytes", work.bytes_moved);
 }
 
-/* Device work
- * ------------------------------------------------------------------------------------------------------- */
+/* Device work ------------------------------------------------------------------------------------------------------ */
 
 static void put_three(fs_json *json, const uint32_t *values)
 {

@@ -9,7 +9,7 @@
 
 #if __has_include(<cupti.h>) && __has_include(<cuda.h>)
 #include <cupti.h>
-#if CUPTI_API_VERSION >= 130000 /* has all of them */
+#if CUPTI_API_VERSION >= 130000 /* the first version with all of them */
 #define CHECK_NUMBER(ours, theirs, number) _Static_assert((int)ours == (int)theirs, #theirs);
 FS_CUPTI_NUMBERS(CHECK_NUMBER)
 #undef CHECK_NUMBER
@@ -78,7 +78,7 @@ static const symbol driver_symbols[] = {
 };
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-/* Put the functions where they belong; the name of the first that the library lacks, or NULL. */
+/* Resolve the functions; returns the name of the first that is missing from the library, or NULL. */
 static const char *find_symbols(void *library, const symbol *symbols, size_t count, void *functions)
 {
     const char *missing = NULL;
@@ -108,7 +108,7 @@ static fs_status load_cupti(const char *path, fs_error *err)
 {
     const char *const names[] = {path, "libcupti.so.13", "libcupti.so.12", "libcupti.so"};
     bool named = path != NULL && path[0] != '\0';
-    char reason[400] = ""; /* of the first: the text of dlerror() is gone with the next dlopen() */
+    char reason[400] = ""; /* of the first attempt, copied because the next dlopen() overwrites it */
     void *library = NULL;
     size_t at = named ? 0 : 1, end = named ? 1 : COUNT(names);
     uint32_t version = 0;
@@ -158,9 +158,9 @@ void fs_driver_keep_contexts(void)
     fs_driver_functions functions = driver_functions;
     void *library = fs_driver == NULL ? dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL;
     int count = 0;
-    if (fs_driver == NULL && library == NULL) return; /* nothing here uses CUDA */
+    if (fs_driver == NULL && library == NULL) return; /* CUDA is not in use */
     if (library != NULL && find_symbols(library, driver_symbols, COUNT(driver_symbols), &functions) != NULL) return;
-    if (functions.device_count(&count) != 0) return; /* not initialised, or a forked child */
+    if (functions.device_count(&count) != 0) return; /* not initialized, or a forked child */
     for (int i = 0; i < count; i++) {
         int device = 0, active = 0;
         unsigned flags = 0;
@@ -185,7 +185,7 @@ char *fs_cupti_demangle(const char *symbol_name)
     int status = 0;
     if (symbol_name[0] != '_' || symbol_name[1] != 'Z') return NULL;
     pthread_mutex_lock(&once);
-    if (!looked) { /* of the C++ library that CUDA code nearly always brings; without it names stay as they are */
+    if (!looked) { /* from the C++ library that CUDA code usually loads; without it names stay mangled */
         void *address = dlsym(RTLD_DEFAULT, "__cxa_demangle");
         void *library = address == NULL ? dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL) : NULL;
         if (library != NULL) address = dlsym(library, "__cxa_demangle");

@@ -8,10 +8,10 @@
 #include "base/memory.h"
 #include "sources/kineto/event.h"
 
-/* An event or member of more bytes is no trace's: a text that never ends must not fill the memory. Nor must the windows
- * of all threads together: an event as large as the second number is read again by one thread alone. */
+/* Limits for one event or member and for the windows of all threads together, so that an endless text cannot exhaust
+ * memory. An event larger than the second limit is read again by one thread alone. */
 static const size_t most_element_bytes = (size_t)64 << 20, most_guessed_bytes = (size_t)4 << 20;
-/* Members beside the events are kept up to so many bytes in all. */
+/* Members besides the events are kept up to this many bytes in total. */
 static const size_t most_head_bytes = (size_t)16 << 20;
 
 void fs_piece_init(fs_piece *piece, int64_t offset, int64_t until, fs_piece_state state)
@@ -49,7 +49,7 @@ static size_t most_bytes(const fs_piece *piece)
     return piece->guessed ? most_guessed_bytes : most_element_bytes;
 }
 
-/* Release the window; reading may go on at the same byte. */
+/* Release the window; reading can continue at the same byte. */
 static void drop_window(fs_piece *piece)
 {
     piece->offset += (int64_t)piece->done;
@@ -92,7 +92,7 @@ static fs_status fail_at(const fs_piece *piece, const fs_scan *scan, fs_error *e
 
 static fs_scan_status read_start(fs_piece *piece, fs_scan *scan)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors put first */
+    static const char mark[] = "\xef\xbb\xbf"; /* the byte order mark of UTF-8, which some editors write */
     if (scan->end - scan->at < 3 && *scan->at == *mark) return FS_SCAN_MORE;
     if (memcmp(scan->at, mark, 3) == 0) scan->at += 3;
     fs_scan_space(scan);
@@ -212,11 +212,11 @@ fs_status fs_piece_read(fs_piece *piece, size_t size, fs_error *err)
     return FS_OK;
 }
 
-/* A part of a text ------------------------------------------------------------------------------------------------- */
+/* Parts of a text -------------------------------------------------------------------------------------------------- */
 
 enum { WINDOW_BYTES = FS_BLOCK(1 << 18, 1 << 8) };
 
-/* How much has been state of what stands between two events: "}", ",", "{" and a quote, with any space between. */
+/* State of the search for the boundary between two events: "}", ",", "{" and a quote, with optional white space. */
 typedef enum { NOTHING, CLOSED, COMMA, OPENED, FOUND } seam;
 
 typedef struct {
@@ -232,7 +232,7 @@ static seam next_state(seam state, char c)
     return c == '}' ? CLOSED : NOTHING;
 }
 
-/* Look through `size` bytes, of which the first is the byte `offset` of the text. */
+/* Scan `size` bytes, the first of which is byte `offset` of the text. */
 static void scan_bytes(seeker *found, const char *text, size_t size, int64_t offset)
 {
     for (const char *at = text, *end = text + size; at < end && found->state != FOUND; at++) {
@@ -243,7 +243,7 @@ static void scan_bytes(seeker *found, const char *text, size_t size, int64_t off
     }
 }
 
-/* Fill the window up; *count: by how many bytes, 0 at the end of the text. */
+/* Fill the window; *count: the number of bytes added, 0 at the end of the text. */
 static fs_status fill(fs_piece *piece, fs_kineto_read read, void *context, int64_t *count, fs_error *err)
 {
     size_t left = piece->size - piece->done, size = left > WINDOW_BYTES ? left : WINDOW_BYTES;
@@ -254,7 +254,7 @@ static fs_status fill(fs_piece *piece, fs_kineto_read read, void *context, int64
     return *count < 0 ? FS_RUNTIME_ERROR : FS_OK;
 }
 
-/* Begin where an event seems to; *start is -1 where none does in the piece. */
+/* Begin where an event seems to begin; *start is -1 if there is no such place in the piece. */
 static fs_status seek(fs_piece *piece, fs_kineto_read read, void *context, int64_t *start, fs_error *err)
 {
     seeker found = {NOTHING, -1};
@@ -263,7 +263,7 @@ static fs_status seek(fs_piece *piece, fs_kineto_read read, void *context, int64
     while (found.state != FOUND && count > 0) {
         int64_t next = piece->offset + (int64_t)piece->size;
         if ((found.state == OPENED ? found.event : next) >= piece->until) return FS_OK;
-        piece->done = piece->size; /* nothing of it is needed any more */
+        piece->done = piece->size; /* none of it is needed any more */
         FS_TRY(fill(piece, read, context, &count, err));
         scan_bytes(&found, piece->text + piece->size, (size_t)count, next);
         piece->size += (size_t)count;
@@ -272,7 +272,7 @@ static fs_status seek(fs_piece *piece, fs_kineto_read read, void *context, int64
     *start = found.event;
     if (*start >= piece->offset) {
         piece->done = (size_t)(*start - piece->offset);
-    } else { /* it lies before the window */
+    } else { /* it is before the window */
         piece->offset = *start;
         piece->size = piece->done = 0;
     }
@@ -291,6 +291,6 @@ fs_status fs_piece_scan(fs_piece *piece, fs_kineto_read read, void *context, boo
         status = fill(piece, read, context, &count, err);
         if (status == FS_OK) status = fs_piece_read(piece, (size_t)count, err);
     }
-    if (piece->stopped || status != FS_OK || *start < 0) drop_window(piece); /* the rest is another piece's */
+    if (piece->stopped || status != FS_OK || *start < 0) drop_window(piece); /* the rest belongs to the next piece */
     return status;
 }

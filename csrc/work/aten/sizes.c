@@ -49,7 +49,7 @@ bool fs_sizes_is_unrecorded(const fs_torch_call *call, unsigned place)
     return type == FS_TORCH_SCALAR || type == FS_TORCH_SCALAR_LIST || (type == FS_TORCH_NOTHING && call->untyped);
 }
 
-/* Beyond this no size, axis or count is meant: "nan", "inf", "1e308". */
+/* Larger sizes, axes or counts are invalid: "nan", "inf", "1e308". */
 #define LARGEST 0x1p53
 
 int fs_sizes_numbers(const char *text, double *numbers, int capacity)
