@@ -11,7 +11,7 @@
 #include "store/torch_signature.h"
 #include "table/table.h"
 
-/* Peaks by device: {"cpu": …, "cuda:0": …} ------------------------------------------------------------------------- */
+/* Peaks by device: {"cpu": …, "cuda:0": …} ---------------------------------------------------------------------- */
 
 typedef struct {
     fs_table_options options;
@@ -46,7 +46,7 @@ static bool take_all_peaks(PyObject *given, table_request *request)
     return good;
 }
 
-/* The table's columns ---------------------------------------------------------------------------------------------- */
+/* The table's columns ------------------------------------------------------------------------------------------- */
 
 /* What a table shows of an argument. */
 typedef struct {

@@ -140,7 +140,7 @@ typedef struct {
     struct {
         uint32_t index;
         int64_t end;
-    } * open;
+    } *open;
     uint32_t depth, capacity;
 } nest;
 

@@ -159,7 +159,7 @@ typedef void (*fs_cupti_complete)(void *context, uint32_t stream, uint8_t *buffe
 
 #define FS_CUPTI_OPTIONAL_SYMBOLS(X)                                                                   \
     X(subscribe_named, cuptiSubscribe_v2, (void **, fs_cupti_callback, void *, fs_cupti_subscriber *)) \
-    X(set_clock, cuptiActivityRegisterTimestampCallback, (uint64_t(*)(void)))                          \
+    X(set_clock, cuptiActivityRegisterTimestampCallback, (uint64_t (*)(void)))                         \
     X(set_attribute, cuptiActivitySetAttribute, (int, size_t *, void *))                               \
     X(enable_driver, cuptiActivityEnableDriverApi, (uint32_t function, uint8_t on))                    \
     X(enable_runtime, cuptiActivityEnableRuntimeApi, (uint32_t function, uint8_t on))

@@ -19,10 +19,7 @@ static const struct {
     argument_form form;
     size_t place; /* the index of a number, or an offset in fs_event_arguments */
 } argument_keys[] = {
-#define KEY(key, form, place)            \
-    {                                    \
-        key, sizeof key - 1, form, place \
-    }
+#define KEY(key, form, place) {key, sizeof key - 1, form, place}
 #define INTEGER_KEY(NAME, key) KEY(key, ARG_INTEGER, FS_ARG_##NAME),
     FS_ARG_LIST(INTEGER_KEY)
 #undef INTEGER_KEY
@@ -440,8 +437,7 @@ fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *argumen
     size_t size = FS_LAUNCH_BYTES;
     fs_launch launch = {
         .registers = (uint32_t)count_of(arguments, FS_ARG_REGISTERS, UINT32_MAX, 0),
-        .dynamic_shared = (uint32_t)count_of(arguments, FS_ARG_SHARED, UINT32_MAX,
-                                             0), /* Kineto records the sum of static and dynamic */
+        .dynamic_shared = (uint32_t)count_of(arguments, FS_ARG_SHARED, UINT32_MAX, 0), /* plus static */
         .context = (uint32_t)number(arguments, FS_ARG_CONTEXT, 0),
         .graph = (uint32_t)number(arguments, FS_ARG_GRAPH, 0),
         .graph_node = (uint64_t)number(arguments, FS_ARG_GRAPH_NODE, 0),

@@ -19,10 +19,7 @@ typedef struct {
     fs_event_kind kind;
 } category;
 
-#define CATEGORY(name, form, kind)                   \
-    {                                                \
-        name, sizeof name - 1, form, FS_EVENT_##kind \
-    }
+#define CATEGORY(name, form, kind) {name, sizeof name - 1, form, FS_EVENT_##kind}
 
 /* Kineto's ActivityType names (libkineto/src/ActivityType.cpp), those of torch 1.8 and earlier, and flopscope's own. */
 static const category categories[] = {

@@ -48,7 +48,7 @@ static bool scale_decimal(decimal *number, int scale, bool half)
         last = (int)(number->digits % 10);
         number->digits /= 10;
     }
-    if (exponent < 0) last = 0; /* the first dropped digit is not the next one */
+    if (exponent < 0) last = 0; /* all digits are below the rounding position */
     for (; exponent > 0 && number->digits != 0; exponent--)
         if (__builtin_mul_overflow(number->digits, UINT64_C(10), &number->digits)) return false;
     if (half && last >= 5) number->digits++;

@@ -158,13 +158,13 @@ fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call
 static bool wanted_at(const fs_torch_call *call, int place, bool *wanted)
 {
     const char *text = fs_sizes_text(call, (unsigned)place);
-    bool here = (unsigned)place < call->count, untold = !here || *text == 0;
+    bool present = (unsigned)place < call->count, unrecorded = !present || *text == 0;
     for (int i = 0; i < 3; i++) {
         text += strcspn(text, "TtFf01");
-        wanted[i] = untold || *text == 'T' || *text == 't' || *text == '1';
+        wanted[i] = unrecorded || *text == 'T' || *text == 't' || *text == '1';
         text += strcspn(text, ",");
     }
-    return !here || !untold;
+    return !present || !unrecorded;
 }
 
 fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_call *call)

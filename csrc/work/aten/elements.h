@@ -77,15 +77,9 @@ enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
     X(pool_to)                                                                                                   \
     X(spread)                                                                                                    \
     X(resize)                                                                                                    \
-    X(resize_backward)                                                                                           \
-    X(pad) /* windows.c */                                                                                       \
-    X(grid_sample)                                                                                               \
-    X(grid_sample_backward)                                                                                      \
-    X(unfold)                                                                                                    \
-    X(fold)                                                                                                      \
-    X(gather)                                                                                                    \
-    X(embedding)                                                                                                 \
-    X(embedding_backward) X(embedding_bag) /* index.c */                                                         \
+    X(resize_backward) X(pad) /* windows.c */                                                                    \
+        X(grid_sample) X(grid_sample_backward) X(unfold) X(fold) X(gather) X(embedding) X(embedding_backward)    \
+            X(embedding_bag) /* index.c */                                                                       \
         X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(index) X(list) X(join) X(chunk_cat)    \
             X(optimizer) /* lists.c */                                                                           \
         X(apart) X(triangle) X(triangle_indices) X(histogram) X(nonzero) X(select) X(unique) X(repeat) X(narrow) \

@@ -174,11 +174,11 @@ fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
     if (axis < 0) axis += self->ndim;
     if (self->ndim > 0 && !(axis >= 0 && axis < self->ndim)) return fs_work_unknown;
     double elements = self->ndim > 0 ? fs_sizes_elements(self) / (double)self->shape[(int)axis] * k : k;
-    bool untold = fs_sizes_is_unrecorded(call, 1);
-    if (untold) elements = fs_sizes_elements(self);
+    bool unrecorded = fs_sizes_is_unrecorded(call, 1);
+    if (unrecorded) elements = fs_sizes_elements(self);
     double written = fs_result_bytes(rule, elements, fs_result_dtype(rule, self->dtype));
     fs_work work = fs_sizes_work(rule->flops, fs_sizes_read(self), written, fs_sizes_unit(self->dtype));
-    return untold ? fs_at_most(work) : work;
+    return unrecorded ? fs_at_most(work) : work;
 }
 
 /* arange(start, end, step, out): the size follows from the numbers, because `out` may not have its shape yet. */

@@ -197,9 +197,9 @@ static result result_of(const fs_aten_rule *rule, const fs_torch_call *call)
     else if (requested != FS_TORCH_DTYPE_NONE) found.dtype = requested;
     else {
         unsigned usual = fs_result_dtype(rule, model != NULL ? model->dtype : promoted(call, end));
-        bool untold = dtype_at > 0 && fs_sizes_is_unrecorded(call, dtype_at);
-        found.dtype = untold ? widest_of(usual) : usual;
-        found.widest = untold && (found.dtype != usual || !fs_sizes_is_float(usual));
+        bool unrecorded = dtype_at > 0 && fs_sizes_is_unrecorded(call, dtype_at);
+        found.dtype = unrecorded ? widest_of(usual) : usual;
+        found.widest = unrecorded && (found.dtype != usual || !fs_sizes_is_float(usual));
     }
     /* softmax of float16 with a float32 result */
     if (dtype_at > 0 && fs_sizes_is_true(fs_sizes_text(call, dtype_at))) found.dtype = FS_TORCH_FLOAT32;

@@ -17,7 +17,7 @@
     X(linear)         /* arguments: input, weight [outputs, inputs], bias */            \
     X(scaled)         /* unused; low-precision matrices with scales */                  \
     X(grouped)        /* place of the offsets that divide matrices into groups */       \
-    X(packed)         /* place of the scales: [outputs], or [groups, outputs, …] */   \
+    X(packed)         /* place of the scales: [outputs], or [groups, outputs, …] */     \
     X(distances)      /* pairwise distances of rows: 0 of two matrices, 1 within one */ \
     X(convolution)    /* row of convolution.h */                                        \
     X(convolution_backward)                                                             \

@@ -51,8 +51,8 @@ fs_work fs_count_reduce(const fs_aten_rule *rule, const fs_torch_call *call)
         return fs_count_pointwise(&pair, call);
     }
     double left = elements_left(self, call, place, &all);
-    bool untold = place > 0 && fs_sizes_is_unrecorded(call, place);
-    if (untold) {
+    bool unrecorded = place > 0 && fs_sizes_is_unrecorded(call, place);
+    if (unrecorded) {
         left = fs_sizes_elements(self);
         all = false;
     }
@@ -60,7 +60,7 @@ fs_work fs_count_reduce(const fs_aten_rule *rule, const fs_torch_call *call)
     double written = all && fs_has(rule, FS_AND_INDICES) ? fs_sizes_item(dtype) : fs_result_bytes(rule, left, dtype);
     fs_work work = fs_sizes_work(fs_flops_of(rule->flops, fs_sizes_elements(self), dtype), fs_sizes_read(self), written,
                                  fs_sizes_unit(self->dtype));
-    return untold ? fs_at_most(work) : work;
+    return unrecorded ? fs_at_most(work) : work;
 }
 
 /* Norms ------------------------------------------------------------------------------------------------------------ */
@@ -133,10 +133,10 @@ fs_work fs_count_norm(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
     if (input == NULL) return fs_work_unknown;
     bool trains = !layout->never_trains;
-    bool untold = layout->training > 0 && fs_sizes_is_unrecorded(call, layout->training);
-    if (layout->training > 0 && !untold) trains = fs_sizes_is_true(fs_sizes_text(call, layout->training));
+    bool unrecorded = layout->training > 0 && fs_sizes_is_unrecorded(call, layout->training);
+    if (layout->training > 0 && !unrecorded) trains = fs_sizes_is_true(fs_sizes_text(call, layout->training));
     double elements = fs_sizes_elements(input), result = elements * fs_sizes_item(input->dtype);
-    double each = untold ? (double)NAN : trains ? rule->flops : 2;
+    double each = unrecorded ? (double)NAN : trains ? rule->flops : 2;
     each += is_at(call, layout->weight) + is_at(call, layout->bias);
     double running = bytes_at(call, layout->running) + bytes_at(call, layout->running > 0 ? layout->running + 1u : 0);
     double read = fs_sizes_read(input) + bytes_at(call, layout->weight) + bytes_at(call, layout->bias) + running;
@@ -144,8 +144,8 @@ fs_work fs_count_norm(const fs_aten_rule *rule, const fs_torch_call *call)
     if (trains)
         written += running + layout->written * statistics_of(layout, input, call) * statistic_size(input->dtype);
     fs_work work = fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_sizes_unit(input->dtype));
-    untold = untold || (layout->over == OVER_GROUPS && fs_sizes_is_unrecorded(call, layout->shape));
-    return untold ? fs_at_most(work) : work;
+    unrecorded = unrecorded || (layout->over == OVER_GROUPS && fs_sizes_is_unrecorded(call, layout->shape));
+    return unrecorded ? fs_at_most(work) : work;
 }
 
 typedef struct {
@@ -182,10 +182,10 @@ fs_work fs_count_norm_backward(const fs_aten_rule *rule, const fs_torch_call *ca
     const fs_torch_tensor *input = fs_sizes_tensor(call, layout->input);
     if (gradient == NULL || input == NULL) return fs_work_unknown;
     bool trains = layout->training == 0 || fs_sizes_is_true(fs_sizes_text(call, layout->training));
-    bool untold = layout->training > 0 && fs_sizes_is_unrecorded(call, layout->training);
+    bool unrecorded = layout->training > 0 && fs_sizes_is_unrecorded(call, layout->training);
     bool has_weight = is_at(call, layout->weight), wants[3];
     wanted(layout->mask > 0 ? fs_sizes_text(call, layout->mask) : "", wants);
-    double each = untold ? (double)NAN : 0, elements = fs_sizes_elements(input), size = fs_sizes_item(input->dtype);
+    double each = unrecorded ? (double)NAN : 0, elements = fs_sizes_elements(input), size = fs_sizes_item(input->dtype);
     double weight = has_weight ? bytes_at(call, layout->weight) : 0;
     if (wants[0] && trains) each += (layout->centred ? 7 : 5) + has_weight;
     if (wants[0] && !trains) each += 1 + has_weight;
