@@ -221,7 +221,7 @@ def test_a_capture_gives_what_it_has_and_goes_on(run: Callable[..., Any]) -> Non
     """)
     assert parts == [["first"], ["second", "third"], [], ["fifth"]]
     assert counts == [[False, False, False], True, 1]
-    assert "not running" in left and "handing over its records" in broken
+    assert "not running" in left and "flushing its records" in broken
 
 
 def test_what_is_lost_is_said(run: Callable[..., Any]) -> None:

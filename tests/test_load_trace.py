@@ -426,7 +426,7 @@ def test_a_text_without_an_end_does_not_fill_the_memory() -> None:
             return first + b"a" * size
 
     source = Endless()
-    with pytest.raises(ValueError, match="byte 1: what begins here does not end within 64 MB"):
+    with pytest.raises(ValueError, match="byte 1: the element that begins here exceeds the limit of 64 MB"):
         fs.load_trace(source)  # type: ignore[arg-type]
     assert source.given < 200 << 20
 

@@ -211,7 +211,7 @@ def test_a_running_profile_and_an_unknown_step_are_named() -> None:
     for i in range(3):
         _core._append(core, "step", f"ProfilerStep#{i}", 10 * i, 10)
     with pytest.raises(
-        ValueError, match='"ProfilerStep#7": the profile has 3, from "ProfilerStep#0" to "ProfilerStep#2"'
+        ValueError, match='"ProfilerStep#7": the profile has 3 steps, from "ProfilerStep#0" to "ProfilerStep#2"'
     ):
         summary.gpu_summary(core, "ProfilerStep#7")
 

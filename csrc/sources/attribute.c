@@ -7,13 +7,13 @@
 #include "store/api_calls.h"
 #include "store/event.h"
 
-/* An event that CUPTI told of, lifted out of the store to be put in order. */
+/* An event reported by CUPTI, copied out of the store for sorting. */
 typedef struct {
     int64_t start, end;
     uint32_t index;
 } call;
 
-/* From the first to the last work of a range on a stream. */
+/* A range on a stream, from its first to its last work. */
 typedef struct {
     int64_t start, end;
     uint32_t range, lane; /* range + 1; 0: free */
@@ -21,9 +21,9 @@ typedef struct {
 
 typedef struct {
     fs_store *store;
-    uint32_t count, call_count; /* events; those of CUPTI on the host */
+    uint32_t count, call_count; /* number of events; of those, host events from CUPTI */
     uint32_t *hosts;            /* events that enclose others, by lane, each lane in order of start */
-    uint32_t *firsts;           /* by lane: where its hosts begin; one more at the end */
+    uint32_t *firsts;           /* by lane: index of its first host; one more entry at the end */
     uint32_t *calls;            /* API calls and overheads, by lane, likewise */
     uint32_t *call_firsts;
     uint32_t *owners; /* by event: the innermost op, range or step around it, itself included */
@@ -36,7 +36,7 @@ typedef struct {
 
 static fs_status no_memory(const attribution *all, fs_error *err)
 {
-    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell what %u events belong to", all->count);
+    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to attribute %u events", all->count);
 }
 
 static int64_t end_of(const fs_store *store, uint32_t index)
@@ -50,7 +50,7 @@ static bool is_call(uint8_t kind)
     return kind == FS_EVENT_RUNTIME || kind == FS_EVENT_OVERHEAD || kind == FS_EVENT_SYNC;
 }
 
-/* Whether the event may enclose others on its thread: it was begun and ended there. */
+/* Return whether the event may enclose others on its thread. */
 static bool is_host(const fs_store *store, uint32_t index)
 {
     uint8_t kind = AT(store, index, kind);
@@ -58,12 +58,11 @@ static bool is_host(const fs_store *store, uint32_t index)
     return encloses && !fs_event_lies_on_device(kind, AT(store, index, device));
 }
 
-/* In order of time --------------------------------------------------------------------------------------------------
- * CUPTI tells of a call when it has ended: inner calls before outer ones, and threads as their buffers fill. In order
- * of start, a parent comes before its children. Only these events change places, among the places that they have: a
- * call that began inside an op was told of after that op was appended, and as many calls as have places before the op
- * began before it did.
- */
+/* Order of time -----------------------------------------------------------------------------------------------------
+ * CUPTI reports a call when it has ended: inner calls before outer ones, and threads as their buffers fill. Parents
+ * must precede their children, so these events are sorted by start. They only exchange places among themselves. That is
+ * enough: a call that began inside an op was reported after the op was appended, and the places before the op are as
+ * many as the calls that began before it. */
 static int compare_calls(const void *left, const void *right)
 {
     const call *a = left, *b = right;
@@ -106,9 +105,9 @@ static fs_status put_in_order(attribution *all, fs_error *err)
     return status;
 }
 
-/* By thread -------------------------------------------------------------------------------------------------------- */
+/* Events by thread ------------------------------------------------------------------------------------------------- */
 
-/* List the events that `wanted` picks by lane, each lane in the order of the store. */
+/* List the events for which `wanted` is true by lane, each lane in the order of the store. */
 static fs_status list_by_lane(attribution *all, bool (*wanted)(const fs_store *, uint32_t), uint32_t **list,
                               uint32_t **firsts, fs_error *err)
 {
@@ -135,13 +134,13 @@ static bool is_threads_call(const fs_store *store, uint32_t index)
     return kind == FS_EVENT_RUNTIME || kind == FS_EVENT_OVERHEAD;
 }
 
-/* Events around the place of a sweep along one thread, outermost first. They need not nest: a range may end anywhere,
- * and one that has ended stays until what was entered after it has. */
+/* Open events during a sweep along one thread, outermost first. They need not nest: a range may end anywhere, and an
+ * ended one stays until those entered after it have ended. */
 typedef struct {
     struct {
         uint32_t index;
         int64_t end;
-    } * open;
+    } *open;
     uint32_t depth, capacity;
 } nest;
 
@@ -161,7 +160,7 @@ static fs_status enter(attribution *all, nest *around, uint32_t index, fs_error 
     return FS_OK;
 }
 
-/* The innermost event that the call lies in. */
+/* Return the innermost event that encloses the call. */
 static uint32_t innermost(const attribution *all, const nest *around, uint32_t index)
 {
     int64_t start = AT(all->store, index, start), end = end_of(all->store, index);
@@ -223,7 +222,7 @@ static fs_status find_owners(attribution *all, fs_error *err)
 /* A thread's ranges and steps, swept along with the calls of other threads. */
 typedef struct {
     nest open;
-    uint32_t next, last; /* in hosts */
+    uint32_t next, last; /* indices in hosts */
 } annotations;
 
 static bool has_owners(const attribution *all, uint32_t lane)
@@ -233,7 +232,7 @@ static bool has_owners(const attribution *all, uint32_t lane)
     return false;
 }
 
-/* The innermost range or step of the thread that is open at `time`, or FS_NONE. Times come in ascending order. */
+/* Find the innermost range or step of the thread that is open at `time`, or FS_NONE. Times must ascend. */
 static fs_status open_at(attribution *all, annotations *thread, int64_t time, uint32_t *range, fs_error *err)
 {
     for (; thread->next < thread->last; thread->next++) {
@@ -247,7 +246,7 @@ static fs_status open_at(attribution *all, annotations *thread, int64_t time, ui
     return FS_OK;
 }
 
-/* Calls of threads without an op or a range of their own, in order of start: so they lie in the store. */
+/* Assign the calls of threads without an op or a range, in order of start, which is their order in the store. */
 static fs_status adopt_calls(attribution *all, fs_error *err)
 {
     uint32_t lanes = fs_store_lane_count(all->store);
@@ -283,7 +282,7 @@ static fs_status adopt_calls(attribution *all, fs_error *err)
 
 static span *find_span(span *spans, uint32_t slots, uint32_t range, uint32_t lane)
 {
-    /* The high bits: the ranges of a loop may lie a power of two apart. */
+    /* High bits, because the ranges of a loop may be a power of two apart. */
     uint64_t hash = ((uint64_t)lane << 32 | range) * 0x9e3779b97f4a7c15u;
     uint32_t slot = (uint32_t)(hash >> 32) & (slots - 1);
     while (spans[slot].range != 0 && (spans[slot].range != range + 1 || spans[slot].lane != lane)) {
@@ -327,7 +326,7 @@ static fs_status link_work(attribution *all, uint32_t index, fs_error *err)
     fs_store_get(all->store, index, &work);
     uint32_t api = fs_api_calls_find(&all->by_correlation, work.correlation);
     if (api == FS_NONE) return FS_OK;
-    work.launcher = all->owners[api] < index ? all->owners[api] : FS_NONE; /* clocks may disagree by some ns */
+    work.launcher = all->owners[api] < index ? all->owners[api] : FS_NONE; /* clocks may differ by some ns */
     fs_store_set(all->store, index, &work);
     for (uint32_t at = work.launcher; at != FS_NONE;) {
         if (fs_event_is_annotation(AT(all->store, at, kind))) FS_TRY(stretch(all, at, &work, err));
@@ -337,7 +336,7 @@ static fs_status link_work(attribution *all, uint32_t index, fs_error *err)
     return FS_OK;
 }
 
-/* A wait has no thread of its own: it is its API call's. */
+/* A wait belongs to the thread of its API call. */
 static void link_wait(attribution *all, uint32_t index)
 {
     fs_event wait;

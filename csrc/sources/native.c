@@ -11,31 +11,31 @@
 
 enum { PENDING_CAPACITY = 4096 };
 
-/* Device work whose time is not known yet: between two marks on the device's stream. */
+/* Device work whose time is not resolved yet: the interval between two marks on the device's stream. */
 typedef struct {
     uint32_t launcher;
     fs_device device;
     fs_mark *from, *to;
 } pending;
 
-/* Where a device's last resolved mark lies on the host clock. */
+/* The last resolved mark of a device on the host clock. */
 typedef struct {
     fs_mark *mark;
     int64_t time;
     uint32_t lane;
 } anchor;
 
-enum { MAX_DEVICES = 64 }; /* as many as the CUDA backend has */
+enum { MAX_DEVICES = 64 }; /* the limit of the CUDA backend */
 
 struct fs_recorder {
     fs_store *store;
-    uint64_t serial; /* tells recorders apart in known_signatures, where an address may be used again */
+    uint64_t serial; /* distinguishes recorders in known_signatures, where an address may be reused */
     fs_observer observer;
     fs_recorder_options options;
-    _Atomic uint32_t *op_names; /* id in the store + 1 of each op's name, by place in fs_ops; 0: not asked yet */
+    _Atomic uint32_t *op_names; /* by index in fs_ops: store id of the op's name + 1; 0: not interned yet */
     uint32_t memory_name;
     atomic_llong lost;
-    pthread_mutex_t lock;            /* of what follows */
+    pthread_mutex_t lock;            /* of the members below */
     pending queue[PENDING_CAPACITY]; /* a ring of `waiting` entries from `first` */
     int first, waiting;
     anchor anchors[MAX_DEVICES];
@@ -48,14 +48,14 @@ static void lose(fs_recorder *recorder)
     atomic_fetch_add(&recorder->lost, 1);
 }
 
-/* Device times -------------------------------------------------------------------------------------------------- */
+/* Device times ----------------------------------------------------------------------------------------------------- */
 
-static void give_mark(fs_device device, fs_mark *mark)
+static void release_mark(fs_device device, fs_mark *mark)
 {
     if (mark != NULL) fs_backend_of(device)->mark_give(device, mark);
 }
 
-/* Anchor a device at its first op: its stream is waited for, so that the mark's time is now. */
+/* Anchor a device at its first op: after a wait for its stream, the mark's time is the present. */
 static fs_status set_anchor(fs_recorder *recorder, fs_device device)
 {
     anchor *at = &recorder->anchors[device.index];
@@ -66,14 +66,14 @@ static fs_status set_anchor(fs_recorder *recorder, fs_device device)
     FS_TRY(backend->mark_take(device, &at->mark, NULL));
     fs_status status = backend->synchronize(device, NULL);
     if (status != FS_OK) {
-        give_mark(device, at->mark);
+        release_mark(device, at->mark);
         at->mark = NULL;
     }
     at->time = fs_clock_now();
     return status;
 }
 
-/* Each mark's place comes from the one before, so that a long run loses no precision. */
+/* Compute each mark's time from the previous one, so that long runs lose no precision. */
 static fs_status resolve(fs_recorder *recorder, const pending *work, fs_error *err)
 {
     const fs_backend *backend = fs_backend_of(work->device);
@@ -97,18 +97,18 @@ static fs_status resolve(fs_recorder *recorder, const pending *work, fs_error *e
         .kind = FS_EVENT_INTERVAL,
         .timing = FS_TIMING_EVENT,
     };
-    give_mark(work->device, at->mark);
-    give_mark(work->device, work->from);
+    release_mark(work->device, at->mark);
+    release_mark(work->device, work->from);
     at->mark = work->to;
     at->time = event.start + duration;
     return fs_store_append(recorder->store, &event, NULL, err);
 failed:
-    give_mark(work->device, work->from);
-    give_mark(work->device, work->to);
+    release_mark(work->device, work->from);
+    release_mark(work->device, work->to);
     return status;
 }
 
-/* Resolve until at most `keep` are left; the first failure is told, all are tried. */
+/* Resolve until at most `keep` are left. All are tried; the first error is returned. */
 static fs_status resolve_all(fs_recorder *recorder, int keep, fs_error *err)
 {
     fs_status first = FS_OK;
@@ -122,7 +122,7 @@ static fs_status resolve_all(fs_recorder *recorder, int keep, fs_error *err)
     return first;
 }
 
-/* A mark before an op's work. NULL, and one event lost, where there can be none. */
+/* Record a mark before an op's work. If that fails, return NULL and count a lost event. */
 static fs_mark *mark_before(fs_recorder *recorder, fs_device device)
 {
     fs_mark *mark = NULL;
@@ -138,7 +138,7 @@ static void queue_work(fs_recorder *recorder, uint32_t launcher, fs_device devic
 {
     fs_mark *to;
     if (fs_backend_of(device)->mark_take(device, &to, NULL) != FS_OK) {
-        give_mark(device, from);
+        release_mark(device, from);
         lose(recorder);
         return;
     }
@@ -149,9 +149,9 @@ static void queue_work(fs_recorder *recorder, uint32_t launcher, fs_device devic
     pthread_mutex_unlock(&recorder->lock);
 }
 
-/* The observer -------------------------------------------------------------------------------------------------- */
+/* The observer ----------------------------------------------------------------------------------------------------- */
 
-/* The mark before an op in flight on this thread. Ops do not nest. */
+/* The mark before the op in flight on this thread. Ops do not nest. */
 static _Thread_local fs_mark *mark_in_flight;
 
 static fs_status op_name(fs_recorder *recorder, const fs_op *op, uint32_t *id)
@@ -168,7 +168,7 @@ static fs_status op_name(fs_recorder *recorder, const fs_op *op, uint32_t *id)
     return FS_OK;
 }
 
-/* The signatures that this thread interned last, by op: a loop calls each op with the same shapes again and again. */
+/* The signatures that this thread interned last, by op: a loop repeats each op with the same shapes. */
 enum { KNOWN_SIGNATURES = 16, KNOWN_BYTES = 160 };
 static _Thread_local struct {
     uint64_t recorder; /* serial */
@@ -210,16 +210,16 @@ static uint64_t begin_op(void *context, const fs_op *op, const fs_signature *sig
     fs_recorder *recorder = context;
     uint32_t index;
     if (!recorder->options.ops) return FS_NONE;
-    /* Marking comes first: its cost is not the op's. */
+    /* Record the mark first, so that its cost is not part of the op. */
     bool marks = recorder->options.event_times && device.kind == FS_CUDA;
     mark_in_flight = marks ? mark_before(recorder, device) : NULL;
     if (record_op(recorder, op, signature, &index) == FS_OK) return index;
-    give_mark(device, mark_in_flight);
+    release_mark(device, mark_in_flight);
     lose(recorder);
     return FS_NONE;
 }
 
-/* An op that failed did not do its work: it goes to a row of its own, of which no rule knows anything. */
+/* An op that failed did no work: it gets its own row, which no rule matches. */
 static void mark_failed(fs_recorder *recorder, uint32_t index, const fs_op *op)
 {
     char name[64];
@@ -264,29 +264,29 @@ static void run_task(void *context, uint64_t task)
     fs_store_run_task(((fs_recorder *)context)->store, task);
 }
 
-/* Life ---------------------------------------------------------------------------------------------------------- */
+/* Creation and destruction ----------------------------------------------------------------------------------------- */
 
 fs_status fs_recorder_create(fs_recorder **recorder, fs_store *store, const fs_recorder_options *options, fs_error *err)
 {
-    fs_recorder *made = fs_calloc(1, sizeof *made);
+    fs_recorder *created = fs_calloc(1, sizeof *created);
     _Atomic uint32_t *op_names = fs_calloc((size_t)fs_op_count, sizeof *op_names);
-    if (made == NULL || op_names == NULL || fs_store_name(store, "[memory]", &made->memory_name, err) != FS_OK) {
-        fs_free(made);
+    if (created == NULL || op_names == NULL || fs_store_name(store, "[memory]", &created->memory_name, err) != FS_OK) {
+        fs_free(created);
         fs_free(op_names);
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to record ops");
     }
-    made->store = store;
-    made->serial = atomic_fetch_add(&recorder_serials, 1) + 1;
-    made->options = *options;
-    made->op_names = op_names;
-    made->observer = (fs_observer){.context = made,
-                                   .begin = begin_op,
-                                   .end = end_op,
-                                   .memory = record_memory,
-                                   .task = run_task,
-                                   .serial = made->serial};
-    pthread_mutex_init(&made->lock, NULL);
-    *recorder = made;
+    created->store = store;
+    created->serial = atomic_fetch_add(&recorder_serials, 1) + 1;
+    created->options = *options;
+    created->op_names = op_names;
+    created->observer = (fs_observer){.context = created,
+                                      .begin = begin_op,
+                                      .end = end_op,
+                                      .memory = record_memory,
+                                      .task = run_task,
+                                      .serial = created->serial};
+    pthread_mutex_init(&created->lock, NULL);
+    *recorder = created;
     return FS_OK;
 }
 
@@ -311,7 +311,7 @@ fs_status fs_recorder_start(fs_recorder *recorder, fs_error *err)
 fs_status fs_recorder_stop(fs_recorder *recorder, fs_error *err)
 {
     int64_t begin, end;
-    if (fs_observer_get() == &recorder->observer) fs_observer_set(NULL); /* else it never started */
+    if (fs_observer_get() == &recorder->observer) fs_observer_set(NULL); /* otherwise it never started */
     fs_store_window(recorder->store, &begin, &end);
     end = fs_clock_now();
     fs_store_end_all(recorder->store, end);
@@ -319,7 +319,7 @@ fs_status fs_recorder_stop(fs_recorder *recorder, fs_error *err)
     pthread_mutex_lock(&recorder->lock);
     fs_status status = resolve_all(recorder, 0, err);
     for (int i = 0; i < MAX_DEVICES; i++) {
-        give_mark((fs_device){FS_CUDA, i}, recorder->anchors[i].mark);
+        release_mark((fs_device){FS_CUDA, i}, recorder->anchors[i].mark);
         recorder->anchors[i].mark = NULL;
     }
     pthread_mutex_unlock(&recorder->lock);

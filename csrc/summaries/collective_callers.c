@@ -6,16 +6,16 @@
 #include "store/event.h"
 #include "store/torch_signature.h"
 
-/* Arguments that are no argument's number. */
+/* Special values instead of an argument's place. */
 enum { NONE = -1, ALL = -2 };
 
 typedef struct {
     const char *begin;
-    int given, got; /* arguments */
+    int sent, received; /* places of arguments */
 } caller;
 
 static const caller caller_rows[] = {
-#define FS_COLLECTIVE_CALLER(begin, given, got) {begin, given, got},
+#define FS_COLLECTIVE_CALLER(begin, sent, received) {begin, sent, received},
 #include "summaries/collective_callers.def"
 #undef FS_COLLECTIVE_CALLER
 };
@@ -30,7 +30,7 @@ static const caller *caller_named(const char *name)
 
 /* The annotations -------------------------------------------------------------------------------------------------- */
 
-/* They end on another thread, so that nothing encloses them, but begin within the op that called. */
+/* Annotations end on another thread, so nothing encloses them, but they begin within the op that called. */
 static fs_status list_annotations(fs_collective_callers *callers, fs_error *err)
 {
     uint32_t count = fs_store_count(callers->store), at;
@@ -44,7 +44,7 @@ static fs_status list_annotations(fs_collective_callers *callers, fs_error *err)
     return fs_intervals_sort(&callers->annotations, err);
 }
 
-/* The annotation that began while an event went on; FS_NONE where there is none, or several that may be its. */
+/* Return the annotation that began during an event; FS_NONE if there is none or more than one. */
 static uint32_t annotation_in(const fs_collective_callers *callers, uint32_t index)
 {
     uint32_t at, low = 0, high = callers->annotations.count;
@@ -74,18 +74,18 @@ void fs_collective_callers_clear(fs_collective_callers *callers)
     fs_intervals_clear(&callers->annotations);
 }
 
-/* What a caller tells ---------------------------------------------------------------------------------------------- */
+/* Details recorded with a caller ----------------------------------------------------------------------------------- */
 
-/* What was heard so far; the innermost caller that tells something is believed. */
+/* Details collected so far; the innermost caller that has one takes precedence. */
 typedef struct {
     fs_collective_kind kind;
-    const char *name; /* of the caller that named the kind; NULL: none */
-    int64_t given, got;
-    const char *dtype;    /* as torch.dtype prints; NULL: not told */
-    fs_collective stated; /* what a caller states in words; no name: none does */
-} heard;
+    const char *name; /* of the caller that gives the kind; NULL: none */
+    int64_t sent, received;
+    const char *dtype;    /* as torch.dtype prints; NULL: unknown */
+    fs_collective stated; /* as recorded by PyTorch; an empty name: none */
+} caller_details;
 
-/* Two numbers of elements, of which one may be missing. */
+/* Add two numbers of elements, ignoring a missing one. */
 static int64_t sum(int64_t a, int64_t b)
 {
     int64_t both;
@@ -102,8 +102,8 @@ static int64_t elements_of(const fs_torch_tensor *tensor)
     return elements;
 }
 
-/* Elements of all tensors of an argument, FS_MISSING where it has none: the trace may leave lists out. */
-static int64_t argument_elements(const fs_torch_argument *argument, heard *told)
+/* Return the elements of all tensors of an argument, FS_MISSING if there are none; a trace may omit lists. */
+static int64_t argument_elements(const fs_torch_argument *argument, caller_details *details)
 {
     int64_t elements = FS_MISSING;
     const int64_t *at = argument->list;
@@ -113,59 +113,59 @@ static int64_t argument_elements(const fs_torch_argument *argument, heard *told)
     for (uint32_t i = 0; i < count; i++) {
         if (list) fs_torch_next_tensor(&at, &tensor);
         elements = sum(elements, elements_of(&tensor));
-        if (told->dtype == NULL && tensor.dtype != FS_TORCH_DTYPE_NONE)
-            told->dtype = fs_torch_dtypes[tensor.dtype].name;
+        if (details->dtype == NULL && tensor.dtype != FS_TORCH_DTYPE_NONE)
+            details->dtype = fs_torch_dtypes[tensor.dtype].name;
     }
     return elements;
 }
 
-static int64_t elements_at(const fs_torch_call *call, int which, heard *told)
+static int64_t elements_at(const fs_torch_call *call, int which, caller_details *details)
 {
     int64_t elements = FS_MISSING;
     for (uint32_t i = 0; i < call->count; i++) {
-        if (which == ALL || which == (int)i) elements = sum(elements, argument_elements(&call->arguments[i], told));
+        if (which == ALL || which == (int)i) elements = sum(elements, argument_elements(&call->arguments[i], details));
     }
     return elements;
 }
 
-/* Whether the event is a caller's. */
-static bool hear(const fs_store *store, uint32_t index, heard *told)
+/* Add the details of an event; false if it is not a caller. */
+static bool read_caller(const fs_store *store, uint32_t index, caller_details *details)
 {
     fs_torch_call call;
     uint32_t name = FS_EVENT_AT(store, index, name), signature = FS_EVENT_AT(store, index, signature);
     const char *text = name != FS_NONE ? fs_store_name_text(store, name) : "";
     const caller *row = caller_named(text);
     if (row == NULL) return false;
-    if (told->kind == FS_COLLECTIVE_OTHER && (told->kind = fs_collective_kind_of(text)) != FS_COLLECTIVE_OTHER)
-        told->name = text;
+    if (details->kind == FS_COLLECTIVE_OTHER && (details->kind = fs_collective_kind_of(text)) != FS_COLLECTIVE_OTHER)
+        details->name = text;
     if (signature == FS_NONE) return true;
     fs_span bytes = fs_store_signature_bytes(store, signature);
-    if (told->stated.name.size == 0) fs_collective_decode(bytes, &told->stated);
+    if (details->stated.name.size == 0) fs_collective_decode(bytes, &details->stated);
     if (!fs_torch_decode(bytes.bytes, bytes.size, &call)) return true;
-    if (told->given == FS_MISSING) told->given = elements_at(&call, row->given, told);
-    if (told->got == FS_MISSING) told->got = elements_at(&call, row->got, told);
+    if (details->sent == FS_MISSING) details->sent = elements_at(&call, row->sent, details);
+    if (details->received == FS_MISSING) details->received = elements_at(&call, row->received, details);
     return true;
 }
 
-/* From an event outwards, with the annotation that began in each caller. */
-static void hear_from(const fs_collective_callers *callers, uint32_t index, heard *told)
+/* Collect details from an event outwards, and from the annotation that began in each caller. */
+static void read_callers(const fs_collective_callers *callers, uint32_t index, caller_details *details)
 {
     for (; index != FS_NONE; index = FS_EVENT_AT(callers->store, index, parent)) {
-        if (!hear(callers->store, index, told)) continue;
+        if (!read_caller(callers->store, index, details)) continue;
         uint32_t annotation = annotation_in(callers, index);
-        if (annotation != FS_NONE) hear(callers->store, annotation, told);
+        if (annotation != FS_NONE) read_caller(callers->store, annotation, details);
     }
 }
 
-/* What follows for the collective ---------------------------------------------------------------------------------- */
+/* Conclusions for the collective ----------------------------------------------------------------------------------- */
 
-/* How what a rank gives and what it gets hang together. */
+/* Relation between the sizes that a rank sends and receives. */
 typedef enum {
-    UNSIZED,  /* there is nothing to tell, or the root alone knows it */
-    ALONE,    /* a rank gives or gets */
-    ALIKE,    /* both are of one size */
-    GATHERS,  /* it gets the group's size times what it gives */
-    SCATTERS, /* the other way round */
+    UNSIZED,  /* no size, or only the root knows it */
+    ALONE,    /* a rank only sends or only receives */
+    ALIKE,    /* both have the same size */
+    GATHERS,  /* it receives the group's size times what it sends */
+    SCATTERS, /* it sends the group's size times what it receives */
 } sizing;
 
 static const sizing sizings[FS_COLLECTIVE_KIND_COUNT] = {
@@ -174,7 +174,7 @@ static const sizing sizings[FS_COLLECTIVE_KIND_COUNT] = {
     [FS_COLLECTIVE_RECV] = ALONE,      [FS_COLLECTIVE_REDUCESCATTER] = SCATTERS, [FS_COLLECTIVE_SENDRECV] = ALONE,
 };
 
-/* The whole of which the ranks have parts, and the group's size: one may follow from the other. */
+/* Derive the total size from the part and the number of ranks, or the number of ranks from both sizes. */
 static void complete(int64_t part, int64_t *whole, int32_t *ranks)
 {
     if (*whole == FS_MISSING && part != FS_MISSING && *ranks > 0 && __builtin_mul_overflow(part, *ranks, whole))
@@ -183,32 +183,32 @@ static void complete(int64_t part, int64_t *whole, int32_t *ranks)
         *ranks = (int32_t)(*whole / part);
 }
 
-static void set_sizes(fs_collective_kind kind, const heard *from, fs_collective *told)
+static void set_sizes(fs_collective_kind kind, const caller_details *from, fs_collective *collective)
 {
-    int64_t given = from->given, got = from->got;
+    int64_t sent = from->sent, received = from->received;
     switch (sizings[kind]) {
     case UNSIZED:
         return;
     case ALONE:
         break;
     case ALIKE:
-        if (given == FS_MISSING) given = got;
-        if (got == FS_MISSING) got = given;
+        if (sent == FS_MISSING) sent = received;
+        if (received == FS_MISSING) received = sent;
         break;
     case GATHERS:
-        complete(given, &got, &told->group_size);
-        if (got == FS_MISSING) return; /* a part is no message */
+        complete(sent, &received, &collective->group_size);
+        if (received == FS_MISSING) return; /* a part alone is not the message size */
         break;
     case SCATTERS:
-        complete(got, &given, &told->group_size);
-        if (given == FS_MISSING) return;
+        complete(received, &sent, &collective->group_size);
+        if (sent == FS_MISSING) return;
         break;
     }
-    told->in_elements = given;
-    told->out_elements = got;
+    collective->in_elements = sent;
+    collective->out_elements = received;
 }
 
-/* Whether a kernel that looks like one kind may work for a call of another. */
+/* Return whether a kernel named like one kind may implement a call of another. */
 static bool works_for(fs_collective_kind kernel, fs_collective_kind call)
 {
     bool any = kernel == FS_COLLECTIVE_OTHER || kernel == FS_COLLECTIVE_SENDRECV || kernel == call;
@@ -216,21 +216,21 @@ static bool works_for(fs_collective_kind kernel, fs_collective_kind call)
 }
 
 fs_collective_kind fs_collective_called_for(const fs_collective_callers *callers, uint32_t kernel,
-                                            fs_collective_kind by_kernel, fs_collective *told)
+                                            fs_collective_kind by_kernel, fs_collective *collective)
 {
     const fs_store *store = callers->store;
-    heard from = {.kind = FS_COLLECTIVE_OTHER, .given = FS_MISSING, .got = FS_MISSING};
-    hear_from(callers, FS_EVENT_AT(store, kernel, launcher), &from);
-    if (from.stated.name.size == 0) /* the launcher may be an op around the one that states it */
-        hear_from(callers, fs_api_calls_find(&callers->calls, FS_EVENT_AT(store, kernel, correlation)), &from);
+    caller_details from = {.kind = FS_COLLECTIVE_OTHER, .sent = FS_MISSING, .received = FS_MISSING};
+    read_callers(callers, FS_EVENT_AT(store, kernel, launcher), &from);
+    if (from.stated.name.size == 0) /* the launcher may be an op around the one with the record */
+        read_callers(callers, fs_api_calls_find(&callers->calls, FS_EVENT_AT(store, kernel, correlation)), &from);
     if (from.stated.name.size > 0) {
         fs_collective_kind stated = fs_collective_kind_of(from.stated.name.text);
-        *told = from.stated;
+        *collective = from.stated;
         return stated != FS_COLLECTIVE_OTHER ? stated : by_kernel;
     }
     if (from.kind == FS_COLLECTIVE_OTHER || !works_for(by_kernel, from.kind)) return by_kernel;
-    told->name = (fs_collective_text){from.name, strlen(from.name)};
-    if (from.dtype != NULL) fs_collective_set_dtype(told, from.dtype);
-    set_sizes(from.kind, &from, told);
+    collective->name = (fs_collective_text){from.name, strlen(from.name)};
+    if (from.dtype != NULL) fs_collective_set_dtype(collective, from.dtype);
+    set_sizes(from.kind, &from, collective);
     return from.kind;
 }

@@ -24,7 +24,7 @@ static const struct {
 
 fs_collective_kind fs_collective_kind_of(const char *name)
 {
-    char plain[256]; /* what says the kind stands near the begin of a name */
+    char plain[256]; /* the kind is near the start of a name */
     size_t size = 0;
     for (; *name != '\0' && size + 1 < sizeof plain; name++) {
         if (*name != '_') plain[size++] = (char)(*name >= 'A' && *name <= 'Z' ? *name - 'A' + 'a' : *name);

@@ -1,4 +1,4 @@
-/* The kinds of collectives, the rows of collectives.def. */
+/* Kinds of collectives, listed in collectives.def. */
 #ifndef FS_SUMMARIES_COLLECTIVE_KINDS_H
 #define FS_SUMMARIES_COLLECTIVE_KINDS_H
 
@@ -13,10 +13,10 @@ typedef enum {
 
 extern const char *const fs_collective_kind_names[FS_COLLECTIVE_KIND_COUNT];
 
-/* What a collective or a kernel of that name does. */
+/* Return the kind of a collective or kernel from its name. */
 fs_collective_kind fs_collective_kind_of(const char *name);
 
-/* Bus bandwidth over algorithm bandwidth among so many ranks (0: not known); NaN where there is none. */
+/* Return bus bandwidth / algorithm bandwidth for a number of ranks (0: unknown); NaN if undefined. */
 double fs_collective_bus_factor(fs_collective_kind kind, int ranks);
 
 #endif

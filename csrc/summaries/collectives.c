@@ -10,16 +10,16 @@
 #include "summaries/collective_callers.h"
 #include "summaries/intervals.h"
 
-bool fs_collective_at(fs_names *names, const fs_chunk *chunk, uint32_t at, fs_collective *told)
+bool fs_collective_at(fs_names *names, const fs_chunk *chunk, uint32_t at, fs_collective *collective)
 {
     fs_collective found = fs_collective_missing;
-    bool is_told = false;
+    bool is_recorded = false;
     if (chunk->kind[at] == FS_EVENT_KERNEL && chunk->signature[at] != FS_NONE) {
-        is_told = fs_collective_decode(fs_store_signature_bytes(names->store, chunk->signature[at]), &found);
+        is_recorded = fs_collective_decode(fs_store_signature_bytes(names->store, chunk->signature[at]), &found);
     }
-    if (told != NULL) *told = found;
-    return is_told || (chunk->kind[at] == FS_EVENT_KERNEL &&
-                       fs_names_kernel_class(names, chunk->name[at]) == FS_KERNEL_COMMUNICATION);
+    if (collective != NULL) *collective = found;
+    return is_recorded || (chunk->kind[at] == FS_EVENT_KERNEL &&
+                           fs_names_kernel_class(names, chunk->name[at]) == FS_KERNEL_COMMUNICATION);
 }
 
 bool fs_computes_at(fs_names *names, const fs_chunk *chunk, uint32_t at)
@@ -32,13 +32,13 @@ typedef struct {
     const fs_store *store;
     fs_names names;
     fs_collective_callers callers;
-    fs_intervals found;    /* kernels of communication; the tags are the events */
-    fs_intervals *compute; /* what is covered by other kernels, of each device; FS_DEVICE_LIMIT of them */
-    fs_intern groups;      /* what occurrences are counted in */
-    uint32_t *seen;        /* by group: how many */
+    fs_intervals found;    /* communication kernels; tags are event ids */
+    fs_intervals *compute; /* by device, FS_DEVICE_LIMIT of them: time covered by computing kernels */
+    fs_intern groups;      /* keys for counting occurrences */
+    uint32_t *occurrences; /* by key: count so far */
 } collecting;
 
-static fs_status see_events(collecting *all, fs_error *err)
+static fs_status add_events(collecting *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->store), at;
     for (uint32_t index = 0; index < count; index++) {
@@ -56,14 +56,15 @@ static fs_status see_events(collecting *all, fs_error *err)
     return FS_OK;
 }
 
-static double message_bytes(const fs_collective *told)
+static double message_bytes(const fs_collective *collective)
 {
-    int64_t elements = told->in_elements > told->out_elements ? told->in_elements : told->out_elements;
-    if (elements < 0 || told->element_size == 0) return NAN;
-    return (double)elements * told->element_size;
+    int64_t elements =
+        collective->in_elements > collective->out_elements ? collective->in_elements : collective->out_elements;
+    if (elements < 0 || collective->element_size == 0) return NAN;
+    return (double)elements * collective->element_size;
 }
 
-/* Which of its like a row is. */
+/* Number the rows of the same device, group, kind and message. */
 static fs_status count_occurrence(collecting *all, fs_collective_row *row, fs_error *err)
 {
     struct {
@@ -77,7 +78,7 @@ static fs_status count_occurrence(collecting *all, fs_collective_row *row, fs_er
     if (ranks->size > 0) memcpy(like.group + group->size + 1, ranks->text, ranks->size);
     size_t size = offsetof(__typeof__(like), group) + group->size + 1 + ranks->size;
     FS_TRY(fs_intern_bytes(&all->groups, &like, size, &id, err));
-    row->occurrence = all->seen[id]++;
+    row->occurrence = all->occurrences[id]++;
     return FS_OK;
 }
 
@@ -90,11 +91,11 @@ static fs_status fill_row(collecting *all, const fs_interval *found, fs_collecti
     row->lane = chunk->lane[at];
     row->device = fs_event_device(chunk, at);
     row->start = found->begin;
-    bool is_told = row->told.name.size > 0;
-    if (is_told) row->kind = fs_collective_kind_of(row->told.name.text);
+    bool is_recorded = row->told.name.size > 0;
+    if (is_recorded) row->kind = fs_collective_kind_of(row->told.name.text);
     if (row->kind == FS_COLLECTIVE_OTHER && row->name != FS_NONE)
         row->kind = fs_collective_kind_of(fs_store_name_text(all->store, row->name));
-    if (!is_told) row->kind = fs_collective_called_for(&all->callers, found->tag, row->kind, &row->told);
+    if (!is_recorded) row->kind = fs_collective_called_for(&all->callers, found->tag, row->kind, &row->told);
 
     const fs_intervals *compute = &all->compute[row->device];
     uint32_t from = fs_intervals_first_after(compute, found->begin);
@@ -102,7 +103,7 @@ static fs_status fill_row(collecting *all, const fs_interval *found, fs_collecti
     row->duration = timed ? (double)chunk->duration[at] : NAN;
     row->exposed = row->duration - (double)fs_intervals_overlap(compute, &from, found->begin, found->end);
     row->message_bytes = message_bytes(&row->told);
-    row->algorithm_gbytes_per_s = row->duration > 0 ? row->message_bytes / row->duration : NAN; /* B/ns is GB/s */
+    row->algorithm_gbytes_per_s = row->duration > 0 ? row->message_bytes / row->duration : NAN; /* B/ns equals GB/s */
     row->bus_gbytes_per_s = row->algorithm_gbytes_per_s * fs_collective_bus_factor(row->kind, row->told.group_size);
     return count_occurrence(all, row, err);
 }
@@ -111,20 +112,20 @@ static fs_status fill_rows(collecting *all, fs_collective_row **rows, uint32_t *
 {
     fs_status status;
     size_t room = all->found.count + (size_t)1;
-    fs_collective_row *made = fs_calloc(room, sizeof *made);
-    all->seen = fs_calloc(room, sizeof *all->seen);
-    if (made == NULL || all->seen == NULL) {
+    fs_collective_row *result = fs_calloc(room, sizeof *result);
+    all->occurrences = fs_calloc(room, sizeof *all->occurrences);
+    if (result == NULL || all->occurrences == NULL) {
         status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u collectives", all->found.count);
         goto failed;
     }
     for (uint32_t i = 0; i < all->found.count; i++) {
-        FS_TRY_GOTO(status, fill_row(all, &all->found.items[i], &made[i], err), failed);
+        FS_TRY_GOTO(status, fill_row(all, &all->found.items[i], &result[i], err), failed);
     }
-    *rows = made;
+    *rows = result;
     *count = all->found.count;
     return FS_OK;
 failed:
-    fs_free(made);
+    fs_free(result);
     return status;
 }
 
@@ -134,7 +135,7 @@ fs_status fs_collectives_of(const fs_store *store, fs_collective_row **rows, uin
     fs_intervals compute[FS_DEVICE_LIMIT] = {0};
     collecting all = {.store = store, .compute = compute};
     FS_TRY(fs_names_create(&all.names, store, err));
-    FS_TRY_GOTO(status, see_events(&all, err), done);
+    FS_TRY_GOTO(status, add_events(&all, err), done);
     if (all.found.count > 0) FS_TRY_GOTO(status, fs_collective_callers_create(&all.callers, store, err), done);
     status = fill_rows(&all, rows, count, err);
 done:
@@ -142,7 +143,7 @@ done:
     fs_collective_callers_clear(&all.callers);
     fs_intervals_clear(&all.found);
     fs_intern_clear(&all.groups);
-    fs_free(all.seen);
+    fs_free(all.occurrences);
     fs_names_clear(&all.names);
     return status;
 }

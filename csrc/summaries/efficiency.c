@@ -12,26 +12,26 @@
 #include "work/names.h"
 #include "summaries/steps.h"
 
-/* What is known of a kernel from its launch, found once for each signature of a device. */
+/* Properties of a launch on a device, cached per signature. */
 typedef struct {
-    int known_for;   /* device + 1; 0: not looked at */
-    int64_t blocks;  /* of the grid; 0: not known */
-    double achieved; /* occupancy in percent, or NaN */
+    int known_for;   /* device + 1; 0: not computed yet */
+    int64_t blocks;  /* of the grid; 0: unknown */
+    double achieved; /* occupancy in percent; NaN: unknown */
 } launch_facts;
 
-/* A device, as the events tell of it. */
+/* Activity of a device. */
 typedef struct {
     fs_device_facts facts;
-    fs_intervals others;            /* what is covered by copies and fills */
-    fs_intervals kernels;           /* that ran in the time that counts, with their signatures */
-    fs_intervals ends;              /* the same at their ends */
-    bool worked, unnamed, unplaced; /* whether some kernel's name is not known, or its blocks */
+    fs_intervals others;            /* time covered by copies and fills */
+    fs_intervals kernels;           /* within the selected time; tags are signatures */
+    fs_intervals ends;              /* the same kernels at their ends */
+    bool worked, unnamed, unplaced; /* unnamed, unplaced: some kernel has an unknown name, unknown blocks */
     double kernel_time, weighted_occupancy, class_time[FS_KERNEL_CLASS_COUNT]; /* ns, ns * percent, ns */
 } device_use;
 
 typedef struct {
     const fs_store *store;
-    fs_intervals time; /* that counts: of the steps */
+    fs_intervals time; /* the selected time */
     fs_names names;
     launch_facts *launches; /* by signature */
     device_use *devices;    /* FS_DEVICE_LIMIT of them */
@@ -53,7 +53,7 @@ static const launch_facts *facts_of(measuring *all, int device, uint32_t signatu
     return found;
 }
 
-static fs_status see_kernel(measuring *all, int device, const fs_chunk *chunk, uint32_t at, fs_error *err)
+static fs_status add_kernel(measuring *all, int device, const fs_chunk *chunk, uint32_t at, fs_error *err)
 {
     device_use *use = &all->devices[device];
     int64_t begin = chunk->start[at], end = fs_event_end(chunk, at);
@@ -72,7 +72,7 @@ static fs_status see_kernel(measuring *all, int device, const fs_chunk *chunk, u
     return fs_intervals_add(&use->ends, end, end, signature, err);
 }
 
-static fs_status see_events(measuring *all, fs_error *err)
+static fs_status add_events(measuring *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->store), at;
     for (uint32_t index = 0; index < count; index++) {
@@ -84,13 +84,13 @@ static fs_status see_events(measuring *all, fs_error *err)
         if (!use->worked) use->facts = fs_store_device(all->store, device);
         use->worked = true;
         bool kernel = chunk->kind[at] == FS_EVENT_KERNEL || chunk->kind[at] == FS_EVENT_INTERVAL;
-        if (kernel) FS_TRY(see_kernel(all, device, chunk, at, err));
+        if (kernel) FS_TRY(add_kernel(all, device, chunk, at, err));
         else FS_TRY(fs_intervals_cover(&use->others, chunk->start[at], fs_event_end(chunk, at), err));
     }
     return FS_OK;
 }
 
-/* The part of the time that a list covers, in ns. */
+/* Sum the part of the selected time that a list covers, in ns. */
 static fs_status covered(const measuring *all, fs_intervals *list, double *sum, fs_error *err)
 {
     uint32_t at = 0;
@@ -107,8 +107,8 @@ static fs_status covered(const measuring *all, fs_intervals *list, double *sum, 
     return FS_OK;
 }
 
-/* Sum over the time of min(blocks on the device / SMs, 1), in ns; NaN where blocks are not known. A sweep over where
- * kernels, sorted before, begin and end; blocks are whole, so nothing is lost in adding and taking away. */
+/* Integrate min(blocks on the device / SMs, 1) over the time, in ns; NaN if blocks are unknown. A sweep over the sorted
+ * starts and ends of kernels; blocks are integers, so additions and subtractions are exact. */
 static fs_status sum_filled(measuring *all, int device, double *filled, fs_error *err)
 {
     device_use *use = &all->devices[device];
@@ -161,12 +161,13 @@ static const char *name_of(const fs_store *store, const fs_step *step)
 static fs_status no_such_step(const fs_store *store, const char *step, const fs_steps *steps, fs_error *err)
 {
     if (steps->count == 0 || steps->steps[0].name == FS_NONE)
-        return fs_fail(err, FS_VALUE_ERROR, "no step is called \"%s\": the profile has no steps", step);
-    return fs_fail(err, FS_VALUE_ERROR, "no step is called \"%s\": the profile has %u, from \"%s\" to \"%s\"", step,
-                   steps->count, name_of(store, &steps->steps[0]), name_of(store, &steps->steps[steps->count - 1]));
+        return fs_fail(err, FS_VALUE_ERROR, "no step is named \"%s\": the profile has no steps", step);
+    return fs_fail(err, FS_VALUE_ERROR, "no step is named \"%s\": the profile has %u steps, from \"%s\" to \"%s\"",
+                   step, steps->count, name_of(store, &steps->steps[0]),
+                   name_of(store, &steps->steps[steps->count - 1]));
 }
 
-/* The time that counts. */
+/* Select the time of all steps or of the named one. */
 static fs_status take_steps(measuring *all, const char *step, fs_error *err)
 {
     fs_steps steps;
@@ -186,17 +187,17 @@ done:
 
 static fs_status fill_rows(measuring *all, fs_efficiency **rows, uint32_t *count, fs_error *err)
 {
-    fs_efficiency *made = fs_calloc(FS_DEVICE_LIMIT, sizeof *made);
-    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the devices' efficiency");
+    fs_efficiency *result = fs_calloc(FS_DEVICE_LIMIT, sizeof *result);
+    if (result == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the devices' efficiency");
     uint32_t filled = 0;
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
         if (!all->devices[device].worked) continue;
-        fs_status status = fill_row(all, device, &made[filled++], err);
+        fs_status status = fill_row(all, device, &result[filled++], err);
         if (status == FS_OK) continue;
-        fs_free(made);
+        fs_free(result);
         return status;
     }
-    *rows = made;
+    *rows = result;
     *count = filled;
     return FS_OK;
 }
@@ -226,10 +227,10 @@ fs_status fs_efficiency_of(const fs_store *store, const char *step, fs_efficienc
     all.devices = fs_calloc(FS_DEVICE_LIMIT, sizeof *all.devices);
     all.launches = fs_calloc(signatures + (size_t)1, sizeof *all.launches);
     if (all.devices == NULL || all.launches == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u kinds of launches", signatures);
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u launch configurations", signatures);
         goto done;
     }
-    FS_TRY_GOTO(status, see_events(&all, err), done);
+    FS_TRY_GOTO(status, add_events(&all, err), done);
     status = fill_rows(&all, rows, count, err);
 done:
     clear(&all);

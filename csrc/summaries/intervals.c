@@ -54,7 +54,7 @@ static void sort_digit(const fs_interval *from, fs_interval *to, uint32_t count,
     }
 }
 
-/* A radix sort: what is out of order comes from many threads or streams at once. */
+/* A radix sort, because unordered intervals come from many threads or streams at once. */
 fs_status fs_intervals_sort(fs_intervals *list, fs_error *err)
 {
     if (!list->unsorted) return FS_OK;
@@ -101,7 +101,7 @@ fs_status fs_intervals_subtract(fs_intervals *list, const fs_intervals *taken, i
     for (uint32_t i = 0; i < list->count; i++) {
         fs_interval left = list->items[i];
         while (at < taken->count && taken->items[at].end <= left.begin) at++;
-        /* The last one that reaches in may reach into the next interval too: `at` stays on it. */
+        /* The last overlapping interval may also overlap the next one, so `at` stays on it. */
         for (; at < taken->count && taken->items[at].begin < left.end; at++) {
             const fs_interval *cut = &taken->items[at];
             int64_t from = cut->begin > left.begin ? cut->begin : left.begin;

@@ -12,17 +12,17 @@
 
 typedef struct {
     const fs_store *store;
-    fs_intervals *work; /* of each device, FS_DEVICE_LIMIT of them, in order of start; the tags are the events */
+    fs_intervals *work; /* by device, FS_DEVICE_LIMIT of them, in order of start; tags are event ids */
     fs_api_calls calls;
-    uint8_t *launched;    /* by event, of an API call: the device + 1 that it was last seen to launch on */
-    int64_t *stream_ends; /* by lane: the end of its work so far, FS_MISSING before the first */
-    /* Of one device: */
-    fs_intervals launches; /* from the call's begin to that of its first kernel, in order of the latter */
+    uint8_t *launched;    /* by event id of an API call: 1 + the last device on which it launched */
+    int64_t *stream_ends; /* by lane: end of the latest work so far, FS_MISSING before the first */
+    /* Of the current device: */
+    fs_intervals launches; /* from the start of the call to that of its first kernel, in order of the latter */
     int64_t *samples;      /* room for a number of each launch */
     int64_t kernels, with_past, bound, lost, busy_until;
 } counting;
 
-static void see_launch(counting *all, const fs_interval *work, int64_t stream_end, const fs_chunk *call, uint32_t at)
+static void add_launch(counting *all, const fs_interval *work, int64_t stream_end, const fs_chunk *call, uint32_t at)
 {
     if (stream_end == FS_MISSING) return;
     all->with_past++;
@@ -31,7 +31,7 @@ static void see_launch(counting *all, const fs_interval *work, int64_t stream_en
     if (work->begin > all->busy_until) fs_add_to(&all->lost, fs_sub_saturated(work->begin, all->busy_until));
 }
 
-static fs_status see_work(counting *all, int device, const fs_interval *work, fs_error *err)
+static fs_status add_work(counting *all, int device, const fs_interval *work, fs_error *err)
 {
     uint32_t at, call_at;
     const fs_chunk *chunk = fs_event_chunk(all->store, work->tag, &at);
@@ -44,7 +44,7 @@ static fs_status see_work(counting *all, int device, const fs_interval *work, fs
             all->launched[call] = (uint8_t)(device + 1);
             const fs_chunk *from = fs_event_chunk(all->store, call, &call_at);
             FS_TRY(fs_intervals_add(&all->launches, from->start[call_at], work->begin, call, err));
-            see_launch(all, work, stream_end == NULL ? FS_MISSING : *stream_end, from, call_at);
+            add_launch(all, work, stream_end == NULL ? FS_MISSING : *stream_end, from, call_at);
         }
     }
     if (stream_end != NULL && work->end > *stream_end) *stream_end = work->end;
@@ -52,7 +52,7 @@ static fs_status see_work(counting *all, int device, const fs_interval *work, fs
     return FS_OK;
 }
 
-/* At the call of a launch, the earlier launches less the kernels that had begun. */
+/* Queue length at each call: earlier launches less kernels that had begun. */
 static fs_status count_queue(counting *all, fs_launch_statistics *row, fs_error *err)
 {
     uint32_t count = all->launches.count, begun = 0;
@@ -110,7 +110,7 @@ static fs_status count_device(counting *all, int device, const fs_intervals *wor
     row->device = device;
     for (uint32_t i = 0; i < work->count; i++) {
         if (i % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
-        FS_TRY_GOTO(status, see_work(all, device, &work->items[i], err), done);
+        FS_TRY_GOTO(status, add_work(all, device, &work->items[i], err), done);
     }
     status = fill_row(all, row, err);
 done:
@@ -120,7 +120,7 @@ done:
     return status;
 }
 
-/* What has no start is nowhere. */
+/* Work without a start is ignored. */
 static fs_status list_work(counting *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->store), at;
@@ -158,17 +158,17 @@ fs_status fs_launches_of(const fs_store *store, fs_launch_statistics **rows, uin
     fs_status status;
     fs_intervals work[FS_DEVICE_LIMIT] = {0};
     counting all = {.store = store, .work = work};
-    fs_launch_statistics *made = fs_calloc(FS_DEVICE_LIMIT, sizeof *made);
-    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the devices' launches");
+    fs_launch_statistics *result = fs_calloc(FS_DEVICE_LIMIT, sizeof *result);
+    if (result == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the launch statistics");
     FS_TRY_GOTO(status, list_work(&all, err), done);
-    FS_TRY_GOTO(status, count_all(&all, made, count, err), done);
-    *rows = made;
-    made = NULL;
+    FS_TRY_GOTO(status, count_all(&all, result, count, err), done);
+    *rows = result;
+    result = NULL;
 done:
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) fs_intervals_clear(&work[device]);
     fs_api_calls_clear(&all.calls);
     fs_free(all.launched);
     fs_free(all.stream_ends);
-    fs_free(made);
+    fs_free(result);
     return status;
 }

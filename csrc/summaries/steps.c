@@ -12,13 +12,13 @@
 #define PART_NAME(NAME, name, prose) [FS_PART_##NAME] = #name,
 const char *const fs_step_part_names[FS_STEP_PART_COUNT] = {FS_STEP_PART_LIST(PART_NAME)};
 
-/* Where the steps are ------------------------------------------------------------------------------------------- */
+/* Boundaries of steps ---------------------------------------------------------------------------------------------- */
 
-/* A step as the host saw it. */
+/* A step on the host. */
 typedef struct {
     uint32_t event, name;
     int64_t begin, end;
-    int64_t work_end; /* of the last device work launched inside; FS_MISSING, which is least, for none */
+    int64_t work_end; /* of the last device work launched inside; FS_MISSING, the smallest value, if there is none */
 } host_step;
 
 typedef struct {
@@ -26,7 +26,7 @@ typedef struct {
     uint32_t events;
     host_step *steps; /* by begin */
     uint32_t count;
-    uint32_t *step_of; /* by event: the place in `steps` of the step around it, or FS_NONE */
+    uint32_t *step_of; /* by event: index in `steps` of the step around it, or FS_NONE */
     fs_api_calls calls;
 } finding;
 
@@ -65,7 +65,7 @@ static fs_status list_host_steps(finding *found, fs_error *err)
     return fs_sort(found->steps, count, sizeof *found->steps, compare_steps, "steps", err);
 }
 
-/* Parents come before their children: one pass hands each event the step around it. */
+/* Parents precede their children, so one pass propagates the enclosing step. */
 static void mark_events(finding *found)
 {
     uint32_t at;
@@ -77,7 +77,7 @@ static void mark_events(finding *found)
     }
 }
 
-/* The last step that was going on on the host then, or FS_NONE. */
+/* Return the last step that was running on the host at a time, or FS_NONE. */
 static uint32_t step_at(const finding *found, int64_t time)
 {
     uint32_t low = 0, high = found->count;
@@ -89,8 +89,8 @@ static uint32_t step_at(const finding *found, int64_t time)
     return low > 0 && time < found->steps[low - 1].end ? low - 1 : FS_NONE;
 }
 
-/* The step that launched a piece of device work: the one around its API call or launcher on their thread, or else the
- * one that was going on then (torch's backward pass has a thread of its own, on which no step is). */
+/* Return the step that launched a piece of device work: the one around its API call or launcher, or else the one
+ * running at that time (torch's backward pass has its own thread, without steps). */
 static uint32_t launching_step(const finding *found, const fs_chunk *chunk, uint32_t at)
 {
     uint32_t from = fs_api_calls_find(&found->calls, chunk->correlation[at]), place;
@@ -134,7 +134,7 @@ static void place_steps(const finding *found, fs_step *steps)
     }
 }
 
-/* The whole profile as one step; false where nothing happened. */
+/* Make the whole profile one step; false if it has no times. */
 static bool place_all(const fs_store *store, uint32_t events, fs_step *step)
 {
     int64_t begin, end, first = INT64_MAX, last = FS_MISSING, last_work = FS_MISSING;
@@ -183,7 +183,7 @@ void fs_steps_clear(fs_steps *steps)
     *steps = (fs_steps){0};
 }
 
-/* What their time went to --------------------------------------------------------------------------------------- */
+/* Breakdown -------------------------------------------------------------------------------------------------------- */
 
 static const fs_step_part part_of_kind[FS_EVENT_KIND_COUNT] = {
     [FS_EVENT_OP] = FS_PART_OTHER_CPU,     [FS_EVENT_RANGE] = FS_PART_OTHER_CPU, [FS_EVENT_STEP] = FS_PART_OTHER,
@@ -192,12 +192,12 @@ static const fs_step_part part_of_kind[FS_EVENT_KIND_COUNT] = {
     [FS_EVENT_OVERHEAD] = FS_PART_RUNTIME, [FS_EVENT_MEMORY] = FS_PART_OTHER,    [FS_EVENT_FRAME] = FS_PART_OTHER,
 };
 
-/* What an event's time counts as. */
+/* Return the part to which an event's time belongs. */
 static fs_step_part part_of(fs_names *names, const fs_chunk *chunk, uint32_t at)
 {
     uint8_t kind = chunk->kind[at];
     fs_step_part part = part_of_kind[kind];
-    if (kind == FS_EVENT_RANGE && chunk->device[at] >= 0) return FS_PART_OTHER; /* says again what ran there */
+    if (kind == FS_EVENT_RANGE && chunk->device[at] >= 0) return FS_PART_OTHER; /* repeats the work that ran there */
     if (part == FS_PART_OTHER_CPU && fs_names_load_data(names, chunk->name[at])) return FS_PART_DATA_LOADING;
     if (part == FS_PART_KERNEL && fs_names_kernel_class(names, chunk->name[at]) == FS_KERNEL_COMMUNICATION)
         return FS_PART_COMMUNICATION;
@@ -222,7 +222,7 @@ done:
     return status;
 }
 
-/* Time of the steps that is left for a part, and what the part takes of it, in order. */
+/* For each part in order, subtract its time from the remaining time of the steps. */
 static fs_status subtract_parts(fs_steps *steps, fs_intervals *parts, int64_t *taken, fs_error *err)
 {
     fs_status status;

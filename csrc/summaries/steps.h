@@ -1,28 +1,28 @@
-/* The steps of a profile, and what the time of each went to.
+/* The steps of a profile and the breakdown of their times.
  *
  *   host    |  step 0   |  step 1   |
  *   device    ░░▓▓▓▓▓▓▓▓▓▓▓░░▓▓▓▓▓▓▓▓▓▓
  *   steps   |    step 0    |  step 1  |
  *
- * A step ends where the last work on a device that was launched inside it ends, if that is after its end on the host,
- * and the next one begins there: as PyTorch's TensorBoard plugin has it. A profile without steps is one step, from when
- * recording began (the first event, where that is not known) to its end or the end of the last event on a device. */
+ * As in PyTorch's TensorBoard plugin, a step ends on the host or when the last device work launched inside it ends,
+ * whichever is later, and the next step begins there. A profile without steps is one step, from the start of recording
+ * (the first event if unknown) to its end or the end of the last device event. */
 #ifndef FS_SUMMARIES_STEPS_H
 #define FS_SUMMARIES_STEPS_H
 
 #include "store/store.h"
 
-/* What time goes to: each moment of a step to the first of these that goes on then, on whatever device or thread. The
- * parts of a step sum to its time. X(NAME, name, prose) */
-#define FS_STEP_PART_LIST(X)                                                                  \
-    X(KERNEL, kernel, "kernels but those of communication")                                   \
-    X(MEMCPY, memcpy, "copies on a device")                                                   \
-    X(MEMSET, memset, "fills on a device")                                                    \
-    X(COMMUNICATION, communication, "kernels of communication: what of them no kernel hides") \
-    X(RUNTIME, runtime, "API calls, waiting for a device, and profiling's own work")          \
-    X(DATA_LOADING, data_loading, "ops and ranges of a DataLoader")                           \
-    X(OTHER_CPU, other_cpu, "all other ops and ranges")                                       \
-    X(OTHER, other, "nothing that was recorded")
+/* Parts of a step. Each moment of a step belongs to the first of these parts that is active on any device or thread, so
+ * the parts sum to the step's time. X(NAME, name, prose) */
+#define FS_STEP_PART_LIST(X)                                                             \
+    X(KERNEL, kernel, "kernels other than communication")                                \
+    X(MEMCPY, memcpy, "copies on a device")                                              \
+    X(MEMSET, memset, "fills on a device")                                               \
+    X(COMMUNICATION, communication, "communication kernels, where no other kernel runs") \
+    X(RUNTIME, runtime, "API calls, synchronization and profiling overhead")             \
+    X(DATA_LOADING, data_loading, "ops and ranges of a DataLoader")                      \
+    X(OTHER_CPU, other_cpu, "all other ops and ranges")                                  \
+    X(OTHER, other, "no recorded activity")
 
 typedef enum {
 #define FS_STEP_PART_ENUM(NAME, name, prose) FS_PART_##NAME,
@@ -36,16 +36,16 @@ extern const char *const fs_step_part_names[FS_STEP_PART_COUNT];
 typedef struct {
     uint32_t name;                     /* of the step; FS_NONE: the whole profile */
     int64_t begin, end;                /* ns */
-    int64_t parts[FS_STEP_PART_COUNT]; /* ns, of fs_steps_break_down */
+    int64_t parts[FS_STEP_PART_COUNT]; /* ns; filled by fs_steps_break_down */
 } fs_step;
 
-/* Ascending and disjoint. None only of a store in which nothing happened. */
+/* Ascending and disjoint. Empty only if the store has no events with times. */
 typedef struct {
     fs_step *steps;
     uint32_t count;
 } fs_steps;
 
-/* Find the steps; and what their time went to. FS_OUT_OF_MEMORY leaves nothing to clear. */
+/* Find the steps; fs_steps_break_down also fills in their parts. After FS_OUT_OF_MEMORY there is nothing to clear. */
 fs_status fs_steps_find(fs_steps *steps, const fs_store *store, fs_error *err);
 fs_status fs_steps_break_down(fs_steps *steps, const fs_store *store, fs_error *err);
 void fs_steps_clear(fs_steps *steps);

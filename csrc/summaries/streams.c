@@ -10,7 +10,7 @@
 #include "summaries/collectives.h"
 #include "summaries/intervals.h"
 
-/* A stream, or a device as a whole. */
+/* A stream, or a whole device. */
 typedef struct {
     int device;
     bool whole, worked;
@@ -23,12 +23,12 @@ typedef struct {
     const fs_store *store;
     fs_names names;
     worker *workers;       /* the lanes, then FS_DEVICE_LIMIT devices */
-    uint32_t lanes, count; /* of workers: both */
-    fs_intervals *compute; /* of each device: what kernels cover that compute */
-    fs_intervals *shared;  /* of each device: where two of its streams worked */
+    uint32_t lanes, count; /* number of lanes; of all workers */
+    fs_intervals *compute; /* by device: time covered by computing kernels */
+    fs_intervals *shared;  /* by device: time during which two of its streams were busy */
 } watching;
 
-static fs_status see_work(watching *all, worker *by, const fs_chunk *chunk, uint32_t at, fs_error *err)
+static fs_status add_work(watching *all, worker *by, const fs_chunk *chunk, uint32_t at, fs_error *err)
 {
     int64_t begin = chunk->start[at], end = fs_event_end(chunk, at);
     bool copy = chunk->kind[at] == FS_EVENT_MEMCPY || chunk->kind[at] == FS_EVENT_MEMSET;
@@ -39,7 +39,7 @@ static fs_status see_work(watching *all, worker *by, const fs_chunk *chunk, uint
     return fs_intervals_cover(&by->busy, begin, end, err);
 }
 
-static fs_status see_events(watching *all, fs_error *err)
+static fs_status add_events(watching *all, fs_error *err)
 {
     uint32_t count = fs_store_count(all->store), at;
     for (uint32_t index = 0; index < count; index++) {
@@ -48,8 +48,8 @@ static fs_status see_events(watching *all, fs_error *err)
         if (!fs_event_is_placed_work(chunk, at)) continue;
         int device = fs_event_device(chunk, at);
         uint32_t lane = chunk->lane[at];
-        if (lane != FS_NONE) FS_TRY(see_work(all, &all->workers[lane], chunk, at, err));
-        FS_TRY(see_work(all, &all->workers[all->lanes + (uint32_t)device], chunk, at, err));
+        if (lane != FS_NONE) FS_TRY(add_work(all, &all->workers[lane], chunk, at, err));
+        FS_TRY(add_work(all, &all->workers[all->lanes + (uint32_t)device], chunk, at, err));
         if (fs_computes_at(&all->names, chunk, at))
             FS_TRY(fs_intervals_cover(&all->compute[device], chunk->start[at], fs_event_end(chunk, at), err));
     }
@@ -61,8 +61,8 @@ static fs_status see_events(watching *all, fs_error *err)
     return FS_OK;
 }
 
-/* Each stream's times are disjoint, so a moment is shared where an interval begins before all earlier ones have ended:
- * until it ends itself, or the last of those does. */
+/* The intervals of one stream are disjoint. A time is therefore shared from where an interval begins before all earlier
+ * ones have ended, until the interval or the last of those ends. */
 static fs_status share_device(watching *all, int device, fs_error *err)
 {
     fs_status status = FS_OK;
@@ -122,7 +122,7 @@ static void fill_row(const watching *all, const worker *of, fs_stream_row *row)
     };
 }
 
-/* By device, then stream; the device as a whole last. */
+/* Order by device, then stream, with the whole device last. */
 static int compare(const void *a, const void *b)
 {
     const worker *left = a, *right = b;
@@ -138,7 +138,7 @@ static fs_status make_workers(watching *all, fs_error *err)
     all->workers = fs_calloc(all->count, sizeof *all->workers);
     all->compute = fs_calloc((size_t)2 * FS_DEVICE_LIMIT, sizeof *all->compute);
     if (all->workers == NULL || all->compute == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look at %u streams and threads", all->lanes);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to summarize %u streams and threads", all->lanes);
     all->shared = all->compute + FS_DEVICE_LIMIT;
     for (uint32_t lane = 0; lane < all->lanes; lane++) {
         fs_lane of = fs_store_lane(all->store, lane);
@@ -154,21 +154,21 @@ static fs_status make_workers(watching *all, fs_error *err)
 
 static fs_status fill_rows(watching *all, fs_stream_row **rows, uint32_t *count, fs_error *err)
 {
-    fs_stream_row *made = fs_calloc(all->count, sizeof *made);
-    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the rows of %u streams", all->count);
+    fs_stream_row *result = fs_calloc(all->count, sizeof *result);
+    if (result == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the rows of %u streams", all->count);
     qsort(all->workers, all->count, sizeof *all->workers, compare);
     *count = 0;
     for (uint32_t i = 0; i < all->count; i++) {
-        if (all->workers[i].worked) fill_row(all, &all->workers[i], &made[(*count)++]);
+        if (all->workers[i].worked) fill_row(all, &all->workers[i], &result[(*count)++]);
     }
-    *rows = made;
+    *rows = result;
     return FS_OK;
 }
 
 static fs_status watch(watching *all, fs_stream_row **rows, uint32_t *count, fs_error *err)
 {
     FS_TRY(make_workers(all, err));
-    FS_TRY(see_events(all, err));
+    FS_TRY(add_events(all, err));
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
         if (all->workers[all->lanes + (uint32_t)device].worked) FS_TRY(share_device(all, device, err));
     }

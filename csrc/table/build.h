@@ -14,42 +14,42 @@
 
 enum { FS_HOST, FS_DEVICE, FS_MEMORY_PLACES };
 
-/* Device work counts for each range around it whose work is stated. So many of them, one in the other, keep the time
- * that takes within bounds; the ranges in those have no rates. */
+/* The most nested ranges with declared work to which device work is added. This bounds the time of a build; ranges
+ * nested deeper have no rates. */
 enum { FS_MOST_STATED = 256 };
 
-/* What a node was seen to be. */
+/* Flags of a node. */
 enum {
-    FS_NODE_OWNS = 1,    /* device work counts as its own: it launched it, or what it encloses and no rule knows did, or
-                            its work is stated and anything that it encloses did */
-    FS_NODE_FLOPS = 2,   /* FLOPs of something that it encloses are known */
-    FS_NODE_MEMORY = 4,  /* memory changed within */
-    FS_NODE_UNTIMED = 8, /* device work that it encloses was not seen */
-    FS_NODE_TENSOR = 16, /* a kernel of its own device work uses tensor cores */
-    FS_NODE_LISTED = 32, /* kernels have told the work of its lists of tensors */
-    FS_NODE_OBSCURE = 64, /* it encloses an op of which, and of all in it, no rule knows the FLOPs */
-    FS_NODE_SAVES = 128, /* a kernel of its own device work does fewer FLOPs than counted (fs_kernel_saves_flops) */
-    FS_NODE_CALLS = 256, /* API calls within launched something that was not seen, as while a graph is captured */
+    FS_NODE_OWNS = 1,     /* has own device work: launched by it, by children that no rule counts, or, if its work is
+                             declared, by anything nested in it */
+    FS_NODE_FLOPS = 2,    /* FLOPs of some nested event are known */
+    FS_NODE_MEMORY = 4,   /* memory changed within it */
+    FS_NODE_UNTIMED = 8,  /* some nested device work was not recorded */
+    FS_NODE_TENSOR = 16,  /* one of its own kernels uses tensor cores */
+    FS_NODE_LISTED = 32,  /* kernels have supplied the work of its lists of tensors */
+    FS_NODE_OBSCURE = 64, /* no rule counts the FLOPs of some nested op or of anything in it */
+    FS_NODE_SAVES = 128,  /* one of its own kernels does fewer FLOPs than counted (fs_kernel_saves_flops) */
+    FS_NODE_CALLS = 256,  /* nested API calls launched work that was not recorded, as during graph capture */
 };
 
-/* A host event that encloses or launched something; the others, most of them, go without. */
+/* A host event that has children or launched work. Most events need no node. */
 typedef struct {
-    int64_t self_cpu_ns;     /* without its children; meaningless while its own duration is missing */
-    int64_t covered_until;   /* of a recorded trace: when the last of its children so far ended */
-    int64_t self_device_ns;  /* of the device work that it launched */
-    int64_t device_ns;       /* and of all that its children launched */
-    int64_t owned_device_ns; /* of the device work that its own FLOPs and bytes are the work of */
-    double flops;            /* of its children, as far as known; and of kernels, where only those tell it */
-    double bytes;            /* of its children, likewise */
+    int64_t self_cpu_ns;     /* without its children; undefined if its duration is missing */
+    int64_t covered_until;   /* recorded traces: latest end of the children so far */
+    int64_t self_device_ns;  /* of the device work that it launched itself */
+    int64_t device_ns;       /* plus all that its children launched */
+    int64_t owned_device_ns; /* of the device work to which its own FLOPs and bytes belong */
+    double flops;            /* known FLOPs of its children, and of kernels if only they determine them */
+    double bytes;            /* likewise */
     double device_rounding;  /* of device_ns: fs_row */
     uint32_t call;
-    uint32_t owner;  /* the nearest op that a rule knows, itself included, or FS_NONE: an event */
-    uint32_t stated; /* the nearest range whose work is stated, itself included, or FS_NONE: an event */
-    uint32_t op;     /* the nearest op, itself included, or FS_NONE: an event */
-    uint16_t stated_depth; /* such ranges around it, itself included */
-    bool buried; /* a range whose work is stated, in FS_MOST_STATED of them: device work in it counts for those only */
-    uint32_t launches; /* device work that counts as its own; without such, the ops of known work that the CPU did */
-    int8_t device;   /* that its work ran on, -1 for none */
+    uint32_t owner;        /* event id: the nearest op, itself included, that a rule counts; or FS_NONE */
+    uint32_t stated;       /* event id: the nearest range, itself included, with declared work; or FS_NONE */
+    uint32_t op;           /* event id: the nearest op, itself included; or FS_NONE */
+    uint16_t stated_depth; /* number of enclosing ranges with declared work, itself included */
+    bool buried;           /* a range with declared work nested deeper than FS_MOST_STATED: gets no device work */
+    uint32_t launches;     /* number of its own device events; if 0, of ops with known work that ran on the CPU */
+    int8_t device;         /* index of the device that ran its work, -1 for none */
     uint16_t flags;
 } fs_node;
 
@@ -60,23 +60,23 @@ typedef struct {
 
 typedef struct {
     fs_row row;
-    int64_t first_start, first_end; /* of the row's first event: the least start, of those the largest end */
+    int64_t first_start, first_end; /* of the row's first event: earliest start, then latest end */
     uint64_t samples_begin, sample_count;
     fs_roof_sum roof; /* of the calls */
-    /* Of calls that the CPU did, of which no peaks are known, in a store with device work: they are no part of the
-     * rates of a row that ran on a device. */
+    /* CPU calls without known peaks, in a store with device work: excluded from the rates of a row that ran on a
+     * device. */
     double unrated_flops, unrated_bytes;
     int64_t unrated_ns;
-    int64_t host_ns; /* own host time of the calls whose work ran on the CPU; of ranges, what they enclose too */
-    int64_t unmodelled_ns, estimated_ns; /* of device work whose bytes no rule knows; are told by kernels, at most */
-    int64_t work_calls;                  /* of ops and ranges, which may have work */
+    int64_t host_ns; /* own host time of the calls whose work ran on the CPU; total time for ranges */
+    int64_t unmodelled_ns, estimated_ns; /* device time whose bytes are unknown; are an upper bound from kernels */
+    int64_t work_calls;                  /* number of op and range calls */
     uint8_t device_timing;               /* FS_TIMING_COUNT: no device work */
-    bool untimed;                        /* the time of some work is not known */
-    bool unseen;                         /* nor is that of some calls: a row that ran on a device leaves them out */
-    bool flops_known;                    /* of the rows or something that they enclose */
+    bool untimed;                        /* the time of some work is unknown */
+    bool unrecorded;  /* some calls have no recorded time: excluded from a row that ran on a device */
+    bool flops_known; /* of the row or of some nested event */
 } fs_group;
 
-/* An event's slot holds its call, or with this bit its node. A frame's slot holds the event around it that is none. */
+/* An event's slot holds its call, or with this bit its node. A frame's slot holds the nearest enclosing non-frame. */
 #define FS_SLOT_NODE (UINT32_C(1) << 31)
 
 typedef struct {
@@ -86,34 +86,35 @@ typedef struct {
     uint32_t count;  /* events */
     uint32_t *slots; /* by event */
     bool has_frames;
-    /* Where rows are grouped by stack, by event: the innermost frame around it or FS_NONE, its id in table->stacks. */
+    /* When grouping by stack, by event: the innermost enclosing frame or FS_NONE; the id of its stack in table->stacks.
+     */
     uint32_t *frames, *stacks;
-    uint32_t *entries; /* room for one stack, of entry_capacity */
+    uint32_t *entries; /* buffer for one stack */
     uint32_t entry_capacity;
     fs_calls calls;
     fs_node *nodes;         /* room for every host event, filled from the front */
     fs_node_memory *memory; /* by node; NULL where no event has memory */
     uint32_t node_count;
     uint32_t work_count, device_count; /* device events, annotations too; devices */
-    bool works_sorted;                 /* they come in order of start */
-    bool has_unlinked_work;            /* device work that ran for nobody knows what */
-    bool device_memory;                /* memory of a device changed */
+    bool works_sorted;                 /* in order of start */
+    bool has_unlinked_work;            /* some device work has no known launcher */
+    bool device_memory;                /* some device's memory changed */
     bool recorded;                     /* the store holds a recorded trace */
-    int64_t torch_begin;               /* of a recorded trace: when it began, else FS_MISSING */
-    int64_t least_kernel_ns;           /* the shortest kernel of a recorded trace, 0 without one */
+    int64_t torch_begin;               /* recorded traces: start of the trace; else FS_MISSING */
+    int64_t shortest_kernel_ns;        /* of a recorded trace; 0: none */
     fs_group *groups;
     uint32_t group_count, group_capacity;
     int64_t *samples;
 } fs_build;
 
-/* The event itself, or the nearest around it that is no frame; FS_NONE: none. */
+/* Return the event itself, or the nearest enclosing one that is not a frame; FS_NONE: none. */
 static inline uint32_t fs_build_past_frames(const fs_build *build, uint32_t index)
 {
     if (!build->has_frames || index >= build->count) return index;
     return FS_EVENT_AT(build->store, index, kind) == FS_EVENT_FRAME ? build->slots[index] : index;
 }
 
-/* The event that encloses this one, frames looked through; FS_NONE: none. */
+/* Return the nearest enclosing event that is not a frame; FS_NONE: none. */
 static inline uint32_t fs_build_parent(const fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
 {
     return chunk->parent[at] < index ? fs_build_past_frames(build, chunk->parent[at]) : FS_NONE;
@@ -135,7 +136,8 @@ static inline bool fs_build_is_device(const fs_chunk *chunk, uint32_t at)
     return fs_event_lies_on_device(chunk->kind[at], chunk->device[at]);
 }
 
-/* What a time in µs is above its true value once it is the difference of two doubles, since the trace began. */
+/* Return by how much a duration in µs, computed as the difference of two doubles since the trace began, exceeds the
+ * exact one. */
 static inline double fs_build_rounding(const fs_build *build, int64_t start, int64_t duration)
 {
     if (build->torch_begin == FS_MISSING || start == FS_MISSING) return 0;

@@ -10,7 +10,7 @@
 
 enum { FIRST_SLOTS = 256 };
 
-/* Names of a row that stand for no one name of the store. */
+/* Name keys of rows that combine several names or have none in the store. */
 static const uint32_t name_step = FS_NONE - 1, name_memory = FS_NONE - 2;
 
 static const char step_prefix[] = "ProfilerStep#";
@@ -49,25 +49,25 @@ static fs_status grow(fs_calls *set, fs_error *err)
     return FS_OK;
 }
 
-/* What an event was called with: nothing, a call of ours, or one of torch's. */
+/* The decoded signature of an event: none, one of flopscope's, or one of torch's. */
 typedef struct {
-    fs_span bytes; /* of any signature; NULL without one */
+    fs_span bytes; /* the raw signature, of any kind; NULL: none */
     fs_signature own;
     fs_torch_call torch;
     bool is_torch;
-} given_call;
+} call_arguments;
 
-static void decode(const fs_calls *set, uint32_t id, given_call *given)
+static void decode(const fs_calls *set, uint32_t id, call_arguments *arguments)
 {
-    given->own.argument_count = 0;
-    given->own.device_kind = FS_CPU;
-    given->own.device_index = 0;
-    given->bytes.bytes = NULL;
-    given->is_torch = false;
+    arguments->own.argument_count = 0;
+    arguments->own.device_kind = FS_CPU;
+    arguments->own.device_index = 0;
+    arguments->bytes.bytes = NULL;
+    arguments->is_torch = false;
     if (id == FS_NONE) return;
-    given->bytes = fs_store_signature_bytes(set->store, id);
-    given->is_torch = fs_torch_decode(given->bytes.bytes, given->bytes.size, &given->torch);
-    if (!given->is_torch) fs_signature_decode(given->bytes.bytes, given->bytes.size, &given->own);
+    arguments->bytes = fs_store_signature_bytes(set->store, id);
+    arguments->is_torch = fs_torch_decode(arguments->bytes.bytes, arguments->bytes.size, &arguments->torch);
+    if (!arguments->is_torch) fs_signature_decode(arguments->bytes.bytes, arguments->bytes.size, &arguments->own);
 }
 
 bool fs_calls_decode(const fs_calls *set, const fs_call *of, fs_torch_call *call)
@@ -78,21 +78,21 @@ bool fs_calls_decode(const fs_calls *set, const fs_call *of, fs_torch_call *call
     return fs_torch_decode(bytes.bytes, bytes.size, call);
 }
 
-/* The id of a signature's input shapes: equal shapes, equal id. A scalar and a list of tensors have none. */
-static fs_status shapes_of(fs_calls *set, const given_call *given, uint32_t *id, fs_error *err)
+/* Return the id of a signature's input shapes; equal shapes have equal ids. Scalars and lists of tensors have none. */
+static fs_status shapes_of(fs_calls *set, const call_arguments *arguments, uint32_t *id, fs_error *err)
 {
-    const fs_torch_call *torch = &given->torch;
+    const fs_torch_call *torch = &arguments->torch;
     size_t most = FS_SIGNATURE_MAX_ARGUMENTS * (1 + FS_SIGNATURE_MAX_DIMS), size = 0;
-    for (uint32_t i = 0; given->is_torch && i < torch->count; i++) most += 1 + torch->arguments[i].tensor.ndim;
+    for (uint32_t i = 0; arguments->is_torch && i < torch->count; i++) most += 1 + torch->arguments[i].tensor.ndim;
     int64_t *words = fs_malloc(most * sizeof *words);
     if (words == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the shapes of a call");
-    for (int i = 0; !given->is_torch && i < given->own.argument_count; i++) {
-        const fs_argument *argument = &given->own.arguments[i];
+    for (int i = 0; !arguments->is_torch && i < arguments->own.argument_count; i++) {
+        const fs_argument *argument = &arguments->own.arguments[i];
         if (argument->role == FS_ARGUMENT_OUT) continue;
         words[size++] = argument->ndim;
         for (int d = 0; d < argument->ndim; d++) words[size++] = argument->shape[d];
     }
-    for (uint32_t i = 0; given->is_torch && i < torch->count; i++) {
+    for (uint32_t i = 0; arguments->is_torch && i < torch->count; i++) {
         const fs_torch_tensor *tensor = &torch->arguments[i].tensor;
         words[size++] = tensor->ndim;
         for (uint32_t d = 0; d < tensor->ndim; d++) words[size++] = tensor->shape[d];
@@ -112,12 +112,12 @@ static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
         *text = fs_event_kind_names[kind];
         return name;
     }
-    /* All steps of a loop are one row. */
+    /* All steps of a loop share a row. */
     if (strncmp(*text, step_prefix, sizeof step_prefix - 1) == 0) *text = "ProfilerStep*";
     return strcmp(*text, "ProfilerStep*") == 0 ? name_step : name;
 }
 
-/* There are tensors, and the dtype of none is told. */
+/* There are tensors, and none has a recorded dtype. */
 static bool is_untyped(const fs_torch_call *call)
 {
     bool tensors = false;
@@ -129,36 +129,36 @@ static bool is_untyped(const fs_torch_call *call)
     return tensors;
 }
 
-/* What one call does, and who says so. */
-static void find_work(uint32_t name, const given_call *given, fs_call *call)
+/* Compute the work of one call and where it came from. */
+static void find_work(uint32_t name, const call_arguments *arguments, fs_call *call)
 {
     fs_given_work stated;
     bool annotation = fs_event_is_annotation(call->kind), is_op = call->kind == FS_EVENT_OP && name != FS_NONE;
     call->work = fs_work_unknown;
-    if (given->bytes.bytes == NULL || call->on_device) return;
+    if (arguments->bytes.bytes == NULL || call->on_device) return;
     if (is_op) {
-        call->work =
-            given->is_torch ? fs_work_of_torch(call->text, &given->torch) : fs_work_of(call->text, &given->own);
+        call->work = arguments->is_torch ? fs_work_of_torch(call->text, &arguments->torch)
+                                         : fs_work_of(call->text, &arguments->own);
     }
-    if (annotation && fs_given_work_decode(given->bytes.bytes, &stated)) call->work = fs_work_stated(&stated);
-    call->gradient = is_op && given->is_torch && fs_work_is_gradient(call->text, &given->torch);
+    if (annotation && fs_given_work_decode(arguments->bytes.bytes, &stated)) call->work = fs_work_stated(&stated);
+    call->gradient = is_op && arguments->is_torch && fs_work_is_gradient(call->text, &arguments->torch);
     bool found = !isnan(call->work.flops) || !isnan(call->work.bytes_moved);
-    call->untyped = is_op && given->is_torch && is_untyped(&given->torch) && fs_work_has_one_dtype(call->text);
+    call->untyped = is_op && arguments->is_torch && is_untyped(&arguments->torch) && fs_work_has_one_dtype(call->text);
     call->known = (found || call->work.of_gradient || call->untyped) && !annotation;
     call->stated = found && annotation;
 }
 
-/* What a kernel's name and launch tell. */
-static void see_kernel(const given_call *given, fs_call *call)
+/* Set the properties of a kernel that follow from its name and launch. */
+static void classify_kernel(const call_arguments *arguments, fs_call *call)
 {
     fs_launch launch;
     fs_kernel_class class = call->text != NULL ? fs_kernel_class_of(call->text) : FS_KERNEL_OTHER;
     call->communication = class == FS_KERNEL_COMMUNICATION;
     call->tensor = class == FS_KERNEL_TENSOR;
     call->saves_flops = call->text != NULL && fs_kernel_saves_flops(call->text);
-    if (call->text == NULL || given->bytes.bytes == NULL) return;
-    bool launched = fs_launch_decode(given->bytes.bytes, &launch);
-    call->launch_told = launched && launch.grid[0] > 0;
+    if (call->text == NULL || arguments->bytes.bytes == NULL) return;
+    bool launched = fs_launch_decode(arguments->bytes.bytes, &launch);
+    call->launch_known = launched && launch.grid[0] > 0;
     call->extent = fs_kernel_extent_of(call->text, launched ? &launch : NULL);
 }
 
@@ -166,31 +166,31 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
 {
     fs_event_kind kind = call->kind;
     uint32_t name = (uint32_t)(call->key >> 32);
-    given_call given;
+    call_arguments arguments;
     fs_torch_call outer;
-    decode(set, (uint32_t)call->key, &given);
+    decode(set, (uint32_t)call->key, &arguments);
     if (call->outer != FS_NONE && fs_calls_decode(set, &set->calls[call->outer], &outer)) {
-        given.torch.outer_name = set->calls[call->outer].text;
-        given.torch.outer = &outer;
+        arguments.torch.outer_name = set->calls[call->outer].text;
+        arguments.torch.outer = &outer;
     }
     call->text = name == FS_NONE ? NULL : fs_store_name_text(set->store, name);
 
-    find_work(name, &given, call);
+    find_work(name, &arguments, call);
     call->launches = kind == FS_EVENT_RUNTIME && call->text != NULL && fs_name_launches(call->text);
     call->wraps = kind == FS_EVENT_OP && call->text != NULL && fs_name_wraps_autograd(call->text);
-    call->device_kind = given.own.device_kind;
-    call->device_index = given.own.device_index;
+    call->device_kind = arguments.own.device_kind;
+    call->device_index = arguments.own.device_index;
     call->roof = fs_roof_of(&call->work, NULL);
 
     bool annotation = fs_event_is_annotation(call->kind);
     uint32_t place = (uint32_t)call->on_device << 1 | annotation;
     uint32_t row_key[4] = {row_name(name, kind, &call->text), place, 0, call->stack};
-    if (set->by_shape) FS_TRY(shapes_of(set, &given, &row_key[2], err));
-    if (kind == FS_EVENT_KERNEL) see_kernel(&given, call);
+    if (set->by_shape) FS_TRY(shapes_of(set, &arguments, &row_key[2], err));
+    if (kind == FS_EVENT_KERNEL) classify_kernel(&arguments, call);
     return fs_intern_bytes(&set->rows, row_key, sizeof row_key, &call->row, err);
 }
 
-/* The call of that key: the one there is, or a new one. */
+/* Find the call with that key or add it. */
 static fs_status find(fs_calls *set, uint64_t key, uint64_t class, uint32_t outer, uint32_t *id, fs_error *err)
 {
     if (set->count == set->capacity) FS_TRY(grow(set, err));

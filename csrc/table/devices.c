@@ -1,4 +1,4 @@
-/* Device work to its launchers and rows: own device times, busy times, coverage. */
+/* Adds device work to its launchers and rows: own device times, busy times, coverage. */
 #include "table/devices.h"
 
 #include <math.h>
@@ -12,17 +12,17 @@
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
 typedef struct {
-    uint64_t key; /* time since the first start; a missing start comes first */
+    uint64_t key; /* time since the first start; a missing start sorts first */
     uint32_t event;
 } sort_entry;
 
 typedef struct {
-    int64_t start, duration; /* ns; the duration is 0 where missing */
+    int64_t start, duration; /* ns; duration: 0 if missing */
     uint32_t event, launcher;
     int device;
     uint8_t timing, kind;
     bool has_row;  /* an INTERVAL has none */
-    fs_call *call; /* NULL of that */
+    fs_call *call; /* NULL if it has no row */
 } device_work;
 
 static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, int shift)
@@ -37,9 +37,9 @@ static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, i
     for (uint32_t i = 0; i < count; i++) to[places[from[i].key >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* List the device events in `entries`, of twice their number, by start; returns where the sorted half begins. A radix
- * sort, for what comes out of order comes from many streams at once; fs_intervals_sort would take a half longer for the
- * whole table, as its entries are larger. */
+/* List the device events by start in `entries`, which has twice their number; returns where the sorted half begins. A
+ * radix sort, because unordered events come from many streams at once; fs_intervals_sort has larger entries and makes
+ * the whole table half as slow again. */
 static const sort_entry *sort_works(const fs_build *build, sort_entry *entries)
 {
     sort_entry *from = entries, *to = entries + build->work_count;
@@ -64,11 +64,12 @@ static const sort_entry *sort_works(const fs_build *build, sort_entry *entries)
     return from;
 }
 
-/* Add to the row's busy time what the row was not yet busy with; `ends` has the end so far by row and device. */
+/* Add the part of the work's time during which the row was not busy yet; `ends` holds the latest end by row and
+ * device. */
 static void add_busy(fs_build *build, fs_group *group, const device_work *work, int64_t *ends)
 {
     if (work->timing < group->device_timing) group->device_timing = work->timing;
-    if (work->start == FS_MISSING) { /* of unknown place: nothing is known to overlap it */
+    if (work->start == FS_MISSING) { /* without a start, no overlap is known */
         fs_add_to(&group->row.device_busy_time, work->duration);
         return;
     }
@@ -89,8 +90,8 @@ static void own(fs_node *node, const device_work *work)
     if (work->call != NULL && work->call->saves_flops) node->flags |= FS_NODE_SAVES;
 }
 
-/* Add to an op whose work only its kernels tell that of one of them: of as many elements as its blocks cover at most,
- * unless the trace tells how many there are; then with the first kernel of all. */
+/* Add the work of one kernel to an op whose work only its kernels determine. The element count is the kernel's upper
+ * bound, unless the trace records it; then all of it is added with the first kernel. */
 static void add_launched(fs_build *build, uint32_t owner, const device_work *work)
 {
     fs_call *call = fs_build_call(build, owner);
@@ -98,10 +99,10 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
     const fs_kernel_extent *extent = &work->call->extent;
     fs_group *group = &build->groups[call->row];
     fs_node *node = fs_build_node(build, owner);
-    bool told = !isnan(call->work.list_elements);
-    double elements = told ? call->work.list_elements : extent->elements;
+    bool counted = !isnan(call->work.list_elements);
+    double elements = counted ? call->work.list_elements : extent->elements;
     double size = isnan(call->work.item) ? extent->size : call->work.item;
-    if (!(size > 0) || isnan(elements) || (told && (node->flags & FS_NODE_LISTED) != 0)) return;
+    if (!(size > 0) || isnan(elements) || (counted && (node->flags & FS_NODE_LISTED) != 0)) return;
     node->flags |= FS_NODE_LISTED;
     fs_work launched = call->work;
     launched.flops *= elements;
@@ -112,7 +113,7 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
     group->row.bytes_read += launched.bytes_read;
     group->row.bytes_written += launched.bytes_written;
     group->row.bytes_total_moved += launched.bytes_moved;
-    if (!told) fs_add_to(&group->estimated_ns, work->duration);
+    if (!counted) fs_add_to(&group->estimated_ns, work->duration);
     if (!isnan(launched.flops)) {
         node->flops += launched.flops;
         node->flags |= FS_NODE_FLOPS;
@@ -127,7 +128,7 @@ static void add_estimated(fs_build *build, uint32_t owner, const device_work *wo
     if (call->work.at_most) fs_add_to(&build->groups[call->row].estimated_ns, work->duration);
 }
 
-/* The innermost op that encloses the event, itself included, or FS_NONE. */
+/* Return the innermost op that encloses the event, itself included, or FS_NONE. */
 static uint32_t enclosing_op(fs_build *build, uint32_t index)
 {
     return index != FS_NONE ? fs_build_node(build, index)->op : FS_NONE;
@@ -144,17 +145,17 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
 {
     fs_call *call = work->call;
     if (call != NULL && call->communication) return;
-    /* A copy or a fill says itself what it moves. */
+    /* The bytes of a copy or a fill are recorded with it. */
     if (work->kind == FS_EVENT_MEMCPY || work->kind == FS_EVENT_MEMSET) known = (fs_known){true, true};
     else if (call != NULL && !known.flops && !known.bytes && enclosing_op(build, work->launcher) == FS_NONE) {
-        fs_add_to(&call->untold_ns, work->duration);
+        fs_add_to(&call->unlinked_ns, work->duration);
         return;
     }
     count_known(build->table, (double)work->duration, known);
     if (call != NULL) {
-        call->flops_told = call->flops_told || known.flops;
-        call->bytes_told = call->bytes_told || known.bytes;
-        call->told_unknown = call->told_unknown || !known.bytes;
+        call->flops_linked = call->flops_linked || known.flops;
+        call->bytes_linked = call->bytes_linked || known.bytes;
+        call->linked_unknown = call->linked_unknown || !known.bytes;
     }
     if (known.bytes) return;
     uint32_t named = enclosing_op(build, work->launcher);
@@ -162,44 +163,44 @@ static void cover(fs_build *build, const device_work *work, fs_known known)
     if (named != FS_NONE) fs_add_to(&fs_build_group(build, named)->unmodelled_ns, work->duration);
 }
 
-/* What the ops of some kernels tell of their work. */
-enum { FLOPS_TOLD = 1, BYTES_TOLD = 2, TOLD_UNKNOWN = 4 };
+/* Whether the work of a kernel is known from its op, as flags. */
+enum { FLOPS_LINKED = 1, BYTES_LINKED = 2, LINKED_UNKNOWN = 4 };
 
-static uint8_t told_by(const fs_call *call)
+static uint8_t linked_work(const fs_call *call)
 {
-    return (uint8_t)((call->flops_told ? FLOPS_TOLD : 0) | (call->bytes_told ? BYTES_TOLD : 0) |
-                     (call->told_unknown ? TOLD_UNKNOWN : 0));
+    return (uint8_t)((call->flops_linked ? FLOPS_LINKED : 0) | (call->bytes_linked ? BYTES_LINKED : 0) |
+                     (call->linked_unknown ? LINKED_UNKNOWN : 0));
 }
 
-/* Kernels that nothing says the op of, as those launched before a profile began: they are of the same op as others like
- * them, of the same name and launch; of the same name alone where the trace tells no launch of this one, as ROCm's of
- * kernels launched before the profile began. Where any of those is unknown, nothing is known. */
-static fs_status cover_untold(fs_build *build, fs_error *err)
+/* Cover kernels without an op, such as those launched before the profile began. They are attributed to the op of other
+ * kernels with the same name and launch, or with the same name alone if their launch was not recorded (ROCm omits it
+ * for kernels launched before the profile began). If the work of any of those is unknown, theirs is too. */
+static fs_status cover_unlinked(fs_build *build, fs_error *err)
 {
     uint32_t names = fs_store_name_count(build->store);
-    uint8_t *told = fs_calloc(names, sizeof *told); /* by name, of kernels of any launch */
-    if (told == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell kernels of %u names apart", names);
+    uint8_t *linked = fs_calloc(names, sizeof *linked); /* by name, over all launches */
+    if (linked == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group kernels by %u names", names);
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         uint32_t name = (uint32_t)(call->key >> 32);
-        if (call->kind == FS_EVENT_KERNEL && name < names) told[name] |= told_by(call);
+        if (call->kind == FS_EVENT_KERNEL && name < names) linked[name] |= linked_work(call);
     }
     for (uint32_t i = 0; i < build->calls.count; i++) {
         const fs_call *call = &build->calls.calls[i];
         uint32_t name = (uint32_t)(call->key >> 32);
-        if (call->untold_ns == 0) continue;
-        unsigned by = told_by(call);
-        if (!call->launch_told && call->kind == FS_EVENT_KERNEL && name < names) by = told[name];
-        bool sure = (by & TOLD_UNKNOWN) == 0;
-        fs_known known = {sure && (by & FLOPS_TOLD) != 0, sure && (by & BYTES_TOLD) != 0};
-        count_known(build->table, (double)call->untold_ns, known);
-        if (!known.bytes) fs_add_to(&build->groups[call->row].unmodelled_ns, call->untold_ns);
+        if (call->unlinked_ns == 0) continue;
+        unsigned by = linked_work(call);
+        if (!call->launch_known && call->kind == FS_EVENT_KERNEL && name < names) by = linked[name];
+        bool sure = (by & LINKED_UNKNOWN) == 0;
+        fs_known known = {sure && (by & FLOPS_LINKED) != 0, sure && (by & BYTES_LINKED) != 0};
+        count_known(build->table, (double)call->unlinked_ns, known);
+        if (!known.bytes) fs_add_to(&build->groups[call->row].unmodelled_ns, call->unlinked_ns);
     }
-    fs_free(told);
+    fs_free(linked);
     return FS_OK;
 }
 
-/* A range whose work is stated has all device work within as its own; so has each such range around it. */
+/* Add the work to the enclosing ranges with declared work, from the innermost outwards. */
 static void add_stated(fs_build *build, const device_work *work, int64_t *ends)
 {
     const fs_group *before = fs_build_group(build, work->launcher);
@@ -240,13 +241,14 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
     cover(build, work, known);
 }
 
-/* No kernel of a few µs or less does much: the shortest one of a trace stands for the time of an empty one. */
-enum { MOST_LEAST_NS = 3000 };
+/* The shortest kernel of a trace, if it takes only a few µs, approximates the time of an empty kernel. */
+enum { LONGEST_EMPTY_NS = 3000 };
 
-static void see_least(fs_build *build, const device_work *work)
+static void track_shortest(fs_build *build, const device_work *work)
 {
-    if (work->timing != FS_TIMING_TRACE || work->duration <= 0 || work->duration > MOST_LEAST_NS) return;
-    if (build->least_kernel_ns == 0 || work->duration < build->least_kernel_ns) build->least_kernel_ns = work->duration;
+    if (work->timing != FS_TIMING_TRACE || work->duration <= 0 || work->duration > LONGEST_EMPTY_NS) return;
+    if (build->shortest_kernel_ns == 0 || work->duration < build->shortest_kernel_ns)
+        build->shortest_kernel_ns = work->duration;
 }
 
 static void add_event(fs_build *build, uint32_t index, int64_t *ends)
@@ -264,7 +266,7 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
         .kind = chunk->kind[at],
         .has_row = chunk->kind[at] != FS_EVENT_INTERVAL,
     };
-    if (work.kind == FS_EVENT_KERNEL) see_least(build, &work);
+    if (work.kind == FS_EVENT_KERNEL) track_shortest(build, &work);
     if (work.has_row) {
         work.call = fs_build_call(build, index);
         fs_group *group = fs_build_group(build, index);
@@ -273,7 +275,7 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
         group->row.device_rounding += fs_build_rounding(build, work.start, work.duration);
         add_busy(build, group, &work, ends);
     }
-    if (fs_event_kind_on_device[chunk->kind[at]]) add_work(build, &work, ends); /* an annotation is no work */
+    if (fs_event_kind_on_device[chunk->kind[at]]) add_work(build, &work, ends); /* annotations are not work */
 }
 
 fs_status fs_build_devices(fs_build *build, fs_error *err)
@@ -286,7 +288,7 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
     if (ends == NULL || (!build->works_sorted && entries == NULL)) {
         fs_free(entries);
         fs_free(ends);
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to add up %u device events", build->work_count);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to sum %u device events", build->work_count);
     }
     for (size_t i = 0; i < end_count; i++) ends[i] = INT64_MIN;
     const sort_entry *sorted = build->works_sorted ? NULL : sort_works(build, entries);
@@ -298,5 +300,5 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
     }
     fs_free(entries);
     fs_free(ends);
-    return status == FS_OK ? cover_untold(build, err) : status;
+    return status == FS_OK ? cover_unlinked(build, err) : status;
 }

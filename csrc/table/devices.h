@@ -1,4 +1,4 @@
-/* Device work to nodes and groups, in order of start. Private to csrc/table. */
+/* Third step of a build: add device work to nodes and groups, in order of start. Private to csrc/table. */
 #ifndef FS_TABLE_DEVICES_H
 #define FS_TABLE_DEVICES_H
 

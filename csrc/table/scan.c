@@ -1,14 +1,14 @@
-/* Events to calls, nodes and groups, in the order of the store. */
+/* First step of a build: maps events to calls, nodes and groups, in the order of the store. */
 #include "table/scan.h"
 
 #include <string.h>
 
 #include "base/interrupt.h"
 #include "base/memory.h"
-#include "table/untold.h"
+#include "table/inferred.h"
 #include "work/names.h"
 
-/* The first id of a table's stacks: that of no frames. */
+/* The first id of a table's stacks: the empty stack. */
 enum { NO_STACK };
 
 fs_node fs_build_leaf(const fs_build *build, uint32_t index)
@@ -16,8 +16,7 @@ fs_node fs_build_leaf(const fs_build *build, uint32_t index)
     uint32_t at;
     const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
     uint32_t parent = fs_build_parent(build, chunk, at, index);
-    fs_node node = {
-        .call = build->slots[index], .owner = FS_NONE, .stated = FS_NONE, .op = FS_NONE, .device = -1};
+    fs_node node = {.call = build->slots[index], .owner = FS_NONE, .stated = FS_NONE, .op = FS_NONE, .device = -1};
     bool own_time = chunk->duration[at] != FS_MISSING && !fs_event_is_asynchronous(chunk, at);
     if (own_time) node.self_cpu_ns = chunk->duration[at];
     node.covered_until = chunk->start[at];
@@ -65,7 +64,8 @@ static fs_status add_group(fs_build *build, fs_error *err)
     return FS_OK;
 }
 
-/* The call of an op whose work the op around it tells: its own, or *slot as it is where there is none around it. */
+/* Replace *slot by the call as enclosed by the op around it, for an op whose work depends on that op. Without such an
+ * op *slot is unchanged. */
 static fs_status find_within(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, uint32_t *slot,
                              fs_error *err)
 {
@@ -127,8 +127,8 @@ static fs_status scan_memory(fs_build *build, const fs_chunk *chunk, uint32_t at
     return FS_OK;
 }
 
-/* The innermost frame that encloses the event. A generator that holds a range open has left its frame inside the range:
- * frames that ended before the event began do not count. */
+/* Return the innermost frame that encloses the event. Frames that ended before the event began are skipped: a generator
+ * that holds a range open has left its frame inside the range. */
 static uint32_t innermost_frame(const fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
 {
     uint32_t frame = chunk->parent[at];
@@ -142,7 +142,7 @@ static uint32_t innermost_frame(const fs_build *build, const fs_chunk *chunk, ui
     return frame;
 }
 
-/* Find the event's stack: that of the innermost frame around it and, of a frame, the frame itself before that. */
+/* Find the event's stack: that of the innermost frame around it, extended by the event itself if it is a frame. */
 static fs_status find_stack(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
     fs_intern *stacks = &build->table->stacks;
@@ -164,8 +164,8 @@ static fs_status find_stack(fs_build *build, const fs_chunk *chunk, uint32_t at,
     return fs_intern_bytes(stacks, build->entries, depth * sizeof *build->entries, &build->stacks[index], err);
 }
 
-/* The part of its parent's time that a child takes: of a recorded trace, whose children come in order of start, without
- * what an earlier child took and what rounding put after the parent's end. */
+/* Return the part of the parent's time that a child takes. In recorded traces, whose children come in order of start,
+ * this excludes overlap with earlier children and what rounding moved past the parent's end. */
 static int64_t taken_time(const fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t parent, fs_node *above)
 {
     if (chunk->timing[at] != FS_TIMING_TRACE || chunk->start[at] == FS_MISSING) return chunk->duration[at];
@@ -181,7 +181,7 @@ static int64_t taken_time(const fs_build *build, const fs_chunk *chunk, uint32_t
     return fs_sub_saturated(to, from);
 }
 
-/* The event, or the nearest around it, that has time of its own to give to what it encloses. */
+/* Return the event, or the nearest one around it, that has own host time from which to subtract its children. */
 static uint32_t timed_parent(const fs_build *build, uint32_t index)
 {
     uint32_t at;
@@ -216,7 +216,7 @@ static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at,
     return FS_OK;
 }
 
-/* What to make room for. */
+/* Allocate the state of the build. */
 static fs_status prepare(fs_build *build, fs_error *err)
 {
     uint32_t memory_events = 0, others = 0, at;
@@ -249,7 +249,7 @@ static fs_status prepare(fs_build *build, fs_error *err)
     return FS_OK;
 }
 
-/* What grouping by stack needs. */
+/* Allocate what grouping by stack needs. */
 static fs_status prepare_stacks(fs_build *build, fs_error *err)
 {
     uint32_t first;
@@ -261,9 +261,9 @@ static fs_status prepare_stacks(fs_build *build, fs_error *err)
     return fs_intern_bytes(&build->table->stacks, "", 0, &first, err);
 }
 
-/* Whether a recorded trace without any device work is of a program that used a device: an API call launches, memory of
- * a device changes, an op runs on GPUs alone; or the trace names a GPU, and no API calls were recorded that could tell
- * what it did. */
+/* Return whether a recorded trace without device work is of a program that used a device: an API call launches, device
+ * memory changes, an op runs on GPUs only; or the trace names a GPU and contains no API calls that would show whether
+ * it was used. */
 static bool misses_devices(const fs_build *build)
 {
     bool calls = false, device = false;
@@ -289,7 +289,7 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
         FS_POLL(index, err);
         FS_TRY(scan_event(build, chunk, at, index, err));
     }
-    fs_build_find_untold(build);
+    fs_build_infer(build);
     build->table->device_unseen = misses_devices(build);
     return FS_OK;
 }

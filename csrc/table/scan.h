@@ -1,4 +1,4 @@
-/* Events to calls, nodes and groups, in the order of the store. Private to csrc/table. */
+/* First step of a build: map events to calls, nodes and groups, in the order of the store. Private to csrc/table. */
 #ifndef FS_TABLE_SCAN_H
 #define FS_TABLE_SCAN_H
 
@@ -6,12 +6,12 @@
 
 fs_status fs_build_scan(fs_build *build, fs_error *err);
 
-/* The node of a host event, as it is while nothing is known of what it encloses. */
+/* Return the initial node of a host event, before its children are known. */
 fs_node fs_build_leaf(const fs_build *build, uint32_t index);
-/* The node of a host event, made where it has none. */
+/* Return the node of a host event, created if missing. */
 fs_node *fs_build_node(fs_build *build, uint32_t index);
 
-/* The next range outward from `range` whose work is stated, or FS_NONE. */
+/* Return the next enclosing range with declared work, or FS_NONE. */
 static inline uint32_t fs_build_outer_stated(fs_build *build, uint32_t range)
 {
     uint32_t at, above;

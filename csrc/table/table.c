@@ -12,8 +12,8 @@
 #include "table/totals.h"
 #include "base/statistics.h"
 
-/* Work that is only known to be at most so much, and is more than the device can do, tells no rates. */
-static void forget_rates(fs_row *row)
+/* If the work is only an upper bound and exceeds what the device can do, it gives no rates. */
+static void clear_rates(fs_row *row)
 {
     row->tflops_per_s = row->gbytes_per_s = NAN;
     row->pct_peak_flops = row->pct_peak_bandwidth = row->pct_roofline = NAN;
@@ -21,12 +21,12 @@ static void forget_rates(fs_row *row)
     row->bound = FS_BOUND_UNKNOWN;
 }
 
-/* The row's rates and shares. What the CPU did of a row that ran on a device counts where its peaks are known. */
+/* Compute the row's rates and shares. For a row that ran on a device, CPU calls count only if their peaks are known. */
 static void rate(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
     bool on_device = fs_build_ran_on_device(group);
-    double flops = row->flops, bytes = row->bytes_total_moved; /* of what took the time */
+    double flops = row->flops, bytes = row->bytes_total_moved; /* of the work that took the time */
     int64_t ns = fs_add_saturated(row->device_busy_time, group->host_ns);
     if (on_device) {
         flops -= group->unrated_flops;
@@ -34,7 +34,7 @@ static void rate(const fs_build *build, fs_group *group)
     } else {
         fs_add_to(&ns, group->unrated_ns);
         if (group->unrated_ns > 0) row->roof = fs_roof_unknown;
-        /* Of a recorded trace, device work that is tied to no op may be this one's. */
+        /* In a recorded trace, device work without an op may belong to this row. */
         if (group->unrated_ns > 0 && build->recorded && build->has_unlinked_work) ns = 0;
     }
     fs_timing timing = on_device ? (fs_timing)group->device_timing : row->timing;
@@ -48,7 +48,7 @@ static void rate(const fs_build *build, fs_group *group)
     row->roofline_time = rating.roofline_time;
     row->headroom = rating.headroom;
     row->bound = rating.bound;
-    if (group->estimated_ns > 0 && row->pct_roofline > 100) forget_rates(row);
+    if (group->estimated_ns > 0 && row->pct_roofline > 100) clear_rates(row);
 }
 
 static void fill_row(const fs_build *build, fs_group *group)
@@ -59,7 +59,7 @@ static void fill_row(const fs_build *build, fs_group *group)
         row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
         row->roof = fs_roof_unknown;
     }
-    if (build->table->device_unseen || (group->unseen && !fs_build_ran_on_device(group))) {
+    if (build->table->device_unseen || (group->unrecorded && !fs_build_ran_on_device(group))) {
         fs_unit unit = row->roof.unit;
         row->roof = fs_roof_unknown;
         row->roof.unit = unit;
@@ -77,7 +77,7 @@ static void fill_row(const fs_build *build, fs_group *group)
     rate(build, group);
 }
 
-/* Rows come in torch's order: by start of the first event, of two that start together the longer one. */
+/* torch's order of rows: by start of the first event, then the longer first. */
 static int compare_groups(const void *left, const void *right)
 {
     const fs_group *a = *(fs_group *const *)left, *b = *(fs_group *const *)right;
@@ -93,7 +93,7 @@ static bool is_known(const fs_row *row)
 
 static fs_roof whole_of(const fs_build *build)
 {
-    fs_roof_sum sums[2] = {0}; /* of ops, of annotations */
+    fs_roof_sum sums[2] = {0}; /* of ops; of annotations */
     bool found[2] = {false, false};
     for (uint32_t i = 0; i < build->group_count; i++) {
         const fs_row *row = &build->groups[i].row;
@@ -106,7 +106,7 @@ static fs_roof whole_of(const fs_build *build)
     return fs_roof_sum_total(&sums[!found[0]]);
 }
 
-/* Place i gets *order[i], along each cycle. */
+/* Move *order[i] to place i, along each cycle. */
 static void put_in_order(fs_group *groups, fs_group **order, uint32_t count)
 {
     for (uint32_t first = 0; first < count; first++) {
@@ -124,7 +124,7 @@ static void put_in_order(fs_group *groups, fs_group **order, uint32_t count)
     }
 }
 
-/* The rows of the groups, in their memory: a second copy of millions of rows would cost more than the store. */
+/* Convert the groups to rows in place: a second copy of millions of rows would take more memory than the store. */
 static fs_status make_rows(fs_build *build, fs_error *err)
 {
     uint32_t count = build->group_count;
@@ -160,7 +160,7 @@ static int compare_times(const void *left, const void *right)
     return strcmp(a->key, b->key);
 }
 
-/* One entry a name, though shapes may have parted its rows. `place`: of an int64_t in fs_group. */
+/* List one entry per name, summed over rows of different shapes. `place`: offset of an int64_t in fs_group. */
 static fs_status list_times(const fs_build *build, size_t place, fs_unmodelled **times, uint32_t *time_count,
                             fs_error *err)
 {
@@ -206,8 +206,8 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
     build.recorded = build.count > 0 && FS_EVENT_AT(store, 0, timing) == FS_TIMING_TRACE;
     if (!build.recorded) build.torch_begin = FS_MISSING;
     if (build.count >= FS_SLOT_NODE) {
-        return fs_fail(err, FS_OUT_OF_MEMORY, "%u events are more than a table can group: profile a shorter stretch",
-                       build.count);
+        return fs_fail(err, FS_OUT_OF_MEMORY,
+                       "%u events exceed the limit of a table; profile a shorter part of the program", build.count);
     }
     build.table = fs_calloc(1, sizeof *build.table);
     if (build.table == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table");

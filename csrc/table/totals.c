@@ -1,4 +1,4 @@
-/* Nodes to groups, backward: what a node encloses is complete when its turn comes. */
+/* Last step of a build: adds nodes to groups, backward, so that every node is complete before its parent. */
 #include "table/totals.h"
 
 #include <math.h>
@@ -16,8 +16,8 @@ const fs_peaks *fs_build_peaks(const fs_build *build, const fs_call *call, int d
     return device < FS_MAX_CUDA_DEVICES ? build->options->cuda_peaks[device] : NULL;
 }
 
-/* Whether an op's work is that of ops inside it: all of its device work belongs to some that a rule knows, or those do
- * all of what it does: aten::matmul calls aten::mm, while aten::sum fills its output first. */
+/* Return whether an op's work is done by the ops inside it: either ops with rules own all of its device work, or they
+ * do all of its work. aten::matmul calls aten::mm, while aten::sum only fills its output with another op. */
 static bool is_inside(const fs_node *node, const fs_work *work)
 {
     if (node->device_ns > 0 && (node->flags & FS_NODE_OWNS) == 0) return true;
@@ -26,7 +26,7 @@ static bool is_inside(const fs_node *node, const fs_work *work)
     return node->bytes > 0 && node->bytes >= 0.9 * work->bytes_moved;
 }
 
-/* float32 and float64 products on tensor cores, as the kernels that ran tell. */
+/* Return the work of float32 or float64 products on tensor cores, if the kernels that ran use them. */
 static fs_work on_tensor_cores(const fs_work *work)
 {
     static const fs_unit_choice tensor[FS_UNIT_COUNT] = {
@@ -39,7 +39,7 @@ static fs_work on_tensor_cores(const fs_work *work)
     return done;
 }
 
-/* The least times that the peaks of the node's device allow its work. */
+/* Return the roofline of the node's work on its device. */
 static const fs_roof *roof_of(const fs_build *build, const fs_node *node, fs_call *call)
 {
     const fs_peaks *peaks = fs_build_peaks(build, call, node->device);
@@ -49,9 +49,9 @@ static const fs_roof *roof_of(const fs_build *build, const fs_node *node, fs_cal
     call->peaks = peaks;
     call->roof_tensor = tensor;
     call->roof = fs_roof_of(&work, peaks);
-    /* A recorded trace has no measured peaks: its shortest kernel did next to nothing. */
-    if (peaks != NULL && isnan(call->roof.kernel_ns) && build->least_kernel_ns > 0)
-        call->roof.kernel_ns = (double)build->least_kernel_ns;
+    /* Without measured peaks (recorded traces), the shortest kernel approximates the time of an empty one. */
+    if (peaks != NULL && isnan(call->roof.kernel_ns) && build->shortest_kernel_ns > 0)
+        call->roof.kernel_ns = (double)build->shortest_kernel_ns;
     return &call->roof;
 }
 
@@ -59,7 +59,7 @@ static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
 {
     fs_roof_sum *sum = &build->groups[call->row].roof;
     const fs_roof *roof = roof_of(build, node, call);
-    if (call->work.of_launched) { /* what its kernels told is in the sum already (devices.c) */
+    if (call->work.of_launched) { /* the work of its kernels is already in the sum (devices.c) */
         if ((node->flags & FS_NODE_LISTED) == 0) fs_roof_sum_add(sum, &fs_roof_unknown);
     } else {
         fs_roof term = *roof;
@@ -75,8 +75,9 @@ static bool is_unrated(const fs_build *build, const fs_node *node, const fs_call
     return fs_build_peaks(build, call, node->device) == NULL;
 }
 
-/* Whether API calls within launched something, and no device work within was seen: its host time is that of calls. */
-static bool is_unseen(const fs_node *node)
+/* Return whether nested API calls launched work of which none was recorded: the host time is then that of the
+ * launches. */
+static bool is_unrecorded(const fs_node *node)
 {
     return (node->flags & FS_NODE_CALLS) != 0 && node->device_ns == 0;
 }
@@ -86,14 +87,14 @@ static void add_unknown(fs_row *row)
     row->flops = row->bytes_read = row->bytes_written = row->bytes_total_moved = NAN;
 }
 
-/* Add the own work of an op or a range to its row, and to *flops what is known of it. */
+/* Add the own work of an op or a range to its row, and its known FLOPs to *flops. */
 static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t duration, double *flops)
 {
     const fs_work *work = &call->work;
     fs_group *group = &build->groups[call->row];
     group->work_calls++;
     if (call->known && is_inside(node, work)) return;
-    if (work->of_launched) { /* its kernels have told the numbers (devices.c), where there were any */
+    if (work->of_launched) { /* its kernels, if any, have added their work (devices.c) */
         if ((node->flags & FS_NODE_LISTED) == 0) add_unknown(&group->row);
         add_roof(build, node, call);
         return;
@@ -103,12 +104,12 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     group->row.bytes_read += work->bytes_read;
     group->row.bytes_written += work->bytes_written;
     group->row.bytes_total_moved += work->bytes_moved;
-    if (call->stated && !isnan(work->flops)) *flops = 0; /* what is stated is of all within */
+    if (call->stated && !isnan(work->flops)) *flops = 0; /* declared work covers all nested events */
     if (!isnan(work->flops)) *flops += work->flops;
     if (!isnan(work->bytes_moved)) node->bytes += work->bytes_moved;
     bool is_op = call->kind == FS_EVENT_OP;
-    if (is_op && is_unseen(node)) {
-        group->unseen = true;
+    if (is_op && is_unrecorded(node)) {
+        group->unrecorded = true;
         group->unrated_flops += work->flops;
         group->unrated_bytes += work->bytes_moved;
         node->flags |= FS_NODE_UNTIMED;
@@ -124,9 +125,10 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     if (node->buried) group->untimed = true;
 
     if (node->device >= 0) return; /* its time is in the row's busy time */
-    /* Of a range whose work is stated, device work may be what nobody knows the launcher of. */
-    bool seen = is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !is_unseen(node) && !build->has_unlinked_work);
-    if (call->device_kind == FS_CPU && duration != FS_MISSING && seen) {
+    /* Device work without a known launcher may belong to a range with declared work. */
+    bool complete =
+        is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !is_unrecorded(node) && !build->has_unlinked_work);
+    if (call->device_kind == FS_CPU && duration != FS_MISSING && complete) {
         fs_add_to(&group->host_ns, is_op ? node->self_cpu_ns : duration);
     } else if (work->flops > 0 || work->bytes_moved > 0) {
         group->untimed = true;
@@ -140,8 +142,8 @@ static void add_known(fs_known *known, const fs_work *work)
     known->bytes = known->bytes || !isnan(work->bytes_moved);
 }
 
-/* Whether the numbers of an op are known where its kernels have to tell them. */
-static bool is_told(fs_build *build, uint32_t owner)
+/* Return whether the work of an op is known, if only its kernels determine it. */
+static bool is_supplied(fs_build *build, uint32_t owner)
 {
     if (!fs_build_call(build, owner)->work.of_launched) return true;
     return build->work_count > 0 && (fs_build_node(build, owner)->flags & FS_NODE_LISTED) != 0;
@@ -150,7 +152,7 @@ static bool is_told(fs_build *build, uint32_t owner)
 fs_known fs_build_known(fs_build *build, const fs_node *node)
 {
     fs_known known = {false, false};
-    if (node->owner != FS_NONE && is_told(build, node->owner))
+    if (node->owner != FS_NONE && is_supplied(build, node->owner))
         add_known(&known, &fs_build_call(build, node->owner)->work);
     for (uint32_t at = node->stated; at != FS_NONE; at = fs_build_outer_stated(build, at)) {
         add_known(&known, &fs_build_call(build, at)->work);
@@ -158,7 +160,7 @@ fs_known fs_build_known(fs_build *build, const fs_node *node)
     return known;
 }
 
-/* Where no device work was seen, the host time of ops says how much is modelled. */
+/* Add to the coverage by the host time of ops, for stores without device work. */
 static void cover(fs_build *build, const fs_node *node, fs_group *group)
 {
     fs_table *table = build->table;
@@ -197,14 +199,14 @@ static bool has_work(fs_event_kind kind)
     return kind == FS_EVENT_OP || fs_event_is_annotation((uint8_t)kind);
 }
 
-/* Add a host event to its row and its totals to the node above it (NULL: none). */
+/* Add a host event to its row and its totals to its parent (NULL: none). */
 static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t start, int64_t duration)
 {
     fs_call *call = &build->calls.calls[node->call];
     fs_group *group = &build->groups[call->row];
     fs_row *row = &group->row;
     bool open = duration == FS_MISSING;
-    if (open) node->self_cpu_ns = 0; /* its children's time was taken from a time that is not known */
+    if (open) node->self_cpu_ns = 0; /* the children's time was subtracted from an unknown time */
 
     fs_add_to(&row->self_cpu_time_total, node->self_cpu_ns);
     fs_add_to(&row->cpu_time_total, open ? 0 : duration);
@@ -223,7 +225,7 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
         counts = call->known && node->device < 0 && !is_inside(node, &call->work);
         flops_known = flops_known || !isnan(call->work.flops);
     }
-    /* Of what is known to be 0 beside something unknown, the sum is unknown. */
+    /* 0 known FLOPs next to unknown ones give an unknown sum. */
     if (flops == 0 && isnan(call->work.flops) && (node->flags & FS_NODE_OBSCURE) != 0) flops_known = false;
     if (!flops_known && call->kind == FS_EVENT_OP) node->flags |= FS_NODE_OBSCURE;
     if (call->kind == FS_EVENT_OP && build->work_count == 0 && !call->wraps) cover(build, node, group);
@@ -236,7 +238,7 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
         above->bytes += node->bytes;
         if (flops_known) above->flags |= FS_NODE_FLOPS;
         above->flags |= node->flags & (FS_NODE_UNTIMED | FS_NODE_OBSCURE);
-        if (call->launches || is_unseen(node)) above->flags |= FS_NODE_CALLS;
+        if (call->launches || is_unrecorded(node)) above->flags |= FS_NODE_CALLS;
         if (above->device < 0) above->launches += counts && node->launches == 0 ? 1 : node->launches;
     }
 

@@ -22,9 +22,9 @@ const char *const fs_arrow_type_names[] = {
 #undef ARROW_NAME
 };
 
-/* Arrays ---------------------------------------------------------------------------------------------------------- */
+/* Arrays ----------------------------------------------------------------------------------------------------------- */
 
-/* What an array owns. Children lie in one block, with the pointers to them that Arrow wants. */
+/* Memory owned by an array. Children are in one block, with the pointers to them that Arrow requires. */
 typedef struct {
     const void *buffers[3];
     void *blocks[3];
@@ -49,7 +49,7 @@ static void release_array(struct ArrowArray *array)
     array->release = NULL;
 }
 
-/* An array without values, whose children are to be filled; NULL: out of memory. */
+/* Begin an array without values, whose children are filled in later; NULL: out of memory. */
 static array_memory *begin_array(struct ArrowArray *array, int64_t length, int64_t buffers, size_t children)
 {
     array_memory *memory = fs_calloc(1, sizeof *memory);
@@ -72,7 +72,7 @@ static array_memory *begin_array(struct ArrowArray *array, int64_t length, int64
     return memory;
 }
 
-/* Memory for a buffer of the array; not empty, as Arrow's pointers should not be NULL. */
+/* Allocate a buffer of the array; never empty, because Arrow's pointers should not be NULL. */
 static void *add_block(array_memory *memory, int buffer, size_t size)
 {
     void *block = fs_calloc(1, size ? size : 1);
@@ -95,7 +95,7 @@ static bool is_known(const fs_arrow_column *column, int64_t row)
 static bool add_validity(struct ArrowArray *array, array_memory *memory, const fs_arrow_column *column)
 {
     for (int64_t i = 0; i < array->length; i++) array->null_count += !is_known(column, i);
-    if (array->null_count == 0) return true; /* no bitmap: all are known */
+    if (array->null_count == 0) return true; /* no bitmap: all values are known */
     uint8_t *bits = add_block(memory, 0, (size_t)(array->length + 7) / 8);
     for (int64_t i = 0; bits != NULL && i < array->length; i++) {
         if (is_known(column, i)) set_bit(bits, i);
@@ -162,7 +162,7 @@ static bool make_column(struct ArrowArray *array, int64_t rows, const fs_arrow_c
     }
 }
 
-/* Schemas --------------------------------------------------------------------------------------------------------- */
+/* Schemas ---------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
     char *name;
@@ -192,7 +192,7 @@ static char *copy_text(const char *text)
     return copy;
 }
 
-/* A schema whose children are to be filled; NULL: out of memory. */
+/* Begin a schema whose children are filled in later; NULL: out of memory. */
 static schema_memory *begin_schema(struct ArrowSchema *schema, const char *format, const char *name, int64_t flags,
                                    size_t children)
 {
@@ -222,10 +222,10 @@ static bool make_field(struct ArrowSchema *schema, const char *name, fs_arrow_ty
     return begin_schema(&memory->children[0], types[FS_ARROW_TEXT].format, "item", 0, 0) != NULL;
 }
 
-/* The stream ------------------------------------------------------------------------------------------------------ */
+/* The stream ------------------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    struct ArrowArray batch; /* released: handed out */
+    struct ArrowArray batch; /* released once handed out */
     const char *error;
     size_t count;
     struct {
@@ -252,7 +252,7 @@ static int get_schema(struct ArrowArrayStream *stream, struct ArrowSchema *out)
 static int get_next(struct ArrowArrayStream *stream, struct ArrowArray *out)
 {
     stream_memory *memory = stream->private_data;
-    *out = memory->batch; /* once given, it is one that is released: the end */
+    *out = memory->batch; /* a released array, which marks the end, after the first call */
     memory->batch = (struct ArrowArray){.release = NULL};
     memory->error = NULL;
     return 0;
@@ -283,20 +283,20 @@ static void drop_owners(const fs_arrow_column *columns, size_t count)
 fs_status fs_arrow_stream(struct ArrowArrayStream *stream, int64_t rows, const fs_arrow_column *columns, size_t count,
                           fs_error *err)
 {
-    size_t made = 0;
+    size_t filled = 0;
     array_memory *root = NULL;
     stream_memory *memory = fs_calloc(1, sizeof *memory + count * sizeof *memory->fields);
     if (memory != NULL) root = begin_array(&memory->batch, rows, 1, count);
     bool good = root != NULL;
     if (memory != NULL) memory->count = count;
-    for (; good && made < count; made++) {
-        memory->fields[made].type = columns[made].type;
-        memory->fields[made].name = copy_text(columns[made].name);
-        good = make_column(&root->children[made], rows, &columns[made]) && memory->fields[made].name != NULL;
+    for (; good && filled < count; filled++) {
+        memory->fields[filled].type = columns[filled].type;
+        memory->fields[filled].name = copy_text(columns[filled].name);
+        good = make_column(&root->children[filled], rows, &columns[filled]) && memory->fields[filled].name != NULL;
     }
     *stream = (struct ArrowArrayStream){get_schema, get_next, get_last_error, release_stream, memory};
     if (good) return FS_OK;
-    drop_owners(columns + made, count - made);
+    drop_owners(columns + filled, count - filled);
     if (memory != NULL) release_stream(stream);
     stream->release = NULL;
     return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for an Arrow table of %zu columns and %lld rows", count,

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "views/trace.h"
 
-/* Sort indices of processes, as Kineto gives them: GPUs below the host, then overhead, then spans. */
+/* Sort indices of processes, as in Kineto: GPUs below the host, then overhead, then spans. */
 enum { GPUS_FROM = 5000000, OVERHEAD_AT = 0x100000a, SPANS_AT = 0x20000000, PIDS_OF_LINUX = 1 << 22 };
 
 static void put_text(fs_json *out, const char *text)
@@ -84,9 +84,9 @@ static void put_head(fs_trace *trace)
     FS_JSON_LITERAL(out, ",\n\"traceEvents\": [\n");
 }
 
-/* Who is who ------------------------------------------------------------------------------------------------------ */
+/* Metadata --------------------------------------------------------------------------------------------------------- */
 
-/* A metadata event up to its one argument's value. */
+/* Begin a metadata event, up to the value of its only argument. */
 static void begin_fact(fs_trace *trace, const char *name, const char *key, const fs_track *track)
 {
     fs_json *out = &trace->out;
@@ -119,7 +119,7 @@ static void put_process(fs_trace *trace, int64_t process, const char *name, int6
     end_fact(trace);
 }
 
-/* `index` (negative: none) goes into the text. */
+/* `index` (negative: none) is inserted into the text. */
 static void put_label(fs_trace *trace, int64_t process, const char *text, int index)
 {
     begin_fact(trace, "process_labels", "labels", &(fs_track){.process = process});
@@ -166,7 +166,7 @@ typedef struct {
     const char *host, *device;
 } categories;
 
-/* What precedes the name. */
+/* Text before the name. */
 #define SLICE(category) "{\"ph\": \"X\", \"cat\": \"" category "\", \"name\": "
 static const char driver_call[] = SLICE("cuda_driver");
 static const categories beginnings[FS_EVENT_KIND_COUNT] = {
@@ -209,7 +209,7 @@ static void put_place(fs_trace *trace, const fs_track *track, int64_t start)
     fs_json_time(out, trace_time(trace, start));
 }
 
-/* An open event lasts until the end of what is known. */
+/* An open event lasts until the last known time. */
 static int64_t duration_of(const fs_trace *trace, const fs_event *event)
 {
     if (event->duration != FS_MISSING) return event->duration > 0 ? event->duration : 0;
@@ -217,7 +217,7 @@ static int64_t duration_of(const fs_trace *trace, const fs_event *event)
     return end > event->start && !__builtin_sub_overflow(end, event->start, &duration) ? duration : 0;
 }
 
-/* Half an arrow from an API call to the device work that it launched: one arrow for each correlation. */
+/* Write half of an arrow from an API call to the device work that it launched: one arrow for each correlation. */
 static void put_flow(fs_trace *trace, const fs_event *event, uint32_t index, const fs_track *track)
 {
     fs_flow flow = fs_flows_find(&trace->flows, event->correlation);
@@ -250,8 +250,7 @@ static void put_event(fs_trace *trace, const fs_event *event, uint32_t index)
     if (event->correlation != FS_NONE) put_flow(trace, event, index, &track);
 }
 
-/* Device annotations come before all else: of slices that begin at one time, viewers put the later written into the
- * earlier. */
+/* Device annotations come first: of slices with the same start, viewers nest the later written in the earlier. */
 static fs_status put_events(fs_trace *trace, bool annotations, fs_error *err)
 {
     for (uint32_t index = 0; index < trace->count && trace->out.status == FS_OK; index++) {
@@ -259,13 +258,13 @@ static fs_status put_events(fs_trace *trace, bool annotations, fs_error *err)
         FS_POLL(index, err);
         fs_store_get(trace->store, index, &event);
         if (event.start == FS_MISSING || fs_trace_is_device_annotation(&event) != annotations) continue;
-        if (event.kind == FS_EVENT_MEMORY && event.lane == FS_NONE) continue; /* a share: no event of its own */
+        if (event.kind == FS_EVENT_MEMORY && event.lane == FS_NONE) continue; /* a share has no event */
         put_event(trace, &event, index);
     }
     return trace->out.status;
 }
 
-/* The span and the marks of the recording, which also end the list without a comma. */
+/* Write the span and the markers of the recording; the last one ends the list without a comma. */
 static void put_window(fs_trace *trace)
 {
     static const char *const parts[] = {

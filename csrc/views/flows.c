@@ -12,7 +12,7 @@ fs_status fs_flows_build(fs_flows *flows, const fs_store *store, fs_error *err)
     if (flows->calls.slots == NULL) return FS_OK;
     flows->works = fs_malloc(count * sizeof *flows->works);
     if (flows->works == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tie API calls to device work in %u events", count);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to link API calls to device work in %u events", count);
     memset(flows->works, 0xff, count * sizeof *flows->works);
     for (uint32_t index = 0; index < count; index++) {
         const fs_chunk *chunk = fs_event_chunk(store, index, &at);

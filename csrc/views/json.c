@@ -56,9 +56,9 @@ void fs_json_put_slowly(fs_json *json, const char *text, size_t size)
     }
 }
 
-/* Strings ------------------------------------------------------------------------------------------------------- */
+/* Strings ---------------------------------------------------------------------------------------------------------- */
 
-/* The first bytes of characters of two to four bytes, and what may follow them (Unicode, table 3-7). */
+/* The first bytes of characters of two to four bytes, and the valid range of the next byte (Unicode, table 3-7). */
 static const struct {
     unsigned char first, last, second_from, second_to, size;
 } sequences[] = {
@@ -66,7 +66,8 @@ static const struct {
     {0xee, 0xef, 0x80, 0xbf, 3}, {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4},
 };
 
-/* The length of the character at `text`, beyond ASCII; negative: of the bytes that begin one and do not end it. */
+/* Return the length of the character at `text`, beyond ASCII; if it is incomplete, minus the length of its valid
+ * start. */
 static int character_size(const unsigned char *text)
 {
     for (size_t i = 0; i < sizeof sequences / sizeof *sequences; i++) {
@@ -104,7 +105,7 @@ static void put_escaped(fs_json *json, unsigned char byte)
 
 void fs_json_string(fs_json *json, const char *text)
 {
-    const char *plain = text; /* from here to `text` nothing needs a change */
+    const char *plain = text; /* from here to `text` nothing needs escaping */
     FS_JSON_LITERAL(json, "\"");
     while (*text != 0) {
         unsigned char byte = (unsigned char)*text;
@@ -120,13 +121,13 @@ void fs_json_string(fs_json *json, const char *text)
     FS_JSON_LITERAL(json, "\"");
 }
 
-/* Numbers ------------------------------------------------------------------------------------------------------- */
+/* Numbers ---------------------------------------------------------------------------------------------------------- */
 
 static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
                             "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
                             "8081828384858687888990919293949596979899";
 
-/* The digits of value before `end`, at least `least`; where they begin. */
+/* Write the digits of value before `end`, at least `least`; returns where they begin. */
 static char *digits_before(char *end, uint64_t value, int least)
 {
     char *at = end;
@@ -158,7 +159,7 @@ void fs_json_decimal(fs_json *json, double value, int decimals)
 {
     double scale = 1, size = fabs(value);
     for (int i = 0; i < decimals; i++) scale *= 10;
-    if (!(size < 1e18)) { /* NaN too */
+    if (!(size < 1e18)) { /* also NaN */
         FS_JSON_LITERAL(json, "null");
         return;
     }

@@ -1,9 +1,8 @@
-/* The state that the files of a Chrome trace share. Private to csrc/views.
+/* State shared by the files of the Chrome trace writer. Private to csrc/views.
  *
- *   survey ──► when it began and ended, who took part     one pass over the store
- *   texts  ──► names and arguments, made once             repeated by most events
- *   trace  ──► head, who is who, device annotations, events
- */
+ *   survey ──► first and last time, processes and threads     one pass over the store
+ *   texts  ──► names and arguments, formatted once            shared by many events
+ *   trace  ──► head, metadata, device annotations, events */
 #ifndef FS_VIEWS_TRACE_H
 #define FS_VIEWS_TRACE_H
 
@@ -19,7 +18,7 @@ typedef struct {
     size_t at, size;
 } fs_piece;
 
-/* A row of the viewer. Device rows have the device's index as process. */
+/* A row of the viewer. The process of a device row is the device index. */
 typedef struct {
     int64_t process;
     uint64_t thread;
@@ -31,31 +30,31 @@ typedef struct {
     const fs_chrome_trace_options *options;
     int64_t pid;
     fs_json out;
-    /* What the survey found. */
+    /* Results of the survey. */
     uint32_t count;
-    int64_t first, last; /* times of the store, the window's too; both 0 where no time is known */
-    int64_t begin, end;  /* of the window, FS_MISSING */
+    int64_t first, last; /* times of the store, including the window; both 0 if no time is known */
+    int64_t begin, end;  /* of the window; FS_MISSING */
     int64_t left_out;
-    uint64_t base; /* Unix time that trace times count from, ns */
+    uint64_t base; /* Unix time in ns from which trace times count */
     bool on_device[FS_DEVICE_LIMIT], annotated, overhead;
     bool timings[FS_TIMING_COUNT];
-    bool *lanes; /* that have events */
+    bool *lanes; /* lanes that have events */
     uint32_t lane_count;
     int64_t allocated[FS_TRACE_PLACES];
     fs_flows flows;
-    /* Text that many events have in common. */
+    /* Text shared by many events. */
     fs_json texts;
     fs_piece *names;  /* by id */
-    fs_intern shared; /* what arguments follow from */
+    fs_intern shared; /* keys of shared arguments */
     fs_piece *arguments;
     uint32_t argument_capacity;
 } fs_trace;
 
-/* What is to be known before the first byte. */
+/* Collect what must be known before the first byte. FS_OUT_OF_MEMORY. */
 fs_status fs_trace_survey(fs_trace *trace, fs_error *err);
 fs_status fs_trace_name_texts(fs_trace *trace, fs_error *err);
 
-/* The members of an event's "args", with what comes before them: nothing is written for an event that has none. */
+/* Write the members of an event's "args" and the text before them; nothing if it has none. */
 void fs_trace_arguments(fs_trace *trace, const fs_event *event, uint32_t index);
 
 static inline void fs_trace_put(fs_trace *trace, fs_piece piece)
@@ -63,7 +62,7 @@ static inline void fs_trace_put(fs_trace *trace, fs_piece piece)
     fs_json_put(&trace->out, trace->texts.bytes + piece.at, piece.size);
 }
 
-/* Where the memory of an event's device is counted. */
+/* Return the index under which memory of the event's device is counted. */
 static inline int fs_trace_place(const fs_event *event)
 {
     return event->device < 0 ? 0 : event->device + 1;

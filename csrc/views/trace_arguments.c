@@ -1,4 +1,4 @@
-/* The "args" of a trace's events: those that many events have in common are made once. */
+/* The "args" of a trace's events. Those shared by many events are formatted once. */
 #include <math.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "views/trace.h"
 #include "work/work.h"
 
-/* What torch calls the dtypes in its traces. */
+/* The names of the dtypes in torch's traces. */
 static const char *const type_names[FS_DTYPE_COUNT + 1] = {
     [FS_FLOAT64] = "\"double\"",         [FS_FLOAT32] = "\"float\"",       [FS_FLOAT16] = "\"c10::Half\"",
     [FS_BFLOAT16] = "\"c10::BFloat16\"", [FS_INT64] = "\"long int\"",      [FS_INT32] = "\"int\"",
@@ -18,7 +18,7 @@ static const char *const type_names[FS_DTYPE_COUNT + 1] = {
     [FS_DTYPE_NONE] = "\"Scalar\"",
 };
 
-/* Of an op --------------------------------------------------------------------------------------------------------- */
+/* Ops -------------------------------------------------------------------------------------------------------------- */
 
 static void put_type(fs_json *json, const fs_argument *argument)
 {
@@ -51,7 +51,7 @@ static void put_strides(fs_json *json, const fs_argument *argument)
     put_sizes(json, argument->strides != NULL ? argument->strides : dense, argument->ndim);
 }
 
-/* One value for each argument that was given to the op, as in a table's input shapes. */
+/* One value for each argument of the op, as in a table's input shapes. */
 static void put_inputs(fs_json *json, const fs_signature *call, void (*put)(fs_json *, const fs_argument *))
 {
     const char *before = "[";
@@ -65,7 +65,7 @@ static void put_inputs(fs_json *json, const fs_signature *call, void (*put)(fs_j
     FS_JSON_LITERAL(json, "]");
 }
 
-/* Of torch, as a trace told it: each of the four lists of Kineto's "args". */
+/* Recorded torch calls: each of the four lists of Kineto's "args". */
 typedef void (*put_torch_argument)(fs_json *, const fs_torch_argument *);
 typedef void (*put_torch_tensor)(fs_json *, const fs_torch_tensor *);
 
@@ -160,11 +160,11 @@ static void put_unit(fs_json_members *members, fs_unit unit)
 
 static void call_members(fs_json_members *members, const char *name, fs_span bytes)
 {
-    fs_given_work given;
-    if (fs_given_work_decode(bytes.bytes, &given)) {
-        KNOWN_NUMBER(members, "flops", given.flops);
-        KNOWN_NUMBER(members, "bytes", given.bytes);
-        put_unit(members, fs_unit_find(given.unit));
+    fs_given_work declared;
+    if (fs_given_work_decode(bytes.bytes, &declared)) {
+        KNOWN_NUMBER(members, "flops", declared.flops);
+        KNOWN_NUMBER(members, "bytes", declared.bytes);
+        put_unit(members, fs_unit_find(declared.unit));
         return;
     }
     fs_torch_call torch;
@@ -192,7 +192,7 @@ static void call_members(fs_json_members *members, const char *name, fs_span byt
     if (isnan(work.bytes_read + work.bytes_written)) KNOWN_NUMBER(members, "bytes", work.bytes_moved);
 }
 
-/* Of device work --------------------------------------------------------------------------------------------------- */
+/* Device work ------------------------------------------------------------------------------------------------------ */
 
 static void put_three(fs_json *json, const uint32_t *values)
 {
@@ -249,7 +249,7 @@ static void launch_members(fs_trace *trace, fs_json_members *members, int device
 
 /* Shared ----------------------------------------------------------------------------------------------------------- */
 
-/* The members that follow from an event's signature, and its name or its device: "" without one. */
+/* Return the members that follow from an event's signature and its name or device; "" without a signature. */
 static fs_piece shared_members(fs_trace *trace, const fs_event *event)
 {
     static const fs_piece none;
@@ -291,7 +291,7 @@ static void put_shared(fs_trace *trace, fs_json_members *members, const fs_event
     fs_trace_put(trace, piece);
 }
 
-/* The nearest event of one of these kinds that encloses the event, or FS_NONE. */
+/* Return the nearest enclosing event of one of these kinds, or FS_NONE. */
 static uint32_t enclosing(const fs_trace *trace, uint32_t index, uint32_t parent, unsigned kinds)
 {
     for (; parent < index; index = parent, parent = FS_EVENT_AT(trace->store, index, parent)) {

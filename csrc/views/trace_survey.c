@@ -1,10 +1,10 @@
-/* What a trace must know before its first byte. */
+/* Collects what the trace writer must know before the first byte. */
 #include "base/memory.h"
 #include "base/saturate.h"
 #include "views/trace.h"
 
-/* Kineto counts times from the last multiple of this many ns (the average length of three months) since 1970: the
- * traces of all processes of a job have one base, and 15 digits hold any time. */
+/* Kineto counts times from the last multiple of this many ns (the average length of three months) since 1970, so that
+ * the traces of all processes of a job share a base and any time has at most 15 digits. */
 static const uint64_t base_step = UINT64_C(7889238) * 1000000000;
 
 fs_track fs_trace_track(const fs_trace *trace, const fs_event *event)
@@ -22,29 +22,29 @@ fs_track fs_trace_track(const fs_trace *trace, const fs_event *event)
     return track;
 }
 
-static void see_time(fs_trace *trace, int64_t time)
+static void add_time(fs_trace *trace, int64_t time)
 {
     if (time < trace->first) trace->first = time;
     if (time > trace->last) trace->last = time;
 }
 
-/* The least that was allocated before the first event: what was given back had been taken. */
-static void see_memory(fs_trace *trace, const fs_event *event, int64_t *sums)
+/* The initial amount allocated is at least what was freed before it was allocated. */
+static void add_memory(fs_trace *trace, const fs_event *event, int64_t *sums)
 {
     int place = fs_trace_place(event);
     fs_add_to(&sums[place], event->bytes);
     if (-sums[place] > trace->allocated[place]) trace->allocated[place] = -sums[place];
 }
 
-static void see_event(fs_trace *trace, const fs_event *event, int64_t *sums)
+static void add_event(fs_trace *trace, const fs_event *event, int64_t *sums)
 {
     if (event->start == FS_MISSING) {
         trace->left_out++;
         return;
     }
-    see_time(trace, event->start);
+    add_time(trace, event->start);
     int64_t end;
-    if (event->duration > 0 && !__builtin_add_overflow(event->start, event->duration, &end)) see_time(trace, end);
+    if (event->duration > 0 && !__builtin_add_overflow(event->start, event->duration, &end)) add_time(trace, end);
     fs_track track = fs_trace_track(trace, event);
     if (event->lane != FS_NONE && event->kind != FS_EVENT_OVERHEAD) trace->lanes[event->lane] = true;
     if (track.on_device && track.process >= 0 && track.process < FS_DEVICE_LIMIT) {
@@ -53,7 +53,7 @@ static void see_event(fs_trace *trace, const fs_event *event, int64_t *sums)
     trace->annotated |= fs_trace_is_device_annotation(event);
     trace->overhead |= event->kind == FS_EVENT_OVERHEAD;
     trace->timings[event->timing] = true;
-    if (event->kind == FS_EVENT_MEMORY) see_memory(trace, event, sums);
+    if (event->kind == FS_EVENT_MEMORY) add_memory(trace, event, sums);
 }
 
 fs_status fs_trace_survey(fs_trace *trace, fs_error *err)
@@ -67,12 +67,12 @@ fs_status fs_trace_survey(fs_trace *trace, fs_error *err)
     trace->first = INT64_MAX;
     trace->last = INT64_MIN;
     fs_store_window(trace->store, &trace->begin, &trace->end);
-    if (trace->begin != FS_MISSING) see_time(trace, trace->begin);
-    if (trace->end != FS_MISSING) see_time(trace, trace->end);
+    if (trace->begin != FS_MISSING) add_time(trace, trace->begin);
+    if (trace->end != FS_MISSING) add_time(trace, trace->end);
     for (uint32_t index = 0; index < trace->count; index++) {
         fs_event event;
         fs_store_get(trace->store, index, &event);
-        see_event(trace, &event, sums);
+        add_event(trace, &event, sums);
     }
     if (trace->first > trace->last) trace->first = trace->last = 0;
     uint64_t first = (uint64_t)trace->first + (uint64_t)trace->options->clock_offset;

@@ -15,7 +15,7 @@ static const struct {
 #undef FS_KERNEL_PATTERN
 };
 
-/* Where the `size` bytes of a piece stand first in the text, or NULL. */
+/* Find the first occurrence of a piece of `size` bytes in the text, or NULL. */
 static const char *find_piece(const char *text, const char *piece, size_t size)
 {
     for (; (text = strchr(text, *piece)) != NULL; text++) {
@@ -43,7 +43,7 @@ static bool fits(const char *name, const char *pattern)
     return true;
 }
 
-/* A template's name is demangled with what it returns. */
+/* The demangled name of a template includes its return type. */
 static const char *without_return(const char *name)
 {
     static const char nothing[] = "void ";
@@ -85,7 +85,7 @@ fs_torch_dtype fs_kernel_dtype(const char *name)
 
 bool fs_kernel_saves_flops(const char *name)
 {
-    /* cuDNN's and MIOpen's. */
+    /* Of cuDNN and MIOpen. */
     static const char *const algorithms[] = {"winograd",  "Winograd",  "miopenSp3AsmConv",
                                              "fft2d_r2c", "fft2d_c2r", "ConvFFT"};
     for (size_t i = 0; i < sizeof algorithms / sizeof *algorithms; i++)
@@ -95,7 +95,7 @@ bool fs_kernel_saves_flops(const char *name)
 
 /* Extents ---------------------------------------------------------------------------------------------------------- */
 
-/* Bytes of the type that the text begins with; 0: none of these. */
+/* Return the bytes of the type with which the text begins; 0: not recognized. */
 static int size_of_type(const char *name)
 {
     static const struct {
@@ -132,18 +132,18 @@ static int size_of_either(const char *name)
     return size > 0 ? size : size_of_number(name);
 }
 
-/* How many elements a kernel covers at most. */
+/* How to compute the number of elements that a kernel covers at most. */
 typedef enum {
     COVERS_UNKNOWN,
-    COVERS_CHUNKS,       /* each block one chunk of a list: MultiTensorApply.cuh, kChunkSize */
-    COVERS_THREADS,      /* each thread one */
+    COVERS_CHUNKS,       /* one chunk of a list per block: MultiTensorApply.cuh, kChunkSize */
+    COVERS_THREADS,      /* one element per thread */
     COVERS_THREAD_ITEMS, /* template arguments: threads of a block, elements of a thread */
 } coverage;
 
 enum { CHUNK_ELEMENTS = 65536 };
 
-/* PyTorch's kernels (aten/src/ATen/native/cuda), by their template's name. The size of an element follows the text
- * `before`, as a type or as a number of bytes, where it stands first or second. */
+/* PyTorch's kernels (aten/src/ATen/native/cuda), by template name. The size of an element, as a type or a number of
+ * bytes, follows the text `before`, as first or second argument. */
 static const struct {
     const char *kernel, *before;
     int (*size)(const char *text);
@@ -157,7 +157,7 @@ static const struct {
     {"elementwise_kernel_with_index<", NULL, NULL, COVERS_THREADS},
 };
 
-/* What follows the text in the name, or NULL. */
+/* Return what follows the text in the name, or NULL. */
 static const char *after(const char *name, const char *text)
 {
     const char *found = strstr(name, text);

@@ -1,4 +1,4 @@
-/* What kind of work a kernel does, as far as its name tells. The patterns are rows of kernel_class.def. */
+/* Classification of kernels by name. The patterns are listed in kernel_class.def. */
 #ifndef FS_WORK_KERNEL_CLASS_H
 #define FS_WORK_KERNEL_CLASS_H
 
@@ -9,10 +9,10 @@
 
 /* X(NAME, name, prose) */
 #define FS_KERNEL_CLASS_LIST(X)                                                               \
-    X(OTHER, other, "none of the below, as far as the name tells")                            \
-    X(COMMUNICATION, communication, "moves data between devices: no work of any one of them") \
+    X(OTHER, other, "unrecognized name")                                                      \
+    X(COMMUNICATION, communication, "moves data between devices; not the work of one device") \
     X(TENSOR, tensor, "multiplies matrices on the tensor cores")                              \
-    X(MATRIX, matrix, "multiplies matrices on the CUDA cores, where the tensor cores stand unused")
+    X(MATRIX, matrix, "multiplies matrices on the CUDA cores, without tensor cores")
 
 typedef enum {
 #define FS_KERNEL_CLASS_ENUM(NAME, name, prose) FS_KERNEL_##NAME,
@@ -21,27 +21,27 @@ typedef enum {
         FS_KERNEL_CLASS_COUNT
 } fs_kernel_class;
 
-/* Of a demangled or mangled name. A kernel whose name says nothing (most that Triton makes) is OTHER, whatever it does.
- */
+/* Return the class of a kernel by its demangled or mangled name. A kernel whose name is not descriptive (most of
+ * Triton's) is OTHER. */
 fs_kernel_class fs_kernel_class_of(const char *name);
 
-/* The first class alone, which takes a tenth of the time. */
+/* Return whether the class is COMMUNICATION; ten times as fast as fs_kernel_class_of. */
 bool fs_kernel_is_communication(const char *name);
 
-/* Whether it convolves by an algorithm of fewer multiplications than the one that work counts: Winograd's, or a Fourier
- * transform. Peaks say nothing of how long that takes at least. */
+/* Return whether the kernel convolves with fewer multiplications than its op's work counts: Winograd's algorithm or a
+ * Fourier transform. The peaks give no lower bound for its time. */
 bool fs_kernel_saves_flops(const char *name);
 
-/* The dtype of what a kernel reads and writes, as its name tells (kernel_dtype.def), or FS_TORCH_DTYPE_NONE. */
+/* Return the dtype that a kernel reads and writes, by its name (kernel_dtype.def), or FS_TORCH_DTYPE_NONE. */
 fs_torch_dtype fs_kernel_dtype(const char *name);
 
-/* What a kernel goes over, as far as its name and its launch tell. */
+/* The elements that a kernel covers, inferred from its name and launch. */
 typedef struct {
-    double elements; /* at most; NaN: not told */
-    int size;        /* bytes of an element; 0: not told */
+    double elements; /* upper bound; NaN: unknown */
+    int size;        /* bytes of an element; 0: unknown */
 } fs_kernel_extent;
 
-/* launch may be NULL. */
+/* Return the extent of a kernel. `launch` may be NULL. */
 fs_kernel_extent fs_kernel_extent_of(const char *name, const fs_launch *launch);
 
 #endif

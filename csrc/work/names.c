@@ -11,7 +11,7 @@ fs_status fs_names_create(fs_names *names, const fs_store *store, fs_error *err)
 {
     size_t count = fs_store_name_count(store);
     *names = (fs_names){.store = store, .kernel_classes = fs_calloc(2 * count + 1, sizeof *names->kernel_classes)};
-    if (names->kernel_classes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look at %zu names", count);
+    if (names->kernel_classes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify %zu names", count);
     names->loading = names->kernel_classes + count;
     return FS_OK;
 }
@@ -82,7 +82,7 @@ bool fs_name_launches(const char *text)
     return contains_any(text, launching, sizeof launching / sizeof *launching);
 }
 
-/* The libraries of one vendor's GPUs; the attention kernels that torch has for CUDA and ROCm alone. */
+/* The GPU vendors' libraries; torch's attention kernels for CUDA and ROCm only. */
 static const char *const of_gpus[] = {"cudnn",
                                       "miopen",
                                       "nccl",

@@ -1,14 +1,14 @@
-/* Rules from outside: asked before the rows are, for torch's ops. */
+/* User-registered rules for torch's ops, which take precedence over the built-in ones. */
 #ifndef FS_WORK_REGISTERED_H
 #define FS_WORK_REGISTERED_H
 
 #include "store/torch_signature.h"
 #include "work/work.h"
 
-/* Fill in the work of a call; false where it has no rule for the name. Called by whatever thread builds a table. */
+/* Compute the work of a call; false if there is no rule for the name. Called by whatever thread builds a table. */
 typedef bool (*fs_work_rule)(const char *name, const fs_torch_call *call, fs_work *work);
 
-/* Ask this one from now on; NULL: none. Not while a table is built. */
+/* Set the function from now on; NULL: none. Not while a table is being built. */
 void fs_work_set_rule(fs_work_rule rule);
 
 #endif

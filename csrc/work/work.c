@@ -23,8 +23,7 @@ static double element_count(const fs_argument *argument)
     return count;
 }
 
-/* Bytes of the elements that have memory of their own: along a broadcast axis (stride 0) there is one. NaN where that
- * cannot be told. */
+/* Return the bytes of the elements with distinct memory: a broadcast axis (stride 0) counts one. NaN if unknown. */
 static double distinct_bytes(const fs_argument *argument)
 {
     double count = element_count(argument);
@@ -50,7 +49,7 @@ static void count_bytes(const fs_signature *signature, fs_work *work)
     work->bytes_moved = work->bytes_read + work->bytes_written;
 }
 
-/* The first argument that is read, the last of those, and the one that is written. */
+/* The first and the last argument read, and the one written. */
 typedef struct {
     const fs_argument *first, *last, *written;
     int affine; /* arguments read after the first: weight, bias */
@@ -72,15 +71,15 @@ static arguments sort_arguments(const fs_signature *signature)
     return found;
 }
 
-static double count_flops(const fs_op *op, arguments given)
+static double count_flops(const fs_op *op, arguments tensors)
 {
     switch (op->flops) {
     case FS_FLOPS_PER_OUTPUT:
-        return op->flops_each * element_count(given.written);
+        return op->flops_each * element_count(tensors.written);
     case FS_FLOPS_PER_INPUT:
-        return (op->flops_each + given.affine) * element_count(given.first);
-    case FS_FLOPS_MATMUL: /* m n elements, each k multiply-adds; k is the second factor's rows */
-        return op->flops_each * element_count(given.written) * (double)given.last->shape[given.last->ndim - 2];
+        return (op->flops_each + tensors.affine) * element_count(tensors.first);
+    case FS_FLOPS_MATMUL: /* m n elements of k multiply-adds each; k is the number of rows of the second factor */
+        return op->flops_each * element_count(tensors.written) * (double)tensors.last->shape[tensors.last->ndim - 2];
     case FS_FLOPS_NONE:
         break;
     }
@@ -93,20 +92,20 @@ fs_work fs_work_of(const char *name, const fs_signature *signature)
     if (signature->argument_count == 0 || strncmp(name, FS_OP_NAMESPACE, namespace) != 0) return fs_work_unknown;
     const fs_op *op = fs_op_find(name + namespace);
     if (op == NULL) return fs_work_unknown;
-    arguments given = sort_arguments(signature);
-    fs_work work = {.flops = count_flops(op, given)};
+    arguments tensors = sort_arguments(signature);
+    fs_work work = {.flops = count_flops(op, tensors)};
     count_bytes(signature, &work);
-    work.unit = fs_unit_choose((fs_dtype)given.written->dtype, op->flops == FS_FLOPS_MATMUL,
+    work.unit = fs_unit_choose((fs_dtype)tensors.written->dtype, op->flops == FS_FLOPS_MATMUL,
                                (signature->flags & FS_SIGNATURE_TF32) != 0, (fs_device_kind)signature->device_kind);
     return work;
 }
 
-fs_work fs_work_stated(const fs_given_work *given)
+fs_work fs_work_stated(const fs_given_work *declared)
 {
     fs_work work = fs_work_unknown;
-    work.flops = given->flops;
-    work.bytes_moved = given->bytes;
-    work.unit.preferred = work.unit.fallback = fs_unit_find(given->unit);
+    work.flops = declared->flops;
+    work.bytes_moved = declared->bytes;
+    work.unit.preferred = work.unit.fallback = fs_unit_find(declared->unit);
     work.stated = true;
     return work;
 }

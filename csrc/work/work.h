@@ -1,4 +1,4 @@
-/* work gives an event its FLOPs and bytes from its name and its signature (conventions: docs/counting.md). */
+/* FLOPs and bytes of an event, computed from its name and signature (conventions: docs/counting.md). */
 #ifndef FS_WORK_WORK_H
 #define FS_WORK_WORK_H
 
@@ -6,47 +6,48 @@
 #include "store/signature.h"
 #include "store/torch_signature.h"
 
-/* Each number is NaN where no rule knows it; 0 says that there is none. */
+/* Work of an event. NaN: unknown; 0: none. */
 typedef struct {
     double flops;
     double bytes_read, bytes_written; /* compulsory traffic of device memory */
-    double bytes_moved;               /* both; known without them where a program stated it */
-    fs_unit_choice unit;              /* that does the FLOPs: fs_peaks_flops(peaks, unit, NULL) is its rate */
-    /* The numbers are per element, bytes in elements: of lists of tensors, whose dtype a trace leaves out, and of what
-     * indices pick, whose number it does. Where `item` or list_elements is NaN, the launched kernels tell the bytes of
-     * an element, and how many there are at most. */
+    double bytes_moved;               /* sum of both; may be known alone if declared by the program */
+    fs_unit_choice unit;              /* that executes the FLOPs: fs_peaks_flops(peaks, unit, NULL) is its rate */
+    /* The numbers are per element, and bytes are in elements. Used for lists of tensors, whose dtype a trace omits, and
+     * for indexing, whose element count it omits. If `item` or list_elements is NaN, the launched kernels determine the
+     * bytes of an element and an upper bound of the number of elements. */
     bool of_launched;
     double list_elements, item;
-    double most_read; /* bytes: no more are read, however often; NaN: no limit */
-    bool at_most;     /* the arguments tell only how much there is at most */
-    bool apart;       /* of this op alone: what ops inside it do is not part of it */
-    bool stated;      /* by the program; where it states no unit, any may do the FLOPs */
-    /* Nothing is known yet. Ask again with fs_torch_call.outer (of_outer) or fs_torch_call.output (of_gradient) set. */
+    double most_read; /* upper limit of bytes_read, in bytes, for repeated reads; NaN: none */
+    bool at_most;     /* the arguments give only an upper bound */
+    bool apart;       /* excludes the work of ops nested in this one */
+    bool stated;      /* declared by the program; without a unit, any unit may execute the FLOPs */
+    /* The work is unknown until computed again with fs_torch_call.outer (of_outer) or fs_torch_call.output
+     * (of_gradient). */
     bool of_outer, of_gradient;
 } fs_work;
 
-/* Nothing is known. */
+/* Unknown work. */
 extern const fs_work fs_work_unknown;
 
-/* The work of one call. Names are looked up with their namespace ("flopscope::add"). */
+/* Compute the work of one call. Names include the namespace ("flopscope::add"). */
 fs_work fs_work_of(const char *name, const fs_signature *signature);
 
-/* The work of a call of torch's, from a trace: by its name, like "aten::mm" or "triton_poi_fused_add_0"; what no rule
- * knows of it as the trace tells it. */
+/* Compute the work of a recorded torch call from its name, like "aten::mm" or "triton_poi_fused_add_0". Without a rule,
+ * the numbers recorded in the trace are used. */
 fs_work fs_work_of_torch(const char *name, const fs_torch_call *call);
 
-/* Whether all tensors of such an op have one dtype, so that its kernels tell it where the trace does not. */
+/* Return whether all tensors of the op have one dtype, so that it can be inferred from its kernels. */
 bool fs_work_has_one_dtype(const char *name);
 
-/* Whether the call computes a gradient and tells the shape of the result of the op whose gradient it is. */
+/* Return whether the call computes a gradient and determines the shape of the forward op's result. */
 bool fs_work_is_gradient(const char *name, const fs_torch_call *call);
 
-/* The shape of the result of a call, as a call of its gradient tells it: a tensor of the latter, or NULL where that is
- * a gradient of other shapes or of another op. */
+/* Return the tensor of a gradient's call that has the shape of the result of `call`; NULL if the gradient has other
+ * shapes or belongs to another op. */
 const fs_torch_tensor *fs_work_result_told(const char *gradient_name, const fs_torch_call *gradient, const char *name,
                                            const fs_torch_call *call);
 
-/* The work that a program stated of a range. */
-fs_work fs_work_stated(const fs_given_work *given);
+/* Return the work that a program declared for a range. */
+fs_work fs_work_stated(const fs_given_work *declared);
 
 #endif

@@ -1,15 +1,14 @@
-/* The part of CUPTI that capturing uses, declared here so that its header is needed neither to build nor to run: a
- * package that was built without CUDA captures what other CUDA code in its process does. Names, numbers and layouts are
- * those of NVIDIA's cupti_activity.h and cupti_callbacks.h, CUDA 12.0 to 13: records only ever grow at their end. Where
- * that header is there, library.c checks that they agree.
- */
+/* The part of CUPTI used for capturing, declared here so that its header is needed neither to build nor to run: a
+ * package built without CUDA still captures other CUDA code in its process. Names, numbers and layouts are those of
+ * NVIDIA's cupti_activity.h and cupti_callbacks.h, CUDA 12.0 to 13; newer records only grow at their end. If that
+ * header is available, library.c checks that they agree. */
 #ifndef FS_SOURCES_CUPTI_ABI_H
 #define FS_SOURCES_CUPTI_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* X(our name, NVIDIA's name, number) */
+/* X(name here, NVIDIA's name, number) */
 #define FS_CUPTI_NUMBERS(X)                                                       \
     X(FS_CUPTI_SUCCESS, CUPTI_SUCCESS, 0)                                         \
     X(FS_CUPTI_ERROR_TAKEN, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, 39)   \
@@ -37,7 +36,7 @@ enum {
 #undef FS_CUPTI_ENUM
 };
 
-/* The oldest API version whose records have these layouts: CUDA 12.0. */
+/* The oldest API version with these record layouts: CUDA 12.0. */
 enum { FS_CUPTI_LEAST_VERSION = 19 };
 
 #define FS_CUPTI_RECORD __attribute__((packed, aligned(8)))
@@ -118,11 +117,11 @@ typedef struct FS_CUPTI_RECORD {
 
 typedef struct FS_CUPTI_RECORD {
     int32_t kind, overhead, object;
-    uint32_t process, thread, other; /* a union: these hold where object is FS_CUPTI_OBJECT_THREAD */
+    uint32_t process, thread, other; /* a union: these members are valid if object is FS_CUPTI_OBJECT_THREAD */
     uint64_t start, end;
 } fs_cupti_overhead;
 
-/* What a callback is told of an API call. */
+/* Arguments of a callback for an API call. */
 typedef struct {
     int32_t site;
     const char *function;
@@ -130,8 +129,8 @@ typedef struct {
 
 typedef struct {
     size_t size;
-    const char *name; /* ours */
-    char *taken_by;   /* whose CUPTI is, where the answer is FS_CUPTI_ERROR_TAKEN */
+    const char *name; /* of this client */
+    char *taken_by;   /* name of the current subscriber, if the result is FS_CUPTI_ERROR_TAKEN */
     size_t taken_by_size;
 } fs_cupti_subscriber;
 
@@ -139,8 +138,8 @@ typedef void (*fs_cupti_callback)(void *context, int domain, uint32_t function, 
 typedef void (*fs_cupti_request)(uint8_t **buffer, size_t *size, size_t *most_records);
 typedef void (*fs_cupti_complete)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
 
-/* X(field, symbol, parameters): the functions, all returning 0 or an error's number. The second list may be missing:
- * newer CUPTIs have them. */
+/* Functions, all returning 0 or an error code: X(field, symbol, parameters). Those in the second list are optional:
+ * only newer versions of CUPTI have them. */
 #define FS_CUPTI_SYMBOLS(X)                                                                      \
     X(version, cuptiGetVersion, (uint32_t *))                                                    \
     X(result_text, cuptiGetResultString, (int, const char **))                                   \
@@ -165,7 +164,7 @@ typedef void (*fs_cupti_complete)(void *context, uint32_t stream, uint8_t *buffe
     X(enable_driver, cuptiActivityEnableDriverApi, (uint32_t function, uint8_t on))                    \
     X(enable_runtime, cuptiActivityEnableRuntimeApi, (uint32_t function, uint8_t on))
 
-/* Of the CUDA driver: waiting for the contexts, and what a device can hold. */
+/* Functions of the CUDA driver: synchronizing contexts, and device properties. */
 #define FS_DRIVER_SYMBOLS(X)                                               \
     X(init, cuInit, (unsigned))                                            \
     X(driver_version, cuDriverGetVersion, (int *))                         \
@@ -184,7 +183,7 @@ typedef void (*fs_cupti_complete)(void *context, uint32_t stream, uint8_t *buffe
 typedef struct {
 #define FS_CUPTI_FIELD(field, symbol, parameters) int(*field) parameters;
     FS_CUPTI_SYMBOLS(FS_CUPTI_FIELD)
-    FS_CUPTI_OPTIONAL_SYMBOLS(FS_CUPTI_FIELD) /* NULL where missing */
+    FS_CUPTI_OPTIONAL_SYMBOLS(FS_CUPTI_FIELD) /* NULL if missing */
 } fs_cupti_functions;
 
 typedef struct {

@@ -7,10 +7,10 @@
 
 enum { SMALL_BYTES = 64 << 10, HEADER_BYTES = 64 };
 
-/* Before each buffer's bytes. */
+/* Header before each buffer's bytes. */
 typedef struct buffer {
-    struct buffer *next; /* of the free ones, or of those that CUPTI has */
-    uint32_t generation; /* of the pool that made it */
+    struct buffer *next; /* in the free list, or in the list of buffers held by CUPTI */
+    uint32_t generation; /* of the pool that allocated it */
     bool keeps;
 } buffer;
 
@@ -29,12 +29,12 @@ static uint8_t *bytes_of(buffer *head)
     return (uint8_t *)head + HEADER_BYTES;
 }
 
-/* A new buffer, which the pool does not hold yet. */
+/* Allocate a buffer; the caller adds it to the pool. */
 static buffer *make(size_t size, bool keeps)
 {
-    buffer *made = fs_calloc(1, HEADER_BYTES + size);
-    if (made != NULL) *made = (buffer){.generation = pool.generation, .keeps = keeps};
-    return made;
+    buffer *created = fs_calloc(1, HEADER_BYTES + size);
+    if (created != NULL) *created = (buffer){.generation = pool.generation, .keeps = keeps};
+    return created;
 }
 
 fs_status fs_cupti_buffers_open(size_t buffer_bytes, size_t most_bytes, fs_error *err)
@@ -47,15 +47,15 @@ fs_status fs_cupti_buffers_open(size_t buffer_bytes, size_t most_bytes, fs_error
     pool.generation++;
     pool.open = true;
     for (int i = 0; i < FS_CUPTI_FIRST_BUFFERS && pool.bytes + pool.buffer_bytes <= pool.most_bytes; i++) {
-        buffer *made = make(pool.buffer_bytes, true);
-        if (made == NULL) {
+        buffer *created = make(pool.buffer_bytes, true);
+        if (created == NULL) {
             status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for CUPTI's buffers of %zu bytes", pool.buffer_bytes);
             break;
         }
-        /* Touched now, not while the program is timed. */
-        memset(bytes_of(made), 0, pool.buffer_bytes);
-        made->next = pool.free;
-        pool.free = made;
+        /* Touch the pages now, not while the program is being timed. */
+        memset(bytes_of(created), 0, pool.buffer_bytes);
+        created->next = pool.free;
+        pool.free = created;
         pool.bytes += pool.buffer_bytes;
     }
     fs_lock_give(&pool.lock);
@@ -73,7 +73,7 @@ uint8_t *fs_cupti_buffer_take(size_t *size)
     if (may_grow) pool.bytes += pool.buffer_bytes;
     fs_lock_give(&pool.lock);
 
-    if (may_grow) taken = make(*size, true); /* not under the lock: it takes long */
+    if (may_grow) taken = make(*size, true); /* outside the lock, because it is slow */
     bool failed = may_grow && taken == NULL;
     if (taken == NULL) taken = make(*size = SMALL_BYTES, false);
 
@@ -88,7 +88,7 @@ uint8_t *fs_cupti_buffer_take(size_t *size)
     return taken == NULL ? NULL : bytes_of(taken);
 }
 
-/* The link to a buffer that CUPTI has, of this pool or an earlier one; NULL where it is another client's. */
+/* Return the link to a buffer held by CUPTI, of this pool or an earlier one; NULL if it belongs to another client. */
 static buffer **find_out(const uint8_t *bytes)
 {
     for (buffer **link = &pool.out; *link != NULL; link = &(*link)->next)
@@ -108,19 +108,19 @@ fs_cupti_buffer_use fs_cupti_buffer_use_of(const uint8_t *bytes)
 void fs_cupti_buffer_give(uint8_t *bytes, size_t valid)
 {
     fs_lock_take(&pool.lock);
-    buffer **link = find_out(bytes), *given = link == NULL ? NULL : *link;
-    if (given != NULL) *link = given->next;
+    buffer **link = find_out(bytes), *returned = link == NULL ? NULL : *link;
+    if (returned != NULL) *link = returned->next;
     fs_lock_give(&pool.lock);
-    if (given == NULL) return;
+    if (returned == NULL) return;
     memset(bytes, 0, valid);
     fs_lock_take(&pool.lock);
-    bool stays = given->generation == pool.generation && pool.open && given->keeps;
+    bool stays = returned->generation == pool.generation && pool.open && returned->keeps;
     if (stays) {
-        given->next = pool.free;
-        pool.free = given;
+        returned->next = pool.free;
+        pool.free = returned;
     }
     fs_lock_give(&pool.lock);
-    if (!stays) fs_free(given);
+    if (!stays) fs_free(returned);
 }
 
 int64_t fs_cupti_buffers_close(void)

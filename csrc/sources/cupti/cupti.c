@@ -14,26 +14,27 @@
 enum { TAKEN_BY_BYTES = 64 };
 
 static struct {
-    pthread_mutex_t lock; /* of the parser and of what it fills */
+    pthread_mutex_t lock; /* protects the parser and its output */
     fs_cupti_parser parser;
     fs_cupti_report report;
     fs_cupti_options options;
-    void *subscriber; /* NULL while capturing without one */
+    void *subscriber; /* NULL while capturing without a subscription */
     atomic_bool capturing;
-    uint32_t generation; /* of the process that captures */
+    uint32_t generation; /* of the capturing process */
 } capture = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static _Thread_local bool detaching; /* this thread makes the call from whose exit CUPTI leaves */
+static _Thread_local bool detaching; /* this thread makes the call from whose exit CUPTI is detached */
 
-/* What CUPTI calls ------------------------------------------------------------------------------------------------- */
+/* Callbacks -------------------------------------------------------------------------------------------------------- */
 
 static void request_buffer(uint8_t **buffer, size_t *size, size_t *most_records)
 {
     *buffer = fs_cupti_buffer_take(size);
-    *most_records = 0; /* as many as it holds */
+    *most_records = 0; /* no limit */
 }
 
-/* Drop counts are asked for at the end, not here: that would take a lock of CUPTI's under which it asks for buffers. */
+/* Drop counts are read at the end, not here: reading them takes a lock of CUPTI's that it also holds while requesting
+ * buffers. */
 static void complete_buffer(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
 {
     (void)context, (void)stream, (void)size;
@@ -52,7 +53,7 @@ static uint64_t host_clock(void)
     return (uint64_t)fs_clock_now();
 }
 
-/* CUPTI leaves a process safely only from the exit of an API call. */
+/* CUPTI can be detached safely only from the exit of an API call. */
 static void called_back(void *context, int domain, uint32_t function, const void *data)
 {
     const fs_cupti_callback_data *call = data;
@@ -66,7 +67,7 @@ static void called_back(void *context, int domain, uint32_t function, const void
 
 /* Functions by name ------------------------------------------------------------------------------------------------ */
 
-/* Callback ids of functions that make no event, found by name once: their numbers are CUPTI's own affair. */
+/* Callback ids of functions that make no event, found once by name, because their numbers are internal to CUPTI. */
 static struct {
     pthread_once_t once;
     uint32_t driver[FS_CUPTI_FUNCTIONS], runtime[FS_CUPTI_FUNCTIONS];
@@ -92,7 +93,8 @@ static void find_functions(void)
 
 /* Start ------------------------------------------------------------------------------------------------------------ */
 
-/* A client that gave no name, as those did that subscribed before names were asked for: torch.profiler among them. */
+/* Return whether a client gave no name, as clients that subscribed before CUPTI supported names, such as
+ * torch.profiler. */
 static bool is_nameless(const char *taken_by)
 {
     return taken_by[0] == '\0' || strstr(taken_by, "not provided") != NULL;
@@ -116,7 +118,7 @@ static fs_status subscribe(const fs_cupti_options *options, char *taken_by, fs_e
     return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is taken by %s", is_nameless(name) ? "a client without a name" : name);
 }
 
-/* X(kind, whether only with API calls, whether capturing goes on without, what it captures), in order of enabling */
+/* X(kind, only with API calls, optional, description), in order of enabling */
 #define KINDS(X)                                               \
     X(FS_CUPTI_MEMCPY, false, false, "copies")                 \
     X(FS_CUPTI_MEMCPY_PEER, false, true, "peer copies")        \
@@ -144,8 +146,8 @@ static void disable_all(void)
         if (!kinds[i].with_calls || capture.options.api_calls) fs_cupti->disable(kinds[i].kind);
 }
 
-/* Functions can be taken out of a kind that is enabled, but not put into one that is not. Where they can't be taken
- * out, the parser leaves them out. */
+/* Functions can be excluded from an enabled kind, but not enabled individually. If they cannot be excluded, the parser
+ * skips them. */
 static fs_status enable_all(fs_error *err)
 {
     for (int i = 0; i < KIND_COUNT; i++) {
@@ -153,7 +155,7 @@ static fs_status enable_all(fs_error *err)
         int code = fs_cupti->enable(kinds[i].kind);
         if (code != FS_CUPTI_SUCCESS && !kinds[i].optional) {
             char doing[64];
-            snprintf(doing, sizeof doing, "asking for %s", kinds[i].what);
+            snprintf(doing, sizeof doing, "enabling %s", kinds[i].what);
             return fs_cupti_fail(code, doing, err);
         }
     }
@@ -171,20 +173,20 @@ static void set_flag(int attribute, uint8_t value)
     if (fs_cupti->set_attribute != NULL) fs_cupti->set_attribute(attribute, &size, &value);
 }
 
-/* Our buffers are zeroed, and all threads fill the same: with one each, a program of many threads would need more
- * memory than the bound allows. A client after us may know of neither: both are taken back to what it expects. */
+/* Our buffers are zeroed and shared by all threads: with one buffer per thread, a program of many threads would exceed
+ * the memory bound. A later client may be unaware of either setting, so both are reset. */
 static void set_up_buffers(bool ours)
 {
     set_flag(FS_CUPTI_ZEROED_BUFFERS, ours);
     set_flag(FS_CUPTI_THREAD_BUFFERS, 0);
 }
 
-/* Let CUPTI use our clock; where it can't, what must be added to its own. */
+/* Make CUPTI use the store's clock; if it cannot, compute the offset to add to its times. */
 static fs_status agree_on_clock(fs_error *err)
 {
     capture.parser.offset = 0;
-    /* Also where another client is subscribed: torch.profiler leaves the processor's raw counter behind, which does not
-     * count ns, and sets it again when it begins. */
+    /* Also if another client is subscribed: torch.profiler leaves the raw cycle counter as clock, which does not count
+     * ns, and sets it again when it begins. */
     if (fs_cupti->set_clock != NULL && fs_cupti->set_clock(host_clock) == FS_CUPTI_SUCCESS) return FS_OK;
     int64_t shortest = INT64_MAX;
     for (int i = 0; i < 100; i++) {
@@ -192,7 +194,7 @@ static fs_status agree_on_clock(fs_error *err)
         int64_t before = fs_clock_now();
         int code = fs_cupti->timestamp(&theirs);
         int64_t after = fs_clock_now();
-        if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "asking for its time", err);
+        if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "reading its clock", err);
         if (after - before >= shortest) continue;
         shortest = after - before;
         capture.parser.offset = before + shortest / 2 - (int64_t)theirs;
@@ -200,7 +202,7 @@ static fs_status agree_on_clock(fs_error *err)
     return FS_OK;
 }
 
-/* Records that CUPTI itself dropped since it was last asked. */
+/* Return the number of records dropped by CUPTI since the last call. */
 static int64_t dropped_by_cupti(void)
 {
     size_t dropped = 0;
@@ -211,7 +213,7 @@ static void leave(void)
 {
     set_up_buffers(false);
     if (capture.subscriber != NULL) {
-        /* A call that does nothing, for its exit. */
+        /* A call without effect, for its exit. */
         int version;
         detaching = true;
         fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_DRIVER_DOMAIN, unwanted.driver_version);
@@ -230,7 +232,7 @@ fs_status fs_cupti_start(fs_store *store, const fs_cupti_options *options, char 
     if (taken_by != NULL) taken_by[0] = '\0';
     if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
     if (capture.report.version != 0 && capture.generation != fs_fork_generation())
-        return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI can't be used in a process forked from one that had used it");
+        return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is unavailable in a process forked after CUPTI was used");
     if (atomic_exchange(&capture.capturing, true))
         return fs_fail(err, FS_RUNTIME_ERROR, "a capture is in progress already");
     capture.generation = fs_fork_generation();
@@ -243,12 +245,12 @@ fs_status fs_cupti_start(fs_store *store, const fs_cupti_options *options, char 
     FS_TRY_GOTO(status, agree_on_clock(err), closed);
     fs_cupti->set_thread_ids(FS_CUPTI_THREAD_SYSTEM);
     set_up_buffers(true);
-    dropped_by_cupti(); /* before us */
+    dropped_by_cupti(); /* discard earlier counts */
     pthread_mutex_lock(&capture.lock);
     fs_cupti_parser_begin(&capture.parser, store, fs_clock_now());
     pthread_mutex_unlock(&capture.lock);
     int code = fs_cupti->register_callbacks(request_buffer, complete_buffer);
-    status = code == FS_CUPTI_SUCCESS ? enable_all(err) : fs_cupti_fail(code, "offering buffers", err);
+    status = code == FS_CUPTI_SUCCESS ? enable_all(err) : fs_cupti_fail(code, "registering buffers", err);
     if (status == FS_OK) return FS_OK;
     disable_all();
 closed:
@@ -273,8 +275,8 @@ void fs_cupti_restart(fs_store *store)
 
 /* Stop ------------------------------------------------------------------------------------------------------------- */
 
-/* Wait for what every device's primary context has been given; others can't be listed. The first failure is told; a
- * context with an error has no more to wait for. */
+/* Wait for the work on every device's primary context; other contexts cannot be listed. Returns the first error; a
+ * context with an error has no more work to wait for. */
 static int wait_for_devices(void)
 {
     int count = 0, first = 0;
@@ -328,11 +330,11 @@ static fs_status describe_device(fs_store *store, int index, fs_error *err)
 
 static fs_status describe_devices(fs_store *store, fs_error *err)
 {
-    bool seen[FS_DEVICE_LIMIT] = {false};
+    bool visited[FS_DEVICE_LIMIT] = {false};
     for (uint32_t i = 0; i < fs_store_lane_count(store); i++) {
         fs_lane lane = fs_store_lane(store, i);
-        if (!lane.on_device || lane.device >= FS_DEVICE_LIMIT || seen[lane.device]) continue;
-        seen[lane.device] = true;
+        if (!lane.on_device || lane.device >= FS_DEVICE_LIMIT || visited[lane.device]) continue;
+        visited[lane.device] = true;
         FS_TRY(describe_device(store, lane.device, err));
     }
     return FS_OK;
@@ -341,8 +343,8 @@ static fs_status describe_devices(fs_store *store, fs_error *err)
 static fs_status devices_failed(int failed, fs_error *err)
 {
     return fs_fail(err, FS_RUNTIME_ERROR,
-                   "CUDA failed with error %d while the profile waited for the devices: an earlier kernel or copy, of "
-                   "any library, may be at it",
+                   "CUDA failed with error %d while the profile waited for the devices: an earlier kernel or copy, "
+                   "of any library, may be at fault",
                    failed);
 }
 
@@ -355,7 +357,7 @@ fs_status fs_cupti_collect(fs_error *err)
     capture.parser.dropped += dropped;
     fs_store *store = capture.parser.store;
     pthread_mutex_unlock(&capture.lock);
-    if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "handing over its records", err);
+    if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "flushing its records", err);
     return failed != 0 ? devices_failed(failed, err) : describe_devices(store, err);
 }
 
@@ -364,7 +366,7 @@ fs_status fs_cupti_stop(fs_error *err)
     fs_status status = FS_OK;
     if (!atomic_load(&capture.capturing)) return FS_OK;
     if (capture.generation != fs_fork_generation()) {
-        atomic_store(&capture.capturing, false); /* the parent has all that CUPTI knows */
+        atomic_store(&capture.capturing, false); /* the parent process receives the records */
         return FS_OK;
     }
     pthread_mutex_lock(&capture.lock);
@@ -375,12 +377,12 @@ fs_status fs_cupti_stop(fs_error *err)
     pthread_mutex_unlock(&capture.lock);
 
     int failed = wait_for_devices();
-    /* First what is complete; then, when no thread adds any more, the rest. */
+    /* First the complete buffers; then, when no thread adds records any more, the others. */
     int code = fs_cupti->flush(0);
     disable_all();
     int forced = fs_cupti->flush(FS_CUPTI_FLUSH_FORCED);
     if (code == FS_CUPTI_SUCCESS) code = forced;
-    if (code != FS_CUPTI_SUCCESS) status = fs_cupti_fail(code, "handing over its records", err);
+    if (code != FS_CUPTI_SUCCESS) status = fs_cupti_fail(code, "flushing its records", err);
     int64_t dropped = dropped_by_cupti();
     leave();
 
@@ -397,7 +399,8 @@ fs_status fs_cupti_stop(fs_error *err)
 
 fs_cupti_report fs_cupti_last(void)
 {
-    if (capture.generation != fs_fork_generation()) return (fs_cupti_report){0}; /* its lock may be held for ever */
+    if (capture.generation != fs_fork_generation())
+        return (fs_cupti_report){0}; /* another thread may have held its lock at the fork */
     pthread_mutex_lock(&capture.lock);
     fs_cupti_report report = capture.report;
     if (atomic_load(&capture.capturing)) report.dropped = capture.parser.dropped;

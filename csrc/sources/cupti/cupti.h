@@ -1,65 +1,65 @@
-/* The source of everything that CUDA does in the process: kernels, copies, fills, API calls, synchronisation and
- * overhead, of whatever library, by CUPTI's activity records. CUPTI is one per process, and so is this capture.
+/* Capture of all CUDA activity in the process, from any library, through CUPTI's activity records: kernels, copies,
+ * fills, API calls, synchronization and overhead. CUPTI allows one subscriber per process, so there is one capture.
  *
- *   cupti_library   finds and loads libcupti (nothing is linked)
- *   cupti_buffers   the pool of buffers that CUPTI fills, bounded
- *   cupti_records   a full buffer to events of the store
- *   cupti           subscription, start, stop, and leaving the process as fast as it was
+ *   library   finds and loads libcupti (nothing is linked)
+ *   buffers   the bounded pool of buffers that CUPTI fills
+ *   records   converts the records of a buffer to events of the store
+ *   cupti     subscription, start and stop; detaches so that no overhead remains
  *
- * Times are CUPTI's own, given in the store's clock: it asks our clock for host times and fits device times to it.
- */
+ * Times are in the store's clock: CUPTI reads host times from it and converts device times to it. */
 #ifndef FS_SOURCES_CUPTI_CUPTI_H
 #define FS_SOURCES_CUPTI_CUPTI_H
 
 #include "store/store.h"
 
 typedef struct {
-    bool api_calls; /* capture API calls too; without them no device work is tied to an op */
-    bool may_share; /* where a nameless client that does not capture now holds the subscription, capture without one */
-    size_t buffer_bytes, most_bytes; /* of one buffer, of all; 0: 4 MiB, 256 MiB */
+    bool api_calls; /* capture API calls too; without them device work cannot be attributed to ops */
+    bool may_share; /* capture without a subscription if an unnamed client that is not capturing holds it */
+    size_t buffer_bytes, most_bytes; /* size of one buffer, limit for all; 0: 4 MiB, 256 MiB */
 } fs_cupti_options;
 
-/* Load the CUDA driver from `path` (NULL: libcuda.so.1), once per process. FS_RUNTIME_ERROR: there is none, or it is
- * too old. */
+/* Load the CUDA driver from `path` (NULL: libcuda.so.1), once per process. FS_RUNTIME_ERROR if it is missing or too
+ * old. */
 fs_status fs_driver_load(const char *path, fs_error *err);
 
-/* Retain every active primary context once more, for good: the process is about to end. Else libcudart's exit handler
- * destroys them, and CUPTI then hands its buffers to clients whose libraries have ended already: a process that used
- * torch.profiler aborts ("double free or corruption") where the driver was loaded before torch. Not retained, a context
- * ends with the process all the same. Does nothing where CUDA was not used. */
+/* Permanently retain every active primary context once more, before the process ends. Otherwise libcudart's exit
+ * handler destroys them, CUPTI returns buffers to clients whose libraries are already finalized, and a process that
+ * used torch.profiler aborts ("double free or corruption") if the driver was loaded before torch. The contexts still
+ * end with the process. Does nothing if CUDA was not used. */
 void fs_driver_keep_contexts(void);
 
-/* Load CUPTI from `path` (NULL or "": by the loader) and the CUDA driver from `driver`, once per process: later calls
- * do nothing. FS_RUNTIME_ERROR names what is missing or too old, and what to install. */
+/* Load CUPTI from `path` (NULL or "": search with the loader) and the CUDA driver from `driver`, once per process:
+ * later calls do nothing. FS_RUNTIME_ERROR names what is missing or too old, and what to install. */
 fs_status fs_cupti_load(const char *path, const char *driver, fs_error *err);
 
-/* Whether there is a CUDA driver with a device. Without fs_driver_load the answer is false. */
+/* Return whether there is a CUDA driver with a device; false before fs_driver_load. */
 bool fs_cupti_has_device(void);
 
-/* Capture into `store` until fs_cupti_stop. FS_RUNTIME_ERROR: not loaded, capturing already, CUPTI's own refusal; or
- * another client has CUPTI: then `taken_by` (64 bytes; may be NULL) receives its name, else "". */
+/* Capture into `store` until fs_cupti_stop. FS_RUNTIME_ERROR: not loaded, a capture is running, an error of CUPTI,
+ * or another client holds the subscription; `taken_by` (64 bytes; may be NULL) receives the name of that client,
+ * else "". */
 fs_status fs_cupti_start(fs_store *store, const fs_cupti_options *options, char *taken_by, fs_error *err);
 
-/* Wait for the devices, take in all records so far and tell the store of its devices; the capture goes on.
- * FS_RUNTIME_ERROR says what of this failed. */
+/* Wait for the devices, flush all records and add the device properties to the store; the capture continues.
+ * FS_RUNTIME_ERROR describes what failed. */
 fs_status fs_cupti_collect(fs_error *err);
 
-/* Capture into another store from now on; what began earlier is forgotten, and not counted as lost. */
+/* Capture into another store from now on. Earlier activity is discarded and not counted as lost. */
 void fs_cupti_restart(fs_store *store);
 
-/* Wait for the devices, take in all records, detach CUPTI from the process and tell the store of its devices. The
- * capture has ended in any case; FS_RUNTIME_ERROR says what of this failed. In a child forked while capturing it ends
- * the capture without touching CUPTI. */
+/* Wait for the devices, flush all records, detach CUPTI from the process and add the device properties to the store.
+ * The capture ends even on error; FS_RUNTIME_ERROR describes what failed. In a child forked during a capture, this ends
+ * the capture without calling CUPTI. */
 fs_status fs_cupti_stop(fs_error *err);
 
 typedef struct {
-    int64_t dropped;  /* records: no buffer was free, no memory for an event, or without a time */
-    int64_t taken;    /* buffers with an unknown number of records that another client took */
+    int64_t dropped;  /* number of records lost: no free buffer, no memory for an event, or no time */
+    int64_t taken;    /* number of buffers, with an unknown number of records, that another client received */
     uint32_t version; /* of CUPTI's API */
     bool shared;      /* captured without a subscription */
 } fs_cupti_report;
 
-/* Of the capture that runs, or the last one. */
+/* Return the report of the running capture, or of the last one. */
 fs_cupti_report fs_cupti_last(void);
 
 #endif

@@ -9,7 +9,7 @@
 
 #if __has_include(<cupti.h>) && __has_include(<cuda.h>)
 #include <cupti.h>
-#if CUPTI_API_VERSION >= 130000 /* has all of them */
+#if CUPTI_API_VERSION >= 130000 /* the first version with all of them */
 #define CHECK_NUMBER(ours, theirs, number) _Static_assert((int)ours == (int)theirs, #theirs);
 FS_CUPTI_NUMBERS(CHECK_NUMBER)
 #undef CHECK_NUMBER
@@ -78,7 +78,7 @@ static const symbol driver_symbols[] = {
 };
 #define COUNT(list) (sizeof(list) / sizeof *(list))
 
-/* Put the functions where they belong; the name of the first that the library lacks, or NULL. */
+/* Resolve the functions; returns the name of the first that is missing from the library, or NULL. */
 static const char *find_symbols(void *library, const symbol *symbols, size_t count, void *functions)
 {
     const char *missing = NULL;
@@ -94,7 +94,7 @@ static fs_status load_driver(const char *path, fs_error *err)
 {
     if (path == NULL || path[0] == '\0') path = "libcuda.so.1";
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "there is no NVIDIA driver (%s)", dlerror());
+    if (library == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "no NVIDIA driver could be loaded (%s)", dlerror());
     const char *missing = find_symbols(library, driver_symbols, COUNT(driver_symbols), &driver_functions);
     if (missing != NULL)
         return fs_fail(err, FS_RUNTIME_ERROR, "%s has no function %s: update the driver", path, missing);
@@ -102,29 +102,30 @@ static fs_status load_driver(const char *path, fs_error *err)
     return FS_OK;
 }
 
-static const char install[] = "pip install nvidia-cuda-cupti brings it (nvidia-cuda-cupti-cu12 for CUDA 12)";
+static const char install[] = "install it with pip install nvidia-cuda-cupti (nvidia-cuda-cupti-cu12 for CUDA 12)";
 
 static fs_status load_cupti(const char *path, fs_error *err)
 {
     const char *const names[] = {path, "libcupti.so.13", "libcupti.so.12", "libcupti.so"};
     bool named = path != NULL && path[0] != '\0';
-    char said[400] = ""; /* of the first: the text of dlerror() is gone with the next dlopen() */
+    char reason[400] = ""; /* of the first attempt, copied because the next dlopen() overwrites it */
     void *library = NULL;
     size_t at = named ? 0 : 1, end = named ? 1 : COUNT(names);
     uint32_t version = 0;
     for (; library == NULL && at < end; at++) {
         library = dlopen(names[at], RTLD_NOW | RTLD_LOCAL);
         const char *why = library == NULL ? dlerror() : NULL;
-        if (why != NULL && said[0] == '\0') snprintf(said, sizeof said, "%s", why);
+        if (why != NULL && reason[0] == '\0') snprintf(reason, sizeof reason, "%s", why);
     }
-    if (library == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI could not be loaded (%s): %s", said, install);
+    if (library == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI could not be loaded (%s): %s", reason, install);
     path = names[at - 1];
     const char *missing = find_symbols(library, cupti_symbols, COUNT(cupti_symbols), &cupti_functions);
     if (missing != NULL) return fs_fail(err, FS_RUNTIME_ERROR, "%s has no function %s: %s", path, missing, install);
     find_symbols(library, optional_symbols, COUNT(optional_symbols), &cupti_functions);
     if (cupti_functions.version(&version) != FS_CUPTI_SUCCESS || version < FS_CUPTI_LEAST_VERSION)
-        return fs_fail(err, FS_RUNTIME_ERROR, "%s is CUPTI's API version %u, and capturing needs %d (CUDA 12.0): %s",
-                       path, version, FS_CUPTI_LEAST_VERSION, install);
+        return fs_fail(err, FS_RUNTIME_ERROR,
+                       "%s has CUPTI API version %u, but capturing needs %d (CUDA 12.0) or later: %s", path, version,
+                       FS_CUPTI_LEAST_VERSION, install);
     fs_cupti = &cupti_functions;
     return FS_OK;
 }
@@ -157,9 +158,9 @@ void fs_driver_keep_contexts(void)
     fs_driver_functions functions = driver_functions;
     void *library = fs_driver == NULL ? dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) : NULL;
     int count = 0;
-    if (fs_driver == NULL && library == NULL) return; /* nothing here uses CUDA */
+    if (fs_driver == NULL && library == NULL) return; /* CUDA is not in use */
     if (library != NULL && find_symbols(library, driver_symbols, COUNT(driver_symbols), &functions) != NULL) return;
-    if (functions.device_count(&count) != 0) return; /* not initialised, or a forked child */
+    if (functions.device_count(&count) != 0) return; /* not initialized, or a forked child */
     for (int i = 0; i < count; i++) {
         int device = 0, active = 0;
         unsigned flags = 0;
@@ -184,7 +185,7 @@ char *fs_cupti_demangle(const char *symbol_name)
     int status = 0;
     if (symbol_name[0] != '_' || symbol_name[1] != 'Z') return NULL;
     pthread_mutex_lock(&once);
-    if (!looked) { /* of the C++ library that CUDA code nearly always brings; without it names stay as they are */
+    if (!looked) { /* from the C++ library that CUDA code usually loads; without it names stay mangled */
         void *address = dlsym(RTLD_DEFAULT, "__cxa_demangle");
         void *library = address == NULL ? dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL) : NULL;
         if (library != NULL) address = dlsym(library, "__cxa_demangle");

@@ -5,14 +5,15 @@
 #include "base/status.h"
 #include "sources/cupti/abi.h"
 
-/* NULL until fs_cupti_load succeeded; driver NULL where there is none. */
+/* NULL until fs_cupti_load succeeds; fs_driver is NULL if there is no driver. */
 extern const fs_cupti_functions *fs_cupti;
 extern const fs_driver_functions *fs_driver;
 
-/* FS_RUNTIME_ERROR with CUPTI's own words and what was tried ("enabling kernels"). */
+/* Return FS_RUNTIME_ERROR with CUPTI's description of the error and the failed step ("enabling kernels"). */
 fs_status fs_cupti_fail(int code, const char *doing, fs_error *err);
 
-/* A C++ symbol's readable name, from malloc; NULL where it has none or nothing here can tell. */
+/* Return the demangled name of a C++ symbol, allocated with malloc; NULL if it has none or no demangler is
+ * available. */
 char *fs_cupti_demangle(const char *symbol);
 
 #endif

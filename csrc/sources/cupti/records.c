@@ -5,16 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names ---------------------------------------------------------------------------------------------------------- */
+/* Names ------------------------------------------------------------------------------------------------------------ */
 
-/* Called often, and of no interest to who reads times: torch.profiler leaves out the same. */
+/* Frequent calls whose times are of no interest; torch.profiler skips the same ones. */
 static const char *const noise[] = {
     "cudaGetDevice",       "cudaSetDevice",   "cudaGetLastError",
     "cudaPeekAtLastError", "cudaEventCreate", "cudaEventCreateWithFlags",
     "cudaEventDestroy",
 };
 
-/* Beginnings of names: launches (Triton, cuBLAS and Numba go through the driver), copies, waiting, memory and code. */
+/* Prefixes of recorded driver functions: launches (Triton, cuBLAS and Numba use the driver), copies, waiting, memory
+ * and code. */
 static const char *const wanted[] = {
     "cuLaunch",
     "cuGraphLaunch",
@@ -49,7 +50,7 @@ static const char *const overheads[] = {
 };
 
 static const char *const synchronizations[] = {
-    /* Kineto's words */
+    /* Kineto's names */
     "Unknown Sync", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync",
 };
 
@@ -84,8 +85,8 @@ void fs_cupti_function_name(int domain, uint32_t function, char *name, size_t si
     name[0] = '\0';
     if (fs_cupti->callback_name(domain, function, &found) != FS_CUPTI_SUCCESS || found == NULL) return;
     snprintf(name, size, "%s", found);
-    /* "cudaLaunchKernel_ptsz_v7000": the CUDA version that brought it ("cuMemAlloc_v2" is a name of its own), and
-     * before it a mark of the form for per-thread default streams. */
+    /* "cudaLaunchKernel_ptsz_v7000": remove the CUDA version of the function ("cuMemAlloc_v2" is a separate function)
+     * and, before it, the suffix of the variant for per-thread default streams. */
     size_t length = strlen(name), digits = 0;
     while (digits < length && isdigit((unsigned char)name[length - 1 - digits])) digits++;
     if (digits >= 4 && length > digits + 2 && strncmp(name + length - digits - 2, "_v", 2) == 0)
@@ -95,7 +96,7 @@ void fs_cupti_function_name(int domain, uint32_t function, char *name, size_t si
     if (strcmp(name, "INVALID") == 0) name[0] = '\0';
 }
 
-/* The name of an API function as the store knows it; FS_NONE where it makes no event. */
+/* Get the store's name id of an API function; FS_NONE if it makes no event. */
 static fs_status function_id(fs_cupti_parser *parser, int domain, uint32_t function, uint32_t *id)
 {
     char name[128];
@@ -137,7 +138,7 @@ static fs_status symbol_name(fs_cupti_parser *parser, const char *symbol, uint32
     return FS_OK;
 }
 
-/* Launches and lanes --------------------------------------------------------------------------------------------- */
+/* Launches and lanes ----------------------------------------------------------------------------------------------- */
 
 static fs_status launch_id(fs_cupti_parser *parser, const fs_launch *launch, uint32_t *signature)
 {
@@ -182,9 +183,9 @@ static fs_status thread_lane(fs_cupti_parser *parser, uint32_t thread, uint32_t 
     return FS_OK;
 }
 
-/* Records -------------------------------------------------------------------------------------------------------- */
+/* Records ---------------------------------------------------------------------------------------------------------- */
 
-/* What all records have. */
+/* Fill in the members that all records share. */
 static fs_event event_of(const fs_cupti_parser *parser, fs_event_kind kind, uint64_t start, uint64_t end)
 {
     fs_event event = fs_event_missing;
@@ -194,7 +195,7 @@ static fs_event event_of(const fs_cupti_parser *parser, fs_event_kind kind, uint
     return event;
 }
 
-/* Only what comes this far is an event: where it can't be kept it is a loss. */
+/* From here on a record is an event; if it cannot be stored, it counts as lost. */
 static fs_status append(fs_cupti_parser *parser, const fs_event *event)
 {
     return parser->keeps ? fs_store_append(parser->store, event, NULL, NULL) : FS_OUT_OF_MEMORY;
@@ -263,7 +264,7 @@ static fs_status take_fill(fs_cupti_parser *parser, const fs_cupti_memset *recor
     return append_work(parser, &event, record->device, record->stream, record->correlation, &launch);
 }
 
-/* Host events outside of what was asked for, the capture's own calls among them, are nobody's loss, whether they have
+/* Host events outside the requested time, including the capture's own calls, do not count as lost, whether they have
  * ended or not. */
 static bool is_outside(const fs_cupti_parser *parser, const fs_event *event, uint64_t start)
 {
@@ -283,7 +284,7 @@ static fs_status take_api(fs_cupti_parser *parser, const fs_cupti_api *record)
     return append(parser, &event);
 }
 
-/* The record knows no thread: the API call of its correlation does. */
+/* The record has no thread; it is taken from the API call with its correlation. */
 static fs_status take_synchronization(fs_cupti_parser *parser, const fs_cupti_synchronization *record)
 {
     fs_event event = event_of(parser, FS_EVENT_SYNC, record->start, record->end);
@@ -300,7 +301,7 @@ static fs_status take_overhead(fs_cupti_parser *parser, const fs_cupti_overhead 
     uint32_t kind = (uint32_t)record->overhead >> 16;
     if (is_outside(parser, &event, record->start)) return FS_OK;
     if (record->start == 0 || record->end == 0) return FS_RUNTIME_ERROR;
-    /* 1 is the driver's compiler; CUPTI's own begin at 1 << 16. */
+    /* 1 is the driver's compiler; CUPTI's own start at 1 << 16. */
     const char *name = record->overhead == 1 ? overheads[1] : kind > 0 ? NAMED(overheads, kind + 1) : "Unknown";
     FS_TRY(fs_store_name(parser->store, name, &event.name, NULL));
     if (record->object == FS_CUPTI_OBJECT_THREAD) FS_TRY(thread_lane(parser, record->thread, &event.lane));
@@ -317,7 +318,7 @@ static fs_status take(fs_cupti_parser *parser, const fs_cupti_record *record)
         const fs_cupti_memcpy *copy = bytes;
         return take_copy(parser, copy, copy->correlation, copy->graph, copy->graph_node);
     }
-    case FS_CUPTI_MEMCPY_PEER: { /* begins as any copy does */
+    case FS_CUPTI_MEMCPY_PEER: { /* begins like any copy record */
         const fs_cupti_memcpy_peer *copy = bytes;
         return take_copy(parser, bytes, copy->correlation, copy->graph, copy->graph_node);
     }
@@ -331,7 +332,7 @@ static fs_status take(fs_cupti_parser *parser, const fs_cupti_record *record)
     case FS_CUPTI_OVERHEAD:
         return take_overhead(parser, bytes);
     default:
-        return FS_OK; /* of a kind that was not asked for */
+        return FS_OK; /* of a kind that was not requested */
     }
 }
 

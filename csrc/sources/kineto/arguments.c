@@ -1,4 +1,4 @@
-/* The "args" of a trace's events, to signatures. */
+/* Conversion of the "args" of a trace's events to signatures. */
 #include "sources/kineto/arguments.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static const struct {
     const char *key;
     size_t size;
     argument_form form;
-    size_t place; /* a number's index, or where in fs_event_arguments */
+    size_t place; /* the index of a number, or an offset in fs_event_arguments */
 } argument_keys[] = {
 #define KEY(key, form, place) {key, sizeof key - 1, form, place}
 #define INTEGER_KEY(NAME, key) KEY(key, ARG_INTEGER, FS_ARG_##NAME),
@@ -47,17 +47,17 @@ static pthread_once_t keys_once = PTHREAD_ONCE_INIT;
 
 static inline bool is_key(const fs_scan_span *text, int index)
 {
-    const char *key = argument_keys[index].key, *given = text->text;
+    const char *key = argument_keys[index].key, *found = text->text;
     size_t size = text->size;
     if (argument_keys[index].size != size) return false;
-    for (; size >= 8; size -= 8, key += 8, given += 8) {
+    for (; size >= 8; size -= 8, key += 8, found += 8) {
         uint64_t a, b;
         memcpy(&a, key, 8);
-        memcpy(&b, given, 8);
+        memcpy(&b, found, 8);
         if (a != b) return false;
     }
     for (size_t i = 0; i < size; i++)
-        if (key[i] != given[i]) return false;
+        if (key[i] != found[i]) return false;
     return true;
 }
 
@@ -76,7 +76,7 @@ static void place_keys(void)
     }
 }
 
-/* The index of a key, or -1. */
+/* Return the index of a key, or -1. */
 static int find_key(const fs_scan_span *key)
 {
     if (key->size == 0) return -1;
@@ -166,14 +166,14 @@ fs_scan_status fs_arguments_read(fs_scan *scan, fs_event_arguments *arguments)
     return FS_SCAN_GOOD;
 }
 
-/* A collective ----------------------------------------------------------------------------------------------------- */
+/* Collectives ------------------------------------------------------------------------------------------------------ */
 
 static int64_t number(const fs_event_arguments *arguments, int which, int64_t missing)
 {
     return fs_argument_known(arguments, which) ? arguments->numbers[which] : missing;
 }
 
-/* A count from 0 to `most`; what is out of that range is not known. */
+/* Return a count from 0 to `most`; `missing` if it is out of range. */
 static int64_t count_of(const fs_event_arguments *arguments, int which, int64_t most, int64_t missing)
 {
     int64_t count = number(arguments, which, missing);
@@ -199,9 +199,9 @@ static fs_collective collective_of(const fs_event_arguments *arguments)
     };
 }
 
-/* The call of an op ------------------------------------------------------------------------------------------------ */
+/* Calls of ops ----------------------------------------------------------------------------------------------------- */
 
-/* An array's elements, one after another; what is missing has none. */
+/* The elements of an array, one by one; a missing array has none. */
 typedef struct {
     fs_scan scan;
 } elements;
@@ -209,11 +209,11 @@ typedef struct {
 static elements elements_of(const char *text, size_t size)
 {
     elements list = {{.at = text, .end = text + size}};
-    if (size > 0) list.scan.at++; /* its bracket */
+    if (size > 0) list.scan.at++; /* skip its bracket */
     return list;
 }
 
-/* The next element as it stands; of size 0 where there is none. */
+/* Return the next element as spelled in the text; size 0 at the end. */
 static fs_scan_span next_element(elements *list)
 {
     fs_scan_span span = {list->scan.at, 0, false};
@@ -227,7 +227,7 @@ static fs_scan_span next_element(elements *list)
     return (fs_scan_span){began, (size_t)(list->scan.at - began), false};
 }
 
-/* An element that is a string, quotes left off; else nothing. */
+/* Return an element that is a string, without its quotes; else an empty span. */
 static fs_scan_span string_in(fs_scan_span element)
 {
     fs_scan_span string = {"", 0, false};
@@ -238,7 +238,7 @@ static fs_scan_span string_in(fs_scan_span element)
 
 enum { MAX_NDIM = 64 };
 
-/* The integers of an array; how many, at most MAX_NDIM. */
+/* Read the integers of an array; returns their number, at most MAX_NDIM. */
 static uint32_t integers_in(fs_scan_span array, int64_t *values)
 {
     elements list = elements_of(array.text, array.size);
@@ -294,8 +294,7 @@ static bool begins(fs_scan_span span, const char *text)
     return span.size >= size && memcmp(span.text, text, size) == 0;
 }
 
-/* What Kineto writes for the types (torch/csrc/profiler/util.cpp, inputTypes): a tensor's dtype, or one of few words.
- */
+/* Types as written by Kineto (torch/csrc/profiler/util.cpp, inputTypes): a tensor's dtype, or one of a few words. */
 static fs_status add_argument(fs_piece *piece, fs_scan_span type, fs_scan_span dims, fs_scan_span strides,
                               fs_scan_span concrete, fs_error *err)
 {
@@ -311,7 +310,7 @@ static fs_status add_argument(fs_piece *piece, fs_scan_span type, fs_scan_span d
     return fs_torch_add_nothing(&piece->builder, err);
 }
 
-/* Room for `size` bytes and the padding of a scan. */
+/* Make room for `size` bytes and the padding of a scan. */
 static fs_status scratch(fs_piece *piece, size_t size, fs_error *err)
 {
     if (size + FS_SCAN_PADDING <= piece->scratch_capacity) return FS_OK;
@@ -325,7 +324,7 @@ static fs_status scratch(fs_piece *piece, size_t size, fs_error *err)
 
 enum { CALL_SPANS = 4 };
 
-/* The unit's name into `to`, the rest zero; none where it would not fit: no unit has so long a name. */
+/* Copy the unit's name to `to` and zero the rest; a name that does not fit is not a unit and is dropped. */
 static void take_unit(const fs_event_arguments *arguments, char *to, size_t size)
 {
     const fs_scan_span *unit = &arguments->texts[FS_ARG_UNIT];
@@ -333,25 +332,25 @@ static void take_unit(const fs_event_arguments *arguments, char *to, size_t size
     if (unit->size < size) memcpy(to, unit->text, unit->size);
 }
 
-static double told(const fs_event_arguments *arguments, int which)
+static double number_or_nan(const fs_event_arguments *arguments, int which)
 {
     return fs_argument_known(arguments, which) ? (double)arguments->numbers[which] : (double)NAN;
 }
 
-/* The work that an op's event tells; false where it tells none. */
-static bool tells_work(const fs_event_arguments *arguments, fs_torch_told *work)
+/* Extract the work recorded with an op's event; false if there is none. */
+static bool recorded_work(const fs_event_arguments *arguments, fs_torch_told *work)
 {
     const uint32_t any = 1u << FS_ARG_FLOPS | 1u << FS_ARG_BYTES_READ | 1u << FS_ARG_BYTES_WRITTEN | 1u << FS_ARG_BYTES;
     if ((arguments->known & any) == 0) return false;
-    work->flops = told(arguments, FS_ARG_FLOPS);
-    work->bytes_read = told(arguments, FS_ARG_BYTES_READ);
-    work->bytes_written = told(arguments, FS_ARG_BYTES_WRITTEN);
-    work->bytes = told(arguments, FS_ARG_BYTES);
+    work->flops = number_or_nan(arguments, FS_ARG_FLOPS);
+    work->bytes_read = number_or_nan(arguments, FS_ARG_BYTES_READ);
+    work->bytes_written = number_or_nan(arguments, FS_ARG_BYTES_WRITTEN);
+    work->bytes = number_or_nan(arguments, FS_ARG_BYTES);
     take_unit(arguments, work->unit, sizeof work->unit);
     return true;
 }
 
-/* Build the call of the four arrays in scratch, each ended by a zero byte. `work`: NULL where none is told. */
+/* Build the call from the four arrays in scratch, each ended by a zero byte. `work`: recorded work; NULL: none. */
 static fs_status build_call(fs_piece *piece, const size_t *sizes, const fs_torch_told *work, fs_error *err)
 {
     elements lists[CALL_SPANS];
@@ -373,7 +372,7 @@ static fs_status keep_call(fs_piece *piece, uint32_t *signature, fs_error *err)
     return fs_intern_bytes(&piece->signatures, piece->builder.words, fs_torch_size(&piece->builder), signature, err);
 }
 
-/* A call of record_param_comms: the collective follows it. No two are alike, so that there is nothing to look up. */
+/* Store a call of record_param_comms, followed by its collective. No two are alike, so there is no lookup. */
 static fs_status keep_collective_call(fs_piece *piece, const fs_event_arguments *arguments, const size_t *sizes,
                                       uint32_t *signature, fs_error *err)
 {
@@ -391,15 +390,15 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
     size_t sizes[CALL_SPANS], size = 0;
     uint32_t call, before = piece->calls.count;
     fs_torch_told work;
-    bool tells = tells_work(arguments, &work);
+    bool has_work = recorded_work(arguments, &work);
     *signature = FS_NONE;
     bool collective = arguments->texts[FS_ARG_COLLECTIVE].size > 0;
-    if (arguments->dims.text == NULL && !collective && !tells) return FS_OK;
+    if (arguments->dims.text == NULL && !collective && !has_work) return FS_OK;
     for (int i = 0; i < CALL_SPANS; i++) {
         sizes[i] = spans[i]->text != NULL ? spans[i]->size : 0;
         size += sizes[i] + 1;
     }
-    if (tells) size += sizeof work;
+    if (has_work) size += sizeof work;
     FS_TRY(scratch(piece, size, err));
     char *to = piece->scratch;
     for (int i = 0; i < CALL_SPANS; i++) {
@@ -409,7 +408,7 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
     }
     memset(to, 0, FS_SCAN_PADDING);
     if (collective) return keep_collective_call(piece, arguments, sizes, signature, err);
-    if (tells) memcpy(to, &work, sizeof work);
+    if (has_work) memcpy(to, &work, sizeof work);
     FS_TRY(fs_intern_bytes(&piece->calls, piece->scratch, size, &call, err));
     if (call < before) {
         *signature = piece->call_signatures[call];
@@ -422,15 +421,15 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
         piece->call_signatures = grown;
         piece->call_capacity = capacity;
     }
-    memset(to, 0, FS_SCAN_PADDING); /* in the place of what is told */
+    memset(to, 0, FS_SCAN_PADDING); /* in place of the recorded work */
     piece->call_signatures[call] = FS_NONE;
-    FS_TRY(build_call(piece, sizes, tells ? &work : NULL, err));
+    FS_TRY(build_call(piece, sizes, has_work ? &work : NULL, err));
     FS_TRY(keep_call(piece, &piece->call_signatures[call], err));
     *signature = piece->call_signatures[call];
     return FS_OK;
 }
 
-/* Device work ------------------------------------------------------------------------------------------------------ */
+/* Launches --------------------------------------------------------------------------------------------------------- */
 
 fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
 {
@@ -438,7 +437,7 @@ fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *argumen
     size_t size = FS_LAUNCH_BYTES;
     fs_launch launch = {
         .registers = (uint32_t)count_of(arguments, FS_ARG_REGISTERS, UINT32_MAX, 0),
-        .dynamic_shared = (uint32_t)count_of(arguments, FS_ARG_SHARED, UINT32_MAX, 0), /* Kineto has the sum of both */
+        .dynamic_shared = (uint32_t)count_of(arguments, FS_ARG_SHARED, UINT32_MAX, 0), /* plus static */
         .context = (uint32_t)number(arguments, FS_ARG_CONTEXT, 0),
         .graph = (uint32_t)number(arguments, FS_ARG_GRAPH, 0),
         .graph_node = (uint64_t)number(arguments, FS_ARG_GRAPH_NODE, 0),

@@ -4,16 +4,16 @@
 
 #include "sources/kineto/records.h"
 
-/* The members of "args" that an event's record comes from. */
+/* The members of "args" used for an event's record. */
 typedef struct {
-    fs_scan_span dims, types, strides, concrete; /* arrays as they stand; text NULL: not there */
-    int64_t numbers[32];                         /* by FS_ARG_…, where known */
-    uint32_t known;                              /* a bit for each */
-    uint32_t grid[3], block[3], cluster[3];      /* the first 0: not there */
-    fs_scan_span texts[5];                       /* of a collective, and the unit of stated FLOPs */
+    fs_scan_span dims, types, strides, concrete; /* arrays, unparsed; text NULL: missing */
+    int64_t numbers[32];                         /* indexed by FS_ARG_… */
+    uint32_t known;                              /* one bit per number: it is known */
+    uint32_t grid[3], block[3], cluster[3];      /* first element 0: missing */
+    fs_scan_span texts[5];                       /* texts of a collective, and the unit of declared FLOPs */
 } fs_event_arguments;
 
-/* X(NAME, key): the integers. */
+/* The integers. X(NAME, key) */
 #define FS_ARG_LIST(X)                                                                                          \
     X(EXTERNAL, "External id")                                                                                  \
     X(EXTERNAL_OLD, "external id")                                                                              \
@@ -37,7 +37,7 @@ enum {
 
 enum { FS_ARG_COLLECTIVE, FS_ARG_DTYPE, FS_ARG_GROUP, FS_ARG_RANKS, FS_ARG_UNIT };
 
-/* Nothing known. */
+/* Reset to unknown. */
 void fs_arguments_begin(fs_event_arguments *arguments);
 /* Read "args", at its '{'. */
 fs_scan_status fs_arguments_read(fs_scan *scan, fs_event_arguments *arguments);
@@ -47,7 +47,7 @@ static inline bool fs_argument_known(const fs_event_arguments *arguments, int wh
     return (arguments->known >> which & 1) != 0;
 }
 
-/* The signature of an op's call, of device work's launch, of a range's stated work, or FS_NONE. */
+/* Intern the signature of an op's call, of a launch, or of a range's declared work; FS_NONE: none. FS_OUT_OF_MEMORY. */
 fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);

@@ -1,4 +1,4 @@
-/* One event of a trace, to a record. */
+/* Conversion of one event of a trace to a record. */
 #include "sources/kineto/event.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 /* Categories ------------------------------------------------------------------------------------------------------- */
 
-/* What the records of a category are. */
+/* Destinations of the records of a category. */
 typedef enum { HOST, DEVICE, MEMORY, WINDOW, IGNORED } category_form;
 
 typedef struct {
@@ -21,7 +21,7 @@ typedef struct {
 
 #define CATEGORY(name, form, kind) {name, sizeof name - 1, form, FS_EVENT_##kind}
 
-/* Kineto's ActivityType names (libkineto/src/ActivityType.cpp), those of torch 1.8 and before, and flopscope's own. */
+/* Kineto's ActivityType names (libkineto/src/ActivityType.cpp), those of torch 1.8 and earlier, and flopscope's own. */
 static const category categories[] = {
     CATEGORY("cpu_op", HOST, OP),
     CATEGORY("Operator", HOST, OP),
@@ -81,7 +81,7 @@ static const category *find_category(const fs_scan_span *name)
     return NULL;
 }
 
-/* torch's own marks and questions, which its tables leave out (torch/autograd/profiler.py, _filter_name). */
+/* torch's internal markers and queries, which its tables omit (torch/autograd/profiler.py, _filter_name). */
 static const char *const hidden[] = {
     "profiler::_record_function_enter",
     "profiler::_record_function_enter_new",
@@ -99,7 +99,7 @@ static bool is_hidden(const fs_scan_span *name)
     return false;
 }
 
-/* Backends of torch.distributed, whose annotations end on a thread of theirs. */
+/* Backends of torch.distributed, whose annotations end on threads of their own. */
 static bool is_communication(const fs_scan_span *name)
 {
     return begins(name, "nccl:") || begins(name, "gloo:") || begins(name, "ucc:") || begins(name, "mpi:") ||
@@ -108,14 +108,14 @@ static bool is_communication(const fs_scan_span *name)
 
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
-/* A process or thread: a number, or a name. */
+/* A process or thread id: a number or a name. */
 typedef struct {
     int64_t number;
     bool is_number;
 } identity;
 
 typedef struct {
-    char phase; /* "ph", 0: none */
+    char phase; /* "ph"; 0: missing */
     const category *category;
     fs_scan_span category_name, name;
     identity process, thread;
@@ -142,7 +142,7 @@ static fs_scan_status read_text(fs_scan *scan, fs_scan_span *span)
     return *scan->at == '"' ? fs_scan_string(scan, span) : fs_scan_skip(scan);
 }
 
-/* Two keys have four letters; the first letter tells the others apart but for their size. */
+/* Dispatch on the first letter and the size; only two keys have four letters. */
 static fs_scan_status read_member(fs_scan *scan, const fs_scan_span *key, event_text *event)
 {
     fs_scan_span text = {"", 0, false};
@@ -177,7 +177,7 @@ static fs_scan_status read_member(fs_scan *scan, const fs_scan_span *key, event_
     return fs_scan_skip(scan);
 }
 
-/* Phases whose events have nothing that is kept: flows, metadata, counters. */
+/* Phases without relevant data: flows, metadata, counters. */
 static bool is_ignored(char phase)
 {
     return phase != 0 && phase != 'X' && phase != 'i' && phase != 'I';
@@ -207,7 +207,7 @@ static fs_scan_status read_event(fs_scan *scan, event_text *event)
     return FS_SCAN_GOOD;
 }
 
-/* Keeping ---------------------------------------------------------------------------------------------------------- */
+/* Records ---------------------------------------------------------------------------------------------------------- */
 
 static fs_status add_record(fs_piece *piece, fs_record **record, fs_error *err)
 {
@@ -241,7 +241,8 @@ static int64_t number(const event_text *event, int which, int64_t missing)
     return fs_argument_known(&event->arguments, which) ? event->arguments.numbers[which] : missing;
 }
 
-/* An amount of bytes, negative where memory is given back; one that cannot be is unknown, which the store has as 0. */
+/* Return a number of bytes, negative for freed memory; an impossible one is unknown, which the store represents by
+ * 0. */
 static int64_t bytes_of(const event_text *event, int which)
 {
     int64_t bytes = number(event, which, 0);
@@ -263,8 +264,8 @@ static fs_status keep_device(fs_piece *piece, const event_text *event, fs_record
 {
     int64_t place = event->process.is_number ? event->process.number : 0;
     int64_t device = number(event, FS_ARG_DEVICE, place), stream = number(event, FS_ARG_STREAM, event->thread.number);
-    if (device < 0) device = 0; /* Kineto has -1 for what waits for all of a device's streams */
-    /* flopscope writes on its thread what waits for a device that no record names. */
+    if (device < 0) device = 0; /* Kineto writes -1 for waits on all streams of a device */
+    /* flopscope places waits for an unrecorded device on their thread. */
     if (record->kind == FS_EVENT_SYNC && device >= FS_DEVICE_LIMIT)
         return find_lane(piece, -1, event->thread.number, event, &record->lane, err);
     if (device >= FS_DEVICE_LIMIT) {
@@ -281,7 +282,7 @@ static fs_status keep_device(fs_piece *piece, const event_text *event, fs_record
     return fs_arguments_launch(piece, &event->arguments, &record->signature, err);
 }
 
-/* c10::DeviceType's number of the CPU. */
+/* Number of the CPU in c10::DeviceType. */
 enum { CPU_TYPE = 0 };
 
 static fs_status keep_memory(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
@@ -295,7 +296,7 @@ static fs_status keep_memory(fs_piece *piece, const event_text *event, fs_record
     return find_lane(piece, -1, event->thread.number, event, &record->lane, err);
 }
 
-static void see_window(fs_piece *piece, const event_text *event)
+static void extend_window(fs_piece *piece, const event_text *event)
 {
     if (!event->has_start || !event->has_duration) return;
     int64_t end = event->start + event->duration;
@@ -303,7 +304,7 @@ static void see_window(fs_piece *piece, const event_text *event)
     if (piece->window_end == FS_MISSING || end > piece->window_end) piece->window_end = end;
 }
 
-static void see_unknown(fs_piece *piece, const fs_scan_span *name)
+static void count_unknown(fs_piece *piece, const fs_scan_span *name)
 {
     fs_kineto_report *report = &piece->report;
     size_t size = name->size < sizeof report->first_unknown ? name->size : sizeof report->first_unknown - 1;
@@ -312,7 +313,7 @@ static void see_unknown(fs_piece *piece, const fs_scan_span *name)
     report->first_unknown[size] = 0;
 }
 
-/* Times so far from 0 that sums of them might overflow are none; nor is a negative duration one. */
+/* Discard times so far from 0 that sums of them might overflow, and negative durations. */
 static void check_times(event_text *event)
 {
     const int64_t limit = INT64_MAX / 4;
@@ -327,8 +328,8 @@ static fs_status keep(fs_piece *piece, event_text *event, fs_error *err)
     const category *found = event->category;
     bool instant = event->phase != 'X';
     check_times(event);
-    if (found != NULL && found->form == WINDOW) see_window(piece, event);
-    if (found == NULL && !instant && event->phase != 0) see_unknown(piece, &event->category_name);
+    if (found != NULL && found->form == WINDOW) extend_window(piece, event);
+    if (found == NULL && !instant && event->phase != 0) count_unknown(piece, &event->category_name);
     if (found == NULL || found->form == WINDOW || found->form == IGNORED) return FS_OK;
     if (instant != (found->form == MEMORY) || (instant && !is(&event->name, "[memory]"))) return FS_OK;
     if (found->form == HOST && is_hidden(&event->name)) return FS_OK;
@@ -338,7 +339,7 @@ static fs_status keep(fs_piece *piece, event_text *event, fs_error *err)
     }
     fs_record *record = NULL;
     FS_TRY(add_record(piece, &record, err));
-    int64_t correlation = number(event, FS_ARG_CORRELATION, -1); /* counted up: its low bits tell it from others */
+    int64_t correlation = number(event, FS_ARG_CORRELATION, -1); /* a counter: its low bits are unique enough */
     *record = (fs_record){
         .start = event->start,
         .duration = event->has_duration ? event->duration : FS_MISSING,
@@ -353,7 +354,7 @@ static fs_status keep(fs_piece *piece, event_text *event, fs_error *err)
     return keepers[found->form](piece, event, record, err);
 }
 
-/* Field by field: that takes a tenth of the time that clearing the whole of it does. */
+/* Field by field, which takes a tenth of the time of clearing the whole struct. */
 static void begin_event(event_text *event)
 {
     const fs_scan_span none = {"", 0, false};

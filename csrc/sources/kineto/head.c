@@ -1,4 +1,4 @@
-/* What a trace's head says of its devices and its clock. */
+/* Device properties and clock from the head of a trace. */
 #include "sources/kineto/head.h"
 
 #include <string.h>
@@ -19,7 +19,8 @@ static int64_t *fact_named(fs_device_facts *facts, const fs_scan_span *key)
     return NULL;
 }
 
-/* What a fact may come to: counts fit 32 bits, memory is an amount of bytes. Else it is unknown. */
+/* Return whether a value is possible for a fact: counts fit 32 bits, memory is a number of bytes. Others are
+ * unknown. */
 static bool is_possible(const fs_device_facts *facts, const int64_t *fact, int64_t value)
 {
     return value >= 0 && value <= (fact == &facts->total_memory ? FS_MOST_AMOUNT : INT32_MAX);
@@ -36,7 +37,7 @@ static void take_name(const fs_scan_span *text, fs_device_facts *facts)
     facts->name[size] = 0;
 }
 
-/* One device's object: tokens up to its end. */
+/* Read one device's object, up to its end. */
 static fs_status take_device(fs_scan_pull *pull, fs_store *store, fs_error *err)
 {
     fs_device_facts facts = fs_device_facts_missing;

@@ -10,7 +10,7 @@ static inline bool comes_before(const fs_host *a, const fs_host *b)
     return a->start < b->start || (a->start == b->start && a->end > b->end);
 }
 
-/* The end of the run in order that begins at `from`. */
+/* Return the end of the ordered run that begins at `from`. */
 static uint32_t run_end(const fs_host *hosts, uint32_t from, uint32_t count)
 {
     uint32_t at = from + 1;
@@ -28,7 +28,7 @@ static void merge(const fs_host *left, uint32_t left_count, const fs_host *right
     memcpy(out + left_count, right, right_count * sizeof *right);
 }
 
-/* Merge neighbouring runs, pass by pass: a trace is a few long runs, of ops, of API calls, of frames. */
+/* A merge sort of natural runs: a trace consists of a few long runs of ops, API calls and frames. */
 fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err)
 {
     if (count == 0 || run_end(hosts, 0, count) == count) return FS_OK;

@@ -1,12 +1,12 @@
-/* Events of hosts on their way from the pieces into the store. Private to the trace source. */
+/* Host events between the pieces and the store. Private to the trace source. */
 #ifndef FS_SOURCES_KINETO_HOSTS_H
 #define FS_SOURCES_KINETO_HOSTS_H
 
 #include "sources/kineto/records.h"
 
-/* A host event on its way into the store. */
+/* A host event before it is stored. */
 typedef struct {
-    int64_t start, end; /* of what has no duration, INT64_MAX */
+    int64_t start, end; /* end: INT64_MAX without a duration */
     fs_record *record;
 } fs_host;
 
@@ -17,31 +17,31 @@ static inline int64_t fs_record_end(const fs_record *record)
 
 typedef struct {
     fs_store *store;
-    fs_host *hosts;     /* by lane; each lane in order of (start, -end) */
-    uint32_t *firsts;   /* by lane of the store: where its hosts begin; one more at the end */
-    uint32_t *parents;  /* by host: the event around it that is no frame, or FS_NONE */
-    uint32_t *frames;   /* by host: the innermost frame around it within that, or FS_NONE; NULL without frames */
-    uint32_t *children; /* by host: how many events that are no frames lie directly in it */
-    uint32_t *ones;     /* by host: what it is one with, or itself */
+    fs_host *hosts;     /* by lane, each lane in order of (start, -end) */
+    uint32_t *firsts;   /* by lane of the store: index of its first host; one more entry at the end */
+    uint32_t *parents;  /* by host: the innermost enclosing event that is not a frame, or FS_NONE */
+    uint32_t *frames;   /* by host: the innermost frame within that parent, or FS_NONE; NULL without frames */
+    uint32_t *children; /* by host: number of direct children that are not frames */
+    uint32_t *ones;     /* by host: the event that it is merged with, or itself */
     uint32_t host_count, overhead_count, frame_count;
-    fs_host *memory; /* records of memory in order of time */
+    fs_host *memory; /* memory records in order of time */
     uint32_t memory_count;
     fs_piece *pieces;
     uint32_t piece_count;
-    int64_t *processes; /* by lane of the store: the process of its threads or its stream's work, -1: not known */
+    int64_t *processes; /* by lane of the store: the process of the thread or of the stream's work, -1: unknown */
     uint32_t process_count, process_capacity;
-    bool own;                           /* flopscope wrote the trace */
+    bool own;                           /* the trace was written by flopscope */
     int64_t slack;                      /* ns by which rounding may have moved the end of an event */
-    int64_t contradicting, overlapping; /* as fs_kineto_report counts them */
+    int64_t contradicting, overlapping; /* as in fs_kineto_report */
 } fs_join;
 
-/* For each record of all pieces, in order. */
+/* Iterate over the records of all pieces, in order. */
 #define FS_EACH_RECORD(join, record)                                                                        \
     for (uint32_t piece_ = 0; piece_ < (join)->piece_count; piece_++)                                       \
         for (fs_record_block *block_ = (join)->pieces[piece_].first; block_ != NULL; block_ = block_->next) \
             for (fs_record *record = block_->records; record < block_->records + block_->count; record++)
 
-/* Whether an event lies in one that does not come after it. */
+/* Return whether an event is nested in one that precedes it in order. */
 static inline bool fs_host_lies_in(const fs_host *host, const fs_host *around, int64_t slack)
 {
     if (host->start >= around->end) return false;
@@ -49,7 +49,7 @@ static inline bool fs_host_lies_in(const fs_host *host, const fs_host *around, i
     return host->end - slack <= around->end && host->start + slack < around->end;
 }
 
-/* Put hosts in order of (start, -end), equal ones as they came. FS_OUT_OF_MEMORY. */
+/* Sort hosts by (start, -end); the sort is stable. FS_OUT_OF_MEMORY. */
 fs_status fs_hosts_sort(fs_host *hosts, uint32_t count, fs_error *err);
 
 #endif

@@ -10,13 +10,13 @@
 #include "sources/kineto/owners.h"
 #include "store/event.h"
 
-/* Steps of a clock, ns, that count as rounding: whole µs, or what a double leaves of µs since 1970. Finer times are
+/* Clock steps, in ns, treated as rounding: whole µs, or the precision of a double for µs since 1970. Finer times are
  * exact. */
 enum { LEAST_STEP = 100, MOST_STEP = 1000 };
 
-/* Ids of the pieces to ids of the store --------------------------------------------------------------------------- */
+/* Ids of the pieces to ids of the store ---------------------------------------------------------------------------- */
 
-/* By a piece's own ids. */
+/* Store ids, indexed by a piece's ids. */
 typedef struct {
     uint32_t *names, *signatures, *lanes;
 } id_map;
@@ -31,7 +31,7 @@ static void clear_map(id_map *map)
 static fs_status name_id(fs_store *store, fs_span text, uint32_t *id, fs_error *err)
 {
     fs_scan_span span = {text.bytes, text.size, memchr(text.bytes, '\\', text.size) != NULL};
-    if (!span.escaped) return fs_store_name(store, text.bytes, id, err); /* a zero byte follows what is interned */
+    if (!span.escaped) return fs_store_name(store, text.bytes, id, err); /* interned text is followed by a zero byte */
     char *plain = fs_malloc(text.size + 1);
     if (plain == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a name of %u bytes", text.size);
     fs_scan_unescape(&span, plain);
@@ -40,7 +40,7 @@ static fs_status name_id(fs_store *store, fs_span text, uint32_t *id, fs_error *
     return status;
 }
 
-/* Threads of other processes than the first are told apart from its own of the same number. */
+/* Threads of other processes than the first get distinct keys, so that equal thread numbers stay apart. */
 static fs_status lane_id(fs_store *store, const fs_record_lane *lane, int64_t *process, uint32_t *id, fs_error *err)
 {
     uint64_t thread = (uint64_t)lane->thread;
@@ -50,7 +50,7 @@ static fs_status lane_id(fs_store *store, const fs_record_lane *lane, int64_t *p
     return fs_store_thread_lane_of(store, thread, id, err);
 }
 
-/* A stream's work has the number of its device in the place of a process, which then tells nothing. */
+/* The process id of a stream's work is the device index, which identifies no process. */
 static fs_status keep_process(fs_join *join, const fs_record_lane *lane, uint32_t id, fs_error *err)
 {
     int64_t process = lane->process == lane->device ? -1 : lane->process;
@@ -105,53 +105,53 @@ static bool is_host(const fs_record *record)
     return record->device < 0 && record->kind != FS_EVENT_MEMORY && record->kind != FS_EVENT_SYNC;
 }
 
-/* What the records of a piece are. */
+/* Statistics of the records of a piece. */
 typedef struct {
     uint32_t hosts, overheads, frames, memory, devices;
-    int64_t slack;               /* the steps of the hosts' clock: the largest that all starts are multiples of */
-    fs_record_index ops, calls; /* announced */
+    int64_t slack;              /* clock step of the hosts: the greatest common divisor of all starts */
+    fs_record_index ops, calls; /* announced records */
 } tally;
 
-static void see_clock(tally *seen, int64_t start)
+static void add_clock_step(tally *sum, int64_t start)
 {
-    uint64_t step = (uint64_t)seen->slack, rest = (uint64_t)(start < 0 ? -start : start);
+    uint64_t step = (uint64_t)sum->slack, rest = (uint64_t)(start < 0 ? -start : start);
     if (step == 1) return;
-    while (rest != 0) { /* Euclid's */
+    while (rest != 0) { /* Euclid's algorithm */
         uint64_t left = step % rest;
         step = rest;
         rest = left;
     }
-    seen->slack = (int64_t)step;
+    sum->slack = (int64_t)step;
 }
 
-static void count_record(tally *seen, const fs_record *record)
+static void count_record(tally *sum, const fs_record *record)
 {
     if (is_host(record)) {
-        seen->hosts++;
-        seen->overheads += record->kind == FS_EVENT_OVERHEAD;
-        seen->frames += record->kind == FS_EVENT_FRAME;
-        fs_owners_announce(&seen->ops, &seen->calls, record);
-        see_clock(seen, record->start);
+        sum->hosts++;
+        sum->overheads += record->kind == FS_EVENT_OVERHEAD;
+        sum->frames += record->kind == FS_EVENT_FRAME;
+        fs_owners_announce(&sum->ops, &sum->calls, record);
+        add_clock_step(sum, record->start);
     } else if (record->kind == FS_EVENT_MEMORY) {
-        seen->memory++;
+        sum->memory++;
     } else {
-        seen->devices++;
+        sum->devices++;
     }
 }
 
-static void add_tally(joining *all, const tally *seen)
+static void add_tally(joining *all, const tally *sum)
 {
     fs_join *join = &all->join;
     tally whole = {.slack = join->slack};
-    join->host_count += seen->hosts;
-    join->overhead_count += seen->overheads;
-    join->frame_count += seen->frames;
-    join->memory_count += seen->memory;
-    all->device_count += seen->devices;
-    see_clock(&whole, seen->slack);
+    join->host_count += sum->hosts;
+    join->overhead_count += sum->overheads;
+    join->frame_count += sum->frames;
+    join->memory_count += sum->memory;
+    all->device_count += sum->devices;
+    add_clock_step(&whole, sum->slack);
     join->slack = whole.slack;
-    fs_record_index_merge(&all->owners.ops, &seen->ops);
-    fs_record_index_merge(&all->owners.calls, &seen->calls);
+    fs_record_index_merge(&all->owners.ops, &sum->ops);
+    fs_record_index_merge(&all->owners.calls, &sum->calls);
 }
 
 typedef struct {
@@ -165,20 +165,20 @@ static void map_records(void *context, int64_t begin, int64_t end)
     const mapping *all = context;
     for (int64_t i = begin; i < end; i++) {
         const id_map *map = &all->maps[i];
-        tally seen = {0};
+        tally sum = {0};
         for (fs_record_block *block = all->pieces[i].first; block != NULL; block = block->next) {
             for (fs_record *record = block->records; record < block->records + block->count; record++) {
                 if (record->kind != FS_EVENT_MEMORY) record->name = map->names[record->name];
                 if (record->signature != FS_NONE) record->signature = map->signatures[record->signature];
                 record->lane = map->lanes[record->lane];
-                count_record(&seen, record);
+                count_record(&sum, record);
             }
         }
-        all->tallies[i] = seen;
+        all->tallies[i] = sum;
     }
 }
 
-/* Join the pieces' ids: records have the store's from here on. */
+/* Map the pieces' ids; from here on records have ids of the store. */
 static fs_status join_ids(joining *all, fs_error *err)
 {
     fs_join *join = &all->join;
@@ -232,8 +232,8 @@ static fs_status list_hosts(joining *all, fs_error *err)
 
 /* Appending -------------------------------------------------------------------------------------------------------- */
 
-/* Kineto writes an annotation of a device 1 ns longer at both ends, so that viewers show it above the first and last
- * work (libkineto/src/output_json.cpp). */
+/* Undo Kineto's widening of device annotations by 1 ns at both ends, which makes viewers show them around the first and
+ * last work (libkineto/src/output_json.cpp). */
 static void unwiden(fs_event *event)
 {
     if (event->duration < 2) return;
@@ -280,13 +280,13 @@ static fs_status append_hosts(joining *all, fs_error *err)
 static fs_status append_devices(joining *all, fs_error *err)
 {
     fs_join *join = &all->join;
-    uint32_t seen = 0;
+    uint32_t polled = 0;
     FS_EACH_RECORD(join, record)
     {
-        if (seen++ % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err));
+        if (polled++ % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err));
         if (is_host(record) || record->kind == FS_EVENT_MEMORY) continue;
         fs_event event = event_of(record);
-        if (record->kind == FS_EVENT_SYNC) { /* a wait is its API call's */
+        if (record->kind == FS_EVENT_SYNC) { /* a wait belongs to its API call */
             const fs_record *call = fs_owners_call(&all->owners, record);
             event.parent = call != NULL ? call->index : FS_NONE;
             event.lane = call != NULL ? call->lane : FS_NONE;
@@ -299,7 +299,7 @@ static fs_status append_devices(joining *all, fs_error *err)
     return FS_OK;
 }
 
-/* The whole -------------------------------------------------------------------------------------------------------- */
+/* Joining ---------------------------------------------------------------------------------------------------------- */
 
 static void clear(joining *all)
 {

@@ -1,14 +1,14 @@
-/* Numbers of JSON by their digits, never by way of a double. */
+/* Decimal numbers of JSON, computed from their digits and never with a double. */
 #include "sources/kineto/json_scan.h"
 
-enum { MOST_EXPONENT = 9999, MOST_DIGITS = 19 /* which fit 64 bits */ };
+enum { MOST_EXPONENT = 9999, MOST_DIGITS = 19 /* 19 digits fit 64 bits */ };
 
 static inline bool is_digit(char c)
 {
     return (unsigned char)(c - '0') < 10;
 }
 
-/* The digits of a number, taken one by one: digits × 10^exponent, and the first digit that had no room. */
+/* A number read digit by digit: digits × 10^exponent, and the first digit that did not fit. */
 typedef struct {
     uint64_t digits;
     int count, next, exponent;
@@ -27,7 +27,7 @@ static void take_digit(decimal *number, char c, bool fraction)
     number->exponent += !fraction;
 }
 
-/* Read what follows "e". False where no exponent does. */
+/* Read the exponent after "e"; false if there is none. */
 static bool take_exponent(const char *at, const char *end, int *exponent)
 {
     int value = 0;
@@ -40,7 +40,7 @@ static bool take_exponent(const char *at, const char *end, int *exponent)
     return at == end;
 }
 
-/* Scale by 10^exponent; `half`: round to the nearest, else toward zero. False where the result does not fit. */
+/* Scale by 10^exponent; `half`: round to nearest, else toward zero. Returns false if the result does not fit. */
 static bool scale_decimal(decimal *number, int scale, bool half)
 {
     int exponent = number->exponent + scale, last = number->next > 0 ? number->next : 0;
@@ -48,7 +48,7 @@ static bool scale_decimal(decimal *number, int scale, bool half)
         last = (int)(number->digits % 10);
         number->digits /= 10;
     }
-    if (exponent < 0) last = 0; /* digits further right than the first dropped one */
+    if (exponent < 0) last = 0; /* all digits are below the rounding position */
     for (; exponent > 0 && number->digits != 0; exponent--)
         if (__builtin_mul_overflow(number->digits, UINT64_C(10), &number->digits)) return false;
     if (half && last >= 5) number->digits++;

@@ -5,7 +5,7 @@
 
 /* Strings ---------------------------------------------------------------------------------------------------------- */
 
-/* The first quote or backslash at or after `at`, or somewhere past `end`. */
+/* Find the first quote or backslash from `at`, or a position past `end`. */
 static inline const char *find_quote(const char *at, const char *end)
 {
 #if defined(__SSE2__)
@@ -47,7 +47,7 @@ static int hex_digit(char c)
     return -1;
 }
 
-/* The code unit of "\uXXXX" at `at`, or -1. */
+/* Return the code unit of "\uXXXX" at `at`, or -1. */
 static int code_unit(const char *at, const char *end)
 {
     int unit = 0;
@@ -80,7 +80,7 @@ static char *put_utf8(char *out, uint32_t code)
     return out;
 }
 
-/* The pairs of an escape's letter and the byte that it stands for. */
+/* Pairs of an escape's letter and its byte. */
 static const char simple_escapes[] = "\"\"\\\\//b\bf\fn\nr\rt\t";
 
 static int simple_escape(char letter)
@@ -90,7 +90,7 @@ static int simple_escape(char letter)
     return -1;
 }
 
-/* Read one escape; where it is none of JSON's, its backslash. */
+/* Read one escape; if it is invalid, its backslash. */
 static const char *take_escape(const char *at, const char *end, char **out)
 {
     int unit = code_unit(at, end), simple = end - at < 2 ? -1 : simple_escape(at[1]);
@@ -123,7 +123,7 @@ size_t fs_scan_unescape(const fs_scan_span *span, char *out)
 
 /* Numbers and words ------------------------------------------------------------------------------------------------ */
 
-#define DIGIT 1 /* and what else a word may hold: */
+#define DIGIT 1 /* the other bits: further characters of words */
 #define OTHER 2
 static const uint8_t word_bytes[256] = {
     ['0' ... '9'] = DIGIT, ['a' ... 'z'] = OTHER, ['A' ... 'Z'] = OTHER, ['+'] = OTHER, ['-'] = OTHER,
@@ -144,14 +144,14 @@ fs_scan_status fs_scan_word(fs_scan *scan, fs_scan_span *span)
 {
     const char *at = scan->at;
     while (in_word(*at)) at++;
-    if (at >= scan->end) return FS_SCAN_MORE; /* it may go on */
+    if (at >= scan->end) return FS_SCAN_MORE; /* it may continue */
     if (at == scan->at) return fs_scan_bad(scan, "a value");
     *span = (fs_scan_span){scan->at, (size_t)(at - scan->at), false};
     scan->at = at;
     return FS_SCAN_GOOD;
 }
 
-/* What is no plain decimal: exponents, words, many digits, numbers in quotes. */
+/* Parse anything but plain decimals: exponents, words, many digits, numbers in quotes. */
 static fs_scan_status slow_number(fs_scan *scan, int scale, int64_t *value, bool *known)
 {
     fs_scan_span text;
@@ -162,7 +162,7 @@ static fs_scan_status slow_number(fs_scan *scan, int scale, int64_t *value, bool
     return status;
 }
 
-/* Digits up to 18, which fit. *count: how many. */
+/* Read up to 18 digits, which fit. *count: their number. */
 static inline const char *take_digits(const char *at, uint64_t *value, int *count)
 {
     const char *first = at;
@@ -187,7 +187,7 @@ fs_scan_status fs_scan_integer(fs_scan *scan, int64_t *value, bool *known)
     return FS_SCAN_GOOD;
 }
 
-/* So many µs are fewer ns than 2^63. */
+/* More µs than this overflow as ns. */
 static const uint64_t most_microseconds = INT64_MAX / 1000 - 1;
 
 fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known)
@@ -216,7 +216,7 @@ fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known)
 enum { BLOCK = 64 };
 _Static_assert((int)FS_SCAN_PADDING >= (int)BLOCK, "a block may be read past the end");
 
-/* A bit for each of 64 bytes. */
+/* One bit for each of 64 bytes. */
 typedef struct {
     uint64_t quotes, backslashes, openings, closings;
 } block_marks;
@@ -249,20 +249,20 @@ static inline block_marks marks_of(const char *at)
     return marks;
 }
 
-/* Each bit becomes the parity of the bits up to it: between two quotes it is set. */
+/* Replace each bit by the parity of the bits up to it, which sets the bits between two quotes. */
 static inline uint64_t between(uint64_t quotes)
 {
     for (int shift = 1; shift < BLOCK; shift *= 2) quotes ^= quotes << shift;
     return quotes;
 }
 
-/* Where the brackets that are open at the place of a walk are closed. */
+/* State of a search for the bracket that closes the open ones. */
 typedef struct {
     uint64_t depth;
     bool in_string, escaped;
 } leaving;
 
-/* The byte after the bracket that closes the last, within the 64 bytes at `at`, or NULL. */
+/* Return the byte after the last closing bracket within the 64 bytes at `at`, or NULL. */
 static const char *leave_slowly(leaving *state, const char *at)
 {
     for (const char *end = at + BLOCK; at < end; at++) {
@@ -354,7 +354,7 @@ static fs_scan_status open_nested(fs_scan_pull *pull, bool object)
     return FS_SCAN_GOOD;
 }
 
-/* Whether every escape of a string is one of JSON's; *wrong is the first that is not. */
+/* Return whether every escape of a string is valid; *wrong is the first that is not. */
 static bool escapes_are_good(const fs_scan_span *span, const char **wrong)
 {
     const char *end = span->text + span->size;
@@ -376,7 +376,7 @@ static fs_scan_status take_string(fs_scan_pull *pull, fs_scan_span *span)
     return fs_scan_bad(&pull->scan, "an escape of JSON");
 }
 
-/* Whether a word is a number by JSON's grammar. */
+/* Return whether a word is a number by JSON's grammar. */
 static bool is_number(const fs_scan_span *word)
 {
     const char *at = word->text, *end = at + word->size;

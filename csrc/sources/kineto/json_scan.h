@@ -1,12 +1,11 @@
-/* A scanner for JSON texts that are read once, front to back, and never become a tree.
+/* A scanner for JSON texts that are read once, front to back, without building a tree.
  *
  *   begin … at ─────────── end | zero bytes
- *              not yet read      FS_SCAN_PADDING of them, so that reading ahead needs no bounds
+ *              not yet read      FS_SCAN_PADDING of them, so that reading ahead needs no bounds checks
  *
- * The text may be a piece of a longer one: what runs into `end` is FS_SCAN_MORE, and can be read again from where it
- * began when more is there. It takes what real files hold: bytes that are no UTF-8, raw control characters in strings,
- * bare words (NaN, Infinity, N/A) where a value stands.
- */
+ * The text may be a piece of a longer one: a value that reaches `end` gives FS_SCAN_MORE and can be read again from its
+ * start when more text is available. The scanner accepts what real files contain: invalid UTF-8, raw control characters
+ * in strings, and bare words (NaN, Infinity, N/A) as values. */
 #ifndef FS_SOURCES_KINETO_JSON_SCAN_H
 #define FS_SOURCES_KINETO_JSON_SCAN_H
 
@@ -24,13 +23,13 @@ typedef enum { FS_SCAN_GOOD, FS_SCAN_MORE, FS_SCAN_BAD } fs_scan_status;
 
 typedef struct {
     const char *at, *end;
-    const char *expected; /* after FS_SCAN_BAD: what should stand at `at` */
+    const char *expected; /* after FS_SCAN_BAD: what was expected at `at` */
 } fs_scan;
 
 typedef struct {
-    const char *text; /* of a string: without its quotes, escapes as they stand */
+    const char *text; /* of a string: without its quotes, escapes unprocessed */
     size_t size;
-    bool escaped; /* there are escapes in it */
+    bool escaped; /* the string contains escapes */
 } fs_scan_span;
 
 static inline fs_scan_status fs_scan_bad(fs_scan *scan, const char *expected)
@@ -44,11 +43,12 @@ static inline void fs_scan_space(fs_scan *scan)
     while (*scan->at == ' ' || *scan->at == '\n' || *scan->at == '\r' || *scan->at == '\t') scan->at++;
 }
 
-/* Each of these reads what stands at `at`, which is no space. On FS_SCAN_BAD `at` is where it is wrong. */
+/* Each of these functions reads the token at `at`, which must not be white space. On FS_SCAN_BAD `at` is the position
+ * of the error. */
 
 fs_scan_status fs_scan_long_string(fs_scan *scan, fs_scan_span *span);
 
-/* A string. Most are keys of a few letters, whose end one step finds. */
+/* Read a string. Most are short keys, whose end is found in one step. */
 static inline fs_scan_status fs_scan_string(fs_scan *scan, fs_scan_span *span)
 {
 #if defined(__SSE2__)
@@ -64,27 +64,27 @@ static inline fs_scan_status fs_scan_string(fs_scan *scan, fs_scan_span *span)
 #endif
     return fs_scan_long_string(scan, span);
 }
-/* A number or a bare word: whatever letters, digits and "+-./_#" follow each other. */
+/* Read a number or a bare word: any sequence of letters, digits and "+-./_#". */
 fs_scan_status fs_scan_word(fs_scan *scan, fs_scan_span *span);
-/* Any value. Of objects and arrays only strings and brackets are looked at. */
+/* Skip any value. Inside objects and arrays only strings and brackets are checked. */
 fs_scan_status fs_scan_skip(fs_scan *scan);
-/* To the end of the object or array that `at` is in, past its bracket. */
+/* Skip to the end of the object or array that contains `at`, past its bracket. */
 fs_scan_status fs_scan_leave(fs_scan *scan);
-/* The decimal number in the text, times 10^scale, as an integer: computed from its digits, of which the first 19 count,
- * never by way of a double. `half`: rounded to the nearest, else toward zero. False where the whole text is no number,
- * or where the result does not fit; *value is unchanged then. */
+/* Parse a decimal number, multiplied by 10^scale, as an integer, using its first 19 digits and never a double. `half`:
+ * round to nearest, else toward zero. Returns false, with *value unchanged, if the text is not entirely a number or the
+ * result does not fit. */
 bool fs_scan_decimal(const char *text, size_t size, int scale, bool half, int64_t *value);
-/* A value as an integer: a number, or a string that holds one. Digits after the point are rounded toward zero. *known
- * is false, and the value skipped, for anything else and for what does not fit. */
+/* Read a value as an integer: a number, or a string that contains one. Fractions are rounded toward zero. For anything
+ * else, or a result that does not fit, *known is false and the value is skipped. */
 fs_scan_status fs_scan_integer(fs_scan *scan, int64_t *value, bool *known);
-/* A number of µs, or a string that holds one, as ns: exact to the nearest. *known as above. */
+/* Read a number of µs, or a string that contains one, as ns, rounded to nearest. *known as above. */
 fs_scan_status fs_scan_microseconds(fs_scan *scan, int64_t *ns, bool *known);
 
-/* The string that a span stands for, as UTF-8, into `out` of span->size + 1 bytes, ended by a zero byte; its size. A
- * surrogate alone becomes three bytes, an escape that JSON has not stays as it is. */
+/* Write the string that a span represents as UTF-8, ended by a zero byte, to `out` of span->size + 1 bytes; returns its
+ * size. A lone surrogate becomes three bytes; an invalid escape is kept verbatim. */
 size_t fs_scan_unescape(const fs_scan_span *span, char *out);
 
-/* Token by token, by JSON's grammar in full ----------------------------------------------------------------------- */
+/* Tokens, by the full grammar of JSON ------------------------------------------------------------------------------ */
 
 /* X(NAME, name) */
 #define FS_SCAN_TOKEN_LIST(X)                                                               \
@@ -102,14 +102,14 @@ typedef enum {
 
 typedef struct {
     fs_scan scan;
-    uint32_t depth; /* of open objects and arrays; 0 after a value: the text's value is over */
-    uint64_t objects[FS_SCAN_MAX_DEPTH / 64]; /* a bit for each open one: it is an object */
-    uint8_t wants;                            /* private */
+    uint32_t depth; /* number of open objects and arrays; 0 after a value: the text's value has ended */
+    uint64_t objects[FS_SCAN_MAX_DEPTH / 64]; /* one bit per open one: it is an object */
+    uint8_t wants;                            /* private: expected token */
 } fs_scan_pull;
 
-/* Begin with one value of the text. */
+/* Begin to read one value. */
 void fs_scan_pull_begin(fs_scan_pull *pull, const char *text, size_t size);
-/* The next token; span: of keys, strings, numbers and words. After the value's last token `depth` is 0. */
+/* Read the next token; `span` is set for keys, strings, numbers and words. After the last token `depth` is 0. */
 fs_scan_status fs_scan_next(fs_scan_pull *pull, fs_scan_token *token, fs_scan_span *span);
 
 #endif

@@ -9,7 +9,7 @@
 #include "sources/kineto/join.h"
 #include "sources/kineto/piece.h"
 
-/* A piece for a thread is worth its while above so many bytes; several for each, since some take longer. */
+/* A piece for a thread has at least this many bytes; there are several per thread, because some take longer. */
 enum { LEAST_PIECE_BYTES = 1 << 20, PIECES_PER_THREAD = 4, MOST_PIECES = 1024 };
 
 static int64_t least_piece_bytes = LEAST_PIECE_BYTES;
@@ -20,24 +20,24 @@ void fs_kineto_set_piece_bytes(int64_t bytes)
 }
 
 struct fs_kineto {
-    fs_piece *pieces; /* in order of the text; the last one reads on */
+    fs_piece *pieces; /* in order of the text; the last one is still being read */
     uint32_t count;
-    int64_t size; /* of the text, as far as it is known */
+    int64_t size; /* of the text, known so far */
     char *head;
     size_t head_size;
 };
 
 fs_status fs_kineto_create(fs_kineto **kineto, fs_error *err)
 {
-    fs_kineto *made = fs_calloc(1, sizeof *made);
-    if (made != NULL) made->pieces = fs_malloc(sizeof *made->pieces);
-    if (made == NULL || made->pieces == NULL) {
-        fs_free(made);
+    fs_kineto *created = fs_calloc(1, sizeof *created);
+    if (created != NULL) created->pieces = fs_malloc(sizeof *created->pieces);
+    if (created == NULL || created->pieces == NULL) {
+        fs_free(created);
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to read a trace");
     }
-    fs_piece_init(&made->pieces[0], 0, INT64_MAX, FS_PIECE_START);
-    made->count = 1;
-    *kineto = made;
+    fs_piece_init(&created->pieces[0], 0, INT64_MAX, FS_PIECE_START);
+    created->count = 1;
+    *kineto = created;
     return FS_OK;
 }
 
@@ -56,7 +56,7 @@ typedef struct {
     fs_kineto *kineto;
     fs_kineto_read read;
     void *context;
-    uint32_t first;  /* the piece that reads on where reading stands */
+    uint32_t first;  /* the piece at the reading position */
     int64_t *starts; /* by piece from there: where its reading began, -1: nowhere */
     fs_status *statuses;
     fs_error *errors;
@@ -71,8 +71,8 @@ static void scan_pieces(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Each piece began where an event seemed to. That it was one shows when the piece before it ended there; where it did
- * not, the piece is read anew from there. */
+/* Each piece began where an event seemed to begin. This is confirmed if the previous piece ended there; otherwise the
+ * piece is read again from that end. */
 static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
 {
     fs_piece *piece = &all->kineto->pieces[all->first + i];
@@ -86,12 +86,13 @@ static fs_status check_piece(scanning *all, uint32_t i, fs_error *err)
     return fs_piece_scan(piece, all->read, all->context, true, &all->starts[i], err);
 }
 
-/* A piece that did not stop has read all that there is: those after it are nobody's. It reads on in what follows. */
+/* A piece that did not stop has read all remaining text. Later pieces are then invalid, and it continues with the
+ * following text. */
 static void drop_pieces_after(fs_kineto *kineto, uint32_t last)
 {
     kineto->pieces[last].until = INT64_MAX;
     while (kineto->count > last + 1) fs_piece_clear(&kineto->pieces[--kineto->count]);
-    kineto->pieces[last].until = INT64_MAX; /* what is fed next is its too */
+    kineto->pieces[last].until = INT64_MAX; /* the text fed next belongs to it */
 }
 
 static fs_status scan_all(scanning *all, fs_error *err)
@@ -117,8 +118,8 @@ static fs_status scan_all(scanning *all, fs_error *err)
     return FS_OK;
 }
 
-/* Read `count` parts of what is from `begin` to `end`: the last piece reads on, and others join it. The last of all
- * goes on with what will follow. */
+/* Read the text from `begin` to `end` in `count` parts: the last piece continues, and new ones follow. The last of them
+ * will continue with later text. */
 static fs_status scan_parts(fs_kineto *kineto, fs_kineto_read read, void *context, int64_t begin, int64_t end,
                             uint32_t count, fs_error *err)
 {
@@ -152,12 +153,12 @@ static fs_status scan_parts(fs_kineto *kineto, fs_kineto_read read, void *contex
 static uint32_t piece_count(int64_t size)
 {
     if (fs_parallel_threads() == 1) return 1;
-    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD, worth = size / least_piece_bytes;
+    int64_t most = (int64_t)fs_parallel_threads() * PIECES_PER_THREAD, useful = size / least_piece_bytes;
     if (most > MOST_PIECES) most = MOST_PIECES;
-    return (uint32_t)(worth < 1 ? 1 : worth < most ? worth : most);
+    return (uint32_t)(useful < 1 ? 1 : useful < most ? useful : most);
 }
 
-/* Read up to the first event: it is known then whether the trace is an array, and threads can begin anywhere. */
+/* Read up to the first event. Then it is known whether the trace is an array, and threads can begin anywhere. */
 static fs_status scan_to_events(fs_kineto *kineto, fs_kineto_read read, void *context, fs_error *err)
 {
     enum { PART = FS_BLOCK(1 << 16, 1 << 6) };
@@ -201,7 +202,7 @@ static fs_status feed_one(fs_kineto *kineto, const char *text, size_t size, fs_e
     return FS_OK;
 }
 
-/* A part of the text that is at hand. */
+/* A part of the text in memory. */
 typedef struct {
     const char *text;
     int64_t offset, size;
@@ -228,7 +229,7 @@ fs_status fs_kineto_feed(fs_kineto *kineto, const char *text, size_t size, fs_er
     return scan_parts(kineto, read_part, &part, part.offset, kineto->size, count, err);
 }
 
-/* The end ---------------------------------------------------------------------------------------------------------- */
+/* Finishing -------------------------------------------------------------------------------------------------------- */
 
 static fs_status join_head(fs_kineto *kineto, fs_error *err)
 {
@@ -266,17 +267,17 @@ static void add_report(const fs_piece *piece, fs_kineto_report *report)
     report->unknown += piece->report.unknown;
 }
 
-/* Whether a trace was seen, and where it ends. */
-static fs_status see_end(const fs_kineto *kineto, fs_kineto_report *report, fs_error *err)
+/* Check that the text was a trace and whether it was complete. */
+static fs_status check_end(const fs_kineto *kineto, fs_kineto_report *report, fs_error *err)
 {
     const fs_piece *last = &kineto->pieces[kineto->count - 1];
     bool over = last->state == FS_PIECE_END;
     report->bytes = kineto->size;
     report->truncated = !over;
-    bool seen = false;
-    for (uint32_t i = 0; i < kineto->count; i++) seen = seen || kineto->pieces[i].seen_events;
-    if (seen) return FS_OK;
-    if (over) return fs_fail(err, FS_VALUE_ERROR, "no trace: the JSON object has no member \"traceEvents\"");
+    bool has_events = false;
+    for (uint32_t i = 0; i < kineto->count; i++) has_events = has_events || kineto->pieces[i].seen_events;
+    if (has_events) return FS_OK;
+    if (over) return fs_fail(err, FS_VALUE_ERROR, "not a trace: the JSON object has no member \"traceEvents\"");
     return fs_fail(err, FS_VALUE_ERROR, "byte %lld: the text ends where %s was expected", (long long)report->bytes,
                    last->state == FS_PIECE_START ? "a trace, which begins with '{' or '[',"
                                                  : "a member \"traceEvents\"");
@@ -294,7 +295,7 @@ static void set_window(const fs_kineto *kineto, fs_store *store)
     fs_store_set_window(store, begin, end);
 }
 
-/* The profiler's own records lie in a process of -1. */
+/* The profiler's own records are in process -1. */
 static int64_t host_process(const fs_kineto *kineto)
 {
     for (uint32_t i = 0; i < kineto->count; i++) {
@@ -309,7 +310,7 @@ static int64_t host_process(const fs_kineto *kineto)
 fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report *report, fs_error *err)
 {
     memset(report, 0, sizeof *report);
-    FS_TRY(see_end(kineto, report, err));
+    FS_TRY(check_end(kineto, report, err));
     for (uint32_t i = 0; i < kineto->count; i++) add_report(&kineto->pieces[i], report);
     FS_TRY(join_head(kineto, err));
     fs_kineto_head_facts facts = {0, false};

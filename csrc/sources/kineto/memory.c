@@ -1,4 +1,4 @@
-/* Memory to the events that had it: an event has all that changed while it ran, on whatever thread. */
+/* Attribution of memory to events: an event gets all changes while it ran, on any thread. */
 #include "sources/kineto/memory.h"
 
 #include <string.h>
@@ -7,23 +7,23 @@
 #include "base/memory.h"
 #include "store/event.h"
 
-/* Place 0 is the CPU, 1 all devices: so tables count. */
+/* Place 0 is the CPU, place 1 all devices, as in tables. */
 enum { PLACES = 2 };
 
-/* Bytes, modulo 2^64: a sum that fits is right, whatever the sums on the way to it. */
+/* Bytes, modulo 2^64: a sum that fits is right even if partial sums overflow. */
 typedef struct {
     uint64_t bytes[PLACES];
 } change;
 
 typedef struct {
     const fs_join *join;
-    change *sums;    /* by record, in order of time: of all before it */
-    change *own;     /* by host: what its own events must come to */
-    uint32_t *lanes; /* by record: the thread on which a host around it is looked for, or FS_NONE */
+    change *sums;    /* by record, in order of time: sum over all earlier ones */
+    change *own;     /* by host: the required sum of its own records */
+    uint32_t *lanes; /* by record: the thread on which its host is searched, or FS_NONE */
     uint32_t *hosts; /* by record: the innermost host around it, or FS_NONE */
-    uint32_t *order; /* records by lane, each lane's in order of time */
+    uint32_t *order; /* records by lane, each lane in order of time */
     uint32_t *ends;  /* by lane: the end of its records in `order` */
-    uint32_t *free;  /* by record: itself or a later one; where that leads nowhere else, it has no lane yet */
+    uint32_t *free;  /* by record: itself or a later one (union-find); a record that leads to itself has no lane yet */
 } memory;
 
 static int place_of(const fs_record *record)
@@ -31,7 +31,7 @@ static int place_of(const fs_record *record)
     return record->device >= 0;
 }
 
-/* How many records began before `time`, or at it too. */
+/* Return the number of records before `time`, or up to and including it. */
 static uint32_t records_until(const fs_join *join, int64_t time, bool and_at)
 {
     uint32_t low = 0, high = join->memory_count;
@@ -44,7 +44,7 @@ static uint32_t records_until(const fs_join *join, int64_t time, bool and_at)
     return low;
 }
 
-/* What changed while the host ran; false where nothing did. */
+/* Compute what changed while the host ran; false if nothing did. */
 static bool total_of(const memory *all, uint32_t host, change *total)
 {
     const fs_host *event = &all->join->hosts[host];
@@ -54,9 +54,9 @@ static bool total_of(const memory *all, uint32_t host, change *total)
     return to > from;
 }
 
-/* The hosts around the records ------------------------------------------------------------------------------------- */
+/* Hosts of the records --------------------------------------------------------------------------------------------- */
 
-/* List the records that have a lane but no host, by lane: counted, then placed. */
+/* List the records that have a lane but no host, by lane, with a counting sort. */
 static void order_by_lane(memory *all)
 {
     const fs_join *join = all->join;
@@ -73,8 +73,8 @@ static void order_by_lane(memory *all)
         if (all->hosts[i] == FS_NONE && all->lanes[i] != FS_NONE) all->order[all->ends[all->lanes[i]]++] = i;
 }
 
-/* The innermost host around each of a lane's records, which are in order of time: what was left on the way to one does
- * not come back for the next. */
+/* Find the innermost host around each of a lane's records. Records are in order of time, so a host that has been left
+ * does not return. */
 static void sweep_lane(memory *all, uint32_t lane, const uint32_t *records, uint32_t count)
 {
     const fs_join *join = all->join;
@@ -83,8 +83,7 @@ static void sweep_lane(memory *all, uint32_t lane, const uint32_t *records, uint
         int64_t time = join->memory[records[i]].start;
         for (; next < end && join->hosts[next].start <= time; next++)
             if (!join->hosts[next].record->communication) inner = next;
-        while (inner != FS_NONE &&
-               (join->hosts[inner].end < time || join->hosts[inner].record->kind == FS_EVENT_FRAME))
+        while (inner != FS_NONE && (join->hosts[inner].end < time || join->hosts[inner].record->kind == FS_EVENT_FRAME))
             inner = join->parents[inner];
         all->hosts[records[i]] = inner;
     }
@@ -100,12 +99,12 @@ static void sweep_lanes(memory *all)
     }
 }
 
-/* The first record from `record` on that has no lane yet. */
+/* Return the first record from `record` on that has no lane yet. */
 static uint32_t next_free(memory *all, uint32_t record)
 {
     uint32_t found = record;
     while (all->free[found] != found) found = all->free[found];
-    while (all->free[record] != found) { /* so that the way is short the next time */
+    while (all->free[record] != found) { /* path compression */
         uint32_t next = all->free[record];
         all->free[record] = found;
         record = next;
@@ -113,7 +112,7 @@ static uint32_t next_free(memory *all, uint32_t record)
     return found;
 }
 
-/* Records outside of all events of their own thread belong to one of another thread that runs then: the first such. */
+/* Assign records outside all events of their own thread to the first thread that has an event running then. */
 static fs_status find_other_lanes(memory *all, fs_error *err)
 {
     const fs_join *join = all->join;
@@ -173,7 +172,8 @@ static fs_status append_record(memory *all, uint32_t at, fs_error *err)
     return fs_store_append(all->join->store, &event, NULL, err);
 }
 
-/* What the records of the host's own thread do not account for: those of others, as a share (store/event.h). */
+/* Append the difference between a host's total and the records on its thread: the share of other threads
+ * (store/event.h). */
 static fs_status append_share(memory *all, uint32_t host, fs_error *err)
 {
     for (int place = 0; place < PLACES; place++) {
@@ -235,7 +235,7 @@ fs_status fs_join_memory(fs_join *join, fs_error *err)
     uint32_t *words = fs_malloc((4 * count + lanes) * sizeof *words);
     fs_status status;
     if (all.sums == NULL || all.own == NULL || words == NULL) {
-        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell whose memory it was");
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match allocations to events");
     } else {
         all.lanes = words;
         all.hosts = all.lanes + count;

@@ -4,7 +4,7 @@
 
 #include "sources/kineto/hosts.h"
 
-/* Append the records of memory, once the hosts are in the store. */
+/* Append the memory records, after the hosts are in the store. FS_OUT_OF_MEMORY. */
 fs_status fs_join_memory(fs_join *join, fs_error *err);
 
 #endif

@@ -7,8 +7,8 @@
 #include "sources/kineto/overheads.h"
 #include "sources/kineto/owners.h"
 
-/* Hosts that are open at the place of the sweep, outermost first. One that ends no later than one after it is left out:
- * what lies in it lies in that one. So ends fall. */
+/* Open hosts during the sweep, outermost first. A host that ends no later than a later one is omitted: anything nested
+ * in it is also nested in the later one. So ends decrease. */
 typedef struct {
     uint32_t *open;
     uint32_t depth, capacity;
@@ -28,14 +28,15 @@ static fs_status push(const fs_join *join, fs_nest *nest, uint32_t host, fs_erro
     return FS_OK;
 }
 
-/* The overhead of profiling has no thread of its own; what is open has no end to contradict another's. */
+/* Return whether a contradiction counts: not for overhead, which has no thread, nor for open events, which have no
+ * end. */
 static bool may_contradict(const fs_host *host)
 {
     return host->record->kind != FS_EVENT_OVERHEAD && host->end != INT64_MAX;
 }
 
-/* The innermost that the host lies in, once those that it does not lie in are left. *overlaps: one of those goes on
- * while the host runs. */
+/* Leave the hosts that do not enclose this one and return the innermost that does. *overlaps: one of those left
+ * continues while this host runs. */
 static uint32_t innermost(const fs_join *join, fs_nest *nest, uint32_t host, bool *overlaps)
 {
     const fs_host *event = &join->hosts[host];
@@ -49,7 +50,7 @@ static uint32_t innermost(const fs_join *join, fs_nest *nest, uint32_t host, boo
     return FS_NONE;
 }
 
-/* The innermost that the host lies in. A host that lies in one lies in all that end later. */
+/* Return the innermost host that encloses this one. Any host that ends later than it encloses this one too. */
 static uint32_t around(const fs_join *join, const fs_nest *nest, uint32_t host)
 {
     uint32_t low = 0, high = nest->depth;
@@ -73,7 +74,7 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
         join->parents[host] = FS_NONE;
         if (join->frames != NULL) join->frames[host] = FS_NONE;
         if (record->communication) continue;
-        /* A frame looks for its place among the events without leaving any: frames decide nothing of torch's tree. */
+        /* A frame finds its parent without closing any events, because frames do not affect torch's tree. */
         bool overlaps = false, unused;
         uint32_t parent = frame ? around(join, events, host) : innermost(join, events, host, &overlaps);
         if (overlaps && may_contradict(&join->hosts[host])) join->overlapping++;
@@ -88,7 +89,8 @@ static fs_status nest_lane(fs_join *join, uint32_t first, uint32_t end, fs_nest 
     return FS_OK;
 }
 
-/* An only child of its parent's name is one with it, and its children are the parent's. No op is one with a call. */
+/* Merge an only child of the same name with its parent; its children become the parent's. An op is never merged with an
+ * API call. */
 static void unite(fs_join *join)
 {
     for (uint32_t host = 0; host < join->host_count; host++) {
@@ -105,7 +107,7 @@ static void unite(fs_join *join)
     }
 }
 
-/* Order the hosts by lane, those of a lane as they came. */
+/* Group the hosts by lane; the sort is stable. */
 static fs_status by_lane(fs_join *join, fs_error *err)
 {
     uint32_t lanes = fs_store_lane_count(join->store);

@@ -1,9 +1,8 @@
-/* Overhead of profiling, which has no thread of its own, to the thread of the shortest event around it.
+/* Assigns profiling overhead, which has no thread, to the thread of the shortest event around it.
  *
- * From the shortest event on, each takes all overheads within it that no shorter one has taken. A tree over the
- * overheads in order of start, of the least end below each node, finds those; so no number of threads, of nested events
- * or of overheads takes more than n log n steps.
- */
+ * Events are visited from the shortest on; each takes all overheads within it that no shorter one has taken. They are
+ * found with a tree over the overheads in order of start that holds the smallest end below each node. The time is O(n
+ * log n) for any number of threads, nested events or overheads. */
 #include "sources/kineto/overheads.h"
 
 #include "base/interrupt.h"
@@ -14,11 +13,11 @@ typedef struct {
     fs_host *overheads; /* in order of start */
     int64_t *ends;      /* the tree: nodes 1 …, leaves from `leaves` on; INT64_MAX: taken */
     uint32_t leaves;
-    fs_host *around; /* events that an overhead begins in; the start is the length, for their order */
+    fs_host *around; /* events in which an overhead begins; `start` holds the length, for sorting */
     uint32_t count, capacity;
 } placing;
 
-/* Of what has no end: before that of what is taken. */
+/* An overhead without an end sorts just before taken ones. */
 static int64_t end_of(const fs_host *host)
 {
     return host->end == INT64_MAX ? INT64_MAX - 1 : host->end;
@@ -34,11 +33,11 @@ static void set_leaf(placing *all, uint32_t overhead, int64_t end)
     }
 }
 
-/* The first overhead from `from` on that ends until `end`; FS_NONE. */
+/* Return the first overhead from `from` on that ends no later than `end`; FS_NONE: none. */
 static uint32_t first_within(const placing *all, uint32_t from, int64_t end)
 {
     uint32_t node = all->leaves + from;
-    while (all->ends[node] > end) { /* up to the next subtree on the right, and into it where there is one */
+    while (all->ends[node] > end) { /* go up to the next subtree on the right, if any, and into it */
         while ((node & 1) != 0) node /= 2;
         if (node == 0) return FS_NONE;
         node++;
@@ -55,7 +54,7 @@ static fs_status list_overheads(placing *all, fs_error *err)
     all->overheads = fs_malloc(join->overhead_count * sizeof *all->overheads);
     all->ends = fs_malloc(2 * (size_t)all->leaves * sizeof *all->ends);
     if (all->overheads == NULL || all->ends == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to place %u overheads", join->overhead_count);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to place %u overhead events", join->overhead_count);
     for (uint32_t host = 0; host < join->host_count; host++)
         if (join->hosts[host].record->kind == FS_EVENT_OVERHEAD) all->overheads[count++] = join->hosts[host];
     FS_TRY(fs_hosts_sort(all->overheads, count, err));
@@ -82,7 +81,7 @@ static fs_status add_around(placing *all, const fs_host *event, fs_error *err)
     return FS_OK;
 }
 
-/* The first overhead that begins at `time` or later. `near`: one that does not come after it, by which it mostly is. */
+/* Return the first overhead that begins at `time` or later. `near`: a search hint at or before it. */
 static uint32_t overhead_from(const placing *all, int64_t time, uint32_t near)
 {
     uint32_t count = all->join->overhead_count, low = near, step = 1;

@@ -23,7 +23,7 @@ static fs_status create_index(fs_record_index *index, fs_error *err)
     }
     index->records = fs_calloc(index->slot_count, sizeof *index->records);
     if (index->records == NULL || (scattered && index->ids == NULL))
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell what %u events launched", index->count);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find what %u events launched", index->count);
     return FS_OK;
 }
 
@@ -47,7 +47,7 @@ static fs_record *find(const fs_record_index *index, int64_t id)
     return index->records[slot_of(index, id)];
 }
 
-/* The record that has the id: this one, or one that came before. */
+/* Return the record with the id: an earlier one, or this one after inserting it. */
 static fs_record *insert(fs_record_index *index, int64_t id, fs_record *record)
 {
     uint32_t slot = slot_of(index, id);
@@ -58,14 +58,14 @@ static fs_record *insert(fs_record_index *index, int64_t id, fs_record *record)
     return index->records[slot];
 }
 
-/* Which id --------------------------------------------------------------------------------------------------------- */
+/* Ids -------------------------------------------------------------------------------------------------------------- */
 
 static bool is_work(const fs_record *record)
 {
     return fs_event_kind_on_device[record->kind];
 }
 
-/* An "External id" that repeats the correlation says nothing: but flopscope's own ids are what they are. */
+/* An "External id" that repeats the correlation is ignored, unless flopscope wrote it. */
 static int64_t external_of(const fs_owners *owners, const fs_record *record)
 {
     bool repeats = record->correlation != FS_NONE && (uint32_t)record->external == record->correlation;
@@ -97,8 +97,8 @@ static int compare_calls(const void *a, const void *b)
     return (left->start > right->start) - (left->start < right->start);
 }
 
-/* Each device's process: the one that most of the work was launched by whose correlation only one call has. */
-static void see_devices(fs_owners *owners)
+/* Determine each device's process: the one that launched most of its work, by unique correlations. */
+static void find_device_processes(fs_owners *owners)
 {
     FS_EACH_RECORD(owners->join, record)
     {
@@ -111,7 +111,7 @@ static void see_devices(fs_owners *owners)
     }
 }
 
-/* What was seen of a thread. */
+/* Flags of a thread. */
 enum { HAS_OWNERS = 1, HAS_CALLS = 2 };
 
 fs_status fs_owners_create(fs_owners *owners, fs_error *err)
@@ -119,7 +119,7 @@ fs_status fs_owners_create(fs_owners *owners, fs_error *err)
     FS_TRY(create_index(&owners->ops, err));
     FS_TRY(create_index(&owners->calls, err));
     owners->lanes = fs_calloc(fs_store_lane_count(owners->join->store), sizeof *owners->lanes);
-    if (owners->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to tell threads apart");
+    if (owners->lanes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify threads");
     FS_EACH_RECORD(owners->join, record)
     {
         if (fs_record_is_call(record)) {
@@ -138,7 +138,7 @@ fs_status fs_owners_create(fs_owners *owners, fs_error *err)
     }
     if (owners->other_count == 0) return FS_OK;
     FS_TRY(fs_sort(owners->others, owners->other_count, sizeof(fs_record *), compare_calls, "API calls", err));
-    see_devices(owners);
+    find_device_processes(owners);
     return FS_OK;
 }
 
@@ -150,7 +150,7 @@ void fs_owners_clear(fs_owners *owners)
     fs_free(owners->lanes);
 }
 
-/* The op that the record's "External id" names; NULL: none, or ops of several processes. */
+/* Return the op named by the record's "External id"; NULL if there is none, or several processes have one. */
 static fs_record *op_named(const fs_owners *owners, const fs_record *record)
 {
     int64_t id = external_of(owners, record);
@@ -165,16 +165,17 @@ static bool encloses(const fs_record *outer, const fs_record *inner)
     return outer->start <= inner->start && fs_record_end(outer) >= fs_record_end(inner);
 }
 
-/* Which of several calls of one correlation launched the work: a bit for each reason, the best first. A device whose
- * process the trace gives, the same op, the process that launches other work of the device, that it began before. */
+/* Rate a call, of several with one correlation, as the launcher of the work, one bit per reason, the best first: the
+ * trace gives the work's process and it matches, the same op, the process that launches the device's other work, it
+ * began before the work. */
 static int reasons_for(const fs_owners *owners, const fs_record *call, const fs_record *work)
 {
     int64_t process = process_of(owners, call);
     bool voted = work->device >= 0 && owners->devices[work->device].votes > 0;
-    int told = process == process_of(owners, work);
+    int same_process = process == process_of(owners, work);
     int same_op = call->external >= 0 && call->external == work->external;
     int same_device = voted && owners->devices[work->device].process == process;
-    return told << 3 | same_op << 2 | same_device << 1 | (call->start <= work->start);
+    return same_process << 3 | same_op << 2 | same_device << 1 | (call->start <= work->start);
 }
 
 static bool is_likelier(const fs_owners *owners, const fs_record *call, const fs_record *than, const fs_record *work)
@@ -184,8 +185,8 @@ static bool is_likelier(const fs_owners *owners, const fs_record *call, const fs
     return (call->start > than->start) == (call->start <= work->start); /* the nearest to the work */
 }
 
-/* Of the calls of the work's correlation those that began about when it did, so that any number of them takes no time:
- * a few before and after. */
+/* Only calls with the work's correlation that began near it, a few before and after, are rated, which bounds the
+ * time. */
 enum { NEAR_CALLS = 8 };
 
 static const fs_record *choose_call(const fs_owners *owners, const fs_record *work)
@@ -205,7 +206,7 @@ static const fs_record *choose_call(const fs_owners *owners, const fs_record *wo
     while (owners->others[high - 1]->correlation != work->correlation) high--;
     for (uint32_t i = low; i < high; i++)
         if (best == NULL || is_likelier(owners, owners->others[i], best, work)) best = owners->others[i];
-    /* Of the runtime's call and the driver's call inside it, the runtime's. */
+    /* Of a runtime call and the driver call inside it, the runtime call. */
     const fs_record *inner = best;
     for (uint32_t i = low; i < high; i++)
         if (owners->others[i]->lane == inner->lane && encloses(owners->others[i], best)) best = owners->others[i];
@@ -235,8 +236,8 @@ void fs_owners_move_calls(const fs_owners *owners)
 
 /* Launchers -------------------------------------------------------------------------------------------------------- */
 
-/* Events of one kind that have begun at the place of a sweep, the last one last. One that ends before a later one does
- * is left out: what it encloses from there on, the later one encloses too. So ends fall. */
+/* Started events of one kind during a sweep, the latest last. One that ends before a later one is omitted: anything it
+ * encloses from there on is also enclosed by the later one. So ends decrease. */
 typedef struct {
     const fs_host **open;
     uint32_t depth, capacity;
@@ -256,7 +257,7 @@ static fs_status push(open_hosts *stack, const fs_host *host, fs_error *err)
     return FS_OK;
 }
 
-/* The innermost that is around the call: of the store, or FS_NONE. */
+/* Return the innermost event around the call, as an event of the store, or FS_NONE. */
 static uint32_t innermost(const open_hosts *stack, const fs_host *call, int64_t slack)
 {
     fs_host span = *call;
@@ -274,13 +275,13 @@ static uint32_t innermost(const open_hosts *stack, const fs_host *call, int64_t 
     return FS_NONE;
 }
 
-/* Whether b comes after a in the order of (start, -end). */
+/* Return whether b comes after a in the order of (start, -end). */
 static bool comes_after(const fs_host *b, const fs_host *a)
 {
     return b->start > a->start || (b->start == a->start && b->end < a->end);
 }
 
-/* Unlike the tree of events, this does not depend on events around a call that contradict each other. */
+/* Unlike the tree of events, this does not depend on contradictory events around a call. */
 static fs_status sweep_lane(const fs_join *join, uint32_t lane, open_hosts *ops, open_hosts *annotations, fs_error *err)
 {
     const fs_host *hosts = join->hosts;

@@ -1,30 +1,30 @@
-/* What device work ran for: the API call that launched it, and the op around that call. Private to the trace source.
+/* The owner of device work: the API call that launched it, and the op around that call. Private to the trace source.
  *
  *   device work ── correlation ──► API call ── its own thread ──► the innermost op around it
  *
- * Without an op around the call, the innermost annotation; without that, nothing. Calls of Python are no owners.
+ * Without an op around the call, the innermost annotation is the owner; without that, there is none. Python frames are
+ * never owners.
  *
- * "External id" names an op too, but Kineto wrote wrong ones for years: from August 2022 to June 2024 it repeated the
- * correlation. It decides only
+ * "External id" names an op too, but Kineto wrote wrong values: from August 2022 to June 2024 it repeated the
+ * correlation. It is used only
  *
  *   - for work whose call is not in the file, unless it repeats the work's correlation;
  *   - for calls on a thread without any op or annotation, if the op that it names encloses the call in time;
  *   - for annotations of a device, which have no call;
- *   - in a trace that flopscope wrote, for all device work.
+ *   - in a trace written by flopscope, for all device work.
  *
- * Where a file holds several processes, their correlations and "External id"s may be equal: owners.c.
- */
+ * If a file contains several processes, their correlations and "External id"s may collide: see owners.c. */
 #ifndef FS_SOURCES_KINETO_OWNERS_H
 #define FS_SOURCES_KINETO_OWNERS_H
 
 #include "sources/kineto/hosts.h"
 #include "store/event.h"
 
-/* Records by an id. Ids mostly are counted up: an array has room for all between the least and the largest. Where they
- * are scattered, a hash table of a power of two, at most half full. */
+/* An index of records by id. Ids are usually consecutive: then it is an array from the smallest to the largest. For
+ * scattered ids it is a hash table whose size is a power of two, at most half full. */
 typedef struct {
-    int64_t least, largest; /* of the ids that were announced */
-    uint32_t count;         /* how many were */
+    int64_t least, largest; /* range of the announced ids */
+    uint32_t count;         /* number of announced ids */
     uint32_t slot_count;
     int64_t *ids;         /* by slot; NULL for an array */
     const uint64_t *keys; /* of the hash */
@@ -34,18 +34,18 @@ typedef struct {
 typedef struct {
     fs_join *join;
     fs_record_index ops;   /* ops and annotations by "External id" */
-    fs_record_index calls; /* API calls by correlation: of each the first that came */
-    fs_record **others;    /* those of correlations that several calls have, by correlation and start */
+    fs_record_index calls; /* API calls by correlation; if several share one, the first */
+    fs_record **others;    /* calls with shared correlations, by correlation and start */
     uint32_t other_count, other_capacity;
     uint8_t *lanes; /* by lane of the store: private */
-    /* By device: the process that most of its work was launched by, as far as correlations tell it. */
+    /* By device: the process that launched most of its work, by unique correlations. */
     struct {
         int64_t process;
         int64_t votes;
     } devices[FS_DEVICE_LIMIT];
 } fs_owners;
 
-/* Whether a host event can be what device work ran for. */
+/* Return whether a host event can own device work. */
 static inline bool fs_record_is_owner(const fs_record *record)
 {
     return record->kind == FS_EVENT_OP || (fs_event_is_annotation(record->kind) && record->device < 0);
@@ -63,14 +63,14 @@ static inline void fs_record_index_announce(fs_record_index *index, int64_t id)
     if (id > index->largest) index->largest = id;
 }
 
-/* Count a host event in, before fs_owners_create. */
+/* Count a host event for the indexes, before fs_owners_create. */
 static inline void fs_owners_announce(fs_record_index *ops, fs_record_index *calls, const fs_record *record)
 {
     if (fs_record_is_call(record)) fs_record_index_announce(calls, record->correlation);
     else if (fs_record_is_owner(record) && record->external >= 0) fs_record_index_announce(ops, record->external);
 }
 
-/* Announce to an index what was announced to another. */
+/* Add the announcements of another index. */
 static inline void fs_record_index_merge(fs_record_index *index, const fs_record_index *other)
 {
     if (other->count == 0) return;
@@ -84,14 +84,15 @@ static inline void fs_record_index_merge(fs_record_index *index, const fs_record
 fs_status fs_owners_create(fs_owners *owners, fs_error *err);
 void fs_owners_clear(fs_owners *owners);
 
-/* Move calls from threads without ops to the threads of their ops. Before nesting. */
+/* Move calls from threads without ops to the threads of their ops, before nesting. */
 void fs_owners_move_calls(const fs_owners *owners);
-/* Find the launcher of what each call launched. Once the hosts are in order and in the store. FS_OUT_OF_MEMORY. */
+/* Find the launcher of what each call launched, after the hosts are ordered and stored. FS_OUT_OF_MEMORY. */
 fs_status fs_owners_find_launchers(fs_owners *owners, fs_error *err);
 
-/* The API call that launched device work, or that waited; NULL: none. */
+/* Return the API call that launched device work, or that waited; NULL: none. */
 const fs_record *fs_owners_call(const fs_owners *owners, const fs_record *work);
-/* What device work, or an annotation of a device, ran for: an event of the store or FS_NONE. Counts contradictions. */
+/* Return the owner of device work or of a device annotation: an event of the store or FS_NONE. Counts
+ * contradictions. */
 uint32_t fs_owners_launcher(fs_owners *owners, const fs_record *work);
 
 #endif

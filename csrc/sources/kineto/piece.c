@@ -8,10 +8,10 @@
 #include "base/memory.h"
 #include "sources/kineto/event.h"
 
-/* An event or member of more bytes is no trace's: a text that never ends must not fill the memory. Nor must the windows
- * of all threads together: an event as large as the second number is read again by one thread alone. */
+/* Limits for one event or member and for the windows of all threads together, so that an endless text cannot exhaust
+ * memory. An event larger than the second limit is read again by one thread alone. */
 static const size_t most_element_bytes = (size_t)64 << 20, most_guessed_bytes = (size_t)4 << 20;
-/* Members beside the events are kept up to so many bytes in all. */
+/* Members besides the events are kept up to this many bytes in total. */
 static const size_t most_head_bytes = (size_t)16 << 20;
 
 void fs_piece_init(fs_piece *piece, int64_t offset, int64_t until, fs_piece_state state)
@@ -49,7 +49,7 @@ static size_t most_bytes(const fs_piece *piece)
     return piece->guessed ? most_guessed_bytes : most_element_bytes;
 }
 
-/* Release the window; reading may go on at the same byte. */
+/* Release the window; reading can continue at the same byte. */
 static void drop_window(fs_piece *piece)
 {
     piece->offset += (int64_t)piece->done;
@@ -79,7 +79,7 @@ fs_status fs_piece_room(fs_piece *piece, size_t size, fs_error *err)
 
 /* Errors ----------------------------------------------------------------------------------------------------------- */
 
-static fs_status is_no_trace(const fs_piece *piece, const fs_scan *scan, fs_error *err)
+static fs_status fail_at(const fs_piece *piece, const fs_scan *scan, fs_error *err)
 {
     char found[24];
     int64_t byte = piece->offset + (int64_t)(scan->at - piece->text);
@@ -92,7 +92,7 @@ static fs_status is_no_trace(const fs_piece *piece, const fs_scan *scan, fs_erro
 
 static fs_scan_status read_start(fs_piece *piece, fs_scan *scan)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, which some editors put first */
+    static const char mark[] = "\xef\xbb\xbf"; /* the byte order mark of UTF-8, which some editors write */
     if (scan->end - scan->at < 3 && *scan->at == *mark) return FS_SCAN_MORE;
     if (memcmp(scan->at, mark, 3) == 0) scan->at += 3;
     fs_scan_space(scan);
@@ -204,46 +204,46 @@ fs_status fs_piece_read(fs_piece *piece, size_t size, fs_error *err)
         if (scanned != FS_SCAN_GOOD) break;
         piece->done = (size_t)(scan.at - piece->text);
     }
-    if (scanned == FS_SCAN_BAD) return is_no_trace(piece, &scan, err);
+    if (scanned == FS_SCAN_BAD) return fail_at(piece, &scan, err);
     if (piece->size - piece->done > most_bytes(piece)) {
-        return fs_fail(err, FS_VALUE_ERROR, "byte %lld: what begins here does not end within %zu MB: no event does so",
+        return fs_fail(err, FS_VALUE_ERROR, "byte %lld: the element that begins here exceeds the limit of %zu MB",
                        (long long)fs_piece_at(piece), most_bytes(piece) >> 20);
     }
     return FS_OK;
 }
 
-/* A part of a text ------------------------------------------------------------------------------------------------- */
+/* Parts of a text -------------------------------------------------------------------------------------------------- */
 
 enum { WINDOW_BYTES = FS_BLOCK(1 << 18, 1 << 8) };
 
-/* How much has been seen of what stands between two events: "}", ",", "{" and a quote, with any space between. */
+/* State of the search for the boundary between two events: "}", ",", "{" and a quote, with optional white space. */
 typedef enum { NOTHING, CLOSED, COMMA, OPENED, FOUND } seam;
 
 typedef struct {
-    seam seen;
+    seam state;
     int64_t event; /* the byte of the last "{" */
 } seeker;
 
-static seam see_byte(seam seen, char c)
+static seam next_state(seam state, char c)
 {
     static const char expected[] = {[NOTHING] = '}', [CLOSED] = ',', [COMMA] = '{', [OPENED] = '"'};
-    if (c == ' ' || c == '\n' || c == '\r' || c == '\t') return seen;
-    if (c == expected[seen]) return seen + 1;
+    if (c == ' ' || c == '\n' || c == '\r' || c == '\t') return state;
+    if (c == expected[state]) return state + 1;
     return c == '}' ? CLOSED : NOTHING;
 }
 
-/* Look through `size` bytes, of which the first is the byte `offset` of the text. */
-static void see_bytes(seeker *found, const char *text, size_t size, int64_t offset)
+/* Scan `size` bytes, the first of which is byte `offset` of the text. */
+static void scan_bytes(seeker *found, const char *text, size_t size, int64_t offset)
 {
-    for (const char *at = text, *end = text + size; at < end && found->seen != FOUND; at++) {
-        if (found->seen == NOTHING && (at = memchr(at, '}', (size_t)(end - at))) == NULL) return;
-        seam before = found->seen;
-        found->seen = see_byte(before, *at);
-        if (before == COMMA && found->seen == OPENED) found->event = offset + (at - text);
+    for (const char *at = text, *end = text + size; at < end && found->state != FOUND; at++) {
+        if (found->state == NOTHING && (at = memchr(at, '}', (size_t)(end - at))) == NULL) return;
+        seam before = found->state;
+        found->state = next_state(before, *at);
+        if (before == COMMA && found->state == OPENED) found->event = offset + (at - text);
     }
 }
 
-/* Fill the window up; *count: by how many bytes, 0 at the end of the text. */
+/* Fill the window; *count: the number of bytes added, 0 at the end of the text. */
 static fs_status fill(fs_piece *piece, fs_kineto_read read, void *context, int64_t *count, fs_error *err)
 {
     size_t left = piece->size - piece->done, size = left > WINDOW_BYTES ? left : WINDOW_BYTES;
@@ -254,25 +254,25 @@ static fs_status fill(fs_piece *piece, fs_kineto_read read, void *context, int64
     return *count < 0 ? FS_RUNTIME_ERROR : FS_OK;
 }
 
-/* Begin where an event seems to; *start is -1 where none does in the piece. */
+/* Begin where an event seems to begin; *start is -1 if there is no such place in the piece. */
 static fs_status seek(fs_piece *piece, fs_kineto_read read, void *context, int64_t *start, fs_error *err)
 {
     seeker found = {NOTHING, -1};
     int64_t count = 1;
     *start = -1;
-    while (found.seen != FOUND && count > 0) {
+    while (found.state != FOUND && count > 0) {
         int64_t next = piece->offset + (int64_t)piece->size;
-        if ((found.seen == OPENED ? found.event : next) >= piece->until) return FS_OK;
-        piece->done = piece->size; /* nothing of it is needed any more */
+        if ((found.state == OPENED ? found.event : next) >= piece->until) return FS_OK;
+        piece->done = piece->size; /* none of it is needed any more */
         FS_TRY(fill(piece, read, context, &count, err));
-        see_bytes(&found, piece->text + piece->size, (size_t)count, next);
+        scan_bytes(&found, piece->text + piece->size, (size_t)count, next);
         piece->size += (size_t)count;
     }
-    if (found.seen != FOUND || found.event >= piece->until) return FS_OK;
+    if (found.state != FOUND || found.event >= piece->until) return FS_OK;
     *start = found.event;
     if (*start >= piece->offset) {
         piece->done = (size_t)(*start - piece->offset);
-    } else { /* it lies before the window */
+    } else { /* it is before the window */
         piece->offset = *start;
         piece->size = piece->done = 0;
     }
@@ -291,6 +291,6 @@ fs_status fs_piece_scan(fs_piece *piece, fs_kineto_read read, void *context, boo
         status = fill(piece, read, context, &count, err);
         if (status == FS_OK) status = fs_piece_read(piece, (size_t)count, err);
     }
-    if (piece->stopped || status != FS_OK || *start < 0) drop_window(piece); /* the rest is another piece's */
+    if (piece->stopped || status != FS_OK || *start < 0) drop_window(piece); /* the rest belongs to the next piece */
     return status;
 }

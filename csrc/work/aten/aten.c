@@ -1,4 +1,4 @@
-/* Which rule an op of torch's has. */
+/* Lookup of the rule for a torch op. */
 #include "work/aten/aten.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "work/aten/triton.h"
 #include "work/registered.h"
 
-/* Namespaces whose ops do what aten's of the same name do; an op of another one needs a row with its whole name. */
+/* Namespaces whose ops match aten's ops of the same name; an op of another namespace needs a row with its full name. */
 static const char *const namespaces[] = {"aten::", "prims::", "quantized::", "mkldnn::", "onednn::"};
 
 /* The rows by name: open addressing, at most half full. */
@@ -55,7 +55,7 @@ static bool ends(const char *name, size_t size, const char *end)
     return size > length && memcmp(name + size - length, end, length) == 0;
 }
 
-/* As it stands, and without "_out" or "_": the forms of an op that write elsewhere and in place. */
+/* Find a name verbatim, or without "_out" or "_": the out-of-place and in-place forms of an op. */
 static const fs_aten_rule *find_form(const char *name, size_t size)
 {
     const fs_aten_rule *rule = find(name, size);
@@ -70,7 +70,7 @@ static const char *without(const char *name, const char *prefix)
     return strncmp(name, prefix, size) == 0 ? name + size : NULL;
 }
 
-/* The row of an op without its namespace, or one that says the same: what nobody listed follows from what is listed. */
+/* Find the row of an op without its namespace, or derive one from the row of a related op. */
 static fs_aten_rule find_like(const char *name)
 {
     static const char foreach[] = "_foreach_", special[] = "special_", backward[] = "_backward";
@@ -94,7 +94,7 @@ static fs_aten_rule find_rule(const char *name)
 {
     pthread_once(&slots_once, place_all);
     const fs_aten_rule *rule = find(name, strlen(name));
-    /* Of names without a namespace, torch itself uses these. */
+    /* torch itself uses these names without a namespace. */
     bool bare = strcmp(name, "detach") == 0 || strcmp(name, "detach_") == 0;
     if (rule != NULL && (strchr(name, ':') != NULL || bare)) return *rule;
     for (size_t i = 0; i < sizeof namespaces / sizeof *namespaces; i++) {
@@ -121,13 +121,13 @@ bool fs_work_has_one_dtype(const char *name)
     fs_aten_rule rule = find_rule(name);
     bool masks = strstr(name, "mask") != NULL || strstr(name, "dropout") != NULL;
     bool moves = rule.count == fs_count_pointwise && rule.flops == 0;
-    if (masks || moves) return false; /* choices by bools, copies and casts */
+    if (masks || moves) return false; /* boolean selections, copies and casts */
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
         if (rule.count == families[i]) return true;
     return false;
 }
 
-/* What arguments that no op has would give. */
+/* Return NaN for a result that no valid arguments give. */
 static double sound(double number)
 {
     return number >= 0 && isfinite(number) ? number : (double)NAN;
@@ -142,14 +142,14 @@ void fs_work_set_rule(fs_work_rule rule)
 
 static fs_work work_by_rule(const char *name, const fs_torch_call *call)
 {
-    fs_work told = fs_work_unknown;
-    fs_work_rule given = atomic_load(&registered);
-    if (given != NULL && given(name, call, &told)) return told;
+    fs_work work = fs_work_unknown;
+    fs_work_rule custom_rule = atomic_load(&registered);
+    if (custom_rule != NULL && custom_rule(name, call, &work)) return work;
     if (fs_triton_is_kernel(name)) return fs_triton_count(name, call);
     fs_aten_rule rule = find_rule(name);
     if (rule.count == NULL || !call->whole) return fs_work_unknown;
     rule.name = name;
-    fs_work work = rule.count(&rule, call);
+    work = rule.count(&rule, call);
     work.flops = sound(work.flops);
     work.bytes_read = sound(work.bytes_read);
     work.bytes_written = sound(work.bytes_written);
@@ -157,20 +157,20 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
     return work;
 }
 
-/* What no rule knows, the trace may tell. */
+/* Numbers that no rule gives are taken from the trace. */
 fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
 {
-    const fs_torch_told *told = &call->told;
+    const fs_torch_told *recorded = &call->told;
     fs_work work = work_by_rule(name, call);
     if (work.of_launched) return work;
-    if (isnan(work.flops) && !isnan(told->flops)) {
-        work.flops = told->flops;
-        work.unit.preferred = work.unit.fallback = fs_unit_find(told->unit);
+    if (isnan(work.flops) && !isnan(recorded->flops)) {
+        work.flops = recorded->flops;
+        work.unit.preferred = work.unit.fallback = fs_unit_find(recorded->unit);
         work.stated = true;
     }
-    if (isnan(work.bytes_read)) work.bytes_read = told->bytes_read;
-    if (isnan(work.bytes_written)) work.bytes_written = told->bytes_written;
+    if (isnan(work.bytes_read)) work.bytes_read = recorded->bytes_read;
+    if (isnan(work.bytes_written)) work.bytes_written = recorded->bytes_written;
     if (isnan(work.bytes_moved))
-        work.bytes_moved = isnan(told->bytes) ? told->bytes_read + told->bytes_written : told->bytes;
+        work.bytes_moved = isnan(recorded->bytes) ? recorded->bytes_read + recorded->bytes_written : recorded->bytes;
     return work;
 }

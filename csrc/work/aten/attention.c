@@ -16,7 +16,7 @@ static const struct {
 #undef PLACES
 };
 
-/* Queries of [batch, heads, rows, size], keys and values of `columns` each, of `value_size`. */
+/* Queries of [batch, heads, rows, size], keys and values of `columns` rows each, values of `value_size`. */
 typedef struct {
     const fs_torch_tensor *query, *key, *value;
     double batch, heads, rows, columns, size, value_size;
@@ -66,8 +66,8 @@ static bool find_shapes(const fs_torch_call *call, int row, shapes *found)
     return true;
 }
 
-/* Sequences of several lengths behind each other: where all are of the longest one's, they are a batch; else nothing
- * tells the lengths, and how many pairs there are is NaN. */
+/* Handle concatenated sequences: if all have the longest length, they form a batch; otherwise their lengths are unknown
+ * and the number of pairs is NaN. */
 static void part_sequences(const fs_torch_call *call, int row, shapes *found)
 {
     const fs_torch_tensor *offsets = tensor_at(call, places[row].lengths);
@@ -81,10 +81,10 @@ static void part_sequences(const fs_torch_call *call, int row, shapes *found)
     found->columns = columns;
 }
 
-/* Which keys a query may see of those that end with it: how many before its own and after, negative for all. */
+/* The keys visible to a query, relative to its own: how many before and after; negative: all. */
 typedef struct {
     double before, after;
-    bool told;
+    bool known;
 } mask;
 
 static mask mask_of(const fs_torch_call *call, int row)
@@ -102,7 +102,7 @@ static mask mask_of(const fs_torch_call *call, int row)
     return found;
 }
 
-/* The sum of i + shift for i from 0 to rows - 1, each held between 0 and columns. */
+/* Return the sum of i + shift for i from 0 to rows - 1, each clamped to 0 … columns. */
 static double reached(double rows, double columns, double shift)
 {
     double sums[2], ends[2] = {shift - 1, shift + rows - 1};
@@ -113,17 +113,17 @@ static double reached(double rows, double columns, double shift)
     return sums[1] - sums[0];
 }
 
-/* How many queries meet how many keys. Queries and keys end together: the last query sees all keys. Of a causal mask
- * half the diagonal counts, of a window each key. */
-static double pairs_of(const shapes *of, mask seen)
+/* Return the number of query-key pairs. Queries and keys are aligned at the end: the last query sees all keys. For a
+ * causal mask half of the diagonal counts; for a window every key. */
+static double pairs_of(const shapes *of, mask visible)
 {
     double rows = of->rows, columns = of->columns, offset = columns - rows;
-    if (!seen.told) return NAN;
-    if (seen.before < 0 && seen.after < 0) return rows * columns;
-    if (seen.before < 0 && seen.after == 0)
+    if (!visible.known) return NAN;
+    if (visible.before < 0 && visible.after < 0) return rows * columns;
+    if (visible.before < 0 && visible.after == 0)
         return rows <= columns ? rows * (2 * columns - rows) / 2 : columns * columns / 2;
-    double until = seen.after < 0 ? rows * columns : reached(rows, columns, offset + seen.after + 1);
-    return until - (seen.before < 0 ? 0 : reached(rows, columns, offset - seen.before));
+    double until = visible.after < 0 ? rows * columns : reached(rows, columns, offset + visible.after + 1);
+    return until - (visible.before < 0 ? 0 : reached(rows, columns, offset - visible.before));
 }
 
 static double bias_bytes(const fs_torch_call *call, int row)
@@ -132,13 +132,13 @@ static double bias_bytes(const fs_torch_call *call, int row)
     return bias != NULL ? fs_sizes_read(bias) : 0;
 }
 
-/* Bytes of an element of the result: 8-bit attention gives bfloat16. */
+/* Return the bytes of an element of the result: 8-bit attention returns bfloat16. */
 static double item_of(const fs_torch_tensor *query)
 {
     return fs_torch_dtypes[query->dtype].kind == FS_TORCH_FLOAT8 ? 2 : fs_sizes_item(query->dtype);
 }
 
-/* One float32 for each query and head. */
+/* One float32 per query and head. */
 static double log_sum_exp_bytes(const fs_torch_call *call, int row, const shapes *of)
 {
     int place = places[row].log_sum_exp;
@@ -167,7 +167,7 @@ fs_work fs_count_attention_backward(const fs_aten_rule *rule, const fs_torch_cal
     shapes of;
     if (!find_shapes(call, row, &of) || of.size == 0) return fs_work_unknown;
     double item = item_of(of.query);
-    double output = fs_sizes_elements(of.query) / of.size * of.value_size * item; /* and its gradient */
+    double output = fs_sizes_elements(of.query) / of.size * of.value_size * item; /* the output and its gradient */
     double inputs = fs_sizes_read(of.query) + fs_sizes_read(of.key) + fs_sizes_read(of.value);
     double read = inputs + 2 * output + log_sum_exp_bytes(call, row, &of) + bias_bytes(call, row);
     double written = (fs_sizes_elements(of.query) + fs_sizes_elements(of.key) + fs_sizes_elements(of.value)) * item;

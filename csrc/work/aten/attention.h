@@ -1,19 +1,18 @@
-/* Where the ops of attention have their arguments. Private to csrc/work/aten.
+/* The arguments of attention ops. Private to csrc/work/aten.
  *
  * X(NAME, query, layout, bias, causal, lengths, longest, log-sum-exp, window, fewest): places; key and value follow the
- * query. causal is the place of the flag, or of the number of the mask where layout is MASKED. lengths: of the offsets
- * of the sequences of the queries, those of the keys follow; longest: of their longest sequence, likewise. log-sum-exp:
- * ALWAYS written, or the place of a flag. window: how many keys before its own a query sees, how many after follows
- * (negative: all); where layout is MASKED, how many in all. fewest: a call of fewer arguments is of an older version,
- * whose row follows.
- */
+ * query. causal: the place of the flag, or of the mask number if layout is MASKED. lengths: the place of the sequence
+ * offsets of the queries, followed by those of the keys; longest: of the longest sequences, likewise. log-sum-exp:
+ * ALWAYS written, or the place of a flag. window: the place of the number of preceding keys visible to a query,
+ * followed by the number of subsequent ones (negative: all); if layout is MASKED, of the total number. fewest: a call
+ * with fewer arguments is of an older version, described by the next row. */
 #ifndef FS_WORK_ATEN_ATTENTION_H
 #define FS_WORK_ATEN_ATTENTION_H
 
 #include "work/aten/convolution.h"
 
-/* How queries lie: [batch, heads, sequence, size] or [batch, sequence, heads, size]; the latter with a number for the
- * mask. All sequences behind each other, [sequence, heads, size], where offsets are given. */
+/* Layouts of queries: [batch, heads, sequence, size] or [batch, sequence, heads, size]; MASKED is the latter with a
+ * mask number. With offsets, the sequences are concatenated: [sequence, heads, size]. */
 enum { FS_HEADS_FIRST, FS_SEQUENCE_FIRST, FS_MASKED };
 
 #define FS_ATTENTION_LIST(X)                                                                                           \

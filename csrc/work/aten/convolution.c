@@ -27,8 +27,8 @@ static const struct {
 #undef PLACES
 };
 
-/* The numbers of an argument for each dimension: one stands for all; `usual` where the op has no such argument, or an
- * empty one; NaN where the trace does not tell it. */
+/* Read an argument's number for each dimension; a single one applies to all. `usual` if the op has no such argument or
+ * an empty one; NaN if the trace does not record it. */
 static void numbers_at(const fs_torch_call *call, int place, uint32_t dims, double usual, double *numbers)
 {
     bool here = place >= 0 && (unsigned)place < call->count;
@@ -37,14 +37,14 @@ static void numbers_at(const fs_torch_call *call, int place, uint32_t dims, doub
     for (uint32_t d = count < 0 ? 0 : (uint32_t)count; d < dims; d++) numbers[d] = rest;
 }
 
-/* Whether it is transposed: NaN where the trace does not tell. */
+/* Return whether it is transposed; NaN if the trace does not record it. */
 static double transposed_at(const fs_torch_call *call, int place)
 {
     return place == FS_ALWAYS ? 1 : fs_products_flag(call, place);
 }
 
-/* Of the axes that are convolved: elements of the result, and the share of the input that any of them meets, as strides
- * wider than the kernel skip some. */
+/* Elements of the result over the convolved axes, and the share of the input that is used: strides larger than the
+ * kernel skip some. */
 typedef struct {
     double elements, met;
 } extent;
@@ -55,7 +55,7 @@ static void meet(extent *of, double size, double outputs, double kernel)
     if (outputs * kernel < size) of->met *= outputs * kernel / size;
 }
 
-/* An input without a batch has one dimension less. */
+/* An input without a batch has one dimension fewer. */
 static extent space(const fs_torch_call *call, int row, const fs_torch_tensor *input, const fs_torch_tensor *weight,
                     bool transposed)
 {
@@ -83,20 +83,20 @@ static double channels_in(const fs_torch_tensor *tensor, const fs_torch_tensor *
     return (double)tensor->shape[tensor->ndim - (weight->ndim - 2) - 1];
 }
 
-/* Whether the convolution of a gradient is transposed, as its shapes tell where the flag is not told: the first size of
- * the weight is the channels of the result, transposed those of the input. Where both have as many, the smaller one is
- * the result. */
+/* Return whether a gradient's convolution is transposed, inferred from the shapes if the flag is not recorded: the
+ * first size of the weight is the number of channels of the result, or of the input if transposed. If both have the
+ * same number, the smaller tensor is the result. */
 static double is_transposed(const fs_torch_call *call, int place, const fs_torch_tensor *gradient,
                             const fs_torch_tensor *input, const fs_torch_tensor *weight)
 {
-    double told = transposed_at(call, place), first = (double)weight->shape[0];
+    double flag = transposed_at(call, place), first = (double)weight->shape[0];
     bool of_result = channels_in(gradient, weight) == first, of_input = channels_in(input, weight) == first;
-    if (!isnan(told)) return told;
+    if (!isnan(flag)) return flag;
     if (of_result != of_input) return of_input;
     return of_result ? fs_sizes_elements(input) < fs_sizes_elements(gradient) : (double)NAN;
 }
 
-/* The share of its input that a gradient's convolution met. */
+/* Return the share of the input that the forward convolution used. */
 static double met_by(const fs_torch_tensor *gradient, const fs_torch_tensor *input, const fs_torch_tensor *weight)
 {
     uint32_t dims = weight->ndim - 2;
@@ -108,8 +108,8 @@ static double met_by(const fs_torch_tensor *gradient, const fs_torch_tensor *inp
     return of.met;
 }
 
-/* Multiply-adds, twice: each element of the result, or of the input where transposed, meets the kernel of each channel
- * of its group: weight is [out, in / groups, …], transposed [in, out / groups, …]. */
+/* Twice the multiply-adds: each element of the result (of the input if transposed) is combined with the kernel of each
+ * channel of its group. The weight is [out, in / groups, …], transposed [in, out / groups, …]. */
 static double flops_of(double elements, const fs_torch_tensor *weight)
 {
     return 2 * elements * fs_sizes_elements(weight) / (double)weight->shape[0];
@@ -139,7 +139,7 @@ fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call
     double batch = input->ndim == weight->ndim ? (double)input->shape[0] : 1;
     extent of = space(call, row, input, weight, transposed);
     double output = batch * channels_of(call, row, weight, transposed) * of.elements;
-    /* Where the trace tells no strides, it may tell what comes out. */
+    /* If the trace records no strides, it may contain the result's shape. */
     if (isnan(output) && call->output != NULL && call->output->ndim == input->ndim) {
         of.met = transposed ? 1 : met_by(call->output, input, weight);
         output = fs_sizes_elements(call->output);
@@ -153,18 +153,18 @@ fs_work fs_count_convolution(const fs_aten_rule *rule, const fs_torch_call *call
     return work;
 }
 
-/* Which of the gradients, of input, weight and bias, are wanted: "[True, False, True]". All, where the op is not told;
- * all, and false, where the trace does not tell. */
+/* Read which gradients of input, weight and bias are requested: "[True, False, True]". All if the op has no such
+ * argument; all, and false, if the trace does not record it. */
 static bool wanted_at(const fs_torch_call *call, int place, bool *wanted)
 {
     const char *text = fs_sizes_text(call, (unsigned)place);
-    bool here = (unsigned)place < call->count, untold = !here || *text == 0;
+    bool present = (unsigned)place < call->count, unrecorded = !present || *text == 0;
     for (int i = 0; i < 3; i++) {
         text += strcspn(text, "TtFf01");
-        wanted[i] = untold || *text == 'T' || *text == 't' || *text == '1';
+        wanted[i] = unrecorded || *text == 'T' || *text == 't' || *text == '1';
         text += strcspn(text, ",");
     }
-    return !here || !untold;
+    return !present || !unrecorded;
 }
 
 fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_call *call)
@@ -174,7 +174,7 @@ fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_c
     bool wanted[3];
     if (gradient == NULL || !is_convolution(input, weight) || gradient->ndim != input->ndim) return fs_work_unknown;
     double transposed = is_transposed(call, backward_places[rule->option].transposed, gradient, input, weight);
-    bool told = wanted_at(call, backward_places[rule->option].wanted, wanted);
+    bool known = wanted_at(call, backward_places[rule->option].wanted, wanted);
     if (isnan(transposed)) return fs_work_unknown;
     double flops = flops_of(fs_sizes_elements(transposed != 0 ? input : gradient), weight);
     double item = fs_sizes_item(input->dtype), read = fs_sizes_read(gradient), written = 0;
@@ -188,12 +188,12 @@ fs_work fs_count_convolution_backward(const fs_aten_rule *rule, const fs_torch_c
     }
     if (wanted[2]) written += channels_in(gradient, weight) * item;
     fs_work work = fs_sizes_work((wanted[0] + wanted[1]) * flops, read, written, fs_products_unit(input->dtype));
-    work.at_most = !told;
+    work.at_most = !known;
     return work;
 }
 
-/* backward_input(sizes, gradient, weight, …), backward_weight(sizes, gradient, input, …): the sizes are those of the
- * result, which old traces do not tell. The op around it was called with a tensor of them. */
+/* backward_input(sizes, gradient, weight, …), backward_weight(sizes, gradient, input, …): `sizes` is the shape of the
+ * result, which old traces do not record; the enclosing op was called with a tensor of that shape. */
 fs_work fs_count_convolution_part(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_gradient of;
@@ -214,7 +214,7 @@ fs_work fs_count_convolution_part(const fs_aten_rule *rule, const fs_torch_call 
     case FS_PART_WEIGHT:
         read += (transposed ? 1 : met_by(gradient, input, weight)) * fs_sizes_read(input);
         return fs_sizes_work(flops, read, fs_sizes_elements(weight) * item, unit);
-    default: /* the bias: added up over all but the channels */
+    default: /* the bias: a sum over all axes but the channels */
         return fs_sizes_work(fs_sizes_elements(gradient), read, channels_in(gradient, weight) * item,
                              fs_sizes_unit(gradient->dtype));
     }

@@ -1,8 +1,7 @@
-/* Where the ops that convolve have their arguments. Private to csrc/work/aten.
+/* The arguments of convolution ops. Private to csrc/work/aten.
  *
- * X(NAME, weight, bias, stride, padding, dilation, transposed, output padding, groups): places, NOT_THERE for what an
- * op has not; transposed: ALWAYS, NOT_THERE or the place of a flag.
- */
+ * X(NAME, weight, bias, stride, padding, dilation, transposed, output padding, groups): places, or NOT_THERE if the op
+ * has no such argument; transposed: ALWAYS, NOT_THERE or the place of a flag. */
 #ifndef FS_WORK_ATEN_CONVOLUTION_H
 #define FS_WORK_ATEN_CONVOLUTION_H
 
@@ -26,8 +25,7 @@ enum {
 #undef FS_CONVOLUTION_ENUM
 };
 
-/* Gradients. X(NAME, transposed, which of the three are wanted): places after the gradient, the input and the weight.
- */
+/* Gradients. X(NAME, transposed, output mask): places, after the gradient, the input and the weight. */
 #define FS_BACKWARD_LIST(X) \
     X(ATEN, 7, 10)          \
     X(OVERRIDEABLE, 6, 9)   \
@@ -39,7 +37,7 @@ enum {
 #undef FS_BACKWARD_ENUM
 };
 
-/* The gradient that an op of one computes. */
+/* The gradient computed by a single-gradient op. */
 enum { FS_PART_INPUT, FS_PART_WEIGHT, FS_PART_BIAS };
 
 #endif

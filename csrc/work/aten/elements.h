@@ -1,11 +1,10 @@
-/* The rules for ops that go over elements: pointwise, reductions, copies, indexing, … Private to csrc/work/aten.
+/* The rules for elementwise work: pointwise, reductions, copies, indexing, … Private to csrc/work/aten.
  *
- * The rows are in elements.def: FS_ATEN(name, family, flops, option). A family is a function fs_count_FAMILY here;
- * `flops` is per element, of what the family says; `option` is a sum of what follows.
+ * The rows are in elements.def: FS_ATEN(name, family, flops, option). A family is a function fs_count_FAMILY declared
+ * here; `flops` is per element, as defined by the family; `option` is a sum of the options below.
  *
- * Places count arguments as the op's schema lists them. An op that is given more arguments than its schema has was
- * called with `out=`: those are written, not read.
- */
+ * Places are argument positions in the op's schema. An op with more arguments than its schema was called with `out=`:
+ * those are written, not read. */
 #ifndef FS_WORK_ATEN_ELEMENTS_H
 #define FS_WORK_ATEN_ELEMENTS_H
 
@@ -16,25 +15,25 @@
 
 enum {
     /* Fields of 4 bits: FS_DTYPE_AT * 3. */
-    FS_ARGUMENTS = 1 << 0, /* how many arguments the schema has; 0: as many as there are, without `out=` */
-    FS_DTYPE_AT = 1 << 4,  /* the place of a dtype, which the result has if it is given; 0: none */
-    FS_LIKE = 1 << 8,      /* 1 + the place that the result has the shape and dtype of; 0: all broadcast */
-    FS_PLACE = 1 << 12,    /* a place, or a row, that the family tells */
-    /* Flags of the result: */
-    FS_GIVES_BOOLS = 1 << 16,   /* is bools */
-    FS_GIVES_INDICES = 1 << 17, /* is int64 */
-    FS_GIVES_REAL = 1 << 18,    /* is floats where the arguments are complex */
-    FS_GIVES_FLOATS = 1 << 19,  /* is float32 where the arguments are integers */
-    FS_GIVES_COMPLEX = 1 << 20, /* is complex where the arguments are floats */
-    FS_GIVES_SUMS = 1 << 21,    /* is int64 where the arguments are integers */
-    /* Written beside the result, of as many elements: */
+    FS_ARGUMENTS = 1 << 0, /* number of arguments in the schema; 0: all that the call has, without `out=` */
+    FS_DTYPE_AT = 1 << 4,  /* place of a dtype argument that overrides the result's dtype; 0: none */
+    FS_LIKE = 1 << 8, /* 1 + the place of the argument with the result's shape and dtype; 0: all arguments broadcast */
+    FS_PLACE = 1 << 12, /* a place or a row, defined by the family */
+    /* Flags of the result's dtype: */
+    FS_GIVES_BOOLS = 1 << 16,   /* bool */
+    FS_GIVES_INDICES = 1 << 17, /* int64 */
+    FS_GIVES_REAL = 1 << 18,    /* real if the arguments are complex */
+    FS_GIVES_FLOATS = 1 << 19,  /* float32 if the arguments are integers */
+    FS_GIVES_COMPLEX = 1 << 20, /* complex if the arguments are floats */
+    FS_GIVES_SUMS = 1 << 21,    /* int64 if the arguments are integers */
+    /* Also written, with as many elements as the result: */
     FS_AND_BOOLS = 1 << 22,
     FS_AND_INDICES = 1 << 23,
-    FS_AND_TWIN = 1 << 24, /* another like it */
-    /* Else: */
-    FS_WRITES_FIRST = 1 << 25, /* the first argument is written or only looked at, not read */
-    FS_OF_MEANS = 1 << 26,     /* of windows: their average, not their largest element */
-    FS_BY_ROWS = 1 << 27, /* of indices: each is of all that lies at it along the axis at place 1, not of one element */
+    FS_AND_TWIN = 1 << 24, /* a second tensor like the result */
+    /* Others: */
+    FS_WRITES_FIRST = 1 << 25, /* the first argument is written or only its shape is used; it is not read */
+    FS_OF_MEANS = 1 << 26,     /* windows: average pooling, not max pooling */
+    FS_BY_ROWS = 1 << 27,      /* indices: each selects a slice of the axis at place 1, not one element */
 };
 
 static inline unsigned fs_option(const fs_aten_rule *rule, int field)
@@ -47,7 +46,7 @@ static inline bool fs_has(const fs_aten_rule *rule, int flag)
     return (rule->option & flag) != 0;
 }
 
-/* Where the norms have their arguments: rows of reduce.c, named by PLACE. */
+/* The argument layouts of norms: rows of reduce.c, selected by PLACE. */
 enum {
     FS_NORM_LAYER,
     FS_NORM_RMS,
@@ -58,12 +57,12 @@ enum {
     FS_NORM_BATCH_STATISTICS,
 };
 
-/* The fused optimizers: rows of lists.c, likewise. */
+/* The fused optimizers: rows of lists.c, selected by PLACE. */
 enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
 
 /* Families --------------------------------------------------------------------------------------------------------- */
 
-/* X(family). Each is described where it is defined. */
+/* X(family). Each is documented at its definition. */
 #define FS_ATEN_FAMILIES(X)                                                                                      \
     X(pointwise)                                                                                                 \
     X(view)                                                                                                      \
@@ -90,36 +89,36 @@ enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
 FS_ATEN_FAMILIES(FS_COUNT_FUNCTION)
 #undef FS_COUNT_FUNCTION
 
-/* What families share ---------------------------------------------------------------------------------------------- */
+/* Shared helpers --------------------------------------------------------------------------------------------------- */
 
-/* The op works on its first argument: "add_". A rule's name is that of the call while it counts. */
+/* Return whether the op works in place: "add_". rule->name is the name in the call. */
 bool fs_is_in_place(const fs_aten_rule *rule);
 
-/* The arguments before those of `out=`, and the first tensor after them, or NULL. */
+/* Return the number of arguments before those of `out=`, and the first tensor after them, or NULL. */
 unsigned fs_inputs(const fs_aten_rule *rule, const fs_torch_call *call);
 const fs_torch_tensor *fs_out_tensor(const fs_aten_rule *rule, const fs_torch_call *call);
 
-/* What a result has whose arguments promote to `dtype`, by the rule's flags. */
+/* Return the result's dtype, by the rule's flags, for arguments that promote to `dtype`. */
 unsigned fs_result_dtype(const fs_aten_rule *rule, unsigned dtype);
 
-/* Bytes of so many elements of a result, and of what is written beside it. */
+/* Return the bytes of a result of so many elements and of the tensors written besides it. */
 double fs_result_bytes(const fs_aten_rule *rule, double elements, unsigned dtype);
 
-/* Work that is at most so much. */
+/* Return the work marked as an upper bound. */
 fs_work fs_at_most(fs_work work);
 
-/* Of elements of so many bytes whose number only the launched kernels tell: FLOPs, elements read and written for each;
- * most_read as in fs_work. */
+/* Return work whose element count only the launched kernels determine: FLOPs, elements read and written per element,
+ * bytes of an element; most_read as in fs_work. */
 fs_work fs_of_launched(double flops, double read, double written, double item, double most_read);
 
-/* `each` FLOPs for each of the elements where they are floats, 0 where not, NaN where that is not known. */
+/* Return each * elements for floats, 0 for other dtypes, NaN if the dtype is unknown. */
 double fs_flops_of(double each, double elements, unsigned dtype);
 
-/* The rule of an op over lists of tensors (`_foreach_add_`), from that of the op over one; count is NULL where nothing
- * can be said. */
+/* Derive the rule of an op over lists of tensors (`_foreach_add_`) from that of the op on one tensor; count is NULL if
+ * there is none. */
 fs_aten_rule fs_aten_foreach(const fs_aten_rule *rule);
 
-/* The rule of the gradient of a pointwise op that has no row of its own; count is NULL likewise. */
+/* Derive the rule of the gradient of a pointwise op without a row; count is NULL likewise. */
 fs_aten_rule fs_aten_backward(const fs_aten_rule *rule);
 
 #endif

@@ -4,7 +4,7 @@
 #include "work/aten/products.h"
 #include "work/aten/sizes.h"
 
-/* Fourier transforms of n points: 5 n log2 n real operations by convention, half of it for real numbers (FFTW's
+/* Fourier transforms of n points: 5 n log2 n real operations by convention, half of that for real numbers (FFTW's
  * benchFFT, "mflops"). */
 fs_work fs_count_fourier(const fs_aten_rule *rule, const fs_torch_call *call)
 {
@@ -23,7 +23,7 @@ fs_work fs_count_fourier(const fs_aten_rule *rule, const fs_torch_call *call)
     }
     elements = fs_sizes_elements(input);
     double item = fs_sizes_item(input->dtype);
-    if (rule->option == 2) { /* half of the last axis, and one */
+    if (rule->option == 2) { /* half of the last axis, plus one */
         double whole = fs_sizes_number(fs_sizes_text(call, 3), NAN);
         elements *= whole / last;
         points *= whole / last;

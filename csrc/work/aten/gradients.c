@@ -16,7 +16,7 @@ static const struct {
 
 static const char aten[] = "aten::";
 
-/* Whether the op is aten's of that name, in whatever overload. */
+/* Return whether the op is aten's op of that name, in any overload. */
 static bool is_op(const char *name, const char *op)
 {
     size_t prefix = sizeof aten - 1, size = strlen(op);

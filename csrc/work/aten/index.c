@@ -1,5 +1,5 @@
-/* Ops that go by indices. Which of them are equal no argument tells: each is counted as if it were the only one, up to
- * all that there is. */
+/* Indexing. The arguments do not show which indices are equal: each is counted as distinct, up to the size of the
+ * indexed tensor. */
 #include <math.h>
 
 #include "work/aten/elements.h"
@@ -9,7 +9,7 @@ static double item_at(const fs_torch_tensor *tensor)
     return fs_sizes_item(tensor->dtype);
 }
 
-/* The size of the axis that the argument at place 1 names. */
+/* Return the size of the axis given at place 1. */
 static double axis_size(const fs_torch_tensor *self, const fs_torch_call *call)
 {
     double axis = fs_sizes_number(fs_sizes_text(call, 1), NAN);
@@ -17,7 +17,7 @@ static double axis_size(const fs_torch_tensor *self, const fs_torch_call *call)
     return axis >= 0 && axis < self->ndim ? (double)self->shape[(int)axis] : self->ndim == 0 ? 1 : (double)NAN;
 }
 
-/* What indices reach: an element each, or with BY_ROWS all that lies at one along the axis at place 1. */
+/* Return the elements selected by indices: one each, or with BY_ROWS a slice of the axis at place 1 each. */
 static double reached(const fs_aten_rule *rule, const fs_torch_call *call, const fs_torch_tensor *self,
                       const fs_torch_tensor *index)
 {
@@ -35,7 +35,7 @@ fs_work fs_count_gather(const fs_aten_rule *rule, const fs_torch_call *call)
                          elements * item_at(self), fs_sizes_unit(self->dtype));
 }
 
-/* embedding(weight, indices): a row of the weight each. */
+/* embedding(weight, indices): one row of the weight per index. */
 fs_work fs_count_embedding(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *weight = fs_sizes_tensor(call, 0), *index = fs_sizes_tensor(call, 1);
@@ -46,8 +46,8 @@ fs_work fs_count_embedding(const fs_aten_rule *rule, const fs_torch_call *call)
                          elements * item_at(weight), fs_sizes_unit(weight->dtype));
 }
 
-/* backward(gradient, indices, …, rows of the weight at PLACE): each row of the gradient is added to one of the
- * weight's. What fills that with zeros before is an op of its own. */
+/* backward(gradient, indices, …, rows of the weight at PLACE): each row of the gradient is added to a row of the
+ * weight's gradient, which a separate op has zeroed. */
 fs_work fs_count_embedding_backward(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *gradient = fs_sizes_tensor(call, 0), *index = fs_sizes_tensor(call, 1);
@@ -59,7 +59,7 @@ fs_work fs_count_embedding_backward(const fs_aten_rule *rule, const fs_torch_cal
                          fs_sizes_unit(gradient->dtype));
 }
 
-/* embedding_bag(weight, indices, offsets, …, include last offset at PLACE): the rows of each bag added up. */
+/* embedding_bag(weight, indices, offsets, …, include last offset at PLACE): the rows of each bag are summed. */
 fs_work fs_count_embedding_bag(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *weight = fs_sizes_tensor(call, 0), *index = fs_sizes_tensor(call, 1);
@@ -72,8 +72,8 @@ fs_work fs_count_embedding_bag(const fs_aten_rule *rule, const fs_torch_call *ca
                          bags * (double)weight->shape[1] * item_at(weight), fs_sizes_unit(weight->dtype));
 }
 
-/* scatter(self, …, index at PLACE, source or value after it): written at the indices; what adds (`flops` for each)
- * reads what is there. Out of place, all of self is copied. BY_ROWS. */
+/* scatter(self, …, index at PLACE, source or value after it): writes at the indices; an addition (`flops` each) also
+ * reads there. Out of place, all of self is copied. BY_ROWS. */
 fs_work fs_count_scatter(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     unsigned place = fs_option(rule, FS_PLACE);
@@ -91,8 +91,8 @@ fs_work fs_count_scatter(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), read, written, fs_sizes_unit(self->dtype));
 }
 
-/* Elements of the shape that a list of indices broadcasts to, if there is one for each axis of self; else NaN: an axis
- * that goes whole may stand in the list or not. */
+/* Return the elements of the shape to which a list of indices broadcasts, if there is one index tensor for each axis of
+ * self; else NaN: an unindexed axis may or may not appear in the list. */
 static double indexed(const fs_torch_tensor *self, const fs_torch_argument *list, double *index_elements)
 {
     enum { MOST = 64 };
@@ -114,8 +114,8 @@ static double indexed(const fs_torch_tensor *self, const fs_torch_argument *list
     return elements;
 }
 
-/* index(self, indices): the elements that they pick. Where the trace tells no shapes of the list, as torch's do not,
- * the launched kernel tells how many it covers. An index is taken for int64, a mask for one that picks all. */
+/* index(self, indices): the selected elements. If the trace records no shapes of the list, as torch's do not, the
+ * launched kernel determines their number. An index counts as int64, a mask as selecting everything. */
 fs_work fs_count_index(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -128,8 +128,8 @@ fs_work fs_count_index(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_at_most(fs_sizes_work(0, read, elements * item, fs_sizes_unit(self->dtype)));
 }
 
-/* index_put(self, indices, values, accumulate): a trace tells neither sizes nor types of a list of indices, so that
- * they are left out; what one value is written to the launched kernel tells. */
+/* index_put(self, indices, values, accumulate): traces omit the sizes and types of a list of indices, so their bytes
+ * are not counted; if there is a single value, the launched kernel determines the number of elements. */
 fs_work fs_count_index_put(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0), *values = fs_sizes_tensor(call, 2);
@@ -143,7 +143,7 @@ fs_work fs_count_index_put(const fs_aten_rule *rule, const fs_torch_call *call)
                          fs_sizes_unit(self->dtype));
 }
 
-/* nll_loss_forward(self, target, weight, reduction, …): the element of each row that the target names, added up. */
+/* nll_loss_forward(self, target, weight, reduction, …): the element of each row selected by the target, summed. */
 fs_work fs_count_nll(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0), *target = fs_sizes_tensor(call, 1);
@@ -154,8 +154,7 @@ fs_work fs_count_nll(const fs_aten_rule *rule, const fs_torch_call *call)
                          (sums ? 2 : picked + 1) * size, fs_sizes_unit(self->dtype));
 }
 
-/* nll_loss_backward(gradient, self, target, …): an element of each row; what fills the rest with zeros is an op of its
- * own. */
+/* nll_loss_backward(gradient, self, target, …): one element per row; a separate op zeroes the rest. */
 fs_work fs_count_nll_backward(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *gradient = fs_sizes_tensor(call, 0), *self = fs_sizes_tensor(call, 1);
@@ -166,7 +165,7 @@ fs_work fs_count_nll_backward(const fs_aten_rule *rule, const fs_torch_call *cal
                          picked * item_at(self), fs_sizes_unit(self->dtype));
 }
 
-/* topk(self, k, axis, …): so many of an axis, the last one unless it is told; flags of the result. */
+/* topk(self, k, axis, …): k elements along an axis, by default the last; flags of the result. */
 fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -175,26 +174,26 @@ fs_work fs_count_pick(const fs_aten_rule *rule, const fs_torch_call *call)
     if (axis < 0) axis += self->ndim;
     if (self->ndim > 0 && !(axis >= 0 && axis < self->ndim)) return fs_work_unknown;
     double elements = self->ndim > 0 ? fs_sizes_elements(self) / (double)self->shape[(int)axis] * k : k;
-    bool untold = fs_sizes_is_untold(call, 1);
-    if (untold) elements = fs_sizes_elements(self);
+    bool unrecorded = fs_sizes_is_unrecorded(call, 1);
+    if (unrecorded) elements = fs_sizes_elements(self);
     double written = fs_result_bytes(rule, elements, fs_result_dtype(rule, self->dtype));
     fs_work work = fs_sizes_work(rule->flops, fs_sizes_read(self), written, fs_sizes_unit(self->dtype));
-    return untold ? fs_at_most(work) : work;
+    return unrecorded ? fs_at_most(work) : work;
 }
 
-/* arange(start, end, step, out): the sizes follow from the numbers, as `out` may not have its yet. */
+/* arange(start, end, step, out): the size follows from the numbers, because `out` may not have its shape yet. */
 fs_work fs_count_range(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     double numbers[3] = {0, NAN, 1};
-    int given = 0;
-    while (given < 3 && (unsigned)given < call->count && fs_sizes_tensor(call, (unsigned)given) == NULL) {
-        numbers[given] = fs_sizes_number(call->arguments[given].text, NAN);
-        given++;
+    int numbered = 0;
+    while (numbered < 3 && (unsigned)numbered < call->count && fs_sizes_tensor(call, (unsigned)numbered) == NULL) {
+        numbers[numbered] = fs_sizes_number(call->arguments[numbered].text, NAN);
+        numbered++;
     }
-    const fs_torch_tensor *out = fs_sizes_tensor(call, (unsigned)given);
+    const fs_torch_tensor *out = fs_sizes_tensor(call, (unsigned)numbered);
     if (out == NULL) return fs_count_view(rule, call); /* the outer call, which fills nothing */
-    if (given == 1) numbers[1] = numbers[0], numbers[0] = 0;
+    if (numbered == 1) numbers[1] = numbers[0], numbers[0] = 0;
     double elements = ceil((numbers[1] - numbers[0]) / numbers[2]);
-    if (isnan(elements)) return fs_of_launched(0, 0, 1, item_at(out), NAN); /* the trace tells no numbers */
+    if (isnan(elements)) return fs_of_launched(0, 0, 1, item_at(out), NAN); /* the trace records no numbers */
     return fs_sizes_work(0, 0, elements * item_at(out), fs_sizes_unit(out->dtype));
 }

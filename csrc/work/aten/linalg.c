@@ -1,4 +1,4 @@
-/* Factorisations of matrices, solutions with them, eigenvalues and singular values. */
+/* Matrix factorizations, solvers, eigenvalues and singular values. */
 #include "work/aten/linalg.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static const struct {
 #undef COSTS
 };
 
-/* A batch of matrices at a place: false where there is none. */
+/* Read a batch of matrices at a place; false if there is none. */
 static bool matrices_at(const fs_torch_call *call, int place, const fs_torch_tensor **found, double *rows,
                         double *columns, double *batch)
 {
@@ -37,7 +37,7 @@ fs_work fs_count_factor(const fs_aten_rule *rule, const fs_torch_call *call)
     if (!matrices_at(call, costs[row].matrix, &a, &rows, &columns, &batch)) return fs_work_unknown;
     if (right_at >= 0 && right == NULL) return fs_work_unknown;
     double m = fmax(rows, columns), n = fmin(rows, columns);
-    /* As many right-hand sides as there are, whether one matrix is for all of them or each has its own. */
+    /* All right-hand sides, whether they share one matrix or each has its own. */
     double nk = right != NULL ? fs_sizes_elements(right) : 0;
     double flops = batch * (costs[row].mn2 * m * n * n + costs[row].n3 * n * n * n) + costs[row].n2k * n * nk;
     double elements =
@@ -52,8 +52,8 @@ static bool is_complex(unsigned dtype)
     return fs_torch_dtypes[dtype].kind == FS_TORCH_COMPLEX;
 }
 
-/* Iterations go on until they converge: nothing tells the FLOPs. What is written is values and, where asked for,
- * vectors; of general matrices both are complex. */
+/* The algorithms iterate until convergence, so the FLOPs are unknown. The values and, if requested, the vectors are
+ * written; both are complex for general matrices. */
 fs_work fs_count_spectrum(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     enum { FULL = 1, VECTORS = 2 };

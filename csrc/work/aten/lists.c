@@ -1,11 +1,11 @@
-/* Ops over lists of tensors. A trace does not tell the dtype of a list's tensors, and of a long list nothing at all:
- * then the kernels that ran tell (fs_work.of_launched). */
+/* Ops over lists of tensors. A trace omits the dtype of a list's tensors, and long lists entirely: then the executed
+ * kernels determine the work (fs_work.of_launched). */
 #include <math.h>
 #include <string.h>
 
 #include "work/aten/elements.h"
 
-/* Elements of a list's tensors, NaN of an empty one; *dtype, theirs, stays what it was where that is not told. */
+/* Return the elements of a list's tensors, NaN for an empty list; sets *dtype to theirs if it is recorded. */
 static double list_elements(const fs_torch_argument *list, unsigned *dtype)
 {
     const int64_t *at = list->list;
@@ -26,7 +26,7 @@ static unsigned list_count(const fs_torch_call *call)
     return lists;
 }
 
-/* For each element of the first argument, a list: `flops`, so many elements read and so many written. */
+/* Return work per element of the first argument, a list: `flops`, elements read and elements written. */
 static fs_work each_element(const fs_torch_call *call, double flops, double read, double written)
 {
     unsigned dtype = FS_TORCH_FLOAT32;
@@ -38,8 +38,8 @@ static fs_work each_element(const fs_torch_call *call, double flops, double read
     return work;
 }
 
-/* `flops` for each element. ARGUMENTS lists are read (0: all that there are) and PLACE lists written; with WRITES_FIRST
- * the first list is written only. */
+/* `flops` per element. ARGUMENTS lists are read (0: all) and PLACE lists written; with WRITES_FIRST the first list is
+ * only written. */
 fs_work fs_count_list(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     unsigned lists = fs_option(rule, FS_ARGUMENTS);
@@ -54,7 +54,7 @@ fs_aten_rule fs_aten_foreach(const fs_aten_rule *rule)
     return (fs_aten_rule){rule->name, good ? fs_count_list : NULL, rule->flops, option};
 }
 
-/* One tensor of all that a list has. */
+/* All tensors of a list joined into one. */
 fs_work fs_count_join(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *out = fs_out_tensor(rule, call);
@@ -64,8 +64,8 @@ fs_work fs_count_join(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_sizes_work(0, bytes, bytes, fs_sizes_unit(out->dtype));
 }
 
-/* _chunk_cat(tensors, axis, chunks, out): each tensor in chunks, filled up to chunks of one size. The dtype of the list
- * is not told: that of `out` is taken for it. */
+/* _chunk_cat(tensors, axis, chunks, out): each tensor in chunks, padded to equal size. The dtype of the list is not
+ * recorded: that of `out` is assumed. */
 fs_work fs_count_chunk_cat(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *out = fs_out_tensor(rule, call);
@@ -76,13 +76,13 @@ fs_work fs_count_chunk_cat(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_at_most(fs_sizes_work(0, read * item, fs_sizes_elements(out) * item, fs_sizes_unit(out->dtype)));
 }
 
-/* The fused optimizers, as the sum of what the unfused ones do to an element. */
+/* The fused optimizers, counted as the sum of the unfused operations on an element. */
 typedef struct {
     uint8_t flops, read, written;
-    uint8_t decay;    /* place of the weight decay: 1 more where it is not 0 */
-    uint8_t amsgrad;  /* of the bool: 1 more, and one more list read and written */
-    uint8_t momentum; /* of the momentum: 2 more where it is not 0, and another list */
-    uint8_t nesterov; /* of the bool: 1 more */
+    uint8_t decay;    /* place of the weight decay: 1 more if it is not 0 */
+    uint8_t amsgrad;  /* place of the bool: 1 more, and one more list read and written */
+    uint8_t momentum; /* place of the momentum: 2 more if it is not 0, and one more list */
+    uint8_t nesterov; /* place of the bool: 1 more */
 } optimizer_row;
 
 /* clang-format off */

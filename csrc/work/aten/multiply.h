@@ -1,24 +1,24 @@
-/* What the rules for ops that multiply share: the unit that multiplies, and what they read of a call's arguments.
- * Private to csrc/work/aten. */
+/* Helpers shared by the rules for multiply-adds: the unit that multiplies, and access to arguments. Private to
+ * csrc/work/aten. */
 #ifndef FS_WORK_ATEN_MULTIPLY_H
 #define FS_WORK_ATEN_MULTIPLY_H
 
 #include "work/aten/aten.h"
 
-/* The unit that multiplies numbers of a dtype: tensor cores where they take it. float32 may run as TF32, which only the
- * kernels that ran tell. */
+/* Return the unit that multiplies numbers of a dtype: tensor cores if they support it. float32 may run as TF32, which
+ * only the executed kernels reveal. */
 fs_unit_choice fs_products_unit(unsigned dtype);
 
-/* FLOPs of a multiply-add: a complex one is four of real numbers. */
+/* Return the FLOPs of a multiply-add; a complex one takes four real ones. */
 double fs_products_flops_each(unsigned dtype);
 
-/* The number at a place: `absent` where the call has no such argument, NaN where the trace does not tell it. */
+/* Return the number at a place: `absent` if the call has no such argument, NaN if the trace does not record it. */
 double fs_products_number(const fs_torch_call *call, int place, double absent);
 
-/* 1 or 0 of a flag; false where the call has no such argument, NaN where the trace does not tell it. */
+/* Return a flag as 1 or 0: 0 if the call has no such argument, NaN if the trace does not record it. */
 double fs_products_flag(const fs_torch_call *call, int place);
 
-/* Bytes of every tensor with dimensions from a place on, up to another. */
+/* Return the bytes of all tensors with dimensions at places from `from` up to `to`. */
 double fs_products_read(const fs_torch_call *call, unsigned from, unsigned to);
 
 #endif

@@ -1,11 +1,11 @@
-/* Ops that go over parts of their arguments, or give results whose sizes follow from numbers. */
+/* Ops on parts of their arguments, or with result sizes that follow from numbers. */
 #include <math.h>
 #include <string.h>
 
 #include "work/aten/elements.h"
 
-/* Pointwise, and of this op alone: a loss is written before ops inside it add it up; a scan reads what an op inside it
- * has converted to the dtype of the result (LIKE). */
+/* Pointwise work of this op alone: a loss is written before nested ops sum it; a scan reads its input as converted by a
+ * nested op to the dtype of the result (LIKE). */
 fs_work fs_count_apart(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_work work = fs_count_pointwise(rule, call);
@@ -17,27 +17,28 @@ fs_work fs_count_apart(const fs_aten_rule *rule, const fs_torch_call *call)
     return work;
 }
 
-/* Sum of the numbers up to n, those above `most` taken for it. */
+/* Return the sum of min(i, most) for i up to n. */
 static double sum_up_to(double n, double most)
 {
     if (n <= 0) return 0;
     return n <= most ? n * (n + 1) / 2 : most * (most + 1) / 2 + (n - most) * most;
 }
 
-/* Elements of a matrix that lie on the diagonal or below. */
+/* Return the number of elements of a matrix on or below the diagonal. */
 static double below(double rows, double columns, double diagonal)
 {
     return sum_up_to(rows + diagonal, columns) - sum_up_to(diagonal, columns);
 }
 
-/* On the diagonal or below where PLACE is 0, on it or above where it is 1. */
+/* On or below the diagonal if PLACE is 0, on or above it if PLACE is 1. */
 static double kept(const fs_aten_rule *rule, double rows, double columns, double diagonal)
 {
     if (fs_option(rule, FS_PLACE) == 0) return below(rows, columns, diagonal);
     return rows * columns - below(rows, columns, diagonal - 1);
 }
 
-/* tril(self, diagonal): what is kept is read, all is written; in place, what is not kept is written alone. PLACE. */
+/* tril(self, diagonal): reads the part that is kept and writes everything; in place, writes only the other part.
+ * PLACE. */
 fs_work fs_count_triangle(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -52,7 +53,7 @@ fs_work fs_count_triangle(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_sizes_work(0, all * part, all, unit);
 }
 
-/* tril_indices(rows, columns, diagonal, dtype): two numbers for each element that is kept. PLACE. */
+/* tril_indices(rows, columns, diagonal, dtype): two numbers for each element of the triangle. PLACE. */
 fs_work fs_count_triangle_indices(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     double rows = fs_sizes_number(fs_sizes_text(call, 0), NAN), columns = fs_sizes_number(fs_sizes_text(call, 1), NAN);
@@ -71,8 +72,8 @@ fs_work fs_count_histogram(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_sizes_work(0, fs_sizes_read(self), bins * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
 }
 
-/* nonzero(self): as many numbers for each element that is not 0 as there are axes. With PLACE, its place, the number of
- * those elements is given. */
+/* nonzero(self): for each nonzero element, one number per axis. With PLACE, the number of those elements is the
+ * argument there. */
 fs_work fs_count_nonzero(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -84,7 +85,7 @@ fs_work fs_count_nonzero(const fs_aten_rule *rule, const fs_torch_call *call)
     return place > 0 ? work : fs_at_most(work);
 }
 
-/* masked_select(self, mask): as many elements as both broadcast to, at most. */
+/* masked_select(self, mask): at most as many elements as both broadcast to. */
 fs_work fs_count_select(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0), *mask = fs_sizes_tensor(call, 1);
@@ -93,8 +94,8 @@ fs_work fs_count_select(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_at_most(fs_sizes_work(0, work.bytes_read, work.bytes_written, fs_sizes_unit(self->dtype)));
 }
 
-/* unique(self, …): all elements at most, and an int64 for each of them for each flag that is set, of the ARGUMENTS from
- * PLACE on: where the element went to, how many there are. */
+/* unique(self, …): at most all elements, and for each of the ARGUMENTS flags from PLACE on that is set, an int64 per
+ * element: inverse indices, counts. */
 fs_work fs_count_unique(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -107,7 +108,7 @@ fs_work fs_count_unique(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_at_most(fs_sizes_work(0, fs_sizes_read(self), written, fs_sizes_unit(self->dtype)));
 }
 
-/* repeat_interleave(repeats, output size), which alone launches: it reads the repeats and their sums. */
+/* repeat_interleave(repeats, output size), the form that launches: it reads the repeats and their sums. */
 fs_work fs_count_repeat(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *repeats = fs_sizes_tensor(call, 0);
@@ -132,8 +133,8 @@ fs_work fs_count_narrow(const fs_aten_rule *rule, const fs_torch_call *call)
     return fs_sizes_work(0, bytes, bytes, fs_sizes_unit(self->dtype));
 }
 
-/* permute_2D_sparse_data(permutation, lengths [features, batch], values, weights, sum of lengths): features in another
- * order, which may leave some out or have them twice. Where the sum is not told, as many values as there were. */
+/* permute_2D_sparse_data(permutation, lengths [features, batch], values, weights, sum of lengths): reorders features,
+ * possibly omitting or repeating some. If the sum is not recorded, the number of values is assumed unchanged. */
 fs_work fs_count_permute(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *permutation = fs_sizes_tensor(call, 0), *lengths = fs_sizes_tensor(call, 1);
@@ -149,7 +150,7 @@ fs_work fs_count_permute(const fs_aten_rule *rule, const fs_torch_call *call)
     return isnan(sum) ? fs_at_most(work) : work;
 }
 
-/* Into numbers of one byte, with a scale of one byte for each block of so many, as the number at PLACE says. */
+/* Conversion to one-byte numbers with a one-byte scale per block; the block size is at PLACE. */
 fs_work fs_count_blocks(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -160,9 +161,9 @@ fs_work fs_count_blocks(const fs_aten_rule *rule, const fs_torch_call *call)
                          elements + elements / block, fs_sizes_unit(self->dtype));
 }
 
-/* Scales into the order in which tensor cores take them, tiles of 128 rows and 4 columns (cuBLAS, "1D block scaling
- * factors layout"), filled up. With PLACE, that of the offsets of groups, each group by itself: how much that fills up
- * no argument tells. */
+/* Reordering of scales for tensor cores, in padded tiles of 128 rows and 4 columns (cuBLAS, "1D block scaling factors
+ * layout"). With PLACE, the place of group offsets, each group is padded separately, by an amount that the arguments do
+ * not give. */
 fs_work fs_count_swizzle(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *scales = fs_sizes_tensor(call, 0);

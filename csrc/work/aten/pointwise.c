@@ -78,14 +78,14 @@ fs_work fs_of_launched(double flops, double read, double written, double item, d
 
 /* Dtypes: torch's promotion ---------------------------------------------------------------------------------------- */
 
-/* bool, integers, floats, complex */
+/* 0 … 3: bool, integers, floats, complex */
 static int category(unsigned dtype)
 {
     if (dtype == FS_TORCH_BOOL) return 0;
     return kind_of(dtype) == FS_TORCH_INTEGER ? 1 : kind_of(dtype) == FS_TORCH_COMPLEX ? 3 : 2;
 }
 
-/* FS_TORCH_DTYPE_COUNT + 1: nothing yet. */
+/* FS_TORCH_DTYPE_COUNT + 1: none yet. */
 enum { NO_DTYPE = FS_TORCH_DTYPE_COUNT + 1 };
 
 static unsigned promote(unsigned a, unsigned b)
@@ -103,7 +103,7 @@ static unsigned promote(unsigned a, unsigned b)
     return FS_TORCH_FLOAT32;                                                 /* float16 and bfloat16 */
 }
 
-/* The dtype of a Python number in that text; NO_DTYPE where it is none. */
+/* Return the dtype of a Python number in the text; NO_DTYPE if it is not a number. */
 static unsigned dtype_of_number(const char *text)
 {
     double number;
@@ -112,14 +112,14 @@ static unsigned dtype_of_number(const char *text)
     return strpbrk(text, ".einf") != NULL ? FS_TORCH_FLOAT32 : FS_TORCH_INT64;
 }
 
-/* What a Python number becomes where it stands for a tensor: the widest of its kind. */
+/* Return whether a tensor may be a Python number: the widest dtype of its kind. */
 static bool may_be_number(const fs_torch_tensor *tensor)
 {
     return tensor->ndim == 0 && (tensor->dtype == FS_TORCH_FLOAT64 || tensor->dtype == FS_TORCH_INT64 ||
                                  tensor->dtype == FS_TORCH_COMPLEX128);
 }
 
-/* Tensors of dimensions first; those of none, and numbers, count where their kind is higher. */
+/* Tensors with dimensions decide; those without, and numbers, count only if their category is higher. */
 static unsigned promoted(const fs_torch_call *call, unsigned end)
 {
     unsigned ranks[3] = {NO_DTYPE, NO_DTYPE, NO_DTYPE}, alone = NO_DTYPE;
@@ -150,11 +150,11 @@ static unsigned promoted(const fs_torch_call *call, unsigned end)
 
 /* Pointwise -------------------------------------------------------------------------------------------------------- */
 
-/* Elements of the shape that the tensors of the first `end` arguments broadcast to. */
+/* Return the elements of the shape to which the tensors of the first `end` arguments broadcast. */
 static double broadcast_elements(const fs_torch_call *call, unsigned end)
 {
     double elements = 1;
-    for (unsigned back = 1;; back++) { /* the axes from the last on */
+    for (unsigned back = 1;; back++) { /* axes from the last on */
         int64_t size = 1;
         bool any = false;
         for (unsigned i = 0; i < end; i++) {
@@ -172,10 +172,11 @@ static double broadcast_elements(const fs_torch_call *call, unsigned end)
 typedef struct {
     double elements;
     unsigned dtype;
-    bool widest; /* the dtype that it may have at most: a number of the call that is not told decides */
+    bool widest; /* an upper bound, because a number of the call is not recorded */
 } result;
 
-/* The dtype of a result where it is not told whether the call names another one: narrow floats may become float32. */
+/* Return the widest dtype of a result if it is not recorded whether the call requests another one: narrow floats may
+ * become float32. */
 static unsigned widest_of(unsigned dtype)
 {
     bool narrow = fs_sizes_is_float(dtype) && fs_sizes_item(dtype) < fs_sizes_item(FS_TORCH_FLOAT32);
@@ -190,23 +191,23 @@ static result result_of(const fs_aten_rule *rule, const fs_torch_call *call)
     if (model == NULL && like > 0) model = fs_sizes_tensor(call, like - 1);
     result found = {model != NULL ? fs_sizes_elements(model) : broadcast_elements(call, end), FS_TORCH_DTYPE_NONE,
                     false};
-    unsigned given = dtype_at > 0 ? fs_sizes_dtype_of(fs_sizes_text(call, dtype_at)) : FS_TORCH_DTYPE_NONE;
+    unsigned requested = dtype_at > 0 ? fs_sizes_dtype_of(fs_sizes_text(call, dtype_at)) : FS_TORCH_DTYPE_NONE;
     if (in_place && model != NULL) found.dtype = model->dtype;
     else if (out != NULL) found.dtype = out->dtype;
-    else if (given != FS_TORCH_DTYPE_NONE) found.dtype = given;
+    else if (requested != FS_TORCH_DTYPE_NONE) found.dtype = requested;
     else {
         unsigned usual = fs_result_dtype(rule, model != NULL ? model->dtype : promoted(call, end));
-        bool untold = dtype_at > 0 && fs_sizes_is_untold(call, dtype_at);
-        found.dtype = untold ? widest_of(usual) : usual;
-        found.widest = untold && (found.dtype != usual || !fs_sizes_is_float(usual));
+        bool unrecorded = dtype_at > 0 && fs_sizes_is_unrecorded(call, dtype_at);
+        found.dtype = unrecorded ? widest_of(usual) : usual;
+        found.widest = unrecorded && (found.dtype != usual || !fs_sizes_is_float(usual));
     }
-    /* softmax of float16, told to give float32 */
+    /* softmax of float16 with a float32 result */
     if (dtype_at > 0 && fs_sizes_is_true(fs_sizes_text(call, dtype_at))) found.dtype = FS_TORCH_FLOAT32;
     return found;
 }
 
-/* Bytes of the tensors among the inputs. Beside larger ones, one of no dimensions counts nothing: it is a number of the
- * host's, or as good as nothing. */
+/* Return the bytes of the input tensors. Next to larger ones, a tensor without dimensions is not counted: it is a host
+ * number or negligible. */
 static double read_inputs(const fs_aten_rule *rule, const fs_torch_call *call, double elements)
 {
     double bytes = 0;
@@ -217,8 +218,8 @@ static double read_inputs(const fs_aten_rule *rule, const fs_torch_call *call, d
     return bytes;
 }
 
-/* One function of what the arguments hold at an element: each element of the result is `flops`, of whatever dtype the
- * arguments promote to. ARGUMENTS, DTYPE_AT, LIKE, flags of the result, WRITES_FIRST. */
+/* One function of the arguments' elements: `flops` per element of the result, whatever dtype the arguments promote to.
+ * ARGUMENTS, DTYPE_AT, LIKE, flags of the result, WRITES_FIRST. */
 fs_work fs_count_pointwise(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     result found = result_of(rule, call);
@@ -237,21 +238,21 @@ fs_aten_rule fs_aten_backward(const fs_aten_rule *rule)
     return (fs_aten_rule){rule->name, has_gradient ? fs_count_pointwise : NULL, 1, 0};
 }
 
-/* Moves nothing: looks at a tensor in another way, makes one without filling it, asks of it. */
+/* No data movement: views, allocation without filling, queries. */
 fs_work fs_count_view(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     (void)rule, (void)call;
     return fs_sizes_work(0, 0, 0, fs_sizes_unit(FS_TORCH_DTYPE_NONE));
 }
 
-/* Moves what no argument tells the size of: what a mask picks, where indices point to. */
+/* Data movement of a size that no argument gives: elements selected by a mask or by indices. */
 fs_work fs_count_moves(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     (void)rule, (void)call;
     return fs_sizes_work(0, NAN, NAN, fs_sizes_unit(FS_TORCH_DTYPE_NONE));
 }
 
-/* One half of an axis times a function of the other. */
+/* One half of an axis times a function of the other half. */
 fs_work fs_count_glu(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -261,7 +262,7 @@ fs_work fs_count_glu(const fs_aten_rule *rule, const fs_torch_call *call)
                          elements * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
 }
 
-/* The gradient of that: of both halves. */
+/* The gradient of glu, for both halves. */
 fs_work fs_count_glu_backward(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *gradient = fs_sizes_tensor(call, 0), *self = fs_sizes_tensor(call, 1);
@@ -271,7 +272,7 @@ fs_work fs_count_glu_backward(const fs_aten_rule *rule, const fs_torch_call *cal
                          elements * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
 }
 
-/* Pointwise, and then summed to one number unless the reduction at PLACE is 0, none; PLACE 0: always. */
+/* Pointwise, followed by a sum unless the reduction at PLACE is 0 (none); PLACE 0: always. */
 fs_work fs_count_loss(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     unsigned place = fs_option(rule, FS_PLACE);

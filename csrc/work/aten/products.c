@@ -1,4 +1,4 @@
-/* Matrix products, and the rows of all that multiplies. */
+/* Matrix products, and the table of all multiply-add rules. */
 #include "work/aten/products.h"
 
 #include <math.h>
@@ -17,13 +17,13 @@ const fs_aten_rule fs_aten_product_rules[] = {
     {NULL, NULL, 0, 0},
 };
 
-/* The size of the dimension that is `from_end`-th from the last, 1 where there is none. */
+/* Return the size of the dimension `from_end` from the last, 1 if there is none. */
 static double size_from_end(const fs_torch_tensor *tensor, uint32_t from_end)
 {
     return from_end <= tensor->ndim ? (double)tensor->shape[tensor->ndim - from_end] : 1;
 }
 
-/* Products side by side: of the broadcast batches of both. */
+/* Return the number of products: the broadcast batches of both. */
 static double batches(const fs_torch_tensor *a, const fs_torch_tensor *b)
 {
     uint32_t most = a->ndim > b->ndim ? a->ndim : b->ndim;
@@ -47,7 +47,7 @@ static bool sizes_of(const fs_torch_tensor *a, const fs_torch_tensor *b, sizes *
     return found->k == (b->ndim > 1 ? size_from_end(b, 2) : size_from_end(b, 1));
 }
 
-/* What is added to a product, at the place before it; a factor of 0 leaves it unread. */
+/* Return the bytes of the addend at the place before the product; a factor of 0 leaves it unread. */
 static double added_bytes(const fs_torch_call *call, int place)
 {
     const fs_torch_tensor *added = place > 0 ? fs_sizes_tensor(call, 0) : NULL;
@@ -61,8 +61,8 @@ static bool is_number(const fs_torch_call *call, unsigned place)
     return argument->type == FS_TORCH_SCALAR && !isnan(fs_sizes_number(argument->text, NAN));
 }
 
-/* The dtype that the call names for its result, else the inputs'. Some versions of an op take it: the first number of
- * one more than the `usual` ones from a place on. */
+/* Return the dtype requested for the result, else that of the inputs. In some versions of an op it is an extra
+ * argument: the first of one more number than the `usual` ones from a place on. */
 static unsigned result_dtype(const fs_torch_call *call, unsigned from, unsigned usual, unsigned inputs)
 {
     unsigned numbers = 0, first = 0;
@@ -110,7 +110,7 @@ fs_work fs_count_vectors(const fs_aten_rule *rule, const fs_torch_call *call)
                          fs_sizes_item(a->dtype), fs_sizes_unit(a->dtype));
 }
 
-/* One multiplication each; with something added, a multiply-add. */
+/* One multiplication each; with an addend, a multiply-add. */
 fs_work fs_count_outer(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *a = fs_sizes_tensor(call, (unsigned)rule->option);
@@ -136,21 +136,21 @@ fs_work fs_count_linear(const fs_aten_rule *rule, const fs_torch_call *call)
                          rows * n * fs_sizes_item(input->dtype), fs_products_unit(input->dtype));
 }
 
-/* Where no dtype is told, the result has the first matrix's. */
+/* Without a recorded dtype, the result has that of the first matrix. */
 fs_work fs_count_scaled(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = fs_sizes_tensor(call, 1);
     sizes of;
     (void)rule;
     if (!sizes_of(a, b, &of)) return fs_work_unknown;
-    double packed = fs_torch_dtypes[a->dtype].kind == FS_TORCH_FLOAT4 ? 2 : 1; /* elements a byte */
+    double packed = fs_torch_dtypes[a->dtype].kind == FS_TORCH_FLOAT4 ? 2 : 1; /* elements per byte */
     double read = fs_sizes_read(a) + fs_sizes_read(b) + fs_products_read(call, 2, call->count);
     double written = of.m * of.n * fs_sizes_item(result_dtype(call, 2, 0, a->dtype));
     return fs_sizes_work(2 * of.m * of.n * of.k * packed, read, written, fs_products_unit(a->dtype));
 }
 
-/* The offsets part the rows of a matrix, its columns, or what is summed over: where they part one of both matrices, it
- * is multiplied once up to the last of them. That no argument tells, but all of the matrix is the most. */
+/* The offsets divide the rows of a matrix, its columns, or the summed axis. If they divide one matrix of both, only the
+ * part up to the last offset is multiplied, which the arguments do not give; the whole matrix is an upper bound. */
 fs_work fs_count_grouped(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *a = fs_sizes_tensor(call, 0), *b = fs_sizes_tensor(call, 1);
@@ -167,7 +167,7 @@ fs_work fs_count_grouped(const fs_aten_rule *rule, const fs_torch_call *call)
     return work;
 }
 
-/* Weights in 8 or 4 bits, in whatever order the kernel likes: the scales tell how many outputs there are. */
+/* Weights in 8 or 4 bits, in a kernel-specific order: the scales give the number of outputs. */
 fs_work fs_count_packed(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *input = fs_sizes_tensor(call, 0);

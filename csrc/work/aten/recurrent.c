@@ -1,4 +1,4 @@
-/* Recurrent networks: whole layers, and the elementwise half of their cells. */
+/* Recurrent networks: whole layers, and the elementwise part of their cells. */
 #include "work/aten/recurrent.h"
 
 #include <math.h>
@@ -24,11 +24,11 @@ static const struct {
 #undef CELLS
 };
 
-/* By cuDNN's modes, and MIOpen's (cudnnRNNMode_t): relu, tanh, LSTM, GRU. */
+/* By cuDNN's modes, which MIOpen shares (cudnnRNNMode_t): relu, tanh, LSTM, GRU. */
 static const double gates_of_mode[] = {1, 1, 4, 3};
 
-/* Multiply-adds of one step of one element of the batch: each layer and direction multiplies the input and the last
- * state by a matrix for each gate, and its result by one more where it is projected. NaN where not told. */
+/* Return the multiply-adds of one step of one batch element: each layer and direction multiplies the input and the last
+ * state by a matrix per gate, and its result by another one if projected. NaN if unknown. */
 static double multiplied(const fs_torch_call *call, int row, double width, double *state)
 {
     double mode = fs_products_number(call, places[row].mode, NAN);
@@ -38,13 +38,13 @@ static double multiplied(const fs_torch_call *call, int row, double width, doubl
     double directions = 1 + fs_products_flag(call, places[row].bidirectional);
     if (!(mode >= 0 && mode <= 3) || !(layers >= 1)) return NAN;
     double output = projected > 0 ? projected : size;
-    double above = directions * output; /* what the layers above the first read */
+    double above = directions * output; /* input of the layers above the first */
     double each = gates_of_mode[(int)mode] * size, last = each * output + (projected > 0 ? projected * size : 0);
     *state = above;
     return directions * (each * width + (layers - 1) * each * above + layers * last);
 }
 
-/* All weights: in one buffer, or in a list. */
+/* Return the bytes of all weights, in one buffer or in a list. */
 static double weight_bytes(const fs_torch_call *call, int row, unsigned dtype)
 {
     int buffer = places[row].buffer;
@@ -61,7 +61,7 @@ static double weight_bytes(const fs_torch_call *call, int row, unsigned dtype)
     return elements * fs_sizes_item(dtype);
 }
 
-/* Gradients take two products for each: those of the inputs and those of the weights. */
+/* Gradients take two products for each forward one: for the inputs and for the weights. */
 fs_work fs_count_rnn(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     int row = rule->option;
@@ -72,14 +72,14 @@ fs_work fs_count_rnn(const fs_aten_rule *rule, const fs_torch_call *call)
     double width = (double)input->shape[input->ndim - 1], steps = fs_sizes_elements(input) / width, state = NAN;
     double flops = 2 * steps * multiplied(call, row, width, &state);
     double output = steps * state * fs_sizes_item(input->dtype), states = fs_products_read(call, hidden, hidden + 2);
-    double given = fs_sizes_read(input) + weight_bytes(call, row, input->dtype) + states;
+    double read = fs_sizes_read(input) + weight_bytes(call, row, input->dtype) + states;
     fs_unit_choice unit = fs_products_unit(input->dtype);
-    if (backward) return fs_sizes_work(2 * flops, given + 2 * output, given, unit);
-    return fs_sizes_work(flops, given, output + states, unit);
+    if (backward) return fs_sizes_work(2 * flops, read + 2 * output, read, unit);
+    return fs_sizes_work(flops, read, output + states, unit);
 }
 
-/* Arguments: input, weights for the input and for the state, two biases, two states; of gradients, then the result,
- * its states, their gradients. */
+/* Arguments: input, weights for the input and for the state, two biases, two states; for gradients also the result, its
+ * states and their gradients. */
 fs_work fs_count_rnn_layer(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     enum { GIVEN = 7 };

@@ -4,8 +4,8 @@
 
 #include "work/aten/convolution.h"
 
-/* X(NAME, weights in one buffer, hidden state, mode, hidden size, projected size, layers, bidirectional): places, the
- * cell state follows the hidden state; rows of gradients after those of the same library. */
+/* X(NAME, weights in one buffer, hidden state, mode, hidden size, projected size, layers, bidirectional): places; the
+ * cell state follows the hidden state. Rows of gradients follow the forward row of the same library. */
 #define FS_RNN_LIST(X)                                    \
     X(CUDNN, 3, 4, 6, 7, 8, 9, 13)                        \
     X(CUDNN_BACKWARD, 3, 4, 10, 11, 12, 13, 17)           \
@@ -19,14 +19,15 @@ enum {
 };
 
 /* X(NAME, state, first bias, FLOPs, FLOPs for each bias, elements written): the places of a tensor with the state's
- * shape and of the biases; numbers are for each element of the state.
+ * shape and of the biases; the numbers are per element of the state.
  *
- * LSTM: 4 gates are each a sum and a function; f c + i g, its tanh and the product with o. Written: both states, and
- * the gates for the gradients.
- * GRU: r and z are each a sum and a function, n = tanh(a + r b), n + z (h - n). Written: the state, and r, z, n, h, b.
+ * LSTM: 4 gates of a sum and a function each; f c + i g, its tanh and the product with o. Written: both states, and the
+ * gates for the gradients.
+ * GRU: r and z, of a sum and a function each; n = tanh(a + r b), n + z (h - n). Written: the state, and r, z, n, h, b.
  * Gradients of the LSTM: tanh c and its product with dh; dh o (1 - tanh^2 c) + dc; four products with it; three
- * sigmoids of 3 each, a tanh of 3. Written: those of the gates and of the cell state.
- * Gradients of the GRU: dz 5, dh 1, dn 5, dn r 1, dr 4. Written: those of both sets of gates, and of the state. */
+ * sigmoids of 3 each, a tanh of 3. Written: the gradients of the gates and of the cell state.
+ * Gradients of the GRU: dz 5, dh 1, dn 5, dn r 1, dr 4. Written: the gradients of both sets of gates, and of the
+ * state. */
 #define FS_CELL_LIST(X)                         \
     X(LSTM, 2, 3, 13, 4, 6)                     \
     X(GRU, 2, 3, 10, 3, 6)                      \

@@ -12,13 +12,13 @@ static bool is_bool(const char *text)
     return strcmp(text, "True") == 0 || strcmp(text, "False") == 0;
 }
 
-/* Elements that are left when the axes at the place are gone. *all: no axes are told, all go. */
+/* Return the elements left after reducing the axes at the place. *all: no axes are given, all are reduced. */
 static double elements_left(const fs_torch_tensor *self, const fs_torch_call *call, unsigned place, bool *all)
 {
     double axes[MAX_AXES];
     const char *text = fs_sizes_text(call, place);
     int count = place > 0 ? fs_sizes_numbers(text, axes, MAX_AXES) : -1;
-    /* A single number is an axis where "keepdim" follows; `sum(dtype)` has a dtype there, `std(unbiased)` a bool. */
+    /* A single number is an axis if "keepdim" follows; `sum(dtype)` has a dtype there, `std(unbiased)` a bool. */
     if (*text != '[' && !is_bool(fs_sizes_text(call, place + 1))) count = -1;
     *all = count <= 0;
     double left = *all ? 1 : fs_sizes_elements(self);
@@ -33,13 +33,13 @@ static unsigned reduced_dtype(const fs_aten_rule *rule, const fs_torch_call *cal
 {
     for (unsigned i = 1; i < call->count; i++) /* `out=` */
         if (fs_sizes_tensor(call, i) != NULL) return fs_sizes_tensor(call, i)->dtype;
-    unsigned place = fs_option(rule, FS_DTYPE_AT), given = FS_TORCH_DTYPE_NONE;
-    if (place > 0) given = fs_sizes_dtype_of(fs_sizes_text(call, all && place >= call->count ? 1 : place));
-    return given != FS_TORCH_DTYPE_NONE ? given : fs_result_dtype(rule, fs_sizes_tensor(call, 0)->dtype);
+    unsigned place = fs_option(rule, FS_DTYPE_AT), requested = FS_TORCH_DTYPE_NONE;
+    if (place > 0) requested = fs_sizes_dtype_of(fs_sizes_text(call, all && place >= call->count ? 1 : place));
+    return requested != FS_TORCH_DTYPE_NONE ? requested : fs_result_dtype(rule, fs_sizes_tensor(call, 0)->dtype);
 }
 
-/* Over the axes at PLACE, `flops` for each element that goes in: ARGUMENTS, DTYPE_AT, flags of the result; what is
- * written beside it only where there are axes. Of two tensors (`max(a, b)`) it is pointwise. */
+/* Reduction over the axes at PLACE, `flops` per input element: ARGUMENTS, DTYPE_AT, flags of the result; the additional
+ * result is written only if there are axes. With two tensors (`max(a, b)`) it is pointwise. */
 fs_work fs_count_reduce(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -51,8 +51,8 @@ fs_work fs_count_reduce(const fs_aten_rule *rule, const fs_torch_call *call)
         return fs_count_pointwise(&pair, call);
     }
     double left = elements_left(self, call, place, &all);
-    bool untold = place > 0 && fs_sizes_is_untold(call, place);
-    if (untold) {
+    bool unrecorded = place > 0 && fs_sizes_is_unrecorded(call, place);
+    if (unrecorded) {
         left = fs_sizes_elements(self);
         all = false;
     }
@@ -60,21 +60,21 @@ fs_work fs_count_reduce(const fs_aten_rule *rule, const fs_torch_call *call)
     double written = all && fs_has(rule, FS_AND_INDICES) ? fs_sizes_item(dtype) : fs_result_bytes(rule, left, dtype);
     fs_work work = fs_sizes_work(fs_flops_of(rule->flops, fs_sizes_elements(self), dtype), fs_sizes_read(self), written,
                                  fs_sizes_unit(self->dtype));
-    return untold ? fs_at_most(work) : work;
+    return unrecorded ? fs_at_most(work) : work;
 }
 
 /* Norms ------------------------------------------------------------------------------------------------------------ */
 
-/* What a norm takes its statistics over: of what shape they are. */
+/* What a norm takes its statistics over; determines their shape. */
 typedef enum { OVER_ROWS, OVER_CHANNELS, OVER_GROUPS } norm_over;
 
 typedef struct {
     norm_over over;
     uint8_t input, weight, bias; /* places; 0: none */
-    uint8_t shape;               /* OVER_ROWS: of the normalized shape; OVER_GROUPS: of the number of groups */
-    uint8_t running;             /* of the running mean, its variance after it */
-    uint8_t training;            /* of a bool; 0: always trains */
-    uint8_t written;             /* statistics that it gives beside the result */
+    uint8_t shape;               /* OVER_ROWS: place of the normalized shape; OVER_GROUPS: of the number of groups */
+    uint8_t running;             /* place of the running mean, followed by its variance */
+    uint8_t training;            /* place of a bool; 0: always trains */
+    uint8_t written;             /* number of statistics returned besides the result */
     bool never_trains;
 } norm_layout;
 
@@ -101,12 +101,12 @@ static bool is_at(const fs_torch_call *call, unsigned place)
     return place > 0 && fs_sizes_tensor(call, place) != NULL;
 }
 
-/* How many means there are. */
+/* Return the number of means. */
 static double statistics_of(const norm_layout *layout, const fs_torch_tensor *input, const fs_torch_call *call)
 {
     double sizes[MAX_AXES], rows = fs_sizes_elements(input);
     if (layout->over == OVER_CHANNELS) return input->ndim > 1 ? (double)input->shape[1] : (double)NAN;
-    if (layout->over == OVER_GROUPS) { /* of untold groups: as many as channels */
+    if (layout->over == OVER_GROUPS) { /* the number of groups is not recorded: at most the number of channels */
         double channels = input->ndim > 1 ? (double)input->shape[1] : (double)NAN;
         double groups = fs_sizes_number(fs_sizes_text(call, layout->shape), channels);
         return input->ndim > 0 ? (double)input->shape[0] * groups : (double)NAN;
@@ -125,35 +125,34 @@ static double statistic_size(unsigned dtype)
     return fmax(fs_sizes_item(dtype), fs_sizes_item(FS_TORCH_FLOAT32));
 }
 
-/* Each element less its mean, over its deviation, times the weight, plus the bias: `flops` for each where the
- * statistics are taken too, 2 where they are known already, and 1 more for each of weight and bias. PLACE: the row of
- * `norms`. */
+/* (element - mean) / deviation * weight + bias: `flops` per element including the statistics, 2 if they are already
+ * known, plus 1 each for weight and bias. PLACE: the row of `norms`. */
 fs_work fs_count_norm(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const norm_layout *layout = &norms[fs_option(rule, FS_PLACE)];
     const fs_torch_tensor *input = fs_sizes_tensor(call, 0);
     if (input == NULL) return fs_work_unknown;
     bool trains = !layout->never_trains;
-    bool untold = layout->training > 0 && fs_sizes_is_untold(call, layout->training);
-    if (layout->training > 0 && !untold) trains = fs_sizes_is_true(fs_sizes_text(call, layout->training));
+    bool unrecorded = layout->training > 0 && fs_sizes_is_unrecorded(call, layout->training);
+    if (layout->training > 0 && !unrecorded) trains = fs_sizes_is_true(fs_sizes_text(call, layout->training));
     double elements = fs_sizes_elements(input), result = elements * fs_sizes_item(input->dtype);
-    double each = untold ? (double)NAN : trains ? rule->flops : 2;
+    double each = unrecorded ? (double)NAN : trains ? rule->flops : 2;
     each += is_at(call, layout->weight) + is_at(call, layout->bias);
     double running = bytes_at(call, layout->running) + bytes_at(call, layout->running > 0 ? layout->running + 1u : 0);
     double read = fs_sizes_read(input) + bytes_at(call, layout->weight) + bytes_at(call, layout->bias) + running;
-    double written = fs_has(rule, FS_WRITES_FIRST) ? 0 : result; /* the statistics alone */
+    double written = fs_has(rule, FS_WRITES_FIRST) ? 0 : result; /* the statistics only */
     if (trains)
         written += running + layout->written * statistics_of(layout, input, call) * statistic_size(input->dtype);
     fs_work work = fs_sizes_work(fs_flops_of(each, elements, input->dtype), read, written, fs_sizes_unit(input->dtype));
-    untold = untold || (layout->over == OVER_GROUPS && fs_sizes_is_untold(call, layout->shape));
-    return untold ? fs_at_most(work) : work;
+    unrecorded = unrecorded || (layout->over == OVER_GROUPS && fs_sizes_is_unrecorded(call, layout->shape));
+    return unrecorded ? fs_at_most(work) : work;
 }
 
 typedef struct {
     uint8_t gradient, input, weight, statistics, statistic_count;
-    uint8_t mask;     /* of the bools that say which gradients are wanted; 0: all */
+    uint8_t mask;     /* place of the bools that select gradients; 0: all */
     uint8_t training; /* as above */
-    bool centred;     /* takes the mean off */
+    bool centred;     /* subtracts the mean */
 } norm_backward_layout;
 
 static const norm_backward_layout backwards[] = {
@@ -162,7 +161,7 @@ static const norm_backward_layout backwards[] = {
     [FS_NORM_BATCH_TRAINS] = {1, 0, 2, 5, 2, 0, 0, true},
 };
 
-/* Gradients wanted, of input, weight and bias: a list of bools, or all. */
+/* Read which gradients of input, weight and bias are requested: a list of bools, or all. */
 static void wanted(const char *mask, bool *gradients)
 {
     for (int i = 0; i < 3; i++) {
@@ -174,7 +173,7 @@ static void wanted(const char *mask, bool *gradients)
 }
 
 /* With h the normalized input and g the gradient times the weight: the input's gradient is (g - mean(g) - h mean(g h))
- * / deviation, the weight's the sum of gradient times h, the bias's that of the gradient. PLACE: the row of
+ * / deviation, the weight's is the sum of gradient times h, the bias's is the sum of the gradient. PLACE: the row of
  * `backwards`. */
 fs_work fs_count_norm_backward(const fs_aten_rule *rule, const fs_torch_call *call)
 {
@@ -183,10 +182,10 @@ fs_work fs_count_norm_backward(const fs_aten_rule *rule, const fs_torch_call *ca
     const fs_torch_tensor *input = fs_sizes_tensor(call, layout->input);
     if (gradient == NULL || input == NULL) return fs_work_unknown;
     bool trains = layout->training == 0 || fs_sizes_is_true(fs_sizes_text(call, layout->training));
-    bool untold = layout->training > 0 && fs_sizes_is_untold(call, layout->training);
+    bool unrecorded = layout->training > 0 && fs_sizes_is_unrecorded(call, layout->training);
     bool has_weight = is_at(call, layout->weight), wants[3];
     wanted(layout->mask > 0 ? fs_sizes_text(call, layout->mask) : "", wants);
-    double each = untold ? (double)NAN : 0, elements = fs_sizes_elements(input), size = fs_sizes_item(input->dtype);
+    double each = unrecorded ? (double)NAN : 0, elements = fs_sizes_elements(input), size = fs_sizes_item(input->dtype);
     double weight = has_weight ? bytes_at(call, layout->weight) : 0;
     if (wants[0] && trains) each += (layout->centred ? 7 : 5) + has_weight;
     if (wants[0] && !trains) each += 1 + has_weight;

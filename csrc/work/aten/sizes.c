@@ -42,14 +42,14 @@ const char *fs_sizes_text(const fs_torch_call *call, unsigned place)
     return place < call->count ? call->arguments[place].text : "";
 }
 
-bool fs_sizes_is_untold(const fs_torch_call *call, unsigned place)
+bool fs_sizes_is_unrecorded(const fs_torch_call *call, unsigned place)
 {
     if (place >= call->count || *call->arguments[place].text != 0) return false;
     unsigned type = call->arguments[place].type;
     return type == FS_TORCH_SCALAR || type == FS_TORCH_SCALAR_LIST || (type == FS_TORCH_NOTHING && call->untyped);
 }
 
-/* Beyond this no size, axis or count is meant: "nan", "inf", "1e308". */
+/* Larger sizes, axes or counts are invalid: "nan", "inf", "1e308". */
 #define LARGEST 0x1p53
 
 int fs_sizes_numbers(const char *text, double *numbers, int capacity)

@@ -5,41 +5,39 @@
 
 #include "work/aten/sizes.h"
 
-/* A kernel's arguments, as Inductor lists them (torch/_inductor/codegen/common.py, KernelArgs.python_argdefs): the
- * buffers that it reads and writes, those that it reads, those that it writes; then the sizes of dynamic shapes,
- * offsets of random numbers, and the sizes of the grid of points, of a reduction the reduced one last. A trace tells no
- * names of arguments, so which buffers are written follows from the sizes and from the ops that the kernel is named
- * after. */
+/* The arguments of a kernel, as listed by Inductor (torch/_inductor/codegen/common.py, KernelArgs.python_argdefs):
+ * buffers both read and written, buffers read, buffers written; then the sizes of dynamic shapes, offsets of random
+ * numbers, and the sizes of the grid of points, with the reduced one last. A trace has no argument names, so the
+ * written buffers are inferred from the sizes and from the ops in the kernel's name. */
 
-/* Parts of a name that pick elements of a tensor by an index: of no tensor more are touched than the kernel has points.
- */
+/* Parts of a name that index a tensor: no more elements are accessed than the kernel has points. */
 static const char *const picks[] = {"embedding", "gather", "index", "scatter", "nll_loss"};
 
-/* Those that only move: where a name has no others, each point is one element read and one written. What a product is
- * made of is prepared for it under its name. */
+/* Parts of a name that only move data: if a name has no others, each point reads and writes one element. The operands
+ * of a product are prepared in kernels of its name. */
 static const char *const moves[] = {
     "_to_copy", "_unsafe_view", "addmm",   "as_strided", "bmm",    "cat",       "clone", "copy",
     "expand",   "mm",           "permute", "reshape",    "select", "slice",     "split", "split_with_sizes",
     "squeeze",  "stack",        "t",       "transpose",  "unbind", "unsqueeze", "view"};
 
-/* Those by which a point may read several elements of a tensor; and reductions, where they are written out over the few
- * elements that they add up, in a kernel without a reduced size. */
+/* Parts of a name by which a point may read several elements of a tensor; and reductions, which are unrolled over a few
+ * elements in a kernel without a reduced size. */
 static const char *const several[] = {"slice",    "split",  "select", "unbind", "cat",  "stack", "glu",        "pool",
                                       "upsample", "unfold", "im2col", "col2im", "roll", "flip",  "as_strided", "grid"};
 static const char *const reductions[] = {"sum",  "mean", "max",  "min",  "var",     "std",
                                          "prod", "any",  "_all", "norm", "softmax", "convolution"};
 
-/* Those that make a tensor of nothing. */
+/* Parts of a name that create a tensor without inputs. */
 static const char *const makes[] = {"full", "zero", "ones", "empty", "arange", "scalar_tensor",  "fill",
                                     "iota", "eye",  "rand", "seed",  "new_",   "dense_backward", "lift_fresh"};
 
-/* Gradients of a gradient and what the op kept, both of as many elements as the result. */
+/* Gradients that read the incoming gradient and a saved tensor, both with as many elements as the result. */
 static const char *const gradients[] = {
     "elu_backward",      "gelu_backward",        "hardsigmoid_backward",    "hardswish_backward", "hardtanh_backward",
     "mish_backward",     "log_sigmoid_backward", "native_dropout_backward", "sigmoid_backward",   "silu_backward",
     "softplus_backward", "tanh_backward",        "threshold_backward"};
 
-/* Where the incoming gradient may be of fewer elements. */
+/* Parts of a name for which the incoming gradient may have fewer elements. */
 static const char *const spreads[] = {"expand", "loss", "full", "scalar_tensor", "div"};
 
 #define HAS(name, parts) has_any(name, parts, sizeof parts / sizeof *(parts))
@@ -56,7 +54,7 @@ bool fs_triton_is_kernel(const char *name)
     return strncmp(name, "triton_", strlen("triton_")) == 0;
 }
 
-/* The length of the longest word of `moves` that the text begins with, up to its end or a "_"; 0: none. */
+/* Return the length of the longest word of `moves` with which the text begins, up to its end or a "_"; 0: none. */
 static size_t word_length(const char *text)
 {
     size_t longest = 0;
@@ -84,7 +82,7 @@ static bool is_reduction(const char *name)
     return begins(name, "triton_per_") || begins(name, "triton_red_");
 }
 
-/* The name is of pointwise work that computes nothing: "triton_poi_fused_cat_split_5". */
+/* Return whether the name is of pointwise work without computation: "triton_poi_fused_cat_split_5". */
 static bool only_moves(const char *name)
 {
     static const char prefix[] = "triton_poi_fused_";
@@ -99,11 +97,11 @@ static bool only_moves(const char *name)
     return true;
 }
 
-/* The grid of points: all of them, and those that a reduction leaves, as many as there are of a pointwise kernel.
- * Infinite where the sizes do not tell. */
+/* The grid of points: all of them, and those left by a reduction (equal for a pointwise kernel). Infinite if the sizes
+ * are unknown. */
 typedef struct {
     double all, left;
-    bool told;
+    bool known;
 } points;
 
 static bool has_elements(const fs_torch_call *call, double elements)
@@ -115,8 +113,8 @@ static bool has_elements(const fs_torch_call *call, double elements)
     return false;
 }
 
-/* The numbers after the tensors end with the sizes of the grid: how many of them is seen by a tensor that has as many
- * elements as all points, or as a reduction leaves. */
+/* The numbers after the tensors end with the sizes of the grid. How many of them belong to it is inferred from a tensor
+ * with as many elements as there are points, or as a reduction leaves. */
 static points points_of(const char *name, const fs_torch_call *call)
 {
     enum { MOST_SIZES = 4 };
@@ -137,8 +135,8 @@ static points points_of(const char *name, const fs_torch_call *call)
     return found;
 }
 
-/* The last tensor, unless a reduction keeps sums of parts in it: those have one axis, and a size that is none of the
- * grid's. */
+/* Return the last tensor, unless it is the buffer for partial sums of a reduction: that has one axis, with a size not
+ * in the grid. */
 static const fs_torch_tensor *last_tensor(const fs_torch_call *call, points of)
 {
     const fs_torch_tensor *last = NULL;
@@ -153,13 +151,13 @@ static const fs_torch_tensor *last_tensor(const fs_torch_call *call, points of)
     return last;
 }
 
-/* Whether the first tensor is written as well as read. By the sizes: one tensor must be written, and the last, smaller
- * than any result, cannot be. By the name: a gradient takes two tensors, and there is no third for its result; or there
- * is only one tensor, and what is done to it needs it. */
+/* Return whether the first tensor is both read and written. By the sizes: one tensor must be written, and the last one,
+ * smaller than any result, cannot be. By the name: a gradient reads two tensors and there is no third for its result;
+ * or there is only one tensor, and the op reads it. */
 static bool is_in_place(const char *name, const fs_torch_call *call, points of)
 {
     const fs_torch_tensor *first = fs_sizes_tensor(call, 0), *last = last_tensor(call, of);
-    if (!of.told || first == NULL || last == NULL || HAS(name, picks)) return false;
+    if (!of.known || first == NULL || last == NULL || HAS(name, picks)) return false;
     double elements = fs_sizes_elements(first), of_last = fs_sizes_elements(last);
     if (elements != of.all && elements != of.left) return false;
     if (of_last < of.all && of_last != of.left) return true;

@@ -1,12 +1,12 @@
-/* Ops that look through windows: pooling, resizing, padding, sampling. Sizes are those of their last dimensions, as
- * many as the op's own sizes have. */
+/* Window ops: pooling, resizing, padding, sampling. Sizes refer to the last dimensions, as many as the op's own sizes
+ * have. */
 #include <math.h>
 
 #include "work/aten/elements.h"
 
 enum { MAX_SPACE = 3 };
 
-/* The last `count` sizes of a tensor; false where it has fewer. */
+/* Read the last `count` sizes of a tensor; false if it has fewer. */
 static bool space_of(const fs_torch_tensor *tensor, int count, double *sizes)
 {
     if (tensor == NULL || count < 1 || count > MAX_SPACE || tensor->ndim < (uint32_t)count) return false;
@@ -21,7 +21,7 @@ static double product(const double *values, int count)
     return all;
 }
 
-/* What is before the last `count` dimensions: batch and channels. */
+/* Return the product of the sizes before the last `count` dimensions: batch and channels. */
 static double planes_of(const fs_torch_tensor *tensor, int count)
 {
     double planes = 1;
@@ -29,14 +29,14 @@ static double planes_of(const fs_torch_tensor *tensor, int count)
     return planes;
 }
 
-/* A list of `count` numbers at a place: one number stands for all, none for `missing`. */
+/* Read a list of `count` numbers at a place; a single number applies to all, and `missing` is used if there is none. */
 static void numbers_at(const fs_torch_call *call, unsigned place, int count, double missing, double *numbers)
 {
-    int told = fs_sizes_numbers(fs_sizes_text(call, place), numbers, count);
-    for (int i = told < 1 ? 0 : told; i < count; i++) numbers[i] = told < 1 ? missing : numbers[0];
+    int present = fs_sizes_numbers(fs_sizes_text(call, place), numbers, count);
+    for (int i = present < 1 ? 0 : present; i < count; i++) numbers[i] = present < 1 ? missing : numbers[0];
 }
 
-/* How many dimensions the sizes at a place tell of; 0: none. */
+/* Return the number of dimensions of the sizes at a place; 0: none. */
 static int dimensions_at(const fs_torch_call *call, unsigned place)
 {
     double numbers[MAX_SPACE];
@@ -44,8 +44,8 @@ static int dimensions_at(const fs_torch_call *call, unsigned place)
     return count < 0 ? 0 : count;
 }
 
-/* Positions of a window along one axis (torch's pooling_output_shape): with the ceil mode one more that overhangs, if
- * it begins inside. */
+/* Return the number of window positions along one axis (torch's pooling_output_shape); in ceil mode including a last
+ * one that overhangs but begins inside. */
 static double positions(double size, double kernel, double stride, double padding, double dilation, bool ceiling)
 {
     double room = size + 2 * padding - dilation * (kernel - 1) - 1;
@@ -53,7 +53,7 @@ static double positions(double size, double kernel, double stride, double paddin
     return ceiling && (count - 1) * stride >= size + padding ? count - 1 : count;
 }
 
-/* Pooling of self into so many elements; where no argument tells how many (NaN), its gradient may. */
+/* Pooling of self to a number of elements; if the arguments do not give it (NaN), its gradient may. */
 static fs_work pooled(const fs_aten_rule *rule, const fs_torch_call *call, const fs_torch_tensor *self, double elements,
                       double flops)
 {
@@ -64,8 +64,8 @@ static fs_work pooled(const fs_aten_rule *rule, const fs_torch_call *call, const
     return work;
 }
 
-/* pool(self, kernel, stride, padding, dilation, ceil mode) over PLACE dimensions; of averages (OF_MEANS) there is no
- * dilation. Each element of each window is one FLOP, as in a reduction. AND_INDICES. */
+/* pool(self, kernel, stride, padding, dilation, ceil mode) over PLACE dimensions; averages (OF_MEANS) have no dilation.
+ * Each element of each window is one FLOP, as in a reduction. AND_INDICES. */
 fs_work fs_count_pool(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -85,8 +85,8 @@ fs_work fs_count_pool(const fs_aten_rule *rule, const fs_torch_call *call)
     return pooled(rule, call, self, elements, elements * product(kernel, count));
 }
 
-/* pool(self, output size): the windows cover self, one FLOP for each of its elements. With PLACE, the place of the
- * output size, beyond 1: pool(self, kernel, output size, …), one FLOP for each element of each window. */
+/* pool(self, output size): the windows cover self, one FLOP per element. If PLACE, the place of the output size, is
+ * above 1: pool(self, kernel, output size, …), one FLOP for each element of each window. */
 fs_work fs_count_pool_to(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -104,9 +104,9 @@ fs_work fs_count_pool_to(const fs_aten_rule *rule, const fs_torch_call *call)
     return pooled(rule, call, self, elements, flops);
 }
 
-/* backward(gradient, self, …): each element of the gradient is added where it came from, `flops` times; of averages
- * over a kernel (OF_MEANS: its place is PLACE, 0: self is covered once) as often as that has elements. Self is only
- * looked at for its shape. AND_INDICES: the last tensor holds indices, which are read. */
+/* backward(gradient, self, …): each element of the gradient is added to its source, `flops` times; for averages over a
+ * kernel (OF_MEANS: at PLACE; 0: self is covered once) as often as the kernel has elements. Only the shape of self is
+ * used. AND_INDICES: the last tensor holds indices, which are read. */
 fs_work fs_count_spread(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *gradient = fs_sizes_tensor(call, 0), *self = fs_sizes_tensor(call, 1);
@@ -128,24 +128,24 @@ fs_work fs_count_spread(const fs_aten_rule *rule, const fs_torch_call *call)
                          fs_sizes_elements(self) * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
 }
 
-/* resize(self, output size, …): `flops` for each element of the result; nearest neighbours do none. */
+/* resize(self, output size, …): `flops` per element of the result; none for nearest neighbors. */
 fs_work fs_count_resize(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
-    unsigned given = 1;
-    bool scaled = *fs_sizes_text(call, given) == 0; /* no size: factors stand in a later list */
-    while (scaled && ++given < call->count && call->arguments[given].type != FS_TORCH_SCALAR_LIST) continue;
-    int count = dimensions_at(call, given);
+    unsigned place = 1;
+    bool scaled = *fs_sizes_text(call, place) == 0; /* without a size, factors are in a later list */
+    while (scaled && ++place < call->count && call->arguments[place].type != FS_TORCH_SCALAR_LIST) continue;
+    int count = dimensions_at(call, place);
     double sizes[MAX_SPACE], result[MAX_SPACE];
     if (!space_of(self, count, sizes)) return fs_work_unknown;
-    numbers_at(call, given, count, NAN, result);
+    numbers_at(call, place, count, NAN, result);
     for (int d = 0; scaled && d < count; d++) result[d] = floor(result[d] * sizes[d]);
     double elements = planes_of(self, count) * product(result, count);
     return fs_sizes_work(fs_flops_of(rule->flops, elements, self->dtype), fs_sizes_read(self),
                          elements * fs_sizes_item(self->dtype), fs_sizes_unit(self->dtype));
 }
 
-/* backward(gradient, output size, input size, …): `flops` for each element of the gradient. */
+/* backward(gradient, output size, input size, …): `flops` per element of the gradient. */
 fs_work fs_count_resize_backward(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     enum { MOST = MAX_SPACE + 2 };
@@ -175,8 +175,8 @@ fs_work fs_count_pad(const fs_aten_rule *rule, const fs_torch_call *call)
                          fs_sizes_unit(self->dtype));
 }
 
-/* sample(input, grid, mode, …), the grid of shape (N, *space, dimensions): `flops` for each element of the result where
- * the mode is linear (0), none for nearest neighbours (1), of cubics (2) four times as many. */
+/* sample(input, grid, mode, …), with a grid of shape (N, *space, dimensions): `flops` per element of the result for the
+ * linear mode (0), none for nearest neighbors (1), four times as many for cubic (2). */
 static double sampled(const fs_aten_rule *rule, const fs_torch_call *call, const fs_torch_tensor *input,
                       const fs_torch_tensor *grid, double *each)
 {
@@ -208,7 +208,7 @@ fs_work fs_count_grid_sample_backward(const fs_aten_rule *rule, const fs_torch_c
                          fs_sizes_unit(input->dtype));
 }
 
-/* unfold(self, kernel, dilation, padding, stride): the windows of the last two dimensions copied out. */
+/* unfold(self, kernel, dilation, padding, stride): copies the windows of the last two dimensions. */
 fs_work fs_count_unfold(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
@@ -224,7 +224,7 @@ fs_work fs_count_unfold(const fs_aten_rule *rule, const fs_torch_call *call)
                          fs_sizes_unit(self->dtype));
 }
 
-/* fold(self, output size, kernel, …): columns (N, C kernel, positions) added up into an image: one FLOP for each. */
+/* fold(self, output size, kernel, …): columns (N, C kernel, positions) summed into an image, one FLOP each. */
 fs_work fs_count_fold(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);

@@ -1,5 +1,5 @@
-/* What the arguments of a call leave untold and others of the trace tell: see fs_build_find_untold. */
-#include "table/untold.h"
+/* Second step of a build: infers missing arguments of calls from other events of the trace; see fs_build_infer. */
+#include "table/inferred.h"
 
 #include <string.h>
 
@@ -12,8 +12,8 @@ static bool any_untyped(const fs_calls *set)
     return false;
 }
 
-/* The first kernel that tells a dtype decides, unless a later one contradicts it. */
-static void see_kernel(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
+/* Take the dtype of the first kernel that has one, unless a later kernel contradicts it. */
+static void add_kernel(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
 {
     uint32_t launcher = chunk->launcher[at] < build->count ? fs_build_past_frames(build, chunk->launcher[at]) : FS_NONE;
     if (launcher == FS_NONE || FS_EVENT_AT(build->store, launcher, kind) != FS_EVENT_OP) return;
@@ -25,14 +25,15 @@ static void see_kernel(fs_build *build, const fs_chunk *chunk, uint32_t at, uint
     call->dtype = (uint8_t)dtype;
 }
 
-static void give_dtype(fs_torch_call *call, uint8_t dtype)
+static void set_dtype(fs_torch_call *call, uint8_t dtype)
 {
     call->untyped = true;
     for (uint32_t i = 0; i < call->count; i++)
         if (call->arguments[i].type == FS_TORCH_TENSOR) call->arguments[i].tensor.dtype = dtype;
 }
 
-/* What a call was called with, in the dtype that its kernels tell. *outer: room for that of the op around it. */
+/* Decode the arguments of a call with the dtype inferred from its kernels. *outer: storage for the enclosing op's
+ * call. */
 static bool decode_typed(const fs_calls *set, const fs_call *of, fs_torch_call *call, fs_torch_call *outer)
 {
     if (!fs_calls_decode(set, of, call)) return false;
@@ -41,8 +42,8 @@ static bool decode_typed(const fs_calls *set, const fs_call *of, fs_torch_call *
         call->outer = outer;
     }
     if (!of->untyped || of->dtype == FS_TORCH_DTYPE_NONE) return true;
-    give_dtype(call, of->dtype);
-    if (call->outer != NULL) give_dtype(outer, of->dtype);
+    set_dtype(call, of->dtype);
+    if (call->outer != NULL) set_dtype(outer, of->dtype);
     return true;
 }
 
@@ -54,7 +55,7 @@ static void find_dtypes(fs_build *build)
     for (uint32_t index = 0; index < build->count; index++) {
         uint32_t at;
         const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
-        if (chunk->kind[at] == FS_EVENT_KERNEL) see_kernel(build, chunk, at, index);
+        if (chunk->kind[at] == FS_EVENT_KERNEL) add_kernel(build, chunk, at, index);
     }
     for (uint32_t id = 0; id < set->count; id++) {
         fs_call *of = &set->calls[id];
@@ -67,9 +68,9 @@ static void find_dtypes(fs_build *build)
 
 /* Gradients -------------------------------------------------------------------------------------------------------- */
 
-/* The shape of the result of a call; false where gradients of it disagree or there are none. *told points into bytes of
- * the store. */
-static bool find_output(const fs_calls *set, const char *name, const fs_torch_call *wanted, fs_torch_tensor *told)
+/* Find the shape of the result of a call; false if its gradients disagree or there are none. *result points into the
+ * store. */
+static bool find_output(const fs_calls *set, const char *name, const fs_torch_call *wanted, fs_torch_tensor *result)
 {
     fs_torch_call gradient;
     bool found = false;
@@ -79,8 +80,8 @@ static bool find_output(const fs_calls *set, const char *name, const fs_torch_ca
         const fs_torch_tensor *output = fs_work_result_told(call->text, &gradient, name, wanted);
         if (output == NULL) continue;
         size_t size = output->ndim * sizeof *output->shape;
-        if (found && (told->ndim != output->ndim || memcmp(told->shape, output->shape, size) != 0)) return false;
-        *told = *output;
+        if (found && (result->ndim != output->ndim || memcmp(result->shape, output->shape, size) != 0)) return false;
+        *result = *output;
         found = true;
     }
     return found;
@@ -100,7 +101,7 @@ static void find_results(fs_calls *set)
     }
 }
 
-void fs_build_find_untold(fs_build *build)
+void fs_build_infer(fs_build *build)
 {
     find_dtypes(build);
     find_results(&build->calls);
