@@ -170,7 +170,7 @@ def test_long_names_and_shapes_are_cut_and_times_take_a_unit() -> None:
     assert found["Self CPU"] == "2.500s" and cells(table.table(time_unit="ms"))["Self CPU"] == "2500.000ms"
     whole = cells(table.table(max_name_column_width=None, max_shapes_column_width=None))
     assert whole["Name"] == "n" * 80 and whole["Input Shapes"] == str([[1000] * 30])
-    with pytest.raises(ValueError, match="time_unit is one of s, ms, us"):
+    with pytest.raises(ValueError, match="time_unit must be one of s, ms, us"):
         table.table(time_unit="min")
 
 
