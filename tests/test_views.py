@@ -133,7 +133,7 @@ def test_footnotes_say_what_the_numbers_rest_on() -> None:
     text = make_table(ADD, coverage=coverage, open_events=3, dropped=7).table()
     assert "91.0 % and the FLOPs of 87.5 %" in text
     assert "Not modelled: aten::a 1.500ms, aten::b 1.500ms, aten::c 1.500ms and 2 more." in text
-    assert "Open events: 3" in text and "Dropped records: 7" in text and "not known" in text
+    assert "Open events: 3" in text and "Dropped records: 7" in text and "their time is unknown" in text
     assert "Coverage" not in plain and "Open" not in plain and "Dropped" not in plain
 
 
