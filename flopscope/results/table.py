@@ -49,9 +49,7 @@ COLUMNS = (
     Column("is_user_annotation", "", "whether the events are ranges or steps named by the program", "bool"),
     Column("count", "calls", "events in the row", "int64"),
     *_NUMBERS[:_BEFORE_SHAPES],
-    Column(
-        "input_shapes", "elements", "shapes of the inputs of the first call, if rows are grouped by shape", "texts"
-    ),
+    Column("input_shapes", "elements", "shapes of the inputs of the first call, if rows are grouped by shape", "texts"),
     Column("input_dtypes", "", "dtypes of the inputs of the first call, if rows are grouped by shape", "texts"),
     *_NUMBERS[_BEFORE_SHAPES:_BEFORE_UNIT],
     Column(
