@@ -290,5 +290,5 @@ def test_traces_that_cannot_be_compared_are_named() -> None:
         communication.stragglers([result(core, 0)])
     with pytest.raises(ValueError, match="two of the traces are of rank 3"):
         communication.stragglers([result(core, 3), result(core, 1), result(core, 3)])
-    with pytest.raises(ValueError, match=r"trace 1 does not say its rank.*\{rank: trace\}"):
+    with pytest.raises(ValueError, match=r"trace 1 does not name its rank.*\{rank: trace\}"):
         communication.stragglers([result(core, 0), result(core)])

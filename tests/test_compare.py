@@ -110,16 +110,16 @@ def test_profiles_tables_and_frames_compare_alike() -> None:
 def test_wrong_arguments_are_named() -> None:
     table = make_table(op("aten::add", 2.0))
     for wrong, message in (
-        ({"by": "size"}, "by is .* got 'size'"),
-        ({"kind": "gpu"}, "kind is .* got 'gpu'"),
+        ({"by": "size"}, "by must be .* got 'size'"),
+        ({"kind": "gpu"}, "kind must be .* got 'gpu'"),
         ({"by": "shape", "names": ("old", "new")}, "old has no input shapes; record them"),
     ):
         with pytest.raises(ValueError, match=message):
             compare(table, table, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"b is a profile, a trace, its key_averages.* not 3"):
+    with pytest.raises(TypeError, match=r"b must be a profile, a trace, its key_averages.* not 3"):
         compare(table, 3)  # type: ignore[arg-type]
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(ValueError, match=r"a: a DataFrame of key_averages.. has columns .*flops"):
+    with pytest.raises(ValueError, match=r"a is not a DataFrame of key_averages.*it has no columns .*flops"):
         compare(pandas.DataFrame({"key": ["x"], "count": [1]}), table)
 
 

@@ -69,7 +69,7 @@ def test_a_list_of_events_is_a_sequence() -> None:
     assert len({*events, *events}) == 9
     assert repr(events) == "<EventList: 9 events>"
     assert repr(events[5]) == "<Event 5: kernel 'k', 4.000 to 7.000us, cuda:1 stream 13>"
-    with pytest.raises(IndexError, match="there is no event 9: the profile has 9"):
+    with pytest.raises(IndexError, match="event 9 is out of range: the profile has 9 events"):
         events[9]
 
 

@@ -374,11 +374,11 @@ def test_the_command_reports_the_exception_of_a_function(monkeypatch: pytest.Mon
     ("arguments", "message"),
     [
         (("nothing", "3"), "neither an op nor a module:function"),
-        (("add",), "of which shape"),
+        (("add",), "add needs a shape"),
         (("matmul", "2,2", "2,2", "2,2"), "takes 2 tensors"),
         (("json:nothing",), "has no nothing"),
         (("json:dumps",), "without arguments"),
-        (("math:pi",), "is no function"),
+        (("math:pi",), "is not a function"),
         (("math:exp", "3"), "takes no shapes"),
     ],
 )

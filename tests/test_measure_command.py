@@ -105,13 +105,13 @@ def test_a_function_in_a_class_of_a_file_is_found(here: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("missing.py:f",), "there is no file missing.py"),
-        (("./folder.py:f",), "there is no file ./folder.py"),
-        (("mine:f", "--path", "nowhere"), "--path nowhere: there is no such folder"),
+        (("missing.py:f",), "no such file: missing.py"),
+        (("./folder.py:f",), "no such file: ./folder.py"),
+        (("mine:f", "--path", "nowhere"), "--path nowhere: no such folder"),
         (("mine:g",), r"mine has no g \(.*/here/mine.py\)"),
         (("./mine.py:g",), "./mine.py has no g$"),
-        (("json:f",), r"json has no f: it is .*/json/__init__.py; for the file in this folder write ./json.py:…"),
-        (("sys:f",), "sys has no f: it is built in; for the file in this folder write ./sys.py:…"),
+        (("json:f",), r"json has no f: it is .*/json/__init__.py; for the file in this folder, write ./json.py:…"),
+        (("sys:f",), "sys has no f: it is built in; for the file in this folder, write ./sys.py:…"),
     ],
 )
 def test_a_missing_function_is_named_with_its_module(here: Path, arguments: tuple[str, ...], message: str) -> None:

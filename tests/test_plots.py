@@ -176,7 +176,7 @@ def test_points_without_a_time_and_unknown_shares_are_not_drawn() -> None:
     unknown = dict.fromkeys(("pct_roofline", "gbytes_per_s", "tflops_per_s"), math.nan)
     kept = point(1, "float32", 1e5, 1, "unknown", **unknown)
     axes = Sweep("f", (kept, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")).plot()
-    assert line(axes[0], "float32")[0] == [1e5] and "bound not known" in legend(axes[0])
+    assert line(axes[0], "float32")[0] == [1e5] and "bound unknown" in legend(axes[0])
     assert all(any("flops=… and bytes=…" in text for text in texts(one)) for one in axes[1:])
     axes[0].figure.canvas.draw()
 

@@ -97,7 +97,7 @@ def test_values_are_shown_shortened() -> None:
 
 def test_a_trace_without_a_rank_has_none() -> None:
     assert trace("").rank is None and trace(member("distributedInfo", {"backend": "nccl"})).rank is None
-    with pytest.raises(ValueError, match="<bytes> does not say its rank"):
+    with pytest.raises(ValueError, match="<bytes> does not name its rank"):
         fs.stragglers([WELL, trace("")])
 
 

@@ -7,7 +7,7 @@ import json
 import flopscope as fs
 from flopscope.results.ranks import join_ranks
 
-SHAPELESS = "The work of ops is unknown, as no input shapes were recorded: profile with record_shapes=True."
+SHAPELESS = "The work of ops is unknown because no input shapes were recorded: profile with record_shapes=True."
 
 
 def small_trace(shapes: bool, ops: bool = True) -> fs.Trace:

@@ -486,7 +486,7 @@ def test_folded_stacks_have_the_own_time_of_ops(tmp_path: Path) -> None:
 
 
 def test_folded_stacks_are_of_a_metric_that_there_is(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"metric is one of self_cpu_time_total, .*; got 'flops'"):
+    with pytest.raises(ValueError, match=r"metric must be one of self_cpu_time_total, .*; got 'flops'"):
         export_stacks(by_hand(), tmp_path / "stacks.txt", "flops")
     with pytest.raises(ValueError, match="0 or more of its frames; got -1"):
         by_hand().table(False, -1, {})

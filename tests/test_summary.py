@@ -264,7 +264,7 @@ def test_advice_rests_on_numbers_above_the_thresholds() -> None:
     kernel(core, "ncclDevKernel_AllReduce", 10_000, 60_000, 1)
     _core._set_window(core, 0, 100_000)
     text = " ".join(summary.text(core).split())
-    assert "60.0% of the time is communication that no kernel hides" in text
+    assert "60.0% of the time is exposed communication" in text
     assert "waits for data" not in text and "runs kernels" not in text and "tensor cores:" in text
 
     core = _core.Store()

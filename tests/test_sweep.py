@@ -219,7 +219,7 @@ def test_the_text_fits_a_terminal_and_shows_units_and_bounds() -> None:
     assert lines[0].startswith("add on cpu, ") and lines[2].split()[:3] == ["dtype", "shape", "working"]
     large = next(line for line in lines if "1048576" in line)
     assert large.split()[-2:] == ["90.0%", "memory"] and "12.0 MiB" in large and "139.810us" in large
-    assert "* more than memory gives" in str(found)
+    assert "* more than the memory bandwidth" in str(found)
 
 
 def test_the_html_is_escaped() -> None:

@@ -44,11 +44,11 @@ def test_a_row_is_itself_each_time() -> None:
     assert rows[0] != rows[1] and rows[0] != make_table(*ROWS)[0] and rows[0] != 0
 
 
-def test_rows_that_there_are_not_are_named() -> None:
+def test_missing_rows_are_errors_that_name_them() -> None:
     table = make_table(*ROWS)
-    with pytest.raises(IndexError, match=f"there is no row 99: the table has {len(table)}"):
+    with pytest.raises(IndexError, match=f"row 99 is out of range: the table has {len(table)} rows"):
         table[99]
-    with pytest.raises(TypeError, match="not named 'flopscope::sin'"):
+    with pytest.raises(TypeError, match="not by name 'flopscope::sin'"):
         table["flopscope::sin"]  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="cannot sort by None"):
         table.sorted(None)  # type: ignore[arg-type]
@@ -98,7 +98,7 @@ def test_sorting_puts_the_largest_first_and_the_unknown_last() -> None:
     assert keys("self_cuda_time_total")[0] == keys("cuda_time")[0] == "flopscope::add"
     assert keys("device_time")[1:] == ["outer", "flopscope::sin"]  # equal ones stay in order
     assert keys("key") == ["outer", "flopscope::sin", "flopscope::add"]
-    with pytest.raises(ValueError, match=r"cannot sort by 'speed'; one can by key, .*device_time"):
+    with pytest.raises(ValueError, match=r"cannot sort by 'speed'; choose one of key, .*device_time"):
         table.table(sort_by="speed")
 
 
@@ -111,10 +111,10 @@ def test_a_table_says_what_it_covers() -> None:
 def test_wrong_columns_are_refused() -> None:
     columns = dict(make_table(*ROWS).columns)
     short = {**columns, "count": [1]}
-    with pytest.raises(ValueError, match=r"one length; got \[1, 3\]"):
+    with pytest.raises(ValueError, match=r"the same length; got \[1, 3\]"):
         EventTable(short, {})
     del columns["bound"]
-    with pytest.raises(ValueError, match="the columns of a table are key, "):
+    with pytest.raises(ValueError, match="the columns of a table must be key, "):
         EventTable(columns, {})
 
 

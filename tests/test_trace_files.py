@@ -21,7 +21,7 @@ def test_metadata_is_in_the_head_of_the_trace(tmp_path: Path) -> None:
     for wrong, error, said in (
         ("[1,", ValueError, r"the value of 'sizes' is not JSON .*: '\[1,'"),
         ("[NaN]", ValueError, "not JSON"),  # as Python's own json would write it, and no other could read
-        ([1], TypeError, r"text of its JSON, not \[1\]"),
+        ([1], TypeError, r"must be JSON text, not \[1\]"),
     ):
         with pytest.raises(error, match=said):
             prof.add_metadata_json("sizes", wrong)  # type: ignore[arg-type]
@@ -30,7 +30,7 @@ def test_metadata_is_in_the_head_of_the_trace(tmp_path: Path) -> None:
     for add, value in ((prof.add_metadata, "[]"), (prof.add_metadata_json, "[]")):
         with pytest.raises(ValueError, match="'traceEvents' cannot be set"):
             add("traceEvents", value)
-        with pytest.raises(TypeError, match="is a string, not 3"):
+        with pytest.raises(TypeError, match="must be a string, not 3"):
             add(3, value)  # type: ignore[arg-type]
     path = tmp_path / "trace.json"
     prof.export_chrome_trace(path)
@@ -65,5 +65,5 @@ def test_what_cannot_be_written_is_called_as_the_user_calls_it(tmp_path: Path, m
 def test_a_handler_that_cannot_work_is_refused_before_the_profile() -> None:
     with pytest.raises(TypeError):
         fs.trace_handler(None)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="worker_name is part of a file's name; it cannot be 'a/b'"):
+    with pytest.raises(ValueError, match="worker_name is part of a file name: it cannot be 'a/b'"):
         fs.trace_handler("folder", worker_name="a/b")

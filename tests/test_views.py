@@ -133,7 +133,7 @@ def test_footnotes_say_what_the_numbers_rest_on() -> None:
     text = make_table(ADD, coverage=coverage, open_events=3, dropped=7).table()
     assert "91.0 % and the FLOPs of 87.5 %" in text
     assert "Not modelled: aten::a 1.500ms, aten::b 1.500ms, aten::c 1.500ms and 2 more." in text
-    assert "Open events: 3" in text and "Dropped records: 7" in text and "not known" in text
+    assert "Open events: 3" in text and "Dropped records: 7" in text and "their time is unknown" in text
     assert "Coverage" not in plain and "Open" not in plain and "Dropped" not in plain
 
 
@@ -170,7 +170,7 @@ def test_long_names_and_shapes_are_cut_and_times_take_a_unit() -> None:
     assert found["Self CPU"] == "2.500s" and cells(table.table(time_unit="ms"))["Self CPU"] == "2500.000ms"
     whole = cells(table.table(max_name_column_width=None, max_shapes_column_width=None))
     assert whole["Name"] == "n" * 80 and whole["Input Shapes"] == str([[1000] * 30])
-    with pytest.raises(ValueError, match="time_unit is one of s, ms, us"):
+    with pytest.raises(ValueError, match="time_unit must be one of s, ms, us"):
         table.table(time_unit="min")
 
 

@@ -1,6 +1,6 @@
-"""The seed program: ten ops on one matrix, and why each takes the time it takes.
+"""The benchmark program: ten ops on one matrix, and what bounds the time of each.
 
-``flopscope bench`` prints what this returns; ``run`` is the same from Python.
+``flopscope bench`` prints what ``run`` returns.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ REPEAT = 10
 
 @dataclass(frozen=True)
 class Bench:
-    """What a run of the seed program gave."""
+    """The result of a run of the benchmark program."""
 
     device: Device
     peaks: Peaks
@@ -66,21 +66,21 @@ class Bench:
     table: EventTable
 
     def heading(self) -> list[str]:
-        """Which device this is and what it can do, a few lines."""
+        """Return a few lines that name the device and its peaks."""
         lines = [f"{self.device}: {self.device.name}"]
         for peaks in (self.peaks, self.device.datasheet_peaks):
             if peaks is not None:
                 lines.append(f"  {peaks.source:9}  memory: {_rate(peaks.bandwidth, 'B/s')}   compute: {_units(peaks)}")
-        least, empty = ("a kernel", "kernel") if self.device.kind == "cuda" else ("an op", "call")
+        smallest, empty = ("a kernel", "kernel") if self.device.kind == "cuda" else ("an op", "call")
         if self.peaks.kernel_ns is not None:
-            lines.append(f"  {least} of one element takes {self.peaks.kernel_ns / 1e3:.2f} µs")
+            lines.append(f"  {smallest} of one element takes {self.peaks.kernel_ns / 1e3:.2f} µs")
         elif self.peaks.launch_ns is not None:
             lines.append(f"  an empty {empty} takes {self.peaks.launch_ns / 1e3:.2f} µs")
         lines.append(f"{self.size} × {self.size} {self.dtype}, {self.repeat} times after a warm-up")
         return lines
 
     def answers(self) -> list[str]:
-        """Which ops are bound by what, at what share of the measured peaks, and why sin costs what add costs."""
+        """Return a line for each bound, with its ops and their shares of the measured peaks, and one on sin and add."""
         rows = {row.key.removeprefix("flopscope::"): row for row in self.table}
         lines = []
         for bound, column, sentence in _SENTENCES:
@@ -103,13 +103,13 @@ class Bench:
         )
         per_byte = (times[0] / moved[0]) / (times[1] / moved[1])
         if sin.bound == add.bound == "memory" and per_byte < 1.25:
-            return f"Why sin costs what add costs: {facts}. A byte costs the same in both; the arithmetic hides."
+            return f"Why sin costs as much as add: {facts}. A byte costs the same in both; memory hides the arithmetic."
         if {sin.bound, add.bound} & {"launch", "cache"}:
             return f"sin and add: {facts}. At this size memory does not set the time; try a larger --size."
-        return f"sin and add: {facts}. A byte takes {per_byte:.2f} times as long in sin: its arithmetic shows."
+        return f"sin and add: {facts}. A byte takes {per_byte:.2f} times as long in sin: its arithmetic is not hidden."
 
     def to_json(self) -> dict[str, Any]:
-        """``device`` and ``rows`` (the DataFrame's records), what was run, and the peaks."""
+        """Return ``device``, ``rows`` (a dict for each row of the table), the options of the run and the peaks."""
         return {
             "device": {"kind": self.device.kind, "name": self.device.name},
             "dtype": self.dtype,
@@ -120,18 +120,18 @@ class Bench:
         }
 
 
-# Below this share of the roofline neither memory nor the counted FLOPs can be what takes the time.
+# Below this share of the roofline, in percent, neither memory nor the counted FLOPs explain the time.
 _FAR_BELOW = 60.0
 
-# What limits a row, the share that says how closely, and how that is told.
+# The limit of a row, the column with its share of that limit, and the sentence printed about it.
 _SENTENCES = (
     ("memory", "pct_peak_bandwidth", "memory-bound, at {share} % of the measured bandwidth ({bandwidth})"),
     ("compute", "pct_peak_flops", "compute-bound, at {share} % of the measured peak ({peak})"),
     (
         "instructions",
         "pct_roofline",
-        "only {share} % of the roofline: neither bytes nor counted FLOPs explain the time, but overheads, or the many "
-        "instructions of a function that counts as 1 FLOP",
+        "only {share} % of the roofline: neither bytes nor counted FLOPs explain the time; overhead does, or a "
+        "function that counts as 1 FLOP but takes many instructions",
     ),
     ("cache", "pct_peak_bandwidth", "{share} % of the memory's bandwidth ({bandwidth}): the data sat in cache"),
     ("launch", "pct_roofline", "launch-bound, at {share} % of the roofline: {size} × {size} does not fill the device"),
@@ -149,9 +149,9 @@ def _span(shares: Iterable[float]) -> str:
 
 
 def _peak(row: EventRow) -> str:
-    """The peak rate that a row's share of it is of."""
+    """Return the peak rate that the row's share refers to."""
     if not row.flops or not row.pct_peak_flops > 0:
-        return "of no FLOPs"
+        return "no FLOPs"
     return _rate(row.tflops_per_s * 1e12 / (row.pct_peak_flops / 100), "FLOP/s")
 
 
@@ -163,15 +163,15 @@ def run(
     repeat: int = REPEAT,
     progress: bool = False,
 ) -> Bench:
-    """Run the seed program's ops ``repeat`` times each after a warm-up, profiled.
+    """Run each op of the benchmark program ``repeat`` times after a warm-up, and profile it.
 
-    ``size`` is the side of the square matrix; by default the largest of 256 … 8192 that the device does in seconds.
-    Raises ValueError for an op, dtype or size that there is not, RuntimeError where there is no such device.
+    ``size`` is the side of the square matrix; by default the largest of 256 … 8192 that the device finishes in a few
+    seconds. Raises ValueError for an unknown op or dtype or an invalid size, RuntimeError for a missing device.
     """
     chosen = list(OPS) if ops is None else list(ops)
     unknown = [name for name in chosen if name not in OPS]
     if unknown:
-        raise ValueError(f"no op {unknown[0]!r} in this program; there are {', '.join(OPS)}")
+        raise ValueError(f"unknown op {unknown[0]!r}; choose from {', '.join(OPS)}")
     if repeat < 1 or (size is not None and size < 1):
         raise ValueError(f"size ({size}) and repeat ({repeat}) must be at least 1")
     where = find_device(device)
@@ -191,23 +191,23 @@ def run(
             for _ in range(repeat):
                 once()
     table = prof.key_averages()
-    if any(_beats(row, where) for row in table):  # they were measured on a busier machine
+    if any(_beats(row, where) for row in table):  # the peaks were measured while the machine was busy
         peaks = measure_peaks(where, progress, force=True)
         table = prof.key_averages()
-    # The program's own rows: what CUDA did for them is in their times.
+    # Only the program's own rows: their times include the CUDA work that they launched.
     own = table._select(i for i, row in enumerate(table) if row.key.startswith("flopscope::"))
     return Bench(where, peaks, dtype, side, repeat, own)
 
 
 def _beats(row: EventRow, device: Device) -> bool:
-    """Whether a row is faster than the measured peaks allow and no cache explains it."""
+    """Return whether a row is faster than the measured peaks allow and a cache cannot explain it."""
     cache = device.properties.get("l2_bytes") or device.properties.get("cache_bytes") or 0
     beyond_cache = row.bytes_total_moved / max(row.count, 1) > 4 * cache
     return bool(row.pct_peak_flops > 105 or (row.pct_peak_bandwidth > 105 and beyond_cache))
 
 
 def _suitable_size(device: Device, peaks: Peaks, dtype: str, repeat: int) -> int:
-    """The largest side whose whole run should end in seconds, by the peaks, and fit the memory."""
+    """Return the largest side that fits into memory and, by the peaks, takes a few seconds in all."""
     seconds = GPU_SECONDS if device.kind == "cuda" else CPU_SECONDS
     item = _core.dtype_bytes.get(dtype, 2)  # what is no dtype is refused when the tensors are made
     rate = min((peaks.flops[unit] for unit in ("fp64" if item == 8 else "fp32",) if unit in peaks.flops), default=1e9)
@@ -227,7 +227,7 @@ def _own_time(row: EventRow) -> float:
 
 def _rate(rate: float | None, unit: str) -> str:
     if rate is None:
-        return "not known"
+        return "unknown"
     return si_text(rate, unit, prefixes="TGM")
 
 

@@ -1,4 +1,4 @@
-"""The seed program in torch, for ``flopscope bench --against torch``."""
+"""The benchmark program in torch, for ``flopscope bench --against torch``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["OPS", "run"]
 
 
 class _Program:
-    """The tensors of the program, as bench._Program has them."""
+    """The tensors of the program, like those of bench._Program."""
 
     def __init__(self, torch: Any, size: int, dtype: str, device: str) -> None:
         self.torch = torch
@@ -26,7 +26,7 @@ class _Program:
     def ones(self) -> None:
         self.x = self.torch.ones(self.shape, **self.options)
 
-    def matmul(self) -> None:  # torch has no product into its own operand
+    def matmul(self) -> None:  # torch cannot write a product into its operand
         self.x = self.torch.matmul(self.x, self.x)
 
     def mul(self) -> None:
@@ -50,17 +50,17 @@ OPS: dict[str, Callable[[_Program], object]] = {
 
 
 def run(device: str, dtype: str, size: int, ops: Sequence[str], repeat: int) -> Results:
-    """Run the seed program's ops in torch ``repeat`` times each after a warm-up, profiled by torch.profiler.
+    """Run each op of the benchmark program in torch ``repeat`` times after a warm-up, under torch.profiler.
 
-    On the CPU with as many threads as flopscope uses, which is torch's setting from then on.
-    ImportError where there is no torch, RuntimeError where it cannot use the device.
+    On the CPU, torch is set to the number of threads that flopscope uses, and keeps that setting.
+    Raises ImportError without torch, RuntimeError if torch cannot use the device.
     """
     try:
         import torch
     except ImportError as error:
         raise ImportError("--against torch needs torch: pip install torch") from error
     if device.startswith("cuda") and not torch.cuda.is_available():
-        raise RuntimeError(f"this torch ({torch.__version__}) cannot use {device}: it has no CUDA, or finds no GPU")
+        raise RuntimeError(f"torch {torch.__version__} cannot use {device}: it was built without CUDA or finds no GPU")
     program = _Program(torch, size, dtype, device)
 
     def once() -> None:
@@ -72,7 +72,7 @@ def run(device: str, dtype: str, size: int, ops: Sequence[str], repeat: int) -> 
             torch.cuda.synchronize(device)
 
     if device == "cpu":
-        torch.set_num_threads(_core.num_threads())  # the same for both
+        torch.set_num_threads(_core.num_threads())  # the same number for both
     once()
     synchronize()
     with torch.profiler.profile(record_shapes=True, acc_events=True) as prof:

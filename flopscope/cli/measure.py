@@ -1,4 +1,4 @@
-"""The command ``flopscope measure``: an op by name and shapes, or a function of a module or a file."""
+"""The command ``flopscope measure``, which times an op, or a function of a module or a file."""
 
 from __future__ import annotations
 
@@ -20,44 +20,46 @@ __all__ = ["add_measure"]
 
 PACKAGE = Path(FOLDER)
 WHERE_MODULES_ARE = (
-    "MODULE is looked for in --path DIR, among what is installed, and last in the current folder, so that a file here "
-    "hides no installed package (`python -m flopscope` has it first all the same); FILE.py is that file, with its "
-    "folder first, as for `python FILE.py`."
+    "MODULE is searched for in --path DIR, then among the installed packages, and last in the current folder, so that "
+    "a file there hides no installed package (`python -m flopscope` searches the current folder first). FILE.py is "
+    "run with its folder first in the search path, as by `python FILE.py`."
 )
 
 
 def shape(text: str) -> tuple[int, ...]:
-    """ "8192,8192"."""
+    """Parse a shape such as "8192,8192"."""
     try:
         lengths = tuple(int(part) for part in text.replace("x", ",").split(","))
     except ValueError:
         lengths = (-1,)
     if min(lengths) < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no shape; shapes are as 8192,8192")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a shape such as 8192,8192")
     return lengths
 
 
 def add_measure(commands: Any) -> None:
     """Add ``measure`` to the commands of the parser."""
     parser = commands.add_parser(
-        "measure", allow_abbrev=False, help="time one op, or a function, properly", epilog=WHERE_MODULES_ARE
+        "measure", allow_abbrev=False, help="measure the time of an op or a function", epilog=WHERE_MODULES_ARE
     )
     parser.add_argument(
-        "what", metavar="OP|MODULE:FUNCTION|FILE.py:FUNCTION", help="an op, or a function of no arguments"
+        "what", metavar="OP|MODULE:FUNCTION|FILE.py:FUNCTION", help="an op, or a function without arguments"
     )
-    parser.add_argument("shapes", nargs="*", type=shape, metavar="SHAPE", help="of each operand; one: of all")
-    parser.add_argument("--path", metavar="DIR", action="append", default=[], help="look for MODULE here first")
+    parser.add_argument("shapes", nargs="*", type=shape, metavar="SHAPE", help="shape of each operand, or one for all")
+    parser.add_argument("--path", metavar="DIR", action="append", default=[], help="search DIR for MODULE first")
     parser.add_argument(
-        "--dtype", choices=_core.float_dtypes, default="float32", help="of the operands (default: %(default)s)"
+        "--dtype", choices=_core.float_dtypes, default="float32", help="dtype of the operands (default: %(default)s)"
     )
     parser.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
-    parser.add_argument("--cache", choices=("cold", "hot"), help="empty the caches or not (default: cold on CUDA)")
+    parser.add_argument(
+        "--cache", choices=("cold", "hot"), help="cold empties the caches before each sample (default: cold on CUDA)"
+    )
     parser.add_argument("--max-time", type=float, default=1.0, help="seconds of sampling (default: %(default)s)")
-    parser.add_argument("--flops", type=float, help="FLOPs of a call, where they are not known")
-    parser.add_argument("--bytes", type=float, help="bytes that a call moves, where they are not known")
-    parser.add_argument("--unit", help="with --flops: what does them, as bf16_tensor")
-    parser.add_argument("--peaks", choices=("measured", "datasheet", "none"), default="measured")
-    parser.add_argument("--json", metavar="FILE", help="write the measurement with its samples")
+    parser.add_argument("--flops", type=float, help="FLOPs of a call, if unknown")
+    parser.add_argument("--bytes", type=float, help="bytes that a call moves, if unknown")
+    parser.add_argument("--unit", help="with --flops: the compute unit that does them, such as bf16_tensor")
+    parser.add_argument("--peaks", choices=("measured", "datasheet", "none"), default="measured", help="base of shares")
+    parser.add_argument("--json", metavar="FILE", help="write the measurement and its samples")
     parser.set_defaults(run=_measure)
 
 
@@ -71,18 +73,18 @@ def _measure(options: argparse.Namespace) -> None:
         call, args = _function(options.what, options.path), ()
     else:
         call, args = _op(options)
-    given = {name: getattr(options, name) for name in ("flops", "bytes", "unit", "cache", "max_time", "peaks")}
+    keywords = {name: getattr(options, name) for name in ("flops", "bytes", "unit", "cache", "max_time", "peaks")}
     try:
-        found = measure(call, *args, device=options.device, **given)
-    except (ValueError, RuntimeError, OverflowError, OSError, ImportError) as problem:  # of others cli shows all
+        measurement = measure(call, *args, device=options.device, **keywords)
+    except (ValueError, RuntimeError, OverflowError, OSError, ImportError) as problem:  # main() passes on all others
         at = traceback.extract_tb(problem.__traceback__)[-1]
         if PACKAGE in Path(at.filename).parents:
             raise
-        said = f"{options.what} raised {type(problem).__name__} in {at.filename}, line {at.lineno}: {problem}"
-        raise RuntimeError(said) from problem
-    print(found)
+        message = f"{options.what} raised {type(problem).__name__} in {at.filename}, line {at.lineno}: {problem}"
+        raise RuntimeError(message) from problem
+    print(measurement)
     if options.json:
-        write_json(options.json, found.to_dict(samples=True))
+        write_json(options.json, measurement.to_dict(samples=True))
 
 
 def _function(text: str, folders: Sequence[str]) -> Callable[[], Any]:
@@ -94,22 +96,22 @@ def _function(text: str, folders: Sequence[str]) -> Callable[[], Any]:
             raise ValueError(f"{named} has no {path}{_instead(module, named)}")
         found = getattr(found, name)
     if not callable(found):
-        raise ValueError(f"{text} is no function, but {found!r}")
+        raise ValueError(f"{text} is not a function, but {found!r}")
     try:
         inspect.signature(found).bind()
     except TypeError as problem:
-        raise ValueError(f"{text} is called without arguments: {problem}") from None
-    except ValueError:  # a builtin that does not tell what it takes
+        raise ValueError(f"{text} must be callable without arguments: {problem}") from None
+    except ValueError:  # a builtin without a signature
         pass
     called: Callable[[], Any] = found
     return called
 
 
 def _module(named: str, folders: Sequence[str]) -> Any:
-    """Import it as WHERE_MODULES_ARE says."""
+    """Import a module, searched for as WHERE_MODULES_ARE describes."""
     for folder in reversed(folders):
         if not os.path.isdir(folder):
-            raise ValueError(f"--path {folder}: there is no such folder")
+            raise ValueError(f"--path {folder}: no such folder")
         sys.path.insert(0, os.path.abspath(folder))
     if not named.endswith(".py"):
         here = os.getcwd()
@@ -118,7 +120,7 @@ def _module(named: str, folders: Sequence[str]) -> Any:
         return importlib.import_module(named)
     file = os.path.abspath(named)
     if not os.path.isfile(file):
-        raise ValueError(f"there is no file {named}")
+        raise ValueError(f"no such file: {named}")
     sys.path.insert(0, os.path.dirname(file))
     name = Path(file).stem
     spec = importlib.util.spec_from_file_location("__measured__" if name in sys.modules else name, file)
@@ -129,22 +131,22 @@ def _module(named: str, folders: Sequence[str]) -> Any:
 
 
 def _instead(module: Any, named: str) -> str:
-    """What to tell where an installed module hides a file of the current folder."""
+    """Return a hint: the module's file, and how to name a file of the current folder that the module hides."""
     came, here = getattr(module, "__file__", None), f"{named}.py"
     if os.path.isfile(here) and not (came and os.path.samefile(came, here)):
-        return f": it is {came or 'built in'}; for the file in this folder write ./{here}:…"
+        return f": it is {came or 'built in'}; for the file in this folder, write ./{here}:…"
     return f" ({came})" if came and not named.endswith(".py") else ""
 
 
 def _op(options: argparse.Namespace) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The op and its arguments: random tensors of the shapes."""
+    """Return the op and its arguments, random tensors of the given shapes."""
     from flopscope.timing.operands import call_of_op, tensor_arguments
 
     if options.what not in _core.ops:
         raise ValueError(f"{options.what!r} is neither an op nor a module:function; ops are {', '.join(_core.ops)}")
     if not options.shapes:
-        raise ValueError(f"{options.what} of which shape? As in: flopscope measure {options.what} 4096,4096")
+        raise ValueError(f"{options.what} needs a shape, as in: flopscope measure {options.what} 4096,4096")
     where = options.device
-    if not tensor_arguments(options.what):  # it makes a tensor, and nothing names its device but the call itself
+    if not tensor_arguments(options.what):  # an op without tensor arguments: only the call names its device
         options.device = None
     return call_of_op(options.what, options.shapes, options.dtype, where)

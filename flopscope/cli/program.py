@@ -49,22 +49,26 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"flopscope {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    bench = commands.add_parser("bench", allow_abbrev=False, help="run ten ops on one matrix and say what bounds each")
+    bench = commands.add_parser(
+        "bench", allow_abbrev=False, help="run ten ops on one matrix and report what bounds each"
+    )
     bench.add_argument("--device", help='"cpu", "cuda" or "cuda:N" (default: the first GPU, or the CPU without one)')
     bench.add_argument("--dtype", default="float32", choices=_core.float_dtypes)
-    bench.add_argument("--size", type=_positive, help="side of the square matrix (default: what suits the device)")
-    bench.add_argument("--ops", type=_names, help="which ops, separated by commas (default: all)")
-    bench.add_argument("--repeat", type=_positive, default=10, help="how often each op runs (default: %(default)s)")
+    bench.add_argument("--size", type=_positive, help="side of the square matrix (default: chosen for the device)")
+    bench.add_argument("--ops", type=_names, help="ops to run, separated by commas (default: all)")
+    bench.add_argument("--repeat", type=_positive, default=10, help="number of runs of each op (default: %(default)s)")
     bench.add_argument("--sort-by", help="column to sort the table by, as in torch (default: the order of the program)")
-    bench.add_argument("--csv", metavar="FILE", help="write the table's rows")
-    bench.add_argument("--json", metavar="FILE", help="write the device, its peaks and the table's rows")
-    bench.add_argument("--against", choices=("torch",), help="run the program there too, and compare")
+    bench.add_argument("--csv", metavar="FILE", help="write the rows of the table")
+    bench.add_argument("--json", metavar="FILE", help="write the device, its peaks and the rows of the table")
+    bench.add_argument("--against", choices=("torch",), help="run the program in torch as well, and compare")
     bench.set_defaults(run=_bench)
 
-    devices = commands.add_parser("devices", allow_abbrev=False, help="what is here, by the datasheet and as measured")
-    devices.add_argument("--measure", action="store_true", help="measure the peaks; the better of new and stored stays")
-    devices.add_argument("--reset", action="store_true", help="with --measure: replace what is stored, better or not")
-    devices.add_argument("--json", metavar="FILE", help="write all that is known of the devices")
+    devices = commands.add_parser(
+        "devices", allow_abbrev=False, help="list the devices, with datasheet and measured peaks"
+    )
+    devices.add_argument("--measure", action="store_true", help="measure the peaks and keep the best of all runs")
+    devices.add_argument("--reset", action="store_true", help="with --measure: discard the stored peaks")
+    devices.add_argument("--json", metavar="FILE", help="write the properties and peaks of the devices")
     devices.set_defaults(run=_devices)
 
     add_table(commands)
@@ -76,28 +80,28 @@ def _parser() -> argparse.ArgumentParser:
 def _bench(options: argparse.Namespace) -> None:
     from flopscope.cli import bench
 
-    done = bench.run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
-    text = done.table.table(sort_by=options.sort_by, row_limit=-1)
-    print("\n".join(done.heading()), text, "\n".join(done.answers()), sep="\n\n")
-    content = done.to_json()
+    result = bench.run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
+    text = result.table.table(sort_by=options.sort_by, row_limit=-1)
+    print("\n".join(result.heading()), text, "\n".join(result.answers()), sep="\n\n")
+    content = result.to_json()
     if options.against:
-        found = _against_torch(done, options)
-        print(f"\n{found}", end="")
-        content["against_torch"] = found.to_dicts()
+        comparison = _against_torch(result, options)
+        print(f"\n{comparison}", end="")
+        content["against_torch"] = comparison.to_dicts()
     if options.csv:
-        done.table.to_csv(options.csv)
+        result.table.to_csv(options.csv)
     if options.json:
         write_json(options.json, content)
 
 
-def _against_torch(done: Bench, options: argparse.Namespace) -> Comparison:
-    """The program of the bench in torch, at the same size and as often."""
+def _against_torch(result: Bench, options: argparse.Namespace) -> Comparison:
+    """Run the program in torch with the same size and number of runs, and compare."""
     from flopscope.cli import bench, bench_torch
     from flopscope.results.comparison import compare
 
     ops = options.ops or list(bench.OPS)
-    theirs = bench_torch.run(str(done.device), done.dtype, done.size, ops, done.repeat)
-    return compare(done.table, theirs, by="name", names=("flopscope", "torch"))
+    theirs = bench_torch.run(str(result.device), result.dtype, result.size, ops, result.repeat)
+    return compare(result.table, theirs, by="name", names=("flopscope", "torch"))
 
 
 def _devices(options: argparse.Namespace) -> None:
@@ -106,7 +110,7 @@ def _devices(options: argparse.Namespace) -> None:
     from flopscope.hardware.device import devices, measure_peaks
 
     if options.reset and not options.measure:
-        raise ValueError("--reset replaces stored peaks by measured ones: add --measure")
+        raise ValueError("--reset requires --measure: measured peaks replace the stored ones")
     found = devices()
     for device in found:
         if options.measure:
@@ -140,28 +144,31 @@ def _explain_no_cuda(found: Sequence[Any]) -> None:
 
 
 def _show_warning(command: str, message: Warning | str, *_: Any) -> None:
-    """One line, as of errors."""
+    """Print a warning as one line, as errors are."""
     _complain(command, message)
 
 
 def _complain(command: str, problem: object) -> None:
-    """What a trace or a file's name put into the message cannot steer the terminal."""
+    """Print a message on stderr; control characters from a trace or a file name are escaped."""
     text = "\n".join(map(printable, str(problem).split("\n")))
     print(f"flopscope {command}: {text}", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status: 0, 1 for what failed, 2 for wrong arguments. Errors are one line on stderr."""
+    """Run a command and print errors as one line on stderr.
+
+    Return the exit status: 0, 1 for failures, 2 for wrong arguments.
+    """
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
-    if rest:  # argparse does not take shapes after an option: measure add --dtype float16 64,64
+    if rest:  # argparse does not accept shapes after an option: measure add --dtype float16 64,64
         try:
             options.shapes += [shape(text) for text in rest]
         except (AttributeError, argparse.ArgumentTypeError):
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal may lack "µ"
+            stream.reconfigure(errors="replace")  # a terminal may not support "µ"
     try:
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, options.command)

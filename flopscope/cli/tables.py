@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["add_compare", "add_table"]
 
 LIMIT = 30
-STACK_ENTRIES = 5  # of Python calls that --group-by stack tells apart
+STACK_ENTRIES = 5  # innermost Python calls, for --group-by stack
 GROUPINGS: dict[str, dict[str, Any]] = {
     "name": {},
     "shape": {"group_by_input_shape": True},
@@ -26,18 +26,18 @@ GROUPINGS: dict[str, dict[str, Any]] = {
 
 
 def limit(text: str) -> int:
-    """A number of rows, -1 for all."""
+    """Parse a number of rows, -1 for all."""
     try:
         number = int(text)
     except ValueError:
         number = -2
     if number < -1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows; -1 is all")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows; -1 means all")
     return number
 
 
 def _add_peaks(parser: argparse.ArgumentParser) -> None:
-    text = "what shares are of; measured: on such a device of this machine, else the datasheet's (default: %(default)s)"
+    text = "base of shares; measured: on this machine if it has the device, else datasheet (default: %(default)s)"
     parser.add_argument("--peaks", choices=("datasheet", "measured", "none"), default="datasheet", help=text)
 
 
@@ -46,14 +46,18 @@ def _add_peaks(parser: argparse.ArgumentParser) -> None:
 
 def add_table(commands: Any) -> None:
     """Add ``table`` to the commands of the parser."""
-    parser = commands.add_parser("table", allow_abbrev=False, help="what ran in recorded traces, and how well")
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help="files of torch.profiler; several: ranks of one run")
-    parser.add_argument("--sort-by", help="column, as in torch (default: own device time, or CPU time without one)")
-    parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1: all (default: %(default)s)")
-    parser.add_argument("--group-by", choices=GROUPINGS, default="name", help="what rows tell apart (default: name)")
+    parser = commands.add_parser("table", allow_abbrev=False, help="show the ops and kernels of recorded traces")
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace of torch.profiler; several: ranks of one run")
+    parser.add_argument("--sort-by", help="column, as in torch (default: self device time, or self CPU time)")
+    parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1 for all (default: %(default)s)")
+    parser.add_argument(
+        "--group-by", choices=GROUPINGS, default="name", help="what rows are grouped by (default: name)"
+    )
     _add_peaks(parser)
-    parser.add_argument("--all-columns", action="store_true", help="torch's table in full; else what fits a terminal")
-    parser.add_argument("--steps", action="store_true", help="say also where the time of the steps went")
+    parser.add_argument(
+        "--all-columns", action="store_true", help="print all of torch's columns, not only those that fit"
+    )
+    parser.add_argument("--steps", action="store_true", help="also print utilization, step times and launches")
     parser.add_argument("--csv", metavar="FILE", help="write all rows")
     parser.add_argument("--json", metavar="FILE", help="write the device and all rows")
     parser.add_argument("--parquet", metavar="FILE", help="write all rows; needs pyarrow")
@@ -68,25 +72,25 @@ def _table(options: argparse.Namespace) -> None:
     tables = [_grouped(trace, options.group_by, options.peaks) for trace in traces]
     sort_by = options.sort_by or _longest(tables)
     if len(tables) == 1:
-        whole = tables[0].sorted(sort_by)
-        shown = whole[: None if options.limit < 0 else options.limit]
+        every = tables[0].sorted(sort_by)
+        shown = every[: None if options.limit < 0 else options.limit]
     else:
         from flopscope.results.ranks import join_ranks
 
         ranked = dict(zip(ranks, tables, strict=True))
-        whole, shown = (join_ranks(ranked, sort_by, most) for most in (-1, options.limit))
+        every, shown = (join_ranks(ranked, sort_by, count) for count in (-1, options.limit))
         for rank, trace in zip(ranked, traces, strict=True):
             print(f"rank {rank}: {printable(trace.source)}")
         print()
-    print(shown.table(row_limit=-1, brief=not options.all_columns) if len(shown) else "There are no rows.\n", end="")
-    if len(shown) < len(whole):
-        print(f"{len(shown)} of {len(whole)} rows; --limit -1 prints all.")
-    _say_unmodelled(whole)
+    print(shown.table(row_limit=-1, brief=not options.all_columns) if len(shown) else "No rows.\n", end="")
+    if len(shown) < len(every):
+        print(f"{len(shown)} of {len(every)} rows; --limit -1 prints all.")
+    _print_unmodelled(every)
     if options.steps:
         for trace in traces:
             print(f"\n{printable(trace.source)}" if len(traces) > 1 else "")
             trace.summary()
-    _write(whole, traces, options)
+    _write(every, traces, options)
 
 
 def _grouped(trace: Trace, group_by: str, peaks: str) -> EventTable:
@@ -99,28 +103,31 @@ def _longest(tables: list[EventTable]) -> str:
 
 
 def _ranks(traces: list[Trace]) -> list[int]:
-    """The ranks that the traces tell, or the files' numbers where some do not. ValueError for two of one process."""
+    """Return the ranks that the traces name, or the positions of the files if some name none.
+
+    Raise ValueError for two traces of one process.
+    """
     from flopscope.results.process import require_different_processes
 
     require_different_processes(traces)
-    told = [trace.rank for trace in traces if trace.rank is not None]
-    return told if len(told) == len(traces) else list(range(len(traces)))
+    ranks = [trace.rank for trace in traces if trace.rank is not None]
+    return ranks if len(ranks) == len(traces) else list(range(len(traces)))
 
 
-def _say_unmodelled(table: EventTable) -> None:
-    """What the table's last lines leave out of its coverage."""
+def _print_unmodelled(table: EventTable) -> None:
+    """Print the part of the coverage that the notes below the table omit."""
     from flopscope.support import units
     from flopscope.views import text
 
     if min(table.coverage()["bytes"], table.coverage()["flops"]) >= 1:
-        print("Coverage: the bytes and FLOPs of all of it are known.")
+        print("Coverage: all bytes and FLOPs are known.")
     rest = table.coverage()["unmodelled"][text.UNMODELLED_SHOWN :]
     if rest and not table.lacks_shapes:
-        print(f"Not modelled besides: {len(rest)} names, {units.time_text(sum(time for _, time in rest))}.")
+        print(f"Also not modelled: {len(rest)} names, {units.time_text(sum(time for _, time in rest))}.")
 
 
 def device_of(trace: Trace) -> dict[str, Any]:
-    """The device that the trace names; the CPU where none worked."""
+    """Return the device that the trace names, or the CPU if no device was used."""
     named = next(iter(trace.devices.values()), None)
     return {"kind": "cpu" if named is None else "cuda", "name": named}
 
@@ -142,11 +149,11 @@ def _write(table: EventTable, traces: list[Trace], options: argparse.Namespace) 
 
 def add_compare(commands: Any) -> None:
     """Add ``compare`` to the commands of the parser."""
-    parser = commands.add_parser("compare", allow_abbrev=False, help="two recorded traces row by row")
+    parser = commands.add_parser("compare", allow_abbrev=False, help="compare two recorded traces row by row")
     parser.add_argument("a", metavar="A", help="a trace")
-    parser.add_argument("b", metavar="B", help="the trace to hold it against")
+    parser.add_argument("b", metavar="B", help="the trace to compare it with")
     parser.add_argument(
-        "--by", choices=("name", "shape"), help="what rows match by (default: shape where both know it)"
+        "--by", choices=("name", "shape"), help="what rows are matched by (default: shape, if both have shapes)"
     )
     parser.add_argument(
         "--kind",
@@ -155,7 +162,7 @@ def add_compare(commands: Any) -> None:
         help="what is compared (default: %(default)s, with its kernels)",
     )
     _add_peaks(parser)
-    parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1: all (default: %(default)s)")
+    parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1 for all (default: %(default)s)")
     parser.add_argument("--csv", metavar="FILE", help="write all rows")
     parser.add_argument("--json", metavar="FILE", help="write the devices and all rows")
     parser.set_defaults(run=_compare)
@@ -169,10 +176,10 @@ def _compare(options: argparse.Namespace) -> None:
     names = (Path(options.a).name, Path(options.b).name)
     if names[0] == names[1]:
         names = (options.a, options.b)
-    found = compare(a, b, by=options.by, kind=options.kind, names=names, peaks=options.peaks)
-    print(found.table(options.limit), end="")
+    comparison = compare(a, b, by=options.by, kind=options.kind, names=names, peaks=options.peaks)
+    print(comparison.table(options.limit), end="")
     if options.csv:
-        found.to_csv(options.csv)
+        comparison.to_csv(options.csv)
     if options.json:
         devices = {"a": device_of(a), "b": device_of(b)}
-        write_json(options.json, {"device": devices, "files": [options.a, options.b], "rows": found.to_dicts()})
+        write_json(options.json, {"device": devices, "files": [options.a, options.b], "rows": comparison.to_dicts()})

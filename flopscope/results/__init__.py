@@ -1,1 +1,1 @@
-"""Results: tables, events, summaries and comparisons of what was recorded."""
+"""Results of recorded events: tables, lists of events, summaries and comparisons."""

@@ -1,6 +1,6 @@
-"""What ops do, in broad classes: matrix products, attention, convolution, …
+"""Categories of ops: matrix product, attention, convolution, …
 
-One table of patterns; the names of the ops alone decide.
+One table of patterns assigns them by the names of the ops alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CATEGORIES", "by_category", "category_of"]
 
-# Category, and its ops' names as shell patterns, without namespace and without underscores at their ends. The first
-# that has the name takes it. Inductor says in a kernel's name what kind it generated.
+# Each category with the names of its ops as shell patterns, without namespace and without leading or trailing
+# underscores. The first match decides. Inductor puts the kind of a generated kernel into its name.
 CATEGORIES: tuple[tuple[str, str], ...] = (
     ("pointwise", "triton_poi_* triton_for_*"),
     ("reduction", "triton_red_* triton_per_*"),
@@ -74,7 +74,7 @@ _BUSY = "device_busy_time"
 
 @functools.cache
 def category_of(name: str) -> str:
-    """The category of an op ("aten::add_"), one of CATEGORIES or "other"."""
+    """Return the category of an op ("aten::add_"): one of CATEGORIES, or "other"."""
     bare = name.rpartition("::")[2].strip("_") if name.startswith(("aten::", "flopscope::", "torch::")) else name
     for category, patterns in _PATTERNS:
         if any(fnmatchcase(bare, pattern) for pattern in patterns):
@@ -83,60 +83,60 @@ def category_of(name: str) -> str:
 
 
 def by_category(table: EventTable) -> EventTable:
-    """One row per category: the host's rows of it summed, their own time, memory, FLOPs and bytes.
+    """Return one row per category: the sums of the self times, memory, FLOPs and bytes of its host rows.
 
-    Kernels count for the ops that launched them; "(no op)" is the device time that belongs to none, as of replayed CUDA
-    graphs. Work is summed as far as it is known. Totals are the own times, since categories enclose nothing; statistics
-    per call are not known. Rates and shares are over the time of the rows of which they are known. What the program
-    states of a range is the work of the ops in it: it counts only where no op's is known.
+    Kernels count for the ops that launched them; "(no op)" is the device time that belongs to no op, such as that of
+    replayed CUDA graphs. Unknown work is left out of the sums. Totals equal the self times, since categories do not
+    nest; statistics per call are unknown. Rates and shares refer to the time of the rows that have them. Work that the
+    program states for a range is the work of the ops in it, so it counts only if no op's work is known.
     """
     cpu_rows = (row for row in table if row.device_type == "cpu")
-    states = only_ranges_have_work((row.is_user_annotation, row.flops, row.bytes_total_moved) for row in cpu_rows)
+    use_ranges = only_ranges_have_work((row.is_user_annotation, row.flops, row.bytes_total_moved) for row in cpu_rows)
     groups: dict[str, list[EventRow]] = {}
     for row in table:
         if row.device_type == "cpu":
             groups.setdefault(category_of(row.key), []).append(row)
-    summed = {name: _summed(name, rows, table.has_device, states) for name, rows in groups.items()}
+    summed = {name: _summed(name, rows, table.has_device, use_ranges) for name, rows in groups.items()}
     left = table.self_device_time_total - math.fsum(row["self_device_time_total"] for row in summed.values())
-    if left > 0.001 * max(1, sum(row["count"] for row in summed.values())):  # more than the ns that sums lose
-        summed[NO_OP] = _summed(NO_OP, [], True, states) | {"device_type": "cuda", "self_device_time_total": left}
+    if left > 0.001 * max(1, sum(row["count"] for row in summed.values())):  # more than the ns that rounding loses
+        summed[NO_OP] = _summed(NO_OP, [], True, use_ranges) | {"device_type": "cuda", "self_device_time_total": left}
         summed[NO_OP] |= {"device_time_total": left, _BUSY: left}
     return table.with_rows(list(summed.values()))
 
 
 def only_ranges_have_work(parts: Iterable[tuple[bool, float, float]]) -> bool:
-    """Whether no op's work is known, so that what the program states of ranges counts.
+    """Return whether no op's work is known, so that the work stated for ranges counts.
 
-    parts: of each row whether it is a range, its FLOPs and its bytes.
+    parts: for each row, whether it is a range, its FLOPs and its bytes.
     """
     return all(is_range or (math.isnan(flops) and math.isnan(moved)) for is_range, flops, moved in parts)
 
 
-def _summed(name: str, rows: list[EventRow], on_device: bool, states: bool) -> dict[str, Any]:
-    """A row that adds up others; columns that it leaves out are not known. states: the work of ranges counts."""
-    made: dict[str, Any] = {"key": name, "count": sum(row.count for row in rows)}
+def _summed(name: str, rows: list[EventRow], on_device: bool, use_ranges: bool) -> dict[str, Any]:
+    """Return the sum of rows; omitted columns are unknown. use_ranges: include the work stated for ranges."""
+    total: dict[str, Any] = {"key": name, "count": sum(row.count for row in rows)}
     for column in _OWN:
-        made[column] = sum(getattr(row, column) for row in rows)
-        made[column.removeprefix("self_")] = made[column]
-    rows = [row for row in rows if states or not row.is_user_annotation]
-    made[_BUSY] = sum(getattr(row, _BUSY) for row in rows)
+        total[column] = sum(getattr(row, column) for row in rows)
+        total[column.removeprefix("self_")] = total[column]
+    rows = [row for row in rows if use_ranges or not row.is_user_annotation]
+    total[_BUSY] = sum(getattr(row, _BUSY) for row in rows)
     for column in _WORK:
-        made[column] = known_sum(getattr(row, column) for row in rows)
-    made["flops_total"] = made["flops"]
-    made["tflops_per_s"] = _rate(rows, "flops", "tflops_per_s", 1e6, on_device)
-    made["gbytes_per_s"] = _rate(rows, "bytes_total_moved", "gbytes_per_s", 1e3, on_device)
-    if made["bytes_total_moved"]:
-        made["arithmetic_intensity"] = made["flops"] / made["bytes_total_moved"]
+        total[column] = known_sum(getattr(row, column) for row in rows)
+    total["flops_total"] = total["flops"]
+    total["tflops_per_s"] = _rate(rows, "flops", "tflops_per_s", 1e6, on_device)
+    total["gbytes_per_s"] = _rate(rows, "bytes_total_moved", "gbytes_per_s", 1e3, on_device)
+    if total["bytes_total_moved"]:
+        total["arithmetic_intensity"] = total["flops"] / total["bytes_total_moved"]
     for column in ("roofline_time", "headroom"):
-        made[column] = known_sum(getattr(row, column) for row in rows)
+        total[column] = known_sum(getattr(row, column) for row in rows)
     for column in ("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline"):
-        made[column] = share_of_all((getattr(row, column), row.roofline_time + row.headroom) for row in rows)
-    made["timing_source"] = rows[0].timing_source if rows else "trace"
-    return made
+        total[column] = share_of_all((getattr(row, column), row.roofline_time + row.headroom) for row in rows)
+    total["timing_source"] = rows[0].timing_source if rows else "trace"
+    return total
 
 
 def _rate(rows: list[EventRow], work: str, rate: str, per_us: float, on_device: bool) -> float:
-    """The work of the rows whose rate is known over the time that it took, in units of ``per_us`` a µs."""
+    """Return the work of the rows with a known rate per time that it took, in units of ``per_us`` per µs."""
     rated = [(getattr(row, work), _rated_time(row, on_device)) for row in rows if not math.isnan(getattr(row, rate))]
     timed = [(done, time) for done, time in rated if time > 0]
     if not timed:
@@ -145,20 +145,20 @@ def _rate(rows: list[EventRow], work: str, rate: str, per_us: float, on_device: 
 
 
 def _rated_time(row: EventRow, on_device: bool) -> float:
-    """The µs that a row's rates are over: of a range whose work is stated, all within it."""
+    """Return the µs that a row's rates refer to: for a range with stated work, its whole duration."""
     if on_device:
         return float(row.device_busy_time)
     return float(row.cpu_time_total if row.is_user_annotation else row.self_cpu_time_total)
 
 
 def known_sum(values: Iterable[float]) -> float:
-    """The sum of what is known; NaN where nothing is."""
+    """Return the sum of the values that are not NaN, or NaN if there are none."""
     known = [value for value in values if not math.isnan(value)]
     return math.fsum(known) if known else math.nan
 
 
 def share_of_all(parts: Iterable[tuple[float, float]]) -> float:
-    """Several shares, each of a time, as one share of all of that time. NaN where none is known."""
+    """Return the mean of (share, time) pairs, weighted by time, or NaN if no pair is known."""
     known = [(share, time) for share, time in parts if not math.isnan(share + time)]
-    whole = math.fsum(time for _, time in known)
-    return math.fsum(share * time for share, time in known) / whole if whole > 0 else math.nan
+    total = math.fsum(time for _, time in known)
+    return math.fsum(share * time for share, time in known) / total if total > 0 else math.nan

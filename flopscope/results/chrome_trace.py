@@ -1,6 +1,6 @@
-"""Chrome traces: what ran and when, for Perfetto, chrome://tracing and all else that reads torch.profiler's traces.
+"""Chrome traces, for Perfetto, chrome://tracing and other readers of torch.profiler's traces.
 
-The text is made in C (csrc/views/chrome_trace.h says what it holds); here it goes to a file.
+The C core produces the text (csrc/views/chrome_trace.h documents it); this module writes it to files.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from flopscope.support.progress import progress_bar
 
 __all__ = ["export", "json_value", "member", "trace_handler"]
 
-PIECE = 1 << 18  # bytes that the core hands on at once
-EVENT_BYTES = 450  # of text per event, about
-EVENTS_IN_A_SECOND = {False: 2_000_000, True: 600_000}  # written; and compressed
-# Members of a trace's head that are not the program's to say.
+PIECE = 1 << 18  # bytes that the core passes at once
+EVENT_BYTES = 450  # of text per event, approximately
+EVENTS_IN_A_SECOND = {False: 2_000_000, True: 600_000}  # by whether the file is compressed
+# Members of a trace's head that programs cannot set.
 OWN_MEMBERS = frozenset(
     {"schemaVersion", "deviceProperties", "flopscope", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents"}
 )
-COMPRESSION = 3  # above it, zlib takes more time than the space is worth
+COMPRESSION = 3  # higher levels take more time for little less space
 
 
 class _Exports(Protocol):
-    """What a trace handler needs of a profile."""
+    """The part of a profile that a trace handler uses."""
 
     def export_chrome_trace(self, path: str) -> object: ...
 
 
 def export(core: _core.Store, path: str | bytes | PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
-    """Write what a stopped profile saw to ``path`` as a Chrome trace; compressed by gzip if it ends in ``.gz``.
+    """Write the events of a stopped profile to ``path`` as a Chrome trace, compressed by gzip if it ends in ``.gz``.
 
-    ``metadata`` are more members of the trace's head. The file appears when it is complete: a failure leaves the one
-    that was there before, if any. FileNotFoundError if the folder does not exist, IsADirectoryError if ``path`` is one,
-    RuntimeError while the profile is running; a warning says if events have no time and could not be written.
+    ``metadata`` is added to the trace's head. An existing file is replaced only by a complete one. Warns of events
+    without a time, which are omitted. Raises FileNotFoundError for a missing folder, IsADirectoryError if ``path`` is
+    a folder, and RuntimeError while the profile is running.
     """
     path = os.fsdecode(path)
     name = os.path.basename(os.path.realpath(path))
@@ -54,7 +54,7 @@ def export(core: _core.Store, path: str | bytes | PathLike[str], metadata: Mappi
     slow = core.event_count > 2 * EVENTS_IN_A_SECOND[compressed]
     with (
         replacing(path, "wb") as file,
-        _compression(file, name.removesuffix(".gz")) if compressed else _as_it_is(file) as write,
+        _compression(file, name.removesuffix(".gz")) if compressed else _uncompressed(file) as write,
         progress_bar(f"writing {name}", pieces, slow) as advance,
     ):
 
@@ -68,7 +68,7 @@ def export(core: _core.Store, path: str | bytes | PathLike[str], metadata: Mappi
 
 
 def _json(members: Mapping[str, Any]) -> str:
-    """The members as JSON. A number beyond a double, as 1e400 in another trace's head, is null: JSON has no other."""
+    """Return the members as JSON. Infinities, such as 1e400 in the head of a loaded trace, become null."""
     try:
         return json.dumps(members, allow_nan=False)
     except ValueError:
@@ -76,7 +76,7 @@ def _json(members: Mapping[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """The value with null for the floats that are infinite or no number."""
+    """Return the value with None for floats that are infinite or NaN."""
     if isinstance(value, Mapping):
         return {key: _finite(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
@@ -85,21 +85,24 @@ def _finite(value: Any) -> Any:
 
 
 def member(key: str) -> str:
-    """A key for the head of a trace. TypeError for what is no string, ValueError for those that it has anyway."""
+    """Return a valid key for the head of a trace.
+
+    Raise TypeError if it is not a string, ValueError if flopscope sets it.
+    """
     if not isinstance(key, str):
-        raise TypeError(f"a key of a trace's metadata is a string, not {key!r}")
+        raise TypeError(f"a key of a trace's metadata must be a string, not {key!r}")
     if key in OWN_MEMBERS:
-        raise ValueError(f"{key!r} cannot be set: a trace says that itself")
+        raise ValueError(f"{key!r} cannot be set: flopscope writes it itself")
     return key
 
 
 def json_value(key: str, text: str) -> Any:
-    """The value that JSON says. TypeError for what is no text, ValueError for what is no JSON; both name the key."""
+    """Return the value of a JSON text. Raise TypeError if it is not text, ValueError if it is not JSON."""
     if not isinstance(text, str):
-        raise TypeError(f"the value of {key!r} is given as the text of its JSON, not {text!r}; json.dumps() makes it")
+        raise TypeError(f"the value of {key!r} must be JSON text, not {text!r}: pass it through json.dumps()")
 
     def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is none")
+        raise ValueError(f"{constant} is not allowed")
 
     try:
         return json.loads(text, parse_constant=refuse)
@@ -110,16 +113,16 @@ def json_value(key: str, text: str) -> Any:
 def trace_handler(
     dir_name: str | PathLike[str], worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[_Exports], None]:
-    """A handler for ``on_trace_ready`` that writes each recorded cycle's trace into a folder, which it makes if needed.
+    """Return a handler for ``on_trace_ready`` that writes the trace of each recorded cycle into a folder.
 
-    As ``torch.profiler.tensorboard_trace_handler`` does, down to the names of the files:
-    ``{worker_name}.{nanoseconds}.pt.trace.json``, with ``.gz`` for ``use_gzip``. ``worker_name`` is the host's name and
-    the process's id unless given. TypeError for what is no path, ValueError for a name with a "/". The handler raises
-    what ``export`` and making a folder raise.
+    Folder and files are created as by ``torch.profiler.tensorboard_trace_handler``. The files are named
+    ``{worker_name}.{nanoseconds}.pt.trace.json``, with ``.gz`` for ``use_gzip``; ``worker_name`` defaults to the host's
+    name and the process id. Raises TypeError if the folder is not a path, ValueError for a name with a "/". The handler
+    raises what ``export`` and os.makedirs raise.
     """
-    folder = os.fspath(dir_name)  # now, rather than when all has been recorded
+    folder = os.fspath(dir_name)  # checked now, not after the recording
     if worker_name is not None and os.sep in worker_name:
-        raise ValueError(f"worker_name is part of a file's name; it cannot be {worker_name!r}")
+        raise ValueError(f"worker_name is part of a file name: it cannot be {worker_name!r}")
 
     def handle(prof: _Exports) -> None:
         worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
@@ -137,7 +140,7 @@ def _version() -> str:
 
 
 def _members(name: str) -> dict[str, Any]:
-    """What the head of a trace says beside what the core knows. Tools tell the traces of a job apart by its rank."""
+    """Return the members of the head that the core does not write. Tools identify the traces of a job by their rank."""
     members: dict[str, Any] = {"traceName": name, "trace_id": secrets.token_hex(16).upper()}
     rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
     if rank.isdecimal() and world_size.isdecimal():
@@ -146,7 +149,7 @@ def _members(name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _as_it_is(file: IO[bytes]) -> Iterator[Callable[[bytes], object]]:
+def _uncompressed(file: IO[bytes]) -> Iterator[Callable[[bytes], object]]:
     yield file.write
 
 

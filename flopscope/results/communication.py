@@ -1,7 +1,6 @@
-"""Communication between GPUs: what each collective moved and how fast, what of it nothing hid, and who waits for whom.
+"""Communication between GPUs: size, bandwidth and exposed time of collectives, and the ranks that others wait for.
 
-All numbers of one profile come from the C core; here they become DataFrames, and the profiles of several ranks are
-put side by side.
+All numbers of one profile come from the C core; this module makes DataFrames of them and compares several ranks.
 """
 
 from __future__ import annotations
@@ -24,31 +23,31 @@ __all__ = ["Stragglers", "collectives", "stragglers", "stream_summary"]
 
 
 def collectives(core: Store) -> pandas.DataFrame:
-    """Every kernel of communication (NCCL, RCCL, …), one row each in order of start; times in µs, bandwidths in GB/s.
+    """Return a row for each communication kernel (NCCL, RCCL, …), in order of start; times in µs, bandwidths in GB/s.
 
-    PyTorch tells with most NCCL kernels what they were called for. Where it does not (traces of torch before 2.2, and
-    RCCL's ncclDevKernel_Generic, whose name has no kind), the ops and annotations around the launch tell the kind, and
-    with input shapes the sizes: record_param_comms, c10d::allreduce_, nccl:all_reduce, …. Of a kernel that was launched
-    before the trace began only its name tells the kind. What is not told is missing.
+    PyTorch records the arguments of the call with most NCCL kernels. Without them (traces of torch before 2.2, and
+    RCCL's ncclDevKernel_Generic, whose name has no kind), the kind, and with input shapes the size, come from the ops
+    and annotations around the launch: record_param_comms, c10d::allreduce_, nccl:all_reduce, …. For a kernel launched
+    before the trace began, only its name gives the kind. Unknown values are missing.
 
     collective: "allreduce", "reducescatter", "allgather", "alltoall", "broadcast", "reduce", "gather", "scatter",
         "barrier", "send", "recv", "sendrecv" or "other".
-    name, group, group_size, ranks, dtype: as PyTorch tells them, or name the op or annotation that told; group_size in
-        ranks.
-    device, stream, start (since the profile began), duration: of this rank's kernel. It runs while it waits for the
-        other ranks, so the bandwidths are those of the links only of the rank that came last: see stragglers().
-    message_bytes: the larger of what this rank gave and got, the size that nccl-tests goes by: of an allgather and a
-        reducescatter the whole, not a rank's part.
-    exposed: of the duration, the time in which no other kernel than communication ran on the device.
+    name, group, group_size, ranks, dtype: as recorded by PyTorch, or name is the op or annotation that the values come
+        from; group_size in ranks.
+    device, stream, start (since the profile began), duration: of this rank's kernel. It runs while it waits for other
+        ranks, so only on the rank that came last are the bandwidths those of the links: see stragglers().
+    message_bytes: the larger of the bytes that this rank sent and received, as in nccl-tests: for allgather and
+        reducescatter the whole message, not one rank's part.
+    exposed: the part of the duration in which no kernel except communication ran on the device.
     algorithm_gbytes_per_s: message_bytes / duration.
-    bus_gbytes_per_s: that times 2 (n - 1) / n for allreduce among n ranks, (n - 1) / n for allgather, reducescatter,
-        alltoall, gather and scatter, 1 for broadcast, reduce, send and recv, which makes it comparable with the speed
-        of a link (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
-    occurrence: how many of the same device, group, kind and message came before.
-    sequence: the number that PyTorch gave the call within its group, where it tells it.
-    kernel: its name.
+    bus_gbytes_per_s: algorithm_gbytes_per_s times 2 (n - 1) / n for allreduce among n ranks, (n - 1) / n for allgather,
+        reducescatter, alltoall, gather and scatter, 1 for broadcast, reduce, send and recv: comparable with the
+        bandwidth of a link (NVIDIA/nccl-tests, doc/PERFORMANCE.md).
+    occurrence: number of earlier collectives with the same device, group, kind and message size.
+    sequence: sequence number of the call within its group, if PyTorch recorded it.
+    kernel: name of the kernel.
 
-    RuntimeError while the profile is running.
+    Raises RuntimeError while the profile is running.
     """
     from flopscope.results.events import MISSING, EventList
     from flopscope.results.summary import _frame
@@ -61,17 +60,18 @@ def collectives(core: Store) -> pandas.DataFrame:
 
 
 def stream_summary(core: Store) -> pandas.DataFrame:
-    """How long each stream worked, and beside which others: times in µs, shares in percent, NaN of nothing.
+    """Return the busy, overlapped and communication times of each stream in µs, with shares in percent.
 
-    Of each device a row for each stream, then one for the device as a whole, whose stream is missing.
+    Each device has a row for each stream, then one for the whole device, whose stream is missing. Shares of no time are
+    NaN.
 
-    kernels, copies: how many; fills are copies too.
-    busy: time in which the stream worked; what overlaps counts once.
-    overlapped, overlapped_pct: of that, the time in which another stream of the device worked too.
-    communication: time in which a kernel of communication ran.
-    exposed_communication, exposed_pct: of that, the time in which no other kernel ran on the device.
+    kernels, copies: number of kernels, and of copies and fills.
+    busy: time in which the stream worked; overlaps count once.
+    overlapped, overlapped_pct: the part of busy in which another stream of the device worked too.
+    communication: time in which a communication kernel ran.
+    exposed_communication, exposed_pct: the part of communication in which no other kernel ran on the device.
 
-    RuntimeError while the profile is running.
+    Raises RuntimeError while the profile is running.
     """
     from flopscope.results.summary import _frame
 
@@ -80,7 +80,7 @@ def stream_summary(core: Store) -> pandas.DataFrame:
 
 
 def _whole_numbers(frame: pandas.DataFrame, *names: str) -> pandas.DataFrame:
-    """With the columns of those names as integers that may be missing."""
+    """Return the frame with the named columns as nullable integers."""
     return frame.astype(dict.fromkeys(names, "Int64"))
 
 
@@ -89,29 +89,29 @@ def _whole_numbers(frame: pandas.DataFrame, *names: str) -> pandas.DataFrame:
 KEY = ["group", "ranks", "collective", "message_bytes", "number"]
 TOGETHER = ("allreduce", "reducescatter", "allgather", "alltoall", "barrier")  # end on all ranks at once
 ONE_SIDED = ("send", "recv", "sendrecv", "other")  # not the same call on all ranks
-UNSIZED = -1.0  # bytes, in KEY, where no trace tells sizes
+UNSIZED = -1.0  # bytes, in KEY, if no trace has sizes
 SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
 class Stragglers:
-    """Who waits for whom, as stragglers() found it; print it for a summary. Times in µs."""
+    """The result of stragglers(): which ranks wait for which. Print it for a summary. Times are in µs."""
 
     ranks: pandas.DataFrame
-    """A row per rank. ``collectives``: that were matched; ``unmatched``: that were not; ``times_last``: how often it
-    came last; ``waited``: for whoever came last, in all; ``waited_pct``: that in percent of its matched collectives'
-    time; ``awaited``: what the others waited for it, in all; ``clock_offset``: its clock less that of the first rank
-    that it shares collectives with; ``clock_spread``: median of how far single ends differ from that offset."""
+    """A row per rank. ``collectives``: number matched; ``unmatched``: number not matched; ``times_last``: how often it
+    came last; ``waited``: total time that it waited for the last rank; ``waited_pct``: waited in percent of the time of
+    its matched collectives; ``awaited``: total time that others waited for it; ``clock_offset``: its clock minus that
+    of the first rank it shares collectives with; ``clock_spread``: median deviation of single ends from that."""
     collectives: pandas.DataFrame
     """A row per matched collective in order of time. ``collective``, ``group``, ``message_bytes``; ``number``: its
-    sequence, or its occurrence where PyTorch does not tell that; ``count``: ranks that were matched; ``straggler``: the
-    rank that came last; ``start``: of that, since the first collective began; ``skew``: from the first rank's start to
-    the last one's; ``transfer``: from the last start to the end of that kernel; ``bus_gbytes_per_s``: by that time, so
-    without the wait."""
+    sequence, or its occurrence if PyTorch did not record that; ``count``: matched ranks; ``straggler``: the rank that
+    came last; ``start``: start on that rank, since the first collective began; ``skew``: from the first rank's start to
+    the last rank's; ``transfer``: from the last start to the end of that kernel; ``bus_gbytes_per_s``: over transfer,
+    so without the wait."""
     waits: pandas.DataFrame
-    """A row per matched collective and rank. ``call``: the row in ``collectives``; ``rank``; ``start``, in the first
-    rank's clock, since the first collective began; ``duration``; ``wait``: until the last rank came, but no longer than
-    the duration; ``last``: whether it was that rank."""
+    """A row per matched collective and rank. ``call``: the row in ``collectives``; ``rank``; ``start``: on the first
+    rank's clock, since the first collective began; ``duration``; ``wait``: time until the last rank started, at most
+    the duration; ``last``: whether this rank was the last."""
 
     def __str__(self) -> str:
         from flopscope.results.summary import table_lines
@@ -147,37 +147,37 @@ class Stragglers:
             )
             for row in worst.to_dict("records")
         ]
-        said = "  waited: for whoever came last; awaited: what the others waited for this rank"
+        said = "  waited: time spent waiting for the last rank; awaited: time that others waited for this rank"
         return "\n".join(["Ranks", *table_lines(lines), said, "", "Largest skews", *table_lines(calls), ""])
 
 
 def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
-    """Who waits for whom in the collectives of a distributed program.
+    """Find the ranks that others wait for in the collectives of a distributed program.
 
-    traces: one of each rank, at least two: what load_trace() gives, which knows its rank by the trace's
-        "distributedInfo", or a dict of them by rank.
+    traces: at least two, one of each rank: traces from load_trace(), whose "distributedInfo" names their rank, or a
+        dict of traces by rank.
 
-    The n-th collective of the same process group, kind and message size is taken to be the same on all ranks, or, where
-    PyTorch tells it, the one of the same sequence number; point-to-point calls are left out. Where the traces name no
-    process group at all, as those of torch before 2.2 do not, all collectives that ops of the trace called are taken to
-    be of one group, the traces' ranks; where they tell no sizes either, the n-th of a kind is.
+    Collectives are matched across ranks by their process group, kind, message size and sequence number, or by order if
+    PyTorch recorded no sequence numbers; point-to-point calls are omitted. If the traces name no process group, as with
+    torch before 2.2, all collectives called by ops of the trace are assumed to be of one group of all ranks; if sizes
+    are missing too, collectives are matched by kind and order.
 
     The ranks' clocks are aligned by the ends of the collectives that end on all ranks nearly at once (allreduce,
-    allgather, reducescatter, alltoall, barrier): a rank's offset is the median of the differences of its ends to those
-    of the ranks before it. A drift of the clocks within the traces is not taken out; ``ranks.clock_spread`` says how
-    well the ends agree.
+    allgather, reducescatter, alltoall, barrier): a rank's offset is the median difference of its ends from those of the
+    ranks before it. Drift of the clocks within the traces is not corrected; ``ranks.clock_spread`` tells how well the
+    ends agree.
 
-    Whoever starts a collective last is its straggler, the rank with the shortest kernel: the others' kernels run, and
-    wait, from their own start to that one's.
+    The rank that starts a collective last is its straggler and has the shortest kernel: the kernels of the other ranks
+    run, and wait, from their own start to the straggler's.
 
-    ValueError for less than two traces, a trace without a rank, two of one rank or of one process (as the cycles of a
-    schedule are), and a trace whose "distributedInfo" or "baseTimeNanoseconds" makes no sense.
+    Raises ValueError for fewer than two traces, a trace without a rank, two traces of one rank or one process (such as
+    two cycles of a schedule), and a trace with an invalid "distributedInfo" or "baseTimeNanoseconds".
     """
     by_rank = _by_rank(traces)
     calls = _calls(by_rank)
     own = {rank: int((calls["rank"] == rank).sum()) for rank in by_rank}
     calls = _matchable(calls[~calls["collective"].isin(ONE_SIDED)])
-    calls = calls.drop_duplicates([*KEY, "rank"])  # a process with several GPUs: the first of them
+    calls = calls.drop_duplicates([*KEY, "rank"])  # keep only the first GPU of a process with several
     calls = calls[calls.groupby(KEY)["rank"].transform("size") > 1]
     offsets, spreads = _clock_offsets(calls, list(by_rank))
     calls = calls.assign(start=calls["start"] - calls["rank"].map(offsets).astype(float))
@@ -193,9 +193,9 @@ def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
 
 
 def _matchable(calls: pandas.DataFrame) -> pandas.DataFrame:
-    """The calls of known group and size; where no trace tells groups, or sizes, those that an op of the trace called.
+    """Return the calls with a known group and size, or those called by an op if no trace has groups or sizes.
 
-    What neither is told of was launched before its trace began: its like on other ranks may be in no trace.
+    The other calls were launched before their trace began, so the traces of other ranks may lack them.
     """
     if (calls["group"] != "").any():
         return calls[(calls["group"] != "") & calls["message_bytes"].notna()]
@@ -212,7 +212,7 @@ def _by_rank(traces: Sequence[Results] | Mapping[int, Results]) -> dict[int, Res
     else:
         pairs = [(_rank_of(trace, place), trace) for place, trace in enumerate(traces)]
     if len(pairs) < 2:
-        raise ValueError(f"stragglers() compares the traces of at least two ranks, not of {len(pairs)}")
+        raise ValueError(f"stragglers() needs the traces of at least two ranks, not of {len(pairs)}")
     require_different_processes([trace for _, trace in pairs])
     return dict(sorted(pairs, key=lambda pair: pair[0]))
 
@@ -222,13 +222,13 @@ def _rank_of(trace: Results, place: int) -> int:
     rank = rank_of(trace, source)
     if rank is None:
         raise ValueError(
-            f'{source} does not say its rank (no "distributedInfo" in its metadata): give a dict, {{rank: trace}}'
+            f'{source} does not name its rank (no "distributedInfo" in its metadata): pass a dict, {{rank: trace}}'
         )
     return rank
 
 
 def _calls(by_rank: Mapping[int, Results]) -> pandas.DataFrame:
-    """All ranks' collectives: start and duration in µs, on each rank's own clock since a moment that they share."""
+    """Return the collectives of all ranks; starts are in µs on each rank's clock, since a common moment."""
     import pandas
 
     told = {rank: trace._recorded("collectives").collectives()[0] for rank, trace in by_rank.items()}
@@ -249,9 +249,9 @@ def _calls(by_rank: Mapping[int, Results]) -> pandas.DataFrame:
 
 
 def _clock_offsets(calls: pandas.DataFrame, ranks: Sequence[int]) -> tuple[dict[int, float], dict[int, float]]:
-    """Each rank's clock less the first one's, in µs, and the median deviation of single ends from it.
+    """Return each rank's clock minus the first rank's, in µs, and the median deviation of single ends from it.
 
-    Ranks that share no collective with those before them, nor with any that does, have a clock of their own: offset 0.
+    Ranks without a direct or indirect shared collective with an earlier rank keep their own clock: offset 0.
     """
     some = calls[calls["collective"].isin(TOGETHER)]
     some = some if len(some) else calls

@@ -1,4 +1,4 @@
-"""compare(): two runs row by row, before and after, or flopscope's ops beside torch's."""
+"""Comparisons of two runs row by row, such as before and after a change, or flopscope and torch."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["Comparison", "ComparisonRow", "Side", "compare"]
 
 By = Literal["name", "shape"]
 
-# torch ops that do the work of an op of flopscope's under another name: there the op of that name calls them. A name
-# matches itself where none of these ran.
+# torch ops that do the work of a flopscope op under another name, because the torch op of the same name calls them.
+# If none of them ran, a name matches itself.
 ALSO = {
     "matmul": ("mm", "bmm"),
     "softmax": ("_softmax",),
@@ -42,26 +42,26 @@ NAMESPACES = ("flopscope::", "aten::")
 
 @dataclass(frozen=True)
 class Side:
-    """What one of the two runs says of a row. Work is of all calls; NaN where it is not known."""
+    """One run's values of a row. Work is that of all calls, NaN if unknown."""
 
     key: str
-    """The name that it has there: "aten::add"."""
+    """Name in this run, such as "aten::add"."""
     count: int
     time: float
-    """Own time of all calls in µs: of the device where the run used one, else of the host."""
+    """Self time of all calls in µs: device time if the run used a device, else host time."""
     flops: float
     bytes: float
     pct_roofline: float
     input_shapes: list[Any] = field(default_factory=list)
     rated_time: float = math.nan
-    """What pct_roofline is a share of, in µs."""
+    """Time in µs that pct_roofline refers to."""
     is_range: bool = False
-    """Whether it is a range that the program named: its work is that of the ops in it."""
+    """Whether the row is a range named by the program, whose work is that of the ops in it."""
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """A row of one run or both; ``a`` or ``b`` is None where the other has nothing of the kind."""
+    """A row of one run or both; ``a`` or ``b`` is None if that run has no such row."""
 
     name: str
     a: Side | None
@@ -69,33 +69,33 @@ class ComparisonRow:
 
     @property
     def ratio(self) -> float:
-        """Time of a over time of b: below 1 where a is faster. NaN where one is missing or took no time."""
+        """Time of a divided by time of b, below 1 if a is faster; NaN if one is missing or took no time."""
         return _ratio(self.a.time, self.b.time) if self.a and self.b else math.nan
 
     @property
     def ratio_per_call(self) -> float:
-        """The same of the mean times of a call."""
+        """The ratio of the mean times per call."""
         if not (self.a and self.b and self.a.count and self.b.count):
             return math.nan
         return _ratio(self.a.time / self.a.count, self.b.time / self.b.count)
 
     @property
     def input_shapes(self) -> list[Any]:
-        """The shapes that both were called with; [] where rows are matched by name."""
+        """The input shapes of both runs; [] if rows are matched by name."""
         side = self.a or self.b
         return side.input_shapes if side else []
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs row by row, the longest first. Iterable; what only one of them has is among the rows."""
+    """A comparison of two runs: an iterable of rows, the longest first, including those of one run only."""
 
     rows: list[ComparisonRow]
     names: tuple[str, str]
-    """What the runs are called: "a" and "b" unless they were named."""
+    """Names of the runs, "a" and "b" by default."""
     by: By
     on_device: tuple[bool, bool]
-    """Of each run, whether its times are of the device; else they are of the host."""
+    """For each run, whether its times are device times; otherwise they are host times."""
 
     def __iter__(self) -> Iterator[ComparisonRow]:
         return iter(self.rows)
@@ -105,19 +105,19 @@ class Comparison:
 
     @property
     def total(self) -> ComparisonRow:
-        """All rows of each run, summed; FLOPs and bytes as far as they are known.
+        """The sum of all rows of each run; unknown FLOPs and bytes are left out.
 
-        What the program states of a range is the work of the ops in it: it counts only where no op's is known.
+        Work that the program states for a range is the work of the ops in it, so it counts only if no op's is known.
         """
-        return ComparisonRow("total", _whole(self._sides("a")), _whole(self._sides("b")))
+        return ComparisonRow("total", _total(self._sides("a")), _total(self._sides("b")))
 
     def unmatched(self, which: Literal["a", "b"]) -> list[ComparisonRow]:
-        """The rows that only that run has."""
+        """Return the rows that only one run has."""
         other = "b" if which == "a" else "a"
         return [row for row in self.rows if getattr(row, other) is None]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """A dict for each row, as to_pandas() has them, with None for what is missing or not known."""
+        """Return a dict for each row with the columns of to_pandas(); missing and unknown values are None."""
         records = []
         for row in self.rows:
             record: dict[str, Any] = {"name": row.name, "input_shapes": row.input_shapes}
@@ -132,24 +132,26 @@ class Comparison:
         return records
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A DataFrame: name, input_shapes, and of each run key, count, time (µs), flops, bytes, pct_roofline (all with
-        _a, _b), ratio (a over b) and ratio_per_call. ImportError where there is no pandas.
+        """Return a DataFrame with one row per row of the comparison.
+
+        The columns are name, input_shapes; for each run, with the suffix _a or _b, key, count, time (µs), flops, bytes,
+        pct_roofline; then ratio (a / b) and ratio_per_call. Raises ImportError without pandas.
         """
         try:
             import pandas
         except ImportError as error:
-            raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() does without") from error
+            raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() does not") from error
         records = self.to_dicts()
         frame = pandas.DataFrame(records)
         return frame.astype({name: float for name in frame if str(name).startswith(_NUMBERS)})
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the columns of to_pandas() as CSV; what is unknown is empty, shapes are JSON, no cell is a formula."""
+        """Write the columns of to_pandas() as CSV; unknown values are empty, shapes are JSON, no cell is a formula."""
         records = self.to_dicts()
         write_csv(path, records[0] if records else [], (record.values() for record in records))
 
     def table(self, row_limit: int = 30) -> str:
-        """The rows as text, at most 120 columns wide; ``row_limit`` of them, -1 for all."""
+        """Return ``row_limit`` rows (-1 for all) as text of at most 120 columns."""
         return view.text(self, row_limit)
 
     def _repr_html_(self) -> str:
@@ -161,7 +163,7 @@ class Comparison:
     def __repr__(self) -> str:
         alone = [len(self.unmatched("a")), len(self.unmatched("b"))]
         names = printable(" and ".join(self.names))
-        return f"<Comparison of {names}: {len(self)} rows, {alone[0]} and {alone[1]} of one alone>"
+        return f"<Comparison of {names}: {len(self)} rows, {alone[0]} only in a, {alone[1]} only in b>"
 
     def _sides(self, which: str) -> list[Side]:
         return [side for row in self.rows if (side := getattr(row, which)) is not None]
@@ -179,26 +181,25 @@ def compare(
     names: tuple[str, str] = ("a", "b"),
     peaks: Literal["measured", "datasheet", "none"] | None = None,
 ) -> Comparison:
-    """Two runs row by row: own times and their ratio, calls, FLOPs, bytes and share of the roofline.
+    """Compare two runs row by row: self times and their ratio, calls, FLOPs, bytes and share of the roofline.
 
-    a, b: a profile, a trace, key_averages() of one, or a DataFrame of that.
-    by: match rows by "name", or by "shape": by name and input shapes; None: by shape where both know shapes. Names
-        match without their namespace, so that flopscope::add meets aten::add; "matmul", "ones" and others that do
-        their work under other names in torch ("mm", "fill_") meet those.
-    kind: "op": what ran on the host, ops and ranges, with the kernels that they launched; "kernel": what ran on a
-        device.
-    names: what the table calls the runs.
-    peaks: what the shares of profiles and traces are of, as key_averages() takes it; tables and DataFrames have shares
-        of their own. None: measured ones, or the datasheet's where one of both is a recorded trace.
+    a, b: a profile, a trace, the key_averages() of one, or a DataFrame of those.
+    by: match rows by "name", or by "shape": by name and input shapes. The default is "shape" if both runs have shapes.
+        Names match without their namespace, so that flopscope::add matches aten::add; ops whose work torch does under
+        another name match that name, such as "matmul" and "mm".
+    kind: "op" for ops and ranges, with the kernels that they launched; "kernel" for the work on devices.
+    names: names of the runs in the table.
+    peaks: base of the shares of profiles and traces, see key_averages(); tables and DataFrames keep their shares. The
+        default is "measured", or "datasheet" if one of the runs is a loaded trace.
 
-    ValueError for by="shape" where a run has no shapes, and for other peaks.
+    Raises ValueError for by="shape" if a run has no shapes, and for unknown options.
     """
     if by not in (None, "name", "shape"):
-        raise ValueError(f'by is "name", "shape" or None; got {by!r}')
+        raise ValueError(f'by must be "name", "shape" or None; got {by!r}')
     if kind not in ("op", "kernel"):
-        raise ValueError(f'kind is "op" or "kernel"; got {kind!r}')
+        raise ValueError(f'kind must be "op" or "kernel"; got {kind!r}')
     if peaks not in (None, "measured", "datasheet", "none"):
-        raise ValueError(f'peaks is "measured", "datasheet", "none" or None; got {peaks!r}')
+        raise ValueError(f'peaks must be "measured", "datasheet", "none" or None; got {peaks!r}')
     recorded = any(isinstance(run, Results) and run._usual_peaks == "datasheet" for run in (a, b))
     source = peaks or ("datasheet" if recorded else "measured")
     runs = [_Run.of(run, name, kind, source) for run, name in zip((a, b), names, strict=True)]
@@ -221,7 +222,7 @@ _Key = tuple[str, str]  # name with namespace, shapes
 
 @dataclass(frozen=True)
 class _Run:
-    """The rows of a run that are compared, as dicts of the columns of a table."""
+    """The rows of a run to compare, as dicts of the columns of a table."""
 
     name: str
     rows: Sequence[Mapping[str, Any]]
@@ -241,14 +242,14 @@ class _Run:
         elif hasattr(run, "to_dict") and hasattr(run, "columns"):
             rows = _frame_rows(run, name)
         else:
-            raise TypeError(f"{name} is a profile, a trace, its key_averages() or a DataFrame of that, not {run!r}")
+            raise TypeError(f"{name} must be a profile, a trace, its key_averages() or a DataFrame of it, not {run!r}")
         on_device = any(row["self_device_time_total"] > 0 for row in rows)
         where = "cpu" if kind == "op" else "cuda"
         chosen = [r for r in rows if r["device_type"] == where and not (kind == "kernel" and r["is_user_annotation"])]
         return cls(name, chosen, on_device, any(row["input_shapes"] for row in rows))
 
     def sides(self, by: By) -> dict[_Key, Side]:
-        """A side for each name and, by shape, shapes; rows that share them are summed."""
+        """Return a side for each name, or name and shapes; rows with the same key are summed."""
         groups: dict[_Key, list[Side]] = {}
         for row in self.rows:
             shapes = [shape for shape in row["input_shapes"] if shape] if by == "shape" else []  # without scalars
@@ -285,13 +286,13 @@ def _number(value: Any) -> float:
 def _frame_rows(frame: Any, name: str) -> list[Mapping[str, Any]]:
     missing = {"key", "count", *_READ} - set(frame.columns)
     if missing:
-        raise ValueError(f"{name}: a DataFrame of key_averages() has columns {', '.join(sorted(missing))} too")
+        raise ValueError(f"{name} is not a DataFrame of key_averages(): it has no columns {', '.join(sorted(missing))}")
     usual = {"device_type": "cpu", "is_user_annotation": False, "input_shapes": []}
     return [{**usual, **row} for row in frame.to_dict("records")]
 
 
 def _sum(name: str, sides: Iterable[Side]) -> Side:
-    """One side for several."""
+    """Return the sum of several sides."""
     parts = list(sides)
     return Side(
         name,
@@ -306,8 +307,8 @@ def _sum(name: str, sides: Iterable[Side]) -> Side:
     )
 
 
-def _whole(sides: Iterable[Side]) -> Side:
-    """All sides of a run."""
+def _total(sides: Iterable[Side]) -> Side:
+    """Return the sum of all sides of a run."""
     parts = list(sides)
     if not only_ranges_have_work((side.is_range, side.flops, side.bytes) for side in parts):
         nan = math.nan
@@ -330,7 +331,7 @@ def _bare(name: str) -> str:
 
 
 def _matched(a: dict[_Key, Side], b: dict[_Key, Side]) -> list[ComparisonRow]:
-    """Equal names first, then the other names of the same work, then equal names but for the namespace."""
+    """Match equal names first, then torch's other names of the same work, then names without their namespace."""
     left, right, rows = dict(a), dict(b), []
 
     def match(key: _Key, other: _Key) -> None:
@@ -352,14 +353,14 @@ def _matched(a: dict[_Key, Side], b: dict[_Key, Side]) -> list[ComparisonRow]:
     return rows
 
 
-def _other_names(ours: Mapping[_Key, Side], torchs: Mapping[_Key, Side]) -> Iterator[tuple[_Key, _Key]]:
-    """Keys of flopscope's ops and of the torch ops that do their work, each used once."""
+def _other_names(ours: Mapping[_Key, Side], theirs: Mapping[_Key, Side]) -> Iterator[tuple[_Key, _Key]]:
+    """Yield keys of flopscope's ops with those of the torch ops that do the same work, each at most once."""
     used: set[_Key] = set()
     for name, shapes in list(ours):
         if name.startswith("flopscope::"):
             for other in ALSO.get(_bare(name), ()):
                 key = (f"aten::{other}", shapes)
-                if key in torchs and key not in used:
+                if key in theirs and key not in used:
                     used.add(key)
                     yield (name, shapes), key
                     break

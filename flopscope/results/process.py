@@ -1,6 +1,6 @@
-"""Which process a trace is of: its rank, the clock that its times count from, and whether two traces share a process.
+"""The process of a trace: its rank, the base of its clock, and whether two traces are of one process.
 
-All of it comes from the trace's metadata, which anyone may have edited: what makes no sense there raises ValueError.
+All of it comes from the trace's metadata, which may have been edited: invalid values raise ValueError.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Group = TypeVar("Group")
 
 
 def source_of(trace: Results, place: int) -> str:
-    """The trace's file, or its place in what the caller was given."""
+    """Return the trace's file, or its place in the arguments if it has none."""
     return str(getattr(trace, "source", f"trace {place}"))
 
 
@@ -33,26 +33,26 @@ def _metadata_of(trace: Results) -> Mapping[str, Any]:
 
 
 def rank_of(trace: Results, source: str) -> int | None:
-    """Return the rank that the trace names, None where it names none. ValueError where that is no rank."""
+    """Return the rank that the trace names, or None. Raise ValueError if it is invalid."""
     metadata = _metadata_of(trace)
     if RANK not in metadata:
         return None
-    told = metadata[RANK]
-    if not isinstance(told, Mapping):
-        raise ValueError(_wrong(source, RANK, told, 'an object such as {"rank": 0, "world_size": 8}'))
-    if "rank" not in told:
+    info = metadata[RANK]
+    if not isinstance(info, Mapping):
+        raise ValueError(_wrong(source, RANK, info, 'an object such as {"rank": 0, "world_size": 8}'))
+    if "rank" not in info:
         return None
-    if not _is_integer(told["rank"], MOST_RANKS):
-        raise ValueError(_wrong(source, f'{RANK}"."rank', told["rank"], "an integer from 0 on"))
-    return int(told["rank"])
+    if not _is_integer(info["rank"], MOST_RANKS):
+        raise ValueError(_wrong(source, f'{RANK}"."rank', info["rank"], "an integer of at least 0"))
+    return int(info["rank"])
 
 
 def base_time_of(trace: Results, source: str) -> int:
-    """Return the Unix time in ns that the trace's times count from, 0 without one. ValueError where that is no time."""
-    told = _metadata_of(trace).get(BASE_TIME, 0)
-    if not _is_integer(told, LATEST):
-        raise ValueError(_wrong(source, BASE_TIME, told, "an integer of nanoseconds since 1970"))
-    return int(told)
+    """Return the Unix time in ns that the trace's times count from, or 0. Raise ValueError if it is invalid."""
+    base = _metadata_of(trace).get(BASE_TIME, 0)
+    if not _is_integer(base, LATEST):
+        raise ValueError(_wrong(source, BASE_TIME, base, "an integer of nanoseconds since 1970"))
+    return int(base)
 
 
 def _is_integer(value: object, end: int) -> bool:
@@ -69,11 +69,10 @@ def _wrong(source: str, member: str, value: object, expected: str) -> str:
 
 
 def require_different_processes(traces: Sequence[Results]) -> None:
-    """Raise ValueError where two of the traces are recordings of one process, as the cycles of a schedule are.
+    """Raise ValueError if two of the traces are recordings of one process, such as two cycles of a schedule.
 
-    They are if they name the same rank. Where neither names one, they are if their host threads are of the same process
-    id and they do not overlap in time, or are the same recording: processes of one run in several containers may share
-    an id, but run at the same time.
+    Traces of the same rank are. Traces without a rank are if they have the same process id and do not overlap in time,
+    or begin at the same moment: processes of one run in several containers may share an id, but run concurrently.
     """
     sources = [source_of(trace, place) for place, trace in enumerate(traces)]
     ranks = [rank_of(trace, source) for trace, source in zip(traces, sources, strict=True)]
@@ -103,7 +102,7 @@ def _recordings(sources: Sequence[str], places: Sequence[int]) -> str:
 
 
 def _span(trace: Results, source: str) -> tuple[int, int]:
-    """From when to when the host was recorded, in ns of Unix time where the trace tells that."""
+    """Return when the recording of the host began and ended, in ns of Unix time if the trace has its base."""
     from flopscope.results.events import MISSING
 
     core = trace._recorded("events")

@@ -1,4 +1,4 @@
-"""The tables of several processes of one program, side by side in one."""
+"""One table of the ranks of a distributed program."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["join_ranks"]
 
 
 def join_ranks(tables: Mapping[int, EventTable], sort_by: str | None = None, limit: int = -1) -> EventTable:
-    """One table of the rows of several ranks: of each group of events the row of each rank, one below the other.
+    """Join the tables of several ranks into one, in which the rows of the ranks for each group of events are adjacent.
 
-    tables: by rank, at least one. sort_by: as EventTable.table takes it, by the largest row of each group; None leaves
-    the order in which groups first appear. limit: the most groups, -1 for all. Times of the whole are summed over the
-    ranks, and coverage is theirs weighted by them.
+    tables: by rank, at least one. sort_by: see EventTable.sorted; groups are sorted by their largest row, or appear in
+    their first order if None. limit: number of groups to keep, -1 for all. The times of the table are the sums over the
+    ranks, and its coverage is the mean of theirs, weighted by time.
     """
     if not tables:
-        raise ValueError("there is no table to join")
+        raise ValueError("join_ranks() needs at least one table")
     joined = _stacked(tables)
     ordered = joined if sort_by is None else joined.sorted(sort_by)
     groups: dict[Any, list[int]] = {}
@@ -30,26 +30,26 @@ def join_ranks(tables: Mapping[int, EventTable], sort_by: str | None = None, lim
 
 
 def _group(row: EventRow) -> tuple[Any, ...]:
-    """What rows of several ranks have in common."""
+    """Return the key of the group that rows of several ranks share."""
     return row.key, row.device_type, row.is_user_annotation, str(row.input_shapes), str(row.input_dtypes), *row.stack
 
 
 def _stacked(tables: Mapping[int, EventTable]) -> EventTable:
-    """The rows of all ranks, one table behind the other."""
+    """Return the rows of all ranks, one table after the other."""
     metas = [table._meta for table in tables.values()]
-    whole: dict[str, Any] = {name: sum(meta[name] for meta in metas) for name in _SUMMED}
-    whole |= {name: any(meta[name] for meta in metas) for name in _OF_ANY}
-    whole["has_shapes"] = any(meta.get("has_shapes", True) for meta in metas)
-    whole["device_unseen"] = any(table.device_unseen for table in tables.values())
-    whole["coverage"] = _coverage(tables.values())
-    whole["peaks"] = {device: peaks for meta in metas for device, peaks in meta["peaks"].items()}
-    whole["unknown_peaks"] = {device: why for table in tables.values() for device, why in table.unknown_peaks.items()}
-    whole["ranks"] = [rank for rank, table in tables.items() for _ in table]
-    whole["top_level"] = [row.top_level for table in tables.values() for row in table]
+    joint: dict[str, Any] = {name: sum(meta[name] for meta in metas) for name in _SUMMED}
+    joint |= {name: any(meta[name] for meta in metas) for name in _OF_ANY}
+    joint["has_shapes"] = any(meta.get("has_shapes", True) for meta in metas)
+    joint["device_unseen"] = any(table.device_unseen for table in tables.values())
+    joint["coverage"] = _coverage(tables.values())
+    joint["peaks"] = {device: peaks for meta in metas for device, peaks in meta["peaks"].items()}
+    joint["unknown_peaks"] = {device: why for table in tables.values() for device, why in table.unknown_peaks.items()}
+    joint["ranks"] = [rank for rank, table in tables.items() for _ in table]
+    joint["top_level"] = [row.top_level for table in tables.values() for row in table]
     if any(table.stacks is not None for table in tables.values()):
-        whole["stacks"] = [row.stack for table in tables.values() for row in table]
+        joint["stacks"] = [row.stack for table in tables.values() for row in table]
     columns = {c.name: [value for table in tables.values() for value in table.columns[c.name]] for c in COLUMNS}
-    return EventTable(columns, whole)
+    return EventTable(columns, joint)
 
 
 _SUMMED = ("self_cpu_time_total", "self_device_time_total", "open_events", "dropped")
@@ -75,7 +75,7 @@ def _coverage(tables: Iterable[EventTable]) -> dict[str, Any]:
 
 
 def _mean(parts: list[tuple[float, float]]) -> float:
-    """Of the shares that are known, by their times."""
+    """Return the mean of the known shares, weighted by their times."""
     known = [(share, time) for share, time in parts if not math.isnan(share) and time > 0]
     total = math.fsum(time for _, time in known)
     return math.fsum(share * time for share, time in known) / total if total else math.nan

@@ -1,4 +1,4 @@
-"""What can be asked of recorded events, wherever they come from: tables, summaries, traces, stacks."""
+"""Results of recorded events, live or loaded: tables, summaries, traces, stacks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ __all__ = ["Results"]
 
 
 class Results:
-    """The results that a profile and a trace read from a file share; each is made from one core with its events.
+    """The results that live profiles and loaded traces have in common, each computed from one event store.
 
-    Who derives from it sets the attributes, and says in ``_why_nothing`` why there are no events where there are none.
+    A derived class sets the attributes, and explains in ``_why_nothing`` why it has no events when it has none.
     """
 
     record_shapes: bool = False
@@ -39,7 +39,7 @@ class Results:
 
     def __init__(self) -> None:
         self._core: Store | None = None
-        self._metadata: dict[str, Any] = {}  # of the traces that are written
+        self._metadata: dict[str, Any] = {}  # head of exported traces
         self._trace_id: str | None = None
         self._timing: str = "cpu"
 
@@ -51,21 +51,23 @@ class Results:
         *,
         peaks: str | None = None,
     ) -> EventTable:
-        """The events grouped by name, as torch.profiler does, with work and roofline joined.
+        """Group the events by name, as torch.profiler does, and add work and roofline to each row.
 
-        group_by_input_shape: by the shapes of the inputs too, if they were recorded.
-        group_by_stack_n: by the innermost entries of the Python stack too; ValueError unless profiled with_stack.
-        group_by_overload_name: taken for torch's sake; no overloads are recorded.
-        peaks: what the shares are of: "measured" peaks of the devices that ran (measured now if they never were: a few
-            seconds once per device, kept in the user's cache; the CPU's not where a GPU ran), the vendor's "datasheet",
-            or "none". None: measured ones; of a recorded trace the datasheet's, which are the same wherever it is read.
+        group_by_input_shape: group by input shapes as well, if they were recorded.
+        group_by_stack_n: group by this many innermost entries of the Python stack as well.
+        group_by_overload_name: accepted for compatibility with torch; overloads are not recorded.
+        peaks: the base of the shares. "measured": peaks measured on the devices that ran, at the first use of a device,
+            which takes a few seconds, and then kept in the user's cache (not on the CPU if a GPU ran); "datasheet": the
+            vendor's; "none". The default is "measured" for live profiles and "datasheet" for loaded traces, whose
+            shares are then the same on every machine.
 
-        RuntimeError while it records, and where nothing was recorded.
+        Raises RuntimeError during recording and if nothing was recorded, and ValueError for group_by_stack_n unless
+        stacks were recorded.
         """
         if group_by_stack_n and not self.with_stack:
             raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded without with_stack=True")
         core = self._recorded("table")
-        by_shape = group_by_input_shape and self.record_shapes  # torch too groups by shapes only if it has them
+        by_shape = group_by_input_shape and self.record_shapes  # as torch does
         source = peaks or self._usual_peaks
         shares, said = self._peaks(core, source)
         limits: dict[str, Mapping[str, Any]] = {
@@ -85,17 +87,18 @@ class Results:
         return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
 
     def coverage(self) -> dict[str, Any]:
-        """Share of the time whose work is known: ``{"bytes": 0…1, "flops": 0…1, "unmodelled": [(name, µs), …]}``.
+        """Return the share of time whose work is known.
 
-        Of device time where there is any, else of the ops' host time; NaN for a profile without ops.
+        The result is ``{"bytes": 0…1, "flops": 0…1, "unmodelled": [(name, µs), …]}``. The base is device
+        time, or the host time of the ops if no device was used. NaN for a profile without ops.
         """
         return self.key_averages(peaks="none").coverage()
 
     def export_chrome_trace(self, path: str | bytes | os.PathLike[str], use_python_export: bool = False) -> None:
         """Write the events as a Chrome trace, as torch.profiler does: JSON, compressed where ``path`` ends in .gz.
 
-        ``use_python_export`` is taken for torch's sake. OSError where the file cannot be written, RuntimeError while it
-        records and where nothing was recorded; what could not be written leaves the file that was there as it was.
+        ``use_python_export`` is accepted for compatibility with torch. An existing file is replaced only by a complete
+        one. Raises OSError if the file cannot be written, RuntimeError during recording and if nothing was recorded.
         """
         from flopscope.results import chrome_trace
 
@@ -103,9 +106,10 @@ class Results:
         chrome_trace.export(core, path, {"trace_id": self._trace_id, **self._metadata})
 
     def add_metadata(self, key: str, value: str) -> None:
-        """Put a text into the head of the traces that export_chrome_trace writes from now on, also before the start.
+        """Add a text to the head of all traces that export_chrome_trace writes from now on.
 
-        TypeError for what is no string, ValueError for a key that traces have of their own.
+        May be called before the profile starts. Raises TypeError if the value is not a string, and ValueError for a key
+        that traces use themselves.
         """
         from flopscope.results import chrome_trace
 
@@ -114,34 +118,34 @@ class Results:
         self._metadata[chrome_trace.member(key)] = value
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Put a value into the head of the traces, given as the text of its JSON. ValueError where it is none.
+        """Add a JSON value, given as text, to the head of the traces, as add_metadata does.
 
-        Else as add_metadata.
+        Raises ValueError if the text is not JSON.
         """
         from flopscope.results import chrome_trace
 
         self._metadata[chrome_trace.member(key)] = chrome_trace.json_value(key, value)
 
-    preset_metadata_json = add_metadata_json  # torch has two of it
+    preset_metadata_json = add_metadata_json  # torch has both names
 
     def get_trace_id(self) -> str | None:
-        """The id that the traces of this cycle have; None before the first cycle."""
+        """Return the id that the traces of this cycle have, None before the first cycle."""
         return self._trace_id
 
     def events(self) -> EventList:
-        """The single events: names, times in µs, threads and streams, who encloses and who launched whom.
+        """Return the single events: names, times in µs, threads and streams, and their parents and launchers.
 
-        For a look at some of them, or with to_pandas() at all, 88 bytes each. RuntimeError while it records, and where
-        nothing was recorded.
+        Index the list for a few events; to_pandas() returns all of them, at 88 bytes each. Raises RuntimeError during
+        recording and if nothing was recorded.
         """
         from flopscope.results import events
 
         return events.EventList(self._recorded("list of events"))
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
-        """Write folded stacks, for a flame graph, with times in µs: a line for each stack.
+        """Write folded stacks for a flame graph: a line for each stack, with its time in µs.
 
-        ``metric``: "self_cpu_time_total" or "self_cuda_time_total". ValueError unless profiled with_stack.
+        ``metric``: "self_cpu_time_total" or "self_cuda_time_total". Raises ValueError unless stacks were recorded.
         """
         from flopscope.results import stacks
 
@@ -150,39 +154,39 @@ class Results:
         stacks.export_stacks(self._recorded("stacks"), path, metric)
 
     def gpu_summary(self, step: str | None = None) -> pandas.DataFrame:
-        """How busy each GPU was, in percent: one row a device, of all steps or of the one of that name."""
+        """Return how busy each GPU was, in percent: one row per device, of all steps or of the named one."""
         from flopscope.results import summary
 
         return summary.gpu_summary(self._recorded("GPU summary"), step)
 
     def step_breakdown(self) -> pandas.DataFrame:
-        """Where the time of each step went: one row a step, one column for each kind of work, in µs."""
+        """Break down the time of each step: one row per step, one column for each kind of work, in µs."""
         from flopscope.results import summary
 
         return summary.step_breakdown(self._recorded("step breakdown"))
 
     def launch_summary(self) -> pandas.DataFrame:
-        """How kernels were launched: one row a device, with delays in µs, queue depths and waiting."""
+        """Summarize the kernel launches: one row per device, with delays in µs, queue depths and waiting times."""
         from flopscope.results import summary
 
         return summary.launch_summary(self._recorded("launch summary"))
 
     def collectives(self) -> pandas.DataFrame:
-        """Each kernel of communication: what it moved, how fast in GB/s, and what of its time in µs nothing hid."""
+        """List the communication kernels: bytes moved, GB/s, and the time in µs that no computation overlapped."""
         from flopscope.results import communication
 
         return communication.collectives(self._recorded("collectives"))
 
     def stream_summary(self) -> pandas.DataFrame:
-        """How long each stream of each GPU worked, beside which others, and communicated, in µs: one row a stream."""
+        """Summarize the streams: one row each, with the µs that it worked, overlapped others and communicated."""
         from flopscope.results import communication
 
         return communication.stream_summary(self._recorded("stream summary"))
 
     def summary(self, file: TextIO | None = None) -> None:
-        """Print how busy the GPUs were, where the steps' time went and how kernels were launched, with advice.
+        """Print GPU utilization, the breakdown of the steps and the launch statistics, with advice.
 
-        To ``file``, standard output if None.
+        file: standard output if None.
         """
         from flopscope.results import summary
 
@@ -190,16 +194,16 @@ class Results:
 
     @property
     def timing_source(self) -> str:
-        """Who tells the device times: "cupti", "event" (CUDA events), "trace", or "cpu": there are only host times."""
+        """The source of the device times: "cupti", "event" (CUDA events), "trace", or "cpu" for host times only."""
         return self._timing
 
     @property
     def dropped(self) -> int:
-        """Events that could not be kept, for want of memory or because a device failed."""
+        """Number of events lost because memory ran out or a device failed."""
         return 0 if self._core is None else self._core.dropped
 
     def _recorded(self, what: str) -> Store:
-        """The cycle that was recorded. RuntimeError while it records, or where there is none."""
+        """Return the recorded cycle. Raise RuntimeError during recording, or if there is none."""
         if self._core is None:
             raise RuntimeError(f"there is no {what}: {self._why_nothing()}")
         if self._core.running:
@@ -207,26 +211,26 @@ class Results:
         return self._core
 
     def _why_nothing(self) -> str:
-        """Why there are no events, for the error that says so."""
+        """Return why there are no events, for the error message."""
         return "nothing was recorded"
 
     def _peaks(self, core: Store, source: str) -> tuple[dict[str, Peaks], dict[str, dict[str, Any]]]:
-        """The peaks to hold rows against, by the name of their device ("cuda:0"), and EventTable.peaks.
+        """Return the peaks that rows are compared with, by device name ("cuda:0"), and EventTable.peaks.
 
-        source: what key_averages() was asked for: "measured", "datasheet" or "none"; ValueError for another.
+        source: "measured", "datasheet" or "none"; ValueError for any other.
         """
         shares = peaks_by_name(_peak_devices(core), source)
         return shares, {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
 
     def _measured(self, device: str) -> Peaks | None:
-        """The measured peaks of a device that ran, where they are known; they are not measured for this."""
+        """Return the stored measured peaks of a device that ran, or None. Never measures."""
         try:
             return find_device(device).measured
-        except RuntimeError:  # torch uses a GPU that a flopscope without CUDA cannot find
+        except RuntimeError:  # a GPU of torch's, and flopscope was built without CUDA
             return None
 
     def _why_unknown(self, device: str, source: str) -> str:
-        """Why no peaks of a device that ran are known, for EventTable.unknown_peaks."""
+        """Return why the peaks of a device that ran are unknown, for EventTable.unknown_peaks."""
         try:
             found = find_device(device)
         except RuntimeError as problem:
@@ -239,12 +243,12 @@ class Results:
         return 0 if self._core is None else self._core.event_count
 
     def __bool__(self) -> bool:
-        """True: a profile that saw nothing is a profile."""
+        """True, even if nothing was recorded."""
         return True
 
 
 def _peak_devices(core: Store) -> list[str]:
-    """The devices whose peaks are asked for. Where a GPU worked, what the CPU did is not worth a measurement."""
+    """Return the devices whose peaks are needed. The CPU's are not measured for the table if a GPU worked."""
     ran = sorted(core.devices)
     if len(ran) > 1 and find_device("cpu").measured is None:
         ran = [name for name in ran if name != "cpu"]

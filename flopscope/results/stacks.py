@@ -1,4 +1,4 @@
-"""Python stacks: where source files lie, and folded stacks for flame graphs."""
+"""Python stacks: the folders of source files, and folded stacks for flame graphs."""
 
 from __future__ import annotations
 
@@ -14,30 +14,29 @@ if TYPE_CHECKING:
 
 __all__ = ["METRICS", "export_stacks"]
 
-# What a line of a folded stack may weigh: the column of the table that it is.
+# Metrics of a folded stack, with the table columns that hold them.
 METRICS = {
     "self_cpu_time_total": "self_cpu_time_total",
     "self_device_time_total": "self_device_time_total",
     "self_cuda_time_total": "self_device_time_total",
 }
 WHOLE_STACK = 2**32 - 1
-# A space ends a stack, a semicolon an entry, and a line is one stack: in names they become what torch.profiler makes
-# of them.
+# A space ends a stack, a semicolon ends an entry, and a newline ends a line: in names they become underscores, as in
+# torch.profiler.
 NAME = str.maketrans(" ;\t\n", "____")
 
 
 def export_stacks(core: _core.Store, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
-    """Write folded stacks, the form that flame graph programs read: ``frame;frame;op N``, outermost first.
+    """Write folded stacks, the format of flame graph programs: ``frame;frame;op N``, outermost frame first.
 
-    One line for each op or range (API calls are such ops too) and stack that it ran under, with its own time in whole
-    µs; what took less than 1 µs is left out, as torch.profiler does. Where no stack was recorded the line has the op
-    alone.
+    There is a line for each op, range or API call and each stack that it ran under, with its self time in whole µs;
+    times below 1 µs are omitted, as in torch.profiler. A line without a recorded stack has only the op.
 
-    core: a stopped profile. metric: "self_cpu_time_total", "self_device_time_total" or, the same,
-    "self_cuda_time_total"; ValueError for another.
+    core: a stopped profile. metric: "self_cpu_time_total", "self_device_time_total" or its alias
+    "self_cuda_time_total"; ValueError for any other.
     """
     if metric not in METRICS:
-        raise ValueError(f"metric is one of {', '.join(METRICS)}; got {metric!r}")
+        raise ValueError(f"metric must be one of {', '.join(METRICS)}; got {metric!r}")
     columns, meta = core.table(False, WHOLE_STACK, {})
     rows = zip(columns["key"], columns["device_type"], meta["stacks"], columns[METRICS[metric]], strict=True)
     with replacing(path, errors="backslashreplace") as file:
@@ -48,6 +47,6 @@ def export_stacks(core: _core.Store, path: str | os.PathLike[str], metric: str =
 
 
 def source_folders() -> tuple[str, list[str]]:
-    """flopscope's own folder, and the folders of ``sys.path``, the deepest first; each with a separator at its end."""
+    """Return flopscope's folder and those of ``sys.path``, deepest first, each with a trailing separator."""
     folders = {os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)}
     return f"{FOLDER}{os.sep}", [folder.rstrip(os.sep) + os.sep for folder in sorted(folders, reverse=True)]

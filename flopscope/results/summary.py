@@ -1,7 +1,7 @@
-"""What a whole profile says: how well the GPUs were used, what the steps' time went to, how kernels were launched.
+"""Summaries of a profile: utilization of the GPUs, breakdown of the steps, launches of kernels.
 
-The definitions of GPU efficiency and of the step breakdown are those of PyTorch's TensorBoard plugin
-(github.com/pytorch/kineto, tb_plugin). All numbers come from the C core; here they become DataFrames and text.
+GPU efficiency and the step breakdown are defined as in PyTorch's TensorBoard plugin (github.com/pytorch/kineto,
+tb_plugin). All numbers come from the C core; this module makes DataFrames and text of them.
 """
 
 from __future__ import annotations
@@ -30,55 +30,56 @@ PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "data_loading
 
 
 def gpu_summary(core: Store, step: str | None = None) -> pandas.DataFrame:
-    """How well each GPU was used: one row per device that worked, all columns but ``device`` in percent.
+    """Return a row for each device that was used; all columns except ``device`` are in percent.
 
-    The time that counts is that of the steps; of the steps called ``step`` where it is given (a name in the column
-    ``step`` of step_breakdown); of the whole profile where it has no steps. NaN says that a fact is missing.
+    The columns refer to the time of the steps, of the steps named ``step`` if given (a name in the column ``step`` of
+    step_breakdown), or of the whole profile if it has no steps. NaN means that a value is unknown.
 
-    gpu_utilization: of the time in which a kernel ran.
-    sm_efficiency: mean over the time of min(blocks of all kernels that run / SMs, 1).
-    achieved_occupancy: mean over the kernels, by their time, of 100 * min(blocks that an SM holds, blocks / SMs) *
-        threads of a block / threads of an SM. Blocks that an SM holds: the rules of CUDA's cuda_occupancy.h.
-    tensor_core_time: of the kernels' time in kernels that use the tensor cores, as far as their names tell.
-    idle: of the time in which the device had no work at all: no kernel, copy or fill.
+    gpu_utilization: share of the time in which a kernel ran.
+    sm_efficiency: mean over the time of min(blocks of all running kernels / SMs, 1).
+    achieved_occupancy: mean over the kernels, weighted by time, of 100 * min(blocks that an SM holds, blocks / SMs) *
+        threads per block / threads per SM. The blocks that an SM holds follow CUDA's cuda_occupancy.h.
+    tensor_core_time: share of the kernels' time in kernels that use the tensor cores, according to their names.
+    idle: share of the time in which the device had no work: no kernel, copy or fill.
 
-    ValueError where no step is called so; RuntimeError while the profile is running.
+    Raises ValueError for an unknown step and RuntimeError while the profile is running.
     """
     columns = core.gpu_summary(step)
     return _frame({name: columns[name] for name in GPU_COLUMNS})
 
 
 def step_breakdown(core: Store) -> pandas.DataFrame:
-    """What the time of each step went to, in µs: one row per step, or one for all (step None) where there is none.
+    """Return the time breakdown of each step in µs: a row per step, or one for the profile (step None) without steps.
 
-    A step lasts from its start on the host, or the end of the step before it, to its end on the host, or the end of the
-    last work on a device that was launched in it: whichever is later. Each moment of it counts once, as the first of
-    these that goes on then: kernel (but those of communication), memcpy, memset, communication (so: what of it no
-    kernel hides), runtime (API calls, waiting for a device, profiling's own work), data_loading (ops and ranges of a
-    DataLoader), other_cpu (all other ops and ranges), other. They sum to total.
+    A step begins with its start on the host or the end of the step before it, and ends with its end on the host or the
+    end of the last device work launched in it, whichever is later. Each moment counts once, for the first of these that
+    is in progress: kernel (except communication), memcpy, memset, communication (which is thus the exposed part),
+    runtime (API calls, waits for a device, profiling overhead), data_loading (ops and ranges of a DataLoader),
+    other_cpu (all other ops and ranges), other. They add up to total.
 
-    Columns: step, the parts, total. No row where nothing was recorded. RuntimeError while the profile is running.
+    The columns are step, these parts, and total. There are no rows if nothing was recorded. Raises RuntimeError while
+    the profile is running.
     """
     return _frame(_microseconds(core.step_breakdown()))
 
 
 def launch_summary(core: Store) -> pandas.DataFrame:
-    """How kernels were launched: one row per device that worked; times in µs, NaN where there is nothing to tell from.
+    """Return the launch statistics of each device that was used, one row each; times in µs, unknown values NaN.
 
-    A launch is an API call that launched kernels, on any thread; of the many kernels of a CUDA graph the first counts.
+    A launch is an API call, on any thread, that launched kernels; for a CUDA graph, its first kernel counts.
 
-    kernels: kernels whose API call was recorded.
-    launches: those API calls.
+    kernels: number of kernels whose API call was recorded.
+    launches: number of those API calls.
     delay_min, delay_median, delay_p95, delay_max: from the start of the call to the start of its (first) kernel.
-    negative_delays: launches whose kernel started before their call did. That cannot be: the clocks of host and device
-        disagree, by at least -delay_min, and all delays and queues of the device are off by as much.
-    call_time_median: time of the call on the host.
-    queue_mean, queue_max: at the start of a call, the earlier launches whose kernel had not started.
-    launch_bound_pct: of the launches onto a stream that had worked before, those that came too late: the work on the
-        stream had ended before the call returned, so the device waited for the host.
-    idle_lost: time in which the device had no work at all, each time until such a launch gave it some.
+    negative_delays: number of launches whose kernel started before their call, which is impossible: the clocks of host
+        and device disagree by at least -delay_min, and all delays and queues of the device are off by as much.
+    call_time_median: duration of the call on the host.
+    queue_mean, queue_max: number of earlier launches whose kernel had not started when a call began.
+    launch_bound_pct: share of late launches among those onto a stream that had worked before: the stream's work had
+        ended before the call returned, so the device waited for the host.
+    idle_lost: time in which the device had no work before late launches.
 
-    RuntimeError while the profile is running.
+    Raises RuntimeError while the profile is running.
     """
     return _frame(core.launch_summary())
 
@@ -87,7 +88,7 @@ def _frame(columns: Columns) -> pandas.DataFrame:
     try:
         import pandas
     except ImportError as error:
-        raise ImportError("this summary is a pandas DataFrame: pip install pandas; summary() does without") from error
+        raise ImportError("this summary needs pandas: pip install pandas; summary() does not") from error
     return pandas.DataFrame({name: list(values) for name, values in columns.items()})
 
 
@@ -97,14 +98,14 @@ def _microseconds(columns: Columns) -> dict[str, list[Any]]:
 
 # Text --------------------------------------------------------------------------------------------------------------
 
-LABELS = {"communication": "comm", "data_loading": "loading", "other_cpu": "cpu"}  # of columns, where short ones do
+LABELS = {"communication": "comm", "data_loading": "loading", "other_cpu": "cpu"}  # short labels of columns
 WIDTH = 100
 STEPS_SHOWN = 6
 NAME_WIDTH = 18
 
 
 class Totals(NamedTuple):
-    """What advice is given from: each device's numbers, and each part's share of the steps' time in percent."""
+    """The input of the advice: the numbers of each device, and each part's share of the steps' time in percent."""
 
     gpu: Columns
     launches: Columns
@@ -112,7 +113,7 @@ class Totals(NamedTuple):
 
 
 def text(core: Store) -> str:
-    """The profile's summary for a terminal, at most 100 columns wide; RuntimeError while the profile is running."""
+    """Return the summary as text of at most 100 columns. Raise RuntimeError while the profile is running."""
     steps = _microseconds(core.step_breakdown())
     if not steps["step"]:
         return "Nothing was recorded.\n"
@@ -138,7 +139,7 @@ def _gpu_section(gpu: Columns, whole: str) -> list[str]:
     rows = [(f"cuda:{device}", *map(percent_text, shares)) for device, *shares in facts]
     return [
         *table_lines([headers, *rows]),
-        f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels'",
+        f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels' time",
     ]
 
 
@@ -172,12 +173,12 @@ def _launch_section(launches: Columns) -> list[str]:
             queue = (tenths_text(launches["queue_mean"][i]), f"{launches['queue_max'][i]:.0f}")
             late = (percent_text(launches["launch_bound_pct"][i]), short_time_text(launches["idle_lost"][i]))
             rows.append((f"cuda:{device}", *counts, *times, *queue, *late))
-    note = "  late: the stream had run dry before the call that launched more returned"
+    note = "  late: launches onto a stream whose work had ended before the call returned"
     return [*table_lines(rows), note, *_skewed_clocks(launches)] if len(rows) > 1 else []
 
 
 def _skewed_clocks(launches: Columns) -> Iterator[str]:
-    """Say where delays cannot be right."""
+    """Yield warnings about devices with impossible delays."""
     counts = zip(*(launches[name] for name in ("device", "negative_delays", "launches", "delay_min")), strict=True)
     for device, negative, all_of_them, least in counts:
         if negative:
@@ -192,7 +193,7 @@ def _skewed_clocks(launches: Columns) -> Iterator[str]:
 
 
 def _communication_section(calls: Columns) -> list[str]:
-    """A line for each device and kind; sizes and bandwidths are of the calls that PyTorch tells them of."""
+    """Return a line for each device and kind; sizes and bandwidths are those of the calls that have them."""
     places: dict[tuple[int, str], list[int]] = {}
     for i, place in enumerate(zip(calls["device"], calls["collective"], strict=True)):
         places.setdefault(place, []).append(i)
@@ -211,14 +212,14 @@ def _communication_section(calls: Columns) -> list[str]:
         times = map(short_time_text, (time, exposed))
         rows.append((f"cuda:{device}", kind, str(len(where)), size, *times, share, *speeds))
     notes = [
-        "  time: with the wait for other ranks; exposed: of it, while nothing was computed on the device;",
-        "  message, bus GB/s: medians, the latter over the time with the wait",
+        "  time: includes the wait for other ranks; exposed: the part without computation on the device;",
+        "  message, bus GB/s: medians; the bandwidth is over the time with the wait",
     ]
     return [*table_lines(rows), *notes] if places else []
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a section: the first column to the left, the others to the right."""
+    """Return the lines of a section: the first column aligned left, the others right."""
     return [f"  {line}".rstrip() for line in aligned_lines(rows)]
 
 
@@ -227,12 +228,12 @@ def _wrapped(advice: str) -> list[str]:
 
 
 def _short(name: str) -> str:
-    """A name cut in its middle: steps differ at their ends."""
+    """Shorten a name in the middle, since the names of steps differ at their ends."""
     end, name = NAME_WIDTH // 2, printable(name)
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1 - end]}…{name[-end:]}"
 
 
-# Advice: rules of the TensorBoard plugin, with its thresholds, each with the number that it rests on ------------------
+# Advice: the rules and thresholds of the TensorBoard plugin, each with its number ------------------------------------
 
 
 def _data_loading(totals: Totals) -> Iterator[str]:
@@ -246,7 +247,7 @@ def _data_loading(totals: Totals) -> Iterator[str]:
 def _communication(totals: Totals) -> Iterator[str]:
     if totals.share["communication"] > 10:
         yield (
-            f"{totals.share['communication']:.1f}% of the time is communication that no kernel hides (more than 10%): "
+            f"{totals.share['communication']:.1f}% of the time is exposed communication (more than 10%): "
             "overlap it, accumulate gradients, compress them, or use larger batches."
         )
 
@@ -255,11 +256,11 @@ def _low_utilization(totals: Totals) -> Iterator[str]:
     late = dict(zip(totals.launches["device"], totals.launches["launch_bound_pct"], strict=True))
     for device, used in zip(totals.gpu["device"], totals.gpu["gpu_utilization"], strict=True):
         if used < 50:
-            why = "larger batches would fill it"
+            why = "use larger batches"
             if late.get(device, math.nan) > 50:
                 why = (
-                    f"{late[device]:.1f}% of its launches came late, so the host holds it up: larger batches, "
-                    "CUDA graphs or torch.compile give it more work per call"
+                    f"{late[device]:.1f}% of its launches came late, so the device waits for the host: "
+                    "larger batches, CUDA graphs or torch.compile launch more work per call"
                 )
             yield f"cuda:{device} runs kernels {used:.1f}% of the time (less than 50%): {why}."
 

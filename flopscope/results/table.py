@@ -1,7 +1,7 @@
-"""Tables of what a profile saw, one row per group of events.
+"""Tables of recorded events, one row per group.
 
-``EventTable`` and ``EventRow`` have the names of ``torch.profiler``'s ``key_averages()`` and its rows, and add work and
-roofline. All numbers come from the C core; nothing is computed here but an average per call.
+``EventTable`` and ``EventRow`` have the attributes of ``torch.profiler``'s ``key_averages()`` and its rows, and add
+work and roofline. All numbers come from the C core; only averages per call are computed here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["COLUMNS", "Column", "EventRow", "EventTable"]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its name, its unit ("" for none), what it holds and the type of its values."""
+    """A column of a table: its name, its unit ("" for none), its description and the type of its values."""
 
     name: str
     unit: str
@@ -45,29 +45,27 @@ _BEFORE_UNIT = [number.name for number in _NUMBERS].index("roofline_time")
 COLUMNS = (
     Column("key", "", "name of the events of the row"),
     Column("overload_name", "", "overload of the op, where it was recorded"),
-    Column("device_type", "", 'where the events lie: "cpu" or "cuda"'),
-    Column("is_user_annotation", "", "whether the events are ranges or steps that the program named", "bool"),
+    Column("device_type", "", 'where the events ran: "cpu" or "cuda"'),
+    Column("is_user_annotation", "", "whether the events are ranges or steps named by the program", "bool"),
     Column("count", "calls", "events in the row", "int64"),
     *_NUMBERS[:_BEFORE_SHAPES],
-    Column(
-        "input_shapes", "elements", "shapes of the inputs of the first call, where rows are grouped by shape", "texts"
-    ),
-    Column("input_dtypes", "", "dtypes of the inputs of the first call, where rows are grouped by shape", "texts"),
+    Column("input_shapes", "elements", "shapes of the inputs of the first call, if rows are grouped by shape", "texts"),
+    Column("input_dtypes", "", "dtypes of the inputs of the first call, if rows are grouped by shape", "texts"),
     *_NUMBERS[_BEFORE_SHAPES:_BEFORE_UNIT],
     Column(
         "unit",
         "",
-        'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), most of them where several did; '
-        "None where nothing computes or the unit is unknown",
+        'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), or most of them; '
+        "None if nothing computes or the unit is unknown",
     ),
     *_NUMBERS[_BEFORE_UNIT:],
     Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
-    Column("timing_source", "", 'who told the device times: "cupti", "event", "trace", or "cpu" for host times'),
+    Column("timing_source", "", 'source of the device times: "cupti", "event", "trace", or "cpu" for host times'),
 )
 
 # Columns that only some tables have, each a value for every row: EventRow has attributes for them.
 RANK = Column("rank", "", "rank of the process of a distributed program", "int64")
-STACK = Column("stack", "", "Python calls that the events lie in, the innermost first", "texts")
+STACK = Column("stack", "", "Python calls that enclose the events, innermost first", "texts")
 
 _COLUMN_NAMES = tuple(column.name for column in COLUMNS)
 
@@ -100,25 +98,25 @@ class EventRow:
 
     @property
     def top_level(self) -> bool:
-        """Whether some event of the row lies in no other."""
+        """Whether some event of the row has no parent."""
         return self._table._top_level[self._index]
 
     @property
     def stack(self) -> list[str]:
-        """The Python calls that the row's events lie in, "path/file.py(line): function", the innermost first.
+        """The Python calls that enclose the row's events, "path/file.py(line): function", innermost first.
 
-        As many as the rows are grouped by; [] where they are not grouped by stack, and for rows of devices.
+        As many as the rows are grouped by; [] if they are not grouped by stack, and for rows of devices.
         """
         return self._table._stacks[self._index] if self._table._stacks is not None else []
 
     @property
     def rank(self) -> int | None:
-        """The rank that the row is of, in a table of several ranks; None in others."""
+        """The rank of the row's process in a table of several ranks; None in other tables."""
         return self._table._ranks[self._index] if self._table._ranks is not None else None
 
     @property
     def use_device(self) -> str | None:
-        """The kind of device whose times the table has: "cuda" or None."""
+        """The kind of device that the table has times of: "cuda" or None."""
         return "cuda" if self._table.has_device else None
 
     def __eq__(self, other: object) -> bool:
@@ -171,7 +169,7 @@ for _name in _OLD_NAMES:
 SORT_KEYS = (*_COLUMN_NAMES, "cpu_time", "device_time")
 
 
-# What a row has in a column that it leaves out.
+# The value of a column that with_rows() is given no value for.
 _BLANK: dict[str, Callable[[Column], Any]] = {
     "int64": lambda c: 0,
     "float64": lambda c: math.nan,
@@ -182,7 +180,7 @@ _BLANK: dict[str, Callable[[Column], Any]] = {
 
 
 def _sort_value(value: Any) -> tuple[bool, Any]:
-    """What is not known comes last, whatever the rest is."""
+    """Return a sort key that puts unknown values last."""
     known = not (isinstance(value, float) and math.isnan(value))
     return known, value if known else 0
 
@@ -192,7 +190,7 @@ def _is_array(values: Any) -> bool:
 
 
 class _Columns(Mapping[str, "list[Any]"]):
-    """The columns as lists of Python's own numbers, each made of its array when it is first asked for."""
+    """The columns as lists of Python numbers; the list of an array is created at the first access."""
 
     def __init__(self, sources: Mapping[str, Any]) -> None:
         self._sources = sources
@@ -216,19 +214,18 @@ class _Columns(Mapping[str, "list[Any]"]):
 class EventTable:
     """Rows of a profile, in the order of their first events: a sequence of EventRow. A slice of it is a table too.
 
-    It is no collections.abc.Sequence by name: polars takes those for lists of objects rather than for tables.
+    It is not a subclass of collections.abc.Sequence: polars treats those as lists of objects rather than as tables.
 
-    columns: the values of each column by name, in the order of COLUMNS, in the units of COLUMNS; all of one length.
-    meta: what belongs to the table as a whole; the attributes of the same names document it. Beside them "top_level",
-        a bool for each row: whether some event of it lies in no other (all do, where it is left out); and "stacks",
-        where rows are grouped by stack: EventRow.stack of each; and "ranks", where the rows are of several ranks:
-        EventRow.rank of each.
+    columns: the values of each column by name, in the order and the units of COLUMNS; all of one length.
+    meta: facts about the whole table; the attributes of the same names document them. Optional entries have a value for
+        each row: "top_level" (whether some event has no parent; default True), "stacks" (EventRow.stack, if rows are
+        grouped by stack) and "ranks" (EventRow.rank, in a table of several ranks).
     """
 
     def __init__(self, columns: Mapping[str, Iterable[Any]], meta: Mapping[str, Any]) -> None:
         if tuple(columns) != _COLUMN_NAMES:
             expected = ", ".join(_COLUMN_NAMES)
-            raise ValueError(f"the columns of a table are {expected}, in this order; got {', '.join(columns)}")
+            raise ValueError(f"the columns of a table must be {expected}, in this order; got {', '.join(columns)}")
         self._sources: dict[str, Any] = {
             name: values if _is_array(values) else list(values) for name, values in columns.items()
         }
@@ -236,7 +233,7 @@ class EventTable:
         self._meta = dict(meta)
         lengths = {len(values) for values in self._sources.values()}
         if len(lengths) > 1:
-            raise ValueError(f"the columns of a table have one length; got {sorted(lengths)}")
+            raise ValueError(f"the columns of a table must have the same length; got {sorted(lengths)}")
         self._stacks: list[list[str]] | None = list(meta["stacks"]) if "stacks" in meta else None
         self._ranks: list[int] | None = list(meta["ranks"]) if "ranks" in meta else None
         self._top_level: list[bool] = list(meta["top_level"]) if "top_level" in meta else [True] * lengths.pop()
@@ -248,16 +245,16 @@ class EventTable:
 
     @property
     def stacks(self) -> Sequence[list[str]] | None:
-        """EventRow.stack of each row; None where rows are not grouped by stack."""
+        """EventRow.stack of each row; None if rows are not grouped by stack."""
         return self._stacks
 
     @property
     def ranks(self) -> Sequence[int] | None:
-        """EventRow.rank of each row; None where the table is of one process."""
+        """EventRow.rank of each row; None if the table is of one process."""
         return self._ranks
 
     def typed_columns(self) -> Iterator[tuple[str, str, Any]]:
-        """Name, type (Column.type) and values of each column of to_pandas(); arrays where it was made of them."""
+        """Yield name, type (Column.type) and values of each column of to_pandas(); numbers may be arrays."""
         if self._ranks is not None:
             yield RANK.name, RANK.type, self._ranks
         for column in COLUMNS:
@@ -267,27 +264,27 @@ class EventTable:
 
     @property
     def self_cpu_time_total(self) -> float:
-        """Own host time of all rows of the profile in µs: the whole of "Self CPU %"."""
+        """Self host time of all rows of the profile in µs: the base of "Self CPU %"."""
         return float(self._meta["self_cpu_time_total"])
 
     @property
     def self_device_time_total(self) -> float:
-        """Device time of all work of the profile in µs: the whole of "Self CUDA %"."""
+        """Device time of all work of the profile in µs: the base of "Self CUDA %"."""
         return float(self._meta["self_device_time_total"])
 
     @property
     def has_device(self) -> bool:
-        """Whether the profile saw device work."""
+        """Whether device work was recorded."""
         return bool(self._meta["has_device"])
 
     @property
     def has_memory(self) -> bool:
-        """Whether the profile saw changes of memory."""
+        """Whether any change of memory was recorded."""
         return bool(self._meta["has_memory"])
 
     @property
     def profile_memory(self) -> bool:
-        """Whether changes of memory were recorded."""
+        """Whether recording changes of memory was requested."""
         return bool(self._meta["profile_memory"])
 
     @property
@@ -297,9 +294,9 @@ class EventTable:
 
     @property
     def lacks_shapes(self) -> bool:
-        """Whether there are ops, and of none is known what it was called with, so that the work of none is known.
+        """Whether there are ops but no input shapes, so that the work of no op is known.
 
-        flopscope's own ops always tell; PyTorch's do if they are recorded with record_shapes=True.
+        flopscope's own ops always record shapes; PyTorch's do with record_shapes=True.
         """
         if self._meta.get("has_shapes", True):
             return False
@@ -308,38 +305,38 @@ class EventTable:
 
     @property
     def device_unseen(self) -> bool:
-        """Whether this is a recorded trace of a program that used a GPU, without the activity of that GPU.
+        """Whether this is a trace of a program that used a GPU, without that GPU's activity.
 
-        The host times of its ops are then the time it took to dispatch them: no row has rates or a roofline.
+        The host times of its ops are then only dispatch times, so no row has rates or a roofline.
         """
         return bool(self._meta.get("device_unseen", False))
 
     @property
     def open_events(self) -> int:
-        """Events that had not ended: counted, their time unknown."""
+        """Number of events that had not ended; they are counted, and their time is unknown."""
         return int(self._meta["open_events"])
 
     @property
     def dropped(self) -> int:
-        """Records that were lost while profiling."""
+        """Number of records lost while profiling."""
         return int(self._meta["dropped"])
 
     @property
     def peaks(self) -> dict[str, dict[str, Any]]:
-        """By device, the peaks that the rows are held against; "source" is "measured" or "datasheet". {}: not known."""
+        """By device, the peaks that rows are compared with; "source" is "measured" or "datasheet". {} if unknown."""
         return dict(self._meta["peaks"])
 
     @property
     def unknown_peaks(self) -> dict[str, str]:
-        """By device, why its peaks are not known. {}: they are, or were not asked for."""
+        """By device, why its peaks are unknown. {} if they are known or were not requested."""
         return dict(self._meta.get("unknown_peaks", {}))
 
     def coverage(self) -> dict[str, Any]:
-        """How much of the profile the work rules know.
+        """Return how much of the profile has known work.
 
-        Returns {"bytes": share, "flops": share, "unmodelled": [(name, time in µs), …]}: the shares (0 to 1) of the
-        device time, communication left out, of ops with known bytes and with known FLOPs (of the host time of ops where
-        there is no device), and what takes the rest of the bytes' share, longest first.
+        The result is {"bytes": share, "flops": share, "unmodelled": [(name, time in µs), …]}: the shares (0 to 1) of
+        device time without communication (of the ops' host time if there is no device) in ops with known bytes and
+        with known FLOPs, and the ops that take the rest of the bytes' share, longest first.
         """
         return dict(self._meta["coverage"])
 
@@ -356,9 +353,9 @@ class EventTable:
         try:
             return EventRow(self, range(len(self))[index])
         except IndexError:
-            raise IndexError(f"there is no row {index}: the table has {len(self)}") from None
+            raise IndexError(f"row {index} is out of range: the table has {len(self)} rows") from None
         except TypeError:
-            raise TypeError(f"rows are numbered or sliced, not named {index!r}; look for row.key") from None
+            raise TypeError(f"rows are indexed by number or slice, not by name {index!r}; search for row.key") from None
 
     def __iter__(self) -> Iterator[EventRow]:
         return (EventRow(self, i) for i in range(len(self)))
@@ -367,11 +364,11 @@ class EventTable:
         return (EventRow(self, i) for i in reversed(range(len(self))))
 
     def index(self, row: EventRow) -> int:
-        """The place of a row of this table; ValueError for another's."""
+        """Return the index of a row of this table; ValueError for a row of another."""
         return list(self).index(row)
 
     def count(self, row: EventRow) -> int:
-        """1 for a row of this table, 0 for another's."""
+        """Return 1 for a row of this table, 0 for a row of another."""
         return list(self).count(row)
 
     def _select(self, indices: Iterable[int]) -> EventTable:
@@ -388,20 +385,20 @@ class EventTable:
         return EventTable(columns, {**self._meta, **parts})
 
     def with_rows(self, rows: Iterable[Mapping[str, Any]], **meta: Any) -> EventTable:
-        """A table of other rows of the same profile. What a row leaves out is unknown, empty or 0, by its type."""
+        """Return a table of other rows of the same profile. Columns missing from a row are unknown, empty or 0."""
         given = list(rows)
         columns = {c.name: [row[c.name] if c.name in row else _BLANK[c.type](c) for row in given] for c in COLUMNS}
         kept = {name: value for name, value in self._meta.items() if name not in ("top_level", "stacks", "ranks")}
         return EventTable(columns, {**kept, **meta})
 
     def sorted(self, by: str) -> EventTable:
-        """The rows by a column or "cpu_time" or "device_time" (per call), largest first, what is not known last.
+        """Return the rows sorted by a column, "cpu_time" or "device_time" (per call), largest first, unknown last.
 
-        "cuda" in the name means "device". Raises ValueError for another name.
+        "cuda" in the name means "device". Raises ValueError for any other name.
         """
         name = str(by).replace("cuda", "device").replace("xpu", "device")
         if name not in SORT_KEYS:
-            raise ValueError(f"cannot sort by {by!r}; one can by {', '.join(SORT_KEYS)}")
+            raise ValueError(f"cannot sort by {by!r}; choose one of {', '.join(SORT_KEYS)}")
         return self._select(sorted(range(len(self)), key=lambda i: _sort_value(getattr(self[i], name)), reverse=True))
 
     def table(
@@ -418,24 +415,24 @@ class EventTable:
         roofline: bool = True,
         brief: bool = False,
     ) -> str:
-        """The rows as text, with torch.profiler's arguments, columns and layout.
+        """Return the rows as text, with torch.profiler's arguments, columns and layout.
 
-        sort_by: as `sorted` takes it; None leaves the order of the first events.
-        row_limit: the most rows to print, -1 for all.
-        max_src_column_width: of source locations, there where rows are grouped by stack, in characters; their ends are
-            kept. None for no limit.
+        sort_by: see `sorted`; None keeps the order of the first events.
+        row_limit: number of rows to print, -1 for all.
+        max_src_column_width: width of source locations (if rows are grouped by stack), in characters; longer ones lose
+            their beginning. None for no limit.
         max_name_column_width, max_shapes_column_width: in characters; None for no limit.
         header: a line above the table.
-        top_level_events_only: leave out rows whose events all lie in others.
+        top_level_events_only: omit rows whose events all have parents.
         time_unit: "s", "ms" or "us" for every time; None chooses for each.
-        roofline: add FLOPs, bytes, rates, share of the roofline and what bounds a row, and what they rest on below the
-            table. Without, the text is torch.profiler's.
-        brief: only the columns that say how well each row did, in 120 characters a line.
+        roofline: add FLOPs, bytes, rates, share of the roofline and bound, with notes on them below the table. If
+            False, the text equals torch.profiler's.
+        brief: print only the columns that rate each row, in 120 characters per line.
 
-        Raises ValueError for a sort_by or a time_unit that does not exist.
+        Raises ValueError for an unknown sort_by or time_unit.
         """
         if time_unit is not None and time_unit not in units.TIME_UNITS:
-            raise ValueError(f"time_unit is one of {', '.join(units.TIME_UNITS)} or None; got {time_unit!r}")
+            raise ValueError(f"time_unit must be one of {', '.join(units.TIME_UNITS)} or None; got {time_unit!r}")
         return text.render(
             self,
             sort_by=sort_by,
@@ -451,48 +448,48 @@ class EventTable:
         )
 
     def by_category(self) -> EventTable:
-        """The host's rows by what they do: matrix product, attention, convolution, …."""
+        """Group the host's rows by kind of op: matrix product, attention, convolution, …"""
         from flopscope.results import categories
 
         return categories.by_category(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """A DataFrame with the columns of COLUMNS; "rank" before them in a table of ranks, "stack" behind them in one
-        that is grouped by stack.
+        """Return a DataFrame with the columns of COLUMNS.
 
-        Raises ImportError where there is no pandas.
+        A table of several ranks has "rank" before them, one grouped by stack has "stack" after them.
+        Raises ImportError without pandas.
         """
         return frame.to_pandas(self)
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """One dict per row with the columns of to_pandas(), ready for JSON: a number that is not known is None."""
+        """Return one dict per row with the columns of to_pandas(), ready for JSON: unknown numbers are None."""
         return frame.to_dicts(self)
 
     def to_csv(self, path: str | PathLike[str]) -> None:
-        """Write the columns of to_pandas() as CSV; what is not known is empty, lists are JSON."""
+        """Write the columns of to_pandas() as CSV; unknown values are empty, lists are JSON."""
         frame.to_csv(self, path)
 
     def to_json(self, path: str | PathLike[str]) -> None:
-        """Write JSON: ``device`` (kind and, where its peaks are known, name), ``coverage``, ``peaks``, ``rows``."""
+        """Write JSON: ``device`` (kind and, if its peaks are known, name), ``coverage``, ``peaks``, ``rows``."""
         frame.to_json(self, path)
 
     def to_arrow(self) -> pyarrow.Table:
-        """A pyarrow.Table with the columns of to_pandas(): int64, float64, bool, texts.
+        """Return a pyarrow.Table with the columns of to_pandas(): int64, float64, bool, texts.
 
-        What is not known is null. Shapes, dtypes and stacks are lists of texts, a shape as "[64, 32]". Numbers are not
-        copied. Raises ImportError where there is no pyarrow.
+        Unknown values are null. Shapes, dtypes and stacks are lists of texts, a shape as "[64, 32]". Columns of numbers
+        share the table's memory, except those with the same value in every row. Raises ImportError without pyarrow.
         """
         return arrow.to_arrow(self)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
-        """The columns of to_arrow() for any reader of Arrow, as ``polars.DataFrame(table)``; needs no pyarrow.
+        """Return the columns of to_arrow() for any Arrow reader, such as ``polars.DataFrame(table)``, without pyarrow.
 
-        requested_schema is not followed, which Arrow allows.
+        requested_schema is ignored, as Arrow allows.
         """
         return arrow.capsule(self)
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write the columns of to_arrow() as a Parquet file. Raises ImportError where there is no pyarrow."""
+        """Write the columns of to_arrow() as a Parquet file. Raises ImportError without pyarrow."""
         arrow.to_parquet(self, path)
 
     def _repr_html_(self) -> str:

@@ -1,1 +1,1 @@
-"""Views: each formats an EventTable and computes nothing but a unit."""
+"""Views: formats of results. They choose units and compute nothing else."""

@@ -1,4 +1,4 @@
-"""The table for Arrow: pyarrow, polars and duckdb read it without a copy of its numbers; Parquet through pyarrow."""
+"""Arrow tables, whose numbers pyarrow, polars and duckdb read without a copy, and Parquet files."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ if TYPE_CHECKING:
 
 
 def _texts(values: list[Any]) -> list[str]:
-    """Shapes as JSON, for those of tensor lists are lists themselves; texts as they are."""
+    """Return shapes as JSON, since the shape of a tensor list is a nested list, and texts unchanged."""
     return [value if isinstance(value, str) else json.dumps(value) for value in values]
 
 
 def capsule(table: EventTable) -> Any:
-    """A PyCapsule of an Arrow stream of one batch."""
+    """Return a PyCapsule of an Arrow stream with one batch."""
     columns: list[tuple[str, str, Any]] = []
     for name, type, values in table.typed_columns():
         if type == "texts":
             values = [_texts(items) for items in values]
-        elif 0 in getattr(values, "strides", ()):  # one value for all rows: Arrow has no such form
+        elif 0 in getattr(values, "strides", ()):  # one value for all rows: Arrow has no broadcast arrays
             values = values.copy()
         columns.append((name, type, values))
     return _core.arrow_stream(len(table), columns)
 
 
 def to_arrow(table: EventTable) -> pyarrow.Table:
-    """A pyarrow.Table over the same memory."""
+    """Return a pyarrow.Table over the same memory."""
     try:
         import pyarrow
     except ImportError as error:
         raise ImportError(
-            "to_arrow() needs pyarrow: pip install pyarrow; polars.DataFrame(table) and duckdb do without"
+            "to_arrow() needs pyarrow: pip install pyarrow; polars.DataFrame(table) and duckdb work without it"
         ) from error
     return pyarrow.RecordBatchReader.from_stream(table).read_all()
 
 
 def to_parquet(table: EventTable, path: str | PathLike[str]) -> None:
-    """A Parquet file of the columns of to_arrow()."""
+    """Write the columns of to_arrow() to a Parquet file."""
     try:
         from pyarrow import parquet
     except ImportError as error:
-        raise ImportError("Parquet files are written by pyarrow: pip install pyarrow; to_csv() does without") from error
+        raise ImportError("to_parquet() needs pyarrow: pip install pyarrow; to_csv() works without it") from error
     rows = to_arrow(table)
     with replacing(path, "wb") as file:
         parquet.write_table(rows, file)

@@ -22,7 +22,7 @@ HTML_ROWS = 50
 
 @dataclass(frozen=True)
 class SideColumn:
-    """A number that both runs have: two columns, or one where the two never differ (`merges`)."""
+    """A number of each run, shown in two columns, or in one if ``merges`` is set and the runs never differ."""
 
     header: str
     cell: Callable[[Side], str]
@@ -40,7 +40,7 @@ RATIO_AFTER = "Time"
 
 
 def _cells(rows: Sequence[ComparisonRow]) -> list[list[str]]:
-    """Header and cells of all columns but the name, column by column."""
+    """Return the header and the cells of each column except the name."""
     columns = []
     for column in COLUMNS:
         a, b = ([column.cell(s) if s else "" for s in sides] for sides in ([r.a for r in rows], [r.b for r in rows]))
@@ -63,13 +63,13 @@ def _names(comparison: Comparison, rows: Sequence[ComparisonRow]) -> list[str]:
 
 
 def _cut(name: str, width: int) -> str:
-    """A name that is too long loses its middle: which run it is of stands at its end."""
+    """Shorten a long name in the middle, since its end may tell that only one run has it."""
     tail = (width - 1) // 2
     return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
 def legend(comparison: Comparison) -> list[str]:
-    """What a and b are, and what their times are of."""
+    """Return a line for each run with its name and the kind of its times."""
     times = ["device" if there else "CPU" for there in comparison.on_device]
     named = zip("ab", comparison.names, times, strict=True)
     return [
@@ -78,7 +78,7 @@ def legend(comparison: Comparison) -> list[str]:
 
 
 def footer(comparison: Comparison, shown: int) -> list[str]:
-    """What is not in the rows: how many were left out, and what only one run has."""
+    """Return the notes: how many rows are omitted, which rows only one run has, and what the star means."""
     lines = [f"{shown} of {len(comparison)} rows."] if shown < len(comparison) else []
     for which in ("a", "b"):
         alone = comparison.unmatched("a" if which == "a" else "b")
@@ -91,7 +91,7 @@ def footer(comparison: Comparison, shown: int) -> list[str]:
 
 
 def text(comparison: Comparison, row_limit: int) -> str:
-    """The text of Comparison.table()."""
+    """Return the text of Comparison.table()."""
     rows = [*(comparison.rows if row_limit < 0 else comparison.rows[:row_limit]), comparison.total]
     names, columns = ["Name", *_names(comparison, rows)], _cells(rows)
     sizes = [max(map(len, column)) for column in columns]
@@ -105,7 +105,7 @@ def text(comparison: Comparison, row_limit: int) -> str:
 
 
 def html(comparison: Comparison) -> str:
-    """The same as an HTML table; every text is escaped."""
+    """Return the comparison as an HTML table with all text escaped."""
     rows = [*comparison.rows[:HTML_ROWS], comparison.total]
     columns = [["Name", *_names(comparison, rows)], *_cells(rows)]
     lines = [

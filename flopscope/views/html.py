@@ -1,4 +1,4 @@
-"""The table as HTML, for notebooks: one self-contained fragment, light or dark as the page is."""
+"""HTML tables for notebooks: self-contained fragments that follow the page's light or dark theme."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STYLE = """
 
 @dataclass(frozen=True)
 class HtmlColumn:
-    """One column: its header, its cells, whether it is shown for a table and the class that its cells have."""
+    """A column: its header, its cells, whether a table shows it, and the CSS class of its cells."""
 
     header: str
     cell: Callable[[EventRow], str]
@@ -86,7 +86,7 @@ def _cells(tag: str, columns: list[HtmlColumn], texts: list[str]) -> str:
 
 
 def render(table: EventTable) -> str:
-    """The rows that took longest, as an HTML table; every text of the table is escaped."""
+    """Return the rows that took longest as an HTML table with all text escaped."""
     columns = [column for column in COLUMNS if column.shown(table)]
     rows = table.sorted("self_device_time_total" if table.has_device else "self_cpu_time_total")[:ROWS_SHOWN]
     head = _cells("th", columns, [column.header for column in columns])

@@ -1,7 +1,7 @@
-"""Pictures, by matplotlib, which is imported when one is drawn: a sweep, and the roofline of ops.
+"""Plots by matplotlib, which is imported when one is drawn: a sweep, and the parts shared with other plots.
 
-Colours are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which all eyes tell apart; each comes with a
-marker of its own, so that a print in grey says the same.
+The colours are those of Okabe and Ito (https://jfly.uni-koeln.de/color/), which people with colour blindness can
+distinguish; each has its own marker, so that the plots can also be printed in grey.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ PEAK_LINES: dict[str, tuple[str, Any]] = {"measured": ("#000000", "-"), "datashe
 GREY = "#505050"
 SHADE = 0.13
 SMALL = 8  # points
-# Of every text: names may have "$", which matplotlib takes for formulas, and all that means something to TeX.
+# Options of every text: names may contain "$" or TeX commands, which must be printed unchanged.
 PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
-LEAST_SHADE = 0.09  # of an axis' width, for its label to have room
+LEAST_SHADE = 0.09  # share of an axis' width that leaves room for the label
 
 
 def matplotlib_axes(rows: int = 1, **options: Any) -> Any:
-    """The axes of a new figure of pyplot's. ImportError that says what to install."""
+    """Return the axes of a new pyplot figure. Raise ImportError naming the missing package."""
     require_matplotlib()
     from matplotlib import pyplot
 
@@ -47,18 +47,18 @@ def matplotlib_axes(rows: int = 1, **options: Any) -> Any:
 
 
 def require_matplotlib() -> None:
-    """ImportError that says what to install."""
+    """Raise ImportError naming the missing package if matplotlib cannot be imported."""
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise ImportError("pictures need matplotlib: pip install 'flopscope-profiler[plot]'") from error
+        raise ImportError("plots need matplotlib: pip install 'flopscope-profiler[plot]'") from error
 
 
 # A sweep --------------------------------------------------------------------------------------------------------------
 
 
 def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
-    """Time, rate and share of the roofline against the working set; see Sweep.plot."""
+    """Plot time, rate and share of the roofline against the working set; see Sweep.plot."""
     require_matplotlib()
     import numpy
 
@@ -66,7 +66,7 @@ def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
         ax = matplotlib_axes(3, sharex=True, figsize=(8, 9))
     axes = numpy.asarray(ax, dtype=object).ravel()
     if len(axes) != 3:
-        raise ValueError(f"a sweep is drawn on three axes, not {len(axes)}: plt.subplots(3, 1)")
+        raise ValueError(f"a sweep needs three axes, not {len(axes)}: use plt.subplots(3, 1)")
     time_axes, rate_axes, share_axes = axes
     _, at, unit = _against(sweep)
     by_compute = _by_compute(sweep)
@@ -101,16 +101,16 @@ def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
 
 
 def _against(sweep: Sweep) -> tuple[str, str, str]:
-    """What is on the x axis: the attribute of points, the axis' label and the unit."""
+    """Return what the x axis shows: the attribute of the points, the label and the unit."""
     if all(not math.isnan(point.working_set_bytes) for point in sweep.points if point.measurement):
         return "working_set_bytes", "working set: bytes of operands and result", "B"
     if all(not math.isnan(point.elements) for point in sweep.points if point.measurement):
         return "elements", "elements of the first operand", ""
-    return "", "number of the size", ""
+    return "", "position in the list of sizes", ""
 
 
 def _xs(sweep: Sweep) -> dict[int, float]:
-    """Of each point that was measured, by id."""
+    """Return the x of each measured point, by id."""
     name = _against(sweep)[0]
     sizes = list(dict.fromkeys(str(point.size) for point in sweep.points))
     return {
@@ -121,7 +121,7 @@ def _xs(sweep: Sweep) -> dict[int, float]:
 
 
 def _by_compute(sweep: Sweep) -> bool:
-    """Whether the FLOPs tell more than the bytes: compute bounds the largest of most dtypes, or no bytes are known."""
+    """Return whether to plot FLOP/s: compute bounds the largest size of most dtypes, or no bytes are known."""
     if all(math.isnan(m.gbytes_per_s) for m in sweep):
         return any(not math.isnan(m.tflops_per_s) for m in sweep)
     last = [points[-1].measurement for _, points in _by_dtype(sweep)]
@@ -129,7 +129,7 @@ def _by_compute(sweep: Sweep) -> bool:
 
 
 def _rate_shown(sweep: Sweep, by_compute: bool) -> tuple[str, str, float]:
-    """The attribute of measurements, its name on the axis, and what to scale it by."""
+    """Return the attribute of the measurements to plot, its axis label and its scale."""
     if not by_compute:
         return "gbytes_per_s", "GB/s", 1
     most = max((m.tflops_per_s for m in sweep if not math.isnan(m.tflops_per_s)), default=1)
@@ -137,7 +137,7 @@ def _rate_shown(sweep: Sweep, by_compute: bool) -> tuple[str, str, float]:
 
 
 def _by_dtype(sweep: Sweep) -> list[tuple[str, list[SweepPoint]]]:
-    """The points that were measured, in order of x."""
+    """Return the measured points of each dtype, in order of x."""
     xs = _xs(sweep)
     points = sorted((point for point in sweep.points if id(point) in xs), key=lambda point: xs[id(point)])
     dtypes = dict.fromkeys(point.dtype for point in sweep.points)
@@ -155,34 +155,34 @@ def _draw_lines(axes: Any, sweep: Sweep, value: str, scale: float) -> None:
             if at:
                 axes.scatter([x[i] for i in at], [y[i] for i in at], s=34, color=colour, marker=marker, zorder=3)
     if all(math.isnan(getattr(m, value)) for m in sweep):
-        told = "not known: flops=… and bytes=… of sweep() say the work"
-        axes.text(0.5, 0.5, told, transform=axes.transAxes, ha="center", va="center", color=GREY, **PLAIN)
+        hint = "unknown: pass flops=… and bytes=… to sweep()"
+        axes.text(0.5, 0.5, hint, transform=axes.transAxes, ha="center", va="center", color=GREY, **PLAIN)
 
 
 def _widen(axes: Any) -> None:
-    """Room at the sides, for labels and shades."""
+    """Widen the x axis to make room for labels and shades."""
     low, high = axes[0].get_xlim()
     for axes_of in axes:
         axes_of.set_xlim(low / 1.4, high * 1.4)
 
 
 def _raise_top(axes: Any) -> None:
-    """Room at the top, for the labels of shades."""
+    """Raise the top of the y axis to make room for the labels of shades."""
     low, high = axes.get_ylim()
     axes.set_ylim(top=high * (high / low) ** 0.08 if axes.get_yscale() == "log" else high + 0.08 * (high - low))
 
 
 def _draw_floor(axes: Any, sweep: Sweep) -> None:
-    """What a call takes at least."""
+    """Draw the least time that a call takes."""
     if math.isnan(sweep.floor_us):
         return
-    what = "call for one element" if sweep.device.kind == "cpu" else "least kernel"
+    what = "call for one element" if sweep.device.kind == "cpu" else "shortest kernel"
     _draw_level(axes, sweep.floor_us, f"{what}, {sweep.floor_us:.3g} µs", "measured", "right")
     axes.set_ylim(bottom=min(axes.get_ylim()[0], sweep.floor_us / 2))
 
 
 def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> None:
-    """Peaks of the bandwidth or of the units that the FLOPs ran on."""
+    """Draw the peaks of the bandwidth, or of the compute units that did the FLOPs."""
     if by_compute:
         levels, what, size = levels_of(sweep.peaks, (m.unit for m in sweep)), "FLOP", scale / 1e12
     else:
@@ -196,8 +196,10 @@ def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> None
 
 
 def levels_of(peaks: Mapping[str, Peaks], used: Iterable[str | None]) -> list[tuple[str, dict[str, float]]]:
-    """The compute units that are used, with their peaks in FLOP/s by source, the highest first. Units whose peaks are
-    the same come together."""
+    """Return the used compute units with their peaks in FLOP/s by source, highest first.
+
+    Units with equal peaks share a level.
+    """
     alike: dict[tuple[tuple[str, float], ...], list[str]] = {}
     for unit in dict.fromkeys(one for one in used if one is not None):
         tops = tuple((source, known.flops[unit]) for source, known in peaks.items() if unit in known.flops)
@@ -208,23 +210,23 @@ def levels_of(peaks: Mapping[str, Peaks], used: Iterable[str | None]) -> list[tu
 
 
 def _units_name(group: Sequence[str]) -> str:
-    """ "fp16/bf16_tensor"."""
+    """Join the names of units, as in "fp16/bf16_tensor"."""
     tensor = "_tensor" if all(unit.endswith("_tensor") for unit in group) else ""
     return "/".join(unit.removesuffix(tensor) for unit in group) + tensor
 
 
 def level_label(name: str, rates: Mapping[str, float], what: str) -> str:
-    """ "fp32: 65.2 TFLOP/s measured, 66.9 datasheet"."""
+    """Return the label of a level, such as "fp32: 65.2 TFLOP/s measured, 66.9 datasheet"."""
     texts = {source: units.si_text(rate, f"{what}/s", 3, "PTGM ") for source, rate in rates.items()}
     prefixes = {text.partition(" ")[2] for text in texts.values()}
-    told = [f"{text} {source}" for source, text in texts.items()]
-    if len(prefixes) == 1:  # the unit once is enough
-        told[1:] = [f"{text.partition(' ')[0]} {source}" for source, text in list(texts.items())[1:]]
-    return f"{printable(name)}: {', '.join(told)}"
+    labels = [f"{text} {source}" for source, text in texts.items()]
+    if len(prefixes) == 1:  # give the unit once
+        labels[1:] = [f"{text.partition(' ')[0]} {source}" for source, text in list(texts.items())[1:]]
+    return f"{printable(name)}: {', '.join(labels)}"
 
 
 def _draw_level(axes: Any, y: float, label: str, source: str, side: str = "left") -> None:
-    """A horizontal line with its label at one side, where it hides no points."""
+    """Draw a horizontal line with its label at one side, where it covers no points."""
     colour, style = PEAK_LINES[source]
     axes.axhline(y, color=colour, linestyle=style, linewidth=1, zorder=1)
     axes.annotate(
@@ -245,7 +247,7 @@ def _draw_level(axes: Any, y: float, label: str, source: str, side: str = "left"
 
 
 def _shade(axes: Any, sweep: Sweep) -> None:
-    """The ranges in which all dtypes are bound by the same."""
+    """Shade the ranges in which all dtypes have the same bound."""
     xs, found = _xs(sweep), dict[float, set[str]]()
     for _, points in _by_dtype(sweep):
         for point in points:
@@ -290,7 +292,7 @@ def _bytes_label(nbytes: float) -> str:
 
 
 def _legend(axes: Any, sweep: Sweep) -> None:
-    """dtypes by line, bounds by marker."""
+    """Draw the legend: dtypes by line style, bounds by marker."""
     from matplotlib.lines import Line2D
 
     present = {m.bound for m in sweep}
@@ -314,5 +316,5 @@ def draw_legend(axes: Any, handles: Sequence[Any], **place: Any) -> Any:
 
 
 def bound_label(bound: str) -> str:
-    """As a legend says it."""
-    return "bound not known" if bound == "unknown" else f"{bound}-bound"
+    """Return the name of a bound in legends."""
+    return "bound unknown" if bound == "unknown" else f"{bound}-bound"

@@ -1,4 +1,4 @@
-"""A sweep as text and as HTML: one line per size and dtype."""
+"""Text and HTML of a sweep: one line per size and dtype."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINE, LONGEST_SHAPE = 120, 26
 
 
 def sweep_text(sweep: Sweep) -> str:
-    """A table of at most 120 columns."""
+    """Return the sweep as a table of at most 120 columns."""
     rows = [HEADERS, *(_cells(point) for point in sweep.points)]
     rule = dashes(column_widths(rows))
     head, *body = aligned_lines(rows, ">")
@@ -32,7 +32,7 @@ def sweep_text(sweep: Sweep) -> str:
 
 
 def sweep_html(sweep: Sweep) -> str:
-    """A fragment of HTML; every text of the sweep is escaped."""
+    """Return the sweep as a fragment of HTML with all text escaped."""
     head = "".join(f"<th>{markup(header)}</th>" for header in HEADERS)
     body = "\n".join(_html_row(point) for point in sweep.points)
     caption = "<br>".join(markup(line) for line in (_title(sweep), *_footnotes(sweep)))
@@ -76,15 +76,15 @@ def _footnotes(sweep: Sweep) -> list[str]:
     return [*(text for by_compute, text in _OVER.items() if by_compute in over), *_refusals(sweep)]
 
 
-# Of what is marked by a star, by whether compute bounds it.
+# Notes on shares marked by a star, by whether compute bounds the point.
 _OVER = {
-    False: "* more than memory gives: the data sat in cache",
-    True: "* more than the peak, which was measured on larger products, at the clock that they allow",
+    False: "* more than the memory bandwidth: the data sat in cache",
+    True: "* more than the peak, which was measured on larger products, at the lower clock that those allow",
 }
 
 
 def _refusals(sweep: Sweep) -> list[str]:
-    """Why points have no time: of several that differ in numbers only, the first."""
+    """Return why points have no time; of reasons that differ only in their numbers, the first."""
     alike: dict[tuple[str, str], list[SweepPoint]] = {}
     for point in sweep.points:
         if point.note:

@@ -1,4 +1,4 @@
-"""The table as text: torch.profiler's layout, then our columns."""
+"""Tables as text: torch.profiler's layout and columns, followed by flopscope's columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BRIEF_RANK, BRIEF_CPU = 4, 9
 
 
 class Layout:
-    """What the cells of one printed table have in common: its options, and what follows from all of its rows."""
+    """The layout of one printed table: its options, and the widths and columns that follow from its rows."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Layout:
         }
 
     def is_brief(self, column: TextColumn) -> bool:
-        """Whether a column has a place in a brief table: shapes and sources take the host's time's."""
+        """Return whether a brief table has a column; shapes and sources take the place of the host time."""
         told = self.shown["shapes"] or self.shown["source"]
         return bool(column.brief) and not (column.header == "Self CPU" and told and self.shown["device"])
 
@@ -64,14 +64,14 @@ class Layout:
         return name if limit is None or len(name) < limit - 3 else name[: limit - 3] + "..."
 
     def source(self, entry: str) -> str:
-        """A place in the source, cut at its left."""
+        """Shorten a source location at its beginning."""
         entry = printable(entry)
         cut = entry[max(0, len(entry) - self.widths["source"]) :]
         return "..." + cut[3:] if 3 < len(cut) < len(entry) else cut
 
 
 def _brief_widths(table: EventTable) -> tuple[int, int]:
-    """Of the names, and of the shapes or the sources beside them."""
+    """Return the widths of the names, and of the shapes or sources beside them."""
     room = BRIEF_NAME - (BRIEF_RANK + len(GAP)) * (table.ranks is not None)
     if not any(row.input_shapes or row.stack for row in table):
         return room, room
@@ -87,10 +87,10 @@ def _width(texts: Iterable[str], limit: int | None) -> int:
 
 @dataclass(frozen=True)
 class TextColumn:
-    """One column: its header, its cells, what of the Layout it is shown for, and its width (a name: Layout.widths).
+    """A column: its header, its cells, the key of Layout.shown that enables it, and its width or key of Layout.widths.
 
-    Where there are `more` lines of a cell, they stand below the row. ``brief`` is its width in a table that fits a
-    terminal; 0: it has no place there, 1: it shares the names'.
+    ``more`` returns further lines of a cell, which are printed below the row. ``brief`` is the width in a brief table;
+    0: the column is omitted, 1: it shares the width of the names.
     """
 
     header: str
@@ -103,8 +103,8 @@ class TextColumn:
 
 
 DEVICE_UNSEEN = (
-    "No rates and no roofline: as far as the trace tells, the program used a GPU, and no activity of that GPU is in it",
-    "(recorded with CPU activities alone, or cut off). Host times are then the time to dispatch ops, not to run them.",
+    "No rates and no roofline: the program apparently used a GPU, but the trace contains no activity of that GPU",
+    "(recorded with CPU activities only, or truncated). Host times are the time to dispatch ops, not to run them.",
 )
 
 COLUMNS = [
@@ -151,11 +151,11 @@ COLUMNS = [
 
 
 def footnotes(rows: Sequence[EventRow] | EventTable, layout: Layout) -> Iterable[str]:
-    """What the numbers of these rows rest on, line by line."""
+    """Yield the lines of notes that explain the numbers of these rows."""
     table = layout.table
     if any(row.pct_roofline > 100 for row in rows):
-        yield "* more than the roofline: the data sat in cache (bound: cache), the clock was above that of the peak's"
-        yield "  measurement (data of one value runs cooler), or a work rule is wrong."
+        yield "* more than the roofline: the data sat in cache (bound: cache), the clock was higher than when the peak"
+        yield "  was measured (uniform data draws less power), or a work rule is wrong."
     if table.device_unseen:
         yield from DEVICE_UNSEEN
     coverage = table.coverage()
@@ -166,7 +166,7 @@ def footnotes(rows: Sequence[EventRow] | EventTable, layout: Layout) -> Iterable
             f"of the {where} are known."
         )
     if table.lacks_shapes:
-        yield "The work of ops is unknown, as no input shapes were recorded: profile with record_shapes=True."
+        yield "The work of ops is unknown because no input shapes were recorded: profile with record_shapes=True."
     elif coverage["unmodelled"]:
         listed = [f"{layout.name(name)} {layout.time(time)}" for name, time in coverage["unmodelled"]]
         more = len(listed) - UNMODELLED_SHOWN
@@ -175,12 +175,12 @@ def footnotes(rows: Sequence[EventRow] | EventTable, layout: Layout) -> Iterable
         names = [layout.name(name) for name, _ in coverage["estimated"]]
         more = len(names) - UNMODELLED_SHOWN
         rest = f" and {more} more" if more > 0 else ""
-        yield f"At most: only an upper limit is known of the work of {', '.join(names[:UNMODELLED_SHOWN])}{rest}."
+        yield f"Only upper limits are known for the work of {', '.join(names[:UNMODELLED_SHOWN])}{rest}."
     if table.open_events:
-        yield f"Open events: {table.open_events} had not ended; their time is not known and counts as 0."
+        yield f"Open events: {table.open_events} had not ended; their time is unknown and counts as 0."
     if table.dropped:
-        yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter stretch."
-    if table.device_unseen and all(math.isnan(row.pct_roofline) for row in rows):  # of several ranks some may have them
+        yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter part of the program."
+    if table.device_unseen and all(math.isnan(row.pct_roofline) for row in rows):  # some of several ranks may have it
         return
     said = {name: f"{peaks['source']} peaks of {printable(peaks['name'])}" for name, peaks in table.peaks.items()}
     for peaks, devices in _alike(said):
@@ -191,7 +191,7 @@ def footnotes(rows: Sequence[EventRow] | EventTable, layout: Layout) -> Iterable
 
 
 def _alike(said: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    """Each thing that is said, and of which devices."""
+    """Yield each distinct text with the devices that it applies to."""
     for what in dict.fromkeys(said.values()):
         yield what, ", ".join(device for device in said if said[device] == what)
 
@@ -210,7 +210,7 @@ def render(
     roofline: bool,
     brief: bool = False,
 ) -> str:
-    """The text of EventTable.table, which documents the arguments."""
+    """Return the text of EventTable.table, which documents the arguments."""
     if len(table) == 0:
         return ""
     if brief:
