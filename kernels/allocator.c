@@ -34,9 +34,9 @@ typedef struct {
 typedef struct {
     pthread_mutex_t lock;
     small_bin bins[SMALL_BINS];
-    block *large;      /* free, sorted by size */
+    block *large; /* free, sorted by size */
     size_t large_count, large_capacity;
-    block *in_use;     /* large blocks: open addressing, at most half full; data NULL is an empty slot */
+    block *in_use; /* large blocks: open addressing, at most half full; data NULL is an empty slot */
     size_t in_use_count, in_use_slots;
     int64_t allocated, reserved;
 } cache;
@@ -135,10 +135,8 @@ static size_t large_lower_bound(const cache *c, size_t size)
     size_t low = 0, high = c->large_count;
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (c->large[middle].size < size)
-            low = middle + 1;
-        else
-            high = middle;
+        if (c->large[middle].size < size) low = middle + 1;
+        else high = middle;
     }
     return low;
 }
@@ -214,7 +212,8 @@ static fs_status device_malloc(cache *c, fs_device device, size_t size, void **d
         return fs_fail(err, FS_OUT_OF_MEMORY,
                        "%s is out of memory: %.3f GiB requested, %.3f of %.3f GiB free, %.3f GiB held by flopscope's "
                        "tensors and workspaces: release tensors (of other libraries and processes, too) or use smaller "
-                       "ones", fs_device_text(device, where), (double)size / 0x1p30, (double)free_bytes / 0x1p30,
+                       "ones",
+                       fs_device_text(device, where), (double)size / 0x1p30, (double)free_bytes / 0x1p30,
                        (double)total_bytes / 0x1p30, (double)c->reserved / 0x1p30);
     }
     FS_CUDA_TRY(code, device, "allocating memory", err);
@@ -260,8 +259,7 @@ fs_status fs_cuda_allocate(fs_device device, size_t nbytes, void **data, fs_erro
     pthread_mutex_lock(&c->lock);
     if (nbytes <= SMALL_LIMIT)
         status = take_small(c, device, nbytes ? (nbytes + SMALL_UNIT - 1) / SMALL_UNIT : 1, data, err);
-    else
-        status = take_large(c, device, (nbytes + LARGE_UNIT - 1) / LARGE_UNIT * LARGE_UNIT, data, err);
+    else status = take_large(c, device, (nbytes + LARGE_UNIT - 1) / LARGE_UNIT * LARGE_UNIT, data, err);
     if (status == FS_OK) c->allocated += (int64_t)nbytes;
     pthread_mutex_unlock(&c->lock);
     return status;

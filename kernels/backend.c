@@ -6,13 +6,13 @@
 #include "base/memory.h"
 #include "kernels/context.h"
 
-#define ON_DEVICE(device, call, err)                     \
-    do {                                                 \
-        int previous_;                                   \
-        FS_TRY(fs_cuda_enter(device, &previous_, err));  \
-        fs_status status_ = (call);                      \
-        fs_cuda_leave(previous_);                        \
-        return status_;                                  \
+#define ON_DEVICE(device, call, err)                    \
+    do {                                                \
+        int previous_;                                  \
+        FS_TRY(fs_cuda_enter(device, &previous_, err)); \
+        fs_status status_ = (call);                     \
+        fs_cuda_leave(previous_);                       \
+        return status_;                                 \
     } while (0)
 
 static fs_status allocate(fs_device device, size_t nbytes, void **data, fs_error *err)

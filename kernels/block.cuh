@@ -7,19 +7,37 @@
 enum { FS_WARP = 32 };
 
 struct fs_add {
-    template <class T> static __device__ __forceinline__ T apply(T a, T b) { return a + b; }
-    template <class T> static __device__ __forceinline__ T identity() { return T(0); }
+    template <class T> static __device__ __forceinline__ T apply(T a, T b)
+    {
+        return a + b;
+    }
+    template <class T> static __device__ __forceinline__ T identity()
+    {
+        return T(0);
+    }
 };
 
 /* NaN propagates. */
 struct fs_larger {
-    template <class T> static __device__ __forceinline__ T apply(T a, T b) { return (a > b || a != a) ? a : b; }
-    template <class T> static __device__ __forceinline__ T identity() { return T(-INFINITY); }
+    template <class T> static __device__ __forceinline__ T apply(T a, T b)
+    {
+        return (a > b || a != a) ? a : b;
+    }
+    template <class T> static __device__ __forceinline__ T identity()
+    {
+        return T(-INFINITY);
+    }
 };
 
 struct fs_smaller {
-    template <class T> static __device__ __forceinline__ T apply(T a, T b) { return (a < b || a != a) ? a : b; }
-    template <class T> static __device__ __forceinline__ T identity() { return T(INFINITY); }
+    template <class T> static __device__ __forceinline__ T apply(T a, T b)
+    {
+        return (a < b || a != a) ? a : b;
+    }
+    template <class T> static __device__ __forceinline__ T identity()
+    {
+        return T(INFINITY);
+    }
 };
 
 /* Over groups of `width` neighbouring lanes, a power of two. */

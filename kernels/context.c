@@ -54,8 +54,7 @@ fs_status fs_cuda_fail(cudaError_t code, fs_device device, const char *doing, fs
 /* A CUDA context does not survive a fork: report this in the child rather than hang or crash. */
 static void mark_forked(void)
 {
-    for (int i = 0; i < FS_CUDA_MAX_DEVICES; i++)
-        __atomic_store_n(&fs_cuda_used[i], FS_CUDA_FORKED, __ATOMIC_RELAXED);
+    for (int i = 0; i < FS_CUDA_MAX_DEVICES; i++) __atomic_store_n(&fs_cuda_used[i], FS_CUDA_FORKED, __ATOMIC_RELAXED);
 }
 
 static void watch_forks(void)
@@ -96,8 +95,7 @@ fs_status fs_cuda_enter_slow(fs_device device, int *previous, fs_error *err)
     if (used(0) == FS_CUDA_FORKED) return forked(err);
     if ((unsigned)device.index >= FS_CUDA_MAX_DEVICES || used(device.index) == FS_CUDA_UNUSED) {
         FS_TRY(fs_cuda_device_count(&count, err));
-        if (device.index < 0 || device.index >= count)
-            return no_such_device(device.index, count, err);
+        if (device.index < 0 || device.index >= count) return no_such_device(device.index, count, err);
     }
     FS_CUDA_TRY(cudaGetDevice(&current), device, "asking for the current device", err);
     /* Set it even if it is already current: in a new thread this creates the context. */
@@ -151,8 +149,7 @@ fs_status fs_cuda_device_properties(int index, fs_cuda_properties *properties, f
 
     memset(properties, 0, sizeof *properties);
     FS_TRY(fs_cuda_device_count(&count, err));
-    if (index < 0 || index >= count)
-        return no_such_device(index, count, err);
+    if (index < 0 || index >= count) return no_such_device(index, count, err);
     FS_CUDA_TRY(cudaGetDeviceProperties(&prop, index), device, "asking for the device's properties", err);
 
     const unsigned char *id = (const unsigned char *)prop.uuid.bytes;

@@ -25,9 +25,9 @@ enum { FS_CUDA_MAX_DEVICES = 64 };
 fs_status fs_cuda_fail(cudaError_t code, fs_device device, const char *doing, fs_error *err);
 
 /* Return from the calling function when a CUDA call fails. */
-#define FS_CUDA_TRY(call, device, doing, err)                                                 \
-    do {                                                                                      \
-        cudaError_t fs_cuda_code_ = (call);                                                   \
+#define FS_CUDA_TRY(call, device, doing, err)                                                     \
+    do {                                                                                          \
+        cudaError_t fs_cuda_code_ = (call);                                                       \
         if (fs_cuda_code_ != cudaSuccess) return fs_cuda_fail(fs_cuda_code_, device, doing, err); \
     } while (0)
 

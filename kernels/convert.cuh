@@ -5,7 +5,9 @@
 #include "kernels/convert.h"
 #include "kernels/types.cuh"
 
-struct fs_bool8 { uint8_t value; };
+struct fs_bool8 {
+    uint8_t value;
+};
 
 typedef double type_float64;
 typedef float type_float32;
@@ -18,32 +20,104 @@ typedef uint8_t type_uint8;
 typedef fs_bool8 type_bool;
 
 /* The arithmetic type that represents every value of the stored one. */
-FS_DEVICE double arithmetic(double x) { return x; }
-FS_DEVICE float arithmetic(float x) { return x; }
-FS_DEVICE float arithmetic(fs_float16 x) { return __half2float(x); }
-FS_DEVICE float arithmetic(fs_bfloat16 x) { return __bfloat162float(x); }
-FS_DEVICE long long arithmetic(int64_t x) { return x; }
-FS_DEVICE int arithmetic(int32_t x) { return x; }
-FS_DEVICE int arithmetic(int8_t x) { return x; }
-FS_DEVICE int arithmetic(uint8_t x) { return x; }
-FS_DEVICE int arithmetic(fs_bool8 x) { return x.value != 0; }
+FS_DEVICE double arithmetic(double x)
+{
+    return x;
+}
+FS_DEVICE float arithmetic(float x)
+{
+    return x;
+}
+FS_DEVICE float arithmetic(fs_float16 x)
+{
+    return __half2float(x);
+}
+FS_DEVICE float arithmetic(fs_bfloat16 x)
+{
+    return __bfloat162float(x);
+}
+FS_DEVICE long long arithmetic(int64_t x)
+{
+    return x;
+}
+FS_DEVICE int arithmetic(int32_t x)
+{
+    return x;
+}
+FS_DEVICE int arithmetic(int8_t x)
+{
+    return x;
+}
+FS_DEVICE int arithmetic(uint8_t x)
+{
+    return x;
+}
+FS_DEVICE int arithmetic(fs_bool8 x)
+{
+    return x.value != 0;
+}
 
 /* From the arithmetic type to storage, rounded once. */
-template <class X> FS_DEVICE void stored(X x, double *to) { *to = (double)x; }
-template <class X> FS_DEVICE void stored(X x, float *to) { *to = (float)x; }
-FS_DEVICE void stored(double x, fs_float16 *to) { *to = __double2half(x); }
-FS_DEVICE void stored(float x, fs_float16 *to) { *to = __float2half_rn(x); }
-FS_DEVICE void stored(long long x, fs_float16 *to) { *to = __ll2half_rn(x); }
-FS_DEVICE void stored(int x, fs_float16 *to) { *to = __int2half_rn(x); }
-FS_DEVICE void stored(double x, fs_bfloat16 *to) { *to = __double2bfloat16(x); }
-FS_DEVICE void stored(float x, fs_bfloat16 *to) { *to = __float2bfloat16_rn(x); }
-FS_DEVICE void stored(long long x, fs_bfloat16 *to) { *to = __ll2bfloat16_rn(x); }
-FS_DEVICE void stored(int x, fs_bfloat16 *to) { *to = __int2bfloat16_rn(x); }
-template <class X> FS_DEVICE void stored(X x, int64_t *to) { *to = (int64_t)x; }
-template <class X> FS_DEVICE void stored(X x, int32_t *to) { *to = (int32_t)x; }
-template <class X> FS_DEVICE void stored(X x, int8_t *to) { *to = (int8_t)x; }
-template <class X> FS_DEVICE void stored(X x, uint8_t *to) { *to = (uint8_t)x; }
-template <class X> FS_DEVICE void stored(X x, fs_bool8 *to) { to->value = x != X(0); }
+template <class X> FS_DEVICE void stored(X x, double *to)
+{
+    *to = (double)x;
+}
+template <class X> FS_DEVICE void stored(X x, float *to)
+{
+    *to = (float)x;
+}
+FS_DEVICE void stored(double x, fs_float16 *to)
+{
+    *to = __double2half(x);
+}
+FS_DEVICE void stored(float x, fs_float16 *to)
+{
+    *to = __float2half_rn(x);
+}
+FS_DEVICE void stored(long long x, fs_float16 *to)
+{
+    *to = __ll2half_rn(x);
+}
+FS_DEVICE void stored(int x, fs_float16 *to)
+{
+    *to = __int2half_rn(x);
+}
+FS_DEVICE void stored(double x, fs_bfloat16 *to)
+{
+    *to = __double2bfloat16(x);
+}
+FS_DEVICE void stored(float x, fs_bfloat16 *to)
+{
+    *to = __float2bfloat16_rn(x);
+}
+FS_DEVICE void stored(long long x, fs_bfloat16 *to)
+{
+    *to = __ll2bfloat16_rn(x);
+}
+FS_DEVICE void stored(int x, fs_bfloat16 *to)
+{
+    *to = __int2bfloat16_rn(x);
+}
+template <class X> FS_DEVICE void stored(X x, int64_t *to)
+{
+    *to = (int64_t)x;
+}
+template <class X> FS_DEVICE void stored(X x, int32_t *to)
+{
+    *to = (int32_t)x;
+}
+template <class X> FS_DEVICE void stored(X x, int8_t *to)
+{
+    *to = (int8_t)x;
+}
+template <class X> FS_DEVICE void stored(X x, uint8_t *to)
+{
+    *to = (uint8_t)x;
+}
+template <class X> FS_DEVICE void stored(X x, fs_bool8 *to)
+{
+    to->value = x != X(0);
+}
 
 template <class OUT, class IN>
 static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __grid_constant__ fs_convert_dense args)
@@ -93,12 +167,12 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS)
 #define FS_STRIDED_FROM(NAME, name, bytes, ctype, dl) (const void *)strided_kernel<OUT, type_##name>,
 
 /* The table of one target dtype. */
-#define FS_CONVERT_TO(name)                            \
-    namespace to_##name                                \
-    {                                                  \
-    typedef type_##name OUT;                           \
-    extern "C" const fs_convert_kernels fs_convert_to_##name = { \
-        {FS_DTYPE_LIST(FS_DENSE_FROM)}, {FS_DTYPE_LIST(FS_STRIDED_FROM)}}; \
+#define FS_CONVERT_TO(name)                                                                            \
+    namespace to_##name                                                                                \
+    {                                                                                                  \
+        typedef type_##name OUT;                                                                       \
+        extern "C" const fs_convert_kernels fs_convert_to_##name = {{FS_DTYPE_LIST(FS_DENSE_FROM)},    \
+                                                                    {FS_DTYPE_LIST(FS_STRIDED_FROM)}}; \
     }
 
 #endif

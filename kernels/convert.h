@@ -5,9 +5,9 @@
 #include "kernels/layout.h"
 
 enum {
-    FS_COPY_ITEMS = 4,      /* elements (strided) or vectors (fill) per thread */
-    FS_SIZES = 4,           /* element sizes: 1, 2, 4 and 8 bytes, by their logarithm */
-    FS_TRANSPOSE_TILE = 64  /* elements per side */
+    FS_COPY_ITEMS = 4,     /* elements (strided) or vectors (fill) per thread */
+    FS_SIZES = 4,          /* element sizes: 1, 2, 4 and 8 bytes, by their logarithm */
+    FS_TRANSPOSE_TILE = 64 /* elements per side */
 };
 
 /* Dense conversions move vectors whose larger side is 16 bytes, at most four per thread. */

@@ -115,14 +115,23 @@ template <class S> static uint64_t bits_of(S value)
 uint64_t fs_fill_bits(double value, fs_dtype dtype)
 {
     switch (dtype) {
-    case FS_FLOAT64: return bits_of(value);
-    case FS_FLOAT32: return bits_of((float)value);
-    case FS_FLOAT16: return bits_of(__double2half(value));
-    case FS_BFLOAT16: return bits_of(__double2bfloat16(value));
-    case FS_INT64: return bits_of((int64_t)value);
-    case FS_INT32: return bits_of((int32_t)value);
-    case FS_INT8: return bits_of((int8_t)value);
-    case FS_UINT8: return bits_of((uint8_t)value);
-    default: return value != 0; /* FS_BOOL */
+    case FS_FLOAT64:
+        return bits_of(value);
+    case FS_FLOAT32:
+        return bits_of((float)value);
+    case FS_FLOAT16:
+        return bits_of(__double2half(value));
+    case FS_BFLOAT16:
+        return bits_of(__double2bfloat16(value));
+    case FS_INT64:
+        return bits_of((int64_t)value);
+    case FS_INT32:
+        return bits_of((int32_t)value);
+    case FS_INT8:
+        return bits_of((int8_t)value);
+    case FS_UINT8:
+        return bits_of((uint8_t)value);
+    default:
+        return value != 0; /* FS_BOOL */
     }
 }

@@ -63,7 +63,9 @@ static fs_status load(const char *path, const fs_error *not_found, fs_error *err
     return fs_fail(err, FS_RUNTIME_ERROR,
                    "matrix products on CUDA need cuBLASLt, which could not be loaded (%.400s): "
                    "pip install nvidia-cublas, or put libcublasLt.so.13 on the loader's path",
-                   not_found->status != FS_OK ? not_found->message : reason ? reason : "no reason given");
+                   not_found->status != FS_OK ? not_found->message
+                   : reason                   ? reason
+                                              : "no reason given");
 }
 
 fs_status fs_cublaslt_get(const fs_cublaslt **library, fs_error *err)

@@ -119,9 +119,9 @@ static const struct {
 };
 
 /* The first failing cuBLASLt status, or success, for chained calls. */
-#define LT_TRY(call)                                  \
-    do {                                              \
-        int lt_status_ = (call);                      \
+#define LT_TRY(call)                                        \
+    do {                                                    \
+        int lt_status_ = (call);                            \
         if (lt_status_ != FS_LT_SUCCESS) return lt_status_; \
     } while (0)
 

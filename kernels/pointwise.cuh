@@ -13,16 +13,33 @@
 #include "kernels/types.cuh"
 
 /* CUDA's math functions are overloaded for float and double. A function in this namespace hides CUDA's. */
-namespace fs_math {
-FS_DEVICE float pow(float a, float b) { return fs_power(a, b); }
-FS_DEVICE double pow(double a, double b) { return ::pow(a, b); }
+namespace fs_math
+{
+FS_DEVICE float pow(float a, float b)
+{
+    return fs_power(a, b);
+}
+FS_DEVICE double pow(double a, double b)
+{
+    return ::pow(a, b);
+}
 
 #define K(constant) T(constant)
 #define M(function) function
-#define FS_UNARY(name, value, prose) \
-    template <class T> struct unary_##name { static __device__ __forceinline__ T apply(T x, T) { return value; } };
-#define FS_BINARY(name, value, prose) \
-    template <class T> struct binary_##name { static __device__ __forceinline__ T apply(T a, T b) { return value; } };
+#define FS_UNARY(name, value, prose)                      \
+    template <class T> struct unary_##name {              \
+        static __device__ __forceinline__ T apply(T x, T) \
+        {                                                 \
+            return value;                                 \
+        }                                                 \
+    };
+#define FS_BINARY(name, value, prose)                       \
+    template <class T> struct binary_##name {               \
+        static __device__ __forceinline__ T apply(T a, T b) \
+        {                                                   \
+            return value;                                   \
+        }                                                   \
+    };
 #include "ops/pointwise.def"
 #undef FS_UNARY
 #undef FS_BINARY
@@ -69,8 +86,7 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS) dense_kernel(const __g
             if (args.in[i])
 #pragma unroll
                 for (int v = 0; v < VECTORS; v++)
-                    fs_load<S, WIDTH>(raw[i] + v * WIDTH,
-                                      (const S *)args.in[i] + first + v * FS_TILE_THREADS * WIDTH);
+                    fs_load<S, WIDTH>(raw[i] + v * WIDTH, (const S *)args.in[i] + first + v * FS_TILE_THREADS * WIDTH);
     } else {
         /* Beyond the end the last element is read again, as unconditional loads can all be in flight together. */
 #pragma unroll
@@ -138,9 +154,9 @@ static __global__ void __launch_bounds__(FS_TILE_THREADS)
 #define FS_UNARY_DENSE(name, value, prose) \
     (const void *)dense_kernel<S, fs_math::unary_##name, 1, FS_DENSE_ITEMS(sizeof(S), false)>,
 #define FS_UNARY_STRIDED(name, value, prose) (const void *)strided_kernel<S, fs_math::unary_##name, 1>,
-#define FS_BINARY_DENSE(name, value, prose)                      \
-    (const void *)dense_kernel<S, fs_math::binary_##name, 2,     \
-                               FS_DENSE_ITEMS(sizeof(S), FS_BINARY_IS_HEAVY(FS_BINARY_##name))>,
+#define FS_BINARY_DENSE(name, value, prose) \
+    (const void *)                          \
+        dense_kernel<S, fs_math::binary_##name, 2, FS_DENSE_ITEMS(sizeof(S), FS_BINARY_IS_HEAVY(FS_BINARY_##name))>,
 #define FS_BINARY_STRIDED(name, value, prose) (const void *)strided_kernel<S, fs_math::binary_##name, 2>,
 
 #endif

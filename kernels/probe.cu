@@ -24,9 +24,18 @@ typedef struct {
 /* Never written, as no result equals this number; but the compiler cannot know that. */
 __device__ float fs_probe_sink;
 
-FS_DEVICE double multiply_add(double x, double a, double b) { return fma(x, a, b); }
-FS_DEVICE float multiply_add(float x, float a, float b) { return fmaf(x, a, b); }
-FS_DEVICE __half2 multiply_add(__half2 x, __half2 a, __half2 b) { return __hfma2(x, a, b); }
+FS_DEVICE double multiply_add(double x, double a, double b)
+{
+    return fma(x, a, b);
+}
+FS_DEVICE float multiply_add(float x, float a, float b)
+{
+    return fmaf(x, a, b);
+}
+FS_DEVICE __half2 multiply_add(__half2 x, __half2 a, __half2 b)
+{
+    return __hfma2(x, a, b);
+}
 FS_DEVICE __nv_bfloat162 multiply_add(__nv_bfloat162 x, __nv_bfloat162 a, __nv_bfloat162 b)
 {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
@@ -37,15 +46,39 @@ FS_DEVICE __nv_bfloat162 multiply_add(__nv_bfloat162 x, __nv_bfloat162 a, __nv_b
 #endif
 }
 
-FS_DEVICE void spread(float x, double *to) { *to = x; }
-FS_DEVICE void spread(float x, float *to) { *to = x; }
-FS_DEVICE void spread(float x, __half2 *to) { *to = __float2half2_rn(x); }
-FS_DEVICE void spread(float x, __nv_bfloat162 *to) { *to = __float2bfloat162_rn(x); }
+FS_DEVICE void spread(float x, double *to)
+{
+    *to = x;
+}
+FS_DEVICE void spread(float x, float *to)
+{
+    *to = x;
+}
+FS_DEVICE void spread(float x, __half2 *to)
+{
+    *to = __float2half2_rn(x);
+}
+FS_DEVICE void spread(float x, __nv_bfloat162 *to)
+{
+    *to = __float2bfloat162_rn(x);
+}
 
-FS_DEVICE float gather(double x) { return (float)x; }
-FS_DEVICE float gather(float x) { return x; }
-FS_DEVICE float gather(__half2 x) { return __low2float(x) + __high2float(x); }
-FS_DEVICE float gather(__nv_bfloat162 x) { return __low2float(x) + __high2float(x); }
+FS_DEVICE float gather(double x)
+{
+    return (float)x;
+}
+FS_DEVICE float gather(float x)
+{
+    return x;
+}
+FS_DEVICE float gather(__half2 x)
+{
+    return __low2float(x) + __high2float(x);
+}
+FS_DEVICE float gather(__nv_bfloat162 x)
+{
+    return __low2float(x) + __high2float(x);
+}
 
 /* FLOPS 2 per multiply-add (per number of a pair)    BYTES none    bound by compute */
 template <class V>
@@ -80,8 +113,7 @@ static __global__ void __launch_bounds__(THREADS) read_kernel(const __grid_const
         alignas(16) float values[READ_UNROLL][4] = {};
 #pragma unroll
         for (int u = 0; u < READ_UNROLL; u++)
-            if (i + u * step < args.vectors)
-                *(uint4 *)values[u] = args.data[i + u * step];
+            if (i + u * step < args.vectors) *(uint4 *)values[u] = args.data[i + u * step];
 #pragma unroll
         for (int u = 0; u < READ_UNROLL; u++)
 #pragma unroll
@@ -150,8 +182,8 @@ extern "C" fs_status fs_cuda_probe_empty(fs_device device, fs_error *err)
     int previous, argument = 0;
 
     FS_TRY(fs_cuda_enter(device, &previous, err));
-    fs_status status = fs_cuda_launch(device, (const void *)empty_kernel, 1, 1, &argument, "launching an empty kernel",
-                                      err);
+    fs_status status =
+        fs_cuda_launch(device, (const void *)empty_kernel, 1, 1, &argument, "launching an empty kernel", err);
     fs_cuda_leave(previous);
     return status;
 }
@@ -161,9 +193,8 @@ extern "C" fs_status fs_cuda_probe_read(fs_device device, const void *data, size
     int previous;
 
     if (nbytes < 16 || !fs_is_aligned(data, 16))
-        return fs_fail(err, FS_VALUE_ERROR,
-                       "a memory probe needs at least 16 bytes, aligned to 16, not %zu at %p", nbytes,
-                       data);
+        return fs_fail(err, FS_VALUE_ERROR, "a memory probe needs at least 16 bytes, aligned to 16, not %zu at %p",
+                       nbytes, data);
     FS_TRY(fs_cuda_enter(device, &previous, err));
     fs_status status = launch_read(device, data, nbytes, err);
     fs_cuda_leave(previous);

@@ -57,10 +57,8 @@ static __global__ void __launch_bounds__(THREADS) random_kernel(const __grid_con
 
     if (first >= args.count) return;
     fs_philox_words words = fs_philox(args.seed, args.first_counter + (uint64_t)counter);
-    if (NORMAL)
-        draw_normal(args, words, draw);
-    else
-        draw_uniform(args, words, draw);
+    if (NORMAL) draw_normal(args, words, draw);
+    else draw_uniform(args, words, draw);
 #pragma unroll
     for (int k = 0; k < DRAWS; k++) fs_narrow(draw[k], &values[k]);
     if (args.vectors && first + DRAWS <= args.count) {

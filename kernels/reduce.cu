@@ -64,10 +64,8 @@ FS_DEVICE T reduce_share(const S *in, int64_t length, int index, int step, bool 
 template <class OUT, class T> FS_DEVICE void put(const arguments &args, int64_t at, T value)
 {
     if (args.divisor != 1) value /= (T)args.divisor;
-    if (args.partial)
-        ((T *)args.out)[at] = value;
-    else
-        fs_narrow(value, &((OUT *)args.out)[at]);
+    if (args.partial) ((T *)args.out)[at] = value;
+    else fs_narrow(value, &((OUT *)args.out)[at]);
 }
 
 /* S: the input's type, which is the accumulator's from the second pass on. */
@@ -94,8 +92,8 @@ static __global__ void __launch_bounds__(THREADS) short_kernel(const __grid_cons
     T value = OP::template identity<T>();
 
     if (row < args.rows)
-        value = reduce_share<OP, T>((const S *)args.in + row * args.length, args.length, index, args.width,
-                                    args.vectors);
+        value =
+            reduce_share<OP, T>((const S *)args.in + row * args.length, args.length, index, args.width, args.vectors);
     value = fs_reduce_lanes<OP>(value, args.width); /* all lanes take part */
     if (row < args.rows && index == 0) put<OUT>(args, row, value);
 }
@@ -104,18 +102,14 @@ typedef struct {
     const void *first_long, *first_short, *next_long, *next_short; /* pass */
 } kernels;
 
-#define KERNELS(OP, OUT, T)                                                                     \
-    {                                                                                           \
-        (const void *)long_kernel<OP, OUT, OUT>, (const void *)short_kernel<OP, OUT, OUT>,      \
-            (const void *)long_kernel<OP, OUT, T>, (const void *)short_kernel<OP, OUT, T>       \
-    }
-#define BY_DTYPE(OP)                                                                               \
-    {                                                                                              \
-        KERNELS(OP, double, double), KERNELS(OP, float, float), KERNELS(OP, fs_float16, float),    \
-            KERNELS(OP, fs_bfloat16, float)                                                        \
-    }
-static const kernels table[FS_REDUCTION_COUNT][4] = {
-    BY_DTYPE(fs_add), BY_DTYPE(fs_add), BY_DTYPE(fs_larger), BY_DTYPE(fs_smaller)};
+#define KERNELS(OP, OUT, T)                                                             \
+    {(const void *)long_kernel<OP, OUT, OUT>, (const void *)short_kernel<OP, OUT, OUT>, \
+     (const void *)long_kernel<OP, OUT, T>, (const void *)short_kernel<OP, OUT, T>}
+#define BY_DTYPE(OP)                                                                         \
+    {KERNELS(OP, double, double), KERNELS(OP, float, float), KERNELS(OP, fs_float16, float), \
+     KERNELS(OP, fs_bfloat16, float)}
+static const kernels table[FS_REDUCTION_COUNT][4] = {BY_DTYPE(fs_add), BY_DTYPE(fs_add), BY_DTYPE(fs_larger),
+                                                     BY_DTYPE(fs_smaller)};
 
 static const size_t sizes[4] = {8, 4, 2, 2};
 

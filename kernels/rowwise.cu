@@ -35,7 +35,10 @@ template <class S> struct share {
         return vectors ? (k / WIDTH * team + index) * WIDTH + k % WIDTH : k * team + index;
     }
 
-    __device__ __forceinline__ bool has(int k) const { return place(k) < length; }
+    __device__ __forceinline__ bool has(int k) const
+    {
+        return place(k) < length;
+    }
 
     /* Elements k to k + WIDTH of the thread's own. Elements beyond the run are 0. */
     __device__ __forceinline__ void load(const S *from, int k, S *raw) const
@@ -148,14 +151,14 @@ typedef struct {
     const void *warp, *block, *large_block, *combine;
 } kernels;
 
-#define KERNELS(OP, S, T)                                                                                    \
-    {(const void *)row_kernel<OP, S, WARPS * FS_WARP>, (const void *)row_kernel<OP, S, PIECE_THREADS>,       \
+#define KERNELS(OP, S, T)                                                                              \
+    {(const void *)row_kernel<OP, S, WARPS * FS_WARP>, (const void *)row_kernel<OP, S, PIECE_THREADS>, \
      (const void *)row_kernel<OP, S, MAX_THREADS>, (const void *)combine_kernel<OP, T>}
-#define BY_DTYPE(OP) \
+#define BY_DTYPE(OP)                                                                         \
     {KERNELS(OP, double, double), KERNELS(OP, float, float), KERNELS(OP, fs_float16, float), \
      KERNELS(OP, fs_bfloat16, float)}
-static const kernels table[FS_ROWWISE_COUNT][4] = {
-    BY_DTYPE(softmax), BY_DTYPE(log_softmax), BY_DTYPE(layer_norm), BY_DTYPE(rms_norm)};
+static const kernels table[FS_ROWWISE_COUNT][4] = {BY_DTYPE(softmax), BY_DTYPE(log_softmax), BY_DTYPE(layer_norm),
+                                                   BY_DTYPE(rms_norm)};
 
 static const char *const doing[FS_ROWWISE_COUNT] = {"launching softmax", "launching log_softmax",
                                                     "launching layer_norm", "launching rms_norm"};

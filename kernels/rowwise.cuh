@@ -10,8 +10,12 @@
 
 #include "kernels/block.cuh"
 
-template <class T> struct fs_pair { T first, second; };
-template <class T> struct fs_factors { T shift, multiplier, addend; };
+template <class T> struct fs_pair {
+    T first, second;
+};
+template <class T> struct fs_factors {
+    T shift, multiplier, addend;
+};
 
 /* Reductions over the threads that share a row: a warp, or a block. */
 template <class T, bool WARP> struct fs_team {
@@ -24,7 +28,10 @@ template <class T, bool WARP> struct fs_team {
 
 /* first: the maximum; second: the sum of exp(x - first). Rows, or pieces of them, may be all -inf. */
 template <class T> struct exponentials {
-    static __device__ __forceinline__ T base(T largest) { return largest == T(-INFINITY) ? T(0) : largest; }
+    static __device__ __forceinline__ T base(T largest)
+    {
+        return largest == T(-INFINITY) ? T(0) : largest;
+    }
 
     template <bool KEEP, int N, class SHARE, class TEAM>
     static __device__ __forceinline__ fs_pair<T> stats_of(T (&x)[N], const SHARE &own, const TEAM &team)
@@ -69,7 +76,10 @@ template <class T> struct softmax : exponentials<T> {
         fs_factors<T> factors = {exponentials<T>::base(row.first), T(1) / row.second, T(0)};
         return factors;
     }
-    static __device__ __forceinline__ T shift(T x, T by) { return ::exp(x - by); }
+    static __device__ __forceinline__ T shift(T x, T by)
+    {
+        return ::exp(x - by);
+    }
 };
 
 template <class T> struct log_softmax : exponentials<T> {
@@ -83,7 +93,10 @@ template <class T> struct log_softmax : exponentials<T> {
         fs_factors<T> factors = {exponentials<T>::base(row.first), T(1), -::log(row.second)};
         return factors;
     }
-    static __device__ __forceinline__ T shift(T x, T by) { return x - by; }
+    static __device__ __forceinline__ T shift(T x, T by)
+    {
+        return x - by;
+    }
 };
 
 /* first: the mean; second: the sum of squared deviations. */
@@ -127,7 +140,10 @@ template <class T> struct layer_norm {
         fs_factors<T> factors = {row.first, T(1) / ::sqrt(row.second / T(length) + eps), T(0)};
         return factors;
     }
-    static __device__ __forceinline__ T shift(T x, T by) { return x - by; }
+    static __device__ __forceinline__ T shift(T x, T by)
+    {
+        return x - by;
+    }
 };
 
 /* second: the sum of squares. */
@@ -157,7 +173,10 @@ template <class T> struct rms_norm {
         fs_factors<T> factors = {T(0), T(1) / ::sqrt(row.second / T(length) + eps), T(0)};
         return factors;
     }
-    static __device__ __forceinline__ T shift(T x, T) { return x; }
+    static __device__ __forceinline__ T shift(T x, T)
+    {
+        return x;
+    }
 };
 
 #endif

@@ -11,27 +11,65 @@
 typedef __half fs_float16;
 typedef __nv_bfloat16 fs_bfloat16;
 
-template <class S> struct fs_compute { typedef float type; };
-template <> struct fs_compute<double> { typedef double type; };
+template <class S> struct fs_compute {
+    typedef float type;
+};
+template <> struct fs_compute<double> {
+    typedef double type;
+};
 
-FS_DEVICE double fs_widen(double x) { return x; }
-FS_DEVICE float fs_widen(float x) { return x; }
-FS_DEVICE float fs_widen(fs_float16 x) { return __half2float(x); }
-FS_DEVICE float fs_widen(fs_bfloat16 x) { return __bfloat162float(x); }
+FS_DEVICE double fs_widen(double x)
+{
+    return x;
+}
+FS_DEVICE float fs_widen(float x)
+{
+    return x;
+}
+FS_DEVICE float fs_widen(fs_float16 x)
+{
+    return __half2float(x);
+}
+FS_DEVICE float fs_widen(fs_bfloat16 x)
+{
+    return __bfloat162float(x);
+}
 
 /* To nearest even. */
-FS_DEVICE void fs_narrow(double x, double *to) { *to = x; }
-FS_DEVICE void fs_narrow(float x, float *to) { *to = x; }
-FS_DEVICE void fs_narrow(float x, fs_float16 *to) { *to = __float2half_rn(x); }
-FS_DEVICE void fs_narrow(float x, fs_bfloat16 *to) { *to = __float2bfloat16_rn(x); }
+FS_DEVICE void fs_narrow(double x, double *to)
+{
+    *to = x;
+}
+FS_DEVICE void fs_narrow(float x, float *to)
+{
+    *to = x;
+}
+FS_DEVICE void fs_narrow(float x, fs_float16 *to)
+{
+    *to = __float2half_rn(x);
+}
+FS_DEVICE void fs_narrow(float x, fs_bfloat16 *to)
+{
+    *to = __float2bfloat16_rn(x);
+}
 
 /* N elements of S that move as one: N × sizeof(S) is 1, 2, 4, 8 or 16 bytes. */
 template <int BYTES> struct fs_chunk;
-template <> struct fs_chunk<1> { typedef uint8_t type; };
-template <> struct fs_chunk<2> { typedef uint16_t type; };
-template <> struct fs_chunk<4> { typedef uint32_t type; };
-template <> struct fs_chunk<8> { typedef uint2 type; };
-template <> struct fs_chunk<16> { typedef uint4 type; };
+template <> struct fs_chunk<1> {
+    typedef uint8_t type;
+};
+template <> struct fs_chunk<2> {
+    typedef uint16_t type;
+};
+template <> struct fs_chunk<4> {
+    typedef uint32_t type;
+};
+template <> struct fs_chunk<8> {
+    typedef uint2 type;
+};
+template <> struct fs_chunk<16> {
+    typedef uint4 type;
+};
 
 template <class S, int N> FS_DEVICE void fs_load(S *to, const S *from)
 {

@@ -7,9 +7,9 @@
 #define NAMES(...) {__VA_ARGS__}
 #define SOURCE(document, place) document ": " place
 /* In the order of units.def. */
-#define TERA(fp64, fp64_tensor, fp32, tf32, fp16, fp16_tensor, bf16_tensor, fp8, int8)           \
+#define TERA(fp64, fp64_tensor, fp32, tf32, fp16, fp16_tensor, bf16_tensor, fp8, int8) \
     {T(fp64), T(fp64_tensor), T(fp32), T(tf32), T(fp16), T(fp16_tensor), T(bf16_tensor), T(fp8), T(int8)}
-#define T(tera) ((tera)*1e12)
+#define T(tera) ((tera) * 1e12)
 
 /* clang-format off */
 static const fs_datasheet datasheets[] = {

@@ -15,15 +15,15 @@ typedef struct {
     int major, minor;                          /* compute capability */
     fs_tensor_class tensor_class;
     int sm_count;
-    int memory_gib;                /* if other cards share the name; 0 otherwise */
-    double clock_mhz;              /* boost clock */
-    double tensor_clock_mhz;       /* clock of the tensor rates; clock_mhz if the vendor has only one clock */
-    double l2_bytes;               /* as the driver reports it */
-    double bandwidth;              /* of device memory, bytes/s (1 GB/s is 1e9) */
+    int memory_gib;          /* if other cards share the name; 0 otherwise */
+    double clock_mhz;        /* boost clock */
+    double tensor_clock_mhz; /* clock of the tensor rates; clock_mhz if the vendor has only one clock */
+    double l2_bytes;         /* as the driver reports it */
+    double bandwidth;        /* of device memory, bytes/s (1 GB/s is 1e9) */
     int memory_bus_bits;
-    double memory_pin_rate;        /* bits/s per pin of the bus: bandwidth = bits × rate / 8 */
-    double flops[FS_UNIT_COUNT];   /* dense FLOP/s (int8: operations/s), as rounded by the vendor */
-    const char *source;            /* document and section */
+    double memory_pin_rate;      /* bits/s per pin of the bus: bandwidth = bits × rate / 8 */
+    double flops[FS_UNIT_COUNT]; /* dense FLOP/s (int8: operations/s), as rounded by the vendor */
+    const char *source;          /* document and section */
 } fs_datasheet;
 
 /* The row of the device that reports this name, number of SMs and bytes of memory; 0: unknown. NULL if no row has the

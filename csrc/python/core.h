@@ -68,12 +68,13 @@ PyObject *fs_set_default_device(PyObject *module, PyObject *device);
  * the module, so a module that is imported again has the same types. Return -1 with an exception set on failure. */
 int fs_add_type(PyObject *module, PyTypeObject **type, PyType_Spec *spec);
 
-/* Return a name of the store as a string. Bytes that are not UTF-8, as in kernel names of other libraries, become U+FFFD.
+/* Return a name of the store as a string. Bytes that are not UTF-8, as in kernel names of other libraries, become
+ * U+FFFD.
  */
 PyObject *fs_text_object(const char *text);
 
-/* Put a column into a dict, and take over its reference. Return false with an exception set on failure, and if the column
- * is NULL. */
+/* Put a column into a dict, and take over its reference. Return false with an exception set on failure, and if the
+ * column is NULL. */
 bool fs_put_column(PyObject *columns, const char *name, PyObject *column);
 
 /* The Python types and functions of each file. Each function adds its own to the module: -1 with an exception set on
@@ -82,8 +83,8 @@ int fs_add_tensor(PyObject *module);
 int fs_add_ops(PyObject *module);
 int fs_add_dlpack(PyObject *module);
 int fs_add_store(PyObject *module);
-int fs_add_profiler(PyObject *module); /* after the store */
-int fs_add_range(PyObject *module); /* after the profiler */
+int fs_add_profiler(PyObject *module);     /* after the store */
+int fs_add_range(PyObject *module);        /* after the profiler */
 int fs_add_trace_reader(PyObject *module); /* after the store */
 int fs_add_testing(PyObject *module);      /* after the store */
 int fs_add_device(PyObject *module);

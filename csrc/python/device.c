@@ -88,9 +88,8 @@ static PyObject *datasheet_row(const fs_datasheet *row)
                          row->major, "minor", row->minor, "tensor_class", fs_tensor_class_names[row->tensor_class],
                          "sm_count", row->sm_count, "memory_gib", row->memory_gib, "clock_mhz", known(row->clock_mhz),
                          "tensor_clock_mhz", known(row->tensor_clock_mhz), "l2_bytes", known(row->l2_bytes),
-                         "bandwidth", known(row->bandwidth), "memory_bus_bits", row->memory_bus_bits,
-                         "memory_pin_rate", known(row->memory_pin_rate), "flops", flops, "formula_flops", expected,
-                         "source", row->source);
+                         "bandwidth", known(row->bandwidth), "memory_bus_bits", row->memory_bus_bits, "memory_pin_rate",
+                         known(row->memory_pin_rate), "flops", flops, "formula_flops", expected, "source", row->source);
 }
 
 static PyObject *datasheet(PyObject *module, PyObject *args)

@@ -30,7 +30,7 @@ enum { OWN_ENTRIES = 2 };
 typedef struct {
     PyObject_HEAD
     PyObject *name, *flops, *bytes, *unit; /* as passed */
-    const char *text;               /* of the name, which owns it */
+    const char *text;                      /* of the name, which owns it */
     fs_given_work work;
     bool is_function; /* the work depends on the arguments of the decorated function */
     entry own[OWN_ENTRIES], *entries;
@@ -86,8 +86,7 @@ static bool take_unit(range_object *self, PyObject *value)
     const char *name = fs_unit_text(value);
     if (name == NULL) return false;
     if (self->flops == Py_None) {
-        PyErr_Format(PyExc_ValueError,
-                     "unit=%R of the range %R needs flops=, the FLOPs that the unit executes", value,
+        PyErr_Format(PyExc_ValueError, "unit=%R of the range %R needs flops=, the FLOPs that the unit executes", value,
                      self->name);
         return false;
     }
@@ -287,8 +286,7 @@ static PyObject *record_into(PyObject *module, PyObject *profiler)
 {
     (void)module;
     if (profiler != Py_None && !Py_IS_TYPE(profiler, fs_profiler_type)) {
-        PyErr_Format(PyExc_TypeError, "expected a Profiler or None, not %s",
-                     Py_TYPE(profiler)->tp_name);
+        PyErr_Format(PyExc_TypeError, "expected a Profiler or None, not %s", Py_TYPE(profiler)->tp_name);
         return NULL;
     }
     recording = profiler == Py_None ? 0 : ++recordings;

@@ -172,11 +172,11 @@ static PyObject *bounds(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
     PyObject *all = PyDict_New();
-#define ADD_BOUND(NAME, name, prose)                                                 \
-    if (all != NULL) {                                                               \
-        PyObject *text = PyUnicode_FromString(prose);                                \
+#define ADD_BOUND(NAME, name, prose)                                                   \
+    if (all != NULL) {                                                                 \
+        PyObject *text = PyUnicode_FromString(prose);                                  \
         if (text == NULL || PyDict_SetItemString(all, #name, text) < 0) Py_CLEAR(all); \
-        Py_XDECREF(text);                                                            \
+        Py_XDECREF(text);                                                              \
     }
     FS_BOUND_LIST(ADD_BOUND)
 #undef ADD_BOUND

@@ -242,7 +242,7 @@ static const struct {
     bool integer;
 } numeric_columns[] = {
 #define FS_COLUMN(type, name, unit, prose) \
-    {#name, prose, offsetof(fs_row, name), UNIT_##unit, _Generic((type)0, int64_t : true, double : false)},
+    {#name, prose, offsetof(fs_row, name), UNIT_##unit, _Generic((type)0, int64_t: true, double: false)},
 #include "table/columns.def"
 #undef FS_COLUMN
 };

@@ -32,8 +32,8 @@ void fs_task_look(void)
 {
     const fs_observer *observer = fs_observer_get();
     const PyThreadState *thread = PyThreadState_Get();
-    if (observer == NULL || (last.version == thread->context_ver && last.thread == thread->id &&
-                             last.observer == observer->serial))
+    if (observer == NULL ||
+        (last.version == thread->context_ver && last.thread == thread->id && last.observer == observer->serial))
         return;
     last.thread = thread->id;
     last.version = thread->context_ver;

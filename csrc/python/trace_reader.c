@@ -164,9 +164,10 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
     fs_store_object *store = (fs_store_object *)argument;
     if (!fs_store_object_is_stopped(store, "store") || !fs_store_object_may_change(store)) return NULL;
     if (fs_store_count(store->store) > 0 || store->lost != NULL) {
-        PyErr_SetString(PyExc_ValueError, store->lost != NULL
-                                              ? "a trace can only be read into a new Store; this one belongs to a Profiler"
-                                              : "a trace can only be read into a new Store; this one has events");
+        PyErr_SetString(PyExc_ValueError,
+                        store->lost != NULL
+                            ? "a trace can only be read into a new Store; this one belongs to a Profiler"
+                            : "a trace can only be read into a new Store; this one has events");
         return NULL;
     }
     store->generation = fs_fork_generation();

@@ -112,11 +112,11 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
     if (build(&builder, dims, types, strides, concrete)) {
         fs_torch_decode(builder.words, fs_torch_size(&builder), &call);
         fs_work work = fs_work_of_torch(name, &call);
-        result = Py_BuildValue("{s:d,s:d,s:d,s:d,s:N,s:d,s:d,s:N,s:N}", "flops", work.flops, "bytes_read",
-                               work.bytes_read, "bytes_written", work.bytes_written, "bytes_moved", work.bytes_moved,
-                               "of_launched", PyBool_FromLong(work.of_launched), "list_elements", work.list_elements,
-                               "item", work.item, "at_most", PyBool_FromLong(work.at_most), "unit",
-                               fs_unit_object(work.unit.preferred));
+        result =
+            Py_BuildValue("{s:d,s:d,s:d,s:d,s:N,s:d,s:d,s:N,s:N}", "flops", work.flops, "bytes_read", work.bytes_read,
+                          "bytes_written", work.bytes_written, "bytes_moved", work.bytes_moved, "of_launched",
+                          PyBool_FromLong(work.of_launched), "list_elements", work.list_elements, "item", work.item,
+                          "at_most", PyBool_FromLong(work.at_most), "unit", fs_unit_object(work.unit.preferred));
     }
     fs_torch_builder_clear(&builder);
     return result;

@@ -92,8 +92,8 @@ void fs_roof_sum_launch(fs_roof_sum *sum, const fs_roof *roof, double count)
 
 fs_roof fs_roof_sum_total(const fs_roof_sum *sum)
 {
-    fs_roof total = {sum->compute_ns, sum->memory_ns, sum->least_ns, sum->launch_ns, sum->kernel_ns,
-                     FS_UNIT_NONE,    0,              sum->partial};
+    fs_roof total = {sum->compute_ns, sum->memory_ns, sum->least_ns, sum->launch_ns, sum->kernel_ns, FS_UNIT_NONE, 0,
+                     sum->partial};
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) {
         if (sum->unit_flops[unit] <= total.unit_flops) continue;
         total.unit = (fs_unit)unit;

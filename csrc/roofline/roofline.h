@@ -41,9 +41,9 @@ typedef struct {
     /* Of an empty launch measured between CUDA events, and of a minimal kernel in the profiler's record (CPU: of a
      * minimal op). */
     double launch_ns, kernel_ns;
-    fs_unit unit; /* executes the FLOPs; FS_UNIT_NONE if there are none or the unit is unknown */
+    fs_unit unit;      /* executes the FLOPs; FS_UNIT_NONE if there are none or the unit is unknown */
     double unit_flops; /* executed by the unit */
-    bool partial; /* only the FLOPs or only the bytes are known: the other may take longer */
+    bool partial;      /* only the FLOPs or only the bytes are known: the other may take longer */
 } fs_roof;
 
 /* All fields unknown. */
@@ -68,9 +68,9 @@ fs_roof fs_roof_sum_total(const fs_roof_sum *sum);
 
 typedef struct {
     double tflops_per_s, gbytes_per_s;
-    double arithmetic_intensity;                              /* FLOP/byte */
+    double arithmetic_intensity;                             /* FLOP/byte */
     double pct_peak_flops, pct_peak_bandwidth, pct_roofline; /* % */
-    double roofline_time, headroom;                           /* ns; they add up to the time */
+    double roofline_time, headroom;                          /* ns; they add up to the time */
     fs_bound bound;
 } fs_rating;
 

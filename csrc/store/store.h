@@ -92,12 +92,12 @@ typedef struct {
 
 typedef struct {
     bool on_device;
-    int device;    /* -1: a host thread */
-    uint64_t id;   /* operating system's thread id, or stream */
-    uint32_t open; /* innermost open event of a host thread and of its current task, or FS_NONE */
-    uint32_t base; /* innermost open event of the thread outside of any task */
+    int device;     /* -1: a host thread */
+    uint64_t id;    /* operating system's thread id, or stream */
+    uint32_t open;  /* innermost open event of a host thread and of its current task, or FS_NONE */
+    uint32_t base;  /* innermost open event of the thread outside of any task */
     uint32_t first; /* outermost open event of the task alone, or FS_NONE */
-    uint64_t task; /* the current task; 0: none */
+    uint64_t task;  /* the current task; 0: none */
 } fs_lane;
 
 typedef struct fs_store fs_store;

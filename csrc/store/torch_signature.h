@@ -67,15 +67,15 @@ typedef struct {
 /* The work of the call as flopscope's own traces declare it; NaN: missing. */
 typedef struct {
     double flops, bytes_read, bytes_written;
-    double bytes; /* read and written, if those are missing */
+    double bytes;  /* read and written, if those are missing */
     char unit[16]; /* name of the compute unit that executes the FLOPs, padded with zeros; "": missing */
 } fs_torch_told;
 
 enum { FS_TORCH_MAX_ARGUMENTS = 128 };
 
 typedef struct fs_torch_call {
-    uint32_t count; /* arguments that follow */
-    bool whole;     /* false: there were more than FS_TORCH_MAX_ARGUMENTS; these are the first */
+    uint32_t count;  /* arguments that follow */
+    bool whole;      /* false: there were more than FS_TORCH_MAX_ARGUMENTS; these are the first */
     const void *end; /* end of the call's bytes, if it is complete */
     /* Not stored in the bytes. NULL after decoding, and wherever it is unknown. */
     const char *outer_name;            /* the enclosing op */

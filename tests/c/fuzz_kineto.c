@@ -34,8 +34,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (first.status == FS_OUT_OF_MEMORY || other.status == FS_OUT_OF_MEMORY) return 0;
         FUZZ_CHECK(first.status == other.status, "way %d: \"%s\", \"%s\"", way, first.err.message, other.err.message);
         FUZZ_CHECK(first.digest == other.digest, "way %d", way);
-        FUZZ_CHECK(strcmp(first.err.message, other.err.message) == 0, "way %d: \"%s\", \"%s\"", way,
-                   first.err.message, other.err.message);
+        FUZZ_CHECK(strcmp(first.err.message, other.err.message) == 0, "way %d: \"%s\", \"%s\"", way, first.err.message,
+                   other.err.message);
     }
     return 0;
 }

@@ -204,10 +204,12 @@ static double unary(int id, double x)
 #define K(number) number
 #define M(function) function
 #define FS_UNARY(name, value, prose) \
-    case FS_UNARY_##name: return value;
+    case FS_UNARY_##name:            \
+        return value;
 #include "ops/pointwise.def"
 #undef FS_UNARY
-    default: abort();
+    default:
+        abort();
     }
 }
 
@@ -215,10 +217,12 @@ static double binary(int id, double a, double b)
 {
     switch (id) {
 #define FS_BINARY(name, value, prose) \
-    case FS_BINARY_##name: return value;
+    case FS_BINARY_##name:            \
+        return value;
 #include "ops/pointwise.def"
 #undef FS_BINARY
-    default: abort();
+    default:
+        abort();
     }
 }
 
@@ -379,10 +383,13 @@ static bool choose_arguments(trial *made)
     call->device = cpu;
     call->eps = 1e-5;
     switch (form) {
-    case FS_FORM_UNARY: case FS_FORM_UNARY_IN_PLACE: case FS_FORM_CAST:
+    case FS_FORM_UNARY:
+    case FS_FORM_UNARY_IN_PLACE:
+    case FS_FORM_CAST:
         add_input(made, 0, dtype, ndim, shape, share);
         break;
-    case FS_FORM_BINARY: case FS_FORM_BINARY_IN_PLACE:
+    case FS_FORM_BINARY:
+    case FS_FORM_BINARY_IN_PLACE:
         add_input(made, 0, dtype, ndim, shape, share);
         choose_second(made, dtype, ndim, shape, share);
         break;
@@ -402,22 +409,31 @@ static bool choose_arguments(trial *made)
         for (int d = call->over_everything ? 0 : ndim - 1; d < ndim; d++) made->shape[d] = 1;
         if (!call->keepdims) made->ndim = call->over_everything ? 0 : ndim - 1;
         break;
-    case FS_FORM_SOFTMAX: case FS_FORM_LAYER_NORM: case FS_FORM_RMS_NORM:
+    case FS_FORM_SOFTMAX:
+    case FS_FORM_LAYER_NORM:
+    case FS_FORM_RMS_NORM:
         if (ndim == 0) return false;
         add_input(made, 0, dtype, ndim, shape, share);
         if (form != FS_FORM_SOFTMAX && choose(2)) add_input(made, 1, dtype, 1, &shape[ndim - 1], share);
         if (form == FS_FORM_LAYER_NORM && choose(2)) add_input(made, 2, dtype, 1, &shape[ndim - 1], share);
         break;
-    case FS_FORM_MATMUL: choose_factors(made, dtype, 0, share); break;
-    case FS_FORM_ADDMM: choose_factors(made, dtype, 1, share); break;
-    case FS_FORM_CREATE: case FS_FORM_CREATE_FULL:
+    case FS_FORM_MATMUL:
+        choose_factors(made, dtype, 0, share);
+        break;
+    case FS_FORM_ADDMM:
+        choose_factors(made, dtype, 1, share);
+        break;
+    case FS_FORM_CREATE:
+    case FS_FORM_CREATE_FULL:
         call->ndim = ndim;
         memcpy(call->shape, shape, sizeof shape);
         break;
-    case FS_FORM_FILL_IN_PLACE: case FS_FORM_RANDOM_IN_PLACE:
+    case FS_FORM_FILL_IN_PLACE:
+    case FS_FORM_RANDOM_IN_PLACE:
         add_input(made, 0, dtype, ndim, shape, share);
         break;
-    default: return false;
+    default:
+        return false;
     }
     if (form == FS_FORM_CREATE_FULL || form == FS_FORM_FILL_IN_PLACE || form == FS_FORM_RANDOM_IN_PLACE) {
         call->is_scalar[1] = true;
@@ -444,29 +460,45 @@ static dense expect(const trial *made)
     for (int i = 0; i < 3; i++) in[i] = call->in[i] != NULL ? &made->in[i] : NULL;
     fs_form form = call->op->form;
     switch (form) {
-    case FS_FORM_SOFTMAX: case FS_FORM_LAYER_NORM: case FS_FORM_RMS_NORM:
+    case FS_FORM_SOFTMAX:
+    case FS_FORM_LAYER_NORM:
+    case FS_FORM_RMS_NORM:
         rowwise(call->op->id, in[0], in[1], in[2], call->eps, &out);
         return out;
-    case FS_FORM_MATMUL: matmul(in[0], in[1], NULL, &out); return out;
-    case FS_FORM_ADDMM: matmul(in[1], in[2], in[0], &out); return out;
-    default: break;
+    case FS_FORM_MATMUL:
+        matmul(in[0], in[1], NULL, &out);
+        return out;
+    case FS_FORM_ADDMM:
+        matmul(in[1], in[2], in[0], &out);
+        return out;
+    default:
+        break;
     }
     for (int64_t i = 0; i < count; i++) {
         double a = in[0] != NULL && form != FS_FORM_REDUCE && form != FS_FORM_COPY ? in[0]->values[i] : 0;
         double b = in[1] != NULL ? broadcast_get(in[1], made->ndim, made->shape, i) : call->scalar[1];
         switch (form) {
-        case FS_FORM_UNARY: case FS_FORM_UNARY_IN_PLACE: out.values[i] = unary(call->op->id, a); break;
-        case FS_FORM_BINARY: case FS_FORM_BINARY_IN_PLACE:
+        case FS_FORM_UNARY:
+        case FS_FORM_UNARY_IN_PLACE:
+            out.values[i] = unary(call->op->id, a);
+            break;
+        case FS_FORM_BINARY:
+        case FS_FORM_BINARY_IN_PLACE:
             if (call->is_scalar[1] && made->dtype != FS_FLOAT64) b = (float)b;
             out.values[i] = binary(call->op->id, a, b);
             break;
-        case FS_FORM_CAST: out.values[i] = a; break;
-        case FS_FORM_COPY_IN_PLACE: case FS_FORM_CREATE_FULL: case FS_FORM_FILL_IN_PLACE: out.values[i] = b; break;
+        case FS_FORM_CAST:
+            out.values[i] = a;
+            break;
+        case FS_FORM_COPY_IN_PLACE:
+        case FS_FORM_CREATE_FULL:
+        case FS_FORM_FILL_IN_PLACE:
+            out.values[i] = b;
+            break;
         case FS_FORM_REDUCE:
             if (x_count > 0)
                 out.values[i] = reduce(call->op->id, in[0]->values + i * (x_count / count), x_count / count);
-            else
-                out.values[i] = call->op->id == FS_MEAN ? (double)NAN : 0;
+            else out.values[i] = call->op->id == FS_MEAN ? (double)NAN : 0;
             out.slack = 8 * (double)(x_count / count);
             break;
         case FS_FORM_COPY:
@@ -478,8 +510,11 @@ static dense expect(const trial *made)
                 out.values[i] = in[0]->values[i];
             }
             break;
-        case FS_FORM_CREATE: out.values[i] = call->op->id < 2 ? call->op->id : (double)NAN; break;
-        default: out.values[i] = (double)NAN;
+        case FS_FORM_CREATE:
+            out.values[i] = call->op->id < 2 ? call->op->id : (double)NAN;
+            break;
+        default:
+            out.values[i] = (double)NAN;
         }
     }
     return out;
@@ -492,8 +527,8 @@ static bool is_random(const fs_op *op)
 
 static void check_result(const trial *made, const fs_tensor *result, const dense *want)
 {
-    static const double precision[] = {[FS_FLOAT64] = 0x1p-50, [FS_FLOAT32] = 0x1p-21, [FS_FLOAT16] = 0x1p-10,
-                                       [FS_BFLOAT16] = 0x1p-7};
+    static const double precision[] = {
+        [FS_FLOAT64] = 0x1p-50, [FS_FLOAT32] = 0x1p-21, [FS_FLOAT16] = 0x1p-10, [FS_BFLOAT16] = 0x1p-7};
     FUZZ_CHECK(result->dtype == made->dtype && result->ndim == made->ndim, "%s", made->call.op->name);
     for (int64_t i = 0; i < fs_tensor_count(result); i++) {
         double got = get(result, i), exact = want->values[i];

@@ -108,8 +108,8 @@ static fs_status summarize(const fs_store *store)
     fs_free(efficiency);
     FUZZ_TRY(fs_launches_of(store, &launches, &count, &fuzz_error));
     for (uint32_t i = 0; i < count; i++) {
-        FUZZ_CHECK(launches[i].launches <= launches[i].kernels && is_share(launches[i].launch_bound_pct),
-                   "device %d", launches[i].device);
+        FUZZ_CHECK(launches[i].launches <= launches[i].kernels && is_share(launches[i].launch_bound_pct), "device %d",
+                   launches[i].device);
     }
     fs_free(launches);
     FUZZ_TRY(fs_streams_of(store, &streams, &count, &fuzz_error));
@@ -200,8 +200,13 @@ static fs_status check_reloaded(const fs_store *store, const fuzz_sink *sink)
 static fs_status write_and_reload(const fs_store *store, int64_t base)
 {
     fuzz_sink sink = {NULL, 0, 0};
-    fs_chrome_trace_options options = {.write = keep, .context = &sink, .clock_offset = base, .pid = 4000,
-                                       .process = "fuzz", .version = "0", .members = ""};
+    fs_chrome_trace_options options = {.write = keep,
+                                       .context = &sink,
+                                       .clock_offset = base,
+                                       .pid = 4000,
+                                       .process = "fuzz",
+                                       .version = "0",
+                                       .members = ""};
     int64_t left_out;
     fs_status status = fs_chrome_trace_write(store, &options, &left_out, &fuzz_error);
     FUZZ_CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY, "%s", fuzz_error.message);

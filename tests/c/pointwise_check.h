@@ -59,14 +59,22 @@ static inline double half_number(uint16_t bits, int digits, int least)
 static inline double element_get(const void *data, fs_dtype dtype, int64_t i)
 {
     switch (dtype) {
-    case FS_FLOAT64: return ((const double *)data)[i];
-    case FS_FLOAT32: return (double)((const float *)data)[i];
-    case FS_FLOAT16: return half_number(((const uint16_t *)data)[i], 11, -24);
-    case FS_BFLOAT16: return half_number(((const uint16_t *)data)[i], 8, -133);
-    case FS_INT64: return (double)((const int64_t *)data)[i];
-    case FS_INT32: return ((const int32_t *)data)[i];
-    case FS_INT8: return ((const int8_t *)data)[i];
-    default: return ((const uint8_t *)data)[i];
+    case FS_FLOAT64:
+        return ((const double *)data)[i];
+    case FS_FLOAT32:
+        return (double)((const float *)data)[i];
+    case FS_FLOAT16:
+        return half_number(((const uint16_t *)data)[i], 11, -24);
+    case FS_BFLOAT16:
+        return half_number(((const uint16_t *)data)[i], 8, -133);
+    case FS_INT64:
+        return (double)((const int64_t *)data)[i];
+    case FS_INT32:
+        return ((const int32_t *)data)[i];
+    case FS_INT8:
+        return ((const int8_t *)data)[i];
+    default:
+        return ((const uint8_t *)data)[i];
     }
 }
 
@@ -74,8 +82,10 @@ static inline double nearest_element(double x, fs_dtype dtype)
 {
     int digits = dtype == FS_FLOAT16 ? 11 : 8, least = dtype == FS_FLOAT16 ? -24 : -133;
     switch (dtype) {
-    case FS_FLOAT64: return x;
-    case FS_FLOAT32: return (double)(float)x;
+    case FS_FLOAT64:
+        return x;
+    case FS_FLOAT32:
+        return (double)(float)x;
     case FS_FLOAT16:
     case FS_BFLOAT16: {
         if (!isfinite(x) || x == 0) return x;
@@ -85,8 +95,10 @@ static inline double nearest_element(double x, fs_dtype dtype)
         double rounded = ldexp(rint(ldexp(x, -unit)), unit);
         return fabs(rounded) >= ldexp(1, dtype == FS_FLOAT16 ? 16 : 128) ? copysign((double)INFINITY, x) : rounded;
     }
-    case FS_BOOL: return x != 0;
-    default: return trunc(x);
+    case FS_BOOL:
+        return x != 0;
+    default:
+        return trunc(x);
     }
 }
 

@@ -98,8 +98,7 @@ static fs_span call_of(fs_torch_builder *builder, const fs_collective *told)
     CHECK(fs_torch_begin(builder, NULL) == FS_OK);
     CHECK(fs_torch_add_tensor(builder, &tensor, NULL) == FS_OK);
     CHECK(fs_torch_add_text(builder, FS_TORCH_SCALAR, "7", 1, NULL) == FS_OK);
-    if (told != NULL)
-        CHECK(fs_torch_add_rest(builder, bytes, fs_collective_write(told, bytes), NULL) == FS_OK);
+    if (told != NULL) CHECK(fs_torch_add_rest(builder, bytes, fs_collective_write(told, bytes), NULL) == FS_OK);
     return (fs_span){.bytes = builder->words, .size = (uint32_t)fs_torch_size(builder)};
 }
 

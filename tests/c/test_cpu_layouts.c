@@ -92,8 +92,8 @@ static void test_any_layout(void)
                 if (scalar == 1) y = 2.5;
                 expected[kind][i] = kind == 1 ? x - y : -x;
                 if (kind > 0) continue;
-                expected[kind][i] = element_get(other.data, in_dtype,
-                                                offset_at(i, space.ndim, space.shape, other.strides));
+                expected[kind][i] =
+                    element_get(other.data, in_dtype, offset_at(i, space.ndim, space.shape, other.strides));
             }
         }
         space.out = out.data;
@@ -138,8 +138,12 @@ static void test_fill_leaves_gaps_alone(void)
     for (int dtype = 0; dtype < FS_DTYPE_COUNT; dtype++) {
         size_t size = fs_dtypes[dtype].size;
         char *data = block_new(ROWS * PITCH * size);
-        fs_elementwise space = {.ndim = 2, .shape = {ROWS, COLUMNS}, .out_strides = {PITCH, 1}, .out = data,
-                                .scalar = {dtype == FS_BOOL ? 1 : 7}, .dtype = (fs_dtype)dtype,
+        fs_elementwise space = {.ndim = 2,
+                                .shape = {ROWS, COLUMNS},
+                                .out_strides = {PITCH, 1},
+                                .out = data,
+                                .scalar = {dtype == FS_BOOL ? 1 : 7},
+                                .dtype = (fs_dtype)dtype,
                                 .count = ROWS * COLUMNS};
         CHECK_OK(fs_cpu_fill(cpu, &space, NULL));
         for (int64_t i = 0; i < ROWS * PITCH; i++) {
@@ -165,9 +169,14 @@ static void test_large_outputs(void)
         for (int64_t i = 0; i < count; i++) wrong += out[i + shift] != -in[i];
         CHECK(wrong == 0, "%lld of %lld wrong", (long long)wrong, (long long)count);
     }
-    fs_conversion transposed = {{.ndim = 2, .shape = {columns, rows}, .out_strides = {rows, 1},
-                                 .in_strides = {{1, columns}}, .out = out, .in = {in},
-                                 .dtype = FS_FLOAT32, .count = count},
+    fs_conversion transposed = {{.ndim = 2,
+                                 .shape = {columns, rows},
+                                 .out_strides = {rows, 1},
+                                 .in_strides = {{1, columns}},
+                                 .out = out,
+                                 .in = {in},
+                                 .dtype = FS_FLOAT32,
+                                 .count = count},
                                 FS_FLOAT32};
     CHECK_OK(fs_cpu_convert(cpu, &transposed, NULL));
     int64_t wrong = 0;

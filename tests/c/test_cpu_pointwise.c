@@ -8,15 +8,15 @@
 /* The rows of pointwise.def in long double. */
 #define K(constant) ((long double)(constant))
 #define M(name) name##l
-#define FS_UNARY(name, value, prose)                   \
-    static long double unary_##name(long double x)     \
-    {                                                  \
-        return value;                                  \
+#define FS_UNARY(name, value, prose)               \
+    static long double unary_##name(long double x) \
+    {                                              \
+        return value;                              \
     }
-#define FS_BINARY(name, value, prose)                               \
-    static long double binary_##name(long double a, long double b)  \
-    {                                                               \
-        return value;                                               \
+#define FS_BINARY(name, value, prose)                              \
+    static long double binary_##name(long double a, long double b) \
+    {                                                              \
+        return value;                                              \
     }
 #include "ops/pointwise.def"
 #undef FS_UNARY
@@ -76,11 +76,76 @@ static bool value_is_right(double got, long double want, fs_dtype dtype, double 
 }
 
 static const double special_values[] = {
-    0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 3.0, -3.0, 1.5, -1.5, 1e-320, 1e-310, -1e-310, 1e-45, -1e-45, 1e-40,
-    1e-38, 1.18e-38, 88.7, 88.73, -87.3, -88, -103, -103.9, -104, -110, 709.7, 709.8, -708.3, -745, -745.1, -745.2,
-    -750, 1000, 8, 1e4, 1e5, 1e6, 1e7, 1e10, 1e22, 1e30, 3e38, 1e300, 1.7e308, 5, 9, 16777215, 16777216, 16777217,
-    8388607, 8388609, 9007199254740991.0, 9007199254740993.0, 1.0000001, 0.9999999, 1.000000000000001,
-    0.999999999999999, 3.14159265358979, 1.5707963267948966, 355, 710, 11, 1e-5, 1e-20, -1e-20, INFINITY, -INFINITY,
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    2.0,
+    -2.0,
+    0.5,
+    -0.5,
+    3.0,
+    -3.0,
+    1.5,
+    -1.5,
+    1e-320,
+    1e-310,
+    -1e-310,
+    1e-45,
+    -1e-45,
+    1e-40,
+    1e-38,
+    1.18e-38,
+    88.7,
+    88.73,
+    -87.3,
+    -88,
+    -103,
+    -103.9,
+    -104,
+    -110,
+    709.7,
+    709.8,
+    -708.3,
+    -745,
+    -745.1,
+    -745.2,
+    -750,
+    1000,
+    8,
+    1e4,
+    1e5,
+    1e6,
+    1e7,
+    1e10,
+    1e22,
+    1e30,
+    3e38,
+    1e300,
+    1.7e308,
+    5,
+    9,
+    16777215,
+    16777216,
+    16777217,
+    8388607,
+    8388609,
+    9007199254740991.0,
+    9007199254740993.0,
+    1.0000001,
+    0.9999999,
+    1.000000000000001,
+    0.999999999999999,
+    3.14159265358979,
+    1.5707963267948966,
+    355,
+    710,
+    11,
+    1e-5,
+    1e-20,
+    -1e-20,
+    INFINITY,
+    -INFINITY,
     NAN,
 };
 enum { SPECIALS = sizeof special_values / sizeof *special_values, VALUES = 60000 };
@@ -89,9 +154,12 @@ static double random_value(fs_dtype dtype, int64_t i)
 {
     if (i < SPECIALS) return special_values[i];
     switch (i % 4) {
-    case 0: return random_between(-20, 20);
-    case 1: return random_between(-2, 2);
-    case 2: return random_between(-760, 760);
+    case 0:
+        return random_between(-20, 20);
+    case 1:
+        return random_between(-2, 2);
+    case 2:
+        return random_between(-760, 760);
     default: {
         uint64_t bits = random_bits();
         double wide;

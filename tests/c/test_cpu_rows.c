@@ -23,10 +23,9 @@ static void check_reduction(fs_reduction_id op, const void *in, int64_t rows, in
         long double want = op == FS_SUM ? sum : op == FS_MEAN ? sum / length : op == FS_AMAX ? largest : smallest;
         if (op == FS_MEAN) magnitude /= length;
         if (nan) want = NAN;
-        double tolerance = op == FS_AMAX || op == FS_AMIN
-                               ? 0
-                               : fabs((double)want) * 1.01 * rounding(dtype) +
-                                     8 * (double)magnitude * compute_rounding(dtype);
+        double tolerance = op == FS_AMAX || op == FS_AMIN ? 0
+                                                          : fabs((double)want) * 1.01 * rounding(dtype) +
+                                                                8 * (double)magnitude * compute_rounding(dtype);
         double got = get(out, r, dtype);
         CHECK(close_to(got, want, tolerance), "op %d %s (%lld, %lld) row %lld: %.17g, want %.17Lg", op,
               fs_dtypes[dtype].name, (long long)rows, (long long)length, (long long)r, got, want);
@@ -36,7 +35,7 @@ static void check_reduction(fs_reduction_id op, const void *in, int64_t rows, in
 
 static void test_reductions_match_plain_loops(void)
 {
-    static const int64_t shapes[][2] = {{1, 1},   {5, 3},    {3, 8},     {7, 17},     {4, 67},    {300, 129},
+    static const int64_t shapes[][2] = {{1, 1},    {5, 3},    {3, 8},     {7, 17},    {4, 67},    {300, 129},
                                         {2, 2048}, {3, 4099}, {1, 65536}, {2, 65537}, {1, 300007}};
     for (int d = 0; d < FLOAT_DTYPES; d++) {
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
@@ -116,9 +115,14 @@ static void check_rowwise(fs_rowwise_id op, int64_t rows, int64_t length, fs_dty
     size_t nbytes = (size_t)(rows * length) * fs_dtypes[dtype].size;
     void *out = malloc(nbytes);
     if (in_place) memcpy(out, in, nbytes);
-    const fs_rowwise rowwise = {.in = in_place ? out : in, .out = out, .weight = affine ? weight : NULL,
-                                .bias = affine && op == FS_LAYER_NORM ? bias : NULL, .rows = rows, .length = length,
-                                .eps = eps, .dtype = dtype};
+    const fs_rowwise rowwise = {.in = in_place ? out : in,
+                                .out = out,
+                                .weight = affine ? weight : NULL,
+                                .bias = affine && op == FS_LAYER_NORM ? bias : NULL,
+                                .rows = rows,
+                                .length = length,
+                                .eps = eps,
+                                .dtype = dtype};
     fs_error err;
     CHECK(backend->rowwise(cpu, op, &rowwise, &err) == FS_OK, "%s", err.message);
 
@@ -214,10 +218,23 @@ static void check_product(const product_case *c, fs_dtype dtype)
     void *out = random_array(c->batch * out_batch, dtype, -1, 1), *before = malloc(out_bytes);
     memcpy(before, out, out_bytes);
 
-    const fs_matmul matmul = {.a = a, .b = b, .out = out, .m = c->m, .n = c->n, .k = c->k, .batch = c->batch,
-                              .a_ld = a_ld, .b_ld = b_ld, .out_ld = out_ld, .a_batch = a_batch, .b_batch = b_batch,
-                              .out_batch = out_batch, .a_transposed = c->a_transposed, .b_transposed = c->b_transposed,
-                              .accumulate = c->accumulate, .dtype = dtype};
+    const fs_matmul matmul = {.a = a,
+                              .b = b,
+                              .out = out,
+                              .m = c->m,
+                              .n = c->n,
+                              .k = c->k,
+                              .batch = c->batch,
+                              .a_ld = a_ld,
+                              .b_ld = b_ld,
+                              .out_ld = out_ld,
+                              .a_batch = a_batch,
+                              .b_batch = b_batch,
+                              .out_batch = out_batch,
+                              .a_transposed = c->a_transposed,
+                              .b_transposed = c->b_transposed,
+                              .accumulate = c->accumulate,
+                              .dtype = dtype};
     fs_error err;
     CHECK(backend->matmul(cpu, &matmul, &err) == FS_OK, "%s", err.message);
 
@@ -298,8 +315,18 @@ static void test_a_registered_blas_does_the_products(void)
     fs_cpu_set_blas(broken_blas);
     uint16_t one[3] = {0};
     fs_error err = {0};
-    const fs_matmul matmul = {.a = one, .b = one + 1, .out = one + 2, .m = 1, .n = 1, .k = 1, .batch = 1, .a_ld = 1,
-                              .b_ld = 1, .out_ld = 1, .accumulate = true, .dtype = FS_FLOAT16};
+    const fs_matmul matmul = {.a = one,
+                              .b = one + 1,
+                              .out = one + 2,
+                              .m = 1,
+                              .n = 1,
+                              .k = 1,
+                              .batch = 1,
+                              .a_ld = 1,
+                              .b_ld = 1,
+                              .out_ld = 1,
+                              .accumulate = true,
+                              .dtype = FS_FLOAT16};
     int64_t live = fs_memory_live();
     CHECK(backend->matmul(cpu, &matmul, &err) == FS_RUNTIME_ERROR, "%s", err.message);
     CHECK(fs_memory_live() == live, "%lld blocks leaked", (long long)(fs_memory_live() - live));
@@ -309,8 +336,17 @@ static void test_a_registered_blas_does_the_products(void)
 static void test_products_survive_a_failing_allocation(void)
 {
     uint16_t one[3] = {0x3C00, 0x3C00, 0x3C00};
-    const fs_matmul matmul = {.a = one, .b = one + 1, .out = one + 2, .m = 1, .n = 1, .k = 1, .batch = 1, .a_ld = 1,
-                              .b_ld = 1, .out_ld = 1, .dtype = FS_FLOAT16};
+    const fs_matmul matmul = {.a = one,
+                              .b = one + 1,
+                              .out = one + 2,
+                              .m = 1,
+                              .n = 1,
+                              .k = 1,
+                              .batch = 1,
+                              .a_ld = 1,
+                              .b_ld = 1,
+                              .out_ld = 1,
+                              .dtype = FS_FLOAT16};
     int64_t live = fs_memory_live();
     for (int n = 1; n <= 3; n++) {
         fs_error err = {0};

@@ -9,7 +9,6 @@
 #include "device/units.h"
 #include "tests/c/check.h"
 
-
 static bool is_near(double value, double expected)
 {
     return fabs(value - expected) <= 1e-12 * fabs(expected);
@@ -41,10 +40,20 @@ static void a_device_is_found_by_its_whole_name(void)
     CHECK(fs_datasheet_find(" \tNVIDIA   H200 \n", 0, 0) == h200);
     CHECK(fs_datasheet_find("NVIDIA H200 NVL", 0, 0) != h200);
 
-    const char *unknown[] = {"",     " ",           "H200",           "NVIDIA",
-                             "NVIDIA H2",    "NVIDIA H2000", "NVIDIAH200",     "NVIDIA H 200",
-                             "Graphics Device", "NVIDIA Graphics Device", "Tesla", "AMD Radeon Graphics",
-                             "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H200 MIG 1g.18gb"};
+    const char *unknown[] = {"",
+                             " ",
+                             "H200",
+                             "NVIDIA",
+                             "NVIDIA H2",
+                             "NVIDIA H2000",
+                             "NVIDIAH200",
+                             "NVIDIA H 200",
+                             "Graphics Device",
+                             "NVIDIA Graphics Device",
+                             "Tesla",
+                             "AMD Radeon Graphics",
+                             "NVIDIA GeForce RTX 4090 Laptop GPU",
+                             "NVIDIA H200 MIG 1g.18gb"};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) CHECK(fs_datasheet_find(unknown[i], 0, 0) == NULL);
 }
 

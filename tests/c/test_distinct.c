@@ -67,7 +67,8 @@ static void test_far_apart(void)
     /* Windows of 3 x 3 over 8 x 64 images of 512 x 512, in closed form. */
     int64_t windows[6] = {8, 64, 510, 510, 3, 3}, steps[6] = {64 * 512 * 512, 512 * 512, 512, 1, 512, 1};
     CHECK(fs_distinct_count(6, windows, steps) == 8 * 64 * 512 * 512);
-    /* Dilated by 2 and strided by 3 along the rows: 0 to 3 * 169 + 4 but for what neither reaches (1 and the last but 1).
+    /* Dilated by 2 and strided by 3 along the rows: 0 to 3 * 169 + 4 but for what neither reaches (1 and the last but
+     * 1).
      */
     int64_t dilated[3] = {100000, 170, 3}, apart[3] = {4096, 3, 2};
     int64_t row_shape[2] = {170, 3}, row_strides[2] = {3, 2};

@@ -68,7 +68,8 @@ static void put_events_with_lists(void)
     const char *list = "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"no\",\"ts\":5,\"dur\":1}";
     text_size = 0;
     for (int i = 0; i < 10; i++) {
-        put("%c{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":1,\"args\":", "[,"[i > 0], i);
+        put("%c{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":1,\"args\":",
+            "[,"[i > 0], i);
         put("{\"x\":[%s, %s,\n %s,%s]}}", list, list, list, list);
     }
 }
@@ -112,8 +113,21 @@ static void test_what_follows_an_array_of_events_is_refused(void)
 static void test_numbers_beyond_all_bounds_overflow_nothing(void)
 {
     static const char *const numbers[] = {
-        "9223372036854775807", "-9223372036854775808", "9223372036854775808", "18446744073709551615", "1e400", "-1e400",
-        "1e18", "9.3e15", "-9.3e15", "2305843009213693951", "1e-400", "-1", "4294967297", "99999999999999999999999999", "0",
+        "9223372036854775807",
+        "-9223372036854775808",
+        "9223372036854775808",
+        "18446744073709551615",
+        "1e400",
+        "-1e400",
+        "1e18",
+        "9.3e15",
+        "-9.3e15",
+        "2305843009213693951",
+        "1e-400",
+        "-1",
+        "4294967297",
+        "99999999999999999999999999",
+        "0",
     };
     enum { COUNT = sizeof numbers / sizeof *numbers };
     for (int round = 0; round < 200; round++) {
@@ -121,14 +135,15 @@ static void test_numbers_beyond_all_bounds_overflow_nothing(void)
         for (int i = 0; i < 40; i++) n[i] = numbers[random_below(COUNT)];
         text_size = 0;
         put("{\"baseTimeNanoseconds\":%s,\"deviceProperties\":[{\"id\":0,\"totalGlobalMem\":%s,\"numSms\":%s,"
-            "\"warpSize\":%s}],\"traceEvents\":[", n[0], n[1], n[2], n[3]);
+            "\"warpSize\":%s}],\"traceEvents\":[",
+            n[0], n[1], n[2], n[3]);
         put("{\"ph\":\"X\",\"cat\":\"Trace\",\"name\":\"t\",\"ts\":%s,\"dur\":%s},", n[4], n[5]);
         for (int i = 0; i < 3; i++) {
             put("{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"a\",\"pid\":%s,\"tid\":%s,\"ts\":%s,\"dur\":%s,\"args\":{"
                 "\"External id\":%s,\"Input Dims\":[[%s,%s]],\"flops\":%s}},",
                 n[6 + i], n[9 + i], n[12 + i], n[15 + i], n[18 + i], n[3], n[4], n[5]);
-            put("{\"ph\":\"X\",\"cat\":\"overhead\",\"name\":\"o\",\"pid\":-1,\"tid\":%s,\"ts\":%s,\"dur\":%s},", n[8 + i],
-                n[10 + i], n[13 + i]);
+            put("{\"ph\":\"X\",\"cat\":\"overhead\",\"name\":\"o\",\"pid\":-1,\"tid\":%s,\"ts\":%s,\"dur\":%s},",
+                n[8 + i], n[10 + i], n[13 + i]);
             put("{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"name\":\"[memory]\",\"pid\":%s,\"tid\":%s,\"ts\":%s,"
                 "\"args\":{\"Bytes\":%s,\"Device Id\":%s,\"Device Type\":%s}},",
                 n[6 + i], n[9 + i], n[20 + i], n[23 + i], n[26 + i], n[i]);
@@ -231,11 +246,12 @@ static void test_overhead_lies_in_the_shortest_event_and_memory_in_one_that_runs
         for (int i = 0; i < RECORDS; i++) {
             records[i].start = random_below(12000);
             records[i].lane = random_below(LANES + 2);
-            text_size += (size_t)snprintf(text + text_size, sizeof text - text_size,
-                                          "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"name\":\"[memory]\",\"pid\":1,\"tid\":%d,"
-                                          "\"ts\":%d.%03d,\"args\":{\"Bytes\":%d,\"Device Type\":0}}%s",
-                                          (int)records[i].lane + 7, (int)(records[i].start / 1000),
-                                          (int)(records[i].start % 1000), i + 1, i + 1 < RECORDS ? "," : "]}");
+            text_size += (size_t)snprintf(
+                text + text_size, sizeof text - text_size,
+                "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"name\":\"[memory]\",\"pid\":1,\"tid\":%d,"
+                "\"ts\":%d.%03d,\"args\":{\"Bytes\":%d,\"Device Type\":0}}%s",
+                (int)records[i].lane + 7, (int)(records[i].start / 1000), (int)(records[i].start % 1000), i + 1,
+                i + 1 < RECORDS ? "," : "]}");
         }
         fs_store *store = NULL;
         fs_kineto_report report = {0};
@@ -261,8 +277,9 @@ static void test_overhead_lies_in_the_shortest_event_and_memory_in_one_that_runs
                 if (in_overhead) continue; /* those are hosts too, and the shortest */
                 if (own >= 0) CHECK(found == own, "%d: %d", own, found);
                 else if (any < 0) CHECK(found < 0, "%d", found);
-                else CHECK(found >= 0 && events[found].start <= record->start && events[found].end >= record->start,
-                           "%d: %d", any, found);
+                else
+                    CHECK(found >= 0 && events[found].start <= record->start && events[found].end >= record->start,
+                          "%d: %d", any, found);
             }
         }
         fs_store_destroy(store);

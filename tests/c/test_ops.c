@@ -15,8 +15,12 @@ static const fs_recorder_options everything = {.ops = true, .profile_memory = tr
 
 static fs_status create(fs_tensor *made, const char *op, int64_t rows, int64_t columns, fs_error *err)
 {
-    fs_call call = {
-        .op = fs_op_find(op), .dtype = FS_FLOAT32, .device = cpu, .ndim = 2, .shape = {rows, columns}, .scalar = {0, 3}};
+    fs_call call = {.op = fs_op_find(op),
+                    .dtype = FS_FLOAT32,
+                    .device = cpu,
+                    .ndim = 2,
+                    .shape = {rows, columns},
+                    .scalar = {0, 3}};
     return fs_op_run(&call, made, err);
 }
 
@@ -88,7 +92,8 @@ static void test_every_allocation_may_fail(void)
         fs_status status = use_everything(&err);
         fs_memory_fail_at(0);
         fs_backend_of(cpu)->empty_cache(cpu);
-        CHECK(fs_memory_live() == live, "n = %lld left %lld blocks", (long long)n, (long long)(fs_memory_live() - live));
+        CHECK(fs_memory_live() == live, "n = %lld left %lld blocks", (long long)n,
+              (long long)(fs_memory_live() - live));
         CHECK(fs_backend_of(cpu)->allocated(cpu) == 0);
         if (status == FS_OK) {
             CHECK(n > 20, "only %lld allocations", (long long)n);
@@ -121,7 +126,8 @@ static void test_wrong_calls_name_what_they_were_given(void)
     fs_error err;
     fs_tensor a = {0}, b = {0}, made;
     CHECK(create(&a, "zeros", 3, 4, &err) == FS_OK && create(&b, "ones", 5, 4, &err) == FS_OK);
-    CHECK(run("add", &a, &b, &made, &err) == FS_VALUE_ERROR && strstr(err.message, "add(float32 (3, 4) on cpu") != NULL);
+    CHECK(run("add", &a, &b, &made, &err) == FS_VALUE_ERROR &&
+          strstr(err.message, "add(float32 (3, 4) on cpu") != NULL);
     CHECK(run("matmul", &a, &b, &made, &err) == FS_VALUE_ERROR && strstr(err.message, "4 columns") != NULL);
     CHECK(create(&made, "zeros", -1, 4, &err) == FS_VALUE_ERROR && strstr(err.message, "negative") != NULL);
     fs_tensor_release(&a);

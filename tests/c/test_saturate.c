@@ -11,8 +11,22 @@ static int64_t bounded(__int128 value)
 int main(void)
 {
     static const int64_t values[] = {
-        0, 1, -1, 2, -2, 1000, -7, INT64_C(1) << 31, INT64_C(1) << 32, -(INT64_C(1) << 32), INT64_C(1) << 62,
-        -(INT64_C(1) << 62), INT64_MAX - 1, INT64_MAX, -INT64_MAX, INT64_MIN,
+        0,
+        1,
+        -1,
+        2,
+        -2,
+        1000,
+        -7,
+        INT64_C(1) << 31,
+        INT64_C(1) << 32,
+        -(INT64_C(1) << 32),
+        INT64_C(1) << 62,
+        -(INT64_C(1) << 62),
+        INT64_MAX - 1,
+        INT64_MAX,
+        -INT64_MAX,
+        INT64_MIN,
     };
     enum { COUNT = sizeof values / sizeof *values };
     for (int i = 0; i < COUNT; i++) {

@@ -84,9 +84,8 @@ static void test_the_roofline_of_stated_work_is_known_where_the_bytes_decide(voi
         fs_bound bound;
     } cases[] = {
         /* 4e6 bytes at 4e12 bytes/s take 1000 ns; the slowest unit does 1e12 FLOP/s, the fastest 1e15. */
-        {0.9e6, 4e6, true, FS_BOUND_MEMORY},   {0, 4e6, true, FS_BOUND_MEMORY},
-        {1.1e6, 4e6, false, FS_BOUND_UNKNOWN}, {1e12, 4e6, false, FS_BOUND_UNKNOWN},
-        {NAN, 4e6, true, FS_BOUND_MEMORY},     {1e6, NAN, false, FS_BOUND_UNKNOWN},
+        {0.9e6, 4e6, true, FS_BOUND_MEMORY},  {0, 4e6, true, FS_BOUND_MEMORY},   {1.1e6, 4e6, false, FS_BOUND_UNKNOWN},
+        {1e12, 4e6, false, FS_BOUND_UNKNOWN}, {NAN, 4e6, true, FS_BOUND_MEMORY}, {1e6, NAN, false, FS_BOUND_UNKNOWN},
     };
     fs_peaks gpu = peaks(1e15, 4e12, 20);
     gpu.flops[FS_UNIT_FP64] = 1e12;

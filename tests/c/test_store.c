@@ -8,7 +8,6 @@
 #include "store/store.h"
 #include "tests/c/check.h"
 
-
 static fs_store *new_store(void)
 {
     fs_store *store = NULL;

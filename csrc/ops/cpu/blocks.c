@@ -54,24 +54,24 @@ static inline void column_prefetch(const char *from, int64_t row_stride, int64_t
     for (uintptr_t i = 0; i < nbytes; i += 64) __builtin_prefetch((const void *)(column + i));
 }
 
-#define COPY_STRIDED(type)                                                                                  \
-    do {                                                                                                    \
-        type *to_ = (type *)(void *)to;                                                                     \
-        const type *from_ = (const type *)(const void *)from;                                               \
-        if (outer_first) {                                                                                  \
-            for (int64_t c = 0; c < columns; c++) {                                                         \
-                column_prefetch(from, from_row, (c + COLUMNS_AHEAD) * from_column, rows, size);             \
-                for (int64_t r = 0; r < rows; r++) {                                                        \
-                    to_[r * to_row + c * to_column] = from_[r * from_row + c * from_column];                \
-                }                                                                                           \
-            }                                                                                               \
-        } else {                                                                                            \
-            for (int64_t r = 0; r < rows; r++) {                                                            \
-                for (int64_t c = 0; c < columns; c++) {                                                     \
-                    to_[r * to_row + c * to_column] = from_[r * from_row + c * from_column];                \
-                }                                                                                           \
-            }                                                                                               \
-        }                                                                                                   \
+#define COPY_STRIDED(type)                                                                      \
+    do {                                                                                        \
+        type *to_ = (type *)(void *)to;                                                         \
+        const type *from_ = (const type *)(const void *)from;                                   \
+        if (outer_first) {                                                                      \
+            for (int64_t c = 0; c < columns; c++) {                                             \
+                column_prefetch(from, from_row, (c + COLUMNS_AHEAD) * from_column, rows, size); \
+                for (int64_t r = 0; r < rows; r++) {                                            \
+                    to_[r * to_row + c * to_column] = from_[r * from_row + c * from_column];    \
+                }                                                                               \
+            }                                                                                   \
+        } else {                                                                                \
+            for (int64_t r = 0; r < rows; r++) {                                                \
+                for (int64_t c = 0; c < columns; c++) {                                         \
+                    to_[r * to_row + c * to_column] = from_[r * from_row + c * from_column];    \
+                }                                                                               \
+            }                                                                                   \
+        }                                                                                       \
     } while (0)
 
 /* Copy a tile from one layout to another; strides in elements. The loop order suits the side that is in memory. */
@@ -86,10 +86,18 @@ static void tile_copy(char *to, int64_t to_row, int64_t to_column, const char *f
     }
     bool outer_first = magnitude(from_row) + magnitude(to_row) < magnitude(from_column) + magnitude(to_column);
     switch (size) {
-    case 1: COPY_STRIDED(uint8_t); break;
-    case 2: COPY_STRIDED(uint16_t); break;
-    case 4: COPY_STRIDED(uint32_t); break;
-    default: COPY_STRIDED(uint64_t); break;
+    case 1:
+        COPY_STRIDED(uint8_t);
+        break;
+    case 2:
+        COPY_STRIDED(uint16_t);
+        break;
+    case 4:
+        COPY_STRIDED(uint32_t);
+        break;
+    default:
+        COPY_STRIDED(uint64_t);
+        break;
     }
 }
 

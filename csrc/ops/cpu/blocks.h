@@ -23,7 +23,7 @@ typedef void (*fs_block_compute)(const fs_block_job *job, void *out, const void 
 
 struct fs_block_job {
     const fs_elementwise *space;
-    int inputs;                 /* number of tensors or scalars in the space: 0 to 2 */
+    int inputs;                  /* number of tensors or scalars in the space: 0 to 2 */
     size_t out_size, in_size[2]; /* bytes of an element */
     bool takes_singles;
     fs_block_compute compute;

@@ -10,8 +10,8 @@ static fs_isa isa_supported(void)
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return FS_ISA_BASELINE;
     /* Every processor with AVX2 has F16C. Older compilers cannot test for it by name. */
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl")) {
         return FS_ISA_AVX512;
     }
     return FS_ISA_AVX2;

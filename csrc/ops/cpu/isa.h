@@ -24,9 +24,10 @@ fs_isa fs_cpu_isa_id(void);
 
 /* The chosen instruction set's copy of the table. */
 #if FS_ISA_X86
-#define FS_ISA_SELECT(table)                                                       \
-    (fs_cpu_isa_id() == FS_ISA_AVX512 ? &table##_avx512                            \
-                                      : fs_cpu_isa_id() == FS_ISA_AVX2 ? &table##_avx2 : &table##_baseline)
+#define FS_ISA_SELECT(table)                            \
+    (fs_cpu_isa_id() == FS_ISA_AVX512 ? &table##_avx512 \
+     : fs_cpu_isa_id() == FS_ISA_AVX2 ? &table##_avx2   \
+                                      : &table##_baseline)
 #define FS_ISA_DECLARE(type, table) extern const type table##_baseline, table##_avx2, table##_avx512
 #else
 #define FS_ISA_SELECT(table) (&table##_baseline)

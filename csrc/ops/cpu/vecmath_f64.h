@@ -87,7 +87,7 @@ static inline double fs_log_reduce_f64(double x, double *k)
     double bias = x < 0x1p-1022 ? 0x1p52 + 1077.0 : 0x1p52 + 1023.0;
     uint64_t bits = fs_bits_f64(x < 0x1p-1022 ? x * 0x1p54 : x);
     uint64_t exponent = (bits - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u) >> 52; /* k + 1023 */
-    *k = fs_float_f64(exponent | 0x4330000000000000u) - bias; /* those bits are 2^52 + exponent */
+    *k = fs_float_f64(exponent | 0x4330000000000000u) - bias;                     /* those bits are 2^52 + exponent */
     return fs_float_f64(bits - (exponent << 52) + 0x3ff0000000000000u) - 1.0;
 }
 

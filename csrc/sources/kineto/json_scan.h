@@ -87,11 +87,11 @@ size_t fs_scan_unescape(const fs_scan_span *span, char *out);
 /* Tokens, by the full grammar of JSON ------------------------------------------------------------------------------ */
 
 /* X(NAME, name) */
-#define FS_SCAN_TOKEN_LIST(X)                                                               \
-    X(OBJECT, object)                                                                       \
-    X(OBJECT_END, object_end)                                                               \
-    X(ARRAY, array) X(ARRAY_END, array_end) X(KEY, key) X(STRING, string) X(NUMBER, number) \
-        X(WORD, word) /* true, false, null too */
+#define FS_SCAN_TOKEN_LIST(X) \
+    X(OBJECT, object)         \
+    X(OBJECT_END, object_end) \
+    X(ARRAY, array)           \
+    X(ARRAY_END, array_end) X(KEY, key) X(STRING, string) X(NUMBER, number) X(WORD, word) /* true, false, null too */
 
 typedef enum {
 #define FS_SCAN_TOKEN_ENUM(NAME, name) FS_SCAN_##NAME,

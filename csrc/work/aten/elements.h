@@ -77,7 +77,8 @@ enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
     X(pool_to)                                                                                                   \
     X(spread)                                                                                                    \
     X(resize)                                                                                                    \
-    X(resize_backward) X(pad) /* windows.c */                                                                    \
+    X(resize_backward)                                                                                           \
+    X(pad) /* windows.c */                                                                                       \
         X(grid_sample) X(grid_sample_backward) X(unfold) X(fold) X(gather) X(embedding) X(embedding_backward)    \
             X(embedding_bag) /* index.c */                                                                       \
         X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(index) X(list) X(join) X(chunk_cat)    \
