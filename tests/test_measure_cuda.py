@@ -179,7 +179,7 @@ def test_a_tensor_whose_copy_would_have_another_layout_is_not_copied(
 
 
 def test_without_cuda_the_core_functions_raise() -> None:
-    with pytest.raises(ValueError, match='"cpu" is none'):
+    with pytest.raises(ValueError, match='device="cpu" is not a CUDA device'):
         fs._core.measure_wait("cpu")
     try:
         fs._core.cuda_device_count()
