@@ -42,7 +42,7 @@ def own_times(call: Callable[[], Any], calls: int = 200) -> list[float]:
             call()
     finally:
         core.stop()
-    columns, _, kinds, _ = core.events()
+    columns, _, kinds, _ = core.store.events()
     rows = zip(columns["duration"].tolist(), columns["kind"].tolist(), strict=True)
     kernels = [ns / 1e3 for ns, kind in rows if kinds[kind] == "kernel"]
     assert len(kernels) == calls
