@@ -1,4 +1,4 @@
-"""The seed program from Python."""
+"""The benchmark program from Python."""
 
 from __future__ import annotations
 

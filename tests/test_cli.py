@@ -1,4 +1,4 @@
-"""The command line: what it prints and writes, and how it fails."""
+"""The command line: output, files, errors and exit statuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALL = ["bench", "--device", "cpu", "--size", "32", "--repeat", "2"]
 
 
 def no_cuda() -> str | None:
-    """Why there is no CUDA device, or None where there is one."""
+    """Return why there is no CUDA device, or None if there is one."""
     try:
         return None if fs._core.cuda_device_count() else "there are no CUDA devices"
     except RuntimeError as why:
@@ -40,7 +40,7 @@ def command(*arguments: str, **keywords: Any) -> subprocess.CompletedProcess[str
 def measured() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # this machine may be busy
-        fs.measure_peaks("cpu", progress=False)  # kept in the folder that tests/conftest.py names
+        fs.measure_peaks("cpu", progress=False)  # stored in the folder that tests/conftest.py sets
 
 
 # bench ----------------------------------------------------------------------------------------------------------------
@@ -96,13 +96,13 @@ def test_bench_writes_csv(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
-def test_bench_in_every_dtype(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_supports_every_dtype(dtype: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SMALL, "--dtype", dtype, "--ops", "matmul, sin"]) == 0
     out = capsys.readouterr().out
     assert f"32 × 32 {dtype}" in out and "flopscope::matmul" in out and "flopscope::add" not in out
 
 
-def test_bench_sorts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_sorts_rows(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SMALL, "--ops", "sin,matmul,ones", "--sort-by", "flops"]) == 0
     lines = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip().startswith("flopscope::")]
     assert lines == ["flopscope::matmul", "flopscope::sin", "flopscope::ones"]
@@ -116,7 +116,7 @@ def test_bench_runs_the_ops_named_in_their_order(capsys: pytest.CaptureFixture[s
     assert bench.run("cpu", size=16, ops=["sin", "add", "sin"], repeat=3).table[0].count == 6
 
 
-def test_bench_of_one_element_says_that_it_is_too_small(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_runs_with_one_element(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--device", "cpu", "--size", "1", "--repeat", "1"]) == 0
     out = capsys.readouterr().out
     assert "1 × 1 float32" in out and "nan" not in out.lower()
@@ -145,7 +145,7 @@ WRONG = [
 @pytest.mark.parametrize(
     ("arguments", "part"), WRONG, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_wrong_arguments_are_one_clear_line(
+def test_wrong_arguments_print_one_error_line(
     arguments: list[str], part: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     try:
@@ -156,12 +156,12 @@ def test_wrong_arguments_are_one_clear_line(
     assert status == 2 and out == ""
     lines = err.strip().splitlines()
     usage = [line for line in lines[:-1] if not line.startswith(("usage:", " "))]
-    assert usage == [], "argparse's usage, and then one line"
+    assert usage == [], "argparse's usage is followed by one line"
     assert lines[-1].startswith("flopscope") and part in lines[-1]
 
 
 @pytest.mark.parametrize("ops", ["", ",", " , "])
-def test_no_ops_at_all_is_a_wrong_argument(ops: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_list_of_ops_is_a_wrong_argument(ops: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
         status = main([*SMALL, "--ops", ops])
     except SystemExit as stop:
@@ -169,7 +169,7 @@ def test_no_ops_at_all_is_a_wrong_argument(ops: str, capsys: pytest.CaptureFixtu
     assert status == 2 and "op" in capsys.readouterr().err
 
 
-def test_no_command_and_unknown_commands() -> None:
+def test_missing_and_unknown_commands_are_errors() -> None:
     for arguments in ([], ["fly"], ["bench", "--size"]):
         done = command(*arguments)
         assert (
@@ -177,7 +177,7 @@ def test_no_command_and_unknown_commands() -> None:
         )
 
 
-def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_version_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, part in (
         (["--help"], "bench"),
         (["bench", "--help"], "--sort-by"),
@@ -189,12 +189,12 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert not stop.value.code and part in capsys.readouterr().out
 
 
-# What fails: exit status 1 --------------------------------------------------------------------------------------------
+# Failures: exit status 1 ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("option", ["--json", "--csv"])
 @pytest.mark.parametrize("kind", ["folder", "missing folder"])
-def test_a_file_that_cannot_be_written(
+def test_bench_reports_an_unwritable_file(
     option: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path if kind == "folder" else tmp_path / "missing" / "out"
@@ -203,19 +203,19 @@ def test_a_file_that_cannot_be_written(
     assert err.startswith("flopscope bench: ") and str(file) in err and "\n" not in err
 
 
-def test_devices_to_a_file_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_devices_reports_an_unwritable_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["devices", "--json", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith("flopscope devices: ")
 
 
-def test_too_large_a_matrix_is_one_line() -> None:
+def test_a_too_large_matrix_prints_one_error_line() -> None:
     done = command("bench", "--device", "cpu", "--size", str(1 << 23))
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "host memory" in done.stderr
     done = command("bench", "--device", "cpu", "--size", str(10**30))
     assert done.returncode in (1, 2) and "Traceback" not in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_cuda_where_there_is_none_says_why() -> None:
+def test_a_missing_cuda_device_is_explained() -> None:
     why = no_cuda()
     if why is None:
         pytest.skip("there is a CUDA device")
@@ -223,7 +223,7 @@ def test_cuda_where_there_is_none_says_why() -> None:
     assert (done.returncode, done.stdout) == (1, "") and done.stderr == f"flopscope bench: {why}\n"
 
 
-def test_a_closed_pipe_is_no_traceback() -> None:
+def test_a_closed_pipe_prints_no_traceback() -> None:
     read, write = os.pipe()
     os.close(read)
     with os.fdopen(write, "w") as closed:
@@ -237,7 +237,7 @@ def test_a_closed_pipe_is_no_traceback() -> None:
     assert "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
 
 
-def test_output_goes_to_a_terminal_without_unicode() -> None:
+def test_output_works_on_a_terminal_without_unicode() -> None:
     done = command(
         *SMALL, "--ops", "sin,add", env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
     )
@@ -248,7 +248,7 @@ def test_output_goes_to_a_terminal_without_unicode() -> None:
 # devices --------------------------------------------------------------------------------------------------------------
 
 
-def test_devices_says_what_is_here_and_measures(tmp_path: Path) -> None:
+def test_devices_lists_and_measures_the_devices(tmp_path: Path) -> None:
     environment = {**os.environ, "FLOPSCOPE_CACHE_DIR": str(tmp_path / "cache")}
     name = fs.devices()[0].name
     before = command("devices", env=environment)
@@ -261,8 +261,8 @@ def test_devices_says_what_is_here_and_measures(tmp_path: Path) -> None:
     file = tmp_path / "devices.json"
     during = command("devices", "--measure", "--json", str(file), env=environment)
     assert during.returncode == 0, during.stderr
-    said = during.stderr.splitlines()  # no progress bar where there is no terminal, and this machine may be busy
-    assert all(line.startswith("flopscope devices: ") and "on a busy machine" in line for line in said)
+    warned = during.stderr.splitlines()  # without a terminal there is no progress bar; this machine may be busy
+    assert all(line.startswith("flopscope devices: ") and "on a busy machine" in line for line in warned)
     assert "measured" in during.stdout and "GB/s" in during.stdout and "fp32" in during.stdout
     (cpu, *rest) = json.loads(file.read_text(encoding="utf-8"))["devices"]
     assert (cpu["kind"], cpu["name"], cpu["datasheet"]) == ("cpu", name, None)
@@ -274,11 +274,11 @@ def test_devices_says_what_is_here_and_measures(tmp_path: Path) -> None:
     assert all(math.isfinite(rate) for rate in measured["flops"].values())
 
     after = command("devices", "--json", str(file), env=environment)
-    assert after.stdout == during.stdout, "kept, and not measured again"
+    assert after.stdout == during.stdout, "stored peaks are not measured again"
     assert json.loads(file.read_text(encoding="utf-8"))["devices"][0]["measured"] == measured
 
 
-def test_a_cache_that_cannot_be_used_is_no_error(tmp_path: Path) -> None:
+def test_an_unusable_cache_is_not_an_error(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
     done = command("devices", env={**os.environ, "FLOPSCOPE_CACHE_DIR": str(blocked)})

@@ -1,4 +1,4 @@
-"""flopscope table and flopscope compare: what they print and write of recorded traces, and how they fail."""
+"""flopscope table and flopscope compare: output and files for recorded traces, and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def event(name: str, category: str, start: float, duration: float, **args: Any) 
 
 
 def trace_text(kernel_time: float, rank: int | None = None) -> str:
-    """Two steps of an mm and a kernel that it launched, and a copy."""
+    """Return a trace of two steps, each with an mm, the kernel that it launched, and a relu."""
     events = []
     for step in range(2):
         at, correlation = 1000.0 + 1000 * step, 10 + step
@@ -56,7 +56,7 @@ def ranks(tmp_path: Path) -> list[str]:
 
 
 def names(text: str) -> list[str]:
-    """The first cells of the rows of a printed table."""
+    """Return the first cells of the rows of a printed table."""
     lines = text.splitlines()
     rules = [i for i, line in enumerate(lines) if line.startswith("---")]
     return [line.split("  ")[0] if line[0] != " " else line.split()[0] for line in lines[rules[1] + 1 : rules[2]]]
@@ -72,7 +72,7 @@ def test_a_table_is_printed_longest_first_with_its_coverage(trace: Path, capsys:
     assert len(names(text)) == 1 and " rows; --limit -1 prints all." in text
 
 
-def test_what_is_odd_in_a_trace_is_one_line(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_trace_prints_one_warning_line(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace.write_text(trace.read_text()[:-40])
     assert main(["table", str(trace)]) == 0
     (line,) = capsys.readouterr().err.splitlines()
@@ -87,7 +87,7 @@ def test_lines_fit_a_terminal(trace: Path, capsys: pytest.CaptureFixture[str]) -
     assert "CPU time avg" in capsys.readouterr().out
 
 
-def test_rows_are_grouped_as_asked(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_are_grouped_by_the_chosen_key(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", str(trace), "--group-by", "shape"]) == 0
     assert "[[64, 32], [32, 16]]" in capsys.readouterr().out
     assert main(["table", str(trace), "--group-by", "category"]) == 0
@@ -111,7 +111,7 @@ def shares_of(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("command", ["table", "compare"])
-def test_shares_are_of_the_peaks_asked_for(command: str, trace: Path, tmp_path: Path) -> None:
+def test_shares_use_the_chosen_peaks(command: str, trace: Path, tmp_path: Path) -> None:
     traces = [str(trace)] if command == "table" else [str(trace), str(trace)]
     shares = {}
     for peaks in (None, "datasheet", "measured", "none"):
@@ -120,17 +120,17 @@ def test_shares_are_of_the_peaks_asked_for(command: str, trace: Path, tmp_path: 
         found = shares_of(tmp_path / "out.json")
         shares[peaks] = found.get("aten::mm", found.get("mm"))
     assert shares[None] == shares["datasheet"] > 0 and shares["none"] is None
-    assert shares["measured"] > 0  # of an H200 of this machine, or where there is none, the datasheet's
+    assert shares["measured"] > 0  # of this machine if it has an H200, otherwise the datasheet's
 
 
 @pytest.mark.parametrize("command", ["table", "compare"])
-def test_other_peaks_are_refused(command: str, trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_peaks_are_rejected(command: str, trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([command, str(trace), *([str(trace)] if command == "compare" else []), "--peaks", "guessed"])
     assert "'guessed'" in capsys.readouterr().err
 
 
-def test_files_hold_all_rows(trace: Path, tmp_path: Path) -> None:
+def test_files_contain_all_rows(trace: Path, tmp_path: Path) -> None:
     files = {kind: tmp_path / f"out.{kind}" for kind in ("csv", "json")}
     assert main(["table", str(trace), "--limit", "1", *(f"--{kind}={path}" for kind, path in files.items())]) == 0
     content = json.loads(files["json"].read_text(), parse_constant=lambda name: pytest.fail(name))
@@ -149,7 +149,7 @@ def test_parquet_is_written(trace: Path, tmp_path: Path) -> None:
     assert "gemm" in parquet.read_table(tmp_path / "t.parquet").column("key").to_pylist()
 
 
-def test_ranks_stand_side_by_side(ranks: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ranks_are_listed_side_by_side(ranks: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "out.json"
     assert main(["table", *ranks, "--limit", "2", "--json", str(file)]) == 0
     text = capsys.readouterr().out
@@ -188,7 +188,7 @@ def test_recordings_of_one_process_are_not_ranks(
         (["--csv", "/no/such/folder/x.csv"], 1, "/no/such/folder/x.csv"),
     ],
 )
-def test_wrong_options_are_one_line(
+def test_wrong_options_print_one_error_line(
     trace: Path, arguments: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["table", str(trace), *arguments]) == status
@@ -196,7 +196,7 @@ def test_wrong_options_are_one_line(
     assert message in error and len(error.splitlines()) == 1
 
 
-def test_what_is_no_trace_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_a_trace_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "no.json"
     path.write_text("hello")
     assert main(["table", str(path)]) == 2 and "no.json" in capsys.readouterr().err
@@ -232,7 +232,7 @@ def test_torch_runs_the_same_steps() -> None:
     assert list(bench_torch.OPS) == list(bench.OPS)
 
 
-def test_the_bench_is_held_against_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bench_is_compared_with_torch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
     file = tmp_path / "out.json"
     small = ["bench", "--device", "cpu", "--size", "32", "--repeat", "2", "--ops", "matmul,add,ones"]

@@ -1,4 +1,4 @@
-"""Collectives, streams and stragglers of given events: against cases worked out by hand and a line of moments."""
+"""Collectives, streams and stragglers of given events: hand-computed cases, and a timeline of moments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def result(core: _core.Store, rank: int | None = None, base: int | None = None) 
 # One profile -------------------------------------------------------------------------------------------------------
 
 
-def test_what_pytorch_tells_becomes_sizes_and_bandwidths() -> None:
+def test_recorded_arguments_give_sizes_and_bandwidths() -> None:
     core = _core.Store()
     _core._set_window(core, 1_000, 1_000_000)
     _core._append(core, "kernel", "gemm", 31_000, 40_000, device=0)
@@ -69,7 +69,7 @@ def test_what_pytorch_tells_becomes_sizes_and_bandwidths() -> None:
     ]
 
 
-def test_what_is_not_told_is_missing() -> None:
+def test_unrecorded_values_are_missing() -> None:
     core = _core.Store()
     _core._append(core, "op", "earlier", 5_000, 1_000)
     nccl(core, 7_000, 3_000, None)
@@ -85,7 +85,7 @@ def test_what_is_not_told_is_missing() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
+def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
     rng = np.random.default_rng(seed)
     core = _core.Store()
     span, streams = 3000, (7, 9, 17)
@@ -127,7 +127,7 @@ def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
         assert row["exposed_pct"] == pytest.approx(100 * (says & ~computes).sum() / says.sum())
 
 
-def test_a_profile_without_communication_has_no_rows_and_says_nothing_of_it() -> None:
+def test_a_profile_without_communication_has_no_rows_and_no_section() -> None:
     core = _core.Store()
     assert len(communication.collectives(core)) == len(communication.stream_summary(core)) == 0
     _core._append(core, "kernel", "gemm", 0, 1_000, device=3)
@@ -136,7 +136,7 @@ def test_a_profile_without_communication_has_no_rows_and_says_nothing_of_it() ->
     assert "Communication" not in summary.text(core)
 
 
-def test_a_running_profile_is_named() -> None:
+def test_a_running_profile_is_an_error() -> None:
     core = _core.Profiler()
     core.start()
     try:
@@ -147,7 +147,7 @@ def test_a_running_profile_is_named() -> None:
         core.stop()
 
 
-def test_the_summary_says_how_fast_and_how_hidden() -> None:
+def test_the_summary_lists_bandwidths_and_exposed_times() -> None:
     core = _core.Store()
     _core._append(core, "kernel", "gemm", 0, 30_000, device=0)
     for start, duration in ((0, 40_000), (100_000, 20_000), (200_000, 80_000)):
@@ -168,7 +168,7 @@ def test_the_summary_says_how_fast_and_how_hidden() -> None:
 
 
 def ranks_of(starts: Sequence[Sequence[int]], ends: Sequence[int], clocks: Sequence[int]) -> list[Results]:
-    """A trace for each rank of collectives that begin at ``starts[rank]`` and end at once; ns, on the ranks' clocks."""
+    """Return a trace for each rank: collectives start at ``starts[rank]`` and end together, in ns."""
     traces = []
     for rank, (own, clock) in enumerate(zip(starts, clocks, strict=True)):
         core = _core.Store()
@@ -178,7 +178,7 @@ def ranks_of(starts: Sequence[Sequence[int]], ends: Sequence[int], clocks: Seque
     return traces
 
 
-def test_who_comes_last_is_waited_for() -> None:
+def test_ranks_wait_for_the_last() -> None:
     traces = ranks_of(
         starts=[[10_000, 200_000, 300_000], [40_000, 190_000, 305_000], [20_000, 260_000, 301_000]],
         ends=[50_000, 270_000, 315_000],
@@ -220,7 +220,7 @@ def test_who_comes_last_is_waited_for() -> None:
     ]
 
 
-def test_a_dict_names_ranks_and_bases_are_taken_off() -> None:
+def test_a_dict_names_ranks_and_base_times_are_applied() -> None:
     first, second = ranks_of([[0, 100_000], [20_000, 100_000]], [50_000, 150_000], [0, 0])
     early = 1_790_857_026_000_000_000  # ns since 1970, where doubles stand 256 ns apart
     named = communication.stragglers({5: result(first._core, base=early), 3: result(second._core, base=early + 1_003)})
@@ -238,7 +238,7 @@ def test_the_offset_is_the_median_of_the_ends() -> None:
 
 
 def test_ranks_that_share_no_collective_with_the_first_are_aligned_by_others() -> None:
-    """Groups [0, 1], [1, 2] and [3, 4]: rank 2's clock is known by rank 1's, those of 3 and 4 only to each other."""
+    """Groups [0, 1], [1, 2] and [3, 4]: rank 2 is aligned by rank 1, ranks 3 and 4 only with each other."""
     clocks = [0, 1_000_000, 5_000_000, 40_000, 43_000]
     cores = [_core.Store() for _ in clocks]
     for group, start in (((0, 1), 10_000), ((1, 2), 20_000), ((3, 4), 30_000)):
@@ -252,7 +252,7 @@ def test_ranks_that_share_no_collective_with_the_first_are_aligned_by_others() -
     np.testing.assert_allclose(found.collectives["skew"], [1, 1, 1])
 
 
-def test_sequence_numbers_match_what_counting_would_not() -> None:
+def test_sequence_numbers_match_when_counts_differ() -> None:
     cores = [_core.Store() for _ in range(2)]
     for rank, seen in enumerate(([4, 5, 6], [5, 6, 7])):  # rank 1 began to record a call later
         for sequence in seen:
@@ -262,7 +262,7 @@ def test_sequence_numbers_match_what_counting_would_not() -> None:
     assert list(found.ranks["unmatched"]) == [1, 1] and list(found.ranks["clock_offset"]) == [0, 0]
 
 
-def test_what_is_not_one_call_on_all_ranks_is_not_matched() -> None:
+def test_calls_that_differ_between_ranks_are_not_matched() -> None:
     cores = [_core.Store() for _ in range(2)]
     for rank, core in enumerate(cores):
         nccl(core, 0, 1_000, None)
@@ -274,7 +274,7 @@ def test_what_is_not_one_call_on_all_ranks_is_not_matched() -> None:
     assert str(found) == "No collective could be matched across ranks.\n"
 
 
-def test_a_root_that_is_done_did_not_wait() -> None:
+def test_a_root_that_has_ended_did_not_wait() -> None:
     cores = [_core.Store() for _ in range(2)]
     for rank, (start, duration) in enumerate(((0, 5_000), (20_000, 5_000))):
         nccl(cores[rank], start, duration, told(name="broadcast"))

@@ -1,4 +1,4 @@
-"""compare(): which rows meet, and what the table says of them."""
+"""compare(): matching of rows, and the table of a comparison."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def pairs(found: Comparison) -> set[tuple[str | None, str | None]]:
     return {(row.a and row.a.key, row.b and row.b.key) for row in found}
 
 
-def test_rows_meet_by_name_without_its_namespace_but_with_its_underscore() -> None:
+def test_rows_match_by_name_without_namespace_but_with_underscore() -> None:
     a = make_table(op("flopscope::add", 2.0, count=2), op("flopscope::mul_", 1.0), op("mine::add", 1.0))
     b = make_table(op("aten::add", 8.0, count=4), op("aten::mul", 1.0), op("mine::add", 3.0))
     found = compare(a, b)
@@ -33,7 +33,7 @@ def test_rows_meet_by_name_without_its_namespace_but_with_its_underscore() -> No
     assert [row.name for row in found.unmatched("a")] == ["mul_"] and math.isnan(found.unmatched("b")[0].ratio)
 
 
-def test_flopscopes_ops_meet_the_torch_ops_that_do_their_work() -> None:
+def test_flopscope_ops_match_the_torch_ops_that_do_their_work() -> None:
     a = make_table(op("flopscope::matmul", 5.0), op("flopscope::softmax", 3.0), op("flopscope::ones", 3.0))
     b = make_table(
         op("aten::matmul", 0.1), op("aten::mm", 4.0), op("aten::softmax", 0.1), op("aten::ones", 0.1)
@@ -51,7 +51,7 @@ def test_both_runs_of_torch_keep_their_own_names() -> None:
     assert pairs(compare(table, table)) == {(name, name) for name in ("aten::matmul", "aten::mm", "aten::fill_")}
 
 
-def test_rows_meet_by_shape_where_scalars_count_for_nothing() -> None:
+def test_rows_match_by_shape_and_scalars_are_ignored() -> None:
     a = make_table(op("flopscope::mul", 2.0, [[4, 4]]), op("flopscope::mul", 3.0, [[8, 8]]))
     b = make_table(op("aten::mul", 1.0, [[8, 8], []]), op("aten::mul", 1.0, [[9, 9], []]))
     found = compare(a, b)
@@ -62,7 +62,7 @@ def test_rows_meet_by_shape_where_scalars_count_for_nothing() -> None:
     assert [row.ratio for row in by_name] == [5.0 / 2.0] and len(by_name) == 1
 
 
-def test_rows_that_share_a_name_are_summed_and_their_shares_weighted() -> None:
+def test_rows_with_one_name_are_summed_and_their_shares_weighted() -> None:
     a = make_table(
         op("aten::mm", 1.0, [[2]], flops=4.0, pct_roofline=90.0, bytes_total_moved=math.nan),
         op("aten::mm", 3.0, [[3]], flops=6.0, pct_roofline=50.0, bytes_total_moved=2.0),
@@ -73,7 +73,7 @@ def test_rows_that_share_a_name_are_summed_and_their_shares_weighted() -> None:
     assert side.pct_roofline == pytest.approx((90 * 1 + 50 * 3) / 4)
 
 
-def test_device_times_count_where_there_are_any() -> None:
+def test_device_times_are_preferred_to_host_times() -> None:
     a = make_table(op("aten::add", 2.0, self_device_time_total=10.0))
     b = make_table(op("aten::add", 4.0))
     found = compare(a, b)
@@ -81,7 +81,7 @@ def test_device_times_count_where_there_are_any() -> None:
     assert "a: own device times\nb: own CPU times\n" in found.table()
 
 
-def test_kernels_are_compared_apart_from_ops() -> None:
+def test_kernels_are_compared_separately_from_ops() -> None:
     rows = [op("aten::add", 2.0, self_device_time_total=7.0)]
     rows += [{"key": "kernel", "device_type": "cuda", "self_device_time_total": 7.0}]
     rows += [{"key": "range", "device_type": "cuda", "self_device_time_total": 9.0, "is_user_annotation": True}]
@@ -136,7 +136,7 @@ def long_tables() -> tuple[EventTable, EventTable]:
     return make_table(*rows), make_table(*[{**row, "count": 7, "flops": 1.0, "bytes_total_moved": 3.0} for row in rows])
 
 
-def test_the_text_fits_and_holds_all_rows() -> None:
+def test_text_fits_and_contains_all_rows() -> None:
     found = compare(*long_tables(), names=("before", "after"))
     lines = found.table(-1).splitlines()
     assert max(map(len, lines)) <= 120 and lines[0] == "a: own CPU times of before"
@@ -145,7 +145,7 @@ def test_the_text_fits_and_holds_all_rows() -> None:
     assert "2 of 9 rows." in cut and sum("1.00x" in line for line in cut.splitlines()) == 3
 
 
-def test_a_number_that_both_share_is_one_column() -> None:
+def test_equal_numbers_of_both_runs_are_one_column() -> None:
     table = make_table(op("aten::add", 2.0, flops=1e6, bytes_total_moved=2048.0))
     assert "FLOPs  " in compare(table, table).table() and "FLOPs a" not in compare(table, table).table()
     other = make_table(op("aten::add", 2.0, flops=2e6))
@@ -153,7 +153,7 @@ def test_a_number_that_both_share_is_one_column() -> None:
     assert "FLOPs a" in text and "1.0 M" in text and "2.0 M" in text and "2.0 KiB" in text and "--" in text
 
 
-def test_what_only_one_run_has_is_shown_and_counted() -> None:
+def test_rows_of_one_run_are_shown_and_counted() -> None:
     found = compare(make_table(op("aten::add", 2.0)), make_table(op("aten::mul", 4.0), op("aten::sub", 1.0)))
     text = found.table()
     assert "add (only a)" in text and "mul (only b)" in text
@@ -167,7 +167,7 @@ def test_html_escapes_names() -> None:
     assert "<script>" not in page and "&lt;script&gt;" in page and "<b>" not in page
 
 
-def test_more_than_the_roofline_is_explained() -> None:
+def test_shares_above_the_roofline_are_explained() -> None:
     fast, slow = (make_table(op("aten::add", 2.0, pct_roofline=share)) for share in (104.0, 100.0))
     assert "104.0%*" in compare(fast, slow).table() and "*: faster than" in compare(fast, slow).table()
     assert "*" not in compare(slow, slow).table()

@@ -1,4 +1,4 @@
-"""Summaries of profiles made of given events: against NumPy on a line of moments, and what a terminal shows of them."""
+"""Summaries of given events: numbers compared with NumPy on a timeline of moments, and their text."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def kernel(core: _core.Store, name: str, start: int, duration: int, blocks: int,
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
+def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
     rng = np.random.default_rng(seed)
     core = _core.Store()
     _core._set_device(core, 0, FACTS)
@@ -115,7 +115,7 @@ def test_numbers_equal_those_of_a_line_of_moments(seed: int) -> None:
     np.testing.assert_allclose(one["gpu_utilization"], 100 * kernels[edges[1] : edges[2]].mean())
 
 
-def test_a_launch_is_told_by_its_api_call() -> None:
+def test_launches_are_derived_from_api_calls() -> None:
     core = _core.Store()
     for i in range(4):  # each call finds the stream dry: kernels of 1 us every 100 us
         _core._append(core, "runtime", "cudaLaunchKernel", 100_000 * i, 4_000, correlation=i)
@@ -141,7 +141,7 @@ def test_a_launch_is_told_by_its_api_call() -> None:
     ]
 
 
-def test_a_skewed_clock_is_told_by_kernels_that_start_before_their_call(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kernels_that_start_before_their_call_reveal_a_skewed_clock(capsys: pytest.CaptureFixture[str]) -> None:
     rng = np.random.default_rng(4)
     delays = rng.integers(5_000, 90_000, 50)  # ns
     texts = {}
@@ -160,7 +160,7 @@ def test_a_skewed_clock_is_told_by_kernels_that_start_before_their_call(capsys: 
     assert f"by up to {most}. The clocks of host and device disagree by about that" in texts[40_000]
 
 
-def test_nothing_recorded_is_no_row_and_says_so() -> None:
+def test_an_empty_profile_has_no_rows_and_a_message() -> None:
     core = _core.Store()
     assert [len(make(core)) for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary)] == [
         0
@@ -168,7 +168,7 @@ def test_nothing_recorded_is_no_row_and_says_so() -> None:
     assert summary.text(core) == "Nothing was recorded.\n"
 
 
-def test_a_profile_without_steps_or_devices_is_one_row() -> None:
+def test_a_profile_without_steps_or_devices_has_one_row() -> None:
     core = _core.Store()
     _core._append(core, "op", "flopscope::add", 1_000, 500)
     _core._set_window(core, 0, 2_000)
@@ -180,7 +180,7 @@ def test_a_profile_without_steps_or_devices_is_one_row() -> None:
     assert "No work on a device was recorded" in text and "Launches" not in text and "all" in text
 
 
-def test_missing_facts_are_nan_and_shown_as_missing() -> None:
+def test_missing_values_are_nan_and_shown_as_missing() -> None:
     core = _core.Store()
     _core._append(core, "kernel", "k", 0, 1_000, device=1)
     row = summary.gpu_summary(core).iloc[0]
@@ -196,7 +196,7 @@ def test_missing_facts_are_nan_and_shown_as_missing() -> None:
     ]
 
 
-def test_a_running_profile_and_an_unknown_step_are_named() -> None:
+def test_a_running_profile_and_an_unknown_step_are_errors() -> None:
     recorder = _core.Profiler()
     core = recorder.store
     recorder.start()
@@ -217,7 +217,7 @@ def test_a_running_profile_and_an_unknown_step_are_named() -> None:
 
 
 def busy_core(steps: int) -> _core.Store:
-    """Of every part something, on two devices, in each step of 1 ms; the numbers that follow are derived from it."""
+    """Return a profile with every part, on two devices, in each step of 1 ms; the tests below derive their numbers."""
     core = _core.Store()
     for device in (0, 7):
         _core._set_device(core, device, FACTS)
@@ -245,17 +245,17 @@ def test_text_fits_a_terminal(steps: int) -> None:
     assert shown == [str(i) for i in range(steps if steps < 8 else 6)]
     assert any(line.split() == ["…", str(steps - 6), "more"] for line in lines) == (steps >= 8)
     share = next(line for line in lines if line.strip().startswith("share")).split()
-    # 900 us of kernels on device 7, 80 of data, 10 of an op, 10 of nothing; the kernels hide the rest, and what is
-    # nowhere has no column.
+    # 900 us of kernels on device 7, 80 of data loading, 10 of an op, 10 idle; the kernels overlap the rest, and empty
+    # parts have no column.
     assert share == ["share", "100.0%", "90.0%", "8.0%", "1.0%", "1.0%"]
 
 
-def test_advice_rests_on_numbers_above_the_thresholds() -> None:
+def test_advice_requires_numbers_above_the_thresholds() -> None:
     text = " ".join(summary.text(busy_core(4)).split())
     assert "8.0% of the time waits for data" in text
-    # 100 to 450 us of each ms on device 0; each of its launches came late.
+    # Device 0 works from 100 to 450 us of each ms; each of its launches is late.
     assert "cuda:0 runs kernels 35.0% of the time (less than 50%): 100.0% of its launches came late" in text
-    # 200 of 450 us of kernels.
+    # 200 of the 450 us of kernels.
     assert "44.4% of the kernels' time on cuda:0 multiplies matrices without the tensor cores" in text
     assert "cuda:7 runs" not in text and "on cuda:7" not in text and "communication that" not in text
 

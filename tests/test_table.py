@@ -1,4 +1,4 @@
-"""EventTable and EventRow: torch.profiler's names, sequences of rows, sorting."""
+"""EventTable and EventRow: the names of torch.profiler, sequences of rows, sorting."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_table_is_a_sequence_of_rows() -> None:
         table[3]
 
 
-def test_a_row_is_itself_each_time() -> None:
+def test_rows_are_equal_on_each_access() -> None:
     table = make_table(*ROWS)
     rows = list(table)
     assert rows == list(table) and len({*table, *table}) == len(table)
@@ -54,7 +54,7 @@ def test_missing_rows_are_errors_that_name_them() -> None:
         table.sorted(None)  # type: ignore[arg-type]
 
 
-def test_a_slice_is_a_table_with_the_same_whole() -> None:
+def test_a_slice_is_a_table_with_the_same_totals() -> None:
     table = make_table(*ROWS, top_level=[False, True, True])
     part = table[1:]
     assert isinstance(part, EventTable) and [row.key for row in part] == ["outer", "flopscope::sin"]
@@ -62,7 +62,7 @@ def test_a_slice_is_a_table_with_the_same_whole() -> None:
     assert [row.top_level for row in part] == [True, True] and not table[0].top_level
 
 
-def test_rows_have_torchs_attributes() -> None:
+def test_rows_have_the_attributes_of_torch() -> None:
     row, whole = make_table(*ROWS)[0], make_table(*ROWS)
     assert (row.cpu_time, row.device_time) == (3.0, 500.0)
     assert (row.cpu_time_str, row.device_time_total_str) == ("3.000us", "2.000ms")
@@ -82,7 +82,7 @@ def test_every_column_is_an_attribute_with_a_docstring() -> None:
         assert doc and column.doc in doc and (column.unit in doc)
 
 
-def test_numbers_are_pythons_own_whatever_they_came_in() -> None:
+def test_numbers_have_python_types() -> None:
     plain = make_table(*ROWS)
     arrays = {name: np.array(v) if isinstance(v[0], (float, int)) else v for name, v in plain.columns.items()}
     table = EventTable(arrays, {"self_cpu_time_total": np.float64(47), "has_device": True})
@@ -102,13 +102,13 @@ def test_sorting_puts_the_largest_first_and_the_unknown_last() -> None:
         table.table(sort_by="speed")
 
 
-def test_a_table_says_what_it_covers() -> None:
+def test_a_table_has_its_coverage() -> None:
     coverage = {"bytes": 0.9, "flops": 0.8, "unmodelled": [("aten::x", 3.5)]}
     table = make_table(*ROWS, coverage=coverage)
     assert table.coverage() == coverage and table.coverage() is not coverage
 
 
-def test_wrong_columns_are_refused() -> None:
+def test_wrong_columns_are_rejected() -> None:
     columns = dict(make_table(*ROWS).columns)
     short = {**columns, "count": [1]}
     with pytest.raises(ValueError, match=r"the same length; got \[1, 3\]"):

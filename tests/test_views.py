@@ -1,4 +1,4 @@
-"""The views: text against what torch.profiler printed for the same rows, the rest against the rows themselves."""
+"""Views: text compared with that of torch.profiler for the same rows, other formats with the rows themselves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def recorded_table(text_path: Path) -> EventTable:
 
 
 def without_flops_column(text: str) -> str:
-    """torch.profiler's text less its last column "Total …FLOPs", of seven ops, which is not copied."""
+    """Remove the last column of torch.profiler's text, "Total …FLOPs", which flopscope does not have."""
     lines = text.rstrip("\n").splitlines()
     if "FLOPs" in lines[1]:
         last_rule = len(lines) - 1 - lines[::-1].index(lines[0])
@@ -37,7 +37,7 @@ def without_flops_column(text: str) -> str:
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.split(".")[0])
-def test_text_equals_torchs_to_the_character(path: Path) -> None:
+def test_text_equals_the_text_of_torch(path: Path) -> None:
     expected = without_flops_column(path.read_text(encoding="utf-8"))
     assert recorded_table(path).table(row_limit=-1, roofline=False) == expected
 
@@ -55,7 +55,7 @@ def header_of(text: str) -> list[str]:
 
 
 def cells(text: str, row: int = 0) -> dict[str, str]:
-    """The cells of a row by header, cut at the widths of the rule (a header may be wider)."""
+    """Return the cells of a row by header, split at the widths of the rule (a header may be wider)."""
     rule = next(line for line in text.splitlines() if line and not line.strip("- "))
     found, at = [], 0
     for width in map(len, rule.split()):
@@ -91,7 +91,7 @@ KERNEL: dict[str, Any] = {
 }
 
 
-def test_our_columns_stand_at_the_right_end() -> None:
+def test_columns_of_flopscope_follow_those_of_torch() -> None:
     text = make_table(ADD, KERNEL).table()
     assert header_of(text)[-7:] == ["FLOPs", "Bytes", "TFLOP/s", "GB/s", "FLOP/B", "% Roofline", "Bound"]
     assert header_of(text)[:-7] == header_of(make_table(ADD, KERNEL).table(roofline=False))
@@ -101,14 +101,14 @@ def test_our_columns_stand_at_the_right_end() -> None:
     assert len({len(line) for line in (text.splitlines()[0], *body(text))}) == 1
 
 
-def test_more_than_the_roofline_is_marked_and_explained() -> None:
+def test_shares_above_the_roofline_are_marked_and_explained() -> None:
     over = make_table({**ADD, "pct_roofline": 131.0, "bound": "cache"})
     assert cells(over.table())["% Roofline"] == "131.0%*" and "* more than the roofline" in over.table()
     assert "* more" not in make_table(ADD).table()
     assert "* more" not in over.table(row_limit=0)
 
 
-def test_devices_of_the_same_peaks_share_a_footnote() -> None:
+def test_devices_with_the_same_peaks_share_a_footnote() -> None:
     peaks = {f"cuda:{i}": {"source": "datasheet", "name": "NVIDIA H200"} for i in (0, 1, 3)}
     table = make_table(ADD, peaks=peaks | {"cuda:2": {"source": "measured", "name": "NVIDIA H200"}})
     assert [line for line in table.table().splitlines() if line.startswith("% Roofline")] == [
@@ -126,7 +126,7 @@ def test_html_has_the_footnotes_of_the_text() -> None:
     assert page.rstrip().endswith("% Roofline: of the measured peaks of NVIDIA H200 (cuda:0).</div>")
 
 
-def test_footnotes_say_what_the_numbers_rest_on() -> None:
+def test_footnotes_explain_the_numbers() -> None:
     plain = make_table(ADD, peaks={"cuda:0": {"source": "measured", "name": "NVIDIA H200"}}).table()
     assert plain.endswith("Self CUDA time total: 0.000us\n% Roofline: of the measured peaks of NVIDIA H200 (cuda:0).\n")
     coverage = {"bytes": 0.91, "flops": 0.875, "unmodelled": [(f"aten::{c}", 1500.0) for c in "abcde"]}
@@ -137,7 +137,7 @@ def test_footnotes_say_what_the_numbers_rest_on() -> None:
     assert "Coverage" not in plain and "Open" not in plain and "Dropped" not in plain
 
 
-def test_columns_are_shown_where_there_is_something_to_show() -> None:
+def test_columns_without_values_are_hidden() -> None:
     host = {"key": "a", "self_cpu_time_total": 1.0}
     assert "Self CUDA" not in header_of(make_table(host).table())
     assert "CPU Mem" not in header_of(make_table(host).table())
@@ -150,7 +150,7 @@ def test_columns_are_shown_where_there_is_something_to_show() -> None:
     assert "Overload Name" in header_of(make_table({**host, "overload_name": "Tensor"}).table())
 
 
-def test_rows_are_sorted_limited_and_headed() -> None:
+def test_rows_are_sorted_and_limited_below_a_header() -> None:
     rows = [{"key": name, "self_cpu_time_total": time} for name, time in (("a", 1.0), ("b", 3.0), ("c", 2.0))]
     table = make_table(*rows, top_level=[True, False, True])
     names = lambda text: [line.split()[0] for line in body(text)]  # noqa: E731
@@ -163,7 +163,7 @@ def test_rows_are_sorted_limited_and_headed() -> None:
     assert table[:0].table() == ""
 
 
-def test_long_names_and_shapes_are_cut_and_times_take_a_unit() -> None:
+def test_long_names_and_shapes_are_cut_and_times_have_a_unit() -> None:
     table = make_table({"key": "n" * 80, "input_shapes": [[1000] * 30], "self_cpu_time_total": 2_500_000.0})
     found = cells(table.table())
     assert found["Name"] == "n" * 52 + "..." and found["Input Shapes"] == str([[1000] * 30])[:80].strip()
@@ -190,7 +190,7 @@ def test_long_names_and_shapes_are_cut_and_times_take_a_unit() -> None:
         (units.share_text(1.0, 0.0), "NaN"),
     ],
 )
-def test_numbers_read_well(text: str, expected: str) -> None:
+def test_numbers_are_formatted(text: str, expected: str) -> None:
     assert text == expected
 
 
@@ -237,19 +237,19 @@ def test_pandas_frame_has_the_columns_in_order() -> None:
     assert list(make_table().to_pandas().columns) == NAMES
 
 
-def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pandas_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="needs pandas: pip install pandas"):
         make_table(ADD).to_pandas()
 
 
-def test_dicts_are_json_and_missing_is_none() -> None:
+def test_dicts_are_json_with_none_for_unknown_values() -> None:
     first, second = json.loads(json.dumps(make_table(ADD, KERNEL).to_dicts(), allow_nan=False))
     assert list(first) == NAMES and first["flops"] == 134217728.0 and first["input_dtypes"] == ["float32", "float32"]
     assert second["flops"] is None and second["count"] == 2
 
 
-def test_csv_holds_every_value(tmp_path: Path) -> None:
+def test_csv_contains_every_value(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     make_table(ADD, {**KERNEL, "key": 'a, "b"\nc'}).to_csv(path)
     with open(path, newline="", encoding="utf-8") as file:

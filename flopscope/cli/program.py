@@ -110,7 +110,7 @@ def _devices(options: argparse.Namespace) -> None:
     from flopscope.hardware.device import devices, measure_peaks
 
     if options.reset and not options.measure:
-        raise ValueError("--reset requires --measure: measured peaks replace the stored ones")
+        raise ValueError("--reset replaces the stored peaks by measured ones: add --measure")
     found = devices()
     for device in found:
         if options.measure:

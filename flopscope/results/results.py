@@ -69,7 +69,7 @@ class Results:
         core = self._recorded("table")
         by_shape = group_by_input_shape and self.record_shapes  # as torch does
         source = peaks or self._usual_peaks
-        shares, said = self._peaks(core, source)
+        shares, peaks_used = self._peaks(core, source)
         limits: dict[str, Mapping[str, Any]] = {
             name: found._for_core(self._measured(name)) for name, found in shares.items()
         }
@@ -79,11 +79,11 @@ class Results:
         meta["profile_memory"] = self.profile_memory
         if not meta["coverage"]["estimated"]:
             del meta["coverage"]["estimated"]
-        meta["peaks"] = said
-        asked = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
+        meta["peaks"] = peaks_used
+        devices = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
         if source == "none":
-            asked = set()
-        meta["unknown_peaks"] = {name: self._why_unknown(name, source) for name in sorted(asked - shares.keys())}
+            devices = set()
+        meta["unknown_peaks"] = {name: self._why_unknown(name, source) for name in sorted(devices - shares.keys())}
         return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
 
     def coverage(self) -> dict[str, Any]:

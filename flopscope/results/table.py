@@ -388,8 +388,8 @@ class EventTable:
         """Return a table of other rows of the same profile. Columns missing from a row are unknown, empty or 0."""
         given = list(rows)
         columns = {c.name: [row[c.name] if c.name in row else _BLANK[c.type](c) for row in given] for c in COLUMNS}
-        kept = {name: value for name, value in self._meta.items() if name not in ("top_level", "stacks", "ranks")}
-        return EventTable(columns, {**kept, **meta})
+        common = {name: value for name, value in self._meta.items() if name not in ("top_level", "stacks", "ranks")}
+        return EventTable(columns, {**common, **meta})
 
     def sorted(self, by: str) -> EventTable:
         """Return the rows sorted by a column, "cpu_time" or "device_time" (per call), largest first, unknown last.
