@@ -285,11 +285,18 @@ static PyObject *tensor_float(PyObject *self)
 }
 
 /* Operators: X(slot, op) */
-#define BINARY_OPERATORS(X)                                                                                  \
-    X(nb_add, "add")                                                                                         \
-    X(nb_subtract, "sub")                                                                                    \
-    X(nb_multiply, "mul") X(nb_true_divide, "div") X(nb_matrix_multiply, "matmul") X(nb_inplace_add, "add_") \
-        X(nb_inplace_subtract, "sub_") X(nb_inplace_multiply, "mul_") X(nb_inplace_true_divide, "div_")
+/* clang-format off */
+#define BINARY_OPERATORS(X)           \
+    X(nb_add, "add")                  \
+    X(nb_subtract, "sub")             \
+    X(nb_multiply, "mul")             \
+    X(nb_true_divide, "div")          \
+    X(nb_matrix_multiply, "matmul")   \
+    X(nb_inplace_add, "add_")         \
+    X(nb_inplace_subtract, "sub_")    \
+    X(nb_inplace_multiply, "mul_")    \
+    X(nb_inplace_true_divide, "div_")
+/* clang-format on */
 #define BINARY_OPERATOR(slot, name)                            \
     static PyObject *operator_##slot(PyObject *a, PyObject *b) \
     {                                                          \

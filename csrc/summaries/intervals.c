@@ -27,6 +27,7 @@ fs_status fs_intervals_add(fs_intervals *list, int64_t begin, int64_t end, uint3
 {
     if (list->count == list->capacity) FS_TRY(grow(list, err));
     if (list->count > 0 && begin < list->items[list->count - 1].begin) list->unsorted = true;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is room, so there are items */
     list->items[list->count++] = (fs_interval){begin, end, tag};
     return FS_OK;
 }

@@ -113,6 +113,7 @@ static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
         return name;
     }
     /* All steps of a loop share a row. */
+    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): an event with a name has a text */
     if (strncmp(*text, step_prefix, sizeof step_prefix - 1) == 0) *text = "ProfilerStep*";
     return strcmp(*text, "ProfilerStep*") == 0 ? name_step : name;
 }

@@ -28,6 +28,7 @@ static void add_kernel(fs_build *build, const fs_chunk *chunk, uint32_t at, uint
 static void set_dtype(fs_torch_call *call, uint8_t dtype)
 {
     call->untyped = true;
+    /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): the caller has decoded the call */
     for (uint32_t i = 0; i < call->count; i++)
         if (call->arguments[i].type == FS_TORCH_TENSOR) call->arguments[i].tensor.dtype = dtype;
 }

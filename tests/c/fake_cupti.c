@@ -27,17 +27,12 @@ enum {
 };
 
 /* What a test can ask about: X(name) */
-#define FAKE_COUNTERS(X)                                                                                          \
-    X(subscribed)                                                                                                 \
-    X(finalized)                                                                                                  \
-    X(requested)                                                                                                  \
-    X(completed)                                                                                                  \
-    X(abandoned)                                                                                                  \
-    X(refused)                                                                                                    \
-    X(dropped)                                                                                                    \
-    X(enabled)                                                                                                    \
-    X(calls) X(misaligned) X(unclean) X(overtaken) X(retained) X(pushed) X(waited) X(system_threads) X(own_clock) \
-        X(other_buffers)
+/* clang-format off */
+#define FAKE_COUNTERS(X)                                                                                   \
+    X(subscribed) X(finalized) X(requested) X(completed) X(abandoned) X(refused) X(dropped) X(enabled)     \
+    X(calls) X(misaligned) X(unclean) X(overtaken) X(retained) X(pushed) X(waited) X(system_threads)       \
+    X(own_clock) X(other_buffers)
+/* clang-format on */
 
 static struct {
     pthread_mutex_t lock; /* held while a buffer is asked for, as CUPTI does */

@@ -14,20 +14,30 @@ typedef struct {
 } fs_event_arguments;
 
 /* The integers. X(NAME, key) */
-#define FS_ARG_LIST(X)                                                                                            \
-    X(EXTERNAL, "External id")                                                                                    \
-    X(EXTERNAL_OLD, "external id")                                                                                \
-    X(CORRELATION, "correlation")                                                                                 \
-    X(DEVICE, "device")                                                                                           \
-    X(STREAM, "stream")                                                                                           \
-    X(CONTEXT, "context")                                                                                         \
-    X(BYTES, "bytes")                                                                                             \
-    X(REGISTERS, "registers per thread")                                                                          \
-    X(SHARED, "shared memory")                                                                                    \
-    X(GRAPH, "graph id") X(GRAPH_NODE, "graph node id") X(MEMORY_BYTES, "Bytes") X(DEVICE_TYPE, "Device Type")    \
-        X(DEVICE_ID, "Device Id") X(FLOPS, "flops") X(BYTES_READ, "bytes read") X(BYTES_WRITTEN, "bytes written") \
-            X(IN_ELEMENTS, "In msg nelems") X(OUT_ELEMENTS, "Out msg nelems") X(GROUP_SIZE, "Group size")         \
-                X(SEQUENCE, "Seq")
+/* clang-format off */
+#define FS_ARG_LIST(X)                   \
+    X(EXTERNAL, "External id")           \
+    X(EXTERNAL_OLD, "external id")       \
+    X(CORRELATION, "correlation")        \
+    X(DEVICE, "device")                  \
+    X(STREAM, "stream")                  \
+    X(CONTEXT, "context")                \
+    X(BYTES, "bytes")                    \
+    X(REGISTERS, "registers per thread") \
+    X(SHARED, "shared memory")           \
+    X(GRAPH, "graph id")                 \
+    X(GRAPH_NODE, "graph node id")       \
+    X(MEMORY_BYTES, "Bytes")             \
+    X(DEVICE_TYPE, "Device Type")        \
+    X(DEVICE_ID, "Device Id")            \
+    X(FLOPS, "flops")                    \
+    X(BYTES_READ, "bytes read")          \
+    X(BYTES_WRITTEN, "bytes written")    \
+    X(IN_ELEMENTS, "In msg nelems")      \
+    X(OUT_ELEMENTS, "Out msg nelems")    \
+    X(GROUP_SIZE, "Group size")          \
+    X(SEQUENCE, "Seq")
+/* clang-format on */
 
 enum {
 #define FS_ARG_ENUM(NAME, key) FS_ARG_##NAME,

@@ -63,28 +63,24 @@ enum { FS_OPTIMIZER_ADAM, FS_OPTIMIZER_SGD, FS_OPTIMIZER_ADAGRAD };
 /* Families --------------------------------------------------------------------------------------------------------- */
 
 /* X(family). Each is documented at its definition. */
-#define FS_ATEN_FAMILIES(X)                                                                                      \
-    X(pointwise)                                                                                                 \
-    X(view)                                                                                                      \
-    X(moves)                                                                                                     \
-    X(glu)                                                                                                       \
-    X(glu_backward)                                                                                              \
-    X(loss) /* pointwise.c */                                                                                    \
-    X(reduce)                                                                                                    \
-    X(norm)                                                                                                      \
-    X(norm_backward) /* reduce.c */                                                                              \
-    X(pool)                                                                                                      \
-    X(pool_to)                                                                                                   \
-    X(spread)                                                                                                    \
-    X(resize)                                                                                                    \
-    X(resize_backward)                                                                                           \
-    X(pad) /* windows.c */                                                                                       \
-        X(grid_sample) X(grid_sample_backward) X(unfold) X(fold) X(gather) X(embedding) X(embedding_backward)    \
-            X(embedding_bag) /* index.c */                                                                       \
-        X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(index) X(list) X(join) X(chunk_cat)    \
-            X(optimizer) /* lists.c */                                                                           \
-        X(apart) X(triangle) X(triangle_indices) X(histogram) X(nonzero) X(select) X(unique) X(repeat) X(narrow) \
-            X(permute) X(blocks) X(swizzle) /* parts.c */
+/* clang-format off */
+#define FS_ATEN_FAMILIES(X)                                                                                     \
+    /* pointwise.c */                                                                                           \
+    X(pointwise) X(view) X(moves) X(glu) X(glu_backward) X(loss)                                                \
+    /* reduce.c */                                                                                              \
+    X(reduce) X(norm) X(norm_backward)                                                                          \
+    /* windows.c */                                                                                             \
+    X(pool) X(pool_to) X(spread) X(resize) X(resize_backward) X(pad)                                            \
+    /* index.c */                                                                                               \
+    X(grid_sample) X(grid_sample_backward) X(unfold) X(fold) X(gather) X(embedding) X(embedding_backward)       \
+    X(embedding_bag)                                                                                            \
+    /* lists.c */                                                                                               \
+    X(scatter) X(index_put) X(nll) X(nll_backward) X(pick) X(range) X(index) X(list) X(join) X(chunk_cat)       \
+    X(optimizer)                                                                                                \
+    /* parts.c */                                                                                               \
+    X(apart) X(triangle) X(triangle_indices) X(histogram) X(nonzero) X(select) X(unique) X(repeat) X(narrow)    \
+    X(permute) X(blocks) X(swizzle)
+/* clang-format on */
 
 #define FS_COUNT_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
 FS_ATEN_FAMILIES(FS_COUNT_FUNCTION)

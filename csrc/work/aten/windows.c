@@ -58,6 +58,7 @@ static fs_work pooled(const fs_aten_rule *rule, const fs_torch_call *call, const
                       double flops)
 {
     if (isnan(elements) && call->output != NULL) elements = fs_sizes_elements(call->output);
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): self has been checked where elements come from it */
     fs_work work = fs_sizes_work(fs_flops_of(1, flops, self->dtype), fs_sizes_read(self),
                                  fs_result_bytes(rule, elements, self->dtype), fs_sizes_unit(self->dtype));
     work.of_gradient = isnan(elements);
@@ -134,7 +135,10 @@ fs_work fs_count_resize(const fs_aten_rule *rule, const fs_torch_call *call)
     const fs_torch_tensor *self = fs_sizes_tensor(call, 0);
     unsigned place = 1;
     bool scaled = *fs_sizes_text(call, place) == 0; /* without a size, factors are in a later list */
-    while (scaled && ++place < call->count && call->arguments[place].type != FS_TORCH_SCALAR_LIST) continue;
+    if (scaled) {
+        do place++;
+        while (place < call->count && call->arguments[place].type != FS_TORCH_SCALAR_LIST);
+    }
     int count = dimensions_at(call, place);
     double sizes[MAX_SPACE], result[MAX_SPACE];
     if (!space_of(self, count, sizes)) return fs_work_unknown;
