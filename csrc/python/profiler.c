@@ -108,7 +108,7 @@ static void profiler_dealloc(PyObject *object)
     fs_profiler_object *self = (fs_profiler_object *)object;
     PyTypeObject *type = Py_TYPE(object);
     if (self->into != NULL && self->into->filled) FS_IGNORE(stop_sources(self, NULL));
-    if (self->recorder != NULL) {
+    if (self->into != NULL && self->recorder != NULL) {
         self->into->dropped += lost(self);
         self->into->lost = NULL;
     }

@@ -60,8 +60,8 @@ INTEGER_OF(collective_device, fs_collective_row, false, row->device)
 INTEGER_OF(collective_stream, fs_collective_row, row->lane == FS_NONE, fs_store_lane(store, row->lane).id)
 INTEGER_OF(collective_start, fs_collective_row, false, row->start)
 INTEGER_OF(collective_occurrence, fs_collective_row, false, row->occurrence)
-INTEGER_OF(collective_sequence, fs_collective_row, row->told.sequence == FS_MISSING, row->told.sequence)
-INTEGER_OF(collective_group_size, fs_collective_row, row->told.group_size <= 0, row->told.group_size)
+INTEGER_OF(collective_sequence, fs_collective_row, row->recorded.sequence == FS_MISSING, row->recorded.sequence)
+INTEGER_OF(collective_group_size, fs_collective_row, row->recorded.group_size <= 0, row->recorded.group_size)
 INTEGER_OF(stream_device, fs_stream_row, false, row->device)
 INTEGER_OF(stream_id, fs_stream_row, row->whole, row->stream)
 #undef INTEGER_OF
@@ -84,11 +84,11 @@ PyObject *fs_store_object_collectives(PyObject *object, PyObject *unused)
 {
     static const column columns[] = {
         {"collective", collective_kind, 0, 1},
-        {"name", text, offsetof(fs_collective_row, told.name), 1},
-        {"group", text, offsetof(fs_collective_row, told.group), 1},
+        {"name", text, offsetof(fs_collective_row, recorded.name), 1},
+        {"group", text, offsetof(fs_collective_row, recorded.group), 1},
         {"group_size", collective_group_size, 0, 1},
-        {"ranks", text, offsetof(fs_collective_row, told.ranks), 1},
-        {"dtype", text, offsetof(fs_collective_row, told.dtype), 1},
+        {"ranks", text, offsetof(fs_collective_row, recorded.ranks), 1},
+        {"dtype", text, offsetof(fs_collective_row, recorded.dtype), 1},
         {"device", collective_device, 0, 1},
         {"stream", collective_stream, 0, 1},
         {"start", collective_start, 0, 1},

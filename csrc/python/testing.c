@@ -68,22 +68,22 @@ static int64_t number_or_missing(PyObject *dict, const char *key)
 
 static fs_collective collective_of(PyObject *given)
 {
-    fs_collective told = fs_collective_missing;
-    told.in_elements = number_or_missing(given, "in_elements");
-    told.out_elements = number_or_missing(given, "out_elements");
-    told.sequence = number_or_missing(given, "sequence");
-    told.group_size = (int32_t)number(given, "group_size");
-#define TAKE_TEXT(name, longest, prose) told.name = text_of(given, #name);
+    fs_collective recorded = fs_collective_missing;
+    recorded.in_elements = number_or_missing(given, "in_elements");
+    recorded.out_elements = number_or_missing(given, "out_elements");
+    recorded.sequence = number_or_missing(given, "sequence");
+    recorded.group_size = (int32_t)number(given, "group_size");
+#define TAKE_TEXT(name, longest, prose) recorded.name = text_of(given, #name);
     FS_COLLECTIVE_TEXT_LIST(TAKE_TEXT)
 #undef TAKE_TEXT
-    return told;
+    return recorded;
 }
 
 static fs_status launch_id(fs_store *store, PyObject *given, uint32_t *id, fs_error *err)
 {
     _Alignas(8) char bytes[FS_LAUNCH_BYTES + FS_COLLECTIVE_MAX_BYTES];
     size_t size = FS_LAUNCH_BYTES;
-    PyObject *told = PyDict_GetItemString(given, "collective");
+    PyObject *recorded = PyDict_GetItemString(given, "collective");
     fs_launch launch = {
         .registers = (uint32_t)number(given, "registers"),
         .static_shared = (uint32_t)number(given, "static_shared"),
@@ -96,8 +96,8 @@ static fs_status launch_id(fs_store *store, PyObject *given, uint32_t *id, fs_er
     three(given, "block", launch.block);
     three(given, "cluster", launch.cluster);
     fs_launch_encode(&launch, bytes);
-    if (told != NULL) {
-        fs_collective collective = collective_of(told);
+    if (recorded != NULL) {
+        fs_collective collective = collective_of(recorded);
         size = fs_collective_encode(&collective, bytes);
     }
     return fs_store_signature(store, bytes, size, id, err);

@@ -36,8 +36,8 @@ static uint32_t count_of(int64_t word)
     return (uint32_t)((uint64_t)word >> COUNT_SHIFT);
 }
 
-/* A bit of word 0: an fs_torch_told follows it. */
-enum { TOLD_SHIFT = 32, TOLD_WORDS = sizeof(fs_torch_told) / sizeof(int64_t) };
+/* A bit of word 0: an fs_torch_recorded follows it. */
+enum { RECORDED_SHIFT = 32, RECORDED_WORDS = sizeof(fs_torch_recorded) / sizeof(int64_t) };
 
 /* Reading ---------------------------------------------------------------------------------------------------------- */
 
@@ -90,13 +90,13 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     call->outer = NULL;
     call->output = NULL;
     call->untyped = false;
-    call->told = (fs_torch_told){NAN, NAN, NAN, NAN, ""};
+    call->recorded = (fs_torch_recorded){NAN, NAN, NAN, NAN, ""};
     if (size < sizeof *at || fs_signature_kind_of(bytes) != FS_SIGNATURE_TORCH) return false;
     uint64_t word = (uint64_t)*at++;
     uint32_t count = (uint32_t)word;
-    if ((word >> TOLD_SHIFT & 1) != 0) {
-        memcpy(&call->told, at, sizeof call->told);
-        at += TOLD_WORDS;
+    if ((word >> RECORDED_SHIFT & 1) != 0) {
+        memcpy(&call->recorded, at, sizeof call->recorded);
+        at += RECORDED_WORDS;
     }
     call->whole = count <= FS_TORCH_MAX_ARGUMENTS;
     if (!call->whole) count = FS_TORCH_MAX_ARGUMENTS;
@@ -138,12 +138,12 @@ fs_status fs_torch_begin(fs_torch_builder *builder, fs_error *err)
     return FS_OK;
 }
 
-fs_status fs_torch_add_told(fs_torch_builder *builder, const fs_torch_told *told, fs_error *err)
+fs_status fs_torch_add_recorded(fs_torch_builder *builder, const fs_torch_recorded *recorded, fs_error *err)
 {
     int64_t *words = NULL;
-    FS_TRY(extend(builder, TOLD_WORDS, &words, err));
-    memcpy(words, told, sizeof *told);
-    builder->words[0] |= INT64_C(1) << TOLD_SHIFT;
+    FS_TRY(extend(builder, RECORDED_WORDS, &words, err));
+    memcpy(words, recorded, sizeof *recorded);
+    builder->words[0] |= INT64_C(1) << RECORDED_SHIFT;
     return FS_OK;
 }
 

@@ -1,7 +1,7 @@
 /* The call of a torch op, as a trace records it: the signature of kind FS_SIGNATURE_TORCH (signature.h).
  *
  *   word 0         FS_SIGNATURE_TORCH << 56 | has work << 32 | number of arguments
- *   then           an fs_torch_told, if the call has work
+ *   then           an fs_torch_recorded, if the call has work
  *   per argument   one word: type | dtype << 8 | has strides << 16 | ndim, number of tensors or text's bytes << 32,
  *                  then a tensor:      `ndim` words of shape and, if it has strides, `ndim` words of strides (elements)
  *                       a tensor list: each tensor in this form: its word, its shape, its strides
@@ -69,7 +69,7 @@ typedef struct {
     double flops, bytes_read, bytes_written;
     double bytes;  /* read and written, if those are missing */
     char unit[16]; /* name of the compute unit that executes the FLOPs, padded with zeros; "": missing */
-} fs_torch_told;
+} fs_torch_recorded;
 
 enum { FS_TORCH_MAX_ARGUMENTS = 128 };
 
@@ -82,7 +82,7 @@ typedef struct fs_torch_call {
     const struct fs_torch_call *outer; /* and its call */
     const fs_torch_tensor *output;     /* the shape of the result, from another call of the trace */
     bool untyped;                      /* the trace has no types: an FS_TORCH_NOTHING may be a number */
-    fs_torch_told told;
+    fs_torch_recorded recorded;
     fs_torch_argument arguments[FS_TORCH_MAX_ARGUMENTS];
 } fs_torch_call;
 
@@ -103,7 +103,7 @@ typedef struct {
 void fs_torch_builder_clear(fs_torch_builder *builder);
 fs_status fs_torch_begin(fs_torch_builder *builder, fs_error *err);
 /* Call it right after fs_torch_begin. */
-fs_status fs_torch_add_told(fs_torch_builder *builder, const fs_torch_told *told, fs_error *err);
+fs_status fs_torch_add_recorded(fs_torch_builder *builder, const fs_torch_recorded *recorded, fs_error *err);
 fs_status fs_torch_add_nothing(fs_torch_builder *builder, fs_error *err);
 /* strides may be NULL. After fs_torch_add_list the tensor is added to that list, until another kind of argument or
  * fs_torch_end_list. */

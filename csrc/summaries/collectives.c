@@ -72,7 +72,7 @@ static fs_status count_occurrence(collecting *all, fs_collective_row *row, fs_er
         double bytes;
         char group[FS_COLLECTIVE_MAX_BYTES]; /* name and ranks */
     } like = {.device = row->device, .kind = row->kind, .bytes = isnan(row->message_bytes) ? -1 : row->message_bytes};
-    const fs_collective_text *group = &row->told.group, *ranks = &row->told.ranks;
+    const fs_collective_text *group = &row->recorded.group, *ranks = &row->recorded.ranks;
     uint32_t id;
     if (group->size > 0) memcpy(like.group, group->text, group->size);
     if (ranks->size > 0) memcpy(like.group + group->size + 1, ranks->text, ranks->size);
@@ -86,25 +86,25 @@ static fs_status fill_row(collecting *all, const fs_interval *found, fs_collecti
 {
     uint32_t at;
     const fs_chunk *chunk = fs_event_chunk(all->store, found->tag, &at);
-    fs_collective_at(&all->names, chunk, at, &row->told);
+    fs_collective_at(&all->names, chunk, at, &row->recorded);
     row->name = chunk->name[at];
     row->lane = chunk->lane[at];
     row->device = fs_event_device(chunk, at);
     row->start = found->begin;
-    bool is_recorded = row->told.name.size > 0;
-    if (is_recorded) row->kind = fs_collective_kind_of(row->told.name.text);
+    bool is_recorded = row->recorded.name.size > 0;
+    if (is_recorded) row->kind = fs_collective_kind_of(row->recorded.name.text);
     if (row->kind == FS_COLLECTIVE_OTHER && row->name != FS_NONE)
         row->kind = fs_collective_kind_of(fs_store_name_text(all->store, row->name));
-    if (!is_recorded) row->kind = fs_collective_called_for(&all->callers, found->tag, row->kind, &row->told);
+    if (!is_recorded) row->kind = fs_collective_called_for(&all->callers, found->tag, row->kind, &row->recorded);
 
     const fs_intervals *compute = &all->compute[row->device];
     uint32_t from = fs_intervals_first_after(compute, found->begin);
     bool timed = chunk->duration[at] != FS_MISSING;
     row->duration = timed ? (double)chunk->duration[at] : NAN;
     row->exposed = row->duration - (double)fs_intervals_overlap(compute, &from, found->begin, found->end);
-    row->message_bytes = message_bytes(&row->told);
+    row->message_bytes = message_bytes(&row->recorded);
     row->algorithm_gbytes_per_s = row->duration > 0 ? row->message_bytes / row->duration : NAN; /* B/ns equals GB/s */
-    row->bus_gbytes_per_s = row->algorithm_gbytes_per_s * fs_collective_bus_factor(row->kind, row->told.group_size);
+    row->bus_gbytes_per_s = row->algorithm_gbytes_per_s * fs_collective_bus_factor(row->kind, row->recorded.group_size);
     return count_occurrence(all, row, err);
 }
 

@@ -28,7 +28,7 @@ bool fs_computes_at(fs_names *names, const fs_chunk *chunk, uint32_t at);
     X(bus_gbytes_per_s, 1, "algorithm bandwidth times the factor of the kind, comparable with a link's bandwidth")
 
 typedef struct {
-    fs_collective told;
+    fs_collective recorded;
     fs_collective_kind kind; /* as recorded by PyTorch, or by the enclosing ops, or by the kernel's name */
     int device;
     uint32_t name;       /* of the kernel: a name id of the store */

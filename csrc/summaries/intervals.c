@@ -26,9 +26,10 @@ static fs_status grow(fs_intervals *list, fs_error *err)
 fs_status fs_intervals_add(fs_intervals *list, int64_t begin, int64_t end, uint32_t tag, fs_error *err)
 {
     if (list->count == list->capacity) FS_TRY(grow(list, err));
+    /* NOLINTBEGIN(clang-analyzer-core.NullDereference): there is room, so there are items */
     if (list->count > 0 && begin < list->items[list->count - 1].begin) list->unsorted = true;
-    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is room, so there are items */
     list->items[list->count++] = (fs_interval){begin, end, tag};
+    /* NOLINTEND(clang-analyzer-core.NullDereference) */
     return FS_OK;
 }
 

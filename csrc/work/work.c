@@ -16,8 +16,10 @@ const fs_work fs_work_unknown = {
     .unit = {FS_UNIT_NONE, FS_UNIT_NONE},
 };
 
+/* NaN without an argument. */
 static double element_count(const fs_argument *argument)
 {
+    if (argument == NULL) return NAN;
     double count = 1;
     for (int d = 0; d < argument->ndim; d++) count *= (double)argument->shape[d];
     return count;
@@ -79,6 +81,7 @@ static double count_flops(const fs_op *op, arguments tensors)
     case FS_FLOPS_PER_INPUT:
         return (op->flops_each + tensors.affine) * element_count(tensors.first);
     case FS_FLOPS_MATMUL: /* m n elements of k multiply-adds each; k is the number of rows of the second factor */
+        if (tensors.last == NULL) return NAN;
         return op->flops_each * element_count(tensors.written) * (double)tensors.last->shape[tensors.last->ndim - 2];
     case FS_FLOPS_NONE:
         break;
@@ -93,6 +96,7 @@ fs_work fs_work_of(const char *name, const fs_signature *signature)
     const fs_op *op = fs_op_find(name + namespace);
     if (op == NULL) return fs_work_unknown;
     arguments tensors = sort_arguments(signature);
+    if (tensors.written == NULL) return fs_work_unknown;
     fs_work work = {.flops = count_flops(op, tensors)};
     count_bytes(signature, &work);
     work.unit = fs_unit_choose((fs_dtype)tensors.written->dtype, op->flops == FS_FLOPS_MATMUL,

@@ -227,13 +227,13 @@ static void test_sizes_speeds_and_what_nothing_hides(void)
     fs_collective_row *rows = collect(2);
     CHECK(rows[0].kind == FS_COLLECTIVE_ALLREDUCE && rows[0].start == 50 && rows[0].duration == 10);
     CHECK(rows[0].exposed == 10 && isnan(rows[0].message_bytes) && isnan(rows[0].algorithm_gbytes_per_s));
-    CHECK(isnan(rows[0].bus_gbytes_per_s) && rows[0].told.group.size == 0);
+    CHECK(isnan(rows[0].bus_gbytes_per_s) && rows[0].recorded.group.size == 0);
 
     CHECK(rows[1].kind == FS_COLLECTIVE_ALLGATHER && rows[1].device == 0); /* by what was called, not by its name */
     CHECK(rows[1].duration == 200 && rows[1].exposed == 200 - 60 - 10);
     CHECK(rows[1].message_bytes == 16000);
     CHECK(near(rows[1].algorithm_gbytes_per_s, 80) && near(rows[1].bus_gbytes_per_s, 70)); /* B/ns; 7/8 of it */
-    CHECK(is(rows[1].told.name, "_allgather_base") && fs_store_lane(store, rows[1].lane).id == 17);
+    CHECK(is(rows[1].recorded.name, "_allgather_base") && fs_store_lane(store, rows[1].lane).id == 17);
     fs_free(rows);
 }
 
@@ -327,11 +327,13 @@ static void test_the_ops_around_a_launch_tell(void)
     launch_from("ncclDevKernel_Generic_1(int)", NULL, 2000); /* 15 elements are a part, of an unknown group */
     launch_from("ncclDevKernel_Broadcast(int)", NULL, 3000); /* does not what the op is called */
     fs_collective_row *rows = collect(3);
-    CHECK(rows[0].kind == FS_COLLECTIVE_ALLGATHER && is(rows[0].told.name, "_allgather_base"));
-    CHECK(rows[0].message_bytes == 1600 && near(rows[0].bus_gbytes_per_s, 16 * 0.875) && rows[0].told.sequence == 7);
-    CHECK(rows[1].kind == FS_COLLECTIVE_ALLGATHER && is(rows[1].told.name, "nccl:_all_gather_base"));
-    CHECK(isnan(rows[1].message_bytes) && is(rows[1].told.dtype, "BFloat16") && rows[1].told.sequence == FS_MISSING);
-    CHECK(rows[2].kind == FS_COLLECTIVE_BROADCAST && rows[2].told.name.size == 0);
+    CHECK(rows[0].kind == FS_COLLECTIVE_ALLGATHER && is(rows[0].recorded.name, "_allgather_base"));
+    CHECK(rows[0].message_bytes == 1600 && near(rows[0].bus_gbytes_per_s, 16 * 0.875) &&
+          rows[0].recorded.sequence == 7);
+    CHECK(rows[1].kind == FS_COLLECTIVE_ALLGATHER && is(rows[1].recorded.name, "nccl:_all_gather_base"));
+    CHECK(isnan(rows[1].message_bytes) && is(rows[1].recorded.dtype, "BFloat16") &&
+          rows[1].recorded.sequence == FS_MISSING);
+    CHECK(rows[2].kind == FS_COLLECTIVE_BROADCAST && rows[2].recorded.name.size == 0);
     fs_free(rows);
 }
 

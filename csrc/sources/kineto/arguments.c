@@ -338,7 +338,7 @@ static double number_or_nan(const fs_event_arguments *arguments, int which)
 }
 
 /* Extract the work recorded with an op's event; false if there is none. */
-static bool recorded_work(const fs_event_arguments *arguments, fs_torch_told *work)
+static bool recorded_work(const fs_event_arguments *arguments, fs_torch_recorded *work)
 {
     const uint32_t any = 1u << FS_ARG_FLOPS | 1u << FS_ARG_BYTES_READ | 1u << FS_ARG_BYTES_WRITTEN | 1u << FS_ARG_BYTES;
     if ((arguments->known & any) == 0) return false;
@@ -351,13 +351,13 @@ static bool recorded_work(const fs_event_arguments *arguments, fs_torch_told *wo
 }
 
 /* Build the call from the four arrays in scratch, each ended by a zero byte. `work`: recorded work; NULL: none. */
-static fs_status build_call(fs_piece *piece, const size_t *sizes, const fs_torch_told *work, fs_error *err)
+static fs_status build_call(fs_piece *piece, const size_t *sizes, const fs_torch_recorded *work, fs_error *err)
 {
     elements lists[CALL_SPANS];
     const char *text = piece->scratch;
     for (int i = 0; i < CALL_SPANS; text += sizes[i++] + 1) lists[i] = elements_of(text, sizes[i]);
     FS_TRY(fs_torch_begin(&piece->builder, err));
-    if (work != NULL) FS_TRY(fs_torch_add_told(&piece->builder, work, err));
+    if (work != NULL) FS_TRY(fs_torch_add_recorded(&piece->builder, work, err));
     for (;;) {
         fs_scan_span dims = next_element(&lists[0]), type = next_element(&lists[1]);
         fs_scan_span strides = next_element(&lists[2]), concrete = next_element(&lists[3]);
@@ -389,7 +389,7 @@ fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments
                                              &arguments->concrete};
     size_t sizes[CALL_SPANS], size = 0;
     uint32_t call, before = piece->calls.count;
-    fs_torch_told work;
+    fs_torch_recorded work;
     bool has_work = recorded_work(arguments, &work);
     *signature = FS_NONE;
     bool collective = arguments->texts[FS_ARG_COLLECTIVE].size > 0;

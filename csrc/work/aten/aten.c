@@ -160,7 +160,7 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
 /* Numbers that no rule gives are taken from the trace. */
 fs_work fs_work_of_torch(const char *name, const fs_torch_call *call)
 {
-    const fs_torch_told *recorded = &call->told;
+    const fs_torch_recorded *recorded = &call->recorded;
     fs_work work = work_by_rule(name, call);
     if (work.of_launched) return work;
     if (isnan(work.flops) && !isnan(recorded->flops)) {
