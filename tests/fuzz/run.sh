@@ -18,7 +18,7 @@ command -v "$clang" >/dev/null || { echo "tests/fuzz/run.sh: no clang; set CLANG
 
 mapfile -t flags <compile_flags.txt
 flags+=(-O1 -g -fno-omit-frame-pointer -Wno-format-zero-length
-    -fsanitize=address,undefined,signed-integer-overflow -fno-sanitize-recover=all -DFS_SMALL_BLOCKS)
+    -fsanitize=address,undefined,signed-integer-overflow -fno-sanitize-recover=all -Wno-unknown-pragmas -DFS_SMALL_BLOCKS)
 mkdir -p "$build"
 # Objects of sources that are older than them stay; a changed header or flag makes all anew.
 newest_header=$(find csrc tests/c compile_flags.txt "$0" \( -name '*.txt' -o -name '*.h' -o -name '*.def' -o -name '*.inc' -o -name run.sh \) -printf '%T@ %p\n' |
