@@ -212,6 +212,14 @@ def test_c_is_formatted() -> None:
     _each_says_nothing([[program, "--dry-run", "--Werror", *map(str, paths)]])
 
 
+def test_the_hooks_pin_the_formatter_of_the_tests() -> None:
+    pins = [
+        re.findall(r"clang-format==([\d.]+)", (ROOT / name).read_text(encoding="utf-8"))
+        for name in ("pyproject.toml", ".pre-commit-config.yaml")
+    ]
+    assert pins[0] == pins[1] and len(pins[0]) == 1
+
+
 def test_clang_tidy_finds_nothing() -> None:
     program = _beside_python("clang-tidy")
     system = [f"--extra-arg={flag}" for flag in SYSTEM]

@@ -46,9 +46,9 @@ static inline bool fs_event_is_asynchronous(const fs_chunk *chunk, uint32_t at)
 }
 
 /* Whether the event is its parent's share of memory that other threads allocated and freed, not an event of its own. */
-static inline bool fs_event_is_share(const fs_chunk *chunk, uint32_t at)
+static inline bool fs_event_is_share(uint8_t kind, uint32_t lane)
 {
-    return chunk->kind[at] == FS_EVENT_MEMORY && chunk->lane[at] == FS_NONE;
+    return kind == FS_EVENT_MEMORY && lane == FS_NONE;
 }
 
 /* The device of device work; 0 if it is missing. */

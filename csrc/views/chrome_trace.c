@@ -4,6 +4,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "store/event.h"
 #include "views/trace.h"
 
 /* Sort indices of processes, as in Kineto: GPUs below the host, then overhead, then spans. */
@@ -259,7 +260,7 @@ static fs_status put_events(fs_trace *trace, bool annotations, fs_error *err)
         FS_POLL(index, err);
         fs_store_get(trace->store, index, &event);
         if (event.start == FS_MISSING || fs_trace_is_device_annotation(&event) != annotations) continue;
-        if (event.kind == FS_EVENT_MEMORY && event.lane == FS_NONE) continue; /* a share has no event */
+        if (fs_event_is_share(event.kind, event.lane)) continue;
         put_event(trace, &event, index);
     }
     return trace->out.status;

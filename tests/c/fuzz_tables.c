@@ -163,7 +163,8 @@ static void count_kinds(const fs_store *store, int64_t counts[FS_EVENT_KIND_COUN
     for (uint32_t i = 0; i < fs_store_count(store); i++) {
         uint32_t at;
         const fs_chunk *chunk = fs_event_chunk(store, i, &at);
-        if (chunk->start[at] != FS_MISSING && !fs_event_is_share(chunk, at)) counts[chunk->kind[at]]++;
+        if (chunk->start[at] != FS_MISSING && !fs_event_is_share(chunk->kind[at], chunk->lane[at]))
+            counts[chunk->kind[at]]++;
     }
 }
 
