@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import tempfile
@@ -25,6 +26,12 @@ def pytest_xdist_auto_num_workers() -> int:
     except RuntimeError:
         return min(len(os.sched_getaffinity(0)), 4)
     return 0
+
+
+def pytest_collection_finish() -> None:
+    """Take what collection made out of the garbage collector's sight: many tests call gc.collect()."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Compilers run in ROOT: the include paths of compile_flags.txt are relative to it.
 SHARED_FLAGS = (ROOT / "compile_flags.txt").read_text(encoding="utf-8").split()
-FLAGS = [*SHARED_FLAGS, "-O1", "-g", "-fno-omit-frame-pointer", "-Wno-format-zero-length"]
+FLAGS = [*SHARED_FLAGS, "-g1", "-fno-omit-frame-pointer", "-Wno-format-zero-length"]
 # "undefined" holds signed overflow and more; that each is fatal makes a test fail that only prints it.
 MEMORY = ["-fsanitize=address,undefined,signed-integer-overflow", "-fno-sanitize-recover=all"]
 
@@ -24,6 +24,11 @@ def is_binding(path: Path) -> bool:
 def core_sources() -> list[Path]:
     """All but the binding, with a stub in the place of CUDA."""
     return [*(path for path in c_sources() if not is_binding(path)), ROOT / "kernels" / "cuda_stub.c"]
+
+
+def optimization(source: Path) -> str:
+    """Return the level for a source of the core: compiling most of it takes longer than running it in the tests."""
+    return "-O1" if source.is_relative_to(ROOT / "csrc" / "ops" / "cpu") else "-O0"
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from core_build import FLAGS, MEMORY, ROOT, core_sources
+from core_build import FLAGS, MEMORY, ROOT, core_sources, optimization
 
 HERE = Path(__file__).parent
 THREADS = ["-fsanitize=thread"]
@@ -43,7 +43,7 @@ def _compile_core(folder: Path, sanitizers: list[str]) -> list[str]:
             command = [str(compiler), *FLAGS, *sanitizers, "-c"]
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
                 jobs = zip(sources, objects, strict=True)
-                list(pool.map(lambda job: _run([*command, str(job[0]), "-o", str(job[1])]), jobs))
+                list(pool.map(lambda job: _run([*command, optimization(job[0]), str(job[0]), "-o", str(job[1])]), jobs))
             (folder / "complete").touch()
     return [str(path) for path in objects]
 
@@ -58,7 +58,7 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
 
 def _link(core: Core, program: str, sanitizers: list[str], target: Path) -> None:
     source = str(HERE / "c" / f"{program}.c")
-    _run([str(compiler), *FLAGS, *sanitizers, source, *core(sanitizers), *LIBRARIES, "-o", str(target)])
+    _run([str(compiler), *FLAGS, "-O1", *sanitizers, source, *core(sanitizers), *LIBRARIES, "-o", str(target)])
 
 
 def _finish(command: list[str], **options: str) -> subprocess.CompletedProcess[str]:

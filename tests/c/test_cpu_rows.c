@@ -53,10 +53,10 @@ static void test_nan_and_infinity_win_wherever_they_are(void)
     static const int64_t lengths[] = {1, 5, 40, 150, 3000, 70000};
     for (int d = 0; d < FLOAT_DTYPES; d++) {
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
-            for (int place = 0; place < 8; place++) {
+            for (int place = 0; place < 4; place++) {
                 void *in = random_array(lengths[l], float_dtypes[d], -1, 1);
                 int64_t inside = (int64_t)random_between(0, (double)lengths[l]);
-                int64_t at = place == 0 ? 0 : place == 1 ? lengths[l] - 1 : inside;
+                int64_t at = place == 0 ? 0 : place == 1 ? lengths[l] - 1 : inside; /* NaN and infinity, each twice */
                 put(in, at, float_dtypes[d], place % 2 ? NAN : -INFINITY);
                 for (int op = 0; op < FS_REDUCTION_COUNT; op++) {
                     check_reduction((fs_reduction_id)op, in, 1, lengths[l], float_dtypes[d]);
