@@ -165,11 +165,11 @@ def test_nothing_is_measured_inside_a_profile() -> None:
 
 
 def test_growing_memory_raises_MemoryError(monkeypatch: pytest.MonkeyPatch) -> None:
-    held: list[int] = []
-    watch = stage.MemoryWatch(lambda: len(held) << 20, 10 << 20, "the host")
+    allocated: list[int] = []
+    watch = stage.MemoryWatch(lambda: len(allocated) << 20, 10 << 20, "the host")
     monkeypatch.setattr(stage.MemoryWatch, "of_host", lambda: watch)
     with pytest.raises(MemoryError, match="keeps the memory that it allocates: 11 MiB more on the host"):
-        quick(lambda: held.append(1) if len(held) < 11 else None)
+        quick(lambda: allocated.append(1) if len(allocated) < 11 else None)
 
 
 def test_resident_memory_is_reported() -> None:
@@ -182,10 +182,10 @@ def test_resident_memory_is_reported() -> None:
 
 
 def test_two_calls_are_compared() -> None:
-    found = compare_times(lambda: sum(range(20_000)), lambda: sum(range(200)), max_time=1)
-    assert found.verdict == "slower" and found.ci[0] <= found.ratio <= found.ci[1] and found.ratio > 2
-    assert "slower" in str(found) and json.loads(json.dumps(found.to_dict()))["rounds"] == found.rounds
-    assert isinstance(found, TimesCompared) and len(found.ratios) == found.rounds
+    times = compare_times(lambda: sum(range(20_000)), lambda: sum(range(200)), max_time=1)
+    assert times.verdict == "slower" and times.ci[0] <= times.ratio <= times.ci[1] and times.ratio > 2
+    assert "slower" in str(times) and json.loads(json.dumps(times.to_dict()))["rounds"] == times.rounds
+    assert isinstance(times, TimesCompared) and len(times.ratios) == times.rounds
 
 
 # The clock of the CPU -------------------------------------------------------------------------------------------------
@@ -255,14 +255,14 @@ def test_the_work_of_kernels_without_an_op_is_unknown() -> None:
 def test_the_device_of_a_call_is_detected() -> None:
     core = fs._core.Store()
     seen = look_at(core, sees_cuda=True)
-    there = types.SimpleNamespace(device="cuda:0")
+    on_gpu = types.SimpleNamespace(device="cuda:0")
     where = stage._where
-    assert where([seen], [], None) == "cpu" and where([seen], [there], "cpu") == "cpu"
-    for arguments, named in (([there], None), ([], "cuda:0")):
+    assert where([seen], [], None) == "cpu" and where([seen], [on_gpu], "cpu") == "cpu"
+    for arguments, named in (([on_gpu], None), ([], "cuda:0")):
         with pytest.raises(RuntimeError, match='launched nothing on cuda:0; measure it with device="cpu"'):
             where([seen], arguments, named)
     unseen = replace(seen, sees_cuda=False)
-    assert where([unseen], [there], None) == "cuda:0" and where([unseen], [], "cuda:1") == "cuda:1"
+    assert where([unseen], [on_gpu], None) == "cuda:0" and where([unseen], [], "cuda:1") == "cuda:1"
     two = [replace(seen, devices=("cuda:0",)), replace(seen, devices=("cuda:1",))]
     with pytest.raises(ValueError, match="cuda:0, cuda:1: name the one"):
         where(two, [], None)

@@ -29,14 +29,14 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
         del sys.modules[name]
 
 
-def write(file: Path, says: str) -> Path:
+def write(file: Path, message: str) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f"def f():\n    raise KeyError({says!r})\n")
+    file.write_text(f"def f():\n    raise KeyError({message!r})\n")
     return file
 
 
-def said(*arguments: str) -> str:
-    """Return the message of the function that the command has called."""
+def message_of(*arguments: str) -> str:
+    """Run the command and return the message of the exception that its function raises."""
     parser = argparse.ArgumentParser()
     add_measure(parser.add_subparsers())
     options = parser.parse_args(["measure", *arguments])
@@ -47,14 +47,14 @@ def said(*arguments: str) -> str:
 
 def test_a_module_of_the_current_folder_is_found(here: Path) -> None:
     write(here / "kernels_here.py", "here")
-    assert said("kernels_here:f") == "here"
+    assert message_of("kernels_here:f") == "here"
 
 
 def test_a_file_of_the_current_folder_hides_no_installed_module(here: Path, tmp_path: Path) -> None:
     sys.path.append(str(tmp_path / "installed"))
     write(tmp_path / "installed" / "some_package.py", "installed")
     write(here / "some_package.py", "here")
-    assert said("some_package:f") == "installed"
+    assert message_of("some_package:f") == "installed"
 
 
 def test_later_imports_of_flopscope_ignore_the_current_folder(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_the_path_option_is_searched_first(here: Path, tmp_path: Path) -> None:
     write(tmp_path / "installed" / "some_package.py", "installed")
     write(tmp_path / "other" / "some_package.py", "other")
     write(tmp_path / "third" / "some_package.py", "third")
-    assert said("some_package:f", "--path", "../other", "--path", str(tmp_path / "third")) == "other"
+    assert message_of("some_package:f", "--path", "../other", "--path", str(tmp_path / "third")) == "other"
 
 
 @pytest.mark.parametrize("file", ["./script.py", "script.py", "../here/script.py"])
@@ -87,19 +87,19 @@ def test_a_function_of_a_file_is_found(here: Path, file: str) -> None:
     write(here / "neighbour_of_script.py", "unused")
     script = write(here / "script.py", "script")
     script.write_text("import neighbour_of_script\n" + script.read_text())
-    assert said(f"{file}:f") == "script"
+    assert message_of(f"{file}:f") == "script"
 
 
 def test_a_file_is_preferred_to_a_module_of_its_name(here: Path) -> None:
     import json
 
     write(here / "json.py", "the file")
-    assert said("./json.py:f") == "the file" and sys.modules["json"] is json
+    assert message_of("./json.py:f") == "the file" and sys.modules["json"] is json
 
 
 def test_a_function_in_a_class_of_a_file_is_found(here: Path) -> None:
     (here / "odd:name.py").write_text("class A:\n    @staticmethod\n    def f():\n        raise KeyError('in A')\n")
-    assert said("odd:name.py:A.f") == "in A"
+    assert message_of("odd:name.py:A.f") == "in A"
 
 
 @pytest.mark.parametrize(

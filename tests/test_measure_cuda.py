@@ -119,8 +119,8 @@ def test_events_replace_lost_records() -> None:
     clock = cuda.CudaClock([lambda: None], "cuda:0", records, False, lambda: math.nan, Gpu())
     here = stage.Stage(find_device("cpu"), [], "cupti", False, lambda calls: None, lambda: math.nan, math.nan)
     here.records = records
-    found = here.sampled(clock, lambda: clock.sample([0, 0, 0]))  # of which FixedRecords has two
-    assert [sample.us for sample in found] == [5.0] * 3
+    samples = here.sampled(clock, lambda: clock.sample([0, 0, 0]))  # FixedRecords has records of two
+    assert [sample.us for sample in samples] == [5.0] * 3
     assert here.source == "event" and here.records is clock.records is None
     assert here.notes == ["the times are from CUDA events: CUPTI recorded 2 of 3 calls and lost 0 records"]
 
@@ -156,7 +156,7 @@ def test_arguments_alternate_with_copies(monkeypatch: pytest.MonkeyPatch) -> Non
     call = cuda.rotated(lambda *args: seen.append(args), (x, x, 3), l2_bytes=1500, max_bytes=10**6)
     for _ in range(8):
         call()
-    assert len({id(a) for a, _, _ in seen}) == 4  # 3000 bytes of copies beside it: twice the cache
+    assert len({id(a) for a, _, _ in seen}) == 4  # three copies of 1000 bytes beside the original: twice the cache
     assert all(a is b and three == 3 for a, b, three in seen)
     seen.clear()
     cuda.rotated(lambda *args: seen.append(args), (x,), l2_bytes=1500, max_bytes=10)()

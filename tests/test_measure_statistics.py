@@ -56,16 +56,16 @@ class Clock:
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 57])
 def test_a_distribution_agrees_with_numpy(n: int) -> None:
     samples = np.random.default_rng(n).gamma(3, size=n)
-    found = describe(samples.tolist())
-    assert (found.n, found.min, found.max) == (n, samples.min(), samples.max())
-    assert found.median == pytest.approx(np.median(samples)) and found.mean == pytest.approx(samples.mean())
-    assert found.iqr == pytest.approx(np.subtract(*np.quantile(samples, [0.75, 0.25])))
-    assert found.std == pytest.approx(samples.std(ddof=1)) if n > 1 else math.isnan(found.std)
+    result = describe(samples.tolist())
+    assert (result.n, result.min, result.max) == (n, samples.min(), samples.max())
+    assert result.median == pytest.approx(np.median(samples)) and result.mean == pytest.approx(samples.mean())
+    assert result.iqr == pytest.approx(np.subtract(*np.quantile(samples, [0.75, 0.25])))
+    assert result.std == pytest.approx(samples.std(ddof=1)) if n > 1 else math.isnan(result.std)
 
 
 def test_outliers_are_counted_and_not_discarded() -> None:
-    found = describe([10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 50.0, 1.0])
-    assert found.outliers == 2 and found.max == 50 and found.n == 8
+    result = describe([10.0, 10.1, 9.9, 10.0, 10.2, 9.8, 50.0, 1.0])
+    assert result.outliers == 2 and result.max == 50 and result.n == 8
 
 
 def stepwise(true: float, noise: float, n: int, seed: int) -> list[float]:
@@ -79,10 +79,10 @@ def stepwise(true: float, noise: float, n: int, seed: int) -> list[float]:
 
 @pytest.mark.parametrize("true", [1.3, 3.072, 3.083, 3.088, 3.1, 20.01])
 def test_the_median_lies_between_the_steps_of_the_clock(true: float) -> None:
-    found = [describe(stepwise(true, 0.02, 300, seed), coarse=True) for seed in range(20)]
-    assert all(abs(one.median - true) < 0.008 for one in found)  # a quarter of a step
-    assert all(one.ci[0] <= one.median <= one.ci[1] and one.ci[1] - one.ci[0] < 0.02 for one in found)
-    assert sum(one.ci[0] <= true <= one.ci[1] for one in found) >= 16
+    results = [describe(stepwise(true, 0.02, 300, seed), coarse=True) for seed in range(20)]
+    assert all(abs(r.median - true) < 0.008 for r in results)  # a quarter of a step
+    assert all(r.ci[0] <= r.median <= r.ci[1] and r.ci[1] - r.ci[0] < 0.02 for r in results)
+    assert sum(r.ci[0] <= true <= r.ci[1] for r in results) >= 16
 
 
 def test_samples_without_steps_are_unchanged() -> None:
@@ -90,8 +90,8 @@ def test_samples_without_steps_are_unchanged() -> None:
     moved = between_steps(fine.tolist())
     assert np.abs(np.array(moved) - fine).max() <= 0.032 and np.argsort(moved).tolist() == np.argsort(fine).tolist()
     assert between_steps([3.072] * 9) == [3.072] * 9
-    assert between_steps([3.072] * 9 + [3.9]) == [3.072] * 9 + [3.9]  # 0.8 µs is no clock's step
-    assert describe([3.072] * 8 + [3.104], coarse=True).median == 3.072  # never below the least
+    assert between_steps([3.072] * 9 + [3.9]) == [3.072] * 9 + [3.9]  # 0.8 µs is too long for a step of the clock
+    assert describe([3.072] * 8 + [3.104], coarse=True).median == 3.072  # never below the minimum
 
 
 def test_steps_of_the_clock_do_not_prolong_sampling() -> None:
@@ -114,19 +114,19 @@ def test_the_interval_agrees_with_a_bootstrap(n: int) -> None:
     generator = np.random.default_rng(n)
     samples = generator.gamma(2, size=n)
     medians = np.median(samples[generator.integers(0, n, (20_000, n))], axis=1)
-    for found, share in zip(median_interval(samples.tolist()), (0.025, 0.975), strict=True):
+    for result, share in zip(median_interval(samples.tolist()), (0.025, 0.975), strict=True):
         # Of 20 000 medians, the share below a quantile is known to about 0.001.
         low, high = np.quantile(medians, [share - 0.005, share + 0.005])
-        assert low <= found <= high
+        assert low <= result <= high
 
 
 def test_the_interval_has_its_nominal_coverage() -> None:
     generator = np.random.default_rng(1)
-    held = 0
+    covering = 0
     for _ in range(600):
         low, high = median_interval(generator.exponential(size=40).tolist())
-        held += low <= math.log(2) <= high
-    assert 0.92 <= held / 600 <= 0.985
+        covering += low <= math.log(2) <= high
+    assert 0.92 <= covering / 600 <= 0.985
 
 
 def test_the_interval_of_few_samples_is_their_range() -> None:
@@ -139,10 +139,10 @@ def test_one_sample_has_no_interval() -> None:
 
 def waves(n: int, follows: float, seed: int) -> list[float]:
     """Return an autoregressive process of order 1 around 1, with this correlation of successive samples."""
-    noise, found = np.random.default_rng(seed).normal(0, math.sqrt(1 - follows**2), n), [0.0]
+    noise, result = np.random.default_rng(seed).normal(0, math.sqrt(1 - follows**2), n), [0.0]
     for change in noise:
-        found.append(follows * found[-1] + change)
-    return [float(1 + 0.01 * x) for x in found[1:]]
+        result.append(follows * result[-1] + change)
+    return [float(1 + 0.01 * x) for x in result[1:]]
 
 
 @pytest.mark.parametrize(("n", "follows", "least"), [(1000, 0.0, 0.92), (1000, 0.9, 0.85), (2000, 0.95, 0.85)])
@@ -304,7 +304,7 @@ def test_the_order_of_rounds_is_balanced_and_not_periodic() -> None:
     firsts = clock.order[::2]
     assert len(firsts) >= 100 and all(one + other == 1 for one, other in zip(firsts[::2], firsts[1::2], strict=False))
     assert len({tuple(firsts[at : at + 8]) for at in range(0, 96, 8)}) > 4
-    for period in (2, 3, 4, 8):  # of what slows the machine down now and then
+    for period in (2, 3, 4, 8):  # periods of a disturbance of the machine
         clock = Clock(lambda which, call, period=period: 100.0 + 50 * (call % period == 0))
         slow = rounds(clock, 0.01, 20, (0.05, 1.0), lambda calls: None)
         assert 0.8 < sum(f > g for f, g in slow) / sum(f < g for f, g in slow) < 1.25
@@ -314,6 +314,6 @@ def test_a_disturbance_of_milliseconds_does_not_decide() -> None:
     def us(which: int, call: int) -> float:
         return 100.0 * (1.5 if which == 0 and call < 60 else 1.0)
 
-    for least, verdict in ((0.0, "slower"), (0.05, "same")):
-        found = rounds(Clock(us), 0.01, 20, (least, 1.0), lambda calls: None)
-        assert verdict_of(*median_interval([f / g for f, g in found], 0.99), 0.01) == verdict
+    for min_time, verdict in ((0.0, "slower"), (0.05, "same")):
+        pairs = rounds(Clock(us), 0.01, 20, (min_time, 1.0), lambda calls: None)
+        assert verdict_of(*median_interval([f / g for f, g in pairs], 0.99), 0.01) == verdict

@@ -1,4 +1,4 @@
-"""Devices as traces tell of them, and the reasons that tables give where no peaks are known."""
+"""The devices that traces record, and the reasons that tables report for unknown peaks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNKNOWN = "AMD Instinct MI999"
 
 
 def trace_of(properties: Any, device: int = 0) -> fs.Trace:
-    """An element-wise op of 4 MiB that took 10 us on a device."""
+    """Return a trace with an element-wise op of 4 MiB that took 10 us on a device."""
     args = {"External id": 1, "Input Dims": [[1024, 1024]], "Input type": ["float"], "Concrete Inputs": [""]}
     op = {"ph": "X", "cat": "cpu_op", "name": "aten::neg", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": args}
     launched = {"External id": 1, "device": device, "stream": 7, "correlation": 9}
@@ -30,22 +30,22 @@ def properties(name: str, sm_count: int, memory_bytes: int = 0, device: int = 0)
     return {"id": device, "name": name, "numSms": sm_count, "totalGlobalMem": memory_bytes}
 
 
-def test_models_take_sms_and_memory_of_the_properties_and_nothing_odd() -> None:
+def test_models_read_sms_and_memory_and_ignore_invalid_properties() -> None:
     names = {0: "a", 1: "b", 2: "c", 3: "d"}
-    told = [
+    listed = [
         {"id": 0, "numSms": 132, "totalGlobalMem": 85 << 30},
         {"id": 1, "numSms": -3, "totalGlobalMem": 1 << 80},
         {"id": [2], "numSms": 7},
         {"id": 3, "numSms": True, "totalGlobalMem": "much"},
         "not a device",
     ]
-    models = models_of(names, told, ())
+    models = models_of(names, listed, ())
     assert models == {0: Model("a", 132, 85 << 30), 1: Model("b"), 2: Model("c"), 3: Model("d")}
     for odd in (None, {}, "text", [None]):
         assert models_of({0: "a"}, odd, ()) == {0: Model("a")}
 
 
-def test_a_device_that_the_properties_do_not_list_is_what_all_the_others_are() -> None:
+def test_an_unlisted_device_has_the_model_that_all_others_share() -> None:
     same = [properties(MI300X, 304, device=0), properties(MI300X, 304, device=1)]
     assert models_of({0: MI300X, 1: MI300X}, same, [2]) == dict.fromkeys((0, 1, 2), Model(MI300X, 304))
     other = [properties(MI300X, 304, device=0), properties("AMD Instinct MI210", 104, device=1)]
@@ -56,20 +56,20 @@ def test_a_device_that_the_properties_do_not_list_is_what_all_the_others_are() -
 
 
 @pytest.mark.parametrize(("sm_count", "gib", "gb_s"), [(68, 9.77, 760), (70, 11.76, 912)])
-def test_shares_are_of_the_card_that_sms_and_memory_tell(sm_count: int, gib: float, gb_s: float) -> None:
+def test_sms_and_memory_select_the_variant_of_a_card(sm_count: int, gib: float, gb_s: float) -> None:
     trace = trace_of([properties("NVIDIA GeForce RTX 3080", sm_count, int(gib * 2**30))])
     (row,) = (row for row in trace.key_averages() if row.key == "aten::neg")
     assert row.pct_peak_bandwidth == pytest.approx(100 * 2 * 4 * 2**20 / 10e-6 / (gb_s * 1e9))
 
 
-def test_a_part_of_a_device_is_held_against_nothing() -> None:
+def test_a_partition_of_a_device_has_no_peaks() -> None:
     table = trace_of([properties(MI300X, 38)]).key_averages()
     (row,) = (row for row in table if row.key == "aten::neg")
     assert table.peaks == {} and math.isnan(row.pct_roofline)
     assert table.unknown_peaks == {"cuda:0": f'the datasheet of "{MI300X}" is for 304 SMs, but this device has 38 SMs'}
 
 
-def test_a_table_says_why_it_has_no_shares() -> None:
+def test_a_table_reports_why_it_has_no_shares() -> None:
     table = trace_of([properties(UNKNOWN, 304)]).key_averages()
     reason = f'no datasheet row for "{UNKNOWN}"; to declare its peaks, add a row to csrc/device/datasheet.def'
     assert table.unknown_peaks == {"cuda:0": reason}
@@ -77,11 +77,11 @@ def test_a_table_says_why_it_has_no_shares() -> None:
     assert "--measure" not in table.table(), "the device is not in this machine"
 
 
-def test_a_trace_without_the_names_of_its_devices_says_so() -> None:
+def test_a_trace_without_device_names_is_reported() -> None:
     assert trace_of([]).key_averages().unknown_peaks == {"cuda:0": "the trace does not name the device"}
 
 
-def test_where_nobody_asked_for_peaks_nothing_is_said_of_them() -> None:
+def test_no_reason_is_reported_with_peaks_none() -> None:
     table = trace_of([properties(UNKNOWN, 304)]).key_averages(peaks="none")
     assert table.unknown_peaks == {} and "% Roofline:" not in table.table()
 
@@ -96,7 +96,7 @@ def test_categories_keep_the_reason() -> None:
     assert table.by_category().unknown_peaks == table[:1].unknown_peaks == table.unknown_peaks != {}
 
 
-def test_a_live_cpu_has_no_datasheet_and_the_reason_says_what_to_ask_for() -> None:
+def test_the_reason_for_a_live_cpu_suggests_measured_peaks() -> None:
     x = fs.rand((64, 64), device="cpu")
     with fs.profile() as prof:
         x + x
@@ -104,7 +104,7 @@ def test_a_live_cpu_has_no_datasheet_and_the_reason_says_what_to_ask_for() -> No
     assert set(reasons) == {"cpu"} and 'peaks="measured"' in reasons["cpu"]
 
 
-def test_a_trace_of_a_cpu_says_why_it_has_no_shares() -> None:
+def test_a_trace_of_a_cpu_reports_why_it_has_no_shares() -> None:
     dims = {"Input Dims": [[64]], "Input type": ["float"]}
     event = {"ph": "X", "cat": "cpu_op", "name": "aten::neg", "pid": 1, "tid": 1, "ts": 1, "dur": 5, "args": dims}
     table = fs.load_trace(json.dumps({"traceEvents": [event]}).encode()).key_averages()
@@ -129,7 +129,7 @@ def test_a_trace_of_a_cpu_says_why_it_has_no_shares() -> None:
         ),
     ],
 )
-def test_the_reason_is_the_real_one(model: Model, reason: str) -> None:
+def test_unknown_peaks_have_a_specific_reason(model: Model, reason: str) -> None:
     assert _core.datasheet_find(*model) is None
     away = why_unknown(model, here=False, measured=False)
     assert away.startswith(reason) and "flopscope devices" not in away
@@ -139,5 +139,5 @@ def test_the_reason_is_the_real_one(model: Model, reason: str) -> None:
     assert missing == f"{reason}, and its peaks are not measured yet: run flopscope devices --measure"
 
 
-def test_the_file_that_the_reason_names_is_there() -> None:
+def test_the_file_named_in_the_reason_exists() -> None:
     assert (Path(__file__).parents[1] / "csrc" / "device" / "datasheet.def").is_file()

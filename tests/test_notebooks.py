@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, show what their text promises, and are kept with clean outputs."""
+"""The notebooks run from top to bottom, show what their text promises, and are stored with clean outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "notebooks"
 TRACES = Path(__file__).parent / "data" / "traces"
 
-# What each shows at least: pictures, and texts in its outputs.
+# The minimum that each notebook shows: a number of pictures, and texts in its outputs.
 PROMISED = {
     "tracking_flops": (4, ["Self CPU", "FLOPs", "FLOP/B", "% roofline", "Bound", "flopscope::matmul", "GB/s"]),
     "torch_programs": (
@@ -33,7 +33,7 @@ PROMISED = {
         ["% of the roofline", "95 %", "Verdict: ", "times its time", "pct_roofline", "flopscope::mul_"],
     ),
 }
-# Of one machine or one moment: absolute paths (not of C++ or of ratios like GB/s), and what went wrong.
+# Text that depends on the machine or the run: absolute paths (but not C++ names or ratios like GB/s), and errors.
 UNWANTED = r"(?<![\w.:/>])/(?:home|root|tmp|work|usr|opt|mnt|data|var|Users)/|Traceback|Warning\b"
 LARGEST = 400_000  # bytes of a notebook
 
@@ -42,7 +42,7 @@ each_notebook = pytest.mark.parametrize("name", sorted(PROMISED))
 
 @cache
 def runner() -> Any:
-    """notebooks/run.py, a program and no part of a package."""
+    """Load notebooks/run.py, which is a script outside of any package."""
     spec = importlib.util.spec_from_file_location("notebooks_run", FOLDER / "run.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -52,7 +52,7 @@ def runner() -> Any:
 
 @cache
 def executed(name: str) -> Any:
-    """The notebook as it runs here; a cell that fails is an error that shows the cell."""
+    """Run the notebook and return it. If a cell fails, the exception shows the cell."""
     return runner().run(name)
 
 
@@ -62,12 +62,12 @@ def outputs(notebook: Any) -> Iterator[Any]:
 
 
 def texts(notebook: Any) -> str:
-    """All that the outputs say, pictures and markup left out."""
-    said = []
+    """Return the text of all outputs, without pictures and markup."""
+    parts = []
     for output in outputs(notebook):
         bundle = {"text/plain": output.text} if output.output_type == "stream" else output.get("data", {})
-        said += [text for kind, text in bundle.items() if kind.startswith("text/")]
-    return re.sub(r"<[^>]*>", " ", "\n".join(said))
+        parts += [text for kind, text in bundle.items() if kind.startswith("text/")]
+    return re.sub(r"<[^>]*>", " ", "\n".join(parts))
 
 
 def images(notebook: Any) -> int:
@@ -79,30 +79,30 @@ def test_every_notebook_is_tested() -> None:
 
 
 @each_notebook
-def test_it_runs_and_shows_what_its_text_promises(name: str) -> None:
+def test_a_notebook_runs_and_shows_what_its_text_promises(name: str) -> None:
     pictures, promised = PROMISED[name]
-    said = texts(executed(name))
-    assert [text for text in promised if text not in said] == []
+    output = texts(executed(name))
+    assert [text for text in promised if text not in output] == []
     assert images(executed(name)) >= pictures
     assert re.findall(r".*\bnan\b.*", "\n".join(markdown(executed(name)))) == []
 
 
 @each_notebook
-def test_the_outputs_that_are_kept_are_clean(name: str) -> None:
+def test_stored_outputs_are_clean(name: str) -> None:
     path = FOLDER / f"{name}.ipynb"
-    kept = nbformat.read(path, as_version=4)
-    nbformat.validate(kept)
+    stored = nbformat.read(path, as_version=4)
+    nbformat.validate(stored)
     pictures, promised = PROMISED[name]
-    assert kept.metadata.kernelspec.name == "python3"
-    assert [text for text in promised if text not in texts(kept)] == [] and images(kept) >= pictures
-    assert [output.text for output in outputs(kept) if output.get("name") == "stderr"] == []
-    assert not any(output.output_type == "error" for output in outputs(kept))
-    assert re.findall(f".*(?:{UNWANTED}).*", texts(kept)) == [] and str(ROOT) not in path.read_text(encoding="utf-8")
+    assert stored.metadata.kernelspec.name == "python3"
+    assert [text for text in promised if text not in texts(stored)] == [] and images(stored) >= pictures
+    assert [output.text for output in outputs(stored) if output.get("name") == "stderr"] == []
+    assert not any(output.output_type == "error" for output in outputs(stored))
+    assert re.findall(f".*(?:{UNWANTED}).*", texts(stored)) == [] and str(ROOT) not in path.read_text(encoding="utf-8")
     assert path.stat().st_size < LARGEST
 
 
 @each_notebook
-def test_the_kept_outputs_are_of_one_run(name: str) -> None:
+def test_stored_outputs_are_from_a_single_run(name: str) -> None:
     cells = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
     counts = [cell.execution_count for cell in cells if cell.cell_type == "code"]
     assert counts == list(range(1, len(counts) + 1))
@@ -113,26 +113,26 @@ def markdown(notebook: Any) -> list[str]:
 
 
 def test_the_matrix_product_has_the_intensity_that_the_text_derives() -> None:
-    said = "\n".join(markdown(executed("tracking_flops")))
-    found = re.search(r"intensity is ([\d,]+) FLOPs per byte \(n / 6 = ([\d,]+)\)", said)
-    size = re.search(r"- (\d+) × \1: ", said)
-    assert found and size
-    assert found[1] == found[2] == f"{int(size[1]) / 6:,.0f}"
+    output = "\n".join(markdown(executed("tracking_flops")))
+    match = re.search(r"intensity is ([\d,]+) FLOPs per byte \(n / 6 = ([\d,]+)\)", output)
+    size = re.search(r"- (\d+) × \1: ", output)
+    assert match and size
+    assert match[1] == match[2] == f"{int(size[1]) / 6:,.0f}"
 
 
-def test_the_counts_and_times_of_the_trace_are_torchs_own() -> None:
+def test_counts_and_times_equal_those_of_torch() -> None:
     with (TRACES / "tutorial_train.rows.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["device_type"].endswith("CPU")]
     longest = sorted(rows, key=lambda row: float(row["self_device_time_total"]), reverse=True)[:5]
-    said = texts(executed("torch_programs"))
+    output = texts(executed("torch_programs"))
     for row in longest:
         name, milliseconds = row["key"], f"{float(row['self_device_time_total']) / 1000:.3f}ms"
-        found = re.search(rf"{re.escape(name[:52])}\S*\s+\S+\s+(\S+)\s+\S+\s+(\d+)\s", said)
-        assert found and found.groups() == (milliseconds, row["count"]), name
+        match = re.search(rf"{re.escape(name[:52])}\S*\s+\S+\s+(\S+)\s+\S+\s+(\d+)\s", output)
+        assert match and match.groups() == (milliseconds, row["count"]), name
 
 
-def test_one_performance_test_fails_as_announced() -> None:
-    said = texts(executed("measuring"))
-    assert "1 failed, 2 passed" in said
-    ratio = re.search(r"measured +([\d.]+) × .*at most 1\.05 × the time of one_step", said)
+def test_one_performance_test_fails_as_the_text_announces() -> None:
+    output = texts(executed("measuring"))
+    assert "1 failed, 2 passed" in output
+    ratio = re.search(r"measured +([\d.]+) × .*at most 1\.05 × the time of one_step", output)
     assert ratio and 1.3 < float(ratio[1]) < 3  # two passes over the memory instead of one

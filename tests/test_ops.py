@@ -70,16 +70,16 @@ def test_float32_functions_are_within_two_units_in_the_last_place(name: str) -> 
     with np.errstate(all="ignore"):
         if name == "pow":
             x = np.abs(x[np.abs(x) < 1e6])
-            want = np.power(x.astype(np.float64), float(np.float32(3.14159)))  # scalars take the tensor's dtype
-            got = fs.pow(fs.from_numpy(x), 3.14159).numpy()
+            expected = np.power(x.astype(np.float64), float(np.float32(3.14159)))  # scalars take the tensor's dtype
+            result = fs.pow(fs.from_numpy(x), 3.14159).numpy()
         else:
-            want = UNARY[name](x.astype(np.float64))
-            got = getattr(fs, name)(fs.from_numpy(x)).numpy()
-        rounded = want.astype(np.float32)
+            expected = UNARY[name](x.astype(np.float64))
+            result = getattr(fs, name)(fs.from_numpy(x)).numpy()
+        rounded = expected.astype(np.float32)
         good = np.isfinite(rounded) & (np.abs(rounded) > 1e-37)
-        ulps = np.abs(got[good] - want[good]) / np.spacing(np.abs(rounded[good]))
+        ulps = np.abs(result[good] - expected[good]) / np.spacing(np.abs(rounded[good]))
     assert ulps.max() < 2.5, x[good][ulps.argmax()]
-    assert (np.isnan(got) == np.isnan(want)).all()
+    assert (np.isnan(result) == np.isnan(expected)).all()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_float32_functions_are_within_two_units_in_the_last_place(name: str) -> 
     ],
 )
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-def test_odd_layouts_through_numpy_and_dlpack(view: object, dtype: str) -> None:
+def test_unusual_layouts_through_numpy_and_dlpack(view: object, dtype: str) -> None:
     a = view(np.random.default_rng(3).uniform(0.5, 1, (6, 10)).astype(dtype))  # type: ignore[operator]
     wide = a.astype(np.float64)
     tensors = [fs.from_numpy(a)]

@@ -1,4 +1,4 @@
-"""Tensors whose elements share memory: none may be written to, and what is read of them counts once."""
+"""Tensors whose elements share memory: writing to them is an error, and shared memory is read once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SETTINGS = settings(max_examples=150, deadline=None)
 
 
 def addresses(array: np.ndarray[Any, Any]) -> set[int]:
-    """The byte offset of every element, one by one."""
+    """Return the byte offsets of all elements."""
     offsets = np.zeros((), dtype=np.int64)
     for size, step in zip(array.shape, array.strides, strict=True):
         offsets = np.add.outer(offsets, np.arange(size, dtype=np.int64) * step)
@@ -40,14 +40,14 @@ def strided_arrays(draw: st.DrawFn) -> np.ndarray[Any, Any]:
 def test_bytes_read_are_those_of_the_distinct_elements(array: np.ndarray[Any, Any]) -> None:
     x = fs.from_numpy(array)
     with fs.profile() as prof:
-        made = fs.neg(x)
-    assert (made.numpy() == -array).all()
+        negated = fs.neg(x)
+    assert (negated.numpy() == -array).all()
     assert rows_of(prof)["flopscope::neg"].bytes_read == 4 * len(addresses(array))
 
 
 @SETTINGS
 @given(strided_arrays())
-def test_an_output_is_written_to_exactly_when_its_elements_are_distinct(array: np.ndarray[Any, Any]) -> None:
+def test_an_output_is_written_only_if_its_elements_are_distinct(array: np.ndarray[Any, Any]) -> None:
     target, values = fs.from_numpy(array), np.arange(array.size, dtype=np.float32).reshape(array.shape)
     distinct = len(addresses(array)) == array.size
     for write in (
@@ -64,7 +64,7 @@ def test_an_output_is_written_to_exactly_when_its_elements_are_distinct(array: n
         assert (array == values).all()
 
 
-def test_what_is_refused_is_left_as_it_was() -> None:
+def test_a_rejected_output_is_unchanged() -> None:
     memory = np.arange(20, dtype=np.float32)
     target = fs.from_numpy(as_strided(memory, (5, 3), (12, 12)))
     assert target.strides == (3, 3)
@@ -82,15 +82,15 @@ def test_windows_are_read_once() -> None:
     with fs.profile() as prof:
         fs.sum(windows)
         fs.sum(fs.from_numpy(sliding_window_view(image, (3, 3))[::2, ::2]))
-    # Windows at even places reach rows and columns 0 to 62.
+    # Windows at even positions reach rows and columns 0 to 62.
     row = rows_of(prof)["flopscope::sum"]
     assert row.count == 2 and row.bytes_read == 4 * (64 * 64 + 63 * 63)
 
 
-def test_what_is_too_hard_to_tell_is_refused_and_unknown() -> None:
-    """Sums of two steps without a common divisor, far apart, of which there are many."""
+def test_undecidable_overlap_is_rejected_and_has_unknown_bytes() -> None:
+    """Large coprime strides over many elements make an exact check too expensive."""
     memory = np.zeros(1, dtype=np.int8)
-    # Never read: only its shape and strides are.
+    # The memory is never accessed; only the shape and the strides matter.
     array = as_strided(memory, (70_000, 70_000), (1_000_000_007, 998_244_353))
     target = fs.from_numpy(array)
     with pytest.raises(ValueError, match="cannot determine whether elements of the output share memory"):

@@ -1,4 +1,4 @@
-"""Which readings become peaks: the best of rounds and runs; what is warned of, and what two processes keep."""
+"""Measured peaks: the best of rounds and runs, warnings, and concurrent processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
 
 
 def scale(core: FakeCore, factor: float) -> None:
-    """All of the CPU's rates, from now on."""
+    """Scale all rates of the CPU."""
     core.rates["cpu"] = {probe: factor * rate for probe, rate in CPU_RATES.items()}
 
 
@@ -49,7 +49,7 @@ def cache_file(tmp_path: Path) -> Path:
 
 
 def date_back(tmp_path: Path) -> None:
-    """As if the stored peaks were years old."""
+    """Date the stored peaks back by years."""
     content = json.loads(cache_file(tmp_path).read_text())
     content["peaks"]["when"] = EARLIER
     content["peaks"]["dates"] = dict.fromkeys(content["peaks"]["dates"], EARLIER)
@@ -69,27 +69,27 @@ def date_back(tmp_path: Path) -> None:
     ],
     ids=["two agree", "two agree later", "never"],
 )
-def test_a_number_is_the_best_of_its_rounds(
+def test_a_peak_is_the_best_of_its_rounds(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, times: list[float], rounds: int
 ) -> None:
-    left = iter(times)
-    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: next(left))
+    readings = iter(times)
+    monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: next(readings))
     peaks = fsd.measure_peaks("cpu")
-    assert list(left) == [] and len(times) == rounds
+    assert list(readings) == [] and len(times) == rounds
     assert peaks.kernel_ns == 1000
-    assert peaks.spread["kernel_ns"] == pytest.approx(0.5), "1500 ns is half as long again"
-    assert peaks.spread["fp32"] == peaks.spread["bandwidth"] == 0, "each round read the same"
+    assert peaks.spread["kernel_ns"] == pytest.approx(0.5), "1500 ns is 50 % more than 1000 ns"
+    assert peaks.spread["fp32"] == peaks.spread["bandwidth"] == 0, "all rounds have equal readings"
 
 
-def test_a_disturbance_of_one_round_is_not_in_the_peaks(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
-    probe, begun = core.probe, 0
-    monkeypatch.setattr(fsm, "time", SimpleNamespace(perf_counter=lambda: 0.0))  # each reading takes all samples
+def test_a_disturbance_of_one_round_does_not_lower_the_peaks(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+    probe, started = core.probe, 0
+    monkeypatch.setattr(fsm, "time", SimpleNamespace(perf_counter=lambda: 0.0))  # no reading ends early
 
     def disturbed(device: str, what: str, dtype: str, amount: int) -> tuple[float, float]:
-        nonlocal begun
-        begun += what == "read"
+        nonlocal started
+        started += what == "read"
         seconds, done = probe(device, what, dtype, amount)
-        return (seconds if begun > fsm.MAX_SAMPLES + 2 else 4 * seconds), done  # two warm it up
+        return (seconds if started > fsm.MAX_SAMPLES + 2 else 4 * seconds), done  # two of them are warm-up
 
     monkeypatch.setattr(core, "probe", disturbed)
     peaks = fsd.measure_peaks("cpu")
@@ -98,7 +98,7 @@ def test_a_disturbance_of_one_round_is_not_in_the_peaks(core: FakeCore, monkeypa
     assert peaks.spread["fp32"] == peaks.spread["read_bandwidth"] == pytest.approx(0.75)
 
 
-def test_what_fails_in_a_later_round_keeps_its_readings(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_in_a_later_round_keeps_earlier_readings(core: FakeCore, monkeypatch: pytest.MonkeyPatch) -> None:
     readings = iter([1200.0, 1100.0])
 
     def kernel(device: str) -> float:
@@ -111,7 +111,7 @@ def test_what_fails_in_a_later_round_keeps_its_readings(core: FakeCore, monkeypa
     assert peaks.kernel_ns == 1100 and not peaks.missing
 
 
-def test_conditions_are_kept(core: FakeCore, tmp_path: Path) -> None:
+def test_conditions_are_stored(core: FakeCore, tmp_path: Path) -> None:
     core.load, core.busy = 0.25, 0.125
     peaks = fsd.measure_peaks("cpu")
     assert (peaks.load_average, peaks.busy) == (0.25, 0.125)
@@ -139,12 +139,12 @@ def test_slower_readings_never_replace_better_ones(
         peaks = measure_quietly()
         assert peaks._numbers == first._numbers
         assert set(peaks.dates.values()) == {EARLIER}
-        assert peaks.when is not None and peaks.when > EARLIER, "when it was last measured"
+        assert peaks.when is not None and peaks.when > EARLIER, "the date is that of the last measurement"
         forget()
         assert fsd.devices()[0].measured == peaks
 
 
-def test_runs_combine_number_by_number(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_runs_are_combined_value_by_value(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fsd.measure_peaks("cpu")
     date_back(tmp_path)
     core.rates["cpu"] |= {("fma", "float32"): 100e9, ("read", "float32"): 6e9, ("copy", "float32"): 11e9}
@@ -152,7 +152,7 @@ def test_runs_combine_number_by_number(core: FakeCore, monkeypatch: pytest.Monke
     peaks = measure_quietly()
     assert peaks.flops == pytest.approx({"fp64": 45e9, "fp32": 100e9})
     assert peaks.bandwidth == peaks.read_bandwidth == pytest.approx(12e9) and peaks.launch_ns == pytest.approx(80)
-    assert peaks.copy_bandwidth == pytest.approx(11e9), "better than before, though not the best of the three"
+    assert peaks.copy_bandwidth == pytest.approx(11e9), "better than the stored value"
     newer = {number for number, date in peaks.dates.items() if date != EARLIER}
     assert newer == {"fp32", "launch_ns", "copy_bandwidth"}
 
@@ -167,7 +167,7 @@ MEASURED = st.builds(
 
 
 @given(st.lists(MEASURED, min_size=1, max_size=5))
-def test_any_order_of_runs_keeps_the_best_of_each_number(runs: list[fsp.Peaks]) -> None:
+def test_the_best_of_each_value_is_kept_in_any_order_of_runs(runs: list[fsp.Peaks]) -> None:
     peaks = functools.reduce(fsp.combine, runs)
     units = {unit for run in runs for unit in run.flops}
     assert peaks.flops == {unit: max(run.flops.get(unit, 0) for run in runs) for unit in units}
@@ -175,7 +175,7 @@ def test_any_order_of_runs_keeps_the_best_of_each_number(runs: list[fsp.Peaks]) 
     assert peaks.launch_ns == min((run.launch_ns for run in runs if run.launch_ns), default=None)
 
 
-def test_reset_replaces(core: FakeCore, tmp_path: Path) -> None:
+def test_reset_replaces_stored_peaks(core: FakeCore, tmp_path: Path) -> None:
     fsd.measure_peaks("cpu")
     scale(core, 0.5)
     with warnings.catch_warnings():
@@ -186,7 +186,7 @@ def test_reset_replaces(core: FakeCore, tmp_path: Path) -> None:
     assert fsd.devices()[0].measured == peaks
 
 
-def test_a_reset_elsewhere_is_not_undone_by_what_this_process_remembers(core: FakeCore) -> None:
+def test_a_reset_by_another_process_is_not_undone_by_cached_peaks(core: FakeCore) -> None:
     remembered = fsd.measure_peaks("cpu")
     key = fsp.cache_file(fsp.cache_key(fsd.devices()[0])).name
     scale(core, 0.5)
@@ -196,7 +196,7 @@ def test_a_reset_elsewhere_is_not_undone_by_what_this_process_remembers(core: Fa
     assert measure_quietly().flops == pytest.approx({"fp64": 22.5e9, "fp32": 40e9})
 
 
-def test_a_tensor_unit_must_be_faster_than_the_best_plain_reading(core: FakeCore) -> None:
+def test_a_tensor_unit_must_exceed_the_best_reading_without_it(core: FakeCore) -> None:
     core.rates["cuda:0"] |= {("fma", "float32"): 40e12, ("matmul", "tf32"): 52e12}  # TF32 fell back to FP32, disturbed
     assert "tf32_tensor" in fsd.measure_peaks("cuda").flops
     core.rates["cuda:0"] = CUDA_RATES | {("matmul", "tf32"): 52e12}
@@ -205,17 +205,17 @@ def test_a_tensor_unit_must_be_faster_than_the_best_plain_reading(core: FakeCore
     assert "tf32_tensor" not in peaks.spread and "tf32_tensor" not in peaks.dates
 
 
-def test_what_is_missing_for_now_stays_as_it_was_stored(core: FakeCore) -> None:
-    whole = fsd.measure_peaks("cuda")
+def test_peaks_that_are_temporarily_missing_stay_stored(core: FakeCore) -> None:
+    complete = fsd.measure_peaks("cuda")
     core.rates["cuda:0"] = {probe: rate for probe, rate in CUDA_RATES.items() if probe[0] != "matmul"}
     core.rates["cuda:0"]["fma", "float32"] = 65e12
     peaks = measure_quietly("cuda")
-    assert peaks.flops == pytest.approx({**whole.flops, "fp32": 65e12}) and not peaks.missing
+    assert peaks.flops == pytest.approx({**complete.flops, "fp32": 65e12}) and not peaks.missing
     forget()
     assert fsd.devices()[1].measured == peaks
 
 
-def test_files_of_the_earlier_format_are_measured_anew(core: FakeCore, tmp_path: Path) -> None:
+def test_files_of_an_earlier_format_are_replaced(core: FakeCore, tmp_path: Path) -> None:
     key = fsp.cache_key(fsd.devices()[0])
     old = {
         "source": "measured",
@@ -248,9 +248,7 @@ def test_files_of_the_earlier_format_are_measured_anew(core: FakeCore, tmp_path:
     ],
     ids=str,
 )
-def test_conditions_that_make_no_sense_are_measured_anew(
-    core: FakeCore, tmp_path: Path, change: dict[str, object]
-) -> None:
+def test_files_with_invalid_conditions_are_ignored(core: FakeCore, tmp_path: Path, change: dict[str, object]) -> None:
     fsd.measure_peaks("cpu")
     content = json.loads(cache_file(tmp_path).read_text())
     cache_file(tmp_path).write_text(json.dumps({**content, "peaks": content["peaks"] | change}))
@@ -269,7 +267,7 @@ for rate in numbers:
 """
 
 
-def test_processes_that_measure_at_once_lose_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_concurrent_processes_lose_no_peaks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("flopscope._core")
     monkeypatch.setenv("FLOPSCOPE_CACHE_DIR", str(tmp_path / "cache"))
     rates = [[float(1 + process + 4 * turn) for turn in range(40)] for process in range(4)]
@@ -279,7 +277,7 @@ def test_processes_that_measure_at_once_lose_nothing(monkeypatch: pytest.MonkeyP
     peaks = fsd.devices()[0].measured
     assert peaks is not None
     assert peaks.flops == {"fp32": 160.0} | {f"unit{rate:g}": rate for found in rates for rate in found}
-    assert cache_file(tmp_path).suffix == ".json", "and no file of theirs is left"
+    assert cache_file(tmp_path).suffix == ".json", "no temporary file remains"
 
 
 # Warnings -------------------------------------------------------------------------------------------------------------
@@ -296,57 +294,56 @@ def warnings_of(call: Callable[[], object]) -> list[str]:
 def test_an_idle_machine_is_measured_without_a_warning(core: FakeCore) -> None:
     assert warnings_of(lambda: fsd.measure_peaks("cpu")) == []
     scale(core, 0.95)
-    assert warnings_of(lambda: fsd.measure_peaks("cpu", force=True)) == [], "within what readings vary by"
+    assert warnings_of(lambda: fsd.measure_peaks("cpu", force=True)) == [], "within the normal variation"
     scale(core, 2)
     assert warnings_of(lambda: fsd.measure_peaks("cpu", force=True)) == []
 
 
-def test_a_busy_machine_is_warned_of(core: FakeCore) -> None:
+def test_a_busy_machine_causes_a_warning(core: FakeCore) -> None:
     core.load, core.busy = 1.75, None
-    (said,) = warnings_of(lambda: fsd.measure_peaks("cpu"))
-    assert "load average was 1.75 on 2 processors before. " in said and "flopscope devices --measure" in said
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu"))
+    assert "load average was 1.75 on 2 processors before. " in message and "flopscope devices --measure" in message
     core.busy = 0.01
-    (said,) = warnings_of(lambda: fsd.measure_peaks("cpu", reset=True))
-    assert "1.75 on 2 processors before, though other processes used only 1 % of them" in said
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", reset=True))
+    assert "1.75 on 2 processors before, though other processes used only 1 % of them" in message
     core.load, core.busy = 0.75, 0.45
-    (said,) = warnings_of(lambda: fsd.measure_peaks("cpu", reset=True))
-    assert "other processes used 0.9 of 2 processors (load average 0.75)" in said
-    (said,) = warnings_of(lambda: fsd.measure_peaks("cuda"))
-    assert said.startswith("cuda:0: ") and "other processes used 45 % of the GPU's time" in said
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", reset=True))
+    assert "other processes used 0.9 of 2 processors (load average 0.75)" in message
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cuda"))
+    assert message.startswith("cuda:0: ") and "other processes used 45 % of the GPU's time" in message
     core.busy = 0.0
-    assert warnings_of(lambda: fsd.measure_peaks("cuda", force=True)) == [], "the CPU's load slows no GPU"
+    assert warnings_of(lambda: fsd.measure_peaks("cuda", force=True)) == [], "the load of the CPU does not affect a GPU"
 
 
-def test_readings_far_below_the_stored_ones_are_named_once(core: FakeCore, tmp_path: Path) -> None:
+def test_readings_far_below_the_stored_ones_are_reported_once(core: FakeCore, tmp_path: Path) -> None:
     fsd.measure_peaks("cpu")
     date_back(tmp_path)
     scale(core, 0.5)
-    (said,) = warnings_of(lambda: fsd.measure_peaks("cpu", force=True))
-    assert "memory 6 GB/s (stored: 12 GB/s, 2020-02-03)" in said
-    assert "fp64 22.5 GFLOP/s (stored: 45 GFLOP/s, 2020-02-03)" in said
-    assert "launch 180 ns (stored: 90 ns, 2020-02-03)" in said and "one element" not in said
-    assert "load average 0.10" in said and "flopscope devices --measure --reset" in said
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", force=True))
+    assert "memory 6 GB/s (stored: 12 GB/s, 2020-02-03)" in message
+    assert "fp64 22.5 GFLOP/s (stored: 45 GFLOP/s, 2020-02-03)" in message
+    assert "launch 180 ns (stored: 90 ns, 2020-02-03)" in message and "one element" not in message
+    assert "load average 0.10" in message and "flopscope devices --measure --reset" in message
     core.busy = 0.5
-    (said,) = warnings_of(lambda: fsd.measure_peaks("cpu", force=True))
-    assert "memory 6 GB/s" in said and "Other processes used 1.0 of 2 processors" in said and "--reset" not in said
+    (message,) = warnings_of(lambda: fsd.measure_peaks("cpu", force=True))
+    assert "memory 6 GB/s" in message and "Other processes used 1.0 of 2 processors" in message
+    assert "--reset" not in message
 
 
-# How busy -------------------------------------------------------------------------------------------------------------
+# Load of the machine --------------------------------------------------------------------------------------------------
 
 
-def test_processors_of_others_are_what_the_system_counted_less_our_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_other_processes_use_the_system_total_minus_our_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tick = os.sysconf("SC_CLK_TCK")
-    times = iter([10.0, 13.0])  # ours: three seconds
+    times = iter([10.0, 13.0])  # this process: three seconds
     monkeypatch.setattr(busy, "time", SimpleNamespace(process_time=lambda: next(times)))
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 2})
-    counted = iter([(0, 0), (5 * tick, 20 * tick)])  # in ten seconds of two processors
+    counted = iter([(0, 0), (5 * tick, 20 * tick)])  # busy and total ticks of two processors in ten seconds
     monkeypatch.setattr(busy, "_busy_ticks", lambda: next(counted))
     assert busy.busy_meter(SimpleNamespace(kind="cpu"))() == pytest.approx(0.1)  # type: ignore[arg-type]
 
 
-def test_proc_stat_is_read_for_our_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_proc_stat_is_read_for_available_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     file = tmp_path / "stat"
     #       user nice system idle iowait irq softirq steal guest guest_nice
     lines = ["cpu  999 0 0 9999 0 0 0 0 0 0", "cpu0 10 2 3 100 20 1 4 5 10 0", "cpu1 500 0 0 0 0 0 0 0 0 0"]
@@ -357,23 +354,23 @@ def test_proc_stat_is_read_for_our_processors(monkeypatch: pytest.MonkeyPatch, t
     assert busy._busy_ticks(str(file)) is None and busy._busy_ticks(str(tmp_path / "none")) is None
 
 
-def nvml_with(looks: list[list[tuple[int, float, int]] | int]) -> Any:
-    """NVML whose looks give (pid, seconds since the epoch, % of SMs) or fail with an error's number."""
+def nvml_with(queries: list[list[tuple[int, float, int]] | int]) -> Any:
+    """Return a stand-in for NVML whose queries give (pid, seconds since the epoch, % of SMs) or an error code."""
 
     class NVMLError(Exception):
         def __init__(self, value: int) -> None:
             self.value = value
 
-    def look(device: str, since: int) -> list[SimpleNamespace]:
-        found = looks.pop(0)
-        if isinstance(found, int):
-            raise NVMLError(found)
-        return [SimpleNamespace(pid=pid, timeStamp=int(at * 1e6), smUtil=used) for pid, at, used in found]
+    def query(device: str, since: int) -> list[SimpleNamespace]:
+        answer = queries.pop(0)
+        if isinstance(answer, int):
+            raise NVMLError(answer)
+        return [SimpleNamespace(pid=pid, timeStamp=int(at * 1e6), smUtil=used) for pid, at, used in answer]
 
     return SimpleNamespace(
         nvmlInit=lambda: None,
         nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
-        nvmlDeviceGetProcessUtilization=look,
+        nvmlDeviceGetProcessUtilization=query,
         NVML_ERROR_NOT_FOUND=6,
     )
 
@@ -382,7 +379,7 @@ GPU: Any = SimpleNamespace(kind="cuda", properties={"uuid": "GPU-1"})
 
 
 @pytest.mark.parametrize(
-    ("looks", "share"),
+    ("queries", "share"),
     [
         ([6], 0.0),
         ([[(os.getpid(), 100.0, 90)]], 0.0),
@@ -392,23 +389,23 @@ GPU: Any = SimpleNamespace(kind="cuda", properties={"uuid": "GPU-1"})
     ],
     ids=["nobody", "this process", "others", "this process by another number", "not supported"],
 )
-def test_a_gpus_other_processes_are_counted_by_nvml(
-    monkeypatch: pytest.MonkeyPatch, looks: list[Any], share: float | None
+def test_nvml_counts_the_other_processes_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, queries: list[Any], share: float | None
 ) -> None:
     clock = [100.5]
     fake_time = SimpleNamespace(time=lambda: clock[0], sleep=lambda seconds: clock.append(clock.pop() + seconds))
     monkeypatch.setattr(busy, "time", fake_time)
-    monkeypatch.setitem(sys.modules, "pynvml", nvml_with(looks))
+    monkeypatch.setitem(sys.modules, "pynvml", nvml_with(queries))
     meter = busy.busy_meter(GPU)
-    assert meter() == share and looks == []
+    assert meter() == share and queries == []
 
 
-def test_without_nvml_nobody_knows_how_busy_a_gpu_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_nvml_the_load_of_a_gpu_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
     assert busy.busy_meter(GPU)() is None and busy.why_busy("cuda", 50.0, None) is None
 
 
-# What is shown --------------------------------------------------------------------------------------------------------
+# Reports --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_report_shows_spread_and_date(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -425,7 +422,7 @@ def test_the_report_shows_spread_and_date(core: FakeCore, monkeypatch: pytest.Mo
     assert "<td>12 GB/s</td><td>0.0 %</td><td>2020-02-03</td>" in fsd.devices()[0]._repr_html_()
 
 
-def test_the_command_measures_keeps_and_resets(
+def test_the_command_measures_stores_and_resets(
     core: FakeCore, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "devices.json"
@@ -434,17 +431,17 @@ def test_the_command_measures_keeps_and_resets(
         assert main(["devices", *arguments, "--json", str(file)]) == 0
         return json.loads(file.read_text())["devices"][0]["measured"], capsys.readouterr().err
 
-    first, said = run("--measure")
-    assert said == "" and first["load_average"] == 0.1 and first["busy"] == 0 and first["spread"]["fp32"] == 0
+    first, message = run("--measure")
+    assert message == "" and first["load_average"] == 0.1 and first["busy"] == 0 and first["spread"]["fp32"] == 0
     assert first["dates"]["fp32"] == first["when"]
     scale(core, 0.5)
     core.busy = 0.5
-    second, said = run("--measure")
+    second, message = run("--measure")
     assert second["flops"] == first["flops"] and second["busy"] == 0.5
-    for line, device in zip(said.splitlines(), ("cpu", "cuda:0"), strict=True):
+    for line, device in zip(message.splitlines(), ("cpu", "cuda:0"), strict=True):
         assert line.startswith(f"flopscope devices: {device}: ") and "Warning" not in line
     core.busy = 0.0
-    third, said = run("--measure", "--reset")
-    assert said == "" and third["flops"]["fp32"] == pytest.approx(40e9)
+    third, message = run("--measure", "--reset")
+    assert message == "" and third["flops"]["fp32"] == pytest.approx(40e9)
     assert main(["devices", "--reset"]) == 2
     assert "add --measure" in capsys.readouterr().err

@@ -174,18 +174,18 @@ def test_without_known_bytes_the_axis_shows_elements() -> None:
 
 def test_points_without_a_time_and_unknown_shares_are_not_drawn() -> None:
     unknown = dict.fromkeys(("pct_roofline", "gbytes_per_s", "tflops_per_s"), math.nan)
-    kept = point(1, "float32", 1e5, 1, "unknown", **unknown)
-    axes = Sweep("f", (kept, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")).plot()
+    drawn = point(1, "float32", 1e5, 1, "unknown", **unknown)
+    axes = Sweep("f", (drawn, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")).plot()
     assert line(axes[0], "float32")[0] == [1e5] and "bound unknown" in legend(axes[0])
     assert all(any("flops=… and bytes=…" in text for text in texts(one)) for one in axes[1:])
     axes[0].figure.canvas.draw()
 
 
 def test_a_sweep_is_drawn_on_given_axes() -> None:
-    figure, given = pyplot.subplots(1, 3)
-    assert list(swept("float32").plot(given)) == list(given) and pyplot.get_fignums() == [figure.number]
+    figure, target = pyplot.subplots(1, 3)
+    assert list(swept("float32").plot(target)) == list(target) and pyplot.get_fignums() == [figure.number]
     with pytest.raises(ValueError, match="three axes, not 2"):
-        swept("float32").plot(given[:2])
+        swept("float32").plot(target[:2])
 
 
 # The roofline ---------------------------------------------------------------------------------------------------------
@@ -224,8 +224,8 @@ def table(*rows: dict[str, Any]) -> Any:
 def test_points_show_intensity_and_rate_and_their_area_the_time() -> None:
     axes = roofline(table(*ROWS))
     assert axes.get_xscale() == axes.get_yscale() == "log" and axes.get_ylabel() == "TFLOP/s"
-    found = {colour: (x, y, size) for x, y, colour, size in marks(axes)}
-    add, matmul = found[BOUNDS["memory"][0]], found[BOUNDS["compute"][0]]
+    points = {colour: (x, y, size) for x, y, colour, size in marks(axes)}
+    add, matmul = points[BOUNDS["memory"][0]], points[BOUNDS["compute"][0]]
     assert add[:2] == pytest.approx((1 / 12, 1e6 / 100 / 1e6)) and matmul[:2] == pytest.approx((100, 3e8 / 400 / 1e6))
     assert len(marks(axes)) == 2 and add[2] < matmul[2]
     assert [text.get_text() for text in labels(axes)] == ["matmul", "add"]
@@ -341,9 +341,9 @@ def test_a_frame_needs_only_intensity_and_rate() -> None:
         roofline(frame[:0])
 
 
-def test_it_is_drawn_on_given_axes_without_a_new_figure() -> None:
-    figure, given = pyplot.subplots()
-    assert roofline(table(*ROWS), ax=given) is given and pyplot.get_fignums() == [figure.number]
+def test_a_roofline_is_drawn_on_given_axes() -> None:
+    figure, target = pyplot.subplots()
+    assert roofline(table(*ROWS), ax=target) is target and pyplot.get_fignums() == [figure.number]
     part = pyplot.figure(layout="constrained").subfigures(1, 2)[1].subplots()
     assert len(labels(roofline(table(*ROWS), ax=part))) == 2
 
@@ -362,7 +362,7 @@ def test_other_types_are_rejected() -> None:
         roofline(table(*ROWS), peaks=[None])  # type: ignore[list-item]
 
 
-# Words ----------------------------------------------------------------------------------------------------------------
+# Text -----------------------------------------------------------------------------------------------------------------
 
 
 def test_levels_are_of_the_units_used_and_equal_levels_are_merged() -> None:

@@ -1,4 +1,4 @@
-"""profile(): what is recorded, by whom, and what happens when it is misused."""
+"""profile(): recorded events, memory, threads, and errors of misuse."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def x() -> fs.Tensor:
     return fs.ones((8, 8))
 
 
-# What is counted ------------------------------------------------------------------------------------------------------
+# Counting -------------------------------------------------------------------------------------------------------------
 
 
 def test_every_op_is_one_event(x: fs.Tensor) -> None:
@@ -48,10 +48,10 @@ def test_every_op_is_one_event(x: fs.Tensor) -> None:
     assert counts(prof) == {"flopscope::sin": 1, "flopscope::add": 4, "flopscope::cast": 1, "flopscope::neg": 1,
                             "flopscope::mul_": 1}  # fmt: skip
     assert len(prof) == 8 and prof.dropped == 0
-    assert table_of(prof)[0].key == "flopscope::sin", "rows come in the order of their first events"
+    assert table_of(prof)[0].key == "flopscope::sin", "rows are in the order of their first events"
 
 
-def test_what_is_no_op_leaves_no_event(x: fs.Tensor) -> None:
+def test_functions_that_are_no_ops_are_not_recorded(x: fs.Tensor) -> None:
     array = np.ones(4)
     with fs.profile() as prof:
         fs.empty((4,)), fs.from_numpy(array), fs.from_dlpack(array), fs.from_dlpack(x)
@@ -93,7 +93,7 @@ def test_rates_are_work_per_time(x: fs.Tensor) -> None:
     assert math.isnan(row.pct_roofline) and math.isnan(row.pct_peak_flops) and row.bound == "unknown"
 
 
-def test_a_profile_of_nothing() -> None:
+def test_a_profile_without_events_has_empty_results() -> None:
     with fs.profile(record_shapes=True, profile_memory=True) as prof:
         pass
     table = table_of(prof)
@@ -114,8 +114,8 @@ def test_len_and_repr_follow_the_profile(x: fs.Tensor) -> None:
     assert bool(prof) is True
 
 
-def test_an_empty_profile_is_a_profile() -> None:
-    assert fs.profile(), "`if prof:` asks whether there is one, not whether it saw anything"
+def test_an_empty_profile_is_true() -> None:
+    assert fs.profile(), "an empty profile is true, so `if prof:` can test for None"
 
 
 def test_a_profile_keeps_no_tensor_alive() -> None:
@@ -132,7 +132,7 @@ def test_a_hundred_thousand_ops_take_bounded_memory(x: fs.Tensor) -> None:
         for _ in range(100_000):
             add_(one, 1.0)
     assert len(prof) == 100_000 and prof.dropped == 0 and counts(prof) == {"flopscope::add_": 100_000}
-    # csrc/store/store.h draws an event at 51 bytes; chunks of 65 536 events are taken whole.
+    # An event takes 51 bytes (csrc/store/store.h). Memory is allocated in chunks of 65 536 events.
     assert prof._core.nbytes <= 2 * 65_536 * 56
     assert one.item() == 100_001 and rows_of(prof)["flopscope::add_"].flops == 100_000
 
@@ -152,7 +152,7 @@ def test_starting_and_stopping_twice() -> None:
         prof.stop()
 
 
-def test_a_profile_that_starts_again_records_anew(x: fs.Tensor) -> None:
+def test_a_restarted_profile_discards_earlier_events(x: fs.Tensor) -> None:
     prof = fs.profile()
     with prof:
         fs.sin(x)
@@ -172,10 +172,10 @@ def test_only_one_profile_runs_at_a_time(x: fs.Tensor) -> None:
     assert counts(first) == {"flopscope::sin": 1}
     with second:
         fs.cos(x)
-    assert counts(second) == {"flopscope::cos": 1}, "one that was refused may start later"
+    assert counts(second) == {"flopscope::cos": 1}, "a profile that could not start can start later"
 
 
-def test_stopping_inside_the_block_is_fine(x: fs.Tensor) -> None:
+def test_a_profile_can_stop_inside_its_block(x: fs.Tensor) -> None:
     with fs.profile() as prof:
         fs.sin(x)
         prof.stop()
@@ -190,7 +190,7 @@ def test_a_running_profile_has_no_table() -> None:
                 ask()
 
 
-def test_wrong_arguments_are_refused(x: fs.Tensor) -> None:
+def test_invalid_arguments_are_rejected(x: fs.Tensor) -> None:
     with pytest.raises(TypeError):
         fs.profile(True)  # type: ignore[misc]
     with pytest.raises(TypeError):
@@ -208,7 +208,7 @@ def test_wrong_arguments_are_refused(x: fs.Tensor) -> None:
     assert counts(prof) == {"flopscope::sin": 1}
 
 
-def test_a_dropped_profile_leaves_the_next_one_free(x: fs.Tensor) -> None:
+def test_a_new_profile_can_start_after_a_running_one_is_deleted(x: fs.Tensor) -> None:
     core = fs._core.Profiler(True)
     core.start()
     fs.sin(x)
@@ -220,7 +220,7 @@ def test_a_dropped_profile_leaves_the_next_one_free(x: fs.Tensor) -> None:
 
 
 def test_a_profile_is_not_stopped_while_another_thread_restarts_it() -> None:
-    """restart() waits for the op that runs, without the GIL; who stopped it then would free what it still uses."""
+    """restart() waits without the GIL for the running op; a concurrent stop() would free memory that it still uses."""
     core = fs._core.Profiler()
     a = fs.ones((4000, 4000), dtype="float64")
     core.start()
@@ -243,7 +243,7 @@ def test_a_profile_is_not_stopped_while_another_thread_restarts_it() -> None:
 # Shapes and memory ----------------------------------------------------------------------------------------------------
 
 
-def test_shapes_are_recorded_where_asked_for() -> None:
+def test_shapes_are_recorded_with_record_shapes() -> None:
     for record_shapes in (False, True):
         with fs.profile(record_shapes=record_shapes) as prof:
             a, b = fs.from_numpy(np.ones((2, 3), np.float32)), fs.from_numpy(np.ones(3, np.float32))
@@ -257,7 +257,7 @@ def test_shapes_are_recorded_where_asked_for() -> None:
             if row.count == 1
         }
         assert table_of(prof).record_shapes == record_shapes
-        assert not any(row.input_shapes for row in table_of(prof)), "rows of many shapes have none"
+        assert not any(row.input_shapes for row in table_of(prof)), "rows that combine several shapes have no shapes"
         assert "Input Shapes" not in table_of(prof).table()
         if not record_shapes:
             continue
@@ -282,22 +282,22 @@ def test_grouping_by_input_shape() -> None:
     assert by_shape == {"[[2, 3]]": 5, "[[4]]": 2}
 
 
-def test_memory_columns_say_what_was_taken_and_given_back() -> None:
+def test_memory_columns_count_allocated_and_freed_bytes() -> None:
     with fs.profile(profile_memory=True) as prof:
         with fs.record_function("part"):
-            kept = fs.zeros((1000,))
-            fs.sin(kept)  # taken within the op, given back outside of it
-        fs.add_(kept, 1)
+            large = fs.zeros((1000,))
+            fs.sin(large)  # allocated in the op, freed outside of it
+        fs.add_(large, 1)
     rows, table = rows_of(prof), table_of(prof)
     assert rows["flopscope::zeros"].self_cpu_memory_usage == rows["flopscope::zeros"].cpu_memory_usage == 4000
     assert rows["flopscope::sin"].cpu_memory_usage == 4000 and rows["flopscope::add_"].cpu_memory_usage == 0
-    assert rows["part"].self_cpu_memory_usage == -4000, "the sine's result was dropped in the range itself"
+    assert rows["part"].self_cpu_memory_usage == -4000, "the result of sin is freed in the range, outside of any op"
     assert rows["part"].cpu_memory_usage == 4000
     assert all(row.device_memory_usage == 0 for row in table)
-    assert table.has_memory and "CPU Mem" in table.table() and kept.shape == (1000,)
+    assert table.has_memory and "CPU Mem" in table.table() and large.shape == (1000,)
 
 
-def test_memory_outside_of_ops_has_a_row_of_its_own() -> None:
+def test_memory_outside_of_ops_has_a_separate_row() -> None:
     old = fs.zeros((1000,))
     with fs.profile(profile_memory=True) as prof:
         del old
@@ -340,11 +340,11 @@ def test_ops_of_all_threads_are_recorded_with_their_own_ranges(x: fs.Tensor) -> 
     assert rows["flopscope::add"].count == rows["flopscope::mul"].count == 400
     for i in range(8):
         assert rows[f"thread {i}"].count == 50 and rows[f"thread {i}"].flops_total == 50 * (64 + 50_000)
-        assert rows[f"thread {i}"].top_level, "ranges of a thread lie in nothing of another"
+        assert rows[f"thread {i}"].top_level, "ranges of different threads do not nest"
     assert rows["main"].self_cpu_time_total == rows["main"].cpu_time_total
 
 
-def test_stopping_while_threads_work_closes_what_is_open(x: fs.Tensor) -> None:
+def test_stopping_ends_open_ranges_of_other_threads(x: fs.Tensor) -> None:
     inside, stopped = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -363,7 +363,7 @@ def test_stopping_while_threads_work_closes_what_is_open(x: fs.Tensor) -> None:
     assert counts(prof) == {"other": 1, "flopscope::sin": 1} and table_of(prof).open_events == 0
 
 
-def test_profiles_may_start_and_stop_while_threads_work(x: fs.Tensor) -> None:
+def test_profiles_can_start_and_stop_while_threads_run_ops(x: fs.Tensor) -> None:
     done = threading.Event()
 
     def work() -> None:
@@ -391,14 +391,14 @@ def test_profiles_may_start_and_stop_while_threads_work(x: fs.Tensor) -> None:
 # Tables ---------------------------------------------------------------------------------------------------------------
 
 
-def test_everything_native_is_covered(x: fs.Tensor) -> None:
+def test_native_ops_have_full_coverage(x: fs.Tensor) -> None:
     with fs.profile() as prof:
         fs.sin(x)
         fs.sum(fs.zeros((0,)))
     assert prof.coverage() == {"bytes": 1.0, "flops": 1.0, "unmodelled": []}
 
 
-def test_the_table_may_be_asked_for_again_and_again(x: fs.Tensor) -> None:
+def test_the_table_can_be_computed_repeatedly(x: fs.Tensor) -> None:
     with fs.profile(record_shapes=True) as prof, fs.record_function("part"):
         fs.sin(x)
     assert table_of(prof).to_dicts() == table_of(prof).to_dicts()
@@ -409,8 +409,8 @@ def test_the_table_may_be_asked_for_again_and_again(x: fs.Tensor) -> None:
     assert list(frame["key"]) == ["part", "flopscope::sin"] and frame["flops"].isna().tolist() == [True, False]
 
 
-def test_peaks_come_from_the_datasheet_where_there_is_one(x: fs.Tensor) -> None:
+def test_the_datasheet_has_no_peaks_of_a_cpu(x: fs.Tensor) -> None:
     with fs.profile() as prof:
         fs.sin(x)
     table = prof.key_averages(peaks="datasheet")
-    assert table.peaks == {} and math.isnan(table[0].pct_roofline), "no datasheet names a CPU"
+    assert table.peaks == {} and math.isnan(table[0].pct_roofline), "the datasheet has no CPU"

@@ -1,4 +1,4 @@
-"""profile()'s arguments: torch's, and who tells the device times. The capture of CUDA itself is stood in for."""
+"""The arguments of profile(): compatibility with torch, and the source of device times, with CUDA capture mocked."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def no_warnings() -> Iterator[None]:
 # As torch.profiler.profile --------------------------------------------------------------------------------------------
 
 
-def test_every_argument_of_torchs_is_taken() -> None:
+def test_every_argument_of_torch_is_accepted() -> None:
     torch_profiler = pytest.importorskip("torch.profiler")
     theirs = inspect.signature(torch_profiler.profile.__init__).parameters
     ours = inspect.signature(fs.profile.__init__).parameters
@@ -49,7 +49,7 @@ def test_every_argument_of_torchs_is_taken() -> None:
     assert all(ours[name].default == theirs[name].default for name in theirs)
 
 
-def test_torchs_methods_take_the_same_arguments() -> None:
+def test_methods_have_the_arguments_of_torch() -> None:
     torch_profiler = pytest.importorskip("torch.profiler")
     for name in (
         *("start", "stop", "step", "key_averages", "events", "export_chrome_trace", "export_stacks"),
@@ -60,7 +60,7 @@ def test_torchs_methods_take_the_same_arguments() -> None:
         assert list(inspect.signature(getattr(fs.profile, name)).parameters)[: len(theirs)] == list(theirs), name
 
 
-def test_what_means_nothing_here_is_taken(x: fs.Tensor) -> None:
+def test_arguments_without_effect_are_accepted(x: fs.Tensor) -> None:
     with fs.profile(
         with_flops=False,
         with_modules=True,
@@ -74,7 +74,7 @@ def test_what_means_nothing_here_is_taken(x: fs.Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"acc_events": True, "schedule": lambda n: fs.ProfilerAction.RECORD}, ValueError, "collect key_averages"),
         ({"execution_trace_observer": object()}, ValueError, r"torch\.profiler\.profile"),
@@ -88,12 +88,12 @@ def test_what_means_nothing_here_is_taken(x: fs.Tensor) -> None:
         ({"custom_trace_id_callback": "id"}, TypeError, "custom_trace_id_callback must be a function, not 'id'"),
     ],
 )
-def test_what_cannot_be_is_refused(wrong: dict[str, Any], error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
-        fs.profile(**wrong)
+def test_invalid_arguments_are_rejected(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        fs.profile(**arguments)
 
 
-def test_stacks_are_grouped_by_and_exported_only_where_recorded(x: fs.Tensor) -> None:
+def test_grouping_and_exporting_stacks_require_with_stack(x: fs.Tensor) -> None:
     with fs.profile() as prof:
         fs.sin(x)
     with pytest.raises(ValueError, match=r"group_by_stack_n=3.*with_stack=True"):
@@ -121,7 +121,7 @@ def test_each_cycle_has_a_trace_id(tmp_path: Path) -> None:
     seen: list[tuple[str | None, str]] = []
 
     def read(prof: fs.profile) -> None:
-        for _ in range(2):  # however often it is written
+        for _ in range(2):  # repeated exports have the same id
             prof.export_chrome_trace(tmp_path / "t.json")
             seen.append((prof.get_trace_id(), json.loads((tmp_path / "t.json").read_text())["trace_id"]))
 
@@ -134,7 +134,7 @@ def test_each_cycle_has_a_trace_id(tmp_path: Path) -> None:
         for _ in range(2):
             prof.step()
     assert seen[:4] == [("a", "a")] * 2 + [("b", "b")] * 2
-    # The third cycle began to warm up while there was the callback; ids that nobody gives are random.
+    # The callback was still set when the third cycle began to warm up. Without a callback ids are random.
     assert prof.get_trace_id() not in (None, "a", "b")
     assert fs.profile().get_trace_id() is None
     with fs.profile() as one, pytest.raises(TypeError, match="callback must be a function, not 'x'"):
@@ -148,7 +148,7 @@ def test_a_trace_id_is_a_string() -> None:
     with pytest.raises(TypeError, match="custom_trace_id_callback must return a string, not 3"):
         fs.profile(custom_trace_id_callback=lambda: 3).start()  # type: ignore[arg-type, return-value]
     with fs.profile():
-        pass  # the one that failed is over
+        pass  # the failed profile is not in progress
 
 
 @pytest.mark.parametrize("copying", [copy.copy, copy.deepcopy, pickle.dumps])
@@ -161,10 +161,10 @@ def test_a_profile_is_not_copied_but_its_table_is(copying: Any, x: fs.Tensor) ->
     assert pickle.loads(pickle.dumps(table)).to_dicts() == table.to_dicts()
 
 
-# Results go to the modules that make them -----------------------------------------------------------------------------
+# Delegation of results ------------------------------------------------------------------------------------------------
 
 ID = {"trace_id": "id"}
-ASKED = [
+RESULTS = [
     ("chrome_trace", "export", lambda prof: prof.export_chrome_trace("t.json", use_python_export=True), ("t.json", ID)),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s"), ("s", "self_cpu_time_total")),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s", metric="m"), ("s", "m")),
@@ -175,23 +175,23 @@ ASKED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("module", "function", "ask", "given"), ASKED)
+@pytest.mark.parametrize(("module", "function", "ask", "arguments"), RESULTS)
 def test_results_are_of_the_recorded_cycle(
-    module: str, function: str, ask: Any, given: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+    module: str, function: str, ask: Any, arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
     stand_in = types.ModuleType(module)
-    setattr(stand_in, function, lambda *args: asked.append(args) or "result")
+    setattr(stand_in, function, lambda *args: calls.append(args) or "result")
     monkeypatch.setitem(sys.modules, f"flopscope.results.{module}", stand_in)
     monkeypatch.setattr(results, module, stand_in, raising=False)
     prof = fs.profile(custom_trace_id_callback=lambda: "id")
-    prof.with_stack = True  # but nothing records stacks
+    prof.with_stack = True  # although no stacks are recorded
     with pytest.raises(RuntimeError, match=r"there is no .*: the profile was not started"):
         ask(prof)
     with prof, pytest.raises(RuntimeError, match="still running; stop it before asking for its"):
         ask(prof)
-    assert asked == []
-    assert ask(prof) in ("result", None) and asked == [(prof._core, *given)]
+    assert calls == []
+    assert ask(prof) in ("result", None) and calls == [(prof._core, *arguments)]
 
 
 def test_the_summary_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -211,29 +211,29 @@ def test_the_summary_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 # Activities and timers ------------------------------------------------------------------------------------------------
 
 
-class Here:
-    """What this machine is made to look like: whether CUPTI loads, a GPU is there, and flopscope's own CUDA works."""
+class Machine:
+    """A simulated machine: whether CUPTI loads, a GPU is present, and flopscope is built with CUDA."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.cupti = self.device = self.native = True
-        self.made: list[dict[str, Any]] = []
+        self.recorders: list[dict[str, Any]] = []
         self.refusal: str | None = None
         core = fs._core
         real = core.Profiler
-        here = self
+        machine = self
 
         class Recorder:
-            """A recorder of the ops that a real one makes without CUDA."""
+            """A recorder that wraps a real one without CUDA."""
 
             def __init__(self, **options: bool) -> None:
-                here.made.append({**options})
+                machine.recorders.append({**options})
                 self.captures = options.pop("cupti", False)
                 options.pop("api_calls", None)
                 self.real = real(**{**options, "event_times": False})
 
             def start(self) -> None:
-                if self.captures and here.refusal:
-                    raise RuntimeError(here.refusal)
+                if self.captures and machine.refusal:
+                    raise RuntimeError(machine.refusal)
                 self.real.start()
 
             def __getattr__(self, name: str) -> Any:
@@ -263,59 +263,59 @@ class Here:
     def profile(self, **arguments: Any) -> fs.profile:
         capture._why_no_cupti.cache_clear()
         capture._why_no_events.cache_clear()
-        self.made.clear()
+        self.recorders.clear()
         with fs.profile(**arguments) as prof:
             fs.sin(fs.ones((8, 8)))
         return prof
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[Here]:
-    yield Here(monkeypatch)
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    yield Machine(monkeypatch)
     capture._why_no_cupti.cache_clear()
     capture._why_no_events.cache_clear()
 
 
-def test_cupti_is_the_first_choice(here: Here) -> None:
-    prof = here.profile()
+def test_cupti_is_the_first_choice(machine: Machine) -> None:
+    prof = machine.profile()
     assert prof.timing_source == "cupti"
-    (options,) = here.made
+    (options,) = machine.recorders
     captured = {"cupti": True, "may_share": False}
     assert options == {"profile_memory": False, "ops": True, "event_times": False, **captured, "api_calls": True}
-    for native in (True, False):  # CUPTI sees torch's work whatever flopscope was built with
-        here.native = native
-        assert here.profile(timer="cupti").timing_source == "cupti"
+    for native in (True, False):  # CUPTI does not require a flopscope built with CUDA
+        machine.native = native
+        assert machine.profile(timer="cupti").timing_source == "cupti"
 
 
-def test_api_calls_may_be_left_out(here: Here) -> None:
-    here.profile(record_api_calls=False, activities=[CUDA], profile_memory=True)
-    (options,) = here.made
+def test_api_calls_can_be_omitted(machine: Machine) -> None:
+    machine.profile(record_api_calls=False, activities=[CUDA], profile_memory=True)
+    (options,) = machine.recorders
     captured = {"cupti": True, "may_share": False}
     assert options == {"profile_memory": True, "ops": False, "event_times": False, **captured, "api_calls": False}
 
 
-def test_events_may_be_chosen(here: Here) -> None:
-    prof = here.profile(timer="event")
+def test_events_can_be_selected(machine: Machine) -> None:
+    prof = machine.profile(timer="event")
     assert prof.timing_source == "event" and len(prof) == 2
-    assert here.made == [{"profile_memory": False, "ops": True, "event_times": True}]
-    assert here.profile(timer="event", activities=[CUDA]).timing_source == "event"
-    assert here.made[0]["ops"], "the ops carry the device times"
+    assert machine.recorders == [{"profile_memory": False, "ops": True, "event_times": True}]
+    assert machine.profile(timer="event", activities=[CUDA]).timing_source == "event"
+    assert machine.recorders[0]["ops"], "the ops carry the device times"
 
 
-def test_without_cupti_events_take_its_place_and_a_warning_says_why(here: Here) -> None:
-    here.cupti = False
+def test_without_cupti_events_are_used_and_a_warning_gives_the_reason(machine: Machine) -> None:
+    machine.cupti = False
     with pytest.warns(UserWarning, match=r"CUPTI.*pip install nvidia-cuda-cupti.*CUDA events") as caught:
-        prof = here.profile()
+        prof = machine.profile()
     assert prof.timing_source == "event" and len(caught) == 1 and caught[0].filename == __file__
     with pytest.raises(RuntimeError, match=r'timer="cupti" is unavailable: CUPTI could not be loaded'):
-        here.profile(timer="cupti")
+        machine.profile(timer="cupti")
 
 
 @pytest.mark.parametrize(
     ("recording", "proton", "share"),
     [(None, False, False), (True, False, False), (False, False, True), (False, True, False)],
 )
-def test_a_nameless_subscriber_is_shared_with_where_it_is_torch_and_idle(
+def test_an_unnamed_subscriber_is_shared_if_it_is_an_idle_torch(
     recording: bool | None, proton: bool, share: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = types.SimpleNamespace(_is_profiler_enabled=recording)
@@ -327,47 +327,47 @@ def test_a_nameless_subscriber_is_shared_with_where_it_is_torch_and_idle(
     assert capture._may_share() is share
 
 
-def test_where_another_has_cupti_events_take_its_place(here: Here) -> None:
-    here.refusal = "Nsight Systems has CUPTI"
+def test_events_are_used_while_another_client_has_cupti(machine: Machine) -> None:
+    machine.refusal = "Nsight Systems has CUPTI"
     with pytest.warns(UserWarning, match="Nsight Systems has CUPTI"):
-        prof = here.profile()
+        prof = machine.profile()
     assert prof.timing_source == "event" and len(prof) == 2
     with pytest.raises(RuntimeError, match="Nsight Systems has CUPTI"):
-        here.profile(timer="cupti")
+        machine.profile(timer="cupti")
     with fs.profile(activities=[CPU]) as after:
         pass
     assert len(after) == 0
 
 
-def test_a_gpu_that_nobody_can_see_is_warned_of(here: Here) -> None:
-    here.cupti = here.native = False
+def test_a_gpu_without_a_timer_causes_a_warning(machine: Machine) -> None:
+    machine.cupti = machine.native = False
     with pytest.warns(UserWarning, match="CUPTI.*none are recorded"):
-        prof = here.profile()
+        prof = machine.profile()
     assert prof.timing_source == "cpu" and len(prof) == 2
 
 
 @pytest.mark.parametrize("cupti", [True, False])
-def test_without_a_gpu_the_cpu_is_profiled(here: Here, cupti: bool) -> None:
-    here.cupti, here.device = cupti, False
-    prof = here.profile()
+def test_without_a_gpu_the_cpu_is_profiled(machine: Machine, cupti: bool) -> None:
+    machine.cupti, machine.device = cupti, False
+    prof = machine.profile()
     assert prof.timing_source == "cpu" and len(prof) == 2
-    assert here.profile(activities=[CPU]).timing_source == "cpu"
+    assert machine.profile(activities=[CPU]).timing_source == "cpu"
     with pytest.warns(UserWarning, match="CUDA is not profiled: (there is no CUDA device|CUPTI could not)"):
-        prof = here.profile(activities=[CPU, CUDA])
+        prof = machine.profile(activities=[CPU, CUDA])
     assert prof.timing_source == "cpu" and len(prof) == 2
     with pytest.warns(UserWarning, match="CUDA is not profiled"):
-        assert len(here.profile(activities=[CUDA])) == 0, "no device work, and ops were not asked for"
+        assert len(machine.profile(activities=[CUDA])) == 0, "without the CPU, ops are not recorded"
     with pytest.raises(RuntimeError, match='timer="cupti" is unavailable'):
-        here.profile(timer="cupti")
+        machine.profile(timer="cupti")
 
 
-def test_the_cpu_alone_asks_nobody_for_cuda(here: Here) -> None:
-    prof = here.profile(activities=[CPU])
+def test_profiling_only_the_cpu_does_not_load_cuda(machine: Machine) -> None:
+    prof = machine.profile(activities=[CPU])
     assert prof.timing_source == "cpu" and prof.activities == {CPU}
-    assert here.made == [{"profile_memory": False, "ops": True, "event_times": False}]
+    assert machine.recorders == [{"profile_memory": False, "ops": True, "event_times": False}]
 
 
-def test_profiles_of_this_machine(x: fs.Tensor) -> None:
+def test_a_profile_on_the_real_machine_records_ops(x: fs.Tensor) -> None:
     with fs.profile(activities=[CPU], record_shapes=True) as prof:
         fs.sin(x)
     assert counts(prof) == {"flopscope::sin": 1} and prof.timing_source == "cpu"

@@ -71,7 +71,7 @@ def test_failed_limits_report_the_measurement(run: Run, limits: str, measured: s
         assert part in message
     assert (
         f"def test_it(perf): perf(fn, 1){limits}" in message and "check.py" not in message
-    )  # the test's line, not ours
+    )  # the line of the test, not of the plugin
     assert len(clock.calls) == 1  # a clear verdict is not measured again
 
 
@@ -105,7 +105,7 @@ def test_failures_omit_unknown_values_and_fit_a_terminal(run: Run) -> None:
         assert not any(text in line for line in lines for text in ("--", "None", "nan"))
         assert any(line.endswith("unknown: its work is unknown; pass flops= and bytes=") for line in lines)
         assert [line.split()[1] for line in lines[1:]] == ["measured", "time", "roofline", "likely"]
-        assert max(map(len, lines)) <= 124  # of which pytest's own margin takes four
+        assert max(map(len, lines)) <= 124  # pytest adds a margin of four
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_limit_that_stays_unclear_follows_the_option(run: Run, policy: str | N
 @pytest.mark.parametrize(
     ("times", "outcome"),  # against at most 20.5 µs, which the first interval holds
     [
-        ((Times(20, 1), Times(30, 0.1), Times(22, 0.1)), "unclear"),  # of three that disagree none counts
+        ((Times(20, 1), Times(30, 0.1), Times(22, 0.1)), "unclear"),  # three measurements disagree
         ((Times(20, 1), Times(30, 0.1), Times(30, 0.2)), "does not meet"),  # the last two agree
         ((Times(20, 1), Times(21, 0.1)), "does not meet"),
         ((Times(20, 1), Times(15, 0.1), Times(12, 0.1)), "unclear"),
@@ -258,13 +258,13 @@ def test_the_other_function_can_have_its_own_arguments(run: Run) -> None:
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def set_activity(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Return a function that sets the activity of one call on an imagined GPU."""
 
-    def say(kernel_names: list[str], waits: list[str] | None = None) -> None:
+    def activity(kernel_names: list[str], waits: list[str] | None = None) -> None:
         monkeypatch.setattr("flopscope.perf.check.look", lambda fn, args: kernels.Seen(kernel_names, waits or []))
 
-    return say
+    return activity
 
 
 @pytest.mark.parametrize(
@@ -278,18 +278,18 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     ],
 )
 def test_kernels_are_counted(
-    run: Run, seen: Callable[..., None], names: list[str], limits: str, outcome: str, message: str
+    run: Run, set_activity: Callable[..., None], names: list[str], limits: str, outcome: str, message: str
 ) -> None:
-    seen(names)
+    set_activity(names)
     result, _ = run(chain(limits))
     result.assert_outcomes(**{outcome: 1})
     assert message in result.stdout.str()
 
 
-def test_waiting_for_the_device_fails_no_sync(run: Run, seen: Callable[..., None]) -> None:
-    seen(["add"])
+def test_waiting_for_the_device_fails_no_sync(run: Run, set_activity: Callable[..., None]) -> None:
+    set_activity(["add"])
     run(chain(".no_sync()"))[0].assert_outcomes(passed=1)
-    seen(["add"], ["cudaStreamSynchronize"])
+    set_activity(["add"], ["cudaStreamSynchronize"])
     result, _ = run(chain(".no_sync()"))
     result.assert_outcomes(failed=1)
     assert "it called cudaStreamSynchronize" in result.stdout.str()
@@ -350,8 +350,8 @@ def test_kernels_and_waits_are_found_among_the_events_of_a_profile() -> None:
         ("kernels={'at_least': 2}", "failed"),
     ],
 )
-def test_limits_of_markers_are_checked(run: Run, seen: Callable[..., None], marker: str, outcome: str) -> None:
-    seen(["add"])
+def test_limits_of_markers_are_checked(run: Run, set_activity: Callable[..., None], marker: str, outcome: str) -> None:
+    set_activity(["add"])
     body = f"@pytest.mark.perf({marker})\ndef test_it(perf): perf(fn)\n"
     result, _ = run(body, compared=(Compared(1.5, (1.4, 1.6)),))
     result.assert_outcomes(**{outcome: 1})
@@ -387,7 +387,7 @@ def test_unused_markers_are_errors(run: Run) -> None:
     result.assert_outcomes(passed=3, failed=1, errors=3)
     assert "the test never calls perf" in message and "add the argument `perf` to the test" in message
     assert "has no argument 'speed'; it takes device, at_least" in message
-    assert "request: pytest.FixtureRequest" not in message  # nobody wants to read the plugin's source
+    assert "request: pytest.FixtureRequest" not in message  # the source of the plugin is not shown
 
 
 def test_a_marker_of_a_class_ignores_tests_without_the_fixture(run: Run) -> None:

@@ -190,7 +190,7 @@ def test_the_lock_is_released_although_a_forked_process_is_alive(
             os._exit(0)
     try:
         other = os.open(next(tmp_path.glob("*.lock")), os.O_RDWR)
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError where the child still has it
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError if the child still holds the lock
         os.close(other)
     finally:
         os.write(writing, b"x")

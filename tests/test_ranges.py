@@ -1,4 +1,4 @@
-"""record_function(): ranges, how they nest, and what happens when they do not."""
+"""record_function(): nested and overlapping ranges, decorators, and stated work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_range_is_a_user_annotation_without_work(x: fs.Tensor) -> None:
     assert math.isnan(row.flops) and math.isnan(row.bytes_total_moved) and row.flops_total == 64
 
 
-def test_a_decorated_function_is_a_range_each_time(x: fs.Tensor) -> None:
+def test_each_call_of_a_decorated_function_is_a_range(x: fs.Tensor) -> None:
     @fs.record_function("step")
     def step(n: int, *, by: int = 1) -> int:
         """Doc."""
@@ -44,11 +44,11 @@ def test_a_decorated_function_is_a_range_each_time(x: fs.Tensor) -> None:
         assert step(3) == 0 and step(4, by=4) == 0
     rows = rows_of(prof)
     assert rows["step"].count == 6 and rows["flopscope::sin"].count == 6
-    # calls lie in each other: the outermost two enclose all 6 sines, those within 3 + 2 + 1 and 1 of them again
+    # The calls are recursive: step(3) encloses 4, 3, 2 and 1 sines, and step(4, by=4) encloses 2 and 1.
     assert rows["step"].flops_total == 64 * (4 + 3 + 2 + 1 + 2 + 1)
 
 
-def test_methods_of_classes_are_decorated_too(x: fs.Tensor) -> None:
+def test_static_and_class_methods_can_be_decorated(x: fs.Tensor) -> None:
     class Model:
         @fs.record_function("static")
         @staticmethod
@@ -70,7 +70,7 @@ def test_methods_of_classes_are_decorated_too(x: fs.Tensor) -> None:
         fs.record_function("a")(3)  # type: ignore[arg-type]
 
 
-def test_one_range_object_may_be_entered_again_and_again(x: fs.Tensor) -> None:
+def test_a_range_object_can_be_entered_repeatedly(x: fs.Tensor) -> None:
     part = fs.record_function("part")
     with fs.profile() as prof:
         with part as same:
@@ -82,14 +82,14 @@ def test_one_range_object_may_be_entered_again_and_again(x: fs.Tensor) -> None:
     assert counts(prof) == {"part": 3, "flopscope::sin": 1} and rows_of(prof)["part"].flops_total == 2 * 64
 
 
-def test_one_range_object_may_be_entered_by_threads_at_once(x: fs.Tensor) -> None:
+def test_a_range_object_can_be_entered_by_several_threads(x: fs.Tensor) -> None:
     part = fs.record_function("part")
-    entered, left = threading.Event(), threading.Event()
+    entered, released = threading.Event(), threading.Event()
 
     def second() -> None:
         with part:
             entered.set()
-            left.wait(60)
+            released.wait(60)
             fs.sin(x)
 
     with fs.profile() as prof:
@@ -97,7 +97,7 @@ def test_one_range_object_may_be_entered_by_threads_at_once(x: fs.Tensor) -> Non
         with part:
             thread.start()
             entered.wait(60)
-        left.set()
+        released.set()
         thread.join()
     rows = rows_of(prof)
     assert rows["part"].count == 2 and rows["part"].flops_total == 64 and not rows["flopscope::sin"].top_level
@@ -128,13 +128,13 @@ def test_a_range_left_open_ends_with_the_profile(x: fs.Tensor) -> None:
         fs.cos(x)
         with fs.profile() as other, fs.record_function("inside"):
             fs.exp(x)
-    assert rows_of(prof)["open"].cpu_time_total == rows["open"].cpu_time_total, "leaving it later changes nothing"
+    assert rows_of(prof)["open"].cpu_time_total == rows["open"].cpu_time_total, "a later exit changes nothing"
     assert counts(prof) == {"open": 1, "flopscope::sin": 1}
     assert counts(other) == {"inside": 1, "flopscope::exp": 1}
     assert [row.key for row in table_of(other) if row.top_level] == ["inside"]
 
 
-def test_ranges_that_do_not_nest_end_what_they_enclose(x: fs.Tensor) -> None:
+def test_a_range_that_ends_early_ends_the_ranges_inside(x: fs.Tensor) -> None:
     outer, inner = fs.record_function("outer"), fs.record_function("inner")
     with fs.profile() as prof:
         outer.__enter__()
@@ -150,7 +150,7 @@ def test_ranges_that_do_not_nest_end_what_they_enclose(x: fs.Tensor) -> None:
         assert 0 <= row.self_cpu_time_total <= row.cpu_time_total
 
 
-def test_a_generator_may_hold_a_range_open(x: fs.Tensor) -> None:
+def test_a_generator_can_keep_a_range_open(x: fs.Tensor) -> None:
     def batches() -> Iterator[int]:
         for i in range(3):
             with fs.record_function(f"batch {i}"):
@@ -159,16 +159,16 @@ def test_a_generator_may_hold_a_range_open(x: fs.Tensor) -> None:
     with fs.profile() as prof:
         for _ in batches():
             fs.sin(x)
-        left = batches()
-        next(left)
-        left.close()
+        unfinished = batches()
+        next(unfinished)
+        unfinished.close()
         fs.cos(x)
     rows = rows_of(prof)
     assert [rows[f"batch {i}"].count for i in range(3)] == [2, 1, 1]
     assert all(rows[f"batch {i}"].flops_total == 64 for i in range(3)) and rows["flopscope::cos"].top_level
 
 
-def test_a_range_begun_on_one_thread_may_end_on_another(x: fs.Tensor) -> None:
+def test_a_range_can_end_on_another_thread(x: fs.Tensor) -> None:
     part = fs.record_function("part")
     with fs.profile() as prof:
         part.__enter__()
@@ -180,7 +180,7 @@ def test_a_range_begun_on_one_thread_may_end_on_another(x: fs.Tensor) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a" * 5000, "µs → 🚀", "aten::add", "flopscope::sin", "new\nline", "%s%n"])
-def test_ranges_have_any_name(name: str, x: fs.Tensor) -> None:
+def test_a_range_can_have_any_name(name: str, x: fs.Tensor) -> None:
     with fs.profile() as prof, fs.record_function(name):
         fs.cos(x)
     row = next(row for row in table_of(prof) if row.is_user_annotation)
@@ -195,12 +195,12 @@ def test_a_range_needs_a_string(name: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["lone \udc80 surrogate", "nul \0 inside"])
-def test_a_name_that_cannot_be_kept_whole_is_refused(name: str) -> None:
+def test_a_name_with_surrogates_or_nul_is_rejected(name: str) -> None:
     with pytest.raises(ValueError, match=r"surrogates|character NUL: 'nul"):
         fs.record_function(name)
 
 
-def test_a_range_is_left_as_often_as_it_was_entered(x: fs.Tensor) -> None:
+def test_exits_of_a_range_match_its_entries(x: fs.Tensor) -> None:
     part = fs.record_function("part")
     with fs.profile() as prof:
         for _ in range(2):
@@ -215,7 +215,7 @@ def test_a_range_is_left_as_often_as_it_was_entered(x: fs.Tensor) -> None:
     assert rows_of(prof)["part"].flops_total == 2 * 9 * 64
 
 
-def test_exceptions_pass_through_and_end_what_they_leave(x: fs.Tensor) -> None:
+def test_exceptions_propagate_and_end_open_ranges(x: fs.Tensor) -> None:
     prof = fs.profile()
     with pytest.raises(ZeroDivisionError), prof, fs.record_function("fails"):
         fs.sin(x)
@@ -229,13 +229,13 @@ def test_exceptions_pass_through_and_end_what_they_leave(x: fs.Tensor) -> None:
 # Decorated generators and coroutines ----------------------------------------------------------------------------------
 
 
-def test_a_decorated_generator_has_a_range_for_each_stretch(x: fs.Tensor) -> None:
+def test_each_resumption_of_a_decorated_generator_is_a_range(x: fs.Tensor) -> None:
     @fs.record_function("part")
     def part(first: int) -> Generator[int, int, str]:
         fs.sin(x)
-        got = yield first
+        sent = yield first
         try:
-            yield got + 1
+            yield sent + 1
         except KeyError:
             fs.sin(x)
             yield -1
@@ -255,7 +255,7 @@ def test_a_decorated_generator_has_a_range_for_each_stretch(x: fs.Tensor) -> Non
     assert rows["part"].count == 4 and rows["part"].flops_total == 2 * 64 and rows["flopscope::cos"].top_level
 
 
-def test_a_decorated_generator_that_is_dropped_is_closed(x: fs.Tensor) -> None:
+def test_a_deleted_decorated_generator_is_closed(x: fs.Tensor) -> None:
     closed = []
 
     @fs.record_function("part")
@@ -279,7 +279,7 @@ def test_a_decorated_generator_that_is_dropped_is_closed(x: fs.Tensor) -> None:
     assert rows_of(prof)["part"].count == 4 and rows_of(prof)["part"].flops_total == 2 * 64
 
 
-def test_decorated_coroutines_do_not_take_each_others_work(x: fs.Tensor) -> None:
+def test_decorated_coroutines_have_separate_work(x: fs.Tensor) -> None:
     def make(name: str, op: Any, times: int) -> Any:
         @fs.record_function(name)
         async def run() -> str:
@@ -296,12 +296,12 @@ def test_decorated_coroutines_do_not_take_each_others_work(x: fs.Tensor) -> None
     with fs.profile() as prof:
         assert asyncio.run(both()) == ["a", "b"]
     rows = rows_of(prof)
-    assert (rows["a"].count, rows["b"].count) == (4, 3), "a stretch more than there are suspensions"
+    assert (rows["a"].count, rows["b"].count) == (4, 3), "one range more than there are suspensions"
     assert rows["a"].flops_total == 3 * 64 and rows["b"].flops_total == 2 * 2 * 8**3
     assert asyncio.iscoroutinefunction(make("c", fs.sin, 1))
 
 
-def test_exceptions_pass_through_decorated_coroutines(x: fs.Tensor) -> None:
+def test_exceptions_of_decorated_coroutines_propagate(x: fs.Tensor) -> None:
     @fs.record_function("part")
     async def part() -> None:
         try:
@@ -345,36 +345,36 @@ def test_an_asynchronous_generator_cannot_be_decorated() -> None:
     ],
 )
 def test_stated_work_is_a_number_of_at_least_0(what: str, value: Any, error: type[Exception]) -> None:
-    said = "too large" if error is OverflowError else f"{what} of the range 'part' must be a"
-    with pytest.raises(error, match=said):
+    message = "too large" if error is OverflowError else f"{what} of the range 'part' must be a"
+    with pytest.raises(error, match=message):
         fs.record_function("part", **{what: value})
     for good in (0, 7, 2.5, np.float32(3), np.int64(4), None):
         part = fs.record_function("part", **{what: good})  # type: ignore[arg-type]
         assert getattr(part, what) is good and part.name == "part"
 
 
-def test_torchs_second_argument_is_taken() -> None:
+def test_the_second_argument_of_torch_is_accepted() -> None:
     for part in (fs.record_function("part", "args"), fs.record_function("part", args=None)):
         assert part.name == "part" and part.flops is None and repr(part) == "<flopscope.record_function 'part'>"
     with pytest.raises(TypeError):
         fs.record_function("part", None, 5)  # type: ignore[call-arg]
 
 
-def test_work_that_depends_on_arguments_is_asked_for_while_recording(x: fs.Tensor) -> None:
-    asked: list[tuple[Any, ...]] = []
+def test_a_work_function_is_called_only_while_recording(x: fs.Tensor) -> None:
+    calls: list[tuple[Any, ...]] = []
 
     def flops(a: fs.Tensor, times: int = 1) -> float:
-        asked.append((a, times))
+        calls.append((a, times))
         return 1000.0 * times
 
     @fs.record_function("part", flops=flops, bytes=64)
     def part(a: fs.Tensor, times: int = 1) -> int:
         return times
 
-    assert part(x) == 1 and asked == []
+    assert part(x) == 1 and calls == []
     with fs.profile() as prof:
         assert part(x) == 1 and part(x, times=3) == 3
-    assert asked == [(x, 1), (x, 3)] and counts(prof) == {"part": 2}
+    assert calls == [(x, 1), (x, 3)] and counts(prof) == {"part": 2}
     row = rows_of(prof)["part"]
     assert row.flops == row.flops_total == 4000 and row.bytes_total_moved == 128
     with fs.profile(), pytest.raises(TypeError, match="'part' is a function of the arguments of the function"):
@@ -391,7 +391,7 @@ def test_stated_work_counts_once_for_a_decorated_generator(x: fs.Tensor) -> None
     assert rows_of(prof)["part"].count == 4 and rows_of(prof)["part"].flops == 30
 
 
-def test_what_the_work_function_raises_passes() -> None:
+def test_exceptions_of_a_work_function_propagate() -> None:
     @fs.record_function("part", flops=lambda: -5)
     def part() -> None: ...
 
@@ -400,22 +400,22 @@ def test_what_the_work_function_raises_passes() -> None:
         part()
 
 
-# Life -----------------------------------------------------------------------------------------------------------------
+# Lifetime -------------------------------------------------------------------------------------------------------------
 
 
-def test_ranges_are_collected() -> None:
+def test_ranges_are_garbage_collected() -> None:
     def work() -> float:
         return 1.0
 
     part = fs.record_function("part" * 3, flops=work)
     work.part = part  # type: ignore[attr-defined]
-    gone = weakref.ref(work)
+    reference = weakref.ref(work)
     del part, work
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
-def test_a_range_may_be_derived_from(x: fs.Tensor) -> None:
+def test_record_function_can_be_subclassed(x: fs.Tensor) -> None:
     class Layer(fs.record_function):
         def __init__(self, number: int) -> None:
             super().__init__(f"layer {number}", flops=number)
@@ -432,7 +432,7 @@ def test_a_range_may_be_derived_from(x: fs.Tensor) -> None:
     assert counts(prof) == {"layer 3": 1}
 
 
-def test_ranges_go_into_a_profiler_or_nowhere() -> None:
+def test_record_into_requires_a_profiler_or_none() -> None:
     with pytest.raises(TypeError, match="a Profiler or None, not int"):
         fs._core.record_into(3)  # type: ignore[arg-type]
     assert not fs._core.is_recording()

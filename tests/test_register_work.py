@@ -1,4 +1,4 @@
-"""fs.register_work: rules from Python for the ops of a trace."""
+"""register_work(): work rules written in Python for the ops of a trace."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ NAME = "mylib::scale"
 
 
 @pytest.fixture(autouse=True)
-def _no_rules_left() -> Iterator[None]:
+def _remove_rules() -> Iterator[None]:
     yield
     for name in (NAME, "aten::mul"):
         register_work(name, None)
 
 
 def trace(*calls: dict[str, Any]) -> fs.Trace:
-    """A trace of CPU ops of 10 µs, one after another."""
+    """Return a trace of successive CPU ops of 10 µs."""
     events = [
         {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 100 * i, "dur": 10, **call}
         for i, call in enumerate(calls)
@@ -48,21 +48,22 @@ def rows(prof: fs.Trace, name: str = NAME) -> list[fs.EventRow]:
     return [r for r in prof.key_averages(group_by_input_shape=True, peaks="none") if r.key == name]
 
 
-def test_a_rule_gives_the_work_of_each_distinct_call() -> None:
-    asked: list[WorkCall] = []
+def test_a_rule_is_called_once_per_distinct_call() -> None:
+    calls: list[WorkCall] = []
 
     def rule(call: WorkCall) -> dict[str, float]:
-        asked.append(call)
+        calls.append(call)
         elements = math.prod(call.shapes[0])
         return {"flops": 3 * elements, "bytes_read": 2 * elements, "bytes_written": elements}
 
     prof = trace(scale(4, 5), scale(4, 5), scale(7), scale(9, name="mylib::other"))
     register_work(NAME, rule)
-    got = {tuple(r.input_shapes[0]): r for r in rows(prof)}
-    assert got[4, 5].flops == 2 * 60 and got[4, 5].bytes_read == 2 * 40 and got[4, 5].bytes_written == 2 * 20
-    assert got[7,].flops == 21 and got[7,].bytes_total_moved == 21
-    assert len(asked) == 2
-    first = next(call for call in asked if call.shapes[0] == (4, 5))
+    by_shape = {tuple(r.input_shapes[0]): r for r in rows(prof)}
+    assert by_shape[4, 5].flops == 2 * 60 and by_shape[4, 5].bytes_read == 2 * 40
+    assert by_shape[4, 5].bytes_written == 2 * 20
+    assert by_shape[7,].flops == 21 and by_shape[7,].bytes_total_moved == 21
+    assert len(calls) == 2
+    first = next(call for call in calls if call.shapes[0] == (4, 5))
     assert first == WorkCall(
         name=NAME,
         shapes=[(4, 5), None, [(2, 3), (4,)], None, None],
@@ -72,7 +73,7 @@ def test_a_rule_gives_the_work_of_each_distinct_call() -> None:
     )
 
 
-def test_a_rule_comes_before_flopscopes_own_and_goes_away() -> None:
+def test_a_rule_overrides_the_built_in_one_until_removed() -> None:
     call = {"name": "aten::mul", "args": {"Input Dims": [[8]], "Input type": ["float"], "Concrete Inputs": [""]}}
     prof = trace(call)
     assert rows(prof, "aten::mul")[0].flops == 8
@@ -83,9 +84,9 @@ def test_a_rule_comes_before_flopscopes_own_and_goes_away() -> None:
     assert rows(prof, "aten::mul")[0].flops == 8
 
 
-@pytest.mark.parametrize("given", [None, {}, {"flops": None}, (math.nan, None, math.nan)])
-def test_what_a_rule_leaves_out_is_unknown(given: Any) -> None:
-    register_work(NAME, lambda call: given)
+@pytest.mark.parametrize("result", [None, {}, {"flops": None}, (math.nan, None, math.nan)])
+def test_values_that_a_rule_omits_are_unknown(result: Any) -> None:
+    register_work(NAME, lambda call: result)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         row = rows(trace(scale(4)))[0]
@@ -93,7 +94,7 @@ def test_what_a_rule_leaves_out_is_unknown(given: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "message"),
     [
         (lambda call: 1 / 0, "ZeroDivisionError"),
         (lambda call: call.shapes[99], "IndexError"),
@@ -105,10 +106,10 @@ def test_what_a_rule_leaves_out_is_unknown(given: Any) -> None:
         (lambda call: ("many", 0, 0), "flops must be a number, not 'many'"),
     ],
 )
-def test_a_rule_that_fails_is_told_once_and_its_work_is_unknown(rule: Any, said: str) -> None:
+def test_a_failing_rule_is_reported_once_and_its_work_is_unknown(rule: Any, message: str) -> None:
     register_work(NAME, rule)
     prof = trace(scale(4), scale(5))
-    with pytest.warns(UserWarning, match=said) as caught:
+    with pytest.warns(UserWarning, match=message) as caught:
         assert [math.isnan(r.flops) for r in rows(prof)] == [True, True]
         rows(prof)
     assert len(caught) == 1 and NAME in str(caught[0].message)
@@ -117,6 +118,6 @@ def test_a_rule_that_fails_is_told_once_and_its_work_is_unknown(rule: Any, said:
 @pytest.mark.parametrize(
     ("name", "fn", "error"), [("", len, ValueError), (3, len, TypeError), ("mylib::scale", 3, TypeError)]
 )
-def test_what_is_no_rule_is_an_error(name: Any, fn: Any, error: type[Exception]) -> None:
+def test_invalid_names_and_rules_are_errors(name: Any, fn: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"name|fn"):
         register_work(name, fn)

@@ -1,4 +1,4 @@
-"""What a profile and a recorded trace share."""
+"""Results: the methods that a profile and a recorded trace have in common."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from flopscope.results.ranks import join_ranks
 from flopscope.results.results import Results
 
 
-def test_results_without_events_say_so() -> None:
+def test_results_without_events_are_errors() -> None:
     empty = Results()
     assert len(empty) == 0 and bool(empty) and empty.dropped == 0 and empty.get_trace_id() is None
-    for ask in (empty.key_averages, empty.events, empty.step_breakdown, empty.summary, empty.coverage):
+    for method in (empty.key_averages, empty.events, empty.step_breakdown, empty.summary, empty.coverage):
         with pytest.raises(RuntimeError, match=r"^there is no .*: nothing was recorded$"):
-            ask()
+            method()
     with pytest.raises(ValueError, match="with_stack=True"):
         empty.key_averages(group_by_stack_n=2)
     with pytest.raises(ValueError, match="with_stack=True"):
         empty.export_stacks("nowhere")
 
 
-def test_a_core_is_all_that_results_need(tmp_path: Path) -> None:
+def test_results_need_only_a_core(tmp_path: Path) -> None:
     x = fs.ones((4, 4))
     with fs.profile(record_shapes=True) as prof:
         fs.add(x, x)
     results = Results()
     results._core, results.record_shapes = prof._core, True
-    table, whole = (r.key_averages(group_by_input_shape=True, peaks="none") for r in (results, prof))
-    assert table.to_dicts() == whole.to_dicts()
+    table, expected = (r.key_averages(group_by_input_shape=True, peaks="none") for r in (results, prof))
+    assert table.to_dicts() == expected.to_dicts()
     assert results.coverage() == prof.coverage() and len(results) == len(prof) == len(results.events())
     results.add_metadata("who", "a test")
     results.export_chrome_trace(tmp_path / "trace.json")
@@ -43,7 +43,7 @@ def test_a_core_is_all_that_results_need(tmp_path: Path) -> None:
 # Ranks ----------------------------------------------------------------------------------------------------------------
 
 
-def test_ranks_stand_below_each_other_by_the_largest_of_a_group() -> None:
+def test_ranks_of_a_row_are_adjacent_and_sorted_by_their_maximum() -> None:
     tables = {
         1: make_table(
             {"key": "a", "cpu_time_total": 9.0, "self_cpu_time_total": 1.0}, {"key": "b", "cpu_time_total": 3.0}
@@ -77,7 +77,7 @@ def test_coverage_of_ranks_is_weighted_by_their_time() -> None:
     assert join_ranks(tables).coverage()["estimated"] == [("v", 4.0), ("z", 3.0)]
 
 
-def test_a_rank_whose_gpu_was_not_recorded_is_told_of_among_others() -> None:
+def test_one_rank_without_gpu_activity_is_reported() -> None:
     tables = {rank: make_table({"key": "k"}, device_unseen=rank == 1) for rank in (0, 1)}
     assert join_ranks(tables).device_unseen and "no activity of that GPU" in join_ranks(tables).table()
     assert not join_ranks({0: tables[0]}).device_unseen
@@ -115,7 +115,7 @@ def test_ops_have_categories(name: str, category: str) -> None:
     assert category_of(name) == category
 
 
-def test_categories_sum_the_hosts_rows_and_say_what_no_op_did() -> None:
+def test_categories_sum_host_rows_and_device_work_without_an_op() -> None:
     common = {"timing_source": "trace"}
     table = make_table(
         {"key": "aten::mm", "count": 2, "self_cpu_time_total": 3.0, "self_device_time_total": 40.0,
@@ -135,11 +135,11 @@ def test_categories_sum_the_hosts_rows_and_say_what_no_op_did() -> None:
     assert product.gbytes_per_s == pytest.approx(3e6 / 50e-6 / 1e9)
     assert product.pct_roofline == pytest.approx((50 * 40 + 100 * 10) / 50)
     assert rows["(no op)"].self_device_time_total == 25.0
-    assert rows["pointwise"].flops != rows["pointwise"].flops  # not known
+    assert rows["pointwise"].flops != rows["pointwise"].flops  # unknown
     assert by_category(table).self_device_time_total == table.self_device_time_total
 
 
-def test_rates_of_a_category_are_over_the_time_of_what_has_rates() -> None:
+def test_rates_of_a_category_cover_only_rows_with_rates() -> None:
     table = make_table(
         {"key": "attention", "is_user_annotation": True, "self_cpu_time_total": 2.0, "cpu_time_total": 100.0,
          "flops": 3e6, "bytes_total_moved": 1e6, "tflops_per_s": 0.03, "gbytes_per_s": 10.0},
@@ -150,9 +150,9 @@ def test_rates_of_a_category_are_over_the_time_of_what_has_rates() -> None:
     )  # fmt: skip
     rows = {row.key: row for row in by_category(table)}
     attention = rows["attention"]
-    assert attention.self_cpu_time_total == 1052.0 and attention.flops == 6e6, "the range's work is that of its ops"
+    assert attention.self_cpu_time_total == 1052.0 and attention.flops == 6e6, "the ops count the work"
     assert attention.tflops_per_s == pytest.approx(6e6 / 50 / 1e6) and math.isnan(attention.gbytes_per_s)
     product = rows["matrix product"]
     assert product.flops == 1e6 and math.isnan(product.tflops_per_s + product.gbytes_per_s), "no row has a rate"
     (alone,) = by_category(table[:1])
-    assert alone.flops == 3e6 and alone.tflops_per_s == pytest.approx(3e6 / 100 / 1e6), "it takes all within it"
+    assert alone.flops == 3e6 and alone.tflops_per_s == pytest.approx(3e6 / 100 / 1e6), "rated by its total time"

@@ -29,14 +29,14 @@ PEAKS: dict[str, Any] = {
         (1e6, 1e6, "fp32", (1.0, 10.0, 10.0)),  # 1e6 / 1e12 s and 1e6 / 100e9 s
         (1e8, 1e6, "fp32", (100.0, 10.0, 100.0)),
         (1e8, 1e6, "bf16_tensor", (10.0, 10.0, 10.0)),
-        (1e8, 1e6, "fp64", (NAN, 10.0, NAN)),  # whose peak is unknown
-        (1e6, 1e6, None, (NAN, 10.0, 10.0)),  # the bytes bound it on any unit
+        (1e8, 1e6, "fp64", (NAN, 10.0, NAN)),  # the peak of this unit is unknown
+        (1e6, 1e6, None, (NAN, 10.0, 10.0)),  # bound by its bytes on any unit
         (1e8, 1e6, None, (NAN, 10.0, NAN)),
         (NAN, 1e6, None, (NAN, 10.0, 10.0)),
         (1e8, NAN, "fp32", (100.0, NAN, 100.0)),
         (1e8, NAN, None, (NAN, NAN, NAN)),
         (0.0, 1e6, None, (0.0, 10.0, 10.0)),
-        (0.0, NAN, None, (0.0, NAN, NAN)),  # no FLOPs, and nothing known of the bytes
+        (0.0, NAN, None, (0.0, NAN, NAN)),  # no FLOPs, and unknown bytes
         (NAN, 0.0, None, (NAN, 0.0, NAN)),
     ],
 )
@@ -44,8 +44,8 @@ def test_the_roofline_times_of_stated_work(
     flops: float, moved: float, unit: str | None, expected: tuple[float, ...]
 ) -> None:
     roof = _core.roof(flops, moved, unit, PEAKS)
-    got = (roof.compute_ns / 1e3, roof.memory_ns / 1e3, roof.least_ns / 1e3)
-    assert got == pytest.approx(expected, nan_ok=True)
+    times = (roof.compute_ns / 1e3, roof.memory_ns / 1e3, roof.least_ns / 1e3)
+    assert times == pytest.approx(expected, nan_ok=True)
     assert roof.unit == (unit if flops > 0 else None)
 
 
@@ -55,13 +55,13 @@ def test_the_roofline_times_of_stated_work(
         (1e6, 1e7, 200.0, "cupti", "memory"),  # 100 µs of memory, 1 of compute
         (1e8, 1e6, 200.0, "cupti", "compute"),
         (1e6, 1e7, 80.0, "cupti", "cache"),
-        (1e6, 1e7, 96.0, "cupti", "memory"),  # 104 %: within what measuring errs
+        (1e6, 1e7, 96.0, "cupti", "memory"),  # 104 %: within the measurement error
         (1e6, 1e7, 999.0, "cupti", "memory"),  # 10.01 % of the roofline
         (1e6, 1e7, 1001.0, "cupti", "latency"),
         (1e8, 1e6, 1001.0, "cupti", "latency"),
-        (1e3, 1e3, 1.9, "cupti", "launch"),  # less than twice the least kernel
+        (1e3, 1e3, 1.9, "cupti", "launch"),  # less than twice the shortest kernel
         (1e3, 1e3, 2.1, "cupti", "latency"),
-        (1e3, 1e3, 9.9, "event", "launch"),  # less than twice an empty launch, seen from outside
+        (1e3, 1e3, 9.9, "event", "launch"),  # less than twice an empty launch, timed from the host
         (1e3, 1e3, 1.9, "cpu", "launch"),
         (NAN, 1e7, 200.0, "cupti", "memory"),
         (1e8, NAN, 200.0, "cupti", "compute"),
@@ -87,8 +87,8 @@ def test_rates_and_shares_are_the_work_over_the_time() -> None:
     )
 
 
-def test_a_sum_of_calls_is_bound_by_what_makes_up_most_of_its_least_time() -> None:
-    """A term that is unknown for one call is unknown for the sum; the others decide only if they are large."""
+def test_a_sum_of_calls_is_bound_by_the_largest_term() -> None:
+    """A term that is unknown for one call is unknown for the sum; known terms decide only if they are large."""
     x = fs.rand((64, 64), device="cpu")
     works: dict[str, list[dict[str, Any]]] = {
         "memory first": [{"flops": 1e6, "bytes": 4e6, "unit": "fp32"}, {"flops": 1e6, "unit": "fp32"}],
@@ -109,7 +109,7 @@ def test_a_sum_of_calls_is_bound_by_what_makes_up_most_of_its_least_time() -> No
         return {key: {name: columns[name][at] for name in columns} for at, key in enumerate(columns["key"])}
 
     for name, bound in zip(works, ("unknown", "compute", "unknown", "memory", "unknown"), strict=True):
-        half = rows(50 / rows(1)[name]["pct_roofline"])[name]  # of the roofline, however long it took
+        half = rows(50 / rows(1)[name]["pct_roofline"])[name]  # half of the roofline
         assert half["pct_roofline"] == pytest.approx(50)
         assert half["bound"] == bound, name
 
@@ -119,16 +119,16 @@ def test_the_times_of_launches_add_up() -> None:
     assert (three.launch_ns, three.kernel_ns) == (15000.0, 3000.0)
     assert _core.rate(three, 1e3, 1e3, 5.9, "cupti")["bound"] == "launch"
     assert _core.rate(three, 1e3, 1e3, 6.1, "cupti")["bound"] == "latency"
-    assert _core.rate(three, 1e3, 1e3, 99.0, "cupti", 50.0)["bound"] == "launch", "of what the caller says"
+    assert _core.rate(three, 1e3, 1e3, 99.0, "cupti", 50.0)["bound"] == "launch", "the caller states the launch time"
 
 
 def test_as_an_op_grows_its_bound_changes_once() -> None:
     """With a fixed cost and a rate, the bound changes from latency to memory and never back."""
-    found = []
+    bounds = []
     for moved in (2**n for n in range(8, 34)):
         us = 3.0 + moved / 90e3
-        found.append(_core.rate(_core.roof(0.0, moved, None, PEAKS), 0.0, moved, us, "cupti")["bound"])
-    assert list(dict.fromkeys(found)) == ["latency", "memory"] and found == sorted(found)
+        bounds.append(_core.rate(_core.roof(0.0, moved, None, PEAKS), 0.0, moved, us, "cupti")["bound"])
+    assert list(dict.fromkeys(bounds)) == ["latency", "memory"] and bounds == sorted(bounds)
 
 
 def test_unknown_units_and_timing_sources_are_errors() -> None:
@@ -173,8 +173,8 @@ def test_stated_work_is_rated_equally_in_a_range_and_a_measurement(stated: dict[
     at = columns["key"].index("mine")
     row = {name: columns[name][at] for name in columns}
     flops, moved = stated.get("flops", NAN), stated.get("bytes", NAN)
-    asked = _core.rate(_core.roof(flops, moved, stated.get("unit"), PEAKS), flops, moved, row["cpu_time_total"], "cpu")
-    for name, value in asked.items():
+    rated = _core.rate(_core.roof(flops, moved, stated.get("unit"), PEAKS), flops, moved, row["cpu_time_total"], "cpu")
+    for name, value in rated.items():
         assert row[name] == value or row[name] == pytest.approx(value, nan_ok=True), name
     assert row["unit"] == stated.get("unit")
 
@@ -184,8 +184,8 @@ def test_a_unit_must_exist_and_needs_flops() -> None:
         fs.record_function("mine", flops=1, unit="fp31")
     with pytest.raises(ValueError, match="unit='fp32' of the range 'mine' needs flops="):
         fs.record_function("mine", bytes=1, unit="fp32")
-    made = fs.record_function("mine", flops=lambda x: x, unit="fp32")
-    assert made.unit == "fp32"
+    range_object = fs.record_function("mine", flops=lambda x: x, unit="fp32")
+    assert range_object.unit == "fp32"
 
 
 def test_headroom_and_roofline_time_add_up_to_the_time_of_a_row() -> None:
@@ -197,9 +197,9 @@ def test_headroom_and_roofline_time_add_up_to_the_time_of_a_row() -> None:
     columns, _ = prof._core.table(False, 0, {"cpu": PEAKS})  # type: ignore[union-attr]
     for at, key in enumerate(columns["key"]):
         if key.startswith("flopscope::"):
-            whole = columns["roofline_time"][at] + columns["headroom"][at]
-            assert whole == pytest.approx(columns["self_cpu_time_total"][at])
-            assert columns["pct_roofline"][at] == pytest.approx(100 * columns["roofline_time"][at] / whole)
+            total = columns["roofline_time"][at] + columns["headroom"][at]
+            assert total == pytest.approx(columns["self_cpu_time_total"][at])
+            assert columns["pct_roofline"][at] == pytest.approx(100 * columns["roofline_time"][at] / total)
             assert columns["unit"][at] == "fp32"
 
 
@@ -237,11 +237,11 @@ def test_noise_does_not_alternate_the_bounds_of_adjacent_sizes() -> None:
     """With launch and memory times up to a third longer, the bound is launch, then memory, whatever the noise."""
     draw = random.Random(0)
     for _ in range(200):
-        found = []
+        bounds = []
         for moved in (2**n for n in range(10, 32)):
             us = (1.2 + moved / 90e3) * draw.uniform(1, 4 / 3)
-            found.append(_core.rate(_core.roof(0.0, moved, None, PEAKS), 0.0, moved, us, "cupti")["bound"])
-        assert list(dict.fromkeys(found)) == ["launch", "memory"] and found == sorted(found), found
+            bounds.append(_core.rate(_core.roof(0.0, moved, None, PEAKS), 0.0, moved, us, "cupti")["bound"])
+        assert list(dict.fromkeys(bounds)) == ["launch", "memory"] and bounds == sorted(bounds), bounds
 
 
 def test_stated_ranges_and_the_ops_in_them_count_once() -> None:

@@ -1,4 +1,4 @@
-"""What a trace's names hold reaches neither terminals as commands nor spreadsheets as formulas."""
+"""Names from traces are escaped: no control codes in terminals, no formulas in spreadsheets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flopscope.support.safe import printable, write_csv
 
 EVIL = "=cmd()|\x1b[2J\x07\r\n\x9b31m\u202eop"
 SHOWN = r"=cmd()|\x1b[2J\x07\r\n\x9b31m\u202eop"
-STEERING = {"Cc", "Cs", "Zl", "Zp"}  # controls, surrogates, ends of lines and paragraphs
+CONTROL_CATEGORIES = {"Cc", "Cs", "Zl", "Zp"}  # controls, surrogates, ends of lines and paragraphs
 BIDI_CONTROLS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # PropList.txt
 KINDS = {
     "C0": "".join(map(chr, range(0x01, 0x10))),
@@ -29,7 +29,8 @@ KINDS = {
     "lines": "\u2028\u2029\x85\x0b\x0c\r\n",
     "halves": "\ud800\ud801\udc00.\udfff",
 }
-SOME = [odd[at : at + 6] for odd in KINDS.values() for at in range(0, len(odd), 6)]  # names are cut where they are long
+# Six characters each, because long names are cut.
+SOME = [odd[at : at + 6] for odd in KINDS.values() for at in range(0, len(odd), 6)]
 
 
 def write_trace(path: Path, name: str, device: str = "NVIDIA H200") -> Path:
@@ -45,21 +46,21 @@ def write_trace(path: Path, name: str, device: str = "NVIDIA H200") -> Path:
     return path
 
 
-def steers(text: str) -> set[str]:
-    """Characters of a text, its line ends aside, that a terminal would act on."""
-    return {c for c in text if c != "\n" and (unicodedata.category(c) in STEERING or c in BIDI_CONTROLS)}
+def controls_in(text: str) -> set[str]:
+    """Return the characters of a text, except line ends, that control a terminal."""
+    return {c for c in text if c != "\n" and (unicodedata.category(c) in CONTROL_CATEGORIES or c in BIDI_CONTROLS)}
 
 
 @given(st.text())
-def test_escaped_text_steers_nothing_and_can_be_read_back(text: str) -> None:
+def test_escaped_text_has_no_controls_and_can_be_decoded(text: str) -> None:
     shown = printable(text)
-    assert not steers(shown) and "\n" not in shown
+    assert not controls_in(shown) and "\n" not in shown
     if "\\" not in text and text.isascii():
         assert shown.encode().decode("unicode_escape") == text
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], include_characters=" \u00a0\u3000")))
-def test_text_without_controls_is_as_it_was(text: str) -> None:
+def test_text_without_controls_is_unchanged(text: str) -> None:
     assert printable(text) == text
 
 
@@ -67,38 +68,36 @@ def test_text_without_controls_is_as_it_was(text: str) -> None:
 def test_tables_and_summaries_escape_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace = fs.load_trace(write_trace(tmp_path / "t.json", EVIL))
     table = trace.key_averages()
-    assert EVIL in [row.key for row in table]  # rows have the names themselves
+    assert EVIL in [row.key for row in table]  # rows have the unescaped names
     trace.summary()
     for text in (table.table(row_limit=-1), table.table(max_name_column_width=20), capsys.readouterr().out):
-        assert not steers(text)
+        assert not controls_in(text)
     assert SHOWN in table.table()
     lines = table.table(roofline=False).splitlines()
     assert len(lines) == len(table) + 6 and {len(line) for line in lines[3:-3]} == {len(lines[0])}
-    assert not steers(fs.compare(trace, trace, by="name", names=(EVIL, "b")).table())
+    assert not controls_in(fs.compare(trace, trace, by="name", names=(EVIL, "b")).table())
 
 
 @pytest.mark.filterwarnings("ignore:.*events were omitted")
 @pytest.mark.parametrize("some", SOME, ids=ascii)
-def test_no_text_steers_whatever_the_names(tmp_path: Path, some: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_has_no_controls_with_any_name(tmp_path: Path, some: str, capsys: pytest.CaptureFixture[str]) -> None:
     name = f"a{some}z"
     trace = fs.load_trace(write_trace(tmp_path / "t.json", name, device=f"GPU{some}"))
     tables = [trace.key_averages(), trace.key_averages(group_by_input_shape=True)]
     compared = fs.compare(trace, trace, by="name", names=(name, f"{name}'"))
     trace.summary()
-    said = [capsys.readouterr().out]
+    texts = [capsys.readouterr().out]
     for table in tables:
-        said += [table.table(), table.table(brief=True), table.by_category().table()]
-    said += [compared.table(), fs.compare(trace, trace, kind="kernel").table()]
-    said += [repr(thing) for thing in (trace, compared, tables[0], tables[0][0], trace.events(), trace.events()[1])]
-    assert [steers(text) for text in said] == [set()] * len(said)
-    shown = "a\ufffd" if "\ud800" in some else printable(name)  # no trace in UTF-8 can hold a half
+        texts += [table.table(), table.table(brief=True), table.by_category().table()]
+    texts += [compared.table(), fs.compare(trace, trace, kind="kernel").table()]
+    texts += [repr(thing) for thing in (trace, compared, tables[0], tables[0][0], trace.events(), trace.events()[1])]
+    assert [controls_in(text) for text in texts] == [set()] * len(texts)
+    shown = "a\ufffd" if "\ud800" in some else printable(name)  # UTF-8 cannot encode a lone surrogate
     assert all(shown in text for text in (tables[0].table(), compared.table()))
 
 
 @pytest.mark.parametrize("some", [odd for kind, odd in KINDS.items() if kind != "halves"], ids=ascii)
-def test_errors_and_warnings_name_files_without_steering(
-    tmp_path: Path, some: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_errors_and_warnings_escape_file_names(tmp_path: Path, some: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"a{some}.json"
     path.write_text('{"traceEvents": [{"ph": "X", "name": "a", "cat": "cpu_op", "ts": 1, "dur": 2}, {"ph"')
     with pytest.warns(UserWarning, match="truncated") as caught:
@@ -110,21 +109,21 @@ def test_errors_and_warnings_name_files_without_steering(
     with pytest.raises(FileNotFoundError) as missing:
         fs.load_trace(path)
     for text in (str(caught[0].message), str(wrong.value), str(missing.value)):
-        assert not steers(text) and "\n" not in text
+        assert not controls_in(text) and "\n" not in text
     assert main(["table", str(path)]) == 1 and main(["compare", str(path), str(path)]) == 1
     assert main(["measure", f"no{some}"]) == 2 and main(["measure", f"no{some}:f"]) == 1
     captured = capsys.readouterr()
-    assert not steers(captured.err) and captured.out == ""
+    assert not controls_in(captured.err) and captured.out == ""
 
 
 @pytest.mark.parametrize("some", KINDS.values(), ids=ascii)
-def test_measurements_name_functions_without_steering(some: str) -> None:
+def test_measurements_escape_function_names(some: str) -> None:
     def f() -> None:
         pass
 
     f.__name__ = f"f{some}"
     measured = fs.measure(f, device="cpu", max_time=0.001, peaks="none")
-    assert not steers(str(measured)) and measured.name == printable(f.__name__)
+    assert not controls_in(str(measured)) and measured.name == printable(f.__name__)
 
 
 def test_commands_escape_names_and_messages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,18 +135,18 @@ def test_commands_escape_names_and_messages(tmp_path: Path, capsys: pytest.Captu
     captured = capsys.readouterr()
     assert r"a\x1b[31m.json" in captured.out and r"no\x1b[31m.json" in captured.err
     assert r"unknown category, such as" in captured.err
-    assert not steers(captured.out) and not steers(captured.err)
+    assert not controls_in(captured.out) and not controls_in(captured.err)
 
 
-def test_warnings_of_odd_traces_escape_what_they_quote(tmp_path: Path) -> None:
+def test_warnings_escape_quoted_text(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="unknown category") as caught:
         fs.load_trace(write_trace(tmp_path / "t.json", EVIL))
-    assert not steers(str(caught[0].message))
+    assert not controls_in(str(caught[0].message))
 
 
 @pytest.mark.filterwarnings("ignore:.*events were omitted")
 @pytest.mark.parametrize("name", ["=cmd()", "+1+cmd", "-1+cmd", "@sum", "\t=cmd", "\r=cmd"])
-def test_sheets_have_no_formulas(tmp_path: Path, name: str) -> None:
+def test_csv_files_have_no_formulas(tmp_path: Path, name: str) -> None:
     trace = fs.load_trace(write_trace(tmp_path / "t.json", name))
     trace.key_averages().to_csv(tmp_path / "t.csv")
     fs.compare(trace, trace, by="name").to_csv(tmp_path / "c.csv")
@@ -156,7 +155,7 @@ def test_sheets_have_no_formulas(tmp_path: Path, name: str) -> None:
             assert f"'{name}" in [row[column] for row in csv.DictReader(opened)]
 
 
-def test_numbers_and_other_texts_are_written_as_they_are(tmp_path: Path) -> None:
+def test_numbers_and_safe_texts_are_written_unchanged(tmp_path: Path) -> None:
     values = [-1.5, 2, "-1.5", "+2e9", "aten::mm", "a=b", None, [[1, -2]], "", "'x"]
     write_csv(tmp_path / "v.csv", map(str, range(len(values))), [values])
     with open(tmp_path / "v.csv", newline="") as file:
@@ -175,4 +174,4 @@ def test_html_escapes_names(tmp_path: Path) -> None:
 def test_html_escapes_controls(tmp_path: Path, name: str) -> None:
     trace = fs.load_trace(write_trace(tmp_path / "t.json", name))
     for text in (trace.key_averages()._repr_html_(), fs.compare(trace, trace, by="name")._repr_html_()):
-        assert not steers(text)
+        assert not controls_in(text)

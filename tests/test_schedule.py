@@ -1,4 +1,4 @@
-"""schedule(): what a profile does at each step; activities and actions, ours and torch's."""
+"""schedule(): the action at each step; activities and actions of flopscope and of torch."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def quiet(make: Callable[..., Any], **plan: int) -> Any:
         return make(**plan)
 
 
-def restated(
+def expected_actions(
     count: int, *, wait: int, warmup: int, active: int, repeat: int, skip_first: int, skip_first_wait: int
 ) -> list[fs.ProfilerAction]:
-    """The first actions of a schedule, one after the other."""
+    """Return the first ``count`` actions of a schedule, built from its definition."""
     work = [WARMUP] * warmup + [RECORD] * (active - 1) + [SAVE]
     actions = [NONE] * skip_first + [NONE] * (0 if skip_first_wait else wait) + work
     for _ in range(repeat - 1 if repeat else count):
@@ -42,14 +42,14 @@ def restated(
 
 @settings(deadline=None)
 @given(plans)
-def test_a_schedule_is_its_cycles_one_after_the_other(plan: dict[str, int]) -> None:
+def test_a_schedule_repeats_its_cycle(plan: dict[str, int]) -> None:
     action_of = quiet(fs.schedule, **plan)
-    assert [action_of(step) for step in range(60)] == restated(60, **plan)
+    assert [action_of(step) for step in range(60)] == expected_actions(60, **plan)
 
 
 @settings(deadline=None)
 @given(plans)
-def test_schedules_are_torchs(plan: dict[str, int]) -> None:
+def test_schedules_equal_those_of_torch(plan: dict[str, int]) -> None:
     torch_profiler = pytest.importorskip("torch.profiler")
     ours, torchs = quiet(fs.schedule, **plan), quiet(torch_profiler.schedule, **plan)
     assert [ours(step).name for step in range(60)] == [torchs(step).name for step in range(60)]
@@ -57,16 +57,16 @@ def test_schedules_are_torchs(plan: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"wait": -1}, {"warmup": -2}, {"active": 0}, {"active": -1}, {"repeat": -1}, {"skip_first": -7}]
+    "arguments", [{"wait": -1}, {"warmup": -2}, {"active": 0}, {"active": -1}, {"repeat": -1}, {"skip_first": -7}]
 )
-def test_numbers_that_make_no_schedule_are_named(wrong: dict[str, int]) -> None:
-    ((name, value),) = wrong.items()
+def test_invalid_numbers_of_steps_are_named(arguments: dict[str, int]) -> None:
+    ((name, value),) = arguments.items()
     with pytest.raises(ValueError, match=rf"{name}={value} \(at least {int(name == 'active')}\)"):
-        fs.schedule(**{"wait": 1, "warmup": 1, "active": 1, **wrong})
+        fs.schedule(**{"wait": 1, "warmup": 1, "active": 1, **arguments})
 
 
 @pytest.mark.parametrize("name", ["wait", "warmup", "active", "repeat", "skip_first", "skip_first_wait"])
-def test_numbers_of_steps_are_integers(name: str) -> None:
+def test_numbers_of_steps_must_be_integers(name: str) -> None:
     for value in (1.5, "2", None):
         with pytest.raises(TypeError, match=rf"{name} of a schedule.*{value!r}"):
             fs.schedule(**{"wait": 1, "warmup": 1, "active": 1, name: value})
@@ -79,7 +79,7 @@ def test_arguments_are_keywords_and_three_are_needed() -> None:
         fs.schedule(wait=1, warmup=1)  # type: ignore[call-arg]
 
 
-def test_no_warm_up_is_warned_of() -> None:
+def test_a_schedule_without_warmup_causes_a_warning() -> None:
     with pytest.warns(UserWarning, match="warmup"):
         fs.schedule(wait=1, warmup=0, active=1)
     with warnings.catch_warnings():
@@ -87,16 +87,16 @@ def test_no_warm_up_is_warned_of() -> None:
         fs.schedule(wait=0, warmup=1, active=1)
 
 
-def test_there_is_no_step_before_0() -> None:
+def test_negative_steps_are_rejected() -> None:
     with pytest.raises(ValueError, match="no step -1"):
         fs.schedule(wait=0, warmup=1, active=1)(-1)
 
 
-# What profile() takes from others -------------------------------------------------------------------------------------
+# Activities and actions of torch --------------------------------------------------------------------------------------
 
 
 class Foreign(Enum):
-    """As torch's enums look: names that are ours, and some that are not."""
+    """An enum like those of torch, with some names that flopscope does not have."""
 
     CPU = 0
     CUDA = 1
@@ -105,7 +105,7 @@ class Foreign(Enum):
     DEVICE_STOPPED = 4
 
 
-def test_activities_are_known_by_their_names() -> None:
+def test_activities_are_matched_by_name() -> None:
     cpu, cuda = fs.ProfilerActivity.CPU, fs.ProfilerActivity.CUDA
     assert activities_named(None) == {cpu, cuda}
     assert activities_named([cpu]) == activities_named((Foreign.CPU,)) == {cpu}
@@ -113,7 +113,7 @@ def test_activities_are_known_by_their_names() -> None:
     assert activities_named([Foreign.CUDA, cpu]) == {cpu, cuda}
 
 
-def test_torchs_activities_are_taken() -> None:
+def test_activities_of_torch_are_accepted() -> None:
     torch_profiler = pytest.importorskip("torch.profiler")
     theirs = torch_profiler.ProfilerActivity
     assert activities_named([theirs.CPU, theirs.CUDA]) == set(fs.ProfilerActivity)
@@ -122,7 +122,7 @@ def test_torchs_activities_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "said"),
+    ("activities", "error", "message"),
     [
         ([], ValueError, r"activities=\[\] records nothing"),
         ([Foreign.CPU, fs.ProfilerActivity.CPU], ValueError, "CPU more than once"),
@@ -133,20 +133,20 @@ def test_torchs_activities_are_taken() -> None:
         ([{Foreign.CUDA: ["GPU_MEMCPY"]}], TypeError, r"GPU_MEMCPY.*record_api_calls=False"),
     ],
 )
-def test_what_is_no_activity_is_named(given: Any, error: type[Exception], said: str) -> None:
-    with pytest.raises(error, match=said):
-        activities_named(given)
+def test_invalid_activities_are_named(activities: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        activities_named(activities)
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "said"),
+    ("action", "error", "message"),
     [
         (Foreign.DEVICE_STOPPED, ValueError, "returned DEVICE_STOPPED for step 3"),
         (None, TypeError, "returned None for step 3"),
         (2, TypeError, "returned 2 for step 3"),
     ],
 )
-def test_an_answer_of_a_schedule_that_is_no_action_is_named(answer: Any, error: type[Exception], said: str) -> None:
+def test_an_invalid_action_of_a_schedule_is_named(action: Any, error: type[Exception], message: str) -> None:
     assert action_at(lambda step: Foreign.RECORD, 3) is RECORD
-    with pytest.raises(error, match=said):
-        action_at(lambda step: answer, 3)
+    with pytest.raises(error, match=message):
+        action_at(lambda step: action, 3)

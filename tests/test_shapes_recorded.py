@@ -1,4 +1,4 @@
-"""Tables of traces whose ops do not tell their shapes, so that their work is unknown."""
+"""Tables of traces whose ops have no recorded shapes, so that their work is unknown."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ def small_trace(shapes: bool, ops: bool = True) -> fs.Trace:
     return fs.load_trace(json.dumps({"traceEvents": [op, kernel] if ops else [kernel]}).encode())
 
 
-def test_a_trace_without_shapes_says_why_no_work_is_known() -> None:
+def test_a_trace_without_shapes_reports_why_its_work_is_unknown() -> None:
     without, with_shapes = small_trace(False), small_trace(True)
-    assert not without.record_shapes and with_shapes.record_shapes  # neither trace says so itself
+    assert not without.record_shapes and with_shapes.record_shapes  # neither trace has a record_shapes member
     table = without.key_averages()
     assert table.lacks_shapes and SHAPELESS in table.table() and "Not modelled" not in table.table()
     assert not with_shapes.key_averages().lacks_shapes and SHAPELESS not in with_shapes.key_averages().table()
 
 
-def test_a_trace_without_ops_lacks_no_shapes() -> None:
+def test_a_trace_without_ops_does_not_lack_shapes() -> None:
     table = small_trace(False, ops=False).key_averages()
     assert not table.lacks_shapes and SHAPELESS not in table.table() and "Not modelled: gemm" in table.table()
 
 
-def test_own_ops_tell_their_shapes_however_they_are_recorded() -> None:
+def test_native_ops_never_lack_shapes() -> None:
     with fs.profile(record_shapes=False) as prof:
         fs.sin(fs.ones((4,), device="cpu"))
     assert not prof.key_averages(peaks="none").lacks_shapes

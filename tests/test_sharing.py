@@ -1,4 +1,4 @@
-"""How tensors share memory with others: the buffer protocol and DLPack, with NumPy and torch."""
+"""Sharing memory with other libraries: the buffer protocol and DLPack, with NumPy and torch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_memoryview_of_strided_and_zero_dimensional_tensors() -> None:
     assert bytes(fs.from_numpy(values).T) == values.T.tobytes()
 
 
-def test_the_buffer_protocol_refuses_what_it_cannot_give() -> None:
+def test_unsupported_buffers_are_errors() -> None:
     with pytest.raises(BufferError, match=r"bfloat16 \(2,\) on cpu.*float32"):
         memoryview(fs.ones((2,), dtype="bfloat16"))
     array = np.ones(2)
@@ -88,7 +88,7 @@ def test_dlpack_with_numpy_shares_memory_both_ways(dtype: str) -> None:
         ((2, 5), '"dltensor_versioned"'),
     ],
 )
-def test_capsules_of_both_forms_are_used_once(version: Any, name: str) -> None:
+def test_capsules_of_both_versions_can_be_used_once(version: Any, name: str) -> None:
     gc.collect()
     before = fs.memory_allocated("cpu")
     x = fs.full((3,), 5.0)
@@ -122,7 +122,7 @@ def test_dlpack_arguments() -> None:
             x.__dlpack__(**wrong)
 
 
-def test_from_dlpack_of_a_library_that_knows_no_versions() -> None:
+def test_from_dlpack_accepts_a_library_without_versions() -> None:
     class Old:
         def __init__(self) -> None:
             self.array = numbers((4,), "float64")
@@ -140,7 +140,7 @@ def test_from_dlpack_of_a_library_that_knows_no_versions() -> None:
     assert x.data_ptr == address(old.array) and old.streams == [None]
 
 
-def test_from_dlpack_passes_on_what_goes_wrong() -> None:
+def test_from_dlpack_propagates_errors() -> None:
     class Broken:
         def __dlpack_device__(self) -> Any:
             return (1, 0)
@@ -178,7 +178,7 @@ def test_from_dlpack_passes_on_what_goes_wrong() -> None:
         fs.from_dlpack(np.ones((1,) * 9))
 
 
-def test_from_dlpack_keeps_the_array_alive_and_lets_go() -> None:
+def test_from_dlpack_keeps_the_array_alive_until_released() -> None:
     array = numbers((100,), "float64")
     before = sys.getrefcount(array)
     x = fs.from_dlpack(array)
@@ -190,14 +190,14 @@ def test_from_dlpack_keeps_the_array_alive_and_lets_go() -> None:
     gc.collect()
     assert sys.getrefcount(array) == before
     for wrong in (np.ones(2, "complex64"), np.ones((1,) * 9)):
-        held = sys.getrefcount(wrong)
+        count = sys.getrefcount(wrong)
         with pytest.raises((TypeError, ValueError)):
             fs.from_dlpack(wrong)
         gc.collect()
-        assert sys.getrefcount(wrong) == held, "a refused array is let go"
+        assert sys.getrefcount(wrong) == count, "a rejected array is released"
 
 
-def test_arrays_over_a_tensor_outlive_it() -> None:
+def test_arrays_keep_the_memory_of_a_tensor_alive() -> None:
     gc.collect()
     before = fs.memory_allocated("cpu")
     x = fs.full((1000,), 2.0)
@@ -216,9 +216,9 @@ def test_arrays_over_a_tensor_outlive_it() -> None:
 def test_dlpack_with_torch_shares_memory_both_ways(dtype: str) -> None:
     torch = pytest.importorskip("torch")
     x = fs.ones((2, 3), dtype=dtype)
-    there = torch.from_dlpack(x)
-    assert there.data_ptr() == x.data_ptr and there.dtype == getattr(torch, dtype) and there.shape == (2, 3)
-    there[0, 1] = 0
+    shared = torch.from_dlpack(x)
+    assert shared.data_ptr() == x.data_ptr and shared.dtype == getattr(torch, dtype) and shared.shape == (2, 3)
+    shared[0, 1] = 0
     assert x.to("float64").numpy().tolist() == [[1, 0, 1], [1, 1, 1]]
     source = torch.arange(12).reshape(3, 4).to(getattr(torch, dtype)).t()
     y = fs.from_dlpack(source)

@@ -1,4 +1,4 @@
-"""Python stacks: which frames are recorded, what they are called, and what tables and flame graphs make of them."""
+"""Python stacks: the recorded frames, their names, and their use in tables and flame graphs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def x() -> fs.Tensor:
 
 @contextlib.contextmanager
 def stacks_recorded() -> Iterator[Any]:
-    """A recording of stacks that is ended whatever happens."""
+    """Record stacks in a block, and stop the recorder when the block ends."""
     core: Any = _core.Profiler(with_stack=True)
     core.start()
     try:
@@ -46,14 +46,14 @@ def stacks_recorded() -> Iterator[Any]:
 
 
 def stacks(core: Any, key: str, depth: int = WHOLE) -> list[tuple[list[str], int]]:
-    """(stack, calls) of the rows of that name."""
+    """Return (stack, calls) of each row with this name."""
     columns, meta = core.table(False, depth, {})
     rows = zip(columns["key"], meta["stacks"], columns["count"], strict=True)
     return [(stack, int(count)) for name, stack, count in rows if name == key]
 
 
 def entry(fn: Callable[..., object] | types.CodeType) -> str:
-    """What a frame of the function is called: the path below the deepest folder of sys.path, first line, name."""
+    """Return the name of a frame of the function: the path below the deepest folder of sys.path, first line, name."""
     code = fn if isinstance(fn, types.CodeType) else fn.__code__  # type: ignore[attr-defined]
     holding = [folder for folder in sys.path if folder and code.co_filename.startswith(os.path.join(folder, ""))]
     path = os.path.relpath(code.co_filename, max(holding, key=len)) if holding else code.co_filename
@@ -64,14 +64,14 @@ HERE = entry(stacks).split("(")[0]
 
 
 def names(stack: list[str]) -> list[str]:
-    """The functions of this file in a stack, innermost first."""
+    """Return the functions of this file in a stack, innermost first."""
     return [text.split(": ")[1] for text in stack if text.startswith(f"{HERE}(")]
 
 
-# Frames --------------------------------------------------------------------------------------------------------------
+# Frames -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_op_has_the_calls_that_it_lies_in(x: fs.Tensor) -> None:
+def test_an_op_has_the_stack_of_its_callers(x: fs.Tensor) -> None:
     def inner() -> None:
         fs.sin(x)
 
@@ -83,17 +83,17 @@ def test_an_op_has_the_calls_that_it_lies_in(x: fs.Tensor) -> None:
         outer()
         inner()
     sines = stacks(core.store, "flopscope::sin")
-    here = entry(test_an_op_has_the_calls_that_it_lies_in)
+    here = entry(test_an_op_has_the_stack_of_its_callers)
     assert sines[0][0][:3] == [entry(inner), entry(outer), here]
     assert sines[1][0][:2] == [entry(inner), here]
     assert [stack[:2] for stack, _ in stacks(core.store, "flopscope::cos")] == [[entry(outer), here]]
     assert len(sines) == 2 and core.store.dropped == 0
     by_one = stacks(core.store, "flopscope::sin", 1)
-    assert by_one == [([entry(inner)], 2)], "rows are parted by so many frames as asked for"
+    assert by_one == [([entry(inner)], 2)], "rows are grouped by the requested number of frames"
     assert "stacks" not in core.store.table(False, 0, {})[1]
 
 
-def test_an_exception_ends_the_calls_that_it_leaves(x: fs.Tensor) -> None:
+def test_an_exception_ends_the_frames_that_it_unwinds(x: fs.Tensor) -> None:
     def fails(depth: int) -> None:
         if depth == 0:
             raise ValueError
@@ -105,11 +105,11 @@ def test_an_exception_ends_the_calls_that_it_leaves(x: fs.Tensor) -> None:
                 fails(5)
             fs.sin(x)
     assert [(names(stack)[0], count) for stack, count in stacks(core.store, "flopscope::sin")] == [
-        ("test_an_exception_ends_the_calls_that_it_leaves", 3)
+        ("test_an_exception_ends_the_frames_that_it_unwinds", 3)
     ]
 
 
-def test_a_recursive_function_is_a_frame_for_each_call(x: fs.Tensor) -> None:
+def test_each_recursive_call_is_a_frame(x: fs.Tensor) -> None:
     def down(depth: int) -> None:
         fs.sin(x)
         if depth > 1:
@@ -133,9 +133,9 @@ def test_a_generator_is_a_frame_while_it_runs(x: fs.Tensor) -> None:
     with stacks_recorded() as core:
         for _ in relay():
             fs.cos(x)
-        left = numbers()
-        next(left)
-        left.close()
+        unfinished = numbers()
+        next(unfinished)
+        unfinished.close()
         with contextlib.suppress(KeyError):
             next(thrown := numbers())
             thrown.throw(KeyError)
@@ -148,7 +148,7 @@ def test_a_generator_is_a_frame_while_it_runs(x: fs.Tensor) -> None:
     assert [names(stack) for stack, _ in stacks(core.store, "flopscope::exp")] == [[this]]
 
 
-def test_decorators_are_frames_of_their_own_and_flopscopes_none(x: fs.Tensor) -> None:
+def test_decorators_are_frames_except_those_of_flopscope(x: fs.Tensor) -> None:
     def twice(fn: Callable[[], None]) -> Callable[[], None]:
         @functools.wraps(fn)
         def wrapper() -> None:
@@ -165,14 +165,14 @@ def test_decorators_are_frames_of_their_own_and_flopscopes_none(x: fs.Tensor) ->
     with fs.profile(with_stack=True) as prof:
         work()
         sorted([2, 1], key=lambda v: (fs.cos(x), v)[1])
-    found = {row.key: (row.stack, row.count) for row in prof.key_averages(group_by_stack_n=WHOLE)}
-    stack, count = found["flopscope::sin"]
+    stacks_by_op = {row.key: (row.stack, row.count) for row in prof.key_averages(group_by_stack_n=WHOLE)}
+    stack, count = stacks_by_op["flopscope::sin"]
     assert names(stack)[:2] == ["work", "wrapper"] and count == 2
-    assert names(found["flopscope::cos"][0])[0] == "<lambda>"
+    assert names(stacks_by_op["flopscope::cos"][0])[0] == "<lambda>"
     assert not any("flopscope" + os.sep in text or "sorted" in text for text in stack)
 
 
-def test_threads_have_stacks_of_their_own(x: fs.Tensor) -> None:
+def test_threads_have_separate_stacks(x: fs.Tensor) -> None:
     begun, go, stop = threading.Event(), threading.Event(), threading.Event()
 
     def early() -> None:
@@ -197,11 +197,11 @@ def test_threads_have_stacks_of_their_own(x: fs.Tensor) -> None:
     for key, fn in (("flopscope::sin", early), ("flopscope::cos", late)):
         ((stack, _),) = stacks(core.store, key)
         assert stack[0] == entry(fn) and stack[1].endswith(": run") and stack[-1].endswith(": _bootstrap")
-        assert names(stack) == [fn.__name__], "frames of one thread lie in no other's"
+        assert names(stack) == [fn.__name__], "frames of different threads do not mix"
     assert core.store.dropped == 0
 
 
-def test_calls_in_progress_at_either_end_are_frames(x: fs.Tensor) -> None:
+def test_calls_in_progress_at_start_and_stop_are_frames(x: fs.Tensor) -> None:
     core: Any = _core.Profiler(with_stack=True)
 
     def starts() -> None:
@@ -220,15 +220,15 @@ def test_calls_in_progress_at_either_end_are_frames(x: fs.Tensor) -> None:
     after()
     assert names(stacks(core.store, "flopscope::sin")[0][0])[0] == "starts"
     cosine = names(stacks(core.store, "flopscope::cos")[0][0])
-    assert cosine == ["stops", "test_calls_in_progress_at_either_end_are_frames"]
+    assert cosine == ["stops", "test_calls_in_progress_at_start_and_stop_are_frames"]
     columns, meta = core.store.table(False, 0, {})
     assert meta["open_events"] == 0 and "flopscope::exp" not in columns["key"]
 
 
-def test_ranges_end_where_they_would_without_stacks(x: fs.Tensor) -> None:
+def test_stacks_do_not_change_where_ranges_end(x: fs.Tensor) -> None:
     @contextlib.contextmanager
-    def held() -> Iterator[None]:
-        with fs.record_function("held"):
+    def keep_open() -> Iterator[None]:
+        with fs.record_function("keep_open"):
             yield
             fs.exp(x)
 
@@ -239,7 +239,7 @@ def test_ranges_end_where_they_would_without_stacks(x: fs.Tensor) -> None:
 
     def program() -> None:
         for _ in batches():
-            with held():
+            with keep_open():
                 fs.sin(x)
             fs.cos(x)
 
@@ -250,32 +250,32 @@ def test_ranges_end_where_they_would_without_stacks(x: fs.Tensor) -> None:
         return {row.key: (row.count, row.flops_total, row.top_level) for row in table}
 
     assert rows(True) == rows(False)
-    assert rows(True)["held"] == (2, 2 * 2 * 64, False) and rows(True)["batch"][1] == 2 * 3 * 64
+    assert rows(True)["keep_open"] == (2, 2 * 2 * 64, False) and rows(True)["batch"][1] == 2 * 3 * 64
 
 
-def test_what_a_suspended_generator_holds_open_is_not_called_by_it(x: fs.Tensor) -> None:
+def test_ops_in_a_range_of_a_suspended_generator_lack_its_frame(x: fs.Tensor) -> None:
     core: Any = _core.Profiler(with_stack=True)
 
-    def held() -> Iterator[None]:
-        token = core.begin_range("held")
+    def keep_open() -> Iterator[None]:
+        token = core.begin_range("keep_open")
         fs.exp(x)
         yield
         core.end_range(token)
 
     core.start()
-    for _ in held():
+    for _ in keep_open():
         fs.sin(x)
     core.stop()
-    this = "test_what_a_suspended_generator_holds_open_is_not_called_by_it"
+    this = "test_ops_in_a_range_of_a_suspended_generator_lack_its_frame"
     assert names(stacks(core.store, "flopscope::sin")[0][0]) == [this]
-    for inside in ("flopscope::exp", "held"):
-        assert names(stacks(core.store, inside)[0][0]) == ["held", this]
+    for inside in ("flopscope::exp", "keep_open"):
+        assert names(stacks(core.store, inside)[0][0]) == ["keep_open", this]
 
 
-# The profile function is a guest ------------------------------------------------------------------------------------
+# The profile function -----------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_left_behind() -> None:
+def test_the_profile_function_is_removed() -> None:
     hook = threading.getprofile()
     with stacks_recorded():
         assert sys.getprofile() is None and threading.getprofile() is not hook
@@ -292,17 +292,17 @@ def test_nothing_is_left_behind() -> None:
 
 def test_functions_are_released_when_it_stops() -> None:
     space: dict[str, Any] = {}
-    exec("def made(): pass", space)
+    exec("def function(): pass", space)
     with stacks_recorded() as core:
-        space["made"]()
-        code = weakref.ref(space["made"].__code__)
+        space["function"]()
+        code = weakref.ref(space["function"].__code__)
         space.clear()
         gc.collect()
-        assert code() is not None, "another function could come to lie at its address"
+        assert code() is not None, "another function could reuse the address"
     assert code() is None and core.store.dropped == 0
 
 
-def test_another_profiler_is_left_alone() -> None:
+def test_another_profiler_is_not_replaced() -> None:
     seen: list[str] = []
 
     def profiler(frame: object, event: str, arg: object) -> None:
@@ -321,7 +321,7 @@ def test_another_profiler_is_left_alone() -> None:
         pass
 
 
-def test_a_profile_within_a_profile_is_refused_and_changes_nothing(x: fs.Tensor) -> None:
+def test_a_profile_within_a_profile_is_rejected_and_changes_nothing(x: fs.Tensor) -> None:
     with stacks_recorded() as core:
         second: Any = _core.Profiler(with_stack=True)
         with pytest.raises(RuntimeError, match="in progress already"):
@@ -330,12 +330,12 @@ def test_a_profile_within_a_profile_is_refused_and_changes_nothing(x: fs.Tensor)
     assert names(stacks(core.store, "flopscope::sin")[0][0])[0].startswith("test_a_profile_within")
 
 
-def test_a_profile_that_begins_anew_has_stacks(x: fs.Tensor) -> None:
+def test_a_restarted_profile_has_stacks(x: fs.Tensor) -> None:
     with stacks_recorded() as core:
         fs.cos(x)
         core.restart()
         fs.sin(x)
-    assert names(stacks(core.store, "flopscope::sin")[0][0])[0] == "test_a_profile_that_begins_anew_has_stacks"
+    assert names(stacks(core.store, "flopscope::sin")[0][0])[0] == "test_a_restarted_profile_has_stacks"
     assert stacks(core.store, "flopscope::cos") == []
 
 
@@ -347,7 +347,7 @@ def test_a_forked_child_is_not_traced() -> None:
     with stacks_recorded() as core:
         child = os.fork()
         if child == 0:
-            before = core.store.event_count  # what libraries let run before a fork is in the parent
+            before = core.store.event_count  # includes the fork handlers that ran in the parent
             for _ in range(3):
                 call()
             os._exit(0 if core.store.event_count == before else 1)
@@ -356,12 +356,12 @@ def test_a_forked_child_is_not_traced() -> None:
 
 @pytest.mark.parametrize("name", ["µ → 🚀.py", "a b;c.py", "%s.py", "lone \udc80.py"])
 def test_any_file_name_is_shown(name: str, x: fs.Tensor) -> None:
-    code = compile("def made(): sin(x)", f"/nowhere/{name}", "exec")
+    code = compile("def function(): sin(x)", f"/nowhere/{name}", "exec")
     space: dict[str, Any] = {"sin": fs.sin, "x": x}
     exec(code, space)
     with stacks_recorded() as core:
-        space["made"]()
-    shown = f"/nowhere/{name}(1): made".encode("utf-8", "replace").decode()
+        space["function"]()
+    shown = f"/nowhere/{name}(1): function".encode("utf-8", "replace").decode()
     assert stacks(core.store, "flopscope::sin", 1) == [([shown], 1)]
 
 
@@ -397,7 +397,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("width", [75, 30, 10, 3, None])
-def test_text_with_stacks_equals_torchs(width: int | None) -> None:
+def test_text_with_stacks_equals_the_text_of_torch(width: int | None) -> None:
     pytest.importorskip("torch")
     from torch.autograd import DeviceType
     from torch.autograd.profiler_util import EventList, FunctionEventAvg
@@ -413,13 +413,13 @@ def test_text_with_stacks_equals_torchs(width: int | None) -> None:
         events.append(event)
     theirs = EventList(events, use_device=None, profile_memory=False, with_flops=False)
     ours = make_table(*ROWS, stacks=STACKS)
-    asked: dict[str, Any] = {"row_limit": -1, "max_src_column_width": width}
-    assert ours.table(**asked, roofline=False) == theirs.table(**asked)
-    by_time = {"sort_by": "self_cpu_time_total", **asked}
+    options: dict[str, Any] = {"row_limit": -1, "max_src_column_width": width}
+    assert ours.table(**options, roofline=False) == theirs.table(**options)
+    by_time = {"sort_by": "self_cpu_time_total", **options}
     assert ours.table(**by_time, roofline=False) == theirs.table(**by_time)
 
 
-def test_stacks_stand_before_our_columns_and_only_where_there_are_some() -> None:
+def test_stacks_precede_the_columns_of_flopscope_and_are_optional() -> None:
     text = make_table(*ROWS, stacks=STACKS).table()
     assert header_of(text)[-8:-6] == ["Source Location", "FLOPs"]
     lines = text.splitlines()[3:-2]
@@ -429,14 +429,14 @@ def test_stacks_stand_before_our_columns_and_only_where_there_are_some() -> None
     assert "Source Location" not in make_table(*ROWS, stacks=[[], [], []]).table()
 
 
-def test_a_part_of_a_table_keeps_its_stacks() -> None:
+def test_slices_of_a_table_keep_their_stacks() -> None:
     table = make_table(*ROWS, stacks=STACKS)
     assert [row.stack for row in table] == STACKS and [row.stack for row in table[1:]] == STACKS[1:]
     assert [row.stack for row in table.sorted("self_cpu_time_total")] == [STACKS[1], STACKS[2], STACKS[0]]
     assert make_table(*ROWS)[0].stack == [] and make_table(*ROWS).stacks is None
 
 
-def test_records_have_a_stack_only_where_rows_are_grouped_by_it(tmp_path: Path) -> None:
+def test_records_have_a_stack_only_if_grouped_by_stack(tmp_path: Path) -> None:
     table, columns = make_table(*ROWS, stacks=STACKS), [column.name for column in COLUMNS]
     assert list(table.to_dicts()[0]) == [*columns, "stack"] and table.to_dicts()[0]["stack"] == STACKS[0]
     assert list(make_table(*ROWS).to_dicts()[0]) == columns
@@ -457,8 +457,8 @@ def test_html_shows_stacks_escaped() -> None:
 # Folded stacks ------------------------------------------------------------------------------------------------------
 
 
-def by_hand() -> Any:
-    """main calls f twice; in f, an op of 3 µs of which 1 µs is an op within, with a kernel of 7.9 µs."""
+def example_store() -> Any:
+    """Return a store: main calls f twice; f has an op of 3 µs with a nested op of 1 µs and a kernel of 7.9 µs."""
     core: Any = _core.Store()
     main = _core._append(core, kind="frame", name="a b.py(1): main", start=0, duration=100_000)
     for i in range(2):
@@ -472,21 +472,21 @@ def by_hand() -> Any:
     return core
 
 
-def test_folded_stacks_have_the_own_time_of_ops(tmp_path: Path) -> None:
+def test_folded_stacks_have_the_self_time_of_ops(tmp_path: Path) -> None:
     path = tmp_path / "stacks.txt"
-    export_stacks(by_hand(), path)
+    export_stacks(example_store(), path)
     assert sorted(path.read_text(encoding="utf-8").splitlines()) == [
         "a_b.py(1):_main;a_b.py(5):_f;x::a_b 4",
         "a_b.py(1):_main;a_b.py(5):_f;x::c 2",
         "x::alone 5",
     ]
     for metric in ("self_cuda_time_total", "self_device_time_total"):
-        export_stacks(by_hand(), str(path), metric)
+        export_stacks(example_store(), str(path), metric)
         assert path.read_text(encoding="utf-8") == "a_b.py(1):_main;a_b.py(5):_f;x::a_b 15\n"
 
 
-def test_folded_stacks_are_of_a_metric_that_there_is(tmp_path: Path) -> None:
+def test_an_unknown_metric_of_folded_stacks_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"metric must be one of self_cpu_time_total, .*; got 'flops'"):
-        export_stacks(by_hand(), tmp_path / "stacks.txt", "flops")
+        export_stacks(example_store(), tmp_path / "stacks.txt", "flops")
     with pytest.raises(ValueError, match="0 or more of its frames; got -1"):
-        by_hand().table(False, -1, {})
+        example_store().table(False, -1, {})

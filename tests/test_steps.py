@@ -1,4 +1,4 @@
-"""Schedules at work: what is recorded at which step, and when it is handed over."""
+"""Profiles with a schedule: the recorded steps, and the calls of the handler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEP = "ProfilerStep"
 
 
 def run(plan: Callable[[int], Any], steps: int, handler: Callable[[fs.profile], object] | None = None) -> fs.profile:
-    """A program whose step n is an op in a range "work n"."""
+    """Profile a program whose step n is an op in a range "work n"."""
     x = fs.ones((4,))
     with fs.profile(schedule=plan, on_trace_ready=handler) as prof:
         for n in range(steps):
@@ -31,7 +31,7 @@ def run(plan: Callable[[int], Any], steps: int, handler: Callable[[fs.profile], 
 
 
 def cycles_of(actions: list[Any]) -> list[list[int]]:
-    """The steps of each recorded cycle; the last may be cut short."""
+    """Return the steps of each recorded cycle; the last may be incomplete."""
     cycles: list[list[int]] = []
     open_cycle: list[int] = []
     for step, action in enumerate(actions):
@@ -43,8 +43,8 @@ def cycles_of(actions: list[Any]) -> list[list[int]]:
     return [*cycles, open_cycle] if open_cycle else cycles
 
 
-def seen_in(prof: fs.profile) -> tuple[set[int], int, int]:
-    """The numbers of the works recorded, how many steps, and how many ops."""
+def recorded_in(prof: fs.profile) -> tuple[set[int], int, int]:
+    """Return the numbers of the recorded "work" ranges, the count of steps, and the count of ops."""
     rows = counts(prof)
     works = {int(name.removeprefix("work ")) for name in rows if name.startswith("work ")}
     assert all(rows[f"work {n}"] == 1 for n in works)
@@ -54,36 +54,36 @@ def seen_in(prof: fs.profile) -> tuple[set[int], int, int]:
 
 @settings(deadline=None, max_examples=60)
 @given(plans, st.integers(0, 15))
-def test_each_cycle_is_handed_over_with_its_own_events(plan: dict[str, int], steps: int) -> None:
+def test_the_handler_gets_each_cycle_with_its_own_events(plan: dict[str, int], steps: int) -> None:
     action_of = quiet(fs.schedule, **plan)
     seen: list[tuple[set[int], int, int]] = []
-    prof = run(action_of, steps, lambda prof: seen.append(seen_in(prof)))
-    cycles = cycles_of([action_of(n) for n in range(steps + 1)])  # the block is left in step `steps`, before its work
+    prof = run(action_of, steps, lambda prof: seen.append(recorded_in(prof)))
+    cycles = cycles_of([action_of(n) for n in range(steps + 1)])  # the block ends in step `steps`, before its work
     expected = [({n for n in cycle if n < steps}, len(cycle), sum(n < steps for n in cycle)) for cycle in cycles]
     assert seen == expected
     if cycles:
-        assert seen_in(prof) == expected[-1], "the last cycle stays readable"
+        assert recorded_in(prof) == expected[-1], "the last cycle stays readable"
     else:
         with pytest.raises(RuntimeError, match=rf"no table: the schedule has recorded no step up to step {steps}"):
             prof.key_averages()
     assert prof.step_num == steps and prof.current_action is action_of(steps)
 
 
-def test_steps_are_numbered_as_torch_numbers_them() -> None:
+def test_step_numbers_equal_those_of_torch() -> None:
     numbers: list[int] = []
     plan = fs.schedule(wait=1, warmup=1, active=2, repeat=2)
     run(plan, 9, lambda prof: numbers.append(prof.step_num))
     assert numbers == [4, 8], "a handler is called when the step after the cycle begins"
 
 
-def test_a_step_encloses_what_its_thread_ran() -> None:
+def test_a_step_encloses_the_ranges_of_its_thread() -> None:
     prof = run(fs.schedule(wait=0, warmup=1, active=1), 2)
     rows = {row.key: row for row in table_of(prof)}
     (step,) = (row for name, row in rows.items() if name.startswith(STEP))
     assert step.is_user_annotation and step.flops_total == 4 and step.top_level and not rows["work 1"].top_level
 
 
-def test_without_a_schedule_all_is_recorded_and_steps_are_no_events() -> None:
+def test_without_a_schedule_steps_are_not_events() -> None:
     x = fs.ones((4,))
     seen: list[dict[str, int]] = []
     with fs.profile(on_trace_ready=lambda prof: seen.append(counts(prof))) as prof:
@@ -94,31 +94,31 @@ def test_without_a_schedule_all_is_recorded_and_steps_are_no_events() -> None:
     assert seen == [{"flopscope::sin": 3}] == [counts(prof)]
 
 
-def test_torchs_schedule_is_taken() -> None:
+def test_a_schedule_of_torch_is_accepted() -> None:
     torch_profiler = pytest.importorskip("torch.profiler")
     seen: list[Any] = []
-    run(torch_profiler.schedule(wait=1, warmup=1, active=2, repeat=1), 6, lambda prof: seen.append(seen_in(prof)))
+    run(torch_profiler.schedule(wait=1, warmup=1, active=2, repeat=1), 6, lambda prof: seen.append(recorded_in(prof)))
     assert seen == [({2, 3}, 2, 2)]
 
 
 @pytest.mark.parametrize(
-    ("actions", "said", "cycles"),
+    ("actions", "message", "cycles"),
     [
         ([WARMUP, NONE, NONE], "WARMUP followed by NONE", []),
         ([RECORD, NONE, NONE], "RECORD followed by NONE", []),
         ([RECORD, WARMUP, SAVE, NONE], "RECORD followed by WARMUP", [{2}]),
     ],
 )
-def test_schedules_that_break_a_cycle_off_are_warned_of(actions: list[Any], said: str, cycles: list[Any]) -> None:
+def test_schedules_that_interrupt_a_cycle_cause_a_warning(actions: list[Any], message: str, cycles: list[Any]) -> None:
     seen: list[set[int]] = []
-    with pytest.warns(UserWarning, match=f"Incorrect schedule: {said}") as caught:
-        prof = run(actions.__getitem__, len(actions) - 1, lambda prof: seen.append(seen_in(prof)[0]))
+    with pytest.warns(UserWarning, match=f"Incorrect schedule: {message}") as caught:
+        prof = run(actions.__getitem__, len(actions) - 1, lambda prof: seen.append(recorded_in(prof)[0]))
     assert seen == cycles and caught[0].filename == __file__
     if actions[0] is RECORD and not cycles:
-        assert seen_in(prof)[0] == {0}, "what was recorded is readable"
+        assert recorded_in(prof)[0] == {0}, "the interrupted cycle is readable"
 
 
-def test_a_schedule_that_answers_wrongly_changes_nothing() -> None:
+def test_an_invalid_action_changes_nothing() -> None:
     answers: dict[int, Any] = {0: RECORD, 1: "record"}
     with fs.profile(schedule=lambda n: answers.get(n, RECORD)) as prof:
         fs.ones(())
@@ -154,7 +154,7 @@ def test_a_range_that_began_before_the_cycle_is_not_part_of_it() -> None:
     assert rows["inside"].flops_total == rows["early 2"].flops_total == 4
 
 
-def test_a_range_open_over_the_end_of_a_cycle_ends_with_it() -> None:
+def test_a_range_that_is_open_at_the_end_of_a_cycle_ends_there() -> None:
     plan = quiet(fs.schedule, wait=0, warmup=0, active=1)
     seen: list[dict[str, int]] = []
     with fs.profile(schedule=plan, on_trace_ready=lambda prof: seen.append(counts(prof))) as prof:
@@ -168,7 +168,7 @@ def test_a_range_open_over_the_end_of_a_cycle_ends_with_it() -> None:
 # Handlers -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_handler_that_raises_ends_the_profile_and_its_exception_passes() -> None:
+def test_an_exception_of_a_handler_ends_the_profile_and_propagates() -> None:
     calls: list[int] = []
 
     def handler(prof: fs.profile) -> None:
@@ -188,7 +188,7 @@ def test_a_handler_that_raises_ends_the_profile_and_its_exception_passes() -> No
     assert counts(after) == {"flopscope::zeros": 1}
 
 
-def test_a_handler_that_raises_at_the_end_leaves_the_table() -> None:
+def test_an_exception_of_the_last_handler_keeps_the_table() -> None:
     def handler(prof: fs.profile) -> None:
         raise OSError("disk full")
 
@@ -202,11 +202,11 @@ def test_a_handler_that_raises_at_the_end_leaves_the_table() -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_handler_may_stop_the_profile_and_start_it_again(again: bool) -> None:
+def test_a_handler_can_stop_and_restart_the_profile(again: bool) -> None:
     seen: list[set[int]] = []
 
     def handler(prof: fs.profile) -> None:
-        seen.append(seen_in(prof)[0])
+        seen.append(recorded_in(prof)[0])
         if len(seen) == 1:
             prof.stop()
             if again:
@@ -225,7 +225,7 @@ def test_a_handler_may_stop_the_profile_and_start_it_again(again: bool) -> None:
     assert len(after) == 0
 
 
-def test_while_a_later_cycle_warms_up_the_earlier_one_is_readable() -> None:
+def test_a_cycle_is_readable_while_the_next_one_warms_up() -> None:
     prof = fs.profile(schedule=fs.schedule(wait=0, warmup=2, active=1))
     with prof:
         for n in range(4):
@@ -239,10 +239,10 @@ def test_while_a_later_cycle_warms_up_the_earlier_one_is_readable() -> None:
         assert table_of(prof)[-1].bytes_total_moved == 3 * 4
 
 
-@pytest.mark.parametrize("whose", ["flopscope", "torch.profiler"])
-def test_trace_handlers_write_a_file_for_each_cycle(whose: str, tmp_path: Path) -> None:
-    module = pytest.importorskip(whose)
-    make = module.trace_handler if whose == "flopscope" else module.tensorboard_trace_handler
+@pytest.mark.parametrize("library", ["flopscope", "torch.profiler"])
+def test_trace_handlers_write_a_file_for_each_cycle(library: str, tmp_path: Path) -> None:
+    module = pytest.importorskip(library)
+    make = module.trace_handler if library == "flopscope" else module.tensorboard_trace_handler
     handler = make(str(tmp_path / "traces"), worker_name="worker")
     run(fs.schedule(wait=0, warmup=1, active=2, repeat=2), 7, handler)
     files = sorted((tmp_path / "traces").iterdir(), key=lambda path: int(path.name.split(".")[1]))
@@ -266,7 +266,7 @@ def test_a_step_needs_a_running_profile() -> None:
     assert prof.step_num == 1
 
 
-def test_a_waiting_profile_is_running_too() -> None:
+def test_a_waiting_profile_counts_as_running() -> None:
     with fs.profile(schedule=fs.schedule(wait=5, warmup=1, active=1)) as prof:
         with pytest.raises(RuntimeError, match="in progress"):
             fs.profile().start()
@@ -274,7 +274,7 @@ def test_a_waiting_profile_is_running_too() -> None:
             prof.key_averages()
 
 
-def test_an_exception_in_the_block_hands_over_what_there_is() -> None:
+def test_an_exception_in_the_block_still_calls_the_handler() -> None:
     seen: list[dict[str, int]] = []
     prof = fs.profile(
         schedule=quiet(fs.schedule, wait=0, warmup=0, active=3), on_trace_ready=lambda prof: seen.append(counts(prof))
@@ -285,17 +285,17 @@ def test_an_exception_in_the_block_hands_over_what_there_is() -> None:
     assert len(seen) == 1 and "flopscope::ones" in seen[0]
 
 
-def test_a_profile_that_starts_again_counts_on() -> None:
+def test_a_restarted_profile_continues_its_step_numbers() -> None:
     seen: list[tuple[int, set[int]]] = []
     plan = quiet(fs.schedule, wait=1, warmup=0, active=2)
-    prof = fs.profile(schedule=plan, on_trace_ready=lambda prof: seen.append((prof.step_num, seen_in(prof)[0])))
+    prof = fs.profile(schedule=plan, on_trace_ready=lambda prof: seen.append((prof.step_num, recorded_in(prof)[0])))
     for _ in range(2):
         with prof:
             for _ in range(2):
                 with fs.record_function(f"work {prof.step_num}"):
                     pass
                 prof.step()
-    # The cycle of steps 1 and 2 is cut short in step 2, which the second block begins with; the next one in step 4.
+    # The first block ends in step 2, inside the cycle of steps 1 and 2. The second ends in step 4, inside the next one.
     assert seen == [(2, {1}), (3, {2}), (4, set())]
 
 
@@ -315,7 +315,7 @@ def test_a_core_that_cannot_start_leaves_the_profile_stopped() -> None:
     assert counts(after) == {"flopscope::ones": 1}
 
 
-def test_what_fails_between_two_steps_ends_the_profile() -> None:
+def test_an_exception_between_two_steps_ends_the_profile() -> None:
     prof = fs.profile(schedule=[RECORD, NONE].__getitem__)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""flopscope/_core.pyi names all that the C module has, with the same arguments."""
+"""The stub flopscope/_core.pyi declares all members of the C module, with the same arguments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT = (Path(fs.__file__).parent / "_core.pyi").read_text(encoding="utf-8")
 STUB = ast.parse(TEXT)
 FUNCTIONS = {node.name: node for node in STUB.body if isinstance(node, ast.FunctionDef)}
 CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDef)}
-# What every class has, and the slots that Python fills in for the operators.
+# The members of every class, and those of struct sequences.
 INHERITED = {*dir(object), "__module__", "__dict__", "__weakref__"}
 STRUCT_SEQUENCE = {*dir(time.struct_time)} - {name for name in dir(time.struct_time) if name.startswith("tm_")}
 
@@ -33,7 +33,7 @@ def names_in(body: list[ast.stmt]) -> set[str]:
 
 
 def parameters_in(node: ast.FunctionDef) -> str:
-    """As an op's __text_signature__ writes them."""
+    """Return the parameters in the form of the __text_signature__ of an op."""
     at, texts = node.args, []
     positional = [*at.posonlyargs, *at.args]
     defaults = [None] * (len(positional) - len(at.defaults)) + list(at.defaults)
@@ -47,38 +47,38 @@ def parameters_in(node: ast.FunctionDef) -> str:
     return f"({', '.join(texts)})"
 
 
-def test_the_stub_names_all_of_the_module_and_nothing_else() -> None:
+def test_the_stub_declares_exactly_the_members_of_the_module() -> None:
     public = {name for name in dir(fs._core) if not name.startswith("__")} | {"__all__"}
     stubbed = {n for n in names_in(STUB.body) if not n.startswith("_") or n == "__all__" or n in FUNCTIONS}
     assert stubbed == public
 
 
-def test_the_stubs_generated_parts_are_up_to_date() -> None:
+def test_the_generated_parts_of_the_stub_are_up_to_date() -> None:
     tool = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "make_stub.py"))
     assert tool["generated"](TEXT) == TEXT, "run python tools/make_stub.py"
 
 
-def test_a_stub_without_a_marker_is_refused() -> None:
+def test_a_stub_without_a_marker_is_rejected() -> None:
     tool = runpy.run_path(str(Path(__file__).parent.parent / "tools" / "make_stub.py"))
     with pytest.raises(ValueError, match="0 parts that begin with"):
         tool["generated"]("")
 
 
-def test_the_stub_exports_what_the_module_exports() -> None:
-    exported = next(node.value for node in STUB.body if isinstance(node, ast.Assign))  # the only one
+def test_the_stub_and_the_module_have_the_same_exports() -> None:
+    exported = next(node.value for node in STUB.body if isinstance(node, ast.Assign))  # the only assignment is __all__
     assert set(ast.literal_eval(exported)) == set(fs._core.__all__)
     assert len(set(fs._core.__all__)) == len(fs._core.__all__)
     assert all(hasattr(fs, name) for name in fs._core.__all__)
 
 
 @pytest.mark.parametrize("name", fs._core.ops)
-def test_ops_have_the_stubs_arguments(name: str) -> None:
+def test_ops_have_the_arguments_of_the_stub(name: str) -> None:
     op = getattr(fs._core, name)
     assert parameters_in(FUNCTIONS[name]) == op.__text_signature__
     assert isinstance(op, fs.Op) and op.__name__ == name and op.__doc__.startswith(f"{name}(")
 
 
-def test_inspect_and_help_know_an_ops_arguments() -> None:
+def test_inspect_and_help_show_the_arguments_of_an_op() -> None:
     for op in (fs.add, fs.layer_norm, fs.sin_, fs.full):
         assert str(inspect.signature(op)) == op.__text_signature__
     assert "add(a, b, *, out=None)" in pydoc.render_doc(fs.add) and "FLOPs: 1 per output element" in pydoc.render_doc(
@@ -92,7 +92,7 @@ def test_an_op_pickles_by_name_and_copies_to_itself() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - set(fs._core.ops)))
-def test_functions_have_the_stubs_arguments(name: str) -> None:
+def test_functions_have_the_arguments_of_the_stub(name: str) -> None:
     function = getattr(fs._core, name)
     try:
         signature = inspect.signature(function)
@@ -102,13 +102,13 @@ def test_functions_have_the_stubs_arguments(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_classes_have_the_stubs_members(name: str) -> None:
+def test_classes_have_the_members_of_the_stub(name: str) -> None:
     if name.startswith("_"):
         pytest.skip("a protocol of the stub's own")
     stubbed = names_in(CLASSES[name].body)
     thing = getattr(fs._core, name)
     actual = set(dir(thing)) - (STRUCT_SEQUENCE if issubclass(thing, tuple) else set())
-    assert stubbed - actual <= {"__name__", "__qualname__", "__buffer__"}, "the stub names what is not there"
+    assert stubbed - actual <= {"__name__", "__qualname__", "__buffer__"}, "the stub declares missing members"
     missing = {
         member
         for member in actual - INHERITED - stubbed
@@ -118,7 +118,7 @@ def test_classes_have_the_stubs_members(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if not name.startswith("_")])
-def test_classes_are_final_as_the_stub_says(name: str) -> None:
+def test_classes_are_final_if_the_stub_declares_it(name: str) -> None:
     final = any(isinstance(d, ast.Name) and d.id == "final" for d in CLASSES[name].decorator_list)
     try:
         type("Derived", (getattr(fs._core, name),), {})

@@ -26,7 +26,7 @@ FACTS = {
     "sm_count": 10,
     "max_blocks_per_sm": 32,
 }
-NAMES = {  # by what the time counts as, and whether the tensor cores are at work
+NAMES = {  # by category of the time, and by use of the tensor cores
     "void at::native::elementwise_kernel<128, 4>(int)": ("kernel", False),
     "nvjet_sm90_tst_64x64": ("kernel", True),
     "volta_sgemm_128x64_nn": ("kernel", False),
@@ -68,9 +68,9 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
             _core._append(core, kind, name, begin, length, device=0, stream=stream, launch=launch(grid, threads))
             running[NAMES[name][0]][here] = kernels[here] = work[here] = True
             blocks[here] += grid
-            held = min(2048 // threads, 32)  # 16 registers and no shared memory bound nothing
+            resident = min(2048 // threads, 32)  # 16 registers and no shared memory bound nothing
             time = int(inside[here].sum())
-            weighted += time * 100 * min(held, grid / 10) * threads / 2048
+            weighted += time * 100 * min(resident, grid / 10) * threads / 2048
             tensor += time * NAMES[name][1]
             total += time
         elif kind in ("memcpy", "memset"):
@@ -117,10 +117,10 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
 
 def test_launches_are_derived_from_api_calls() -> None:
     core = _core.Store()
-    for i in range(4):  # each call finds the stream dry: kernels of 1 us every 100 us
+    for i in range(4):  # the stream is idle at each call: kernels of 1 us every 100 us
         _core._append(core, "runtime", "cudaLaunchKernel", 100_000 * i, 4_000, correlation=i)
         kernel(core, "k", 100_000 * i + 6_000, 1_000, 1, correlation=i)
-    kernel(core, "k", 900_000, 1_000, 1, correlation=77)  # whose call was not recorded
+    kernel(core, "k", 900_000, 1_000, 1, correlation=77)  # the call of this kernel was not recorded
     frame = summary.launch_summary(core)
     assert frame.to_dict("records") == [
         {

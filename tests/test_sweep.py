@@ -41,8 +41,8 @@ def test_every_op_can_be_swept(op: str, monkeypatch: pytest.MonkeyPatch) -> None
         return fake_sweep.measurement(5.0, 1.0, 1.0)
 
     monkeypatch.setattr(module, "measure", called)
-    found = sweep(op, [4])
-    assert len(found) == 1 and found.op == op and found.points[0].note == ""
+    result = sweep(op, [4])
+    assert len(result) == 1 and result.op == op and result.points[0].note == ""
 
 
 def test_a_shape_is_for_all_operands_or_for_each() -> None:
@@ -64,21 +64,21 @@ def test_a_function_gets_a_tensor_for_each_required_argument() -> None:
         assert (a.shape, a.dtype) == (b.shape, b.dtype) == ((7,), "float64")
         return fs.mul(fs.add(a, b), scale)
 
-    found = sweep(chain, [7], ["float64"])
-    assert found.op == "chain" and found.points[0].working_set_bytes == 3 * 56
+    result = sweep(chain, [7], ["float64"])
+    assert result.op == "chain" and result.points[0].working_set_bytes == 3 * 56
 
 
 def test_make_creates_operands_for_a_size_and_a_dtype(clock: fake_sweep.Clock) -> None:
-    made: list[tuple[Any, str]] = []
+    calls: list[tuple[Any, str]] = []
 
     def make(size: Any, dtype: str) -> tuple[Any, ...]:
-        made.append((size, dtype))
+        calls.append((size, dtype))
         return np.ones(size, dtype), np.ones(size, dtype)
 
-    found = sweep(np.multiply, [(2, 3), 4], ["float32", "int16"], make=make, flops=lambda n, d: 17.0, bytes=5)
-    assert made == [((2, 3), "float32"), (4, "float32"), ((2, 3), "int16"), (4, "int16")]
-    assert len(found) == 4 and all(asked["flops"] == 17 and asked["bytes"] == 5 for asked in clock.asked)
-    assert [p.shape for p in found.points][:2] == ["2 x 3", "4"]
+    result = sweep(np.multiply, [(2, 3), 4], ["float32", "int16"], make=make, flops=lambda n, d: 17.0, bytes=5)
+    assert calls == [((2, 3), "float32"), (4, "float32"), ((2, 3), "int16"), (4, "int16")]
+    assert len(result) == 4 and all(asked["flops"] == 17 and asked["bytes"] == 5 for asked in clock.asked)
+    assert [p.shape for p in result.points][:2] == ["2 x 3", "4"]
 
 
 def test_options_reach_measure(clock: fake_sweep.Clock) -> None:
@@ -90,14 +90,14 @@ def test_options_reach_measure(clock: fake_sweep.Clock) -> None:
 # Sizes ----------------------------------------------------------------------------------------------------------------
 
 
-def elements(found: Sweep) -> list[float]:
-    return [point.elements for point in found.points]
+def elements(result: Sweep) -> list[float]:
+    return [point.elements for point in result.points]
 
 
 def test_default_sizes_exceed_the_last_level_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "cache_sizes", lambda there: {"L2": 1 << 16, "last level": 1 << 20})
-    found = sweep("add", None, "float32")
-    assert elements(found) == [256 * 4**k for k in range(7)]  # 2^20 elements, 12 MiB: the next fills 48
+    monkeypatch.setattr(module, "cache_sizes", lambda device: {"L2": 1 << 16, "last level": 1 << 20})
+    result = sweep("add", None, "float32")
+    assert elements(result) == [256 * 4**k for k in range(7)]  # 2^20 elements, 12 MiB: the next size is 48 MiB
     assert elements(sweep("add", None, ["float32", "float64"]))[:6] == [256 * 4**k for k in range(6)]
     squares = sweep("transpose_copy", None)
     assert [p.size for p in squares.points] == [16 * 2**k for k in range(7)]
@@ -135,18 +135,18 @@ def test_invalid_arguments_are_named(arguments: tuple[Any, ...], message: str) -
         sweep(*arguments)
 
 
-# What cannot be measured ----------------------------------------------------------------------------------------------
+# Unsupported dtypes and errors ----------------------------------------------------------------------------------------
 
 
 def test_an_unsupported_dtype_is_a_row_with_a_note() -> None:
-    found = sweep("add", [4, 8], ["float32", "int32"])
-    assert len(found) == 2 and len(found.points) == 4
-    refused = found.points[2]
-    assert refused.measurement is None and "the dtype must be float64" in refused.note
-    frame = found.to_pandas()
+    result = sweep("add", [4, 8], ["float32", "int32"])
+    assert len(result) == 2 and len(result.points) == 4
+    rejected = result.points[2]
+    assert rejected.measurement is None and "the dtype must be float64" in rejected.note
+    frame = result.to_pandas()
     assert frame["median"].isna().tolist() == [False, False, True, True]
     assert frame["note"].tolist()[:2] == ["", ""] and frame["bound"].tolist()[2] == "unknown"
-    text = str(found)
+    text = str(result)
     assert "no time" in text and "(and 1 more sizes)" in text and "the dtype must be float64" in " ".join(text.split())
 
 
@@ -178,15 +178,15 @@ def test_other_exceptions_propagate() -> None:
 
 
 def test_a_sweep_is_a_sequence_of_measurements() -> None:
-    found = sweep("add", [64, 4096], ["float32", "float64"])
-    assert len(found) == 4 and found[0] is next(iter(found)) and found[-1] is list(found)[-1]
-    assert found[1:3] == found.measurements[1:3]
-    assert [m.bytes_total_moved for m in found] == [3 * 4 * 64, 3 * 4 * 4096, 3 * 8 * 64, 3 * 8 * 4096]
+    result = sweep("add", [64, 4096], ["float32", "float64"])
+    assert len(result) == 4 and result[0] is next(iter(result)) and result[-1] is list(result)[-1]
+    assert result[1:3] == result.measurements[1:3]
+    assert [m.bytes_total_moved for m in result] == [3 * 4 * 64, 3 * 4 * 4096, 3 * 8 * 64, 3 * 8 * 4096]
 
 
 def test_the_frame_has_the_numbers_of_the_measurements() -> None:
-    found = sweep("add", [64, 1 << 20], ["float32"])
-    frame = found.to_pandas()
+    result = sweep("add", [64, 1 << 20], ["float32"])
+    frame = result.to_pandas()
     assert frame["size"].tolist() == [64, 1 << 20] and frame["op"].tolist() == ["add"] * 2
     large = frame.iloc[1]
     moved = 3 * 4 * (1 << 20)
@@ -196,15 +196,15 @@ def test_the_frame_has_the_numbers_of_the_measurements() -> None:
     assert large["gbytes_per_s"] == pytest.approx(90) and large["pct_roofline"] == pytest.approx(90)
     assert large["arithmetic_intensity"] == pytest.approx(1 / 12) and large["working_set_bytes"] == moved
     assert large["bound"] == "memory" and large["n"] == 12 and large["device"] == "cpu"
-    assert list(frame) == list(found.to_dicts()[0])
+    assert list(frame) == list(result.to_dicts()[0])
 
 
 def test_on_a_cpu_a_call_as_short_as_for_one_element_is_launch_bound() -> None:
-    found = sweep("add", [64, 1 << 16, 1 << 20])
-    assert found.floor_us == 1.0
-    assert [m.bound for m in found] == ["launch", "cache", "memory"]  # 1, 2.6 and 140 µs
-    made = sweep(np.add, [64], make=lambda n, dtype: (np.ones(n, dtype),) * 2)
-    assert math.isnan(made.floor_us) and made[0].bound == "latency"
+    result = sweep("add", [64, 1 << 16, 1 << 20])
+    assert result.floor_us == 1.0
+    assert [m.bound for m in result] == ["launch", "cache", "memory"]  # 1, 2.6 and 140 µs
+    other = sweep(np.add, [64], make=lambda n, dtype: (np.ones(n, dtype),) * 2)
+    assert math.isnan(other.floor_us) and other[0].bound == "latency"
 
 
 def test_peaks_none_looks_up_no_peaks() -> None:
@@ -213,13 +213,13 @@ def test_peaks_none_looks_up_no_peaks() -> None:
 
 
 def test_the_text_fits_a_terminal_and_shows_units_and_bounds() -> None:
-    found = sweep("add", [64, 1 << 16, 1 << 20], ["float32", "int32", "float64"])
-    lines = str(found).splitlines()
+    result = sweep("add", [64, 1 << 16, 1 << 20], ["float32", "int32", "float64"])
+    lines = str(result).splitlines()
     assert max(map(len, lines)) <= 120
     assert lines[0].startswith("add on cpu, ") and lines[2].split()[:3] == ["dtype", "shape", "working"]
     large = next(line for line in lines if "1048576" in line)
     assert large.split()[-2:] == ["90.0%", "memory"] and "12.0 MiB" in large and "139.810us" in large
-    assert "* more than the memory bandwidth" in str(found)
+    assert "* more than the memory bandwidth" in str(result)
 
 
 def test_the_html_is_escaped() -> None:
@@ -228,8 +228,8 @@ def test_the_html_is_escaped() -> None:
             raise ValueError("<b>bold</b> & co")
         return np.ones(size, "float32")
 
-    found = sweep(np.negative, [4], ["<u>", "<i>"], make=make)._repr_html_()
-    assert "<b>" not in found and "&lt;b&gt;bold&lt;/b&gt; &amp; co" in found and "<td>&lt;u&gt;</td>" in found
+    result = sweep(np.negative, [4], ["<u>", "<i>"], make=make)._repr_html_()
+    assert "<b>" not in result and "&lt;b&gt;bold&lt;/b&gt; &amp; co" in result and "<td>&lt;u&gt;</td>" in result
 
 
 def test_a_long_sweep_shows_a_progress_bar(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,15 +63,15 @@ def test_a_slice_is_a_table_with_the_same_totals() -> None:
 
 
 def test_rows_have_the_attributes_of_torch() -> None:
-    row, whole = make_table(*ROWS)[0], make_table(*ROWS)
+    row, table = make_table(*ROWS)[0], make_table(*ROWS)
     assert (row.cpu_time, row.device_time) == (3.0, 500.0)
     assert (row.cpu_time_str, row.device_time_total_str) == ("3.000us", "2.000ms")
-    assert row.use_device == "cuda" and whole[1:][0].is_user_annotation
+    assert row.use_device == "cuda" and table[1:][0].is_user_annotation
     for old, new in [("cuda_time", "device_time"), ("self_cuda_time_total", "self_device_time_total")]:
         with pytest.warns(FutureWarning, match=f"`{old}` is deprecated, please use `{new}`"):
             assert getattr(row, old) == getattr(row, new)
     assert repr(row) == "<EventRow 'flopscope::add': 4 calls, self CPU 8.000us, self device 1.500ms>"
-    assert repr(whole) == "<EventTable: 3 rows, self CPU 47.000us, self device 0.000us>"
+    assert repr(table) == "<EventTable: 3 rows, self CPU 47.000us, self device 0.000us>"
 
 
 def test_every_column_is_an_attribute_with_a_docstring() -> None:
@@ -118,12 +118,12 @@ def test_wrong_columns_are_rejected() -> None:
         EventTable(columns, {})
 
 
-def test_an_empty_table_is_a_table() -> None:
+def test_an_empty_table_has_empty_outputs() -> None:
     table = make_table()
     assert len(table) == 0 and table.table() == "" and table.to_dicts() == [] and list(table) == []
 
 
-def test_the_columns_are_those_of_the_core() -> None:
+def test_the_columns_include_those_of_the_core() -> None:
     core = re.findall(r"^FS_COLUMN\(\w+, (\w+), (\w+),", DEFINITIONS.read_text(encoding="utf-8"), re.M)
     names = [column.name for column in COLUMNS]
     own = set(names) - {name for name, _ in core}

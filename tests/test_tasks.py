@@ -1,4 +1,4 @@
-"""Ranges that coroutines hold open across an await: each task has its own, and no other task's work lies in it."""
+"""Ranges that coroutines keep open across an await: each contains only the work of its own task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from test_profile import counts, rows_of, table_of
 
 import flopscope as fs
 
-SIN = 64  # FLOPs of one
+SIN = 64  # FLOPs of one sine
 
 
 @pytest.fixture
@@ -22,16 +22,16 @@ def x() -> fs.Tensor:
     return fs.ones((8, 8))
 
 
-def test_ranges_of_interleaved_tasks_hold_their_own_work_and_time(x: fs.Tensor) -> None:
+def test_ranges_of_interleaved_tasks_have_their_own_work_and_time(x: fs.Tensor) -> None:
     spans: dict[str, int] = {}
 
     async def work(name: str, op: Any, times: int, pause: float) -> None:
-        began = time.monotonic_ns()
+        start = time.monotonic_ns()
         with fs.record_function(name):
             for _ in range(times):
                 op(x)
                 await asyncio.sleep(pause)
-        spans[name] = time.monotonic_ns() - began
+        spans[name] = time.monotonic_ns() - start
 
     async def main() -> None:
         await asyncio.gather(work("a", fs.sin, 3, 0.004), work("b", fs.cos, 5, 0.006), work("c", fs.exp, 1, 0))
@@ -43,37 +43,37 @@ def test_ranges_of_interleaved_tasks_hold_their_own_work_and_time(x: fs.Tensor) 
                             "flopscope::exp": 1}  # fmt: skip
     assert [rows[name].flops_total for name in ("a", "b", "c", "main")] == [3 * SIN, 5 * SIN, SIN, 9 * SIN]
     for name, span in spans.items():
-        took = rows[name].cpu_time_total * 1000
-        assert span - 2_000_000 <= took <= span, name
-        # It overlaps the others: that time is nobody's own but that of what enclosed all of them.
+        duration = rows[name].cpu_time_total * 1000
+        assert span - 2_000_000 <= duration <= span, name
+        # Time in which ranges of several tasks overlap is self time of the range that encloses them all.
         assert name == "c" or rows[name].self_cpu_time_total == 0
-    own = sum(row.self_cpu_time_total for row in table_of(prof))
-    assert own == pytest.approx(rows["main"].cpu_time_total) and all(
+    self_time = sum(row.self_cpu_time_total for row in table_of(prof))
+    assert self_time == pytest.approx(rows["main"].cpu_time_total) and all(
         row.self_cpu_time_total >= 0 for row in rows.values()
     )
     assert table_of(prof).open_events == 0
 
 
-def test_many_tasks_in_any_order_agree_with_a_count_by_hand(x: fs.Tensor) -> None:
+def test_work_of_randomly_nested_tasks_equals_an_independent_count(x: fs.Tensor) -> None:
     draw = random.Random(5)
-    wanted: dict[str, int] = {}
+    expected: dict[str, int] = {}
 
     async def nest(name: str, depth: int) -> int:
-        done = 0
+        count = 0
         with fs.record_function(f"{name}/{depth}"):
             for _ in range(draw.randrange(4)):
                 if draw.random() < 0.5:
                     await asyncio.sleep(draw.random() / 500)
                 fs.sin(x)
-                done += 1
+                count += 1
             if depth < 3:
-                done += await nest(name, depth + 1)
+                count += await nest(name, depth + 1)
             if draw.random() < 0.5:
                 await asyncio.sleep(0)
             fs.sin(x)
-            done += 1
-        wanted[f"{name}/{depth}"] = done * SIN
-        return done
+            count += 1
+        expected[f"{name}/{depth}"] = count * SIN
+        return count
 
     async def main() -> None:
         await asyncio.gather(*[nest(f"task {i}", 0) for i in range(20)])
@@ -81,21 +81,21 @@ def test_many_tasks_in_any_order_agree_with_a_count_by_hand(x: fs.Tensor) -> Non
     with fs.profile() as prof:
         asyncio.run(main())
     rows = rows_of(prof)
-    assert {name: row.flops_total for name, row in rows.items() if "task" in name} == wanted
+    assert {name: row.flops_total for name, row in rows.items() if "task" in name} == expected
     assert all(row.count == 1 for name, row in rows.items() if "task" in name)
     assert all(row.self_cpu_time_total >= 0 for row in rows.values())
 
 
-def test_one_range_object_of_several_tasks_ends_where_each_left_it(x: fs.Tensor) -> None:
+def test_a_range_object_shared_by_tasks_ends_in_each_task(x: fs.Tensor) -> None:
     part = fs.record_function("part")
     spans: list[int] = []
 
     async def work(pause: float) -> None:
-        began = time.monotonic_ns()
+        start = time.monotonic_ns()
         with part:
             await asyncio.sleep(pause)
             fs.sin(x)
-        spans.append(time.monotonic_ns() - began)
+        spans.append(time.monotonic_ns() - start)
 
     async def main() -> None:
         await asyncio.gather(work(0.03), work(0.001), work(0.015))
@@ -109,7 +109,7 @@ def test_one_range_object_of_several_tasks_ends_where_each_left_it(x: fs.Tensor)
     assert row.time_min * 1000 == pytest.approx(min(spans), abs=2e6)
 
 
-def test_tasks_that_entered_before_the_profile_end_nothing_of_it(x: fs.Tensor) -> None:
+def test_ranges_entered_before_the_profile_end_no_recorded_range(x: fs.Tensor) -> None:
     part = fs.record_function("part")
 
     async def work(prof: Any, first: bool, started: asyncio.Event) -> None:
@@ -136,8 +136,8 @@ def test_tasks_that_entered_before_the_profile_end_nothing_of_it(x: fs.Tensor) -
     assert row.count == 1 and row.flops_total == SIN and row.cpu_time_total >= 15_000
 
 
-def test_a_profile_that_begins_anew_within_a_task_knows_the_task(x: fs.Tensor) -> None:
-    """The next recording may lie where the one before did."""
+def test_a_profile_restarted_within_a_task_recognizes_the_task(x: fs.Tensor) -> None:
+    """The next recording may reuse the memory of the previous one."""
 
     async def work(prof: Any, name: str, op: Any) -> None:
         for _ in range(3):
@@ -157,8 +157,8 @@ def test_a_profile_that_begins_anew_within_a_task_knows_the_task(x: fs.Tensor) -
     asyncio.run(main())
 
 
-def test_work_of_a_context_of_its_own_stays_inside(x: fs.Tensor) -> None:
-    """A context that code runs in is no task: nothing was suspended."""
+def test_work_in_a_copied_context_belongs_to_the_open_range(x: fs.Tensor) -> None:
+    """Running code in another context does not switch tasks, because nothing was suspended."""
     value: contextvars.ContextVar[int] = contextvars.ContextVar("value")
     with fs.profile() as prof, fs.record_function("outer"):
         fs.sin(x)
@@ -175,10 +175,10 @@ def test_work_of_a_context_of_its_own_stays_inside(x: fs.Tensor) -> None:
         fs.sin(x)
     rows = rows_of(prof)
     assert rows["outer"].flops_total == 6 * SIN and rows["inner"].flops_total == 2 * SIN
-    assert rows["inner"].self_cpu_time_total > 0, "nothing ran beside it"
+    assert rows["inner"].self_cpu_time_total > 0, "no other task ran at the same time"
 
 
-def test_decorated_coroutines_and_with_statements_go_together(x: fs.Tensor) -> None:
+def test_decorated_coroutines_and_with_statements_can_be_combined(x: fs.Tensor) -> None:
     @fs.record_function("decorated")
     async def decorated() -> None:
         fs.sin(x)
@@ -220,7 +220,7 @@ def test_tasks_of_several_threads(x: fs.Tensor) -> None:
     assert all(rows[f"{t}.{i}"].flops_total == (i + 1) * SIN for t in range(4) for i in range(3))
 
 
-def test_a_task_that_is_cancelled_or_dropped_leaves_its_range(x: fs.Tensor) -> None:
+def test_a_cancelled_task_ends_its_range(x: fs.Tensor) -> None:
     async def forever(name: str) -> None:
         with fs.record_function(name):
             fs.sin(x)

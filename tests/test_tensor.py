@@ -1,4 +1,4 @@
-"""Tensor: what it says of itself, to(), and how it shares memory with NumPy, torch and the buffer protocol."""
+"""Tensor: attributes, to(), memory shared with NumPy, memory accounting, and threads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def numbers(shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray[Any, A
     return (np.arange(count) % 100).reshape(shape).astype(dtype)
 
 
-# What it says of itself -----------------------------------------------------------------------------------------------
+# Attributes -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -53,7 +53,7 @@ def test_attributes(dtype: str, shape: tuple[int, ...]) -> None:
     assert isinstance(x.data_ptr, int) and (x.data_ptr % 64 == 0 or not count)
 
 
-def test_attributes_cannot_be_set_and_a_tensor_cannot_be_made_from_its_type() -> None:
+def test_attributes_are_read_only_and_tensor_has_no_constructor() -> None:
     x = fs.ones((2,))
     for name in ("shape", "dtype", "device", "nbytes", "T", "no_such_attribute"):
         with pytest.raises(AttributeError):
@@ -64,7 +64,7 @@ def test_attributes_cannot_be_set_and_a_tensor_cannot_be_made_from_its_type() ->
         type("Mine", (fs.Tensor,), {})
 
 
-def test_repr_shows_small_tensors_whole_and_large_ones_by_their_kind() -> None:
+def test_repr_shows_the_elements_of_small_tensors_only() -> None:
     assert repr(fs.full((2, 2), 1.5)) == "tensor(float32 (2, 2) on cpu)\n[[1.5 1.5]\n [1.5 1.5]]"
     assert repr(fs.ones((), dtype="bool")) == "tensor(bool () on cpu)\nTrue"
     assert repr(fs.ones((1,), dtype="bfloat16")) == "tensor(bfloat16 (1,) on cpu)\n[1.]"
@@ -74,7 +74,7 @@ def test_repr_shows_small_tensors_whole_and_large_ones_by_their_kind() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_item_gives_pythons_own_number(dtype: str) -> None:
+def test_item_returns_a_python_number(dtype: str) -> None:
     item = fs.ones((1, 1), dtype=dtype).item()
     assert item == 1 and type(item) is (bool if dtype == "bool" else float if "float" in dtype else int)
 
@@ -120,7 +120,7 @@ def test_transposing_shares_memory() -> None:
 # to() -----------------------------------------------------------------------------------------------------------------
 
 
-def test_to_returns_itself_where_there_is_nothing_to_do() -> None:
+def test_to_returns_the_same_tensor_if_nothing_changes() -> None:
     x = fs.ones((2,))
     for same in (
         x.to("float32"),
@@ -142,15 +142,15 @@ def test_to_casts_between_all_dtypes_in_either_order_of_arguments(source: str, t
     values = np.array([[0, 1, 2], [100, 64, 3]])
     x = fs.from_numpy(values).to(source)
     want = values != 0 if "bool" in (source, target) else values
-    for made in (
+    for result in (
         x.to(target),
         x.to(target, "cpu"),
         x.to("cpu", target),
         x.to(dtype=target),
         x.to(device="cpu", dtype=target),
     ):
-        assert made.dtype == target and made.device == "cpu" and (made is x) == (source == target)
-        assert (made.to("float64").numpy() == want).all()
+        assert result.dtype == target and result.device == "cpu" and (result is x) == (source == target)
+        assert (result.to("float64").numpy() == want).all()
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_to_casts_between_all_dtypes_in_either_order_of_arguments(source: str, t
      ((np.float32,), {}), (("cuda:",), {}), (("cuda:-1",), {}), ((), {"device": 0}), ((), {"dtype": float})],
     ids=str,
 )  # fmt: skip
-def test_to_refuses_what_is_neither_dtype_nor_device(arguments: Any, keywords: Any) -> None:
+def test_to_rejects_invalid_arguments(arguments: Any, keywords: Any) -> None:
     x = fs.ones((2,))
     with pytest.raises((TypeError, ValueError)):
         x.to(*arguments, **keywords)
@@ -176,7 +176,7 @@ def test_to_refuses_what_is_neither_dtype_nor_device(arguments: Any, keywords: A
     ],
     ids=str,
 )
-def test_to_refuses_the_same_thing_twice(arguments: Any, keywords: Any) -> None:
+def test_to_rejects_repeated_arguments(arguments: Any, keywords: Any) -> None:
     with pytest.raises(TypeError, match=r"dtype|device|twice"):
         fs.ones((2,)).to(*arguments, **keywords)
 
@@ -196,12 +196,12 @@ def test_numpy_shares_memory_both_ways(dtype: str) -> None:
     assert back[1, 2] == 0
     back[0, 0] = 1
     assert values[0, 0] == 1
-    made = fs.ones((3,), dtype=dtype)
-    made.numpy()[1] = 0
-    assert made.to("float64").numpy().tolist() == [1, 0, 1]
+    result = fs.ones((3,), dtype=dtype)
+    result.numpy()[1] = 0
+    assert result.to("float64").numpy().tolist() == [1, 0, 1]
 
 
-def test_bfloat16_widens_for_numpy_and_is_not_shared() -> None:
+def test_bfloat16_is_converted_to_float32_for_numpy() -> None:
     x = fs.full((2,), 1.5, dtype="bfloat16")
     array = x.numpy()
     assert array.dtype == np.float32 and array.tolist() == [1.5, 1.5]
@@ -216,7 +216,7 @@ def test_bfloat16_widens_for_numpy_and_is_not_shared() -> None:
     ids=["negative", "step", "transposed", "empty", "row", "scalar", "axis of one", "broadcast", "all broadcast"],
 )  # fmt: skip
 @pytest.mark.parametrize("share", [fs.from_numpy, fs.from_dlpack], ids=["numpy", "dlpack"])
-def test_views_are_shared_whatever_their_strides(view: Any, share: Any) -> None:
+def test_views_with_any_strides_are_shared(view: Any, share: Any) -> None:
     array = view(numbers((5, 6), "float64"))
     x = share(array)
     assert x.shape == array.shape and (x.numpy() == array).all()
@@ -227,7 +227,7 @@ def test_views_are_shared_whatever_their_strides(view: Any, share: Any) -> None:
         assert x.numpy().flags.writeable == array.flags.writeable
 
 
-def test_from_numpy_takes_what_asarray_takes() -> None:
+def test_from_numpy_accepts_what_asarray_accepts() -> None:
     assert fs.from_numpy([[1.0, 2.0]]).shape == (1, 2) and fs.from_numpy([1, 2]).dtype == "int64"
     assert fs.from_numpy(3.5).item() == 3.5 and fs.from_numpy(True).dtype == "bool"
     assert fs.from_numpy(array=np.ones(2), device="cpu").dtype == "float64"
@@ -251,17 +251,17 @@ def test_from_numpy_takes_what_asarray_takes() -> None:
     ],
     ids=lambda value: str(value)[:20] if isinstance(value, str) else None,
 )
-def test_from_numpy_refuses_clearly(array: Any, kind: type[Exception], pattern: str) -> None:
+def test_from_numpy_rejects_unsupported_arrays(array: Any, kind: type[Exception], pattern: str) -> None:
     with pytest.raises(kind, match=pattern):
         fs.from_numpy(array)
 
 
-def test_from_numpy_refuses_a_tensor() -> None:
+def test_from_numpy_rejects_a_tensor() -> None:
     with pytest.raises(TypeError, match="Tensor already"):
         fs.from_numpy(fs.ones((2,)))
 
 
-def test_array_protocol_copies_only_when_told_or_needed() -> None:
+def test_array_protocol_copies_only_if_requested_or_required() -> None:
     x = fs.from_numpy(numbers((2, 3)))
     assert (
         address(np.asarray(x))
@@ -275,18 +275,18 @@ def test_array_protocol_copies_only_when_told_or_needed() -> None:
         == address(x.__array__("float32", copy=False))
         == x.data_ptr
     )
-    for made in (
+    for result in (
         np.array(x),
         np.array(x, copy=True),
         np.asarray(x, dtype="float64"),
         x.__array__(copy=True),
         x.__array__("float32", copy=True),
     ):
-        assert address(made) != x.data_ptr and (made == x.numpy()).all() and made.flags.writeable
+        assert address(result) != x.data_ptr and (result == x.numpy()).all() and result.flags.writeable
     assert x.__array__("int64").dtype == np.int64 and x.__array__(dtype=None, copy=None).dtype == np.float32
 
 
-def test_array_protocol_refuses_a_copy_that_it_would_need() -> None:
+def test_array_protocol_with_copy_false_rejects_required_copies() -> None:
     with pytest.raises(ValueError, match=r"bfloat16.*copy"):
         np.array(fs.ones((2,), dtype="bfloat16"), copy=False)
     with pytest.raises(ValueError, match="copy"):
@@ -300,8 +300,8 @@ def test_array_protocol_refuses_a_copy_that_it_would_need() -> None:
 def test_numpy_leaves_operators_to_the_tensor() -> None:
     x = fs.full((2,), 3.0)
     for scalar in (np.float64(2), np.float32(2), np.float16(2), np.int64(2), np.int8(2), np.uint64(2)):
-        for made in (x * scalar, scalar * x):
-            assert isinstance(made, fs.Tensor) and made.dtype == "float32" and made.numpy().tolist() == [6, 6]
+        for result in (x * scalar, scalar * x):
+            assert isinstance(result, fs.Tensor) and result.dtype == "float32" and result.numpy().tolist() == [6, 6]
     assert (x + np.bool_(True)).numpy().tolist() == [4, 4]
     for operation in (lambda a: a + x, lambda a: x + a, lambda a: a @ x, lambda a: np.sin(x)):
         with pytest.raises(TypeError):
@@ -329,7 +329,7 @@ def test_read_only_arrays_stay_read_only() -> None:
     assert array.tolist() == [0, 1, 2, 3]
 
 
-def test_from_numpy_keeps_the_array_alive_and_lets_go() -> None:
+def test_from_numpy_keeps_the_array_alive_until_released() -> None:
     array = numbers((1000,), "float64")
     before = sys.getrefcount(array)
     x = fs.from_numpy(array)
@@ -349,7 +349,7 @@ def test_from_numpy_keeps_the_array_alive_and_lets_go() -> None:
 # Memory ---------------------------------------------------------------------------------------------------------------
 
 
-def test_memory_is_counted_and_given_back() -> None:
+def test_allocated_and_freed_memory_is_counted() -> None:
     gc.collect()
     fs.empty_cache("cpu")
     allocated, reserved = fs.memory_allocated("cpu"), fs.memory_reserved("cpu")
@@ -359,14 +359,14 @@ def test_memory_is_counted_and_given_back() -> None:
     assert fs.memory_reserved("cpu") >= reserved + 400 + (16 << 20)
     view = large.T
     del large
-    assert fs.memory_allocated("cpu") == allocated + 400 + (16 << 20), "a view holds the memory"
+    assert fs.memory_allocated("cpu") == allocated + 400 + (16 << 20), "a view keeps the memory alive"
     del view, small
     assert fs.memory_allocated("cpu") == allocated
     fs.empty_cache("cpu")
     assert fs.memory_reserved("cpu") == reserved
 
 
-def test_memory_of_others_is_not_counted() -> None:
+def test_memory_of_other_libraries_is_not_counted() -> None:
     gc.collect()
     before = fs.memory_allocated("cpu")
     x = fs.from_numpy(np.ones(1000))
@@ -376,10 +376,10 @@ def test_memory_of_others_is_not_counted() -> None:
     del y
     with pytest.raises(ValueError):
         fs.add(x, fs.ones((3,), dtype="float64"))
-    assert fs.memory_allocated("cpu") == before, "a failed op holds nothing"
+    assert fs.memory_allocated("cpu") == before, "a failed op keeps no memory"
 
 
-def test_memory_functions_take_a_device() -> None:
+def test_memory_functions_accept_a_device() -> None:
     for function in (fs.memory_allocated, fs.memory_reserved, fs.empty_cache, fs.synchronize):
         function(), function("cpu"), function(None)
         with pytest.raises(ValueError, match="unknown device 'gpu'"):
@@ -388,7 +388,7 @@ def test_memory_functions_take_a_device() -> None:
             function(0)
 
 
-def test_scratch_of_overlapping_and_strided_outputs_is_given_back() -> None:
+def test_scratch_memory_of_overlapping_and_strided_outputs_is_freed() -> None:
     gc.collect()
     x = fs.from_numpy(np.ones((64, 64), np.float32))
     before = fs.memory_allocated("cpu")
@@ -426,7 +426,7 @@ sys.exit(max(codes, key=abs))
     assert done.returncode == 0, done.stderr
 
 
-def test_threads_run_ops_at_once() -> None:
+def test_threads_run_ops_concurrently() -> None:
     values = numbers((300, 300), "float64")
     failures: list[str] = []
     start = threading.Barrier(8)
@@ -447,11 +447,11 @@ def test_threads_run_ops_at_once() -> None:
     assert failures == []
 
 
-def test_the_last_reference_may_go_on_another_thread() -> None:
+def test_the_last_reference_can_be_dropped_on_another_thread() -> None:
     array = numbers((100,), "float64")
     before, counted = sys.getrefcount(array), fs.memory_allocated("cpu")
-    held = [fs.from_numpy(array), fs.sin(fs.from_numpy(array))]
-    thread = threading.Thread(target=held.clear)
+    tensors = [fs.from_numpy(array), fs.sin(fs.from_numpy(array))]
+    thread = threading.Thread(target=tensors.clear)
     thread.start()
     thread.join()
     assert sys.getrefcount(array) == before and fs.memory_allocated("cpu") == counted

@@ -1,4 +1,4 @@
-"""flopscope.torch: torch.profiler's collection, live, and the rows that torch makes of the same recording."""
+"""flopscope.torch: live profiles collected by torch.profiler, compared with torch's rows of the same recording."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def same_rows(ours: fs.EventTable, theirs: Any, shapes: bool) -> None:
     def key(row: Any) -> tuple[Any, ...]:
         return row.key, bool(row.is_user_annotation), str(row.input_shapes) if shapes else ""
 
-    found, expected = {key(row): row for row in ours}, {key(row): row for row in theirs}
-    assert found.keys() == expected.keys() and len(found) == len(ours)
+    actual, expected = {key(row): row for row in ours}, {key(row): row for row in theirs}
+    assert actual.keys() == expected.keys() and len(actual) == len(ours)
     for name, row in expected.items():
-        assert found[name].count == row.count, name
+        assert actual[name].count == row.count, name
         for time in TIMES:
-            assert abs(getattr(found[name], time) - getattr(row, time)) <= 0.005 * row.count + 1e-6, (name, time)
+            assert abs(getattr(actual[name], time) - getattr(row, time)) <= 0.005 * row.count + 1e-6, (name, time)
         for memory in MEMORY:
-            assert getattr(found[name], memory) == getattr(row, memory), (name, memory)
+            assert getattr(actual[name], memory) == getattr(row, memory), (name, memory)
 
 
 @pytest.mark.parametrize("shapes", [False, True])
-def test_rows_are_those_that_torch_makes_of_the_same_recording(shapes: bool) -> None:
+def test_rows_equal_the_rows_of_torch(shapes: bool) -> None:
     with ft.profile(activities=CPU, record_shapes=True, profile_memory=True) as prof:
         train(3)
     ours = prof.key_averages(group_by_input_shape=shapes, peaks="none")
@@ -61,7 +61,7 @@ def test_rows_are_those_that_torch_makes_of_the_same_recording(shapes: bool) -> 
     assert prof.coverage()["bytes"] > 0.5 and any(row.flops > 0 for row in ours)
 
 
-def test_the_text_is_torchs_but_for_its_flops() -> None:
+def test_the_text_equals_that_of_torch_except_flops() -> None:
     with ft.profile(activities=CPU) as prof:
         train()
     theirs = super(ft.profile, prof).key_averages().table(row_limit=-1).splitlines()
@@ -81,7 +81,7 @@ PLANS = {
 @pytest.mark.parametrize("plan", PLANS)
 def test_every_schedule_works_under_every_profile(profile: Any, plan: str) -> None:
     if profile is torch.profiler.profile and plan != "torch":
-        pytest.skip("torch knows no other library's actions")
+        pytest.skip("torch does not accept actions of other libraries")
     ready: list[tuple[int, list[str]]] = []
 
     def hand_over(prof: Any) -> None:
@@ -95,14 +95,14 @@ def test_every_schedule_works_under_every_profile(profile: Any, plan: str) -> No
     assert ready == [(4, ["one step"]), (8, ["one step"])]
 
 
-def test_schedules_without_an_action_are_named() -> None:
+def test_invalid_schedules_are_named() -> None:
     with pytest.raises(TypeError, match="schedule must be a function, not 3"):
         ft.profile(activities=CPU, schedule=3)
     with pytest.raises(TypeError, match="the schedule returned 'RECORD' for step 0"):
         ft.profile(activities=CPU, schedule=lambda step: "RECORD")
 
 
-def test_a_schedule_hands_each_cycle_over(tmp_path: Path) -> None:
+def test_the_handler_is_called_for_each_cycle(tmp_path: Path) -> None:
     seen = []
 
     def ready(prof: Any) -> None:
@@ -117,7 +117,7 @@ def test_a_schedule_hands_each_cycle_over(tmp_path: Path) -> None:
     assert isinstance(prof, torch.profiler.profile)
 
 
-def test_torchs_trace_handler_and_our_tables_go_together(tmp_path: Path) -> None:
+def test_tables_are_available_after_the_trace_handler_of_torch(tmp_path: Path) -> None:
     handler = ft.tensorboard_trace_handler(str(tmp_path), use_gzip=True)
     with ft.profile(activities=CPU, on_trace_ready=handler) as prof:
         train()
@@ -133,7 +133,7 @@ def test_torchs_trace_handler_and_our_tables_go_together(tmp_path: Path) -> None
     assert first.pop("traceName") == str(file) and first == again
 
 
-def test_tables_before_the_export_and_after(tmp_path: Path) -> None:
+def test_tables_are_available_before_and_after_an_export(tmp_path: Path) -> None:
     with ft.profile(activities=CPU) as prof:
         train()
         prof.add_metadata("experiment", "seven")
@@ -144,7 +144,7 @@ def test_tables_before_the_export_and_after(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "a.json").read_text())["experiment"] == "seven"
 
 
-def test_what_became_of_an_export_does_not_matter(tmp_path: Path) -> None:
+def test_tables_do_not_depend_on_the_exported_file(tmp_path: Path) -> None:
     path, profiles = tmp_path / "a.json", []
     for name in ("sin", "cos"):
         with ft.profile(activities=CPU) as prof:
@@ -156,7 +156,7 @@ def test_what_became_of_an_export_does_not_matter(tmp_path: Path) -> None:
     assert "aten::sin" in keys[0] - keys[1] and "aten::cos" in keys[1] - keys[0]
 
 
-def test_a_trace_is_written_to_any_kind_of_file_or_not_at_all(tmp_path: Path) -> None:
+def test_a_trace_can_be_written_to_any_kind_of_file(tmp_path: Path) -> None:
     with ft.profile(activities=CPU) as prof:
         train()
     name = tmp_path / 'a "quoted" \\ name.json'
@@ -167,11 +167,11 @@ def test_a_trace_is_written_to_any_kind_of_file_or_not_at_all(tmp_path: Path) ->
         prof.export_chrome_trace(tmp_path / "nowhere" / "a.json")
 
 
-def test_torchs_list_of_events_is_never_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("torch's own events were made")
+def test_the_list_of_events_of_torch_is_never_created(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise AssertionError("torch created its list of events")
 
-    monkeypatch.setattr(torch.autograd.profiler.profile, "_parse_kineto_results", refuse)
+    monkeypatch.setattr(torch.autograd.profiler.profile, "_parse_kineto_results", fail)
     with ft.profile(activities=CPU, record_shapes=True, with_stack=True, with_flops=True, acc_events=True) as prof:
         train()
     prof.key_averages(group_by_stack_n=3, peaks="none")
@@ -182,16 +182,16 @@ def test_torchs_list_of_events_is_never_made(monkeypatch: pytest.MonkeyPatch, tm
     assert len(ft.from_profile(prof)) == len(prof) == len(prof.trace())
 
 
-def test_cycles_are_accumulated_by_the_program() -> None:
+def test_acc_events_with_a_schedule_is_rejected() -> None:
     with pytest.raises(ValueError, match="on_trace_ready"):
         ft.profile(activities=CPU, acc_events=True, schedule=ft.schedule(wait=0, warmup=1, active=1))
 
 
-def test_the_next_cycle_frees_what_the_last_one_left() -> None:
+def test_each_cycle_frees_the_file_of_the_previous_one() -> None:
     def files() -> int:
         return sum(1 for fd in Path("/proc/self/fd").iterdir() if "torch.profiler" in os.path.realpath(fd))
 
-    gc.collect()  # torch's profiles refer to themselves
+    gc.collect()  # torch's profiles contain reference cycles
     before, seen = files(), []
 
     def ready(prof: Any) -> None:
@@ -207,7 +207,7 @@ def test_the_next_cycle_frees_what_the_last_one_left() -> None:
     assert files() == before
 
 
-def test_profiles_are_compared_as_they_are() -> None:
+def test_profiles_can_be_compared_directly() -> None:
     profiles = []
     for _ in range(2):
         with ft.profile(activities=CPU, record_shapes=True) as prof:
@@ -217,7 +217,7 @@ def test_profiles_are_compared_as_they_are() -> None:
     assert rows and all(row.a is not None and row.b is not None and row.a.count == row.b.count for row in rows)
 
 
-def test_the_rest_of_the_module_is_torchs() -> None:
+def test_other_names_of_the_module_come_from_torch() -> None:
     assert ft.ExecutionTraceObserver is torch.profiler.ExecutionTraceObserver
     assert ft.record_function is torch.profiler.record_function and ft.schedule is torch.profiler.schedule
     assert inspect.signature(ft.profile) == inspect.signature(torch.profiler.profile)
@@ -235,7 +235,7 @@ def test_results_before_the_end_are_errors() -> None:
     assert len(prof.key_averages(peaks="none")) >= 0
 
 
-def test_what_fails_inside_leaves_the_table_readable() -> None:
+def test_an_exception_in_the_block_keeps_the_table() -> None:
     prof = ft.profile(activities=CPU)
     with pytest.raises(ZeroDivisionError), prof:
         torch.ones(3).add(1)
@@ -243,7 +243,7 @@ def test_what_fails_inside_leaves_the_table_readable() -> None:
     assert "aten::add" in {row.key for row in prof.key_averages(peaks="none")}
 
 
-def test_a_profile_that_starts_again_has_its_latest_results() -> None:
+def test_a_restarted_profile_has_its_latest_results() -> None:
     prof = ft.profile(activities=CPU)
     for name in ("sin", "cos"):
         prof.start()
@@ -254,7 +254,7 @@ def test_a_profile_that_starts_again_has_its_latest_results() -> None:
 
 
 @pytest.mark.parametrize("make", ["torch.profiler", "torch.autograd.profiler"])
-def test_from_profile_reads_what_torch_recorded(make: str, tmp_path: Path) -> None:
+def test_from_profile_reads_a_profile_of_torch(make: str, tmp_path: Path) -> None:
     kind = torch.profiler.profile if make == "torch.profiler" else torch.autograd.profiler.profile
     options = {"activities": CPU} if make == "torch.profiler" else {"use_kineto": True}
     with kind(record_shapes=True, **options) as prof:
@@ -263,12 +263,12 @@ def test_from_profile_reads_what_torch_recorded(make: str, tmp_path: Path) -> No
     same_rows(
         trace.key_averages(group_by_input_shape=True, peaks="none"), prof.key_averages(group_by_input_shape=True), True
     )
-    for name in ("a.json", "b.json"):  # which torch alone allows once, and not after its text was read
+    for name in ("a.json", "b.json"):  # torch alone allows a single export
         prof.export_chrome_trace(str(tmp_path / name))
         assert len(fs.load_trace(tmp_path / name)) == len(trace) == len(ft.from_profile(prof))
 
 
-def test_from_profile_after_an_export_says_what_to_read(tmp_path: Path) -> None:
+def test_from_profile_after_an_export_suggests_load_trace(tmp_path: Path) -> None:
     with torch.profiler.profile(activities=CPU) as prof:
         train()
     prof.export_chrome_trace(str(tmp_path / "a.json"))
@@ -276,35 +276,35 @@ def test_from_profile_after_an_export_says_what_to_read(tmp_path: Path) -> None:
         ft.from_profile(prof)
 
 
-def test_from_profile_refuses_what_is_no_profile() -> None:
+def test_from_profile_rejects_other_arguments() -> None:
     with pytest.raises(TypeError, match="not 7"):
         ft.from_profile(7)
     with pytest.raises(RuntimeError, match="has recorded nothing"):
         ft.from_profile(torch.profiler.profile(activities=CPU))
 
 
-def test_stacks_are_read_with_the_rest() -> None:
+def test_stacks_are_read() -> None:
     with ft.profile(activities=CPU, with_stack=True) as prof:
         train()
     stacks = [row.stack for row in prof.key_averages(group_by_stack_n=12, peaks="none") if row.key == "aten::addmm"]
     assert stacks and any("test_torch_profile.py" in entry for stack in stacks for entry in stack)
 
 
-def test_with_stacks_too_rows_are_ops_and_ranges() -> None:
+def test_with_stacks_rows_are_still_ops_and_ranges() -> None:
     with ft.profile(activities=CPU, with_stack=True) as prof:
         train()
     ours = {row.key: row for row in prof.key_averages(peaks="none")}
     for row in super(ft.profile, prof).key_averages():
         if (
             row.key.startswith(("aten::", "autograd::")) or row.key == "forward"
-        ):  # recent torch has Python calls as rows
-            found = ours.pop(row.key)
-            assert found.count == row.count
-            assert abs(found.cpu_time_total - row.cpu_time_total) <= 0.005 * row.count
+        ):  # recent versions of torch have rows of Python calls
+            actual = ours.pop(row.key)
+            assert actual.count == row.count
+            assert abs(actual.cpu_time_total - row.cpu_time_total) <= 0.005 * row.count
     assert not [key for key in ours if ".py(" in key]
 
 
-def test_work_of_a_product_is_counted_once() -> None:
+def test_the_work_of_a_matrix_product_is_counted_once() -> None:
     a, b = torch.randn(30, 20), torch.randn(20, 40)
     with ft.profile(activities=CPU, record_shapes=True) as prof:
         torch.matmul(a, b)
@@ -314,7 +314,7 @@ def test_work_of_a_product_is_counted_once() -> None:
     assert not math.isnan(rows["aten::mm"].bytes_total_moved)
 
 
-def test_without_torch_the_import_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_torch_the_import_error_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "flopscope.torch")
     monkeypatch.setitem(sys.modules, "torch.profiler", None)
     with pytest.raises(ImportError, match="pip install torch"):
@@ -322,9 +322,7 @@ def test_without_torch_the_import_says_what_to_install(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
-def test_a_trace_that_cannot_be_written_leaves_the_old_one(
-    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_export_keeps_the_existing_file(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with ft.profile(activities=CPU) as prof:
         train()
     full, path = tmp_path / f"full{suffix}", tmp_path / f"trace{suffix}"
@@ -347,7 +345,7 @@ def test_a_trace_that_cannot_be_written_leaves_the_old_one(
 
 
 @pytest.mark.parametrize("suffix", [".json", ".json.gz"])
-def test_torchs_own_exporter_writes_a_whole_trace_or_none(
+def test_the_exporter_of_torch_writes_a_complete_trace_or_none(
     tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if "use_python_export" not in inspect.signature(torch.profiler.profile.export_chrome_trace).parameters:
@@ -368,7 +366,7 @@ def test_torchs_own_exporter_writes_a_whole_trace_or_none(
     assert path.read_bytes() == old and [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_a_stop_interrupted_before_it_kept_the_trace_has_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_stop_still_has_results(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: Any) -> None:
         raise KeyboardInterrupt
 
@@ -380,7 +378,7 @@ def test_a_stop_interrupted_before_it_kept_the_trace_has_results(monkeypatch: py
     assert len(prof.key_averages(peaks="none")) > 0
 
 
-def test_a_program_of_the_cpu_has_rates_where_a_gpu_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_cpu_program_has_rates_if_the_trace_names_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """torch names the GPUs of the machine in every trace."""
     with ft.profile(activities=CPU, record_shapes=True) as prof:
         torch.sin(torch.ones(64, 64))

@@ -1,4 +1,4 @@
-"""What export_chrome_trace() and trace_handler() refuse, and what the program puts into a trace's head."""
+"""export_chrome_trace() and trace_handler(): rejected arguments, and metadata in the head of a trace."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def test_metadata_is_in_the_head_of_the_trace(tmp_path: Path) -> None:
     prof.add_metadata("model", 'a "large" one')
     prof.add_metadata_json("sizes", "[1, 2.5, null]")
     prof.preset_metadata_json("lr", "1e-3")
-    for wrong, error, said in (
+    for wrong, error, message in (
         ("[1,", ValueError, r"the value of 'sizes' is not JSON .*: '\[1,'"),
-        ("[NaN]", ValueError, "not JSON"),  # as Python's own json would write it, and no other could read
+        ("[NaN]", ValueError, "not JSON"),  # Python's json writes NaN, but JSON does not have it
         ([1], TypeError, r"must be JSON text, not \[1\]"),
     ):
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             prof.add_metadata_json("sizes", wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="takes a string, not 3"):
         prof.add_metadata("model", 3)  # type: ignore[arg-type]
@@ -39,7 +39,7 @@ def test_metadata_is_in_the_head_of_the_trace(tmp_path: Path) -> None:
     assert head["traceName"] == str(path)
 
 
-def test_a_path_may_be_bytes(tmp_path: Path) -> None:
+def test_a_path_can_be_bytes(tmp_path: Path) -> None:
     with fs.profile() as prof:
         fs.ones(())
     path = tmp_path / "trace.json"
@@ -47,14 +47,14 @@ def test_a_path_may_be_bytes(tmp_path: Path) -> None:
     assert json.loads(path.read_text(encoding="utf-8"))["traceName"] == str(path)
 
 
-def test_what_cannot_be_written_is_called_as_the_user_calls_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, *args: Any) -> Any:
+def test_a_failed_export_names_the_path_that_the_user_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(path: Path, *args: Any) -> Any:
         raise PermissionError(13, "Permission denied", str(path))
 
     with fs.profile() as prof:
         fs.ones(())
     path = tmp_path / "trace.json"
-    monkeypatch.setattr(os, "open", refuse)
+    monkeypatch.setattr(os, "open", deny)
     with pytest.raises(PermissionError) as caught:
         prof.export_chrome_trace(path)
     assert caught.value.filename == str(path)
@@ -62,7 +62,7 @@ def test_what_cannot_be_written_is_called_as_the_user_calls_it(tmp_path: Path, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_handler_that_cannot_work_is_refused_before_the_profile() -> None:
+def test_invalid_arguments_of_a_handler_are_rejected_early() -> None:
     with pytest.raises(TypeError):
         fs.trace_handler(None)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="worker_name is part of a file name: it cannot be 'a/b'"):

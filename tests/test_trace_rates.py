@@ -1,4 +1,4 @@
-"""What rows of recorded traces are worth: rates only where times are the ops' own, shares, launches, sums."""
+"""Rates of recorded traces: missing GPU activity, shares of the peaks, launches, and sums."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load(*events: dict[str, Any], **head: Any) -> dict[str, fs.EventRow]:
     return {row.key: row for row in table}
 
 
-# A GPU that the trace does not show -----------------------------------------------------------------------------------
+# Missing GPU activity -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def load(*events: dict[str, Any], **head: Any) -> dict[str, fs.EventRow]:
     ],
     ids=["launch", "hip", "copy", "memory", "attention", "cudnn", "properties"],
 )
-def test_a_gpu_program_without_its_gpus_activity_has_no_rates(more: list[dict[str, Any]], head: Any) -> None:
+def test_a_gpu_program_without_gpu_activity_has_no_rates(more: list[dict[str, Any]], head: Any) -> None:
     trace = fs.load_trace(events_to_text(sin(10, 10), *more, **head))
     table = trace.key_averages()
     row = next(row for row in table if row.key == "aten::sin")
-    assert (row.flops, row.bytes_total_moved) == (FLOPS, BYTES), "its work is known all the same"
+    assert (row.flops, row.bytes_total_moved) == (FLOPS, BYTES), "the work is still known"
     rates = ("tflops_per_s", "gbytes_per_s", "pct_peak_flops", "pct_peak_bandwidth", "pct_roofline")
     assert all(math.isnan(getattr(row, name)) for name in (*rates, "roofline_time", "headroom"))
     assert row.bound == "unknown" and table.device_unseen
@@ -64,7 +64,7 @@ def test_a_gpu_program_without_its_gpus_activity_has_no_rates(more: list[dict[st
         ([], {}),
         ([memory(12, 1024, device_type=0)], {}),
         ([op("aten::_scaled_dot_product_flash_attention_for_cpu", 30, 5)], {}),
-        ([call("cudaDeviceSynchronize", 50, 2)], H200),  # which the profiler itself calls, of any program
+        ([call("cudaDeviceSynchronize", 50, 2)], H200),  # the profiler itself calls it in any program
     ],
     ids=["plain", "memory", "attention", "synchronize"],
 )
@@ -74,27 +74,30 @@ def test_a_cpu_program_has_its_rates(more: list[dict[str, Any]], head: Any) -> N
     assert row.tflops_per_s == pytest.approx(FLOPS / 10e-6 / 1e12)
 
 
-def test_ops_that_only_launch_into_a_graph_have_no_rates() -> None:
-    """While a graph is captured an op's API calls launch, and nothing runs: its host time is not that of its work."""
+def test_ops_captured_into_a_graph_have_no_rates() -> None:
+    """During graph capture an op launches but no kernel runs, so its host time is not the time of its work."""
     captured = [sin(0, 10, 1), call("hipExtModuleLaunchKernel", 2, 2, **{"External id": 1, "correlation": 1})]
-    ran = [unknown("other", 100, 10, 2), call("cudaLaunchKernel", 101, 2, **{"External id": 2, "correlation": 2})]
-    ran += [kernel("k", 120, 5, **{"External id": 2, "correlation": 2})]
-    row = load(*captured, *ran, **H200)["aten::sin"]
+    run = [unknown("other", 100, 10, 2), call("cudaLaunchKernel", 101, 2, **{"External id": 2, "correlation": 2})]
+    run += [kernel("k", 120, 5, **{"External id": 2, "correlation": 2})]
+    row = load(*captured, *run, **H200)["aten::sin"]
     assert (row.flops, row.bytes_total_moved, row.bound) == (FLOPS, BYTES, "unknown")
     rates = (row.tflops_per_s, row.gbytes_per_s, row.pct_roofline, row.roofline_time, row.headroom)
     assert all(math.isnan(rate) for rate in rates)
-    both = load(*captured, *ran, *launched(3, 1000, 10.0), **H200)["aten::sin"]
+    both = load(*captured, *run, *launched(3, 1000, 10.0), **H200)["aten::sin"]
     assert both.flops == 2 * FLOPS
-    assert both.gbytes_per_s == pytest.approx(BYTES / 10e-6 / 1e9), "of the call whose kernel was seen"
+    assert both.gbytes_per_s == pytest.approx(BYTES / 10e-6 / 1e9), "only the call with a kernel is rated"
     assert both.pct_roofline == pytest.approx(100 * BYTES / BANDWIDTH / 10e-6)
 
 
-def test_a_stated_range_around_launches_into_a_graph_has_no_rates() -> None:
+def test_a_stated_range_around_graph_capture_has_no_rates() -> None:
     stated = {"ph": "X", "cat": "user_annotation", "name": "mine", "pid": 1, "tid": 1, "ts": 0, "dur": 20}
     stated["args"] = {"flops": 1e9, "bytes": 1e6}
     captured = [stated, unknown("other", 5, 5, 1), call("cudaLaunchKernel", 6, 2, **{"External id": 1})]
-    ran = [unknown("another", 100, 10, 2), call("cudaLaunchKernel", 101, 2, **{"External id": 2, "correlation": 2})]
-    row = load(*captured, *ran, kernel("k", 120, 5, **{"External id": 2, "correlation": 2}), **H200)["mine"]
+    run = [
+        unknown("another", 100, 10, 2),
+        call("cudaLaunchKernel", 101, 2, **{"External id": 2, "correlation": 2}),
+    ]
+    row = load(*captured, *run, kernel("k", 120, 5, **{"External id": 2, "correlation": 2}), **H200)["mine"]
     assert row.flops == 1e9 and math.isnan(row.tflops_per_s) and math.isnan(row.headroom)
 
 
@@ -102,37 +105,37 @@ def test_a_stated_range_around_launches_into_a_graph_has_no_rates() -> None:
 
 
 def launched(number: int, ts: float, *durations: float) -> list[dict[str, Any]]:
-    """An op that launches kernels of these times, one after the other."""
-    made = [sin(ts, 10, number)]
+    """Return an op that launches successive kernels with these times."""
+    events = [sin(ts, 10, number)]
     for i, us in enumerate(durations):
         ids = {"External id": number, "correlation": 100 * number + i}
-        made += [call("cudaLaunchKernel", ts + 1 + 0.4 * i, 0.2, **ids), kernel("k", ts + 50 + 200 * i, us, **ids)]
-    return made
+        events += [call("cudaLaunchKernel", ts + 1 + 0.4 * i, 0.2, **ids), kernel("k", ts + 50 + 200 * i, us, **ids)]
+    return events
 
 
-def test_roofline_time_headroom_and_unit_are_of_the_datasheet() -> None:
+def test_roofline_time_headroom_and_unit_use_the_datasheet() -> None:
     row = load(*launched(1, 0, 4.0), *launched(2, 1000, 6.0), **H200)["aten::sin"]
-    least = 2 * BYTES / BANDWIDTH * 1e6
+    roofline_us = 2 * BYTES / BANDWIDTH * 1e6
     assert row.device_busy_time == 10.0
-    assert row.roofline_time == pytest.approx(least) and row.headroom == pytest.approx(10.0 - least)
-    assert row.pct_roofline == pytest.approx(100 * least / 10.0)
+    assert row.roofline_time == pytest.approx(roofline_us) and row.headroom == pytest.approx(10.0 - roofline_us)
+    assert row.pct_roofline == pytest.approx(100 * roofline_us / 10.0)
     assert row.unit == "fp32" and row.bound == "memory"
 
 
-def test_an_op_of_many_small_kernels_is_bound_by_its_launches() -> None:
-    """The shortest kernel of a trace stands for an empty one: 1 µs here."""
+def test_an_op_of_many_small_kernels_is_launch_bound() -> None:
+    """The shortest kernel of a trace, here 1 µs, is the estimate of an empty kernel."""
     many = [us for _ in range(9) for us in (1.0, 1.5)]
     row = load(*launched(1, 0, *many), **H200)["aten::sin"]
     assert row.device_busy_time == pytest.approx(sum(many)) and row.bound == "launch"
     alone = load(*launched(1, 0, 1.0), *launched(2, 9000, 900.0), **H200)["aten::sin"]
-    assert alone.bound == "latency", "of 901 µs, launches explain two and the bytes four"
+    assert alone.bound == "latency", "launches explain 2 of 901 µs, and the bytes 4"
 
 
 # Sums -----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_list_whose_work_no_kernel_tells_has_no_share_of_the_roofline() -> None:
-    """Kineto leaves lists of tensors out: without a kernel that tells, neither the work nor its least time is known."""
+def test_a_list_of_unknown_tensors_has_no_share_of_the_roofline() -> None:
+    """Kineto does not record lists of tensors. Without a kernel that implies them, the work is unknown."""
     cat = op("aten::cat", 10, 10, **{"External id": 1, "Input Dims": [[], []], "Input type": ["TensorList", "Scalar"]})
     rows = load(cat, *launched(1, 11, 30)[1:], **H200)
     row = rows["aten::cat"]
@@ -140,13 +143,13 @@ def test_a_list_whose_work_no_kernel_tells_has_no_share_of_the_roofline() -> Non
     assert all(math.isnan(v) for v in (row.bytes_total_moved, row.roofline_time, row.headroom, row.pct_roofline))
 
 
-def test_flops_of_all_that_an_op_encloses_are_unknown_where_nothing_of_it_is() -> None:
+def test_total_flops_are_unknown_if_no_enclosed_work_is_known() -> None:
     view = op("aten::view", 12, 1, **{"External id": 3, "Input Dims": [[N], []], "Input type": ["float", ""]})
     rows = load(
         op("outer", 10, 20), view, unknown("mine::op", 15, 5), op("viewing", 40, 20), {**view, "ts": 45},
         op("both", 70, 40), unknown("mine::op", 75, 5), sin(85, 5), op("nothing", 120, 5),
     )  # fmt: skip
-    assert math.isnan(rows["outer"].flops_total), "a view's 0 says nothing of mine::op"
+    assert math.isnan(rows["outer"].flops_total), "mine::op is unknown although the view has 0 FLOPs"
     assert rows["viewing"].flops_total == 0 and rows["both"].flops_total == FLOPS
     assert math.isnan(rows["nothing"].flops_total) and math.isnan(rows["mine::op"].flops_total)
 
@@ -161,17 +164,17 @@ def test_flops_of_all_that_an_op_encloses_are_unknown_where_nothing_of_it_is() -
         "torch::autograd::CopySlices",
     ],
 )
-def test_autograds_wrappers_are_no_part_of_a_cpu_programs_coverage(name: str) -> None:
+def test_wrappers_of_autograd_are_excluded_from_coverage(name: str) -> None:
     trace = fs.load_trace(events_to_text(op(name, 10, 100), sin(20, 10), unknown("mine::op", 200, 30)))
     coverage = trace.coverage()
     assert coverage["bytes"] == pytest.approx(10 / 40) and coverage["unmodelled"] == [("mine::op", 30.0)]
 
 
-def test_a_function_of_the_program_that_ends_alike_is_part_of_it() -> None:
+def test_user_functions_named_like_wrappers_are_included() -> None:
     trace = fs.load_trace(events_to_text(op("MyBackwardPass", 10, 30), sin(50, 10)))
     assert trace.coverage()["bytes"] == pytest.approx(10 / 40)
 
 
-def test_ops_are_not_rated_by_host_time_where_kernels_are_tied_to_none() -> None:
+def test_ops_are_not_rated_by_host_time_if_kernels_lack_owners() -> None:
     row = load(sin(5, 10), kernel("k", 7, 10), **H200)["aten::sin"]
     assert row.flops == FLOPS and math.isnan(row.tflops_per_s) and math.isnan(row.gbytes_per_s)

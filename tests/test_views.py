@@ -57,11 +57,11 @@ def header_of(text: str) -> list[str]:
 def cells(text: str, row: int = 0) -> dict[str, str]:
     """Return the cells of a row by header, split at the widths of the rule (a header may be wider)."""
     rule = next(line for line in text.splitlines() if line and not line.strip("- "))
-    found, at = [], 0
+    shown, at = [], 0
     for width in map(len, rule.split()):
-        found.append(body(text)[row][at : at + width].strip())
+        shown.append(body(text)[row][at : at + width].strip())
         at += width + 2
-    return dict(zip(header_of(text), found, strict=True))
+    return dict(zip(header_of(text), shown, strict=True))
 
 
 ADD: dict[str, Any] = {
@@ -165,11 +165,11 @@ def test_rows_are_sorted_and_limited_below_a_header() -> None:
 
 def test_long_names_and_shapes_are_cut_and_times_have_a_unit() -> None:
     table = make_table({"key": "n" * 80, "input_shapes": [[1000] * 30], "self_cpu_time_total": 2_500_000.0})
-    found = cells(table.table())
-    assert found["Name"] == "n" * 52 + "..." and found["Input Shapes"] == str([[1000] * 30])[:80].strip()
-    assert found["Self CPU"] == "2.500s" and cells(table.table(time_unit="ms"))["Self CPU"] == "2500.000ms"
-    whole = cells(table.table(max_name_column_width=None, max_shapes_column_width=None))
-    assert whole["Name"] == "n" * 80 and whole["Input Shapes"] == str([[1000] * 30])
+    shown = cells(table.table())
+    assert shown["Name"] == "n" * 52 + "..." and shown["Input Shapes"] == str([[1000] * 30])[:80].strip()
+    assert shown["Self CPU"] == "2.500s" and cells(table.table(time_unit="ms"))["Self CPU"] == "2500.000ms"
+    full = cells(table.table(max_name_column_width=None, max_shapes_column_width=None))
+    assert full["Name"] == "n" * 80 and full["Input Shapes"] == str([[1000] * 30])
     with pytest.raises(ValueError, match="time_unit must be one of s, ms, us"):
         table.table(time_unit="min")
 

@@ -1,7 +1,7 @@
-"""FLOPs and bytes of every op, each held against the convention worked out by hand.
+"""FLOPs and bytes of every op, compared with values computed by hand from the convention.
 
-A pointwise op is 1 FLOP per output element, a reduction 1 per input element, a matrix product 2 m n k; what moves data
-is 0. Bytes are compulsory: each distinct input element read once, each output element written once.
+A pointwise op is 1 FLOP per output element, a reduction 1 per input element, a matrix product 2 m n k, and an op that
+only moves data 0. Bytes are compulsory: each distinct input element read once, each output element written once.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Counted = tuple[float, float, float]
 
 
 def counted(call: Callable[[], object], name: str) -> Counted:
-    """FLOPs, bytes read and bytes written of the only op that the call runs."""
+    """Return the FLOPs, bytes read and bytes written of the only op that the call runs."""
     with fs.profile() as prof:
         call()
     table = prof.key_averages(peaks="none")
@@ -84,7 +84,7 @@ BY_HAND: dict[str, tuple[tuple[Any, ...], Counted]] = {
 }
 
 
-def test_every_op_is_here() -> None:
+def test_every_op_has_values_by_hand() -> None:
     assert set(BY_HAND) == set(fs._core.ops)
 
 
@@ -95,7 +95,7 @@ def test_work_of_every_op(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_bytes_scale_with_the_dtype_and_flops_do_not(dtype: str) -> None:
+def test_only_bytes_depend_on_the_dtype(dtype: str) -> None:
     size = FLOATS[dtype]
     v, w = make(4, 6, dtype=dtype), make(6, dtype=dtype)
     assert run("sin", v) == (24, 24 * size, 24 * size)
@@ -118,10 +118,10 @@ def test_a_cast_reads_one_size_and_writes_the_other(source: str, target: str) ->
         assert counted(lambda: v.to(target), "cast") == (0, 15 * SIZES[source], 15 * SIZES[target])
 
 
-# What is one memory, and what is broadcast ----------------------------------------------------------------------------
+# Shared memory and broadcasting ---------------------------------------------------------------------------------------
 
 
-def test_an_operand_that_is_the_same_memory_is_read_once() -> None:
+def test_a_repeated_operand_is_read_once() -> None:
     assert run("add", x, x) == (24, 96, 96)
     assert run("add", square, square.T) == (64, 256, 256)
     assert run("matmul", square, square) == (2 * 8**3, 256, 256)
@@ -132,17 +132,17 @@ def test_an_operand_that_is_the_same_memory_is_read_once() -> None:
     target = make(4, 6)
     assert run("mul_", target, target) == (24, 96, 96)
     assert run("copy_", target, target) == (0, 96, 96)
-    other = fs.from_numpy(np.asarray(x))  # the same memory, known by another tensor
+    other = fs.from_numpy(np.asarray(x))  # another tensor over the same memory
     assert run("add", x, other) == (24, 96, 96)
 
 
-def test_different_parts_of_one_array_are_different_memory() -> None:
+def test_different_parts_of_an_array_are_counted_separately() -> None:
     base = np.ones((8, 6), np.float32)
     top, bottom = fs.from_numpy(base[:4]), fs.from_numpy(base[4:])
     assert run("add", top, bottom) == (24, 192, 96)
 
 
-def test_out_is_written_and_read_only_where_it_is_an_input() -> None:
+def test_out_is_read_only_if_it_is_an_input() -> None:
     out = make(4, 6)
     assert run("sin", x, out=out) == (24, 96, 96)
     assert run("sin", out, out=out) == (24, 96, 96)
@@ -154,7 +154,7 @@ def test_out_is_written_and_read_only_where_it_is_an_input() -> None:
     assert run("softmax", x.T, out=out.T) == (120, 96, 96)
 
 
-def test_scalars_from_the_host_are_no_traffic() -> None:
+def test_host_scalars_move_no_bytes() -> None:
     for name in BINARY:
         assert run(name, x, 2.0) == run(name, 2, x) == (24, 96, 96)
         assert run(f"{name}_", make(4, 6), 2.0) == (24, 96, 96)
@@ -293,7 +293,7 @@ def test_large_counts_are_exact() -> None:
 
 
 def distinct_bytes(*arrays: np.ndarray[Any, Any]) -> int:
-    """Bytes of the elements that the arrays have in memory, each once."""
+    """Return the number of bytes of the distinct elements of the arrays."""
     total: set[tuple[int, int]] = set()
     for array in arrays:
         start, item = array.__array_interface__["data"][0], array.itemsize
@@ -310,7 +310,7 @@ sides = st.lists(st.integers(1, 4), min_size=0, max_size=4)
 
 @st.composite
 def views(draw: Any, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
-    """An array of that shape over memory of its own: axes broadcast, reversed, stepped, or in another order."""
+    """Draw an array of this shape over its own memory: axes broadcast, reversed, stepped, or reordered."""
     order = draw(st.permutations(range(len(shape))))
     repeated = [draw(st.booleans()) and draw(st.booleans()) for _ in shape]
     steps = [draw(st.sampled_from((1, 1, 2, -1, -3))) for _ in shape]
@@ -326,12 +326,12 @@ def views(draw: Any, shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]
 def operands(draw: Any, count: int) -> list[np.ndarray[Any, Any]]:
     shape = draw(sides)
     dtype = draw(st.sampled_from(("float64", "float32", "float16")))
-    made = []
+    arrays = []
     for _ in range(count):
         own = [1 if draw(st.integers(0, 3)) == 0 else n for n in shape]
         own = own[draw(st.integers(0, len(own))) if draw(st.booleans()) else 0 :]
-        made.append(draw(views(tuple(own), dtype)))
-    return made
+        arrays.append(draw(views(tuple(own), dtype)))
+    return arrays
 
 
 @settings(max_examples=150, deadline=None)
@@ -339,8 +339,8 @@ def operands(draw: Any, count: int) -> list[np.ndarray[Any, Any]]:
 def test_binary_ops_move_the_distinct_elements_of_their_operands(arrays: list[Any], name: str) -> None:
     out = np.broadcast_shapes(*(array.shape for array in arrays))
     elements = math.prod(out)
-    got = run(name, *(fs.from_numpy(array) for array in arrays))
-    assert got == (elements, distinct_bytes(*arrays), elements * arrays[0].itemsize)
+    result = run(name, *(fs.from_numpy(array) for array in arrays))
+    assert result == (elements, distinct_bytes(*arrays), elements * arrays[0].itemsize)
 
 
 @settings(max_examples=150, deadline=None)
@@ -368,5 +368,5 @@ def test_products_move_the_distinct_elements_of_their_factors(batch: list[int], 
     first = data.draw(views((*own[0], m, k), "float32"))
     second = data.draw(views((*own[1], k, n), "float32"))
     out = math.prod(np.broadcast_shapes(own[0], own[1])) * m * n
-    got = run("matmul", fs.from_numpy(first), fs.from_numpy(second))
-    assert got == (2 * out * k, distinct_bytes(first, second), 4 * out)
+    result = run("matmul", fs.from_numpy(first), fs.from_numpy(second))
+    assert result == (2 * out * k, distinct_bytes(first, second), 4 * out)

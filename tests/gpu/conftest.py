@@ -1,4 +1,4 @@
-"""These tests need a CUDA device; elsewhere they are left out, and one skipped test says how many and why."""
+"""Tests that need a CUDA device. Without one they are deselected, and a single skipped test reports the reason."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import flopscope as fs
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     try:
         fs._core.cuda_device_count()
-    except RuntimeError as why:
-        left_out = [item for item in items if "gpu" in item.path.parts]
-        if left_out:
-            first, *rest = left_out
-            first.add_marker(pytest.mark.skip(reason=f"this and {len(rest)} more tests of tests/gpu: {why}"))
+    except RuntimeError as error:
+        gpu_tests = [item for item in items if "gpu" in item.path.parts]
+        if gpu_tests:
+            first, *rest = gpu_tests
+            first.add_marker(pytest.mark.skip(reason=f"this and {len(rest)} more tests of tests/gpu: {error}"))
             config.hook.pytest_deselected(items=rest)
-            gone = set(rest)
-            items[:] = [item for item in items if item not in gone]
+            deselected = set(rest)
+            items[:] = [item for item in items if item not in deselected]

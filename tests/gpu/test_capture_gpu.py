@@ -1,4 +1,4 @@
-"""Capture through CUPTI on a real GPU: what is seen, by whom it was launched, and how long it took."""
+"""Capture by CUPTI on a real GPU: recorded activity, its launching ops, and its times."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def rows(prof: fs.profile) -> dict[tuple[str, str], fs.EventRow]:
 
 
 def kernels(prof: fs.profile) -> list[fs.EventRow]:
-    """Rows of work on the device; annotations are no work."""
+    """Return the rows of work on the device, without annotations."""
     return [row for row in prof.key_averages(peaks="none") if row.device_type == "cuda" and not row.is_user_annotation]
 
 
 def run_program(program: str, *before: str) -> str:
-    """What a program prints, in a process of its own."""
+    """Run a program in a new process and return its output."""
     command = [*before, sys.executable, "-c", textwrap.dedent(program)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,13 +38,13 @@ def run_program(program: str, *before: str) -> str:
 
 @pytest.fixture
 def x() -> fs.Tensor:
-    made = fs.rand((2048, 2048), device="cuda")
-    fs.sin(made)
+    tensor = fs.rand((2048, 2048), device="cuda")
+    fs.sin(tensor)
     fs.synchronize("cuda")
-    return made
+    return tensor
 
 
-def test_every_op_of_the_seed_program_has_its_kernel() -> None:
+def test_every_op_of_the_benchmark_program_has_a_kernel() -> None:
     program = bench._Program(1024, "float32", "cuda")
     for step in bench.OPS.values():
         step(program)
@@ -61,7 +61,7 @@ def test_every_op_of_the_seed_program_has_its_kernel() -> None:
     assert prof.dropped == 0
 
 
-def test_copies_and_fills_are_rows_with_their_bytes(x: fs.Tensor) -> None:
+def test_copies_and_fills_are_recorded(x: fs.Tensor) -> None:
     torch = pytest.importorskip("torch")
     with fs.profile(timer="cupti") as prof:
         x.to("cpu")
@@ -113,7 +113,7 @@ def triton_double() -> Any:
     return lambda: double(a)
 
 
-def test_replays_of_a_graph_are_seen_with_their_graph() -> None:
+def test_kernels_of_graph_replays_are_recorded() -> None:
     torch = pytest.importorskip("torch")
     a = torch.randn(512, 512, device="cuda")
     b = torch.empty_like(a)
@@ -131,9 +131,9 @@ def test_replays_of_a_graph_are_seen_with_their_graph() -> None:
     assert found["replays", "cpu"].device_time_total == pytest.approx(sum(k.device_time_total for k in kernels(prof)))
 
 
-def test_threads_and_streams_have_their_own_and_overlaps_count_once() -> None:
+def test_threads_and_streams_have_separate_kernels_and_overlaps_count_once() -> None:
     torch = pytest.importorskip("torch")
-    a = torch.randn(64, 1024, device="cuda")  # leaves room on the device for the other streams' kernels
+    a = torch.randn(64, 1024, device="cuda")  # small enough for kernels of several streams to overlap
     torch.sin(a)
     start = threading.Barrier(4)
 
@@ -159,10 +159,10 @@ def test_threads_and_streams_have_their_own_and_overlaps_count_once() -> None:
     assert max(row.device_busy_time for row in work_rows) <= total
 
 
-def test_two_devices_have_summaries_of_their_own() -> None:
+def test_two_devices_have_separate_summaries() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.device_count() < 2:
-        pytest.skip("one GPU here")
+        pytest.skip("this test needs two GPUs")
     tensors = [torch.randn(2048, 2048, device=f"cuda:{index}") for index in range(2)]
     native = fs.rand((2048, 2048), device="cuda:1")
     for tensor in tensors:
@@ -188,7 +188,7 @@ def test_two_devices_have_summaries_of_their_own() -> None:
     assert rows(prof)["flopscope::sin", "cpu"].timing_source == "cupti"
 
 
-def test_profiles_may_start_and_stop_while_threads_launch() -> None:
+def test_profiles_can_start_and_stop_while_threads_launch() -> None:
     torch = pytest.importorskip("torch")
     a = torch.randn(1 << 16, device="cuda")
     stop = threading.Event()
@@ -213,7 +213,7 @@ def test_profiles_may_start_and_stop_while_threads_launch() -> None:
     assert all(counts)
 
 
-def test_kernel_times_agree_with_torchs() -> None:
+def test_kernel_times_agree_with_those_of_torch() -> None:
     torch = pytest.importorskip("torch")
     sizes = [1 << bits for bits in (16, 20, 22, 23)]
     tensors = [torch.randn(size, device="cuda") for size in sizes]
@@ -272,12 +272,12 @@ NCU_PROGRAM = """
 
 
 def test_kernel_times_agree_with_the_hardware_counter() -> None:
-    """ncu's gpu__time_duration has what ncu itself adds to a kernel's beginning and end: 0.7 to 1.1 µs on an H200,
-    which varies by a few tenths of a microsecond from kernel to kernel. The median of that taken off, both agree."""
+    """Times agree after subtracting the median overhead of ncu. On an H200, gpu__time_duration includes an overhead of
+    0.7 to 1.1 µs, which varies by a few tenths of a microsecond between kernels."""
     pytest.importorskip("torch")
     ncu = shutil.which("ncu")
     if ncu is None:
-        pytest.skip("no ncu here")
+        pytest.skip("ncu is not installed")
     program = textwrap.dedent(NCU_PROGRAM)
     command = [
         ncu,
@@ -297,7 +297,7 @@ def test_kernel_times_agree_with_the_hardware_counter() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     if done.returncode != 0 or not lines:
-        pytest.skip(f"ncu may not count here: {(done.stdout + done.stderr)[-300:]}")
+        pytest.skip(f"ncu cannot read the counter: {(done.stdout + done.stderr)[-300:]}")
     scale = {"nsecond": 1e-3, "ns": 1e-3, "usecond": 1.0, "us": 1.0}
     counts = [
         float(row["Metric Value"].replace(",", "")) * scale[row["Metric Unit"]]
@@ -317,7 +317,7 @@ def test_kernel_times_agree_with_the_hardware_counter() -> None:
             assert mine == pytest.approx(counted - added, rel=0.02, abs=varies)
 
 
-def test_a_client_that_captures_is_named_and_events_take_over(x: fs.Tensor) -> None:
+def test_another_capturing_client_is_named_and_events_are_used(x: fs.Tensor) -> None:
     torch = pytest.importorskip("torch")
     with torch.profiler.profile():
         with pytest.warns(UserWarning, match=r"(?is)cupti.*torch\.profiler"), fs.profile() as prof:
@@ -326,7 +326,7 @@ def test_a_client_that_captures_is_named_and_events_take_over(x: fs.Tensor) -> N
             pass
     row = rows(prof)["flopscope::sin", "cpu"]
     assert row.timing_source == "event" and row.self_device_time_total > 0
-    # It keeps its subscription when it is done, which must not keep us out.
+    # torch keeps its subscription when it is done. That must not prevent a later capture.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with fs.profile() as after:
@@ -338,7 +338,7 @@ def test_a_client_that_captures_is_named_and_events_take_over(x: fs.Tensor) -> N
     assert any(row.self_device_time_total > 0 for row in theirs.key_averages())
 
 
-def test_what_another_client_took_is_said(x: fs.Tensor) -> None:
+def test_a_lost_subscription_is_reported(x: fs.Tensor) -> None:
     torch = pytest.importorskip("torch")
     with pytest.warns(UserWarning, match=r"(?i)another"), fs.profile() as prof:
         fs.sin(x)
@@ -348,7 +348,7 @@ def test_what_another_client_took_is_said(x: fs.Tensor) -> None:
     prof.key_averages(peaks="none").table()
 
 
-def test_a_profile_may_begin_before_cuda_does() -> None:
+def test_a_profile_can_start_before_cuda_is_initialized() -> None:
     program = """
         import flopscope as fs
         with fs.profile(timer="cupti") as prof:
@@ -361,7 +361,7 @@ def test_a_profile_may_begin_before_cuda_does() -> None:
     assert run_program(program) == "0\n"
 
 
-def test_a_forked_child_leaves_quietly_and_the_parent_goes_on() -> None:
+def test_a_forked_child_exits_cleanly_and_the_parent_continues() -> None:
     program = """
         import os, flopscope as fs
         x = fs.ones((256, 256), device="cuda")
@@ -379,7 +379,7 @@ def test_a_forked_child_leaves_quietly_and_the_parent_goes_on() -> None:
     run_program(program)
 
 
-def test_a_destroyed_context_ends_in_a_profile() -> None:
+def test_a_context_can_be_destroyed_during_a_profile() -> None:
     program = """
         import torch, flopscope as fs
         a = torch.ones(1 << 20, device="cuda")
@@ -399,7 +399,7 @@ def test_a_destroyed_context_ends_in_a_profile() -> None:
     assert int(run_program(program)) >= 1
 
 
-def test_a_bound_that_is_hit_is_counted_and_said() -> None:
+def test_events_over_the_buffer_limit_are_counted() -> None:
     program = """
         import flopscope as fs
         from flopscope import _core
@@ -414,11 +414,11 @@ def test_a_bound_that_is_hit_is_counted_and_said() -> None:
         print(core.store.event_count + core.store.dropped, core.store.dropped)
     """
     events, dropped = map(int, run_program(program).split())
-    assert events >= 9000 and dropped > 0  # an op, an API call and a kernel each
+    assert events >= 9000 and dropped > 0  # an op, an API call and a kernel per call
 
 
-def test_the_capture_leaves_the_process_when_it_ends() -> None:
-    """Another client can subscribe then, and nothing of ours is left in its hands."""
+def test_a_finished_capture_releases_cupti() -> None:
+    """After a capture another client can subscribe, and the process holds no resources of the capture."""
     program = """
         import ctypes, flopscope as fs
         from flopscope import _core

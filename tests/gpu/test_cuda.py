@@ -1,4 +1,4 @@
-"""CUDA from Python: sharing memory, moving it, its cache, its errors, and device times."""
+"""CUDA from Python: sharing and copying memory, the memory cache, errors, and device times."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def only(table: fs.EventTable, key: str) -> fs.EventRow:
     return row
 
 
-def test_the_gpu_is_the_default_device_and_known() -> None:
+def test_the_gpu_is_the_default_device_and_listed() -> None:
     assert fs.default_device() == "cuda:0" and fs.empty((2,)).device == "cuda:0"
     devices = fs.devices()
     gpu = next(device for device in devices if device.kind == "cuda")
     assert gpu.name and gpu.properties["sm_count"] > 0
 
 
-def test_moves_between_host_and_device() -> None:
+def test_tensors_move_between_host_and_device() -> None:
     values = np.random.default_rng(0).random((33, 65))
     x = fs.from_numpy(values, device="cuda")
     assert x.device == "cuda:0" and (np.asarray(x) == values).all()
@@ -51,7 +51,7 @@ def test_shares_memory_with_torch() -> None:
     bf = fs.rand((5, 7), dtype="bfloat16", device="cuda")
     assert torch.from_dlpack(bf).dtype is torch.bfloat16
     stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):  # the consumer's own stream: ours must be waited for
+    with torch.cuda.stream(stream):  # the stream of the consumer must wait for the stream of flopscope
         y = fs.rand((4096, 4096), device="cuda")
         z = fs.mul(y, 2)
         assert torch.equal(torch.from_dlpack(z), torch.from_dlpack(y) * 2)
@@ -69,7 +69,7 @@ def test_shares_memory_with_cupy() -> None:
     assert interface["shape"] == (10,) and interface["typestr"] == "<f4" and interface["version"] == 3
 
 
-def test_memory_is_cached_and_given_back() -> None:
+def test_freed_memory_is_cached_and_empty_cache_releases_it() -> None:
     fs.empty_cache("cuda")
     before = fs.memory_allocated("cuda")
     x = fs.empty((1 << 24,), device="cuda")
@@ -83,7 +83,7 @@ def test_memory_is_cached_and_given_back() -> None:
     assert fs.memory_reserved("cuda") - fs.memory_allocated("cuda") < 1 << 26
 
 
-def test_out_of_memory_says_how_much_and_is_survived() -> None:
+def test_out_of_memory_names_the_size_and_later_ops_work() -> None:
     with pytest.raises(MemoryError, match=r"(GiB|TiB).*cuda:0|cuda:0.*(GiB|TiB)"):
         fs.empty((1 << 40,), device="cuda")
     x = fs.ones((3,), device="cuda")
@@ -121,7 +121,7 @@ def test_copies_between_devices_are_timed_on_the_gpu() -> None:
     assert row.bytes_read == row.bytes_written == 2 * (1 << 22)
 
 
-def test_many_ops_in_a_profile() -> None:
+def test_a_profile_of_many_ops_loses_none() -> None:
     x = fs.rand((64,), device="cuda")
     fs.neg(x)
     with fs.profile() as prof:
@@ -135,7 +135,7 @@ def test_many_ops_in_a_profile() -> None:
     assert only(again.key_averages(), "flopscope::neg").count == 1
 
 
-def test_matmul_is_bound_by_compute() -> None:
+def test_a_large_matmul_is_compute_bound() -> None:
     x = fs.rand((4096, 4096), dtype="bfloat16", device="cuda")
     fs.matmul(x, x)
     with fs.profile() as prof:
@@ -160,7 +160,7 @@ def test_threads_share_the_device() -> None:
     assert only(prof.key_averages(), "flopscope::add").count == 16 * 50
 
 
-def test_a_fork_after_cuda_was_used_is_told() -> None:
+def test_cuda_in_a_forked_child_is_an_error() -> None:
     code = """
 import os, sys, flopscope as fs
 fs.ones((3,), device="cuda")

@@ -1,4 +1,4 @@
-"""Every op on CUDA against NumPy in float64: the cases of the CPU, and what only CUDA has."""
+"""Every op on CUDA, compared with NumPy in float64: the cases of the CPU, and cases only for CUDA."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TestOnCuda(OpCases):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_random_draws_are_those_of_the_cpu(dtype: str) -> None:
+def test_random_numbers_equal_those_of_the_cpu(dtype: str) -> None:
     for make in (fs.rand, fs.randn):
         draws = []
         for device in ("cpu", "cuda"):
@@ -51,7 +51,7 @@ def test_more_than_two_to_the_31_elements(lab: Lab) -> None:
 
 @pytest.mark.parametrize("offset", [1, 2, 3, 5])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
-def test_misaligned_tensors_of_other_libraries(lab: Lab, offset: int, dtype: str) -> None:
+def test_misaligned_tensors_of_other_libraries_are_supported(lab: Lab, offset: int, dtype: str) -> None:
     cupy = pytest.importorskip("cupy")
     base = cupy.random.uniform(0.5, 1, 4099).astype(dtype)
     view = base[offset:]
@@ -66,7 +66,7 @@ def test_misaligned_tensors_of_other_libraries(lab: Lab, offset: int, dtype: str
     lab.check(fs.exp(reverse), np.exp(exact(reverse)), dtype, 8)
 
 
-def test_odd_layouts(lab: Lab) -> None:
+def test_unusual_layouts(lab: Lab) -> None:
     cupy = pytest.importorskip("cupy")
     a = cupy.random.uniform(0.5, 1, (6, 130, 70)).astype("float32")
     for view in (
@@ -85,10 +85,10 @@ def test_odd_layouts(lab: Lab) -> None:
         lab.check(fs.cast(x, "float64"), values, "float64")
 
 
-def test_tf32_only_when_asked(lab: Lab) -> None:
+def test_tf32_is_used_only_with_allow_tf32(lab: Lab) -> None:
     (a, va), (b, vb) = (lab.uniform((512, 512), "float32", -1, 1) for _ in range(2))
-    want = va @ vb
-    errors = [np.abs(exact(fs.matmul(a, b, allow_tf32=allow)) - want).max() for allow in (False, True)]
+    expected = va @ vb
+    errors = [np.abs(exact(fs.matmul(a, b, allow_tf32=allow)) - expected).max() for allow in (False, True)]
     assert errors[0] < 5e-5 and 5e-4 < errors[1] < 0.1
 
 

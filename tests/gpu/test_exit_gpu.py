@@ -1,4 +1,4 @@
-"""Processes that use torch.profiler and flopscope end cleanly, whoever touched CUDA first."""
+"""Processes that use torch.profiler and flopscope exit cleanly, whichever uses CUDA first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from process_exit import FIRST, run
 
 
 @pytest.mark.parametrize("first", [name for name in FIRST if name.startswith("flopscope")])
-def test_no_process_aborts_at_its_end(first: str) -> None:
+def test_processes_exit_cleanly(first: str) -> None:
     with concurrent.futures.ThreadPoolExecutor(7) as pool:
         assert set(pool.map(run, [FIRST[first]] * 14)) == {""}
 

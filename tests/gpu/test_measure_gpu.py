@@ -1,4 +1,4 @@
-"""measure() and compare_times() on a CUDA device: against the device's own records, cold and hot, bad input."""
+"""measure() and compare_times() on a CUDA device: compared with device records, cold and hot caches, errors."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def quick(fn: Callable[..., Any], *args: Any, **options: Any) -> Measurement:
     return measure(fn, *args, **{"max_time": 0.5, "peaks": "none", **options})
 
 
-def own_times(call: Callable[[], Any], calls: int = 200) -> list[float]:
-    """µs of the kernels of a call of one kernel, by a capture of their own."""
+def captured_times(call: Callable[[], Any], calls: int = 200) -> list[float]:
+    """Return the sorted kernel times in µs of a call of one kernel, from a separate capture."""
     recipe = capture.Recipe({ProfilerActivity.CUDA}, True, "cupti", False, False, False)
     core, _ = capture.start_core(recipe, bool)
     try:
@@ -49,22 +49,22 @@ def own_times(call: Callable[[], Any], calls: int = 200) -> list[float]:
     return sorted(kernels)
 
 
-def test_the_hot_time_is_that_of_the_kernels_records() -> None:
+def test_the_hot_time_equals_the_recorded_kernel_time() -> None:
     x = fs.rand((2048, 2048))
     m = quick(fs.sin, x, cache="hot")
-    there = own_times(lambda: fs.sin(x))
+    recorded = captured_times(lambda: fs.sin(x))
     assert m.timing_source == "cupti" and m.device == "cuda:0" and m.kernels == 1
-    assert m.median == pytest.approx(there[len(there) // 2], rel=0.1)
+    assert m.median == pytest.approx(recorded[len(recorded) // 2], rel=0.1)
 
 
-def test_an_emptied_cache_shows() -> None:
-    x = fs.rand((1024, 1024))  # 4 MiB: in every L2 cache there is
+def test_a_cold_cache_takes_longer() -> None:
+    x = fs.rand((1024, 1024))  # 4 MiB fit into any L2 cache
     m = quick(fs.sum, x)
     assert m.cache == "cold" and m.other_cache < 0.95 * m.median
     assert quick(fs.sum, x, cache="hot").other_cache > 1.05 * m.other_cache
 
 
-def test_cold_large_ops_are_near_the_bandwidth_and_no_op_is_above_it() -> None:
+def test_cold_ops_approach_but_do_not_exceed_the_bandwidth() -> None:
     x = fs.rand((8192, 8192))
     m = measure(fs.neg, x, max_time=0.5)
     assert m.bound == "memory" and 70 < m.pct_roofline < 105
@@ -72,7 +72,7 @@ def test_cold_large_ops_are_near_the_bandwidth_and_no_op_is_above_it() -> None:
     assert small.pct_peak_bandwidth < 105
 
 
-def test_the_rest_of_the_cache_is_emptied_of_what_was_made_to_persist() -> None:
+def test_flushing_evicts_persisting_cache_lines() -> None:
     torch = torch_or_skip()
     x = torch.rand(1 << 20, device="cuda")
     m = quick(lambda: x.sum())
@@ -86,7 +86,7 @@ def test_events_agree_with_cupti() -> None:
     assert by_cupti.median < by_events.median < by_cupti.median + 5  # µs: launches of a queued event and kernel
 
 
-def test_clocks_are_read() -> None:
+def test_the_sm_clock_is_read() -> None:
     m = quick(fs.neg, fs.rand((4096, 4096)))
     if HAS_NVML:
         assert 200 < m.clock_mhz < 4000
@@ -94,7 +94,7 @@ def test_clocks_are_read() -> None:
         assert math.isnan(m.clock_mhz) and any("nvidia-ml-py" in note for note in m.notes)
 
 
-def test_a_graph_tells_the_time_from_launch_to_launch() -> None:
+def test_a_graph_measures_the_time_from_launch_to_launch() -> None:
     x = fs.rand((256, 256))
     m = quick(fs.neg, x)
     assert 0.3 < m.launch_to_launch < 20, m.notes
@@ -105,7 +105,7 @@ def test_a_graph_tells_the_time_from_launch_to_launch() -> None:
 def test_a_graph_keeps_the_memory_that_it_writes_to() -> None:
     x = fs.full((1 << 20,), 3.0)
     graph = fs._core.measure_graph("cuda:0", lambda: fs.neg(x), 2)
-    others = [fs.full((1 << 20,), 7.0) for _ in range(4)]  # would take the blocks that the calls gave back
+    others = [fs.full((1 << 20,), 7.0) for _ in range(4)]  # would reuse blocks that the calls freed
     fs._core.measure_replay(graph)
     fs.synchronize()
     assert all((other.numpy() == 7).all() for other in others)
@@ -122,7 +122,7 @@ def test_torch_code_is_measured_and_captured() -> None:
     assert math.isnan(quick(torch.sin, x).flops)
 
 
-def test_events_time_other_code_on_the_gpu_although_nobody_sees_it_there() -> None:
+def test_events_time_code_that_is_not_recorded() -> None:
     torch = torch_or_skip()
     x = torch.rand(4096, 4096, device="cuda")
     m = quick(lambda: torch.sin(x), timer="event")
@@ -148,7 +148,7 @@ def test_a_call_that_synchronises_never_hangs(timer: Any) -> None:
         assert any("waits for the device" in note for note in m.notes)
 
 
-def test_after_a_call_that_cannot_be_captured_all_works_on() -> None:
+def test_later_calls_work_after_a_failed_graph_capture() -> None:
     x = fs.full((16,), 2.0)
     m = quick(lambda: fs.neg(x).numpy())
     assert math.isnan(m.launch_to_launch)
@@ -156,7 +156,7 @@ def test_after_a_call_that_cannot_be_captured_all_works_on() -> None:
     assert not math.isnan(quick(fs.neg, x).launch_to_launch)
 
 
-def test_a_call_that_raises_raises_also_while_the_device_waits() -> None:
+def test_exceptions_propagate_while_the_device_waits() -> None:
     def fails() -> None:
         raise ZeroDivisionError
 
@@ -170,24 +170,24 @@ def test_a_call_that_raises_raises_also_while_the_device_waits() -> None:
     assert not math.isnan(quick(fs.neg, fs.rand((4,))).launch_to_launch)
 
 
-def test_the_device_waits_no_longer_than_it_was_told() -> None:
+def test_the_wait_of_the_device_is_limited() -> None:
     ns, gave_up = fs._core.measure_call("cuda:0", lambda: fs.synchronize(), 0.2)
     assert gave_up
     ns, gave_up = fs._core.measure_call("cuda:0", lambda: None, 0.2)
     assert not gave_up and ns < 1e6
 
 
-def test_waiting_for_a_device_that_is_held_hears_signals() -> None:
+def test_waiting_for_a_blocked_device_can_be_interrupted() -> None:
     class Alarm(Exception):
         pass
 
     def ring(*_: object) -> None:
         raise Alarm
 
-    held = threading.Thread(target=fs._core.measure_call, args=("cuda:0", lambda: time.sleep(2), 5.0))
+    blocker = threading.Thread(target=fs._core.measure_call, args=("cuda:0", lambda: time.sleep(2), 5.0))
     before = signal.signal(signal.SIGALRM, ring)
     begin = time.perf_counter()
-    held.start()
+    blocker.start()
     try:
         time.sleep(0.1)
         signal.setitimer(signal.ITIMER_REAL, 0.3)
@@ -197,11 +197,11 @@ def test_waiting_for_a_device_that_is_held_hears_signals() -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
-        held.join()
+        blocker.join()
     fs.synchronize()
 
 
-def test_nothing_launched_is_said() -> None:
+def test_a_call_that_launches_nothing_is_an_error() -> None:
     x = fs.rand((4,))
     with pytest.raises(RuntimeError, match="launched nothing on cuda:0"):
         quick(lambda tensor: tensor.shape, x)
@@ -210,11 +210,11 @@ def test_nothing_launched_is_said() -> None:
     assert quick(lambda: None).device == "cpu"
 
 
-def test_memory_without_end_ends_in_an_error() -> None:
-    kept: list[fs.Tensor] = []
+def test_growing_memory_is_an_error() -> None:
+    tensors: list[fs.Tensor] = []
     with pytest.raises(MemoryError):
-        quick(lambda: kept.append(fs.empty((1 << 28,))) or fs.neg(kept[-1]), max_time=30.0)
-    kept.clear()
+        quick(lambda: tensors.append(fs.empty((1 << 28,))) or fs.neg(tensors[-1]), max_time=30.0)
+    tensors.clear()
     fs.empty_cache()
 
 
@@ -225,7 +225,7 @@ def test_two_calls_are_compared() -> None:
     assert compare_times(lambda: fs.add(x, y), lambda: fs.add(x, y)).verdict == "same"
 
 
-def test_medians_repeat() -> None:
+def test_medians_are_reproducible() -> None:
     x = fs.rand((4096, 4096))
     medians = [quick(fs.neg, x, graph=False).median for _ in range(5)]
     assert max(medians) / min(medians) < 1.03

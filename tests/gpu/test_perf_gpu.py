@@ -1,4 +1,4 @@
-"""What the perf fixture sees of one call on a real GPU: its kernels, and where it waits."""
+"""The perf fixture on a real GPU: the kernels of one call, and its waits for the device."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ def x() -> fs.Tensor:
     return fs.full((1024, 1024), 0.5, device="cuda")
 
 
-def test_each_kernel_of_a_call_is_seen(x: fs.Tensor) -> None:
+def test_each_kernel_of_a_call_is_counted(x: fs.Tensor) -> None:
     fs.synchronize("cuda")
     assert len(look(fs.sin, (x,)).kernels) == 1
     assert len(look(lambda: [fs.sin(x) for _ in range(3)], ()).kernels) == 3
     assert look(lambda: None, ()).kernels == []
 
 
-def test_waiting_is_seen_and_launching_is_none(x: fs.Tensor) -> None:
+def test_only_waiting_counts_as_synchronization(x: fs.Tensor) -> None:
     fs.sin(x)
     assert look(fs.sin, (x,)).waits == []
     assert look(lambda: fs.sin(x).numpy(), ()).waits != []
     assert look(lambda: fs.synchronize("cuda"), ()).waits != []
 
 
-def test_torch_is_seen_too() -> None:
+def test_kernels_of_torch_are_counted() -> None:
     torch = pytest.importorskip("torch")
     t = torch.ones((1024, 1024), device="cuda")
     fused = look(torch.add, (t, t))

@@ -1,4 +1,4 @@
-"""A Triton kernel: its source must be a file's."""
+"""A Triton kernel, in a file because Triton reads the source of its kernels."""
 
 import triton
 import triton.language as tl
@@ -11,6 +11,6 @@ def double_kernel(source, target, count, block: tl.constexpr):
 
 
 def double(tensor):
-    made = tensor.new_empty(tensor.shape)
-    double_kernel[(triton.cdiv(tensor.numel(), 1024),)](tensor, made, tensor.numel(), 1024)
-    return made
+    result = tensor.new_empty(tensor.shape)
+    double_kernel[(triton.cdiv(tensor.numel(), 1024),)](tensor, result, tensor.numel(), 1024)
+    return result
