@@ -266,7 +266,7 @@ L2_MIB = {
 
 
 @pytest.mark.parametrize("name", L2_MIB)
-def test_l2_is_what_the_driver_reports(name: str) -> None:
+def test_l2_matches_the_driver(name: str) -> None:
     assert find(name).l2_kib == 1024 * L2_MIB[name]
 
 

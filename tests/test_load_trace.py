@@ -430,7 +430,7 @@ def test_an_endless_text_does_not_fill_the_memory() -> None:
     assert source.position < 200 << 20
 
 
-def test_a_trace_cut_at_any_byte_is_refused_or_has_no_extra_events() -> None:
+def test_a_truncated_trace_is_refused_or_has_no_extra_events() -> None:
     raw = gzip.decompress(TRACES[0].read_bytes())
     complete = len(fs.load_trace(raw))
     for at in range(0, len(raw), 97):
