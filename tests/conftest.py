@@ -1,4 +1,4 @@
-"""Test modules import each other by name; measured peaks go to a folder of the test run."""
+"""Shared fixtures. Test modules import each other by name; measured peaks are cached in a temporary folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ os.environ.setdefault("FLOPSCOPE_CACHE_DIR", tempfile.mkdtemp(prefix="flopscope-
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """What ``-n auto`` means: a process for each core, four at most; one where a GPU is, whose times are tested."""
+    """Return the number of workers for ``-n auto``: one per core, at most 4; 0 with a GPU, whose times are tested."""
     import flopscope as fs
 
     try:
@@ -36,7 +36,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def on_the_cpu(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tests that name no device run on the CPU, also where there is a GPU; those of tests/gpu where it is."""
+    """Run tests that name no device on the CPU, even if there is a GPU; tests/gpu keeps the default device."""
     import flopscope as fs
 
     fs.set_default_device(None if "gpu" in request.path.parts else "cpu")

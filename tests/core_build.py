@@ -1,4 +1,4 @@
-"""How tests compile the core without Python; run as a program, it prints the sources for tests/fuzz/run.sh."""
+"""Sources and flags for compiling the core without Python. As a program, prints the sources for tests/fuzz/run.sh."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ ROOT = Path(__file__).resolve().parent.parent
 # Compilers run in ROOT: the include paths of compile_flags.txt are relative to it.
 SHARED_FLAGS = (ROOT / "compile_flags.txt").read_text(encoding="utf-8").split()
 FLAGS = [*SHARED_FLAGS, "-g1", "-fno-omit-frame-pointer", "-Wno-format-zero-length"]
-# "undefined" holds signed overflow and more; that each is fatal makes a test fail that only prints it.
+# "undefined" includes signed overflow. Without recovery, each report is fatal and makes the test fail.
 MEMORY = ["-fsanitize=address,undefined,signed-integer-overflow", "-fno-sanitize-recover=all"]
 
 
 def c_sources() -> list[Path]:
-    """Every C source of csrc, the binding too."""
+    """Return every C source of csrc, including the binding."""
     return sorted((ROOT / "csrc").rglob("*.c"))
 
 
@@ -22,7 +22,7 @@ def is_binding(path: Path) -> bool:
 
 
 def core_sources() -> list[Path]:
-    """All but the binding, with a stub in the place of CUDA."""
+    """Return the sources without the binding, with a stub in place of CUDA."""
     return [*(path for path in c_sources() if not is_binding(path)), ROOT / "kernels" / "cuda_stub.c"]
 
 

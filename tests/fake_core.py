@@ -1,4 +1,4 @@
-"""A C binding whose devices and rates are chosen here, and a machine with nothing else to do."""
+"""A fake C binding with predefined devices and rates, on a machine that is otherwise idle."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class FakeCore:
         self.memory_bytes = 140_000 * MIB
         self.calls: list[tuple[str, str, str, int]] = []
         self.load = 0.1  # the load average
-        self.busy: float | None = 0.0  # share that other processes use
+        self.busy: float | None = 0.0  # share used by other processes
 
     def cuda_device_count(self) -> int:
         if self.cuda_count == 0:
@@ -96,7 +96,7 @@ class FakeCore:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
-    """Give flopscope.hardware.device these devices, and an empty cache folder."""
+    """Replace the binding of flopscope.hardware.device by the fake, and use an empty cache folder."""
     fake = FakeCore()
     monkeypatch.setattr(fsd, "_load_core", lambda: fake)
     monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", lambda device: 1100.0)
@@ -110,5 +110,5 @@ def install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCore:
 
 
 def forget() -> None:
-    """As if another process asked."""
+    """Clear the peaks that this process remembers."""
     fsp.remembered.clear()

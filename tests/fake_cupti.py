@@ -1,6 +1,6 @@
-"""The fake of tests/c/fake_cupti.c in Python: build() compiles it, Cuda drives it in a process that loaded it.
+"""A Python driver for tests/c/fake_cupti.c: build() compiles it; Cuda controls it in the process that loaded it.
 
-CUPTI is loaded once per process, so that a process of its own runs each program: run_with_fake().
+A process can load CUPTI only once, so run_with_fake() runs each program in a new process.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ cuda = Cuda(LIBRARY)
 
 
 def build(folder: Path, *absent: str) -> Path:
-    """The fake as a shared library, without the functions of these names."""
+    """Compile the fake as a shared library, without the functions named in ``absent``."""
     target = folder / f"libfake{'_'.join(['', *absent])}.so"
     compiler = shlex.split(os.environ.get("CC", "cc"))
     command = [*compiler, "-std=gnu11", "-O1", "-shared", "-fPIC", f"-I{ROOT}", f"-I{ROOT / 'csrc'}"]
@@ -49,9 +49,9 @@ def build(folder: Path, *absent: str) -> Path:
 
 
 def run_with_fake(library: Path, *parts: str, load: bool = True) -> Any:
-    """What the program of these parts prints, as JSON (None: nothing).
+    """Run a program in a new process and return its output, parsed as JSON (None if there is none).
 
-    The fake is loaded in CUPTI's place and called ``cuda``; without ``load`` it is only at LIBRARY.
+    The fake is loaded in place of CUPTI and named ``cuda``; with ``load=False``, only its path LIBRARY is defined.
     """
     code = "".join([BEGIN, LOAD if load else "", *map(textwrap.dedent, parts)])
     paths = [str(ROOT), str(HERE), os.environ.get("PYTHONPATH", "")]
@@ -67,7 +67,7 @@ def run_with_fake(library: Path, *parts: str, load: bool = True) -> Any:
 
 
 def rows(prof: Any) -> dict[str, dict[str, Any]]:
-    """The table's rows by "name" on the host and "name @cuda" on the device, as what JSON can hold."""
+    """Return the table's rows for JSON, by "name" on the host and "name @cuda" on the device."""
     names = ("count", "self_cpu_time_total", "cpu_time_total", "self_device_time_total", "device_time_total",
              "is_user_annotation", "timing_source")  # fmt: skip
     return {
@@ -77,7 +77,7 @@ def rows(prof: Any) -> dict[str, dict[str, Any]]:
 
 
 class Cuda:
-    """What a GPU does: API calls of this thread and the work that they launch, in ns of the profile's clock."""
+    """A simulated GPU: API calls of this thread and the work that they launch, in ns of the profile's clock."""
 
     def __init__(self, library: str) -> None:
         self.fake = ctypes.CDLL(library)
@@ -97,7 +97,7 @@ class Cuda:
             "fake_take": (text,),
         }.items():
             getattr(self.fake, name).argtypes = arguments
-        self._kept: list[bytes] = []  # CUPTI's names live as long as the code does
+        self._names: list[bytes] = []  # keeps the names alive, as CUPTI does while the code is loaded
         self._correlation = 0
         self._lock = threading.Lock()
 
@@ -114,7 +114,7 @@ class Cuda:
         self.fake.fake_take(None if by is None else by.encode())
 
     def call(self, function: str = LAUNCH, at: int | None = None, length: int = CALL_NS) -> tuple[int, int]:
-        """An API call of this thread at a time, or now (it is over when this returns): (its start, correlation)."""
+        """Make an API call at a time, or now, and wait for its end; return (start, correlation)."""
         with self._lock:
             self._correlation += 1
             correlation = self._correlation
@@ -125,14 +125,14 @@ class Cuda:
         return start, correlation
 
     def kernel(self, name: str, start: int, length: int, correlation: int, device: int = 0, stream: int = 7) -> None:
-        self._kept.append(name.encode())
+        self._names.append(name.encode())
         end = start + length if length else 0
-        self.fake.fake_kernel(self._kept[-1], start, end, device, stream, correlation)
+        self.fake.fake_kernel(self._names[-1], start, end, device, stream, correlation)
 
     def launch(
         self, name: str = "kernel", length: int = 5000, at: int | None = None, device: int = 0, stream: int = 7
     ) -> int:
-        """A call that launches a kernel, which starts half-way through it: the kernel's start."""
+        """Launch a kernel that starts halfway through its API call; return the kernel's start."""
         start, correlation = self.call(LAUNCH, at)
         self.kernel(name, start + CALL_NS // 2, length, correlation, device, stream)
         return start + CALL_NS // 2

@@ -13,7 +13,7 @@ import pytest
 # Not imported in runner(): pytester forgets modules that are first imported in one of its runs.
 from flopscope.timing import measuring, paired
 
-PEAK_FLOPS, PEAK_BYTES = 1e12, 100e9  # of the imagined device, per second
+PEAK_FLOPS, PEAK_BYTES = 1e12, 100e9  # of the simulated device, per second
 
 
 @dataclass
@@ -41,14 +41,14 @@ class Measurement:
         moved, done = times.bytes or 0.0, times.flops or 0.0
         self.gbytes_per_s = None if times.bytes is None else moved / us / 1e3
         self.tflops_per_s = None if times.flops is None else done / us / 1e6
-        least = max(moved / PEAK_BYTES, done / PEAK_FLOPS) * 1e6
-        has = times.peaks and (times.bytes is not None or times.flops is not None)
-        self.pct_roofline = least / us * 100 if has else None
+        roofline_us = max(moved / PEAK_BYTES, done / PEAK_FLOPS) * 1e6
+        known = times.peaks and (times.bytes is not None or times.flops is not None)
+        self.pct_roofline = roofline_us / us * 100 if known else None
         self.pct_peak_bandwidth = moved / us / PEAK_BYTES * 1e8 if times.peaks and times.bytes is not None else None
         self.pct_peak_flops = done / us / PEAK_FLOPS * 1e8 if times.peaks and times.flops is not None else None
         self.why_unknown = (
             ""
-            if has
+            if known
             else "the peaks of the device are unknown"
             if times.bytes is not None or times.flops is not None
             else "its work is unknown; pass flops= and bytes="
@@ -77,8 +77,8 @@ class Clock:
         fn(*args)
         self.calls.append({"max_time": max_time, **({} if spread == 0.005 else {"spread": spread}), **options})
         times = self.times.pop(0) if len(self.times) > 1 else self.times[0]
-        given = {name: value for name, value in options.items() if name in ("flops", "bytes")}
-        return Measurement(Times(**{**asdict(times), **given}))
+        overrides = {name: value for name, value in options.items() if name in ("flops", "bytes")}
+        return Measurement(Times(**{**asdict(times), **overrides}))
 
     def compare_times(self, f: Any, g: Any, *, margin: float = 0.01, max_time: float = 3.0) -> Compared:
         self.calls.append({"f": f(), "g": g(), "max_time": max_time, "margin": margin})

@@ -59,10 +59,10 @@ def measurement(
 
 
 class Clock:
-    """A stand-in for measure(): an addition on the imagined CPU, and the recorded options."""
+    """A stand-in for measure(): an addition on the simulated CPU, and the recorded options."""
 
     def __init__(self, us: Callable[[float], float]) -> None:
-        """us: time of a call that moves so many bytes."""
+        """us: function from the bytes that a call moves to its time in µs."""
         self.us = us
         self.asked: list[dict[str, Any]] = []
 

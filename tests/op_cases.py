@@ -1,4 +1,4 @@
-"""The checks of every op on every dtype, for one device: tests/test_ops.py runs them on the CPU, tests/gpu on CUDA."""
+"""Tests of every op and dtype on one device: tests/test_ops.py runs them on the CPU, tests/gpu on CUDA."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class OpCases:
 
     @pytest.mark.parametrize("exponent", [0.0, 1.0, -1.0, 2.0, 0.5, 3.0, 3.14159, -2.5])
     @every_dtype
-    def test_pow_by_a_number(self, lab: Lab, exponent: float, dtype: str) -> None:
+    def test_pow_with_a_scalar_exponent(self, lab: Lab, exponent: float, dtype: str) -> None:
         x, values = lab.uniform((257,), dtype, 0.2, 2.0)
         lab.check(fs.pow(x, exponent), np.power(values, exponent), dtype, 4)
 
@@ -89,12 +89,12 @@ class OpCases:
             (np.float64(2) * a, 2 * va),
         ]:
             lab.check(got, want, "float64", 8)
-        kept = a
+        original = a
         a += b
         a *= 2
         a -= 1
         a /= b
-        assert a is kept
+        assert a is original
         lab.check(a, ((va + vb) * 2 - 1) / vb, "float64", 8)
 
     def test_special_values(self, lab: Lab) -> None:
@@ -103,11 +103,11 @@ class OpCases:
         with np.errstate(all="ignore"):
             for name in set(UNARY) - {"gelu"}:
                 for dtype in ("float64", "float32"):
-                    x, held = lab.tensor(values, dtype)
-                    want = UNARY[name](held)
+                    x, inputs = lab.tensor(values, dtype)
+                    want = UNARY[name](inputs)
                     want = want.astype(dtype).astype(np.float64)
                     if name == "silu":
-                        want[np.isneginf(held)] = nan  # -inf / (1 + inf), as the expression says
+                        want[np.isneginf(inputs)] = nan  # the reference evaluates -inf / (1 + inf)
                     got = exact(getattr(fs, name)(x))
                     np.testing.assert_allclose(
                         got, want, rtol=1e-6 if dtype == "float32" else 1e-13, atol=1e-44, err_msg=f"{name} {dtype}"
@@ -131,7 +131,7 @@ class OpCases:
             ]:
                 x = lab.tensor([float(at)], dtype)[0]
                 got = float(exact(getattr(fs, name)(x))[0])
-                # CUDA's own log2 of float64 is within 1 unit in the last place, no better.
+                # CUDA's log2 of float64 is accurate only to 1 unit in the last place.
                 assert got == want or (lab.device == "cuda" and abs(got - want) <= np.spacing(float(want))), (
                     name,
                     dtype,
@@ -151,7 +151,7 @@ class OpCases:
         out = fs.empty(shape[:-1], dtype=dtype, device=lab.device)
         lab.check(getattr(fs, name)(x, axis=-1, out=out), REDUCTIONS[name](values, axis=-1), dtype, 4)
 
-    def test_reductions_see_nan_and_nothing(self, lab: Lab) -> None:
+    def test_reductions_of_nan_and_of_empty_tensors(self, lab: Lab) -> None:
         values = np.ones((3, 1000))
         values[1, 617] = np.nan
         x = lab.tensor(values, "float32")[0]
@@ -327,7 +327,7 @@ class OpCases:
         got = fs.add(base, base.T, out=base)
         np.testing.assert_allclose(exact(got), values + values.T, rtol=1e-6)
 
-    def test_errors_name_the_op_and_what_it_was_given(self, lab: Lab) -> None:
+    def test_errors_name_the_op_and_its_arguments(self, lab: Lab) -> None:
         x = lab.uniform((3, 4), "float32")[0]
         y = lab.uniform((5, 4), "float32")[0]
         cases = [

@@ -1,4 +1,4 @@
-"""What every op must give, by NumPy in float64, and inputs to hold it against. Shared by the CPU and the GPU tests."""
+"""Reference results of every op by NumPy in float64, and test inputs. Shared by the CPU and GPU tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 # Relative to the exact result of the rounded inputs: a few units in the last place of the dtype.
 TOLERANCE = {"float64": 1e-13, "float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
-# A denormal rounds to steps of this; results below the least normal number are only so exact.
+# Absolute tolerance for results below the smallest normal number, which lose relative accuracy.
 TINY = {"float64": 1e-307, "float32": 2e-38, "float16": 6e-8, "bfloat16": 2e-38}
 
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -45,7 +45,7 @@ UNARY: dict[str, Callable[[Array], Array]] = {
     "gelu": lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
     "silu": lambda x: x * _sigmoid(x),
 }
-POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10"}  # their inputs, for NumPy not to warn
+POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10"}  # ops with positive inputs, so that NumPy does not warn
 
 BINARY: dict[str, Callable[[Any, Any], Array]] = {
     "add": np.add,
@@ -80,22 +80,22 @@ def rms_norm(x: Array, weight: Any = 1.0, eps: float = 1e-5) -> Array:
 
 
 class Lab:
-    """Makes tensors on one device and holds results against float64."""
+    """Tensors on one device, and the comparison of results with float64."""
 
     def __init__(self, device: str) -> None:
         self.device = device
         self.random = np.random.default_rng(20260)
 
     def tensor(self, values: Any, dtype: str) -> tuple[fs.Tensor, Array]:
-        """The tensor in that dtype, and in float64 exactly what it holds."""
-        made = fs.from_numpy(np.array(values, dtype=np.float64, order="C"), device=self.device).to(dtype)
-        return made, exact(made)
+        """Return the tensor in that dtype, and its exact elements in float64."""
+        tensor = fs.from_numpy(np.array(values, dtype=np.float64, order="C"), device=self.device).to(dtype)
+        return tensor, exact(tensor)
 
     def uniform(self, shape: Any, dtype: str, low: float = -3.0, high: float = 3.0) -> tuple[fs.Tensor, Array]:
         return self.tensor(self.random.uniform(low, high, shape), dtype)
 
     def check(self, got: fs.Tensor, want: Any, dtype: str, scale: float = 1.0) -> None:
-        """Shape, dtype and device are as they should be, and every element is within the dtype's tolerance."""
+        """Check shape, dtype and device, and that every element is within the dtype's tolerance."""
         want = np.asarray(want, dtype=np.float64)
         assert got.shape == want.shape
         assert got.dtype == dtype
@@ -104,5 +104,5 @@ class Lab:
 
 
 def exact(tensor: fs.Tensor) -> Array:
-    """The elements in float64, which holds those of every dtype."""
+    """Return the elements in float64, which represents those of every dtype exactly."""
     return tensor.to("cpu").to("float64").numpy().copy()

@@ -1,4 +1,4 @@
-"""Tables for tests: made from a few values, or from the rows that torch.profiler recorded."""
+"""Tables for tests, built from a few values or from the rows that torch.profiler recorded."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DEFAULTS: dict[str, Any] = {
 
 
 def make_table(*rows: dict[str, Any], **meta: Any) -> EventTable:
-    """A table of rows that are given by some of their columns; what is not given is 0, or NaN for work and rates."""
+    """Return a table of rows with these columns; missing columns are 0, or NaN for work and rates."""
     full = [_rated(row) for row in rows]
     columns = {c.name: [row.get(c.name, DEFAULTS.get(c.name, math.nan)) for row in full] for c in COLUMNS}
     defaults = {
@@ -51,30 +51,30 @@ def make_table(*rows: dict[str, Any], **meta: Any) -> EventTable:
 
 
 def _rated(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its rates, and the least time that its share of the roofline is made of."""
+    """Return the row with its rates, and the roofline time that its share of the roofline implies."""
     time = row.get("device_busy_time", row.get("self_cpu_time_total", math.nan))
-    least = row.get("pct_roofline", math.nan) * time / 100
-    made = {"roofline_time": least, "headroom": time - least}
+    roofline_time = row.get("pct_roofline", math.nan) * time / 100
+    derived = {"roofline_time": roofline_time, "headroom": time - roofline_time}
     if time > 0:
-        made["tflops_per_s"] = row.get("flops", math.nan) / time / 1e6
-        made["gbytes_per_s"] = row.get("bytes_total_moved", math.nan) / time / 1e3
-    return {**made, **row}
+        derived["tflops_per_s"] = row.get("flops", math.nan) / time / 1e6
+        derived["gbytes_per_s"] = row.get("bytes_total_moved", math.nan) / time / 1e3
+    return {**derived, **row}
 
 
 def recorded_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a NAME.rows.csv file: what torch.profiler's key_averages() gave."""
+    """Return the rows of a NAME.rows.csv file, recorded from torch.profiler's key_averages()."""
     with open(path, newline="", encoding="utf-8") as file:
         return [_recorded_row(row) for row in csv.DictReader(file)]
 
 
 def _recorded_row(row: dict[str, str]) -> dict[str, Any]:
-    made: dict[str, Any] = {"key": row["key"], "overload_name": row["overload_name"]}
-    made["device_type"] = "cpu" if row["device_type"] == "DeviceType.CPU" else "cuda"
-    made["is_user_annotation"] = row["is_user_annotation"] == "True"
-    made["input_shapes"] = ast.literal_eval(row["input_shapes"] or "[]")
+    columns: dict[str, Any] = {"key": row["key"], "overload_name": row["overload_name"]}
+    columns["device_type"] = "cpu" if row["device_type"] == "DeviceType.CPU" else "cuda"
+    columns["is_user_annotation"] = row["is_user_annotation"] == "True"
+    columns["input_shapes"] = ast.literal_eval(row["input_shapes"] or "[]")
     for name, value in row.items():
         if name.endswith("time_total"):
-            made[name] = float(value)
+            columns[name] = float(value)
         elif name == "count" or name.endswith("memory_usage"):
-            made[name] = int(value)
-    return made
+            columns[name] = int(value)
+    return columns

@@ -1,4 +1,4 @@
-"""Arrow: the structs themselves through ctypes, and what pyarrow, polars and duckdb read of them."""
+"""Arrow export: its structs, read through ctypes, and its tables, read by pyarrow, polars and duckdb."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def bits(pointer: int, count: int) -> list[int]:
 # The structs ----------------------------------------------------------------------------------------------------------
 
 
-def test_numbers_are_the_arrays_own_memory_and_nan_is_null() -> None:
+def test_numbers_share_the_arrays_memory_and_nan_is_null() -> None:
     times = np.array([1.0, math.nan, 3.0, math.inf])
     counts = np.arange(4)
     capsule = _core.arrow_stream(4, [("time", "float64", times), ("count", "int64", counts)])
@@ -118,14 +118,14 @@ def test_the_schema_names_and_types_the_columns() -> None:
     del capsule
 
 
-def test_a_column_has_the_type_that_the_core_gives_it() -> None:
+def test_columns_have_the_types_of_the_core() -> None:
     text = DEFINITIONS.read_text(encoding="utf-8")
     for c_type, name, unit in re.findall(r"FS_COLUMN\((\w+), (\w+), (\w+),", text):
-        whole = c_type == "int64_t" and unit != "ns"  # ns become µs
-        assert next(c.type for c in COLUMNS if c.name == name) == ("int64" if whole else "float64"), name
+        integral = c_type == "int64_t" and unit != "ns"  # ns become µs
+        assert next(c.type for c in COLUMNS if c.name == name) == ("int64" if integral else "float64"), name
 
 
-def test_a_batch_outlives_its_table_and_lets_its_memory_go() -> None:
+def test_a_batch_outlives_its_table_and_frees_its_memory() -> None:
     class Watched(np.ndarray[Any, Any]):
         pass
 
@@ -143,7 +143,7 @@ def test_a_batch_outlives_its_table_and_lets_its_memory_go() -> None:
     assert gone() is None
 
 
-def test_a_stream_that_nobody_reads_lets_its_memory_go() -> None:
+def test_an_unread_stream_frees_its_memory() -> None:
     values = np.array([5.0, 6.0]).view(type("Watched", (np.ndarray,), {}))
     gone = weakref.ref(values)
     capsule = _core.arrow_stream(2, [("x", "float64", values)])
@@ -169,12 +169,12 @@ def test_a_stream_that_nobody_reads_lets_its_memory_go() -> None:
         ([3], TypeError, r"a column must be a tuple \(name, type, values\), not 3"),
     ],
 )
-def test_wrong_columns_are_named(columns: Any, problem: type[Exception], message: str) -> None:
+def test_invalid_columns_are_reported(columns: Any, problem: type[Exception], message: str) -> None:
     with pytest.raises(problem, match=message):
         _core.arrow_stream(2, columns)
 
 
-# Its readers ----------------------------------------------------------------------------------------------------------
+# Readers --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -187,7 +187,7 @@ def live() -> EventTable:
 
 
 def expected(table: EventTable) -> list[dict[str, Any]]:
-    """The rows as json knows them, lists as lists of texts, infinite numbers as they are."""
+    """Return the rows as JSON values, with lists as lists of strings and infinities unchanged."""
     rows = table.to_dicts()
     for row in rows:
         for name, value in row.items():
@@ -196,7 +196,7 @@ def expected(table: EventTable) -> list[dict[str, Any]]:
     return rows
 
 
-def test_pyarrow_reads_what_to_dicts_gives(live: EventTable) -> None:
+def test_pyarrow_reads_the_rows_of_to_dicts(live: EventTable) -> None:
     pytest.importorskip("pyarrow")
     for table in (live, make_table(*ROWS), make_table(*ROWS)[:0], make_table(*ROWS, ranks=[0, 1, 0])):
         arrow = table.to_arrow()
@@ -204,7 +204,7 @@ def test_pyarrow_reads_what_to_dicts_gives(live: EventTable) -> None:
         assert arrow.to_pylist() == expected(table)
 
 
-def test_a_parquet_file_holds_the_same(live: EventTable, tmp_path: Path) -> None:
+def test_a_parquet_file_contains_the_same_rows(live: EventTable, tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     live.to_parquet(tmp_path / "table.parquet")
     assert parquet.read_table(tmp_path / "table.parquet").to_pylist() == expected(live)
@@ -218,11 +218,11 @@ def test_polars_reads_a_table(live: EventTable) -> None:
 def test_duckdb_reads_a_table(live: EventTable) -> None:
     duckdb = pytest.importorskip("duckdb")
     recorded = live  # noqa: F841 - duckdb finds it by its name
-    found = duckdb.sql("select key, count, flops, input_shapes[1] from recorded").fetchall()
-    assert found == [(r["key"], r["count"], r["flops"], next(iter(r["input_shapes"]), None)) for r in expected(live)]
+    rows = duckdb.sql("select key, count, flops, input_shapes[1] from recorded").fetchall()
+    assert rows == [(r["key"], r["count"], r["flops"], next(iter(r["input_shapes"]), None)) for r in expected(live)]
 
 
-def test_a_missing_pyarrow_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_pyarrow_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -232,7 +232,7 @@ def test_a_missing_pyarrow_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
         make_table(*ROWS).to_parquet(tmp_path / "t.parquet")
 
 
-def test_json_files_hold_device_and_rows(tmp_path: Path) -> None:
+def test_json_files_contain_device_and_rows(tmp_path: Path) -> None:
     peaks = {"cuda:0": {"source": "datasheet", "name": "NVIDIA H200"}}
     table = make_table({"key": "k", "device_type": "cuda", "self_device_time_total": 3.0}, peaks=peaks)
     table.to_json(tmp_path / "t.json")

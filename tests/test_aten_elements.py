@@ -1,4 +1,4 @@
-"""FLOPs and bytes of torch's ops that go over elements: against counts made here, and against what torch gives back."""
+"""FLOPs and bytes of torch's elementwise ops and reductions, compared with counts made here and torch's results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = {"float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "long int"
 
 
 class T(NamedTuple):
-    """A tensor argument: dtype as a trace writes it, shape, strides (of C order where none are given)."""
+    """A tensor argument: dtype as in a trace, shape, strides (C order by default)."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -153,7 +153,7 @@ CASES: list[tuple[str, tuple[Any, ...], float, float, float]] = [
     ("aten::constant_pad_nd", (F(6, 10), "[1, 2]", 0), 0, 4 * N, 4 * 6 * 13),
     ("aten::view", (F(6, 10), "[60]"), 0, 0, 0),
     ("aten::some_gelu_backward", (F(6, 10),), math.nan, math.nan, math.nan),
-    ("aten::sinh_backward", (F(6, 10), F(6, 10)), N, 8 * N, 4 * N),  # no such op: a gradient like any other
+    ("aten::sinh_backward", (F(6, 10), F(6, 10)), N, 8 * N, 4 * N),  # does not exist: the rule covers any gradient
     ("aten::special_bessel_j0", (F(6, 10),), N, 4 * N, 4 * N),
     ("c10d::scatter_", (F(6, 10), 1, I(6, 2), F(6, 2)), math.nan, math.nan, math.nan),
     ("AddmmBackward0", (F(6, 10),), math.nan, math.nan, math.nan),
@@ -162,7 +162,7 @@ CASES: list[tuple[str, tuple[Any, ...], float, float, float]] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "flops", "read", "written"), CASES)
-def test_work_is_what_the_arguments_tell(
+def test_work_follows_from_the_arguments(
     name: str, arguments: tuple[Any, ...], flops: float, read: float, written: float
 ) -> None:
     got = work(name, *arguments)
@@ -171,13 +171,13 @@ def test_work_is_what_the_arguments_tell(
     assert not got["of_launched"]
 
 
-def test_the_unit_is_that_of_the_dtype_computed_in() -> None:
+def test_the_unit_follows_the_compute_dtype() -> None:
     assert work("aten::add", H(4), H(4), 1)["unit"] == "fp32"
     assert work("aten::add", T("double", (4,)), T("double", (4,)), 1)["unit"] == "fp64"
     assert work("aten::add", I(4), I(4), 1)["unit"] is None
 
 
-def test_what_picks_by_what_a_trace_does_not_tell_has_no_flops_and_unknown_bytes() -> None:
+def test_data_dependent_ops_have_no_flops_and_unknown_bytes() -> None:
     got = work("aten::bincount", I(60), None)
     assert got["flops"] == 0 and math.isnan(got["bytes_moved"])
 
@@ -220,12 +220,12 @@ def test_a_triton_kernel_moves_each_distinct_element_of_its_tensors() -> None:
     assert math.isnan(got["flops"]) and math.isnan(got["bytes_read"]) and math.isnan(got["bytes_written"])
 
 
-def test_a_triton_kernel_that_picks_touches_no_more_than_it_has_points() -> None:
+def test_a_triton_gather_touches_at_most_one_element_per_point() -> None:
     got = work("triton_poi_fused_embedding_1", I(60), F(50257, 8), F(60, 8), 480)
     assert got["bytes_moved"] == 8 * 60 + 4 * 480 + 4 * 480
 
 
-def test_a_triton_kernel_that_only_moves_reads_no_more_than_it_has_points() -> None:
+def test_a_triton_copy_reads_at_most_one_element_per_point() -> None:
     split = work("triton_poi_fused_cat_split_transpose_view_5", F(8, 96), F(8, 32), 256)
     assert split["bytes_moved"] == 4 * 256 + 4 * 256
     both_halves = work("triton_poi_fused_mul_silu_split_5", F(8, 64), F(8, 32), 256)
@@ -236,40 +236,40 @@ def moved_by(name: str, *arguments: Any) -> float:
     return float(work(name, *arguments)["bytes_moved"])
 
 
-def test_a_triton_kernel_reads_and_writes_the_tensor_that_it_works_in() -> None:
-    """KernelArgs of Inductor lists the buffers read and written, those read, those written."""
+def test_in_place_triton_kernels_read_and_write_their_buffer() -> None:
+    """Inductor's KernelArgs lists in-place buffers first, then inputs, then outputs."""
     big, bias = F(6, 10), F(10)
-    # A convolution's bias: in_out_ptr0, in_ptr0. The bias cannot be the result of 60 points.
+    # A convolution's bias: in_out_ptr0, in_ptr0. The bias is too small to be the output of 60 points.
     assert moved_by("triton_poi_fused_convolution_0", big, bias, 60) == 2 * 4 * N + 40
     assert moved_by("triton_poi_fused_add_0", big, bias, big, 60) == 2 * 4 * N + 40  # in_ptr0, in_ptr1, out_ptr0
-    # Masks and statistics of a norm, as GPT-2's first layer has it.
+    # Masks and statistics of a norm, as in GPT-2's first layer.
     assert moved_by("triton_poi_fused_add_native_layer_norm_8", big, B(6, 10), F(6, 1), F(6, 1), 60) == 9 * N + 48
-    # One tensor: what is done to it needs it, unless it is made of nothing.
+    # A single tensor is both input and output, unless the kernel only fills it.
     assert moved_by("triton_poi_fused_relu_0", big, 60) == 2 * 4 * N
     assert moved_by("triton_poi_fused_zeros_0", big, 60) == 4 * N
     assert moved_by("triton_poi_fused_embedding_dense_backward_9", big, 60) == 4 * N
-    # The gradient of tanh takes the incoming one and what was kept: with two tensors, one of them is the result too.
+    # The gradient of tanh needs the incoming gradient and the saved output; of two tensors, one is also the result.
     assert moved_by("triton_poi_fused_mul_tanh_backward_3", big, big, 60) == 3 * 4 * N
     assert moved_by("triton_poi_fused_mul_tanh_backward_3", big, big, big, 60) == 3 * 4 * N
     assert moved_by("triton_poi_fused_div_expand_tanh_backward_3", big, big, 60) == 2 * 4 * N
-    # A norm by rows in place: x, weight, bias; then out of place.
+    # A row-wise norm in place: x, weight, bias; then out of place.
     assert moved_by("triton_per_fused_native_layer_norm_0", big, F(10), F(10), 6, 10) == 2 * 4 * N + 80
     assert moved_by("triton_per_fused_native_layer_norm_0", big, F(10), F(10), big, 6, 10) == 2 * 4 * N + 80
     assert moved_by("triton_red_fused_sum_0", big, F(6), 6, 10) == 4 * N + 24
-    # Sums of parts, of one axis and of no size of the grid, are no inputs.
+    # Partial sums (one axis, of a size unrelated to the grid) are not inputs.
     assert moved_by("triton_per_fused_mul_sum_2", F(64, 8), F(64, 8), F(128), 64, 8) == 2 * 4 * 512 + 4 * 128
 
 
-def test_the_points_of_a_triton_kernel_are_the_last_numbers() -> None:
+def test_the_last_scalars_are_the_points_of_a_triton_kernel() -> None:
     table, rows = F(50257, 8), F(60, 8)
     assert moved_by("triton_poi_fused_embedding_1", I(60), table, rows, 480) == 8 * 60 + 2 * 4 * 480
-    # An offset of random numbers, or a dynamic size, stands before them.
+    # An offset of the random number generator, or a dynamic size, may precede them.
     for before in (0, 12, 60):
         assert moved_by("triton_per_fused_embedding_norm_1", I(60), table, rows, before, 60, 8) == 8 * 60 + 2 * 4 * 480
     assert moved_by("triton_poi_fused_embedding_1", I(60), table, rows, 8, 60) == 8 * 60 + 2 * 4 * 480  # tiles: y, x
 
 
-def test_a_triton_kernel_reads_an_element_a_point_unless_its_name_says_otherwise() -> None:
+def test_a_triton_kernel_reads_one_element_per_point_by_default() -> None:
     padded = work("triton_poi_fused_add_mm_20", F(16, 10), F(6, 10), F(6, 10), 60)
     assert padded["bytes_moved"] == 3 * 4 * N and not padded["at_most"]
     picked = work("triton_red_fused_nll_loss_forward_sub_2", F(6, 1000), I(6), F(), 1, 6)
@@ -283,7 +283,7 @@ def test_a_triton_kernel_reads_an_element_a_point_unless_its_name_says_otherwise
 
 
 def _recorded(tmp_path: Path, run: Callable[[], Any]) -> dict[str, list[dict[str, Any]]]:
-    """The arguments of each op that ran, by name."""
+    """Return the recorded arguments of each op, by name."""
     import torch
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as prof:
@@ -303,7 +303,7 @@ def _work_of(name: str, args: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def test_bytes_are_those_of_the_tensors_that_torch_takes_and_gives(tmp_path: Path) -> None:
+def test_bytes_match_the_inputs_and_outputs_of_torch(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     nn = torch.nn.functional
     x, y, row = torch.rand(6, 10), torch.rand(6, 10), torch.rand(10)
@@ -350,15 +350,15 @@ def test_bytes_are_those_of_the_tensors_that_torch_takes_and_gives(tmp_path: Pat
     ]
     for name, inputs, run in runs:
         result = run()
-        given = list(result) if isinstance(result, tuple) else [result]
+        outputs = list(result) if isinstance(result, tuple) else [result]
         if name == "aten::max_pool2d_with_indices":
-            given.append(torch.empty(result.shape, dtype=torch.int64))
+            outputs.append(torch.empty(result.shape, dtype=torch.int64))
         if name == "aten::native_group_norm":
-            assert [t.dtype for t in given] == [torch.float32] * 3
+            assert [t.dtype for t in outputs] == [torch.float32] * 3
         calls = _recorded(tmp_path, run)[name]
-        found = [_work_of(name, args) for args in calls]
-        read, written = (sum(t.numel() * t.element_size() for t in ts) for ts in (inputs, given))
-        assert (read, written) in [(w["bytes_read"], w["bytes_written"]) for w in found], (name, found, read, written)
+        works = [_work_of(name, args) for args in calls]
+        read, written = (sum(t.numel() * t.element_size() for t in ts) for ts in (inputs, outputs))
+        assert (read, written) in [(w["bytes_read"], w["bytes_written"]) for w in works], (name, works, read, written)
 
 
 def test_every_pointwise_op_of_torch_has_a_rule() -> None:
@@ -373,14 +373,14 @@ def test_every_pointwise_op_of_torch_has_a_rule() -> None:
     assert without == []
 
 
-def test_an_image_is_resized_to_a_size_or_by_factors() -> None:
+def test_images_are_resized_by_size_or_by_scale_factors() -> None:
     def work(*texts: str) -> tuple[float, float]:
         dims, types = (
             [[2, 3, 10, 12], *([] for _ in texts)],
             ["float", *("ScalarList" if t[:1] == "[" else "Scalar" for t in texts)],
         )
-        found = _core._work_of_torch("aten::upsample_bilinear2d", dims, types, [[] for _ in dims], ["", *texts])
-        return found["bytes_read"], found["bytes_written"]
+        result = _core._work_of_torch("aten::upsample_bilinear2d", dims, types, [[] for _ in dims], ["", *texts])
+        return result["bytes_read"], result["bytes_written"]
 
     assert work("[20, 30]", "False") == (4 * 2 * 3 * 10 * 12, 4 * 2 * 3 * 20 * 30)
     assert work("", "False", "[2., 2.5]") == (4 * 2 * 3 * 10 * 12, 4 * 2 * 3 * 20 * 30)

@@ -1,4 +1,4 @@
-"""Work of ops over lists of tensors, whose dtypes only the kernels that ran tell."""
+"""Work of ops over lists of tensors, whose dtypes are known only from the kernels that ran."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ADD = (
     f"void {SPACE}multi_tensor_apply_kernel<{SPACE}TensorListMetadata<1>, "
     f"{SPACE}BinaryOpScalarFunctor<double, 1, 1, 0>, std::plus<double>, double>(x)"
 )
-BLOCK = 65536  # elements that a block of multi_tensor_apply covers at most
+BLOCK = 65536  # maximum number of elements per block of multi_tensor_apply
 
 
-def test_lists_that_are_told_have_as_many_elements_as_their_tensors() -> None:
+def test_recorded_lists_have_the_elements_of_their_tensors() -> None:
     got = _core._work_of_torch(
         "aten::_foreach_mul_", [[[6, 10], [4], []], []], ["TensorList", "Scalar"], None, ["", "2"]
     )
@@ -28,7 +28,7 @@ def test_lists_that_are_told_have_as_many_elements_as_their_tensors() -> None:
     assert math.isnan(_core._work_of_torch("aten::_foreach_sqrt", [[]], ["TensorList"])["list_elements"])
 
 
-def test_what_joins_a_list_reads_and_writes_all_of_it() -> None:
+def test_concatenations_read_and_write_every_element() -> None:
     got = _core._work_of_torch("aten::cat", [[[6, 10], [4, 10]], []], ["TensorList", "Scalar"], None, ["", "0"])
     assert (got["flops"], got["bytes_read"], got["bytes_written"], got["list_elements"]) == (0, 1, 1, 100)
     out = [[[6, 10], [4, 10]], [], [10, 10]]
@@ -37,7 +37,7 @@ def test_what_joins_a_list_reads_and_writes_all_of_it() -> None:
 
 
 def row_of(name: str, tensors: list[list[int]], kernels: list[str]) -> tuple[fs.EventRow, dict[str, Any]]:
-    """The row of an op over a list that launched kernels of three blocks each, and the table's coverage."""
+    """Return the row of a list op that launched kernels of three blocks each, and the table's coverage."""
     args = {"Input Dims": [tensors, []], "Input type": ["TensorList", "Scalar"], "Concrete Inputs": ["", "0"]}
     events: list[dict[str, Any]] = [
         {
@@ -63,29 +63,29 @@ def row_of(name: str, tensors: list[list[int]], kernels: list[str]) -> tuple[fs.
 
 
 @pytest.mark.parametrize("kernels", [1, 2])
-def test_cats_kernels_tell_the_size_of_an_element(kernels: int) -> None:
+def test_the_kernels_of_cat_give_the_element_size(kernels: int) -> None:
     row, coverage = row_of("aten::cat", [[6, 10], [4, 10]], [CAT] * kernels)
     assert (row.flops, row.bytes_read, row.bytes_written) == (0, 200, 200)
     assert coverage["bytes"] == 1 and "estimated" not in coverage
 
 
-def test_a_list_that_is_told_is_no_estimate() -> None:
+def test_the_work_of_a_recorded_list_is_exact() -> None:
     row, coverage = row_of("aten::_foreach_add_", [[100], [20, 10]], [ADD, ADD])
     assert (row.flops, row.bytes_read, row.bytes_written) == (300, 8 * 300, 8 * 300)
     assert "estimated" not in coverage
 
 
-def test_of_a_list_that_is_not_told_the_kernels_blocks_are_counted() -> None:
+def test_the_work_of_an_unrecorded_list_is_estimated_from_kernel_blocks() -> None:
     row, coverage = row_of("aten::_foreach_add_", [], [ADD, ADD])
     assert row.flops == 2 * 3 * BLOCK and row.bytes_read == 8 * row.flops
     assert coverage["estimated"]
 
 
-def test_a_cat_that_is_not_told_is_unknown() -> None:
+def test_the_work_of_cat_is_unknown_without_its_list() -> None:
     row, _ = row_of("aten::cat", [], [CAT])
     assert math.isnan(row.bytes_total_moved)
 
 
-def test_a_kernel_whose_name_tells_no_type_leaves_the_list_unknown() -> None:
+def test_work_is_unknown_if_no_kernel_name_gives_the_dtype() -> None:
     row, _ = row_of("aten::_foreach_add_", [[100]], ["somebodys_kernel"])
     assert math.isnan(row.flops) and math.isnan(row.bytes_total_moved)

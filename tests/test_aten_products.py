@@ -1,4 +1,4 @@
-"""FLOPs and bytes of torch's ops that multiply: formulas worked out here, hardware counters, torch's own counter."""
+"""FLOPs and bytes of torch's products, compared with formulas, hardware counters and torch's own counter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZES = {F32: 4, BF16: 2, HALF: 2, I8: 1, FP8: 1, "long int": 8, "int": 4}
 
 
 def work(name: str, *arguments: Any) -> dict[str, Any]:
-    """The work of a call: tensors are (dtype, shape), None is nothing, the rest are scalars as Kineto writes them."""
+    """Return the work of a call: tensors are (dtype, shape), None is missing, scalars are written as by Kineto."""
     dims, types, concrete = [], [], []
     for argument in arguments:
         tensor = isinstance(argument, tuple)
@@ -28,8 +28,8 @@ def work(name: str, *arguments: Any) -> dict[str, Any]:
     return _core._work_of_torch(name, dims, types, [[] for _ in dims], concrete)
 
 
-def check(found: dict[str, Any], flops: float, read: float, written: float) -> None:
-    assert (found["flops"], found["bytes_read"], found["bytes_written"]) == (flops, read, written)
+def check(result: dict[str, Any], flops: float, read: float, written: float) -> None:
+    assert (result["flops"], result["bytes_read"], result["bytes_written"]) == (flops, read, written)
 
 
 def bytes_of(dtype: str, *shapes: tuple[int, ...]) -> int:
@@ -47,7 +47,7 @@ def test_products_multiply_and_add_each_pair_once(dtype: str) -> None:
     check(work("aten::mm", a, b), flops, read, written)
     check(work("aten::matmul", a, b), flops, read, written)
     check(work("aten::addmm", row, a, b, "1", "1"), flops, read + 80 * size, written)
-    check(work("aten::addmm", row, a, b, "0", "1"), flops, read, written)  # nothing times what is added: it is not read
+    check(work("aten::addmm", row, a, b, "0", "1"), flops, read, written)  # beta is 0, so the added matrix is not read
     check(work("aten::_addmm_activation", row, a, b, "1", "1", "False"), flops, read + 80 * size, written)
     left, right, added = (dtype, (batch, 64, 48)), (dtype, (batch, 48, 80)), (dtype, (64, 80))
     check(work("aten::bmm", left, right), batch * flops, batch * read, batch * written)
@@ -78,7 +78,7 @@ def test_vectors_are_rows_and_columns() -> None:
     )
 
 
-def test_narrow_numbers_write_what_they_are_told_to() -> None:
+def test_narrow_dtypes_write_the_requested_dtype() -> None:
     a, b, scale = (FP8, (64, 48)), (FP8, (48, 80)), (F32, ())
     read = bytes_of(FP8, (64, 48), (48, 80))
     bfloat16 = work("aten::_scaled_mm", a, b, scale, scale, None, None, "15", "False")
@@ -89,7 +89,7 @@ def test_narrow_numbers_write_what_they_are_told_to() -> None:
     check(groups, 2 * 640 * 48 * 80, bytes_of(BF16, (640, 48), (4, 48, 80)) + 4 * 4, bytes_of(BF16, (640, 80)))
 
 
-def test_what_does_not_fit_is_unknown() -> None:
+def test_the_work_of_invalid_calls_is_unknown() -> None:
     for name, *arguments in (
         ("aten::mm", (F32, (3, 4)), (F32, (5, 6))),
         ("aten::mm", (F32, (3, 4))),
@@ -104,7 +104,7 @@ def test_what_does_not_fit_is_unknown() -> None:
 # Convolutions ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_convolution_meets_each_kernel_at_each_place() -> None:
+def test_a_convolution_applies_each_kernel_at_each_position() -> None:
     image, kernel = (BF16, (64, 128, 56, 56)), (BF16, (256, 128, 3, 3))
     flops, read, written = 2 * 64 * 256 * 56 * 56 * 128 * 9, bytes_of(BF16, image[1], kernel[1]), 64 * 256 * 56 * 56 * 2
     ones, zeros = "[1, 1]", "[0, 0]"
@@ -120,11 +120,11 @@ def test_a_convolution_meets_each_kernel_at_each_place() -> None:
     check(depthwise, 2 * 64 * 128 * 56 * 56 * 9, bytes_of(BF16, image[1], (128, 1, 3, 3)), 64 * 128 * 56 * 56 * 2)
 
 
-def test_a_transposed_convolution_spreads_each_element_over_a_kernel() -> None:
-    sound, kernel = (F32, (8, 32, 100)), (F32, (32, 16, 5))  # two groups: 2 x 16 channels come out
-    found = work("aten::convolution", sound, kernel, None, "[2]", "[1]", "[1]", "True", "[1]", "2")
+def test_a_transposed_convolution_applies_a_kernel_to_each_element() -> None:
+    sound, kernel = (F32, (8, 32, 100)), (F32, (32, 16, 5))  # two groups: 2 x 16 output channels
+    result = work("aten::convolution", sound, kernel, None, "[2]", "[1]", "[1]", "True", "[1]", "2")
     length = (100 - 1) * 2 - 2 + 5 - 1 + 1 + 1
-    check(found, 2 * 8 * 32 * 100 * 16 * 5, bytes_of(F32, sound[1], kernel[1]), 8 * 32 * length * 4)
+    check(result, 2 * 8 * 32 * 100 * 16 * 5, bytes_of(F32, sound[1], kernel[1]), 8 * 32 * length * 4)
 
 
 def test_gradients_of_a_convolution_follow_the_mask() -> None:
@@ -137,7 +137,7 @@ def test_gradients_of_a_convolution_follow_the_mask() -> None:
         ("[True, False, False]", once, sizes["g"] + weight, sizes["x"]),
         ("[False, False, True]", 0, sizes["g"], 64 * 4),
     ):
-        found = work(
+        result = work(
             "aten::convolution_backward",
             gradient,
             image,
@@ -151,7 +151,7 @@ def test_gradients_of_a_convolution_follow_the_mask() -> None:
             "1",
             mask,
         )
-        check(found, flops, read, written)
+        check(result, flops, read, written)
 
 
 # Attention ------------------------------------------------------------------------------------------------------------
@@ -164,23 +164,23 @@ def attention(causal: str, query: Any = Q, key: Any = Q, value: Any = Q) -> dict
     return work("aten::_scaled_dot_product_flash_attention", query, key, value, "0.", causal, "False", None)
 
 
-def test_attention_is_two_products_and_a_causal_one_half_of_them() -> None:
+def test_attention_is_two_products_and_causal_attention_half_of_them() -> None:
     log_sum_exp = 8 * 16 * 4096 * 4
     check(attention("False"), FULL, 3 * bytes_of(BF16, Q[1]), bytes_of(BF16, Q[1]) + log_sum_exp)
     assert attention("True")["flops"] == FULL / 2
-    longer = (BF16, (8, 16, 8192, 128))  # the last query sees all keys: B H (2 Skv - Sq) Sq D for each product
+    longer = (BF16, (8, 16, 8192, 128))  # the last query attends to all keys: B H (2 Skv - Sq) Sq D for each product
     assert attention("True", key=longer, value=longer)["flops"] == 2 * 8 * 16 * (2 * 8192 - 4096) * 4096 * 128
 
 
 def test_keys_of_grouped_queries_are_read_once() -> None:
     few = (BF16, (8, 2, 4096, 128))
-    found = attention("False", key=few, value=few)
-    assert found["flops"] == FULL and found["bytes_read"] == bytes_of(BF16, Q[1], few[1], few[1])
+    result = attention("False", key=few, value=few)
+    assert result["flops"] == FULL and result["bytes_read"] == bytes_of(BF16, Q[1], few[1], few[1])
 
 
 def test_the_gradients_of_attention_are_five_products() -> None:
     log_sum_exp = (F32, (8, 16, 4096))
-    found = work(
+    result = work(
         "aten::_cudnn_attention_backward",
         Q,
         Q,
@@ -198,12 +198,12 @@ def test_the_gradients_of_attention_are_five_products() -> None:
         "0.",
         "False",
     )
-    assert found["flops"] == FULL * 5 / 2
-    assert found["bytes_read"] == 5 * bytes_of(BF16, Q[1]) + bytes_of(F32, log_sum_exp[1])
-    assert found["bytes_written"] == 3 * bytes_of(BF16, Q[1])
+    assert result["flops"] == FULL * 5 / 2
+    assert result["bytes_read"] == 5 * bytes_of(BF16, Q[1]) + bytes_of(F32, log_sum_exp[1])
+    assert result["bytes_written"] == 3 * bytes_of(BF16, Q[1])
 
 
-def test_sequences_behind_each_other_count_where_their_lengths_are_told() -> None:
+def test_packed_sequences_are_counted_if_their_lengths_are_recorded() -> None:
     packed, offsets = (BF16, (8 * 4096, 16, 128)), ("int", (9,))
     call = (
         "aten::_flash_attention_forward",
@@ -220,11 +220,11 @@ def test_sequences_behind_each_other_count_where_their_lengths_are_told() -> Non
     )
     assert work(*call)["flops"] == FULL
     uneven = (BF16, (5 * 4096, 16, 128))
-    found = work(call[0], uneven, uneven, uneven, *call[4:])
-    assert math.isnan(found["flops"]) and found["bytes_read"] == 3 * bytes_of(BF16, uneven[1])
+    result = work(call[0], uneven, uneven, uneven, *call[4:])
+    assert math.isnan(result["flops"]) and result["bytes_read"] == 3 * bytes_of(BF16, uneven[1])
 
 
-def test_some_versions_name_the_dtype_of_the_result() -> None:
+def test_some_versions_record_the_dtype_of_the_result() -> None:
     a, b, added = (BF16, (64, 48)), (BF16, (48, 80)), (BF16, (80,))
     assert work("aten::mm", a, b, "6")["bytes_written"] == 4 * 64 * 80
     assert work("aten::addmm", added, a, b, "6", "1", "1")["bytes_written"] == 4 * 64 * 80
@@ -253,20 +253,20 @@ def test_packed_weights_have_as_many_outputs_as_their_scales() -> None:
     )
 
 
-def test_a_flag_that_is_not_told_leaves_flops_unknown() -> None:
-    """Older traces have no values of arguments; newer ones none of strings, like the padding "same"."""
+def test_flops_are_unknown_if_a_flag_was_not_recorded() -> None:
+    """Older traces record no values of arguments; newer ones omit strings, such as the padding "same"."""
     image, kernel, ones = (F32, (2, 4, 9, 9)), (F32, (6, 4, 3, 3)), "[1, 1]"
-    found = work("aten::conv2d", image, kernel, None, ones, None, ones, "1")
-    assert math.isnan(found["flops"]) and found["bytes_read"] == bytes_of(F32, image[1], kernel[1])
+    result = work("aten::conv2d", image, kernel, None, ones, None, ones, "1")
+    assert math.isnan(result["flops"]) and result["bytes_read"] == bytes_of(F32, image[1], kernel[1])
     no_values = [[], [], [], [], [], []]
     call = ([list(image[1]), list(kernel[1]), *no_values], [F32, F32, *["ScalarList"] * 3, *["Scalar"] * 3])
     assert math.isnan(_core._work_of_torch("aten::cudnn_convolution", *call, [[]] * 8, [""] * 8)["flops"])
     dims, types = [list(Q[1])] * 3 + [[]] * 4, [BF16] * 3 + ["Scalar"] * 4
-    found = _core._work_of_torch("aten::_scaled_dot_product_flash_attention", dims, types, [[]] * 7, [""] * 7)
-    assert math.isnan(found["flops"]) and found["bytes_read"] == 3 * bytes_of(BF16, Q[1])
+    result = _core._work_of_torch("aten::_scaled_dot_product_flash_attention", dims, types, [[]] * 7, [""] * 7)
+    assert math.isnan(result["flops"]) and result["bytes_read"] == 3 * bytes_of(BF16, Q[1])
 
 
-def test_versions_of_an_op_have_flags_elsewhere() -> None:
+def test_positions_of_flags_depend_on_the_version_of_the_op() -> None:
     """torch 2.0 had no bias; torch 2.13 can take scales first."""
     small = (BF16, (2, 4, 64, 32))
     full, log_sum_exp = 2 * 2 * 2 * 4 * 64 * 64 * 32, 2 * 4 * 64 * 4
@@ -282,19 +282,19 @@ def test_versions_of_an_op_have_flags_elsewhere() -> None:
 
 
 def windowed(rows: int, columns: int, before: int, after: int) -> int:
-    """Pairs of a query and a key that it sees, by looking at each; queries and keys end together."""
-    seen = 0
+    """Count the pairs of a query and a key in its window, one by one; queries and keys end together."""
+    pairs = 0
     for row in range(rows):
         here = row + columns - rows
         first = here - before if before >= 0 else 0
         last = here + after if after >= 0 else columns - 1
-        seen += len(range(max(first, 0), min(last, columns - 1) + 1))
-    return seen
+        pairs += len(range(max(first, 0), min(last, columns - 1) + 1))
+    return pairs
 
 
 @pytest.mark.parametrize("sizes", [(64, 64), (40, 96), (96, 40)])
 @pytest.mark.parametrize("window", [(16, 0), (16, 8), (0, 0), (-1, 8), (16, -1), (500, 500)])
-def test_sliding_windows_count_the_keys_that_are_seen(sizes: tuple[int, int], window: tuple[int, int]) -> None:
+def test_sliding_windows_count_the_keys_inside_them(sizes: tuple[int, int], window: tuple[int, int]) -> None:
     rows, columns = sizes
     query, key = (BF16, (2, rows, 4, 32)), (BF16, (2, columns, 1, 32))
     before, after = str(window[0]), str(window[1])
@@ -318,9 +318,9 @@ def test_flash_attention_is_counted_under_its_own_names(causal: str) -> None:
         "flash_attn_3::_flash_attn_forward": (*three, *[None] * 20, "0.08", causal, *all_keys),
     }
     for name, arguments in calls.items():
-        found = work(name, *arguments)
-        assert found["flops"] == FULL * part, name
-        assert found["bytes_read"] == 3 * bytes_of(BF16, Q[1])
+        result = work(name, *arguments)
+        assert result["flops"] == FULL * part, name
+        assert result["bytes_read"] == 3 * bytes_of(BF16, Q[1])
     gradients = {
         "flash_attn::_flash_attn_backward": (*five, log_sum_exp, *three, *scale, causal, *all_keys),
         "flash_attn_3::_flash_attn_backward": (*five, log_sum_exp, *[None] * 6, *three, "0.08", causal, *all_keys),
@@ -329,16 +329,16 @@ def test_flash_attention_is_counted_under_its_own_names(causal: str) -> None:
         ),
     }  # fmt: skip
     for name, arguments in gradients.items():
-        found = work(name, *arguments)
-        assert found["flops"] == FULL * 5 / 2 * part, name
-        assert found["bytes_written"] == 3 * bytes_of(BF16, Q[1])
+        result = work(name, *arguments)
+        assert result["flops"] == FULL * 5 / 2 * part, name
+        assert result["bytes_written"] == 3 * bytes_of(BF16, Q[1])
 
 
 # Oracles --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("counted", "found"),
+    ("counted", "result"),
     [  # tensor-core FLOPs of single ops on an H200, by Nsight Compute (sm__ops_path_tensor_src_bf16_dst_fp32.sum)
         (1099511627776, lambda: work("aten::mm", (BF16, (8192, 8192)), (BF16, (8192, 8192)))),
         (
@@ -361,8 +361,8 @@ def test_flash_attention_is_counted_under_its_own_names(causal: str) -> None:
     ],
     ids=["mm", "convolution", "causal attention", "attention"],
 )
-def test_flops_are_what_the_hardware_counted(counted: int, found: Any) -> None:
-    assert found()["flops"] == pytest.approx(counted, rel=0.04)
+def test_flops_match_hardware_counters(counted: int, result: Any) -> None:
+    assert result()["flops"] == pytest.approx(counted, rel=0.04)
 
 
 def programs(torch: Any) -> dict[str, Any]:
@@ -397,9 +397,9 @@ def programs(torch: Any) -> dict[str, Any]:
         "attention, gradients",
     ],
 )
-def test_flops_are_those_that_torchs_counter_counts(name: str, tmp_path: Path) -> None:
-    """FlopCounterMode counts the gradients of weights once for each group (torch 2.13), two here, and no attention
-    of the CPU: with five products backward it is 3.5 times forward."""
+def test_flops_match_torchs_counter(name: str, tmp_path: Path) -> None:
+    """FlopCounterMode counts the gradients of weights once for each group (torch 2.13), two here. It does not count
+    attention on the CPU: with five products backward, the total is 3.5 times forward."""
     torch = pytest.importorskip("torch")
     counter = pytest.importorskip("torch.utils.flop_counter")
     run = programs(torch)[name]
@@ -422,10 +422,10 @@ def test_flops_are_those_that_torchs_counter_counts(name: str, tmp_path: Path) -
 
 def test_strides_wider_than_the_kernel_skip_input() -> None:
     image, kernel, ones, zeros = (BF16, (8, 64, 56, 56)), (BF16, (128, 64, 1, 1)), "[1, 1]", "[0, 0]"
-    found = work("aten::convolution", image, kernel, None, "[2, 2]", zeros, ones, "False", zeros, "1")
+    result = work("aten::convolution", image, kernel, None, "[2, 2]", zeros, ones, "False", zeros, "1")
     read, weight = bytes_of(BF16, (8, 64, 28, 28)), bytes_of(BF16, kernel[1])
-    check(found, 2 * 8 * 128 * 28 * 28 * 64, read + weight, bytes_of(BF16, (8, 128, 28, 28)))
+    check(result, 2 * 8 * 128 * 28 * 28 * 64, read + weight, bytes_of(BF16, (8, 128, 28, 28)))
     gradient = (BF16, (8, 128, 28, 28))
     tail = ("[2, 2]", zeros, ones, "False", zeros, "1", "[False, True, False]")
-    found = work("aten::convolution_backward", gradient, image, kernel, None, *tail)
-    assert found["bytes_read"] == bytes_of(BF16, gradient[1]) + read
+    result = work("aten::convolution_backward", gradient, image, kernel, None, *tail)
+    assert result["bytes_read"] == bytes_of(BF16, gradient[1]) + read

@@ -1,4 +1,4 @@
-"""Rules of products read each argument where torch's own schemas have it: calls made by the arguments' names."""
+"""Work rules of products find each argument at its position in torch's schemas; calls are made by argument name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 def schema_of(op: str) -> Any:
-    """The form of an op that returns its result."""
+    """Return the schema of the overload that returns its result."""
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{op}")
     return next(s for s in schemas if s.overload_name in ("", "input"))
 
@@ -25,7 +25,7 @@ def text(value: Any) -> str:
 
 
 def work(op: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Tensors are float32 shapes (tuples); arguments that are not named are empty, false or zero."""
+    """Return the work of a call. Tensors are float32 shapes (tuples); missing arguments are empty, false or zero."""
     dims, types, concrete = [], [], []
     for argument in schema_of(op).arguments:
         value = values.get(argument.name)
@@ -43,8 +43,8 @@ def work(op: str, values: dict[str, Any]) -> dict[str, Any]:
         value = value if value is not None else {"bool": False, "float": 0.0}.get(kind, [] if "List" in kind else 0)
         types.append("ScalarList" if isinstance(value, list) else "Scalar")
         concrete.append(text(value))
-    found: dict[str, Any] = _core._work_of_torch(f"aten::{op}", dims, types, [[] for _ in dims], concrete)
-    return found
+    result: dict[str, Any] = _core._work_of_torch(f"aten::{op}", dims, types, [[] for _ in dims], concrete)
+    return result
 
 
 # Convolutions ---------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ CONVOLUTIONS = [
 
 
 def geometry(op: str, names: list[str], transposed: bool) -> dict[str, Any]:
-    """Values for the arguments that an op of convolution may have; those it does not have are as they are without."""
+    """Return values for the arguments of a convolution; those that the op does not have keep their defaults."""
     rank = 3 if "3d" in op else 1 if "1d" in op else 2
     groups = 2 if "groups" in names else 1
     return {
@@ -78,7 +78,7 @@ def geometry(op: str, names: list[str], transposed: bool) -> dict[str, Any]:
 
 
 def convolved(at: dict[str, Any]) -> tuple[int, int]:
-    """FLOPs and elements of the result, which torch works out."""
+    """Return the FLOPs and the number of result elements, by the result's shape in torch."""
     rank = len(at["stride"])
     name = f"conv{'_transpose' if at['transposed'] else ''}{rank}d"
     image, weight = torch.empty(at["input"], device="meta"), torch.empty(at["weight"], device="meta")
@@ -100,8 +100,8 @@ def test_convolutions_read_their_geometry(op: str) -> None:
         read = math.prod(at["input"]) + math.prod(at["weight"]) + (6 if "bias" in names else 0)
         if "z" in names:
             values["z"], read = (out,), read + out
-        found = work(op, values)
-        assert (found["flops"], found["bytes_read"], found["bytes_written"]) == (flops, 4 * read, 4 * out)
+        result = work(op, values)
+        assert (result["flops"], result["bytes_read"], result["bytes_written"]) == (flops, 4 * read, 4 * out)
 
 
 @pytest.mark.parametrize("op", ["convolution_backward", "convolution_backward_overrideable", "_slow_conv2d_backward"])
@@ -109,14 +109,14 @@ def test_gradients_of_convolutions_read_their_mask(op: str) -> None:
     overload = "output_mask" if op == "_slow_conv2d_backward" else ""
     schemas = torch._C._jit_get_schemas_for_operator(f"aten::{op}")
     places = [a.name for a in next(s for s in schemas if s.overload_name == overload).arguments]
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "grad_output": (2, 6, 9, 9), "input": (2, 4, 9, 9), "self": (2, 4, 9, 9), "weight": (6, 4, 3, 3),
         "transposed": False, "output_mask": [True, False, False],
     }  # fmt: skip
     for mask, gradients in (([True, True, False], 2), ([False, True, False], 1), ([False, False, True], 0)):
-        values = [{**given, "output_mask": mask}.get(name, [1, 1]) for name in places]
+        values = [{**arguments, "output_mask": mask}.get(name, [1, 1]) for name in places]
         tensor = [isinstance(v, tuple) for v in values]
-        found = _core._work_of_torch(
+        result = _core._work_of_torch(
             f"aten::{op}",
             [list(v) if t else [] for v, t in zip(values, tensor, strict=True)],
             [
@@ -126,7 +126,7 @@ def test_gradients_of_convolutions_read_their_mask(op: str) -> None:
             [[] for _ in values],
             ["" if t else text(v) for v, t in zip(values, tensor, strict=True)],
         )
-        assert found["flops"] == gradients * 2 * (2 * 6 * 9 * 9) * 4 * 9
+        assert result["flops"] == gradients * 2 * (2 * 6 * 9 * 9) * 4 * 9
 
 
 # Attention ------------------------------------------------------------------------------------------------------------
@@ -164,16 +164,16 @@ def test_attention_reads_masks_and_biases(op: str) -> None:
     for causal in (False, True):
         for log_sum_exp in (False, True):
             flags = {"is_causal": causal, "custom_mask_type": int(causal), "compute_log_sumexp": log_sum_exp}
-            found = work(op, {**values, **flags})
+            result = work(op, {**values, **flags})
             pairs = ROWS * (2 * COLUMNS - ROWS) / 2 if causal else ROWS * COLUMNS
-            assert found["flops"] == (5 if backward else 2) * 2 * B * H * pairs * SIZE
+            assert result["flops"] == (5 if backward else 2) * 2 * B * H * pairs * SIZE
             read = queries + 2 * keys + (bias if biased else 0)
             written, rows = queries, B * H * ROWS
             if backward:
                 read, written, rows = read + 2 * queries + rows, queries + 2 * keys, 0
             elif keeps_none or ("compute_log_sumexp" in names and not log_sum_exp):
                 rows = 0
-            assert (found["bytes_read"], found["bytes_written"]) == (4 * read, 4 * (written + rows))
+            assert (result["bytes_read"], result["bytes_written"]) == (4 * read, 4 * (written + rows))
 
 
 @pytest.mark.parametrize("op", ["_cudnn_attention_forward", "_flash_attention_forward", "_efficient_attention_forward"])
@@ -187,7 +187,7 @@ def test_attention_reads_offsets_of_sequences(op: str) -> None:
     for suffix, value in (("q", ROWS), ("k", COLUMNS)):
         values |= {f"max_{suffix}": value, f"max_seqlen_{suffix}": value}
     assert work(op, values)["flops"] == 2 * 2 * 5 * H * ROWS * COLUMNS * SIZE
-    values |= {"max_q": 2 * ROWS, "max_seqlen_q": 2 * ROWS}  # of different lengths: nothing tells which
+    values |= {"max_q": 2 * ROWS, "max_seqlen_q": 2 * ROWS}  # lengths differ, and they are not recorded
     assert math.isnan(work(op, values)["flops"])
 
 
@@ -196,7 +196,7 @@ def test_attention_reads_offsets_of_sequences(op: str) -> None:
 
 @pytest.mark.parametrize("op", ["_cudnn_rnn", "_cudnn_rnn_backward", "miopen_rnn", "miopen_rnn_backward"])
 def test_recurrent_layers_read_their_sizes(op: str) -> None:
-    """FLOPs by the sum over all matrices of torch's own modules: each is used once a step, for each of the batch."""
+    """Sum over all matrices of torch's modules: each is used once per step and element of the batch."""
     steps, batch, width, hidden, layers = 7, 3, 10, 12, 3
     projections = [0, 5] if "cudnn" in op else [0]
     for mode, module in ((0, torch.nn.RNN), (1, torch.nn.RNN), (2, torch.nn.LSTM), (3, torch.nn.GRU)):
@@ -204,18 +204,18 @@ def test_recurrent_layers_read_their_sizes(op: str) -> None:
             for projected in projections if mode == 2 else [0]:
                 extra = {"proj_size": projected} if projected else {}
                 weights = list(module(width, hidden, layers, bidirectional=both, **extra).parameters())
-                held = sum(w.numel() for w in weights)
+                parameters = sum(w.numel() for w in weights)
                 state = (projected or hidden, (1 + both) * layers * batch)
                 values: dict[str, Any] = {
-                    "input": (steps, batch, width), "weight_buf": (held,), "mode": mode, "hidden_size": hidden,
+                    "input": (steps, batch, width), "weight_buf": (parameters,), "mode": mode, "hidden_size": hidden,
                     "proj_size": projected, "num_layers": layers, "bidirectional": both, "hx": state,
                 }  # fmt: skip
-                found = work(op, values)
+                result = work(op, values)
                 matrices = sum(w.numel() for w in weights if w.dim() == 2)
                 gradients = op.endswith("backward")
-                assert found["flops"] == (2 if gradients else 1) * 2 * steps * batch * matrices
+                assert result["flops"] == (2 if gradients else 1) * 2 * steps * batch * matrices
                 if "weight_buf" in [a.name for a in schema_of(op).arguments]:
                     out = steps * batch * (1 + both) * (projected or hidden)
-                    given = steps * batch * width + held + math.prod(state)
-                    assert found["bytes_read"] == 4 * (given + (2 * out if gradients else 0))
-                    assert found["bytes_written"] == 4 * (given if gradients else out + math.prod(state))
+                    inputs = steps * batch * width + parameters + math.prod(state)
+                    assert result["bytes_read"] == 4 * (inputs + (2 * out if gradients else 0))
+                    assert result["bytes_written"] == 4 * (inputs if gradients else out + math.prod(state))

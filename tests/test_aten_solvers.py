@@ -1,4 +1,4 @@
-"""FLOPs and bytes of recurrent cells, Fourier transforms, factorisations and distances: formulas worked out here."""
+"""FLOPs and bytes of recurrent cells, Fourier transforms, factorisations and distances, by formulas derived here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = {F32: 4, C64: 8}
 
 
 def work(name: str, *arguments: Any) -> dict[str, Any]:
-    """The work of a call: tensors are (dtype, shape), None is nothing, the rest are scalars as Kineto writes them."""
+    """Return the work of a call: tensors are (dtype, shape), None is missing, scalars are written as by Kineto."""
     tensor = [isinstance(a, tuple) for a in arguments]
     return _core._work_of_torch(
         name,
@@ -26,9 +26,9 @@ def work(name: str, *arguments: Any) -> dict[str, Any]:
     )
 
 
-def check(found: dict[str, Any], flops: float, read: float, written: float) -> None:
-    assert found["flops"] == pytest.approx(flops, rel=1e-12)
-    assert (found["bytes_read"], found["bytes_written"]) == (read, written)
+def check(result: dict[str, Any], flops: float, read: float, written: float) -> None:
+    assert result["flops"] == pytest.approx(flops, rel=1e-12)
+    assert (result["bytes_read"], result["bytes_written"]) == (read, written)
 
 
 # Recurrent cells ------------------------------------------------------------------------------------------------------
@@ -55,13 +55,13 @@ def test_cells_count_each_function_of_each_gate() -> None:
 
 def test_one_layer_of_one_direction_multiplies_both_matrices_each_step() -> None:
     steps, batch, width, hidden = 5, 3, 16, 32
-    given = [(F32, s) for s in ((steps, batch, width), (4 * hidden, width), (4 * hidden, hidden), (4 * hidden,),
+    tensors = [(F32, s) for s in ((steps, batch, width), (4 * hidden, width), (4 * hidden, hidden), (4 * hidden,),
                                 (4 * hidden,), (batch, hidden), (batch, hidden))]  # fmt: skip
     flops = 2 * steps * batch * 4 * hidden * (width + hidden)
-    read = 4 * sum(math.prod(shape) for _, shape in given)
-    check(work("aten::mkldnn_rnn_layer", *given, "False"), flops, read, 4 * (steps + 2) * batch * hidden)
+    read = 4 * sum(math.prod(shape) for _, shape in tensors)
+    check(work("aten::mkldnn_rnn_layer", *tensors, "False"), flops, read, 4 * (steps + 2) * batch * hidden)
     out, states = (F32, (steps, batch, hidden)), [(F32, (batch, hidden))] * 2
-    gradients = work("aten::mkldnn_rnn_layer_backward", *given, out, *states, out, None, None)
+    gradients = work("aten::mkldnn_rnn_layer_backward", *tensors, out, *states, out, None, None)
     check(gradients, 2 * flops, read + 4 * (2 * steps + 2) * batch * hidden, read)
 
 
@@ -69,7 +69,7 @@ def test_one_layer_of_one_direction_multiplies_both_matrices_each_step() -> None
 
 
 def test_fourier_transforms_are_five_n_log_n() -> None:
-    """5 n log2 n of n complex points, half of it of real ones (benchFFT); real ones have n / 2 + 1 coefficients."""
+    """5 n log2 n for n complex points, half of it for real points (benchFFT), which have n / 2 + 1 coefficients."""
     check(work("aten::_fft_c2c", (C64, (6, 64)), "[1]", "0", "True"), 6 * 5 * 64 * 6, 6 * 64 * 8, 6 * 64 * 8)
     plane = work("aten::_fft_c2c", (C64, (6, 32, 64)), "[1, -1]", "0", "True")
     check(plane, 6 * 5 * 32 * 64 * 11, 6 * 32 * 64 * 8, 6 * 32 * 64 * 8)
@@ -83,7 +83,7 @@ def test_fourier_transforms_are_five_n_log_n() -> None:
 
 
 def cholesky(n: int) -> int:
-    """Multiplications, additions and divisions of the textbook's loops."""
+    """Count the multiplications, additions and divisions of the textbook's loops."""
     return sum(2 * j + (i > j) for i in range(n) for j in range(i + 1))
 
 
@@ -92,7 +92,7 @@ def lu(m: int, n: int) -> int:
 
 
 def qr(m: int, n: int) -> int:
-    """Householder reflections: of each column that is left, a product with the reflector and its subtraction."""
+    """Householder reflections: for each remaining column, a product with the reflector and a subtraction."""
     return sum(4 * (m - k) * (n - k) for k in range(min(m, n)))
 
 
@@ -107,24 +107,23 @@ def qr(m: int, n: int) -> int:
 )
 def test_factorisations_are_the_leading_terms_of_their_loops(name: str, exact: float) -> None:
     n, batch = 400, 3
-    found = work(f"aten::{name}", (F32, (batch, n, n)))
-    assert found["flops"] == pytest.approx(batch * exact, rel=0.01)
-    assert found["bytes_read"] == found["bytes_written"] == batch * n * n * 4
+    result = work(f"aten::{name}", (F32, (batch, n, n)))
+    assert result["flops"] == pytest.approx(batch * exact, rel=0.01)
+    assert result["bytes_read"] == result["bytes_written"] == batch * n * n * 4
 
 
 @pytest.mark.parametrize("shape", [(900, 400), (400, 900)])
-def test_tall_and_wide_matrices_cost_what_their_loops_do(shape: tuple[int, int]) -> None:
+def test_tall_and_wide_matrices_match_their_loops(shape: tuple[int, int]) -> None:
     m, n = shape
     assert work("aten::linalg_lu_factor_ex", (F32, shape))["flops"] == pytest.approx(lu(m, n), rel=0.01)
     assert work("aten::geqrf", (F32, shape))["flops"] == pytest.approx(qr(m, n), rel=0.01)
-    whole = work(
-        "aten::linalg_qr", (F32, shape), None
-    )  # Q, of as many columns as the smaller side, takes as much again
-    assert whole["flops"] == pytest.approx(2 * qr(m, n), rel=0.01)
-    assert whole["bytes_written"] == 4 * (m * n + min(shape) ** 2)
+    # Forming Q, which has min(m, n) columns, costs as much again.
+    both = work("aten::linalg_qr", (F32, shape), None)
+    assert both["flops"] == pytest.approx(2 * qr(m, n), rel=0.01)
+    assert both["bytes_written"] == 4 * (m * n + min(shape) ** 2)
 
 
-def test_solutions_take_two_triangles_for_each_right_hand_side() -> None:
+def test_solves_cost_two_triangles_for_each_right_hand_side() -> None:
     n, k, batch = 50, 7, 3
     a, b, pivots = (F32, (batch, n, n)), (F32, (batch, n, k)), ("int", (batch, n))
     triangle, read, written = batch * n * n * k, 4 * batch * (n * n + n * k), 4 * batch * n * k
@@ -144,16 +143,16 @@ def test_iterations_have_bytes_and_no_flops() -> None:
         ("True", "True", 60 * 60 + 40 + 40 * 40),
         ("False", "False", 40),
     ):
-        found = work("aten::_linalg_svd", a, full, vectors, None)
-        assert math.isnan(found["flops"])
-        assert (found["bytes_read"], found["bytes_written"]) == (3 * 60 * 40 * 4, 3 * written * 4)
+        result = work("aten::_linalg_svd", a, full, vectors, None)
+        assert math.isnan(result["flops"])
+        assert (result["bytes_read"], result["bytes_written"]) == (3 * 60 * 40 * 4, 3 * written * 4)
     square = (F32, (3, 40, 40))
     assert work("aten::_linalg_eigh", square, None, "True")["bytes_written"] == 3 * (40 + 40 * 40) * 4
     assert work("aten::_linalg_eigh", square, None, "False")["bytes_written"] == 3 * 40 * 4
     assert work("aten::linalg_eig", square)["bytes_written"] == 3 * (40 + 40 * 40) * 8  # complex
 
 
-def test_distances_take_three_for_each_element_of_each_pair() -> None:
+def test_distances_cost_three_flops_for_each_element_of_each_pair() -> None:
     a, b = np.zeros((2, 30, 8)), np.zeros((2, 20, 8))
     pairs = (a[:, :, None] - b[:, None]).size
     read = 4 * (a.size + b.size)

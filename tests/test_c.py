@@ -1,5 +1,5 @@
-"""The C tests: the core without Python, under AddressSanitizer and UndefinedBehaviorSanitizer; what has threads under
-ThreadSanitizer too. tests/fuzz/run.sh runs the fuzz targets, which the tests here run over their corpora only."""
+"""The C tests: the core without Python, under AddressSanitizer and UndefinedBehaviorSanitizer. Programs with threads
+also run under ThreadSanitizer. tests/fuzz/run.sh runs the fuzz targets; the tests here run only their corpora."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 THREADS = ["-fsanitize=thread"]
 LIBRARIES = ["-lm", "-lpthread", "-ldl"]
 PROGRAMS = sorted(path.stem for path in (HERE / "c").glob("test_*.c"))
-# Loops over the pool of threads, readers in pieces, a store that several threads fill, captures among threads.
+# Programs with threads: loops over the thread pool, piecewise readers, a store filled by threads, concurrent captures.
 THREADED = ["test_cupti_threads", "test_fuzz_tables", "test_parallel", "test_store"]
 
 compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
@@ -33,7 +33,7 @@ def _run(command: list[str]) -> None:
 
 
 def _compile_core(folder: Path, sanitizers: list[str]) -> list[str]:
-    """The objects of the core in `folder`, compiled by whichever process of the test run comes first."""
+    """Return the objects of the core in `folder`. The first process of the test run compiles them."""
     folder.mkdir(parents=True, exist_ok=True)
     sources = core_sources()
     objects = [folder / f"{number}.o" for number in range(len(sources))]
@@ -50,7 +50,7 @@ def _compile_core(folder: Path, sanitizers: list[str]) -> list[str]:
 
 @pytest.fixture(scope="session")
 def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
-    """Compiles the core, all but the binding, once for each set of sanitizers; the workers of pytest-xdist share it."""
+    """Compile the core without the binding, once per set of sanitizers; the workers of pytest-xdist share it."""
     base = tmp_path_factory.getbasetemp()
     folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     return lambda sanitizers: _compile_core(folder / f"core{''.join(sanitizers)}", sanitizers)
@@ -69,7 +69,7 @@ def _finish(command: list[str], **options: str) -> subprocess.CompletedProcess[s
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_c_program(core: Core, program: str, tmp_path: Path) -> None:
     _link(core, program, MEMORY, tmp_path / "test")
-    # The fake stack misaligns 64-byte vectors in code from GCC before 13.3 (its bug 110027).
+    # The fake stack misaligns 64-byte vectors in code compiled by GCC before 13.3 (GCC bug 110027).
     options = "allocator_may_return_null=1:detect_stack_use_after_return=0"
     done = _finish([str(tmp_path / "test")], ASAN_OPTIONS=options, UBSAN_OPTIONS="print_stacktrace=1")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -79,10 +79,10 @@ def test_c_program(core: Core, program: str, tmp_path: Path) -> None:
 def test_threads_do_not_race(core: Core, program: str, tmp_path: Path) -> None:
     empty = tmp_path / "empty.c"
     empty.write_text("int main(void) { return 0; }")
-    made = [str(compiler), *THREADS, str(empty), "-o", str(tmp_path / "empty")]
-    if subprocess.run(made, capture_output=True).returncode != 0:
+    command = [str(compiler), *THREADS, str(empty), "-o", str(tmp_path / "empty")]
+    if subprocess.run(command, capture_output=True).returncode != 0:
         pytest.skip("the compiler has no ThreadSanitizer")
-    # Where the kernel moves programs further than ThreadSanitizer of GCC before 14 can follow, they stay in place.
+    # ThreadSanitizer of GCC before 14 fails under wide address randomisation, which setarch -R disables.
     places: list[list[str]] = [[], ["setarch", "-R"]]
     usable = [place for place in places if not place or shutil.which(place[0])]
     usable = [place for place in usable if _finish([*place, str(tmp_path / "empty")]).returncode == 0]
@@ -93,7 +93,7 @@ def test_threads_do_not_race(core: Core, program: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_race_would_be_seen(tmp_path: Path) -> None:
+def test_a_race_is_detected(tmp_path: Path) -> None:
     source = tmp_path / "race.c"
     source.write_text(
         "#include <pthread.h>\nstatic int shared;\n"
@@ -101,8 +101,8 @@ def test_a_race_would_be_seen(tmp_path: Path) -> None:
         "int main(void)\n{\n    pthread_t other;\n    pthread_create(&other, 0, add, 0);\n    add(0);\n"
         "    return pthread_join(other, 0);\n}\n"
     )
-    made = [str(compiler), *FLAGS, *THREADS, str(source), "-lpthread", "-o", str(tmp_path / "race")]
-    if subprocess.run(made, capture_output=True, cwd=ROOT).returncode != 0:
+    command = [str(compiler), *FLAGS, *THREADS, str(source), "-lpthread", "-o", str(tmp_path / "race")]
+    if subprocess.run(command, capture_output=True, cwd=ROOT).returncode != 0:
         pytest.skip("the compiler has no ThreadSanitizer")
     assert _finish([str(tmp_path / "race")], TSAN_OPTIONS="halt_on_error=1").returncode != 0
 

@@ -1,4 +1,4 @@
-"""Live capture from end to end without a GPU: programs that a fake CUPTI (tests/c/fake_cupti.c) tells of kernels."""
+"""Live capture without a GPU: programs that receive kernel records from a fake CUPTI (tests/c/fake_cupti.c)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(fake: Path) -> Callable[..., Any]:
-    """Run a program with the fake; what it prints."""
+    """Return a function that runs a program with the fake and returns its output."""
     return functools.partial(run_with_fake, fake)
 
 
-# An op that lasts some ms, and two kernels that were launched half-way through it.
+# An op of some milliseconds, two kernels launched halfway through it, and one launched after it.
 LONG_OP = """
     x = fs.rand((3000, 1000))
     with fs.profile(timer="cupti", **OPTIONS) as prof:
@@ -39,7 +39,7 @@ LONG_OP = """
         middle = (begin + end) // 2
         cuda.launch("_Z3sinPfi", 5000, at=middle)
         cuda.launch("_Z3sinPfi", 7000, at=middle + 2000)
-        cuda.launch("nobody's", 9000)
+        cuda.launch("unowned", 9000)
     assert end - begin > 100_000
 """
 
@@ -48,7 +48,7 @@ LONG_OP = """
 
 
 def test_an_op_has_the_device_time_of_its_kernels(run: Callable[..., Any]) -> None:
-    found = run(
+    table = run(
         "OPTIONS = {}",
         LONG_OP,
         """
@@ -56,36 +56,36 @@ def test_an_op_has_the_device_time_of_its_kernels(run: Callable[..., Any]) -> No
     print(json.dumps(rows(prof)))
     """,
     )
-    op, call, kernel = found["flopscope::sin"], found["cudaLaunchKernel"], found["sin(float*, int) @cuda"]
+    op, call, kernel = table["flopscope::sin"], table["cudaLaunchKernel"], table["sin(float*, int) @cuda"]
     assert op["count"] == 1 and op["timing_source"] == "cupti"
     assert op["self_device_time_total"] == op["device_time_total"] == 12
     assert kernel["count"] == 2 and kernel["self_device_time_total"] == 12 and kernel["timing_source"] == "cupti"
-    assert found["nobody's @cuda"]["self_device_time_total"] == 9
+    assert table["unowned @cuda"]["self_device_time_total"] == 9
     assert call["count"] == 3 and call["self_cpu_time_total"] == 3 and call["self_device_time_total"] == 0
     assert op["cpu_time_total"] - op["self_cpu_time_total"] == pytest.approx(2)  # the calls inside
-    assert set(found) == {"flopscope::sin", "cudaLaunchKernel", "sin(float*, int) @cuda", "nobody's @cuda"}
+    assert set(table) == {"flopscope::sin", "cudaLaunchKernel", "sin(float*, int) @cuda", "unowned @cuda"}
 
 
 def test_without_api_calls_kernels_belong_to_no_op(run: Callable[..., Any]) -> None:
-    found = run('OPTIONS = {"record_api_calls": False}', LONG_OP, "print(json.dumps(rows(prof)))")
-    assert set(found) == {"flopscope::sin", "sin(float*, int) @cuda", "nobody's @cuda"}
-    assert found["flopscope::sin"]["self_device_time_total"] == 0
-    assert found["sin(float*, int) @cuda"]["self_device_time_total"] == 12
+    table = run('OPTIONS = {"record_api_calls": False}', LONG_OP, "print(json.dumps(rows(prof)))")
+    assert set(table) == {"flopscope::sin", "sin(float*, int) @cuda", "unowned @cuda"}
+    assert table["flopscope::sin"]["self_device_time_total"] == 0
+    assert table["sin(float*, int) @cuda"]["self_device_time_total"] == 12
 
 
 def test_cuda_alone_has_no_ops(run: Callable[..., Any]) -> None:
-    found = run(
+    table = run(
         "OPTIONS = dict(activities=[fs.ProfilerActivity.CUDA])",
         LONG_OP,
         """
     print(json.dumps(rows(prof)))
     """,
     )
-    assert set(found) == {"cudaLaunchKernel", "sin(float*, int) @cuda", "nobody's @cuda"}
+    assert set(table) == {"cudaLaunchKernel", "sin(float*, int) @cuda", "unowned @cuda"}
 
 
 @pytest.mark.skipif(HAS_GPU, reason="flopscope itself can use the GPU")
-def test_what_other_libraries_run_needs_no_cuda_in_flopscope(run: Callable[..., Any]) -> None:
+def test_kernels_of_other_libraries_need_no_cuda_in_flopscope(run: Callable[..., Any]) -> None:
     text, names = run("""
     with fs.profile() as prof:
         cuda.launch("theirs", 4000)
@@ -96,8 +96,8 @@ def test_what_other_libraries_run_needs_no_cuda_in_flopscope(run: Callable[..., 
     assert "theirs" in text and "8.000us" in text and names == ["cudaLaunchKernel", "theirs"]
 
 
-def test_a_range_has_what_ran_for_it_on_both_sides(run: Callable[..., Any]) -> None:
-    found = run("""
+def test_a_range_has_a_host_row_and_a_device_row(run: Callable[..., Any]) -> None:
+    result = run("""
     with fs.profile(timer="cupti") as prof:
         with fs.record_function("outer"):
             first = cuda.launch("a", 3000)
@@ -107,15 +107,15 @@ def test_a_range_has_what_ran_for_it_on_both_sides(run: Callable[..., Any]) -> N
         cuda.launch("c", 8000)
     print(json.dumps([rows(prof), last + 5000 - first]))
     """)
-    table, span = found
+    table, span = result
     assert table["outer"]["device_time_total"] == 12 and table["inner"]["device_time_total"] == 9
     assert table["outer @cuda"]["is_user_annotation"] and table["inner @cuda"]["is_user_annotation"]
     assert table["outer @cuda"]["device_time_total"] == span / 1000
     assert table["inner @cuda"]["count"] == 1 and "c @cuda" in table
 
 
-def test_threads_have_their_own(run: Callable[..., Any]) -> None:
-    found = run("""
+def test_threads_have_separate_ranges(run: Callable[..., Any]) -> None:
+    table = run("""
     def work(number):
         with fs.record_function(f"thread {number}"):
             meet.wait()
@@ -132,13 +132,13 @@ def test_threads_have_their_own(run: Callable[..., Any]) -> None:
     print(json.dumps(rows(prof)))
     """)
     for number in range(4):
-        assert found[f"thread {number}"]["device_time_total"] == 20 * (number + 1)
-        assert found[f"kernel {number} @cuda"]["count"] == 20
-    assert found["cudaLaunchKernel"]["count"] == 80
+        assert table[f"thread {number}"]["device_time_total"] == 20 * (number + 1)
+        assert table[f"kernel {number} @cuda"]["count"] == 20
+    assert table["cudaLaunchKernel"]["count"] == 80
 
 
 def test_a_graph_is_one_call_of_many_kernels(run: Callable[..., Any]) -> None:
-    found = run("""
+    table = run("""
     with fs.profile(timer="cupti") as prof:
         for replay in range(3):
             with fs.record_function("replay"):
@@ -148,13 +148,13 @@ def test_a_graph_is_one_call_of_many_kernels(run: Callable[..., Any]) -> None:
                     cuda.kernel("node", start + 600 + 100 * node, 100, correlation)
     print(json.dumps(rows(prof)))
     """)
-    assert found["cudaGraphLaunch"]["count"] == 3 and found["node @cuda"]["count"] == 30
-    assert found["replay"]["device_time_total"] == 3
-    assert found["replay @cuda"]["count"] == 3
+    assert table["cudaGraphLaunch"]["count"] == 3 and table["node @cuda"]["count"] == 30
+    assert table["replay"]["device_time_total"] == 3
+    assert table["replay @cuda"]["count"] == 3
 
 
 def test_copies_fills_and_waits_are_rows(run: Callable[..., Any]) -> None:
-    found = run("""
+    table = run("""
     with fs.profile(timer="cupti") as prof:
         with fs.record_function("moving"):
             start, correlation = cuda.call("cudaMemcpyAsync_v3020")
@@ -165,30 +165,30 @@ def test_copies_fills_and_waits_are_rows(run: Callable[..., Any]) -> None:
             cuda.fake.fake_synchronization(4, start + 100, start + 900, correlation)
     print(json.dumps(rows(prof)))
     """)
-    assert found["Memcpy HtoD (Pageable -> Device) @cuda"]["self_device_time_total"] == 2
-    assert found["Memset (Device) @cuda"]["self_device_time_total"] == 1
-    assert found["moving"]["device_time_total"] == 3 and found["cuMemcpyDtoH_v2"]["count"] == 1
-    assert found["cudaDeviceSynchronize"]["count"] == 1
+    assert table["Memcpy HtoD (Pageable -> Device) @cuda"]["self_device_time_total"] == 2
+    assert table["Memset (Device) @cuda"]["self_device_time_total"] == 1
+    assert table["moving"]["device_time_total"] == 3 and table["cuMemcpyDtoH_v2"]["count"] == 1
+    assert table["cudaDeviceSynchronize"]["count"] == 1
 
 
-def test_a_warm_up_leaves_nothing(run: Callable[..., Any]) -> None:
-    found = run("""
-    seen = []
+def test_warm_up_steps_are_not_recorded(run: Callable[..., Any]) -> None:
+    result = run("""
+    tables = []
     def ready(prof):
-        seen.append(rows(prof))
+        tables.append(rows(prof))
     with fs.profile(timer="cupti", schedule=fs.schedule(wait=1, warmup=1, active=2), on_trace_ready=ready) as prof:
         for step in range(4):
             cuda.launch(f"kernel {step}", 1000)
             prof.step()
-    print(json.dumps([seen[0], cuda.count("subscribed"), cuda.count("finalized"), prof.dropped]))
+    print(json.dumps([tables[0], cuda.count("subscribed"), cuda.count("finalized"), prof.dropped]))
     """)
-    table, subscribed, finalized, dropped = found
+    table, subscribed, finalized, dropped = result
     assert {"kernel 2 @cuda", "kernel 3 @cuda"} == {name for name in table if name.startswith("kernel")}
     assert table["ProfilerStep*" if "ProfilerStep*" in table else "ProfilerStep#2"]["device_time_total"] in (1, 2)
     assert (subscribed, finalized, dropped) == (1, 1, 0)  # warm-up and recording are one capture
 
 
-def test_a_capture_gives_what_it_has_and_goes_on(run: Callable[..., Any]) -> None:
+def test_a_capture_can_be_split_while_it_runs(run: Callable[..., Any]) -> None:
     parts, counts, left, broken = run("""
     def names(core):
         columns, names, _, _ = core.events()
@@ -224,7 +224,7 @@ def test_a_capture_gives_what_it_has_and_goes_on(run: Callable[..., Any]) -> Non
     assert "not running" in left and "flushing its records" in broken
 
 
-def test_what_is_lost_is_said(run: Callable[..., Any]) -> None:
+def test_lost_records_are_reported(run: Callable[..., Any]) -> None:
     dropped, text = run("""
     with fs.profile(timer="cupti") as prof:
         start, correlation = cuda.call()
@@ -235,7 +235,7 @@ def test_what_is_lost_is_said(run: Callable[..., Any]) -> None:
     assert dropped == 1 and "Dropped records: 1." in text and "never ended" not in text
 
 
-def test_a_trace_has_what_was_captured(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_trace_contains_the_captured_records(run: Callable[..., Any], tmp_path: Path) -> None:
     target = tmp_path / "trace.json"
     trace = run(f"""
     cuda.fake.fake_set_launch(264, 128, 40, 1024, 2048)
@@ -257,13 +257,13 @@ def test_a_trace_has_what_was_captured(run: Callable[..., Any], tmp_path: Path) 
     assert names[1] == "Fake L4"
 
 
-# Who has CUPTI --------------------------------------------------------------------------------------------------------
+# Other clients of CUPTI -----------------------------------------------------------------------------------------------
 
 
-def test_who_has_cupti_is_named_and_events_take_its_place(run: Callable[..., Any]) -> None:
-    told, source, refused = run("""
+def test_the_client_that_holds_cupti_is_named_and_events_are_used_instead(run: Callable[..., Any]) -> None:
+    messages, source, refused = run("""
     cuda.take("CUPTI for Nsight Systems")
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with fs.profile() as prof:
             fs.sin(fs.ones((4, 4)))
@@ -271,9 +271,9 @@ def test_who_has_cupti_is_named_and_events_take_its_place(run: Callable[..., Any
         fs.profile(timer="cupti").start()
     except RuntimeError as problem:
         refused = str(problem)
-    print(json.dumps([[str(warning.message) for warning in told], prof.timing_source, refused]))
+    print(json.dumps([[str(warning.message) for warning in caught], prof.timing_source, refused]))
     """)
-    assert len(told) == 1 and "CUPTI for Nsight Systems" in told[0]
+    assert len(messages) == 1 and "CUPTI for Nsight Systems" in messages[0]
     assert source == ("event" if HAS_GPU else "cpu")
     assert "CUPTI for Nsight Systems" in refused and 'timer="cupti"' in refused
 
@@ -300,7 +300,7 @@ def test_torchs_idle_subscription_is_shared(run: Callable[..., Any], enabled: bo
     print(json.dumps([why, table, cuda.count("enabled"), cuda.count("system_threads")]))
     """
     why, table, *left = run(client, program)
-    assert left == [0, 0]  # it finds CUPTI as it was
+    assert left == [0, 0]  # the state of CUPTI is unchanged
     if shares:
         assert why is None and table["kernel @cuda"]["self_device_time_total"] == 3
     else:
@@ -308,18 +308,18 @@ def test_torchs_idle_subscription_is_shared(run: Callable[..., Any], enabled: bo
         assert ("torch.profiler is recording" in why) == enabled
 
 
-def test_a_client_that_takes_our_records_is_told_of(run: Callable[..., Any]) -> None:
-    told = run("""
-    with warnings.catch_warnings(record=True) as told:
+def test_a_client_that_takes_records_is_reported(run: Callable[..., Any]) -> None:
+    messages = run("""
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with fs.profile(timer="cupti") as prof:
             recorder = prof._live
             cuda.launch()
             cuda.fake.fake_other_client_captures()
     assert recorder.capture["taken"] == 1
-    print(json.dumps([str(warning.message) for warning in told]))
+    print(json.dumps([str(warning.message) for warning in caught]))
     """)
-    assert len(told) == 1 and "another CUPTI client" in told[0]
+    assert len(messages) == 1 and "another CUPTI client" in messages[0]
 
 
 def test_only_one_profile_captures(run: Callable[..., Any]) -> None:
@@ -341,7 +341,7 @@ def test_only_one_profile_captures(run: Callable[..., Any]) -> None:
     """)
 
 
-# What fails -----------------------------------------------------------------------------------------------------------
+# Failures -------------------------------------------------------------------------------------------------------------
 
 REFUSED = """
     def why(*paths):
@@ -353,18 +353,18 @@ REFUSED = """
 """
 
 
-def test_a_library_that_is_missing_is_named(run: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_missing_library_is_named(run: Callable[..., Any], tmp_path: Path) -> None:
     nowhere, text = tmp_path / "libnowhere.so", tmp_path / "text.so"
     text.write_text("not a library")
     driver, missing, wrong, unloaded = run(
         REFUSED,
         f"""
-    said = [why(LIBRARY, {str(nowhere)!r}), why({str(nowhere)!r}, LIBRARY), why({str(text)!r}, LIBRARY)]
+    messages = [why(LIBRARY, {str(nowhere)!r}), why({str(nowhere)!r}, LIBRARY), why({str(text)!r}, LIBRARY)]
     try:
         _core.Profiler(cupti=True).start()
     except RuntimeError as problem:
-        said.append(str(problem))
-    print(json.dumps(said))
+        messages.append(str(problem))
+    print(json.dumps(messages))
     assert why(LIBRARY, LIBRARY) is None and _core.cuda_is_here()  # a better path works afterwards
     """,
         load=False,
@@ -374,8 +374,8 @@ def test_a_library_that_is_missing_is_named(run: Callable[..., Any], tmp_path: P
     assert str(text) in wrong and "not loaded" in unloaded
 
 
-def test_a_cupti_that_is_too_old_is_named(run: Callable[..., Any]) -> None:
-    (said,) = run(
+def test_a_cupti_that_is_too_old_is_reported(run: Callable[..., Any]) -> None:
+    (message,) = run(
         REFUSED,
         """
     cuda = Cuda(LIBRARY)
@@ -386,12 +386,12 @@ def test_a_cupti_that_is_too_old_is_named(run: Callable[..., Any]) -> None:
     """,
         load=False,
     )
-    assert "18" in said and "19" in said and "CUDA 12.0" in said and "nvidia-cuda-cupti" in said
+    assert "18" in message and "19" in message and "CUDA 12.0" in message and "nvidia-cuda-cupti" in message
 
 
 @pytest.mark.parametrize("function", ["cuptiFinalize", "cuptiActivityGetNextRecord", "cuCtxSynchronize"])
-def test_a_function_that_is_missing_is_named(tmp_path: Path, function: str) -> None:
-    (said,) = run_with_fake(
+def test_a_missing_function_is_named(tmp_path: Path, function: str) -> None:
+    (message,) = run_with_fake(
         build(tmp_path, function),
         REFUSED,
         """
@@ -399,18 +399,18 @@ def test_a_function_that_is_missing_is_named(tmp_path: Path, function: str) -> N
     """,
         load=False,
     )
-    assert function in said and ("update the driver" if function == "cuCtxSynchronize" else "pip install") in said
+    assert function in message and ("update the driver" if function == "cuCtxSynchronize" else "pip install") in message
 
 
-def test_functions_that_only_newer_cuptis_have_are_done_without(tmp_path: Path) -> None:
+def test_functions_of_newer_cuptis_are_optional(tmp_path: Path) -> None:
     newer = ["cuptiSubscribe_v2", "cuptiActivityRegisterTimestampCallback", "cuptiActivityEnableDriverApi",
              "cuptiActivityEnableRuntimeApi", "cuptiActivitySetAttribute"]  # fmt: skip
-    found = run_with_fake(build(tmp_path, *newer), "OPTIONS = {}", LONG_OP, "print(json.dumps(rows(prof)))")
-    assert found["flopscope::sin"]["self_device_time_total"] == 12 and found["cudaLaunchKernel"]["count"] == 3
+    table = run_with_fake(build(tmp_path, *newer), "OPTIONS = {}", LONG_OP, "print(json.dumps(rows(prof)))")
+    assert table["flopscope::sin"]["self_device_time_total"] == 12 and table["cudaLaunchKernel"]["count"] == 3
 
 
-def test_a_gpu_that_failed_is_told_and_the_table_stays(run: Callable[..., Any]) -> None:
-    said, table = run("""
+def test_a_failed_gpu_is_reported_and_the_table_remains(run: Callable[..., Any]) -> None:
+    message, table = run("""
     prof = fs.profile(timer="cupti")
     prof.start()
     cuda.launch("kernel", 2000)
@@ -418,15 +418,15 @@ def test_a_gpu_that_failed_is_told_and_the_table_stays(run: Callable[..., Any]) 
     try:
         prof.stop()
     except RuntimeError as problem:
-        said = str(problem)
+        message = str(problem)
     assert cuda.count("finalized") == 1
-    print(json.dumps([said, rows(prof)]))
+    print(json.dumps([message, rows(prof)]))
     """)
-    assert "700" in said and table["kernel @cuda"]["self_device_time_total"] == 2
+    assert "700" in message and table["kernel @cuda"]["self_device_time_total"] == 2
 
 
 @pytest.mark.parametrize("leave", ["os._exit(0)", "sys.exit(0)", "pass"])
-def test_a_forked_child_leaves_cupti_alone(run: Callable[..., Any], leave: str) -> None:
+def test_a_forked_child_does_not_use_cupti(run: Callable[..., Any], leave: str) -> None:
     run(f"""
     with fs.profile(timer="cupti") as prof:
         cuda.launch()
@@ -457,11 +457,11 @@ def test_single_events_add_up_to_the_table(run: Callable[..., Any]) -> None:
             with fs.record_function("inner"):
                 cuda.launch("b", 4000, stream=9)
         cuda.launch("c", 8000)
-    seen = [
+    events = [
         [e.name, e.kind, e.device_type, e.device_time_total, e.launcher and e.launcher.name, e.correlation, e.thread]
         for e in prof.events()
     ]
-    print(json.dumps([rows(prof), seen]))
+    print(json.dumps([rows(prof), events]))
     """)
     of_kind: dict[str, list[list[Any]]] = {}
     for event in events:

@@ -289,7 +289,7 @@ def test_shapes_may_follow_options(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--peaks", "none", "--max-time", "0.01", "--device", "cpu"]
     assert main(["measure", "add", *options, "16,32", "16,32"]) == 0
     assert "add takes" in capsys.readouterr().out
-    for wrong, said in ((["measure", "add", "16,16", "--fast"], "--fast"), (["devices", "16,16"], "16,16")):
+    for arguments, unrecognized in ((["measure", "add", "16,16", "--fast"], "--fast"), (["devices", "16,16"], "16,16")):
         with pytest.raises(SystemExit, match="2"):
-            main(wrong)
-        assert f"unrecognized arguments: {said}" in capsys.readouterr().err
+            main(arguments)
+        assert f"unrecognized arguments: {unrecognized}" in capsys.readouterr().err

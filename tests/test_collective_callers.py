@@ -1,4 +1,4 @@
-"""Collectives of which PyTorch tells nothing with the kernel: what the ops around their launch tell, in made traces."""
+"""Collectives whose kernels carry no arguments: kind and sizes come from the ops around the launch."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def trace_of(
     by_id: bool = True,
     launcher: int | None = None,
 ) -> fs.Trace:
-    """A trace of kernels, each 1 ms after the other, under the calls given from the outermost in.
+    """Return a trace of kernels, 1 ms apart, each launched inside its calls, which are listed outermost first.
 
-    late: µs by which this rank's kernels start, of 500 µs until they all end. by_id: kernels carry the id of the
-    innermost op (or of the ``launcher``), else only the correlation of their API call, as before torch 1.13.
+    late: delay of this rank's kernels in µs; all ranks' kernels end after 500 µs. by_id: kernels carry the id of the
+    innermost op (or of the ``launcher``), otherwise only the correlation of their API call, as before torch 1.13.
     """
     events: list[dict[str, Any]] = []
 
@@ -53,7 +53,7 @@ def trace_of(
         for depth, (name, args) in enumerate(around):
             category = "user_annotation" if ":" in name and "::" not in name else "cpu_op"
             identity = 100 * number + depth + 1
-            # An annotation ends when another thread sees the collective's end.
+            # An annotation ends when another thread notices the end of the collective.
             add(
                 category,
                 name,
@@ -67,9 +67,9 @@ def trace_of(
                 inner = {"External id": identity}
         correlation = 5000 + number
         add("cuda_runtime", "hipLaunchKernel", at + 40, 5, 1, correlation=correlation)
-        told = inner if launcher is None else {"External id": launcher}
-        told = told if by_id else {}
-        add("kernel", kernel, at + 50 + late, 500 - late, 0, stream=7, device=0, correlation=correlation, **told)
+        ids = inner if launcher is None else {"External id": launcher}
+        ids = ids if by_id else {}
+        add("kernel", kernel, at + 50 + late, 500 - late, 0, stream=7, device=0, correlation=correlation, **ids)
     head = {"distributedInfo": {"rank": rank, "world_size": 2}}
     return fs.load_trace(json.dumps({**head, "traceEvents": events}).encode())
 
@@ -93,7 +93,7 @@ STATED = {
 
 @pytest.mark.parametrize("kernel", GENERIC)
 @pytest.mark.parametrize("dims", [{}, shapes([[[1 << 20]], [], []], ["TensorList", "", "Scalar"])], ids=["", "shapes"])
-def test_what_the_op_states_is_its_kernels(kernel: str, dims: dict[str, Any]) -> None:
+def test_a_kernel_has_the_arguments_of_its_op(kernel: str, dims: dict[str, Any]) -> None:
     op = ("record_param_comms", {**STATED, **dims})
     row = only(trace_of([(kernel, [("c10d::allreduce_", {}), op])]))
     assert (row["collective"], row["name"], row["group"], row["ranks"]) == (
@@ -107,15 +107,15 @@ def test_what_the_op_states_is_its_kernels(kernel: str, dims: dict[str, Any]) ->
     assert row["bus_gbytes_per_s"] == pytest.approx((2 << 20) / 500e3 * 2 * 3 / 4)  # B/ns; nccl-tests' factor
 
 
-def test_what_is_stated_inside_of_the_launcher_counts_too() -> None:
-    """The kernel carries the id of the op around record_param_comms, in which its API call lies."""
+def test_arguments_of_ops_inside_the_launcher_are_used() -> None:
+    """The kernel carries the id of the op around record_param_comms, which contains its API call."""
     around = [("c10d::allreduce_", {}), ("record_param_comms", STATED)]
     trace = trace_of([(GENERIC[0], around)], launcher=1)
     row = only(trace)
     assert (row["name"], row["group"], row["message_bytes"]) == ("allreduce", "7", 2 << 20)
 
 
-def test_what_an_op_states_leaves_its_shapes_alone() -> None:
+def test_arguments_of_a_collective_do_not_change_its_input_shapes() -> None:
     dims = [[[16]], [], [3, 5]]
     calls = [
         (GENERIC[0], [("record_param_comms", {**STATED, "Seq": i, **shapes(dims, ["TensorList", "", "float"])})])
@@ -150,7 +150,7 @@ KINDS = {
 
 @pytest.mark.parametrize("by_id", [True, False])
 @pytest.mark.parametrize("name", KINDS)
-def test_a_kernel_of_no_kind_has_that_of_what_called_it(name: str, by_id: bool) -> None:
+def test_a_kernel_of_unknown_kind_has_the_kind_of_its_caller(name: str, by_id: bool) -> None:
     inner = [("aten::foo", {}), ("record_param_comms", {}), (name, {})]
     outer = [(name, {}), ("record_param_comms", {})]
     for around in [inner] if name.startswith("nccl:") else [inner, outer]:
@@ -159,33 +159,33 @@ def test_a_kernel_of_no_kind_has_that_of_what_called_it(name: str, by_id: bool) 
         assert math.isnan(row["message_bytes"]) and row["dtype"] is None
 
 
-# The op, its arguments' shapes and types, the shapes of what it gives, the elements of the message that nccl-tests goes
-# by, and the ranks of the group where they follow.
+# The op, its arguments' shapes and types, the shapes of its inputs, the elements of the message as nccl-tests defines
+# it, and the size of the group if the shapes determine it.
 SIZES: list[tuple[str, list[Any], list[str], list[Any], int | None, int | None]] = [
     ("allreduce_", [[[128, 3], [5]], [], []], ["TensorList", "", ""], [[128, 3], [5]], 128 * 3 + 5, None),
     ("broadcast_", [[[64]], [], []], ["TensorList", "", "Scalar"], [[64]], 64, None),
     ("reduce_", [[[64]], [], []], ["TensorList", "", "Scalar"], [[64]], 64, None),
     ("_allgather_base_", [[8, 32], [2, 32], []], ["T", "T", ""], [[2, 32]], 8 * 32, 4),
     ("allgather_into_tensor_coalesced_", [[[8], [16]], [[2], [4]]], ["TensorList"] * 2, [[2], [4]], 24, 4),
-    ("allgather_", [[], [[32]], []], ["GenericList", "TensorList", ""], [[32]], None, None),  # parts alone
+    ("allgather_", [[], [[32]], []], ["GenericList", "TensorList", ""], [[32]], None, None),  # only parts
     ("_reduce_scatter_base_", [[2, 32], [6, 32], []], ["T", "T", ""], [[6, 32]], 6 * 32, 3),
     ("alltoall_base_", [[100], [90], [], [], []], ["T", "T", "", "", ""], [[90]], 100, None),
     ("send", [[[77]], [], []], ["TensorList", "", "Scalar"], [[77]], 77, None),
     ("recv_", [[[78]], [], []], ["TensorList", "", "Scalar"], [[78]], 78, None),
-    ("gather_", [[], [[32]], []], ["GenericList", "TensorList", ""], [[32]], None, None),  # the root alone knows
+    ("gather_", [[], [[32]], []], ["GenericList", "TensorList", ""], [[32]], None, None),  # known to the root only
     ("barrier", [[1], [], []], ["T", "", ""], [[1]], None, None),
 ]
 
 
 @pytest.mark.parametrize("dtype", BYTES)
-@pytest.mark.parametrize(("op", "dims", "types", "given", "elements", "ranks"), SIZES, ids=[row[0] for row in SIZES])
+@pytest.mark.parametrize(("op", "dims", "types", "inputs", "elements", "ranks"), SIZES, ids=[row[0] for row in SIZES])
 def test_sizes_follow_from_the_tensors(
-    op: str, dims: list[Any], types: list[str], given: list[Any], elements: int | None, ranks: int | None, dtype: str
+    op: str, dims: list[Any], types: list[str], inputs: list[Any], elements: int | None, ranks: int | None, dtype: str
 ) -> None:
     call = (f"c10d::{op}", shapes(dims, [dtype if name == "T" else name for name in types]))
     inside = [
         ("record_param_comms", shapes([[], []], ["TensorList", "Scalar"])),
-        ("nccl:x", shapes(given, [dtype] * len(given))),  # lists name no dtype
+        ("nccl:x", shapes(inputs, [dtype] * len(inputs))),  # lists record no dtype
     ]
     for around in [[call, *inside], [call]] if "T" in types else [[call, *inside]]:
         row = only(trace_of([(GENERIC[1], around)]))
@@ -211,7 +211,7 @@ def test_annotations_have_the_sizes_that_lists_lack(dtype: str, c10d: bool) -> N
     assert row["message_bytes"] == (394241 + 9) * BYTES[dtype]
 
 
-def test_the_first_argument_of_record_param_comms_is_what_is_given() -> None:
+def test_the_first_argument_of_record_param_comms_is_the_input() -> None:
     around = [
         ("record_param_comms", shapes([[6144], [], [], []], ["float", "Scalar", "Scalar", "Scalar"])),
         ("nccl:all_to_all", {}),
@@ -220,8 +220,8 @@ def test_the_first_argument_of_record_param_comms_is_what_is_given() -> None:
     assert (row["collective"], row["message_bytes"], row["dtype"]) == ("alltoall", 6144 * 4, "Float")
 
 
-def test_a_kernel_of_another_kind_keeps_its_own() -> None:
-    """An allgather of uneven parts is broadcasts, none of which moves the whole."""
+def test_a_kernel_of_known_kind_keeps_it() -> None:
+    """An allgather of uneven parts runs as broadcasts, none of which moves the whole message."""
     call = ("c10d::allgather_", shapes([[8], [2]], ["float", "float"]))
     row = only(trace_of([("ncclDevKernel_Broadcast_RING_LL(int)", [call])]))
     assert row["collective"] == "broadcast" and row["name"] is None and math.isnan(row["message_bytes"])
@@ -229,7 +229,7 @@ def test_a_kernel_of_another_kind_keeps_its_own() -> None:
     assert row["collective"] == "barrier"
 
 
-def test_of_several_annotations_none_is_taken() -> None:
+def test_several_annotations_are_ambiguous_and_ignored() -> None:
     around = [("record_param_comms", {}), ("nccl:all_reduce", {}), ("nccl:broadcast", {})]
     row = only(trace_of([(GENERIC[0], around)]))
     assert row["collective"] == "other" and row["name"] is None
@@ -255,31 +255,31 @@ def old(elements: int, dtype: str = "float") -> list[Call]:
 def test_collectives_without_a_group_are_matched_across_ranks() -> None:
     sizes = [1000, 1000, 7, 1000, 7]
     calls = [(GENERIC[0], old(size)) for size in sizes]
-    found = fs.stragglers([trace_of(calls), trace_of(calls, rank=1, late=120.0, clock=3e6)])
-    assert list(found.collectives["straggler"]) == [1] * 5 and list(found.collectives["number"]) == [0, 1, 0, 2, 1]
-    np.testing.assert_allclose(found.collectives["message_bytes"], [4 * size for size in sizes])
-    np.testing.assert_allclose(found.collectives["skew"], 120, rtol=1e-6)
-    np.testing.assert_allclose(found.ranks["clock_offset"], [0, 3e6])
-    assert list(found.ranks["unmatched"]) == [0, 0]
+    result = fs.stragglers([trace_of(calls), trace_of(calls, rank=1, late=120.0, clock=3e6)])
+    assert list(result.collectives["straggler"]) == [1] * 5 and list(result.collectives["number"]) == [0, 1, 0, 2, 1]
+    np.testing.assert_allclose(result.collectives["message_bytes"], [4 * size for size in sizes])
+    np.testing.assert_allclose(result.collectives["skew"], 120, rtol=1e-6)
+    np.testing.assert_allclose(result.ranks["clock_offset"], [0, 3e6])
+    assert list(result.ranks["unmatched"]) == [0, 0]
 
 
-def test_kernels_of_no_known_size_are_matched_by_kind_and_order() -> None:
+def test_kernels_of_unknown_size_are_matched_by_kind_and_order() -> None:
     calls = [
         (GENERIC[0], [("record_param_comms", {}), (f"nccl:{kind}", {})]) for kind in ("all_reduce", "broadcast") * 2
     ]
     earlier = [(GENERIC[0], [])]  # launched before the trace began
-    found = fs.stragglers([trace_of(earlier + calls), trace_of(calls, rank=1, late=50.0)])
-    assert sorted(found.collectives["collective"]) == ["allreduce"] * 2 + ["broadcast"] * 2
-    assert found.collectives["message_bytes"].isna().all() and list(found.ranks["unmatched"]) == [1, 0]
-    assert list(found.collectives["straggler"]) == [1] * 4
-    assert "--" in str(found) and "nan" not in str(found)
+    result = fs.stragglers([trace_of(earlier + calls), trace_of(calls, rank=1, late=50.0)])
+    assert sorted(result.collectives["collective"]) == ["allreduce"] * 2 + ["broadcast"] * 2
+    assert result.collectives["message_bytes"].isna().all() and list(result.ranks["unmatched"]) == [1, 0]
+    assert list(result.collectives["straggler"]) == [1] * 4
+    assert "--" in str(result) and "nan" not in str(result)
 
 
-def test_groups_that_ops_state_tell_ranks_collectives_apart() -> None:
+def test_collectives_of_different_groups_are_not_matched() -> None:
     def stated(group: str, sequence: int) -> list[Call]:
         return [("record_param_comms", {**STATED, "Process Group Name": group, "Seq": sequence})]
 
     first = [(GENERIC[1], stated("a", 1)), (GENERIC[1], stated("b", 1))]
     second = [(GENERIC[1], stated("b", 1)), (GENERIC[1], stated("c", 1))]
-    found = fs.stragglers([trace_of(first), trace_of(second, rank=1)])
-    assert list(found.collectives["group"]) == ["b"] and list(found.ranks["unmatched"]) == [1, 1]
+    result = fs.stragglers([trace_of(first), trace_of(second, rank=1)])
+    assert list(result.collectives["group"]) == ["b"] and list(result.ranks["unmatched"]) == [1, 1]

@@ -1,4 +1,4 @@
-"""Text tables and numbers: the layout and the units that all views share."""
+"""Text tables and numbers: the layout and units shared by all views."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_the_first_column_is_left_aligned_and_the_others_right() -> None:
     assert aligned_lines(ROWS) == ["name            n  of", "add         12345   a", "reciprocal      6  bc"]
 
 
-def test_the_last_alignment_holds_for_all_further_columns() -> None:
+def test_the_last_alignment_applies_to_all_further_columns() -> None:
     assert aligned_lines(ROWS, ">")[1] == "       add  12345   a"
     assert aligned_lines(ROWS, "><")[2] == "reciprocal  6      bc"
 
@@ -40,15 +40,15 @@ def test_quantities_have_the_largest_prefix_that_they_reach(value: float, text: 
     assert si_text(value, "B") == text
 
 
-def test_a_quantity_below_the_last_prefix_is_given_in_it() -> None:
+def test_a_quantity_below_the_smallest_prefix_uses_it() -> None:
     assert si_text(5e5, "FLOP/s", prefixes="TG") == "0.0005 GFLOP/s"
 
 
-def test_what_is_unknown_is_marked_as_missing() -> None:
+def test_unknown_values_are_marked_as_missing() -> None:
     texts = [write(math.nan) for write in (short_time_text, long_time_text, percent_text, flop_rate_text)]
     assert texts == ["--"] * 4
 
 
-def test_a_time_has_the_unit_in_which_it_is_read_best() -> None:
+def test_a_time_has_its_most_readable_unit() -> None:
     assert [short_time_text(us) for us in (0.25, 999.5, 4560, 2e6)] == ["0.25us", "1.00ms", "4.56ms", "2.00s"]
     assert [long_time_text(us) for us in (0.25, 999.5, 4560, 2e6)] == ["250 ns", "999.5 µs", "4.56 ms", "2 s"]

@@ -1,4 +1,4 @@
-"""Collectives, streams and stragglers of given events: hand-computed cases, and a timeline of moments."""
+"""Collectives, streams and stragglers of synthetic events: hand-computed cases, and a timeline of nanoseconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flopscope.results.results import Results
 NAME = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def told(elements: int = 1 << 20, **more: Any) -> dict[str, Any]:
+def arguments(elements: int = 1 << 20, **more: Any) -> dict[str, Any]:
     common = {"name": "allreduce", "dtype": "Float", "group": "0", "ranks": "[0, 1]", "group_size": 2}
     return {"in_elements": elements, "out_elements": elements, **common, **more}
 
@@ -29,11 +29,11 @@ def nccl(core: _core.Store, start: int, duration: int, collective: dict[str, Any
 
 
 def result(core: _core.Store, rank: int | None = None, base: int | None = None) -> Results:
-    made = Results()
-    made._core = core
+    results = Results()
+    results._core = core
     metadata: dict[str, Any] = {} if rank is None else {"distributedInfo": {"rank": rank, "world_size": 4}}
-    made.metadata = metadata if base is None else {**metadata, "baseTimeNanoseconds": base}
-    return made
+    results.metadata = metadata if base is None else {**metadata, "baseTimeNanoseconds": base}
+    return results
 
 
 # One profile -------------------------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def test_recorded_arguments_give_sizes_and_bandwidths() -> None:
     core = _core.Store()
     _core._set_window(core, 1_000, 1_000_000)
     _core._append(core, "kernel", "gemm", 31_000, 40_000, device=0)
-    gather = told(name="_allgather_base", dtype="BFloat16", group="7", ranks="[0, 4]", group_size=4, sequence=12)
+    gather = arguments(name="_allgather_base", dtype="BFloat16", group="7", ranks="[0, 4]", group_size=4, sequence=12)
     nccl(core, 11_000, 100_000, {**gather, "in_elements": 250_000, "out_elements": 1_000_000})
     frame = communication.collectives(core)
     assert frame.to_dict("records") == [
@@ -58,10 +58,10 @@ def test_recorded_arguments_give_sizes_and_bandwidths() -> None:
             "stream": 17,
             "start": 10.0,
             "duration": 100.0,
-            "message_bytes": 2e6,  # all ranks' parts
+            "message_bytes": 2e6,  # the parts of all ranks
             "exposed": 60.0,
             "algorithm_gbytes_per_s": 20.0,  # 2 MB in 100 us
-            "bus_gbytes_per_s": 15.0,  # 3/4 of it
+            "bus_gbytes_per_s": 15.0,  # 3/4 of the above
             "occurrence": 0,
             "sequence": 12,
             "kernel": NAME,
@@ -73,10 +73,10 @@ def test_unrecorded_values_are_missing() -> None:
     core = _core.Store()
     _core._append(core, "op", "earlier", 5_000, 1_000)
     nccl(core, 7_000, 3_000, None)
-    nccl(core, 17_000, 3_000, told(dtype="a new one", group_size=0))
+    nccl(core, 17_000, 3_000, arguments(dtype="a new one", group_size=0))
     frame = communication.collectives(core)
     assert list(frame["collective"]) == ["allreduce"] * 2
-    assert list(frame["start"]) == [2.0, 12.0]  # since the first event, where no window is known
+    assert list(frame["start"]) == [2.0, 12.0]  # since the first event, because no window is set
     assert list(frame["group_size"].isna()) == list(frame["sequence"].isna()) == [True, True]
     for name in ("name", "group", "ranks", "dtype"):
         assert list(frame[name].isna()) == [True, False]
@@ -85,12 +85,12 @@ def test_unrecorded_values_are_missing() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
+def test_numbers_match_a_timeline(seed: int) -> None:
     rng = np.random.default_rng(seed)
     core = _core.Store()
     span, streams = 3000, (7, 9, 17)
     busy = {stream: np.zeros(span, bool) for stream in streams}
-    talks = {stream: np.zeros(span, bool) for stream in streams}
+    communicates = {stream: np.zeros(span, bool) for stream in streams}
     computes = np.zeros(span, bool)
     calls = []
     for _ in range(120):
@@ -99,8 +99,8 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
         here = slice(begin, begin + length)
         busy[stream][here] = True
         if kind == "nccl":
-            nccl(core, begin, length, told(int(rng.integers(1, 1000))), stream=stream)
-            talks[stream][here] = True
+            nccl(core, begin, length, arguments(int(rng.integers(1, 1000))), stream=stream)
+            communicates[stream][here] = True
             calls.append(here)
         else:
             event = "memcpy" if kind == "memcpy" else "kernel"
@@ -114,17 +114,17 @@ def test_numbers_equal_those_of_a_timeline(seed: int) -> None:
     at_once = sum(line.astype(int) for line in busy.values())
     rows = communication.stream_summary(core).set_index("stream")
     assert list(rows.index[:-1]) == list(streams) and math.isnan(rows.index.astype(float)[-1])
-    for row, (works, says) in zip(
+    for row, (working, communicating) in zip(
         rows.to_dict("records"),
-        [*((busy[s], talks[s]) for s in streams), (at_once > 0, np.any(list(talks.values()), axis=0))],
+        [*((busy[s], communicates[s]) for s in streams), (at_once > 0, np.any(list(communicates.values()), axis=0))],
         strict=True,
     ):
-        assert row["busy"] == pytest.approx(works.sum() / 1000)
-        assert row["overlapped"] == pytest.approx((works & (at_once > 1)).sum() / 1000)
-        assert row["overlapped_pct"] == pytest.approx(100 * (works & (at_once > 1)).sum() / works.sum())
-        assert row["communication"] == pytest.approx(says.sum() / 1000)
-        assert row["exposed_communication"] == pytest.approx((says & ~computes).sum() / 1000)
-        assert row["exposed_pct"] == pytest.approx(100 * (says & ~computes).sum() / says.sum())
+        assert row["busy"] == pytest.approx(working.sum() / 1000)
+        assert row["overlapped"] == pytest.approx((working & (at_once > 1)).sum() / 1000)
+        assert row["overlapped_pct"] == pytest.approx(100 * (working & (at_once > 1)).sum() / working.sum())
+        assert row["communication"] == pytest.approx(communicating.sum() / 1000)
+        assert row["exposed_communication"] == pytest.approx((communicating & ~computes).sum() / 1000)
+        assert row["exposed_pct"] == pytest.approx(100 * (communicating & ~computes).sum() / communicating.sum())
 
 
 def test_a_profile_without_communication_has_no_rows_and_no_section() -> None:
@@ -151,8 +151,8 @@ def test_the_summary_lists_bandwidths_and_exposed_times() -> None:
     core = _core.Store()
     _core._append(core, "kernel", "gemm", 0, 30_000, device=0)
     for start, duration in ((0, 40_000), (100_000, 20_000), (200_000, 80_000)):
-        nccl(core, start, duration, told(500_000))  # 2 MB: 50, 100 and 25 GB/s
-    nccl(core, 300_000, 1_000, told(1000, name="_allgather_base"), device=127)
+        nccl(core, start, duration, arguments(500_000))  # 2 MB: 50, 100 and 25 GB/s
+    nccl(core, 300_000, 1_000, arguments(1000, name="_allgather_base"), device=127)
     nccl(core, 400_000, 1_000, None, device=127)
     lines = summary.text(core).splitlines()
     at = lines.index("Communication")
@@ -173,7 +173,7 @@ def ranks_of(starts: Sequence[Sequence[int]], ends: Sequence[int], clocks: Seque
     for rank, (own, clock) in enumerate(zip(starts, clocks, strict=True)):
         core = _core.Store()
         for start, end in zip(own, ends, strict=True):
-            nccl(core, start + clock, end - start, told(500_000), device=rank)
+            nccl(core, start + clock, end - start, arguments(500_000), device=rank)
         traces.append(result(core, rank))
     return traces
 
@@ -184,19 +184,19 @@ def test_ranks_wait_for_the_last() -> None:
         ends=[50_000, 270_000, 315_000],
         clocks=[0, 7_000_000, -2_000_000],
     )
-    found = communication.stragglers(traces[::-1])
-    calls = found.collectives
+    report = communication.stragglers(traces[::-1])
+    calls = report.collectives
     assert list(calls["straggler"]) == [1, 2, 1] and list(calls["count"]) == [3, 3, 3]
     assert list(calls["number"]) == [0, 1, 2] and set(calls["message_bytes"]) == {2e6}
     np.testing.assert_allclose(calls["start"], [30, 250, 295])
     np.testing.assert_allclose(calls["skew"], [30, 70, 5])
     np.testing.assert_allclose(calls["transfer"], [10, 10, 10])
     np.testing.assert_allclose(calls["bus_gbytes_per_s"], [200, 200, 200])
-    waits = found.waits.pivot(index="call", columns="rank", values="wait")
+    waits = report.waits.pivot(index="call", columns="rank", values="wait")
     np.testing.assert_allclose(waits, [[30, 0, 20], [60, 70, 0], [5, 0, 4]], atol=1e-9)
-    assert list(found.waits[found.waits["last"]]["rank"]) == [1, 2, 1]
+    assert list(report.waits[report.waits["last"]]["rank"]) == [1, 2, 1]
 
-    ranks = found.ranks.set_index("rank")
+    ranks = report.ranks.set_index("rank")
     assert list(ranks.index) == [0, 1, 2] and list(ranks["times_last"]) == [0, 2, 1]
     assert list(ranks["collectives"]) == [3, 3, 3] and list(ranks["unmatched"]) == [0, 0, 0]
     np.testing.assert_allclose(ranks["waited"], [95, 70, 24])
@@ -205,7 +205,7 @@ def test_ranks_wait_for_the_last() -> None:
     np.testing.assert_allclose(ranks["clock_offset"], [0, 7000, -2000])
     np.testing.assert_allclose(ranks["clock_spread"], [0, 0, 0], atol=1e-9)
 
-    text = str(found)
+    text = str(report)
     assert max(map(len, text.splitlines())) <= 100
     assert [line.split()[:4] for line in text.splitlines()[2:5]] == [
         ["0", "3", "0", "0"],
@@ -222,7 +222,7 @@ def test_ranks_wait_for_the_last() -> None:
 
 def test_a_dict_names_ranks_and_base_times_are_applied() -> None:
     first, second = ranks_of([[0, 100_000], [20_000, 100_000]], [50_000, 150_000], [0, 0])
-    early = 1_790_857_026_000_000_000  # ns since 1970, where doubles stand 256 ns apart
+    early = 1_790_857_026_000_000_000  # ns since 1970; doubles of this size are 256 ns apart
     named = communication.stragglers({5: result(first._core, base=early), 3: result(second._core, base=early + 1_003)})
     assert list(named.ranks["rank"]) == [3, 5] and list(named.collectives["straggler"]) == [3, 3]
     np.testing.assert_allclose(named.ranks["clock_offset"], [0, -1.003], atol=1e-6)
@@ -231,10 +231,10 @@ def test_a_dict_names_ranks_and_base_times_are_applied() -> None:
 def test_the_offset_is_the_median_of_the_ends() -> None:
     first, second = ranks_of([[0, 100_000, 200_000]] * 2, [50_000, 150_000, 250_000], [0, 0])
     assert first._core is not None and second._core is not None
-    nccl(first._core, 300_000, 50_000, told(7))
-    nccl(second._core, 300_000, 90_000, told(7))  # one end that is off moves nothing
-    found = communication.stragglers([first, second])
-    assert list(found.ranks["clock_offset"]) == [0, 0]
+    nccl(first._core, 300_000, 50_000, arguments(7))
+    nccl(second._core, 300_000, 90_000, arguments(7))  # an outlier does not change the median
+    report = communication.stragglers([first, second])
+    assert list(report.ranks["clock_offset"]) == [0, 0]
 
 
 def test_ranks_that_share_no_collective_with_the_first_are_aligned_by_others() -> None:
@@ -244,47 +244,47 @@ def test_ranks_that_share_no_collective_with_the_first_are_aligned_by_others() -
     for group, start in (((0, 1), 10_000), ((1, 2), 20_000), ((3, 4), 30_000)):
         for rank in group:
             own = start + 1_000 * rank
-            call = told(group="pair", ranks=str(list(group)))  # the name alone does not tell groups apart
+            call = arguments(group="pair", ranks=str(list(group)))  # the name alone does not identify a group
             nccl(cores[rank], own + clocks[rank], start + 9_000 - own, call)
-    found = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
-    np.testing.assert_allclose(found.ranks["clock_offset"], [0, 1000, 5000, 0, 3])
-    assert list(found.collectives["straggler"]) == [1, 2, 4] and list(found.collectives["count"]) == [2, 2, 2]
-    np.testing.assert_allclose(found.collectives["skew"], [1, 1, 1])
+    report = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
+    np.testing.assert_allclose(report.ranks["clock_offset"], [0, 1000, 5000, 0, 3])
+    assert list(report.collectives["straggler"]) == [1, 2, 4] and list(report.collectives["count"]) == [2, 2, 2]
+    np.testing.assert_allclose(report.collectives["skew"], [1, 1, 1])
 
 
 def test_sequence_numbers_match_when_counts_differ() -> None:
     cores = [_core.Store() for _ in range(2)]
-    for rank, seen in enumerate(([4, 5, 6], [5, 6, 7])):  # rank 1 began to record a call later
-        for sequence in seen:
-            nccl(cores[rank], 100_000 * sequence + 10_000 * rank, 50_000 - 10_000 * rank, told(sequence=sequence))
-    found = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
-    assert list(found.collectives["number"]) == [5, 6]
-    assert list(found.ranks["unmatched"]) == [1, 1] and list(found.ranks["clock_offset"]) == [0, 0]
+    for rank, sequences in enumerate(([4, 5, 6], [5, 6, 7])):  # rank 1 began recording one call later
+        for sequence in sequences:
+            nccl(cores[rank], 100_000 * sequence + 10_000 * rank, 50_000 - 10_000 * rank, arguments(sequence=sequence))
+    report = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
+    assert list(report.collectives["number"]) == [5, 6]
+    assert list(report.ranks["unmatched"]) == [1, 1] and list(report.ranks["clock_offset"]) == [0, 0]
 
 
 def test_calls_that_differ_between_ranks_are_not_matched() -> None:
     cores = [_core.Store() for _ in range(2)]
     for rank, core in enumerate(cores):
         nccl(core, 0, 1_000, None)
-        nccl(core, 10_000, 1_000, told(name="send"))
-        nccl(core, 20_000, 1_000, told(10 + rank))
-    found = communication.stragglers(dict(enumerate(result(core) for core in cores)))
-    assert len(found.collectives) == len(found.waits) == 0
-    assert list(found.ranks["unmatched"]) == [3, 3] and list(found.ranks["times_last"]) == [0, 0]
-    assert str(found) == "No collective could be matched across ranks.\n"
+        nccl(core, 10_000, 1_000, arguments(name="send"))
+        nccl(core, 20_000, 1_000, arguments(10 + rank))
+    report = communication.stragglers(dict(enumerate(result(core) for core in cores)))
+    assert len(report.collectives) == len(report.waits) == 0
+    assert list(report.ranks["unmatched"]) == [3, 3] and list(report.ranks["times_last"]) == [0, 0]
+    assert str(report) == "No collective could be matched across ranks.\n"
 
 
 def test_a_root_that_has_ended_did_not_wait() -> None:
     cores = [_core.Store() for _ in range(2)]
     for rank, (start, duration) in enumerate(((0, 5_000), (20_000, 5_000))):
-        nccl(cores[rank], start, duration, told(name="broadcast"))
-        nccl(cores[rank], 100_000, 10_000, told())  # by which the clocks are aligned
-    found = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
-    assert list(found.ranks["clock_offset"]) == [0, 0]
-    assert found.ranks["waited"][0] == 5.0 and found.collectives["skew"][0] == 20.0
+        nccl(cores[rank], start, duration, arguments(name="broadcast"))
+        nccl(cores[rank], 100_000, 10_000, arguments())  # aligns the clocks
+    report = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
+    assert list(report.ranks["clock_offset"]) == [0, 0]
+    assert report.ranks["waited"][0] == 5.0 and report.collectives["skew"][0] == 20.0
 
 
-def test_traces_that_cannot_be_compared_are_named() -> None:
+def test_traces_that_cannot_be_compared_are_refused() -> None:
     core = _core.Store()
     with pytest.raises(ValueError, match="at least two ranks, not of 1"):
         communication.stragglers([result(core, 0)])

@@ -17,20 +17,20 @@ def op(key: str, time: float, shapes: list[Any] | None = None, **more: Any) -> d
     return {"key": key, "self_cpu_time_total": time, "input_shapes": shapes or [], **more}
 
 
-def pairs(found: Comparison) -> set[tuple[str | None, str | None]]:
-    return {(row.a and row.a.key, row.b and row.b.key) for row in found}
+def pairs(result: Comparison) -> set[tuple[str | None, str | None]]:
+    return {(row.a and row.a.key, row.b and row.b.key) for row in result}
 
 
 def test_rows_match_by_name_without_namespace_but_with_underscore() -> None:
     a = make_table(op("flopscope::add", 2.0, count=2), op("flopscope::mul_", 1.0), op("mine::add", 1.0))
     b = make_table(op("aten::add", 8.0, count=4), op("aten::mul", 1.0), op("mine::add", 3.0))
-    found = compare(a, b)
-    assert pairs(found) == {
+    result = compare(a, b)
+    assert pairs(result) == {
         ("flopscope::add", "aten::add"), ("mine::add", "mine::add"), ("flopscope::mul_", None), (None, "aten::mul")
     }  # fmt: skip
-    add = next(row for row in found if row.name == "add")
+    add = next(row for row in result if row.name == "add")
     assert add.ratio == 2.0 / 8.0 and add.ratio_per_call == (2.0 / 2) / (8.0 / 4)
-    assert [row.name for row in found.unmatched("a")] == ["mul_"] and math.isnan(found.unmatched("b")[0].ratio)
+    assert [row.name for row in result.unmatched("a")] == ["mul_"] and math.isnan(result.unmatched("b")[0].ratio)
 
 
 def test_flopscope_ops_match_the_torch_ops_that_do_their_work() -> None:
@@ -54,10 +54,10 @@ def test_both_runs_of_torch_keep_their_own_names() -> None:
 def test_rows_match_by_shape_and_scalars_are_ignored() -> None:
     a = make_table(op("flopscope::mul", 2.0, [[4, 4]]), op("flopscope::mul", 3.0, [[8, 8]]))
     b = make_table(op("aten::mul", 1.0, [[8, 8], []]), op("aten::mul", 1.0, [[9, 9], []]))
-    found = compare(a, b)
-    assert found.by == "shape"
-    assert [row.ratio for row in found if row.a and row.b] == [3.0]
-    assert [row.input_shapes for row in found if row.a and row.b] == [[[8, 8]]]
+    result = compare(a, b)
+    assert result.by == "shape"
+    assert [row.ratio for row in result if row.a and row.b] == [3.0]
+    assert [row.input_shapes for row in result if row.a and row.b] == [[[8, 8]]]
     by_name = compare(a, b, by="name")
     assert [row.ratio for row in by_name] == [5.0 / 2.0] and len(by_name) == 1
 
@@ -76,9 +76,9 @@ def test_rows_with_one_name_are_summed_and_their_shares_weighted() -> None:
 def test_device_times_are_preferred_to_host_times() -> None:
     a = make_table(op("aten::add", 2.0, self_device_time_total=10.0))
     b = make_table(op("aten::add", 4.0))
-    found = compare(a, b)
-    assert found.on_device == (True, False) and found.rows[0].ratio == 10.0 / 4.0
-    assert "a: own device times\nb: own CPU times\n" in found.table()
+    result = compare(a, b)
+    assert result.on_device == (True, False) and result.rows[0].ratio == 10.0 / 4.0
+    assert "a: own device times\nb: own CPU times\n" in result.table()
 
 
 def test_kernels_are_compared_separately_from_ops() -> None:
@@ -102,12 +102,12 @@ def test_profiles_tables_and_frames_compare_alike() -> None:
     assert {row["name"] for row in want} == {"add", "matmul"} and all(row["ratio"] == 1.0 for row in want)
     frame = table.to_pandas()
     assert compare(prof, frame).to_dicts() == compare(frame, table).to_dicts() == want
-    made = compare(prof, prof).to_pandas()
-    assert made["flops_a"].tolist() == [row["flops_a"] for row in want] and made["time_a"].dtype == float
-    assert list(compare(table[:0], table[:0]).to_pandas()) == [] and isinstance(made, pandas.DataFrame)
+    compared = compare(prof, prof).to_pandas()
+    assert compared["flops_a"].tolist() == [row["flops_a"] for row in want] and compared["time_a"].dtype == float
+    assert list(compare(table[:0], table[:0]).to_pandas()) == [] and isinstance(compared, pandas.DataFrame)
 
 
-def test_wrong_arguments_are_named() -> None:
+def test_wrong_arguments_are_reported() -> None:
     table = make_table(op("aten::add", 2.0))
     for wrong, message in (
         ({"by": "size"}, "by must be .* got 'size'"),
@@ -137,11 +137,11 @@ def long_tables() -> tuple[EventTable, EventTable]:
 
 
 def test_text_fits_and_contains_all_rows() -> None:
-    found = compare(*long_tables(), names=("before", "after"))
-    lines = found.table(-1).splitlines()
+    result = compare(*long_tables(), names=("before", "after"))
+    lines = result.table(-1).splitlines()
     assert max(map(len, lines)) <= 120 and lines[0] == "a: own CPU times of before"
-    assert sum("1.00x" in line for line in lines) == len(found) + 1  # and the total
-    cut = found.table(row_limit=2)
+    assert sum("1.00x" in line for line in lines) == len(result) + 1  # and the total
+    cut = result.table(row_limit=2)
     assert "2 of 9 rows." in cut and sum("1.00x" in line for line in cut.splitlines()) == 3
 
 
@@ -154,11 +154,11 @@ def test_equal_numbers_of_both_runs_are_one_column() -> None:
 
 
 def test_rows_of_one_run_are_shown_and_counted() -> None:
-    found = compare(make_table(op("aten::add", 2.0)), make_table(op("aten::mul", 4.0), op("aten::sub", 1.0)))
-    text = found.table()
+    result = compare(make_table(op("aten::add", 2.0)), make_table(op("aten::mul", 4.0), op("aten::sub", 1.0)))
+    text = result.table()
     assert "add (only a)" in text and "mul (only b)" in text
     assert "Only in a: 1 rows, 2.000us." in text and "Only in b: 2 rows, 5.000us." in text
-    assert found.total.ratio == 2.0 / 5.0
+    assert result.total.ratio == 2.0 / 5.0
 
 
 def test_html_escapes_names() -> None:

@@ -1,7 +1,7 @@
-"""Every datasheet row, held against a formula, its own memory bus and the rules that public tables most often break.
+"""Every datasheet row, compared with a formula, its own memory bus, and the rules that public tables often break.
 
-The rows are read from the X-macro files themselves, so the checks need no built extension; the last tests hold the
-compiled table against the same rows.
+The rows are read from the X-macro files themselves, so the checks need no built extension; the last tests compare the
+compiled table with the same rows.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Row:
 
 
 def read_rows() -> list[Row]:
-    """The .def files' rows. Without comments and macros they are a sequence of calls in Python's own syntax."""
+    """Return the rows of the .def files, which without comments and macros are calls in Python's syntax."""
     included = INCLUDE.findall(DEF_FILE.read_text(encoding="utf-8"))
     text = "".join((DEF_FILE.parents[1] / file).read_text(encoding="utf-8") for file in included)
     text = text.replace("\\\n", " ")
@@ -87,7 +87,7 @@ def find(name: str) -> Row:
 
 
 def amd_flop_per_clock_per_cu(row: Row) -> dict[str, float]:
-    """From what a compute unit has: 64 lanes, each with a 64-bit multiply-add; and four matrix cores."""
+    """Derive the rates from a compute unit: 64 lanes, each with a 64-bit multiply-add, and four matrix cores."""
     double, packed, matrix_double = 64 * 2, 64 * 2 * 2, {"cdna4": 128}.get(row.tensor_class, 256)
     matrix_half = 4 * {"cdna2": 256, "cdna3": 512, "cdna4": 1024}[row.tensor_class]
     has_float8 = row.tensor_class != "cdna2"
@@ -105,7 +105,7 @@ def amd_flop_per_clock_per_cu(row: Row) -> dict[str, float]:
 
 
 def flop_per_clock_per_sm(row: Row) -> dict[str, float]:
-    """From the units an SM has, by the architecture whitepapers: lanes times 2 for a multiply-add, and tensor cores."""
+    """Derive the rates from the units of an SM, by the whitepapers: 2 FLOPs per lane and clock, and tensor cores."""
     if row.tensor_class in AMD:
         return amd_flop_per_clock_per_cu(row)
     cc = (row.major, row.minor)
@@ -133,7 +133,7 @@ def flop_per_clock_per_sm(row: Row) -> dict[str, float]:
     }
 
 
-# Vendors round to two or three digits: 1 %. Where a datasheet rounds harder or contradicts its own clock: how much, and
+# Vendors round to two or three digits: 1 %. These datasheets round more or contradict their own clock: by how much, and
 # why.
 ROUNDED = {
     ("NVIDIA L40S", "fp16_tensor"): (0.02, "362.05 beside 733 with sparsity: the L40's number, not half of the L40S's"),
@@ -152,7 +152,7 @@ ROUNDED_BANDWIDTH = {
     "NVIDIA GB200": (0.01, "8 TB/s for 7.928"),
     "NVIDIA GB300": (0.01, "8 TB/s for 7.928"),
 }
-# Units that the device has and whose rate its vendor does not say, or says so that no rate per SM follows.
+# Units that the device has but for which its vendor publishes no rate, or none from which a rate per SM follows.
 TENSORS = ("tf32_tensor", "fp16_tensor", "bf16_tensor", "fp8_tensor", "int8_tensor")
 UNSAID = {
     "AMD Instinct MI308X": ("fp64", "fp64_tensor", "fp32", *TENSORS),
@@ -179,23 +179,23 @@ def test_rates_agree_with_the_formula(row: Row) -> None:
 
 
 @by_row
-def test_there_is_a_rate_for_each_unit_that_the_device_has_and_for_no_other(row: Row) -> None:
+def test_rates_exist_exactly_for_the_units_of_the_device(row: Row) -> None:
     for unit, per_clock in flop_per_clock_per_sm(row).items():
-        if unit != "fp16":  # no work is held against it, and few vendors say it
+        if unit != "fp16":  # no work is compared with it, and few vendors publish it
             unknown = math.isnan(per_clock) or unit in UNSAID.get(row.names[0], ())
             assert math.isnan(row.tera[unit]) == unknown, unit
 
 
 @by_row
 def test_no_plain_rate_stands_in_for_an_unknown_tensor_rate(row: Row) -> None:
-    """Work on tensor cores is held against fp32 where the tensor rate is NAN: a device without them."""
+    """A NAN tensor rate means a device without tensor cores, whose work is compared with the fp32 rate."""
     if not math.isnan(row.tera["fp32"]):
         assert not {"fp16_tensor", "bf16_tensor", "tf32_tensor"} & set(UNSAID.get(row.names[0], ()))
 
 
 @by_row
-def test_no_rate_is_a_sparse_one(row: Row) -> None:
-    """One sparse number among dense ones breaks a factor of two between neighbouring types."""
+def test_no_rate_assumes_sparsity(row: Row) -> None:
+    """One sparse rate among dense ones breaks the factor of two between neighbouring types."""
     tera = row.tera
     types = {unit: rate for unit, rate in tera.items() if unit.endswith("_tensor") and not math.isnan(rate)}
     half = types.get("fp16_tensor", math.nan)
@@ -203,7 +203,7 @@ def test_no_rate_is_a_sparse_one(row: Row) -> None:
     times = {"bf16_tensor": 1, "tf32_tensor": 0.5, "fp8_tensor": 2, "int8_tensor": int8_per_half}
     for unit in types.keys() & times.keys():
         assert types[unit] == pytest.approx(times[unit] * half, rel=0.02), unit
-    # A row with sparse numbers in all of its columns would pass all of the above.
+    # A row with sparse rates in all of its columns would pass the checks above.
     by_class = {"cdna2": 4, "cdna3": 8, "cdna4": 16, "quarter": 4}
     by_capability = {(7, 0): 8, (7, 5): 8, (8, 0): 16, (9, 0): 16, (10, 0): 32, (10, 3): 32}
     most = by_class.get(row.tensor_class, by_capability.get((row.major, row.minor), 4))
@@ -211,11 +211,11 @@ def test_no_rate_is_a_sparse_one(row: Row) -> None:
         assert half <= 1.02 * most * tera["fp32"]
 
 
-TWO_MEMORIES = ("NVIDIA GeForce RTX 3060 Ti",)  # GDDR6 and GDDR6X, in nothing else different
+TWO_MEMORIES = ("NVIDIA GeForce RTX 3060 Ti",)  # sold with GDDR6 and with GDDR6X, otherwise identical
 
 
 @by_row
-def test_bandwidth_is_that_of_the_memory_bus(row: Row) -> None:
+def test_bandwidth_matches_the_memory_bus(row: Row) -> None:
     assert 100 < row.gb_s < 10_000 or (math.isnan(row.gb_s) and row.names[0] in TWO_MEMORIES)
     assert (row.bus_bits == 0) == math.isnan(row.pin_gbit_s)
     if row.bus_bits:
@@ -225,7 +225,7 @@ def test_bandwidth_is_that_of_the_memory_bus(row: Row) -> None:
 
 @by_row
 def test_bandwidth_is_in_decimal_gigabytes(row: Row) -> None:
-    """GiB for GB is 7.4 % off, more than any vendor's rounding."""
+    """GiB in place of GB is an error of 7.4 %, more than any vendor's rounding."""
     if row.bus_bits:
         gib = row.bus_bits * row.pin_gbit_s / 8 * 1e9 / 2**30
         assert abs(row.gb_s / gib - 1) > 0.04
@@ -266,7 +266,7 @@ L2_MIB = {
 
 
 @pytest.mark.parametrize("name", L2_MIB)
-def test_l2_is_what_the_driver_reports(name: str) -> None:
+def test_l2_matches_the_driver(name: str) -> None:
     assert find(name).l2_kib == 1024 * L2_MIB[name]
 
 
@@ -275,7 +275,7 @@ def test_an_l4_does_not_have_the_bandwidth_of_an_h100() -> None:
     assert find("NVIDIA H100 80GB HBM3").gb_s == 3350
 
 
-def test_hopper_and_blackwell_have_a_lower_clock_for_their_tensor_cores_and_nothing_else_has() -> None:
+def test_only_hopper_and_blackwell_have_a_lower_clock_for_tensor_cores() -> None:
     for row in ROWS:
         two_clocks = row.major in (9, 10) and row.tensor_class not in AMD
         assert (row.tensor_clock_mhz < row.clock_mhz) == two_clocks, row.names
@@ -287,7 +287,7 @@ def test_names_are_written_as_drivers_write_them() -> None:
         assert name.startswith(("AMD Instinct ", "NVIDIA ", "GeForce ", "RTX ", "TITAN ", "Tesla ", "Quadro ", "A"))
 
 
-def test_rows_with_a_name_in_common_differ_in_sms_or_memory() -> None:
+def test_rows_that_share_a_name_differ_in_sms_or_memory() -> None:
     by_name: dict[str, list[Row]] = {}
     for row in ROWS:
         assert len(set(row.names)) == len(row.names)
@@ -318,7 +318,7 @@ def test_the_exceptions_are_needed() -> None:
         assert find(name)
 
 
-# What devices of recorded traces are called, with their SMs and bytes of memory as those traces tell them.
+# Names, SM counts and bytes of memory of the devices in recorded traces.
 IN_TRACES = {
     ("AMD Instinct MI210", 104, 68702699520): (1638.4, 181),
     ("AMD Instinct MI300X VF", 304, 205571227648): (5300, 1307.4),
@@ -351,7 +351,7 @@ def test_devices_of_recorded_traces_have_their_peaks(device: tuple[str, int, int
     assert found["flops"]["fp16_tensor"] == expected
 
 
-# As NVIDIA's list of boards (README.md of its open kernel modules) and libdrm's amdgpu.ids have them.
+# Names from NVIDIA's list of boards (README.md of its open kernel modules) and libdrm's amdgpu.ids.
 NAMED = """
 AMD Instinct MI210; AMD Instinct MI250X; AMD Instinct MI300A; AMD Instinct MI300X; AMD Instinct MI300X VF;
 AMD Instinct MI308X; AMD Instinct MI325X; AMD Instinct MI350X; AMD Instinct MI355X; NVIDIA A100-PG509-200;
@@ -381,7 +381,7 @@ def test_a_device_is_found_by_its_name_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["RTX 2060", "RTX 3050", "RTX 3060", "RTX 3080"])
-def test_a_name_of_two_cards_is_no_row_until_sms_and_memory_tell_them_apart(name: str) -> None:
+def test_a_name_shared_by_two_cards_needs_sms_and_memory_to_find_a_row(name: str) -> None:
     core = pytest.importorskip("flopscope._core")
     assert core.datasheet_find(f"NVIDIA GeForce {name}") is None
     rows = [row for row in ROWS if f"NVIDIA GeForce {name}" in row.names]
@@ -400,7 +400,7 @@ def test_a_part_of_a_device_has_no_row() -> None:
         assert core.datasheet_find(*cpx) is None
 
 
-def test_the_compiled_table_holds_the_same_rows() -> None:
+def test_the_compiled_table_contains_the_same_rows() -> None:
     core = pytest.importorskip("flopscope._core")
     compiled = core.datasheet()
     assert len(compiled) == len(ROWS)
@@ -418,12 +418,12 @@ def test_the_compiled_table_holds_the_same_rows() -> None:
 MIG = ("NVIDIA H200 MIG 1g.18gb", "NVIDIA A100-SXM4-40GB MIG 3g.20gb")
 
 
-def test_the_compiled_lookup_takes_whole_names_only() -> None:
+def test_the_compiled_lookup_accepts_only_full_names() -> None:
     core = pytest.importorskip("flopscope._core")
     for row in ROWS:
-        given = row.sm_count, row.memory_gib * 2.0**30
+        size = row.sm_count, row.memory_gib * 2.0**30
         for name in row.names:
-            assert core.datasheet_find(name, *given)["source"] == row.source
-            assert core.datasheet_find(f"  {name.upper()} ", *given)["source"] == row.source
+            assert core.datasheet_find(name, *size)["source"] == row.source
+            assert core.datasheet_find(f"  {name.upper()} ", *size)["source"] == row.source
     for unknown in ("", "H200", "NVIDIA", "Graphics Device", "NVIDIA Graphics Device", "ARTEMIS", *MIG):
         assert core.datasheet_find(unknown) is None

@@ -1,4 +1,4 @@
-"""Devices, their peaks and the cache of peaks, against a fake C binding whose rates are chosen here."""
+"""Devices, their peaks and the cache of peaks, with a fake C binding whose rates are predefined."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_devices_lists_the_cpu_and_each_cuda_device(core: FakeCore) -> None:
     assert [d.kind for d in fsd.devices()] == ["cpu"]
 
 
-def test_a_datasheet_leaves_out_what_the_vendor_does_not_say(core: FakeCore) -> None:
+def test_a_datasheet_omits_rates_that_the_vendor_does_not_publish(core: FakeCore) -> None:
     cpu, cuda = fsd.devices()
     assert cpu.datasheet is None
     assert cuda.datasheet is not None
@@ -93,27 +93,27 @@ def test_cuda_peaks_are_the_rates_of_the_probes(core: FakeCore) -> None:
     )
     assert peaks.write_bandwidth == pytest.approx(4.4e12)
     assert peaks.read_bandwidth == pytest.approx(4.3e12)
-    assert peaks.copy_bandwidth == pytest.approx(4.2e12), "a copy counts what it reads and what it writes"
+    assert peaks.copy_bandwidth == pytest.approx(4.2e12), "a copy counts the bytes read and the bytes written"
     assert peaks.bandwidth == peaks.write_bandwidth, "the best of the three"
     assert peaks.launch_ns == pytest.approx(550) and peaks.kernel_ns == 1100
     assert peaks.when is not None and peaks.when.endswith("+00:00")
     assert peaks.versions["driver"] == "13000"
 
 
-def test_cpu_peaks_take_the_better_of_multiply_adds_and_products(core: FakeCore) -> None:
+def test_cpu_peaks_are_the_better_of_multiply_adds_and_products(core: FakeCore) -> None:
     peaks = fsd.measure_peaks("cpu")
     assert peaks.flops == pytest.approx({"fp64": 45e9, "fp32": 80e9})
     assert peaks.launch_ns == pytest.approx(90) and peaks.kernel_ns == 1100
 
 
-def test_tensor_units_that_are_no_faster_than_the_plain_ones_are_left_out(core: FakeCore) -> None:
+def test_tensor_units_that_are_no_faster_than_the_plain_units_are_omitted(core: FakeCore) -> None:
     core.rates["cuda:0"] |= {("matmul", "float64"): 30e12, ("matmul", "tf32"): 51e12}
     peaks = fsd.measure_peaks("cuda")
     assert "fp64_tensor" not in peaks.flops and "tf32_tensor" not in peaks.flops
     assert peaks.flops["fp64"] == pytest.approx(32e12)
 
 
-def test_what_a_device_cannot_do_is_left_out_not_zero(core: FakeCore) -> None:
+def test_unsupported_rates_are_missing_not_zero(core: FakeCore) -> None:
     del core.rates["cuda:0"]["matmul", "bfloat16"], core.rates["cuda:0"]["fma", "float16"]
     del core.rates["cuda:0"]["empty", "float32"]
     peaks = fsd.measure_peaks("cuda")
@@ -124,7 +124,7 @@ def test_what_a_device_cannot_do_is_left_out_not_zero(core: FakeCore) -> None:
     assert peaks.missing["matmul bfloat16"] == "matmul of bfloat16 is not supported on cuda:0"
 
 
-def test_a_device_that_can_do_nothing_says_why(core: FakeCore) -> None:
+def test_a_device_without_any_rate_reports_the_reason(core: FakeCore) -> None:
     core.rates["cuda:0"] = {}
     with pytest.raises(RuntimeError, match=r"cuda:0 \(NVIDIA H200\).*write of float32 is not supported"):
         fsd.measure_peaks("cuda")
@@ -145,7 +145,7 @@ def test_a_slow_device_is_sampled_at_least_three_times(core: FakeCore, monkeypat
     assert len(core.calls) == 3
 
 
-def test_a_clock_that_stands_still_is_an_error_not_an_infinite_rate(core: FakeCore) -> None:
+def test_a_stopped_clock_is_an_error_not_an_infinite_rate(core: FakeCore) -> None:
     core.rates["cpu"] = {}
     fake: Any = SimpleNamespace(probe=lambda *_: (0.0, 1.0))
     with pytest.raises(RuntimeError, match="the clock did not advance"):
@@ -159,17 +159,17 @@ def test_buffers_are_several_times_the_cache_and_within_a_quarter_of_free_memory
     core.memory_bytes, core.calls = 8 * 400 * MIB, []
     fsd.measure_peaks("cuda", force=True)
     sizes = {amount for _, what, _, amount in core.calls if what in fsm.BANDWIDTHS}
-    assert sizes == {50 * MIB}, "a copy shares them out between two"
+    assert sizes == {50 * MIB}, "a copy divides the bytes between two buffers"
     for _, what, dtype, n in core.calls:
         if what == "matmul":
             assert 3 * n * n * fsm.ELEMENT_BYTES[dtype] <= 100 * MIB
 
 
-def test_an_eighth_of_a_gpus_memory_may_be_taken(core: FakeCore) -> None:
+def test_an_eighth_of_the_memory_of_a_gpu_may_be_used(core: FakeCore) -> None:
     assert fsm.free_bytes(fsd.devices()[1]) == 140_000 * MIB // 8
 
 
-def test_a_containers_limit_bounds_what_is_free(tmp_path: Path) -> None:
+def test_the_limit_of_a_container_bounds_free_memory(tmp_path: Path) -> None:
     (tmp_path / "memory.current").write_text("3000000000\n")
     (tmp_path / "memory.max").write_text("8000000000\n")
     assert fsm._free_in_container(str(tmp_path)) == 5_000_000_000
@@ -191,17 +191,17 @@ def test_samples_are_long_enough_for_the_clock(core: FakeCore) -> None:
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:-1", "cpu:0", "CUDA", ""])
-def test_names_of_no_device_are_refused(core: FakeCore, name: str) -> None:
+def test_unknown_device_names_are_refused(core: FakeCore, name: str) -> None:
     with pytest.raises(ValueError, match="no device is called"):
         fsd.measure_peaks(name)
 
 
-def test_an_index_that_is_not_there_is_refused(core: FakeCore) -> None:
+def test_an_index_out_of_range_is_refused(core: FakeCore) -> None:
     with pytest.raises(ValueError, match="1 CUDA device"):
         fsd.measure_peaks("cuda:3")
 
 
-def test_asking_for_cuda_without_it_says_why(core: FakeCore) -> None:
+def test_requesting_cuda_on_a_machine_without_it_reports_the_reason(core: FakeCore) -> None:
     core.cuda_count = 0
     with pytest.raises(RuntimeError, match="no CUDA driver"):
         fsd.measure_peaks("cuda")
@@ -219,12 +219,12 @@ def test_peaks_are_measured_once(core: FakeCore, monkeypatch: pytest.MonkeyPatch
     assert len(core.calls) > calls
 
 
-def test_nothing_measured_is_none(core: FakeCore) -> None:
+def test_peaks_that_were_not_measured_are_none(core: FakeCore) -> None:
     assert [d.measured for d in fsd.devices()] == [None, None]
 
 
 @pytest.mark.parametrize("change", [{"driver": 13010}, {"cuda_name": "NVIDIA B200"}])
-def test_another_driver_or_device_is_measured_anew(
+def test_another_driver_or_device_is_measured_again(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     fsd.measure_peaks("cuda")
@@ -235,7 +235,7 @@ def test_another_driver_or_device_is_measured_anew(
     assert len(core.calls) > calls
 
 
-def test_cpu_peaks_hang_on_the_number_of_threads_and_the_version(
+def test_cpu_peaks_depend_on_the_number_of_threads_and_the_version(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     fsd.measure_peaks("cpu")
@@ -283,10 +283,10 @@ def test_a_damaged_cache_file_is_measured_again_and_replaced(
 ) -> None:
     first = fsd.measure_peaks("cuda")
     (file,) = cache_files(tmp_path)
-    whole = file.read_text()
-    file.write_text(damaged(whole)[how], encoding="latin-1")
+    intact = file.read_text()
+    file.write_text(damaged(intact)[how], encoding="latin-1")
     forget()
-    quiet = how in ("another format", "another key")  # which other versions and devices write
+    quiet = how in ("another format", "another key")  # valid files of other versions or devices
     with contextlib.nullcontext() if quiet else pytest.warns(UserWarning, match=re.escape(str(file))):
         assert fsd.devices()[1].measured is None
     calls = len(core.calls)
@@ -296,7 +296,7 @@ def test_a_damaged_cache_file_is_measured_again_and_replaced(
     assert json.loads(file.read_text())["peaks"]["flops"] == pytest.approx(first.flops)
 
 
-def test_a_fifo_in_the_place_of_a_cache_file_is_reported_and_not_waited_for(core: FakeCore, tmp_path: Path) -> None:
+def test_a_fifo_in_place_of_a_cache_file_is_reported_without_blocking(core: FakeCore, tmp_path: Path) -> None:
     fsd.measure_peaks("cuda")
     (file,) = cache_files(tmp_path)
     file.unlink()
@@ -306,7 +306,7 @@ def test_a_fifo_in_the_place_of_a_cache_file_is_reported_and_not_waited_for(core
         assert fsd.devices()[1].measured is None
 
 
-def test_a_folder_that_cannot_be_written_is_no_error_and_the_process_remembers(
+def test_an_unwritable_folder_is_no_error_and_peaks_stay_in_memory(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -317,43 +317,43 @@ def test_a_folder_that_cannot_be_written_is_no_error_and_the_process_remembers(
     assert len(core.calls) == calls
 
 
-def test_a_kernel_that_could_not_be_captured_now_is_measured_another_time(
+def test_a_kernel_that_could_not_be_captured_is_measured_later(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def fail(device: str) -> float:
         raise RuntimeError(why)
 
     monkeypatch.setattr("flopscope.hardware.capture.shortest_kernel", fail)
-    for why, kept in (("CUPTI is taken by Nsight Systems", False), ("there is no libcupti", True)):
+    for why, cached in (("CUPTI is taken by Nsight Systems", False), ("there is no libcupti", True)):
         forget()
         peaks = fsd.measure_peaks("cuda")
         assert peaks.kernel_ns is None and peaks.missing["kernel"] == why
-        assert (tmp_path / "cache").exists() is kept
+        assert (tmp_path / "cache").exists() is cached
 
 
-@pytest.mark.parametrize("want", ["memory", "library"])
-def test_peaks_that_lack_something_for_now_are_not_kept_for_good(
-    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, want: str
+@pytest.mark.parametrize("cause", ["memory", "library"])
+def test_peaks_with_temporary_gaps_are_not_cached(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cause: str
 ) -> None:
     probe = core.probe
 
-    def short(device: str, what: str, dtype: str, amount: int) -> tuple[float, float]:
-        if want == "memory" and what == "copy":
+    def failing_probe(device: str, what: str, dtype: str, amount: int) -> tuple[float, float]:
+        if cause == "memory" and what == "copy":
             raise MemoryError("480 MiB are not free")
-        if want == "library" and what == "matmul":
+        if cause == "library" and what == "matmul":
             raise RuntimeError("libcublasLt was not found: pip install nvidia-cublas")
         return probe(device, what, dtype, amount)
 
-    monkeypatch.setattr(core, "probe", short)
-    lacking = fsd.measure_peaks("cuda")
-    assert lacking.missing and fsd.measure_peaks("cuda") is lacking
+    monkeypatch.setattr(core, "probe", failing_probe)
+    incomplete = fsd.measure_peaks("cuda")
+    assert incomplete.missing and fsd.measure_peaks("cuda") is incomplete
     assert not (tmp_path / "cache").exists()
     forget()
     monkeypatch.setattr(core, "probe", probe)
     assert not fsd.measure_peaks("cuda").missing
 
 
-def test_a_device_object_is_measured_as_it_is_now(core: FakeCore) -> None:
+def test_a_device_object_is_measured_with_its_current_properties(core: FakeCore) -> None:
     cpu = fsd.devices()[0]
     core.threads = 1
     fsd.measure_peaks(cpu)
@@ -361,7 +361,7 @@ def test_a_device_object_is_measured_as_it_is_now(core: FakeCore) -> None:
     assert fsd.devices()[0].measured is not None
 
 
-def test_a_failed_rename_leaves_no_litter(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failed_rename_leaves_no_files(core: FakeCore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(*_: object) -> None:
         raise OSError("disk full")
 
@@ -370,7 +370,7 @@ def test_a_failed_rename_leaves_no_litter(core: FakeCore, monkeypatch: pytest.Mo
     assert cache_files(tmp_path) == []
 
 
-def test_without_platformdirs_the_cache_is_where_xdg_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_platformdirs_the_cache_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("FLOPSCOPE_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "platformdirs", None)

@@ -1,11 +1,11 @@
-"""README.md and docs/: their Python examples run, their excerpts and numbers are in the files that they name, their
-commands exist, the API reference names all that is public, and Sphinx builds them without a warning.
+"""README.md and docs/: Python examples run, excerpts and numbers match the files that they name, commands exist, the
+API reference lists every public name, and Sphinx builds the pages without a warning.
 
-A comment on the line before a code block says what the block is:
+A comment on the line before a code block declares its kind:
 
-    <!-- excerpt of PATH -->   a part of that file, as it stands there
-    <!-- columns of PATH -->   lines of that file, some of their words left out
-    <!-- needs NAME -->        runs where that module, or a "gpu", is there
+    <!-- excerpt of PATH -->   a part of that file, verbatim
+    <!-- columns of PATH -->   lines of that file, with some words left out
+    <!-- needs NAME -->        runs if that module, or a "gpu", is available
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Block(NamedTuple):
 
     page: Path
     line: int
-    """Of its first line of code."""
+    """Number of the first line of code."""
     language: str
     text: str
     mark: str
-    """ "excerpt of", "columns of", "needs", or "" for none."""
+    """Kind: "excerpt of", "columns of", "needs", or "" for none."""
     argument: str
 
     def __str__(self) -> str:
@@ -61,10 +61,10 @@ PROGRAMS = [block for block in BLOCKS if block.language == "python" and block.ma
 
 
 def _why_not(need: str) -> str | None:
-    """Why a block cannot run here."""
+    """Return why a block cannot run on this machine, or None."""
     if need == "gpu":
-        here = any(device.kind == "cuda" for device in fs.devices())
-        return None if here else "there is no CUDA device"
+        available = any(device.kind == "cuda" for device in fs.devices())
+        return None if available else "there is no CUDA device"
     return None if not need or find_spec(need) else f"{need} is not installed"
 
 
@@ -72,7 +72,7 @@ def _why_not(need: str) -> str | None:
 def _outcomes(page: Path) -> dict[int, BaseException | str | None]:
     """Run the blocks of a page in order, in one namespace and one temporary folder.
 
-    Returns, by the line of each block, the reason why it was not run, what it raised, or None.
+    Return, by the line of each block, the reason why it was skipped, the exception it raised, or None.
     """
     outcomes: dict[int, BaseException | str | None] = {}
     namespace: dict[str, Any] = {"__name__": page.stem}
@@ -116,17 +116,17 @@ def test_tables_are_in_their_files(block: Block) -> None:
     lines = [line.split() for line in (ROOT / block.argument).read_text(encoding="utf-8").splitlines()]
     for line in block.text.splitlines():
         words = [word for word in line.split() if word.strip("-")]
-        assert any(_is_within(words, whole) for whole in lines), line
+        assert any(_is_within(words, other) for other in lines), line
 
 
-def _is_within(words: list[str], whole: list[str]) -> bool:
-    """Whether the words are among those of the whole, in the same order."""
-    rest = iter(whole)
+def _is_within(words: list[str], line: list[str]) -> bool:
+    """Return whether the line contains the words in this order."""
+    rest = iter(line)
     return all(word in rest for word in words)
 
 
 def _commands() -> Iterator[tuple[str, str, str]]:
-    """Page, command and arguments of each use of the command line, in blocks and in the text."""
+    """Yield page, command and arguments of each use of the command line, in code blocks and in the text."""
     for block in BLOCKS:
         for found in re.finditer(r"(?:^|[/ ])flopscope ([a-z]+)\b([^#\n]*)", block.text, re.M):
             if block.language in SHELL:
@@ -139,7 +139,7 @@ def _commands() -> Iterator[tuple[str, str, str]]:
 
 @functools.cache
 def _help(command: str) -> str:
-    """What ``flopscope COMMAND --help`` prints."""
+    """Return the output of ``flopscope COMMAND --help``."""
     run = [sys.executable, "-m", "flopscope", command, "--help"]
     done = subprocess.run(run, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -155,13 +155,13 @@ def test_commands_and_their_options_exist() -> None:
         assert f"flopscope {command}" in _help(command)
 
 
-def test_links_between_pages_lead_somewhere() -> None:
+def test_links_between_pages_resolve() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
             assert re.match(r"[a-z]+://", target) or (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_api_reference_names_all_that_is_public() -> None:
+def test_the_api_reference_lists_every_public_name() -> None:
     text = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     described = set(re.findall(r"^\.\. auto\w+:: flopscope\.([\w.]+)$", text, re.M))
     named = described | set(re.findall(r"`(?:flopscope\.)?(\w+)`", text))
@@ -180,19 +180,19 @@ def test_the_api_reference_names_all_that_is_public() -> None:
 
 
 def _source(module: str) -> str:
-    """The text of a module of flopscope that this machine may lack what it takes to import."""
-    found = find_spec(f"flopscope.{module}")
-    assert found is not None and found.origin is not None
-    return Path(found.origin).read_text(encoding="utf-8")
+    """Return the source of a module of flopscope without importing it, as its dependencies may be missing."""
+    spec = find_spec(f"flopscope.{module}")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).read_text(encoding="utf-8")
 
 
-def test_nobody_is_sent_to_the_other_flopscope() -> None:
+def test_install_commands_name_flopscope_profiler() -> None:
     for page in PAGES:
         found = re.search(r"pip install (?:-\S+ )*[\"']?flopscope(?!-profiler)\b", page.read_text(encoding="utf-8"))
         assert found is None, page.name
 
 
-def test_the_citation_is_of_this_version() -> None:
+def test_the_citation_names_this_version() -> None:
     assert f"\nversion: {fs.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
 
 

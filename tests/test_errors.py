@@ -1,4 +1,4 @@
-"""What is refused, how clearly, and that a failed call leaves everything usable."""
+"""Errors: invalid arguments are refused with clear messages, and a failed call leaves everything usable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INT64_MAX = 2**63 - 1
 
 @pytest.fixture(autouse=True)
 def still_usable() -> Any:
-    """Whatever a test provokes, ops go on working."""
+    """Check that ops still work after each test."""
     before = fs.default_device()
     fs.set_default_device("cpu")
     yield
@@ -30,7 +30,7 @@ def still_usable() -> Any:
 def refused(
     kind: type[BaseException] | tuple[type[BaseException], ...], call: Callable[[], object], *parts: str
 ) -> None:
-    """The call raises, and its message says each part."""
+    """Check that the call raises and that its message contains each part."""
     with pytest.raises(kind) as caught:
         call()
     message = str(caught.value)
@@ -57,7 +57,7 @@ class Index:
      Fraction(5), Five(), Index()],
     ids=lambda five: type(five).__name__,
 )  # fmt: skip
-def test_whatever_is_a_number_is_a_scalar(five: Any) -> None:
+def test_every_kind_of_number_is_a_scalar(five: Any) -> None:
     x = fs.ones((2,), dtype="float64")
     assert fs.mul(x, five).numpy().tolist() == [5, 5]
     assert fs.sub(five, x).numpy().tolist() == [4, 4]
@@ -67,13 +67,13 @@ def test_whatever_is_a_number_is_a_scalar(five: Any) -> None:
     assert fs.uniform_(fs.ones((1,)), five, five).item() == 5
 
 
-def test_truth_values_are_numbers() -> None:
+def test_booleans_are_numbers() -> None:
     x = fs.ones((2,))
     for true in (True, np.True_):
         assert fs.add(x, true).numpy().tolist() == (x * true + true).numpy().tolist() == [2, 2]
         assert fs.full((2,), true, dtype="bool").numpy().all()
     assert fs.ones((2, 3)).shape == fs.sum(fs.ones((2, 3, 4)), axis=np.int64(2)).shape == (2, 3)
-    assert fs.sum(fs.ones((2, 3)), True).shape == (2,), "True is 1, as an index"
+    assert fs.sum(fs.ones((2, 3)), True).shape == (2,), "True is the axis 1"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_truth_values_are_numbers() -> None:
     [None, "5", b"5", [1.0], (1.0, 2.0), {}, 1j, object(), np.ones(2), np.ones((2, 2)), float, ..., "x" * 1000],
     ids=lambda wrong: type(wrong).__name__,
 )  # fmt: skip
-def test_what_is_no_number_is_refused(wrong: Any) -> None:
+def test_non_numbers_are_refused(wrong: Any) -> None:
     x = fs.ones((2,))
     name = type(wrong).__name__
     refused(TypeError, lambda: fs.add(x, wrong), "add", name)
@@ -98,7 +98,7 @@ def test_what_is_no_number_is_refused(wrong: Any) -> None:
     assert x.numpy().tolist() == [1, 1]
 
 
-def test_an_array_of_one_element_is_no_number() -> None:
+def test_an_array_of_one_element_is_not_a_number() -> None:
     refused(TypeError, lambda: fs.add(fs.ones((2,)), np.ones(1)), "add", "ndarray")
     refused(TypeError, lambda: fs.add(fs.ones((2,)), np.ones((1, 1))), "add", "ndarray")
 
@@ -115,7 +115,7 @@ def test_numbers_too_large_for_a_float_are_refused() -> None:
     assert x.numpy().tolist() == [1, 1]
 
 
-def test_errors_of_an_arguments_own_code_pass_through() -> None:
+def test_exceptions_raised_by_arguments_propagate() -> None:
     class Broken:
         def __float__(self) -> float:
             raise ZeroDivisionError("mine")
@@ -148,7 +148,7 @@ def test_two_scalars_need_a_tensor() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, -2, 2, -3, 10**6, INT64_MAX, -(2**63)])
-def test_only_the_last_axis(axis: int) -> None:
+def test_only_the_last_axis_is_supported(axis: int) -> None:
     x = fs.ones((2, 3))
     for op in (fs.sum, fs.mean, fs.amax, fs.amin, fs.softmax, fs.log_softmax):
         refused(ValueError, lambda op=op: op(x, axis), op.__name__, str(axis), "2 axes", "last")
@@ -161,7 +161,7 @@ def test_an_axis_is_an_integer(axis: Any) -> None:
         refused(TypeError, lambda op=op: op(x, axis), op.__name__, type(axis).__name__)
 
 
-def test_axes_that_there_are_not() -> None:
+def test_missing_axes_are_refused() -> None:
     refused(TypeError, lambda: fs.softmax(fs.ones((2,)), None), "softmax", "NoneType")
     refused(ValueError, lambda: fs.sum(fs.ones(()), -1), "sum", "float32 ()", "axis")
     refused(ValueError, lambda: fs.softmax(fs.ones(())), "softmax", "float32 ()", "axis")
@@ -178,7 +178,7 @@ def test_axes_that_there_are_not() -> None:
      ((INT64_MAX, 0), None)],
     ids=str,
 )  # fmt: skip
-def test_shapes(shape: Any, kind: Any) -> None:
+def test_invalid_shapes_are_refused(shape: Any, kind: Any) -> None:
     calls = [lambda: fs.empty(shape), lambda: fs.zeros(shape), lambda: fs.full(shape, 1), lambda: fs.rand(shape)]
     for call in calls:
         if kind is None:
@@ -202,7 +202,7 @@ def test_shapes_are_any_sequence_of_integers() -> None:
      ("float32\0", ValueError)],
     ids=str,
 )  # fmt: skip
-def test_dtypes_are_their_names(dtype: Any, kind: type[Exception]) -> None:
+def test_dtypes_must_be_known_names(dtype: Any, kind: type[Exception]) -> None:
     x = fs.ones((2,))
     for call in (
         lambda: fs.empty((2,), dtype=dtype),
@@ -220,7 +220,7 @@ def test_dtypes_are_their_names(dtype: Any, kind: type[Exception]) -> None:
      ("cpu\0", ValueError)],
     ids=str,
 )  # fmt: skip
-def test_devices_are_their_names(device: Any, kind: type[Exception]) -> None:
+def test_devices_must_be_known_names(device: Any, kind: type[Exception]) -> None:
     for call in (
         lambda: fs.empty((2,), device=device),
         lambda: fs.zeros((2,), device=device),
@@ -234,7 +234,7 @@ def test_devices_are_their_names(device: Any, kind: type[Exception]) -> None:
     assert fs.default_device() == "cpu"
 
 
-def test_a_cuda_device_that_there_is_not_says_why() -> None:
+def test_a_missing_cuda_device_reports_the_reason() -> None:
     try:
         count = fs._core.cuda_device_count()
     except RuntimeError as why:
@@ -253,7 +253,7 @@ def test_a_cuda_device_that_there_is_not_says_why() -> None:
         fs._core.cuda_device_properties(count)
 
 
-# What the ops say -----------------------------------------------------------------------------------------------------
+# Messages of ops ------------------------------------------------------------------------------------------------------
 
 
 def test_errors_name_op_shapes_dtypes_and_devices() -> None:
@@ -306,7 +306,7 @@ def test_in_place_ops_do_not_grow_their_target() -> None:
     assert array.tolist() == [1, 1, 1]
 
 
-def test_mistakes_with_out() -> None:
+def test_invalid_outputs_are_refused() -> None:
     x = fs.ones((2, 3))
     refused(ValueError, lambda: fs.sin(x, out=fs.ones((3, 2))), "sin", "out=float32 (3, 2) on cpu", "shape (2, 3)")
     refused(ValueError, lambda: fs.sin(x, out=fs.ones((1, 2, 3))), "sin", "(1, 2, 3)", "shape (2, 3)")
@@ -321,19 +321,19 @@ def test_mistakes_with_out() -> None:
     refused(TypeError, lambda: fs.zeros((2, 3), dtype="float64", out=x), "zeros", "dtype float64")
     refused(TypeError, lambda: fs.sin_(x, out=x), "sin_", "'out'")
     assert fs.sin(x, out=None) is not x and fs.zeros((2, 3), out=fs.ones((2, 3))).numpy().sum() == 0
-    assert fs.zeros((2,), out=fs.ones((2,), dtype="int8")).dtype == "int8", "out says what is left out"
+    assert fs.zeros((2,), out=fs.ones((2,), dtype="int8")).dtype == "int8", "the dtype defaults to that of out"
 
 
-def test_out_is_what_comes_back() -> None:
+def test_out_is_returned() -> None:
     x, out = fs.ones((2, 2)), fs.empty((2, 2))
-    for made in (
+    for result in (
         fs.neg(x, out=out),
         fs.add(x, x, out=out),
         fs.matmul(x, x, out=out),
         fs.softmax(x, out=out),
         fs.ones((2, 2), out=out),
     ):
-        assert made.data_ptr == out.data_ptr
+        assert result.data_ptr == out.data_ptr
     assert fs.sin_(out) is out and fs.add_(out, 1) is out and fs.fill_(out, 1) is out
 
 
@@ -385,7 +385,7 @@ def test_threads_and_seeds() -> None:
 # Out of memory --------------------------------------------------------------------------------------------------------
 
 
-def test_too_large_a_tensor_is_a_memory_error_that_says_how_much() -> None:
+def test_a_too_large_tensor_is_a_memory_error_with_its_size() -> None:
     for call in (
         lambda: fs.empty((1 << 46,)),
         lambda: fs.zeros((1 << 23, 1 << 23)),
@@ -399,7 +399,7 @@ def test_too_large_a_tensor_is_a_memory_error_that_says_how_much() -> None:
     refused(MemoryError, lambda: fs.copy(fs.from_numpy(np.broadcast_to(np.float32(1), (1 << 45,)))), "host memory")
 
 
-def test_out_of_memory_inside_a_profile_leaves_it_whole() -> None:
+def test_out_of_memory_inside_a_profile_leaves_it_intact() -> None:
     x = fs.ones((4,))
     with fs.profile(profile_memory=True) as prof:
         fs.sin(x)
@@ -412,10 +412,10 @@ def test_out_of_memory_inside_a_profile_leaves_it_whole() -> None:
     assert not rows.get("flopscope::zeros") or not rows["flopscope::zeros"].bytes_written > 0, "nothing was written"
 
 
-# Tensors do not do everything -----------------------------------------------------------------------------------------
+# Unsupported operations -----------------------------------------------------------------------------------------------
 
 
-def test_what_a_tensor_cannot_do_is_a_type_error() -> None:
+def test_unsupported_operations_are_type_errors() -> None:
     x: Any = fs.ones((2, 2))
     for call in (
         lambda: x[0],
@@ -475,7 +475,7 @@ def test_references_are_balanced() -> None:
     assert all(abs(a - b) < 25 for a, b in zip(after, before, strict=True)), (before, after)
 
 
-def test_asking_for_cuda_where_there_is_none_says_why_and_what_to_do() -> None:
+def test_requesting_cuda_without_a_gpu_reports_the_reason_and_a_remedy() -> None:
     if any(device.kind == "cuda" for device in fs.devices()):
         pytest.skip("there is a GPU")
     for ask in (lambda: fs.empty((2,), device="cuda"), lambda: fs.ones((2,)).to("cuda:0"), fs._core.cuda_device_count):

@@ -1,4 +1,4 @@
-"""prof.events(): single events, against what they were made of."""
+"""prof.events(): single events, compared with the events that were appended."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from flopscope import _core
 from flopscope.results.events import EventList
 
 
-def made() -> EventList:
-    """A step with a range, in it a launch of two kernels and a Python call with an op; times from 1000 ns on."""
+def example_events() -> EventList:
+    """Return a step with a range that contains a launch and a Python call with an op; the window begins at 1000 ns."""
     core = _core.Store()
     _core._set_window(core, 1000, 100_000)
     host: dict[str, Any] = {"thread": 77}
@@ -29,8 +29,8 @@ def made() -> EventList:
     return EventList(core)
 
 
-def test_events_say_what_they_are() -> None:
-    step, outer, call, frame, op, kernel, copy, on_device, _ = made()
+def test_events_have_names_kinds_and_devices() -> None:
+    step, outer, call, frame, op, kernel, copy, on_device, _ = example_events()
     assert [event.name for event in (step, outer, call)] == ["ProfilerStep#3", "outer", "cudaLaunchKernel"]
     assert [event.kind for event in (step, call, frame, copy)] == ["step", "runtime", "frame", "memcpy"]
     assert step.key == step.name and step.time_range == (1.0, 51.0) and step.time_range.elapsed_us() == 50
@@ -42,8 +42,8 @@ def test_events_say_what_they_are() -> None:
     assert copy.nbytes == 64 and kernel.nbytes == 0
 
 
-def test_events_know_who_encloses_and_who_launched_them() -> None:
-    step, outer, call, frame, op, kernel, copy, on_device, open_ = made()
+def test_events_have_parents_children_and_launchers() -> None:
+    step, outer, call, frame, op, kernel, copy, on_device, open_ = example_events()
     assert step.cpu_parent is None and outer.cpu_parent == step and op.cpu_parent == frame
     assert outer.cpu_children == [call, frame] and frame.cpu_children == [op] and op.cpu_children == []
     assert outer.kernels == [kernel] and op.kernels == [copy] and step.kernels == call.kernels == []
@@ -51,10 +51,10 @@ def test_events_know_who_encloses_and_who_launched_them() -> None:
     assert open_.cpu_parent is None
 
 
-def test_times_of_events_are_those_of_what_they_enclose() -> None:
-    step, outer, call, frame, op, kernel, copy, on_device, open_ = made()
+def test_times_of_events_include_their_children_and_kernels() -> None:
+    step, outer, call, frame, op, kernel, copy, on_device, open_ = example_events()
     assert (step.cpu_time_total, step.self_cpu_time_total) == (50, 30)
-    assert (outer.cpu_time_total, outer.self_cpu_time_total) == (20, 20 - 1 - 2)  # the Python call is of the range
+    assert (outer.cpu_time_total, outer.self_cpu_time_total) == (20, 20 - 1 - 2)  # the Python call is part of the range
     assert (frame.cpu_time_total, frame.self_cpu_time_total) == (9, 7)
     assert [event.device_time_total for event in (step, outer, call, op, kernel, copy)] == [3.5, 3.5, 0, 0.5, 3, 0.5]
     assert [event.self_device_time_total for event in (step, outer, op, kernel)] == [0, 3, 0.5, 3]
@@ -63,7 +63,7 @@ def test_times_of_events_are_those_of_what_they_enclose() -> None:
 
 
 def test_a_list_of_events_is_a_sequence() -> None:
-    events = made()
+    events = example_events()
     assert len(events) == 9 and [event.id for event in events] == list(range(9))
     assert events[-1] == events[8] != events[7] and events[1:3] == [events[1], events[2]] and events[4] in events
     assert len({*events, *events}) == 9
@@ -75,7 +75,7 @@ def test_a_list_of_events_is_a_sequence() -> None:
 
 def test_events_become_a_frame() -> None:
     pandas = pytest.importorskip("pandas")
-    frame = made().to_pandas()
+    frame = example_events().to_pandas()
     assert list(frame) == [
         *("name", "kind", "device_type", "device", "thread", "start", "duration", "bytes", "parent", "launcher"),
         "correlation",
@@ -105,7 +105,7 @@ def test_a_profiles_events_add_up_to_its_table() -> None:
     assert memory == 0 and any(event.nbytes == 4 * 64 * 64 for event in events if event.kind == "memory")
 
 
-def test_there_are_no_events_while_it_records() -> None:
+def test_events_are_unavailable_while_the_profile_records() -> None:
     prof = fs.profile()
     with pytest.raises(RuntimeError, match="the profile was not started"):
         prof.events()
@@ -114,7 +114,7 @@ def test_there_are_no_events_while_it_records() -> None:
     assert list(prof.events()) == []
 
 
-def test_stacks_hold_no_calls_of_the_profile_itself() -> None:
+def test_stacks_exclude_calls_of_the_profile_itself() -> None:
     plan = fs.schedule(wait=0, warmup=1, active=2, repeat=1)
     with fs.profile(with_stack=True, schedule=plan) as prof:
         for _ in range(3):

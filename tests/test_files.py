@@ -1,4 +1,4 @@
-"""What is written is whole or absent: on full disks, after kills, through links and for special files."""
+"""Files are written completely or not at all: on full disks, after kills, through links and as special files."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
 
 
-# Whole or absent ------------------------------------------------------------------------------------------------------
+# Complete or absent ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("old", ["what was there", None])
-def test_a_full_disk_leaves_what_was_there(
+def test_a_full_disk_leaves_the_old_file(
     export: Callable[[Path], Any], tmp_path: Path, old: str | None, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     path = tmp_path / "result"
@@ -115,7 +115,7 @@ def test_a_device_that_is_full_is_named(export: Callable[[Path], Any], capsys: A
     assert "No space left on device" in message and "/dev/full" in message
 
 
-def test_every_export_replaces_and_keeps_the_mode(export: Callable[[Path], Any], tmp_path: Path) -> None:
+def test_every_export_replaces_the_file_and_keeps_its_mode(export: Callable[[Path], Any], tmp_path: Path) -> None:
     path = tmp_path / "result"
     path.write_text("old")
     path.chmod(0o640)
@@ -137,7 +137,7 @@ def test_a_new_file_follows_the_umask(tmp_path: Path, mask: int) -> None:
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o666 & ~mask
 
 
-def test_an_exception_in_the_block_leaves_what_was_there(tmp_path: Path) -> None:
+def test_an_exception_in_the_block_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "result"
     path.write_text("old")
     for problem in (KeyboardInterrupt, ValueError):
@@ -163,7 +163,7 @@ HALF = """
 """
 
 
-def test_a_killed_process_leaves_the_old_file_and_what_the_next_write_removes(tmp_path: Path) -> None:
+def test_the_next_write_removes_the_temporary_file_of_a_killed_process(tmp_path: Path) -> None:
     path = tmp_path / "result"
     path.write_text("old")
     command = [sys.executable, "-c", textwrap.dedent(HALF), str(path)]
@@ -177,8 +177,8 @@ def test_a_killed_process_leaves_the_old_file_and_what_the_next_write_removes(tm
     assert leftovers(tmp_path) == [] and path.read_text() == "old"
 
 
-def test_only_stale_files_of_ours_are_removed(tmp_path: Path) -> None:
-    here, gone = files._machine(), 2**22 + 1  # more than Linux has processes
+def test_only_stale_temporary_files_of_flopscope_are_removed(tmp_path: Path) -> None:
+    here, gone = files._machine(), 2**22 + 1  # above the largest process number of Linux
     old = time.time() - 2 * files.STALE_SECONDS
     stale = {
         f".flopscope-{here}-{gone}-00000000.tmp": None,
@@ -187,20 +187,20 @@ def test_only_stale_files_of_ours_are_removed(tmp_path: Path) -> None:
         ".flopscope-ffffffff-1-00000000.tmp": old,
         f".flopscope-{here}-9999999999-00000000.tmp": None,
     }
-    kept = {
-        f".flopscope-{here}-1-00000001.tmp": None,  # of a process that lives
-        ".flopscope-ffffffff-77-00000000.tmp": None,  # of another machine, perhaps being written
+    recent = {
+        f".flopscope-{here}-1-00000001.tmp": None,  # of a running process
+        ".flopscope-ffffffff-77-00000000.tmp": None,  # of another machine, possibly in use
         ".flopscope-notes.tmp": old,
         f"result-{here}-{gone}-00000000.tmp": old,
     }
-    for name, modified in {**stale, **kept}.items():
+    for name, modified in {**stale, **recent}.items():
         (tmp_path / name).write_text("")
         if modified is not None:
             os.utime(tmp_path / name, (modified, modified))
     (tmp_path / f".flopscope-{here}-{gone}-00000002.tmp").mkdir()
     write_json(tmp_path / "result", {})
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {*kept, "result", f".flopscope-{here}-{gone}-00000002.tmp"}
+    assert left == {*recent, "result", f".flopscope-{here}-{gone}-00000002.tmp"}
 
 
 def test_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
@@ -219,16 +219,16 @@ def test_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
     assert leftovers(tmp_path) == []
 
 
-# What a name may lead to ----------------------------------------------------------------------------------------------
+# Kinds of paths -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [str, os.fsencode, Path])
-def test_a_path_is_text_bytes_or_a_path(tmp_path: Path, kind: Callable[[Any], Any]) -> None:
+def test_a_path_is_a_string_bytes_or_a_path_object(tmp_path: Path, kind: Callable[[Any], Any]) -> None:
     write_json(kind(str(tmp_path / "größe")), {"a": 1})
     assert json.loads((tmp_path / "größe").read_text()) == {"a": 1}
 
 
-def test_a_relative_name_is_of_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_starts_at_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_json("result", 1)
     Path("sub").mkdir()
@@ -250,7 +250,7 @@ def test_a_symbolic_link_is_written_through(tmp_path: Path, old: str | None) -> 
     assert target.read_text() == "{}\n" and not target.is_symlink()
 
 
-def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_paths_that_cannot_be_written_are_named(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "file").write_text("")
     cases = {
@@ -283,7 +283,7 @@ def test_special_files_are_written_directly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to_file", [False, True])
-def test_standard_output_is_written_to_also_where_it_is_a_file(tmp_path: Path, to_file: bool) -> None:
+def test_standard_output_is_written_directly_even_if_it_is_a_file(tmp_path: Path, to_file: bool) -> None:
     code = "from flopscope.support.files import write_json\nwrite_json('/dev/stdout', {})\nwrite_json('/dev/fd/1', [])"
     command = [sys.executable, "-c", code]
     if to_file:
@@ -298,18 +298,16 @@ def test_standard_output_is_written_to_also_where_it_is_a_file(tmp_path: Path, t
     assert leftovers(tmp_path) == []
 
 
-def test_a_file_is_written_in_place_where_nothing_can_be_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_written_in_place_if_its_folder_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "result"
     path.write_text("old")
     inode = path.stat().st_ino
-    really = os.open
+    original = os.open
 
     def refuse(name: Any, flags: int, *args: Any, **options: Any) -> int:
         if flags & os.O_CREAT:
             raise PermissionError(errno.EACCES, "Permission denied", str(name))
-        return really(name, flags, *args, **options)
+        return original(name, flags, *args, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "open", refuse)
@@ -320,8 +318,8 @@ def test_a_file_is_written_in_place_where_nothing_can_be_beside_it(
     assert path.read_text() == "{}\n" and path.stat().st_ino == inode
 
 
-def test_a_file_that_cannot_be_renamed_over_is_copied_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "result"  # as where a container has it mounted
+def test_a_file_that_cannot_be_replaced_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "result"  # like a file that a container mounts
     path.write_text("a longer text that was there before")
     inode = path.stat().st_ino
 
@@ -333,7 +331,7 @@ def test_a_file_that_cannot_be_renamed_over_is_copied_to(tmp_path: Path, monkeyp
     assert path.read_text() == "{}\n" and path.stat().st_ino == inode and leftovers(tmp_path) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write what is read-only")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write read-only files")
 def test_a_read_only_file_is_not_replaced(tmp_path: Path) -> None:
     path = tmp_path / "result"
     path.write_text("old")

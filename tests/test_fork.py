@@ -1,4 +1,4 @@
-"""A process that forks while it profiles: the child has no part in the profile, and neither of them hangs."""
+"""A process that forks while it profiles: the child takes no part in the profile, and neither process hangs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_child_leaves_the_block_without_results(leave: str) -> None:
     """)
 
 
-def test_a_child_may_profile_for_itself() -> None:
+def test_a_child_can_run_its_own_profile() -> None:
     run("""
         with fs.profile(schedule=fs.schedule(wait=0, warmup=1, active=3)) as prof:
             prof.step()
@@ -87,7 +87,7 @@ def test_a_child_may_profile_for_itself() -> None:
     """)
 
 
-def test_forks_while_threads_work() -> None:
+def test_a_process_can_fork_while_its_threads_work() -> None:
     run("""
         done = threading.Event()
 
@@ -132,7 +132,7 @@ def test_workers_of_multiprocessing() -> None:
     """)
 
 
-def test_a_child_reads_compressed_traces_whatever_its_parents_threads_were_importing(tmp_path: Path) -> None:
+def test_a_child_reads_compressed_traces_while_its_parents_threads_import(tmp_path: Path) -> None:
     with fs.profile() as prof:
         fs.ones(())
     prof.export_chrome_trace(tmp_path / "trace.json.gz")
@@ -160,8 +160,8 @@ def test_a_child_reads_compressed_traces_whatever_its_parents_threads_were_impor
     """)
 
 
-def test_a_fork_waits_while_a_thread_imports_a_decompression(tmp_path: Path) -> None:
-    """As sure as the test before is realistic: the import takes a second."""
+def test_a_fork_waits_while_a_thread_imports_a_decompressor(tmp_path: Path) -> None:
+    """Reproduce the race of the previous test reliably: the import takes a second."""
     with fs.profile() as prof:
         fs.ones(())
     prof.export_chrome_trace(tmp_path / "trace.json.gz")

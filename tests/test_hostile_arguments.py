@@ -1,4 +1,4 @@
-"""Arguments that change, drop or replace what is being read: none may crash the binding."""
+"""Arguments that change, drop or replace data while it is read must not crash the binding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flopscope import _core
 
 
 class Shrinking:
-    """An integer that empties the list it lies in when it is read."""
+    """An integer that empties the list that contains it when it is read."""
 
     def __init__(self, items: list[Any], value: int = 2) -> None:
         self.items, self.value = items, value
@@ -39,12 +39,12 @@ def shrinking(count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("make", [fs.empty, fs.zeros, fs.ones, fs.rand, fs.randn, lambda shape: fs.full(shape, 1.0)])
-def test_a_shape_that_empties_itself_is_read_as_it_was(make: Callable[[Any], fs.Tensor]) -> None:
+def test_a_shape_that_empties_itself_keeps_its_original_items(make: Callable[[Any], fs.Tensor]) -> None:
     for _ in range(3):
         assert make(shrinking(5)).shape == (2,) * 5
 
 
-def test_a_shape_that_grows_is_read_as_it_was() -> None:
+def test_a_shape_that_grows_keeps_its_original_items() -> None:
     class Growing(Shrinking):
         def __index__(self) -> int:
             self.items.extend([3] * 1000)
@@ -55,7 +55,7 @@ def test_a_shape_that_grows_is_read_as_it_was() -> None:
     assert fs.empty(items).shape == (2, 2, 2)
 
 
-def test_an_argument_that_drops_the_rest_of_a_call_is_read_as_it_was() -> None:
+def test_an_argument_that_drops_the_other_arguments_is_read() -> None:
     values: list[Any] = []
     values.append(Shrinking(values, 3))
     assert fs.full(*[(4,), values[0]]).numpy().tolist() == [3.0] * 4
@@ -64,7 +64,7 @@ def test_an_argument_that_drops_the_rest_of_a_call_is_read_as_it_was() -> None:
 # Columns for Arrow ----------------------------------------------------------------------------------------------------
 
 
-def texts_of(capsule: object) -> Any:
+def table_of(capsule: object) -> Any:
     pa = pytest.importorskip("pyarrow")
 
     class Stream:
@@ -74,9 +74,9 @@ def texts_of(capsule: object) -> Any:
     return pa.table(Stream())
 
 
-def test_a_column_that_empties_the_others_is_taken_as_it_was() -> None:
+def test_a_column_that_empties_the_others_does_not_change_them() -> None:
     def fresh(i: int) -> str:
-        return f"a string made for this test only {i}"
+        return f"a string of this test only {i}"
 
     texts: list[Any] = []
     columns: list[tuple[str, str, Any]] = []
@@ -89,16 +89,16 @@ def test_a_column_that_empties_the_others_is_taken_as_it_was() -> None:
             [fresh(100 + i) for i in range(1000)]
             return 1
 
-    for kind, taken in (("bool", [True] * 3), ("float64", [1.0] * 3), ("int64", [1] * 3)):
+    for kind, expected in (("bool", [True] * 3), ("float64", [1.0] * 3), ("int64", [1] * 3)):
         numbers: list[Any] = []
         numbers.extend(Vandal(numbers) for _ in range(3))
         texts[:] = [fresh(i) for i in range(3)]
         columns[:] = [("text", "text", texts), ("values", kind, numbers)]
-        table = texts_of(_core.arrow_stream(3, columns))
-        assert table["text"].to_pylist() == [fresh(i) for i in range(3)] and table["values"].to_pylist() == taken
+        table = table_of(_core.arrow_stream(3, columns))
+        assert table["text"].to_pylist() == [fresh(i) for i in range(3)] and table["values"].to_pylist() == expected
 
 
-def test_lists_of_texts_that_change_are_taken_as_they_are_or_refused() -> None:
+def test_lists_of_strings_that_change_are_refused() -> None:
     lists: list[Any] = [["a", "b"], ["c"]]
 
     class Vandal(Shrinking):
@@ -113,8 +113,8 @@ def test_lists_of_texts_that_change_are_taken_as_they_are_or_refused() -> None:
         _core.arrow_stream(2, [("texts", "texts", lists), ("values", "bool", numbers)])
 
 
-def test_a_strided_buffer_is_no_column() -> None:
-    """Consumers that ask for contiguous memory get it, or an error: never the wrong elements."""
+def test_a_strided_buffer_is_not_a_column() -> None:
+    """Consumers that request contiguous memory get it or an error, never the wrong elements."""
     values = np.arange(30.0)
     strided = fs.from_numpy(values[::3])
     with pytest.raises(BufferError, match="it is not contiguous"):
@@ -123,14 +123,14 @@ def test_a_strided_buffer_is_no_column() -> None:
 
 @pytest.mark.parametrize("shape", [(), (5,), (1, 1), (3, 4), (3, 1, 4), (0, 3), (1, 5)])
 @pytest.mark.parametrize("order", ["C", "F", "strided"])
-def test_buffers_are_laid_out_as_they_were_asked_for(shape: tuple[int, ...], order: str) -> None:
+def test_buffers_have_the_requested_layout(shape: tuple[int, ...], order: str) -> None:
     array = np.zeros(shape, order="F" if order == "F" else "C")
     if order == "strided" and shape:
         array = np.zeros((*shape[:-1], 2 * shape[-1]))[..., ::2]
     tensor = fs.from_numpy(array)
     simple, strided, c_order, fortran, either = 0, 0x18, 0x38, 0x58, 0x98
     flags = array.flags
-    wanted = {
+    expected = {
         simple: flags.c_contiguous,
         strided: True,
         c_order: flags.c_contiguous,
@@ -138,7 +138,7 @@ def test_buffers_are_laid_out_as_they_were_asked_for(shape: tuple[int, ...], ord
         either: flags.c_contiguous or flags.f_contiguous,
     }
     buffer = (ctypes.c_byte * 256)()  # larger than a Py_buffer
-    for flag, allowed in wanted.items():
+    for flag, allowed in expected.items():
         try:
             ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(tensor), buffer, flag)
         except BufferError as problem:
@@ -174,7 +174,7 @@ def test_peaks_that_drop_themselves_while_they_are_read() -> None:
     assert stopped().store.table(False, 0, peaks)
 
 
-def test_a_range_that_was_never_made_says_so() -> None:
+def test_a_range_that_was_not_initialised_raises() -> None:
     part = fs.record_function.__new__(fs.record_function)
     for call in (part.__enter__, lambda: part.__exit__(None, None, None)):
         with pytest.raises(RuntimeError, match="call its __init__"):
@@ -182,7 +182,7 @@ def test_a_range_that_was_never_made_says_so() -> None:
     assert repr(part)
 
 
-def test_a_sequence_without_a_length_is_an_error_of_its_own() -> None:
+def test_an_exception_of_len_propagates() -> None:
     class Endless:
         def __getitem__(self, index: int) -> int:
             return 1
@@ -195,7 +195,7 @@ def test_a_sequence_without_a_length_is_an_error_of_its_own() -> None:
             _core._work_of_torch("aten::add", dims, ["float"] * 1)
 
 
-def test_a_replaced_method_is_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replaced_method_does_not_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     x = fs.ones(3)
     monkeypatch.setattr(fs.Tensor, "to", lambda self, *args: 5)
     with pytest.raises(TypeError, match=r"Tensor.to\(\) was overridden: it returned a int"):
@@ -228,7 +228,7 @@ def test_nothing_changes_a_profile_while_its_trace_is_written(change: Callable[[
     _core._set_window(core.store, 1, 2), core.start(), core.stop()
 
 
-def test_a_rule_cannot_change_the_store_whose_table_asks_it() -> None:
+def test_a_rule_cannot_change_the_store_whose_table_calls_it() -> None:
     core, refused = _core.Store(), []
     reader = _core.TraceReader()
     event = '{"ph":"X","cat":"cpu_op","name":"mine::op","ts":1,"dur":2,"pid":1,"tid":1,"args":{"Input Dims":[[2]],'
@@ -282,7 +282,7 @@ def test_threads_that_read_and_change_one_profile_do_not_crash() -> None:
 
 
 @pytest.mark.parametrize("token", [0, 1, 2**31, 2**32 - 1, 2**40, 2**64 - 1])
-def test_tokens_of_no_open_range_end_nothing(token: int) -> None:
+def test_unknown_range_tokens_end_nothing(token: int) -> None:
     core = stopped()
     before = core.store.events()[0]["duration"].tolist()
     try:
@@ -293,7 +293,7 @@ def test_tokens_of_no_open_range_end_nothing(token: int) -> None:
 
 
 @pytest.mark.parametrize(("what", "value"), [("parent", 7), ("launcher", 2**32 - 2), ("device", 128), ("device", -2)])
-def test_events_for_tests_name_what_there_is(what: str, value: int) -> None:
+def test_appended_events_must_refer_to_existing_events_and_devices(what: str, value: int) -> None:
     core = _core.Store()
     with pytest.raises(ValueError, match=r"no event \d+: the profile has 0|no device -?\d+"):
         _core._append(core, "op", "x", start=1, duration=1, **{what: value})
@@ -301,11 +301,11 @@ def test_events_for_tests_name_what_there_is(what: str, value: int) -> None:
         _core._set_device(core, -1, {})
 
 
-def test_a_reader_that_finishes_while_it_asks_for_the_text_refuses_it() -> None:
+def test_a_reader_that_finishes_while_it_requests_the_text_refuses_it() -> None:
     import sys
 
     if sys.version_info < (3, 12):
-        pytest.skip("__buffer__ is of Python 3.12")
+        pytest.skip("__buffer__ requires Python 3.12")
     reader = _core.TraceReader()
 
     class Text:

@@ -1,4 +1,4 @@
-"""DLPack capsules that are wrong, and consumers that do not keep to the protocol. The capsules are built by ctypes."""
+"""Invalid DLPack capsules, and consumers that break the protocol. The capsules are built with ctypes."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Versioned(ctypes.Structure):
     ]
 
 
-class Made:
-    """A capsule over memory of its own, and how often its deleter was called."""
+class Producer:
+    """A capsule over its own memory, with a count of the calls of its deleter."""
 
     def __init__(self, *, versioned: bool = False, delete: Any = None, **fields: Any) -> None:
         self.memory = np.arange(64, dtype="float32")
@@ -91,7 +91,7 @@ def versioned(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-# Taking ---------------------------------------------------------------------------------------------------------------
+# Import ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -109,26 +109,26 @@ def versioned(request: pytest.FixtureRequest) -> bool:
         ((0, 2**62, 2**62), None, 0),
     ],
 )
-def test_what_is_right_is_taken(
+def test_valid_capsules_are_imported(
     shape: tuple[int, ...], strides: tuple[int, ...] | None, offset: int, versioned: bool
 ) -> None:
-    made = Made(versioned=versioned, shape=shape, strides=strides, byte_offset=offset)
-    x = fs.from_dlpack(made.capsule)
-    assert x.shape == shape and "used_dltensor" in repr(made.capsule)
+    producer = Producer(versioned=versioned, shape=shape, strides=strides, byte_offset=offset)
+    x = fs.from_dlpack(producer.capsule)
+    assert x.shape == shape and "used_dltensor" in repr(producer.capsule)
     assert x.size == np.prod(shape, dtype=object)
     if x.size > 0:
         steps = strides if strides is not None else [int(np.prod(shape[d + 1 :])) for d in range(len(shape))]
         for at in itertools.product(*map(range, shape)):
             place = offset // 4 + sum(i * step for i, step in zip(at, steps, strict=True))
-            assert x.numpy()[at] == made.memory[place]
-    assert made.deleted == 0
+            assert x.numpy()[at] == producer.memory[place]
+    assert producer.deleted == 0
     del x
     gc.collect()
-    assert made.deleted == 1
+    assert producer.deleted == 1
 
 
 @pytest.mark.parametrize(
-    ("fields", "error", "said"),
+    ("fields", "error", "match"),
     [
         ({"data": None}, BufferError, "its data pointer is NULL"),
         ({"data": None, "byte_offset": 64}, BufferError, "its data pointer is NULL"),
@@ -157,34 +157,34 @@ def test_what_is_right_is_taken(
         ({"device_type": -1}, ValueError, "device type -1"),
     ],
 )
-def test_what_is_wrong_is_named(fields: dict[str, Any], error: type[Exception], said: str, versioned: bool) -> None:
-    made = Made(versioned=versioned, **fields)
-    with pytest.raises(error, match=said):
-        fs.from_dlpack(made.capsule)
-    # Refused before it was taken: it stays the producer's. Refused after: it was given back, once.
-    assert made.deleted == (1 if "used" in repr(made.capsule) else 0)
+def test_invalid_fields_are_named(fields: dict[str, Any], error: type[Exception], match: str, versioned: bool) -> None:
+    producer = Producer(versioned=versioned, **fields)
+    with pytest.raises(error, match=match):
+        fs.from_dlpack(producer.capsule)
+    # If refused before it was consumed, the capsule stays the producer's; if refused afterwards, it was released once.
+    assert producer.deleted == (1 if "used" in repr(producer.capsule) else 0)
 
 
 @pytest.mark.parametrize("device", [-1, 10**6, 255, 256])
-def test_a_cuda_device_that_is_not_there_is_refused(device: int) -> None:
-    made = Made(device_type=CUDA, device_id=device)
+def test_a_missing_cuda_device_is_refused(device: int) -> None:
+    producer = Producer(device_type=CUDA, device_id=device)
     with pytest.raises((ValueError, RuntimeError), match=r"on CUDA device -?\d+, but the number of|CUDA"):
-        fs.from_dlpack(made.capsule)
-    assert made.deleted == 0
+        fs.from_dlpack(producer.capsule)
+    assert producer.deleted == 0
 
 
-def test_a_version_of_the_future_is_refused() -> None:
-    made = Made(versioned=True)
-    made.managed.major = 2
+def test_a_newer_major_version_is_refused() -> None:
+    producer = Producer(versioned=True)
+    producer.managed.major = 2
     with pytest.raises(BufferError, match=r"DLPack 2.0 is not supported, only 1.x"):
-        fs.from_dlpack(made.capsule)
-    assert made.deleted == 0
+        fs.from_dlpack(producer.capsule)
+    assert producer.deleted == 0
 
 
 def test_memory_without_a_deleter_is_left_alone() -> None:
-    made = Made()
-    made.managed.deleter = ctypes.cast(None, DELETER)
-    x = fs.from_dlpack(made.capsule)
+    producer = Producer()
+    producer.managed.deleter = ctypes.cast(None, DELETER)
+    x = fs.from_dlpack(producer.capsule)
     assert x.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
     del x
 
@@ -192,39 +192,39 @@ def test_memory_without_a_deleter_is_left_alone() -> None:
 # Deleters -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_deleter_runs_without_the_exception_that_is_on_its_way(versioned: bool) -> None:
-    """What lies on the interpreter's stack is dropped while the exception is set."""
+def test_a_deleter_runs_without_the_pending_exception(versioned: bool) -> None:
+    """Objects on the interpreter's stack are dropped while the exception is set."""
     occurred = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyErr_Occurred", ctypes.pythonapi))
-    seen: list[Any] = []
-    made = Made(versioned=versioned, delete=lambda: seen.append((occurred(), sum(i for i in range(10)))))
+    calls: list[Any] = []
+    producer = Producer(versioned=versioned, delete=lambda: calls.append((occurred(), sum(i for i in range(10)))))
     with pytest.raises(ZeroDivisionError):
-        _ = (fs.from_dlpack(made.capsule), 1 // len(seen))
-    assert seen == [(None, 45)] and made.deleted == 1
+        _ = (fs.from_dlpack(producer.capsule), 1 // len(calls))
+    assert calls == [(None, 45)] and producer.deleted == 1
 
 
-def test_what_a_deleter_raises_replaces_no_exception(versioned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Any] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda problem: told.append(problem.exc_type))
+def test_an_exception_of_a_deleter_replaces_no_other(versioned: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    unraisable: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda problem: unraisable.append(problem.exc_type))
 
     def delete() -> None:
         raise KeyError("in the deleter")
 
-    made, empty = Made(versioned=versioned, delete=delete), ()
+    producer, empty = Producer(versioned=versioned, delete=delete), ()
     with pytest.raises(ZeroDivisionError):
-        _ = (fs.from_dlpack(made.capsule), 1 // len(empty))
-    assert made.deleted == 1 and told == [KeyError]
+        _ = (fs.from_dlpack(producer.capsule), 1 // len(empty))
+    assert producer.deleted == 1 and unraisable == [KeyError]
 
 
 def test_a_deleter_runs_on_any_thread(versioned: bool) -> None:
-    made = Made(versioned=versioned)
-    held = [fs.from_dlpack(made.capsule)]
+    producer = Producer(versioned=versioned)
+    held = [fs.from_dlpack(producer.capsule)]
     thread = threading.Thread(target=held.clear)
     thread.start()
     thread.join()
-    assert made.deleted == 1
+    assert producer.deleted == 1
 
 
-# Giving ---------------------------------------------------------------------------------------------------------------
+# Export ---------------------------------------------------------------------------------------------------------------
 
 
 def consumer(x: fs.Tensor, versioned: bool) -> tuple[Any, Any, bytes]:
@@ -234,7 +234,7 @@ def consumer(x: fs.Tensor, versioned: bool) -> tuple[Any, Any, bytes]:
     return capsule, ctypes.cast(pointer_of(capsule, name), ctypes.POINTER(kind)), name
 
 
-def test_a_consumer_that_leaves_the_capsule_its_name_releases_once(versioned: bool) -> None:
+def test_a_consumer_that_does_not_rename_the_capsule_releases_once(versioned: bool) -> None:
     before = fs.memory_allocated("cpu")
     for _ in range(3):
         x = fs.ones(100)
@@ -249,7 +249,7 @@ def test_a_consumer_that_leaves_the_capsule_its_name_releases_once(versioned: bo
 
 def test_a_consumer_that_deletes_twice_releases_once(versioned: bool) -> None:
     before = fs.memory_allocated("cpu")
-    kept = fs.ones(100)
+    second = fs.ones(100)
     x = fs.ones(100)
     capsule, managed, name = consumer(x, versioned)
     used = ctypes.create_string_buffer(b"used_" + name)
@@ -260,11 +260,11 @@ def test_a_consumer_that_deletes_twice_releases_once(versioned: bool) -> None:
     delete, address = managed.contents.deleter, ctypes.addressof(managed.contents)
     for _ in range(3):
         delete(address)
-        others = [consumer(kept, versioned) for _ in range(20)]
+        others = [consumer(second, versioned) for _ in range(20)]
         delete(address)
         del others
-    assert x.numpy().tolist() == [1.0] * 100 and kept.numpy().tolist() == [1.0] * 100
-    del x, kept
+    assert x.numpy().tolist() == [1.0] * 100 and second.numpy().tolist() == [1.0] * 100
+    del x, second
     gc.collect()
     assert fs.memory_allocated("cpu") == before
 
@@ -313,15 +313,15 @@ def arguments() -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("keywords", list(arguments()))
-def test_what_may_be_asked_for_is_given(keywords: dict[str, Any]) -> None:
+def test_supported_requests_succeed(keywords: dict[str, Any]) -> None:
     x = fs.from_numpy(np.arange(6.0).reshape(2, 3).T)
     version = keywords["max_version"]
     capsule = x.__dlpack__(**keywords)
     is_versioned = version is not None and version[0] >= 1
     assert ("dltensor_versioned" in repr(capsule)) == is_versioned
     if is_versioned:
-        made = ctypes.cast(pointer_of(capsule, b"dltensor_versioned"), ctypes.POINTER(Versioned)).contents
-        assert (made.major, made.flags) == (1, 2 if keywords["copy"] else 0)
+        managed = ctypes.cast(pointer_of(capsule, b"dltensor_versioned"), ctypes.POINTER(Versioned)).contents
+        assert (managed.major, managed.flags) == (1, 2 if keywords["copy"] else 0)
     y = fs.from_dlpack(capsule)
     assert (y.data_ptr != x.data_ptr) == (keywords["copy"] is True) and (y.numpy() == x.numpy()).all()
 
@@ -342,7 +342,7 @@ def test_what_may_be_asked_for_is_given(keywords: dict[str, Any]) -> None:
         ({"stream": 2**70}, OverflowError),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused(keywords: dict[str, Any], error: type[Exception]) -> None:
+def test_unsupported_requests_are_refused(keywords: dict[str, Any], error: type[Exception]) -> None:
     before = fs.memory_allocated("cpu")
     x = fs.ones(3)
     with pytest.raises(error):

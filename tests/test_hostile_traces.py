@@ -1,4 +1,4 @@
-"""Traces made to be slow or large are read in time and memory that grow as the file does, or are refused by name."""
+"""Traces built to be slow or large are read in time and memory linear in the size of the file, or are refused."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pytest
 import flopscope as fs
 from flopscope.sources import load
 
-LIMIT = 300_000  # bytes, in the place of 256 MB
+LIMIT = 300_000  # bytes, instead of 256 MB
 
 
-def event(category: str, name: str, start: float, duration: float, thread: int = 1, **given: Any) -> dict[str, Any]:
+def event(category: str, name: str, start: float, duration: float, thread: int = 1, **args: Any) -> dict[str, Any]:
     phase = "i" if category == "cpu_instant_event" else "X"
     fields = {"ph": phase, "cat": category, "name": name, "pid": 1, "tid": thread, "ts": start, "dur": duration}
-    return {**fields, "args": given}
+    return {**fields, "args": args}
 
 
 def text_of(events: list[dict[str, Any]], **head: Any) -> bytes:
@@ -33,7 +33,7 @@ def text_of(events: list[dict[str, Any]], **head: Any) -> bytes:
 
 @pytest.fixture
 def bomb(monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """Equal events, which gzip shrinks by some 400 times."""
+    """Return equal events, which gzip compresses about 400 times."""
     monkeypatch.setattr(load, "EXPANSION_FREE", LIMIT)
     text = text_of([event("cpu_op", "a", 1, 1)] * 40_000)
     packed = gzip.compress(text, 9)
@@ -42,9 +42,7 @@ def bomb(monkeypatch: pytest.MonkeyPatch) -> bytes:
 
 
 @pytest.mark.parametrize("source", [bytes, io.BytesIO], ids=["bytes", "file"])
-def test_a_file_that_expands_beyond_measure_is_refused_with_its_limit(
-    bomb: bytes, source: Callable[[bytes], Any]
-) -> None:
+def test_a_file_that_expands_too_far_is_refused_with_its_limit(bomb: bytes, source: Callable[[bytes], Any]) -> None:
     with pytest.raises(
         ValueError, match=r"it expands to more than [\d,]+ bytes, .* 200 times .* max_bytes=…"
     ) as refused:
@@ -72,8 +70,8 @@ def test_max_bytes_limits_any_source(tmp_path: Path) -> None:
         fs.load_trace(path, max_bytes=0)
 
 
-def test_real_ratios_have_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What shrinks by less than 200 times is read, whatever its size."""
+def test_usual_compression_ratios_have_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files compressed less than 200 times are read, whatever their size."""
     monkeypatch.setattr(load, "EXPANSION_FREE", 0)
     events = [event("cpu_op", f"aten::op{i % 50}", i * 1.25, 1, **{"External id": i}) for i in range(20_000)]
     text = text_of(events)
@@ -86,7 +84,7 @@ def test_real_ratios_have_no_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def exported(text: bytes, tmp_path: Path) -> dict[str, Any]:
-    """The trace as it is written again. Fails where that is not JSON."""
+    """Export the trace again and return it; fail if it is not JSON."""
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is not JSON")
@@ -96,7 +94,7 @@ def exported(text: bytes, tmp_path: Path) -> dict[str, Any]:
     return again
 
 
-def test_numbers_beyond_a_double_are_null_when_written_again(tmp_path: Path) -> None:
+def test_numbers_beyond_a_double_are_exported_as_null(tmp_path: Path) -> None:
     text = text_of([event("cpu_op", "a", 1, 1)], note="HERE").replace(b'"HERE"', b'{"x": [1e400, -1e400, NaN, 1.5, 7]}')
     assert exported(text, tmp_path)["note"] == {"x": [None, None, None, 1.5, 7]}
 
@@ -147,7 +145,7 @@ def kernels_without_an_op() -> list[dict[str, Any]]:
 
 
 def seconds_of(events: list[dict[str, Any]]) -> float:
-    """Of the processors, for a table of the events."""
+    """Return the processor time for a table of the events."""
     text, start = text_of(events), time.process_time()
     fs.load_trace(text).key_averages(peaks="none")
     return time.process_time() - start
@@ -164,13 +162,13 @@ FORMS = [
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
-def test_no_form_of_trace_takes_more_than_linear_time(form: Callable[[], list[dict[str, Any]]]) -> None:
-    """As many plain events of distinct names take a tenth of this or more; a quadratic step took a hundred times it."""
+def test_no_form_of_trace_needs_more_than_linear_time(form: Callable[[], list[dict[str, Any]]]) -> None:
+    """Each form takes at most 10 times as long as plain events of distinct names; a quadratic step took 100 times."""
     plain = [event("cpu_op", f"a{i}", i, 1) for i in range(2 * COUNT)]
     assert min(seconds_of(form()) for _ in range(2)) < 10 * max(seconds_of(plain), 0.03)
 
 
-def test_ranges_within_256_of_stated_work_have_no_rates_and_those_around_have_all_time() -> None:
+def test_ranges_nested_in_256_ranges_of_stated_work_have_no_rates() -> None:
     depth, most = 300, 256
     events = [event("user_annotation", f"r{i}", i, 4000 - 2 * i, flops=1000, bytes=1000) for i in range(depth)]
     events.append(event("cuda_runtime", "cudaLaunchKernel", 1000, 1, correlation=1))

@@ -1,4 +1,4 @@
-"""The rules that the code keeps, so that nobody has to remember them."""
+"""Rules of the code base that are checked automatically."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PYTHON_SOURCES = sorted(
     path for folder in ("flopscope", "tests", "benchmarks", "tools") for path in (ROOT / folder).rglob("*.py")
 )
 
-# Sources fill the store; work, table and summaries read it: what each room may include. Nothing to the right of itself.
+# What each folder of the core may include. Sources fill the store; work, table and summaries read it.
 MAY_INCLUDE = {
     "base": {"base"},
     "store": {"base", "store"},
@@ -46,13 +46,13 @@ MAY_INCLUDE = {
 }
 
 
-# The same for Python: a room imports from itself and the rooms before it. What lies on top of the package is its face.
-ROOMS = (
+# The same for Python: a package imports from itself and those before it. Modules at the top level are the "face".
+PACKAGES = (
     "_core", "support", "hardware", "views", "results", "sources", "timing", "pictures", "perf", "cli", "face"
 )  # fmt: skip
 
 
-def _room(path: Path) -> str:
+def _folder(path: Path) -> str:
     parts = path.relative_to(ROOT).parts
     return parts[0] if parts[0] == "kernels" else parts[1]
 
@@ -65,16 +65,16 @@ def _name(path: Path) -> str:
 def test_includes_point_one_way(path: Path) -> None:
     for included in re.findall(r'#\s*include "([^"]+)"', path.read_text(encoding="utf-8")):
         assert (ROOT / included).exists() or (ROOT / "csrc" / included).exists(), included
-        assert included.split("/")[0] in MAY_INCLUDE[_room(path)], f"{_room(path)} includes {included}"
+        assert included.split("/")[0] in MAY_INCLUDE[_folder(path)], f"{_folder(path)} includes {included}"
 
 
-def _python_room(module: str) -> str:
+def _python_package(module: str) -> str:
     parts = module.split(".")
-    return parts[1] if len(parts) > 1 and parts[1] in ROOMS else "face"
+    return parts[1] if len(parts) > 1 and parts[1] in PACKAGES else "face"
 
 
 def _imports(tree: ast.AST) -> set[str]:
-    """The modules of flopscope that a file imports when it runs: not those that only its types need."""
+    """Return the modules of flopscope that a file imports at run time, not those imported only for types."""
     found, nodes = set(), [tree]
     while nodes:
         node = nodes.pop()
@@ -85,7 +85,7 @@ def _imports(tree: ast.AST) -> set[str]:
             found |= {alias.name for alias in node.names}
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            inside = node.module in ("flopscope", *(f"flopscope.{room}" for room in ROOMS))
+            inside = node.module in ("flopscope", *(f"flopscope.{package}" for package in PACKAGES))
             found |= {f"{node.module}.{alias.name}" for alias in node.names} if inside else {str(node.module)}
         nodes += ast.iter_child_nodes(node)
     return {name for name in found if name.split(".")[0] == "flopscope"}
@@ -93,12 +93,12 @@ def _imports(tree: ast.AST) -> set[str]:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "flopscope").rglob("*.py")), ids=_name)
 def test_pythons_imports_point_one_way(path: Path) -> None:
-    own = _python_room(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    own = _python_package(".".join(path.relative_to(ROOT).with_suffix("").parts))
     for module in _imports(ast.parse(path.read_text(encoding="utf-8"))):
-        assert ROOMS.index(_python_room(module)) <= ROOMS.index(own), f"{own} imports {module}"
+        assert PACKAGES.index(_python_package(module)) <= PACKAGES.index(own), f"{own} imports {module}"
 
 
-def test_no_two_modules_of_python_need_each_other() -> None:
+def test_python_modules_have_no_import_cycles() -> None:
     files = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in (ROOT / "flopscope").rglob("*.py")
     }
@@ -109,7 +109,7 @@ def test_no_two_modules_of_python_need_each_other() -> None:
 
 
 def test_no_module_has_the_name_of_a_function() -> None:
-    """Of the package: ``flopscope.compare`` is the function, wherever a module is imported from."""
+    """A module ``flopscope.compare`` would replace the function of that name in the package."""
     top = {path.stem for path in (ROOT / "flopscope").iterdir() if path.suffix == ".py" or path.is_dir()}
     assert not top & {*fs.__all__}
 
@@ -118,7 +118,7 @@ def test_pythons_headers_stay_in_the_binding() -> None:
     for path in C_SOURCES:
         text = path.read_text(encoding="utf-8")
         if "<Python.h>" in text:
-            assert _room(path) == "python", path
+            assert _folder(path) == "python", path
         if "<numpy/" in text:
             assert _name(path) == "csrc/python/numpy.c"
 
@@ -139,24 +139,24 @@ def test_files_and_lines_are_short(path: Path) -> None:
 SYSTEM = [flag for path in (sysconfig.get_path("include"), np.get_include()) for flag in ("-isystem", path)]
 
 
-def _each_says_nothing(commands: Iterable[list[str]]) -> None:
-    """Run the commands side by side: each succeeds."""
+def _check_commands(commands: Iterable[list[str]]) -> None:
+    """Run the commands in parallel and check that each succeeds."""
 
     def run(command: list[str]) -> str:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         return "" if done.returncode == 0 else done.stdout + done.stderr or f"{command} failed"
 
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        said = [text for text in pool.map(run, commands) if text]
-    assert said == [], "\n".join(said)
+        failures = [text for text in pool.map(run, commands) if text]
+    assert failures == [], "\n".join(failures)
 
 
-def _beside_python(name: str) -> str:
-    """The program `name` of this environment."""
-    found = shutil.which(name, path=str(Path(sys.executable).parent))
-    if found is None:
-        pytest.skip(f"no {name} beside {sys.executable}: the extra `lint` brings it")
-    return found
+def _program(name: str) -> str:
+    """Return the path of a program of this Python environment, or skip the test."""
+    path = shutil.which(name, path=str(Path(sys.executable).parent))
+    if path is None:
+        pytest.skip(f"no {name} beside {sys.executable}: install the extra `lint`")
+    return path
 
 
 def test_the_c_compiles_without_a_warning() -> None:
@@ -164,10 +164,10 @@ def test_the_c_compiles_without_a_warning() -> None:
     if compiler is None:
         pytest.skip("no C compiler")
     flags = [*SHARED_FLAGS, "-O1", "-Wshadow", "-Wconversion", "-Werror", "-fsyntax-only", *SYSTEM]
-    _each_says_nothing([compiler, *flags, str(path)] for path in c_sources())
+    _check_commands([compiler, *flags, str(path)] for path in c_sources())
 
 
-def test_an_ignored_status_is_seen(tmp_path: Path) -> None:
+def test_an_ignored_status_is_an_error(tmp_path: Path) -> None:
     compiler = shutil.which(os.environ.get("CC", "cc").split()[0])
     if compiler is None:
         pytest.skip("no C compiler")
@@ -206,10 +206,10 @@ def test_the_build_names_a_row_with_a_wrong_function(tmp_path: Path, table: str,
 
 
 def test_c_is_formatted() -> None:
-    program = _beside_python("clang-format")
+    program = _program("clang-format")
     tests = (ROOT / "tests" / "c").iterdir()
     paths = [path for path in [*C_SOURCES, *tests] if path.suffix in {".c", ".h", ".cu", ".cuh", ".inc"}]
-    _each_says_nothing([[program, "--dry-run", "--Werror", *map(str, paths)]])
+    _check_commands([[program, "--dry-run", "--Werror", *map(str, paths)]])
 
 
 def test_the_hooks_pin_the_formatter_of_the_tests() -> None:
@@ -221,9 +221,9 @@ def test_the_hooks_pin_the_formatter_of_the_tests() -> None:
 
 
 def test_clang_tidy_finds_nothing() -> None:
-    program = _beside_python("clang-tidy")
+    program = _program("clang-tidy")
     system = [f"--extra-arg={flag}" for flag in SYSTEM]
-    _each_says_nothing([program, "--quiet", *system, str(path)] for path in c_sources())
+    _check_commands([program, "--quiet", *system, str(path)] for path in c_sources())
 
 
 LINTERS = [
@@ -241,7 +241,7 @@ def test_python_is_lint_clean(command: list[str]) -> None:
 
 
 def test_every_public_name_is_documented() -> None:
-    for name in sorted({*fs.__all__} - {"Op"}):  # the docstring that Op gives is its instances'
+    for name in sorted({*fs.__all__} - {"Op"}):  # Op.__doc__ is the docstring of its instances
         thing = getattr(fs, name)
         assert len(inspect.getdoc(thing) or "") > 20, name
         if inspect.isclass(thing) and str(thing.__module__).startswith("flopscope"):
@@ -265,7 +265,7 @@ def test_readme_and_ci_run_the_same_two_commands() -> None:
     assert "<!-- commands -->" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-def test_nobody_is_sent_to_the_other_flopscope() -> None:
+def test_install_commands_name_flopscope_profiler() -> None:
     for path in [ROOT / "README.md", ROOT / "CHANGELOG.md", *PYTHON_SOURCES, *C_SOURCES]:
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"pip install (?:-\S+ )*[\"']?flopscope(?!-profiler)\b", text), path

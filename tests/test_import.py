@@ -1,4 +1,4 @@
-"""Importing flopscope: its public names, and what it says where it is not built."""
+"""Importing flopscope: its public names, and its errors if it is not built."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import flopscope as fs
 ROOT = Path(__file__).parent.parent
 
 
-def test_dir_lists_the_public_names_and_no_other() -> None:
+def test_dir_lists_exactly_the_public_names() -> None:
     public = {name for name in dir(fs) if not name.startswith("_")}
     assert public == set(fs.__all__) and {"__version__", "__doc__"} <= set(dir(fs))
     assert all(hasattr(fs, name) for name in public)
@@ -23,7 +23,7 @@ def test_dir_lists_the_public_names_and_no_other() -> None:
 def test_dir_lists_names_before_they_are_loaded() -> None:
     code = "import sys, flopscope as fs; names = dir(fs); print('measure' in names, 'flopscope.timing' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    # The command line's parser is no part of the import either.
+    # The import does not load the command line's parser either.
     assert done.stdout.split() == ["True", "False"]
 
 
@@ -39,17 +39,17 @@ def import_in(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("source_tree", [True, False])
-def test_an_unbuilt_package_says_what_to_do(tmp_path: Path, source_tree: bool) -> None:
+def test_an_unbuilt_package_explains_how_to_build_it(tmp_path: Path, source_tree: bool) -> None:
     folder = copy_of(tmp_path)
     if source_tree:
         (folder / "setup.py").touch()
-    said = import_in(folder)
-    last = said.splitlines()[-1]
-    assert last.startswith("ImportError: ") and str(folder) in last and "circular" not in said
+    output = import_in(folder)
+    last = output.splitlines()[-1]
+    assert last.startswith("ImportError: ") and str(folder) in last and "circular" not in output
     assert (f"pip install -e {folder}" if source_tree else "pip install --force-reinstall flopscope-profiler") in last
 
 
-def test_a_core_that_does_not_load_gives_its_own_reason(tmp_path: Path) -> None:
+def test_a_core_that_does_not_load_reports_its_own_reason(tmp_path: Path) -> None:
     folder = copy_of(tmp_path)
     (folder / "flopscope" / "_core.py").write_text("raise ImportError('libfoo.so.7: cannot open shared object file')")
     assert "libfoo.so.7" in import_in(folder).splitlines()[-1]

@@ -1,4 +1,4 @@
-"""One module in one interpreter: others are refused before they change anything, and a second import is the same."""
+"""flopscope supports only the main interpreter: others are refused early. A second import gives the same types."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# In a subinterpreter: what importing flopscope says. The text goes through a file, whatever the interpreters share.
+# Import flopscope in a subinterpreter and write the outcome to a file.
 TRY = """
 import sys
 sys.path.insert(0, {root!r})
 try:
     import flopscope
-    said = 'imported'
+    outcome = 'imported'
 except ImportError as problem:
-    said = str(problem)
-open({told!r}, 'w').write(said)
+    outcome = str(problem)
+open({file!r}, 'w').write(outcome)
 """
 WORK = """
 def work():
@@ -42,7 +42,7 @@ def run(script: str, *, arguments: tuple[str, ...] = ()) -> str:
 
 
 def make(kind: str) -> str:
-    """A statement that runs `code` in a new subinterpreter of that kind; skips where this Python has none."""
+    """Return a statement that runs `code` in a new subinterpreter of that kind; skip if this Python has none."""
     if kind == "run_in_subinterp":
         pytest.importorskip("_testcapi")
         return "import _testcapi; _testcapi.run_in_subinterp(code)"
@@ -55,8 +55,8 @@ def make(kind: str) -> str:
 
 @pytest.mark.parametrize("kind", ["legacy", "isolated", "run_in_subinterp"])
 def test_a_subinterpreter_is_refused_and_the_main_one_goes_on(kind: str, tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    code = TRY.format(root=str(ROOT), told=str(told))
+    file = tmp_path / "outcome"
+    code = TRY.format(root=str(ROOT), file=str(file))
     statement = make(kind)
     run(
         f"""
@@ -70,21 +70,23 @@ def test_a_subinterpreter_is_refused_and_the_main_one_goes_on(kind: str, tmp_pat
         work()
         """
     )
-    said = told.read_text()
-    # Isolated ones are refused by Python 3.12 itself, in its own words; NumPy is refused there too.
-    assert "flopscope supports only the main interpreter" in said or "does not support loading in subinterp" in said
+    outcome = file.read_text()
+    # Python 3.12 itself refuses flopscope, like NumPy, in isolated ones, with its own message.
+    assert (
+        "flopscope supports only the main interpreter" in outcome or "does not support loading in subinterp" in outcome
+    )
 
 
-def test_a_subinterpreter_that_is_first_is_refused_too(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    code, statement = TRY.format(root=str(ROOT), told=str(told)), make("legacy")
+def test_a_subinterpreter_that_imports_first_is_also_refused(tmp_path: Path) -> None:
+    file = tmp_path / "outcome"
+    code, statement = TRY.format(root=str(ROOT), file=str(file)), make("legacy")
     script = f"code = {code!r}\n{statement}\nimport numpy as np, flopscope as fs\n{WORK}\nwork()\n"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert "flopscope supports only the main interpreter" in told.read_text()
+    assert "flopscope supports only the main interpreter" in file.read_text()
 
 
-def test_a_module_that_is_imported_again_has_the_same_types() -> None:
+def test_a_module_imported_again_has_the_same_types() -> None:
     run(
         """
         import importlib
@@ -112,7 +114,7 @@ def test_a_module_that_is_imported_again_has_the_same_types() -> None:
     )
 
 
-def test_the_whole_package_may_be_imported_again() -> None:
+def test_the_whole_package_can_be_imported_again() -> None:
     run(
         """
         work()
@@ -126,7 +128,7 @@ def test_the_whole_package_may_be_imported_again() -> None:
     )
 
 
-def test_a_free_threaded_python_takes_the_gil_again() -> None:
+def test_a_free_threaded_python_enables_the_gil() -> None:
     if not hasattr(sys, "_is_gil_enabled"):
-        pytest.skip("of Python 3.13 and later")
+        pytest.skip("requires Python 3.13")
     assert sys._is_gil_enabled()

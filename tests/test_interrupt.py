@@ -1,6 +1,6 @@
-"""Ctrl-C is heard by long work in C: soon, with nothing leaked, and what was worked on is as before or says it is not.
+"""Ctrl-C interrupts long work in C promptly and without leaks; its objects are unchanged or report the interrupt.
 
-Each test runs in a child process, which tells when it begins; the signal comes a little later.
+Each test runs in a child process, which prints "ready" when it begins; the signal follows a little later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-HEARD = 0.5  # seconds; and as much again for a machine with other work
+RESPONSE_TIME = 0.5  # seconds; doubled, as the machine may have other work
 
 PROLOGUE = """
 import os, signal, sys, threading, time
@@ -33,7 +33,7 @@ def begin():
 
 
 def interrupt(script: str, *, after: float = 0.3) -> str:
-    """Send SIGINT to a child `after` seconds from its "ready"; it says when it heard it. What it printed then."""
+    """Send SIGINT to a child `after` seconds from its "ready", check its response time, and return its output."""
     text = PROLOGUE + textwrap.dedent(script)
     with tempfile.TemporaryFile("w+") as errors:
         child = subprocess.Popen(
@@ -45,20 +45,20 @@ def interrupt(script: str, *, after: float = 0.3) -> str:
             time.sleep(after)
             sent = time.monotonic()
             os.kill(child.pid, signal.SIGINT)
-            heard = child.stdout.readline()
+            response = child.stdout.readline()
             took = time.monotonic() - sent
             out = child.stdout.read()
             status = child.wait(60)
         finally:
             child.kill()
         errors.seek(0)
-        said = (ready, heard, out, errors.read())
-    assert (ready, heard[:5], status) == ("ready\n", "heard", 0), said
-    assert took < 2 * HEARD, f"heard after {took:.2f} s"
+        output = (ready, response, out, errors.read())
+    assert (ready, response.split()[:1], status) == ("ready\n", ["interrupted"], 0), output
+    assert took < 2 * RESPONSE_TIME, f"interrupted after {took:.2f} s"
     return out
 
 
-HEAR = """
+LOOP = """
 before = fs.memory_allocated("cpu")
 begin()
 try:
@@ -66,7 +66,7 @@ try:
         {work}
     print("done")
 except KeyboardInterrupt:
-    print("heard", flush=True)
+    print("interrupted", flush=True)
 """
 
 
@@ -82,11 +82,11 @@ except KeyboardInterrupt:
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
-def test_an_op_on_the_cpu_hears(setup: str, work: str, threads: int) -> None:
+def test_an_op_on_the_cpu_can_be_interrupted(setup: str, work: str, threads: int) -> None:
     script = f"""
 {setup}
 fs.set_num_threads({threads})
-{HEAR.format(work=work)}
+{LOOP.format(work=work)}
 assert fs.memory_allocated("cpu") == before, fs.memory_allocated("cpu") - before
 assert fs.add(fs.ones(3), 1).numpy().tolist() == [2, 2, 2]
 assert fs.sum(fs.ones(1 << 20)).item() == 1 << 20
@@ -94,17 +94,17 @@ assert fs.sum(fs.ones(1 << 20)).item() == 1 << 20
     interrupt(script)
 
 
-def test_an_interrupted_op_is_a_failed_one_in_the_profile() -> None:
+def test_an_interrupted_op_is_recorded_as_failed() -> None:
     script = """
     h = fs.ones((4096, 4096), dtype="bfloat16", device="cpu")
     fs.set_num_threads(1)
     with fs.profile() as prof:
         begin()
         try:
-            while True:  # a fast machine ends one before the interrupt
+            while True:  # a fast machine finishes a call before the interrupt
                 fs.matmul(h, h)
         except KeyboardInterrupt:
-            print("heard", flush=True)
+            print("interrupted", flush=True)
     print({row.key for row in prof.key_averages()})
     """
     assert "flopscope::matmul (failed)" in interrupt(script)
@@ -136,16 +136,16 @@ def read(text):
         "core.stream_summary()",
     ],
 )
-def test_what_reads_a_profile_hears_and_leaves_it_whole(work: str) -> None:
+def test_reading_a_profile_can_be_interrupted_and_leaves_it_intact(work: str) -> None:
     script = f"""
 {BIG_TRACE}
 core = read(text)
-def told():
-    return {{row: values.tolist() if hasattr(values, "tolist") else values
-            for row, values in core.table(False, 0, {{}})[0].items() if row in ("key", "count", "cpu_time_total")}}
-wanted = told()
-{HEAR.format(work=work)}
-assert told() == wanted
+def columns():
+    return {{name: values.tolist() if hasattr(values, "tolist") else values
+            for name, values in core.table(False, 0, {{}})[0].items() if name in ("key", "count", "cpu_time_total")}}
+expected = columns()
+{LOOP.format(work=work)}
+assert columns() == expected
 _core._set_window(core, 1, 2)
 """
     interrupt(script)
@@ -153,7 +153,7 @@ _core._set_window(core, 1, 2)
 
 @pytest.mark.parametrize("how", ["feed", "scan_bytes"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_reading_a_trace_hears_and_the_reader_says_so(how: str, threads: int) -> None:
+def test_reading_a_trace_can_be_interrupted_and_the_reader_reports_it(how: str, threads: int) -> None:
     script = f"""
 {BIG_TRACE}
 text = text[:-2] + (b"," + text[16:-2]) * 14 + b"]}}"
@@ -165,20 +165,20 @@ try:
         reader = _core.TraceReader()
         reader.{how}(text)
 except KeyboardInterrupt:
-    print("heard", flush=True)
+    print("interrupted", flush=True)
 try:
     reader.feed(b"x")
 except RuntimeError as problem:
     print(problem)
 except ValueError:
-    print("between two")
+    print("between two readers")
 assert read(b'{{"traceEvents":[]}}').event_count == 0
 """
     out = interrupt(script, after=0.25)
-    assert "was interrupted" in out or "between two" in out
+    assert "was interrupted" in out or "between two readers" in out
 
 
-def test_finishing_a_trace_hears_and_leaves_the_profile_empty() -> None:
+def test_finishing_a_trace_can_be_interrupted_and_leaves_the_profile_empty() -> None:
     script = f"""
 {BIG_TRACE}
 text = text[:-2] + (b"," + text[16:-2]) * 5 + b"]}}"
@@ -190,7 +190,7 @@ try:
     reader.finish(core)
     time.sleep(5)
 except KeyboardInterrupt:
-    print("heard", flush=True)
+    print("interrupted", flush=True)
 again = _core.TraceReader()
 again.feed(b'{{"traceEvents":[]}}')
 if core.event_count == 0:
@@ -200,7 +200,7 @@ if core.event_count == 0:
     interrupt(script, after=0.3)
 
 
-def test_a_work_rule_that_is_interrupted_ends_the_table() -> None:
+def test_an_interrupted_work_rule_ends_the_table() -> None:
     script = """
     core, reader = _core.Store(), _core.TraceReader()
     event = ('{"ph":"X","cat":"cpu_op","name":"mine::op%d","ts":%d,"dur":2,"pid":1,"tid":1,'
@@ -216,23 +216,23 @@ def test_a_work_rule_that_is_interrupted_ends_the_table() -> None:
     try:
         core.table(False, 0, {})
     except KeyboardInterrupt:
-        print("heard", flush=True)
-    asked = len(calls)
-    assert asked < 200, asked
+        print("interrupted", flush=True)
+    count = len(calls)
+    assert count < 200, count
     _core._set_work_rule(None)
     assert len(core.table(False, 0, {})[0]["key"]) == 1000
     """
     interrupt(script)
 
 
-def test_a_handler_of_the_programs_own_decides() -> None:
+def test_a_custom_signal_handler_decides() -> None:
     script = """
     h = fs.ones((4096, 4096), dtype="bfloat16")
-    heard = []
+    signals = []
     def handler(number, frame):
-        heard.append(time.monotonic())
-        if len(heard) == 1:
-            os.kill(os.getpid(), signal.SIGINT)  # this one is let pass: the work goes on
+        signals.append(time.monotonic())
+        if len(signals) == 1:
+            os.kill(os.getpid(), signal.SIGINT)  # the first signal is ignored: the work continues
             return
         raise ZeroDivisionError("by the handler")
     signal.signal(signal.SIGINT, handler)
@@ -241,12 +241,12 @@ def test_a_handler_of_the_programs_own_decides() -> None:
         while True:
             fs.matmul(h, h)
     except ZeroDivisionError:
-        print("heard", len(heard), flush=True)
+        print("interrupted", len(signals), flush=True)
     """
     interrupt(script)
 
 
-def test_another_threads_work_goes_on() -> None:
+def test_the_work_of_another_thread_continues() -> None:
     script = """
     done = []
     def work():
@@ -260,22 +260,22 @@ def test_another_threads_work_goes_on() -> None:
         while True:
             fs.matmul(h, h)
     except KeyboardInterrupt:
-        print("heard", flush=True)
+        print("interrupted", flush=True)
     thread.join()
     assert done == [float(1 << 24)] * 3, done
     """
     interrupt(script)
 
 
-def test_a_product_that_is_done_in_parts_is_right() -> None:
-    """1.3e10 FLOPs: two calls of the BLAS, from either layout of the first matrix."""
+def test_a_product_computed_in_parts_is_correct() -> None:
+    """1.3e10 FLOPs need two calls of the BLAS, for either layout of the first matrix."""
     import numpy as np
 
     import flopscope as fs
 
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((3000, 1300), dtype=np.float32), rng.standard_normal((1300, 1700), dtype=np.float32)
-    wanted = a.astype(np.float64) @ b
-    for given in (a, np.asfortranarray(a)):
-        made = fs.matmul(fs.from_numpy(given), fs.from_numpy(b)).numpy()
-        assert np.abs(made - wanted).max() < 1e-3
+    expected = a.astype(np.float64) @ b
+    for left in (a, np.asfortranarray(a)):
+        product = fs.matmul(fs.from_numpy(left), fs.from_numpy(b)).numpy()
+        assert np.abs(product - expected).max() < 1e-3

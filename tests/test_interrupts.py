@@ -1,4 +1,4 @@
-"""An interrupt at any line of starting and stopping: whatever it leaves, another profile can start."""
+"""An interrupt at any line of start or stop: whatever state it leaves, another profile can start."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FOLDER = os.path.dirname(fs.__file__)
 
 
 class Interrupter:
-    """Raises KeyboardInterrupt when the n-th line of flopscope's, or call of its functions, is about to run."""
+    """A trace function that raises KeyboardInterrupt before the n-th line or call of flopscope's code."""
 
     def __init__(self, at: int) -> None:
         self.left = at
         self.where = ""
-        self.kept: KeyboardInterrupt | None = None
-        """With the frames that it passed, as an interactive session keeps it until the next error."""
+        self.exception: KeyboardInterrupt | None = None
+        """Kept with its frames, as an interactive session does until the next error."""
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
         if not frame.f_code.co_filename.startswith(FOLDER):
@@ -42,13 +42,13 @@ class Interrupter:
         return self
 
     def run(self, program: Callable[[], object]) -> bool:
-        """Whether it was interrupted."""
+        """Run a program and return whether it was interrupted."""
         before = sys.gettrace()
         sys.settrace(self)
         try:
             program()
         except KeyboardInterrupt as interrupt:
-            self.kept = interrupt
+            self.exception = interrupt
             return True
         finally:
             sys.settrace(before)
@@ -67,13 +67,13 @@ def assert_another_can_start(where: str) -> None:
 
 
 def interrupt_everywhere(program: Callable[[], object], check: Callable[[str], object]) -> int:
-    """Run it again and again, interrupted one line later each time. The number of interrupts."""
+    """Run a program repeatedly, interrupted one line later each time; return the number of interrupts."""
     for at in itertools.count(1):
         interrupter = Interrupter(at)
-        if not interrupter.run(program) and interrupter.left > 0:  # one within a __del__ goes no further
+        if not interrupter.run(program) and interrupter.left > 0:  # exceptions in __del__ do not propagate
             return at - 1
-        if profiler.running() is not None:  # within the block's end, before that did anything
-            interrupter.kept = None
+        if profiler.running() is not None:  # at the end of the block, before it had any effect
+            interrupter.exception = None
         check(interrupter.where)
     raise AssertionError
 
@@ -99,7 +99,7 @@ def test_an_interrupt_of_a_block_leaves_no_profile_in_progress(options: dict[str
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
-def test_an_interrupt_of_start_or_stop_leaves_what_stop_can_end(options: dict[str, Any]) -> None:
+def test_an_interrupt_of_start_or_stop_leaves_a_profile_that_stop_can_end(options: dict[str, Any]) -> None:
     x = fs.ones((2,))
     started: list[fs.profile] = []
 
@@ -111,7 +111,7 @@ def test_an_interrupt_of_start_or_stop_leaves_what_stop_can_end(options: dict[st
 
     def check(where: str) -> None:
         if started and profiler.running() is started[0]:
-            started[0].stop()  # the interrupt came before start() or stop() did anything
+            started[0].stop()  # the interrupt came before start() or stop() had any effect
             started[0].key_averages(peaks="none")
         assert_another_can_start(where)
 
@@ -133,7 +133,7 @@ def test_an_interrupt_of_a_step_leaves_no_profile_in_progress() -> None:
     assert interrupt_everywhere(program, assert_another_can_start) > 300
 
 
-def test_a_profile_that_nobody_holds_ends() -> None:
+def test_an_unreferenced_profile_ends() -> None:
     fs.profile().start()
     assert_another_can_start("nowhere")
     prof = fs.profile()
@@ -150,7 +150,7 @@ def test_a_profile_that_nobody_holds_ends() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_an_interrupt_of_what_measures_leaves_nothing_recording() -> None:
+def test_an_interrupted_measurement_leaves_nothing_recording() -> None:
     x = fs.ones((2,))
 
     def look_once() -> None:
@@ -162,7 +162,7 @@ def test_an_interrupt_of_what_measures_leaves_nothing_recording() -> None:
 
 @pytest.mark.parametrize("use", ["x.numpy()", "x @ x", "fs.from_numpy(3)"])
 @pytest.mark.parametrize("kind", ["KeyboardInterrupt", "SystemExit", "ImportError"])
-def test_what_interrupts_the_import_of_numpy_passes(use: str, kind: str) -> None:
+def test_an_interrupt_of_the_import_of_numpy_propagates(use: str, kind: str) -> None:
     program = f"""
         import sys
         import flopscope as fs

@@ -28,7 +28,7 @@ def ipython() -> Iterator[Shell]:
 
 @pytest.fixture
 def run(ipython: Shell, capsys: pytest.CaptureFixture[str]) -> Callable[[str], tuple[Any, str]]:
-    """Runs a cell as a user would: its value, and what was shown."""
+    """Return a function that runs a cell and returns its value and the output shown."""
 
     def run(cell: str) -> tuple[Any, str]:
         done = ipython.run_cell(cell)
@@ -71,7 +71,7 @@ def test_a_line_is_profiled(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "error", "said"),
+    ("cell", "error", "message"),
     [
         ("%%flopscope\n1 / 0", ZeroDivisionError, "division"),
         ("%%flopscope\nif", SyntaxError, "invalid syntax"),
@@ -82,16 +82,16 @@ def test_a_line_is_profiled(run: Run) -> None:
         ("%measure --flops many f()", UsageError, "--flops"),
     ],
 )
-def test_what_goes_wrong_is_raised_and_leaves_no_profile_running(
-    ipython: Shell, run: Run, cell: str, error: type[Exception], said: str
+def test_errors_are_raised_and_leave_no_profile_running(
+    ipython: Shell, run: Run, cell: str, error: type[Exception], message: str
 ) -> None:
-    with pytest.raises(error, match=re.escape(said)):
+    with pytest.raises(error, match=re.escape(message)):
         run(cell)
     run("%%flopscope --no-peaks\nfs.ones((2,), device='cpu')")
 
 
 @pytest.mark.parametrize(
-    ("line", "given"),
+    ("line", "options"),
     [
         ("f(2) - 1", {}),
         ("--flops 10 --bytes=20 f(2) -1", {"flops": 10.0, "bytes": 20.0}),
@@ -99,7 +99,7 @@ def test_what_goes_wrong_is_raised_and_leaves_no_profile_running(
     ],
 )
 def test_an_expression_is_measured(
-    ipython: Shell, run: Run, monkeypatch: pytest.MonkeyPatch, line: str, given: dict[str, float]
+    ipython: Shell, run: Run, monkeypatch: pytest.MonkeyPatch, line: str, options: dict[str, float]
 ) -> None:
     clock = Clock(Times(20))
     called: list[int] = []
@@ -107,24 +107,24 @@ def test_an_expression_is_measured(
     ipython.user_ns["f"] = lambda x: called.append(x) or x
     value, _ = run(f"%measure {line}")
     assert isinstance(value, Measurement) and called == [2]
-    assert clock.calls == [{"max_time": 1.0, **given}]
+    assert clock.calls == [{"max_time": 1.0, **options}]
 
 
-def test_an_expression_may_use_the_names_of_a_function_around_it_and_names_itself(run: Run) -> None:
+def test_an_expression_can_use_local_names_and_is_the_name_of_its_measurement(run: Run) -> None:
     options = "--max-time 0.02"
     value, _ = run(f"def f(inner):\n    m = %measure {options} [inner,   1]\n    return m\nf(3)")
     assert value.name == "[inner, 1]" and value.verdict.startswith("[inner, 1] takes ")
 
 
-def test_a_semicolon_keeps_the_value_from_being_shown(ipython: Shell, run: Run) -> None:
+def test_a_semicolon_suppresses_the_value(ipython: Shell, run: Run) -> None:
     assert "takes" in run("%measure --max-time 0.02 1 + 1")[1]  # as text, not as the dataclass's repr
     assert "takes" not in run("%measure --max-time 0.02 1 + 1;")[1]
 
 
-def test_wrong_options_are_told_without_a_traceback(ipython: Shell, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_are_reported_without_a_traceback(ipython: Shell, capsys: pytest.CaptureFixture[str]) -> None:
     ipython.run_cell("%measure --flops many f()")
-    said = "".join(capsys.readouterr())
-    assert "UsageError: %measure: argument --flops: invalid float value: 'many'" in said and "Traceback" not in said
+    output = "".join(capsys.readouterr())
+    assert "UsageError: %measure: argument --flops: invalid float value: 'many'" in output and "Traceback" not in output
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_wrong_options_are_told_without_a_traceback(ipython: Shell, capsys: pyte
     ],
 )
 def test_options_end_where_the_code_begins(line: str, options: str, rest: str) -> None:
-    found = _options_and_rest(line, flags=("--flag",))
-    assert (found[0].strip(), found[1]) == (options, rest)
+    parts = _options_and_rest(line, flags=("--flag",))
+    assert (parts[0].strip(), parts[1]) == (options, rest)
 
 
 def test_load_ext_finds_the_magics() -> None:

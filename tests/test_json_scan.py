@@ -1,4 +1,4 @@
-"""The scanner of JSON texts, held against Python's json."""
+"""The scanner of JSON texts, compared with Python's json."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Wrong(Exception):
 
 
 def loads(text: bytes) -> Any:
-    """The value that the scanner's tokens make; Wrong where they end early or a word is none of Python's."""
+    """Return the value of the scanner's tokens; raise Wrong if they end early or a word is unknown to Python's json."""
     tokens, _, at, _ = _core._json_tokens(text)
     depth = 0
     for kind, _ in tokens:
@@ -79,7 +79,7 @@ CORPUS = [
 
 
 @pytest.mark.parametrize("text", CORPUS)
-def test_texts_valid_and_invalid_read_as_pythons_json_reads_them(text: str) -> None:
+def test_valid_and_invalid_texts_agree_with_pythons_json(text: str) -> None:
     agree(text)
 
 
@@ -92,13 +92,13 @@ values = st.recursive(
 
 @settings(deadline=None)
 @given(values, st.booleans(), st.sampled_from([None, 1]))
-def test_what_json_writes_is_read(value: Any, ascii_only: bool, indent: int | None) -> None:
+def test_the_output_of_json_is_read(value: Any, ascii_only: bool, indent: int | None) -> None:
     agree(json.dumps(value, ensure_ascii=ascii_only, indent=indent))
 
 
 @settings(deadline=None, max_examples=300)
 @given(values, st.data())
-def test_a_text_with_one_character_changed_is_right_or_wrong_as_for_json(value: Any, data: st.DataObject) -> None:
+def test_a_text_with_one_changed_character_agrees_with_json(value: Any, data: st.DataObject) -> None:
     text = json.dumps(value)
     at = data.draw(st.integers(0, len(text) - 1))
     other = data.draw(st.sampled_from([*'{}[]",:\\0-.eEtfn a', ""]))
@@ -116,16 +116,16 @@ def test_a_text_with_one_character_changed_is_right_or_wrong_as_for_json(value: 
         (b'"ab\\x"', 3, "an escape of JSON"),
     ],
 )
-def test_an_error_has_its_byte_and_what_was_expected(text: bytes, at: int, expected: str) -> None:
+def test_an_error_reports_its_byte_and_the_expected_text(text: bytes, at: int, expected: str) -> None:
     _, status, where, what = _core._json_tokens(text)
     assert (status, where, what) == ("bad", at, expected)
 
 
-def test_nesting_has_an_end() -> None:
+def test_nesting_is_limited() -> None:
     tokens, status, where, expected = _core._json_tokens(b"[" * 5000)
     assert (len(tokens), status, where, expected) == (1024, "bad", 1024, "no more than 1024 nested values")
 
 
-def test_bytes_that_are_no_utf8_stay_as_they_are() -> None:
+def test_bytes_that_are_not_utf8_are_unchanged() -> None:
     tokens, *_ = _core._json_tokens(b'["a\xff\xfe"]')
     assert tokens[1] == ("string", b"a\xff\xfe")

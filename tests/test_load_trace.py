@@ -1,4 +1,4 @@
-"""Recorded traces: torch's own rows for the same profile, old and messy files, and what is no trace."""
+"""Recorded traces: torch's own rows for the same profile, old and messy files, and files that are not traces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from flopscope import _core
 TRACES = sorted((Path(__file__).parent / "data" / "traces").glob("*.json.gz"))
 TIMES = ("self_cpu_time_total", "cpu_time_total", "self_device_time_total", "device_time_total")
 MEMORY = ("self_cpu_memory_usage", "cpu_memory_usage", "self_device_memory_usage", "device_memory_usage")
-# torch gives profiling's own overhead the device time of the op that it fell into, which doubles the op's total.
+# torch adds the device time of an op to the profiling overhead inside it, which doubles the op's total.
 OVERHEAD = "Activity Buffer Request"
 
 
@@ -70,7 +70,7 @@ def rows_of(trace: fs.Trace, **options: Any) -> dict[str, fs.EventRow]:
     return rows
 
 
-# torch's answers ------------------------------------------------------------------------------------------------------
+# torch's results ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=TRACES, ids=name_of)
@@ -78,7 +78,7 @@ def recorded(request: pytest.FixtureRequest) -> tuple[Path, fs.Trace]:
     return request.param, fs.load_trace(request.param)
 
 
-def answers(path: Path, by_shape: bool) -> dict[tuple[str, str, bool, str], dict[str, str]]:
+def expected_rows(path: Path, by_shape: bool) -> dict[tuple[str, str, bool, str], dict[str, str]]:
     rows = {}
     file = path.with_name(name_of(path) + (".rows_by_shape.csv" if by_shape else ".rows.csv"))
     with file.open(newline="") as lines:
@@ -90,45 +90,44 @@ def answers(path: Path, by_shape: bool) -> dict[tuple[str, str, bool, str], dict
 
 
 @pytest.mark.parametrize("by_shape", [False, True], ids=["by name", "by shape"])
-def test_rows_are_those_that_torch_made(recorded: tuple[Path, fs.Trace], by_shape: bool) -> None:
+def test_rows_match_those_of_torch(recorded: tuple[Path, fs.Trace], by_shape: bool) -> None:
     path, trace = recorded
-    expected, found = answers(path, by_shape), {}
+    expected, result = expected_rows(path, by_shape), {}
     for row in trace.key_averages(group_by_input_shape=by_shape, peaks="none"):
         key = (row.key, row.device_type, bool(row.is_user_annotation), str(row.input_shapes) if by_shape else "")
-        assert key not in found
-        found[key] = row
-    assert set(found) == set(expected)
+        assert key not in result
+        result[key] = row
+    assert set(result) == set(expected)
     doubled = sum(float(row["self_device_time_total"]) for key, row in expected.items() if key[0] == OVERHEAD)
     for key, theirs in expected.items():
-        ours = found[key]
+        ours = result[key]
         assert ours.count == int(theirs["count"]), key
         assert [int(getattr(ours, name)) for name in MEMORY] == [int(theirs[name]) for name in MEMORY], key
         for name in TIMES:
             value, tolerance = float(theirs[name]), 0.005 * ours.count
             if key[0] == OVERHEAD and "device" in name:
                 continue
-            least = value - (doubled if name == "device_time_total" else 0)
-            assert least - tolerance <= getattr(ours, name) <= value + tolerance, (key, name)
+            minimum = value - (doubled if name == "device_time_total" else 0)
+            assert minimum - tolerance <= getattr(ours, name) <= value + tolerance, (key, name)
 
 
 def lines_of(text: str) -> list[str]:
     return [line.rstrip() for line in text.splitlines()]
 
 
-def test_the_text_is_torchs_line_by_line(recorded: tuple[Path, fs.Trace]) -> None:
+def test_the_text_matches_that_of_torch_line_by_line(recorded: tuple[Path, fs.Trace]) -> None:
     path, trace = recorded
     theirs = lines_of(path.with_name(name_of(path) + ".table.txt").read_text())
     ours = lines_of(trace.key_averages().table(row_limit=-1, roofline=False))
     assert len(ours) == len(theirs)
-    if any("FLOPs" in line for line in theirs[:3]):  # torch's own, of seven ops, stands last
+    if any("FLOPs" in line for line in theirs[:3]):  # torch's own column, of seven ops, is the last
         width = theirs[1].rindex("Total")
         theirs = [line[: width - 2].rstrip() if len(line) > width - 2 else line for line in theirs]
         ours = [line[: width - 2].rstrip() if len(line) > width - 2 else line for line in ours]
     other = [(a, b) for a, b in zip(theirs, ours, strict=True) if a != b and OVERHEAD not in a]
     doubles = any(OVERHEAD in line for line in theirs)
-    assert len(other) <= (len(theirs) if doubles else 2 + len(theirs) // 50), other[
-        :3
-    ]  # a last digit rounds either way
+    # The last digit may be rounded differently.
+    assert len(other) <= (len(theirs) if doubles else 2 + len(theirs) // 50), other[:3]
 
 
 def test_paths_bytes_and_file_objects_read_alike(tmp_path: Path) -> None:
@@ -144,7 +143,7 @@ def test_paths_bytes_and_file_objects_read_alike(tmp_path: Path) -> None:
             assert fs.load_trace(file).key_averages(peaks="none").to_dicts() == expected
 
 
-def test_a_pipe_is_read_as_it_comes(tmp_path: Path) -> None:
+def test_a_pipe_is_read_incrementally(tmp_path: Path) -> None:
     raw = gzip.decompress(TRACES[0].read_bytes())
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -174,22 +173,22 @@ def test_times_are_whole_nanoseconds_however_they_are_written() -> None:
         assert event._value("duration") == ns
 
 
-def test_device_work_is_of_the_op_whose_external_id_it_carries() -> None:
+def test_device_work_belongs_to_the_op_with_its_external_id() -> None:
     text = events_to_text(
         op("outer", 0, 100, **{"External id": 1}),
         op("inner", 10, 20, **{"External id": 2}),
         call("launch", 12, 5, tid=9, **{"External id": 2, "correlation": 5}),
         kernel("k", 50, 30, **{"External id": 2, "correlation": 5}),
-        kernel("of nobody", 90, 7),
+        kernel("unowned", 90, 7),
     )
     rows = rows_of(fs.load_trace(text))
     assert rows["inner"].self_device_time_total == 30 and rows["outer"].device_time_total == 30
     assert rows["outer"].self_device_time_total == 0
-    assert rows["inner"].self_cpu_time_total == 15  # the call has moved to the op's thread, and lies in it
-    assert rows["of nobody"].self_device_time_total == 7
+    assert rows["inner"].self_cpu_time_total == 15  # the call is moved to the op's thread, inside the op
+    assert rows["unowned"].self_device_time_total == 7
 
 
-def test_ids_may_be_scattered_far_and_wide() -> None:
+def test_ids_may_be_sparse() -> None:
     ids = [7, 2**33, 2**40 + 1, 2**62]
     ops = [op(f"op {i}", 100 * i, 50, **{"External id": id}) for i, id in enumerate(ids)]
     work = [kernel("k", 1000 + 100 * i, i + 1, **{"External id": id}) for i, id in enumerate(ids)]
@@ -197,14 +196,14 @@ def test_ids_may_be_scattered_far_and_wide() -> None:
     assert [rows[f"op {i}"].self_device_time_total for i in range(4)] == [1, 2, 3, 4] and rows["k"].count == 5
 
 
-def test_where_no_work_tells_its_op_the_correlation_does() -> None:
+def test_work_without_an_external_id_is_matched_by_correlation() -> None:
     text = events_to_text(
         op("aten::add", 0, 100), call("cudaLaunchKernel", 10, 5, correlation=3), kernel("k", 50, 30, correlation=3)
     )
     assert rows_of(fs.load_trace(text))["aten::add"].self_device_time_total == 30
 
 
-def test_an_only_child_of_the_same_name_is_one_with_its_parent() -> None:
+def test_an_only_child_of_the_same_name_is_merged_with_its_parent() -> None:
     text = events_to_text(
         op("sum", 0, 100, **{"External id": 1}),
         op("sum", 10, 80, **{"External id": 2}),
@@ -227,7 +226,7 @@ def test_an_event_has_the_memory_of_all_threads_while_it_ran() -> None:
         op("second", 30, 20),
         op("elsewhere", 5, 30, tid=2),
         memory(12, 1000),
-        memory(30, 16),  # at the end of one and the beginning of the other
+        memory(30, 16),  # at the end of one op and the beginning of the next
         memory(33, 64, tid=2),
         memory(40, -8, device_type=0),
         memory(500, 7),
@@ -240,7 +239,7 @@ def test_an_event_has_the_memory_of_all_threads_while_it_ran() -> None:
     assert rows["[memory]"].self_device_memory_usage == 7 and rows["[memory]"].count == 1
 
 
-def test_overhead_lies_in_the_shortest_event_around_it() -> None:
+def test_overhead_belongs_to_the_shortest_event_around_it() -> None:
     text = events_to_text(
         op("long", 0, 100),
         op("short", 10, 30, tid=2),
@@ -250,7 +249,7 @@ def test_overhead_lies_in_the_shortest_event_around_it() -> None:
     assert rows["short"].self_cpu_time_total == 20 and rows["long"].self_cpu_time_total == 100
 
 
-def test_annotations_of_collectives_take_part_in_no_nesting() -> None:
+def test_annotations_of_collectives_have_no_children() -> None:
     text = events_to_text(
         {**op("nccl:all_reduce", 0, 100), "cat": "user_annotation"}, op("aten::add", 10, 20), op("aten::add", 90, 30)
     )
@@ -259,14 +258,14 @@ def test_annotations_of_collectives_take_part_in_no_nesting() -> None:
     assert rows["aten::add"].self_cpu_time_total == 50
 
 
-def test_questions_of_torch_to_itself_are_left_out() -> None:
+def test_internal_queries_of_torch_are_left_out() -> None:
     text = events_to_text(
         op("aten::add", 0, 10), op("aten::is_leaf", 1, 2), op("profiler::_record_function_exit", 4, 2)
     )
     assert list(rows_of(fs.load_trace(text))) == ["aten::add"]
 
 
-def test_old_traces_with_whole_microseconds_read_too() -> None:
+def test_old_traces_with_whole_microseconds_are_read() -> None:
     text = events_to_text(
         {**op("aten::add", 10, 20, **{"External id": "7"}), "cat": "Operator"},
         {**call("cudaLaunchKernel", 12, 3, **{"external id": 7, "correlation": 9}), "cat": "Runtime"},
@@ -279,7 +278,7 @@ def test_old_traces_with_whole_microseconds_read_too() -> None:
     assert rows["k"].self_device_time_total == 5
 
 
-def test_python_calls_are_stacks_and_no_rows() -> None:
+def test_python_calls_are_stacks_not_rows() -> None:
     text = events_to_text(
         {**op("main.py(1): main", 0, 100), "cat": "python_function"},
         {**op("model.py(7): forward", 10, 50), "cat": "python_function"},
@@ -291,7 +290,7 @@ def test_python_calls_are_stacks_and_no_rows() -> None:
     assert row.stack == ["model.py(7): forward", "main.py(1): main"]
 
 
-def test_the_head_is_at_hand(tmp_path: Path) -> None:
+def test_the_metadata_is_available(tmp_path: Path) -> None:
     text = events_to_text(
         kernel("k", 1, 2),
         deviceProperties=[{"id": 0, "name": "NVIDIA H200", "numSms": 132, "computeMajor": 9}],
@@ -324,7 +323,7 @@ def test_a_trace_that_flopscope_wrote_reads_back(tmp_path: Path) -> None:
                 )
 
 
-# What is messy --------------------------------------------------------------------------------------------------------
+# Messy files ----------------------------------------------------------------------------------------------------------
 
 
 def test_messy_values_are_read(tmp_path: Path) -> None:
@@ -338,13 +337,13 @@ def test_messy_values_are_read(tmp_path: Path) -> None:
     assert rows["k"].self_device_time_total == 1 and rows["aten::add \ufffd"].cpu_time_total == 2.25
 
 
-def test_names_have_their_escapes_undone() -> None:
+def test_escapes_in_names_are_decoded() -> None:
     text = rb'[{"ph":"X","cat":"cpu_op","name":"a \"b\" \\ \u00e9\ud83d\ude00\n","pid":1,"tid":1,"ts":1,"dur":2}]'
     assert list(rows_of(fs.load_trace(text))) == ['a "b" \\ é😀\n']
 
 
 @pytest.mark.parametrize("cut", [0.3, 0.7, 0.999])
-def test_a_truncated_file_gives_what_is_there_and_says_so(tmp_path: Path, cut: float) -> None:
+def test_a_truncated_file_is_read_up_to_its_end_with_a_warning(tmp_path: Path, cut: float) -> None:
     raw = gzip.decompress(TRACES[-1].read_bytes())
     path = tmp_path / "cut.json"
     path.write_bytes(raw[: int(cut * len(raw))])
@@ -355,7 +354,7 @@ def test_a_truncated_file_gives_what_is_there_and_says_so(tmp_path: Path, cut: f
     assert trace.report["truncated"] and len(trace) > 0
 
 
-def test_a_truncated_gzip_file_gives_what_is_there_and_says_so(tmp_path: Path) -> None:
+def test_a_truncated_gzip_file_is_read_up_to_its_end_with_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "cut.json.gz"
     path.write_bytes(TRACES[-1].read_bytes()[:-3000])
     with pytest.warns(UserWarning, match="truncated: the compressed file ends"):
@@ -367,7 +366,7 @@ def test_gzip_of_several_members_is_one_text() -> None:
     assert len(fs.load_trace(gzip.compress(raw[:999]) + gzip.compress(raw[999:]))) == len(fs.load_trace(raw))
 
 
-def test_what_is_left_out_is_counted_and_said() -> None:
+def test_dropped_events_are_counted_and_reported() -> None:
     text = events_to_text(
         op("aten::add", 1, 2),
         {"ph": "X", "cat": "cpu_op", "name": "no time", "pid": 1, "tid": 1},
@@ -381,7 +380,7 @@ def test_what_is_left_out_is_counted_and_said() -> None:
     assert trace.dropped == 3 and list(rows_of(trace)) == ["aten::add"]
 
 
-NO_TRACES = {
+INVALID_TRACES = {
     b"": "byte 0: the text ends where a trace",
     b"{": "byte 1: the text ends",
     b"[1, 2": "byte 1: expected an event",
@@ -396,15 +395,15 @@ NO_TRACES = {
 }
 
 
-@pytest.mark.parametrize("text", NO_TRACES, ids=repr)
-def test_what_is_no_trace_is_an_error_with_file_byte_and_reason(tmp_path: Path, text: bytes) -> None:
+@pytest.mark.parametrize("text", INVALID_TRACES, ids=repr)
+def test_invalid_traces_are_errors_with_file_byte_and_reason(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "no.json"
     path.write_bytes(text)
-    with pytest.raises(ValueError, match=rf"no\.json: .*{NO_TRACES[text]}"):
+    with pytest.raises(ValueError, match=rf"no\.json: .*{INVALID_TRACES[text]}"):
         fs.load_trace(path)
 
 
-def test_files_that_cannot_be_read_are_errors_of_the_system(tmp_path: Path) -> None:
+def test_sources_that_cannot_be_read_are_errors(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="absent"):
         fs.load_trace(tmp_path / "absent.json")
     with pytest.raises(OSError):
@@ -415,25 +414,25 @@ def test_files_that_cannot_be_read_are_errors_of_the_system(tmp_path: Path) -> N
         fs.load_trace(7)  # type: ignore[arg-type]
 
 
-def test_a_text_without_an_end_does_not_fill_the_memory() -> None:
+def test_an_endless_text_does_not_fill_the_memory() -> None:
     class Endless(io.RawIOBase):
         def __init__(self) -> None:
-            self.given = 0
+            self.position = 0
 
         def read(self, size: int = -1) -> bytes:
-            first = b'[{"name": "' if self.given == 0 else b""
-            self.given += size
+            first = b'[{"name": "' if self.position == 0 else b""
+            self.position += size
             return first + b"a" * size
 
     source = Endless()
     with pytest.raises(ValueError, match="byte 1: the element that begins here exceeds the limit of 64 MB"):
         fs.load_trace(source)  # type: ignore[arg-type]
-    assert source.given < 200 << 20
+    assert source.position < 200 << 20
 
 
-def test_every_cut_of_a_trace_is_read_or_refused_but_never_more() -> None:
+def test_a_truncated_trace_is_refused_or_has_no_extra_events() -> None:
     raw = gzip.decompress(TRACES[0].read_bytes())
-    whole = len(fs.load_trace(raw))
+    complete = len(fs.load_trace(raw))
     for at in range(0, len(raw), 97):
         reader, core = _core.TraceReader(), _core.Store()
         try:
@@ -441,7 +440,7 @@ def test_every_cut_of_a_trace_is_read_or_refused_but_never_more() -> None:
             reader.finish(core)
         except ValueError:
             continue
-        assert core.event_count <= whole
+        assert core.event_count <= complete
 
 
 # Several threads ------------------------------------------------------------------------------------------------------
@@ -449,7 +448,7 @@ def test_every_cut_of_a_trace_is_read_or_refused_but_never_more() -> None:
 
 @pytest.mark.parametrize("indent", [None, 2])
 def test_pieces_of_a_large_file_join_to_the_same_rows(tmp_path: Path, indent: int | None) -> None:
-    """Names that look like the seams between events mislead nobody; fed in odd parts, it reads the same."""
+    """Names may look like the boundary between two events; a text fed in odd pieces gives the same rows."""
     rng = random.Random(1)
     names = ["aten::add", '}, {"ph": "X", "cat": "cpu_op"', "},\n  {", "k" * 300, '{"a": [{}]}, {"ph":']
     events = []
@@ -483,7 +482,7 @@ def test_pieces_of_a_large_file_join_to_the_same_rows(tmp_path: Path, indent: in
     assert all(row["self_device_time_total"] == 2 * row["count"] for row in tables[0])
 
 
-def test_what_was_read_and_written_again_reads_the_same(recorded: tuple[Path, fs.Trace], tmp_path: Path) -> None:
+def test_an_exported_trace_reads_the_same(recorded: tuple[Path, fs.Trace], tmp_path: Path) -> None:
     _, trace = recorded
     trace.export_chrome_trace(tmp_path / "again.json")
     again = fs.load_trace(tmp_path / "again.json")
