@@ -13,6 +13,8 @@ import pytest
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
+from once import Once, once_in  # noqa: E402
+
 os.environ.setdefault("FLOPSCOPE_CACHE_DIR", tempfile.mkdtemp(prefix="flopscope-test-cache-"))
 
 
@@ -32,6 +34,11 @@ def pytest_collection_finish() -> None:
     """Take what collection made out of the garbage collector's sight: many tests call gc.collect()."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    return once_in(tmp_path_factory)
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@ also run under ThreadSanitizer. tests/fuzz/run.sh runs the fuzz targets; the tes
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from core_build import FLAGS, MEMORY, ROOT, core_sources, optimization
+from once import Once
 
 HERE = Path(__file__).parent
 THREADS = ["-fsanitize=thread"]
@@ -32,28 +32,24 @@ def _run(command: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def _compile_core(folder: Path, sanitizers: list[str]) -> list[str]:
-    """Return the objects of the core in `folder`. The first process of the test run compiles them."""
-    folder.mkdir(parents=True, exist_ok=True)
+def _compile_core(folder: Path, sanitizers: list[str]) -> None:
     sources = core_sources()
     objects = [folder / f"{number}.o" for number in range(len(sources))]
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "complete").exists():
-            command = [str(compiler), *FLAGS, *sanitizers, "-c"]
-            with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                jobs = zip(sources, objects, strict=True)
-                list(pool.map(lambda job: _run([*command, optimization(job[0]), str(job[0]), "-o", str(job[1])]), jobs))
-            (folder / "complete").touch()
-    return [str(path) for path in objects]
+    command = [str(compiler), *FLAGS, *sanitizers, "-c"]
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        jobs = zip(sources, objects, strict=True)
+        list(pool.map(lambda job: _run([*command, optimization(job[0]), str(job[0]), "-o", str(job[1])]), jobs))
 
 
 @pytest.fixture(scope="session")
-def core(tmp_path_factory: pytest.TempPathFactory) -> Core:
-    """Compile the core without the binding, once per set of sanitizers; the workers of pytest-xdist share it."""
-    base = tmp_path_factory.getbasetemp()
-    folder = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    return lambda sanitizers: _compile_core(folder / f"core{''.join(sanitizers)}", sanitizers)
+def core(once: Once) -> Core:
+    """Returns the objects of the core without the binding, compiled once per set of sanitizers and test run."""
+
+    def objects(sanitizers: list[str]) -> list[str]:
+        folder = once(f"core{''.join(sanitizers)}", lambda folder: _compile_core(folder, sanitizers))
+        return [str(path) for path in folder.glob("*.o")]
+
+    return objects
 
 
 def _link(core: Core, program: str, sanitizers: list[str], target: Path) -> None:

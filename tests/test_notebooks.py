@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import importlib.util
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from once import Once
 
 nbformat = pytest.importorskip("nbformat")
 pytest.importorskip("nbclient")
@@ -50,10 +51,15 @@ def runner() -> Any:
     return module
 
 
-@cache
-def executed(name: str) -> Any:
-    """Run the notebook and return it. If a cell fails, the exception shows the cell."""
-    return runner().run(name)
+@pytest.fixture
+def executed(once: Once) -> Callable[[str], Any]:
+    """Runs a notebook, once for all processes of the test run. If a cell fails, the exception shows the cell."""
+
+    def execute(name: str) -> Any:
+        folder = once(name, lambda folder: nbformat.write(runner().run(name), folder / "executed.ipynb"))
+        return nbformat.read(folder / "executed.ipynb", as_version=4)
+
+    return execute
 
 
 def outputs(notebook: Any) -> Iterator[Any]:
@@ -79,7 +85,7 @@ def test_every_notebook_is_tested() -> None:
 
 
 @each_notebook
-def test_a_notebook_runs_and_shows_what_its_text_promises(name: str) -> None:
+def test_a_notebook_runs_and_shows_what_its_text_promises(executed: Callable[[str], Any], name: str) -> None:
     pictures, promised = PROMISED[name]
     output = texts(executed(name))
     assert [text for text in promised if text not in output] == []
@@ -112,7 +118,7 @@ def markdown(notebook: Any) -> list[str]:
     return [output.data["text/markdown"] for output in outputs(notebook) if "text/markdown" in output.get("data", {})]
 
 
-def test_the_matrix_product_has_the_intensity_that_the_text_derives() -> None:
+def test_the_matrix_product_has_the_intensity_that_the_text_derives(executed: Callable[[str], Any]) -> None:
     output = "\n".join(markdown(executed("tracking_flops")))
     match = re.search(r"intensity is ([\d,]+) FLOPs per byte \(n / 6 = ([\d,]+)\)", output)
     size = re.search(r"- (\d+) × \1: ", output)
@@ -120,7 +126,7 @@ def test_the_matrix_product_has_the_intensity_that_the_text_derives() -> None:
     assert match[1] == match[2] == f"{int(size[1]) / 6:,.0f}"
 
 
-def test_counts_and_times_equal_those_of_torch() -> None:
+def test_counts_and_times_equal_those_of_torch(executed: Callable[[str], Any]) -> None:
     with (TRACES / "tutorial_train.rows.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["device_type"].endswith("CPU")]
     longest = sorted(rows, key=lambda row: float(row["self_device_time_total"]), reverse=True)[:5]
@@ -131,7 +137,7 @@ def test_counts_and_times_equal_those_of_torch() -> None:
         assert match and match.groups() == (milliseconds, row["count"]), name
 
 
-def test_one_performance_test_fails_as_the_text_announces() -> None:
+def test_one_performance_test_fails_as_the_text_announces(executed: Callable[[str], Any]) -> None:
     output = texts(executed("measuring"))
     assert "1 failed, 2 passed" in output
     ratio = re.search(r"measured +([\d.]+) × .*at most 1\.05 × the time of one_step", output)
