@@ -1,4 +1,4 @@
-/* fs_table_build on stores of ops that each made one API call and launched one kernel with it.
+/* Times fs_table_build on stores of ops, each with one API call that launches one kernel.
  * Prints one line of key=value pairs per table. */
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What the store costs per event. Prints one line of key=value pairs per sample. */
+/* Times the store per event. Prints one line of key=value pairs per sample. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -74,7 +74,7 @@ static void time_pairs(void)
     fs_store_destroy(store);
 }
 
-/* Of names and signatures that the store has seen, as all but the first of each are. */
+/* Time looking up names and signatures that are already in the store, the common case. */
 static void time_interning(void)
 {
     fs_store *store;
