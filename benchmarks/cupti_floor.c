@@ -49,8 +49,8 @@ int floor_load(const char *path)
     return cupti.enable == NULL ? -1 : 0;
 }
 
-/* Enable records of kernels and of API calls, and callbacks around cudaLaunchKernel, after setting one attribute (-1: none)
- * to a value of `size` bytes. Return 0 or CUPTI's error. */
+/* Enable records of kernels and of API calls, and callbacks around cudaLaunchKernel, after setting one attribute (-1:
+ * none) to a value of `size` bytes. Return 0 or CUPTI's error. */
 int floor_start(int kernels, int api_calls, int callbacks, int attribute, size_t size, uint64_t value)
 {
     int code = cupti.subscribe(&subscriber, ignore, NULL);
