@@ -1,4 +1,4 @@
-// The least that a launch costs the host: an empty kernel, launched from a loop in C.
+// The minimum host time of a launch: an empty kernel, launched from a loop in C.
 #include <cuda_runtime.h>
 #include <time.h>
 
@@ -13,7 +13,7 @@ static double seconds_now()
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-// Launch `count` times; *seconds is the host's time, the wait for the device left out. Returns a cudaError_t.
+// Launch `count` times; *seconds is the host's time without waiting for the device. Return a cudaError_t.
 extern "C" int launch_empty_kernels(int count, double *seconds)
 {
     double start = seconds_now();

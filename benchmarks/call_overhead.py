@@ -1,6 +1,6 @@
-"""Time of one call from Python on tensors too small to matter: flopscope bare and profiled, torch, NumPy.
+"""Time per call from Python on tiny tensors: flopscope bare and profiled, torch, NumPy.
 
-On CUDA the time is the host's, the device is waited for outside it, and a loop of bare launches in C stands beside.
+On CUDA this is the host's time, without waiting for the device, compared with a loop of bare launches in C.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from harness import HERE, Report, Sampler, arguments, build_cuda_library, interl
 import flopscope as fs
 
 CPU_ELEMENTS, CPU_CALLS, CPU_ROUNDS = 16, 5000, 41
-# Few enough launches that the queue of the device never fills and holds the host up.
+# Few enough launches that the device's queue never fills and blocks the host.
 CUDA_ELEMENTS, CUDA_CALLS, CUDA_ROUNDS = 1024, 500, 61
 
 
@@ -30,7 +30,7 @@ def main() -> None:
     report = Report("call_overhead", ["call", "us", "low", "high", "x torch.add"], options.out, options.device)
     torch = optional("torch")
     if torch is None:
-        report.note("torch is not installed: no row of it.")
+        report.note("torch is not installed: no row for it.")
     if options.device == "cuda":
         measure_cuda(report, torch)
     else:
@@ -83,7 +83,7 @@ def measure_cuda(report: Report, torch: Any) -> None:
         try:
             cases["bare launch from C"] = bare_launches(Path(folder))
         except (RuntimeError, OSError) as problem:
-            report.note(f"no bare launches: {problem}")
+            report.note(f"no row of bare launches: {problem}")
         samples = interleave(cases, CUDA_ROUNDS)
     fill(report, samples, f"{CUDA_ELEMENTS} float32, CUDA")
     report.target("fs.add", spread(samples["fs.add"]).median * 1e6, 5.0, "us")
@@ -107,7 +107,7 @@ def bare_launches(folder: Path) -> Sampler:
 def profiled(
     profiler: Callable[[], AbstractContextManager[object]], op: Callable[..., object], a: object, b: object, number: int
 ) -> Sampler:
-    """As ``per_call``, inside a new profile each time, whose start and end are left out."""
+    """Like ``per_call``, but inside a new profile for each sample, whose start and end are not timed."""
 
     def sample() -> float:
         with profiler():
@@ -122,9 +122,11 @@ def profiled(
 def fill(report: Report, samples: dict[str, list[float]], case: str) -> None:
     report.keep(case, samples)
     for who, values in samples.items():
-        found = spread(values)
-        beside = f"{ratio(values, samples['torch.add']).median:.2f}" if "torch.add" in samples else "-"
-        report.row(who, f"{found.median * 1e6:.3f}", f"{found.low * 1e6:.3f}", f"{found.high * 1e6:.3f}", beside)
+        summary = spread(values)
+        relative = f"{ratio(values, samples['torch.add']).median:.2f}" if "torch.add" in samples else "-"
+        report.row(
+            who, f"{summary.median * 1e6:.3f}", f"{summary.low * 1e6:.3f}", f"{summary.high * 1e6:.3f}", relative
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""What capturing costs: empty kernels launched from a loop in C, bare, under fs.profile() and under torch.profiler;
-from stop to a printed table; and ten million kernels in one profile.
+"""Cost of capturing: empty kernels launched from a loop in C, bare, under fs.profile() and under torch.profiler;
+the time from stop to a printed table; and ten million kernels in one profile.
 
-Host time of the launches alone; the device is waited for every 500, so that no launch waits for the queue. "CUPTI
-alone" is a client that asks for the same records and throws them away: the least that any profiler built on CUPTI
-adds. torch's part comes last, since its profiler stays attached.
+Times of launches are the host's. The loop waits for the device every 500 launches, so that the queue never fills.
+"CUPTI alone" is a client that requests the same records and discards them: the minimum overhead of any profiler based
+on CUPTI. torch is measured last, since its profiler stays attached.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main() -> None:
         add_table(report)
         add_many(report, launch)
         if torch is None:
-            report.note("torch is not installed: no rows of it.")
+            report.note("torch is not installed: no rows for it.")
         else:
             add_torch(report, torch, launch, bare)
     report.finish()
@@ -68,7 +68,7 @@ def launcher(folder: Path) -> Launch:
 
 
 def launches(launch: Launch, opener: Opener) -> Sampler:
-    """Host seconds per launch inside what ``opener`` opens."""
+    """Return a sampler of host seconds per launch inside the context from ``opener``."""
 
     def sample() -> float:
         with opener():
@@ -100,7 +100,7 @@ def cupti_alone(
         floor.floor_stop()
 
 
-# What CUPTI lets its clients choose: attribute, bytes of its value, value (cupti_activity.h).
+# A setting of CUPTI: attribute, bytes of its value, value (cupti_activity.h).
 Setting = tuple[int, int, int]
 SETTINGS: dict[str, Setting] = {
     "buffers zeroed by the client": (5, 1, 1),
@@ -113,7 +113,7 @@ SETTINGS: dict[str, Setting] = {
 
 
 def add_settings(report: Report, launch: Launch, floor: Any) -> None:
-    """Whether any way of asking CUPTI for kernels' times costs less."""
+    """Add the overhead of kernel records with each setting of CUPTI."""
     cases = {"bare": launches(launch, nullcontext), "kernels": launches(launch, partial(cupti_alone, floor))}
     cases |= {
         f"kernels, {name}": launches(launch, partial(cupti_alone, floor, setting=setting))
@@ -154,16 +154,16 @@ def add_launches(report: Report, launch: Launch, floor: Any) -> list[float]:
 
 
 def fill(report: Report, samples: dict[str, list[float]], case: str, bare: list[float]) -> dict[str, float]:
-    """A row each; what each adds to `bare`, round by round where there are as many, in µs."""
+    """Add a row per case. Return each case's overhead over `bare` in µs, by round if the numbers of rounds match."""
     report.keep(case, samples)
     added = {}
     for who, values in samples.items():
-        found = spread(values)
+        summary = spread(values)
         paired = len(values) == len(bare)
-        less = bare if paired else [spread(bare).median] * len(values)
-        more = [a - b for a, b in zip(values, less, strict=True)]
-        added[who] = spread(more).median * 1e6
-        cells = (f"{t * 1e6:.3f} us" for t in (found.median, found.low, found.high))
+        baseline = bare if paired else [spread(bare).median] * len(values)
+        differences = [a - b for a, b in zip(values, baseline, strict=True)]
+        added[who] = spread(differences).median * 1e6
+        cells = (f"{t * 1e6:.3f} us" for t in (summary.median, summary.low, summary.high))
         report.row(who, *cells, "" if values is bare else f"{added[who]:.3f}")
     return added
 
@@ -178,7 +178,7 @@ def add_after(report: Report, launch: Launch, before: list[float]) -> None:
 
 
 def add_table(report: Report) -> None:
-    """From the end of a profile of small adds to its printed table."""
+    """Add the time from the end of a profile of small adds to its printed table."""
     x, y = (fs.rand(1024, device="cuda") for _ in range(2))
     seconds: dict[str, list[float]] = {"stop": [], "key_averages": [], "grouping": [], "text": [], "all": []}
     for _ in range(4):
@@ -201,11 +201,11 @@ def add_table(report: Report) -> None:
     events = len(prof)
     report.keep("from stop to a printed table", seconds, events=events)
     for name, values in seconds.items():
-        found = spread(values)
-        cells = (f"{v * 1e3:.1f} ms" for v in (found.median, found.low, found.high))
+        summary = spread(values)
+        cells = (f"{v * 1e3:.1f} ms" for v in (summary.median, summary.low, summary.high))
         report.row(f"{events} events: {name}", *cells, "")
     report.target("from stop to a printed table", spread(seconds["all"]).median, 0.5, "s")
-    report.target("of it the grouping", spread(seconds["grouping"]).median, 0.06, "s")
+    report.target("grouping, part of that time", spread(seconds["grouping"]).median, 0.06, "s")
 
 
 def add_many(report: Report, launch: Launch) -> None:
@@ -257,10 +257,10 @@ def add_torch(report: Report, torch: Any, launch: Launch, bare: list[float]) -> 
     start = time.perf_counter()
     prof.stop()
     prof.key_averages().table(sort_by="self_cuda_time_total", row_limit=10)
-    taken = time.perf_counter() - start
-    report.keep("torch: from stop to a printed table", {"seconds": [taken]}, ops=TORCH_OPS)
-    an_op = f"{taken / TORCH_OPS * 1e6:.0f} us an op"
-    report.row(f"torch: {TORCH_OPS} ops, stop to table", f"{taken:.2f} s", an_op, "", "")
+    elapsed = time.perf_counter() - start
+    report.keep("torch: from stop to a printed table", {"seconds": [elapsed]}, ops=TORCH_OPS)
+    an_op = f"{elapsed / TORCH_OPS * 1e6:.0f} us per op"
+    report.row(f"torch: {TORCH_OPS} ops, stop to table", f"{elapsed:.2f} s", an_op, "", "")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-/* The least that CUPTI costs: a client that asks for records and throws them away. What flopscope adds to this is its
- * own.
+/* The minimum overhead of CUPTI: a client that requests records and discards them. Any further overhead is flopscope's.
  *
- * Declarations are flopscope's (csrc/sources/cupti/abi.h), so that no header of CUPTI is needed. */
+ * Uses flopscope's declarations (csrc/sources/cupti/abi.h), so that CUPTI's headers are not needed. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -50,8 +49,8 @@ int floor_load(const char *path)
     return cupti.enable == NULL ? -1 : 0;
 }
 
-/* Ask for records of kernels and of API calls, and for callbacks around cudaLaunchKernel, with one attribute (-1: none)
- * set to a value of that many bytes. 0 or CUPTI's error. */
+/* Enable records of kernels and of API calls, and callbacks around cudaLaunchKernel, after setting one attribute (-1:
+ * none) to a value of `size` bytes. Return 0 or CUPTI's error. */
 int floor_start(int kernels, int api_calls, int callbacks, int attribute, size_t size, uint64_t value)
 {
     int code = cupti.subscribe(&subscriber, ignore, NULL);

@@ -1,4 +1,4 @@
-/* fs_table_build on stores of ops that each made one API call and launched one kernel with it.
+/* Times fs_table_build on stores of ops, each with one API call that launches one kernel.
  * Prints one line of key=value pairs per table. */
 #include <math.h>
 #include <stdio.h>
@@ -34,9 +34,12 @@ static uint32_t add_signature(fs_store *store)
     uint64_t bytes[FS_SIGNATURE_MAX_BYTES / 8];
     fs_signature signature = {.device_kind = FS_CUDA, .argument_count = 3};
     for (int i = 0; i < 3; i++) {
-        signature.arguments[i] = (fs_argument){
-            .role = i == 2 ? FS_ARGUMENT_OUT : FS_ARGUMENT_IN, .dtype = FS_FLOAT32, .ndim = 1,
-            .same_as = FS_SAME_AS_NONE, .dense = 1, .shape = shape};
+        signature.arguments[i] = (fs_argument){.role = i == 2 ? FS_ARGUMENT_OUT : FS_ARGUMENT_IN,
+                                               .dtype = FS_FLOAT32,
+                                               .ndim = 1,
+                                               .same_as = FS_SAME_AS_NONE,
+                                               .dense = 1,
+                                               .shape = shape};
     }
     uint32_t id;
     fs_error err;

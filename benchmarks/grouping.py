@@ -1,4 +1,4 @@
-"""A table from 10 thousand to 10 million events, and key_averages() of torch.profiler per event beside it."""
+"""Time to build a table of 10 thousand to 10 million events, and of torch.profiler's key_averages() for comparison."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SOURCES = [
     "csrc/table/*.c",
     "kernels/cuda_stub.c",
 ]
-AIM_EVENTS, AIM_MS = 600_000, 60
+TARGET_EVENTS, TARGET_MS = 600_000, 60
 TORCH_OPS, TORCH_SAMPLES = 5000, 3
 
 
@@ -28,26 +28,26 @@ def main() -> None:
     for events in sorted({int(line["events"]) for line in lines}):
         values = [float(line["ns"]) for line in lines if int(line["events"]) == events]
         report.keep(f"{events} events", {"flopscope": values}, "ns")
-        found = spread(values)
+        summary = spread(values)
         report.row(
             f"{events:,}",
-            f"{found.median / 1e6:.2f}",
-            f"{found.low / 1e6:.2f}",
-            f"{found.high / 1e6:.2f}",
-            f"{found.median / events:.1f}",
+            f"{summary.median / 1e6:.2f}",
+            f"{summary.low / 1e6:.2f}",
+            f"{summary.high / 1e6:.2f}",
+            f"{summary.median / events:.1f}",
         )
-        if events == AIM_EVENTS:
-            report.target(f"a table of {events:,} events", found.median / 1e6, AIM_MS, "ms")
+        if events == TARGET_EVENTS:
+            report.target(f"a table of {events:,} events", summary.median / 1e6, TARGET_MS, "ms")
     torch = optional("torch")
     if torch is None:
-        report.note("torch is not installed: no row of its key_averages().")
+        report.note("torch is not installed: no row for its key_averages().")
     else:
         add_torch(torch, report, options.device)
     report.finish()
 
 
 def add_torch(torch: Any, report: Report, device: str) -> None:
-    """torch's first key_averages() of a profile, which also turns its records into events."""
+    """Add torch's first key_averages() of a profile, which includes converting its records to events."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if device == "cuda":
         activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -63,13 +63,13 @@ def add_torch(torch: Any, report: Report, device: str) -> None:
             values.append((time.perf_counter() - start) * 1e9)
             events = len(prof.events())
     report.keep(f"{events} events", {"torch": values}, "ns")
-    found = spread(values)
+    summary = spread(values)
     report.row(
         f"{events:,} (torch)",
-        f"{found.median / 1e6:.2f}",
-        f"{found.low / 1e6:.2f}",
-        f"{found.high / 1e6:.2f}",
-        f"{found.median / events:.1f}",
+        f"{summary.median / 1e6:.2f}",
+        f"{summary.low / 1e6:.2f}",
+        f"{summary.high / 1e6:.2f}",
+        f"{summary.median / events:.1f}",
     )
 
 

@@ -1,6 +1,6 @@
-"""What the benchmarks share: interleaved sampling, statistics, a text table, and JSON that keeps every raw sample.
+"""Shared code of the benchmarks: interleaved sampling, statistics, a text table, and JSON with every raw sample.
 
-A benchmark is a module with ``main()`` that makes a ``Report``, checks results, samples its cases and finishes it.
+A benchmark is a module whose ``main()`` creates a ``Report``, checks results, samples its cases and prints the report.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Any
 
 import flopscope as fs
 
-# Else torch's workers spin on after its calls, on the processors that the next sample, of another library, runs on.
+# Otherwise torch's workers keep spinning after a call, on the processors that the next library's sample needs.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 HERE = Path(__file__).resolve().parent
@@ -46,24 +46,24 @@ C_FLAGS = [
     "-Wextra",
     "-ffunction-sections",
     "-Wl,--gc-sections",
-]  # what is not called need not link
+]  # unused functions may have unresolved symbols
 
 Sampler = Callable[[], float]
 
 
 def arguments(doc: str, devices: Sequence[str] = ("cpu",)) -> argparse.Namespace:
-    """``--out`` for all benchmarks, ``--device`` for those that know several."""
+    """Parse the command line: ``--out``, and ``--device`` with a choice of the supported devices."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="folder for NAME.json with every raw sample; default: none is kept")
-    parser.add_argument("--device", choices=devices, default=devices[0])
+    parser.add_argument("--out", type=Path, help="folder for NAME.json with every raw sample; default: no file")
+    parser.add_argument("--device", choices=devices, default=devices[0], help="device to measure")
     options = parser.parse_args()
     if options.device not in {device.kind for device in fs.devices()}:
-        parser.error(f"flopscope finds no {options.device} device here")
+        parser.error(f"no {options.device} device found; see `flopscope devices`")
     return options
 
 
 def optional(name: str) -> ModuleType | None:
-    """A peer, or None where it is not installed."""
+    """Import and return a module, or return None if it is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -74,11 +74,11 @@ def optional(name: str) -> ModuleType | None:
 
 
 def interleave(
-    cases: Mapping[str, Sampler], rounds: int, warmup: int = 2, seconds: float = math.inf, least: int = 5
+    cases: Mapping[str, Sampler], rounds: int, warmup: int = 2, seconds: float = math.inf, minimum: int = 5
 ) -> dict[str, list[float]]:
-    """Samples of each case, one of each a round, the order rotated so that no case always follows the same one.
+    """Return the samples of each case, taken one per case and round, in an order that rotates from round to round.
 
-    Ends after ``rounds``, or from ``least`` rounds on when ``seconds`` are over. Warm-up rounds are thrown away.
+    Stop after ``rounds``, or after ``seconds`` once ``minimum`` rounds are complete. Warm-up rounds are discarded.
     """
     names = list(cases)
     samples: dict[str, list[float]] = {name: [] for name in names}
@@ -92,14 +92,14 @@ def interleave(
                 value = cases[name]()
                 if turn >= 0:
                     samples[name].append(value)
-            if turn + 1 >= least and time.perf_counter() > end:
+            if turn + 1 >= minimum and time.perf_counter() > end:
                 break
     return samples
 
 
 @contextlib.contextmanager
 def collector_off() -> Iterator[None]:
-    """Python's cyclic garbage collector, off for a while."""
+    """Disable Python's cyclic garbage collector within a ``with`` block."""
     was = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -111,10 +111,10 @@ def collector_off() -> Iterator[None]:
 
 
 def stopwatch(call: Callable[[], object]) -> Sampler:
-    """Seconds of one call, after one that is not timed.
+    """Return a sampler that times one call, in seconds, after an untimed one.
 
-    The first leaves the caches as the second finds them when a program calls it over and over: whoever leaves lines to
-    write back then pays for them itself, not the peer that is timed next.
+    The untimed call leaves the caches as in a loop of such calls. A function that leaves dirty cache lines then pays
+    for writing them back itself, instead of the peer that is timed next.
     """
 
     def sample() -> float:
@@ -134,9 +134,9 @@ def per_call(
     out: object = None,
     after: Callable[[], object] | None = None,
 ) -> Sampler:
-    """Seconds of one call of ``op(a, b)``, or with ``out=``, from a bare loop of ``number`` of them.
+    """Return a sampler of the seconds per call of ``op(a, b)``, or with ``out=``, in a bare loop of ``number`` calls.
 
-    ``after`` runs outside the time.
+    ``after`` is called after the loop and is not timed.
     """
 
     def sample() -> float:
@@ -147,19 +147,19 @@ def per_call(
         else:
             for _ in repeat(None, number):
                 op(a, b, out=out)
-        taken = time.perf_counter() - start
+        elapsed = time.perf_counter() - start
         if after is not None:
             after()
-        return taken / number
+        return elapsed / number
 
     return sample
 
 
 class CudaTimer:
-    """Device seconds of single launches, by CUDA events on the default stream.
+    """A timer of single launches: seconds on the device, by CUDA events on the default stream.
 
-    The L2 cache is emptied by reading (what a fill leaves there dirty would be written back inside the timed window),
-    and a kernel that sleeps lets the host queue events and launch before the device gets to them.
+    The L2 cache is emptied by reading, since dirty lines left by a fill would be written back inside the timed window.
+    A sleeping kernel gives the host time to queue the events and the launch before the device reaches them.
     """
 
     FLUSH_BYTES = 256 << 20
@@ -191,7 +191,7 @@ class CudaTimer:
 
 @dataclass(frozen=True)
 class Spread:
-    """Median and quartiles."""
+    """The median and quartiles of samples."""
 
     low: float
     median: float
@@ -199,7 +199,7 @@ class Spread:
 
     @property
     def percent(self) -> float:
-        """Half the distance between the quartiles, in % of the median."""
+        """Half the interquartile range, in % of the median."""
         return 50 * (self.high - self.low) / self.median
 
 
@@ -211,7 +211,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Ours / theirs, round by round: what both suffer in a round cancels."""
+    """Return the spread of ours / theirs per round; disturbances of a whole round cancel."""
     return spread([a / b for a, b in zip(ours, theirs, strict=True)])
 
 
@@ -219,7 +219,7 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
 
 
 class Report:
-    """A table that grows row by row, the raw samples behind it, and what was aimed at."""
+    """A table built row by row, with the raw samples, notes and targets."""
 
     def __init__(self, name: str, columns: Sequence[str], out: Path | None, device: str = "cpu") -> None:
         self.name, self.columns, self.out, self.device = name, list(columns), out, device
@@ -229,7 +229,7 @@ class Report:
         self.targets: list[dict[str, Any]] = []
 
     def keep(self, case: str, values: Mapping[str, Sequence[float]], unit: str = "s", **facts: object) -> None:
-        """Raw samples of the cases that were sampled together."""
+        """Store the raw samples of cases that were sampled together."""
         for who, raw in values.items():
             self.samples.append({"case": case, "who": who, "unit": unit, **facts, "values": list(raw)})
 
@@ -240,7 +240,7 @@ class Report:
         self.notes.append(text)
 
     def target(self, text: str, value: float, limit: float, unit: str) -> None:
-        """``value`` was to be at most ``limit``."""
+        """Record a target: ``value`` must be at most ``limit``."""
         self.targets.append({"text": text, "value": value, "limit": limit, "unit": unit, "met": value <= limit})
 
     def text(self) -> str:
@@ -263,7 +263,7 @@ class Report:
         return "\n".join(lines)
 
     def finish(self) -> None:
-        """Print the table, and write it with all samples where a folder was named."""
+        """Print the table; if an output folder was given, write it there with all samples."""
         print(self.text() + "\n", flush=True)
         if self.out is None:
             return
@@ -287,16 +287,16 @@ class Report:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """What the numbers were taken on."""
-    here: dict[str, fs.Device] = {found.kind: found for found in reversed(fs.devices())}
-    chosen = here[device]
-    about = dict(chosen.properties)
-    about.pop("uuid", None)
+    """Return a description of the machine and the versions."""
+    by_kind: dict[str, fs.Device] = {candidate.kind: candidate for candidate in reversed(fs.devices())}
+    chosen = by_kind[device]
+    properties = dict(chosen.properties)
+    properties.pop("uuid", None)
     torch = sys.modules.get("torch")
     return {
         "device": chosen.name,
-        "device_properties": about,
-        "cpu": here["cpu"].name,
+        "device_properties": properties,
+        "cpu": by_kind["cpu"].name,
         "cpus": len(os.sched_getaffinity(0)),
         "threads": fs.num_threads(),
         "load_average": os.getloadavg()[0],
@@ -320,9 +320,9 @@ def version(package: str) -> str | None:
 
 
 def run_c(program: Path, sources: Sequence[str]) -> list[dict[str, str]]:
-    """Compile a C program with the core's sources (patterns below the project's root), run it, read what it prints.
+    """Compile a C program with sources of the core, run it, and return its output.
 
-    Each line it prints is ``key=value`` pairs.
+    ``sources`` are patterns relative to the project's root. Each line of output consists of ``key=value`` pairs.
     """
     files = sorted(path for pattern in sources for path in ROOT.glob(pattern))
     with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
@@ -348,17 +348,17 @@ def run_c(program: Path, sources: Sequence[str]) -> list[dict[str, str]]:
 
 
 def build_cuda_library(source: Path, folder: Path) -> Path:
-    """A shared object from a .cu file, for the GPU of this machine. RuntimeError without nvcc."""
+    """Compile a .cu file to a shared object for this machine's GPU. Raise RuntimeError without nvcc."""
     nvcc = shutil.which("nvcc")
     if nvcc is None:
-        raise RuntimeError("there is no nvcc on PATH")
+        raise RuntimeError("nvcc was not found on PATH")
     library = folder / f"{source.stem}.so"
     run([nvcc, "-O3", "-arch=native", "-shared", "-Xcompiler", "-fPIC", str(source), "-o", str(library)])
     return library
 
 
 def build_c_library(source: Path, folder: Path) -> Path:
-    """A shared object from a C file that may include the core's headers."""
+    """Compile a C file, which may include the core's headers, to a shared object."""
     library = folder / f"{source.stem}.so"
     compiler = shlex.split(os.environ.get("CC", "cc"))
     run(
@@ -381,8 +381,8 @@ def build_c_library(source: Path, folder: Path) -> Path:
 
 
 def run(command: Sequence[str]) -> str:
-    """What a program prints. RuntimeError with its errors where it fails."""
+    """Run a program and return its output. Raise RuntimeError with its errors if it fails."""
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
-        raise RuntimeError(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr}")
+        raise RuntimeError(f"{shlex.join(command)} exited with {done.returncode}:\n{done.stderr}")
     return done.stdout

@@ -1,9 +1,9 @@
-"""Traces made to be slow or large: time and memory of load_trace() and key_averages() must grow as the file does.
+"""Traces designed to be slow or large: the time and memory of load_trace() and key_averages() must grow linearly.
 
-Each form is written at two sizes, n and 2n. Seconds are of the processors, of all threads, the least of three: other
-processes disturb those the least. "ratio" is those of 2n over those of n: 2 is linear. "peak / byte" is the most memory
-(resident) that a process of its own takes for 2n, above what it took before, over the bytes of text. "load" and "table"
-are the seconds of the two steps, for 2n.
+Each form is written at two sizes, n and 2n. Seconds are CPU time of all threads, the minimum of three runs, which
+depends least on other processes. "ratio" is the time for 2n over the time for n: 2 is linear. "peak / byte" is the
+increase of peak resident memory in a separate process for 2n, per byte of text. "load" and "table" are the seconds of
+the two steps for 2n.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from harness import Report, arguments
 
-LEAST_OF = 3
+RUNS = 3
 HEAD = '{"schemaVersion":1,"traceEvents":[\n'
 TAIL = "\n]}\n"
 
@@ -29,19 +29,19 @@ FORMS: dict[str, tuple[Form, int]] = {}
 
 
 def form(size: int) -> Callable[[Form], Form]:
-    """A form of hostile trace, by its name; ``size``: events at n."""
+    """Register a form of hostile trace under the function's name; ``size`` is its number of events n."""
 
-    def keep(make: Form) -> Form:
+    def register(make: Form) -> Form:
         FORMS[make.__name__.replace("_", " ")] = make, size
         return make
 
-    return keep
+    return register
 
 
-def event(category: str, name: str, start: float, duration: float, thread: int = 1, /, **given: Any) -> str:
+def event(category: str, name: str, start: float, duration: float, thread: int = 1, /, **args: Any) -> str:
     phase = "i" if category == "cpu_instant_event" else "X"
     fields = {"ph": phase, "cat": category, "name": name, "pid": 1, "tid": thread, "ts": start, "dur": duration}
-    return json.dumps({**fields, "args": given} if given else fields)
+    return json.dumps({**fields, "args": args} if args else fields)
 
 
 def memory(start: float, thread: int = 1) -> str:
@@ -59,19 +59,19 @@ def distinct_names(n: int) -> Iterator[str]:
 
 
 def colliding(n: int) -> Iterator[bytes]:
-    """Names of two words whose unkeyed hash, as flopscope 0.1 had it, is the same: h' = (h ^ word) * C, folded."""
+    """Yield names of two words with equal unkeyed hashes, as computed by flopscope 0.1: h' = (h ^ word) * C, folded."""
     c, mask = 0xFF51AFD7ED558CCD, (1 << 64) - 1
     start = 0x9E3779B97F4A7C15 ^ 16
     letters = "".join(map(chr, range(0x30, 0x7B))).replace("\\", "").encode()
     rng = random.Random(1)
-    found = 0
-    while found < n:
+    count = 0
+    while count < n:
         first = bytes(rng.choice(letters) for _ in range(8))
         hash_ = (start ^ int.from_bytes(first, "little")) * c & mask
         hash_ ^= hash_ >> 32
         second = (hash_ ^ 0x1234567890ABCDEF).to_bytes(8, "little")
         if not set(second) & set(b'"\\') and min(second) >= 0x20:
-            found += 1
+            count += 1
             yield first + second
 
 
@@ -170,7 +170,7 @@ def memory_of_other_threads(n: int) -> Iterator[str]:
 
 @form(40_000)
 def memory_after_nested_ops(n: int) -> Iterator[str]:
-    yield event("cpu_op", "whole", 0, 5 * n)
+    yield event("cpu_op", "outer", 0, 5 * n)
     for i in range(n):
         yield event("cpu_op", f"a{i % 7}", i / 1000, n - i / 1000)
     for i in range(n):
@@ -221,7 +221,7 @@ print(loaded - start, end - loaded, (status("VmHWM") - before) * 1024)
 
 
 def measured(path: Path) -> tuple[float, float, float]:
-    """Seconds of loading, seconds of a table, bytes of memory at most; in a process of its own."""
+    """Return the seconds to load and to build a table, and the peak memory in bytes, from a separate process."""
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True, check=True)
     load, table, peak = map(float, done.stdout.split())
     return load, table, peak
@@ -238,27 +238,27 @@ def main() -> None:
             sizes, samples = {}, {}
             for times in (1, 2):
                 sizes[times] = write(path, name, times * size)
-                samples[times] = [measured(path) for _ in range(LEAST_OF)]
+                samples[times] = [measured(path) for _ in range(RUNS)]
             worst = max(worst, show(report, name, sizes, samples))
         compressed(report, Path(folder))
-    report.target("worst ratio of seconds, 2n over n, which is 4 of a quadratic step", worst, 3, "x")
+    report.target("largest ratio of seconds, 2n over n (4 if quadratic)", worst, 3, "x")
     report.finish()
 
 
 def show(report: Report, name: str, sizes: dict[int, int], samples: dict[int, list[tuple[float, ...]]]) -> float:
-    seconds = {times: min(load + table for load, table, _ in found) for times, found in samples.items()}
-    least = [min(sample[step] for sample in samples[2]) for step in (0, 1)]
+    seconds = {times: min(load + table for load, table, _ in runs) for times, runs in samples.items()}
+    fastest = [min(sample[step] for sample in samples[2]) for step in (0, 1)]
     peak = max(sample[2] for sample in samples[2])
-    raw = {f"{times}n": [load + table for load, table, _ in found] for times, found in samples.items()}
+    raw = {f"{times}n": [load + table for load, table, _ in runs] for times, runs in samples.items()}
     report.keep(name, raw, bytes=sizes[2], peak_bytes=peak)
     ratio = seconds[2] / seconds[1]
-    times = (f"{value:.2f}" for value in (*least, seconds[2], ratio))
+    times = (f"{value:.2f}" for value in (*fastest, seconds[2], ratio))
     report.row(name, f"{sizes[2]:,}", *times, f"{peak / sizes[2]:.1f}")
     return ratio
 
 
 def compressed(report: Report, folder: Path) -> None:
-    """Equal events shrink by hundreds: the file is refused before its text takes the memory."""
+    """Note how a file that expands several hundred times is rejected before its text fills the memory."""
     path = folder / "trace.json.gz"
     block = ("," + event("cpu_op", "a", 1, 1) + "\n") * 100_000
     with gzip.open(path, "wt", compresslevel=9) as file:
@@ -267,8 +267,10 @@ def compressed(report: Report, folder: Path) -> None:
             file.write(block)
         file.write(TAIL)
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(path)], capture_output=True, text=True)
-    said = done.stderr.strip().splitlines()[-1] if done.returncode else "read"
-    report.note(f"{path.stat().st_size:,} bytes of gzip that expand to {150 * len(block):,}: {said.split(': ', 2)[-1]}")
+    outcome = done.stderr.strip().splitlines()[-1] if done.returncode else "read"
+    report.note(
+        f"{path.stat().st_size:,} bytes of gzip that expand to {150 * len(block):,}: {outcome.split(': ', 2)[-1]}"
+    )
 
 
 if __name__ == "__main__":

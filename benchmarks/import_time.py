@@ -1,4 +1,4 @@
-"""`import flopscope` beside `import numpy` alone and `import torch`: fresh processes, taken in turn."""
+"""Time of `import flopscope`, `import numpy` and `import torch` in fresh processes, interleaved."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def main() -> None:
     names = [name for name in ("flopscope", "numpy", "torch") if importlib.util.find_spec(name)]
     report = Report("import_time", ["module", "import, ms", "low", "high", "process, ms", "x numpy"], options.out)
     if "torch" not in names:
-        report.note("torch is not installed: no row of it.")
+        report.note("torch is not installed: no row for it.")
     processes: dict[str, list[float]] = {name: [] for name in names}
     imports = interleave({name: import_sampler(name, processes[name]) for name in names}, ROUNDS, warmup=1)
     processes = {name: values[1:] for name, values in processes.items()}
     report.keep("import", imports)
     report.keep("process", processes)
     for name in names:
-        found, whole = spread(imports[name]), spread(processes[name])
+        summary, process = spread(imports[name]), spread(processes[name])
         report.row(
             name,
-            f"{found.median * 1e3:.1f}",
-            f"{found.low * 1e3:.1f}",
-            f"{found.high * 1e3:.1f}",
-            f"{whole.median * 1e3:.1f}",
+            f"{summary.median * 1e3:.1f}",
+            f"{summary.low * 1e3:.1f}",
+            f"{summary.high * 1e3:.1f}",
+            f"{process.median * 1e3:.1f}",
             f"{ratio(imports[name], imports['numpy']).median:.2f}",
         )
     report.target("import flopscope", spread(imports["flopscope"]).median, SECONDS, "s")
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def import_sampler(name: str, processes: list[float]) -> Sampler:
-    """Seconds of the import statement in a fresh process; the whole process's go to ``processes``."""
+    """Return a sampler of the seconds of an import in a fresh process; append the process's own to ``processes``."""
 
     def sample() -> float:
         start = time.perf_counter()

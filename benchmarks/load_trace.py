@@ -1,8 +1,8 @@
-"""Reading a recorded trace: fs.load_trace(file) and its table, beside JSON parsers that only parse.
+"""Reading a recorded trace: fs.load_trace(file) and its table, compared with JSON parsers that only parse.
 
-The trace is of 200 000 calls of a small add with shapes, their API calls, kernels and flows: one million events, some
-290 MB, written here in Kineto's form. Every sample reads the file from the page cache. "peak" is the most memory
-(resident) that a process of its own takes for it, above what it took before.
+The trace has 200 000 calls of a small add with shapes, their API calls, kernels and flows: one million events, about
+290 MB, written here in Kineto's format. Every sample reads the file from the page cache. "peak" is the increase of peak
+resident memory in a separate process.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def write(path: Path, calls: int) -> Path:
 
 
 def check(path: Path) -> None:
-    """The rows are those of Python's own parser."""
+    """Check that the rows match the events read by Python's own parser."""
     with path.open() as file:
         events = json.load(file)["traceEvents"]
     counts: dict[str, int] = {}
@@ -118,14 +118,14 @@ def table_of(path: Path) -> None:
 
 
 def readers(path: Path) -> dict[str, Callable[[], object]]:
-    found: dict[str, Callable[[], object]] = {"flopscope: to a table": lambda: table_of(path)}
+    result: dict[str, Callable[[], object]] = {"flopscope: to a table": lambda: table_of(path)}
     orjson, simdjson = optional("orjson"), optional("simdjson")
     if simdjson is not None:
-        found["pysimdjson: parse"] = lambda: simdjson.Parser().parse(path.read_bytes())
+        result["pysimdjson: parse"] = lambda: simdjson.Parser().parse(path.read_bytes())
     if orjson is not None:
-        found["orjson.loads"] = lambda: orjson.loads(path.read_bytes())
-    found["json.load"] = lambda: load_json(path)
-    return found
+        result["orjson.loads"] = lambda: orjson.loads(path.read_bytes())
+    result["json.load"] = lambda: load_json(path)
+    return result
 
 
 def load_json(path: Path) -> Any:
@@ -137,10 +137,10 @@ def timed(call: Callable[[], object]) -> Callable[[], float]:
     def sample() -> float:
         start = time.perf_counter()
         result = call()
-        taken = time.perf_counter() - start
+        elapsed = time.perf_counter() - start
         del result
         gc.collect()
-        return taken
+        return elapsed
 
     return sample
 
@@ -162,29 +162,29 @@ def plain(report: Report, path: Path) -> None:
 
 
 def show(report: Report, name: str, values: list[float], size: int, ours: list[float], peak: float | None) -> None:
-    found = spread(values)
+    summary = spread(values)
     report.row(
         name,
-        f"{found.median:.3f}",
-        f"{found.low:.3f}",
-        f"{found.high:.3f}",
-        f"{size / found.median / 1e6:.0f}",
+        f"{summary.median:.3f}",
+        f"{summary.low:.3f}",
+        f"{summary.high:.3f}",
+        f"{size / summary.median / 1e6:.0f}",
         "" if peak is None else f"{peak:.0f}",
         f"{ratio(ours, values).median:.3f}",
     )
 
 
 def peak_of(name: str, path: Path) -> float:
-    """MB, in a process of its own."""
+    """Return the increase of peak memory in MB, from a separate process."""
     program = (
         "import sys\n"
         "sys.path.insert(0, sys.argv[1])\n"
         "import pathlib, load_trace\n"
         "status = lambda key: int(pathlib.Path('/proc/self/status').read_text().split(key + ':')[1].split()[0])\n"
         "call = load_trace.readers(pathlib.Path(sys.argv[3]))[sys.argv[2]]\n"
-        "pathlib.Path('/proc/self/clear_refs').write_text('5')\n"  # the peak so far is forgotten
+        "pathlib.Path('/proc/self/clear_refs').write_text('5')\n"  # reset the peak
         "before = status('VmRSS')\n"
-        "kept = call()\n"
+        "result = call()\n"
         "print((status('VmHWM') - before) * 1.024 / 1000)\n"
     )
     command = [sys.executable, "-c", program, str(Path(__file__).parent), name, str(path)]
@@ -199,7 +199,7 @@ def compressed(report: Report, path: Path) -> None:
     for name in ("zlib", "isal.isal_zlib"):
         library = optional(name)
         if library is None:
-            report.note(f"{name} is not installed: no row of it.")
+            report.note(f"{name} is not installed: no row for it.")
             continue
         samples = interleave(
             {
@@ -218,7 +218,7 @@ def compressed(report: Report, path: Path) -> None:
 
 
 def table_with(path: Path, library: Any) -> None:
-    """With that library's decompression, whatever is installed."""
+    """Build a table with the library's decompression, whichever libraries are installed."""
     chosen = load._decompressors
     load._decompressors = lambda: (lambda: library.decompressobj(wbits=31), library.error)
     try:
@@ -247,7 +247,7 @@ def by_size(report: Report, folder: Path) -> None:
         name = f"flopscope: {5 * calls:,} events, {1e9 * costs[calls]:.0f} ns each"
         show(report, name, values, path.stat().st_size, values, None)
         path.unlink()
-    report.target("ns an event of the largest over that of 1 M", costs[SIZES[-1]] / costs[CALLS], 1.25, "x")
+    report.target("ns per event of the largest over that of 1 M", costs[SIZES[-1]] / costs[CALLS], 1.25, "x")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Matrix products beside NumPy's and torch's, in TFLOP/s (2 n^3 FLOPs).
+"""Matrix products compared with NumPy's and torch's, in TFLOP/s (2 n^3 FLOPs).
 
 CPU: float32 and float64, wall time. CUDA: float32, TF32, float16, bfloat16 and float64, CUDA events around single
 products with an emptied L2 cache.
@@ -39,7 +39,7 @@ def main() -> None:
     report = Report("matmul", columns, options.out, options.device)
     torch = optional("torch")
     if torch is None:
-        report.note("torch is not installed: no numbers of it.")
+        report.note("torch is not installed: no numbers for it.")
     if options.device == "cpu":
         measure_cpu(report, torch, peers)
     elif torch is not None:
@@ -104,10 +104,10 @@ def fill(report: Report, side: int, unit: str, cases: dict[str, Sampler], peers:
     samples = interleave(cases, ROUNDS, seconds=SECONDS)
     report.keep(f"{side} {unit}", samples, n=side, unit_used=unit)
     rates = {who: 2e-12 * side**3 / spread(values).median for who, values in samples.items()}
-    there = [f"{rates[peer]:.3f}" if peer in rates else "-" for peer in peers]
-    beside = [f"{ratio(samples['flopscope'], samples[peer]).median:.3f}" if peer in rates else "-" for peer in peers]
+    theirs = [f"{rates[peer]:.3f}" if peer in rates else "-" for peer in peers]
+    ratios = [f"{ratio(samples['flopscope'], samples[peer]).median:.3f}" if peer in rates else "-" for peer in peers]
     report.row(
-        str(side), unit, f"{rates['flopscope']:.3f}", f"{spread(samples['flopscope']).percent:.1f}", *there, *beside
+        str(side), unit, f"{rates['flopscope']:.3f}", f"{spread(samples['flopscope']).percent:.1f}", *theirs, *ratios
     )
 
 

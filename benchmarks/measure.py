@@ -1,8 +1,9 @@
-"""fs.measure beside other timers on the same calls: what each says, how well that repeats, how long it takes.
+"""fs.measure compared with other timers on the same calls: reported times, their repeatability, and seconds taken.
 
-CUDA: torch's kernels of 1 to 150 us, cold: triton.testing.do_bench, torch.utils.benchmark, cupyx.profiler.benchmark,
-and gpu__time_duration as ncu counts it; of flopscope also by CUDA events, and from launch to launch in a graph. CPU:
-zlib.crc32 and flopscope's neg, beside timeit and torch.utils.benchmark, on an idle machine and beside a busy process.
+CUDA: torch's kernels of 1 to 150 us, with a cold cache, timed by triton.testing.do_bench, torch.utils.benchmark,
+cupyx.profiler.benchmark and ncu's gpu__time_duration; by flopscope also with CUDA events, and from launch to launch in
+a graph. CPU: zlib.crc32 and flopscope's neg, also timed by timeit and torch.utils.benchmark, on an idle machine and
+next to a busy process.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ REPEATS = 10
 NCU_CALLS = 20
 CHILD = "FLOPSCOPE_BENCHMARK_NCU"  # set in the process whose kernels ncu counts
 CPU_ELEMENTS = (1 << 12, 1 << 16, 1 << 20)
-COLUMNS = ["case", "who", "median us", "x ncu", "- ncu", "CV %", "seconds"]
+COLUMNS = ["case", "timer", "median us", "x ncu", "- ncu", "CV %", "seconds"]
 
 Call = Callable[[], object]
 Tool = Callable[[Call], float]  # the median, in us
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def cuda_calls(torch: Any) -> dict[str, Call]:
-    """By name, calls that launch one kernel each."""
+    """Return calls that launch one kernel each, by name."""
     calls: dict[str, Call] = {
         f"neg of {count} Ki": partial(torch.neg, torch.rand(count << 10, device="cuda"))
         for count in (4, 64, 1 << 10, 1 << 12, 1 << 14, 1 << 16)
@@ -70,36 +71,36 @@ def cuda_calls(torch: Any) -> dict[str, Call]:
 def on_cuda(report: Report) -> None:
     torch = optional("torch")
     if torch is None:
-        report.note("torch is not here, whose kernels are timed.")
+        report.note("torch is not installed: its kernels cannot be timed.")
         return
     calls = cuda_calls(torch)
     truth = by_ncu(len(calls))
     if not truth:
-        report.note("ncu is not here, or may not count: nothing to hold the times against.")
+        report.note("ncu is not installed or lacks permission: there are no reference times.")
     tools = cuda_tools()
     for call in calls.values():
-        fs.measure(call, peaks="none")  # kernels are loaded, and all that is made once
-    said, took, varies = {}, {}, {}
+        fs.measure(call, peaks="none")  # load kernels and do other one-time work
+    medians, took, varies = {}, {}, {}
     for at, (case, call) in enumerate(calls.items()):
         counted = statistics.median(truth[at]) if truth else None
-        said[case], took[case], varies[case] = time_all(report, case, call, tools, counted)
+        medians[case], took[case], varies[case] = time_all(report, case, call, tools, counted)
         for who, us in in_a_graph(call).items():
             report.row("", who, f"{us:.3f}", *against(us, counted), "", "")
         if counted is not None:
             report.keep(case, {"ncu": truth[at]}, "us")
             report.row("", "ncu", f"{counted:.3f}", "1", "", "", "")
-            said[case]["ncu"] = counted
-    targets_on_cuda(report, said, took, varies)
+            medians[case]["ncu"] = counted
+    targets_on_cuda(report, medians, took, varies)
 
 
 def in_a_graph(call: Call) -> dict[str, float]:
-    found = fs.measure(call, peaks="none").launch_to_launch
-    return {} if found != found else {"flopscope, launch to launch": found}
+    us = fs.measure(call, peaks="none").launch_to_launch
+    return {} if us != us else {"flopscope, launch to launch": us}
 
 
 def targets_on_cuda(
     report: Report,
-    said: Mapping[str, Mapping[str, float]],
+    medians: Mapping[str, Mapping[str, float]],
     took: Mapping[str, Mapping[str, float]],
     varies: Mapping[str, float],
 ) -> None:
@@ -108,36 +109,36 @@ def targets_on_cuda(
         ours, its = ([each[who] for each in took.values()] for who in ("flopscope", "triton do_bench"))
         longer = statistics.median(ours) / statistics.median(its)
         report.target("seconds of a measurement, over do_bench's", longer, 1, "")
-    near = {case: us for case, us in said.items() if 1 <= us.get("ncu", 0) <= 50}
-    if near:
-        raw = max(abs(us["flopscope"] / us["ncu"] - 1) for us in near.values())
-        report.target("distance from ncu's, kernels of 1 to 50 us", 100 * raw, 2, "%")
-        more = statistics.median(us["ncu"] - us["flopscope"] for us in near.values())
-        rest = max(abs((us["flopscope"] + more) / us["ncu"] - 1) for us in near.values())
-        report.target(f"the same, less the {more:.2f} us by which ncu's times are longer", 100 * rest, 2, "%")
+    short = {case: us for case, us in medians.items() if 1 <= us.get("ncu", 0) <= 50}
+    if short:
+        raw = max(abs(us["flopscope"] / us["ncu"] - 1) for us in short.values())
+        report.target("difference from ncu's times, kernels of 1 to 50 us", 100 * raw, 2, "%")
+        offset = statistics.median(us["ncu"] - us["flopscope"] for us in short.values())
+        rest = max(abs((us["flopscope"] + offset) / us["ncu"] - 1) for us in short.values())
+        report.target(f"the same without the {offset:.2f} us by which ncu's times are longer", 100 * rest, 2, "%")
 
 
 def cuda_tools() -> dict[str, Tool]:
     import torch.utils.benchmark
 
     def timer(call: Call) -> float:
-        made = torch.utils.benchmark.Timer("call()", globals={"call": call})
-        return 1e6 * float(made.blocked_autorange().median)
+        benchmark = torch.utils.benchmark.Timer("call()", globals={"call": call})
+        return 1e6 * float(benchmark.blocked_autorange().median)
 
     def by_events(call: Call) -> float:
         return fs.measure(call, peaks="none", timer="event", device="cuda", graph=False).median
 
-    found: dict[str, Tool] = {"flopscope": by_measure, "flopscope, events": by_events}
+    tools: dict[str, Tool] = {"flopscope": by_measure, "flopscope, events": by_events}
     triton = optional("triton.testing")
     if triton is not None:
-        found["triton do_bench"] = lambda call: 1e3 * float(triton.do_bench(call, return_mode="median"))
-    found["torch.utils.benchmark"] = timer
+        tools["triton do_bench"] = lambda call: 1e3 * float(triton.do_bench(call, return_mode="median"))
+    tools["torch.utils.benchmark"] = timer
     cupyx = optional("cupyx.profiler")
     if cupyx is not None:
-        found["cupyx benchmark"] = lambda call: (
+        tools["cupyx benchmark"] = lambda call: (
             1e6 * statistics.median(cupyx.benchmark(call, name="", n_repeat=200).gpu_times[0].tolist())
         )
-    return found
+    return tools
 
 
 def launch_for_ncu() -> None:
@@ -154,7 +155,7 @@ def launch_for_ncu() -> None:
 
 
 def by_ncu(cases: int) -> list[list[float]]:
-    """us of the calls of each case, as Nsight Compute counts them; [] where it cannot."""
+    """Return the us of each case's calls as measured by Nsight Compute; [] if it is unavailable."""
     ncu = shutil.which("ncu")
     if ncu is None:
         return []
@@ -177,7 +178,7 @@ def by_ncu(cases: int) -> list[list[float]]:
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, CHILD: "1"})
     lines = [line for line in done.stdout.splitlines() if line.startswith('"')]
     rows = [row for row in csv.DictReader(lines) if row.get("Metric Name") == "gpu__time_duration.sum"]
-    values = [float(row["Metric Value"].replace(",", "")) / 1e3 for row in rows]  # of ns
+    values = [float(row["Metric Value"].replace(",", "")) / 1e3 for row in rows]  # ns to us
     if done.returncode != 0 or len(values) != NCU_CALLS * cases:
         return []
     return [values[NCU_CALLS * case : NCU_CALLS * (case + 1)] for case in range(cases)]
@@ -203,29 +204,29 @@ def cpu_tools() -> dict[str, Tool]:
         count, _ = timer.autorange()
         return 1e6 * statistics.median(timer.repeat(5, count)) / count
 
-    def least(call: Call) -> float:
+    def minimum(call: Call) -> float:
         return fs.measure(call, peaks="none").min
 
     def for_longer(call: Call) -> float:
         return fs.measure(call, peaks="none", spread=0.001, max_time=3.0).median
 
-    found: dict[str, Tool] = {
+    tools: dict[str, Tool] = {
         "flopscope": by_measure,
         "flopscope, to 0.1 %": for_longer,
-        "flopscope, the least": least,
+        "flopscope, minimum": minimum,
         "timeit": by_timeit,
     }
     torch = optional("torch.utils.benchmark")
     if torch is not None:
-        found["torch.utils.benchmark"] = lambda call: (
+        tools["torch.utils.benchmark"] = lambda call: (
             1e6 * float(torch.Timer("call()", globals={"call": call}).blocked_autorange().median)
         )
-    return found
+    return tools
 
 
 @contextmanager
 def neighbour() -> Iterator[None]:
-    """A process that keeps one processor busy."""
+    """Run a process that keeps one processor busy within a ``with`` block."""
     busy = subprocess.Popen([sys.executable, "-c", "while True: sum(range(10_000))"])
     try:
         yield
@@ -244,7 +245,7 @@ def by_measure(call: Call) -> float:
 def time_all(
     report: Report, case: str, call: Call, tools: Mapping[str, Tool], counted: float | None
 ) -> tuple[dict[str, float], dict[str, float], float]:
-    """A row of each tool: its median us and the seconds it took, of REPEATS runs; and our CV in %."""
+    """Add a row per tool. Return the median us and the seconds per measurement of each, and flopscope's CV in %."""
     medians: dict[str, list[float]] = {who: [] for who in tools}
     seconds: dict[str, list[float]] = {who: [] for who in tools}
     for who, tool in tools.items():
@@ -255,13 +256,13 @@ def time_all(
     report.keep(case, medians, "us")
     report.keep(f"{case}, seconds of a measurement", seconds)
     varies = {who: 100 * statistics.stdev(us) / statistics.mean(us) for who, us in medians.items()}
-    said = {who: statistics.median(us) for who, us in medians.items()}
+    overall = {who: statistics.median(us) for who, us in medians.items()}
     took = {who: statistics.median(each) for who, each in seconds.items()}
     for who in tools:
         first = case if who == next(iter(tools)) else ""
-        facts = *against(said[who], counted), f"{varies[who]:.2f}", f"{took[who]:.3f}"
-        report.row(first, who, f"{said[who]:.3f}", *facts)
-    return said, took, varies["flopscope"]
+        facts = *against(overall[who], counted), f"{varies[who]:.2f}", f"{took[who]:.3f}"
+        report.row(first, who, f"{overall[who]:.3f}", *facts)
+    return overall, took, varies["flopscope"]
 
 
 def against(us: float, counted: float | None) -> tuple[str, str]:

@@ -1,9 +1,9 @@
-"""What a busy machine does to measured peaks: ``flopscope devices --measure`` alone and beside two busy processes.
+"""Effect of a busy machine on measured peaks: ``flopscope devices --measure`` alone and next to two busy processes.
 
-Five times each.
-``stored`` is what is kept, ``last reading`` is what would be if each measurement replaced the one before (--reset, in
-a cache of its own, in turn with the other). After each run fs.measure says how near sin of 2048 x 2048 comes to the
-roofline of either; all these shares are of the same time of sin, so that only peaks move them.
+Each case runs five times. ``stored`` is the combined result that flopscope stores, ``last reading`` the result if each
+measurement replaced the previous one (--reset, with a separate cache, alternating with the other). After each run,
+fs.measure reports the share of the roofline that sin of 2048 x 2048 reaches with either. All these shares use the same
+time of sin, so they depend on the peaks only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ while True:
     fs.synchronize("{device}")
 """
 SPIN = "while True: sum(range(10_000))"
-COLUMNS = ["run", "who", "memory GB/s", "fp32 TFLOP/s", "spread", "load", "% roofline of sin", "bound", "seconds"]
+COLUMNS = ["run", "peaks", "memory GB/s", "fp32 TFLOP/s", "spread", "load", "% roofline of sin", "bound", "seconds"]
 KEPT, LAST = "stored", "last reading"
 
 
@@ -55,15 +55,15 @@ def main() -> None:
             for run in range(RUNS):
                 for who in (KEPT, LAST):
                     with neighbours(busy, device):
-                        peaks, said, seconds = measured(Path(folder, who), device, reset=who == LAST)
+                        peaks, messages, seconds = measured(Path(folder, who), device, reset=who == LAST)
                     bound, share = verdict(Path(folder, who), device, us)
                     shares[who].append(share)
                     verdicts[who].append(bound)
                     if who == KEPT:
                         stored.append(numbers(peaks))
-                    case = f"{run + 1} beside {busy}"
+                    case = f"{run + 1}, {busy} busy"
                     values = {f"{who}: {name}": [value] for name, value in numbers(peaks).items()}
-                    report.keep(case, values, "1/s", said=said)
+                    report.keep(case, values, "1/s", said=messages)
                     report.row(
                         case,
                         who,
@@ -75,21 +75,21 @@ def main() -> None:
                         bound,
                         f"{seconds:.1f}",
                     )
-    report.target("drops of a stored number", drops(stored), 0, "")
+    report.target("decreases of a stored number", drops(stored), 0, "")
     for who in (KEPT, LAST):
         moved = max(shares[who]) / min(shares[who])
         report.note(
-            f"{who}: the share of sin moved by {100 * (moved - 1):.1f} %, its bound was "
+            f"{who}: the share of sin varied by {100 * (moved - 1):.1f} %, its bound was "
             f"{' or '.join(dict.fromkeys(verdicts[who]))}."
         )
-    after = shares[KEPT][RUNS - 1 :]  # from the end of the idle runs on
-    report.target("what busy runs move the share of sin by", 100 * (max(after) / min(after) - 1), 3, "%")
+    after = shares[KEPT][RUNS - 1 :]  # from the last idle run on
+    report.target("change of the share of sin by busy runs", 100 * (max(after) / min(after) - 1), 3, "%")
     report.finish()
 
 
 @contextlib.contextmanager
 def neighbours(count: int, device: str) -> Iterator[None]:
-    """Processes that keep processors or the GPU busy."""
+    """Run processes that keep processors or the GPU busy within a ``with`` block."""
     code = SPIN if device == "cpu" else BUSY.format(device=device)
     running = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(count)]
     time.sleep(3 if running and device != "cpu" else 0)  # until they run
@@ -102,7 +102,7 @@ def neighbours(count: int, device: str) -> Iterator[None]:
 
 
 def measured(folder: Path, device: str, reset: bool) -> tuple[dict[str, Any], str, float]:
-    """The stored peaks after the command, what it said on stderr, and the seconds it took for all devices."""
+    """Run the command; return the stored peaks, its stderr output, and the seconds taken for all devices."""
     file = folder.parent / "devices.json"
     command = [sys.executable, "-m", "flopscope", "devices", "--measure", "--json", str(file)]
     begin = time.perf_counter()
@@ -114,12 +114,12 @@ def measured(folder: Path, device: str, reset: bool) -> tuple[dict[str, Any], st
         env={**os.environ, "FLOPSCOPE_CACHE_DIR": str(folder)},
     )
     seconds = time.perf_counter() - begin
-    found = json.loads(file.read_text())["devices"]
-    return next(d["measured"] for d in found if d["kind"] == device[:4].rstrip(":")), done.stderr, seconds
+    devices = json.loads(file.read_text())["devices"]
+    return next(d["measured"] for d in devices if d["kind"] == device[:4].rstrip(":")), done.stderr, seconds
 
 
 def numbers(peaks: dict[str, Any]) -> dict[str, float]:
-    """Rates as they are, times as rates: the higher the better."""
+    """Return all numbers as rates (times inverted), so that higher is better."""
     rates = {name: value for name, value in peaks.items() if name.endswith("bandwidth") and value}
     times = {f"1 / {name}": 1 / peaks[name] for name in ("launch_ns", "kernel_ns") if peaks[name]}
     return {**peaks["flops"], **rates, **times}
@@ -130,7 +130,7 @@ def drops(stored: list[dict[str, float]]) -> int:
 
 
 def verdict(folder: Path, device: str, us: float) -> tuple[str, float]:
-    """What fs.measure calls sin bound by, in a process of its own, and the share of the roofline at ``us``."""
+    """Return the bound of sin by fs.measure in a separate process, and the share of the roofline at ``us``."""
     code = (
         f'import flopscope as fs; m = fs.measure(fs.sin, fs.rand(({SIDE}, {SIDE}), device="{device}"), '
         'peaks="measured"); print(m.bound, m.pct_roofline * m.median)'

@@ -1,8 +1,8 @@
-"""Ops that memory bounds, beside torch's: every unary and binary op, sum, softmax, layer_norm, copies, cast, fill.
+"""Memory-bound ops compared with torch's: every unary and binary op, sum, softmax, layer_norm, copies, cast, fill.
 
 CPU: 4096 x 4096 float32, wall time, both with flopscope's number of threads. CUDA: 8192 x 8192 float32 and bfloat16,
 CUDA events around single launches with an emptied L2 cache. Rates are compulsory bytes (each input read once, each
-output written once) over time; "% copy" is of torch's device-to-device copy_, taken in the same rounds.
+output written once) over time; "% copy" is relative to torch's device-to-device copy_, sampled in the same rounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECONDS = 0.8  # of one case
 TOLERANCE = {"float32": 1e-5, "bfloat16": 1.6e-2}
 NEED_POSITIVE = {"sqrt", "rsqrt", "log", "log2", "log10", "reciprocal", "pow", "sum"}
 SHARE_OF_COPY = 0.90
-# Unary and binary ops, by how they are called.
+# The signatures of unary and binary ops.
 OPERANDS = {"(x, *, out=None)": 1, "(a, b, *, out=None)": 2}
 NOT_POINTWISE = {"copy", "transpose_copy"}
 
@@ -34,10 +34,10 @@ Call = Callable[[], Any]
 
 @dataclass
 class Case:
-    """One op as both call it: results of ``ours`` and ``theirs`` are held against ``reference``, in float64."""
+    """One op in both libraries. Results of ``ours`` and ``theirs`` are compared with ``reference``, in float64."""
 
     name: str
-    form: str  # "plain", or "out=" where the result goes into memory that is there already
+    form: str  # "plain", or "out=" if the result is written to an existing tensor
     ours: Call
     theirs: Call
     reference: Call
@@ -46,7 +46,7 @@ class Case:
 
 
 class Data:
-    """Random tensors in torch, and the same memory as flopscope's tensors."""
+    """Random torch tensors, and flopscope tensors that share their memory."""
 
     def __init__(self, torch: Any, side: int, dtype: str, device: str) -> None:
         self.torch, self.side, self.dtype = torch, side, dtype
@@ -54,7 +54,7 @@ class Data:
         generator = torch.Generator(device=device).manual_seed(0)
         make = partial(torch.randn, side, side, generator=generator, device=device)
         self.x, self.y = make().to(kind), make().to(kind)
-        # Away from 0, where no dtype can hold what reciprocal and pow give.
+        # Away from 0, where reciprocal and pow overflow.
         self.positive = make().abs_().add_(0.25).to(kind)
         self.divisor = make().abs_().add_(0.25).to(kind)
         self.weight, self.bias = self.x[0].clone(), self.y[0].clone()
@@ -64,7 +64,7 @@ class Data:
         self.nbytes = self.x.nbytes
 
     def __getattr__(self, name: str) -> Any:
-        """``fs_x`` is ``x`` as flopscope's tensor."""
+        """Return the attribute without the prefix ``fs_`` as a flopscope tensor."""
         if not name.startswith("fs_"):
             raise AttributeError(name)
         tensor = fs.from_dlpack(getattr(self, name.removeprefix("fs_")))
@@ -73,7 +73,7 @@ class Data:
 
 
 def torch_op(torch: Any, name: str) -> Any:
-    """torch's function of that name, or None."""
+    """Return torch's function of that name, or None."""
     return getattr(torch, name, None) or getattr(torch.nn.functional, name, None)
 
 
@@ -178,13 +178,13 @@ def other_cases(data: Data) -> Iterator[Case]:
 
 
 def error_of(case: Case, data: Data) -> str | None:
-    """What is wrong with a result, or None."""
+    """Return a description of a wrong result, or None if both results are right."""
     reference = case.reference()
     coarse = "bfloat16" if "bfloat16" in (data.dtype, data.cast_to if case.name == "cast" else "") else data.dtype
     for who, call in (("flopscope", case.ours), ("torch", case.theirs)):
         result = call()
-        given = data.torch.from_dlpack(result) if who == "flopscope" else result
-        off = ((given.double() - reference).abs_() / (reference.abs() + 1)).max().item()
+        values = data.torch.from_dlpack(result) if who == "flopscope" else result
+        off = ((values.double() - reference).abs_() / (reference.abs() + 1)).max().item()
         if not off <= TOLERANCE[coarse]:  # NaN is wrong too
             return f"{case.name} {data.dtype} {case.form}: {who}'s result is off by {off:.2g} of |reference| + 1"
     return None
@@ -197,7 +197,7 @@ def main() -> None:
     report = Report("pointwise", columns, options.out, device)
     torch = optional("torch")
     if torch is None:
-        report.note("torch is not installed: there is no peer to time and no reference to check against.")
+        report.note("torch is not installed: there is no peer to compare with and no reference for the results.")
         report.finish()
         return
     timed: Callable[[Call], Sampler] = stopwatch
@@ -212,7 +212,7 @@ def main() -> None:
                 try:
                     problem = error_of(case, data)
                     if problem is None:
-                        share, beside = measure(report, case, data, timed, device)
+                        share, relative = measure(report, case, data, timed, device)
                 except (RuntimeError, MemoryError, TypeError, ValueError) as failure:
                     problem = f"{case.name} {dtype} {case.form}: {failure}"
                 if problem is not None:
@@ -221,8 +221,8 @@ def main() -> None:
                 compared += 1
                 if case.pointwise:
                     shares.append((share, f"{case.name} {dtype} {case.form}"))
-                if beside.low > 1:
-                    slower.append(f"{case.name} {dtype} {case.form} {beside.median:.2f}")
+                if relative.low > 1:
+                    slower.append(f"{case.name} {dtype} {case.form} {relative.median:.2f}")
     for problem in wrong:
         report.note(f"not timed: {problem}")
     report.note(f"slower than torch (lower quartile of the ratio above 1): {', '.join(slower) or 'none'}")
@@ -243,7 +243,7 @@ def main() -> None:
 def measure(
     report: Report, case: Case, data: Data, timed: Callable[[Call], Sampler], device: str
 ) -> tuple[float, Spread]:
-    """A row; returns the share of the copy's bandwidth, and the time over torch's."""
+    """Add a row. Return the share of the copy's bandwidth and the time relative to torch's."""
     samples = interleave(
         {
             "flopscope": timed(case.ours),
@@ -256,7 +256,7 @@ def measure(
     )
     report.keep(case.name, samples, dtype=data.dtype, form=case.form, shape=[data.side] * 2, bytes=case.nbytes)
     ours, theirs = spread(samples["flopscope"]), spread(samples["torch"])
-    beside = ratio(samples["flopscope"], samples["torch"])
+    relative = ratio(samples["flopscope"], samples["torch"])
     share = case.nbytes / (2 * data.nbytes) / ratio(samples["flopscope"], samples["torch copy_"]).median
     report.row(
         case.name,
@@ -267,11 +267,11 @@ def measure(
         f"{theirs.median * 1e6:.1f}",
         f"{case.nbytes / ours.median / 1e9:.1f}",
         f"{share * 100:.1f}",
-        f"{beside.median:.3f}",
-        f"{beside.low:.3f}",
-        f"{beside.high:.3f}",
+        f"{relative.median:.3f}",
+        f"{relative.low:.3f}",
+        f"{relative.high:.3f}",
     )
-    return share, beside
+    return share, relative
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""How processes end that use torch.profiler beside flopscope: exit codes, not times.
+"""Exit codes of processes that use torch.profiler, with and without flopscope.
 
-Each process profiles some thousand additions of torch on the GPU four times and ends. Where CUDA's driver was
-initialised before torch was imported, some abort at their end ("double free or corruption"), flopscope or not: exit
-handlers destroy the CUDA context after torch's profiler has gone. Where flopscope is imported, none must.
+Each process profiles several thousand torch additions on the GPU four times and exits. If CUDA's driver is initialised
+before torch is imported, some abort at exit ("double free or corruption"), with or without flopscope: exit handlers
+destroy the CUDA context after torch's profiler. No process that imports flopscope may abort.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ RUNS, AT_ONCE = 40, 12
 
 def main() -> None:
     options = arguments(__doc__ or "", ("cuda",))
-    report = Report("process_exit", ["process", "runs", "ended badly", "last words"], options.out, options.device)
-    bad_of_ours = 0
+    report = Report("process_exit", ["process", "runs", "failed", "last message"], options.out, options.device)
+    own_failures = 0
     for name, first in FIRST.items():
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             ends = list(pool.map(run, [first] * RUNS))
         bad = [end for end in ends if end]
-        report.keep(name, {"bad": [float(bool(end)) for end in ends]}, "1: ended badly")
+        report.keep(name, {"bad": [float(bool(end)) for end in ends]}, "1: failed")
         report.row(name, str(RUNS), str(len(bad)), ", ".join(f"{n} x {text}" for text, n in Counter(bad).items()))
-        bad_of_ours += len(bad) if name.startswith("flopscope") else 0
-    report.target("processes with flopscope that end badly", bad_of_ours, 0, "")
+        own_failures += len(bad) if name.startswith("flopscope") else 0
+    report.target("processes with flopscope that fail", own_failures, 0, "")
     report.finish()
 
 
 def run(first: str) -> str:
-    """ "" where a process ends well, else its exit code and what it said last."""
+    """Return "" if the process succeeds, otherwise its exit code and last message."""
     command = [sys.executable, "-c", PROGRAM.format(first=first)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if done.returncode == 0 and "end" in done.stdout:

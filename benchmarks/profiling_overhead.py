@@ -1,7 +1,7 @@
-"""What profiling adds to each op: loops of small adds, bare and under fs.profile(), and torch's under torch.profiler.
+"""Overhead of profiling per op: loops of small adds, bare and under fs.profile(), and torch's under torch.profiler.
 
-Host time of the loop; starting and ending a profile and waiting for the device are left out. torch's part comes last,
-since its profiler leaves hooks in the driver that slow down later launches.
+Times are host times of the loop, without starting and ending the profile or waiting for the device. torch is measured
+last, since its profiler leaves hooks in the driver that slow down later launches.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main() -> None:
     )
     torch = optional("torch")
     if torch is None:
-        report.note("torch is not installed: no rows of it.")
+        report.note("torch is not installed: no rows for it.")
     else:
         add_torch(torch, report, x, y, options.device, wait)
     report.finish()
@@ -61,7 +61,7 @@ def add_torch(torch: Any, report: Report, x: Any, y: Any, device: str, wait: Cal
     both = [kinds.CPU, kinds.CUDA] if device == "cuda" else [kinds.CPU]
     cases = {"torch.add": measure(nullcontext)}
     if device == "cuda":
-        cases["torch.add, kernels alone"] = measure(partial(torch.profiler.profile, activities=[kinds.CUDA]))
+        cases["torch.add, kernels only"] = measure(partial(torch.profiler.profile, activities=[kinds.CUDA]))
     cases["torch.add, torch.profiler"] = measure(partial(torch.profiler.profile, activities=both))
     cases["torch.add, shapes and memory"] = measure(
         partial(torch.profiler.profile, activities=both, record_shapes=True, profile_memory=True)
@@ -70,35 +70,35 @@ def add_torch(torch: Any, report: Report, x: Any, y: Any, device: str, wait: Cal
 
 
 def loop(call: Callable[[], object], wait: Callable[[], object], opener: Opener) -> Sampler:
-    """Host seconds per op of ``OPS`` calls inside what ``opener`` opens, the queue emptied every ``SEGMENT``."""
+    """Return a sampler of host seconds per op for ``OPS`` calls in ``opener``'s context, waiting every ``SEGMENT``."""
 
     def sample() -> float:
-        taken = 0.0
+        elapsed = 0.0
         with opener():
             for _ in range(OPS // SEGMENT):
                 start = time.perf_counter()
                 for _ in repeat(None, SEGMENT):
                     call()
-                taken += time.perf_counter() - start
+                elapsed += time.perf_counter() - start
                 wait()
-        return taken / OPS
+        return elapsed / OPS
 
     return sample
 
 
 def fill(report: Report, case: str, cases: dict[str, Sampler], rounds: int) -> None:
-    """Rows of the cases, the first of which is bare; the others' difference from it is taken round by round."""
+    """Add a row per case. The first is the bare loop; the others' overhead over it is computed per round."""
     samples = interleave(cases, rounds, warmup=1)
     report.keep(case, samples)
     bare = next(iter(samples))
     for who, values in samples.items():
-        found = spread(values)
+        summary = spread(values)
         added = spread([with_it - without for with_it, without in zip(values, samples[bare], strict=True)])
         report.row(
             who,
-            f"{found.median * 1e6:.2f}",
-            f"{found.low * 1e6:.2f}",
-            f"{found.high * 1e6:.2f}",
+            f"{summary.median * 1e6:.2f}",
+            f"{summary.low * 1e6:.2f}",
+            f"{summary.high * 1e6:.2f}",
             "" if who == bare else f"{added.median * 1e6:+.2f}",
         )
 

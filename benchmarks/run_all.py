@@ -1,4 +1,4 @@
-"""Run every benchmark for a device, each in a process of its own; one that fails stops no other.
+"""Run every benchmark for a device, each in a separate process; a failure does not stop the others.
 
 python benchmarks/run_all.py --out benchmarks/results/MACHINE [--device cpu|cuda]
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness import HERE, ROOT, arguments
 
-HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace", "trace_tools")  # the same whatever the device
+HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace", "trace_tools")  # independent of the device
 DEVICE_PROGRAMS = (
     "grouping",
     "call_overhead",
@@ -26,7 +26,7 @@ DEVICE_PROGRAMS = (
     "peaks",
 )
 CUDA_PROGRAMS = ("capture", "process_exit")
-LIMIT = 1200  # seconds of one program
+LIMIT = 1200  # seconds per program
 
 
 def main() -> int:
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def run_one(name: str, out: Path | None, device: str) -> str | None:
-    """Why it failed, or None."""
+    """Run one benchmark; return an error message, or None on success."""
     command = [sys.executable, str(HERE / f"{name}.py")]
     if name not in HOST_PROGRAMS:
         command += ["--device", device]
@@ -60,7 +60,7 @@ def run_one(name: str, out: Path | None, device: str) -> str | None:
         return f"{name}.py took more than {LIMIT} s"
     print(f"({name}: {time.perf_counter() - start:.0f} s)\n", flush=True)
     if done.returncode != 0:
-        return f"{name}.py ended with {done.returncode}:\n{done.stderr}".replace(f"{ROOT}/", "")
+        return f"{name}.py exited with {done.returncode}:\n{done.stderr}".replace(f"{ROOT}/", "")
     return None
 
 

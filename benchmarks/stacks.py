@@ -1,8 +1,8 @@
-"""What recording Python stacks adds to a call of a Python function: fs.profile(with_stack=True) and its peers.
+"""Overhead of recording Python stacks per function call: fs.profile(with_stack=True) and its peers.
 
-A loop calls a function that does nothing; the bare loop's time is taken off round by round. "a C function that does
-nothing" is what CPython itself takes to call a profile function, the least that any tracer can cost. torch.profiler
-records the loop's own functions alike. Starting and ending a profile is left out.
+A loop calls an empty function; the bare loop's time is subtracted per round. "an empty C function" is the time that
+CPython takes to call a profile function, the minimum overhead of any tracer. torch.profiler records the same functions.
+Starting and ending a profile are not timed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
         "flopscope",
         {
             "bare": loop(nullcontext, CALLS),
-            "a C function that does nothing": loop(empty_hook, CALLS),
+            "an empty C function": loop(empty_hook, CALLS),
             "fs.profile(with_stack=True)": loop(recorded, CALLS),
             "sys.setprofile, a Python function": loop(python_hook, CALLS),
         },
@@ -42,7 +42,7 @@ def main() -> None:
     )
     torch = optional("torch")
     if torch is None:
-        report.note("torch is not installed: no rows of it.")
+        report.note("torch is not installed: no rows for it.")
     else:
         cpu = [torch.profiler.ProfilerActivity.CPU]
         fill(
@@ -65,7 +65,7 @@ def recorded() -> Any:
 
 @contextmanager
 def empty_hook() -> Iterator[None]:
-    """libc's abs() as the profile function: of a NULL object it returns 0, which says that all is well."""
+    """Install libc's abs() as the profile function; given a NULL object it returns 0, which means success."""
     install = ctypes.pythonapi.PyEval_SetProfile
     install.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     install.restype = None
@@ -85,37 +85,37 @@ def python_hook() -> Iterator[None]:
         sys.setprofile(None)
 
 
-def nothing() -> None:
+def empty() -> None:
     pass
 
 
 def loop(opener: Opener, calls: int) -> Sampler:
-    """Seconds per call inside what ``opener`` opens."""
+    """Return a sampler of the seconds per call inside the context from ``opener``."""
 
     def sample() -> float:
         with opener():
             start = time.perf_counter()
             for _ in range(calls):
-                nothing()
-            taken = time.perf_counter() - start
-        return taken / calls
+                empty()
+            elapsed = time.perf_counter() - start
+        return elapsed / calls
 
     return sample
 
 
 def fill(report: Report, case: str, cases: dict[str, Sampler], rounds: int) -> None:
-    """Rows of the cases, the first of which is bare; the others' difference from it is taken round by round."""
+    """Add a row per case. The first is the bare loop; the others' overhead over it is computed per round."""
     samples = interleave(cases, rounds, warmup=1)
     report.keep(case, samples)
     bare = next(iter(samples))
     for who, values in samples.items():
-        found = spread(values)
+        summary = spread(values)
         added = spread([with_it - without for with_it, without in zip(values, samples[bare], strict=True)])
         report.row(
             who,
-            f"{found.median * 1e9:.0f}",
-            f"{found.low * 1e9:.0f}",
-            f"{found.high * 1e9:.0f}",
+            f"{summary.median * 1e9:.0f}",
+            f"{summary.low * 1e9:.0f}",
+            f"{summary.high * 1e9:.0f}",
             "" if who == bare else f"{added.median * 1e9:+.0f}",
         )
 

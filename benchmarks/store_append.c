@@ -1,4 +1,4 @@
-/* What the store costs per event. Prints one line of key=value pairs per sample. */
+/* Times the store per event. Prints one line of key=value pairs per sample. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -74,7 +74,7 @@ static void time_pairs(void)
     fs_store_destroy(store);
 }
 
-/* Of names and signatures that the store has seen, as all but the first of each are. */
+/* Time looking up names and signatures that are already in the store, the common case. */
 static void time_interning(void)
 {
     fs_store *store;
@@ -89,9 +89,12 @@ static void time_interning(void)
         int64_t shape[] = {i + 1, rand() % 4096 + 1};
         fs_signature signature = {.device_kind = FS_CUDA, .argument_count = 3};
         for (int a = 0; a < 3; a++) {
-            signature.arguments[a] = (fs_argument){
-                .role = a == 2 ? FS_ARGUMENT_OUT : FS_ARGUMENT_IN, .dtype = FS_FLOAT32, .ndim = 2,
-                .same_as = FS_SAME_AS_NONE, .dense = 1, .shape = shape};
+            signature.arguments[a] = (fs_argument){.role = a == 2 ? FS_ARGUMENT_OUT : FS_ARGUMENT_IN,
+                                                   .dtype = FS_FLOAT32,
+                                                   .ndim = 2,
+                                                   .same_as = FS_SAME_AS_NONE,
+                                                   .dense = 1,
+                                                   .shape = shape};
         }
         sizes[i] = fs_signature_encode(&signature, signatures[i]);
         require(fs_store_name(store, names[i], &id, &err), &err);

@@ -1,4 +1,4 @@
-"""What the store costs per event: appends, begin and end of an enclosing event, looking up names and signatures."""
+"""Cost of the store per event: appending, beginning and ending an enclosing event, looking up names and signatures."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def main() -> None:
     for case, what in CASES.items():
         values = [float(line["ns"]) for line in lines if line["case"] == case]
         report.keep(case, {"flopscope": values}, "ns", each_of=1_000_000)
-        found = spread(values)
-        medians[case] = found.median
-        report.row(what, f"{found.median:.1f}", f"{found.low:.1f}", f"{found.high:.1f}")
+        summary = spread(values)
+        medians[case] = summary.median
+        report.row(what, f"{summary.median:.1f}", f"{summary.low:.1f}", f"{summary.high:.1f}")
     memory = next(line for line in lines if line["case"] == "memory")
-    taken, events = float(memory["bytes"]), int(memory["events"])
-    report.keep("memory", {"flopscope": [taken]}, "bytes", events=events)
-    report.note(f"{events:,} events take {taken / 1e6:.0f} MB: {taken / events:.1f} bytes each.")
+    size, events = float(memory["bytes"]), int(memory["events"])
+    report.keep("memory", {"flopscope": [size]}, "bytes", events=events)
+    report.note(f"{events:,} events take {size / 1e6:.0f} MB: {size / events:.1f} bytes each.")
     report.target("one append", medians["append"], NS, "ns")
-    report.target(f"memory of {events:,} events", taken / 1e9, BYTES / 1e9, "GB")
+    report.target(f"memory of {events:,} events", size / 1e9, BYTES / 1e9, "GB")
     report.finish()
 
 

@@ -1,8 +1,8 @@
-"""From the end of a torch profile to its table: flopscope.torch.profile and torch's own key_averages().
+"""Time from the end of a torch profile to its table: flopscope.torch.profile and torch's own key_averages().
 
-The same program of 200 000 small additions with shapes, recorded by torch's collection both times; on CUDA each has its
-API call and its kernel beside. Kineto's own writing of the trace, which flopscope reads, is a row of its own; so is
-stop(), which is torch's for both and comes before.
+Both use torch's collection of the same program, 200 000 small additions with shapes; on CUDA each addition also has an
+API call and a kernel. Separate rows show Kineto's time to write the trace that flopscope reads, and the preceding
+stop(), which is torch's in both cases.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ def main() -> None:
     for _ in range(ROUNDS):
         for name, run in cases.items():
             prof, stop = record(torch, x, OPS)
-            taken, counts[name] = run(prof)
-            samples[name].append(taken)
+            elapsed, counts[name] = run(prof)
+            samples[name].append(elapsed)
             stops.append(stop)
     samples["torch: stop(), for both"], counts["torch: stop(), for both"] = stops, None
     report.keep(options.device, samples, ops=OPS)
     for name, values in samples.items():
-        found = spread(values)
-        report.row(name, f"{found.median:.3f}", f"{found.low:.3f}", f"{found.high:.3f}", str(counts[name] or ""))
+        summary = spread(values)
+        report.row(name, f"{summary.median:.3f}", f"{summary.low:.3f}", f"{summary.high:.3f}", str(counts[name] or ""))
     assert counts["flopscope: stop to table"] == counts["torch: stop to table"]
     a, b, stop = (
         spread(samples[name]).median
         for name in ("flopscope: stop to table", "torch: stop to table", "torch: stop(), for both")
     )
-    report.target("stop to table over torch's", a / b, 0.1, "x")
+    report.target("stop to table relative to torch's", a / b, 0.1, "x")
     report.note(f"With stop() on both sides: {(stop + b) / (stop + a):.1f} times as fast.")
     report.finish()
 
 
 def record(torch: Any, x: Any, ops: int) -> tuple[Any, float]:
-    """A stopped profile, and the seconds that its stop() took."""
+    """Record a profile; return it stopped, with the seconds that stop() took."""
     from flopscope.torch import profile
 
     prof = profile(record_shapes=True)
@@ -84,7 +84,7 @@ def theirs(prof: Any) -> tuple[float, int]:
 
 
 def kineto(prof: Any) -> tuple[float, None]:
-    results = prof.profiler.kineto_results._results  # torch's own, which flopscope.torch holds
+    results = prof.profiler.kineto_results._results  # torch's own results, inside flopscope.torch's profile
     with tempfile.TemporaryDirectory() as folder:
         return timed(lambda: results.save(os.path.join(folder, "trace.json")))
 

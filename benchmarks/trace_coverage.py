@@ -1,11 +1,11 @@
-"""How much of the device time of recorded traces has known work: of what ops with recorded shapes launched themselves,
-the share whose bytes flopscope's rules know.
+"""Coverage of recorded traces: of the device time launched directly by ops with recorded shapes, the share with bytes
+known to flopscope's rules.
 
-    python benchmarks/trace_coverage.py FOLDER        of Chrome traces of torch.profiler, *.json or *.json.gz
+    python benchmarks/trace_coverage.py FOLDER        Chrome traces of torch.profiler, *.json or *.json.gz
 
-Which op launched what is joined here, apart from flopscope's own join: device work, by its correlation to the API call
-that launched it, to the innermost op around that call on its thread; where the file has no call, to the op of its
-"External id". What has no such op, or one without shapes, is taken out of the trace before flopscope reads it.
+The op of each piece of device work is determined here, independently of flopscope: it is the innermost op on the thread
+around the API call with the same correlation, or, if the file lacks that call, the op with the same "External id". Work
+without such an op, or whose op lacks shapes, is removed from the trace before flopscope reads it.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ WORK = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--names", type=int, default=5, help="ops without known bytes to name of each trace")
+    parser.add_argument("folder", type=Path, help="folder with the traces")
+    parser.add_argument("--names", type=int, default=5, help="ops with unknown bytes to list per trace; default: 5")
     options = parser.parse_args()
     totals = [0.0, 0.0, 0.0]
     print(f"{'trace':40} {'ms':>9} {'bytes':>7} {'FLOPs':>7} {'estimated':>9}  unmodelled")
     for path in sorted([*options.folder.glob("*.json"), *options.folder.glob("*.json.gz")]):
-        found = coverage_of(path)
-        if found is None:
+        result = coverage_of(path)
+        if result is None:
             continue
-        launched, counted, coverage = found
+        launched, counted, coverage = result
         estimated = sum(us for _, us in coverage.get("estimated", []))
         names = ", ".join(f"{name[:40]} {us / 1e3:.3f} ms" for name, us in coverage["unmodelled"][: options.names])
         shares = f"{coverage['bytes']:7.3f} {coverage['flops']:7.3f} {estimated / counted:9.3f}"
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def coverage_of(path: Path) -> tuple[float, float, dict[str, Any]] | None:
-    """Time in µs that ops with shapes launched, that without communication, and the coverage of the latter."""
+    """Return the µs of device time launched by ops with shapes, that without communication, and its coverage."""
     text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     trace = json.loads(text.decode("utf-8", "replace"), strict=False)
     head, events = ({}, trace) if isinstance(trace, list) else (trace, trace["traceEvents"])
@@ -67,16 +67,16 @@ def coverage_of(path: Path) -> tuple[float, float, dict[str, Any]] | None:
         work["args"]["External id"] = identifier
     if launched == 0:
         return None
-    kept = [e for e in events if id(e) not in left_out]
-    coverage = fs.load_trace(json.dumps({**head, "traceEvents": kept}).encode()).coverage()
+    remaining = [e for e in events if id(e) not in left_out]
+    coverage = fs.load_trace(json.dumps({**head, "traceEvents": remaining}).encode()).coverage()
     unknown = sum(us for _, us in coverage["unmodelled"])
     counted = unknown / (1 - coverage["bytes"]) if coverage["bytes"] < 1 else launched
     return launched, math.nan if counted == 0 else counted, coverage
 
 
 def arguments(event: Event) -> dict[str, Any]:
-    found = event.get("args")
-    return found if isinstance(found, dict) else {}
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
 
 
 def id_of(event: Event) -> Any:
@@ -84,21 +84,21 @@ def id_of(event: Event) -> Any:
 
 
 def owners(events: list[Event]) -> list[tuple[Event, Event | None]]:
-    """Device work and the op that launched it, or None."""
+    """Return pairs of device work and the op that launched it, or None."""
     by_id = {id_of(e): e for e in events if e.get("cat") in OPS}
     calls = {arguments(e).get("correlation"): e for e in events if e.get("cat") in CALLS}
     calls.pop(None, None)
     by_id.pop(None, None)
     launchers = innermost_ops(events, calls)
-    found = []
+    pairs: list[tuple[Event, Event | None]] = []
     for work in (e for e in events if e.get("cat") in WORK):
         call = calls.get(arguments(work).get("correlation"))
-        found.append((work, by_id.get(id_of(work)) if call is None else launchers.get(id(call))))
-    return found
+        pairs.append((work, by_id.get(id_of(work)) if call is None else launchers.get(id(call))))
+    return pairs
 
 
 def innermost_ops(events: list[Event], calls: dict[Any, Event]) -> dict[int, Event]:
-    """By id() of an API call, the innermost op around its start on its thread."""
+    """Return the innermost op around the start of each API call on its thread, by id() of the call."""
     threads: dict[tuple[Any, Any], list[tuple[float, float, Event, bool]]] = defaultdict(list)
     for event in events:
         if event.get("cat") in OPS:
@@ -107,7 +107,7 @@ def innermost_ops(events: list[Event], calls: dict[Any, Event]) -> dict[int, Eve
             )
     for call in calls.values():
         threads[call.get("pid"), call.get("tid")].append((float(call["ts"]), 0.0, call, False))
-    found = {}
+    innermost = {}
     for entries in threads.values():
         stack: list[tuple[float, Event]] = []
         entries.sort(key=lambda entry: (entry[0], entry[1], not entry[3]))
@@ -117,8 +117,8 @@ def innermost_ops(events: list[Event], calls: dict[Any, Event]) -> dict[int, Eve
             if is_op:
                 stack.append((start - minus_duration, event))
             elif stack:
-                found[id(event)] = stack[-1][1]
-    return found
+                innermost[id(event)] = stack[-1][1]
+    return innermost
 
 
 if __name__ == "__main__":

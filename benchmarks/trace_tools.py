@@ -1,6 +1,6 @@
-"""Reading a recorded trace beside the tools that analyse them: Holistic Trace Analysis and TraceLens, where installed.
+"""Reading a recorded trace, compared with Holistic Trace Analysis and TraceLens if they are installed.
 
-A trace of 20 000 small additions (100 000 events) to the first table that each tool makes of it: flopscope's rows by
+Times are from a trace of 20 000 small additions (100 000 events) to the first table of each tool: flopscope's rows by
 name, HTA's parsed frame, TraceLens's kernel launchers.
 """
 
@@ -27,27 +27,27 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
         path = write(Path(folder) / "trace.json", CALLS)
         cases = {name: timed(call) for name, call in readers(report, path).items()}
-        samples = interleave(cases, ROUNDS, warmup=1, seconds=60, least=2)
+        samples = interleave(cases, ROUNDS, warmup=1, seconds=60, minimum=2)
     report.keep("trace", samples, events=5 * CALLS)
     for name, values in samples.items():
-        found = spread(values)
-        against = ratio(samples["flopscope"], values).median
-        report.row(name, f"{found.median:.3f}", f"{found.low:.3f}", f"{found.high:.3f}", f"{against:.4f}")
+        summary = spread(values)
+        relative = ratio(samples["flopscope"], values).median
+        report.row(name, f"{summary.median:.3f}", f"{summary.low:.3f}", f"{summary.high:.3f}", f"{relative:.4f}")
     report.finish()
 
 
 def readers(report: Report, path: Path) -> dict[str, Callable[[], object]]:
-    found: dict[str, Callable[[], object]] = {"flopscope": lambda: table_of(path)}
+    result: dict[str, Callable[[], object]] = {"flopscope": lambda: table_of(path)}
     hta, lens = optional("hta.trace_analysis"), optional("TraceLens")
     if hta is None:
-        report.note("HolisticTraceAnalysis is not installed: no row of it.")
+        report.note("HolisticTraceAnalysis is not installed: no row for it.")
     else:
-        found["Holistic Trace Analysis"] = lambda: hta.TraceAnalysis(trace_files={0: str(path)})
+        result["Holistic Trace Analysis"] = lambda: hta.TraceAnalysis(trace_files={0: str(path)})
     if lens is None:
-        report.note("TraceLens is not installed: no row of it.")
+        report.note("TraceLens is not installed: no row for it.")
     else:
-        found["TraceLens"] = lambda: lens.TreePerfAnalyzer.from_file(str(path)).get_df_kernel_launchers()
-    return found
+        result["TraceLens"] = lambda: lens.TreePerfAnalyzer.from_file(str(path)).get_df_kernel_launchers()
+    return result
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What is called slower: calls with 0, 2, 5 and 10 % more work than another, a hundred trials each.
+"""Reliability of verdicts: calls with 0, 2, 5 and 10 % more work than a reference call, a hundred trials each.
 
-fs.compare_times says faster, slower, same or unclear. The pytest plugin holds ``no_slower_than(other, ratio=1.03)``:
-what takes 0 or 2 % longer is to pass, 5 and 10 % to fail. A verdict of the plugin is that of one run of a test, with
-all that an unclear one takes. On a CPU on an idle machine and beside a busy process.
+fs.compare_times returns faster, slower, same or unclear. The pytest plugin checks ``no_slower_than(g, ratio=1.03)``:
+calls with 0 or 2 % more work must pass, with 5 or 10 % must fail. A verdict of the plugin is the result of one run of a
+test, including the repetitions after an unclear one. CPU: on an idle machine and next to a busy process.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from flopscope.perf import Check, PerfFailure, Settings
 TRIALS = 100
 SLOWER = (0.0, 0.02, 0.05, 0.10)
 LIMIT = 1.03
-AMOUNTS = {"cpu": 100_000, "cuda": 1 << 25}  # bytes or elements of the other
-COLUMNS = ["case", "who", "ratio", "verdicts", "wrong", "unclear", "seconds"]
+AMOUNTS = {"cpu": 100_000, "cuda": 1 << 25}  # bytes or elements of the reference call
+COLUMNS = ["case", "judge", "ratio", "verdicts", "wrong", "unclear", "seconds"]
 
 Call = Callable[[], object]
 
@@ -51,44 +51,46 @@ def judge_all(report: Report, device: str, how: str) -> None:
     for who, (judge, expected) in judges.items():
         for slower, call in calls.items():
             begin = time.perf_counter()
-            found = [judge(call, calls[0.0]) for _ in range(TRIALS)]
+            results = [judge(call, calls[0.0]) for _ in range(TRIALS)]
             took = (time.perf_counter() - begin) / TRIALS
-            report.keep(f"{100 * slower:g} % more work, {how}: {who}", {"ratio": [ratio for _, ratio in found]}, "")
-            said = Counter(verdict for verdict, _ in found)
-            wrong = TRIALS - said[expected(slower)] - said["unclear"]
+            report.keep(f"{100 * slower:g} % more work, {how}: {who}", {"ratio": [ratio for _, ratio in results]}, "")
+            counts = Counter(verdict for verdict, _ in results)
+            wrong = TRIALS - counts[expected(slower)] - counts["unclear"]
             report.row(
                 f"{100 * slower:g} % more work, {how}",
                 who,
-                f"{statistics.median(r for _, r in found):.4f}",
-                ", ".join(f"{count} {word}" for word, count in said.most_common()),
+                f"{statistics.median(r for _, r in results):.4f}",
+                ", ".join(f"{count} {word}" for word, count in counts.most_common()),
                 str(wrong),
-                str(said["unclear"]),
+                str(counts["unclear"]),
                 f"{took:.2f}",
             )
             if slower == min(SLOWER):
                 report.target(f"{who}: false alarms of {TRIALS} at 0 %, {how}", wrong, 0, "")
             if slower == max(SLOWER):
-                missed = TRIALS - said[expected(slower)]
+                missed = TRIALS - counts[expected(slower)]
                 report.target(f"{who}: missed of {TRIALS} at {100 * slower:g} %, {how}", missed, 0, "")
 
 
 def by_compare_times(f: Call, g: Call) -> tuple[str, float]:
-    found = fs.compare_times(f, g, max_time=1.0)
-    return found.verdict, found.ratio
+    comparison = fs.compare_times(f, g, max_time=1.0)
+    return comparison.verdict, comparison.ratio
 
 
 def by_plugin(f: Call, g: Call) -> tuple[str, float]:
-    """As a test's perf(f).no_slower_than(g, ratio=LIMIT) ends."""
+    """Return the verdict of perf(f).no_slower_than(g, ratio=LIMIT) in a test, and the measured ratio."""
     check: Any = Check(Settings(unclear="pass"), f, (), {"peaks": "none", "max_time": 0.3})
     with suppress(PerfFailure):
         check.no_slower_than(g, ratio=LIMIT)
-    (held,) = check.record()["limits"]
-    return held["verdict"], float(held["measured"].partition(" ")[0])
+    (limit,) = check.record()["limits"]
+    return limit["verdict"], float(limit["measured"].partition(" ")[0])
 
 
 def calls_of(device: str) -> dict[float, Call]:
-    """By how much slower each is: neg of so many more elements, or a checksum of so many more bytes of the same memory,
-    which takes time in proportion to them, as an op of several threads does not."""
+    """Return calls by their additional work: neg of more elements (CUDA), or a checksum of more bytes of one array.
+
+    The time of a checksum is proportional to the bytes, unlike that of an op with several threads.
+    """
     counts = {slower: round(AMOUNTS[device] * (1 + slower)) for slower in SLOWER}
     if device == "cuda":
         return {slower: partial(fs.neg, fs.rand((count,), device=device)) for slower, count in counts.items()}

@@ -68,7 +68,7 @@ typedef struct {
     X(preference_set, cublasLtMatmulPreferenceSetAttribute, int, (fs_lt_preference, int name, const void *, size_t))   \
     X(heuristic, cublasLtMatmulAlgoGetHeuristic, int,                                                                  \
       (fs_lt_handle, fs_lt_desc, fs_lt_layout a, fs_lt_layout b, fs_lt_layout c, fs_lt_layout d, fs_lt_preference,     \
-       int asked, fs_lt_heuristic *, int *found))                                                                      \
+       int requested, fs_lt_heuristic *, int *returned))                                                               \
     X(matmul, cublasLtMatmul, int,                                                                                     \
       (fs_lt_handle, fs_lt_desc, const void *alpha, const void *a, fs_lt_layout, const void *b, fs_lt_layout,          \
        const void *beta, const void *c, fs_lt_layout, void *d, fs_lt_layout, const fs_lt_algorithm *, void *workspace, \

@@ -1,6 +1,6 @@
-"""Run the notebooks of this folder and keep their outputs: ``python notebooks/run.py [NAME …]``.
+"""Run the notebooks of this folder and store their outputs: ``python notebooks/run.py [NAME …]``.
 
-Needs nbclient and ipykernel. The kernel is this interpreter, whatever kernels are installed elsewhere.
+Requires nbclient and ipykernel. The notebooks run with this interpreter, whatever kernels are installed.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from nbclient import NotebookClient
 import flopscope
 
 HERE = Path(__file__).parent
-CELL_SECONDS = 300  # a cell that takes longer hangs
+CELL_SECONDS = 300  # time limit per cell
 
 
 def names() -> list[str]:
-    """The notebooks here, without their suffix."""
+    """Return the names of the notebooks in this folder, without suffix."""
     return sorted(path.stem for path in HERE.glob("*.ipynb"))
 
 
 def run(name: str) -> nbformat.NotebookNode:
-    """The notebook with the outputs of a run from top to bottom, in this folder; the file stays as it is.
+    """Run a notebook from top to bottom in this folder and return it with its outputs; its file is unchanged.
 
-    Raises nbclient.exceptions.CellExecutionError for a cell that fails, CellTimeoutError for one that hangs.
+    Raise nbclient.exceptions.CellExecutionError if a cell fails, CellTimeoutError if a cell exceeds the time limit.
     """
     notebook = nbformat.read(HERE / f"{name}.ipynb", as_version=4)
-    own_kernel = KernelSpecManager(kernel_dirs=[])  # of no folder: what is left is this interpreter's
+    own_kernel = KernelSpecManager(kernel_dirs=[])  # no folders: only this interpreter's kernel
     client = NotebookClient(
         notebook,
         km=AsyncKernelManager(kernel_name=KERNEL_NAME, kernel_spec_manager=own_kernel),
@@ -50,18 +50,18 @@ def run(name: str) -> nbformat.NotebookNode:
 
 
 def keep(name: str, notebook: nbformat.NotebookNode) -> None:
-    """Write the notebook over its file."""
+    """Overwrite the notebook's file."""
     nbformat.write(notebook, HERE / f"{name}.ipynb")
 
 
 def _environment() -> dict[str, str]:
-    """The kernel imports this flopscope too, and its pytest finds the plugin where that is not installed."""
-    found = str(Path(flopscope.__file__).parent.parent)
-    paths = [found, *filter(None, [os.environ.get("PYTHONPATH")])]
+    """Return an environment in which the kernel imports this flopscope and its pytest loads the plugin."""
+    package_root = str(Path(flopscope.__file__).parent.parent)
+    paths = [package_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    environment["KINETO_LOG_LEVEL"] = "99"  # torch's profiler tells its progress on stderr
-    for mark in ("PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER"):  # of a pytest that runs this
-        environment.pop(mark, None)
+    environment["KINETO_LOG_LEVEL"] = "99"  # torch's profiler reports progress on stderr
+    for variable in ("PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_WORKER"):  # set if pytest runs this
+        environment.pop(variable, None)
     if not any(entry.value == "pytest_flopscope" for entry in entry_points(group="pytest11")):
         environment["PYTEST_PLUGINS"] = "pytest_flopscope"
     return environment

@@ -124,8 +124,8 @@ static PyObject *make_capsule(const fs_tensor *tensor, bool versioned, bool copi
     if (exported == NULL) return PyErr_NoMemory();
     fs_tensor_share(&exported->tensor, tensor);
     bool read_only = tensor->storage->read_only;
-    dl_tensor *made = versioned ? &exported->managed.versioned.tensor : &exported->managed.plain.tensor;
-    *made = (dl_tensor){
+    dl_tensor *tensor_view = versioned ? &exported->managed.versioned.tensor : &exported->managed.plain.tensor;
+    *tensor_view = (dl_tensor){
         .data = tensor->data,
         .device = {tensor->device.kind == FS_CUDA ? DL_CUDA : DL_CPU, tensor->device.index},
         .ndim = tensor->ndim,

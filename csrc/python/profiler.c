@@ -57,7 +57,7 @@ static PyObject *profiler_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     return (PyObject *)self;
 }
 
-/* The sources start and stop: the one that says what was asked for last and first. */
+/* Start the sources. The recorder starts last and stops first. */
 static fs_status start_sources(fs_profiler_object *self, fs_error *err)
 {
     fs_status status = FS_OK;
@@ -247,9 +247,9 @@ static PyObject *profiler_begin_range(PyObject *object, PyObject *args)
     if (!fs_profiler_runs(self)) Py_RETURN_NONE;
     fs_task_look();
     if (!fs_profiler_runs(self)) Py_RETURN_NONE;
-    bool said = !isnan(work.flops) || !isnan(work.bytes);
+    bool has_work = !isnan(work.flops) || !isnan(work.bytes);
     fs_event_kind kind = is_step ? FS_EVENT_STEP : FS_EVENT_RANGE;
-    if (fs_recorder_begin_range(self->recorder, kind, name, said ? &work : NULL, &index, &err) != FS_OK)
+    if (fs_recorder_begin_range(self->recorder, kind, name, has_work ? &work : NULL, &index, &err) != FS_OK)
         return fs_raise(&err);
     return PyLong_FromUnsignedLongLong((uint64_t)self->recording << 32 | index);
 }
@@ -257,11 +257,11 @@ static PyObject *profiler_begin_range(PyObject *object, PyObject *args)
 static PyObject *profiler_end_range(PyObject *object, PyObject *token)
 {
     fs_profiler_object *self = (fs_profiler_object *)object;
-    unsigned long long given = PyLong_AsUnsignedLongLong(token);
-    if (given == (unsigned long long)-1 && PyErr_Occurred()) return NULL;
-    uint32_t index = (uint32_t)given;
-    /* A range of a store that is gone went with it. */
-    if (given >> 32 != self->recording || self->into->generation != fs_fork_generation()) Py_RETURN_NONE;
+    unsigned long long token_value = PyLong_AsUnsignedLongLong(token);
+    if (token_value == (unsigned long long)-1 && PyErr_Occurred()) return NULL;
+    uint32_t index = (uint32_t)token_value;
+    /* A range of an earlier recording, or of the parent process, no longer exists. */
+    if (token_value >> 32 != self->recording || self->into->generation != fs_fork_generation()) Py_RETURN_NONE;
     if (index >= fs_store_count(self->into->store)) {
         PyErr_Format(PyExc_ValueError, "no event %u: the profile has %u", index, fs_store_count(self->into->store));
         return NULL;

@@ -6,7 +6,7 @@
 #include "summaries/collectives.h"
 #include "summaries/streams.h"
 
-/* One value of a row; `rows` is of the type that the column's owner knows. */
+/* A function that returns one value of a row as a Python object. `row` has the type of the column's table. */
 typedef PyObject *value_of(const fs_store *store, const void *row, size_t offset, double divisor);
 
 typedef struct {
@@ -19,8 +19,8 @@ typedef struct {
 static PyObject *columns_of(const fs_store *store, const void *rows, uint32_t count, size_t row_size,
                             const column *columns, size_t used)
 {
-    PyObject *made = PyDict_New();
-    for (size_t i = 0; made != NULL && i < used; i++) {
+    PyObject *result = PyDict_New();
+    for (size_t i = 0; result != NULL && i < used; i++) {
         PyObject *list = PyList_New(count);
         for (uint32_t row = 0; list != NULL && row < count; row++) {
             const void *at = (const char *)rows + row * row_size;
@@ -28,9 +28,9 @@ static PyObject *columns_of(const fs_store *store, const void *rows, uint32_t co
             if (value == NULL) Py_CLEAR(list);
             else PyList_SET_ITEM(list, row, value);
         }
-        if (!fs_put_column(made, columns[i].name, list)) Py_CLEAR(made);
+        if (!fs_put_column(result, columns[i].name, list)) Py_CLEAR(result);
     }
-    return made;
+    return result;
 }
 
 static PyObject *number(const fs_store *store, const void *row, size_t offset, double divisor)
@@ -48,13 +48,13 @@ static PyObject *text(const fs_store *store, const void *row, size_t offset, dou
     return PyUnicode_DecodeUTF8(from->text, (Py_ssize_t)from->size, "replace");
 }
 
-#define INTEGER_OF(function, row_type, is_missing, expression)                                         \
-    static PyObject *function(const fs_store *store, const void *given, size_t offset, double divisor) \
-    {                                                                                                  \
-        (void)store, (void)offset, (void)divisor;                                                      \
-        const row_type *row = given;                                                                   \
-        if (is_missing) Py_RETURN_NONE;                                                                \
-        return PyLong_FromLongLong((long long)(expression));                                           \
+#define INTEGER_OF(function, row_type, is_missing, expression)                                        \
+    static PyObject *function(const fs_store *store, const void *item, size_t offset, double divisor) \
+    {                                                                                                 \
+        (void)store, (void)offset, (void)divisor;                                                     \
+        const row_type *row = item;                                                                   \
+        if (is_missing) Py_RETURN_NONE;                                                               \
+        return PyLong_FromLongLong((long long)(expression));                                          \
     }
 INTEGER_OF(collective_device, fs_collective_row, false, row->device)
 INTEGER_OF(collective_stream, fs_collective_row, row->lane == FS_NONE, fs_store_lane(store, row->lane).id)
@@ -66,16 +66,16 @@ INTEGER_OF(stream_device, fs_stream_row, false, row->device)
 INTEGER_OF(stream_id, fs_stream_row, row->whole, row->stream)
 #undef INTEGER_OF
 
-static PyObject *collective_kind(const fs_store *store, const void *given, size_t offset, double divisor)
+static PyObject *collective_kind(const fs_store *store, const void *item, size_t offset, double divisor)
 {
     (void)store, (void)offset, (void)divisor;
-    return PyUnicode_FromString(fs_collective_kind_names[((const fs_collective_row *)given)->kind]);
+    return PyUnicode_FromString(fs_collective_kind_names[((const fs_collective_row *)item)->kind]);
 }
 
-static PyObject *collective_kernel(const fs_store *store, const void *given, size_t offset, double divisor)
+static PyObject *collective_kernel(const fs_store *store, const void *item, size_t offset, double divisor)
 {
     (void)offset, (void)divisor;
-    const fs_collective_row *row = given;
+    const fs_collective_row *row = item;
     if (row->name == FS_NONE) Py_RETURN_NONE;
     return fs_text_object(fs_store_name_text(store, row->name));
 }
@@ -110,11 +110,11 @@ PyObject *fs_store_object_collectives(PyObject *object, PyObject *unused)
     status = fs_collectives_of(self->store, &rows, &count, &err);
     fs_long_work_end(&work);
     if (status != FS_OK) return fs_raise(&err);
-    PyObject *made = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
+    PyObject *result = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
     fs_free(rows);
     int64_t begin, end;
     fs_store_window(self->store, &begin, &end);
-    return made == NULL ? NULL : Py_BuildValue("(NL)", made, (long long)begin);
+    return result == NULL ? NULL : Py_BuildValue("(NL)", result, (long long)begin);
 }
 
 PyObject *fs_store_object_stream_summary(PyObject *object, PyObject *unused)
@@ -136,7 +136,7 @@ PyObject *fs_store_object_stream_summary(PyObject *object, PyObject *unused)
     status = fs_streams_of(self->store, &rows, &count, &err);
     fs_long_work_end(&work);
     if (status != FS_OK) return fs_raise(&err);
-    PyObject *made = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
+    PyObject *result = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
     fs_free(rows);
-    return made;
+    return result;
 }

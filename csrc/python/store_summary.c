@@ -30,22 +30,22 @@ static PyObject *doubles(const char *rows, uint32_t count, size_t row_size, cons
 /* Rows that begin with the number of their device. */
 static PyObject *device_columns(const void *rows, uint32_t count, size_t row_size, const column *columns, size_t used)
 {
-    PyObject *made = PyDict_New(), *devices = PyList_New(count);
+    PyObject *result = PyDict_New(), *devices = PyList_New(count);
     for (uint32_t i = 0; devices != NULL && i < count; i++) {
         PyObject *device = PyLong_FromLong(*(const int *)(const void *)((const char *)rows + i * row_size));
         if (device == NULL) Py_CLEAR(devices);
         else PyList_SET_ITEM(devices, i, device);
     }
-    if (made == NULL) {
+    if (result == NULL) {
         Py_XDECREF(devices);
         return NULL;
     }
-    bool good = fs_put_column(made, "device", devices);
+    bool good = fs_put_column(result, "device", devices);
     for (size_t i = 0; good && i < used; i++) {
-        good = fs_put_column(made, columns[i].name, doubles(rows, count, row_size, &columns[i]));
+        good = fs_put_column(result, columns[i].name, doubles(rows, count, row_size, &columns[i]));
     }
-    if (!good) Py_CLEAR(made);
-    return made;
+    if (!good) Py_CLEAR(result);
+    return result;
 }
 
 PyObject *fs_store_object_gpu_summary(PyObject *object, PyObject *args)
@@ -67,9 +67,9 @@ PyObject *fs_store_object_gpu_summary(PyObject *object, PyObject *args)
     status = fs_efficiency_of(self->store, step, &rows, &count, &err);
     fs_long_work_end(&work);
     if (status != FS_OK) return fs_raise(&err);
-    PyObject *made = device_columns(rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
+    PyObject *result = device_columns(rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
     fs_free(rows);
-    return made;
+    return result;
 }
 
 PyObject *fs_store_object_launch_summary(PyObject *object, PyObject *unused)
@@ -90,9 +90,9 @@ PyObject *fs_store_object_launch_summary(PyObject *object, PyObject *unused)
     status = fs_launches_of(self->store, &rows, &count, &err);
     fs_long_work_end(&work);
     if (status != FS_OK) return fs_raise(&err);
-    PyObject *made = device_columns(rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
+    PyObject *result = device_columns(rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
     fs_free(rows);
-    return made;
+    return result;
 }
 
 static PyObject *step_name(const fs_store *store, const fs_step *step)
@@ -126,19 +126,19 @@ PyObject *fs_store_object_step_breakdown(PyObject *object, PyObject *unused)
     status = fs_steps_break_down(&steps, self->store, &err);
     fs_long_work_end(&work);
     if (status != FS_OK) return fs_raise(&err);
-    PyObject *made = PyDict_New(), *names = PyList_New(steps.count);
+    PyObject *result = PyDict_New(), *names = PyList_New(steps.count);
     for (uint32_t i = 0; names != NULL && i < steps.count; i++) {
         PyObject *name = step_name(self->store, &steps.steps[i]);
         if (name == NULL) Py_CLEAR(names);
         else PyList_SET_ITEM(names, i, name);
     }
-    bool good = made != NULL && fs_put_column(made, "step", names);
-    if (made == NULL) Py_XDECREF(names);
+    bool good = result != NULL && fs_put_column(result, "step", names);
+    if (result == NULL) Py_XDECREF(names);
     for (int part = 0; good && part < FS_STEP_PART_COUNT; part++) {
-        good = fs_put_column(made, fs_step_part_names[part], step_times(&steps, part));
+        good = fs_put_column(result, fs_step_part_names[part], step_times(&steps, part));
     }
-    if (good) good = fs_put_column(made, "total", step_times(&steps, FS_STEP_PART_COUNT));
-    if (!good) Py_CLEAR(made);
+    if (good) good = fs_put_column(result, "total", step_times(&steps, FS_STEP_PART_COUNT));
+    if (!good) Py_CLEAR(result);
     fs_steps_clear(&steps);
-    return made;
+    return result;
 }

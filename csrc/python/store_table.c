@@ -18,11 +18,11 @@ typedef struct {
     fs_peaks peaks[FS_MAX_CUDA_DEVICES + 1];
 } table_request;
 
-static bool take_device_peaks(PyObject *name, PyObject *given, fs_peaks *peaks, fs_table_options *options)
+static bool take_device_peaks(PyObject *name, PyObject *values, fs_peaks *peaks, fs_table_options *options)
 {
     const char *text = PyUnicode_AsUTF8(name);
     int index = -1;
-    if (text == NULL || !fs_take_peaks(given, peaks)) return false;
+    if (text == NULL || !fs_take_peaks(values, peaks)) return false;
     if (strcmp(text, "cpu") == 0) options->cpu_peaks = peaks;
     else if (sscanf(text, "cuda:%d", &index) == 1 && index >= 0 && index < FS_MAX_CUDA_DEVICES) {
         options->cuda_peaks[index] = peaks;
@@ -30,10 +30,10 @@ static bool take_device_peaks(PyObject *name, PyObject *given, fs_peaks *peaks, 
     return true;
 }
 
-/* To read a device's peaks may run Python code, which may change the dict: its items are read from a list of them. */
-static bool take_all_peaks(PyObject *given, table_request *request)
+/* Reading a device's peaks may run Python code that changes the dict, so iterate over a list of its items. */
+static bool take_all_peaks(PyObject *values, table_request *request)
 {
-    PyObject *items = PyDict_Items(given);
+    PyObject *items = PyDict_Items(values);
     Py_ssize_t count = items != NULL ? PyList_GET_SIZE(items) : 0;
     if (count > FS_MAX_CUDA_DEVICES + 1) count = FS_MAX_CUDA_DEVICES + 1;
     bool good = items != NULL;
@@ -81,7 +81,7 @@ static bool append_argument(PyObject *list, argument_value value_of, shown_argum
     return good;
 }
 
-/* One value for each argument that was given to the op. */
+/* One value for each argument of the op. */
 static PyObject *argument_list(const fs_store *store, const fs_row *row, argument_value value_of)
 {
     PyObject *list = PyList_New(0);

@@ -65,7 +65,7 @@ void fs_store_object_empty(fs_store_object *self)
     self->store = store;
 }
 
-/* In a forked child nobody reads any more. */
+/* A forked child has no readers. */
 static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what, PyCFunction method)
 {
     fs_store_object *self = (fs_store_object *)object;
@@ -128,7 +128,7 @@ static int add_device(PyObject *names, fs_device device)
     return status;
 }
 
-/* Which devices ran ops: their peaks are asked for. */
+/* The devices that ran ops, whose peaks a table needs. */
 static PyObject *get_devices(PyObject *object, void *unused)
 {
     (void)unused;
@@ -149,7 +149,7 @@ static PyObject *get_devices(PyObject *object, void *unused)
     return names;
 }
 
-/* By index, as the source knows them. */
+/* The devices' names by index, from the source. */
 static PyObject *get_device_names(PyObject *object, void *unused)
 {
     (void)unused;

@@ -25,17 +25,17 @@ typedef struct {
 
 extern PyTypeObject *fs_store_type;
 
-/* A Store without events; NULL with an exception set. */
+/* Return a Store without events, or NULL with an exception set. */
 fs_store_object *fs_store_object_create(void);
 
-/* Whether a Profiler records into it, in this process: a forked child has no part in it. */
+/* Return whether a Profiler of this process records into the store. A forked child does not. */
 bool fs_store_object_is_filled(const fs_store_object *self);
 
-/* False, with an exception that names what was asked for, while that is so. */
+/* Return false, with an exception that names the method `what`, while a Profiler records into the store. */
 bool fs_store_object_is_stopped(const fs_store_object *self, const char *what);
 
-/* False, with an exception set, while another call starts, stops, fills or reads it: some run without the GIL, some
- * call Python code. */
+/* Return false, with an exception set, while another call starts, stops, fills or reads the store: some calls release
+ * the GIL, some run Python code. */
 bool fs_store_object_may_change(const fs_store_object *self);
 
 /* Drop all events of a store that no Profiler fills; without memory for an empty one they stay. */

@@ -19,9 +19,9 @@ static bool kind_named(const char *name, uint8_t *kind)
     return false;
 }
 
-static uint32_t id_of(PyObject *given)
+static uint32_t id_of(PyObject *value)
 {
-    return given == Py_None ? FS_NONE : (uint32_t)PyLong_AsUnsignedLong(given);
+    return value == Py_None ? FS_NONE : (uint32_t)PyLong_AsUnsignedLong(value);
 }
 
 /* An event that encloses another, or that it ran for, came before it. */
@@ -66,35 +66,35 @@ static int64_t number_or_missing(PyObject *dict, const char *key)
     return value == NULL ? FS_MISSING : PyLong_AsLongLong(value);
 }
 
-static fs_collective collective_of(PyObject *given)
+static fs_collective collective_of(PyObject *fields)
 {
     fs_collective recorded = fs_collective_missing;
-    recorded.in_elements = number_or_missing(given, "in_elements");
-    recorded.out_elements = number_or_missing(given, "out_elements");
-    recorded.sequence = number_or_missing(given, "sequence");
-    recorded.group_size = (int32_t)number(given, "group_size");
-#define TAKE_TEXT(name, longest, prose) recorded.name = text_of(given, #name);
+    recorded.in_elements = number_or_missing(fields, "in_elements");
+    recorded.out_elements = number_or_missing(fields, "out_elements");
+    recorded.sequence = number_or_missing(fields, "sequence");
+    recorded.group_size = (int32_t)number(fields, "group_size");
+#define TAKE_TEXT(name, longest, prose) recorded.name = text_of(fields, #name);
     FS_COLLECTIVE_TEXT_LIST(TAKE_TEXT)
 #undef TAKE_TEXT
     return recorded;
 }
 
-static fs_status launch_id(fs_store *store, PyObject *given, uint32_t *id, fs_error *err)
+static fs_status launch_id(fs_store *store, PyObject *fields, uint32_t *id, fs_error *err)
 {
     _Alignas(8) char bytes[FS_LAUNCH_BYTES + FS_COLLECTIVE_MAX_BYTES];
     size_t size = FS_LAUNCH_BYTES;
-    PyObject *recorded = PyDict_GetItemString(given, "collective");
+    PyObject *recorded = PyDict_GetItemString(fields, "collective");
     fs_launch launch = {
-        .registers = (uint32_t)number(given, "registers"),
-        .static_shared = (uint32_t)number(given, "static_shared"),
-        .dynamic_shared = (uint32_t)number(given, "dynamic_shared"),
-        .graph = (uint32_t)number(given, "graph"),
-        .graph_node = number(given, "graph_node"),
-        .context = (uint32_t)number(given, "context"),
+        .registers = (uint32_t)number(fields, "registers"),
+        .static_shared = (uint32_t)number(fields, "static_shared"),
+        .dynamic_shared = (uint32_t)number(fields, "dynamic_shared"),
+        .graph = (uint32_t)number(fields, "graph"),
+        .graph_node = number(fields, "graph_node"),
+        .context = (uint32_t)number(fields, "context"),
     };
-    three(given, "grid", launch.grid);
-    three(given, "block", launch.block);
-    three(given, "cluster", launch.cluster);
+    three(fields, "grid", launch.grid);
+    three(fields, "block", launch.block);
+    three(fields, "cluster", launch.cluster);
     fs_launch_encode(&launch, bytes);
     if (recorded != NULL) {
         fs_collective collective = collective_of(recorded);
@@ -152,18 +152,18 @@ static PyObject *set_device(PyObject *module, PyObject *args)
 {
     (void)module;
     fs_device_facts facts = fs_device_facts_missing;
-    PyObject *into, *given, *value;
+    PyObject *into, *fields, *value;
     fs_error err;
     int device;
-    if (!PyArg_ParseTuple(args, "O!iO!:_set_device", fs_store_type, &into, &device, &PyDict_Type, &given)) return NULL;
+    if (!PyArg_ParseTuple(args, "O!iO!:_set_device", fs_store_type, &into, &device, &PyDict_Type, &fields)) return NULL;
     fs_store_object *self = (fs_store_object *)into;
     if (!is_device(device, 0) || !fs_store_object_may_change(self)) return NULL;
-    value = PyDict_GetItemString(given, "name");
+    value = PyDict_GetItemString(fields, "name");
     const char *text = value == NULL ? "" : PyUnicode_AsUTF8(value);
     if (text == NULL) return NULL;
     strncpy(facts.name, text, sizeof facts.name - 1);
 #define TAKE_FACT(name, trace_name, prose) \
-    if ((value = PyDict_GetItemString(given, #name)) != NULL) facts.name = PyLong_AsLongLong(value);
+    if ((value = PyDict_GetItemString(fields, #name)) != NULL) facts.name = PyLong_AsLongLong(value);
     FS_DEVICE_FACT_LIST(TAKE_FACT)
 #undef TAKE_FACT
     if (PyErr_Occurred()) return NULL;
@@ -183,7 +183,7 @@ static PyObject *set_window(PyObject *module, PyObject *args)
 }
 
 /* A text's tokens, and where and why they end. */
-static PyObject *json_tokens(PyObject *module, PyObject *given)
+static PyObject *json_tokens(PyObject *module, PyObject *bytes)
 {
     static const char *const names[FS_SCAN_TOKEN_COUNT] = {
 #define TOKEN_NAME(NAME, name) #name,
@@ -193,7 +193,7 @@ static PyObject *json_tokens(PyObject *module, PyObject *given)
     char *text, *padded;
     Py_ssize_t size;
     (void)module;
-    if (PyBytes_AsStringAndSize(given, &text, &size) < 0) return NULL;
+    if (PyBytes_AsStringAndSize(bytes, &text, &size) < 0) return NULL;
     if ((padded = PyMem_Calloc(1, (size_t)size + 1 + FS_SCAN_PADDING)) == NULL) return PyErr_NoMemory();
     memcpy(padded, text, (size_t)size);
     padded[size] = '\n'; /* so that a number at the end is known to end */

@@ -12,7 +12,7 @@
 
 #include "store/store.h"
 
-/* Attribute the events of a store to which nobody appends any more; call once. Host events reported by CUPTI are
+/* Attribute the events of a store that is complete; call once. Host events reported by CUPTI are
  * reordered among themselves so that parents precede their children. FS_OUT_OF_MEMORY leaves the attribution
  * incomplete, but every link valid. */
 fs_status fs_attribute(fs_store *store, fs_error *err);

@@ -75,9 +75,9 @@ typedef struct {
     fs_intern stacks;     /* of rows: name ids of the store, innermost frame first */
 } fs_table;
 
-/* Group a store to which nobody appends; the table must not outlive the store. A RANGE or STEP with a device is an
- * annotation on that device's time line and becomes a device row. A FRAME makes no row and takes no time from its
- * parent: its children belong to the nearest enclosing event that is not a frame. FS_OUT_OF_MEMORY. */
+/* Group the events of a store, which must not grow meanwhile; the table must not outlive the store. A RANGE or STEP
+ * with a device is an annotation on that device's time line and becomes a device row. A FRAME makes no row and takes no
+ * time from its parent: its children belong to the nearest enclosing event that is not a frame. FS_OUT_OF_MEMORY. */
 fs_status fs_table_build(const fs_store *store, const fs_table_options *options, fs_table **table, fs_error *err);
 void fs_table_destroy(fs_table *table);
 

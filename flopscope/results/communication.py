@@ -147,8 +147,8 @@ class Stragglers:
             )
             for row in worst.to_dict("records")
         ]
-        said = "  waited: time spent waiting for the last rank; awaited: time that others waited for this rank"
-        return "\n".join(["Ranks", *table_lines(lines), said, "", "Largest skews", *table_lines(calls), ""])
+        legend = "  waited: time spent waiting for the last rank; awaited: time that others waited for this rank"
+        return "\n".join(["Ranks", *table_lines(lines), legend, "", "Largest skews", *table_lines(calls), ""])
 
 
 def stragglers(traces: Sequence[Results] | Mapping[int, Results]) -> Stragglers:
@@ -231,12 +231,12 @@ def _calls(by_rank: Mapping[int, Results]) -> pandas.DataFrame:
     """Return the collectives of all ranks; starts are in µs on each rank's clock, since a common moment."""
     import pandas
 
-    told = {rank: trace._recorded("collectives").collectives()[0] for rank, trace in by_rank.items()}
+    collectives = {rank: trace._recorded("collectives").collectives()[0] for rank, trace in by_rank.items()}
     bases = {rank: base_time_of(trace, source_of(trace, i)) for i, (rank, trace) in enumerate(by_rank.items())}
-    first = min((bases[rank] + start for rank, columns in told.items() for start in columns["start"]), default=0)
+    first = min((bases[rank] + start for rank, columns in collectives.items() for start in columns["start"]), default=0)
     names = ("rank", "device", "name", *KEY, "start", "duration", "bus_gbytes_per_s")
     every: dict[str, list[Any]] = {name: [] for name in names}
-    for rank, columns in told.items():
+    for rank, columns in collectives.items():
         every["rank"] += [rank] * len(columns["start"])
         for name in ("name", "group", "ranks"):
             every[name] += [text or "" for text in columns[name]]

@@ -53,8 +53,8 @@ class Layout:
 
     def is_brief(self, column: TextColumn) -> bool:
         """Return whether a brief table has a column; shapes and sources take the place of the host time."""
-        told = self.shown["shapes"] or self.shown["source"]
-        return bool(column.brief) and not (column.header == "Self CPU" and told and self.shown["device"])
+        has_details = self.shown["shapes"] or self.shown["source"]
+        return bool(column.brief) and not (column.header == "Self CPU" and has_details and self.shown["device"])
 
     def time(self, microseconds: float) -> str:
         return units.time_text(microseconds, self.time_unit)
@@ -182,18 +182,20 @@ def footnotes(rows: Sequence[EventRow] | EventTable, layout: Layout) -> Iterable
         yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter part of the program."
     if table.device_unseen and all(math.isnan(row.pct_roofline) for row in rows):  # some of several ranks may have it
         return
-    said = {name: f"{peaks['source']} peaks of {printable(peaks['name'])}" for name, peaks in table.peaks.items()}
-    for peaks, devices in _alike(said):
+    descriptions = {
+        name: f"{peaks['source']} peaks of {printable(peaks['name'])}" for name, peaks in table.peaks.items()
+    }
+    for peaks, devices in _group_devices(descriptions):
         yield f"% Roofline: of the {peaks} ({devices})."
     if any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
-        for reason, devices in _alike(table.unknown_peaks):
+        for reason, devices in _group_devices(table.unknown_peaks):
             yield f"% Roofline: unknown on {devices}: {printable(reason)}."
 
 
-def _alike(said: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+def _group_devices(descriptions: Mapping[str, str]) -> Iterable[tuple[str, str]]:
     """Yield each distinct text with the devices that it applies to."""
-    for what in dict.fromkeys(said.values()):
-        yield what, ", ".join(device for device in said if said[device] == what)
+    for description in dict.fromkeys(descriptions.values()):
+        yield description, ", ".join(device for device, text in descriptions.items() if text == description)
 
 
 def render(
@@ -214,8 +216,8 @@ def render(
     if len(table) == 0:
         return ""
     if brief:
-        name, told = _brief_widths(table)
-        max_name_column_width, max_shapes_column_width, max_src_column_width = name, told, told
+        name, details = _brief_widths(table)
+        max_name_column_width, max_shapes_column_width, max_src_column_width = name, details, details
     layout = Layout(table, time_unit, max_name_column_width, max_shapes_column_width, max_src_column_width, roofline)
     columns = [column for column in COLUMNS if layout.shown[column.shown] and (not brief or layout.is_brief(column))]
     widths = [

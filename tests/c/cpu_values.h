@@ -1,5 +1,5 @@
-/* What the tests of the CPU backend share: checks, elements of any float dtype, and a child process per instruction
- * set. */
+/* Helpers of the CPU backend's tests: comparing elements of any float dtype, and running tests in one child process per
+ * instruction set. */
 #ifndef FS_TESTS_CPU_VALUES_H
 #define FS_TESTS_CPU_VALUES_H
 
@@ -41,13 +41,13 @@ static void put(void *data, int64_t i, fs_dtype dtype, double value)
     if (dtype == FS_BFLOAT16) ((uint16_t *)data)[i] = fs_f32_to_bf16((float)value);
 }
 
-/* Half a unit of the last place, relative. */
+/* Return the relative rounding error of the dtype: half a unit in the last place. */
 static double rounding(fs_dtype dtype)
 {
     return dtype == FS_FLOAT64 ? 0x1p-53 : dtype == FS_FLOAT32 ? 0x1p-24 : dtype == FS_FLOAT16 ? 0x1p-11 : 0x1p-8;
 }
 
-/* Of the type that the dtype is computed in. */
+/* The same for the type in which ops of the dtype compute. */
 static double compute_rounding(fs_dtype dtype)
 {
     return dtype == FS_FLOAT64 ? 0x1p-53 : 0x1p-24;
@@ -77,7 +77,8 @@ static bool close_to(double got, long double want, double tolerance)
     return fabsl(got - want) <= tolerance;
 }
 
-/* Run the tests with each instruction set, in children, since it is chosen once per process. Returns main's value. */
+/* Run the tests with each instruction set, each in a child process, since a process chooses its set once. Return the
+ * exit status for main(). */
 static int run_for_each_isa(void (*tests)(void))
 {
     static const char *const isas[] = {"baseline", "avx2", "avx512"};
@@ -86,7 +87,7 @@ static int run_for_each_isa(void (*tests)(void))
         pid_t child = fork();
         if (child == 0) {
             setenv("FLOPSCOPE_ISA", isas[i], 1);
-            if (strcmp(fs_cpu_isa(), isas[i]) != 0) exit(0); /* this processor has no such */
+            if (strcmp(fs_cpu_isa(), isas[i]) != 0) exit(0); /* unsupported by this processor */
             CHECK_OK(fs_parallel_set_threads(3, NULL));
             int64_t live = fs_memory_live();
             tests();

@@ -1,4 +1,4 @@
-/* Stores made by hand, event by event, and the tables of them. */
+/* Helpers to build stores event by event, and tables from them. */
 #ifndef FS_TESTS_C_EVENTS_H
 #define FS_TESTS_C_EVENTS_H
 
@@ -29,7 +29,7 @@ static inline uint32_t name_id(const char *text)
     return id;
 }
 
-/* The signature of a pointwise float32 op with two inputs of [rows, columns]. */
+/* Return the signature of a pointwise float32 op with two inputs of shape [rows, columns]. */
 static inline uint32_t signature_id(fs_device_kind kind, int64_t rows, int64_t columns)
 {
     int64_t shape[] = {rows, columns};
@@ -50,7 +50,7 @@ static inline uint32_t signature_id(fs_device_kind kind, int64_t rows, int64_t c
     return id;
 }
 
-/* A host event lies on this thread's lane. */
+/* Append an event. Host events go to this thread's lane. */
 static inline uint32_t put(fs_event event)
 {
     uint32_t index = FS_NONE;
@@ -107,15 +107,16 @@ static inline void memory(uint32_t parent, int on, int64_t bytes)
     put(event);
 }
 
-/* least_ns: of a call that does next to nothing, whoever tells its time. */
-static inline fs_peaks peaks(double flops, double bandwidth, double least_ns)
+/* Return peaks with the same FLOP/s for every unit. `shortest_ns` is both the shortest launch and the shortest kernel.
+ */
+static inline fs_peaks peaks(double flops, double bandwidth, double shortest_ns)
 {
-    fs_peaks made;
-    fs_peaks_unknown(&made);
-    for (int unit = 0; unit < FS_UNIT_COUNT; unit++) made.flops[unit] = flops;
-    made.bandwidth = bandwidth;
-    made.launch_ns = made.kernel_ns = least_ns;
-    return made;
+    fs_peaks result;
+    fs_peaks_unknown(&result);
+    for (int unit = 0; unit < FS_UNIT_COUNT; unit++) result.flops[unit] = flops;
+    result.bandwidth = bandwidth;
+    result.launch_ns = result.kernel_ns = shortest_ns;
+    return result;
 }
 
 static inline fs_table *build(const fs_table_options *options)
@@ -127,7 +128,7 @@ static inline fs_table *build(const fs_table_options *options)
     return table;
 }
 
-/* Build a table, of `rows` rows in the end, with each of its allocations failing in turn. */
+/* Build a table with each of its allocations failing in turn, until it succeeds with `rows` rows. */
 static inline void build_with_failing_memory(const fs_table_options *options, uint32_t rows)
 {
     int64_t live = fs_memory_live();
@@ -151,19 +152,19 @@ static inline void build_with_failing_memory(const fs_table_options *options, ui
 static inline const fs_row *row_of(const fs_table *table, const char *key, bool on_device)
 {
     static const fs_row missing = {.key = "", .count = -1};
-    const fs_row *found = &missing;
+    const fs_row *match = &missing;
     for (uint32_t i = 0; i < table->row_count; i++) {
         const fs_row *row = &table->rows[i];
         if (strcmp(row->key, key) != 0 || row->on_device != on_device) continue;
-        CHECK(found == &missing);
-        found = row;
+        CHECK(match == &missing);
+        match = row;
     }
-    if (found == &missing) fprintf(stderr, "no row \"%s\"\n", key);
-    CHECK(found != &missing);
-    return found;
+    if (match == &missing) fprintf(stderr, "no row \"%s\"\n", key);
+    CHECK(match != &missing);
+    return match;
 }
 
-/* Run the tests, each on an empty store. */
+/* Run each test on an empty store. */
 static inline int run_tests(void (*const *tests)(void), size_t count)
 {
     int64_t live = fs_memory_live();

@@ -1,4 +1,4 @@
-/* How the fake CUPTI gets its buffers, fills them and hands them back; part of fake_cupti.c. */
+/* Requesting, filling and completing the fake CUPTI's buffers; part of fake_cupti.c. */
 #ifndef FS_TESTS_FAKE_BUFFERS_H
 #define FS_TESTS_FAKE_BUFFERS_H
 
@@ -17,7 +17,7 @@ static void *fake_hand_back(void *context)
     return NULL;
 }
 
-/* Take the buffer that is being filled; NULL where there is none. With the lock. */
+/* Take the buffer that is being filled, or return NULL without one. The caller holds the lock. */
 static fake_job *fake_take_buffer(void)
 {
     if (fake.buffer == NULL) return NULL;
@@ -31,7 +31,7 @@ static fake_job *fake_take_buffer(void)
     return job;
 }
 
-/* Without the lock: whoever gets the buffer may ask CUPTI anything. */
+/* Complete a buffer. The caller must not hold the lock: the client may call CUPTI from its callback. */
 static void fake_give(fake_job *job)
 {
     if (job == NULL) return;
@@ -57,7 +57,7 @@ static void fake_join_workers(void)
     pthread_mutex_unlock(&fake.lock);
 }
 
-/* Ask for a buffer. With the lock, as CUPTI does: asking it for anything from there would hang. */
+/* Request a buffer, holding the lock as CUPTI does: a call to CUPTI from the request callback would deadlock. */
 static void fake_ask_for_buffer(void)
 {
     size_t most = 0;
@@ -70,7 +70,7 @@ static void fake_ask_for_buffer(void)
         if (fake.buffer[at] != 0) fake.unclean++;
 }
 
-/* Write a record where it fits. */
+/* Write a record into the current buffer, or into a new one if it is full. */
 static void fake_record(const void *record, size_t size, bool finished)
 {
     pthread_mutex_lock(&fake.lock);
@@ -96,7 +96,7 @@ static void fake_record(const void *record, size_t size, bool finished)
     pthread_mutex_unlock(&fake.lock);
 }
 
-/* Another client registers its callbacks: what we gave is handed to it, and it keeps it. */
+/* Another client that registers its callbacks: it receives flopscope's buffers, and keeps them. */
 static uint8_t *fake_kept[64];
 
 static void fake_others_request(uint8_t **buffer, size_t *size, size_t *most)

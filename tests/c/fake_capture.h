@@ -1,4 +1,4 @@
-/* Captures by the CUPTI source with the fake in CUPTI's place: what the tests of it share. */
+/* Helpers of the CUPTI source's tests: captures with the fake in place of CUPTI. */
 #ifndef FS_TESTS_FAKE_CAPTURE_H
 #define FS_TESTS_FAKE_CAPTURE_H
 
@@ -18,12 +18,12 @@ static fs_driver_functions driver_functions;
 static const fs_cupti_options with_calls = {.api_calls = true};
 
 static fs_store *store;
-static int64_t begin;   /* of the capture, in the store's clock */
-static uint64_t origin; /* the same in the clock of records */
+static int64_t begin;   /* start of the capture, by the store's clock */
+static uint64_t origin; /* the same by the clock of records */
 
-enum { LENGTH = 1000000 }; /* ns that a capture takes as its store tells; records lie in this */
+enum { LENGTH = 1000000 }; /* ns of the store's window, which holds the records */
 
-/* The fake in the place of libcupti and libcuda, as if nobody had used it. */
+/* Install the fake, in its initial state, in place of libcupti and libcuda. */
 static void load_fake(void)
 {
     pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -42,7 +42,7 @@ static void load_fake(void)
     fs_driver = &driver_functions;
 }
 
-/* A window of LENGTH ns from now. */
+/* Set the store's window to LENGTH ns from now on. */
 static void open_window(void)
 {
     begin = fs_clock_now();
@@ -64,8 +64,8 @@ static void start_capture(const fs_cupti_options *options)
     CHECK(try_capture(options, &err) == FS_OK, "%s", err.message);
 }
 
-/* Nothing of the capture is left in CUPTI but, where another client stays in it, the clock; nothing was lost on the
- * way.
+/* Check that the capture left nothing behind in CUPTI, except the clock if another client stays attached, and that no
+ * record was lost.
  */
 static void check_detached(void)
 {
@@ -75,7 +75,7 @@ static void check_detached(void)
     CHECK(fake_count("retained") == 0 && fake_count("pushed") == 0);
 }
 
-/* Stop when the window is over: what stopping itself calls lies behind it. */
+/* Stop after the end of the window, which excludes the calls made by stopping itself. */
 static fs_status try_stop(fs_error *err)
 {
     while (fs_clock_now() <= begin + LENGTH) {
@@ -96,7 +96,7 @@ static void end_store(void)
     store = NULL;
 }
 
-/* `count` kernels, a ns apart. */
+/* Record `count` kernels, one ns apart. */
 static inline void launch(uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) fake_kernel("k", origin + i, origin + i + 1, 0, 7, i);

@@ -1,6 +1,6 @@
-/* A CUPTI and a CUDA driver without a GPU, under their real names. What a GPU would have done is told by functions of
- * the prefix fake_; everything else behaves as NVIDIA's headers say: one subscriber, buffers that are asked for and
- * handed back through callbacks, records of kinds that are enabled only.
+/* A CUPTI and a CUDA driver without a GPU, under their real names. Functions with the prefix fake_ report the work of
+ * an imaginary GPU; everything else behaves as NVIDIA's headers specify: one subscriber, buffers requested and
+ * completed through callbacks, records of the enabled kinds only.
  *
  * Included by a C test, or compiled as a shared library (cc -shared -fPIC, with -DcuptiXyz=absent to leave a function
  * out) and loaded in the place of both libraries.
@@ -26,7 +26,7 @@ enum {
     FAKE_DEVICES = 2,
 };
 
-/* What a test can ask about: X(name) */
+/* Counters that a test can read: X(name) */
 /* clang-format off */
 #define FAKE_COUNTERS(X)                                                                                   \
     X(subscribed) X(finalized) X(requested) X(completed) X(abandoned) X(refused) X(dropped) X(enabled)     \
@@ -35,7 +35,7 @@ enum {
 /* clang-format on */
 
 static struct {
-    pthread_mutex_t lock; /* held while a buffer is asked for, as CUPTI does */
+    pthread_mutex_t lock; /* held while requesting a buffer, as CUPTI does */
     uint32_t version;
     bool taken;
     char taken_by[128];
@@ -43,7 +43,7 @@ static struct {
         char function[48];
         int code;
     } failures[FAKE_FAILURES];
-    int failing_kinds[FAKE_KINDS]; /* 0: works */
+    int failing_kinds[FAKE_KINDS]; /* 0: no failure */
     bool uses_workers, holds_until_forced, is_late, active[FAKE_DEVICES];
     uint32_t grid[3], block[3], cluster[3], registers, static_shared, dynamic_shared, graph;
     uint64_t graph_node;
@@ -54,14 +54,14 @@ static struct {
     fs_cupti_request request;
     fs_cupti_complete complete;
     uint64_t (*clock)(void);
-    bool kinds[FAKE_KINDS], silent[3][FAKE_FUNCTIONS]; /* functions by domain */
-    bool zeroed;                                       /* buffers are promised to be zeros */
+    bool kinds[FAKE_KINDS], silent[3][FAKE_FUNCTIONS]; /* disabled functions, by domain */
+    bool zeroed;                                       /* the client promised zeroed buffers */
     uint8_t *buffer;                                   /* being filled */
     size_t size, used;
-    bool unfinished; /* it holds a record that has not ended */
+    bool unfinished; /* it holds a record without an end */
     pthread_t workers[FAKE_WORKERS];
     int worker_count;
-    struct fake_job *late; /* full buffers that a flush gives back */
+    struct fake_job *late; /* full buffers that the next flush completes */
 #define FAKE_COUNTER(name) long name;
     FAKE_COUNTERS(FAKE_COUNTER)
 #undef FAKE_COUNTER
@@ -80,7 +80,7 @@ static int fake_answer(const char *function)
     return 0;
 }
 
-/* Let `function` answer with `code` from now on, 0: work again. */
+/* Let `function` fail with `code` from now on; 0 makes it work again. */
 void fake_fail(const char *function, int code)
 {
     for (int i = 0; i < FAKE_FAILURES; i++) {
@@ -102,26 +102,26 @@ void fake_set_version(uint32_t version)
     fake.version = version;
 }
 
-/* Another client has CUPTI; `by` is what it called itself. NULL: nobody has. */
+/* Let another client, named `by`, subscribe to CUPTI; NULL ends its subscription. */
 void fake_take(const char *by)
 {
     fake.taken = by != NULL;
     strncpy(fake.taken_by, by != NULL ? by : "", sizeof fake.taken_by - 1);
 }
 
-/* Buffers come back from threads of CUPTI's own. */
+/* Complete buffers on CUPTI's own threads. */
 void fake_use_workers(int use)
 {
     fake.uses_workers = use;
 }
 
-/* Only a forced flush gives back a buffer that is not full. */
+/* Complete a buffer that is not full on a forced flush only. */
 void fake_hold_until_forced(int hold)
 {
     fake.holds_until_forced = hold;
 }
 
-/* Full buffers come back at the next flush only. */
+/* Complete full buffers on the next flush only. */
 void fake_be_late(int late)
 {
     fake.is_late = late;
@@ -132,7 +132,7 @@ void fake_set_active(int device, int active)
     fake.active[device] = active;
 }
 
-/* What kernels are launched with from now on. */
+/* Set the launch parameters of the kernels from now on. */
 void fake_set_launch(uint32_t grid_x, uint32_t block_x, uint32_t registers, uint32_t static_shared,
                      uint32_t dynamic_shared)
 {
@@ -144,7 +144,7 @@ void fake_set_launch(uint32_t grid_x, uint32_t block_x, uint32_t registers, uint
     fake.dynamic_shared = dynamic_shared;
 }
 
-/* The CUDA graph that launches what comes now, 0: none. */
+/* Set the CUDA graph and node that launch the next work; graph 0: no graph. */
 void fake_set_graph(uint32_t graph, uint64_t node)
 {
     fake.graph = graph;
@@ -156,7 +156,7 @@ void fake_set_cluster(uint32_t x, uint32_t y, uint32_t z)
     fake.cluster[0] = x, fake.cluster[1] = y, fake.cluster[2] = z;
 }
 
-/* A counter by its name, -1 for none. */
+/* Return a counter by its name, or -1 if there is no such counter. */
 long fake_count(const char *name)
 {
 #define FAKE_COUNT(counter) \
@@ -166,7 +166,7 @@ long fake_count(const char *name)
     return -1;
 }
 
-/* ns of the clock in which records are. */
+/* Return the time in ns of the clock that records use. */
 uint64_t fake_now(void)
 {
     struct timespec now;
@@ -175,7 +175,7 @@ uint64_t fake_now(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* Functions and their ids, ours; the names are NVIDIA's. A name's place is its id. */
+/* API functions by id. The names are NVIDIA's, the ids (positions in the table) are the fake's own. */
 static const char *const fake_driver_names[] = {
     "INVALID",          "cuInit",          "cuDriverGetVersion", "cuLaunchKernel", "cuLaunchKernel_ptsz",
     "cuMemAlloc_v2",    "cuCtxGetCurrent", "cuCtxSynchronize",   "cuGraphLaunch",  "cuMemcpyDtoH_v2_ptds",
@@ -204,7 +204,7 @@ static const char *fake_name_of(int domain, uint32_t function)
     return function < FAKE_COUNT_OF(fake_runtime_names) ? fake_runtime_names[function] : NULL;
 }
 
-/* The id of an API function by its full name. */
+/* Return the id of an API function by its full name. */
 uint32_t fake_function(const char *name)
 {
     for (int domain = 1; domain <= 2; domain++)
@@ -253,7 +253,7 @@ int cuptiSubscribe_v2(void **subscriber, fs_cupti_callback callback, void *conte
     int code = cuptiSubscribe(subscriber, callback, context);
     if (parameters->size < sizeof *parameters) return FAKE_INVALID_PARAMETER;
     if (code == FS_CUPTI_ERROR_TAKEN && parameters->taken_by != NULL)
-        strncpy(parameters->taken_by, fake.taken_by, parameters->taken_by_size); /* maybe without an end */
+        strncpy(parameters->taken_by, fake.taken_by, parameters->taken_by_size); /* may lack a terminator */
     return code;
 }
 
@@ -383,7 +383,7 @@ int cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void))
     int code = fake_answer("cuptiActivityRegisterTimestampCallback");
     if (code != 0) return code;
     if (clock == NULL) return FAKE_INVALID_PARAMETER;
-    if (fake.enabled > 0) fake.overtaken++; /* after records had begun: they have mixed times */
+    if (fake.enabled > 0) fake.overtaken++; /* records with both clocks would be mixed */
     fake.clock = clock;
     fake.own_clock = 1;
     return 0;
@@ -403,7 +403,7 @@ int cuptiSetThreadIdType(int type)
     return 0;
 }
 
-/* Everything as in a process that never used CUPTI; a buffer that is being filled is lost. */
+/* Reset to the state of a process that never used CUPTI; a buffer that is being filled is lost. */
 int cuptiFinalize(void)
 {
     fake_join_workers();

@@ -1,4 +1,4 @@
-/* The CUDA driver that goes with the fake CUPTI: two devices; part of fake_cupti.c. */
+/* The fake CUDA driver, with two devices; part of fake_cupti.c. */
 #ifndef FS_TESTS_FAKE_DRIVER_H
 #define FS_TESTS_FAKE_DRIVER_H
 
@@ -8,7 +8,7 @@ int cuInit(unsigned flags)
     return fake_answer("cuInit");
 }
 
-/* As every API function it tells the subscriber when it begins and ends; the only one here that anybody watches. */
+/* Call the subscriber at entry and exit, as every API function does. Only this one is needed here. */
 int cuDriverGetVersion(int *version)
 {
     uint32_t function = fake_function("cuDriverGetVersion");
@@ -46,7 +46,8 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device)
     return 0;
 }
 
-/* By CUdevice_attribute: 16 multiprocessors, 75 and 76 compute capability; a driver that is too old for 106. */
+/* By CUdevice_attribute: 16 is the number of multiprocessors, 75 and 76 are the compute capability. The driver is too
+ * old for 106. */
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
     static const int values[][3] = {{1, 1024, 1024},      {8, 49152, 49152},  {10, 32, 32},        {12, 65536, 65536},
@@ -95,7 +96,7 @@ int cuCtxPopCurrent_v2(void **context)
     return 0;
 }
 
-/* A call of its own, which CUPTI records as any other. */
+/* An API call itself, recorded by CUPTI as any other. */
 int cuCtxSynchronize(void)
 {
     uint64_t now = fake_now();

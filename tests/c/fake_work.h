@@ -1,9 +1,9 @@
-/* What a GPU did, and what was called, told to the fake CUPTI as records; part of fake_cupti.c. Times are ns of
- * fake_now()'s clock; nothing is recorded of a kind that is not enabled. */
+/* Records of GPU work and API calls for the fake CUPTI; part of fake_cupti.c. Times are in ns by fake_now()'s clock.
+ * Kinds that are not enabled are not recorded. */
 #ifndef FS_TESTS_FAKE_WORK_H
 #define FS_TESTS_FAKE_WORK_H
 
-/* `name` must live until the profile has stopped, as CUPTI's do. end 0: the kernel has not ended. */
+/* Record a kernel. `name` must outlive the profile, as CUPTI's names do. end 0: the kernel has not ended. */
 void fake_kernel(const char *name, uint64_t start, uint64_t end, uint32_t device, uint32_t stream, uint32_t correlation)
 {
     fs_cupti_kernel record = {.kind = FS_CUPTI_KERNEL};
@@ -59,7 +59,8 @@ void fake_fill(int memory, uint64_t bytes, uint64_t start, uint64_t end, uint32_
     fake_record(&record, sizeof record, end != 0);
 }
 
-/* An API call by its full name ("cudaLaunchKernel_v7000"); those of the driver begin with "cu" and a capital. */
+/* Record an API call by its full name ("cudaLaunchKernel_v7000"); names of the driver API begin with "cu" and a
+ * capital. */
 void fake_call(const char *function, uint64_t start, uint64_t end, uint32_t thread, uint32_t correlation)
 {
     bool runtime = strncmp(function, "cuda", 4) == 0;
@@ -73,7 +74,7 @@ void fake_call(const char *function, uint64_t start, uint64_t end, uint32_t thre
     fake_record(&record, sizeof record, end != 0);
 }
 
-/* A call of a function whose number CUPTI has no name for. */
+/* Record a call of a function whose id has no name in CUPTI. */
 void fake_unnamed_call(uint32_t function, uint64_t start, uint64_t end, uint32_t thread, uint32_t correlation)
 {
     fs_cupti_api record = {.kind = FS_CUPTI_RUNTIME, .function = function, .start = start, .end = end};
@@ -88,7 +89,7 @@ void fake_synchronization(int type, uint64_t start, uint64_t end, uint32_t corre
     if (fake.kinds[FS_CUPTI_SYNCHRONIZATION]) fake_record(&record, sizeof record, end != 0);
 }
 
-/* Of a thread, or of no thread (0). */
+/* Record overhead of a thread, or of no thread (0). */
 void fake_overhead(int kind, uint64_t start, uint64_t end, uint32_t thread)
 {
     fs_cupti_overhead record = {.kind = FS_CUPTI_OVERHEAD, .overhead = kind, .start = start, .end = end};
@@ -97,7 +98,7 @@ void fake_overhead(int kind, uint64_t start, uint64_t end, uint32_t thread)
     if (fake.kinds[FS_CUPTI_OVERHEAD]) fake_record(&record, sizeof record, end != 0);
 }
 
-/* A record of a kind that nobody asked for. */
+/* Record an event of a kind that no client enabled. */
 void fake_unknown(void)
 {
     struct {

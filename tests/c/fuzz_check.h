@@ -1,11 +1,11 @@
-/* What every fuzz target needs. */
+/* FUZZ_CHECK, used by every fuzz target. */
 #ifndef FS_TESTS_FUZZ_CHECK_H
 #define FS_TESTS_FUZZ_CHECK_H
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Say what went wrong, and end in a way that a fuzzer keeps the input of. */
+/* Print a failed condition with a message, and abort, so that the fuzzer keeps the input. */
 #define FUZZ_CHECK(condition, ...)                                          \
     do {                                                                    \
         if (!(condition)) {                                                 \

@@ -1,4 +1,4 @@
-/* Runs a fuzz target over the files of corpora, without libFuzzer. */
+/* Run a fuzz target over the files of its corpora, without libFuzzer. */
 #ifndef FS_TESTS_FUZZ_CORPUS_H
 #define FS_TESTS_FUZZ_CORPUS_H
 
@@ -10,8 +10,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Each file of the folder, which is named from tests/ on, in a block of its own size; how many there were. The target
- * aborts where something is wrong. */
+/* Run the target on each file of the folder (a path relative to tests/), copied to a block of exactly its size. Return
+ * the number of files. The target aborts on failure. */
 static inline int fuzz_folder(const char *folder)
 {
     enum { MOST_BYTES = 1 << 20 };

@@ -1,12 +1,12 @@
-/* The trace reader on arbitrary bytes, for libFuzzer (tests/fuzz/run.sh builds and runs it): every text is read whole
- * and in parts, by several threads; all give the same events or the same refusal.
+/* Fuzz target of the trace reader on arbitrary bytes, built and run with libFuzzer by tests/fuzz/run.sh. Every text is
+ * read as a whole, in parts, and by several threads. All must give the same events or the same error.
  *
- * test_kineto.c runs it over the corpus, and over the corpus changed at random, without libFuzzer. */
+ * test_kineto.c runs it without libFuzzer over the corpus and over random mutations of it. */
 #include "tests/c/fuzz_load.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What reading a text came to. */
+/* The result of reading a text. */
 typedef struct {
     fs_status status;
     uint64_t digest; /* of the events; 0 on failure */

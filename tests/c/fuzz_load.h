@@ -1,4 +1,4 @@
-/* What the fuzz targets over traces share: reading a text in several ways, and what holds of every store. */
+/* Shared by the fuzz targets over traces: reading a text in several ways, and the invariants of every store. */
 #ifndef FS_TESTS_FUZZ_LOAD_H
 #define FS_TESTS_FUZZ_LOAD_H
 
@@ -11,7 +11,7 @@
 #include "store/event.h"
 #include "tests/c/fuzz_check.h"
 
-/* Small texts are read by several threads, too. */
+/* Let several threads read small texts too. */
 enum { FUZZ_PIECE_BYTES = FS_BLOCK(256, 32), FUZZ_THREADS = 3 };
 
 static inline void fuzz_set_up(void)
@@ -52,7 +52,7 @@ static inline fs_status fuzz_feed(fs_kineto *kineto, const fuzz_text *text, fuzz
     return FS_OK;
 }
 
-/* Every parent and launcher comes first: what makes tables of the store relies on it. Work runs for ops and
+/* Check that every parent and launcher precedes its event, as building tables requires, and that launchers are ops or
  * annotations. */
 static inline void fuzz_check_order(const fs_store *store)
 {
@@ -72,7 +72,7 @@ static inline uint64_t fuzz_mix(uint64_t hash, const void *bytes, size_t size)
     return hash;
 }
 
-/* Of all that the events say, whatever ids their texts have. */
+/* Return a hash of all events that does not depend on the ids of names and signatures. */
 static inline uint64_t fuzz_digest(const fs_store *store)
 {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -99,7 +99,7 @@ static inline uint64_t fuzz_digest(const fs_store *store)
     return hash;
 }
 
-/* Read the text; *store (NULL on failure) is the caller's to destroy. */
+/* Read the text. The caller destroys *store, which is NULL on failure. */
 static inline fs_status fuzz_load(const fuzz_text *text, fuzz_way way, fs_store **store, fs_kineto_report *report,
                                   fs_error *err)
 {

@@ -1,7 +1,7 @@
-/* The ops on the CPU on tensors of any layout, for libFuzzer (tests/fuzz/run.sh builds and runs it): the input chooses
- * an op, shapes, strides (dense, permuted, backwards, broadcast, overlapping), dtypes, memory that arguments share, in
- * place or out=. The result is held against a plain loop in double, and what is no element of the output must stay as
- * it was.
+/* Fuzz target of the CPU ops on tensors of any layout, built and run with libFuzzer by tests/fuzz/run.sh. The input
+ * chooses an op, shapes, strides (dense, permuted, negative, broadcast, overlapping), dtypes, whether arguments share
+ * memory, and in-place or out=. The result is compared with a plain loop in double. Memory outside the output must not
+ * change.
  *
  * test_fuzz_ops.c runs it over its corpus without libFuzzer. */
 #include "base/parallel.h"
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { MOST_ELEMENTS = 512, MOST_NDIM = 5, SHARED_BYTES = 1 << 13 };
 
-/* The input, byte by byte; zeros once it is used up. */
+/* The input, read byte by byte; zeros follow its end. */
 static struct {
     const uint8_t *at, *end;
 } input;
@@ -25,14 +25,14 @@ static int choose(int below)
 
 /* Tensors ---------------------------------------------------------------------------------------------------------- */
 
-/* Memory that tensors lie in: one of each call's own, or the one that arguments share. */
+/* The memory of a tensor: a block of its own, or the block that arguments share. */
 typedef struct {
     char *bytes;
     size_t size;
 } block;
 
 static block shared;
-static bool whole_numbers; /* an integer or bool takes part: all values are 0 … 15 */
+static bool whole_numbers; /* an integer or bool dtype is involved: all values are 0 … 15 */
 
 static void nothing(fs_storage *storage)
 {
@@ -93,11 +93,11 @@ static void choose_strides(int ndim, const int64_t *shape, int64_t *strides)
         strides[d] = how > 2 && choose(3) == 0 ? -stride : stride;
         stride *= shape[d] > 0 ? shape[d] : 1;
         if (how > 2) stride += choose(4);
-        if (how > 3) strides[d] = choose(24) - 8; /* may overlap, or repeat */
+        if (how > 3) strides[d] = choose(24) - 8; /* may overlap or repeat elements */
     }
 }
 
-/* Where elements lie from element 0 on, in elements. */
+/* Compute the range of offsets, in elements, relative to element 0. */
 static void span_of(int ndim, const int64_t *shape, const int64_t *strides, int64_t *low, int64_t *high)
 {
     *low = 0;
@@ -109,7 +109,7 @@ static void span_of(int ndim, const int64_t *shape, const int64_t *strides, int6
     }
 }
 
-/* A tensor over the shared memory, or over a block that holds it exactly. */
+/* Return a tensor in the shared block, or in a block of exactly its size. */
 static fs_tensor make_tensor(fs_dtype dtype, int ndim, const int64_t *shape, bool share, block *own)
 {
     int64_t strides[FS_MAX_DIMS] = {0}, low, high, item = (int64_t)fs_dtypes[dtype].size;
@@ -137,28 +137,29 @@ static fs_tensor make_tensor(fs_dtype dtype, int ndim, const int64_t *shape, boo
     return tensor;
 }
 
-/* Whether two elements are one. */
+/* Return whether two elements share an address. */
 static bool overlaps_itself(const fs_tensor *tensor)
 {
     int64_t low, high, count = fs_tensor_count(tensor);
     span_of(tensor->ndim, tensor->shape, tensor->strides, &low, &high);
-    bool *taken = calloc((size_t)(high - low), 1), found = false;
-    for (int64_t i = 0; i < count && !found; i++) {
+    bool *taken = calloc((size_t)(high - low), 1), overlap = false;
+    for (int64_t i = 0; i < count && !overlap; i++) {
         bool *place = &taken[offset_of(tensor, i) - low];
-        found = *place;
+        overlap = *place;
         *place = true;
     }
     free(taken);
-    return found;
+    return overlap;
 }
 
-/* What the ops compute, one element or row at a time ------------------------------------------------------------- */
+/* Reference implementations, one element or row at a time -------------------------------------------------------------
+ */
 
 typedef struct {
     int ndim;
     int64_t shape[FS_MAX_DIMS];
     double *values;
-    double slack; /* beyond rounding: what cancellation may cost, in units of the dtype's precision */
+    double slack; /* error allowed for cancellation, in units of the dtype's precision */
 } dense;
 
 static int64_t count_of(int ndim, const int64_t *shape)
@@ -170,20 +171,20 @@ static int64_t count_of(int ndim, const int64_t *shape)
 
 static dense dense_of(int ndim, const int64_t *shape)
 {
-    dense made = {.ndim = ndim};
-    memcpy(made.shape, shape, (size_t)ndim * sizeof *shape);
-    made.values = calloc((size_t)count_of(ndim, shape) + 1, sizeof *made.values);
-    return made;
+    dense array = {.ndim = ndim};
+    memcpy(array.shape, shape, (size_t)ndim * sizeof *shape);
+    array.values = calloc((size_t)count_of(ndim, shape) + 1, sizeof *array.values);
+    return array;
 }
 
 static dense values_of(const fs_tensor *tensor)
 {
-    dense made = dense_of(tensor->ndim, tensor->shape);
-    for (int64_t i = 0; i < fs_tensor_count(tensor); i++) made.values[i] = get(tensor, i);
-    return made;
+    dense array = dense_of(tensor->ndim, tensor->shape);
+    for (int64_t i = 0; i < fs_tensor_count(tensor); i++) array.values[i] = get(tensor, i);
+    return array;
 }
 
-/* The element that broadcasts to the one at `index` of a shape. */
+/* Return the element that broadcasts to position `index` of a shape. */
 static double broadcast_get(const dense *from, int ndim, const int64_t *shape, int64_t index)
 {
     int64_t at = 0, stride = 1;
@@ -278,7 +279,7 @@ static void matmul(const dense *a, const dense *b, const dense *bias, dense *out
     int64_t count = count_of(out->ndim, out->shape);
     for (int64_t at = 0; at < count; at++) {
         int64_t i = at / n % m, j = at % n;
-        /* The batch of each factor, by the place of an element in it. */
+        /* The batch of each factor, as the index of one of its elements. */
         int64_t shape[FS_MAX_DIMS];
         memcpy(shape, out->shape, sizeof shape);
         double sum = bias != NULL ? broadcast_get(bias, out->ndim, out->shape, at) : 0;
@@ -298,7 +299,7 @@ static void matmul(const dense *a, const dense *b, const dense *bias, dense *out
 
 typedef struct {
     fs_call call;
-    fs_tensor tensors[4]; /* of the inputs, and out */
+    fs_tensor tensors[4]; /* the inputs, then out */
     block blocks[4];
     dense in[3];
     int ndim; /* of the result */
@@ -307,14 +308,14 @@ typedef struct {
     bool in_place, has_out;
 } trial;
 
-static void add_input(trial *made, int at, fs_dtype dtype, int ndim, const int64_t *shape, bool share)
+static void add_input(trial *current, int at, fs_dtype dtype, int ndim, const int64_t *shape, bool share)
 {
-    made->tensors[at] = make_tensor(dtype, ndim, shape, share, &made->blocks[at]);
-    made->call.in[at] = &made->tensors[at];
-    made->in[at] = values_of(&made->tensors[at]);
+    current->tensors[at] = make_tensor(dtype, ndim, shape, share, &current->blocks[at]);
+    current->call.in[at] = &current->tensors[at];
+    current->in[at] = values_of(&current->tensors[at]);
 }
 
-/* Some axes become 1, some at the front go: what broadcasts to the shape. */
+/* Choose a shape that broadcasts to `shape`: some axes become 1, some leading axes are dropped. */
 static void choose_narrower(int ndim, const int64_t *shape, int *narrow_ndim, int64_t *narrow)
 {
     int dropped = choose(3) == 0 ? choose(ndim + 1) : 0;
@@ -322,27 +323,27 @@ static void choose_narrower(int ndim, const int64_t *shape, int *narrow_ndim, in
     for (int d = dropped; d < ndim; d++) narrow[d - dropped] = choose(4) == 0 ? 1 : shape[d];
 }
 
-static void take_result(trial *made, fs_dtype dtype, int ndim, const int64_t *shape)
+static void take_result(trial *current, fs_dtype dtype, int ndim, const int64_t *shape)
 {
-    made->dtype = dtype;
-    made->ndim = ndim;
-    memcpy(made->shape, shape, (size_t)ndim * sizeof *shape);
+    current->dtype = dtype;
+    current->ndim = ndim;
+    memcpy(current->shape, shape, (size_t)ndim * sizeof *shape);
 }
 
-static void choose_second(trial *made, fs_dtype dtype, int ndim, const int64_t *shape, bool share)
+static void choose_second(trial *current, fs_dtype dtype, int ndim, const int64_t *shape, bool share)
 {
     int narrow_ndim;
     int64_t narrow[FS_MAX_DIMS];
-    if (made->call.op->form != FS_FORM_COPY_IN_PLACE && choose(4) == 0) {
-        made->call.is_scalar[1] = true;
-        made->call.scalar[1] = whole_numbers ? 2 : (double)choose(31) / 2 - 7.5;
+    if (current->call.op->form != FS_FORM_COPY_IN_PLACE && choose(4) == 0) {
+        current->call.is_scalar[1] = true;
+        current->call.scalar[1] = whole_numbers ? 2 : (double)choose(31) / 2 - 7.5;
         return;
     }
     choose_narrower(ndim, shape, &narrow_ndim, narrow);
-    add_input(made, 1, dtype, narrow_ndim, narrow, share);
+    add_input(current, 1, dtype, narrow_ndim, narrow, share);
 }
 
-static void choose_factors(trial *made, fs_dtype dtype, int first, bool share)
+static void choose_factors(trial *current, fs_dtype dtype, int first, bool share)
 {
     int ndim = 2 + choose(3);
     int64_t shape[FS_MAX_DIMS], other[FS_MAX_DIMS], k = choose(9), m = choose(9), n = choose(9);
@@ -351,20 +352,20 @@ static void choose_factors(trial *made, fs_dtype dtype, int first, bool share)
     choose_narrower(ndim - 2, shape, &narrow_ndim, other);
     other[narrow_ndim] = k, other[narrow_ndim + 1] = n;
     shape[ndim - 2] = m, shape[ndim - 1] = k;
-    add_input(made, first, dtype, ndim, shape, share);
-    add_input(made, first + 1, dtype, narrow_ndim + 2, other, share);
+    add_input(current, first, dtype, ndim, shape, share);
+    add_input(current, first + 1, dtype, narrow_ndim + 2, other, share);
     shape[ndim - 1] = n;
-    take_result(made, dtype, ndim, shape);
+    take_result(current, dtype, ndim, shape);
     if (first == 0) return;
     choose_narrower(ndim, shape, &narrow_ndim, other);
-    add_input(made, 0, dtype, narrow_ndim, other, share);
+    add_input(current, 0, dtype, narrow_ndim, other, share);
 }
 
-/* Arguments that suit the op, and what shape the result then has; false where the op is not for this target. */
-static bool choose_arguments(trial *made)
+/* Choose valid arguments for the op and set the shape of the result. Return false for ops outside this target. */
+static bool choose_arguments(trial *current)
 {
     static const fs_dtype floats[] = {FS_FLOAT32, FS_FLOAT64, FS_FLOAT16, FS_BFLOAT16};
-    fs_call *call = &made->call;
+    fs_call *call = &current->call;
     fs_form form = call->op->form;
     bool moves = form == FS_FORM_COPY || form == FS_FORM_CAST || form == FS_FORM_COPY_IN_PLACE ||
                  form == FS_FORM_CREATE || form == FS_FORM_CREATE_FULL || form == FS_FORM_FILL_IN_PLACE;
@@ -378,7 +379,7 @@ static bool choose_arguments(trial *made)
     int ndim;
     int64_t shape[FS_MAX_DIMS] = {0};
     choose_shape(&ndim, shape);
-    take_result(made, to, ndim, shape);
+    take_result(current, to, ndim, shape);
     call->dtype = to;
     call->device = cpu;
     call->eps = 1e-5;
@@ -386,42 +387,42 @@ static bool choose_arguments(trial *made)
     case FS_FORM_UNARY:
     case FS_FORM_UNARY_IN_PLACE:
     case FS_FORM_CAST:
-        add_input(made, 0, dtype, ndim, shape, share);
+        add_input(current, 0, dtype, ndim, shape, share);
         break;
     case FS_FORM_BINARY:
     case FS_FORM_BINARY_IN_PLACE:
-        add_input(made, 0, dtype, ndim, shape, share);
-        choose_second(made, dtype, ndim, shape, share);
+        add_input(current, 0, dtype, ndim, shape, share);
+        choose_second(current, dtype, ndim, shape, share);
         break;
     case FS_FORM_COPY_IN_PLACE:
-        add_input(made, 0, to, ndim, shape, share);
-        choose_second(made, dtype, ndim, shape, share);
+        add_input(current, 0, to, ndim, shape, share);
+        choose_second(current, dtype, ndim, shape, share);
         break;
     case FS_FORM_COPY:
-        add_input(made, 0, dtype, ndim, shape, share);
+        add_input(current, 0, dtype, ndim, shape, share);
         if (call->op->id == 1 && ndim < 2) return false;
-        if (call->op->id == 1) made->shape[ndim - 1] = shape[ndim - 2], made->shape[ndim - 2] = shape[ndim - 1];
+        if (call->op->id == 1) current->shape[ndim - 1] = shape[ndim - 2], current->shape[ndim - 2] = shape[ndim - 1];
         break;
     case FS_FORM_REDUCE:
-        add_input(made, 0, dtype, ndim, shape, share);
+        add_input(current, 0, dtype, ndim, shape, share);
         call->over_everything = ndim == 0 || choose(2);
         call->keepdims = choose(2);
-        for (int d = call->over_everything ? 0 : ndim - 1; d < ndim; d++) made->shape[d] = 1;
-        if (!call->keepdims) made->ndim = call->over_everything ? 0 : ndim - 1;
+        for (int d = call->over_everything ? 0 : ndim - 1; d < ndim; d++) current->shape[d] = 1;
+        if (!call->keepdims) current->ndim = call->over_everything ? 0 : ndim - 1;
         break;
     case FS_FORM_SOFTMAX:
     case FS_FORM_LAYER_NORM:
     case FS_FORM_RMS_NORM:
         if (ndim == 0) return false;
-        add_input(made, 0, dtype, ndim, shape, share);
-        if (form != FS_FORM_SOFTMAX && choose(2)) add_input(made, 1, dtype, 1, &shape[ndim - 1], share);
-        if (form == FS_FORM_LAYER_NORM && choose(2)) add_input(made, 2, dtype, 1, &shape[ndim - 1], share);
+        add_input(current, 0, dtype, ndim, shape, share);
+        if (form != FS_FORM_SOFTMAX && choose(2)) add_input(current, 1, dtype, 1, &shape[ndim - 1], share);
+        if (form == FS_FORM_LAYER_NORM && choose(2)) add_input(current, 2, dtype, 1, &shape[ndim - 1], share);
         break;
     case FS_FORM_MATMUL:
-        choose_factors(made, dtype, 0, share);
+        choose_factors(current, dtype, 0, share);
         break;
     case FS_FORM_ADDMM:
-        choose_factors(made, dtype, 1, share);
+        choose_factors(current, dtype, 1, share);
         break;
     case FS_FORM_CREATE:
     case FS_FORM_CREATE_FULL:
@@ -430,7 +431,7 @@ static bool choose_arguments(trial *made)
         break;
     case FS_FORM_FILL_IN_PLACE:
     case FS_FORM_RANDOM_IN_PLACE:
-        add_input(made, 0, dtype, ndim, shape, share);
+        add_input(current, 0, dtype, ndim, shape, share);
         break;
     default:
         return false;
@@ -441,23 +442,24 @@ static bool choose_arguments(trial *made)
         call->is_scalar[2] = form == FS_FORM_RANDOM_IN_PLACE;
         call->scalar[2] = 3;
     }
-    made->in_place = strchr(call->op->name, 0)[-1] == '_';
-    made->has_out = !made->in_place && choose(2);
-    if (made->has_out) {
-        made->tensors[3] = make_tensor(to, made->ndim, made->shape, share, &made->blocks[3]);
-        call->out = &made->tensors[3];
+    current->in_place = strchr(call->op->name, 0)[-1] == '_';
+    current->has_out = !current->in_place && choose(2);
+    if (current->has_out) {
+        current->tensors[3] = make_tensor(to, current->ndim, current->shape, share, &current->blocks[3]);
+        call->out = &current->tensors[3];
     }
     return true;
 }
 
-/* The result that the call must have. Random numbers: NaN stands for any of their range. */
-static dense expect(const trial *made)
+/* Return the expected result. For random ops, NaN stands for any finite value. */
+static dense expect(const trial *current)
 {
-    const fs_call *call = &made->call;
-    dense out = dense_of(made->ndim, made->shape);
-    int64_t count = count_of(made->ndim, made->shape), x_count = count_of(made->in[0].ndim, made->in[0].shape);
+    const fs_call *call = &current->call;
+    dense out = dense_of(current->ndim, current->shape);
+    int64_t count = count_of(current->ndim, current->shape),
+            x_count = count_of(current->in[0].ndim, current->in[0].shape);
     const dense *in[3];
-    for (int i = 0; i < 3; i++) in[i] = call->in[i] != NULL ? &made->in[i] : NULL;
+    for (int i = 0; i < 3; i++) in[i] = call->in[i] != NULL ? &current->in[i] : NULL;
     fs_form form = call->op->form;
     switch (form) {
     case FS_FORM_SOFTMAX:
@@ -476,7 +478,7 @@ static dense expect(const trial *made)
     }
     for (int64_t i = 0; i < count; i++) {
         double a = in[0] != NULL && form != FS_FORM_REDUCE && form != FS_FORM_COPY ? in[0]->values[i] : 0;
-        double b = in[1] != NULL ? broadcast_get(in[1], made->ndim, made->shape, i) : call->scalar[1];
+        double b = in[1] != NULL ? broadcast_get(in[1], current->ndim, current->shape, i) : call->scalar[1];
         switch (form) {
         case FS_FORM_UNARY:
         case FS_FORM_UNARY_IN_PLACE:
@@ -484,7 +486,7 @@ static dense expect(const trial *made)
             break;
         case FS_FORM_BINARY:
         case FS_FORM_BINARY_IN_PLACE:
-            if (call->is_scalar[1] && made->dtype != FS_FLOAT64) b = (float)b;
+            if (call->is_scalar[1] && current->dtype != FS_FLOAT64) b = (float)b;
             out.values[i] = binary(call->op->id, a, b);
             break;
         case FS_FORM_CAST:
@@ -503,7 +505,7 @@ static dense expect(const trial *made)
             break;
         case FS_FORM_COPY:
             if (call->op->id == 1) {
-                int64_t rows = made->shape[made->ndim - 2], columns = made->shape[made->ndim - 1];
+                int64_t rows = current->shape[current->ndim - 2], columns = current->shape[current->ndim - 1];
                 int64_t matrix = i / (rows * columns) * rows * columns;
                 out.values[i] = in[0]->values[matrix + i % columns * rows + i / columns % rows];
             } else {
@@ -525,35 +527,36 @@ static bool is_random(const fs_op *op)
     return op->form == FS_FORM_RANDOM_IN_PLACE || (op->form == FS_FORM_CREATE && op->id >= 2);
 }
 
-static void check_result(const trial *made, const fs_tensor *result, const dense *want)
+static void check_result(const trial *current, const fs_tensor *result, const dense *want)
 {
     static const double precision[] = {
         [FS_FLOAT64] = 0x1p-50, [FS_FLOAT32] = 0x1p-21, [FS_FLOAT16] = 0x1p-10, [FS_BFLOAT16] = 0x1p-7};
-    FUZZ_CHECK(result->dtype == made->dtype && result->ndim == made->ndim, "%s", made->call.op->name);
+    FUZZ_CHECK(result->dtype == current->dtype && result->ndim == current->ndim, "%s", current->call.op->name);
     for (int64_t i = 0; i < fs_tensor_count(result); i++) {
         double got = get(result, i), exact = want->values[i];
-        if (is_random(made->call.op)) {
-            FUZZ_CHECK(isfinite(got), "%s: element %lld: %g", made->call.op->name, (long long)i, got);
+        if (is_random(current->call.op)) {
+            FUZZ_CHECK(isfinite(got), "%s: element %lld: %g", current->call.op->name, (long long)i, got);
             continue;
         }
-        double rounded = nearest_element(exact, made->dtype);
+        double rounded = nearest_element(exact, current->dtype);
         if (same(got, rounded) || (got == 0 && rounded == 0)) continue;
-        double compute = made->dtype == FS_FLOAT64 ? 0x1p-50 : 0x1p-21;
-        double unit = fs_dtype_is_float(made->dtype) ? precision[made->dtype] : 0;
+        double compute = current->dtype == FS_FLOAT64 ? 0x1p-50 : 0x1p-21;
+        double unit = fs_dtype_is_float(current->dtype) ? precision[current->dtype] : 0;
         double error = unit * fabs(exact) + compute * (4 + want->slack + 8 * fabs(exact));
-        /* A value at the end of the range may round either way. */
+        /* A value at the end of the dtype's range may round either way. */
         if (isinf(got) || isinf(rounded)) {
-            double most = made->dtype == FS_FLOAT16 ? 65504 : 3.38e38;
+            double most = current->dtype == FS_FLOAT16 ? 65504 : 3.38e38;
             FUZZ_CHECK(fabs(exact) > 0.99 * most && signbit(got) == signbit(rounded), "%s: element %lld: %g, not %g",
-                       made->call.op->name, (long long)i, got, exact);
+                       current->call.op->name, (long long)i, got, exact);
             continue;
         }
-        FUZZ_CHECK(fabs(got - exact) <= error && fs_dtype_is_float(made->dtype), "%s %s: element %lld: %.9g, not %.9g",
-                   made->call.op->name, fs_dtypes[made->dtype].name, (long long)i, got, exact);
+        FUZZ_CHECK(fabs(got - exact) <= error && fs_dtype_is_float(current->dtype),
+                   "%s %s: element %lld: %.9g, not %.9g", current->call.op->name, fs_dtypes[current->dtype].name,
+                   (long long)i, got, exact);
     }
 }
 
-/* Bytes of a block that are no element of the tensor are as before. */
+/* Check that bytes of a block outside the tensor's elements are unchanged. */
 static void check_rest(const block *after, const char *before, const fs_tensor *tensor)
 {
     if (after->bytes == NULL) return;
@@ -561,7 +564,7 @@ static void check_rest(const block *after, const char *before, const fs_tensor *
     size_t item = fs_dtypes[tensor != NULL ? tensor->dtype : FS_FLOAT32].size;
     for (int64_t i = 0; tensor != NULL && i < fs_tensor_count(tensor); i++) {
         const char *element = (const char *)tensor->data + offset_of(tensor, i) * (int64_t)item;
-        if (element < after->bytes || element >= after->bytes + after->size) break; /* it lies in another block */
+        if (element < after->bytes || element >= after->bytes + after->size) break; /* the tensor is in another block */
         memset(written + (element - after->bytes), 1, item);
     }
     for (size_t i = 0; i < after->size; i++) {
@@ -577,10 +580,10 @@ static char *copy_of(const block *from)
     return copy;
 }
 
-/* Whether the call must be refused: the output is read-only or overlaps itself, or nothing has no largest element. */
-static bool is_refused(const trial *made, const fs_tensor *target)
+/* Return whether the call must fail: the output is read-only or overlaps itself, or amax/amin reduces an empty axis. */
+static bool must_fail(const trial *current, const fs_tensor *target)
 {
-    const fs_call *call = &made->call;
+    const fs_call *call = &current->call;
     if (call->op->form == FS_FORM_REDUCE && (call->op->id == FS_AMAX || call->op->id == FS_AMIN)) {
         const fs_tensor *x = call->in[0];
         if (call->over_everything ? fs_tensor_count(x) == 0 : x->shape[x->ndim - 1] == 0) return true;
@@ -588,26 +591,29 @@ static bool is_refused(const trial *made, const fs_tensor *target)
     return target != NULL && (target->storage->read_only || overlaps_itself(target));
 }
 
-static void run_trial(trial *made)
+static void run_trial(trial *current)
 {
-    fs_tensor *target = made->in_place ? &made->tensors[0] : made->has_out ? &made->tensors[3] : NULL, result;
+    fs_tensor *target = current->in_place  ? &current->tensors[0]
+                        : current->has_out ? &current->tensors[3]
+                                           : NULL,
+              result;
     fs_error err = {.message = ""};
     char *before[5];
-    for (int i = 0; i < 4; i++) before[i] = copy_of(&made->blocks[i]);
+    for (int i = 0; i < 4; i++) before[i] = copy_of(&current->blocks[i]);
     before[4] = copy_of(&shared);
-    bool refused = is_refused(made, target);
-    fs_status status = fs_op_run(&made->call, &result, &err);
+    bool fails = must_fail(current, target);
+    fs_status status = fs_op_run(&current->call, &result, &err);
     if (status == FS_OUT_OF_MEMORY) return;
-    FUZZ_CHECK((status != FS_OK) == refused, "%s: %s", made->call.op->name, err.message);
+    FUZZ_CHECK((status != FS_OK) == fails, "%s: %s", current->call.op->name, err.message);
     const fs_tensor *changed = status == FS_OK ? target : NULL;
     for (int i = 0; i < 4; i++) {
-        bool targets = changed == &made->tensors[i];
-        check_rest(&made->blocks[i], before[i], targets ? changed : NULL);
+        bool targets = changed == &current->tensors[i];
+        check_rest(&current->blocks[i], before[i], targets ? changed : NULL);
     }
     check_rest(&shared, before[4], changed);
     if (status == FS_OK) {
-        dense want = expect(made);
-        check_result(made, &result, &want);
+        dense want = expect(current);
+        check_result(current, &result, &want);
         free(want.values);
         fs_tensor_release(&result);
     }
@@ -624,12 +630,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(shared.bytes, 0, shared.size);
     input.at = data;
     input.end = data + size;
-    trial made = {.call = {.op = &fs_ops[choose(fs_op_count)]}};
-    if (choose_arguments(&made)) run_trial(&made);
+    trial current = {.call = {.op = &fs_ops[choose(fs_op_count)]}};
+    if (choose_arguments(&current)) run_trial(&current);
     for (int i = 0; i < 4; i++) {
-        fs_tensor_release(&made.tensors[i]);
-        free(made.blocks[i].bytes);
-        if (i < 3) free(made.in[i].values);
+        fs_tensor_release(&current.tensors[i]);
+        free(current.blocks[i].bytes);
+        if (i < 3) free(current.in[i].values);
     }
     return 0;
 }

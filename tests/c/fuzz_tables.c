@@ -1,5 +1,6 @@
-/* What becomes of a trace, for libFuzzer (tests/fuzz/run.sh builds and runs it): every text that loads goes through all
- * tables and summaries and into a Chrome trace, which loads again as the same events.
+/* Fuzz target of everything computed from a trace, built and run with libFuzzer by tests/fuzz/run.sh. Every text that
+ * loads goes through all tables and summaries, and is written as a Chrome trace that must load again as the same
+ * events.
  *
  * test_fuzz_tables.c runs it over its corpora without libFuzzer. */
 #include <math.h>
@@ -41,7 +42,7 @@ static int64_t calls_in(const fs_table *table)
     return calls;
 }
 
-/* However events are grouped, each is in one row. */
+/* Build tables with every grouping; each event must be in exactly one row. */
 static fs_status build_tables(const fs_store *store, int64_t *calls)
 {
     fs_peaks peaks = {.bandwidth = 4e12, .launch_ns = 4000, .kernel_ns = 1500};
@@ -58,9 +59,9 @@ static fs_status build_tables(const fs_store *store, int64_t *calls)
         }
         fs_table *table;
         FUZZ_TRY(fs_table_build(store, &options, &table, &fuzz_error));
-        int64_t found = calls_in(table);
-        if (i == 0) *calls = found;
-        FUZZ_CHECK(found == *calls, "grouping %zu: %lld calls, not %lld", i, (long long)found, (long long)*calls);
+        int64_t count = calls_in(table);
+        if (i == 0) *calls = count;
+        FUZZ_CHECK(count == *calls, "grouping %zu: %lld calls, not %lld", i, (long long)count, (long long)*calls);
         fs_table_destroy(table);
     }
     return FS_OK;
@@ -146,7 +147,8 @@ static fs_status keep(void *context, const char *bytes, size_t size, fs_error *e
     return FS_OK;
 }
 
-/* Whether the end of some event is unknown: a trace then gives it one, and may say of it what the store does not. */
+/* Return whether the end of some event is unknown. A written trace gives such an event an end, so it may have rates
+ * that the store lacks. */
 static bool has_open_events(const fs_store *store)
 {
     for (uint32_t i = 0; i < fs_store_count(store); i++) {
@@ -156,7 +158,7 @@ static bool has_open_events(const fs_store *store)
     return false;
 }
 
-/* How many events of each kind a trace has a line for. */
+/* Count the events of each kind that a trace contains. */
 static void count_kinds(const fs_store *store, int64_t counts[FS_EVENT_KIND_COUNT])
 {
     memset(counts, 0, FS_EVENT_KIND_COUNT * sizeof *counts);
@@ -168,8 +170,8 @@ static void count_kinds(const fs_store *store, int64_t counts[FS_EVENT_KIND_COUN
     }
 }
 
-/* Whether some name has U+FFFD, as bytes that are not UTF-8 are written. Names that differ in such bytes only are then
- * equal, and an event and its only child of the same name are one. */
+/* Return whether some name contains U+FFFD, which replaces invalid UTF-8. Names that differ only in such bytes become
+ * equal, and an event is merged with its only child of the same name. */
 static bool has_replaced_bytes(const fuzz_sink *sink)
 {
     for (size_t i = 0; i + 3 <= sink->size; i++) {

@@ -1,4 +1,4 @@
-/* JSON read by a small strict parser, and looked at line by line. Define _GNU_SOURCE before the first include. */
+/* A small strict JSON parser, and a search in JSON text by line. Define _GNU_SOURCE before the first include. */
 #ifndef FS_TESTS_JSON_CHECK_H
 #define FS_TESTS_JSON_CHECK_H
 
@@ -9,7 +9,7 @@ static const char *skip_space(const char *at)
     return at + strspn(at, " \n\t\r");
 }
 
-/* Past the string at `at`, or NULL. */
+/* Return the end of the string at `at`, or NULL. */
 static const char *past_string(const char *at)
 {
     if (*at++ != '"') return NULL;
@@ -26,15 +26,15 @@ static const char *past_string(const char *at)
 static const char *past_number(const char *at)
 {
     at += *at == '-';
-    size_t whole = strspn(at, "0123456789");
-    if (whole == 0 || (whole > 1 && *at == '0')) return NULL;
-    at += whole;
+    size_t digits = strspn(at, "0123456789");
+    if (digits == 0 || (digits > 1 && *at == '0')) return NULL;
+    at += digits;
     if (*at != '.') return at;
     size_t part = strspn(at + 1, "0123456789");
     return part > 0 ? at + 1 + part : NULL;
 }
 
-/* Past the JSON value (RFC 8259, without exponents) at `at`, or NULL. */
+/* Return the end of the JSON value (RFC 8259, without exponents) at `at`, or NULL. */
 static const char *past_value(const char *at)
 {
     static const char *const words[] = {"true", "false", "null"};
@@ -61,18 +61,18 @@ static const char *past_value(const char *at)
     }
 }
 
-/* How many lines hold all of these parts. */
+/* Return the number of lines that contain both parts. */
 static int lines_with(const char *text, const char *first, const char *second)
 {
-    int found = 0;
+    int matches = 0;
     for (const char *line = text; *line != 0;) {
         size_t size = strcspn(line, "\n");
         const char *a = memmem(line, size, first, strlen(first));
         const char *b = second == NULL ? line : memmem(line, size, second, strlen(second));
-        found += a != NULL && b != NULL;
+        matches += a != NULL && b != NULL;
         line += size + (line[size] == '\n');
     }
-    return found;
+    return matches;
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* What the tests of the CPU's pointwise ops share: checks, random numbers, elements of every dtype as numbers, and
- * running a test with every instruction set. */
+/* Helpers of the CPU's pointwise tests: random numbers, conversion of elements of every dtype, and running a test with
+ * every instruction set. */
 #ifndef FS_TESTS_POINTWISE_CHECK_H
 #define FS_TESTS_POINTWISE_CHECK_H
 
@@ -45,7 +45,8 @@ static inline fs_elementwise dense_space(fs_dtype dtype, void *out, const void *
     return space;
 }
 
-/* A stored element as a number, and a number as the nearest element (ties to even), from the formats' definitions. */
+/* Convert a stored element to a double, and a double to the nearest element (ties to even), by the formats'
+ * definitions. */
 static inline double half_number(uint16_t bits, int digits, int least)
 {
     int fraction_bits = digits - 1, exponent_bits = 15 - fraction_bits;
@@ -113,8 +114,8 @@ static inline void convert_dense(void *out, fs_dtype to, const void *in, fs_dtyp
     CHECK(fs_cpu_convert(cpu, &conversion, NULL) == FS_OK, "%s to %s", fs_dtypes[from].name, fs_dtypes[to].name);
 }
 
-/* Runs the test once for each instruction set, in a child process of its own since the loops choose once. One that
- * this processor lacks runs the best it has. Returns main's exit status. */
+/* Run the test once per instruction set, each in a child process, since a process chooses its loops once. A set that
+ * this processor lacks falls back to the best available. Return the exit status for main(). */
 static inline int each_isa(void (*test)(void))
 {
     static const char *const isas[] = {"baseline", "avx2", "avx512"};

@@ -1,4 +1,4 @@
-/* Arrow streams: what their structs hold, moved children, and every allocation that can fail. */
+/* Arrow streams: the contents of their structs, moved children, and every failing allocation. */
 #include <math.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static void test_schema(struct ArrowArrayStream *stream)
 {
     static const char *const formats[COLUMNS] = {"l", "g", "b", "U", "+L"};
     struct ArrowSchema schema;
-    for (int time = 0; time < 2; time++) { /* a reader may ask twice */
+    for (int time = 0; time < 2; time++) { /* a reader may request the schema twice */
         CHECK(stream->get_schema(stream, &schema) == 0);
         CHECK(strcmp(schema.format, "+s") == 0 && schema.n_children == COLUMNS);
         for (int i = 0; i < COLUMNS; i++) {
@@ -95,16 +95,16 @@ static void test_stream(void)
     CHECK(stream.get_next(&stream, &end) == 0 && end.release == NULL, "one batch");
     CHECK(stream.get_last_error(&stream) == NULL);
     stream.release(&stream);
-    test_values(&batch); /* it outlives the stream */
+    test_values(&batch); /* the batch outlives the stream */
     moved = *batch.children[1];
-    batch.children[1]->release = NULL; /* as a reader takes a child */
+    batch.children[1]->release = NULL; /* a reader moved this child */
     batch.release(&batch);
     CHECK(released == 1 && batch.release == NULL);
     moved.release(&moved);
     CHECK(released == 2);
 }
 
-static void test_nobody_reads(void)
+static void test_an_unread_stream_releases_its_data(void)
 {
     struct ArrowArrayStream stream;
     released = 0;
@@ -150,7 +150,7 @@ int main(void)
 {
     fill();
     test_stream();
-    test_nobody_reads();
+    test_an_unread_stream_releases_its_data();
     test_memory_runs_out();
     return failures != 0;
 }

@@ -1,5 +1,5 @@
-/* The rules for torch's ops, each with arguments that no op has: nothing is read that is not there, and no work is less
- * than none. */
+/* The rules for torch's ops, each with arbitrary arguments: no rule reads past the arguments or returns negative work.
+ */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,13 +79,13 @@ static void try_rule(const char *name, fs_torch_builder *builder)
     fs_error err;
     CHECK(fs_torch_begin(builder, &err) == FS_OK);
     for (uint32_t i = draw(ARGUMENTS); i > 0; i--) add_argument(builder);
-    /* A copy of exactly its size, so that reading past it is seen. */
+    /* A copy of exactly its size, so that the sanitizer detects reading past it. */
     size_t size = fs_torch_size(builder);
     void *bytes = malloc(size);
     memcpy(bytes, builder->words, size);
     CHECK(fs_torch_decode(bytes, size, &call));
     check_work(name, &call);
-    /* Told by the op around it, and by a gradient, whatever those were called with. */
+    /* Also with an enclosing op and as a gradient, both with arbitrary arguments. */
     fs_torch_call outer = call;
     call.outer = &outer;
     call.outer_name = outers[draw(sizeof outers / sizeof *outers)];
@@ -110,7 +110,7 @@ static void try_rules(const fs_aten_rule *rules, fs_torch_builder *builder)
     }
 }
 
-/* Names that are no rows, or rows with a namespace of their own. */
+/* Names without a rule, and rules with their own namespace. */
 static const char *const whole_names[] = {"triton_poi_fused_embedding_0",
                                           "triton_poi_fused_add_0",
                                           "triton_per_fused_native_layer_norm_0",

@@ -1,5 +1,5 @@
-/* What belongs to what, against a brute force over random programs: threads that nest ops, ranges, steps and frames,
- * API calls in them, and device work that is told of in any order. */
+/* Parents and launchers, compared with a brute force over random programs: threads with nested ops, ranges, steps and
+ * frames, API calls inside them, and device work recorded in any order. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,19 +11,19 @@
 
 enum { THREADS = 3, DEVICES = 2, STREAMS = 3, MOST = 4096, NOBODY = -1 };
 
-/* An event of the program. Its number is kept in the store's `bytes`, wherever it goes there. */
+/* An event of the program. Its number is stored in the event's `bytes`, since events move within the store. */
 typedef struct {
     fs_event_kind kind;
-    int64_t start, end, told; /* told: when the store learns of it */
-    int thread;               /* NOBODY: not known */
+    int64_t start, end, recorded; /* recorded: when the store receives it */
+    int thread;                   /* NOBODY: unknown */
     int device, stream;
-    int parent, launcher; /* numbers of events: as they are to be found */
+    int parent, launcher; /* the expected numbers of events */
     uint32_t correlation;
-    uint32_t index; /* in the store, of what does not move */
+    uint32_t index; /* in the store, of events that do not move */
 } happening;
 
 static happening all[MOST];
-static int adopted; /* work of a library's thread that ran for a range, in all programs */
+static int adopted; /* work of a library's thread attributed to a range, in all programs */
 static int count;
 static uint64_t state = 88172645463325252u;
 
@@ -64,9 +64,9 @@ static int add(fs_event_kind kind, int thread, int64_t start)
 }
 
 static const fs_event_kind host_kinds[] = {FS_EVENT_OP, FS_EVENT_RANGE, FS_EVENT_STEP, FS_EVENT_FRAME};
-static bool all_annotate; /* else the first thread alone has ranges and steps */
+static bool all_annotate; /* otherwise only the first thread has ranges and steps */
 
-/* The last thread is a library's: it has no op and no range of its own. */
+/* The last thread belongs to a library: it has no ops or ranges. */
 static fs_event_kind host_kind(int thread)
 {
     fs_event_kind kind = host_kinds[below(4)];
@@ -77,11 +77,11 @@ static fs_event_kind host_kind(int thread)
 
 static const fs_event_kind work_kinds[] = {FS_EVENT_KERNEL, FS_EVENT_MEMCPY, FS_EVENT_MEMSET};
 
-/* One thread: `open` are its events that have begun, the innermost last. */
+/* Generate one thread's events. `open` holds those that have begun, the innermost last. */
 static void run_thread(int thread, int events, uint32_t *correlation, int64_t grain)
 {
     int open[64], depth = 0;
-    int64_t now = thread; /* times of threads differ by the modulus */
+    int64_t now = thread; /* the threads' times differ modulo THREADS */
     for (int made = 0; made < events || depth > 0;) {
         now += THREADS * (1 + below(20));
         int64_t time = now / grain;
@@ -90,14 +90,14 @@ static void run_thread(int thread, int events, uint32_t *correlation, int64_t gr
         if (made < events && depth < 60 && roll < 5 && (!in_call || below(4) == 0)) {
             fs_event_kind kind = roll < 3 ? host_kind(thread) : below(5) ? FS_EVENT_RUNTIME : FS_EVENT_OVERHEAD;
             int made_now = add(kind, thread, time);
-            /* The store gives an op or range its parent when it begins: the innermost of these that is open. */
+            /* The store sets the parent of an op or range when it begins: the innermost open one. */
             for (int i = depth; i-- > 0 && encloses_on_host(&all[made_now]) && all[made_now].parent == NOBODY;)
                 if (encloses_on_host(&all[open[i]])) all[made_now].parent = open[i];
             if (kind == FS_EVENT_RUNTIME && below(8)) all[made_now].correlation = ++*correlation;
             open[depth++] = made_now;
             made++;
         } else if (depth > 0) {
-            /* Mostly what began last ends first; a range may end anywhere. */
+            /* Mostly last in, first out; a range may end at any time. */
             int at = depth - 1;
             if (below(6) == 0) at = (int)below((uint32_t)depth);
             if (is_call(&all[open[at]])) at = depth - 1;
@@ -129,26 +129,26 @@ static void make_program(int events, int64_t grain)
     for (int i = 0; i < hosts && count < MOST - 40; i++) {
         if (all[i].kind != FS_EVENT_RUNTIME || all[i].correlation == FS_NONE) continue;
         if (below(4)) launch_work(i);
-        if (below(5) == 0 && all[i].end > all[i].start + 2) { /* a wait lies in the call that waits */
+        if (below(5) == 0 && all[i].end > all[i].start + 2) { /* a wait lies within its call */
             int made = add(FS_EVENT_SYNC, NOBODY, all[i].start + 1);
             all[made].end = all[i].end - 1;
             all[made].correlation = all[i].correlation;
         }
     }
-    for (int i = 0; i < 5; i++) { /* of nobody */
+    for (int i = 0; i < 5; i++) { /* without a call */
         int made = add(i < 3 ? FS_EVENT_KERNEL : i < 4 ? FS_EVENT_OVERHEAD : FS_EVENT_SYNC, NOBODY, below(5000));
         all[made].end = all[made].start + 5;
         if (i < 3) all[made].device = 0;
         if (i == 1) all[made].correlation = 4000000000u;
     }
-    /* Ops and ranges are told of when they begin, and what CUPTI tells when it has ended or later. */
+    /* Ops and ranges are recorded when they begin, CUPTI's records arrive at their end or later. */
     for (int i = 0; i < count; i++)
-        all[i].told = encloses_on_host(&all[i]) ? all[i].start : all[i].end + 1 + (below(3) ? 0 : below(2000));
+        all[i].recorded = encloses_on_host(&all[i]) ? all[i].start : all[i].end + 1 + (below(3) ? 0 : below(2000));
 }
 
 /* The oracle ------------------------------------------------------------------------------------------------------ */
 
-/* The innermost event of the thread that encloses the call: of all that do, the one that began last. */
+/* Return the innermost event of the thread around the call: of those enclosing it, the one that began last. */
 static int find_parent(const happening *call)
 {
     int best = NOBODY;
@@ -168,8 +168,8 @@ static int find_call(uint32_t correlation)
     return NOBODY;
 }
 
-/* What a call of a thread without ops and ranges runs for: the range or step that is open on the one other thread that
- * has one open, of several there the one that began last. */
+/* Return the range that a call on a thread without ops and ranges belongs to: if exactly one other thread has ranges or
+ * steps open, the one of these that began last. */
 static int find_adopter(const happening *call)
 {
     int best = NOBODY;
@@ -207,10 +207,10 @@ static void find_answers(void)
 
 /* The store ------------------------------------------------------------------------------------------------------- */
 
-static int by_told(const void *left, const void *right)
+static int by_recorded(const void *left, const void *right)
 {
     const happening *a = &all[*(const int *)left], *b = &all[*(const int *)right];
-    if (a->told != b->told) return a->told < b->told ? -1 : 1;
+    if (a->recorded != b->recorded) return a->recorded < b->recorded ? -1 : 1;
     return *(const int *)left - *(const int *)right;
 }
 
@@ -220,7 +220,7 @@ static fs_store *make_store(void)
     fs_store *store = NULL;
     CHECK(fs_store_create(&store, NULL) == FS_OK);
     for (int i = 0; i < count; i++) order[i] = i;
-    qsort(order, (size_t)count, sizeof *order, by_told);
+    qsort(order, (size_t)count, sizeof *order, by_recorded);
     for (int i = 0; i < count; i++) {
         happening *source = &all[order[i]];
         fs_event event = fs_event_missing;
@@ -249,20 +249,21 @@ static fs_event get(const fs_store *store, uint32_t index)
     return event;
 }
 
-/* The number of the event at a place; NOBODY for none. */
+/* Return the number of the event at an index, or NOBODY. */
 static int number_at(const fs_store *store, uint32_t index)
 {
     return index == FS_NONE ? NOBODY : (int)get(store, index).bytes;
 }
 
-/* However far it came: every event is there once, and every link leads to an earlier event that may be linked to. */
+/* Check what must hold even after a failure: every event is stored once, and every link leads to an earlier event of a
+ * valid kind. */
 static void check_links(const fs_store *store)
 {
-    static int seen[MOST];
-    memset(seen, 0, sizeof seen);
+    static int occurrences[MOST];
+    memset(occurrences, 0, sizeof occurrences);
     for (uint32_t i = 0; i < fs_store_count(store); i++) {
         fs_event event = get(store, i);
-        if (i < (uint32_t)count) seen[event.bytes]++;
+        if (i < (uint32_t)count) occurrences[event.bytes]++;
         CHECK(event.parent == FS_NONE || event.parent < i, "%u in %u", i, event.parent);
         CHECK(event.launcher == FS_NONE || event.launcher < i, "%u of %u", i, event.launcher);
         if (event.parent < i && event.kind != FS_EVENT_SYNC) CHECK(get(store, event.parent).lane == event.lane);
@@ -271,13 +272,13 @@ static void check_links(const fs_store *store)
             CHECK(kind == FS_EVENT_OP || kind == FS_EVENT_RANGE || kind == FS_EVENT_STEP);
         }
     }
-    for (int i = 0; i < count; i++) CHECK(seen[i] == 1, "event %d is there %d times", i, seen[i]);
+    for (int i = 0; i < count; i++) CHECK(occurrences[i] == 1, "event %d is stored %d times", i, occurrences[i]);
 }
 
-/* The copies of ranges: from the first to the last work that ran for a range on a stream. */
+/* Check the copies of ranges on streams: each spans the first to the last work of the range on the stream. */
 static void check_copies(const fs_store *store)
 {
-    int expected = 0, found = 0;
+    int expected = 0, copies = 0;
     for (int range = 0; range < count; range++) {
         if (all[range].kind != FS_EVENT_RANGE && all[range].kind != FS_EVENT_STEP) continue;
         for (int lane = 0; lane < DEVICES * STREAMS; lane++) {
@@ -297,17 +298,17 @@ static void check_copies(const fs_store *store)
                 fs_lane on = fs_store_lane(store, event.lane);
                 if (number_at(store, event.launcher) != range || !on.on_device) continue;
                 if (on.device * STREAMS + (int)on.id != lane) continue;
-                found++;
+                copies++;
                 CHECK(event.start == start && event.duration == end - start && event.kind == all[range].kind);
                 CHECK(event.device == on.device && event.timing == FS_TIMING_CUPTI && event.parent == FS_NONE);
                 CHECK(event.name == (uint32_t)range % 50);
             }
         }
     }
-    CHECK(found == expected && fs_store_count(store) == (uint32_t)(count + expected), "%d of %d", found, expected);
+    CHECK(copies == expected && fs_store_count(store) == (uint32_t)(count + expected), "%d of %d", copies, expected);
 }
 
-static void test_links_are_those_of_the_brute_force(void)
+static void test_links_match_the_brute_force(void)
 {
     int linked = 0, nested_calls = 0, waits = 0;
     for (int round = 0; round < 150 && failures == 0; round++) {
@@ -339,9 +340,8 @@ static void test_links_are_those_of_the_brute_force(void)
     CHECK(adopted > 100, "%d", adopted);
 }
 
-/* Times so coarse that many are equal: which of two equal events lies in which is open, but not that links are sound.
- */
-static void test_equal_times_leave_links_sound(void)
+/* Times so coarse that many are equal: either of two equal events may enclose the other, but links must be valid. */
+static void test_equal_times_give_valid_links(void)
 {
     for (int round = 0; round < 60 && failures == 0; round++) {
         make_program(40, 40);
@@ -358,16 +358,16 @@ static void test_equal_times_leave_links_sound(void)
     }
 }
 
-/* An event on thread 0 of which the store learns in the order of the calls. */
+/* Add an event on thread 0; the store receives events in the order of the calls. */
 static int at(fs_event_kind kind, int64_t start, int64_t end, uint32_t correlation)
 {
     int made = add(kind, kind == FS_EVENT_KERNEL || kind == FS_EVENT_SYNC ? NOBODY : 0, start);
-    all[made].end = end, all[made].correlation = correlation, all[made].told = made;
+    all[made].end = end, all[made].correlation = correlation, all[made].recorded = made;
     if (kind == FS_EVENT_KERNEL) all[made].device = 0;
     return made;
 }
 
-/* What each event lies in once it is told what belongs to what, by number. */
+/* Check each event's parent, by number, after attribution. */
 static void check_parents(const int *expected)
 {
     fs_store *store = make_store();
@@ -385,7 +385,7 @@ static void test_times_that_touch(void)
     count = 0;
     int op = at(FS_EVENT_OP, 100, 200, FS_NONE);
     int inner = at(FS_EVENT_RUNTIME, 100, 150, 1), outer = at(FS_EVENT_RUNTIME, 100, 200, 2);
-    int next = at(FS_EVENT_RUNTIME, 200, 250, 3); /* begins where the op has ended */
+    int next = at(FS_EVENT_RUNTIME, 200, 250, 3); /* begins where the op ends */
     int instant = at(FS_EVENT_RUNTIME, 200, 200, 4);
     int within = at(FS_EVENT_RUNTIME, 120, 120, 5);
     int late = at(FS_EVENT_RUNTIME, 160, 200, 6); /* ends as the op does */
@@ -397,8 +397,8 @@ static void test_times_that_touch(void)
     check_parents(expected);
 }
 
-/* A host clock that is a little ahead of CUPTI's: the op is told of when the kernel inside it has been already. */
-static void test_clocks_that_disagree_leave_links_sound(void)
+/* A host clock slightly ahead of CUPTI's: the op is recorded after the kernel inside it. */
+static void test_clocks_that_disagree_give_valid_links(void)
 {
     for (int first = 0; first < 2; first++) {
         count = 0;
@@ -415,7 +415,7 @@ static void test_clocks_that_disagree_leave_links_sound(void)
     }
 }
 
-static void test_nothing_to_tell(void)
+static void test_a_store_without_calls_has_no_links(void)
 {
     fs_store *store = NULL;
     CHECK(fs_store_create(&store, NULL) == FS_OK && fs_attribute(store, NULL) == FS_OK);
@@ -454,11 +454,11 @@ static void test_every_allocation_may_fail(void)
 
 int main(void)
 {
-    test_links_are_those_of_the_brute_force();
-    test_equal_times_leave_links_sound();
+    test_links_match_the_brute_force();
+    test_equal_times_give_valid_links();
     test_times_that_touch();
-    test_clocks_that_disagree_leave_links_sound();
-    test_nothing_to_tell();
+    test_clocks_that_disagree_give_valid_links();
+    test_a_store_without_calls_has_no_links();
     test_every_allocation_may_fail();
     if (failures == 0) printf("attribute: passed\n");
     return failures != 0;

@@ -1,5 +1,5 @@
-/* Chrome traces of stores made by hand: what each event's line says, and what happens when writing fails. The text as a
- * whole is read by a parser of its own here, and by Python's in tests/test_trace.py. */
+/* Chrome traces of stores built by hand: the line of each event, and failing writes. A small parser here checks the
+ * whole text, as Python's does in tests/test_trace.py. */
 #define _GNU_SOURCE /* memmem */
 #include <math.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "tests/c/json_check.h"
 #include "views/chrome_trace.h"
 
-/* A sink that keeps the text, and may fail ----------------------------------------------------------------------- */
+/* A sink that stores the text and may fail ----------------------------------------------------------------------- */
 
 static struct {
     char *text;
@@ -41,7 +41,7 @@ static void forget(void)
     memset(&kept, 0, sizeof kept);
 }
 
-/* A store made by hand --------------------------------------------------------------------------------------------- */
+/* Building a store ------------------------------------------------------------------------------------------------ */
 
 enum { PID = 4000, THREAD = 4001 };
 static fs_store *store;
@@ -56,28 +56,28 @@ static uint32_t name_id(const char *text)
 
 static fs_event event(fs_event_kind kind, const char *name, int64_t start, int64_t duration)
 {
-    fs_event made = fs_event_missing;
-    made.kind = (uint8_t)kind;
-    if (name != NULL) made.name = name_id(name);
-    made.start = start;
-    made.duration = duration;
-    CHECK(fs_store_thread_lane_of(store, THREAD, &made.lane, NULL) == FS_OK);
-    return made;
+    fs_event record = fs_event_missing;
+    record.kind = (uint8_t)kind;
+    if (name != NULL) record.name = name_id(name);
+    record.start = start;
+    record.duration = duration;
+    CHECK(fs_store_thread_lane_of(store, THREAD, &record.lane, NULL) == FS_OK);
+    return record;
 }
 
 static fs_event work(fs_event_kind kind, const char *name, int device, uint64_t stream, int64_t start, int64_t duration)
 {
-    fs_event made = event(kind, name, start, duration);
-    made.device = (int8_t)device;
-    made.timing = FS_TIMING_CUPTI;
-    CHECK(fs_store_device_lane(store, device, stream, &made.lane, NULL) == FS_OK);
-    return made;
+    fs_event record = event(kind, name, start, duration);
+    record.device = (int8_t)device;
+    record.timing = FS_TIMING_CUPTI;
+    CHECK(fs_store_device_lane(store, device, stream, &record.lane, NULL) == FS_OK);
+    return record;
 }
 
-static uint32_t put(fs_event made)
+static uint32_t put(fs_event added)
 {
     uint32_t index = FS_NONE;
-    CHECK(fs_store_append(store, &made, &index, NULL) == FS_OK);
+    CHECK(fs_store_append(store, &added, &index, NULL) == FS_OK);
     return index;
 }
 
@@ -95,7 +95,7 @@ static uint32_t launch_id(fs_launch launch)
     return signature_id(bytes, sizeof bytes);
 }
 
-/* The trace as a text that is JSON, until the next call. */
+/* Write the trace, check that it is JSON, and return its text, valid until the next call. */
 static const char *trace(int64_t expected_left_out)
 {
     int64_t left_out = -1;
@@ -134,7 +134,7 @@ static void test_times_are_exact(void)
         {1, 999, "\"ts\": 0.001, \"dur\": 0.999"},
         {4376129756689407, 1000, "\"ts\": 4376129756689.407, \"dur\": 1.000"},
         {INT64_C(7889238000000000) - 1, 123456789012, "\"ts\": 7889237999999.999, \"dur\": 123456789.012"},
-        {100, -5, "\"ts\": 0.100, \"dur\": 0.000"}, /* ended before it began: no slice goes backwards */
+        {100, -5, "\"ts\": 0.100, \"dur\": 0.000"}, /* ended before it began: durations are never negative */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         put(event(FS_EVENT_OP, "x::a", cases[i].start, cases[i].duration));
@@ -153,7 +153,7 @@ static void test_trace_times_and_base_make_unix_time(void)
     HAS(text, "cpu_op", "\"ts\": 1.500, \"dur\": 0.250");
 }
 
-static void test_wild_times_break_nothing(void)
+static void test_extreme_times_are_valid_json(void)
 {
     put(event(FS_EVENT_OP, "x::a", INT64_MAX, INT64_MAX));
     put(event(FS_EVENT_OP, "x::b", INT64_MIN + 1, INT64_MAX));
@@ -191,7 +191,7 @@ static void test_a_name_longer_than_a_piece(void)
     HAS(text, "\"cat\": \"cpu_op\", \"name\": \"\"", NULL);
 }
 
-static void test_what_an_op_was_called_with(void)
+static void test_the_arguments_of_an_op(void)
 {
     static const int64_t matrix[] = {2, 3}, turned[] = {1, 2}, flat[] = {0, 5};
     static const uint8_t dtypes[] = {FS_FLOAT64, FS_FLOAT16, FS_BFLOAT16, FS_INT64, FS_INT32, FS_INT8, FS_UINT8};
@@ -210,11 +210,11 @@ static void test_what_an_op_was_called_with(void)
     call.arguments[2] = argument;
     argument.role = FS_ARGUMENT_OUT;
     call.arguments[3] = argument;
-    fs_event made = event(FS_EVENT_OP, "x::strange", 10, 5);
-    made.signature = signature_id(bytes, fs_signature_encode(&call, bytes));
-    put(made);
-    made.name = name_id("flopscope::add"); /* read twice, written once: 24 bytes each; an addition per element */
-    put(made);
+    fs_event record = event(FS_EVENT_OP, "x::strange", 10, 5);
+    record.signature = signature_id(bytes, fs_signature_encode(&call, bytes));
+    put(record);
+    record.name = name_id("flopscope::add"); /* read twice, written once: 24 bytes each; an addition per element */
+    put(record);
     for (size_t i = 0; i < sizeof dtypes; i++) {
         call.arguments[i] = (fs_argument){.role = FS_ARGUMENT_IN,
                                           .dtype = dtypes[i],
@@ -224,13 +224,13 @@ static void test_what_an_op_was_called_with(void)
                                           .shape = flat};
     }
     call.argument_count = sizeof dtypes;
-    made.name = name_id("x::typed");
-    made.signature = signature_id(bytes, fs_signature_encode(&call, bytes));
-    put(made);
+    record.name = name_id("x::typed");
+    record.signature = signature_id(bytes, fs_signature_encode(&call, bytes));
+    put(record);
     call.argument_count = 0;
-    made.name = name_id("x::nothing");
-    made.signature = signature_id(bytes, fs_signature_encode(&call, bytes));
-    put(made);
+    record.name = name_id("x::nothing");
+    record.signature = signature_id(bytes, fs_signature_encode(&call, bytes));
+    put(record);
     const char *text = trace(0);
     HAS(text, "x::strange",
         "\"Input Dims\": [[2, 3], [], [2, 3]], \"Input type\": [\"float\", \"Scalar\", \"float\"], "
@@ -242,7 +242,7 @@ static void test_what_an_op_was_called_with(void)
     HAS(text, "x::nothing", "\"Input Dims\": [], \"Input type\": [], \"Input Strides\": []}");
 }
 
-static void test_the_work_that_a_range_was_said_to_do(void)
+static void test_the_declared_work_of_a_range(void)
 {
     static const struct {
         fs_given_work work;
@@ -257,9 +257,9 @@ static void test_the_work_that_a_range_was_said_to_do(void)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         _Alignas(8) char bytes[FS_GIVEN_WORK_BYTES];
         fs_given_work_encode(&cases[i].work, bytes);
-        fs_event made = event(i == 0 ? FS_EVENT_STEP : FS_EVENT_RANGE, "ProfilerStep#1", 10, 5);
-        made.signature = signature_id(bytes, sizeof bytes);
-        put(made);
+        fs_event record = event(i == 0 ? FS_EVENT_STEP : FS_EVENT_RANGE, "ProfilerStep#1", 10, 5);
+        record.signature = signature_id(bytes, sizeof bytes);
+        put(record);
     }
     const char *text = trace(0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) HAS(text, "user_annotation", cases[i].text);
@@ -282,7 +282,7 @@ static void test_device_work_and_its_launch(void)
     /* grid, block, cluster, registers, static and dynamic shared memory, graph, context, node */
     kernel.signature = launch_id((fs_launch){{97657, 1, 1}, {128, 1, 1}, {2, 1, 1}, 32, 1000, 24, 3, 1, 9000000001});
     put(kernel);
-    kernel.start = 400; /* of the same launch, told of later, run earlier: the arrow leads there */
+    kernel.start = 400; /* of the same launch, recorded later but run earlier: the arrow leads to it */
     put(kernel);
     fs_event copy = work(FS_EVENT_MEMCPY, "Memcpy HtoD (Pinned -> Device)", 2, 8, 2000, 3584);
     copy.bytes = 32768;
@@ -363,7 +363,7 @@ static void test_frames_syncs_and_overhead(void)
 static void test_allocated_memory_is_never_negative(void)
 {
     static const int64_t changes[] = {100, -300, 50, -20, 400};
-    /* The sums are 100, -200, -150, -170, 230: at least 200 bytes were there before. */
+    /* The sums are 100, -200, -150, -170, 230: at least 200 bytes were allocated before. */
     static const char *const texts[] = {
         "\"Total Allocated\": 300, \"Bytes\": 100, \"Device Id\": 0, \"Device Type\": 1, \"Ev Idx\": 0}",
         "\"Total Allocated\": 0, \"Bytes\": -300, ",
@@ -372,14 +372,14 @@ static void test_allocated_memory_is_never_negative(void)
         "\"Total Allocated\": 430, \"Bytes\": 400, ",
     };
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        fs_event made = event(FS_EVENT_MEMORY, "[memory]", (int64_t)i, 0);
-        made.device = 0;
-        made.bytes = changes[i];
-        put(made);
+        fs_event record = event(FS_EVENT_MEMORY, "[memory]", (int64_t)i, 0);
+        record.device = 0;
+        record.bytes = changes[i];
+        put(record);
     }
-    fs_event made = event(FS_EVENT_MEMORY, NULL, 9, FS_MISSING);
-    made.bytes = 7;
-    put(made);
+    fs_event record = event(FS_EVENT_MEMORY, NULL, 9, FS_MISSING);
+    record.bytes = 7;
+    put(record);
     const char *text = trace(0);
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) HAS(text, "cpu_instant_event", texts[i]);
     HAS(text,
@@ -388,7 +388,7 @@ static void test_allocated_memory_is_never_negative(void)
         NULL);
 }
 
-static void test_a_process_is_not_taken_for_a_device(void)
+static void test_a_process_id_is_no_device_id(void)
 {
     options.pid = 1; /* as in a container */
     put(event(FS_EVENT_OP, "x::a", 0, 1));
@@ -398,15 +398,15 @@ static void test_a_process_is_not_taken_for_a_device(void)
     HAS(text, "\"kernel\"", "\"pid\": 1, ");
 }
 
-static void test_events_that_lie_nowhere(void)
+static void test_events_without_a_lane(void)
 {
-    fs_event made = event(FS_EVENT_OP, "x::a", 0, 1);
-    made.lane = FS_NONE;
-    put(made);
-    made.kind = FS_EVENT_KERNEL, made.device = 3, made.launcher = FS_NONE;
-    put(made);
-    made.device = -1, made.start = 2;
-    put(made);
+    fs_event record = event(FS_EVENT_OP, "x::a", 0, 1);
+    record.lane = FS_NONE;
+    put(record);
+    record.kind = FS_EVENT_KERNEL, record.device = 3, record.launcher = FS_NONE;
+    put(record);
+    record.device = -1, record.start = 2;
+    put(record);
     const char *text = trace(0);
     HAS(text, "cpu_op", "\"pid\": 4000, \"tid\": 0, ");
     HAS(text, "\"kernel\"", "\"pid\": 3, \"tid\": 0, \"ts\": 0.000, \"dur\": 0.001, \"args\": {\"device\": 3}}");
@@ -415,7 +415,7 @@ static void test_events_that_lie_nowhere(void)
 
 /* Failures --------------------------------------------------------------------------------------------------------- */
 
-/* Of about five pieces, with all that allocates. */
+/* Fill the store with about five pieces of text, using every feature that allocates. */
 static void fill(void)
 {
     for (uint32_t i = 0; i < 3000; i++) {
@@ -432,7 +432,7 @@ static void fill(void)
     }
 }
 
-static void test_a_sink_that_fails_ends_it(void)
+static void test_a_failing_sink_ends_the_writing(void)
 {
     fill();
     trace(0);
@@ -471,14 +471,22 @@ static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
 int main(void)
 {
     static void (*const tests[])(void) = {
-        test_an_empty_store_is_a_trace,           test_times_are_exact,
-        test_trace_times_and_base_make_unix_time, test_wild_times_break_nothing,
-        test_open_events_last_until_the_end,      test_a_name_longer_than_a_piece,
-        test_what_an_op_was_called_with,          test_the_work_that_a_range_was_said_to_do,
-        test_device_work_and_its_launch,          test_annotations_of_a_device_come_first,
-        test_frames_syncs_and_overhead,           test_allocated_memory_is_never_negative,
-        test_a_process_is_not_taken_for_a_device, test_events_that_lie_nowhere,
-        test_a_sink_that_fails_ends_it,           test_every_failed_allocation_is_reported_and_leaks_nothing,
+        test_an_empty_store_is_a_trace,
+        test_times_are_exact,
+        test_trace_times_and_base_make_unix_time,
+        test_extreme_times_are_valid_json,
+        test_open_events_last_until_the_end,
+        test_a_name_longer_than_a_piece,
+        test_the_arguments_of_an_op,
+        test_the_declared_work_of_a_range,
+        test_device_work_and_its_launch,
+        test_annotations_of_a_device_come_first,
+        test_frames_syncs_and_overhead,
+        test_allocated_memory_is_never_negative,
+        test_a_process_id_is_no_device_id,
+        test_events_without_a_lane,
+        test_a_failing_sink_ends_the_writing,
+        test_every_failed_allocation_is_reported_and_leaks_nothing,
     };
     int64_t live = fs_memory_live();
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

@@ -1,5 +1,4 @@
-/* Collectives and streams of stores made by hand: every expected number is derived here. Times are small numbers of ns.
- */
+/* Collectives and streams of stores built by hand. Expected numbers are derived here. Times are small numbers of ns. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,45 +32,46 @@ static uint64_t room[(FS_LAUNCH_BYTES + FS_COLLECTIVE_MAX_BYTES) / 8 + 1];
 
 static fs_collective some(void)
 {
-    fs_collective told = {.in_elements = 1 << 20, .out_elements = (int64_t)1 << 40, .sequence = 7, .group_size = 4096};
-    told.name = text("_allgather_base");
-    told.dtype = text("BFloat16");
-    told.group = text("0");
-    told.ranks = text("[0, 1]");
-    return told;
+    fs_collective recorded = {
+        .in_elements = 1 << 20, .out_elements = (int64_t)1 << 40, .sequence = 7, .group_size = 4096};
+    recorded.name = text("_allgather_base");
+    recorded.dtype = text("BFloat16");
+    recorded.group = text("0");
+    recorded.ranks = text("[0, 1]");
+    return recorded;
 }
 
-static void test_what_was_told_comes_back_behind_the_launch(void)
+static void test_a_collective_is_decoded_after_a_launch(void)
 {
     fs_launch launch = {.grid = {24, 1, 1}, .block = {544, 1, 1}, .graph_node = 3}, back;
-    fs_collective told = some(), found;
+    fs_collective recorded = some(), decoded;
     fs_launch_encode(&launch, room);
-    size_t size = fs_collective_encode(&told, room);
+    size_t size = fs_collective_encode(&recorded, room);
     CHECK(size > FS_LAUNCH_BYTES && size <= sizeof room);
     CHECK(fs_launch_decode(room, &back) && memcmp(&back, &launch, sizeof launch) == 0);
-    CHECK(fs_collective_decode((fs_span){.bytes = room, .size = (uint32_t)size}, &found));
-    CHECK(found.in_elements == 1 << 20 && found.out_elements == (int64_t)1 << 40);
-    CHECK(found.sequence == 7 && found.group_size == 4096 && found.element_size == 2);
-    CHECK(is(found.name, "_allgather_base") && is(found.dtype, "BFloat16"));
-    CHECK(is(found.group, "0") && is(found.ranks, "[0, 1]"));
+    CHECK(fs_collective_decode((fs_span){.bytes = room, .size = (uint32_t)size}, &decoded));
+    CHECK(decoded.in_elements == 1 << 20 && decoded.out_elements == (int64_t)1 << 40);
+    CHECK(decoded.sequence == 7 && decoded.group_size == 4096 && decoded.element_size == 2);
+    CHECK(is(decoded.name, "_allgather_base") && is(decoded.dtype, "BFloat16"));
+    CHECK(is(decoded.group, "0") && is(decoded.ranks, "[0, 1]"));
 }
 
-static void test_nothing_told_is_missing(void)
+static void test_unrecorded_fields_are_missing(void)
 {
     fs_launch launch = {.grid = {1, 1, 1}};
-    fs_collective told = fs_collective_missing, found = some();
+    fs_collective recorded = fs_collective_missing, decoded = some();
     fs_launch_encode(&launch, room);
-    CHECK(!fs_collective_decode((fs_span){.bytes = room, .size = FS_LAUNCH_BYTES}, &found));
-    CHECK(found.in_elements == FS_MISSING && found.group_size == 0 && found.name.size == 0);
-    size_t size = fs_collective_encode(&told, room);
-    CHECK(fs_collective_decode((fs_span){.bytes = room, .size = (uint32_t)size}, &found));
-    CHECK(found.in_elements == FS_MISSING && found.out_elements == FS_MISSING && found.sequence == FS_MISSING);
-    CHECK(found.element_size == 0 && is(found.name, "") && is(found.dtype, "") && is(found.ranks, ""));
+    CHECK(!fs_collective_decode((fs_span){.bytes = room, .size = FS_LAUNCH_BYTES}, &decoded));
+    CHECK(decoded.in_elements == FS_MISSING && decoded.group_size == 0 && decoded.name.size == 0);
+    size_t size = fs_collective_encode(&recorded, room);
+    CHECK(fs_collective_decode((fs_span){.bytes = room, .size = (uint32_t)size}, &decoded));
+    CHECK(decoded.in_elements == FS_MISSING && decoded.out_elements == FS_MISSING && decoded.sequence == FS_MISSING);
+    CHECK(decoded.element_size == 0 && is(decoded.name, "") && is(decoded.dtype, "") && is(decoded.ranks, ""));
 
-    fs_given_work work = {1, 2}; /* another kind of signature, however long */
+    fs_given_work work = {1, 2}; /* another kind of signature, of any length */
     memset(room, 0, sizeof room);
     fs_given_work_encode(&work, room);
-    CHECK(!fs_collective_decode((fs_span){.bytes = room, .size = sizeof room}, &found));
+    CHECK(!fs_collective_decode((fs_span){.bytes = room, .size = sizeof room}, &decoded));
 }
 
 static void test_long_texts_are_cut(void)
@@ -79,18 +79,21 @@ static void test_long_texts_are_cut(void)
     char long_text[2000];
     memset(long_text, 'x', sizeof long_text);
     fs_launch launch = {.grid = {1, 1, 1}};
-    fs_collective told = some(), found;
-    told.name = told.dtype = told.group = told.ranks = (fs_collective_text){long_text, sizeof long_text};
+    fs_collective recorded = some(), decoded;
+    recorded.name = recorded.dtype = recorded.group = recorded.ranks =
+        (fs_collective_text){long_text, sizeof long_text};
     fs_launch_encode(&launch, room);
-    size_t size = fs_collective_encode(&told, room);
+    size_t size = fs_collective_encode(&recorded, room);
     CHECK(size == FS_LAUNCH_BYTES + FS_COLLECTIVE_MAX_BYTES);
-    CHECK(fs_collective_decode((fs_span){.bytes = room, .size = (uint32_t)size}, &found));
-    CHECK(found.name.size == 63 && found.dtype.size == 31 && found.group.size == 127 && found.ranks.size == 511);
-    CHECK(found.element_size == 0);
+    CHECK(fs_collective_decode((fs_span){.bytes = room, .size = (uint32_t)size}, &decoded));
+    CHECK(decoded.name.size == 63 && decoded.dtype.size == 31 && decoded.group.size == 127 &&
+          decoded.ranks.size == 511);
+    CHECK(decoded.element_size == 0);
 }
 
-/* A call of record_param_comms with a tensor of 3 x 5 and a text, and the collective behind it where there is one. */
-static fs_span call_of(fs_torch_builder *builder, const fs_collective *told)
+/* Return the signature of a call of record_param_comms with a tensor of 3 x 5 and a text, followed by the collective
+ * unless it is NULL. */
+static fs_span call_of(fs_torch_builder *builder, const fs_collective *recorded)
 {
     static const int64_t shape[] = {3, 5};
     const fs_torch_tensor tensor = {.dtype = FS_TORCH_BFLOAT16, .ndim = 2, .shape = shape};
@@ -98,30 +101,30 @@ static fs_span call_of(fs_torch_builder *builder, const fs_collective *told)
     CHECK(fs_torch_begin(builder, NULL) == FS_OK);
     CHECK(fs_torch_add_tensor(builder, &tensor, NULL) == FS_OK);
     CHECK(fs_torch_add_text(builder, FS_TORCH_SCALAR, "7", 1, NULL) == FS_OK);
-    if (told != NULL) CHECK(fs_torch_add_rest(builder, bytes, fs_collective_write(told, bytes), NULL) == FS_OK);
+    if (recorded != NULL) CHECK(fs_torch_add_rest(builder, bytes, fs_collective_write(recorded, bytes), NULL) == FS_OK);
     return (fs_span){.bytes = builder->words, .size = (uint32_t)fs_torch_size(builder)};
 }
 
-static void test_what_was_told_comes_back_behind_a_call(void)
+static void test_a_collective_is_decoded_after_a_call(void)
 {
     fs_torch_builder builder = {0};
     fs_torch_call call;
-    fs_collective told = some(), found = told;
+    fs_collective recorded = some(), decoded = recorded;
     fs_span bytes = call_of(&builder, NULL);
     uint32_t alone = bytes.size;
-    CHECK(!fs_collective_decode(bytes, &found) && found.name.size == 0);
-    bytes = call_of(&builder, &told);
+    CHECK(!fs_collective_decode(bytes, &decoded) && decoded.name.size == 0);
+    bytes = call_of(&builder, &recorded);
     CHECK(bytes.size > alone && fs_torch_decode(bytes.bytes, bytes.size, &call));
     CHECK(call.whole && call.count == 2 && call.arguments[0].tensor.ndim == 2);
     CHECK((const char *)call.end - (const char *)bytes.bytes == alone);
-    CHECK(fs_collective_decode(bytes, &found) && is(found.name, "_allgather_base") && is(found.ranks, "[0, 1]"));
-    CHECK(found.sequence == 7 && found.group_size == 4096 && found.element_size == 2);
+    CHECK(fs_collective_decode(bytes, &decoded) && is(decoded.name, "_allgather_base") && is(decoded.ranks, "[0, 1]"));
+    CHECK(decoded.sequence == 7 && decoded.group_size == 4096 && decoded.element_size == 2);
     fs_torch_builder_clear(&builder);
 }
 
 /* Kinds ---------------------------------------------------------------------------------------------------------- */
 
-static void test_kinds_are_told_by_names(void)
+static void test_kinds_follow_from_names(void)
 {
     static const struct {
         const char *name;
@@ -156,7 +159,7 @@ static void test_kinds_are_told_by_names(void)
     }
 }
 
-static void test_bus_factors_are_nccl_tests(void)
+static void test_bus_factors_are_those_of_nccl_tests(void)
 {
     CHECK(near(fs_collective_bus_factor(FS_COLLECTIVE_ALLREDUCE, 8), 1.75));
     CHECK(near(fs_collective_bus_factor(FS_COLLECTIVE_ALLREDUCE, 2), 1));
@@ -175,13 +178,13 @@ static void test_bus_factors_are_nccl_tests(void)
 
 static fs_store *store;
 
-static void work(fs_event_kind kind, const char *name, const fs_collective *told, int device, uint64_t stream,
+static void work(fs_event_kind kind, const char *name, const fs_collective *recorded, int device, uint64_t stream,
                  int64_t start, int64_t end)
 {
     fs_event event = fs_event_missing;
     fs_launch launch = {.grid = {1, 1, 1}, .block = {64, 1, 1}};
     fs_launch_encode(&launch, room);
-    size_t size = told != NULL ? fs_collective_encode(told, room) : FS_LAUNCH_BYTES;
+    size_t size = recorded != NULL ? fs_collective_encode(recorded, room) : FS_LAUNCH_BYTES;
     event.kind = (uint8_t)kind;
     event.device = (int8_t)device;
     event.start = start;
@@ -197,9 +200,9 @@ static void compute(int device, uint64_t stream, int64_t start, int64_t end)
     work(FS_EVENT_KERNEL, "gemm", NULL, device, stream, start, end);
 }
 
-static void nccl(const fs_collective *told, int device, uint64_t stream, int64_t start, int64_t end)
+static void nccl(const fs_collective *recorded, int device, uint64_t stream, int64_t start, int64_t end)
 {
-    work(FS_EVENT_KERNEL, "ncclDevKernel_AllReduce_Sum", told, device, stream, start, end);
+    work(FS_EVENT_KERNEL, "ncclDevKernel_AllReduce_Sum", recorded, device, stream, start, end);
 }
 
 static fs_collective_row *collect(uint32_t expected)
@@ -213,23 +216,24 @@ static fs_collective_row *collect(uint32_t expected)
 
 /* Collectives ---------------------------------------------------------------------------------------------------- */
 
-static void test_sizes_speeds_and_what_nothing_hides(void)
+static void test_sizes_rates_and_exposed_time(void)
 {
-    fs_collective gather = some(); /* bfloat16, 4 of 8 ranks' parts */
+    fs_collective gather = some(); /* bfloat16, 8 ranks */
     gather.in_elements = 1000, gather.out_elements = 8000, gather.group_size = 8;
     compute(0, 7, 100, 150);
-    compute(0, 8, 140, 180);                                         /* hides what the first does not */
-    compute(1, 7, 0, 1000);                                          /* another device's hides nothing */
-    work(FS_EVENT_MEMCPY, "copy", NULL, 0, 9, 0, 1000);              /* a copy computes nothing */
-    work(FS_EVENT_INTERVAL, "flopscope::add", NULL, 0, 7, 250, 260); /* a kernel, seen from outside */
-    nccl(NULL, 0, 17, 50, 60);                                       /* only its name tells */
+    compute(0, 8, 140, 180);                                         /* hides time that the first does not */
+    compute(1, 7, 0, 1000);                                          /* on another device: hides nothing */
+    work(FS_EVENT_MEMCPY, "copy", NULL, 0, 9, 0, 1000);              /* a copy is no computation */
+    work(FS_EVENT_INTERVAL, "flopscope::add", NULL, 0, 7, 250, 260); /* a kernel timed by CUDA events */
+    nccl(NULL, 0, 17, 50, 60);                                       /* known by its name only */
     nccl(&gather, 0, 17, 120, 320);
     fs_collective_row *rows = collect(2);
     CHECK(rows[0].kind == FS_COLLECTIVE_ALLREDUCE && rows[0].start == 50 && rows[0].duration == 10);
     CHECK(rows[0].exposed == 10 && isnan(rows[0].message_bytes) && isnan(rows[0].algorithm_gbytes_per_s));
     CHECK(isnan(rows[0].bus_gbytes_per_s) && rows[0].recorded.group.size == 0);
 
-    CHECK(rows[1].kind == FS_COLLECTIVE_ALLGATHER && rows[1].device == 0); /* by what was called, not by its name */
+    CHECK(rows[1].kind == FS_COLLECTIVE_ALLGATHER &&
+          rows[1].device == 0); /* by the recorded call, not by the kernel's name */
     CHECK(rows[1].duration == 200 && rows[1].exposed == 200 - 60 - 10);
     CHECK(rows[1].message_bytes == 16000);
     CHECK(near(rows[1].algorithm_gbytes_per_s, 80) && near(rows[1].bus_gbytes_per_s, 70)); /* B/ns; 7/8 of it */
@@ -237,19 +241,19 @@ static void test_sizes_speeds_and_what_nothing_hides(void)
     fs_free(rows);
 }
 
-static void test_what_was_called_makes_any_kernel_communication(void)
+static void test_a_recorded_collective_makes_any_kernel_communication(void)
 {
-    fs_collective told = some();
-    told.name = text("coalesced"); /* says no kind: the kernel's name does */
-    work(FS_EVENT_KERNEL, "mscclKernel_Broadcast", &told, 0, 7, 0, 10);
-    work(FS_EVENT_KERNEL, "my_kernel", &told, 0, 8, 0, 10);
+    fs_collective recorded = some();
+    recorded.name = text("coalesced"); /* names no kind: the kernel's name decides */
+    work(FS_EVENT_KERNEL, "mscclKernel_Broadcast", &recorded, 0, 7, 0, 10);
+    work(FS_EVENT_KERNEL, "my_kernel", &recorded, 0, 8, 0, 10);
     fs_collective_row *rows = collect(2);
     CHECK(rows[0].kind == FS_COLLECTIVE_BROADCAST && rows[1].kind == FS_COLLECTIVE_OTHER);
     CHECK(rows[0].exposed == 10 && rows[1].exposed == 10); /* neither computes */
     fs_free(rows);
 }
 
-static void test_occurrences_count_what_is_alike(void)
+static void test_occurrences_count_equal_collectives(void)
 {
     fs_collective first = some(), other_size = some(), other_group = some(), other_ranks = some();
     other_size.out_elements *= 2;
@@ -260,7 +264,7 @@ static void test_occurrences_count_what_is_alike(void)
     nccl(&other_size, 0, 17, 200, 210);
     nccl(&other_group, 0, 17, 300, 310);
     nccl(&other_ranks, 0, 17, 400, 410);
-    nccl(&first, 1, 17, 500, 510); /* of another device */
+    nccl(&first, 1, 17, 500, 510); /* on another device */
     nccl(&first, 0, 18, 600, 610); /* on another stream */
     nccl(NULL, 0, 17, 700, 710);
     nccl(NULL, 0, 17, 800, 810);
@@ -275,13 +279,13 @@ static void test_occurrences_count_what_is_alike(void)
 
 static void test_an_unknown_duration_is_missing(void)
 {
-    fs_collective told = some();
-    nccl(&told, 0, 17, 100, 110);
+    fs_collective recorded = some();
+    nccl(&recorded, 0, 17, 100, 110);
     fs_event event;
     fs_store_get(store, 0, &event);
     event.duration = FS_MISSING;
     CHECK(fs_store_append(store, &event, NULL, NULL) == FS_OK);
-    event.start = FS_MISSING; /* nowhere: no row */
+    event.start = FS_MISSING; /* no start: no row */
     CHECK(fs_store_append(store, &event, NULL, NULL) == FS_OK);
     fs_collective_row *rows = collect(2);
     CHECK(rows[0].duration == 10 && isnan(rows[1].duration) && isnan(rows[1].exposed));
@@ -289,7 +293,7 @@ static void test_an_unknown_duration_is_missing(void)
     fs_free(rows);
 }
 
-/* A kernel that an op inside of c10d::_allgather_base_ launched, which an annotation tells of too. */
+/* Add a kernel launched by an op inside c10d::_allgather_base_, which an annotation describes too. */
 static void launch_from(const char *kernel, const fs_collective *stated, int64_t start)
 {
     fs_torch_builder builder = {0};
@@ -310,7 +314,7 @@ static void launch_from(const char *kernel, const fs_collective *stated, int64_t
     CHECK(fs_store_name(store, kernel, &event.name, NULL) == FS_OK);
     event.launcher = inner;
     fs_store_set(store, inner + 1, &event);
-    event = fs_event_missing; /* which ends on another thread, when the collective is over */
+    event = fs_event_missing; /* ends on another thread, after the collective */
     event.kind = FS_EVENT_RANGE;
     event.start = start + 2;
     event.duration = 500;
@@ -319,13 +323,13 @@ static void launch_from(const char *kernel, const fs_collective *stated, int64_t
     fs_torch_builder_clear(&builder);
 }
 
-static void test_the_ops_around_a_launch_tell(void)
+static void test_the_ops_around_a_launch_describe_the_collective(void)
 {
     fs_collective stated = some();
     stated.group_size = 8, stated.in_elements = 100, stated.out_elements = 800;
     launch_from("ncclDevKernel_Generic_1(int)", &stated, 1000);
-    launch_from("ncclDevKernel_Generic_1(int)", NULL, 2000); /* 15 elements are a part, of an unknown group */
-    launch_from("ncclDevKernel_Broadcast(int)", NULL, 3000); /* does not what the op is called */
+    launch_from("ncclDevKernel_Generic_1(int)", NULL, 2000); /* 15 elements are one part; the group size is unknown */
+    launch_from("ncclDevKernel_Broadcast(int)", NULL, 3000); /* contradicts the name of the op */
     fs_collective_row *rows = collect(3);
     CHECK(rows[0].kind == FS_COLLECTIVE_ALLGATHER && is(rows[0].recorded.name, "_allgather_base"));
     CHECK(rows[0].message_bytes == 1600 && near(rows[0].bus_gbytes_per_s, 16 * 0.875) &&
@@ -353,10 +357,10 @@ static void test_streams_side_by_side(void)
     /*          0    100   200   300   400
      * 7        ▓▓▓▓▓▓▓▓▓▓▓▓
      * 9               ▒▒▒▒▒▒▒▒▒
-     * 17                 ░░░░░░░░░░░░        all in no order */
+     * 17                 ░░░░░░░░░░░░        added in no order */
     nccl(NULL, 0, 17, 150, 400);
     compute(0, 7, 0, 120);
-    compute(0, 7, 100, 200); /* overlaps its own stream: counts once, and is no other stream */
+    compute(0, 7, 100, 200); /* overlaps work of its own stream: counted once, not as overlap with another stream */
     work(FS_EVENT_MEMCPY, "copy", NULL, 0, 9, 120, 300);
     compute(2, 7, 0, 400); /* another device */
     fs_stream_row *rows = watch(6);
@@ -385,20 +389,20 @@ static void test_streams_side_by_side(void)
     fs_free(rows);
 }
 
-static void test_work_of_no_stream_is_the_devices(void)
+static void test_work_without_a_stream_counts_for_the_device(void)
 {
-    compute(0, 0, 0, 100); /* on no known stream */
+    compute(0, 0, 0, 100); /* on an unknown stream */
     compute(0, 7, 50, 100);
     fs_stream_row *rows = watch(2);
     CHECK(!rows[0].whole && rows[0].busy == 50 && rows[1].whole && rows[1].busy == 100 && rows[1].kernels == 2);
     fs_free(rows);
 }
 
-/* Against a line of moments. */
+/* Compare with an array of single ns. */
 static void test_random_streams_against_moments(void)
 {
     enum { SPAN = 600, STREAMS = 4 };
-    static int busy[STREAMS][SPAN], told[STREAMS][SPAN], computing[SPAN];
+    static int busy[STREAMS][SPAN], communicating[STREAMS][SPAN], computing[SPAN];
     srand(11);
     for (int i = 0; i < 200; i++) {
         int stream = rand() % STREAMS, begin = rand() % (SPAN - 30), end = begin + rand() % 30, kind = rand() % 3;
@@ -407,23 +411,23 @@ static void test_random_streams_against_moments(void)
         else work(FS_EVENT_MEMSET, "fill", NULL, 0, (uint64_t)stream + 1, begin, end);
         for (int t = begin; t < end; t++) {
             busy[stream][t] = 1;
-            told[stream][t] |= kind == 0;
+            communicating[stream][t] |= kind == 0;
             computing[t] |= kind == 1;
         }
     }
     fs_stream_row *rows = watch(STREAMS + 1);
     for (int stream = 0; stream < STREAMS; stream++) {
-        int worked = 0, beside = 0, talked = 0, exposed = 0;
+        int worked = 0, beside = 0, communicated = 0, exposed = 0;
         for (int t = 0; t < SPAN; t++) {
             int at_once = busy[0][t] + busy[1][t] + busy[2][t] + busy[3][t];
             worked += busy[stream][t];
             beside += busy[stream][t] && at_once > 1;
-            talked += told[stream][t];
-            exposed += told[stream][t] && !computing[t];
+            communicated += communicating[stream][t];
+            exposed += communicating[stream][t] && !computing[t];
         }
         const fs_stream_row *row = &rows[stream];
         CHECK(row->stream == (uint64_t)stream + 1 && row->busy == worked && row->overlapped == beside);
-        CHECK(row->communication == talked && row->exposed_communication == exposed && talked > 0);
+        CHECK(row->communication == communicated && row->exposed_communication == exposed && communicated > 0);
     }
     fs_free(rows);
 }
@@ -451,10 +455,10 @@ static fs_status streams_once(fs_error *err)
 static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
 {
     static fs_status (*const all[])(fs_error *) = {collectives_once, streams_once};
-    for (int i = 0; i < 300; i++) { /* newest first, so that lists grow and are sorted; each of another size */
-        fs_collective told = some();
-        told.in_elements = told.out_elements = i;
-        nccl(&told, 0, 17, 1000 * (300 - i), 1000 * (300 - i) + 500);
+    for (int i = 0; i < 300; i++) { /* newest first, so that lists grow and are sorted; each of a different size */
+        fs_collective recorded = some();
+        recorded.in_elements = recorded.out_elements = i;
+        nccl(&recorded, 0, 17, 1000 * (300 - i), 1000 * (300 - i) + 500);
         if (i % 50 == 0) launch_from("ncclDevKernel_Generic", NULL, 1000 * (300 - i));
         compute(0, 7, 1000 * (300 - i) + 400, 1000 * (300 - i) + 900);
     }
@@ -473,7 +477,7 @@ static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
     }
 }
 
-static void test_nothing_is_no_row(void)
+static void test_empty_stores_have_no_rows(void)
 {
     fs_free(collect(0));
     fs_free(watch(0));
@@ -482,22 +486,22 @@ static void test_nothing_is_no_row(void)
 int main(void)
 {
     static void (*const tests[])(void) = {
-        test_what_was_told_comes_back_behind_the_launch,
-        test_nothing_told_is_missing,
-        test_what_was_told_comes_back_behind_a_call,
+        test_a_collective_is_decoded_after_a_launch,
+        test_unrecorded_fields_are_missing,
+        test_a_collective_is_decoded_after_a_call,
         test_long_texts_are_cut,
-        test_kinds_are_told_by_names,
-        test_bus_factors_are_nccl_tests,
-        test_sizes_speeds_and_what_nothing_hides,
-        test_what_was_called_makes_any_kernel_communication,
-        test_occurrences_count_what_is_alike,
+        test_kinds_follow_from_names,
+        test_bus_factors_are_those_of_nccl_tests,
+        test_sizes_rates_and_exposed_time,
+        test_a_recorded_collective_makes_any_kernel_communication,
+        test_occurrences_count_equal_collectives,
         test_an_unknown_duration_is_missing,
-        test_the_ops_around_a_launch_tell,
+        test_the_ops_around_a_launch_describe_the_collective,
         test_streams_side_by_side,
-        test_work_of_no_stream_is_the_devices,
+        test_work_without_a_stream_counts_for_the_device,
         test_random_streams_against_moments,
         test_every_failed_allocation_is_reported_and_leaks_nothing,
-        test_nothing_is_no_row,
+        test_empty_stores_have_no_rows,
     };
     int64_t live = fs_memory_live();
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {

@@ -1,4 +1,5 @@
-/* The CPU's pointwise ops and conversions on tensors of any layout against plain loops, with every instruction set. */
+/* The CPU's pointwise ops and conversions on tensors of any layout, compared with plain loops, with every instruction
+ * set. */
 #include "base/parallel.h"
 #include "ops/cpu/cpu_device.h"
 #include "tests/c/pointwise_check.h"
@@ -9,7 +10,8 @@ typedef struct {
     char *block;
 } laid_out;
 
-/* A random layout of the shape over fresh memory: permuted, with gaps, backwards, or broadcast (inputs only). */
+/* Return a random layout of the shape in new memory: permuted, with gaps, negative strides, or broadcast (inputs only).
+ */
 static laid_out layout_random(int ndim, const int64_t *shape, fs_dtype dtype, bool broadcast)
 {
     laid_out layout = {.data = NULL};
@@ -61,7 +63,7 @@ static void test_any_layout(void)
             space.shape[d] = 1 + (int64_t)(random_bits() % (random_bits() % 3 == 0 ? 4 : limits[space.ndim - 1]));
             space.count *= space.shape[d];
         }
-        if (round % 40 == 0) { /* some that are worth many threads */
+        if (round % 40 == 0) { /* some large enough for several threads */
             space.ndim = 2;
             space.shape[0] = 517;
             space.shape[1] = 611;
@@ -74,7 +76,7 @@ static void test_any_layout(void)
         laid_out b = layout_random(space.ndim, space.shape, space.dtype, true);
         laid_out other = layout_random(space.ndim, space.shape, in_dtype, true);
         bool in_place = random_bits() % 4 == 0;
-        int scalar = (int)(random_bits() % 5); /* 0 or 1: that input is one */
+        int scalar = (int)(random_bits() % 5); /* 0 or 1: that input is a scalar */
         if (in_place) {
             memcpy(a.strides, out.strides, sizeof a.strides);
             free(a.block);
@@ -99,7 +101,8 @@ static void test_any_layout(void)
         space.out = out.data;
         memcpy(space.out_strides, out.strides, sizeof out.strides);
         for (int kind = 0; kind < 3; kind++) {
-            if (kind == 2 && (in_place || scalar == 0)) continue; /* the subtraction has overwritten x; none given */
+            if (kind == 2 && (in_place || scalar == 0))
+                continue; /* x was overwritten by the subtraction, or is a scalar */
             if (kind == 0) {
                 fs_conversion conversion = {space, in_dtype};
                 conversion.space.in[0] = other.data;
@@ -154,7 +157,7 @@ static void test_fill_leaves_gaps_alone(void)
     }
 }
 
-/* Outputs beyond the cache are written past it: the same values, to the last element. */
+/* Outputs larger than the cache are written with streaming stores: the values are the same, to the last element. */
 static void test_large_outputs(void)
 {
     int64_t cache = fs_cpu_cache_bytes() > 0 ? fs_cpu_cache_bytes() : 32 << 20;

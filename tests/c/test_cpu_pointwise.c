@@ -1,4 +1,4 @@
-/* The values of the CPU's pointwise ops and conversions against the C library in long double and the formats'
+/* The values of the CPU's pointwise ops and conversions, compared with the C library in long double and the formats'
  * definitions, with every instruction set. */
 #include <float.h>
 
@@ -22,7 +22,7 @@
 #undef FS_UNARY
 #undef FS_BINARY
 
-/* How many units in the last place a row may be off, and how many of |x|'s where it takes a difference near 1. */
+/* The error allowed to a row, in units in the last place, and in units of |x| if the op subtracts numbers near 1. */
 typedef struct {
     const char *name;
     long double (*value)(long double);
@@ -64,7 +64,8 @@ static double unit_of(double value, fs_dtype dtype)
     return ldexp(1.0, exponent - digits < least ? least : exponent - digits);
 }
 
-/* `got` in the dtype for the true value: NaN for NaN, infinity and zero where rounding gives them, else near. */
+/* Return whether `got` is right in the dtype: NaN for NaN, infinity or zero if rounding gives them, otherwise near
+ * `want`. */
 static bool value_is_right(double got, long double want, fs_dtype dtype, double ulps, double room)
 {
     double rounded = dtype == FS_FLOAT64 ? (double)want : (double)(float)want;
@@ -179,7 +180,7 @@ static void test_unary_values_match_libm(fs_dtype dtype)
     double epsilon = dtype == FS_FLOAT64 ? DBL_EPSILON : FLT_EPSILON;
     double least = dtype == FS_FLOAT64 ? DBL_MIN : FLT_MIN;
     for (int op = 0; op < FS_UNARY_COUNT; op++) {
-        /* Twice: with values far out of the fast sine's range in some blocks, and in none. */
+        /* Twice: with values far outside the fast sine's range in some blocks, and in none. */
         for (int calm = 0; calm < 2; calm++) {
             if (calm) {
                 for (int64_t i = 0; i < VALUES; i++) {
@@ -191,7 +192,7 @@ static void test_unary_values_match_libm(fs_dtype dtype)
             for (int64_t i = 0; i < VALUES; i++) {
                 double x = dense_get(in, dtype, i), got = dense_get(out, dtype, i);
                 const unary_row *row = &unary_rows[op];
-                /* exp overflows inside sigmoid and silu a little before their own value underflows. */
+                /* Inside sigmoid and silu, exp overflows slightly before their value underflows. */
                 bool composed = op == FS_UNARY_sigmoid || op == FS_UNARY_silu || op == FS_UNARY_gelu;
                 double room = row->ulps_of_x * epsilon * (isfinite(x) ? fabs(x) : 0);
                 if (composed) room += least * (fabs(x) < 800 ? 800 : 1);
@@ -228,7 +229,7 @@ static void test_binary_values_match_libm(fs_dtype dtype)
                   "%s %s(%.17g, %.17g) is %.17g, not %.17Lg", fs_dtypes[dtype].name, binary_rows[op].name, x, y, got,
                   want);
         }
-        /* A scalar on either side. */
+        /* With a scalar on either side. */
         for (int s = 0; s < SPECIALS; s++) {
             double scalar = dtype == FS_FLOAT64 ? special_values[s] : (double)(float)special_values[s];
             for (int side = 0; side < 2; side++) {
@@ -292,7 +293,7 @@ static void test_halves_widen_and_narrow_right(fs_dtype dtype)
         CHECK(same((double)wide[i], want), "%s %04x is %g, not %g", fs_dtypes[dtype].name, i, (double)wide[i], want);
         CHECK(same(element_get(back, dtype, i), want), "%s %04x comes back as %04x", fs_dtypes[dtype].name, i, back[i]);
     }
-    /* Around every value and half way between neighbours, from float and (where float would round twice) double. */
+    /* Near every value and halfway between neighbours, from float and, where float would round twice, from double. */
     for (int i = 0; i < MORE; i++) {
         uint16_t low = (uint16_t)(i / 4), high = (uint16_t)(low + 1);
         double a = element_get(&low, dtype, 0), b = element_get(&high, dtype, 0);
@@ -337,7 +338,7 @@ static void test_every_conversion(void)
     void *number = block_new(N * 8), *in = block_new(N * 8), *out = block_new(N * 8);
     for (int from = 0; from < FS_DTYPE_COUNT; from++) {
         for (int to = 0; to < FS_DTYPE_COUNT; to++) {
-            /* Numbers that both have room for; fractions only where they come from a float. */
+            /* Numbers that both dtypes can represent; fractions only from a float dtype. */
             bool positive = from == FS_UINT8 || to == FS_UINT8;
             for (int i = 0; i < N; i++) {
                 double x = i < 256 ? i - 127 : random_between(-127, 127);

@@ -1,10 +1,10 @@
-/* The CPU's random draws, memory, copies and probes. */
+/* The CPU backend's random draws, memory, copies and probes. */
 #include "cpu_values.h"
 #include "ops/philox.h"
 
 /* ---- random ---- */
 
-/* Random123's known answers for philox4x32-10 with a counter and key of zeros. */
+/* Random123's known-answer test of philox4x32-10 with a counter and key of zeros. */
 static void test_philox_gives_the_published_words(void)
 {
     static const uint32_t want[4] = {0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8};
@@ -46,7 +46,7 @@ static void check_draws(fs_random_id op, int64_t count, uint64_t offset, double 
         tolerance += (fabs(low) + fabs(high)) * 16 * compute_rounding(dtype);
         if (op == FS_UNIFORM) {
             CHECK(got >= low && got < high, "%s: %.17g is not in [%g, %g)", fs_dtypes[dtype].name, got, low, high);
-            tolerance += fabs(want) * rounding(dtype); /* what would round to high is one unit less */
+            tolerance += fabs(want) * rounding(dtype); /* a value that would round to `high` is one unit smaller */
         }
         CHECK(close_to(got, want, tolerance), "op %d %s draw %llu: %.17g, want %.17g", op, fs_dtypes[dtype].name,
               (unsigned long long)(offset + (uint64_t)i), got, want);
@@ -54,7 +54,7 @@ static void check_draws(fs_random_id op, int64_t count, uint64_t offset, double 
     free(out);
 }
 
-static void test_draws_come_from_their_own_number(void)
+static void test_each_draw_depends_on_its_index_only(void)
 {
     for (int d = 0; d < FLOAT_DTYPES; d++) {
         for (int op = 0; op < FS_RANDOM_COUNT; op++) {
@@ -67,22 +67,22 @@ static void test_draws_come_from_their_own_number(void)
     }
 }
 
-/* Bit for bit what one draw at a time gives: vector lanes and threads change nothing. */
-static void test_draws_are_the_same_however_they_are_made(void)
+/* Vector lanes and threads change nothing: the draws equal, bit for bit, those made one at a time. */
+static void test_draws_do_not_depend_on_lanes_and_threads(void)
 {
     enum { COUNT = 40000 };
-    float *whole = malloc(COUNT * sizeof *whole), one;
+    float *draws = malloc(COUNT * sizeof *draws), one;
     for (int op = 0; op < FS_RANDOM_COUNT; op++) {
-        const fs_random random = {whole, COUNT, 7, 1, 0.25, 1.5, FS_FLOAT32};
+        const fs_random random = {draws, COUNT, 7, 1, 0.25, 1.5, FS_FLOAT32};
         CHECK_OK(backend->random(cpu, (fs_random_id)op, &random, NULL));
         for (uint64_t i = 0; i < COUNT; i += 13) {
             const fs_random single = {&one, 1, 7, 1 + i, 0.25, 1.5, FS_FLOAT32};
             CHECK_OK(backend->random(cpu, (fs_random_id)op, &single, NULL));
-            CHECK(memcmp(&one, &whole[i], sizeof one) == 0, "draw %llu: %.9g, %.9g", (unsigned long long)i, (double)one,
-                  (double)whole[i]);
+            CHECK(memcmp(&one, &draws[i], sizeof one) == 0, "draw %llu: %.9g, %.9g", (unsigned long long)i, (double)one,
+                  (double)draws[i]);
         }
     }
-    free(whole);
+    free(draws);
 }
 
 static void test_the_largest_draw_stays_below_high(void)
@@ -98,7 +98,7 @@ static void test_the_largest_draw_stays_below_high(void)
 
 /* ---- memory, copies and the device ---- */
 
-static void test_large_blocks_are_kept_and_counted(void)
+static void test_large_blocks_are_cached_and_counted(void)
 {
     const size_t large = (size_t)5 << 20;
     void *first, *second, *small, *none;
@@ -118,7 +118,7 @@ static void test_large_blocks_are_kept_and_counted(void)
     backend->release(cpu, none, 0);
     backend->release(cpu, first, large + 1);
     CHECK(backend->allocated(cpu) == allocated, "%lld", (long long)backend->allocated(cpu));
-    CHECK(backend->reserved(cpu) > reserved, "not kept");
+    CHECK(backend->reserved(cpu) > reserved, "not cached");
 
     CHECK(backend->allocate(cpu, large + 999, &second, &err) == FS_OK, "%s", err.message);
     CHECK(second == first, "not used again");
@@ -127,7 +127,7 @@ static void test_large_blocks_are_kept_and_counted(void)
     CHECK(backend->reserved(cpu) == reserved, "%lld", (long long)(backend->reserved(cpu) - reserved));
 }
 
-static void test_impossible_sizes_say_how_large_they_were(void)
+static void test_errors_for_impossible_sizes_name_the_size(void)
 {
     void *data = NULL;
     fs_error err = {0};
@@ -165,11 +165,11 @@ static void test_copies_and_probes(void)
 static void run_all(void)
 {
     test_philox_gives_the_published_words();
-    test_draws_come_from_their_own_number();
-    test_draws_are_the_same_however_they_are_made();
+    test_each_draw_depends_on_its_index_only();
+    test_draws_do_not_depend_on_lanes_and_threads();
     test_the_largest_draw_stays_below_high();
-    test_large_blocks_are_kept_and_counted();
-    test_impossible_sizes_say_how_large_they_were();
+    test_large_blocks_are_cached_and_counted();
+    test_errors_for_impossible_sizes_name_the_size();
     test_copies_and_probes();
 }
 

@@ -1,4 +1,4 @@
-/* The CPU's reductions, row-wise ops and matrix products against plain loops in long double. */
+/* The CPU's reductions, row-wise ops and matrix products, compared with plain loops in long double. */
 #include "cpu_values.h"
 
 /* ---- reductions ---- */
@@ -48,7 +48,7 @@ static void test_reductions_match_plain_loops(void)
     }
 }
 
-static void test_nan_and_infinity_win_wherever_they_are(void)
+static void test_nan_and_infinity_propagate_from_any_position(void)
 {
     static const int64_t lengths[] = {1, 5, 40, 150, 3000, 70000};
     for (int d = 0; d < FLOAT_DTYPES; d++) {
@@ -82,7 +82,7 @@ static void test_sums_do_not_depend_on_the_number_of_threads(void)
     free(in);
 }
 
-/* A running float sum of ones ends at sixteen million. */
+/* A running sum of ones in float stops growing at 2^24. */
 static void test_long_float_sums_stay_exact(void)
 {
     const int64_t length = (1 << 24) + 12345;
@@ -147,7 +147,7 @@ static void check_rowwise(fs_rowwise_id op, int64_t rows, int64_t length, fs_dty
                 if (affine) want = want * get(weight, i, dtype);
                 if (affine && op == FS_LAYER_NORM) want += get(bias, i, dtype);
             }
-            if (dtype == FS_FLOAT16) slack += 0x1p-25; /* its smallest numbers are 2^-24 apart */
+            if (dtype == FS_FLOAT16) slack += 0x1p-25; /* subnormal numbers are 2^-24 apart */
             double tolerance = fabs((double)want) * 1.01 * rounding(dtype) + slack;
             CHECK(close_to(got, want, tolerance), "op %d %s (%lld, %lld) at (%lld, %lld): %.17g, want %.17Lg", op,
                   fs_dtypes[dtype].name, (long long)rows, (long long)length, (long long)r, (long long)i, got, want);
@@ -174,7 +174,7 @@ static void test_rowwise_ops_match_plain_loops(void)
     }
 }
 
-/* An output beyond the cache is stored past it, from rows that begin anywhere in a cache line. */
+/* An output larger than the cache is written with streaming stores; rows begin anywhere in a cache line. */
 static void test_rowwise_ops_beyond_the_cache(void)
 {
     int64_t rows = fs_cpu_cache_bytes() / 2 / (4099 * 2) + 2;
@@ -306,7 +306,7 @@ static fs_status broken_blas(const fs_matmul *matmul, fs_error *err)
     return fs_fail(err, FS_RUNTIME_ERROR, "the BLAS is broken");
 }
 
-static void test_a_registered_blas_does_the_products(void)
+static void test_a_registered_blas_computes_the_products(void)
 {
     fs_cpu_set_blas(plain_blas);
     test_matrix_products_match_plain_loops();
@@ -361,14 +361,14 @@ static void test_products_survive_a_failing_allocation(void)
 static void run_all(void)
 {
     test_reductions_match_plain_loops();
-    test_nan_and_infinity_win_wherever_they_are();
+    test_nan_and_infinity_propagate_from_any_position();
     test_sums_do_not_depend_on_the_number_of_threads();
     test_long_float_sums_stay_exact();
     test_rowwise_ops_match_plain_loops();
     test_rowwise_ops_beyond_the_cache();
     test_softmax_of_extreme_rows();
     test_matrix_products_match_plain_loops();
-    test_a_registered_blas_does_the_products();
+    test_a_registered_blas_computes_the_products();
     test_products_survive_a_failing_allocation();
 }
 

@@ -1,4 +1,4 @@
-/* The life of a capture: who holds CUPTI, what is left when it ends, what is lost and counted. */
+/* The life of a capture: competing clients, cleaning up, and counting lost records. */
 #include <stdio.h>
 
 #include "tests/c/fake_capture.h"
@@ -26,7 +26,7 @@ static void test_a_capture_leaves_nothing_behind(void)
         stop_capture();
         CHECK(fake_count("finalized") == round && fs_store_count(store) == 5);
         CHECK(fs_cupti_last().version == 130001 && fs_cupti_last().dropped == 0 && fs_cupti_last().taken == 0);
-        CHECK(fake_count("waited") == 2 * round); /* for both devices */
+        CHECK(fake_count("waited") == 2 * round); /* once per device */
         CHECK(fs_cupti_stop(NULL) == FS_OK && fake_count("finalized") == round);
         end_store();
     }
@@ -67,7 +67,7 @@ static void test_kernels_alone_are_cheaper(void)
 static void test_devices_that_worked_are_described(void)
 {
     load_fake();
-    fake_set_active(0, 0); /* used through a context of its own */
+    fake_set_active(0, 0); /* used through a context other than the primary one */
     start_capture(&with_calls);
     fake_kernel("k", origin, origin + 1, 1, 7, 1);
     stop_capture();
@@ -79,21 +79,21 @@ static void test_devices_that_worked_are_described(void)
     CHECK(facts.registers_per_block == 65536 && facts.registers_per_sm == 65536);
     CHECK(facts.shared_memory_per_block == 49152 && facts.shared_memory_per_sm == 102400);
     CHECK(facts.shared_memory_per_block_optin == 101376);
-    CHECK(facts.max_blocks_per_sm == -1); /* the driver would not say */
+    CHECK(facts.max_blocks_per_sm == -1); /* unknown to the driver */
     CHECK(none.name[0] == '\0' && none.sm_count == -1);
     end_store();
 }
 
-static void test_a_restart_forgets_what_was(void)
+static void test_a_restart_forgets_the_last_capture(void)
 {
     fs_store *second = NULL;
     load_fake();
     start_capture(&with_calls);
     launch(4);
-    fake_kernel("never ended", origin, 0, 0, 7, 1); /* a loss that is forgotten with the rest */
+    fake_kernel("never ended", origin, 0, 0, 7, 1); /* a loss, forgotten by the restart */
     CHECK(cuptiActivityFlushAll(FS_CUPTI_FLUSH_FORCED) == 0);
     CHECK(fs_cupti_last().dropped == 1);
-    fake.dropped = 3; /* and so is what CUPTI itself lost */
+    fake.dropped = 3; /* records lost by CUPTI itself, likewise */
     CHECK(fs_store_create(&second, NULL) == FS_OK);
     uint64_t before = fake_now();
     fs_cupti_restart(second);
@@ -112,13 +112,14 @@ static void test_a_restart_forgets_what_was(void)
     end_store();
 }
 
-/* Who holds CUPTI ------------------------------------------------------------------------------------------------- */
+/* Other clients of CUPTI
+ * ------------------------------------------------------------------------------------------------- */
 
-static void test_who_holds_cupti_is_named(void)
+static void test_the_client_that_holds_cupti_is_named(void)
 {
     static const struct {
-        const char *name, *told;
-        bool by_name; /* CUPTI can name who holds it */
+        const char *name, *message;
+        bool by_name; /* CUPTI can name the client that holds it */
     } clients[] = {
         {"CUPTI for Nsight Systems", "CUPTI for Nsight Systems", true},
         {"", "a client without a name", true},
@@ -134,19 +135,19 @@ static void test_who_holds_cupti_is_named(void)
         fake_take(clients[i].name);
         if (!clients[i].by_name) functions.subscribe_named = NULL;
         CHECK(fs_store_create(&store, NULL) == FS_OK);
-        expect_error(fs_cupti_start(store, &with_calls, taken_by, &err), &err, clients[i].told);
-        CHECK(strcmp(taken_by, clients[i].told) == 0, "%s", taken_by);
+        expect_error(fs_cupti_start(store, &with_calls, taken_by, &err), &err, clients[i].message);
+        CHECK(strcmp(taken_by, clients[i].message) == 0, "%s", taken_by);
         CHECK(!fs_cupti_last().shared);
         check_detached();
         end_store();
-        fake_take(NULL); /* it goes, and we can */
+        fake_take(NULL); /* once it has gone, a capture can start */
         start_capture(&with_calls);
         stop_capture();
         end_store();
     }
 }
 
-static void test_a_nameless_client_may_be_shared_with(void)
+static void test_cupti_can_be_shared_with_an_unnamed_client(void)
 {
     static const fs_cupti_options sharing = {.api_calls = true, .may_share = true};
     fs_error err = {FS_OK, ""};
@@ -155,9 +156,9 @@ static void test_a_nameless_client_may_be_shared_with(void)
     expect_error(try_capture(&sharing, &err), &err, "Nsight Systems");
     end_store();
     fake_take("");
-    fake.dropped = 12; /* before us */
+    fake.dropped = 12; /* lost before this capture */
     start_capture(&sharing);
-    CHECK(fake_count("own_clock") == 1); /* torch.profiler sets its own when it begins, and leaves it behind */
+    CHECK(fake_count("own_clock") == 1); /* torch.profiler sets its own clock when it starts, and never resets it */
     CHECK(fake_count("system_threads") == 1 && fake_count("subscribed") == 0);
     fake_kernel("k", origin + 1000, origin + 2000, 0, 7, 1);
     fake_call("cudaLaunchKernel_v7000", origin + 500, origin + 600, 1, 1);
@@ -169,12 +170,12 @@ static void test_a_nameless_client_may_be_shared_with(void)
 
 /* Failures -------------------------------------------------------------------------------------------------------- */
 
-static void test_what_cupti_refuses_is_named(void)
+static void test_errors_name_the_failed_call(void)
 {
     static const struct {
-        const char *function; /* NULL: enabling of kind */
+        const char *function; /* NULL: enabling the kind fails */
         int kind;
-        const char *told;
+        const char *message;
     } refusals[] = {
         {"cuptiSubscribe", 0, "subscribing"},
         {"cuptiActivityRegisterCallbacks", 0, "buffers"},
@@ -193,14 +194,14 @@ static void test_what_cupti_refuses_is_named(void)
         if (refusals[i].function != NULL) fake_fail(refusals[i].function, 35);
         else fake_fail_kind(refusals[i].kind, 35);
         fs_status status = try_capture(&with_calls, &err);
-        expect_error(status, &err, refusals[i].told);
+        expect_error(status, &err, refusals[i].message);
         expect_error(status, &err, "CUPTI_ERROR_FAKE (35)");
         check_detached();
         end_store();
         CHECK(fs_memory_live() == live);
         fake_fail_kind(refusals[i].kind, 0);
         if (refusals[i].function != NULL) fake_fail(refusals[i].function, 0);
-        start_capture(&with_calls); /* nothing of it stays */
+        start_capture(&with_calls); /* the failed start left nothing behind */
         launch(1);
         stop_capture();
         CHECK(fs_store_count(store) == 1);
@@ -208,7 +209,7 @@ static void test_what_cupti_refuses_is_named(void)
     }
 }
 
-static void test_kinds_that_a_gpu_may_lack_are_done_without(void)
+static void test_unsupported_optional_kinds_are_ignored(void)
 {
     load_fake();
     fake_fail_kind(FS_CUPTI_MEMCPY_PEER, 35);
@@ -222,7 +223,7 @@ static void test_kinds_that_a_gpu_may_lack_are_done_without(void)
     end_store();
 }
 
-static void test_a_device_that_failed_is_told_and_the_capture_ends(void)
+static void test_a_failed_device_is_reported_and_the_capture_ends(void)
 {
     fs_error err = {FS_OK, ""};
     load_fake();
@@ -242,14 +243,14 @@ static void test_a_device_that_failed_is_told_and_the_capture_ends(void)
     check_detached();
     fake_fail("cuptiActivityFlushAll", 0);
     end_store();
-    start_capture(&with_calls); /* a driver that can't say how many devices there are was never used */
+    start_capture(&with_calls); /* a driver that cannot count its devices was never used */
     fake_fail("cuDeviceGetCount", 3);
     stop_capture();
     end_store();
 }
 
-/* Cut off from the exit of a call, the subscription is given back all the same. */
-static void test_without_a_callback_the_subscription_is_given_back(void)
+/* The subscription ends even if no exit callback of an API call arrives. */
+static void test_without_a_callback_the_subscription_ends(void)
 {
     load_fake();
     start_capture(&with_calls);
@@ -261,38 +262,38 @@ static void test_without_a_callback_the_subscription_is_given_back(void)
     end_store();
 }
 
-/* What is lost ---------------------------------------------------------------------------------------------------- */
+/* Lost records ---------------------------------------------------------------------------------------------------- */
 
-static void test_over_the_bound_records_are_dropped_and_counted(void)
+static void test_records_beyond_the_bound_are_dropped_and_counted(void)
 {
-    enum { BUFFER = 128 << 10, EACH = BUFFER / sizeof(fs_cupti_kernel), BUFFERS = 6, TOLD = 10 * EACH };
+    enum { BUFFER = 128 << 10, EACH = BUFFER / sizeof(fs_cupti_kernel), BUFFERS = 6, RECORDED = 10 * EACH };
     static const fs_cupti_options options = {.api_calls = true, .buffer_bytes = BUFFER, .most_bytes = BUFFERS * BUFFER};
     load_fake();
-    fake_be_late(1); /* nothing comes back while the program runs */
+    fake_be_late(1); /* no buffer is completed while the program runs */
     start_capture(&options);
     for (int round = 0; round < 2; round++) {
-        launch(TOLD);
+        launch(RECORDED);
         CHECK(cuptiActivityFlushAll(FS_CUPTI_FLUSH_FORCED) == 0);
     }
     stop_capture();
     CHECK(fs_store_count(store) == 2 * BUFFERS * EACH, "%u", fs_store_count(store));
-    CHECK(fs_cupti_last().dropped == 2 * (TOLD - BUFFERS * EACH), "%lld", (long long)fs_cupti_last().dropped);
-    CHECK(fake_count("refused") == 0); /* CUPTIs before 12.9 crash when they get none */
+    CHECK(fs_cupti_last().dropped == 2 * (RECORDED - BUFFERS * EACH), "%lld", (long long)fs_cupti_last().dropped);
+    CHECK(fake_count("refused") == 0); /* CUPTI before 12.9 crashes if a request returns no buffer */
     end_store();
-    fake_be_late(0); /* handed back in time, two buffers last for ever */
+    fake_be_late(0); /* if buffers are completed in time, two are enough */
     start_capture(&options);
-    launch(TOLD);
+    launch(RECORDED);
     stop_capture();
-    CHECK(fs_store_count(store) == TOLD && fs_cupti_last().dropped == 0);
+    CHECK(fs_store_count(store) == RECORDED && fs_cupti_last().dropped == 0);
     end_store();
 }
 
 static void test_every_allocation_may_fail(void)
 {
-    enum { BUFFER = 8 << 10, EACH = BUFFER / sizeof(fs_cupti_kernel), TOLD = 100 };
+    enum { BUFFER = 8 << 10, EACH = BUFFER / sizeof(fs_cupti_kernel), RECORDED = 100 };
     static const fs_cupti_options options = {.api_calls = true, .buffer_bytes = BUFFER, .most_bytes = 16 * BUFFER};
-    static char names[TOLD][16];
-    for (int i = 0; i < TOLD; i++) snprintf(names[i], sizeof names[i], "_Z2k%di", i % 10);
+    static char names[RECORDED][16];
+    for (int i = 0; i < RECORDED; i++) snprintf(names[i], sizeof names[i], "_Z2k%di", i % 10);
     bool refused = false, dropped = false;
     for (int64_t n = 1; failures == 0; n++) {
         fs_error err = {FS_OK, ""};
@@ -311,7 +312,7 @@ static void test_every_allocation_may_fail(void)
             continue;
         }
         open_window();
-        for (uint32_t i = 0; i < TOLD; i++) {
+        for (uint32_t i = 0; i < RECORDED; i++) {
             fake_set_launch(i + 1, 32, 8, 0, 0);
             fake_kernel(names[i], origin + i, origin + i + 1, i % 2, i % 5, i);
         }
@@ -319,23 +320,23 @@ static void test_every_allocation_may_fail(void)
         fs_memory_fail_at(0);
         check_detached();
         CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY, "%s", err.message);
-        /* Nothing gets lost without being counted. CUPTI, which counts what it has no buffer for, knows no window: the
-         * two calls of stopping itself, each with a wait, are among its losses. */
-        int64_t excess = fs_store_count(store) + fs_cupti_last().dropped - TOLD;
+        /* Every lost record is counted. CUPTI counts records for which it has no buffer, inside the window or not, so
+         * its losses include the two calls made by stopping itself, each with a wait. */
+        int64_t excess = fs_store_count(store) + fs_cupti_last().dropped - RECORDED;
         CHECK(excess >= 0 && excess <= (fake_count("refused") > 0 ? 4 : 0), "%lld: %u kept, %lld dropped", (long long)n,
               fs_store_count(store), (long long)fs_cupti_last().dropped);
         CHECK(fs_cupti_last().taken == 0);
         refused |= fake_count("refused") > 0;
         dropped |= fs_cupti_last().dropped > 0;
-        bool whole = status == FS_OK && fs_store_count(store) == TOLD;
+        bool complete = status == FS_OK && fs_store_count(store) == RECORDED;
         end_store();
         CHECK(fs_memory_live() == live);
-        if (whole) break;
+        if (complete) break;
     }
     CHECK(refused && dropped);
 }
 
-static void test_buffers_that_another_client_took_are_counted(void)
+static void test_buffers_taken_by_another_client_are_counted(void)
 {
     load_fake();
     start_capture(&with_calls);
@@ -347,11 +348,11 @@ static void test_buffers_that_another_client_took_are_counted(void)
     CHECK(fake_count("other_buffers") == 1 && fs_store_count(store) == 0);
     CHECK(fs_cupti_last().taken == 1 && fs_cupti_last().dropped == 0);
     end_store();
-    ours(NULL, 0, fake_kept[0], 8, 0); /* it gives back what it took, much too late */
+    ours(NULL, 0, fake_kept[0], 8, 0); /* it completes the buffer it took, far too late */
     CHECK(fs_memory_live() < live);
 }
 
-/* And the other way round: what is not ours is neither read nor freed. */
+/* Conversely, a buffer that flopscope did not allocate is neither read nor freed. */
 static void test_a_buffer_of_another_client_is_left_alone(void)
 {
     fs_cupti_kernel theirs[2] = {{.kind = FS_CUPTI_KERNEL}, {.kind = FS_CUPTI_KERNEL}};
@@ -387,7 +388,7 @@ static void test_a_buffer_may_come_back_after_the_end(void)
     complete(NULL, 0, buffer, size, sizeof record);
     CHECK(fs_store_count(store) == 2 && fs_memory_live() == live - 1);
     end_store();
-    start_capture(&with_calls); /* one of this capture is not taken for one of the next */
+    start_capture(&with_calls); /* a buffer of this capture must not count for the next */
     request(&unknown, &size, &most);
     stop_capture();
     end_store();
@@ -406,16 +407,16 @@ int main(void)
     test_one_capture_at_a_time();
     test_kernels_alone_are_cheaper();
     test_devices_that_worked_are_described();
-    test_a_restart_forgets_what_was();
-    test_who_holds_cupti_is_named();
-    test_a_nameless_client_may_be_shared_with();
-    test_what_cupti_refuses_is_named();
-    test_kinds_that_a_gpu_may_lack_are_done_without();
-    test_a_device_that_failed_is_told_and_the_capture_ends();
-    test_without_a_callback_the_subscription_is_given_back();
-    test_over_the_bound_records_are_dropped_and_counted();
+    test_a_restart_forgets_the_last_capture();
+    test_the_client_that_holds_cupti_is_named();
+    test_cupti_can_be_shared_with_an_unnamed_client();
+    test_errors_name_the_failed_call();
+    test_unsupported_optional_kinds_are_ignored();
+    test_a_failed_device_is_reported_and_the_capture_ends();
+    test_without_a_callback_the_subscription_ends();
+    test_records_beyond_the_bound_are_dropped_and_counted();
     test_every_allocation_may_fail();
-    test_buffers_that_another_client_took_are_counted();
+    test_buffers_taken_by_another_client_are_counted();
     test_a_buffer_of_another_client_is_left_alone();
     test_a_buffer_may_come_back_after_the_end();
     CHECK(fs_memory_live() == live, "%lld blocks left", (long long)(fs_memory_live() - live));

@@ -1,5 +1,4 @@
-/* CUPTI's records as events: every expected name and number is written here, from NVIDIA's headers and from what
- * torch.profiler calls the same things. */
+/* CUPTI's records as events. Expected names and numbers come from NVIDIA's headers and from torch.profiler's names. */
 #include <stdio.h>
 
 #include "tests/c/fake_capture.h"
@@ -13,7 +12,7 @@ static void test_a_kernel_has_its_launch(void)
     fake_kernel("_Z3addPfS_i", origin + 100, origin + 350, 1, 7, 42);
     fake_set_graph(5, 77);
     fake_kernel("nvjet_tst_128x256", origin + 400, origin + 401, 0, 9, 43);
-    fake_set_graph(0, 78); /* a node without a graph is no launch by a graph */
+    fake_set_graph(0, 78); /* a node without a graph is not launched by a graph */
     fake_kernel(NULL, origin + 500, origin + 501, 0, 9, 44);
     stop_capture();
     fs_event event = event_at(0);
@@ -54,7 +53,7 @@ static void test_copies_and_fills_are_named_as_torch_names_them(void)
     fake_set_graph(0, 5);
     for (uint32_t i = 0; i < COPIES; i++)
         fake_copy(copies[i].kind, copies[i].from, copies[i].to, 1000 + i, origin + i, origin + 2 * i + 5, 0, 3, i);
-    fake_copy(99, 88, 3, 1, origin, origin + 1, 0, 3, 50); /* of a CUPTI to come */
+    fake_copy(99, 88, 3, 1, origin, origin + 1, 0, 3, 50); /* values of a future CUPTI */
     fake_copy_peer(123456789012, origin + 40, origin + 60, 1, 0, 4, 51);
     fake_fill(3, 4096, origin + 70, origin + 75, 0, 3, 52);
     fake_set_graph(8, 9);
@@ -79,7 +78,7 @@ static void test_copies_and_fills_are_named_as_torch_names_them(void)
     end_store();
 }
 
-/* As CUPTI names functions, and as people know them; NULL: makes no event. */
+/* CUPTI's names of functions, and their public names; NULL: no event. */
 static const struct {
     const char *function, *name;
 } api[] = {
@@ -104,7 +103,7 @@ static void check_calls(void)
     start_capture(&with_calls);
     for (uint32_t i = 0; i < API_FUNCTIONS; i++)
         fake_call(api[i].function, origin + 10 * i, origin + 10 * i + 4, 1000 + i % 2, i);
-    long told = fake_count("calls");
+    long recorded = fake_count("calls");
     stop_capture();
     uint32_t at = 0;
     for (uint32_t i = 0; i < API_FUNCTIONS; i++) {
@@ -116,12 +115,12 @@ static void check_calls(void)
         CHECK(!lane.on_device && lane.id == 1000 + i % 2);
     }
     CHECK(fs_store_count(store) == at, "%u", fs_store_count(store));
-    /* What CUPTI can leave out it does: the records cost time. */
-    if (functions.enable_driver != NULL) CHECK(told == at, "%ld of %u", told, at);
+    /* CUPTI is configured to omit the others, whose records cost time. */
+    if (functions.enable_driver != NULL) CHECK(recorded == at, "%ld of %u", recorded, at);
     end_store();
 }
 
-static void test_calls_are_named_without_versions_and_noise_is_left_out(void)
+static void test_calls_are_named_without_versions_and_noise_is_omitted(void)
 {
     load_fake();
     check_calls();
@@ -129,7 +128,7 @@ static void test_calls_are_named_without_versions_and_noise_is_left_out(void)
     functions.enable_driver = NULL;
     functions.enable_runtime = NULL;
     check_calls();
-    CHECK(fake_count("calls") >= API_FUNCTIONS); /* CUPTI told of all, and the parser chose */
+    CHECK(fake_count("calls") >= API_FUNCTIONS); /* CUPTI recorded all calls, and the parser filtered them */
 }
 
 static void test_functions_that_cupti_cannot_name_are_numbered(void)
@@ -190,7 +189,7 @@ static void test_waits_and_overhead_are_named(void)
     end_store();
 }
 
-/* More of everything than the caches hold, so that they collide. */
+/* More distinct values than the caches have slots, so that they collide. */
 static void test_caches_that_collide_change_nothing(void)
 {
     enum { NAMES = 3000, LAUNCHES = 2500, STREAMS = 301, THREADS = 500, ROUNDS = 9000 };
@@ -222,8 +221,8 @@ static void test_caches_that_collide_change_nothing(void)
     end_store();
 }
 
-/* A module that is unloaded leaves its names' memory to the next one's. */
-static void test_a_name_may_take_the_place_of_another(void)
+/* The memory of an unloaded module's names may be reused for the next module's. */
+static void test_a_name_may_reuse_the_address_of_another(void)
 {
     static char text[64];
     load_fake();
@@ -242,7 +241,7 @@ static void test_a_name_may_take_the_place_of_another(void)
     end_store();
 }
 
-static void test_only_what_was_asked_for_is_kept(void)
+static void test_only_requested_records_in_the_window_are_kept(void)
 {
     load_fake();
     start_capture(&with_calls);
@@ -254,8 +253,8 @@ static void test_only_what_was_asked_for_is_kept(void)
     fake_overhead(1 << 16, origin - hour, origin + 50, 1);
     fake_synchronization(3, origin - hour, origin + 50, 4);
     fake_call("cudaLaunchKernel_v7000", origin + 10, origin + 20, 1, 5);
-    fake_call("cudaLaunchKernel_v7000", origin + LENGTH - 1, origin + hour, 1, 6); /* began in time */
-    fake_kernel("late", origin + hour, origin + hour + 5, 0, 7, 6);                /* and so did its launch */
+    fake_call("cudaLaunchKernel_v7000", origin + LENGTH - 1, origin + hour, 1, 6); /* began within the window */
+    fake_kernel("late", origin + hour, origin + hour + 5, 0, 7, 6); /* its launch began within the window */
     fake_call("cudaMemcpyAsync_v3020", origin + LENGTH + hour, origin + LENGTH + hour + 1, 1, 7);
     fake_overhead(1 << 16, origin + LENGTH + hour, origin + LENGTH + hour + 1, 1);
     fake_synchronization(3, origin + LENGTH + hour, origin + LENGTH + hour + 1, 7);
@@ -265,8 +264,8 @@ static void test_only_what_was_asked_for_is_kept(void)
     end_store();
 }
 
-/* Before version 20 CUPTI has its own clock only, CLOCK_REALTIME: half an eternity from ours. */
-static void test_cuptis_own_clock_is_told_in_ours(void)
+/* Before version 20 CUPTI only has its own clock, CLOCK_REALTIME, which is decades away from flopscope's. */
+static void test_cuptis_own_clock_is_converted(void)
 {
     for (int way = 0; way < 2; way++) {
         load_fake();
@@ -282,7 +281,7 @@ static void test_cuptis_own_clock_is_told_in_ours(void)
         CHECK(event_at(0).duration == 2500 && between == 500);
         end_store();
     }
-    load_fake(); /* where it can tell the time, it is ours to the nanosecond */
+    load_fake(); /* with a timestamp callback the times are exact */
     start_capture(&with_calls);
     int64_t ours = fs_clock_now();
     fake_kernel("k", (uint64_t)ours, (uint64_t)ours + 7, 0, 7, 1);
@@ -318,13 +317,13 @@ int main(void)
     int64_t live = fs_memory_live();
     test_a_kernel_has_its_launch();
     test_copies_and_fills_are_named_as_torch_names_them();
-    test_calls_are_named_without_versions_and_noise_is_left_out();
+    test_calls_are_named_without_versions_and_noise_is_omitted();
     test_functions_that_cupti_cannot_name_are_numbered();
     test_waits_and_overhead_are_named();
     test_caches_that_collide_change_nothing();
-    test_a_name_may_take_the_place_of_another();
-    test_only_what_was_asked_for_is_kept();
-    test_cuptis_own_clock_is_told_in_ours();
+    test_a_name_may_reuse_the_address_of_another();
+    test_only_requested_records_in_the_window_are_kept();
+    test_cuptis_own_clock_is_converted();
     test_records_without_a_time_are_lost_and_counted();
     CHECK(fs_memory_live() == live, "%lld blocks left", (long long)(fs_memory_live() - live));
     if (failures == 0) printf("cupti records: passed\n");

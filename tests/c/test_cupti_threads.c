@@ -1,4 +1,4 @@
-/* A capture among threads, and in a process that forks. */
+/* A capture in a program with several threads, and in a process that forks. */
 #include <stdio.h>
 #include <sys/wait.h>
 
@@ -20,7 +20,7 @@ static void *work(void *context)
 static void test_buffers_come_from_any_thread(void)
 {
     static const fs_cupti_options options = {.api_calls = true, .buffer_bytes = 128 << 10, .most_bytes = 64 << 20};
-    static uint8_t seen[2][THREADS * EACH_THREAD];
+    static uint8_t counts[2][THREADS * EACH_THREAD];
     pthread_t threads[THREADS];
     uint32_t numbers[THREADS];
     load_fake();
@@ -36,10 +36,10 @@ static void test_buffers_come_from_any_thread(void)
     for (uint32_t i = 0; i < fs_store_count(store); i++) {
         fs_event event = event_at(i);
         bool is_kernel = event.kind == FS_EVENT_KERNEL;
-        seen[is_kernel][event.correlation]++;
+        counts[is_kernel][event.correlation]++;
         CHECK(lane_at(i).id == event.correlation / EACH_THREAD + (is_kernel ? 0 : 100));
     }
-    for (uint32_t i = 0; i < THREADS * EACH_THREAD; i++) CHECK(seen[0][i] == 1 && seen[1][i] == 1);
+    for (uint32_t i = 0; i < THREADS * EACH_THREAD; i++) CHECK(counts[0][i] == 1 && counts[1][i] == 1);
     end_store();
 }
 
@@ -47,11 +47,11 @@ static int in_child(void)
 {
     fs_error err = {FS_OK, ""};
     failures = 0;
-    alarm(20); /* a child that hangs fails */
+    alarm(20); /* ends a child that hangs */
     long finalized = fake_count("finalized");
     CHECK(fs_cupti_last().dropped == 0 && fs_cupti_last().version == 0);
     CHECK(fs_cupti_stop(&err) == FS_OK && fs_cupti_stop(&err) == FS_OK);
-    CHECK(fake_count("finalized") == finalized && fake.callback != NULL); /* CUPTI was left alone */
+    CHECK(fake_count("finalized") == finalized && fake.callback != NULL); /* the child did not touch CUPTI */
     expect_error(fs_cupti_start(store, &with_calls, NULL, &err), &err, "fork");
     return failures != 0;
 }
@@ -66,7 +66,7 @@ static void fork_and_wait(void)
 
 static pthread_barrier_t parsing;
 
-/* Stands still while a buffer is parsed, with what the parser has locked. */
+/* Pause while a buffer is parsed, with the parser's locks held. */
 static int slow_next_record(uint8_t *buffer, size_t valid, fs_cupti_record **record)
 {
     if (*record == NULL) {
@@ -96,7 +96,7 @@ static void test_a_forked_child_ends_and_the_parent_goes_on(void)
     functions.next_record = slow_next_record;
     pthread_create(&flusher, NULL, flush, NULL);
     pthread_barrier_wait(&parsing);
-    fork_and_wait(); /* while another thread holds the parser */
+    fork_and_wait(); /* while another thread holds the parser's lock */
     functions.next_record = cuptiActivityGetNextRecord;
     pthread_barrier_wait(&parsing);
     pthread_join(flusher, NULL);

@@ -1,4 +1,4 @@
-/* Units, datasheets, formula peaks and the choice of the peak that bounds a piece of work. */
+/* Units, datasheets, formula peaks, and the choice of the peak that bounds a piece of work. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static void units_are_found_by_exact_name(void)
     }
     CHECK(fs_unit_find("FP32") == FS_UNIT_NONE);
     CHECK(fs_unit_find("") == FS_UNIT_NONE);
-    /* The H100 whitepaper names float64 on tensor cores among what runs at the higher clock. */
+    /* The H100 whitepaper lists float64 on tensor cores among the units that run at the higher clock. */
     CHECK(!fs_units[FS_UNIT_FP64_TENSOR].tensor_clock);
     CHECK(fs_units[FS_UNIT_BF16_TENSOR].tensor_clock);
 }
@@ -71,7 +71,7 @@ static void every_alias_finds_its_own_row(void)
     CHECK(fs_datasheet_at(fs_datasheet_count()) == NULL);
 }
 
-static void cards_of_one_name_are_told_apart(void)
+static void cards_of_the_same_name_are_distinguished(void)
 {
     const char *rtx3080 = "NVIDIA GeForce RTX 3080", *rtx3060 = "NVIDIA GeForce RTX 3060";
     const double gib = 0x1p30;
@@ -88,10 +88,10 @@ static void cards_of_one_name_are_told_apart(void)
     CHECK(mi250 != NULL && mi250 != fs_datasheet_find("AMD Instinct MI250X / MI250", 110, 0));
     CHECK(fs_datasheet_find("AMD Instinct MI250X / MI250", 110, 0) == fs_datasheet_find("AMD Instinct MI250X", 0, 0));
 
-    /* A part of a device has not the device's peaks. */
+    /* A partition does not have the peaks of the whole device. */
     CHECK(fs_datasheet_find("AMD Instinct MI300X", 304, 0) != NULL);
     CHECK(fs_datasheet_find("AMD Instinct MI300X", 38, 0) == NULL);
-    /* Memory tells nothing where the name does. */
+    /* Memory size is ignored if the name is unique. */
     CHECK(fs_datasheet_find("NVIDIA H200", 132, 1e9) == fs_datasheet_find("NVIDIA H200", 0, 0));
 }
 
@@ -176,7 +176,7 @@ int main(void)
     units_are_found_by_exact_name();
     a_device_is_found_by_its_whole_name();
     every_alias_finds_its_own_row();
-    cards_of_one_name_are_told_apart();
+    cards_of_the_same_name_are_distinguished();
     formula_peaks_are_sms_times_rate_times_clock();
     work_is_bounded_by_the_unit_it_runs_on();
     a_missing_unit_falls_back_and_unknown_stays_unknown();

@@ -1,4 +1,4 @@
-/* fs_distinct_count against a list of all addresses. */
+/* fs_distinct_count, compared with a list of all addresses. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,27 +58,27 @@ static void test_random_strides(void)
 
 static void test_far_apart(void)
 {
-    /* Two steps without a common divisor and beyond any set of bits. */
+    /* Two coprime steps, too large for a bit set. */
     int64_t shape[2] = {200, 200}, strides[2] = {1000000007, 998244353};
     CHECK(fs_distinct_count(2, shape, strides) == 40000);
-    /* The same, and more sums than a list may have: it is not known. */
+    /* The same with more sums than the list's limit: the count is unknown. */
     int64_t many[2] = {70000, 70000};
     CHECK(fs_distinct_count(2, many, strides) == FS_COUNT_UNKNOWN);
     /* Windows of 3 x 3 over 8 x 64 images of 512 x 512, in closed form. */
     int64_t windows[6] = {8, 64, 510, 510, 3, 3}, steps[6] = {64 * 512 * 512, 512 * 512, 512, 1, 512, 1};
     CHECK(fs_distinct_count(6, windows, steps) == 8 * 64 * 512 * 512);
-    /* Dilated by 2 and strided by 3 along the rows: 0 to 3 * 169 + 4 but for what neither reaches (1 and the last but
-     * 1).
+    /* Dilated by 2 and strided by 3 along the rows: 0 to 3 * 169 + 4, except the two that no window reaches (the second
+     * and the last but one).
      */
     int64_t dilated[3] = {100000, 170, 3}, apart[3] = {4096, 3, 2};
     int64_t row_shape[2] = {170, 3}, row_strides[2] = {3, 2};
     CHECK(fs_distinct_count(3, dilated, apart) == 100000 * count_addresses(2, row_shape, row_strides));
-    /* Sizes whose product no integer holds. */
+    /* Sizes whose product overflows an integer. */
     int64_t huge[2] = {INT64_MAX / 2, INT64_MAX / 2}, one[2] = {1, 1};
     CHECK(fs_distinct_count(2, huge, one) == INT64_MAX - 2);
 }
 
-static void test_no_memory_is_not_known(void)
+static void test_the_count_is_unknown_without_memory(void)
 {
     int64_t shape[2] = {50, 50}, strides[2] = {7, 5}, far[2] = {1000000007, 998244353};
     int64_t live = fs_memory_live();
@@ -94,7 +94,7 @@ int main(void)
 {
     test_random_strides();
     test_far_apart();
-    test_no_memory_is_not_known();
+    test_the_count_is_unknown_without_memory();
     if (failures == 0) printf("distinct: passed\n");
     return failures != 0;
 }

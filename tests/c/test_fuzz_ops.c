@@ -1,4 +1,4 @@
-/* Ops on tensors of any layout: the corpus of fuzz_ops.c, which says what holds. */
+/* Ops on tensors of any layout: the corpus of fuzz_ops.c, which states the invariants. */
 #include "tests/c/fuzz_ops.c"
 #include "tests/c/fuzz_corpus.h"
 

@@ -1,4 +1,4 @@
-/* What becomes of traces: the corpora through tables, summaries and exports (fuzz_tables.c says what holds). */
+/* Tables, summaries and exports of traces: the corpora of fuzz_tables.c, which states the invariants. */
 #include "tests/c/check.h"
 #include "tests/c/fuzz_tables.c"
 #include "tests/c/fuzz_corpus.h"

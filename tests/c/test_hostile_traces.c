@@ -1,5 +1,5 @@
-/* Traces that were written to mislead the reader: text that looks like events, numbers beyond all bounds, threads and
- * nesting that contradict each other. Each is held against what the test works out by trying everything. */
+/* Traces written to mislead the reader: text that looks like events, numbers out of range, threads and nesting that
+ * contradict each other. Results are compared with an exhaustive search. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static int64_t read_text(void *context, int64_t offset, char *to, size_t size, f
     return (int64_t)size;
 }
 
-/* Read what was put, by several threads in small pieces or by one. The store is the caller's. */
+/* Read the text, by several threads in small pieces or by one. The caller destroys the store. */
 static fs_status load(bool pieces, fs_store **store, fs_kineto_report *report, fs_error *err)
 {
     fs_kineto *kineto = NULL;
@@ -62,7 +62,7 @@ static int64_t random_below(int64_t limit) /* xorshift64 */
 
 /* Pieces ----------------------------------------------------------------------------------------------------------- */
 
-/* Each event's "args" hold what looks like events; ten of them. */
+/* Write ten events whose "args" contain objects that look like events. */
 static void put_events_with_lists(void)
 {
     const char *list = "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"no\",\"ts\":5,\"dur\":1}";
@@ -74,7 +74,7 @@ static void put_events_with_lists(void)
     }
 }
 
-static void test_an_array_of_events_is_whole_however_its_pieces_were_guessed(void)
+static void test_wrongly_guessed_pieces_lose_no_event(void)
 {
     for (int pieces = 0; pieces < 2; pieces++) {
         fs_store *store = NULL;
@@ -89,7 +89,7 @@ static void test_an_array_of_events_is_whole_however_its_pieces_were_guessed(voi
     }
 }
 
-static void test_what_follows_an_array_of_events_is_refused(void)
+static void test_text_after_an_array_of_events_is_an_error(void)
 {
     for (int pieces = 0; pieces < 2; pieces++) {
         fs_store *store = NULL;
@@ -108,9 +108,9 @@ static void test_what_follows_an_array_of_events_is_refused(void)
 
 /* Numbers ---------------------------------------------------------------------------------------------------------- */
 
-/* Where each of these stands, nothing overflows (UndefinedBehaviorSanitizer looks) and the events are kept or counted
- * as left out. */
-static void test_numbers_beyond_all_bounds_overflow_nothing(void)
+/* Whichever number has each of these values, nothing overflows (UndefinedBehaviorSanitizer checks), and every event is
+ * either kept or counted as left out. */
+static void test_numbers_out_of_range_overflow_nothing(void)
 {
     static const char *const numbers[] = {
         "9223372036854775807",
@@ -174,23 +174,23 @@ typedef struct {
     int parent;
 } event;
 
-/* Events that nest on each thread: each lies in one before it, and after that one's children. */
+/* Generate events that nest on each thread: each lies within an earlier one, after that one's other children. */
 static void make_events(event *events)
 {
     int64_t free_from[EVENTS], lane_free[LANES] = {0};
     for (int i = 0; i < EVENTS; i++) {
         int parent = i > 0 && random_below(3) > 0 ? (int)random_below(i) : -1;
         if (parent >= 0 && events[parent].end - free_from[parent] < 20) parent = -1;
-        event *made = &events[i];
-        made->parent = parent;
-        made->lane = parent >= 0 ? events[parent].lane : random_below(LANES);
-        int64_t least = parent >= 0 ? free_from[parent] : lane_free[made->lane];
+        event *current = &events[i];
+        current->parent = parent;
+        current->lane = parent >= 0 ? events[parent].lane : random_below(LANES);
+        int64_t least = parent >= 0 ? free_from[parent] : lane_free[current->lane];
         int64_t most = parent >= 0 ? events[parent].end : least + 3000;
-        made->start = least + 1 + random_below((most - least) / 4 + 1);
-        made->end = made->start + 3 + random_below((most - made->start - 4) / 2 + 1);
-        free_from[i] = made->start;
-        if (parent >= 0) free_from[parent] = made->end + 1;
-        else lane_free[made->lane] = made->end + 1 + random_below(50);
+        current->start = least + 1 + random_below((most - least) / 4 + 1);
+        current->end = current->start + 3 + random_below((most - current->start - 4) / 2 + 1);
+        free_from[i] = current->start;
+        if (parent >= 0) free_from[parent] = current->end + 1;
+        else lane_free[current->lane] = current->end + 1 + random_below(50);
     }
 }
 
@@ -204,7 +204,7 @@ static int64_t length_of(const event *of)
     return of->end - of->start;
 }
 
-/* The shortest event around [start, end], of all threads (lane -1) or of one; -1. */
+/* Return the shortest event around [start, end] on one thread, or on all (lane -1); -1 if there is none. */
 static int shortest(const event *events, int64_t start, int64_t end, int64_t lane)
 {
     int best = -1;
@@ -215,14 +215,14 @@ static int shortest(const event *events, int64_t start, int64_t end, int64_t lan
     return best;
 }
 
-/* The name of the event's parent as a number; -1: none. */
+/* Return the name of the event's parent as a number, or -1 without a parent. */
 static int parent_of(const fs_store *store, uint32_t index)
 {
     uint32_t parent = FS_EVENT_AT(store, index, parent);
     return parent == FS_NONE ? -1 : atoi(fs_store_name_text(store, FS_EVENT_AT(store, parent, name)) + 1);
 }
 
-static void test_overhead_lies_in_the_shortest_event_and_memory_in_one_that_runs(void)
+static void test_overhead_lies_in_the_shortest_event_and_memory_in_a_running_one(void)
 {
     static const char form[] = "{\"ph\":\"%c\",\"cat\":\"%s\",\"name\":\"%s%d\",\"pid\":1,\"tid\":%d,\"ts\":%d.%03d,"
                                "\"dur\":%d.%03d,\"args\":{\"Bytes\":%d,\"Device Type\":0}},";
@@ -236,7 +236,7 @@ static void test_overhead_lies_in_the_shortest_event_and_memory_in_one_that_runs
             put(form, 'X', "cpu_op", "a", i, (int)events[i].lane + 7, (int)(events[i].start / 1000),
                 (int)(events[i].start % 1000), (int)(length / 1000), (int)(length % 1000), 0);
         }
-        for (int i = 0; i < OVERHEADS; i++) { /* one after the other, so that none lies in another */
+        for (int i = 0; i < OVERHEADS; i++) { /* in sequence, so that none lies within another */
             overheads[i].start = (i > 0 ? overheads[i - 1].end : 0) + 1 + random_below(600);
             overheads[i].end = overheads[i].start + 1 + random_below(40);
             int64_t length = overheads[i].end - overheads[i].start;
@@ -262,24 +262,24 @@ static void test_overhead_lies_in_the_shortest_event_and_memory_in_one_that_runs
             if (kind == FS_EVENT_OVERHEAD) {
                 int which = atoi(fs_store_name_text(store, FS_EVENT_AT(store, index, name)) + 1);
                 int around = shortest(events, overheads[which].start, overheads[which].end, -1);
-                int found = parent_of(store, index);
-                if (around >= 0 && found != around) { /* it must be another one as short */
-                    CHECK(found >= 0, "%d", around);
-                    CHECK(lies_in(&overheads[which], &events[found]), "%d: %d", around, found);
-                    CHECK(length_of(&events[found]) == length_of(&events[around]), "%d: %d", around, found);
+                int actual = parent_of(store, index);
+                if (around >= 0 && actual != around) { /* it must be an event of equal length */
+                    CHECK(actual >= 0, "%d", around);
+                    CHECK(lies_in(&overheads[which], &events[actual]), "%d: %d", around, actual);
+                    CHECK(length_of(&events[actual]) == length_of(&events[around]), "%d: %d", around, actual);
                 }
             } else if (kind == FS_EVENT_MEMORY && FS_EVENT_AT(store, index, lane) != FS_NONE) {
                 const event *record = &records[FS_EVENT_AT(store, index, bytes) - 1];
                 int own = record->lane < LANES ? shortest(events, record->start, record->start, record->lane) : -1;
-                int any = shortest(events, record->start, record->start, -1), found = parent_of(store, index);
+                int any = shortest(events, record->start, record->start, -1), actual = parent_of(store, index);
                 uint32_t parent = FS_EVENT_AT(store, index, parent);
                 bool in_overhead = parent != FS_NONE && FS_EVENT_AT(store, parent, kind) == FS_EVENT_OVERHEAD;
-                if (in_overhead) continue; /* those are hosts too, and the shortest */
-                if (own >= 0) CHECK(found == own, "%d: %d", own, found);
-                else if (any < 0) CHECK(found < 0, "%d", found);
+                if (in_overhead) continue; /* overheads are candidates too, and the shortest ones */
+                if (own >= 0) CHECK(actual == own, "%d: %d", own, actual);
+                else if (any < 0) CHECK(actual < 0, "%d", actual);
                 else
-                    CHECK(found >= 0 && events[found].start <= record->start && events[found].end >= record->start,
-                          "%d: %d", any, found);
+                    CHECK(actual >= 0 && events[actual].start <= record->start && events[actual].end >= record->start,
+                          "%d: %d", any, actual);
             }
         }
         fs_store_destroy(store);
@@ -294,7 +294,8 @@ static int compare_numbers(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Of 2^16 keys that differ in one place, as many low 20 bits are alike as chance makes: n²/2^21 pairs, ± a third. */
+/* Of 2^16 hashes of keys that differ in one byte, as many pairs agree in their low 20 bits as at random: n²/2^21, ± a
+ * third. */
 static void test_hashes_of_neighbours_do_not_collide(void)
 {
     enum { KEYS = 1 << 16, BITS = 20 };
@@ -318,10 +319,10 @@ static void test_hashes_of_neighbours_do_not_collide(void)
 int main(void)
 {
     int64_t alive = fs_memory_live();
-    test_an_array_of_events_is_whole_however_its_pieces_were_guessed();
-    test_what_follows_an_array_of_events_is_refused();
-    test_numbers_beyond_all_bounds_overflow_nothing();
-    test_overhead_lies_in_the_shortest_event_and_memory_in_one_that_runs();
+    test_wrongly_guessed_pieces_lose_no_event();
+    test_text_after_an_array_of_events_is_an_error();
+    test_numbers_out_of_range_overflow_nothing();
+    test_overhead_lies_in_the_shortest_event_and_memory_in_a_running_one();
     test_hashes_of_neighbours_do_not_collide();
     CHECK(fs_memory_live() == alive);
     return failures > 0;

@@ -1,4 +1,4 @@
-/* Sections of long work: who asks, what ends, and what goes on. */
+/* Interruptible sections: which thread polls, what stops, and what continues. */
 #include "base/interrupt.h"
 
 #include <pthread.h>
@@ -10,16 +10,16 @@
 #include "check.h"
 
 typedef struct {
-    int asked, stop_at;
+    int polls, stop_at;
     pthread_t thread;
-    bool elsewhere; /* asked on a thread that did not open the section */
-} asker;
+    bool elsewhere; /* polled on a thread that did not open the section */
+} poller;
 
-static bool ask(void *context)
+static bool poll_section(void *context)
 {
-    asker *who = context;
-    if (!pthread_equal(who->thread, pthread_self())) who->elsewhere = true;
-    return ++who->asked >= who->stop_at;
+    poller *state = context;
+    if (!pthread_equal(state->thread, pthread_self())) state->elsewhere = true;
+    return ++state->polls >= state->stop_at;
 }
 
 static void pause_ms(int ms)
@@ -51,34 +51,34 @@ static void test_a_parallel_loop_ends_early(void)
 {
     for (int threads = 1; threads <= 4; threads++) {
         fs_interrupt section;
-        asker who = {.stop_at = 2, .thread = pthread_self()};
+        poller state = {.stop_at = 2, .thread = pthread_self()};
         fs_error err = {0};
         CHECK(fs_parallel_set_threads(threads, NULL) == FS_OK);
         atomic_store(&done, 0);
         int64_t began = fs_clock_now();
-        fs_interrupt_open(&section, ask, &who);
+        fs_interrupt_open(&section, poll_section, &state);
         fs_parallel_for(1000000, 1, slow, NULL); /* a quarter of an hour at 1 ms each */
         CHECK(fs_interrupt_poll(&err) == FS_INTERRUPTED && err.status == FS_INTERRUPTED);
         fs_interrupt_close(&section);
         CHECK(fs_clock_now() - began < 5000000000, "%d threads", threads);
-        CHECK(who.asked == 2 && !who.elsewhere, "asked %d times", who.asked);
+        CHECK(state.polls == 2 && !state.elsewhere, "polled %d times", state.polls);
         CHECK(atomic_load(&done) > 0 && atomic_load(&done) < 1000000);
         CHECK(fs_interrupt_poll(&err) == FS_OK && fs_interrupt_current() == NULL);
         atomic_store(&done, 0);
         fs_parallel_for(100, 1, slow, NULL);
-        CHECK(atomic_load(&done) == 100, "the next loop is whole");
+        CHECK(atomic_load(&done) == 100, "the next loop runs completely");
     }
 }
 
 static void test_sections_nest(void)
 {
     fs_interrupt outer, inner;
-    asker never = {.stop_at = 1000000, .thread = pthread_self()}, at_once = {.stop_at = 1, .thread = pthread_self()};
-    fs_interrupt_open(&outer, ask, &never);
-    fs_interrupt_open(&inner, ask, &at_once);
-    CHECK(!fs_interrupted(), "it is not asked at first");
+    poller never = {.stop_at = 1000000, .thread = pthread_self()}, at_once = {.stop_at = 1, .thread = pthread_self()};
+    fs_interrupt_open(&outer, poll_section, &never);
+    fs_interrupt_open(&inner, poll_section, &at_once);
+    CHECK(!fs_interrupted(), "it is not polled at first");
     pause_ms(60);
-    CHECK(fs_interrupted() && fs_interrupted() && at_once.asked == 1 && never.asked == 0);
+    CHECK(fs_interrupted() && fs_interrupted() && at_once.polls == 1 && never.polls == 0);
     fs_interrupt_close(&inner);
     CHECK(!fs_interrupted() && fs_interrupt_current() == &outer);
     CHECK(fs_interrupt_stop() && fs_interrupted());

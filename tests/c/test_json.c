@@ -1,4 +1,4 @@
-/* JSON text: strings against tables of Unicode's own examples, numbers against printf. */
+/* JSON text: strings compared with the examples of the Unicode standard, numbers with printf. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 static fs_json json;
 
-/* What was written since the last call. */
+/* Return the text written since the last call. */
 static const char *written(void)
 {
     FS_JSON_LITERAL(&json, "\0");
@@ -37,7 +37,7 @@ static void test_strings_are_escaped(void)
         {"too far \xf4\x90\x80\x80.", "\"too far \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd.\""},
         {"cut \xe2\x82", "\"cut \xef\xbf\xbd\""},
         {"cut \xf0\x9f\x98\"", "\"cut \xef\xbf\xbd\\\"\""},
-        /* Unicode 15, tables 3-8 and 3-11: one U+FFFD for each longest piece that begins a character. */
+        /* Unicode 15, tables 3-8 and 3-11: one U+FFFD for each maximal subpart of an ill-formed sequence. */
         {"\xc0\xaf\xe0\x80\xbf\xf0\x81\x82\x41",
          "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\x41\""},
         {"\xe1\x80\xe2\xf0\x91\x92\xf1\xbf\x41", "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\x41\""},
@@ -78,7 +78,7 @@ static void test_numbers(void)
 {
     static const struct {
         double value;
-        int decimals; /* 0: an integer where it is one */
+        int decimals; /* 0: an integer if the value is one */
         const char *expected;
     } cases[] = {
         {0, 0, "0"},
@@ -145,7 +145,7 @@ static void test_text_is_handed_on_in_order_and_in_pieces(void)
     fs_json_clear(&out);
 }
 
-static void test_memory_that_runs_out_is_kept_in_mind(void)
+static void test_a_failed_allocation_is_remembered(void)
 {
     char text[5000];
     memset(text, 'x', sizeof text);
@@ -165,7 +165,7 @@ static void test_memory_that_runs_out_is_kept_in_mind(void)
     fs_json_clear(&out);
 }
 
-static void test_the_parser_of_the_tests_refuses(void)
+static void test_the_test_parser_rejects_invalid_text(void)
 {
     static const char *const bad[] = {"{\"a\": 1,}", "[1 2]",  "01",  "1.", "\"\n\"",
                                       "\"\\x\"",     "{a: 1}", "nul", "[",  ""};
@@ -181,8 +181,8 @@ int main(void)
     test_integers_and_times();
     test_numbers();
     test_text_is_handed_on_in_order_and_in_pieces();
-    test_memory_that_runs_out_is_kept_in_mind();
-    test_the_parser_of_the_tests_refuses();
+    test_a_failed_allocation_is_remembered();
+    test_the_test_parser_rejects_invalid_text();
     fs_json_clear(&json);
     CHECK(fs_memory_live() == live);
     return failures != 0;

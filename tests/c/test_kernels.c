@@ -1,5 +1,5 @@
-/* What is told from a kernel's launch and name: occupancy against numbers derived here or recorded by torch.profiler on
- * an H200, classes of real names. */
+/* Kernels: occupancy from the launch, compared with numbers derived here or recorded by torch.profiler on an H200, and
+ * classes from real names. */
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@ static const fs_device_facts h200 = {
     .max_blocks_per_sm = -1,
 };
 
-/* A device with a H200's registers, and what else bounds the blocks as given. */
+/* Return a device with the registers of an H200 and the given other limits. */
 static fs_device_facts device(int major, int minor, int64_t threads, int64_t shared_per_sm)
 {
     fs_device_facts facts = h200;
@@ -64,25 +64,25 @@ static void test_what_bounds_the_blocks_on_an_sm(void)
     /* 255 registers take 8192 a warp: 2 warps a quarter, 8 an SM. */
     CHECK_BOUND(launch(96, 255, 0), h200, 2, FS_OCCUPANCY_REGISTERS);
     CHECK_BOUND(launch(160, 192, 0), h200, 1, FS_OCCUPANCY_REGISTERS); /* 6144 a warp: 2 a quarter, not 10 an SM */
-    CHECK_BOUND(launch(288, 192, 0), h200, 0, FS_OCCUPANCY_REGISTERS); /* 9 warps count as 12 of 6144 */
+    CHECK_BOUND(launch(288, 192, 0), h200, 0, FS_OCCUPANCY_REGISTERS); /* 9 warps are allocated as 12 of 6144 */
     CHECK_BOUND(launch(128, 33, 0), h200, 12, FS_OCCUPANCY_REGISTERS); /* 1280 a warp: 12 a quarter */
-    /* 256 bytes at a time before 8.0; since then 128, and 1 KiB a block for the driver. */
+    /* In units of 256 bytes before 8.0; since then of 128, plus 1 KiB per block for the driver. */
     CHECK_BOUND(launch(64, 16, 16384), t4, 4, FS_OCCUPANCY_SHARED);
     CHECK_BOUND(launch(64, 16, 16385), t4, 3, FS_OCCUPANCY_SHARED);
     CHECK_BOUND(launch(64, 16, 24576), ga102, 4, FS_OCCUPANCY_SHARED);
     CHECK_BOUND(launch(64, 16, 24577), ga102, 3, FS_OCCUPANCY_SHARED);
     CHECK_BOUND(launch(64, 16, 232448), h200, 1, FS_OCCUPANCY_SHARED);
     CHECK_BOUND(launch(64, 16, 232449), h200, 0, FS_OCCUPANCY_SHARED);
-    fs_device_facts told = h200;
-    told.max_blocks_per_sm = 5;
-    CHECK_BOUND(launch(32, 16, 0), told, 5, FS_OCCUPANCY_BLOCKS);
+    fs_device_facts limited = h200;
+    limited.max_blocks_per_sm = 5;
+    CHECK_BOUND(launch(32, 16, 0), limited, 5, FS_OCCUPANCY_BLOCKS);
     fs_launch both = launch(64, 16, 20000);
     both.dynamic_shared = 30000; /* 50000 and the driver's 1024 are 51072 in steps of 128: 4.6 times in 233472 */
     CHECK_BOUND(both, h200, 4, FS_OCCUPANCY_SHARED);
 }
 
-/* As torch.profiler recorded them on an H200: %f of the first two, and the third as a whole number. */
-static void test_estimates_are_those_of_torchs_traces(void)
+/* Recorded by torch.profiler on an H200: the first two are printed with %f, the third as an integer. */
+static void test_estimates_match_torchs_traces(void)
 {
     static const struct {
         uint32_t grid[3], block[3], registers, shared;
@@ -105,7 +105,7 @@ static void test_estimates_are_those_of_torchs_traces(void)
     }
 }
 
-static void test_what_is_missing_is_not_known(void)
+static void test_missing_facts_give_unknown_occupancy(void)
 {
     fs_launch kernel = launch(128, 32, 0), copy = {.context = 1};
     fs_occupancy estimate = fs_occupancy_estimate(&copy, &h200);
@@ -113,7 +113,7 @@ static void test_what_is_missing_is_not_known(void)
     estimate = fs_occupancy_estimate(&kernel, &fs_device_facts_missing);
     CHECK(isnan(estimate.blocks_per_sm) && isnan(estimate.warps_per_sm) && isnan(estimate.achieved_pct));
 
-    /* Each fact that the blocks depend on; the limit of blocks is known of the architecture. */
+    /* Each fact that the number of blocks depends on; the maximum of blocks follows from the architecture. */
     static const size_t needed[] = {
         offsetof(fs_device_facts, compute_major),        offsetof(fs_device_facts, max_threads_per_block),
         offsetof(fs_device_facts, max_threads_per_sm),   offsetof(fs_device_facts, registers_per_block),
@@ -133,7 +133,7 @@ static void test_what_is_missing_is_not_known(void)
     CHECK(isnan(fs_occupancy_theoretical(&kernel, &later).blocks));
 }
 
-/* Names as CUPTI and torch's traces have them. */
+/* Names from CUPTI and torch's traces. */
 static void test_classes_of_real_names(void)
 {
     static const struct {
@@ -176,7 +176,7 @@ static void test_classes_of_real_names(void)
                           "implicit_gemm::wgrad_indexed::Warp_specialized_params>(int, bool)"},
         {FS_KERNEL_OTHER,
          "void cutlass__5x_cudnn::Kernel<cutlass__5x_cudnn::reduction::kernel::ReduceSplitK<Shape>>(int)"},
-        {FS_KERNEL_OTHER, "void layer_norm_axis884(float*)"}, /* no instruction's shape: that stands after a '_' */
+        {FS_KERNEL_OTHER, "void layer_norm_axis884(float*)"}, /* not the shape of an instruction, which follows a '_' */
         {FS_KERNEL_OTHER, "my_nccl_like_kernel"},
         {FS_KERNEL_OTHER, "triton_poi_fused__to_copy_9"},
         {FS_KERNEL_OTHER, "void "},
@@ -192,8 +192,8 @@ static void test_classes_of_real_names(void)
 int main(void)
 {
     test_what_bounds_the_blocks_on_an_sm();
-    test_estimates_are_those_of_torchs_traces();
-    test_what_is_missing_is_not_known();
+    test_estimates_match_torchs_traces();
+    test_missing_facts_give_unknown_occupancy();
     test_classes_of_real_names();
     return failures != 0;
 }

@@ -1,5 +1,5 @@
-/* The trace reader: the corpus, whole and changed at random, and memory that runs out. What it reads is tested from
- * Python, against torch's own rows. */
+/* The trace reader: the corpus, unchanged and mutated at random, and failing allocations. The events it reads are
+ * tested from Python, against torch's own rows. */
 #include <dirent.h>
 #include <stdio.h>
 
@@ -39,7 +39,8 @@ static void read_corpus(void)
     CHECK(corpus_count > 10);
 }
 
-/* How many events are kept of a text whose bytes from BEGUN to `until` are fed at once, the others a few at a time. */
+/* Return the number of events read from a text whose bytes from BEGUN to `until` are fed at once, the others a few at a
+ * time. */
 enum { BEGUN = 40, A_FEW = 100 };
 
 static uint32_t events_fed(const char *text, size_t until)
@@ -61,7 +62,7 @@ static uint32_t events_fed(const char *text, size_t until)
     return count;
 }
 
-static void test_an_event_larger_than_a_piece_does_not_end_the_reading(void)
+static void test_an_event_larger_than_a_piece_is_read(void)
 {
     static const char event[] = "{\"ph\": \"X\", \"cat\": \"cpu_op\", \"pid\": 1, \"tid\": 1, \"dur\": 1, ";
     enum { EVENTS = 5, LARGE = 1, LARGE_BYTES = 2000 };
@@ -93,7 +94,7 @@ static size_t random_below(size_t limit) /* xorshift64 */
     return (size_t)(state % limit);
 }
 
-static void test_files_whose_name_begins_with_no_are_refused_and_the_others_read(void)
+static void test_files_named_no_fail_and_all_others_load(void)
 {
     for (int i = 0; i < corpus_count; i++) {
         fuzz_text text = {corpus[i].bytes, corpus[i].size};
@@ -104,7 +105,7 @@ static void test_files_whose_name_begins_with_no_are_refused_and_the_others_read
     }
 }
 
-/* Change a few bytes, cut, or put in a part of another file. */
+/* Change a few bytes, truncate the text, or insert a part of another file. */
 static size_t change(const uint8_t *from, size_t size, uint8_t *to)
 {
     static const char telling[] = "{}[]\",:\\ \n-.e019NtX\xff";
@@ -133,12 +134,12 @@ static size_t change(const uint8_t *from, size_t size, uint8_t *to)
     return size;
 }
 
-static void test_changed_texts_are_read_or_refused_alike_in_whole_and_in_parts(void)
+static void test_mutated_texts_give_the_same_result_in_whole_and_in_parts(void)
 {
     static uint8_t changed[MOST_BYTES];
     for (int i = 0; i < corpus_count; i++) {
         for (int n = 0; n < CHANGES; n++) {
-            /* In a block of its own, so that reading past its end shows. */
+            /* In a block of exactly its size, so that the sanitizer detects reading past its end. */
             size_t size = change(corpus[i].bytes, corpus[i].size, changed);
             uint8_t *exact = malloc(size ? size : 1);
             memcpy(exact, changed, size);
@@ -166,10 +167,10 @@ static void test_memory_that_runs_out_is_an_error_and_leaks_nothing(void)
 
 int main(void)
 {
-    test_an_event_larger_than_a_piece_does_not_end_the_reading();
+    test_an_event_larger_than_a_piece_is_read();
     read_corpus();
-    test_files_whose_name_begins_with_no_are_refused_and_the_others_read();
-    test_changed_texts_are_read_or_refused_alike_in_whole_and_in_parts();
+    test_files_named_no_fail_and_all_others_load();
+    test_mutated_texts_give_the_same_result_in_whole_and_in_parts();
     test_memory_that_runs_out_is_an_error_and_leaks_nothing();
     return failures > 0;
 }

@@ -1,4 +1,4 @@
-/* The op layer with a profile around it: what it counts, and memory that runs out at every allocation in turn. */
+/* The op layer inside a profile: counts, and each allocation failing in turn. */
 #include <math.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 static const fs_device cpu = {.kind = FS_CPU};
 static const fs_recorder_options everything = {.ops = true, .profile_memory = true, .event_times = true};
 
-static fs_status create(fs_tensor *made, const char *op, int64_t rows, int64_t columns, fs_error *err)
+static fs_status create(fs_tensor *result, const char *op, int64_t rows, int64_t columns, fs_error *err)
 {
     fs_call call = {.op = fs_op_find(op),
                     .dtype = FS_FLOAT32,
@@ -21,16 +21,16 @@ static fs_status create(fs_tensor *made, const char *op, int64_t rows, int64_t c
                     .ndim = 2,
                     .shape = {rows, columns},
                     .scalar = {0, 3}};
-    return fs_op_run(&call, made, err);
+    return fs_op_run(&call, result, err);
 }
 
-static fs_status run(const char *op, const fs_tensor *a, const fs_tensor *b, fs_tensor *made, fs_error *err)
+static fs_status run(const char *op, const fs_tensor *a, const fs_tensor *b, fs_tensor *result, fs_error *err)
 {
     fs_call call = {.op = fs_op_find(op), .in = {a, b}, .eps = 1e-5, .dtype = FS_FLOAT16};
-    return fs_op_run(&call, made, err);
+    return fs_op_run(&call, result, err);
 }
 
-/* Ops of every kind, a range left open, and the table; the first failure ends it. */
+/* Run ops of every kind, leave a range open, and build the table. Return the first failure. */
 static fs_status use_everything(fs_error *err)
 {
     static const char *const unary[] = {"sin", "cast", "softmax", "layer_norm", "transpose_copy", "mean"};
@@ -39,7 +39,7 @@ static fs_status use_everything(fs_error *err)
     fs_recorder *recorder = NULL;
     fs_table *table = NULL;
     fs_table_options options = {.by_shape = true};
-    fs_tensor x = {0}, y = {0}, made = {0}, view;
+    fs_tensor x = {0}, y = {0}, result = {0}, view;
     bool started = false;
     uint32_t range;
     fs_status status;
@@ -51,15 +51,15 @@ static fs_status use_everything(fs_error *err)
     FS_TRY_GOTO(status, create(&x, "rand", 9, 9, err), done);
     FS_TRY_GOTO(status, create(&y, "full", 9, 9, err), done);
     view = y;
-    view.strides[0] = 1; /* transposed: some ops copy it first */
+    view.strides[0] = 1; /* transposed: some ops make a contiguous copy first */
     view.strides[1] = 9;
     for (size_t i = 0; i < sizeof unary / sizeof *unary; i++) {
-        FS_TRY_GOTO(status, run(unary[i], &view, NULL, &made, err), done);
-        fs_tensor_release(&made);
+        FS_TRY_GOTO(status, run(unary[i], &view, NULL, &result, err), done);
+        fs_tensor_release(&result);
     }
     for (size_t i = 0; i < sizeof binary / sizeof *binary; i++) {
-        FS_TRY_GOTO(status, run(binary[i], &x, &view, &made, err), done);
-        fs_tensor_release(&made);
+        FS_TRY_GOTO(status, run(binary[i], &x, &view, &result, err), done);
+        fs_tensor_release(&result);
     }
 done:
     if (started) {
@@ -82,7 +82,7 @@ done:
 static void test_every_allocation_may_fail(void)
 {
     fs_error err = {FS_OK, ""};
-    CHECK(use_everything(&err) == FS_OK, "%s", err.message); /* starts threads and fills caches */
+    CHECK(use_everything(&err) == FS_OK, "%s", err.message); /* start the threads and fill the caches */
     fs_cpu_set_blas(NULL);
     fs_backend_of(cpu)->empty_cache(cpu);
     int64_t live = fs_memory_live();
@@ -103,7 +103,7 @@ static void test_every_allocation_may_fail(void)
     }
 }
 
-static void test_only_one_recorder_watches(void)
+static void test_only_one_recorder_is_active(void)
 {
     fs_store *store = NULL;
     fs_recorder *a = NULL, *b = NULL;
@@ -112,7 +112,8 @@ static void test_only_one_recorder_watches(void)
           fs_recorder_create(&b, store, &everything, &err) == FS_OK);
     CHECK(fs_recorder_start(a, &err) == FS_OK);
     CHECK(fs_recorder_start(b, &err) == FS_RUNTIME_ERROR && strstr(err.message, "in progress") != NULL);
-    CHECK(fs_recorder_stop(b, &err) == FS_OK && fs_observer_get() != NULL); /* what does not watch stops nobody */
+    CHECK(fs_recorder_stop(b, &err) == FS_OK &&
+          fs_observer_get() != NULL); /* stopping an inactive recorder leaves the active one alone */
     CHECK(fs_recorder_stop(a, &err) == FS_OK && fs_observer_get() == NULL);
     CHECK(fs_recorder_start(b, &err) == FS_OK);
     CHECK(fs_recorder_stop(b, &err) == FS_OK);
@@ -121,23 +122,23 @@ static void test_only_one_recorder_watches(void)
     fs_store_destroy(store);
 }
 
-static void test_wrong_calls_name_what_they_were_given(void)
+static void test_errors_name_the_wrong_arguments(void)
 {
     fs_error err;
-    fs_tensor a = {0}, b = {0}, made;
+    fs_tensor a = {0}, b = {0}, result;
     CHECK(create(&a, "zeros", 3, 4, &err) == FS_OK && create(&b, "ones", 5, 4, &err) == FS_OK);
-    CHECK(run("add", &a, &b, &made, &err) == FS_VALUE_ERROR &&
+    CHECK(run("add", &a, &b, &result, &err) == FS_VALUE_ERROR &&
           strstr(err.message, "add(float32 (3, 4) on cpu") != NULL);
-    CHECK(run("matmul", &a, &b, &made, &err) == FS_VALUE_ERROR && strstr(err.message, "4 columns") != NULL);
-    CHECK(create(&made, "zeros", -1, 4, &err) == FS_VALUE_ERROR && strstr(err.message, "negative") != NULL);
+    CHECK(run("matmul", &a, &b, &result, &err) == FS_VALUE_ERROR && strstr(err.message, "4 columns") != NULL);
+    CHECK(create(&result, "zeros", -1, 4, &err) == FS_VALUE_ERROR && strstr(err.message, "negative") != NULL);
     fs_tensor_release(&a);
     fs_tensor_release(&b);
 }
 
 int main(void)
 {
-    test_wrong_calls_name_what_they_were_given();
-    test_only_one_recorder_watches();
+    test_errors_name_the_wrong_arguments();
+    test_only_one_recorder_is_active();
     test_every_allocation_may_fail();
     if (failures == 0) printf("ops: passed\n");
     return failures != 0;

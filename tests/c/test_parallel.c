@@ -1,4 +1,4 @@
-/* The thread pool: every index once, whatever the count, the nesting and the callers. */
+/* The thread pool: every index is visited once, for any count, nesting and number of callers. */
 #include <pthread.h>
 
 #include "base/parallel.h"
@@ -45,7 +45,7 @@ static void test_parallel_for_covers_once(void)
             CHECK(once, "%d threads, count %lld", threads, (long long)count);
         }
     }
-    /* Loops within loops, and callers at the same time, all finish. */
+    /* Nested loops and concurrent callers all finish. */
     unsigned char *rows[64];
     for (int i = 0; i < 64; i++) rows[i] = block_new(MARKS / 100);
     fs_parallel_for(64, 1, body_nested, rows);
@@ -64,7 +64,7 @@ static void test_parallel_for_covers_once(void)
         CHECK(marks_are(each[i], MARKS, 100), "caller %d", i);
         free(each[i]);
     }
-    /* A child of a fork has a pool of its own. */
+    /* A forked child has its own pool. */
     pid_t child = fork();
     if (child == 0) {
         memset(marks, 0, MARKS);

@@ -1,4 +1,4 @@
-/* Saturating arithmetic against the same in 128 bits. */
+/* Saturating arithmetic, compared with 128-bit arithmetic. */
 #include "base/saturate.h"
 #include "tests/c/check.h"
 

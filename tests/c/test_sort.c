@@ -1,4 +1,4 @@
-/* Sorting in runs: the order of qsort(), and every item once where it is ended early. */
+/* Sorting in runs: the order of qsort(), and no lost items after an interruption. */
 #include "base/sort.h"
 
 #include <stdint.h>
@@ -58,7 +58,7 @@ static bool never(void *context)
     return false;
 }
 
-static void test_one_that_is_ended_keeps_every_item(void)
+static void test_an_interrupted_sort_keeps_every_item(void)
 {
     fill(MOST, 1000);
     compared = 0;
@@ -73,7 +73,7 @@ static void test_one_that_is_ended_keeps_every_item(void)
         fs_interrupt_open(&section, never, NULL);
         CHECK(fs_sort(items, MOST, sizeof *items, by_key, "items", &err) == FS_INTERRUPTED);
         fs_interrupt_close(&section);
-        CHECK(compared < stop_at + (RUN << 5)); /* soon after */
+        CHECK(compared < stop_at + (RUN << 5)); /* it stopped soon */
         stop_at = -1;
         qsort(items, MOST, sizeof *items, by_key);
         CHECK(memcmp(items, expected, sizeof items) == 0);
@@ -83,7 +83,7 @@ static void test_one_that_is_ended_keeps_every_item(void)
 int main(void)
 {
     test_the_order_is_that_of_qsort();
-    test_one_that_is_ended_keeps_every_item();
+    test_an_interrupted_sort_keeps_every_item();
     if (failures == 0) printf("sort: passed\n");
     return failures != 0;
 }

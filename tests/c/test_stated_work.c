@@ -1,10 +1,10 @@
-/* Work that a program stated of its ranges, and Python frames: every expected number is derived here. */
+/* Work declared for ranges, and Python frames. Expected numbers are derived here. */
 #include <math.h>
 #include <string.h>
 
 #include "tests/c/events.h"
 
-/* A range of which the program said what it does; NaN: it did not say. */
+/* Add a range with declared work; NaN: not declared. */
 static uint32_t stated(fs_event_kind kind, const char *name, double flops, double bytes, uint32_t parent, int64_t start,
                        int64_t duration)
 {
@@ -25,11 +25,11 @@ static void kernel(uint32_t launcher, int on, int64_t start, int64_t duration)
     device(FS_EVENT_KERNEL, "k", launcher, on, start, duration);
 }
 
-/* Stated work ---------------------------------------------------------------------------------------------------- */
+/* Declared work ---------------------------------------------------------------------------------------------------- */
 
-/* A profile without API calls does not tell what its kernels ran for: perhaps for the range, whose rates are not the
- * host's. */
-static void test_a_range_beside_work_of_unknown_origin_has_no_rates(void)
+/* Without API calls, the origin of kernels is unknown. They may belong to the range, so the host's time gives no rate.
+ */
+static void test_a_range_next_to_work_of_unknown_origin_has_no_rates(void)
 {
     fs_peaks cpu = peaks(1e10, 1e10, 20);
     for (int work = 0; work < 2; work++) {
@@ -43,7 +43,7 @@ static void test_a_range_beside_work_of_unknown_origin_has_no_rates(void)
     }
 }
 
-static void test_a_stated_range_has_all_device_work_within(void)
+static void test_a_range_with_declared_work_has_all_device_work_inside(void)
 {
     uint32_t outer = host(FS_EVENT_RANGE, "outer", FS_NONE, 0, 2000);
     uint32_t range = stated(FS_EVENT_RANGE, "mine", 6e6, 3e6, outer, 10, 1000);
@@ -51,9 +51,9 @@ static void test_a_stated_range_has_all_device_work_within(void)
     uint32_t unknown = op("x::a", FS_NONE, range, 60, 30);
     uint32_t call = host(FS_EVENT_RUNTIME, "cudaLaunchKernel", unknown, 65, 5);
     kernel(known, 0, 1000, 400);
-    kernel(call, 0, 1200, 500);  /* 200 of it beside the first */
-    kernel(range, 0, 3000, 100); /* its own */
-    kernel(outer, 0, 9000, 50);  /* not within */
+    kernel(call, 0, 1200, 500);  /* overlaps the first by 200 */
+    kernel(range, 0, 3000, 100); /* launched by the range itself */
+    kernel(outer, 0, 9000, 50);  /* outside */
     device(FS_EVENT_KERNEL, "other", outer, 0, 9100, 30);
     fs_peaks gpu = peaks(1e13, 4e12, 20);
     fs_table *table = build(&(fs_table_options){.cuda_peaks = {&gpu}});
@@ -64,19 +64,19 @@ static void test_a_stated_range_has_all_device_work_within(void)
     CHECK(mine->self_device_time_total == 100 && mine->time_max == 1000 && mine->timing == FS_TIMING_CUPTI);
     CHECK(near(mine->tflops_per_s, 6e6 / 800 / 1e3) && near(mine->gbytes_per_s, 3e6 / 800));
     CHECK(mine->arithmetic_intensity == 2 && near(mine->pct_peak_bandwidth, 100 * (3e6 / 4e12 * 1e9) / 800));
-    /* The op inside keeps its own work; what is stated takes its place in what is around. */
+    /* The op inside keeps its own work; the enclosing rows count the declared work instead. */
     CHECK(add->flops == 262144 && add->device_busy_time == 400 && add->self_device_time_total == 400);
     const fs_row *around = row_of(table, "outer", false);
     CHECK(around->flops_total == 6e6 && isnan(around->flops) && isnan(around->bytes_total_moved));
     CHECK(around->device_busy_time == 80 && around->device_time_total == 1080);
-    /* add's rule and the range know three kernels, hence the fourth, which is like them. */
+    /* Three kernels have work from add's rule and the range, so the fourth, which is similar, has work too. */
     CHECK(table->modelled_base_ns == 1080 && table->bytes_known_ns == 1050 && table->flops_known_ns == 1050);
     CHECK(table->unmodelled_count == 1 && strcmp(table->unmodelled[0].key, "other") == 0);
     CHECK(table->unmodelled[0].ns == 30);
     fs_table_destroy(table);
 }
 
-static void test_the_roofline_of_stated_work_is_known_where_the_bytes_decide(void)
+static void test_the_roofline_of_declared_work_is_known_if_memory_bound(void)
 {
     static const struct {
         double flops, bytes;
@@ -108,7 +108,7 @@ static void test_the_roofline_of_stated_work_is_known_where_the_bytes_decide(voi
     fs_table_destroy(table);
 }
 
-static void test_nested_stated_ranges_show_each_its_own(void)
+static void test_nested_ranges_show_their_own_declared_work(void)
 {
     uint32_t step = host(FS_EVENT_STEP, "ProfilerStep#0", FS_NONE, 0, 1000);
     uint32_t outer = stated(FS_EVENT_RANGE, "outer", 1000, NAN, step, 0, 900);
@@ -128,7 +128,7 @@ static void test_nested_stated_ranges_show_each_its_own(void)
     fs_table_destroy(table);
 }
 
-static void test_a_stated_range_in_another_of_its_name_is_busy_once(void)
+static void test_nested_ranges_of_one_name_are_busy_once(void)
 {
     uint32_t outer = stated(FS_EVENT_RANGE, "part", 10, 10, FS_NONE, 0, 100);
     uint32_t inner = stated(FS_EVENT_RANGE, "part", 4, 4, outer, 10, 50);
@@ -141,7 +141,7 @@ static void test_a_stated_range_in_another_of_its_name_is_busy_once(void)
     fs_table_destroy(table);
 }
 
-static void test_on_the_host_a_stated_range_takes_its_own_time(void)
+static void test_a_range_with_declared_work_uses_its_own_time_on_the_host(void)
 {
     uint32_t range = stated(FS_EVENT_RANGE, "mine", 8000, 4000, FS_NONE, 0, 1000);
     op("x::a", FS_NONE, range, 100, 600);
@@ -155,7 +155,7 @@ static void test_on_the_host_a_stated_range_takes_its_own_time(void)
     fs_table_destroy(table);
 }
 
-static void test_a_stated_range_whose_device_work_was_not_seen_has_no_rate(void)
+static void test_a_range_with_unrecorded_device_work_has_no_rate(void)
 {
     uint32_t range = stated(FS_EVENT_RANGE, "mine", 8000, 4000, FS_NONE, 0, 1000);
     uint32_t helper = op("x::a", FS_NONE, range, 10, 100);
@@ -166,7 +166,7 @@ static void test_a_stated_range_whose_device_work_was_not_seen_has_no_rate(void)
     fs_table_destroy(table);
 }
 
-static void test_one_call_of_which_nothing_is_stated_makes_the_row_unknown(void)
+static void test_one_call_without_declared_work_makes_the_row_unknown(void)
 {
     stated(FS_EVENT_RANGE, "mine", 8000, 4000, FS_NONE, 0, 1000);
     host(FS_EVENT_RANGE, "mine", FS_NONE, 2000, 1000);
@@ -176,7 +176,7 @@ static void test_one_call_of_which_nothing_is_stated_makes_the_row_unknown(void)
     fs_table_destroy(table);
 }
 
-static void test_the_copy_of_a_stated_range_on_a_device_states_nothing(void)
+static void test_the_copy_of_a_range_on_a_device_declares_no_work(void)
 {
     uint32_t range = stated(FS_EVENT_RANGE, "mine", 8000, 4000, FS_NONE, 0, 1000);
     kernel(range, 0, 100, 10);
@@ -198,7 +198,7 @@ static bool same(double a, double b)
     return a == b || (isnan(a) && isnan(b));
 }
 
-/* The same events with frames around and between them, and without. */
+/* Build the same events with or without frames around and between them. */
 static fs_table *nested(bool frames)
 {
     uint32_t up = FS_NONE, range, call, inner;
@@ -211,7 +211,8 @@ static fs_table *nested(bool frames)
     inner = op("x::helper", FS_NONE, up, 30, 200);
     memory(frames ? up : call, 0, 64);
     kernel(inner, 0, 100, 70);
-    device(FS_EVENT_MEMSET, "fill", frames ? up : call, 0, 200, 30); /* launched by a frame: by the op around it */
+    device(FS_EVENT_MEMSET, "fill", frames ? up : call, 0, 200,
+           30); /* launched by a frame: attributed to the op around it */
     return build(NULL);
 }
 
@@ -236,7 +237,7 @@ static void test_frames_change_no_number(void)
     fs_store_destroy(plain);
 }
 
-/* Whether the row's stack is `expected`, entries parted by '|'. */
+/* Return whether the row's stack is `expected`, whose entries are separated by '|'. */
 static bool has_stack(const fs_table *table, const fs_row *row, const char *expected)
 {
     char text[512] = "";
@@ -249,14 +250,14 @@ static bool has_stack(const fs_table *table, const fs_row *row, const char *expe
     return strcmp(text, expected) == 0;
 }
 
-static void test_stacks_part_rows_by_their_innermost_frames(void)
+static void test_stacks_group_rows_by_their_innermost_frames(void)
 {
     uint32_t main_frame = host(FS_EVENT_FRAME, "main", FS_NONE, 0, 1000);
     uint32_t f = host(FS_EVENT_FRAME, "f", main_frame, 10, 100), g = host(FS_EVENT_FRAME, "g", main_frame, 200, 100);
     uint32_t h1 = host(FS_EVENT_FRAME, "h", f, 20, 50), h2 = host(FS_EVENT_FRAME, "h", g, 220, 50);
     uint32_t first = op("x::a", FS_NONE, h1, 30, 1);
     op("x::a", FS_NONE, h2, 230, 2);
-    op("x::a", FS_NONE, first, 30, 0); /* within the first, under the same frames */
+    op("x::a", FS_NONE, first, 30, 0); /* inside the first, with the same frames */
     op("x::a", FS_NONE, FS_NONE, 2000, 8);
     kernel(first, 0, 40, 5);
     static const struct {
@@ -270,11 +271,11 @@ static void test_stacks_part_rows_by_their_innermost_frames(void)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         fs_table *table = build(&(fs_table_options){.stack_depth = cases[i].depth});
-        uint32_t seen = 0;
+        uint32_t next_stack = 0;
         CHECK(table->row_count == cases[i].rows, "%u frames: %u rows", cases[i].depth, table->row_count);
         for (uint32_t row = 0; row < table->row_count; row++) {
             if (table->rows[row].on_device) CHECK(has_stack(table, &table->rows[row], ""));
-            else CHECK(has_stack(table, &table->rows[row], cases[i].stacks[seen++]), "%u frames", cases[i].depth);
+            else CHECK(has_stack(table, &table->rows[row], cases[i].stacks[next_stack++]), "%u frames", cases[i].depth);
         }
         fs_table_destroy(table);
     }
@@ -283,10 +284,10 @@ static void test_stacks_part_rows_by_their_innermost_frames(void)
     fs_table_destroy(table);
 }
 
-static void test_what_a_suspended_generator_holds_open_runs_not_in_it(void)
+static void test_events_after_a_yield_are_not_inside_the_generator(void)
 {
     uint32_t caller = host(FS_EVENT_FRAME, "caller", FS_NONE, 0, 1000);
-    uint32_t generator = host(FS_EVENT_FRAME, "generator", caller, 10, 20); /* to its yield */
+    uint32_t generator = host(FS_EVENT_FRAME, "generator", caller, 10, 20); /* until its yield */
     uint32_t range = host(FS_EVENT_RANGE, "held", generator, 15, 500);
     op("x::a", FS_NONE, range, 20, 1);
     op("x::b", FS_NONE, range, 100, 1);
@@ -297,7 +298,7 @@ static void test_what_a_suspended_generator_holds_open_runs_not_in_it(void)
     fs_table_destroy(table);
 }
 
-static void test_the_end_of_a_frame_leaves_open_what_is_no_frame(void)
+static void test_the_end_of_a_frame_only_ends_frames(void)
 {
     uint32_t caller, generator, held, later, lane;
     CHECK(fs_store_thread_lane(store, &lane, NULL) == FS_OK);
@@ -309,7 +310,7 @@ static void test_the_end_of_a_frame_leaves_open_what_is_no_frame(void)
     CHECK(fs_store_begin_on(store, lane, FS_EVENT_FRAME, name_id("generator"), 40, &later, NULL) == FS_OK);
     fs_store_end(store, held, 50);
     CHECK(fs_store_innermost(store) == caller);
-    fs_store_end(store, later, 60); /* it ended with the range */
+    fs_store_end(store, later, 60); /* already ended with the range */
     CHECK(fs_store_innermost(store) == caller);
     fs_store_end(store, caller, 70);
     CHECK(fs_store_innermost(store) == FS_NONE);
@@ -336,19 +337,19 @@ static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
 int main(void)
 {
     static void (*const tests[])(void) = {
-        test_a_stated_range_has_all_device_work_within,
-        test_a_range_beside_work_of_unknown_origin_has_no_rates,
-        test_the_roofline_of_stated_work_is_known_where_the_bytes_decide,
-        test_nested_stated_ranges_show_each_its_own,
-        test_a_stated_range_in_another_of_its_name_is_busy_once,
-        test_on_the_host_a_stated_range_takes_its_own_time,
-        test_a_stated_range_whose_device_work_was_not_seen_has_no_rate,
-        test_one_call_of_which_nothing_is_stated_makes_the_row_unknown,
-        test_the_copy_of_a_stated_range_on_a_device_states_nothing,
+        test_a_range_with_declared_work_has_all_device_work_inside,
+        test_a_range_next_to_work_of_unknown_origin_has_no_rates,
+        test_the_roofline_of_declared_work_is_known_if_memory_bound,
+        test_nested_ranges_show_their_own_declared_work,
+        test_nested_ranges_of_one_name_are_busy_once,
+        test_a_range_with_declared_work_uses_its_own_time_on_the_host,
+        test_a_range_with_unrecorded_device_work_has_no_rate,
+        test_one_call_without_declared_work_makes_the_row_unknown,
+        test_the_copy_of_a_range_on_a_device_declares_no_work,
         test_frames_change_no_number,
-        test_stacks_part_rows_by_their_innermost_frames,
-        test_what_a_suspended_generator_holds_open_runs_not_in_it,
-        test_the_end_of_a_frame_leaves_open_what_is_no_frame,
+        test_stacks_group_rows_by_their_innermost_frames,
+        test_events_after_a_yield_are_not_inside_the_generator,
+        test_the_end_of_a_frame_only_ends_frames,
         test_every_failed_allocation_is_reported_and_leaks_nothing,
     };
     return run_tests(tests, sizeof tests / sizeof *tests);

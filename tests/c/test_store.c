@@ -1,4 +1,4 @@
-/* The store in C: columns, interning, nesting, threads, and memory that runs out. */
+/* The store: columns, interning, nesting, threads, and failing allocations. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -67,12 +67,12 @@ static void test_names_are_interned(void)
 static void test_signatures_survive_coding(void)
 {
     int64_t shape[3] = {2, 0, INT64_MAX}, strides[3] = {-1, 0, 1 << 20};
-    fs_signature given = {.flags = FS_SIGNATURE_TF32, .device_kind = 1, .device_index = 7, .argument_count = 3};
-    given.arguments[0] = (fs_argument){FS_ARGUMENT_IN, 2, 3, FS_SAME_AS_NONE, 0, shape, strides};
-    given.arguments[1] = (fs_argument){FS_ARGUMENT_SCALAR, 9, 0, FS_SAME_AS_NONE, 1, shape, NULL};
-    given.arguments[2] = (fs_argument){FS_ARGUMENT_OUT, 3, 2, 0, 1, shape, NULL};
+    fs_signature signature = {.flags = FS_SIGNATURE_TF32, .device_kind = 1, .device_index = 7, .argument_count = 3};
+    signature.arguments[0] = (fs_argument){FS_ARGUMENT_IN, 2, 3, FS_SAME_AS_NONE, 0, shape, strides};
+    signature.arguments[1] = (fs_argument){FS_ARGUMENT_SCALAR, 9, 0, FS_SAME_AS_NONE, 1, shape, NULL};
+    signature.arguments[2] = (fs_argument){FS_ARGUMENT_OUT, 3, 2, 0, 1, shape, NULL};
     _Alignas(8) char bytes[FS_SIGNATURE_MAX_BYTES];
-    size_t size = fs_signature_encode(&given, bytes);
+    size_t size = fs_signature_encode(&signature, bytes);
     CHECK(size == 8 * (1 + 1 + 6 + 1 + 1 + 2));
     fs_store *store = new_store();
     fs_error err;
@@ -82,9 +82,9 @@ static void test_signatures_survive_coding(void)
     fs_span span = fs_store_signature_bytes(store, id);
     fs_signature got;
     fs_signature_decode(span.bytes, span.size, &got);
-    CHECK(got.flags == given.flags && got.device_kind == 1 && got.device_index == 7 && got.argument_count == 3);
+    CHECK(got.flags == signature.flags && got.device_kind == 1 && got.device_index == 7 && got.argument_count == 3);
     for (int i = 0; i < 3; i++) {
-        const fs_argument *a = &given.arguments[i], *b = &got.arguments[i];
+        const fs_argument *a = &signature.arguments[i], *b = &got.arguments[i];
         CHECK(a->role == b->role && a->dtype == b->dtype && a->ndim == b->ndim && a->same_as == b->same_as);
         CHECK(a->dense == b->dense && memcmp(a->shape, b->shape, a->ndim * sizeof *a->shape) == 0);
         CHECK((a->strides == NULL) == (b->strides == NULL));
@@ -116,13 +116,13 @@ static void test_nesting_follows_begin_and_end(void)
     CHECK(fs_store_innermost(store) == first);
     fs_store_end(store, first, 30);
     uint32_t second = open_event(store, FS_EVENT_OP, 40), inner = open_event(store, FS_EVENT_OP, 50);
-    fs_store_end(store, outer, 100); /* second and inner were left open */
+    fs_store_end(store, outer, 100); /* ends second and inner, which are open */
     CHECK(fs_store_innermost(store) == FS_NONE);
     CHECK(get(store, outer).duration == 90 && get(store, first).duration == 10);
     CHECK(get(store, second).duration == 60 && get(store, inner).duration == 50);
     CHECK(get(store, outer).parent == FS_NONE && get(store, first).parent == outer);
     CHECK(get(store, second).parent == outer && get(store, inner).parent == second);
-    fs_store_end(store, first, 500); /* ended already: nothing changes */
+    fs_store_end(store, first, 500); /* already ended: nothing changes */
     CHECK(get(store, first).duration == 10);
     uint32_t left = open_event(store, FS_EVENT_OP, 200);
     CHECK(get(store, left).duration == FS_MISSING && get(store, left).parent == FS_NONE);
@@ -172,7 +172,7 @@ static void test_two_stores_in_one_thread(void)
     fs_store_destroy(b);
 }
 
-/* A little of everything; the status of the first thing that failed. */
+/* Use every function of the store. Return the first failure. */
 static fs_status use_everything(fs_error *err)
 {
     fs_store *store = NULL;
@@ -189,7 +189,7 @@ static fs_status use_everything(fs_error *err)
         fs_store_end(store, index, i + 1);
     }
 done:
-    if (status != FS_OK) CHECK(fs_store_count(store) == before); /* as it was */
+    if (status != FS_OK) CHECK(fs_store_count(store) == before); /* unchanged */
     fs_store_destroy(store);
     return status;
 }

@@ -1,5 +1,5 @@
-/* Steps, GPU efficiency and launch statistics of stores made by hand: every expected number is derived here, from the
- * events that were put in. Times are small numbers of ns. */
+/* Steps, GPU efficiency and launch statistics of stores built by hand. Expected numbers are derived here from the
+ * events. Times are small numbers of ns. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static uint32_t call(uint32_t correlation, uint32_t parent, int64_t start, int64
     return put(event, "cudaLaunchKernel", start, end);
 }
 
-/* Work on a stream; blocks of 64 threads, of which an SM of the devices below holds two. 0: the launch is not known. */
+/* Add work on a stream, with blocks of 64 threads; an SM of the devices below holds two. 0 blocks: unknown launch. */
 static void work(fs_event_kind kind, const char *name, int device, uint64_t stream, uint32_t blocks,
                  uint32_t correlation, uint32_t launcher, int64_t start, int64_t end)
 {
@@ -77,7 +77,7 @@ static void launched(uint64_t stream, uint32_t correlation, int64_t start, int64
     work(FS_EVENT_KERNEL, "k", 0, stream, 1, correlation, FS_NONE, start, end);
 }
 
-/* 4 SMs of 256 threads, 2 blocks each. */
+/* Describe a device with 4 SMs of 256 threads, 2 blocks each. */
 static void know_device(int device)
 {
     fs_device_facts facts = {
@@ -99,7 +99,7 @@ static void know_device(int device)
 
 enum { SPAN = 500 };
 
-/* Against a line of moments, each of which is taken or not. */
+/* Compare with an array of single ns, each covered or not. */
 static void test_random_intervals_against_moments(void)
 {
     srand(7);
@@ -179,14 +179,14 @@ static void test_a_step_ends_with_its_last_work_on_a_device(void)
     uint32_t op = host(FS_EVENT_OP, "op", first, 10, 60);
     call(1, op, 20, 30);
     work(FS_EVENT_KERNEL, "k", 0, 7, 1, 1, op, 40, 130);
-    host(FS_EVENT_STEP, "ProfilerStep#1", FS_NONE, 100, 120); /* over before the first one's work */
+    host(FS_EVENT_STEP, "ProfilerStep#1", FS_NONE, 100, 120); /* ends before the work of the first */
     host(FS_EVENT_STEP, "ProfilerStep#2", FS_NONE, 120, 200);
-    host(FS_EVENT_OP, "backward", FS_NONE, 125, 140); /* another thread's, in the time of #2 */
+    host(FS_EVENT_OP, "backward", FS_NONE, 125, 140); /* on another thread, during #2 */
     work(FS_EVENT_KERNEL, "k", 0, 7, 1, FS_NONE, fs_store_count(store) - 1, 150, 260);
-    call(2, FS_NONE, 150, 160); /* of no op at all, likewise */
+    call(2, FS_NONE, 150, 160); /* outside any op, during #2 */
     work(FS_EVENT_MEMCPY, "copy", 1, 7, 0, 2, FS_NONE, 270, 280);
-    work(FS_EVENT_KERNEL, "k", 0, 7, 1, FS_NONE, FS_NONE, 900, 910); /* launched by nobody knows what */
-    fs_event copy = fs_event_missing; /* on the device, of the step: no step of its own */
+    work(FS_EVENT_KERNEL, "k", 0, 7, 1, FS_NONE, FS_NONE, 900, 910); /* of an unknown launch */
+    fs_event copy = fs_event_missing; /* the copy of a step on the device is no step itself */
     copy.kind = FS_EVENT_STEP;
     copy.device = 0;
     put(copy, "ProfilerStep#0", 40, 130);
@@ -204,7 +204,7 @@ static void test_a_step_ends_with_its_last_work_on_a_device(void)
     fs_steps_clear(&steps);
 }
 
-/* Two threads with steps of their own: the chain of parents tells apart what time does not. */
+/* Two threads have their own steps at the same time: the chain of parents distinguishes them. */
 static void test_work_belongs_to_the_step_around_its_launcher(void)
 {
     uint32_t first = host(FS_EVENT_STEP, "a", FS_NONE, 0, 100);
@@ -217,11 +217,11 @@ static void test_work_belongs_to_the_step_around_its_launcher(void)
     fs_steps_clear(&steps);
 }
 
-static void test_each_moment_goes_to_the_first_part_that_goes_on(void)
+static void test_each_moment_counts_for_the_first_active_part(void)
 {
     host(FS_EVENT_STEP, "step", FS_NONE, 0, 1000);
     kernel("k", 0, 1, 100, 200);
-    kernel("k", 1, 1, 150, 250); /* another device: once */
+    kernel("k", 1, 1, 150, 250); /* on another device: counted once */
     work(FS_EVENT_MEMCPY, "copy", 0, 8, 0, FS_NONE, FS_NONE, 240, 300);
     work(FS_EVENT_MEMSET, "fill", 0, 8, 0, FS_NONE, FS_NONE, 290, 320);
     kernel("ncclDevKernel_AllReduce", 0, 1, 190, 400); /* alone from 320 */
@@ -231,8 +231,8 @@ static void test_each_moment_goes_to_the_first_part_that_goes_on(void)
     host(FS_EVENT_RANGE, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", FS_NONE, 445, 500);
     host(FS_EVENT_OP, "op", FS_NONE, 480, 600);
     host(FS_EVENT_OP, "inner", FS_NONE, 490, 550);
-    host(FS_EVENT_FRAME, "file.py(1): f", FS_NONE, 0, 1000); /* counts as nothing */
-    host(FS_EVENT_RANGE, "forward", FS_NONE, 950, 1200);     /* over the step's end */
+    host(FS_EVENT_FRAME, "file.py(1): f", FS_NONE, 0, 1000); /* not counted */
+    host(FS_EVENT_RANGE, "forward", FS_NONE, 950, 1200);     /* beyond the step's end */
     fs_steps steps = break_down();
     const int64_t expected[FS_STEP_PART_COUNT] = {
         [FS_PART_KERNEL] = 150, [FS_PART_MEMCPY] = 50,       [FS_PART_MEMSET] = 20,     [FS_PART_COMMUNICATION] = 80,
@@ -245,7 +245,7 @@ static void test_each_moment_goes_to_the_first_part_that_goes_on(void)
     fs_steps_clear(&steps);
 }
 
-static void test_without_steps_the_profile_is_one(void)
+static void test_without_steps_the_profile_is_one_step(void)
 {
     fs_steps steps = break_down();
     CHECK(steps.count == 0);
@@ -253,7 +253,7 @@ static void test_without_steps_the_profile_is_one(void)
 
     fs_store_set_window(store, 50, 300);
     steps = break_down();
-    CHECK(steps.count == 0); /* nothing happened in it */
+    CHECK(steps.count == 0); /* the profile is empty */
     fs_steps_clear(&steps);
 
     fs_store_set_window(store, FS_MISSING, FS_MISSING);
@@ -268,7 +268,7 @@ static void test_without_steps_the_profile_is_one(void)
     fs_steps_clear(&steps);
 
     fs_store_set_window(store, 50, 300);
-    kernel("k", 0, 1, 280, 340); /* the device was not done when recording ended */
+    kernel("k", 0, 1, 280, 340); /* still running when recording ended */
     steps = break_down();
     CHECK(is_step(&steps.steps[0], NULL, 50, 340) && steps.steps[0].parts[FS_PART_KERNEL] == 60);
     CHECK(steps.steps[0].parts[FS_PART_OTHER] == 50 + 30);
@@ -297,12 +297,12 @@ static void test_efficiency_of_overlapping_kernels_on_two_devices(void)
     work(FS_EVENT_KERNEL, "nvjet_sm90_tst_64x64", 0, 8, 3, FS_NONE, FS_NONE, 100, 250);
     kernel("volta_sgemm_128x64_nn", 0, 1, 400, 410);
     work(FS_EVENT_MEMCPY, "copy", 0, 8, 0, FS_NONE, FS_NONE, 240, 300);
-    /* Device 1: a kernel that was running when recording began, of 16 blocks: an SM holds 2. */
+    /* Device 1: a kernel of 16 blocks that was running when recording began: an SM holds 2. */
     kernel("k", 1, 16, -100, 500);
     fs_efficiency *rows = efficiency(NULL, 2);
     CHECK(rows[0].device == 0 && near(rows[0].gpu_utilization, 26) && near(rows[0].idle, 100 - 31));
     CHECK(near(rows[0].sm_efficiency, 100 * (0.5 * 100 + 1 * 100 + 0.75 * 50 + 0.25 * 10) / 1000));
-    /* 64 threads of 256: a block an SM is 25 %; the grids are 2, 3 and 1 of 4. */
+    /* 64 threads of 256: one block per SM is 25 %; the grids are 2, 3 and 1 of 4. */
     CHECK(near(rows[0].achieved_occupancy, 25 * (0.5 * 200 + 0.75 * 150 + 0.25 * 10) / 360));
     CHECK(near(rows[0].tensor_core_time, 100 * 150 / 360.0) && near(rows[0].matrix_time, 100 * 10 / 360.0));
     CHECK(rows[1].device == 1 && near(rows[1].gpu_utilization, 50) && near(rows[1].sm_efficiency, 50));
@@ -316,7 +316,7 @@ static void test_efficiency_of_one_step_and_of_all(void)
     host(FS_EVENT_STEP, "s#0", FS_NONE, 0, 100);
     host(FS_EVENT_STEP, "s#1", FS_NONE, 100, 300);
     kernel("k", 0, 4, 50, 150);
-    kernel("k", 0, 4, 290, 400); /* goes on when the steps are over, launched by none of them */
+    kernel("k", 0, 4, 290, 400); /* continues after the steps, none of which launched it */
     kernel("k", 0, 4, 500, 600);
     fs_efficiency *rows = efficiency("s#0", 1);
     CHECK(near(rows[0].gpu_utilization, 50) && near(rows[0].sm_efficiency, 50) && near(rows[0].idle, 50));
@@ -337,12 +337,12 @@ static void test_efficiency_of_one_step_and_of_all(void)
 static void test_missing_facts_are_not_zero(void)
 {
     fs_store_set_window(store, 0, 100);
-    kernel("k", 0, 2, 0, 50); /* of a device that nobody told of */
+    kernel("k", 0, 2, 0, 50); /* of an unknown device */
     work(FS_EVENT_MEMCPY, "copy", 1, 7, 0, FS_NONE, FS_NONE, 0, 50);
     know_device(2);
     kernel("k", 2, 2, 0, 50);
-    kernel("k", 2, 0, 60, 70);            /* a launch that nobody told of */
-    fs_event interval = fs_event_missing; /* between two CUDA events: some op's kernels */
+    kernel("k", 2, 0, 60, 70);            /* with an unknown launch */
+    fs_event interval = fs_event_missing; /* between two CUDA events: the kernels of an op */
     interval.kind = FS_EVENT_INTERVAL;
     interval.device = 3;
     put(interval, "op", 0, 20);
@@ -366,15 +366,15 @@ static void test_launch_statistics(void)
     call(3, FS_NONE, 20, 50);
     call(4, FS_NONE, 140, 210);
     call(5, FS_NONE, 300, 306);
-    call(4, FS_NONE, 202, 208); /* the driver's, inside the runtime's */
+    call(4, FS_NONE, 202, 208); /* a driver call inside the runtime's */
     launched(7, 1, 30, 100);
     launched(7, 2, 100, 150);
-    launched(8, 3, 60, 205);  /* the first of its stream */
+    launched(8, 3, 60, 205);  /* the first on its stream */
     launched(7, 4, 220, 240); /* stream 7 ended at 150, the device at 205, the call from 140 to 210 */
     launched(7, 5, 320, 330); /* a graph of three kernels; stream 7 ended at 240 */
     launched(7, 5, 335, 340);
     launched(9, 5, 335, 345);
-    launched(7, FS_NONE, 400, 410); /* its call was not recorded */
+    launched(7, FS_NONE, 400, 410); /* without a recorded call */
     work(FS_EVENT_MEMCPY, "copy", 0, 7, 0, 5, FS_NONE, 250, 260);
     work(FS_EVENT_MEMCPY, "copy", 1, 7, 0, FS_NONE, FS_NONE, 250, 260);
     fs_launch_statistics *rows = NULL;
@@ -385,9 +385,9 @@ static void test_launch_statistics(void)
     /* Delays 30, 90, 40, 80, 20. */
     CHECK(row->delay_min == 20 && row->delay_median == 40 && row->delay_max == 90 && near(row->delay_p95, 88));
     CHECK(row->call_time_median == 10); /* 10, 10, 30, 70, 6 */
-    /* Waiting at the calls of 0, 10, 20, 140, 300: none; 1; 1 and 2; none; none. */
+    /* Queued at the calls of 0, 10, 20, 140, 300: none; 1; 1 and 2; none; none. */
     CHECK(near(row->queue_mean, 3 / 5.0) && row->queue_max == 2);
-    /* With a past on their stream: 2 (busy till 100), 4 and 5 (dry). Idle: 205 to 220, 260 to 320. */
+    /* With earlier work on their stream: 2 (busy until 100), 4 and 5 (idle). Idle device: 205 to 220, 260 to 320. */
     CHECK(near(row->launch_bound_pct, 200 / 3.0) && row->idle_lost == 15 + 60);
     CHECK(rows[1].device == 1 && rows[1].kernels == 0 && rows[1].launches == 0 && isnan(rows[1].delay_median));
     CHECK(isnan(rows[1].queue_mean) && isnan(rows[1].launch_bound_pct) && isnan(rows[1].idle_lost));
@@ -456,8 +456,8 @@ int main(void)
         test_sorting_is_stable_over_the_whole_range_of_times,
         test_a_step_ends_with_its_last_work_on_a_device,
         test_work_belongs_to_the_step_around_its_launcher,
-        test_each_moment_goes_to_the_first_part_that_goes_on,
-        test_without_steps_the_profile_is_one,
+        test_each_moment_counts_for_the_first_active_part,
+        test_without_steps_the_profile_is_one_step,
         test_efficiency_of_overlapping_kernels_on_two_devices,
         test_efficiency_of_one_step_and_of_all,
         test_missing_facts_are_not_zero,

@@ -1,4 +1,4 @@
-/* Tables from stores made by hand: every expected number is derived here, from the events that were put in. */
+/* Tables of stores built by hand. Expected numbers are derived here from the events. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static void test_self_and_total_times_of_nested_events(void)
     fs_table_destroy(table);
 }
 
-static void test_rows_come_by_start_of_their_first_event_and_steps_are_one(void)
+static void test_rows_are_in_order_of_first_start_and_steps_share_a_row(void)
 {
     op("x::late", FS_NONE, FS_NONE, 500, 10);
     op("x::short", FS_NONE, FS_NONE, 100, 10);
@@ -59,11 +59,11 @@ static void test_rows_come_by_start_of_their_first_event_and_steps_are_one(void)
     fs_table_destroy(table);
 }
 
-static void test_shapes_part_rows_only_when_asked(void)
+static void test_shapes_separate_rows_on_request_only(void)
 {
     uint32_t small = signature_id(FS_CPU, 2, 3), large = signature_id(FS_CPU, 20, 30);
     for (int i = 0; i < 3; i++) op("x::a", i == 1 ? large : small, FS_NONE, i * 100, 10 + i);
-    op("x::a", signature_id(FS_CUDA, 2, 3), FS_NONE, 400, 1); /* another device, the same shapes */
+    op("x::a", signature_id(FS_CUDA, 2, 3), FS_NONE, 400, 1); /* on another device, with the same shapes */
     fs_table *table = build(NULL);
     CHECK(table->row_count == 1 && table->rows[0].count == 4 && table->rows[0].signature == small);
     fs_table_destroy(table);
@@ -73,7 +73,7 @@ static void test_shapes_part_rows_only_when_asked(void)
     fs_table_destroy(table);
 }
 
-static void test_memory_goes_to_the_event_and_those_around_it(void)
+static void test_memory_counts_for_the_event_and_its_ancestors(void)
 {
     uint32_t outer = host(FS_EVENT_RANGE, "outer", FS_NONE, 0, 100);
     uint32_t inner = op("x::a", FS_NONE, outer, 10, 20);
@@ -93,10 +93,10 @@ static void test_memory_goes_to_the_event_and_those_around_it(void)
     fs_table_destroy(table);
 }
 
-static void test_overlaps_are_busy_once_and_devices_apart(void)
+static void test_overlaps_are_busy_once_per_device(void)
 {
     uint32_t a = op("x::a", FS_NONE, FS_NONE, 0, 10), b = op("x::a", FS_NONE, FS_NONE, 20, 10);
-    /* Out of order: [100, 300) and [250, 400) overlap, [150, 200) lies within, device 1 has its own time. */
+    /* Out of order: [100, 300) and [250, 400) overlap, [150, 200) lies inside, device 1 is counted separately. */
     device(FS_EVENT_KERNEL, "k", b, 0, 250, 150);
     device(FS_EVENT_KERNEL, "k", a, 0, 100, 200);
     device(FS_EVENT_KERNEL, "l", a, 0, 150, 50);
@@ -138,7 +138,7 @@ static void test_roofline_of_device_work(void)
         double flops, bandwidth, least_ns;
         fs_bound bound;
     } cases[] = {
-        /* 3 MiB at 4e12 bytes/s take 786.4 ns: launches bound what they outweigh. */
+        /* 3 MiB at 4e12 bytes/s take 786.4 ns: an op is launch-bound if the launch takes longer. */
         {1e11, 4e12, 400, FS_BOUND_COMPUTE}, {1e13, 1e12, 400, FS_BOUND_CACHE},  {1e13, 4e12, 787, FS_BOUND_LAUNCH},
         {1e13, 4e12, 786, FS_BOUND_MEMORY},  {1e13, NAN, 400, FS_BOUND_UNKNOWN}, {1e13, 4e12, NAN, FS_BOUND_MEMORY},
     };
@@ -148,7 +148,7 @@ static void test_roofline_of_device_work(void)
         CHECK(row_of(table, "flopscope::add", false)->bound == cases[i].bound);
         fs_table_destroy(table);
     }
-    /* A kernel's own record is held against the least kernel's, whatever a launch takes from outside. */
+    /* A kernel's own record is compared with the shortest kernel, not with the time of a launch measured by events. */
     gpu = peaks(1e13, 4e12, 786);
     gpu.launch_ns = 1e9;
     table = build(&(fs_table_options){.cuda_peaks = {&gpu}});
@@ -160,7 +160,7 @@ static void test_roofline_of_device_work(void)
     fs_table_destroy(table);
 }
 
-static void test_time_between_events_is_held_against_a_launch_seen_from_outside(void)
+static void test_time_between_events_is_compared_with_the_launch_time(void)
 {
     uint32_t call = op("flopscope::add", signature_id(FS_CUDA, 256, 1024), FS_NONE, 0, 20);
     device(FS_EVENT_INTERVAL, "flopscope::add", call, 0, 1000, 3000);
@@ -176,12 +176,12 @@ static void test_time_between_events_is_held_against_a_launch_seen_from_outside(
     fs_table_destroy(table);
 }
 
-static void test_rates_on_the_host_and_of_what_was_not_timed(void)
+static void test_rates_on_the_host_and_without_device_times(void)
 {
     uint32_t on_host = signature_id(FS_CPU, 10, 10);
     op("flopscope::add", on_host, FS_NONE, 0, 600);
     op("flopscope::add", on_host, FS_NONE, 700, 200);
-    op("flopscope::sin", signature_id(FS_CUDA, 10, 10), FS_NONE, 1000, 50); /* its kernel was not recorded */
+    op("flopscope::sin", signature_id(FS_CUDA, 10, 10), FS_NONE, 1000, 50); /* without a recorded kernel */
     fs_peaks cpu = peaks(1e12, 1e10, 100);
     fs_table *table = build(&(fs_table_options){.cpu_peaks = &cpu});
     const fs_row *add = row_of(table, "flopscope::add", false), *sin_row = row_of(table, "flopscope::sin", false);
@@ -201,7 +201,7 @@ static void test_work_counts_once_and_one_unknown_call_makes_the_row_unknown(voi
     device(FS_EVENT_KERNEL, "k", helper, 0, 30, 500);
     op("flopscope::add", FS_NONE, FS_NONE, 200, 10);
     fs_table *table = build(NULL);
-    /* The kernel is add's work, though a helper launched it; sin did nothing beside. */
+    /* The kernel counts as add's work, though a helper launched it; sin has none of its own. */
     const fs_row *sin_row = row_of(table, "flopscope::sin", false), *add = row_of(table, "flopscope::add", false);
     CHECK(sin_row->flops == 0 && sin_row->flops_total == 16 && sin_row->bytes_total_moved == 0);
     CHECK(isnan(add->flops) && add->flops_total == 16 && add->device_busy_time == 500);
@@ -211,7 +211,7 @@ static void test_work_counts_once_and_one_unknown_call_makes_the_row_unknown(voi
     fs_table_destroy(table);
 }
 
-static void test_coverage_names_what_no_rule_knows(void)
+static void test_coverage_names_ops_without_a_rule(void)
 {
     uint32_t range = host(FS_EVENT_RANGE, "outer", FS_NONE, 0, 1000);
     uint32_t known = op("flopscope::add", signature_id(FS_CUDA, 4, 4), range, 0, 10);
@@ -225,7 +225,7 @@ static void test_coverage_names_what_no_rule_knows(void)
     device(FS_EVENT_MEMCPY, "copy", FS_NONE, 0, 500, 5);
     device(FS_EVENT_KERNEL, "ncclDevKernel_AllReduce", FS_NONE, 0, 600, 1000);
     fs_table *table = build(&(fs_table_options){.by_shape = true});
-    /* A copy says itself what it moves, whoever launched it. */
+    /* A copy records its own bytes, whatever launched it. */
     CHECK(table->modelled_base_ns == 135 && table->bytes_known_ns == 15 && table->flops_known_ns == 15);
     static const fs_unmodelled expected[] = {{"mine", 70}, {"x::a", 50}};
     CHECK(table->unmodelled_count == 2);
@@ -248,7 +248,7 @@ static void test_open_events_count_and_have_no_time(void)
     fs_table_destroy(table);
 }
 
-static void test_an_annotation_of_a_device_is_a_row_and_no_work(void)
+static void test_an_annotation_on_a_device_is_a_row_without_work(void)
 {
     fs_event event = fs_event_missing;
     event.kind = FS_EVENT_RANGE;
@@ -265,7 +265,7 @@ static void test_an_annotation_of_a_device_is_a_row_and_no_work(void)
     fs_table_destroy(table);
 }
 
-/* Random trees against sums made the slow way ------------------------------------------------------------------- */
+/* Random trees, compared with naive sums ------------------------------------------------------------------- */
 
 static int compare_doubles(const void *left, const void *right)
 {
@@ -346,17 +346,17 @@ int main(void)
     static void (*const tests[])(void) = {
         test_an_empty_store_gives_an_empty_table,
         test_self_and_total_times_of_nested_events,
-        test_rows_come_by_start_of_their_first_event_and_steps_are_one,
-        test_shapes_part_rows_only_when_asked,
-        test_memory_goes_to_the_event_and_those_around_it,
-        test_overlaps_are_busy_once_and_devices_apart,
+        test_rows_are_in_order_of_first_start_and_steps_share_a_row,
+        test_shapes_separate_rows_on_request_only,
+        test_memory_counts_for_the_event_and_its_ancestors,
+        test_overlaps_are_busy_once_per_device,
         test_roofline_of_device_work,
-        test_time_between_events_is_held_against_a_launch_seen_from_outside,
-        test_rates_on_the_host_and_of_what_was_not_timed,
+        test_time_between_events_is_compared_with_the_launch_time,
+        test_rates_on_the_host_and_without_device_times,
         test_work_counts_once_and_one_unknown_call_makes_the_row_unknown,
-        test_coverage_names_what_no_rule_knows,
+        test_coverage_names_ops_without_a_rule,
         test_open_events_count_and_have_no_time,
-        test_an_annotation_of_a_device_is_a_row_and_no_work,
+        test_an_annotation_on_a_device_is_a_row_without_work,
         test_random_trees,
         test_every_failed_allocation_is_reported_and_leaks_nothing,
     };

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Fuzz the trace reader, what is made of traces, and the ops, each for some seconds, under AddressSanitizer and
+# Fuzz the trace reader, the tables and exports of traces, and the ops, with AddressSanitizer and
 # UndefinedBehaviorSanitizer:
 #
 #   tests/fuzz/run.sh [seconds [target...]]        default: 60 seconds each of kineto, tables and ops
 #
-# Needs clang with libFuzzer: $CLANG, or clang on PATH. Objects, what libFuzzer finds and the grown corpora lie in
-# $FUZZ_BUILD (default: build/fuzz). An input that fails is kept there as <target>-crash-…: fix the fault, and add the
-# input to tests/fuzz/corpus/<target>.
+# Requires clang with libFuzzer: $CLANG, or clang on PATH. Objects, failing inputs and the grown corpora are written to
+# $FUZZ_BUILD (default: build/fuzz). A failing input is stored there as <target>-crash-…: fix the bug, and add the input
+# to tests/fuzz/corpus/<target>.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=${1:-60}
@@ -14,13 +14,13 @@ shift || true
 targets=${*:-kineto tables ops}
 clang=${CLANG:-clang}
 build=${FUZZ_BUILD:-build/fuzz}
-command -v "$clang" >/dev/null || { echo "tests/fuzz/run.sh: no clang; set CLANG to one" >&2; exit 2; }
+command -v "$clang" >/dev/null || { echo "tests/fuzz/run.sh: clang not found; set CLANG to its path" >&2; exit 2; }
 
 mapfile -t flags <compile_flags.txt
 flags+=(-O1 -g -fno-omit-frame-pointer -Wno-format-zero-length
     -fsanitize=address,undefined,signed-integer-overflow -fno-sanitize-recover=all -Wno-unknown-pragmas -DFS_SMALL_BLOCKS)
 mkdir -p "$build"
-# Objects of sources that are older than them stay; a changed header or flag makes all anew.
+# Recompile sources that are newer than their objects, and all of them after a change of a header or a flag.
 newest_header=$(find csrc tests/c compile_flags.txt "$0" \( -name '*.txt' -o -name '*.h' -o -name '*.def' -o -name '*.inc' -o -name run.sh \) -printf '%T@ %p\n' |
     sort -n | tail -1 | cut -d' ' -f2-)
 compile() {
@@ -48,7 +48,7 @@ done
 objects=()
 for source in "${sources[@]}"; do objects+=("$build/${source//\//_}.o"); done
 
-# Traces are text: longer inputs are worth their time there only.
+# Traces are text, so only their targets benefit from longer inputs.
 declare -A longest=([kineto]=8192 [tables]=8192 [ops]=256)
 declare -A seeds=([kineto]="tests/data/corpus tests/fuzz/corpus/tables" [tables]="tests/data/corpus tests/fuzz/corpus/kineto" [ops]="")
 export ASAN_OPTIONS=quarantine_size_mb=16:malloc_context_size=8:allocator_may_return_null=1:detect_stack_use_after_return=0 UBSAN_OPTIONS=print_stacktrace=1
@@ -63,7 +63,7 @@ for target in $targets; do
         -max_total_time="$seconds" -max_len="${longest[$target]}" -rss_limit_mb=4096 -timeout=60 -print_final_stats=1 \
         -artifact_prefix="$build/$target-" >"$build/$target.log" 2>&1; then
         grep -vE '^#' "$build/$target.log" | tail -60
-        echo "tests/fuzz/run.sh: $target failed; the input is $build/$target-…, all that it said $build/$target.log" >&2
+        echo "tests/fuzz/run.sh: $target failed; see the input in $build/$target-… and the output in $build/$target.log" >&2
         exit 1
     fi
     grep -E 'DONE|number_of_executed|average_exec' "$build/$target.log"
