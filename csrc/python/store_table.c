@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "accounting/accounting.h"
 #include "base/clock.h"
 #include "python/store_type.h"
 #include "python/roofline.h"
@@ -320,18 +321,21 @@ static PyObject *time_list(const fs_unmodelled *times, uint32_t count)
 PyObject *fs_store_object_table(PyObject *object, PyObject *args)
 {
     fs_store_object *self = (fs_store_object *)object;
-    int by_shape, cpu_alone = 0;
+    int by_shape, cpu_alone = 0, account = 0;
     Py_ssize_t stack_n;
     PyObject *peaks;
-    if (!PyArg_ParseTuple(args, "pnO!|p:table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone)) return NULL;
+    if (!PyArg_ParseTuple(args, "pnO!|pp:table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone, &account))
+        return NULL;
     if (stack_n < 0)
         return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", stack_n);
     table_request *request = PyMem_Calloc(1, sizeof *request);
     if (request == NULL) return PyErr_NoMemory();
     request->options.by_shape = by_shape;
     request->options.cpu_alone = cpu_alone;
+    request->options.works = account;
     request->options.stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;
     fs_table *table = NULL;
+    fs_accounting accounting = {0};
     fs_error err;
     PyObject *result = NULL;
     if (!take_all_peaks(peaks, request)) goto done;
@@ -340,6 +344,7 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
     fs_long_work work;
     fs_long_work_begin(&work);
     status = fs_table_build(self->store, &request->options, &table, &err);
+    if (status == FS_OK && account) status = fs_accounting_build(&accounting, self->store, table, &err);
     fs_long_work_end(&work);
     double seconds = (double)(fs_clock_now() - began) / 1e9;
     if (status != FS_OK) {
@@ -368,7 +373,12 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
         !fs_put_column(PyTuple_GET_ITEM(result, 1), "stacks", stacks_of(self->store, table))) {
         Py_CLEAR(result);
     }
+    if (result != NULL && account &&
+        !fs_put_column(PyTuple_GET_ITEM(result, 1), "accounting", fs_accounting_object(self->store, &accounting))) {
+        Py_CLEAR(result);
+    }
 done:
+    fs_accounting_clear(&accounting);
     fs_table_destroy(table);
     PyMem_Free(request);
     return result;

@@ -190,7 +190,8 @@ static PyObject *get_has_shapes(PyObject *object, void *unused)
 
 static PyMethodDef methods[] = {
     {"table", reading_table, METH_VARARGS,
-     "table($self, by_shape, stack_n, peaks, cpu_alone=False, /)\n--\n\n(columns, meta) of the grouped events, by "
+     "table($self, by_shape, stack_n, peaks, cpu_alone=False, account=False, /)\n--\n\n(columns, meta) of the grouped "
+     "events, by "
      "their stack_n innermost frames too; peaks by device name. cpu_alone: the program is known to have used no GPU."},
     {"events", reading_events, METH_NOARGS,
      "(columns, names, kinds, begin): each event in integers, what name and kind count in, the window's begin in ns."},

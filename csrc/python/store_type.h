@@ -23,6 +23,8 @@ typedef struct {
     int64_t clock_base; /* whose times count from that Unix time, ns */
 } fs_store_object;
 
+struct fs_accounting;
+
 extern PyTypeObject *fs_store_type;
 
 /* Return a Store without events, or NULL with an exception set. */
@@ -57,6 +59,9 @@ PyObject *fs_store_object_launch_summary(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_collectives(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_stream_summary(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_write_trace(PyObject *self, PyObject *args);
+
+/* Return an accounting as a dict of steps, cells, gaps and pairs, or NULL with an exception set. */
+PyObject *fs_accounting_object(const fs_store *store, const struct fs_accounting *accounting);
 
 /* Constants that go with them. */
 int fs_add_columns(PyObject *module);

@@ -130,7 +130,7 @@ static void place_steps(const finding *found, fs_step *steps)
         const host_step *step = &found->steps[i];
         int64_t begin = later(step->begin, previous);
         previous = later(begin, later(step->end, step->work_end));
-        steps[i] = (fs_step){.name = step->name, .begin = begin, .end = previous};
+        steps[i] = (fs_step){step->name, begin, previous, step->begin, step->end, {0}};
     }
 }
 
@@ -138,6 +138,7 @@ static void place_steps(const finding *found, fs_step *steps)
 static bool place_all(const fs_store *store, uint32_t events, fs_step *step)
 {
     int64_t begin, end, first = INT64_MAX, last = FS_MISSING, last_work = FS_MISSING;
+    int64_t last_host = FS_MISSING;
     uint32_t at;
     for (uint32_t index = 0; index < events; index++) {
         const fs_chunk *chunk = fs_event_chunk(store, index, &at);
@@ -146,12 +147,13 @@ static bool place_all(const fs_store *store, uint32_t events, fs_step *step)
         if (chunk->start[at] < first) first = chunk->start[at];
         last = later(last, stop);
         if (fs_event_kind_on_device[chunk->kind[at]]) last_work = later(last_work, stop);
+        else last_host = later(last_host, stop);
     }
     if (last == FS_MISSING) return false;
     fs_store_window(store, &begin, &end);
     if (begin == FS_MISSING) begin = first;
     end = end == FS_MISSING ? last : later(end, last_work);
-    *step = (fs_step){.name = FS_NONE, .begin = begin, .end = later(begin, end)};
+    *step = (fs_step){FS_NONE, begin, later(begin, end), begin, later(begin, last_host), {0}};
     return true;
 }
 

@@ -36,6 +36,7 @@ extern const char *const fs_step_part_names[FS_STEP_PART_COUNT];
 typedef struct {
     uint32_t name;                     /* of the step; FS_NONE: the whole profile */
     int64_t begin, end;                /* ns */
+    int64_t host_begin, host_end;      /* of the step on the host; of all host events if there are no steps */
     int64_t parts[FS_STEP_PART_COUNT]; /* ns; filled by fs_steps_break_down */
 } fs_step;
 

@@ -53,6 +53,12 @@ typedef struct {
     uint16_t flags;
 } fs_node;
 
+/* The roofs of a node's own work; their sum is unknown until something was added. */
+typedef struct {
+    double compute_ns, memory_ns, least_ns;
+    bool added;
+} fs_node_roofs;
+
 /* Change of memory in bytes, by place. */
 typedef struct {
     int64_t self[FS_MEMORY_PLACES], total[FS_MEMORY_PLACES];
@@ -94,6 +100,7 @@ typedef struct {
     fs_calls calls;
     fs_node *nodes;         /* room for every host event, filled from the front */
     fs_node_memory *memory; /* by node; NULL where no event has memory */
+    fs_node_roofs *roofs;   /* by node; NULL unless works are listed */
     uint32_t node_count;
     uint32_t work_count, device_count; /* device events, annotations too; devices */
     bool works_sorted;                 /* in order of start */
@@ -144,6 +151,18 @@ static inline double fs_build_rounding(const fs_build *build, int64_t start, int
     int64_t begin = fs_sub_saturated(start, build->torch_begin);
     double from = (double)begin / 1000, to = (double)fs_add_saturated(begin, duration) / 1000;
     return (to - from) - (double)duration / 1000;
+}
+
+/* Add a roof to those of a node, if works are listed. */
+static inline void fs_build_add_roofs(fs_build *build, const fs_node *node, const fs_roof *roof)
+{
+    size_t place = (size_t)(node - build->nodes);
+    if (build->roofs == NULL || node < build->nodes || place >= build->node_count) return; /* a leaf launches nothing */
+    fs_node_roofs *roofs = &build->roofs[place];
+    roofs->compute_ns += roof->compute_ns;
+    roofs->memory_ns += roof->memory_ns;
+    roofs->least_ns += roof->least_ns;
+    roofs->added = true;
 }
 
 static inline bool fs_build_ran_on_device(const fs_group *group)

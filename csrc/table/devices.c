@@ -120,6 +120,7 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
     }
     fs_roof roof = fs_roof_of(&launched, fs_build_peaks(build, call, work->device));
     fs_roof_sum_add(&group->roof, &roof);
+    fs_build_add_roofs(build, node, &roof);
 }
 
 static void add_estimated(fs_build *build, uint32_t owner, const device_work *work)

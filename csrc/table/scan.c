@@ -43,6 +43,7 @@ fs_node *fs_build_node(fs_build *build, uint32_t index)
     if ((*slot & FS_SLOT_NODE) == 0) {
         build->nodes[build->node_count] = fs_build_leaf(build, index);
         if (build->memory != NULL) build->memory[build->node_count] = (fs_node_memory){{0}, {0}};
+        if (build->roofs != NULL) build->roofs[build->node_count] = (fs_node_roofs){0};
         *slot = build->node_count++ | FS_SLOT_NODE;
     }
     return &build->nodes[*slot & ~FS_SLOT_NODE];
@@ -243,7 +244,9 @@ static fs_status prepare(fs_build *build, fs_error *err)
     build->slots = fs_malloc(build->count * sizeof *build->slots);
     build->nodes = fs_malloc(others * sizeof *build->nodes);
     if (memory_events > 0) build->memory = fs_malloc(others * sizeof *build->memory);
-    if (build->slots == NULL || build->nodes == NULL || (memory_events > 0 && build->memory == NULL)) {
+    if (build->options->works) build->roofs = fs_malloc(others * sizeof *build->roofs);
+    if (build->slots == NULL || build->nodes == NULL || (memory_events > 0 && build->memory == NULL) ||
+        (build->options->works && build->roofs == NULL)) {
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group %u events", build->count);
     }
     return FS_OK;

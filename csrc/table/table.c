@@ -10,6 +10,7 @@
 #include "table/devices.h"
 #include "table/scan.h"
 #include "table/totals.h"
+#include "table/works.h"
 #include "base/statistics.h"
 
 /* If the work is only an upper bound and exceeds what the device can do, it gives no rates. */
@@ -106,6 +107,17 @@ static fs_roof whole_of(const fs_build *build)
     return fs_roof_sum_total(&sums[!found[0]]);
 }
 
+/* Tell the works where order[i] puts their rows. */
+static fs_status move_works(const fs_build *build, fs_group *const *order, fs_error *err)
+{
+    uint32_t *places = fs_malloc((build->group_count + (size_t)1) * sizeof *places);
+    if (places == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", build->group_count);
+    for (uint32_t i = 0; i < build->group_count; i++) places[order[i] - build->groups] = i;
+    fs_works_move(build->table, places);
+    fs_free(places);
+    return FS_OK;
+}
+
 /* Move *order[i] to place i, along each cycle. */
 static void put_in_order(fs_group *groups, fs_group **order, uint32_t count)
 {
@@ -136,6 +148,7 @@ static fs_status make_rows(fs_build *build, fs_error *err)
     }
     build->table->whole = whole_of(build);
     fs_status status = fs_sort(order, count, sizeof *order, compare_groups, "rows", err);
+    if (status == FS_OK && build->options->works) status = move_works(build, order, err);
     if (status == FS_OK) put_in_order(build->groups, order, count);
     fs_free(order);
     if (status != FS_OK) return status;
@@ -215,6 +228,7 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
     FS_TRY_GOTO(status, fs_build_devices(&build, err), done);
     FS_TRY_GOTO(status, fs_build_totals(&build, err), done);
     FS_TRY_GOTO(status, list_unmodelled(&build, err), done);
+    if (options->works) FS_TRY_GOTO(status, fs_build_works(&build, err), done);
     FS_TRY_GOTO(status, make_rows(&build, err), done);
     *table = build.table;
 done:
@@ -226,6 +240,7 @@ done:
     fs_free(build.entries);
     fs_free(build.nodes);
     fs_free(build.memory);
+    fs_free(build.roofs);
     fs_free(build.groups);
     fs_free(build.samples);
     return status;
@@ -236,6 +251,7 @@ void fs_table_destroy(fs_table *table)
     if (table == NULL) return;
     fs_intern_clear(&table->stacks);
     fs_free(table->rows);
+    fs_free(table->works);
     fs_free(table->unmodelled);
     fs_free(table->estimated);
     fs_free(table);

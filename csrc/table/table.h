@@ -21,6 +21,7 @@ enum { FS_MAX_CUDA_DEVICES = 64 };
 typedef struct {
     bool by_shape;        /* separate rows by input shapes */
     uint32_t stack_depth; /* separate rows by this many innermost frames of the stack; 0: no stacks */
+    bool works;           /* list the pieces of work: fs_table.works */
     bool cpu_alone;       /* the program used no device: see fs_table.device_unseen */
     /* Peaks of the hardware that ran the events; NULL: unknown. */
     const fs_peaks *cpu_peaks;
@@ -51,6 +52,16 @@ typedef struct {
     int64_t ns;
 } fs_unmodelled;
 
+/* A piece of work: device work with a known start; in a store without any, an op on the CPU. Its row is that of the op
+ * or range to which its FLOPs and bytes belong or, if no rule counts them, of the innermost op or range around its
+ * launch. The roofs are its share, by duration, of the roofs of that call; NaN: unknown. */
+typedef struct {
+    int64_t start, end;                     /* ns; ops on the CPU may nest */
+    uint32_t event, owner;                  /* itself; the event whose row is `row`, or FS_NONE */
+    uint32_t row, own_row;                  /* indices of rows; FS_NONE: none */
+    double compute_ns, memory_ns, least_ns; /* as in fs_roof */
+} fs_table_work;
+
 typedef struct {
     fs_row *rows; /* ordered by the start of each group's first event */
     uint32_t row_count;
@@ -72,7 +83,9 @@ typedef struct {
         *estimated; /* the time in ops whose bytes are an upper bound derived from kernel launches, longest first */
     uint32_t estimated_count;
     uint32_t open_events; /* events without an end; they are counted, but have no time */
-    fs_intern stacks;     /* of rows: name ids of the store, innermost frame first */
+    fs_table_work *works; /* if fs_table_options.works; in the order of the store */
+    uint32_t work_count;
+    fs_intern stacks; /* of rows: name ids of the store, innermost frame first */
 } fs_table;
 
 /* Group the events of a store, which must not grow meanwhile; the table must not outlive the store. A RANGE or STEP

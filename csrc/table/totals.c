@@ -65,6 +65,7 @@ static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
         fs_roof term = *roof;
         if ((node->flags & FS_NODE_SAVES) != 0) term.compute_ns = term.least_ns = NAN;
         fs_roof_sum_add(sum, &term);
+        fs_build_add_roofs(build, node, &term);
     }
     fs_roof_sum_launch(sum, roof, node->launches > 1 ? node->launches : 1);
 }
@@ -261,8 +262,9 @@ static void add_event(fs_build *build, uint32_t index)
     }
     uint32_t parent = fs_build_parent(build, chunk, at, index);
     fs_node *above = parent != FS_NONE ? fs_build_node(build, parent) : NULL;
-    if ((slot & FS_SLOT_NODE) != 0) {
-        add_node(build, &build->nodes[slot & ~FS_SLOT_NODE], above, chunk->start[at], chunk->duration[at]);
+    bool listed = build->roofs != NULL && build->work_count == 0 && kind == FS_EVENT_OP; /* works.c needs its roofs */
+    if (listed || (slot & FS_SLOT_NODE) != 0) {
+        add_node(build, fs_build_node(build, index), above, chunk->start[at], chunk->duration[at]);
     } else {
         fs_node leaf = fs_build_leaf(build, index);
         add_node(build, &leaf, above, chunk->start[at], chunk->duration[at]);

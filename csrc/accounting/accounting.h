@@ -1,0 +1,113 @@
+/* Accounting: every instant of a device in a step belongs to one piece of work or to one cause of idleness.
+ *
+ *   host     |call|   |wait··········|  |call|
+ *   stream 1   ▓▓▓▓▓▓▓▓▓▓              ░░░░░░▓▓▓▓      ▓ exclusive time of the work, ░ idle time and its cause
+ *   stream 2        ▒▒▒▒▒▒▒▒▒                          ▒ exclusive from where the kernel of stream 1 ends
+ *
+ * An instant at which several pieces of work run belongs to the first class of computation, communication, copies, and
+ * within a class to the work that began first. In a store without device work the ops on the CPU are the work, and an
+ * instant of several threads belongs to the op that began first. */
+#ifndef FS_ACCOUNTING_ACCOUNTING_H
+#define FS_ACCOUNTING_ACCOUNTING_H
+
+#include "store/store.h"
+#include "summaries/steps.h"
+#include "table/table.h"
+
+/* X(NAME, name, description) */
+#define FS_WORK_CLASS_LIST(X)                                \
+    X(COMPUTATION, computation, "kernels, ops on the CPU")   \
+    X(COMMUNICATION, communication, "communication kernels") \
+    X(COPY, copy, "copies between host and device, and fills")
+
+typedef enum {
+#define FS_WORK_CLASS_ENUM(NAME, name, prose) FS_WORK_##NAME,
+    FS_WORK_CLASS_LIST(FS_WORK_CLASS_ENUM)
+#undef FS_WORK_CLASS_ENUM
+        FS_WORK_CLASS_COUNT
+} fs_work_class;
+
+/* Why a device is idle. X(NAME, name, description) */
+#define FS_IDLE_CAUSE_LIST(X)                                                                       \
+    X(HOST, host, "the call that launched the next work returned after the device had become idle") \
+    X(SYNC, sync, "the same, and the host had been waiting for the device when it became idle")     \
+    X(DATA, data, "the same, while the host waited for a DataLoader")                               \
+    X(OTHER, other, "the next work had been launched in time, or its launch was not recorded")
+
+typedef enum {
+#define FS_IDLE_CAUSE_ENUM(NAME, name, prose) FS_IDLE_##NAME,
+    FS_IDLE_CAUSE_LIST(FS_IDLE_CAUSE_ENUM)
+#undef FS_IDLE_CAUSE_ENUM
+        FS_IDLE_CAUSE_COUNT
+} fs_idle_cause;
+
+extern const char *const fs_work_class_names[FS_WORK_CLASS_COUNT];
+extern const char *const fs_idle_cause_names[FS_IDLE_CAUSE_COUNT];
+
+/* The columns of each result. X(type, name, description); times in ns. Rows are those of the table, -1: unknown. */
+#define FS_CELL_LIST(X)                                                                          \
+    X(int64_t, device, "-1: the CPU")                                                            \
+    X(int64_t, step, "index of the step")                                                        \
+    X(int64_t, class, "an fs_work_class")                                                        \
+    X(int64_t, row, "of the op whose work it is, or of the innermost op around it")              \
+    X(int64_t, kernel, "row of the kernel, copy or fill")                                        \
+    X(int64_t, launch, "id of the signature of the first piece, which holds a kernel's grid")    \
+    X(int64_t, event, "the first piece of work")                                                 \
+    X(int64_t, owner, "the event of its op")                                                     \
+    X(int64_t, count, "pieces of work that began in the step")                                   \
+    X(int64_t, busy, "their durations")                                                          \
+    X(int64_t, exclusive, "the part of the step that belongs to this work")                      \
+    X(int64_t, ideal, "the part of `exclusive` that the peaks require; -1: the work is unknown") \
+    X(double, compute, "time of the FLOPs at the peak of their unit; unknown work adds nothing") \
+    X(double, memory, "time of the bytes at the peak bandwidth; unknown work adds nothing")
+
+#define FS_GAP_LIST(X)                                                                  \
+    X(int64_t, device, "-1: the CPU")                                                   \
+    X(int64_t, step, "index of the step")                                               \
+    X(int64_t, cause, "an fs_idle_cause")                                               \
+    X(int64_t, row, "of the work that ended the idle time")                             \
+    X(int64_t, wait, "event: the first wait of the host, if that was the cause; or -1") \
+    X(int64_t, event, "the first piece of work that ended such idle time; or -1")       \
+    X(int64_t, count, "number of such idle times")                                      \
+    X(int64_t, time, "their sum")
+
+#define FS_PAIR_LIST(X)                                         \
+    X(int64_t, before, "row of a piece of work")                \
+    X(int64_t, after, "row of the next one on the same stream") \
+    X(int64_t, event, "the first such next piece of work")      \
+    X(int64_t, count, "how often")
+
+#define FS_ACCOUNT_FIELD(type, name, prose) type name;
+typedef struct {
+    FS_CELL_LIST(FS_ACCOUNT_FIELD)
+} fs_cell;
+
+typedef struct {
+    FS_GAP_LIST(FS_ACCOUNT_FIELD)
+} fs_gap;
+
+typedef struct {
+    FS_PAIR_LIST(FS_ACCOUNT_FIELD)
+} fs_pair;
+#undef FS_ACCOUNT_FIELD
+
+/* What the host did in a step. */
+typedef struct {
+    int64_t waits;                       /* ns in which some thread waited for a device */
+    int64_t events[FS_EVENT_KIND_COUNT]; /* host events that began in it, by kind */
+} fs_host_step;
+
+typedef struct fs_accounting {
+    fs_steps steps;
+    fs_host_step *hosts; /* by step */
+    fs_cell *cells;
+    fs_gap *gaps;
+    fs_pair *pairs;
+    uint32_t cell_count, gap_count, pair_count;
+} fs_accounting;
+
+/* Account for the time of the steps. The table must list its works (fs_table_options.works). FS_OUT_OF_MEMORY. */
+fs_status fs_accounting_build(fs_accounting *accounting, const fs_store *store, const fs_table *table, fs_error *err);
+void fs_accounting_clear(fs_accounting *accounting);
+
+#endif

@@ -1,0 +1,31 @@
+/* The rows of an accounting under construction, found by their keys. Private to csrc/accounting. */
+#ifndef FS_ACCOUNTING_SUMS_H
+#define FS_ACCOUNTING_SUMS_H
+
+#include "accounting/accounting.h"
+#include "base/intern.h"
+
+/* A zeroed struct is empty. */
+typedef struct {
+    fs_intern cell_keys, gap_keys, pair_keys; /* ids are indices */
+    fs_cell *cells;
+    fs_gap *gaps;
+    fs_pair *pairs;
+    uint32_t cell_count, cell_capacity, gap_count, gap_capacity, pair_count, pair_capacity;
+} fs_sums;
+
+/* Find or add a cell; the event of a new one is -1. The pointer is valid until the next call. FS_OUT_OF_MEMORY. */
+fs_status fs_sums_cell(fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel, fs_cell **cell,
+                       fs_error *err);
+
+/* Add idle time. `group` separates gaps of one cause and row further. `wait` and `event` are FS_NONE if missing. */
+fs_status fs_sums_gap(fs_sums *sums, int device, uint32_t step, fs_idle_cause cause, uint32_t row, uint32_t group,
+                      uint32_t wait, uint32_t event, int64_t time, fs_error *err);
+
+fs_status fs_sums_pair(fs_sums *sums, uint32_t before, uint32_t after, uint32_t event, fs_error *err);
+
+/* Move the rows to a result. */
+void fs_sums_take(fs_sums *sums, fs_accounting *accounting);
+void fs_sums_clear(fs_sums *sums);
+
+#endif

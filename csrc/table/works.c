@@ -1,0 +1,85 @@
+#include "table/works.h"
+
+#include <math.h>
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "table/scan.h"
+
+static const fs_table_work no_work = {
+    .owner = FS_NONE, .row = FS_NONE, .own_row = FS_NONE, .compute_ns = NAN, .memory_ns = NAN, .least_ns = NAN};
+
+/* Give the work a share of its owner's roofs. */
+static void take_roofs(fs_build *build, fs_table_work *work, double share)
+{
+    const fs_node *node = fs_build_node(build, work->owner);
+    const fs_node_roofs *roofs = &build->roofs[node - build->nodes];
+    if (!roofs->added || !(share >= 0)) return;
+    work->compute_ns = roofs->compute_ns * share;
+    work->memory_ns = roofs->memory_ns * share;
+    work->least_ns = roofs->least_ns * share;
+}
+
+static void find_owner(fs_build *build, uint32_t launcher, fs_table_work *work)
+{
+    const fs_node *node = fs_build_node(build, launcher);
+    uint32_t counted = node->owner != FS_NONE ? node->owner : node->stated;
+    work->owner = counted != FS_NONE ? counted : node->op != FS_NONE ? node->op : launcher;
+    work->row = fs_build_call(build, work->owner)->row;
+    if (counted == FS_NONE) return;
+    double owned = (double)fs_build_node(build, counted)->owned_device_ns;
+    take_roofs(build, work, owned > 0 ? (double)(work->end - work->start) / owned : (double)NAN);
+}
+
+static bool take_device_work(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_table_work *work)
+{
+    if (!fs_event_is_placed_work(chunk, at)) return false;
+    uint32_t launcher = chunk->launcher[at] < build->count ? fs_build_past_frames(build, chunk->launcher[at]) : FS_NONE;
+    *work = no_work;
+    work->event = index;
+    work->start = chunk->start[at];
+    work->end = fs_event_end(chunk, at);
+    if (chunk->kind[at] != FS_EVENT_INTERVAL) work->own_row = fs_build_call(build, index)->row;
+    if (launcher != FS_NONE) find_owner(build, launcher, work);
+    return true;
+}
+
+static bool take_op(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_table_work *work)
+{
+    if (chunk->kind[at] != FS_EVENT_OP || chunk->start[at] == FS_MISSING) return false;
+    const fs_call *call = fs_build_call(build, index);
+    if (call->wraps) return false;
+    *work = no_work;
+    work->event = work->owner = index;
+    work->start = chunk->start[at];
+    work->end = fs_event_end(chunk, at);
+    work->row = work->own_row = call->row;
+    take_roofs(build, work, 1);
+    return true;
+}
+
+fs_status fs_build_works(fs_build *build, fs_error *err)
+{
+    fs_table *table = build->table;
+    bool on_device = build->work_count > 0;
+    uint32_t capacity = on_device ? build->work_count : build->count, at;
+    table->works = fs_malloc((capacity + (size_t)1) * sizeof *table->works);
+    if (table->works == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to list %u pieces of work", capacity);
+    for (uint32_t index = 0; index < build->count; index++) {
+        FS_POLL(index, err);
+        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        fs_table_work *next = &table->works[table->work_count];
+        table->work_count +=
+            on_device ? take_device_work(build, chunk, at, index, next) : take_op(build, chunk, at, index, next);
+    }
+    return FS_OK;
+}
+
+void fs_works_move(fs_table *table, const uint32_t *places)
+{
+    for (uint32_t i = 0; i < table->work_count; i++) {
+        fs_table_work *work = &table->works[i];
+        if (work->row != FS_NONE) work->row = places[work->row];
+        if (work->own_row != FS_NONE) work->own_row = places[work->own_row];
+    }
+}
