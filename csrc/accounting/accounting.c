@@ -10,6 +10,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
+#include "device/occupancy.h"
 #include "store/event.h"
 #include "work/names.h"
 
@@ -94,6 +95,18 @@ static int64_t row_number(uint32_t row)
     return row == FS_NONE ? -1 : (int64_t)row;
 }
 
+/* Fill in the grid of a kernel's launch. */
+static void describe_grid(const accountant *all, int device, uint32_t signature, fs_cell *cell)
+{
+    fs_launch launch;
+    if (device < 0 || signature == FS_NONE) return;
+    if (!fs_launch_decode(fs_store_signature_bytes(all->store, signature).bytes, &launch)) return;
+    fs_device_facts facts = fs_store_device(all->store, device);
+    double blocks = fs_occupancy_theoretical(&launch, &facts).blocks * (double)facts.sm_count;
+    cell->blocks = fs_product_of_three(launch.grid);
+    if (blocks > 0 && facts.sm_count > 0) cell->resident = (int64_t)blocks;
+}
+
 static fs_status cell_of(accountant *all, int device, uint32_t step, uint32_t tag, fs_work_class class, fs_cell **cell,
                          fs_error *err)
 {
@@ -105,7 +118,7 @@ static fs_status cell_of(accountant *all, int device, uint32_t step, uint32_t ta
     found->class = class;
     found->row = row_number(row);
     found->kernel = row_number(work->own_row);
-    found->launch = row_number(FS_EVENT_AT(all->store, work->event, signature));
+    describe_grid(all, device, FS_EVENT_AT(all->store, work->event, signature), found);
     found->event = work->event;
     found->owner = row_number(work->owner);
     found->ideal = all->budgets[tag] < 0 ? -1 : 0;

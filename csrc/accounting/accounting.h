@@ -28,10 +28,10 @@ typedef enum {
 } fs_work_class;
 
 /* Why a device is idle. X(NAME, name, description) */
-#define FS_IDLE_CAUSE_LIST(X)                                                                       \
-    X(HOST, host, "the call that launched the next work returned after the device had become idle") \
-    X(SYNC, sync, "the same, and the host had been waiting for the device when it became idle")     \
-    X(DATA, data, "the same, while the host waited for a DataLoader")                               \
+#define FS_IDLE_CAUSE_LIST(X)                                                                                         \
+    X(HOST, host, "the call that launched the next work returned after the device had become idle")                   \
+    X(SYNC, sync, "the same, shortly after the host had waited for the device, or before it does within the same op") \
+    X(DATA, data, "the same, while the host waited for a DataLoader")                                                 \
     X(OTHER, other, "the next work had been launched in time, or its launch was not recorded")
 
 typedef enum {
@@ -51,7 +51,8 @@ extern const char *const fs_idle_cause_names[FS_IDLE_CAUSE_COUNT];
     X(int64_t, class, "an fs_work_class")                                                        \
     X(int64_t, row, "of the op whose work it is, or of the innermost op around it")              \
     X(int64_t, kernel, "row of the kernel, copy or fill")                                        \
-    X(int64_t, launch, "id of the signature of the first piece, which holds a kernel's grid")    \
+    X(int64_t, blocks, "of the grid of the first kernel; 0: unknown")                            \
+    X(int64_t, resident, "blocks of it that the device can hold at once; 0: unknown")            \
     X(int64_t, event, "the first piece of work")                                                 \
     X(int64_t, owner, "the event of its op")                                                     \
     X(int64_t, count, "pieces of work that began in the step")                                   \

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/interrupt.h"
+#include "base/memory.h"
 #include "base/saturate.h"
 #include "store/event.h"
 
@@ -15,11 +16,32 @@ static bool waits(const fs_store *store, const fs_chunk *chunk, uint32_t at)
     return strstr(name, "Synchronize") != NULL || strstr(name, "Memcpy") != NULL;
 }
 
+/* Return the innermost op that encloses an event, itself included, or FS_NONE. */
+static uint32_t op_around(const fs_store *store, uint32_t index)
+{
+    uint32_t at;
+    while (index != FS_NONE) {
+        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+        if (chunk->kind[at] == FS_EVENT_OP) return index;
+        index = chunk->parent[at] < index ? chunk->parent[at] : FS_NONE;
+    }
+    return FS_NONE;
+}
+
+static fs_status add_wait(fs_idle *idle, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
+{
+    uint32_t op = op_around(idle->store, index);
+    if (op != FS_NONE) idle->waiting[op] = true;
+    return fs_intervals_add(&idle->waits, chunk->start[at], fs_event_end(chunk, at), index, err);
+}
+
 fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *table, const fs_steps *steps,
                           fs_names *names, fs_error *err)
 {
     uint32_t count = fs_store_count(store), at;
     *idle = (fs_idle){.store = store, .table = table, .steps = steps};
+    idle->waiting = fs_calloc(count + (size_t)1, sizeof *idle->waiting);
+    if (idle->waiting == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u events", count);
     FS_TRY(fs_api_calls_create(&idle->calls, store, err));
     for (uint32_t index = 0; index < count; index++) {
         FS_POLL(index, err);
@@ -29,7 +51,7 @@ fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *
                      fs_names_load_data(names, chunk->name[at]);
         int64_t begin = chunk->start[at], end = fs_event_end(chunk, at);
         if (loads) FS_TRY(fs_intervals_cover(&idle->data, begin, end, err));
-        else if (waits(store, chunk, at)) FS_TRY(fs_intervals_add(&idle->waits, begin, end, index, err));
+        else if (waits(store, chunk, at)) FS_TRY(add_wait(idle, chunk, at, index, err));
     }
     FS_TRY(fs_intervals_unite(&idle->data, err));
     return fs_intervals_sort(&idle->waits, err);
@@ -37,6 +59,7 @@ fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *
 
 void fs_idle_clear(fs_idle *idle)
 {
+    fs_free(idle->waiting);
     fs_api_calls_clear(&idle->calls);
     fs_intervals_clear(&idle->waits);
     fs_intervals_clear(&idle->data);
@@ -87,20 +110,15 @@ static uint32_t launch_of(const fs_idle *idle, const fs_table_work *work)
 /* Return the name of the op around an event, or of the event itself. */
 static uint32_t op_name(const fs_store *store, uint32_t index)
 {
-    uint32_t at, from = index;
-    while (from != FS_NONE) {
-        const fs_chunk *chunk = fs_event_chunk(store, from, &at);
-        if (chunk->kind[at] == FS_EVENT_OP) return chunk->name[at];
-        from = chunk->parent[at] < from ? chunk->parent[at] : FS_NONE;
-    }
-    return FS_EVENT_AT(store, index, name);
+    uint32_t op = op_around(store, index);
+    return FS_EVENT_AT(store, op != FS_NONE ? op : index, name);
 }
 
 /* One idle time of a device: from `dry`, when its last work ended, to the begin of the next one. */
 typedef struct {
     int64_t dry;
     const fs_table_work *next; /* NULL: none */
-    uint32_t wait;             /* the host's wait that was in progress at `dry`, or FS_NONE */
+    uint32_t wait;             /* the host's wait in progress at `dry`, or the op that launches and waits; or FS_NONE */
     bool late;                 /* the next work was launched after `dry`, or the host worked on without a launch */
 } idle_time;
 
@@ -125,12 +143,15 @@ static bool host_works(const fs_idle *idle, uint32_t step, int64_t time)
     return idle->steps->steps[step].host_end > time;
 }
 
-static bool is_late(const fs_idle *idle, const fs_table_work *next, int64_t dry)
+/* Find out whether the next work was launched after the device had become idle, by an op that waits for it too. */
+static void judge_launch(const fs_idle *idle, idle_time *whole)
 {
-    uint32_t call = launch_of(idle, next), at;
-    if (call == FS_NONE) return false;
+    uint32_t call = launch_of(idle, whole->next), at;
+    if (call == FS_NONE) return;
     const fs_chunk *chunk = fs_event_chunk(idle->store, call, &at);
-    return chunk->start[at] != FS_MISSING && fs_event_end(chunk, at) > dry;
+    whole->late = chunk->start[at] != FS_MISSING && fs_event_end(chunk, at) > whole->dry;
+    uint32_t op = op_around(idle->store, call);
+    if (whole->late && whole->wait == FS_NONE && op != FS_NONE && idle->waiting[op]) whole->wait = op;
 }
 
 /* Return the wait in progress at a time, or FS_NONE. `at` is a cursor for ascending times, `longest` the wait before it
@@ -142,6 +163,24 @@ static uint32_t wait_at(const fs_idle *idle, uint32_t *at, uint32_t *longest, in
         if (*longest == FS_NONE || items[*at].end >= items[*longest].end) *longest = *at;
     }
     return *longest != FS_NONE && items[*longest].end >= time ? items[*longest].tag : FS_NONE;
+}
+
+/* After a wait the host has no launches in the device's queue: it is late for the next ones too. This many idle times
+ * are attributed to it. */
+enum { LATE_AFTER_WAIT = 8 };
+
+/* Attribute an idle time to the wait before it, unless others have passed since. */
+static void remember_wait(idle_time *whole, uint32_t *last, uint32_t *since)
+{
+    if (whole->wait != FS_NONE) {
+        *last = whole->wait;
+        *since = 0;
+    } else if (whole->late && *since < LATE_AFTER_WAIT) {
+        whole->wait = *last;
+        ++*since;
+    } else {
+        *since = LATE_AFTER_WAIT;
+    }
 }
 
 /* Ops on the CPU are the work itself: where none runs, the program waits for data or runs code of its own. */
@@ -158,6 +197,7 @@ fs_status fs_idle_add(fs_idle *idle, fs_sums *sums, int device, const fs_interva
                       fs_error *err)
 {
     uint32_t step = 0, next = 0, wait_cursor = 0, longest = FS_NONE, data_at = 0;
+    uint32_t last_wait = FS_NONE, since = LATE_AFTER_WAIT;
     for (uint32_t i = 0; i <= busy->count; i++) { /* the idle time before busy interval i, or after the last */
         FS_POLL(i, err);
         int64_t dry = i > 0 ? busy->items[i - 1].end : INT64_MIN;
@@ -168,8 +208,9 @@ fs_status fs_idle_add(fs_idle *idle, fs_sums *sums, int device, const fs_interva
         while (next < works->count && works->items[next].begin < until) next++;
         idle_time whole = {.dry = dry, .wait = FS_NONE};
         if (next < works->count) whole.next = &idle->table->works[works->items[next].tag];
-        if (whole.next != NULL && device >= 0) whole.late = is_late(idle, whole.next, dry);
         whole.wait = wait_at(idle, &wait_cursor, &longest, dry);
+        if (whole.next != NULL && device >= 0) judge_launch(idle, &whole);
+        remember_wait(&whole, &last_wait, &since);
         for (uint32_t in = step; in < idle->steps->count && idle->steps->steps[in].begin < until; in++) {
             const fs_step *part = &idle->steps->steps[in];
             int64_t begin = dry > part->begin ? dry : part->begin, end = until < part->end ? until : part->end;

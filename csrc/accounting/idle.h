@@ -13,6 +13,7 @@ typedef struct {
     const fs_steps *steps;
     fs_api_calls calls;
     fs_intervals waits; /* of the host for a device, by begin; tags are events */
+    uint8_t *waiting;   /* by event: whether it is an op around such a wait */
     fs_intervals data;  /* of the host for a DataLoader; united */
 } fs_idle;
 

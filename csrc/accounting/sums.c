@@ -26,7 +26,7 @@ fs_status fs_sums_cell(fs_sums *sums, int device, uint32_t step, uint32_t row, u
                        fs_error *err)
 {
     uint32_t key[] = {(uint32_t)device, step, row, kernel}, index;
-    bool added;
+    bool added = false;
     void *rows = sums->cells;
     fs_status status = find(&sums->cell_keys, key, sizeof key, &rows, &sums->cell_count, &sums->cell_capacity,
                             sizeof *sums->cells, &index, &added, err);
@@ -41,7 +41,7 @@ fs_status fs_sums_gap(fs_sums *sums, int device, uint32_t step, fs_idle_cause ca
                       uint32_t wait, uint32_t event, int64_t time, fs_error *err)
 {
     uint32_t key[] = {(uint32_t)device, step, cause, row, group}, index;
-    bool added;
+    bool added = false;
     if (time <= 0) return FS_OK;
     void *rows = sums->gaps;
     fs_status status = find(&sums->gap_keys, key, sizeof key, &rows, &sums->gap_count, &sums->gap_capacity,
@@ -64,7 +64,7 @@ fs_status fs_sums_gap(fs_sums *sums, int device, uint32_t step, fs_idle_cause ca
 fs_status fs_sums_pair(fs_sums *sums, uint32_t before, uint32_t after, uint32_t event, fs_error *err)
 {
     uint32_t key[] = {before, after}, index;
-    bool added;
+    bool added = false;
     void *rows = sums->pairs;
     fs_status status = find(&sums->pair_keys, key, sizeof key, &rows, &sums->pair_count, &sums->pair_capacity,
                             sizeof *sums->pairs, &index, &added, err);

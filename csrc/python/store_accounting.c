@@ -4,6 +4,7 @@
 
 #include "accounting/accounting.h"
 #include "python/store_type.h"
+#include "store/event.h"
 
 typedef struct {
     const char *name;
@@ -69,10 +70,50 @@ static PyObject *steps_of(const fs_store *store, const fs_accounting *accounting
     return list;
 }
 
+/* The multiprocessors of each device that worked. */
+static PyObject *sm_counts(const fs_store *store, const fs_accounting *accounting)
+{
+    PyObject *result = PyDict_New();
+    for (uint32_t i = 0; result != NULL && i < accounting->cell_count; i++) {
+        int device = (int)accounting->cells[i].device;
+        if (device < 0) continue;
+        PyObject *key = PyLong_FromLong(device);
+        PyObject *count = PyLong_FromLongLong((long long)fs_store_device(store, device).sm_count);
+        if (key == NULL || count == NULL || PyDict_SetItem(result, key, count) < 0) Py_CLEAR(result);
+        Py_XDECREF(key);
+        Py_XDECREF(count);
+    }
+    return result;
+}
+
+PyObject *fs_store_object_enclosing(PyObject *object, PyObject *args)
+{
+    const fs_store *store = ((fs_store_object *)object)->store;
+    unsigned long index;
+    if (!PyArg_ParseTuple(args, "k:enclosing", &index)) return NULL;
+    if (index >= fs_store_count(store))
+        return PyErr_Format(PyExc_IndexError, "there is no event %lu: the profile has %lu", index,
+                            (unsigned long)fs_store_count(store));
+    PyObject *list = PyList_New(0);
+    uint32_t event = (uint32_t)index, at;
+    while (list != NULL && event != FS_NONE) {
+        const fs_chunk *chunk = fs_event_chunk(store, event, &at);
+        const char *name = chunk->name[at] == FS_NONE ? "" : fs_store_name_text(store, chunk->name[at]);
+        PyObject *item = Py_BuildValue("(sN)", fs_event_kind_names[chunk->kind[at]], fs_text_object(name));
+        if (item == NULL || PyList_Append(list, item) < 0) Py_CLEAR(list);
+        Py_XDECREF(item);
+        uint32_t next = fs_event_kind_on_device[chunk->kind[at]] ? chunk->launcher[at] : chunk->parent[at];
+        event = next < event || fs_event_kind_on_device[chunk->kind[at]] ? next : FS_NONE;
+        if (event != FS_NONE && event >= fs_store_count(store)) event = FS_NONE;
+    }
+    return list;
+}
+
 PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accounting)
 {
     PyObject *result = PyDict_New();
     bool good = result != NULL && fs_put_column(result, "steps", steps_of(store, accounting)) &&
+                fs_put_column(result, "sm_counts", sm_counts(store, accounting)) &&
                 fs_put_column(result, "cells", ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
                 fs_put_column(result, "gaps", ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&
                 fs_put_column(result, "pairs", ARRAYS(accounting->pairs, accounting->pair_count, pair_fields));

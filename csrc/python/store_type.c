@@ -82,6 +82,7 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
 /* What reads a stopped profile: nothing may change the store meanwhile. X(method, what it gives) */
 #define READING_METHODS(X)              \
     X(table, "table")                   \
+    X(enclosing, "enclosing events")    \
     X(events, "events")                 \
     X(gpu_summary, "GPU summary")       \
     X(step_breakdown, "step breakdown") \
@@ -193,6 +194,8 @@ static PyMethodDef methods[] = {
      "table($self, by_shape, stack_n, peaks, cpu_alone=False, account=False, /)\n--\n\n(columns, meta) of the grouped "
      "events, by "
      "their stack_n innermost frames too; peaks by device name. cpu_alone: the program is known to have used no GPU."},
+    {"enclosing", reading_enclosing, METH_VARARGS,
+     "enclosing($self, event, /)\n--\n\n(kind, name) of the event and of all that enclose it, innermost first."},
     {"events", reading_events, METH_NOARGS,
      "(columns, names, kinds, begin): each event in integers, what name and kind count in, the window's begin in ns."},
     {"gpu_summary", reading_gpu_summary, METH_VARARGS,

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope._core import Store
+    from flopscope.answers.advice import AdviceTable
+    from flopscope.answers.analysis import Analysis
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
 
@@ -42,6 +44,7 @@ class Results:
         self._metadata: dict[str, Any] = {}  # head of exported traces
         self._trace_id: str | None = None
         self._timing: str = "cpu"
+        self._last_analysis: tuple[tuple[int, int, str], Analysis] | None = None
 
     def key_averages(
         self,
@@ -69,17 +72,12 @@ class Results:
         core = self._recorded("table")
         by_shape = group_by_input_shape and self.record_shapes  # as torch does
         source = peaks or self._usual_peaks
-        shares, peaks_used = self._peaks(core, source)
-        limits: dict[str, Mapping[str, Any]] = {
-            name: found._for_core(self._measured(name)) for name, found in shares.items()
-        }
-        columns, meta = core.table(by_shape, group_by_stack_n, limits, self._cpu_alone)
+        columns, meta, shares = self._grouped(core, by_shape, group_by_stack_n, source)
         meta["record_shapes"] = self.record_shapes
         meta["has_shapes"] = core.has_shapes
         meta["profile_memory"] = self.profile_memory
         if not meta["coverage"]["estimated"]:
             del meta["coverage"]["estimated"]
-        meta["peaks"] = peaks_used
         devices = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
         if source == "none":
             devices = set()
@@ -182,6 +180,60 @@ class Results:
         from flopscope.results import communication
 
         return communication.stream_summary(self._recorded("stream summary"))
+
+    def accounting(self, *, peaks: str | None = None) -> pandas.DataFrame:
+        """Account for every instant of each device in each step: one column for each part, in µs.
+
+        The rows are those of each device and step, and one for the whole, whose ``step`` is missing. The parts are each
+        at least 0 and add up to ``total``:
+
+        ideal: least time that the peaks allow for the work that ran.
+        compute, memory, latency, launch: time beyond it of the rows with that bound.
+        unmodelled: time of kernels whose work is unknown.
+        communication, copy: collectives during which nothing computed; copies and fills during which nothing else ran.
+        host: idle, because the next launch came late; sync: shortly after the host had waited for the device; data:
+            while it waited for a DataLoader; other: idle for another reason.
+
+        ``mfu`` is the time of the FLOPs at the peaks of their units, in percent of the time; ``mbu`` that of the bytes.
+        Of a CPU program, the work is its ops, and ``host`` the time in which none ran. ``peaks`` as in key_averages().
+        Raises RuntimeError during recording and if nothing was recorded.
+        """
+        from flopscope.answers.accounting import accounting_frame
+
+        return accounting_frame(self._analysis("accounting", peaks))
+
+    def advice(self, *, peaks: str | None = None) -> AdviceTable:
+        """Return what to change, the largest gain first: an estimate of what each change saves, with its evidence.
+
+        ``peaks`` as in key_averages(). Raises RuntimeError during recording and if nothing was recorded.
+        """
+        from flopscope.answers.advice import advise
+
+        return advise(self._analysis("advice", peaks))
+
+    def _analysis(self, what: str, peaks: str | None = None) -> Analysis:
+        """Return what accounting and advice are computed from; that of the last call is kept."""
+        from flopscope.answers.analysis import Analysis
+
+        core = self._recorded(what)
+        source = peaks or self._usual_peaks
+        key = (id(core), core.event_count, source)
+        if self._last_analysis is None or self._last_analysis[0] != key:
+            columns, meta, shares = self._grouped(core, True, 0, source, account=True)
+            self._last_analysis = key, Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
+        return self._last_analysis[1]
+
+    def _grouped(
+        self, core: Store, by_shape: bool, stack_n: int, source: str, *, account: bool = False
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Peaks]]:
+        """Return the columns of a table, its metadata, and the peaks that its rows are compared with."""
+        shares, peaks_used = self._peaks(core, source)
+        limits: dict[str, Mapping[str, Any]] = {
+            name: found._for_core(self._measured(name)) for name, found in shares.items()
+        }
+        columns, meta = core.table(by_shape, stack_n, limits, self._cpu_alone, account)
+        meta["peaks"] = peaks_used
+        return columns, meta, shares
 
     def summary(self, file: TextIO | None = None) -> None:
         """Print GPU utilization, the breakdown of the steps and the launch statistics, with advice.

@@ -1,0 +1,105 @@
+"""Accounting: every instant of each device in each step, in parts that add up to the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flopscope.answers.analysis import PARTS, Analysis
+from flopscope.support.units import percent_text, short_time_text
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["accounting_columns", "accounting_frame", "accounting_lines"]
+
+BAR = 40
+
+
+def accounting_columns(analysis: Analysis) -> dict[str, list[Any]]:
+    """Return the columns of the accounting, times in µs: a row per device and step, and one for the whole."""
+    steps, devices = analysis.steps, analysis.devices
+    parts = part_times(analysis)
+    work = np.zeros((len(devices), len(steps), 2))  # FLOPs and bytes at the peaks, ns
+    place = {device: number for number, device in enumerate(devices)}
+    where = np.array([place[int(device)] for device in analysis.cells["device"]], dtype=np.int64)
+    np.add.at(work[..., 0], (where, analysis.cells["step"]), analysis.cells["compute"])
+    np.add.at(work[..., 1], (where, analysis.cells["step"]), analysis.cells["memory"])
+    rated = bool(analysis.peaks)  # work that no rule knows adds nothing
+    rows: list[dict[str, Any]] = []
+    for d, device in enumerate(devices):
+        for s, step in enumerate(steps):
+            if step.name is not None or len(devices) > 1:
+                rows.append(_row(_device_name(device), step.name, s, parts[d, s], work[d, s], rated))
+    if devices:
+        name = _device_name(devices[0]) if len(devices) == 1 else None
+        rows.append(_row(name, None, None, parts.sum(axis=(0, 1)), work.sum(axis=(0, 1)), rated))
+    names = ("device", "step", "total", *PARTS, "mfu", "mbu")
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def part_times(analysis: Analysis) -> npt.NDArray[np.int64]:
+    """Return the parts by device, step and part, in ns."""
+    devices, cells, gaps = analysis.devices, analysis.cells, analysis.gap_cells
+    place = {device: number for number, device in enumerate(devices)}
+    parts = np.zeros((len(devices), len(analysis.steps), len(PARTS)), dtype=np.int64)
+    where = np.array([place[int(device)] for device in cells["device"]], dtype=np.int64)
+    ideal = analysis.cell_ideals()
+    np.add.at(parts[..., PARTS.index("ideal")], (where, cells["step"]), ideal)
+    np.add.at(parts, (where, cells["step"], analysis.cell_parts()), cells["exclusive"] - ideal)
+    idle = np.array([place[int(device)] for device in gaps["device"]], dtype=np.int64)
+    np.add.at(parts, (idle, gaps["step"], PARTS.index("host") + gaps["cause"]), gaps["time"])
+    return parts
+
+
+def _device_name(device: int) -> str:
+    return "cpu" if device < 0 else f"cuda:{device}"
+
+
+def _row(
+    device: str | None,
+    step: str | None,
+    index: int | None,
+    parts: npt.NDArray[np.int64],
+    work: npt.NDArray[np.float64],
+    rated: bool,
+) -> dict[str, Any]:
+    total = int(parts.sum())
+    shares = [100 * float(ns) / total if total and rated else float("nan") for ns in work]
+    times = {name: int(ns) / 1000 for name, ns in zip(PARTS, parts, strict=True)}
+    return {"device": device, "step": step, "total": total / 1000, **times, "mfu": shares[0], "mbu": shares[1]}
+
+
+def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
+    """Return the accounting as a DataFrame."""
+    import pandas
+
+    return pandas.DataFrame(accounting_columns(analysis))
+
+
+def accounting_lines(columns: dict[str, list[Any]], steps: int) -> list[str]:
+    """Return the accounting of the whole as text: a sentence, and a bar for each part that is not empty."""
+    if not columns["total"]:
+        return []
+    whole = {name: values[-1] for name, values in columns.items()}
+    per = max(steps, 1)
+    a_step = " a step" if steps else ""
+    head = f"{short_time_text(whole['total'] / per)}{a_step}"
+    if whole["mfu"] == whole["mfu"]:
+        head += (
+            f"; {short_time_text(whole['ideal'] / per)} at the device's limits; "
+            f"MFU {percent_text(whole['mfu'])}, MBU {percent_text(whole['mbu'])}"
+        )
+    lines = [head, ""]
+    largest = max(whole[part] for part in PARTS)
+    for part in PARTS:
+        if whole[part] <= 0:
+            continue
+        share = whole[part] / whole["total"]
+        bar = "█" * round(BAR * whole[part] / largest)
+        lines.append(
+            f"  {part:<14}{short_time_text(whole[part] / per):>9}  {percent_text(100 * share):>6}  {bar}".rstrip()
+        )
+    return lines

@@ -1,0 +1,187 @@
+"""Advice: what to change first, with an estimate of what each change gains, and the evidence for it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flopscope.answers.analysis import Analysis, Gap, Op
+from flopscope.answers.findings import Finding
+from flopscope.answers.rules import RULES
+from flopscope.support.safe import markup, printable
+from flopscope.support.units import percent_text, short_time_text
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Advice", "AdviceTable", "advise"]
+
+LEAST_SHARE = 0.01
+"""Of the step: a saving below it is not reported."""
+WIDTH = 100
+EVIDENCE_SHOWN = 3
+
+
+class Advice(NamedTuple):
+    """One piece of advice."""
+
+    rule: str
+    """The rule that applies; each has a section in docs/answers.md."""
+    saving_us: float
+    """Estimated gain in wall time: µs per step, or of the profile if it has no steps."""
+    saving_pct: float
+    """The same in percent of the step as it would be without recording."""
+    what: str
+    """What to change."""
+    evidence: list[dict[str, Any]]
+    """The rows it rests on: op, shapes, dtypes, time (µs per step) and calls (per step)."""
+    where: str | None
+    """Module or source line, where one was recorded."""
+
+
+class AdviceTable(Sequence[Advice]):
+    """Advice, the largest saving first. It prints as text, and as a table in notebooks."""
+
+    def __init__(self, rows: Sequence[Advice], per_step: bool, notes: Sequence[str]) -> None:
+        self._rows, self._per_step = list(rows), per_step
+        self.notes = list(notes)
+        """What could not be judged, and which recording option would help."""
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._rows[index]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a DataFrame with the fields of Advice as columns."""
+        import pandas
+
+        columns: Mapping[str, list[Any]] = {name: [getattr(row, name) for row in self] for name in Advice._fields}
+        return pandas.DataFrame(columns)
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return a dict for each row, of values that JSON can hold."""
+        return [row._asdict() for row in self._rows]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines of the text."""
+        a_step = " a step" if self._per_step else ""
+        for number, row in enumerate(self._rows, 1):
+            yield (
+                f"{number}. {row.rule}: saves about {short_time_text(row.saving_us)}{a_step} "
+                f"({percent_text(row.saving_pct)})"
+            )
+            yield from textwrap.wrap(row.what, WIDTH, initial_indent="   ", subsequent_indent="   ")
+            for entry in row.evidence[:EVIDENCE_SHOWN]:
+                yield f"     {_evidence_text(entry)}"[:WIDTH]
+            if row.where:
+                yield f"     at {printable(row.where)}"[:WIDTH]
+        if not self._rows:
+            yield "No rule found a saving of at least 1 % of the time."
+        for note in self.notes:
+            yield from textwrap.wrap(note, WIDTH)
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines()) + "\n"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        a_step = " per step" if self._per_step else ""
+        head = "".join(f"<th>{text}</th>" for text in ("Rule", f"Saving{a_step}", "%", "What to change", "Where"))
+        body = "".join(
+            f"<tr><td>{markup(row.rule)}</td><td>{markup(short_time_text(row.saving_us))}</td>"
+            f"<td>{markup(percent_text(row.saving_pct))}</td>"
+            f'<td style="text-align: left; white-space: normal; max-width: 40em" title="{_title(row)}">'
+            f"{markup(row.what)}</td><td>{markup(row.where or '')}</td></tr>"
+            for row in self._rows
+        )
+        from flopscope.views.html import STYLE
+
+        notes = "<br>".join(map(markup, self.notes))
+        return (
+            f'<style>{STYLE}</style>\n<table class="flopscope"><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table>\n<div>{notes}</div>"
+        )
+
+
+def _title(row: Advice) -> str:
+    return "&#10;".join(markup(_evidence_text(entry)) for entry in row.evidence)
+
+
+def _evidence_text(entry: Mapping[str, Any]) -> str:
+    parts = [printable(str(entry["op"]))]
+    if entry.get("shapes"):
+        parts.append(printable(str(entry["shapes"])))
+    parts.append(short_time_text(entry["time"]))
+    if entry.get("calls"):
+        parts.append(f"{entry['calls']:.4g} calls")
+    return "  ".join(parts)
+
+
+class Pools:
+    """The time that advice may still claim: of each op, of each cause of idleness, and of all device work together."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.ops = {id(op): op.time for op in analysis.ops}
+        self.idle = {id(gap): analysis.idle_unobserved(gap.time) for gap in analysis.gaps if gap.cause != "data"}
+        self.idle |= {id(gap): gap.time for gap in analysis.gaps if gap.cause == "data"}
+        self.slack, self.host_of = analysis.slack, analysis.host_of
+        self.left = analysis.unobserved
+
+    def offer(self, finding: Finding) -> tuple[float, list[tuple[Op | Gap, float]]]:
+        """Return what the finding can still claim, in total and from each op and gap."""
+        claims: list[tuple[Op | Gap, float]] = []
+        device = idle = 0.0
+        for source, wanted in finding.claims:
+            granted = min(wanted, (self.ops if isinstance(source, Op) else self.idle)[id(source)])
+            claims.append((source, granted))
+            if isinstance(source, Op):
+                device += granted
+            else:
+                idle += granted
+        slack = max(self.slack, 0.0) + self.host_of(finding.removed)
+        if device > slack:  # the host would hold up a faster device
+            share = slack / device
+            claims = [(source, granted * share if isinstance(source, Op) else granted) for source, granted in claims]
+            device = slack
+        return min(device + idle, self.left), claims
+
+    def take(self, saving: float, claims: Sequence[tuple[Op | Gap, float]]) -> None:
+        for source, granted in claims:
+            (self.ops if isinstance(source, Op) else self.idle)[id(source)] -= granted
+            self.slack -= granted if isinstance(source, Op) else 0
+        self.left -= saving
+
+
+def advise(analysis: Analysis) -> AdviceTable:
+    """Apply the rules. A rule claims the time that its change gains; no time is claimed twice."""
+    pools, rows = Pools(analysis), []
+    for name, rule in RULES.items():
+        for finding in rule(analysis):
+            saving, claims = pools.offer(finding)
+            if saving < LEAST_SHARE * analysis.unobserved:
+                continue
+            pools.take(saving, claims)
+            share = 100 * saving / analysis.unobserved
+            rows.append(Advice(name, saving, share, finding.what, finding.evidence, finding.where))
+    rows.sort(key=lambda row: -row.saving_us)
+    return AdviceTable(rows, analysis.has_steps, missing(analysis))
+
+
+def missing(analysis: Analysis) -> list[str]:
+    """Return what could not be judged, and which recording option would bring it."""
+    notes = []
+    if not analysis.has_shapes and analysis.ops:
+        notes.append(
+            "No input shapes were recorded, so the work of most ops is unknown: profile with record_shapes=True."
+        )
+    if not analysis.on_device and analysis.meta["device_unseen"]:
+        notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
+    if analysis.steps and not analysis.has_steps:
+        notes.append("The profile has no steps, so times are those of the whole profile: call prof.step() in the loop.")
+    if analysis.meta["dropped"]:
+        notes.append(f"{analysis.meta['dropped']} records were lost: times and counts are too low.")
+    return notes

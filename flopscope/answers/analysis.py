@@ -1,0 +1,282 @@
+"""What the answers are computed from: the profile's time by op, by kernel and by cause of idleness, per step.
+
+The C core attributes every instant of each device to one piece of work or to one cause of idleness
+(csrc/accounting/accounting.h). This module sums that by row of the table grouped by shape; times are µs per step, or µs
+of the profile if it has no steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from flopscope.answers.recording import Recording, recording_cost
+
+if TYPE_CHECKING:
+    from flopscope._core import Store
+    from flopscope.hardware.peaks import Peaks
+
+__all__ = ["Analysis", "Gap", "Kernel", "Op", "Step"]
+
+CLASSES = ("computation", "communication", "copy")  # fs_work_class
+CAUSES = ("host", "sync", "data", "other")  # fs_idle_cause
+WORK_PARTS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "communication", "copy")
+PARTS = (*WORK_PARTS, *CAUSES)
+BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
+"""The part of the time beyond the ideal, by the bound of the row; "unmodelled" for others."""
+
+
+class Step(NamedTuple):
+    """A step: its name (None for the whole profile), and times in ns."""
+
+    name: str | None
+    begin: int
+    end: int
+    host: int
+    """Duration on the host."""
+    waits: int
+    """Part of it during which the host waited for a device."""
+    events: Mapping[str, int]
+    """Host events that began in it, by kind."""
+
+
+@dataclass
+class Kernel:
+    """The work of one op in kernels of one name."""
+
+    name: str
+    count: float = 0.0
+    """Per step."""
+    time: float = 0.0
+    """Exclusive time, µs per step."""
+    blocks: int = 0
+    """Of its first grid; 0: unknown."""
+    resident: int = 0
+    """Blocks that the device can hold at once; 0: unknown."""
+
+
+@dataclass
+class Op:
+    """A row of the table by shape with the time that belongs to its work, in µs per step."""
+
+    row: int
+    """-1: work of no known op."""
+    key: str
+    shapes: Sequence[Sequence[int]]
+    dtypes: Sequence[str]
+    unit: str | None
+    device: int
+    part: str
+    """The part of the accounting to which the time beyond the ideal belongs."""
+    event: int
+    """An event of the op, or of its work where the op is unknown."""
+    calls: float = 0.0
+    """Calls of the op per step."""
+    count: float = 0.0
+    """Pieces of work per step."""
+    time: float = 0.0
+    ideal: float = 0.0
+    compute: float = 0.0
+    memory: float = 0.0
+    kernels: list[Kernel] = field(default_factory=list)
+
+    @property
+    def beyond(self) -> float:
+        """Time beyond the ideal."""
+        return self.time - self.ideal
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Idle time of a device, in µs per step."""
+
+    cause: str
+    row: int
+    """Of the op whose launch ended it; -1: unknown, or several."""
+    wait: int
+    """The event of the host's wait that caused it; -1: none."""
+    event: int
+    time: float
+    count: float
+    """Per step."""
+
+
+class Analysis:
+    """The time of a profile, by op and by cause of idleness."""
+
+    def __init__(
+        self,
+        core: Store,
+        columns: Mapping[str, Any],
+        meta: Mapping[str, Any],
+        peaks: Mapping[str, Peaks],
+        *,
+        has_shapes: bool,
+    ) -> None:
+        self.core, self.columns, self.meta, self.peaks, self.has_shapes = core, columns, meta, peaks, has_shapes
+        content = meta["accounting"]
+        self.steps = [Step(*step) for step in content["steps"]]
+        self.cells: Mapping[str, Any] = content["cells"]
+        self.gap_cells: Mapping[str, Any] = content["gaps"]
+        self.pair_cells: Mapping[str, Any] = content["pairs"]
+        self.sm_counts: Mapping[int, int] = content["sm_counts"]
+        self.scale = 1 / (1000 * max(len(self.steps), 1))  # from ns of the profile to µs per step
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether the program marked its steps."""
+        return any(step.name is not None for step in self.steps)
+
+    @property
+    def on_device(self) -> bool:
+        """Whether the work ran on a device other than the CPU."""
+        return bool(self.meta["has_device"])
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """The devices with work, by index; -1 is the CPU."""
+        return sorted({int(device) for device in self.cells["device"]})
+
+    @cached_property
+    def total(self) -> float:
+        """µs of a step, or of the profile; summed over the devices if there are several."""
+        return self.scale * sum(step.end - step.begin for step in self.steps) * max(len(self.devices), 1)
+
+    def cell_parts(self) -> npt.NDArray[np.int64]:
+        """Return for each cell the index in PARTS of the time beyond its ideal time."""
+        bounds = self.columns["bound"]
+        by_row = np.array(
+            [PARTS.index(BEYOND.get(bound, "unmodelled")) for bound in bounds] + [PARTS.index("unmodelled")],
+            dtype=np.int64,
+        )
+        parts: npt.NDArray[np.int64] = by_row[self.cells["row"]]  # row -1 is the last entry
+        parts[self.cells["ideal"] < 0] = PARTS.index("unmodelled")
+        for number, name in enumerate(CLASSES):
+            if name != "computation":
+                parts[self.cells["class"] == number] = PARTS.index(name)
+        return parts
+
+    def cell_ideals(self) -> npt.NDArray[np.int64]:
+        """Return the ideal time of each cell in ns: 0 for communication, copies and unknown work."""
+        return np.asarray(np.where(self.cells["class"] == 0, np.maximum(self.cells["ideal"], 0), 0), dtype=np.int64)
+
+    @cached_property
+    def ops(self) -> list[Op]:
+        """The ops with work, longest first."""
+        cells, scale = self.cells, self.scale
+        parts, ideals = self.cell_parts().tolist(), self.cell_ideals().tolist()
+        names = ("device", "row", "kernel", "blocks", "resident", "event", "owner", "count", "exclusive")
+        columns = [cells[name].tolist() for name in (*names, "compute", "memory")]
+        ops: dict[tuple[int, int, int], Op] = {}
+        kernels: dict[tuple[int, int, int, int], Kernel] = {}
+        rows = zip(*columns, parts, ideals, strict=True)
+        for device, row, kernel, blocks, resident, event, owner, count, time, compute, memory, part, ideal in rows:
+            place = (device, row, part)
+            op = ops.get(place)
+            if op is None:
+                op = ops[place] = self._op(row, kernel, device, PARTS[part], owner if owner >= 0 else event)
+            op.count += count / max(len(self.steps), 1)
+            op.time += scale * time
+            op.ideal += scale * ideal
+            op.compute += compute * scale
+            op.memory += memory * scale
+            one = kernels.get((*place, kernel))
+            if one is None:
+                one = kernels[(*place, kernel)] = Kernel(self._key(kernel), blocks=blocks, resident=resident)
+                op.kernels.append(one)
+            one.count += count / max(len(self.steps), 1)
+            one.time += scale * time
+        for op in ops.values():
+            op.kernels.sort(key=lambda one: -one.time)
+        return sorted(ops.values(), key=lambda op: -op.time)
+
+    def _key(self, row: int) -> str:
+        return str(self.columns["key"][row]) if row >= 0 else ""
+
+    def _op(self, row: int, kernel: int, device: int, part: str, event: int) -> Op:
+        if row < 0:
+            return Op(row, self._key(kernel), [], [], None, device, part, event)
+        columns = self.columns
+        calls = int(columns["count"][row]) / max(len(self.steps), 1)
+        shapes, dtypes = columns["input_shapes"][row], columns["input_dtypes"][row]
+        return Op(row, self._key(row), shapes, dtypes, columns["unit"][row], device, part, event, calls)
+
+    @cached_property
+    def gaps(self) -> list[Gap]:
+        """The idle times, longest first."""
+        cells, steps = self.gap_cells, max(len(self.steps), 1)
+        sums: dict[tuple[int, int, int], list[float]] = {}
+        names = ("cause", "row", "wait", "event", "time", "count")
+        waits: dict[str, int] = {}
+        for cause, row, wait, event, time, count in zip(*(cells[name].tolist() for name in names), strict=True):
+            if wait >= 0:  # waits of one op in several steps are one entry
+                wait = waits.setdefault(self.op_around(wait), wait)
+            entry = sums.setdefault((cause, row, wait), [event, 0.0, 0.0])
+            entry[1] += self.scale * time
+            entry[2] += count / steps
+        found = (Gap(CAUSES[c], row, wait, int(s[0]), s[1], s[2]) for (c, row, wait), s in sums.items())
+        return sorted(found, key=lambda gap: -gap.time)
+
+    def idle(self, *causes: str) -> float:
+        """Return the idle time of these causes, µs per step."""
+        return sum(gap.time for gap in self.gaps if gap.cause in causes)
+
+    def in_part(self, *parts: str) -> Iterable[Op]:
+        """Return the ops whose time beyond the ideal belongs to these parts."""
+        return (op for op in self.ops if op.part in parts)
+
+    def enclosing(self, event: int) -> list[tuple[str, str]]:
+        """Return (kind, name) of an event and of those around it, innermost first."""
+        return self.core.enclosing(event) if event >= 0 else []
+
+    def op_around(self, event: int) -> str:
+        """Return the name of the outermost op around an event, or its own name."""
+        around = self.enclosing(event)
+        return next((name for kind, name in reversed(around) if kind == "op"), around[0][1] if around else "")
+
+    # What the program would take without being recorded -------------------------------------------------------------
+
+    @cached_property
+    def recording(self) -> Recording:
+        """What recording cost the host, and how much of it delayed the device."""
+        return recording_cost(self)
+
+    @cached_property
+    def unobserved(self) -> float:
+        """Estimated µs of a step without recording."""
+        return self.total - self.recording.delay
+
+    def idle_unobserved(self, time: float) -> float:
+        """Return idle time by host or wait as it would be without recording."""
+        late = self.idle("host", "sync")
+        return time * (1 - self.recording.delay / late) if late > 0 else 0.0
+
+    @cached_property
+    def host(self) -> float:
+        """Estimated µs per step that the host works, without its waits and without recording."""
+        host = sum(step.host - step.waits for step in self.steps) * self.scale - self.recording.host
+        return min(max(host, 0.0), self.unobserved)
+
+    def host_of(self, ops: Sequence[Op]) -> float:
+        """Return the host time of ops, estimated by their share of all launches."""
+        count = sum(op.count for op in self.ops)
+        return self.host * sum(op.count for op in ops) / count if count > 0 else 0.0
+
+    @cached_property
+    def slack(self) -> float:
+        """µs per step by which the device's work could shrink before the host would hold it up; without recording."""
+        if not self.on_device:
+            return self.total
+        return self.unobserved - self.host
+
+    def row_time(self, key: str, column: str) -> float:
+        """Return a time column in µs per step, summed over the rows of a name."""
+        keys = self.columns["key"]
+        values = self.columns[column]
+        steps = max(len(self.steps), 1)
+        return sum(float(values[i]) for i in range(len(keys)) if keys[i] == key) / steps

@@ -1,0 +1,108 @@
+"""What rules are written with: findings, claims on time, evidence, and the place in the program."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from flopscope.answers.analysis import Analysis, Gap, Op
+
+__all__ = ["Finding", "claim_all", "claim_removed", "evidence", "gap_evidence", "is_product", "product_sizes", "where"]
+
+MODULE = "nn.Module: "
+FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[\d.]+)/|^<|^torch/")
+
+
+class Finding(NamedTuple):
+    """What a rule found: the change, the time that the change would gain of each op or idle time, and the evidence."""
+
+    what: str
+    claims: Sequence[tuple[Op | Gap, float]]
+    """(op or idle time, µs per step)."""
+    evidence: list[dict[str, Any]]
+    where: str | None
+    removed: Sequence[Op] = ()
+    """Ops that the program would no longer call, which frees the host as well."""
+
+
+def evidence(ops: Iterable[Op]) -> list[dict[str, Any]]:
+    """Return the evidence of ops, the longest first."""
+    ordered = sorted(ops, key=lambda op: -op.time)
+    return [
+        {
+            "op": op.key,
+            "shapes": [list(shape) for shape in op.shapes],
+            "dtypes": list(op.dtypes),
+            "time": op.time,
+            "calls": op.calls,
+        }
+        for op in ordered[:10]
+    ]
+
+
+def gap_evidence(analysis: Analysis, gaps: Iterable[Gap]) -> list[dict[str, Any]]:
+    """Return the evidence of idle times: the op that launched the next work, or that waited."""
+    sums: dict[str, list[float]] = {}
+    for gap in gaps:
+        name = analysis.op_around(gap.wait if gap.wait >= 0 else gap.event) or "(end of the step)"
+        entry = sums.setdefault(name, [0.0, 0.0])
+        entry[0] += gap.time
+        entry[1] += gap.count
+    ordered = sorted(sums.items(), key=lambda item: -item[1][0])
+    return [{"op": name, "shapes": [], "dtypes": [], "time": t, "calls": n} for name, (t, n) in ordered[:10]]
+
+
+def claim_all(ops: Iterable[Op], share: float = 1.0) -> list[tuple[Op | Gap, float]]:
+    """Claim a share of the whole time of ops."""
+    return [(op, share * op.time) for op in ops]
+
+
+def claim_removed(analysis: Analysis, ops: Sequence[Op], share: float = 1.0) -> list[tuple[Op | Gap, float]]:
+    """Claim a share of the time of ops, and of the idle time until the host had launched them."""
+    rows = {op.row for op in ops if op.row >= 0}
+    late = [gap for gap in analysis.gaps if gap.cause == "host" and gap.row in rows]
+    return [*claim_all(ops, share), *((gap, share * gap.time) for gap in late)]
+
+
+def where(analysis: Analysis, event: int) -> str | None:
+    """Return the innermost line of the program or module around an event, or None if neither was recorded."""
+    module = None
+    for kind, name in analysis.enclosing(event):
+        if kind == "frame" and not name.startswith(MODULE) and not FRAMEWORK.search(name):
+            return name
+        if module is None and name.startswith(MODULE):
+            module = name.removeprefix(MODULE)
+    return module
+
+
+PRODUCTS = re.compile(
+    r"^(?:aten::(?:mm|bmm|addmm|baddbmm|addbmm|linear|_scaled_mm|_addmm_activation|matmul|mm_out)|flopscope::matmul)$"
+)
+CONVOLUTIONS = re.compile(r"^aten::(?:\w*conv\w*)$")
+
+
+def is_product(op: Op) -> bool:
+    """Return whether an op multiplies matrices."""
+    return bool(PRODUCTS.match(op.key))
+
+
+def is_convolution(op: Op) -> bool:
+    """Return whether an op convolves, forward or backward."""
+    return bool(CONVOLUTIONS.match(op.key))
+
+
+def product_sizes(op: Op) -> tuple[int, int, int, int] | None:
+    """Return (batch, M, N, K) of a matrix product, or None if its shapes are unknown."""
+    matrices = [shape for shape in op.shapes if len(shape) >= 2]
+    if op.key in ("aten::addmm", "aten::baddbmm", "aten::_addmm_activation") and len(matrices) > 2:
+        matrices = matrices[1:]
+    if len(matrices) < 2:
+        return None
+    a, b = matrices[0], matrices[1]
+    if op.key == "aten::linear":
+        return 1, math.prod(a[:-1]), b[0], a[-1]
+    if a[-1] != b[-2]:
+        return None
+    return math.prod(a[:-2]), a[-2], b[-1], a[-1]

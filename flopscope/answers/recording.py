@@ -1,0 +1,54 @@
+"""What recording itself cost: torch.profiler slows the host, and with it a program that its host holds up."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from flopscope.answers.analysis import Analysis
+
+__all__ = ["Recording", "recording_cost"]
+
+COST = {"op": 3.2, "runtime": 2.0, "memory": 1.2, "frame": 1.0}
+"""µs of host time for each recorded event, on a host on which a kernel launch takes CALL µs. Fitted to the programs of
+benchmarks/faults.py and their traces (docs/answers.md, "What recording costs"); right within a factor of 1.5."""
+SHAPES = 0.3
+"""µs for the shapes of an op."""
+CALL = 8.5
+"""µs of a recorded launch call on the host of that fit: a slower host records more slowly as well."""
+OWN = {"op": 0.1, "runtime": 0.7, "memory": 0.0, "frame": 0.1}
+"""The same for flopscope's own recording (docs/performance.md)."""
+
+
+class Recording(NamedTuple):
+    """µs per step."""
+
+    host: float
+    """Host time spent on recording."""
+    delay: float
+    """Part of it by which the step is longer than without recording."""
+
+
+def recording_cost(analysis: Analysis) -> Recording:
+    """Estimate the cost of recording from the number of recorded events of each kind.
+
+    The host's time becomes the program's only where the device waited for the host: the delay is at most the idle time
+    for which the host is the cause.
+    """
+    steps = max(len(analysis.steps), 1)
+    recorded = "trace" in analysis.columns["timing_source"]
+    costs = COST if recorded else OWN
+    events = {kind: sum(step.events.get(kind, 0) for step in analysis.steps) / steps for kind in costs}
+    host = sum(cost * events[kind] for kind, cost in costs.items())
+    if recorded:
+        host = (host + SHAPES * events["op"] * analysis.has_shapes) * _slowness(analysis)
+    idle = analysis.idle("host", "sync") if analysis.on_device else 0.0
+    return Recording(host, min(host, idle))
+
+
+def _slowness(analysis: Analysis) -> float:
+    """Return how much slower the host is than that of the fit, by its launch calls."""
+    calls = analysis.core.launch_summary()["call_time_median"]
+    known = [time for time in calls if not math.isnan(time)]
+    return min(max(sum(known) / len(known) / CALL, 0.3), 3.0) if known else 1.0

@@ -1,0 +1,30 @@
+"""The rules of the advice, in the order in which they claim time: particular causes first, the general ones last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from flopscope.answers import compute_rules, host_rules, memory_rules
+from flopscope.answers.analysis import Analysis
+from flopscope.answers.findings import Finding
+
+__all__ = ["RULES"]
+
+RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
+    "data": host_rules.data,
+    "copy": host_rules.copy,
+    "memory": host_rules.memory,
+    "sync": host_rules.sync,
+    "optimizer": host_rules.optimizer,
+    "straggler": host_rules.straggler,
+    "communication": host_rules.communication,
+    "attention": compute_rules.attention,
+    "tf32": compute_rules.tf32,
+    "low_precision": compute_rules.low_precision,
+    "align": compute_rules.align,
+    "cast": memory_rules.cast,
+    "layout": memory_rules.layout,
+    "small": compute_rules.small,
+    "fuse": memory_rules.fuse,
+    "launch": host_rules.launch,
+}
