@@ -48,7 +48,8 @@ MAY_INCLUDE = {
 
 # The same for Python: a package imports from itself and those before it. Modules at the top level are the "face".
 PACKAGES = (
-    "_core", "support", "hardware", "views", "results", "sources", "timing", "pictures", "perf", "cli", "face"
+    "_core", "support", "hardware", "views", "answers", "results", "sources", "timing", "pictures", "perf", "cli",
+    "face",
 )  # fmt: skip
 
 
