@@ -75,9 +75,9 @@ class AdviceTable(Sequence[Advice]):
             )
             yield from textwrap.wrap(row.what, WIDTH, initial_indent="   ", subsequent_indent="   ")
             for entry in row.evidence[:EVIDENCE_SHOWN]:
-                yield f"     {_evidence_text(entry)}"[:WIDTH]
+                yield f"     {_evidence_text(entry, WIDTH - 7)}"
             if row.where:
-                yield f"     at {printable(row.where)}"[:WIDTH]
+                yield textwrap.shorten(f"     at {printable(row.where)}", WIDTH - 2)
         if not self._rows:
             yield "No rule found a saving of at least 1 % of the time."
         for note in self.notes:
@@ -111,14 +111,16 @@ def _title(row: Advice) -> str:
     return "&#10;".join(markup(_evidence_text(entry)) for entry in row.evidence)
 
 
-def _evidence_text(entry: Mapping[str, Any]) -> str:
-    parts = [printable(str(entry["op"]))]
-    if entry.get("shapes"):
-        parts.append(printable(str(entry["shapes"])))
-    parts.append(short_time_text(entry["time"]))
-    if entry.get("calls"):
-        parts.append(f"{entry['calls']:.4g} calls")
-    return "  ".join(parts)
+def _evidence_text(entry: Mapping[str, Any], width: int | None = None) -> str:
+    """Return one line: op, time, calls, and as much of the shapes as fits; scalars are left out."""
+    calls = entry["calls"]
+    text = f"{printable(str(entry['op']))}  {short_time_text(entry['time'])}"
+    if calls:
+        text += f"  {calls:.4g} call{'s' * (calls != 1)}"
+    shapes = " ".join("x".join(map(str, shape)) for shape in entry["shapes"] if shape)
+    if shapes:
+        text += f"  {printable(shapes)}"
+    return text if width is None or len(text) <= width else f"{text[: width - 1]}…"
 
 
 class Pools:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Analysis", "Gap", "Kernel", "Op", "Step"]
 
+AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES = ("computation", "communication", "copy")  # fs_work_class
 CAUSES = ("host", "sync", "data", "other")  # fs_idle_cause
 WORK_PARTS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "communication", "copy")
@@ -237,7 +238,8 @@ class Analysis:
     def op_around(self, event: int) -> str:
         """Return the name of the outermost op around an event, or its own name."""
         around = self.enclosing(event)
-        return next((name for kind, name in reversed(around) if kind == "op"), around[0][1] if around else "")
+        name = next((name for kind, name in reversed(around) if kind == "op"), around[0][1] if around else "")
+        return name.removeprefix(AUTOGRAD)
 
     # What the program would take without being recorded -------------------------------------------------------------
 
@@ -274,8 +276,8 @@ class Analysis:
             return self.total
         return self.unobserved - self.host
 
-    def row_time(self, key: str, column: str) -> float:
-        """Return a time column in µs per step, summed over the rows of a name."""
+    def row_sum(self, key: str, column: str) -> float:
+        """Return a column (times in µs) per step, summed over the rows of a name."""
         keys = self.columns["key"]
         values = self.columns[column]
         steps = max(len(self.steps), 1)

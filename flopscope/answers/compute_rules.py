@@ -205,8 +205,10 @@ FILLED = 0.5
 
 
 def _unfilled(analysis: Analysis, op: Op, kernel: Kernel) -> float:
-    """Return the share of a kernel's time that more blocks would save."""
+    """Return the share of a kernel's time that more blocks would save; 0 where its launches may have several grids."""
     processors = analysis.sm_counts.get(op.device, 0)
+    if op.row >= 0 and kernel.count > 1.01 * op.calls:
+        return 0.0
     if kernel.blocks <= 0 or processors <= 0 or kernel.count <= 0 or kernel.time / kernel.count < SHORTEST:
         return 0.0
     if kernel.blocks <= FILLED * processors:

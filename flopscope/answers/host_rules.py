@@ -31,13 +31,19 @@ def data(analysis: Analysis) -> Iterator[Finding]:
         return
     total = sum(gap.time for gap in gaps)
     share = total / max(analysis.total - total, 1e-9)
+    names = dict.fromkeys(key for key in analysis.columns["key"] if "DataLoader" in key)
+    rows = [
+        {"op": name, "shapes": [], "dtypes": [], "time": time, "calls": analysis.row_sum(name, "count")}
+        for name in names
+        if (time := analysis.row_sum(name, "cpu_time_total")) > 0
+    ]
     yield Finding(
         f"Load data in the background: the device waits {short_time_text(total)} for the DataLoader. Give it "
         f"num_workers of at least {min(max(math.ceil(2 * share), 2), 64)}, pin_memory=True and persistent_workers=True,"
         " or do less per sample.",
         [(gap, KEPT * gap.time) for gap in gaps],
-        gap_evidence(analysis, gaps),
-        where(analysis, gaps[0].event),
+        rows,
+        None,
     )
 
 
@@ -81,8 +87,8 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
     The estimate is the host time of those calls: cudaFree waits for the device as well.
     Source: PyTorch, "CUDA semantics", memory management.
     """
-    times = {name: analysis.row_time(name, "cpu_time_total") for name in ALLOCATIONS}
-    calls = {name: analysis.row_time(name, "count") for name in ALLOCATIONS}
+    times = {name: analysis.row_sum(name, "cpu_time_total") for name in ALLOCATIONS}
+    calls = {name: analysis.row_sum(name, "count") for name in ALLOCATIONS}
     total = sum(times.values())
     late = analysis.idle("host", "sync")
     if not total or not late:
@@ -118,10 +124,10 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     waits = analysis.scale * sum(step.waits for step in analysis.steps)
     claims: list[tuple[Op | Gap, float]] = [(gap, gap.time) for gap in gaps]
     claims += [(gap, waits * gap.time / late) for gap in _gaps(analysis, "host") if late > waits]
-    count = sum(gap.count for gap in gaps)
+    name = found[0]["op"]
     yield Finding(
-        f"Do not wait for the device within a step: after {found[0]['op']} ({count:.4g} idle times a step) the device "
-        "idles until the host launches again. Keep results on the device (accumulate losses and norms as tensors), and "
+        f"Do not wait for the device within a step: after {name} ({analysis.row_sum(name, 'count'):.4g} calls a step) the "
+        "device idles until the host launches again. Keep results on the device (accumulate losses and norms as tensors), and "
         "read them once every some steps with one .item() or non_blocking copy.",
         claims,
         found,
@@ -196,8 +202,8 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
     share = min(excess / exposed, 1.0)
     yield Finding(
         f"Find the slow rank: {calls} collectives last more than twice as long as the fastest of their size, so this "
-        f"rank waits {short_time_text(excess)} for others. Compare the ranks' traces (flopscope table RANK0 RANK1 …), and "
-        "balance the data and the work of the ranks.",
+        f"rank waits {short_time_text(excess)} for others. Compare the traces of the ranks (flopscope table RANK0 RANK1), "
+        "and balance the data and the work of the ranks.",
         [(op, op.time * share) for op in ops],
         evidence(ops),
         None,

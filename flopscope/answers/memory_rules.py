@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from flopscope.answers.analysis import Analysis, Gap, Op
 from flopscope.answers.findings import Finding, claim_removed, evidence, is_convolution, where
@@ -25,6 +25,12 @@ def _names_around(analysis: Analysis, op: Op) -> list[str]:
     return [name for _, name in analysis.enclosing(op.event)]
 
 
+def _costs(analysis: Analysis, ops: Sequence[Op]) -> str:
+    """Return what ops that could be left out take, as text."""
+    device = short_time_text(sum(op.time for op in ops))
+    return f"{device} of the device's time and about {short_time_text(analysis.host_of(ops))} of the host's"
+
+
 def cast(analysis: Analysis) -> Iterator[Finding]:
     """Casts between float dtypes that recur in each step.
 
@@ -40,7 +46,7 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
     calls = sum(op.calls for op in ops)
     yield Finding(
         f"Keep tensors in the dtype in which they are used: {calls:.4g} casts a step take "
-        f"{short_time_text(sum(op.time for op in ops))} ({ops[0].dtypes[1]} to {ops[0].dtypes[0]} the longest). "
+        f"{_costs(analysis, ops)} ({ops[0].dtypes[1]} to {ops[0].dtypes[0]} the longest). "
         "Convert weights once with .to(torch.bfloat16) for inference; keep autocast's cache enabled, and one autocast "
         "region around all of a step.",
         claim_removed(analysis, ops, KEPT),
@@ -88,8 +94,8 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
         calls = sum(op.calls for op in copied)
         yield Finding(
             f"Keep one memory layout: {calls:.4g} copies a step only reorder elements (contiguous(), reshape() or "
-            f"clone() of a permuted tensor) and take {short_time_text(sum(op.time for op in copied))}. Choose the layout that "
-            "the next op reads, or permute the weights instead.",
+            f"clone() of a permuted tensor) and take {_costs(analysis, copied)}. Choose the layout that the next op "
+            "reads, or permute the weights instead.",
             claim_removed(analysis, copied, KEPT),
             evidence(copied),
             where(analysis, copied[0].event),
@@ -154,8 +160,8 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
     names = ", ".join(dict.fromkeys(op.key.removeprefix("aten::") for op in ops[:6]))
     yield Finding(
         f"Fuse chains of memory-bound ops with torch.compile (or one kernel of your own): {names} run one after "
-        f"another over as many elements, and their intermediates, {short_time_text(sum(time for _, time in claims))} of "
-        "traffic, need not reach memory.",
+        "another over as many elements; their intermediates, "
+        f"{short_time_text(sum(time for _, time in claims))} of traffic, need not reach memory.",
         claims,
         evidence(ops),
         where(analysis, ops[0].event),
