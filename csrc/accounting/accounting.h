@@ -28,10 +28,11 @@ typedef enum {
 } fs_work_class;
 
 /* Why a device is idle. X(NAME, name, description) */
-#define FS_IDLE_CAUSE_LIST(X)                                                                                         \
-    X(HOST, host, "the call that launched the next work returned after the device had become idle")                   \
-    X(SYNC, sync, "the same, shortly after the host had waited for the device, or before it does within the same op") \
-    X(DATA, data, "the same, while the host waited for a DataLoader")                                                 \
+#define FS_IDLE_CAUSE_LIST(X)                                                                                       \
+    X(HOST, host, "the call that launched the next work returned after the device had become idle")                 \
+    X(SYNC, sync,                                                                                                   \
+      "the same, at most 0.5 ms of it, after the host had waited for the device, or before it does in the same op") \
+    X(DATA, data, "the same, while the host waited for a DataLoader")                                               \
     X(OTHER, other, "the next work had been launched in time, or its launch was not recorded")
 
 typedef enum {

@@ -122,6 +122,9 @@ typedef struct {
     bool late;                 /* the next work was launched after `dry`, or the host worked on without a launch */
 } idle_time;
 
+/* Of an idle time after a wait, longer than the host takes to launch again; the rest is due to its other work. */
+enum { LONGEST_AFTER_WAIT_NS = 500000 };
+
 /* Add the part of an idle time within a step. */
 static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t step, const idle_time *whole,
                           int64_t begin, int64_t end, uint32_t *data_at, fs_error *err)
@@ -134,7 +137,9 @@ static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t ste
     int64_t rest = end - begin - data;
     if (whole->wait == FS_NONE) return fs_sums_gap(sums, device, step, FS_IDLE_HOST, row, 0, FS_NONE, event, rest, err);
     uint32_t group = op_name(idle->store, whole->wait);
-    return fs_sums_gap(sums, device, step, FS_IDLE_SYNC, FS_NONE, group, whole->wait, event, rest, err);
+    int64_t waited = rest < LONGEST_AFTER_WAIT_NS ? rest : LONGEST_AFTER_WAIT_NS;
+    FS_TRY(fs_sums_gap(sums, device, step, FS_IDLE_SYNC, FS_NONE, group, whole->wait, event, waited, err));
+    return fs_sums_gap(sums, device, step, FS_IDLE_HOST, row, 0, FS_NONE, event, rest - waited, err);
 }
 
 /* The end of the host's events of a step, for idle time that no launch ends. */

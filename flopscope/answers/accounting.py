@@ -90,7 +90,7 @@ def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float) ->
     per = max(steps, 1)
     a_step = " a step" if steps else ""
     head = f"{short_time_text(whole['total'] / per)}{a_step}"
-    if whole["mfu"] == whole["mfu"]:
+    if whole["ideal"] > 0 and whole["mfu"] == whole["mfu"]:
         head += (
             f"; {short_time_text(whole['ideal'] / per)} at the device's limits; "
             f"MFU {percent_text(whole['mfu'])}, MBU {percent_text(whole['mbu'])}"

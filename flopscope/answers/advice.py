@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.answers.findings import Finding
+from flopscope.answers.findings import Finding, plural
 from flopscope.answers.rules import RULES
 from flopscope.support.safe import markup, printable
 from flopscope.support.units import percent_text, short_time_text
@@ -116,7 +116,7 @@ def _evidence_text(entry: Mapping[str, Any], width: int | None = None) -> str:
     calls = entry["calls"]
     text = f"{printable(str(entry['op']))}  {short_time_text(entry['time'])}"
     if calls:
-        text += f"  {calls:.4g} call{'s' * (calls != 1)}"
+        text += f"  {plural(calls, 'call')}"
     shapes = " ".join("x".join(map(str, shape)) for shape in entry["shapes"] if shape)
     if shapes:
         text += f"  {printable(shapes)}"

@@ -134,6 +134,11 @@ class Analysis:
         return any(step.name is not None for step in self.steps)
 
     @property
+    def per(self) -> str:
+        """What counts and times refer to, as text."""
+        return "a step" if self.has_steps else "in the profile"
+
+    @property
     def on_device(self) -> bool:
         """Whether the work ran on a device other than the CPU."""
         return bool(self.meta["has_device"])

@@ -9,7 +9,17 @@ from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
 
-__all__ = ["Finding", "claim_all", "claim_removed", "evidence", "gap_evidence", "is_product", "product_sizes", "where"]
+__all__ = [
+    "Finding",
+    "claim_all",
+    "claim_removed",
+    "evidence",
+    "gap_evidence",
+    "is_product",
+    "plural",
+    "product_sizes",
+    "where",
+]
 
 MODULE = "nn.Module: "
 FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[\d.]+)/|^<|^torch/")
@@ -75,6 +85,11 @@ def where(analysis: Analysis, event: int) -> str | None:
         if module is None and name.startswith(MODULE):
             module = name.removeprefix(MODULE)
     return module
+
+
+def plural(count: float, singular: str, plural: str | None = None) -> str:
+    """Return a count with its noun: "1 copy", "2.5 copies"."""
+    return f"{count:.4g} {singular if count == 1 else plural or singular + 's'}"
 
 
 PRODUCTS = re.compile(

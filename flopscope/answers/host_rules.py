@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.answers.findings import Finding, evidence, gap_evidence, where
+from flopscope.answers.findings import Finding, evidence, gap_evidence, plural, where
 from flopscope.support.units import bytes_text, short_time_text
 
 __all__ = ["communication", "copy", "data", "launch", "memory", "optimizer", "straggler", "sync"]
@@ -67,11 +67,13 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
     left = max(exposed * PINNED[pageable] - computing, 0.0)
     kind = "pageable " if pageable else ""
     waits = [gap for gap in _gaps(analysis, "sync") if analysis.op_around(gap.wait) in {op.key for op in ops} | COPIES]
+    waited = sum(gap.time for gap in waits)
+    share = min(exposed / waited, 1.0) if waited else 0.0  # the rest is the host's other work after the copy
     yield Finding(
         f"Copy in the background: {short_time_text(exposed)} of {kind}copies between host and device overlap with no "
         "computation. Use pinned memory (pin_memory=True), non_blocking=True, and prefetch the next batch on another "
         "stream.",
-        [*((op, op.time * (1 - left / exposed)) for op in ops), *((gap, gap.time) for gap in waits)],
+        [*((op, op.time * (1 - left / exposed)) for op in ops), *((gap, gap.time * share) for gap in waits)],
         evidence(ops),
         where(analysis, ops[0].event),
     )
@@ -101,7 +103,7 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
         if times[name]
     ]
     yield Finding(
-        f"Keep device memory between steps: {sum(calls.values()):.4g} calls a step of "
+        f"Keep device memory between steps: {plural(sum(calls.values()), 'call')} {analysis.per} of "
         f"{', '.join(row['op'] for row in rows)} take {short_time_text(total)}. Remove torch.cuda.empty_cache(), avoid "
         "sizes that change with each step, or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
         [(gap, gap.time * share) for gap in gaps],
@@ -125,10 +127,11 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     claims: list[tuple[Op | Gap, float]] = [(gap, gap.time) for gap in gaps]
     claims += [(gap, waits * gap.time / late) for gap in _gaps(analysis, "host") if late > waits]
     name = found[0]["op"]
+    calls = plural(analysis.row_sum(name, "count"), "call")
     yield Finding(
-        f"Do not wait for the device within a step: after {name} ({analysis.row_sum(name, 'count'):.4g} calls a step) the "
-        "device idles until the host launches again. Keep results on the device (accumulate losses and norms as tensors), and "
-        "read them once every some steps with one .item() or non_blocking copy.",
+        f"Do not wait for the device within a step: after {name} ({calls} {analysis.per}) the device idles until the "
+        "host launches again. Keep results on the device (accumulate losses and norms as tensors), and read them once "
+        "every some steps with one .item() or non_blocking copy.",
         claims,
         found,
         where(analysis, gaps[0].wait),
@@ -201,9 +204,9 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
     ops = [op for op in analysis.ops if op.part == "communication"]
     share = min(excess / exposed, 1.0)
     yield Finding(
-        f"Find the slow rank: {calls} collectives last more than twice as long as the fastest of their size, so this "
-        f"rank waits {short_time_text(excess)} for others. Compare the traces of the ranks (flopscope table RANK0 RANK1), "
-        "and balance the data and the work of the ranks.",
+        f"Find the slow rank: {plural(calls, 'collective')} took more than twice as long as the fastest of their size, "
+        f"so this rank waits {short_time_text(excess)} for others. Compare the traces of the ranks (flopscope table "
+        "RANK0 RANK1), and balance the data and the work of the ranks.",
         [(op, op.time * share) for op in ops],
         evidence(ops),
         None,
@@ -248,11 +251,13 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
         return
     busy = sum(op.time for op in analysis.ops)
     late = sum(analysis.idle_unobserved(gap.time) for gap in gaps)
-    larger = f" A batch about {(busy + late) / busy:.1f} times as large would fill the device." if busy > 0 else ""
+    factor = (busy + late) / busy if busy > 0 else 1.0
+    larger = f" A batch about {factor:.1f} times as large would fill the device." if factor >= 1.15 else ""
     found = gap_evidence(analysis, gaps)
     count = sum(op.count for op in analysis.ops)
     yield Finding(
-        f"Launch more work at once: the device waits for the host, which launches {count:.4g} pieces of work a step. "
+        f"Launch more work at once: the device waits for the host, which launches {plural(count, 'piece')} of work "
+        f"{analysis.per}. "
         f'Use a CUDA graph or torch.compile(mode="reduce-overhead"), or larger batches.{larger}',
         [(gap, KEPT * gap.time) for gap in gaps],
         found,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.answers.findings import Finding, claim_removed, evidence, is_convolution, where
+from flopscope.answers.findings import Finding, claim_removed, evidence, is_convolution, plural, where
 from flopscope.support.units import short_time_text
 
 __all__ = ["cast", "fuse", "layout"]
@@ -45,7 +45,7 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
         return
     calls = sum(op.calls for op in ops)
     yield Finding(
-        f"Keep tensors in the dtype in which they are used: {calls:.4g} casts a step take "
+        f"Keep tensors in the dtype in which they are used: {plural(calls, 'cast')} {analysis.per} take "
         f"{_costs(analysis, ops)} ({ops[0].dtypes[1]} to {ops[0].dtypes[0]} the longest). "
         "Convert weights once with .to(torch.bfloat16) for inference; keep autocast's cache enabled, and one autocast "
         "region around all of a step.",
@@ -93,9 +93,9 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
     if copied:
         calls = sum(op.calls for op in copied)
         yield Finding(
-            f"Keep one memory layout: {calls:.4g} copies a step only reorder elements (contiguous(), reshape() or "
-            f"clone() of a permuted tensor) and take {_costs(analysis, copied)}. Choose the layout that the next op "
-            "reads, or permute the weights instead.",
+            f"Keep one memory layout: {plural(calls, 'copy', 'copies')} {analysis.per} only reorder elements "
+            f"(contiguous(), reshape() or clone() of a permuted tensor) and take {_costs(analysis, copied)}. Choose "
+            "the layout that the next op reads, or permute the weights instead.",
             claim_removed(analysis, copied, KEPT),
             evidence(copied),
             where(analysis, copied[0].event),
