@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from statistics import median
 
 from flopscope.answers.analysis import Analysis, Kernel, Op
-from flopscope.answers.findings import Finding, claim_all, evidence, is_convolution, is_product, product_sizes, where
+from flopscope.answers.findings import (
+    Finding,
+    claim_all,
+    evidence,
+    is_convolution,
+    is_product,
+    plural,
+    product_sizes,
+    where,
+)
 from flopscope.support.units import percent_text, short_time_text
 
 __all__ = ["align", "attention", "low_precision", "small", "tf32"]
@@ -142,6 +151,7 @@ FLASH_SHARE = 0.5
 """Share of the tensor cores' peak that fused attention reaches (FlashAttention-2, arXiv 2307.08691, section 4)."""
 FLASH_EXTRA = 1.2
 """FLOPs of fused attention, which computes the scores again in the backward pass, over those of the written-out one."""
+BATCHED = ("aten::bmm", "aten::baddbmm")
 SOFTMAX = ("aten::_softmax", "aten::_softmax_backward_data", "aten::_safe_softmax", "aten::softmax")
 
 
@@ -154,7 +164,7 @@ def _score_shapes(analysis: Analysis) -> set[tuple[int, int, int]]:
             softmaxes.add((math.prod(shape[:-2]), shape[-2], shape[-1]))
     products = set()
     for op in analysis.ops:
-        sizes = product_sizes(op) if is_product(op) else None
+        sizes = product_sizes(op) if op.key in BATCHED else None
         if sizes is not None:
             products.add(sizes[:3])
     return softmaxes & products
@@ -172,7 +182,7 @@ def attention(analysis: Analysis) -> Iterator[Finding]:
     ops: list[Op] = []
     compute = 0.0
     for op in analysis.ops:
-        product = product_sizes(op) if is_product(op) else None
+        product = product_sizes(op) if op.key in BATCHED else None
         if product is not None:
             batch, m, n, k = product
             touches = (batch, m, n) in shapes or any((batch, *pair) in shapes for pair in ((m, k), (k, m), (k, n)))
@@ -240,7 +250,7 @@ def small(analysis: Analysis) -> Iterator[Finding]:
     main = max(claims, key=lambda claim: claim[1])[0]
     processors = analysis.sm_counts[main.device]
     yield Finding(
-        f"Give {main.key} more parallel work: its kernels run with as few as {fewest:.0f} blocks on {processors} "
+        f"Give {main.key} more parallel work: its kernels run with as few as {plural(fewest, 'block')} on {processors} "
         "multiprocessors. Process more independent rows at once (a larger batch), or split the long dimension and "
         "combine the parts.",
         claims,

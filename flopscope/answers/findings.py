@@ -89,7 +89,8 @@ def where(analysis: Analysis, event: int) -> str | None:
 
 def plural(count: float, singular: str, plural: str | None = None) -> str:
     """Return a count with its noun: "1 copy", "2.5 copies"."""
-    return f"{count:.4g} {singular if count == 1 else plural or singular + 's'}"
+    number = f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
+    return f"{number} {singular if count == 1 else plural or singular + 's'}"
 
 
 PRODUCTS = re.compile(

@@ -93,8 +93,8 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
     calls = {name: analysis.row_sum(name, "count") for name in ALLOCATIONS}
     total = sum(times.values())
     late = analysis.idle("host", "sync")
-    if not total or not late:
-        return
+    if not total or not late or not analysis.has_steps or sum(calls.values()) < 1:
+        return  # the first steps of a program allocate in any case
     gaps = _gaps(analysis, "host", "sync")
     share = min(total / sum(gap.time for gap in gaps), 1.0)
     rows: list[dict[str, Any]] = [
@@ -118,7 +118,7 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     The estimate is the idle time after the waits, and the waits themselves where the host holds up the device.
     Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU synchronization.
     """
-    gaps = [gap for gap in _gaps(analysis, "sync") if analysis.op_around(gap.wait) not in COPIES]
+    gaps = [gap for gap in _gaps(analysis, "sync") if not _is_expected(analysis, gap)]
     if not gaps:
         return
     found = gap_evidence(analysis, gaps)
@@ -136,6 +136,12 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
         found,
         where(analysis, gaps[0].wait),
     )
+
+
+def _is_expected(analysis: Analysis, gap: Gap) -> bool:
+    """Return whether a wait is one of a copy to the device, or the profiler's own at the end of the recording."""
+    name = analysis.op_around(gap.wait)
+    return name in COPIES or (name == "cudaDeviceSynchronize" and (gap.count < 1 or not analysis.has_steps))
 
 
 OPTIMIZER = "Optimizer.step#"
@@ -240,26 +246,64 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
-def launch(analysis: Analysis) -> Iterator[Finding]:
-    """The device waits for the host to launch.
+LONGEST_LAUNCH = 500.0
+"""µs: a host that comes later than this did not only launch."""
 
-    The estimate is 95 % of the idle time that recording did not cause: a CUDA graph launches a step at once.
+
+def launch(analysis: Analysis) -> Iterator[Finding]:
+    """The device waits for the host, which launches work piece by piece, or works on something else.
+
+    The estimate is 95 % of the idle time that recording did not cause: a CUDA graph launches a step at once, and other
+    work can be left to another thread.
     Source: PyTorch, "CUDA semantics", CUDA Graphs.
     """
     gaps = _gaps(analysis, "host")
     if not gaps or not analysis.on_device:
         return
+    short = [(gap, min(gap.time, LONGEST_LAUNCH * gap.count)) for gap in gaps]
+    other = [(gap, gap.time - time) for gap, time in short if gap.time - time > LONGEST_LAUNCH * gap.count]
+    others = {id(gap) for gap, _ in other}
+    short = [(gap, time if id(gap) in others else gap.time) for gap, time in short]
     busy = sum(op.time for op in analysis.ops)
-    late = sum(analysis.idle_unobserved(gap.time) for gap in gaps)
-    factor = (busy + late) / busy if busy > 0 else 1.0
+    factor = (busy + sum(analysis.idle_unobserved(time) for _, time in short)) / busy if busy > 0 else 1.0
     larger = f" A batch about {factor:.1f} times as large would fill the device." if factor >= 1.15 else ""
-    found = gap_evidence(analysis, gaps)
     count = sum(op.count for op in analysis.ops)
+    launching = [gap for gap, _ in short]
     yield Finding(
         f"Launch more work at once: the device waits for the host, which launches {plural(count, 'piece')} of work "
-        f"{analysis.per}. "
-        f'Use a CUDA graph or torch.compile(mode="reduce-overhead"), or larger batches.{larger}',
-        [(gap, KEPT * gap.time) for gap in gaps],
-        found,
-        where(analysis, gaps[0].event),
+        f'{analysis.per}. Use a CUDA graph or torch.compile(mode="reduce-overhead"), or larger batches.{larger}',
+        [(gap, KEPT * time) for gap, time in short],
+        gap_evidence(analysis, launching),
+        where(analysis, launching[0].event),
     )
+    if other:
+        found = gap_evidence(analysis, [gap for gap, _ in other])
+        yield Finding(
+            f"Take work off the thread that launches: {found[0]['op']} comes "
+            f"{short_time_text(sum(time for _, time in other))} after the device has become idle; launches do not "
+            "account for that. Prepare data in a DataLoader's workers or on the device, and log or save in another thread.",
+            [(gap, KEPT * time) for gap, time in other],
+            _host_ops(analysis) or found,
+            where(analysis, other[0][0].event),
+        )
+
+
+def _host_ops(analysis: Analysis) -> list[dict[str, Any]]:
+    """Return the evidence of the ops that take most time on the CPU and launch nothing."""
+    columns, steps = analysis.columns, max(len(analysis.steps), 1)
+    rows = [
+        {
+            "op": columns["key"][row],
+            "shapes": columns["input_shapes"][row],
+            "dtypes": columns["input_dtypes"][row],
+            "time": float(columns["self_cpu_time_total"][row]) / steps,
+            "calls": columns["count"][row] / steps,
+        }
+        for row in range(len(columns["key"]))
+        if columns["device_type"][row] == "cpu"
+        and not columns["is_user_annotation"][row]
+        and columns["key"][row].startswith("aten::")
+        and columns["device_time_total"][row] == 0
+    ]
+    rows = [row for row in rows if row["time"] > LONGEST_LAUNCH]
+    return sorted(rows, key=lambda row: -row["time"])[:5]
