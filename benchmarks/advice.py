@@ -59,7 +59,8 @@ def main() -> None:
         subprocess.run([sys.executable, str(HERE / "faults.py"), "--out", str(options.out)], check=True)
     pairs = json.loads((options.out / "pairs.json").read_text(encoding="utf-8"))
     rows = [predicted(options.out, name, pair) for name, pair in pairs.items() if "error" not in pair]
-    head = f"{'fault':<18} {'before':>8} {'est.':>8} {'after':>8} {'gained':>8} {'saving':>8} {'ratio':>6} {'still':>7}  rule"
+    titles = ("before", "est.", "after", "gained", "saving")
+    head = f"{'fault':<18} {' '.join(f'{title:>8}' for title in titles)} {'ratio':>6} {'still':>7}  rule"
     print(f"{head}\n{'-' * len(head)}")
     for row in rows:
         ratio = f"{row['ratio']:.2f}" if row["rule"] and row["ratio"] else "--"

@@ -281,7 +281,8 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
         yield Finding(
             f"Take work off the thread that launches: {found[0]['op']} comes "
             f"{short_time_text(sum(time for _, time in other))} after the device has become idle; launches do not "
-            "account for that. Prepare data in a DataLoader's workers or on the device, and log or save in another thread.",
+            "account for that. Prepare data in a DataLoader's workers or on the device; log and save in another "
+            "thread.",
             [(gap, KEPT * time) for gap, time in other],
             _host_ops(analysis) or found,
             where(analysis, other[0][0].event),
