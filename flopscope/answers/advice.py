@@ -183,7 +183,10 @@ def missing(analysis: Analysis) -> list[str]:
     if not analysis.on_device and analysis.meta["device_unseen"]:
         notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
     if analysis.steps and not analysis.has_steps:
-        notes.append("The profile has no steps, so times are those of the whole profile: call prof.step() in the loop.")
+        notes.append(
+            "The profile has no steps, so times are those of the whole profile: record with a schedule, and call "
+            "prof.step() in the loop."
+        )
     if analysis.meta["dropped"]:
         notes.append(f"{analysis.meta['dropped']} records were lost: times and counts are too low.")
     return notes

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.answers.analysis import Analysis
 
-__all__ = ["gpu_summary", "launch_summary", "step_breakdown", "text"]
+__all__ = ["details", "gpu_summary", "launch_summary", "step_breakdown", "text"]
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -110,20 +110,32 @@ def text(core: Store, analysis: Analysis) -> str:
     from flopscope.answers.accounting import accounting_columns, accounting_lines
     from flopscope.answers.advice import advise
 
+    rest = details(core)
+    if not analysis.devices:
+        return rest
+    steps = len(analysis.steps) if analysis.has_steps else 0
+    answers = [
+        *accounting_lines(accounting_columns(analysis), steps, analysis.recording.delay),
+        "",
+        "Advice",
+        *(f"  {line}" for line in advise(analysis).lines()),
+    ]
+    return "\n".join([*answers, "", rest])
+
+
+def details(core: Store) -> str:
+    """Return the sections about GPUs, steps, launches and communication as text of at most 100 columns."""
     steps = _microseconds(core.step_breakdown())
     if not steps["step"]:
         return "Nothing was recorded.\n"
     gpu, launches = core.gpu_summary(), core.launch_summary()
-    step_count = len(steps["step"]) if analysis.has_steps else 0
     sections = {
-        "": accounting_lines(accounting_columns(analysis), step_count, analysis.recording.delay),
-        "Advice": [f"  {line}" for line in advise(analysis).lines()],
         "GPUs": _gpu_section(gpu, "the steps" if steps["step"][0] is not None else "the profile"),
         "Time": _step_section(steps),
         "Launches": _launch_section(launches),
         "Communication": _communication_section(core.collectives()[0]),
     }
-    return "\n".join("\n".join([*([title] if title else []), *lines, ""]) for title, lines in sections.items() if lines)
+    return "\n".join("\n".join([title, *lines, ""]) for title, lines in sections.items() if lines)
 
 
 def _gpu_section(gpu: Columns, whole: str) -> list[str]:
