@@ -5,8 +5,8 @@
  *   stream 2        ▒▒▒▒▒▒▒▒▒                          ▒ exclusive from where the kernel of stream 1 ends
  *
  * An instant at which several pieces of work run belongs to the first class of computation, communication, copies, and
- * within a class to the work that began first. In a store without device work the ops on the CPU are the work, and an
- * instant of several threads belongs to the op that began first. */
+ * within a class to the work that began first. In a store without device work the ops on the CPU are the work, the
+ * innermost of each thread, and an instant of several threads belongs to the op that began, or resumed, first. */
 #ifndef FS_ACCOUNTING_ACCOUNTING_H
 #define FS_ACCOUNTING_ACCOUNTING_H
 

@@ -73,7 +73,7 @@ class AdviceTable(Sequence[Advice]):
                 f"{number}. {row.rule}: saves about {short_time_text(row.saving_us)}{a_step} "
                 f"({percent_text(row.saving_pct)})"
             )
-            yield from textwrap.wrap(row.what, WIDTH, initial_indent="   ", subsequent_indent="   ")
+            yield from textwrap.wrap(printable(row.what), WIDTH, initial_indent="   ", subsequent_indent="   ")
             for entry in row.evidence[:EVIDENCE_SHOWN]:
                 yield f"     {_evidence_text(entry, WIDTH - 7)}"
             if row.where:

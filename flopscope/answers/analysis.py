@@ -145,8 +145,8 @@ class Analysis:
 
     @cached_property
     def devices(self) -> list[int]:
-        """The devices with work, by index; -1 is the CPU."""
-        return sorted({int(device) for device in self.cells["device"]})
+        """The devices with work, if only before the steps, by index; -1 is the CPU."""
+        return sorted({int(device) for cells in (self.cells, self.gap_cells) for device in cells["device"]})
 
     @cached_property
     def total(self) -> float:
