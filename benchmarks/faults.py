@@ -1,6 +1,9 @@
 """Programs with one known fault each, and the same programs with the fault mended, on a CUDA GPU.
 
-python benchmarks/faults.py --out FOLDER [NAME ...]
+python benchmarks/faults.py [--held-out] --out FOLDER [NAME ...]
+
+--held-out takes the programs of held_out_programs.py, which the advice rules were not developed on, instead of those of
+fault_programs.py.
 
 For each program, FOLDER receives traces of torch.profiler: NAME_before.json.gz and NAME_after.json.gz with shapes and
 memory, NAME_light.json.gz (the faulty program) without. pairs.json holds what was changed, the advice rules that may
@@ -24,8 +27,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fault_programs
+import held_out_programs
 import torch
-from fault_programs import FAULTS, Step
+from fault_programs import Fault, Step
 from torch.profiler import ProfilerActivity, profile, schedule
 
 WARMUP_STEPS, WARMUP_SECONDS = 5, 0.3  # both are reached
@@ -82,10 +87,10 @@ def traced(step: Step, path: Path, details: bool) -> float:
     return start.elapsed_time(end) / TRACED_STEPS
 
 
-def measured(name: str, mended: bool, out: Path) -> dict[str, Any]:
+def measured(name: str, fault: Fault, mended: bool, out: Path) -> dict[str, Any]:
     """Build and measure one program, write its traces, and return its part of the row in pairs.json."""
     torch.cuda.reset_peak_memory_stats()
-    step = FAULTS[name].build(mended)
+    step = fault.build(mended)
     warm_up(step)
     samples = [back_to_back(step, STEPS) for _ in range(REPETITIONS)]
     word = "after" if mended else "before"
@@ -106,17 +111,18 @@ def reset() -> None:
     gc.collect()
     torch.compiler.reset()
     torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = True
     torch.manual_seed(0)
     torch.cuda.empty_cache()
 
 
-def compared(name: str, out: Path) -> dict[str, Any]:
+def compared(name: str, fault: Fault, out: Path) -> dict[str, Any]:
     """Measure a program before and after its fault is mended, and return its row; an error becomes part of the row."""
-    row: dict[str, Any] = {"what": FAULTS[name].what, "rules": list(FAULTS[name].rules)}
+    row: dict[str, Any] = {"what": fault.what, "rules": list(fault.rules)}
     for mended in (False, True):
         try:
             reset()
-            row |= measured(name, mended, out)
+            row |= measured(name, fault, mended, out)
         except Exception as error:
             row["error"] = f"{'after' if mended else 'before'}: {type(error).__name__}: {error}"[:500]
     return row
@@ -125,24 +131,26 @@ def compared(name: str, out: Path) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for the traces and pairs.json")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"programs; default: all of {', '.join(FAULTS)}")
+    parser.add_argument("--held-out", action="store_true", help="take the programs of held_out_programs.py")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="programs; default: all")
     options = parser.parse_args()
-    if unknown := sorted(set(options.names) - set(FAULTS)):
-        parser.error(f"unknown program: {', '.join(unknown)}")
+    faults = held_out_programs.FAULTS if options.held_out else fault_programs.FAULTS
+    if unknown := sorted(set(options.names) - set(faults)):
+        parser.error(f"unknown program: {', '.join(unknown)}; known: {', '.join(faults)}")
     if not torch.cuda.is_available():
         parser.error("no CUDA device found")
     options.out.mkdir(parents=True, exist_ok=True)
     pairs = options.out / "pairs.json"
     rows = json.loads(pairs.read_text()) if pairs.exists() else {}
     print(f"torch {torch.__version__}, {torch.cuda.get_device_name()}", flush=True)
-    for name in options.names or FAULTS:
+    for name in options.names or faults:
         start = time.perf_counter()
-        rows[name] = row = compared(name, options.out)
+        rows[name] = row = compared(name, faults[name], options.out)
         pairs.write_text(json.dumps(rows, indent=1) + "\n")
         times = [f"{word} {row[word + '_ms']:.3f} ms" for word in ("before", "after") if word + "_ms" in row]
         print(f"{name}: {', '.join([*times, *([row['error']] if 'error' in row else [])])}", end="")
         print(f" [{time.perf_counter() - start:.0f} s]", flush=True)
-    return 1 if any("error" in rows[name] for name in options.names or FAULTS) else 0
+    return 1 if any("error" in rows[name] for name in options.names or faults) else 0
 
 
 if __name__ == "__main__":

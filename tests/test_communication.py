@@ -133,7 +133,7 @@ def test_a_profile_without_communication_has_no_rows_and_no_section() -> None:
     _core._append(core, "kernel", "gemm", 0, 1_000, device=3)
     assert len(communication.collectives(core)) == 0
     assert communication.stream_summary(core)["exposed_pct"].isna().all()
-    assert "Communication" not in summary.text(core)
+    assert "Communication" not in summary.details(core)
 
 
 def test_a_running_profile_is_an_error() -> None:
@@ -154,7 +154,7 @@ def test_the_summary_lists_bandwidths_and_exposed_times() -> None:
         nccl(core, start, duration, arguments(500_000))  # 2 MB: 50, 100 and 25 GB/s
     nccl(core, 300_000, 1_000, arguments(1000, name="_allgather_base"), device=127)
     nccl(core, 400_000, 1_000, None, device=127)
-    lines = summary.text(core).splitlines()
+    lines = summary.details(core).splitlines()
     at = lines.index("Communication")
     assert [line.split() for line in lines[at + 2 : at + 5]] == [
         ["cuda:0", "allreduce", "3", "1.9", "MiB", "140us", "110us", "78.6%", "50.00", "100.0"],

@@ -153,7 +153,7 @@ def test_kernels_that_start_before_their_call_reveal_a_skewed_clock(capsys: pyte
         (row,) = summary.launch_summary(core).to_dict("records")
         assert row["negative_delays"] == np.sum(delays < skew) and row["launches"] == len(delays)
         assert row["delay_min"] == pytest.approx((delays.min() - skew) / 1000)
-        texts[skew] = " ".join(summary.text(core).split())
+        texts[skew] = " ".join(summary.details(core).split())
     most = short_time_text((40_000 - delays.min()) / 1000)
     assert "clocks" not in texts[0]
     assert f"cuda:0: {np.sum(delays < 40_000)} of 50 launches have a negative delay" in texts[40_000]
@@ -165,7 +165,7 @@ def test_an_empty_profile_has_no_rows_and_a_message() -> None:
     assert [len(make(core)) for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary)] == [
         0
     ] * 3
-    assert summary.text(core) == "Nothing was recorded.\n"
+    assert summary.details(core) == "Nothing was recorded.\n"
 
 
 def test_a_profile_without_steps_or_devices_has_one_row() -> None:
@@ -176,7 +176,7 @@ def test_a_profile_without_steps_or_devices_has_one_row() -> None:
     assert len(frame) == 1 and frame["step"][0] is None
     assert frame["other_cpu"][0] == 0.5 and frame["other"][0] == 1.5 and frame["total"][0] == 2.0
     assert len(summary.gpu_summary(core)) == 0
-    text = summary.text(core)
+    text = summary.details(core)
     assert "No work on a device was recorded" in text and "Launches" not in text and "all" in text
 
 
@@ -186,7 +186,7 @@ def test_missing_values_are_nan_and_shown_as_missing() -> None:
     row = summary.gpu_summary(core).iloc[0]
     assert row["device"] == 1 and row["gpu_utilization"] == 100
     assert math.isnan(row["sm_efficiency"]) and math.isnan(row["achieved_occupancy"])
-    assert [line.split() for line in summary.text(core).splitlines()][2] == [
+    assert [line.split() for line in summary.details(core).splitlines()][2] == [
         "cuda:1",
         "100.0%",
         "--",
@@ -201,7 +201,7 @@ def test_a_running_profile_and_an_unknown_step_are_errors() -> None:
     core = recorder.store
     recorder.start()
     try:
-        for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary, summary.text):
+        for make in (summary.gpu_summary, summary.step_breakdown, summary.launch_summary, summary.details):
             with pytest.raises(RuntimeError, match="still running"):
                 make(core)
     finally:
@@ -237,7 +237,7 @@ def busy_core(steps: int) -> _core.Store:
 
 @pytest.mark.parametrize("steps", [1, 7, 8, 5000])
 def test_text_fits_a_terminal(steps: int) -> None:
-    text = summary.text(busy_core(steps))
+    text = summary.details(busy_core(steps))
     lines = text.splitlines()
     assert max(map(len, lines)) <= 100 and len(lines) < 40
     assert text.endswith("\n") and not text.endswith("\n\n")
@@ -248,29 +248,6 @@ def test_text_fits_a_terminal(steps: int) -> None:
     # 900 us of kernels on device 7, 80 of data loading, 10 of an op, 10 idle; the kernels overlap the rest, and empty
     # parts have no column.
     assert share == ["share", "100.0%", "90.0%", "8.0%", "1.0%", "1.0%"]
-
-
-def test_advice_requires_numbers_above_the_thresholds() -> None:
-    text = " ".join(summary.text(busy_core(4)).split())
-    assert "8.0% of the time waits for data" in text
-    # Device 0 works from 100 to 450 us of each ms; each of its launches is late.
-    assert "cuda:0 runs kernels 35.0% of the time (less than 50%): 100.0% of its launches came late" in text
-    # 200 of the 450 us of kernels.
-    assert "44.4% of the kernels' time on cuda:0 multiplies matrices without the tensor cores" in text
-    assert "cuda:7 runs" not in text and "on cuda:7" not in text and "communication that" not in text
-
-    core = _core.Store()
-    _core._append(core, "op", "enumerate(DataLoader)#X.__next__", 0, 4_000)
-    kernel(core, "ncclDevKernel_AllReduce", 10_000, 60_000, 1)
-    _core._set_window(core, 0, 100_000)
-    text = " ".join(summary.text(core).split())
-    assert "60.0% of the time is exposed communication" in text
-    assert "waits for data" not in text and "runs kernels" not in text and "tensor cores:" in text
-
-    core = _core.Store()
-    kernel(core, "nvjet_sm90", 0, 60_000, 1)
-    _core._set_window(core, 0, 100_000)
-    assert "Advice" not in summary.text(core)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@
  *   stream 2        ▒▒▒▒▒▒▒▒▒                          ▒ exclusive from where the kernel of stream 1 ends
  *
  * An instant at which several pieces of work run belongs to the first class of computation, communication, copies, and
- * within a class to the work that began first. In a store without device work the ops on the CPU are the work, and an
- * instant of several threads belongs to the op that began first. */
+ * within a class to the work that began first. In a store without device work the ops on the CPU are the work, the
+ * innermost of each thread, and an instant of several threads belongs to the op that began, or resumed, first. */
 #ifndef FS_ACCOUNTING_ACCOUNTING_H
 #define FS_ACCOUNTING_ACCOUNTING_H
 
@@ -28,10 +28,11 @@ typedef enum {
 } fs_work_class;
 
 /* Why a device is idle. X(NAME, name, description) */
-#define FS_IDLE_CAUSE_LIST(X)                                                                                         \
-    X(HOST, host, "the call that launched the next work returned after the device had become idle")                   \
-    X(SYNC, sync, "the same, shortly after the host had waited for the device, or before it does within the same op") \
-    X(DATA, data, "the same, while the host waited for a DataLoader")                                                 \
+#define FS_IDLE_CAUSE_LIST(X)                                                                                       \
+    X(HOST, host, "the call that launched the next work returned after the device had become idle")                 \
+    X(SYNC, sync,                                                                                                   \
+      "the same, at most 0.5 ms of it, after the host had waited for the device, or before it does in the same op") \
+    X(DATA, data, "the same, while the host waited for a DataLoader")                                               \
     X(OTHER, other, "the next work had been launched in time, or its launch was not recorded")
 
 typedef enum {

@@ -7,13 +7,32 @@
 #include "base/saturate.h"
 #include "store/event.h"
 
+/* What the host did: a bit for each answer. */
+enum { AROUND_WAIT = 1, COPIES_INSIDE = 2 };
+
 /* Whether an API call waits for a device: cudaStreamSynchronize, hipDeviceSynchronize, cudaMemcpy, … */
-static bool waits(const fs_store *store, const fs_chunk *chunk, uint32_t at)
+static bool waits(const fs_idle *idle, const fs_chunk *chunk, uint32_t at, uint32_t index)
 {
     if (chunk->kind[at] == FS_EVENT_SYNC) return true;
     if (chunk->kind[at] != FS_EVENT_RUNTIME || chunk->name[at] == FS_NONE) return false;
-    const char *name = fs_store_name_text(store, chunk->name[at]);
-    return strstr(name, "Synchronize") != NULL || strstr(name, "Memcpy") != NULL;
+    const char *name = fs_store_name_text(idle->store, chunk->name[at]);
+    if (strstr(name, "Synchronize") != NULL) return true;
+    return strstr(name, "Memcpy") != NULL && (idle->hosts[index] & COPIES_INSIDE) == 0;
+}
+
+/* Mark the calls that copy within a device, which never wait for it. */
+static fs_status mark_copies_inside(fs_idle *idle, uint32_t count, fs_error *err)
+{
+    uint32_t at;
+    for (uint32_t index = 0; index < count; index++) {
+        FS_POLL(index, err);
+        const fs_chunk *chunk = fs_event_chunk(idle->store, index, &at);
+        if (chunk->kind[at] != FS_EVENT_MEMCPY || chunk->name[at] == FS_NONE) continue;
+        if (strstr(fs_store_name_text(idle->store, chunk->name[at]), "DtoD") == NULL) continue;
+        uint32_t call = fs_api_calls_find(&idle->calls, chunk->correlation[at]);
+        if (call != FS_NONE) idle->hosts[call] |= COPIES_INSIDE;
+    }
+    return FS_OK;
 }
 
 /* Return the innermost op that encloses an event, itself included, or FS_NONE. */
@@ -31,7 +50,7 @@ static uint32_t op_around(const fs_store *store, uint32_t index)
 static fs_status add_wait(fs_idle *idle, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
     uint32_t op = op_around(idle->store, index);
-    if (op != FS_NONE) idle->waiting[op] = true;
+    if (op != FS_NONE) idle->hosts[op] |= AROUND_WAIT;
     return fs_intervals_add(&idle->waits, chunk->start[at], fs_event_end(chunk, at), index, err);
 }
 
@@ -40,9 +59,10 @@ fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *
 {
     uint32_t count = fs_store_count(store), at;
     *idle = (fs_idle){.store = store, .table = table, .steps = steps};
-    idle->waiting = fs_calloc(count + (size_t)1, sizeof *idle->waiting);
-    if (idle->waiting == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u events", count);
+    idle->hosts = fs_calloc(count + (size_t)1, sizeof *idle->hosts);
+    if (idle->hosts == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u events", count);
     FS_TRY(fs_api_calls_create(&idle->calls, store, err));
+    FS_TRY(mark_copies_inside(idle, count, err));
     for (uint32_t index = 0; index < count; index++) {
         FS_POLL(index, err);
         const fs_chunk *chunk = fs_event_chunk(store, index, &at);
@@ -51,7 +71,7 @@ fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *
                      fs_names_load_data(names, chunk->name[at]);
         int64_t begin = chunk->start[at], end = fs_event_end(chunk, at);
         if (loads) FS_TRY(fs_intervals_cover(&idle->data, begin, end, err));
-        else if (waits(store, chunk, at)) FS_TRY(add_wait(idle, chunk, at, index, err));
+        else if (waits(idle, chunk, at, index)) FS_TRY(add_wait(idle, chunk, at, index, err));
     }
     FS_TRY(fs_intervals_unite(&idle->data, err));
     return fs_intervals_sort(&idle->waits, err);
@@ -59,7 +79,7 @@ fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *
 
 void fs_idle_clear(fs_idle *idle)
 {
-    fs_free(idle->waiting);
+    fs_free(idle->hosts);
     fs_api_calls_clear(&idle->calls);
     fs_intervals_clear(&idle->waits);
     fs_intervals_clear(&idle->data);
@@ -122,6 +142,9 @@ typedef struct {
     bool late;                 /* the next work was launched after `dry`, or the host worked on without a launch */
 } idle_time;
 
+/* Of an idle time after a wait, longer than the host takes to launch again; the rest is due to its other work. */
+enum { LONGEST_AFTER_WAIT_NS = 500000 };
+
 /* Add the part of an idle time within a step. */
 static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t step, const idle_time *whole,
                           int64_t begin, int64_t end, uint32_t *data_at, fs_error *err)
@@ -134,7 +157,9 @@ static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t ste
     int64_t rest = end - begin - data;
     if (whole->wait == FS_NONE) return fs_sums_gap(sums, device, step, FS_IDLE_HOST, row, 0, FS_NONE, event, rest, err);
     uint32_t group = op_name(idle->store, whole->wait);
-    return fs_sums_gap(sums, device, step, FS_IDLE_SYNC, FS_NONE, group, whole->wait, event, rest, err);
+    int64_t waited = rest < LONGEST_AFTER_WAIT_NS ? rest : LONGEST_AFTER_WAIT_NS;
+    FS_TRY(fs_sums_gap(sums, device, step, FS_IDLE_SYNC, FS_NONE, group, whole->wait, event, waited, err));
+    return fs_sums_gap(sums, device, step, FS_IDLE_HOST, row, 0, FS_NONE, event, rest - waited, err);
 }
 
 /* The end of the host's events of a step, for idle time that no launch ends. */
@@ -151,7 +176,8 @@ static void judge_launch(const fs_idle *idle, idle_time *whole)
     const fs_chunk *chunk = fs_event_chunk(idle->store, call, &at);
     whole->late = chunk->start[at] != FS_MISSING && fs_event_end(chunk, at) > whole->dry;
     uint32_t op = op_around(idle->store, call);
-    if (whole->late && whole->wait == FS_NONE && op != FS_NONE && idle->waiting[op]) whole->wait = op;
+    if (whole->late && whole->wait == FS_NONE && op != FS_NONE && (idle->hosts[op] & AROUND_WAIT) != 0)
+        whole->wait = op;
 }
 
 /* Return the wait in progress at a time, or FS_NONE. `at` is a cursor for ascending times, `longest` the wait before it

@@ -13,7 +13,7 @@ typedef struct {
     const fs_steps *steps;
     fs_api_calls calls;
     fs_intervals waits; /* of the host for a device, by begin; tags are events */
-    uint8_t *waiting;   /* by event: whether it is an op around such a wait */
+    uint8_t *hosts;     /* by event: bits for an op around such a wait, and a call that copies within a device */
     fs_intervals data;  /* of the host for a DataLoader; united */
 } fs_idle;
 

@@ -91,20 +91,27 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
     return pandas.DataFrame(accounting_columns(analysis))
 
 
-def accounting_lines(columns: dict[str, list[Any]], steps: int) -> list[str]:
-    """Return the accounting of the whole as text: a sentence, and a bar for each part that is not empty."""
+def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float) -> list[str]:
+    """Return the accounting of the whole as text: a sentence, and a bar for each part that is not empty.
+
+    steps: their number, 0 for none. delay: estimated µs per step that recording added.
+    """
     if not columns["total"]:
         return []
     whole = {name: values[-1] for name, values in columns.items()}
     per = max(steps, 1)
     a_step = " a step" if steps else ""
     head = f"{short_time_text(whole['total'] / per)}{a_step}"
-    if whole["mfu"] == whole["mfu"]:
+    if whole["ideal"] > 0 and whole["mfu"] == whole["mfu"]:
         head += (
             f"; {short_time_text(whole['ideal'] / per)} at the device's limits; "
             f"MFU {percent_text(whole['mfu'])}, MBU {percent_text(whole['mbu'])}"
         )
-    lines = [head, ""]
+    lines = [f"{head}."]
+    if delay > 0.01 * whole["total"] / per:
+        unobserved = short_time_text(whole["total"] / per - delay)
+        lines.append(f"Recording delayed it by about {short_time_text(delay)}: without, it takes about {unobserved}.")
+    lines.append("")
     largest = max(whole[part] for part in PARTS)
     for part in PARTS:
         if whole[part] <= 0:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.answers.findings import Finding
+from flopscope.answers.findings import Finding, plural
 from flopscope.answers.rules import RULES
 from flopscope.support.safe import markup, printable
 from flopscope.support.units import percent_text, short_time_text
@@ -73,11 +73,11 @@ class AdviceTable(Sequence[Advice]):
                 f"{number}. {row.rule}: saves about {short_time_text(row.saving_us)}{a_step} "
                 f"({percent_text(row.saving_pct)})"
             )
-            yield from textwrap.wrap(row.what, WIDTH, initial_indent="   ", subsequent_indent="   ")
+            yield from textwrap.wrap(printable(row.what), WIDTH, initial_indent="   ", subsequent_indent="   ")
             for entry in row.evidence[:EVIDENCE_SHOWN]:
-                yield f"     {_evidence_text(entry)}"[:WIDTH]
+                yield f"     {_evidence_text(entry, WIDTH - 7)}"
             if row.where:
-                yield f"     at {printable(row.where)}"[:WIDTH]
+                yield textwrap.shorten(f"     at {printable(row.where)}", WIDTH - 2)
         if not self._rows:
             yield "No rule found a saving of at least 1 % of the time."
         for note in self.notes:
@@ -111,14 +111,16 @@ def _title(row: Advice) -> str:
     return "&#10;".join(markup(_evidence_text(entry)) for entry in row.evidence)
 
 
-def _evidence_text(entry: Mapping[str, Any]) -> str:
-    parts = [printable(str(entry["op"]))]
-    if entry.get("shapes"):
-        parts.append(printable(str(entry["shapes"])))
-    parts.append(short_time_text(entry["time"]))
-    if entry.get("calls"):
-        parts.append(f"{entry['calls']:.4g} calls")
-    return "  ".join(parts)
+def _evidence_text(entry: Mapping[str, Any], width: int | None = None) -> str:
+    """Return one line: op, time, calls, and as much of the shapes as fits; scalars are left out."""
+    calls = entry["calls"]
+    text = f"{printable(str(entry['op']))}  {short_time_text(entry['time'])}"
+    if calls:
+        text += f"  {plural(calls, 'call')}"
+    shapes = " ".join("x".join(map(str, shape)) for shape in entry["shapes"] if shape)
+    if shapes:
+        text += f"  {printable(shapes)}"
+    return text if width is None or len(text) <= width else f"{text[: width - 1]}…"
 
 
 class Pools:
@@ -182,7 +184,10 @@ def missing(analysis: Analysis) -> list[str]:
     if not analysis.on_device and analysis.meta["device_unseen"]:
         notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
     if analysis.steps and not analysis.has_steps:
-        notes.append("The profile has no steps, so times are those of the whole profile: call prof.step() in the loop.")
+        notes.append(
+            "The profile has no steps, so times are those of the whole profile: record with a schedule, and call "
+            "prof.step() in the loop."
+        )
     if analysis.meta["dropped"]:
         notes.append(f"{analysis.meta['dropped']} records were lost: times and counts are too low.")
     return notes

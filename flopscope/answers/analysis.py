@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Analysis", "Gap", "Kernel", "Op", "Step"]
 
+AUTOGRAD = "autograd::engine::evaluate_function: "
 CLASSES = ("computation", "communication", "copy")  # fs_work_class
 CAUSES = ("host", "sync", "data", "other")  # fs_idle_cause
 WORK_PARTS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "communication", "copy")
@@ -133,14 +134,19 @@ class Analysis:
         return any(step.name is not None for step in self.steps)
 
     @property
+    def per(self) -> str:
+        """What counts and times refer to, as text."""
+        return "a step" if self.has_steps else "in the profile"
+
+    @property
     def on_device(self) -> bool:
         """Whether the work ran on a device other than the CPU."""
         return bool(self.meta["has_device"])
 
     @cached_property
     def devices(self) -> list[int]:
-        """The devices with work, by index; -1 is the CPU."""
-        return sorted({int(device) for device in self.cells["device"]})
+        """The devices with work, if only before the steps, by index; -1 is the CPU."""
+        return sorted({int(device) for cells in (self.cells, self.gap_cells) for device in cells["device"]})
 
     @cached_property
     def total(self) -> float:
@@ -237,7 +243,8 @@ class Analysis:
     def op_around(self, event: int) -> str:
         """Return the name of the outermost op around an event, or its own name."""
         around = self.enclosing(event)
-        return next((name for kind, name in reversed(around) if kind == "op"), around[0][1] if around else "")
+        name = next((name for kind, name in reversed(around) if kind == "op"), around[0][1] if around else "")
+        return name.removeprefix(AUTOGRAD)
 
     # What the program would take without being recorded -------------------------------------------------------------
 
@@ -274,8 +281,8 @@ class Analysis:
             return self.total
         return self.unobserved - self.host
 
-    def row_time(self, key: str, column: str) -> float:
-        """Return a time column in µs per step, summed over the rows of a name."""
+    def row_sum(self, key: str, column: str) -> float:
+        """Return a column (times in µs) per step, summed over the rows of a name."""
         keys = self.columns["key"]
         values = self.columns[column]
         steps = max(len(self.steps), 1)

@@ -9,7 +9,19 @@ from typing import Any, NamedTuple
 
 from flopscope.answers.analysis import Analysis, Gap, Op
 
-__all__ = ["Finding", "claim_all", "claim_removed", "evidence", "gap_evidence", "is_product", "product_sizes", "where"]
+__all__ = [
+    "Finding",
+    "claim_all",
+    "claim_removed",
+    "evidence",
+    "gap_evidence",
+    "is_attention",
+    "is_convolution",
+    "is_product",
+    "plural",
+    "product_sizes",
+    "where",
+]
 
 MODULE = "nn.Module: "
 FRAMEWORK = re.compile(r"(?:^|/)(?:site-packages|dist-packages|torch|lib/python[\d.]+)/|^<|^torch/")
@@ -77,6 +89,12 @@ def where(analysis: Analysis, event: int) -> str | None:
     return module
 
 
+def plural(count: float, singular: str, plural: str | None = None) -> str:
+    """Return a count with its noun: "1 copy", "2.5 copies"."""
+    number = f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
+    return f"{number} {singular if count == 1 else plural or singular + 's'}"
+
+
 PRODUCTS = re.compile(
     r"^(?:aten::(?:mm|bmm|addmm|baddbmm|addbmm|linear|_scaled_mm|_addmm_activation|matmul|mm_out)|flopscope::matmul)$"
 )
@@ -91,6 +109,11 @@ def is_product(op: Op) -> bool:
 def is_convolution(op: Op) -> bool:
     """Return whether an op convolves, forward or backward."""
     return bool(CONVOLUTIONS.match(op.key))
+
+
+def is_attention(op: Op) -> bool:
+    """Return whether an op computes fused attention, forward or backward."""
+    return op.key.startswith("aten::") and "attention" in op.key
 
 
 def product_sizes(op: Op) -> tuple[int, int, int, int] | None:

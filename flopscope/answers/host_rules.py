@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.answers.findings import Finding, evidence, gap_evidence, where
+from flopscope.answers.findings import Finding, evidence, gap_evidence, plural, where
 from flopscope.support.units import bytes_text, short_time_text
 
 __all__ = ["communication", "copy", "data", "launch", "memory", "optimizer", "straggler", "sync"]
@@ -31,13 +31,19 @@ def data(analysis: Analysis) -> Iterator[Finding]:
         return
     total = sum(gap.time for gap in gaps)
     share = total / max(analysis.total - total, 1e-9)
+    names = dict.fromkeys(key for key in analysis.columns["key"] if "DataLoader" in key)
+    rows = [
+        {"op": name, "shapes": [], "dtypes": [], "time": time, "calls": analysis.row_sum(name, "count")}
+        for name in names
+        if (time := analysis.row_sum(name, "cpu_time_total")) > 0
+    ]
     yield Finding(
         f"Load data in the background: the device waits {short_time_text(total)} for the DataLoader. Give it "
         f"num_workers of at least {min(max(math.ceil(2 * share), 2), 64)}, pin_memory=True and persistent_workers=True,"
         " or do less per sample.",
         [(gap, KEPT * gap.time) for gap in gaps],
-        gap_evidence(analysis, gaps),
-        where(analysis, gaps[0].event),
+        rows,
+        None,
     )
 
 
@@ -61,11 +67,13 @@ def copy(analysis: Analysis) -> Iterator[Finding]:
     left = max(exposed * PINNED[pageable] - computing, 0.0)
     kind = "pageable " if pageable else ""
     waits = [gap for gap in _gaps(analysis, "sync") if analysis.op_around(gap.wait) in {op.key for op in ops} | COPIES]
+    waited = sum(gap.time for gap in waits)
+    share = min(exposed / waited, 1.0) if waited else 0.0  # the rest is the host's other work after the copy
     yield Finding(
         f"Copy in the background: {short_time_text(exposed)} of {kind}copies between host and device overlap with no "
         "computation. Use pinned memory (pin_memory=True), non_blocking=True, and prefetch the next batch on another "
         "stream.",
-        [*((op, op.time * (1 - left / exposed)) for op in ops), *((gap, gap.time) for gap in waits)],
+        [*((op, op.time * (1 - left / exposed)) for op in ops), *((gap, gap.time * share) for gap in waits)],
         evidence(ops),
         where(analysis, ops[0].event),
     )
@@ -81,12 +89,12 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
     The estimate is the host time of those calls: cudaFree waits for the device as well.
     Source: PyTorch, "CUDA semantics", memory management.
     """
-    times = {name: analysis.row_time(name, "cpu_time_total") for name in ALLOCATIONS}
-    calls = {name: analysis.row_time(name, "count") for name in ALLOCATIONS}
+    times = {name: analysis.row_sum(name, "cpu_time_total") for name in ALLOCATIONS}
+    calls = {name: analysis.row_sum(name, "count") for name in ALLOCATIONS}
     total = sum(times.values())
     late = analysis.idle("host", "sync")
-    if not total or not late:
-        return
+    if not total or not late or not analysis.has_steps or sum(calls.values()) < 1:
+        return  # the first steps of a program allocate in any case
     gaps = _gaps(analysis, "host", "sync")
     share = min(total / sum(gap.time for gap in gaps), 1.0)
     rows: list[dict[str, Any]] = [
@@ -95,7 +103,7 @@ def memory(analysis: Analysis) -> Iterator[Finding]:
         if times[name]
     ]
     yield Finding(
-        f"Keep device memory between steps: {sum(calls.values()):.4g} calls a step of "
+        f"Keep device memory between steps: {plural(sum(calls.values()), 'call')} {analysis.per} of "
         f"{', '.join(row['op'] for row in rows)} take {short_time_text(total)}. Remove torch.cuda.empty_cache(), avoid "
         "sizes that change with each step, or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
         [(gap, gap.time * share) for gap in gaps],
@@ -110,7 +118,7 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     The estimate is the idle time after the waits, and the waits themselves where the host holds up the device.
     Source: PyTorch, "Performance Tuning Guide", avoid unnecessary CPU-GPU synchronization.
     """
-    gaps = [gap for gap in _gaps(analysis, "sync") if analysis.op_around(gap.wait) not in COPIES]
+    gaps = [gap for gap in _gaps(analysis, "sync") if not _is_expected(analysis, gap)]
     if not gaps:
         return
     found = gap_evidence(analysis, gaps)
@@ -118,15 +126,22 @@ def sync(analysis: Analysis) -> Iterator[Finding]:
     waits = analysis.scale * sum(step.waits for step in analysis.steps)
     claims: list[tuple[Op | Gap, float]] = [(gap, gap.time) for gap in gaps]
     claims += [(gap, waits * gap.time / late) for gap in _gaps(analysis, "host") if late > waits]
-    count = sum(gap.count for gap in gaps)
+    name = found[0]["op"]
+    calls = plural(analysis.row_sum(name, "count"), "call")
     yield Finding(
-        f"Do not wait for the device within a step: after {found[0]['op']} ({count:.4g} idle times a step) the device "
-        "idles until the host launches again. Keep results on the device (accumulate losses and norms as tensors), and "
-        "read them once every some steps with one .item() or non_blocking copy.",
+        f"Do not wait for the device within a step: after {name} ({calls} {analysis.per}) the device idles until the "
+        "host launches again. Keep results on the device (accumulate losses and norms as tensors), and read them once "
+        "every some steps with one .item() or non_blocking copy.",
         claims,
         found,
         where(analysis, gaps[0].wait),
     )
+
+
+def _is_expected(analysis: Analysis, gap: Gap) -> bool:
+    """Return whether a wait is one of a copy to the device, or the profiler's own at the end of the recording."""
+    name = analysis.op_around(gap.wait)
+    return name in COPIES or (name == "cudaDeviceSynchronize" and (gap.count < 1 or not analysis.has_steps))
 
 
 OPTIMIZER = "Optimizer.step#"
@@ -195,9 +210,9 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
     ops = [op for op in analysis.ops if op.part == "communication"]
     share = min(excess / exposed, 1.0)
     yield Finding(
-        f"Find the slow rank: {calls} collectives last more than twice as long as the fastest of their size, so this "
-        f"rank waits {short_time_text(excess)} for others. Compare the ranks' traces (flopscope table RANK0 RANK1 …), and "
-        "balance the data and the work of the ranks.",
+        f"Find the slow rank: {plural(calls, 'collective')} took more than twice as long as the fastest of their size, "
+        f"so this rank waits {short_time_text(excess)} for others. Compare the traces of the ranks (flopscope table "
+        "RANK0 RANK1), and balance the data and the work of the ranks.",
         [(op, op.time * share) for op in ops],
         evidence(ops),
         None,
@@ -231,24 +246,65 @@ def communication(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
-def launch(analysis: Analysis) -> Iterator[Finding]:
-    """The device waits for the host to launch.
+LONGEST_LAUNCH = 500.0
+"""µs: a host that comes later than this did not only launch."""
 
-    The estimate is 95 % of the idle time that recording did not cause: a CUDA graph launches a step at once.
+
+def launch(analysis: Analysis) -> Iterator[Finding]:
+    """The device waits for the host, which launches work piece by piece, or works on something else.
+
+    The estimate is 95 % of the idle time that recording did not cause: a CUDA graph launches a step at once, and other
+    work can be left to another thread.
     Source: PyTorch, "CUDA semantics", CUDA Graphs.
     """
     gaps = _gaps(analysis, "host")
     if not gaps or not analysis.on_device:
         return
+    short = [(gap, min(gap.time, LONGEST_LAUNCH * gap.count)) for gap in gaps]
+    other = [(gap, gap.time - time) for gap, time in short if gap.time - time > LONGEST_LAUNCH * gap.count]
+    others = {id(gap) for gap, _ in other}
+    short = [(gap, time if id(gap) in others else gap.time) for gap, time in short]
     busy = sum(op.time for op in analysis.ops)
-    late = sum(analysis.idle_unobserved(gap.time) for gap in gaps)
-    larger = f" A batch about {(busy + late) / busy:.1f} times as large would fill the device." if busy > 0 else ""
-    found = gap_evidence(analysis, gaps)
+    factor = (busy + sum(analysis.idle_unobserved(time) for _, time in short)) / busy if busy > 0 else 1.0
+    larger = f" A batch about {factor:.1f} times as large would fill the device." if factor >= 1.15 else ""
     count = sum(op.count for op in analysis.ops)
+    launching = [gap for gap, _ in short]
     yield Finding(
-        f"Launch more work at once: the device waits for the host, which launches {count:.4g} pieces of work a step. "
-        f'Use a CUDA graph or torch.compile(mode="reduce-overhead"), or larger batches.{larger}',
-        [(gap, KEPT * gap.time) for gap in gaps],
-        found,
-        where(analysis, gaps[0].event),
+        f"Launch more work at once: the device waits for the host, which launches {plural(count, 'piece')} of work "
+        f'{analysis.per}. Use a CUDA graph or torch.compile(mode="reduce-overhead"), or larger batches.{larger}',
+        [(gap, KEPT * time) for gap, time in short],
+        gap_evidence(analysis, launching),
+        where(analysis, launching[0].event),
     )
+    if other:
+        found = gap_evidence(analysis, [gap for gap, _ in other])
+        yield Finding(
+            f"Take work off the thread that launches: {found[0]['op']} comes "
+            f"{short_time_text(sum(time for _, time in other))} after the device has become idle; launches do not "
+            "account for that. Prepare data in a DataLoader's workers or on the device; log and save in another "
+            "thread.",
+            [(gap, KEPT * time) for gap, time in other],
+            _host_ops(analysis) or found,
+            where(analysis, other[0][0].event),
+        )
+
+
+def _host_ops(analysis: Analysis) -> list[dict[str, Any]]:
+    """Return the evidence of the ops that take most time on the CPU and launch nothing."""
+    columns, steps = analysis.columns, max(len(analysis.steps), 1)
+    rows = [
+        {
+            "op": columns["key"][row],
+            "shapes": columns["input_shapes"][row],
+            "dtypes": columns["input_dtypes"][row],
+            "time": float(columns["self_cpu_time_total"][row]) / steps,
+            "calls": columns["count"][row] / steps,
+        }
+        for row in range(len(columns["key"]))
+        if columns["device_type"][row] == "cpu"
+        and not columns["is_user_annotation"][row]
+        and columns["key"][row].startswith("aten::")
+        and columns["device_time_total"][row] == 0
+    ]
+    rows = [row for row in rows if row["time"] > LONGEST_LAUNCH]
+    return sorted(rows, key=lambda row: -row["time"])[:5]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from flopscope.answers.analysis import Analysis, Gap, Op
-from flopscope.answers.findings import Finding, claim_removed, evidence, is_convolution, where
+from flopscope.answers.findings import Finding, claim_removed, evidence, is_convolution, plural, where
 from flopscope.support.units import short_time_text
 
 __all__ = ["cast", "fuse", "layout"]
@@ -25,6 +25,12 @@ def _names_around(analysis: Analysis, op: Op) -> list[str]:
     return [name for _, name in analysis.enclosing(op.event)]
 
 
+def _costs(analysis: Analysis, ops: Sequence[Op]) -> str:
+    """Return what ops that could be left out take, as text."""
+    device = short_time_text(sum(op.time for op in ops))
+    return f"{device} of the device's time and about {short_time_text(analysis.host_of(ops))} of the host's"
+
+
 def cast(analysis: Analysis) -> Iterator[Finding]:
     """Casts between float dtypes that recur in each step.
 
@@ -39,8 +45,8 @@ def cast(analysis: Analysis) -> Iterator[Finding]:
         return
     calls = sum(op.calls for op in ops)
     yield Finding(
-        f"Keep tensors in the dtype in which they are used: {calls:.4g} casts a step take "
-        f"{short_time_text(sum(op.time for op in ops))} ({ops[0].dtypes[1]} to {ops[0].dtypes[0]} the longest). "
+        f"Keep tensors in the dtype in which they are used: {plural(calls, 'cast')} {analysis.per} take "
+        f"{_costs(analysis, ops)} ({ops[0].dtypes[1]} to {ops[0].dtypes[0]} the longest). "
         "Convert weights once with .to(torch.bfloat16) for inference; keep autocast's cache enabled, and one autocast "
         "region around all of a step.",
         claim_removed(analysis, ops, KEPT),
@@ -87,9 +93,9 @@ def layout(analysis: Analysis) -> Iterator[Finding]:
     if copied:
         calls = sum(op.calls for op in copied)
         yield Finding(
-            f"Keep one memory layout: {calls:.4g} copies a step only reorder elements (contiguous(), reshape() or "
-            f"clone() of a permuted tensor) and take {short_time_text(sum(op.time for op in copied))}. Choose the layout that "
-            "the next op reads, or permute the weights instead.",
+            f"Keep one memory layout: {plural(calls, 'copy', 'copies')} {analysis.per} only reorder elements "
+            f"(contiguous(), reshape() or clone() of a permuted tensor) and take {_costs(analysis, copied)}. Choose "
+            "the layout that the next op reads, or permute the weights instead.",
             claim_removed(analysis, copied, KEPT),
             evidence(copied),
             where(analysis, copied[0].event),
@@ -104,11 +110,12 @@ POINTWISE = re.compile(
     r"bitwise_not|threshold|threshold_backward|gelu_backward|silu_backward|tanh_backward|sigmoid_backward|"
     r"native_dropout|native_dropout_backward|bernoulli|copy|_to_copy|fill|sign|floor|round|atan2|fmod|remainder)_?$"
 )
-ROWS = re.compile(r"^aten::(?:native_layer_norm|_fused_rms_norm|_softmax|_log_softmax|sum|mean|var|var_mean|amax)$")
+NORM = re.compile(r"^aten::(?:native_layer_norm|_fused_rms_norm|_softmax|_log_softmax)$")
+REDUCTION = re.compile(r"^aten::(?:sum|mean|var|var_mean|std|std_mean|amax|amin|norm|linalg_vector_norm)$")
 FUSED_SHARE = 0.85
 """Of the bandwidth that the separate kernels reach, in a fused one with more operands."""
-SAVED_FOR_BACKWARD = 0.5
-"""Share of the intermediates of a program with a backward pass that a compiler need not write."""
+SAVED_FOR_BACKWARD = 0.8
+"""Share of the traffic of intermediates that a compiler saves in a program with a backward pass, which needs some."""
 
 
 def _elements(op: Op) -> int:
@@ -118,8 +125,8 @@ def _elements(op: Op) -> int:
 def fuse(analysis: Analysis) -> Iterator[Finding]:
     """Neighbouring memory-bound ops over as many elements, whose intermediate need not reach memory.
 
-    Of each neighbouring pair, the bytes that the first writes and the second reads again are saved, at the bandwidth
-    that the two reach now. Where a backward pass needs half of the intermediates, half of it.
+    Of each neighbouring pair, the bytes that the first writes (or, if it reduces, reads) and the second reads again are
+    saved, at the bandwidth that the two reach now; 80 % of them where a backward pass needs some intermediates.
     """
     by_row: dict[int, Op] = {}
     for op in analysis.ops:
@@ -141,8 +148,10 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
             continue
         if not (moved[before] > 0 and moved[after] > 0 and written[before] > 0):
             continue
-        bytes_each = written[before] / max(first.calls * steps, 1)
-        once = first.time * written[before] / moved[before] * min(count / steps / max(first.calls, 1e-9), 1)
+        reduces = bool(REDUCTION.match(first.key))  # its result is small, but the next op reads its input again
+        bytes_each = (moved[before] - written[before] if reduces else written[before]) / max(first.calls * steps, 1)
+        wrote = 0.0 if reduces else written[before] / moved[before]
+        once = first.time * wrote * min(count / steps / max(first.calls, 1e-9), 1)
         twice = second.time * min(bytes_each * count / moved[after], 1)
         saved[before] = saved.get(before, 0.0) + share * once
         saved[after] = saved.get(after, 0.0) + share * twice
@@ -154,8 +163,8 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
     names = ", ".join(dict.fromkeys(op.key.removeprefix("aten::") for op in ops[:6]))
     yield Finding(
         f"Fuse chains of memory-bound ops with torch.compile (or one kernel of your own): {names} run one after "
-        f"another over as many elements, and their intermediates, {short_time_text(sum(time for _, time in claims))} of "
-        "traffic, need not reach memory.",
+        "another over as many elements; their intermediates, "
+        f"{short_time_text(sum(time for _, time in claims))} of traffic, need not reach memory.",
         claims,
         evidence(ops),
         where(analysis, ops[0].event),
@@ -163,7 +172,9 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
 
 
 def _fusable(first: Op, second: Op) -> bool:
-    if not POINTWISE.match(first.key) or not (POINTWISE.match(second.key) or ROWS.match(second.key)):
+    """Return whether the second op may read in the same kernel what the first one wrote or read."""
+    ends = POINTWISE.match(second.key) or NORM.match(second.key) or REDUCTION.match(second.key)
+    if not ends or not (POINTWISE.match(first.key) or (REDUCTION.match(first.key) and POINTWISE.match(second.key))):
         return False
     elements = _elements(first)
     return elements > 0 and elements == _elements(second)

@@ -1,4 +1,4 @@
-"""The command line: ``flopscope bench | devices | table TRACE… | compare A B | measure OP``."""
+"""The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | compare A B | measure OP``."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
 from flopscope.cli.measure import add_measure, shape
+from flopscope.cli.summary import add_summary
 from flopscope.cli.tables import add_compare, add_table
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     devices.set_defaults(run=_devices)
 
     add_table(commands)
+    add_summary(commands)
     add_compare(commands)
     add_measure(commands)
     return parser

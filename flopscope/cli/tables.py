@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventTable
     from flopscope.sources.load import Trace
 
-__all__ = ["add_compare", "add_table"]
+__all__ = ["add_compare", "add_peaks", "add_table", "device_of"]
 
 LIMIT = 30
 STACK_ENTRIES = 5  # innermost Python calls, for --group-by stack
@@ -36,7 +36,8 @@ def limit(text: str) -> int:
     return number
 
 
-def _add_peaks(parser: argparse.ArgumentParser) -> None:
+def add_peaks(parser: argparse.ArgumentParser) -> None:
+    """Add ``--peaks`` to a command."""
     text = "base of shares; measured: on this machine if it has the device, else datasheet (default: %(default)s)"
     parser.add_argument("--peaks", choices=("datasheet", "measured", "none"), default="datasheet", help=text)
 
@@ -53,7 +54,7 @@ def add_table(commands: Any) -> None:
     parser.add_argument(
         "--group-by", choices=GROUPINGS, default="name", help="what rows are grouped by (default: name)"
     )
-    _add_peaks(parser)
+    add_peaks(parser)
     parser.add_argument(
         "--all-columns", action="store_true", help="print all of torch's columns, not only those that fit"
     )
@@ -161,7 +162,7 @@ def add_compare(commands: Any) -> None:
         default="op",
         help="what is compared (default: %(default)s, with its kernels)",
     )
-    _add_peaks(parser)
+    add_peaks(parser)
     parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1 for all (default: %(default)s)")
     parser.add_argument("--csv", metavar="FILE", help="write all rows")
     parser.add_argument("--json", metavar="FILE", help="write the devices and all rows")

@@ -290,14 +290,18 @@ class Results:
         meta["peaks"] = peaks_used
         return columns, meta, shares
 
-    def summary(self, file: TextIO | None = None) -> None:
-        """Print GPU utilization, the breakdown of the steps and the launch statistics, with advice.
+    def summary(self, file: TextIO | None = None, *, peaks: str | None = None) -> None:
+        """Print where the time went and what to change first, then utilization, steps, launches and communication.
 
-        file: standard output if None.
+        file: standard output if None. peaks: as in key_averages().
         """
         from flopscope.results import summary
 
-        print(summary.text(self._recorded("summary")), end="", file=sys.stdout if file is None else file)
+        print(
+            summary.text(self._recorded("summary"), self._analysis("summary", peaks)),
+            end="",
+            file=sys.stdout if file is None else file,
+        )
 
     @property
     def timing_source(self) -> str:

@@ -1,4 +1,4 @@
-"""Summaries of a profile: utilization of the GPUs, breakdown of the steps, launches of kernels.
+"""Summaries of a profile: its accounting and advice, utilization of the GPUs, the steps, launches of kernels.
 
 GPU efficiency and the step breakdown are defined as in PyTorch's TensorBoard plugin (github.com/pytorch/kineto,
 tb_plugin). All numbers come from the C core; this module makes DataFrames and text of them.
@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import statistics
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from flopscope.support.columns import aligned_lines
 from flopscope.support.safe import printable
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope._core import Store
+    from flopscope.answers.analysis import Analysis
 
-__all__ = ["gpu_summary", "launch_summary", "step_breakdown", "text"]
+__all__ = ["details", "gpu_summary", "launch_summary", "step_breakdown", "text"]
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -104,31 +105,37 @@ STEPS_SHOWN = 6
 NAME_WIDTH = 18
 
 
-class Totals(NamedTuple):
-    """The input of the advice: the numbers of each device, and each part's share of the steps' time in percent."""
-
-    gpu: Columns
-    launches: Columns
-    share: Mapping[str, float]
-
-
-def text(core: Store) -> str:
+def text(core: Store, analysis: Analysis) -> str:
     """Return the summary as text of at most 100 columns. Raise RuntimeError while the profile is running."""
+    from flopscope.answers.accounting import accounting_columns, accounting_lines
+    from flopscope.answers.advice import advise
+
+    rest = details(core)
+    if not analysis.devices:
+        return rest
+    steps = len(analysis.steps) if analysis.has_steps else 0
+    answers = [
+        *accounting_lines(accounting_columns(analysis), steps, analysis.recording.delay),
+        "",
+        "Advice",
+        *(f"  {line}" for line in advise(analysis).lines()),
+    ]
+    return "\n".join([*answers, "", rest])
+
+
+def details(core: Store) -> str:
+    """Return the sections about GPUs, steps, launches and communication as text of at most 100 columns."""
     steps = _microseconds(core.step_breakdown())
     if not steps["step"]:
         return "Nothing was recorded.\n"
     gpu, launches = core.gpu_summary(), core.launch_summary()
-    total = sum(steps["total"])
-    totals = Totals(gpu, launches, {part: 100 * sum(steps[part]) / total if total else math.nan for part in PARTS})
-    sections = [
-        _gpu_section(gpu, "the steps" if steps["step"][0] is not None else "the profile"),
-        _step_section(steps),
-        _launch_section(launches),
-        _communication_section(core.collectives()[0]),
-        [line for rule in ADVICE for advice in rule(totals) for line in _wrapped(advice)],
-    ]
-    titled = zip(("GPUs", "Time", "Launches", "Communication", "Advice"), sections, strict=True)
-    return "\n".join("\n".join([title, *lines, ""]) for title, lines in titled if lines)
+    sections = {
+        "GPUs": _gpu_section(gpu, "the steps" if steps["step"][0] is not None else "the profile"),
+        "Time": _step_section(steps),
+        "Launches": _launch_section(launches),
+        "Communication": _communication_section(core.collectives()[0]),
+    }
+    return "\n".join("\n".join([title, *lines, ""]) for title, lines in sections.items() if lines)
 
 
 def _gpu_section(gpu: Columns, whole: str) -> list[str]:
@@ -223,55 +230,7 @@ def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"  {line}".rstrip() for line in aligned_lines(rows)]
 
 
-def _wrapped(advice: str) -> list[str]:
-    return textwrap.wrap(advice, WIDTH, initial_indent="  - ", subsequent_indent="    ")
-
-
 def _short(name: str) -> str:
     """Shorten a name in the middle, since the names of steps differ at their ends."""
     end, name = NAME_WIDTH // 2, printable(name)
     return name if len(name) <= NAME_WIDTH else f"{name[: NAME_WIDTH - 1 - end]}…{name[-end:]}"
-
-
-# Advice: the rules and thresholds of the TensorBoard plugin, each with its number ------------------------------------
-
-
-def _data_loading(totals: Totals) -> Iterator[str]:
-    if totals.share["data_loading"] > 5:
-        yield (
-            f"{totals.share['data_loading']:.1f}% of the time waits for data (more than 5%): give the DataLoader more "
-            "workers, pin its memory, or do less per sample."
-        )
-
-
-def _communication(totals: Totals) -> Iterator[str]:
-    if totals.share["communication"] > 10:
-        yield (
-            f"{totals.share['communication']:.1f}% of the time is exposed communication (more than 10%): "
-            "overlap it, accumulate gradients, compress them, or use larger batches."
-        )
-
-
-def _low_utilization(totals: Totals) -> Iterator[str]:
-    late = dict(zip(totals.launches["device"], totals.launches["launch_bound_pct"], strict=True))
-    for device, used in zip(totals.gpu["device"], totals.gpu["gpu_utilization"], strict=True):
-        if used < 50:
-            why = "use larger batches"
-            if late.get(device, math.nan) > 50:
-                why = (
-                    f"{late[device]:.1f}% of its launches came late, so the device waits for the host: "
-                    "larger batches, CUDA graphs or torch.compile launch more work per call"
-                )
-            yield f"cuda:{device} runs kernels {used:.1f}% of the time (less than 50%): {why}."
-
-
-def _tensor_cores(totals: Totals) -> Iterator[str]:
-    for device, unused in zip(totals.gpu["device"], totals.gpu["matrix_time"], strict=True):
-        if unused > 5:
-            yield (
-                f"{unused:.1f}% of the kernels' time on cuda:{device} multiplies matrices without the tensor cores: "
-                "use bfloat16 or float16 (torch.autocast), or allow TF32."
-            )
-
-
-ADVICE: Iterable[Callable[[Totals], Iterator[str]]] = (_data_loading, _low_utilization, _tensor_cores, _communication)

@@ -1,0 +1,134 @@
+"""For each rule of the advice a program that has the fault, and one that has not; put together by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hand_traces import BF16, DOUBLE, FLOAT, NCCL, PAGEABLE, PINNED, Program, in_a_row
+
+SIZE = 1 << 26
+FILL = ("aten::mm", 4000.0, ([8192, 8192], [8192, 8192]), {"dtype": BF16, "kernel": "nvjet_sm90_tst"})
+"""Work that leaves little to gain."""
+COLLECTIVE = {"Collective name": "allreduce", "dtype": "Float", "Process Group Name": "0", "Group size": 2}
+COLLECTIVE |= {"In msg nelems": 1 << 14, "Out msg nelems": 1 << 14}
+SCORES = [64, 2048, 2048]
+
+
+def late(*, data: bool = False, wait: bool = False, malloc: bool = False) -> Program:
+    """Return a program whose device idles for 900 of 2000 µs because of what its host does."""
+    program = Program()
+    for number in range(2):
+        at = 2000 * number
+        program.step(number, at, 1990)
+        program.run("made::first", at + 2, at + 10, 490)
+        if data:
+            program.add("user_annotation", "enumerate(DataLoader)#it.__next__", at + 20, 1360)
+        if wait:
+            program.op("aten::item", at + 20, 500)
+            program.call("cudaStreamSynchronize", at + 30, 480)
+        if malloc:
+            program.call("cudaMalloc", at + 600, 700)
+        program.run("made::second", at + 1390, at + 1400, 590)
+    return program
+
+
+def collectives(*durations: float, overlapped: bool = False) -> Program:
+    """Return a program that reduces the same number of elements again and again, beside or after its computation."""
+    program = Program()
+    program.step(0, 0, 50)
+    program.run("made::forward", 1, 5, 2000)
+    begin = 5 if overlapped else 2005
+    for place, duration in enumerate(durations):
+        program.op("nccl:all_reduce", 4 + 3 * place, 2)
+        program.call("cudaLaunchKernelExC", 5 + 3 * place, 1, correlation=place)
+        program.work(NCCL, begin, duration, stream=9, correlation=place, **COLLECTIVE)
+        begin += duration
+    return program
+
+
+def product(name: str, kernel: str, dtype: str, duration: float, *sizes: int) -> Program:
+    m, n, k = sizes or (8192, 8192, 8192)
+    return in_a_row((name, duration, ([m, k], [k, n]), {"dtype": dtype, "kernel": kernel}))
+
+
+def contiguous(copies: bool) -> Program:
+    """Return a program that reorders a tensor, or that adds to it."""
+    program = Program()
+    program.step(0, 0, 20)
+    program.op("aten::contiguous" if copies else "made::op", 1, 10, [SIZE])
+    name, kernel = ("aten::copy_", "direct_copy_kernel") if copies else ("aten::add", "elementwise_kernel")
+    program.run(name, 2, 12, 200, [SIZE], [SIZE], kernel=kernel)
+    return program
+
+
+def attention(fused: bool) -> Program:
+    batch, rows = [64, 2048, 128], [64, 128, 2048]
+    if fused:
+        shape = [4, 16, 2048, 128]
+        inputs = ("aten::_scaled_dot_product_flash_attention", 300.0, (shape, shape, shape), {"dtype": BF16})
+        return in_a_row(inputs)
+    return in_a_row(
+        ("aten::bmm", 300.0, (batch, rows), {"dtype": BF16, "kernel": "nvjet_tst"}),
+        ("aten::div", 700.0, (SCORES, []), {"dtype": [BF16, DOUBLE]}),
+        ("aten::_softmax", 800.0, (SCORES,), {"dtype": BF16, "kernel": "softmax_warp_forward"}),
+        ("aten::bmm", 310.0, (SCORES, batch), {"dtype": BF16, "kernel": "nvjet_tst2"}),
+    )
+
+
+def adam(fused: bool) -> Program:
+    program = Program()
+    program.step(0, 0, 40)
+    program.add("user_annotation", "Optimizer.step#AdamW.step", 1, 30)
+    names = ["aten::_fused_adamw_"] if fused else ["aten::mul_", "aten::lerp_", "aten::addcmul_", "aten::addcdiv_"]
+    for place, name in enumerate(names):
+        program.run(name, 2 + 3 * place, 12 + 500 * place, 500, [SIZE], [SIZE])
+    return program
+
+
+def uploads(kernel: str, stream: int) -> Program:
+    """Return a program that copies for 1000 µs before its computation of 3000 µs, or on another stream beside it."""
+    program = Program()
+    program.step(0, 0, 20)
+    program.run("aten::copy_", 1, 10, 1000, [SIZE], [SIZE], kernel=kernel, stream=stream)
+    program.run("made::work", 4, 1010 if stream == 7 else 10, 3000)
+    return program
+
+
+def chain(*sizes: int) -> Program:
+    return in_a_row(*(("aten::mul", 220.0 * size / SIZE, ([size], [size])) for size in sizes))
+
+
+CASES: dict[str, tuple[Callable[[], Program], Callable[[], Program]]] = {
+    "data": (lambda: late(data=True), late),
+    "copy": (lambda: uploads(PAGEABLE, 7), lambda: uploads(PINNED, 8)),
+    "memory": (lambda: late(malloc=True), late),
+    "sync": (lambda: late(wait=True), late),
+    "optimizer": (lambda: adam(False), lambda: adam(True)),
+    "straggler": (lambda: collectives(100, 100, 900), lambda: collectives(100, 110, 120)),
+    "communication": (lambda: collectives(100, 110, 120), lambda: collectives(100, 110, 120, overlapped=True)),
+    "attention": (lambda: attention(False), lambda: attention(True)),
+    "tf32": (
+        lambda: product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000),
+        lambda: product("aten::mm", "sm80_xmma_gemm_f32f32_tf32f32_f32_nn", FLOAT, 3_000),
+    ),
+    "low_precision": (
+        lambda: product("aten::mm", "sm80_xmma_gemm_f32f32_tf32f32_f32_nn", FLOAT, 3_000),
+        lambda: product("aten::mm", "nvjet_tst", BF16, 1_500),
+    ),
+    "align": (
+        lambda: product("aten::mm", "nvjet_tst", BF16, 5_000, 4096, 50257, 4096),
+        lambda: product("aten::mm", "nvjet_tst", BF16, 2_200, 4096, 50304, 4096),
+    ),
+    "cast": (
+        lambda: in_a_row(FILL, ("aten::copy_", 200.0, ([SIZE], [SIZE]), {"dtype": [BF16, FLOAT]})),
+        lambda: in_a_row(FILL),
+    ),
+    "layout": (lambda: contiguous(True), lambda: contiguous(False)),
+    "small": (
+        lambda: in_a_row(("made::scan", 500.0, ([8, SIZE],), {"blocks": 8})),
+        lambda: in_a_row(("made::scan", 500.0, ([8, SIZE],))),
+    ),
+    "fuse": (lambda: chain(SIZE, SIZE, SIZE), lambda: chain(SIZE, SIZE // 2)),
+    "launch": (late, lambda: in_a_row(FILL)),
+}
+"""By rule: a program that has the fault, and one that has not."""

@@ -1,0 +1,116 @@
+"""Chrome traces of torch.profiler, put together by hand. Times are in µs."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import Any
+
+import flopscope as fs
+
+Json = dict[str, Any]
+H200 = {
+    "name": "NVIDIA H200",
+    **{"totalGlobalMem": 150109880320, "computeMajor": 9, "computeMinor": 0, "numSms": 132, "warpSize": 32},
+    **{"maxThreadsPerBlock": 1024, "maxThreadsPerMultiprocessor": 2048, "regsPerMultiprocessor": 65536},
+    **{"regsPerBlock": 65536, "sharedMemPerBlock": 49152, "sharedMemPerMultiprocessor": 233472},
+}
+PEAKS = {"bf16_tensor": 989.4e12, "tf32_tensor": 494.7e12, "fp32": 66.9e12}  # FLOP/s of the datasheet
+BANDWIDTH = 4.8e12  # bytes/s
+BLOCKS = 132 * 8  # of a grid that fills the device evenly
+BF16, HALF, FLOAT, DOUBLE = "c10::BFloat16", "c10::Half", "float", "double"
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+PAGEABLE = "Memcpy HtoD (Pageable -> Device)"
+PINNED = "Memcpy HtoD (Pinned -> Device)"
+CATEGORIES = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
+CALLS = {"gpu_memcpy": "cudaMemcpyAsync", "gpu_memset": "cudaMemsetAsync", "kernel": "cudaLaunchKernel"}
+
+
+class Program:
+    """A program whose events are added one by one. ``devices``: how many H200 it uses."""
+
+    def __init__(self, devices: int = 1) -> None:
+        self.head: Json = {"record_shapes": 1} if devices else {}
+        if devices:
+            self.head["deviceProperties"] = [{"id": i, **H200} for i in range(devices)]
+        self.events: list[Json] = []
+        self.correlation = 100
+
+    def add(self, cat: str, name: str, ts: float, dur: float, tid: int = 1, pid: int = 1, **args: Any) -> None:
+        named = {key.replace("_", " "): value for key, value in args.items() if value is not None}
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": named}
+        )
+
+    def step(self, number: int, ts: float, dur: float, tid: int = 1) -> None:
+        self.add("user_annotation", f"ProfilerStep#{number}", ts, dur, tid)
+
+    def op(
+        self, name: str, ts: float, dur: float, *shapes: list[int], dtype: Any = FLOAT, tid: int = 1, **args: Any
+    ) -> None:
+        """Add an op; ``dtype`` is that of all arguments, or a list."""
+        if shapes:
+            types = list(dtype) if isinstance(dtype, (list, tuple)) else [dtype] * len(shapes)
+            args |= {"Input_Dims": [list(shape) for shape in shapes], "Input_type": types}
+        self.add("cpu_op", name, ts, dur, tid, **args)
+
+    def call(self, name: str, ts: float, dur: float, tid: int = 1, correlation: int | None = None) -> None:
+        self.add("cuda_runtime", name, ts, dur, tid, correlation=correlation)
+
+    def work(
+        self, name: str, ts: float, dur: float, *, device: int = 0, stream: int = 7, blocks: int = BLOCKS, **args: Any
+    ) -> None:
+        """Add a kernel, copy or fill."""
+        cat = next((cat for prefix, cat in CATEGORIES.items() if name.startswith(prefix)), "kernel")
+        grid = {"grid": [blocks, 1, 1], "block": [256, 1, 1]} if cat == "kernel" else {}
+        self.events.append(
+            {"ph": "X", "cat": cat, "name": name, "pid": device, "tid": stream, "ts": ts, "dur": dur}
+            | {"args": {"device": device, "stream": stream, **grid, **args}}
+        )
+
+    def run(
+        self,
+        name: str,
+        launched: float,
+        begin: float,
+        dur: float,
+        *shapes: list[int],
+        kernel: str = "kernel",
+        dtype: Any = FLOAT,
+        tid: int = 1,
+        **more: Any,
+    ) -> None:
+        """Add an op that lasts 2 µs from ``launched``, its launch, which returns with it, and its kernel."""
+        self.correlation += 1
+        cat = next((cat for prefix, cat in CATEGORIES.items() if kernel.startswith(prefix)), "kernel")
+        self.op(name, launched, 2, *shapes, dtype=dtype, tid=tid)
+        self.call(CALLS[cat], launched + 1, 1, tid, self.correlation)
+        self.work(kernel, begin, dur, correlation=self.correlation, **more)
+
+    def text(self) -> bytes:
+        return json.dumps({**self.head, "traceEvents": self.events}).encode()
+
+    def load(self) -> fs.Trace:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return fs.load_trace(self.text())
+
+
+def in_a_row(
+    *ops: tuple[Any, ...], steps: int = 2, host: float | None = None, program: Program | None = None
+) -> Program:
+    """Return a program that launches the ops of a step ahead of their kernels, which run one after another.
+
+    Each of ``ops`` is (name, duration, shapes, more arguments of Program.run). The host needs little time.
+    """
+    program = program or Program()
+    length = 10 + sum(op[1] for op in ops)
+    for number in range(steps):
+        at = begin = number * length
+        begin += 10
+        program.step(number, at, host or 2 * len(ops) + 4)
+        for place, (name, duration, shapes, *more) in enumerate(ops):
+            arguments = {"kernel": f"kernel_{name}", **(more[0] if more else {})}
+            program.run(name, at + 1 + 2 * place, begin, duration, *shapes, **arguments)
+            begin += duration
+    return program

@@ -1,0 +1,242 @@
+"""Advice: each rule on a program that has the fault and on one that has not, and the table of the advice."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faulty_programs import CASES, COLLECTIVE, SIZE, attention, chain, late, product
+from hand_traces import BF16, FLOAT, NCCL, PEAKS, Program, in_a_row
+
+import flopscope as fs
+from flopscope.answers.advice import Advice, AdviceTable
+from flopscope.answers.findings import Finding
+from flopscope.answers.rules import RULES
+
+FAULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "nvidia-h200" / "faults"
+PAIRS = json.loads((FAULTS / "pairs.json").read_text(encoding="utf-8"))
+TRACES = [f"{name}_{when}" for name in PAIRS for when in ("before", "after")]
+
+
+@cache
+def recorded(name: str) -> fs.Trace:
+    return fs.load_trace(FAULTS / f"{name}.json.gz")
+
+
+def savings(advice: AdviceTable) -> dict[str, float]:
+    """Return the savings by rule, in µs."""
+    sums: dict[str, float] = {}
+    for row in advice:
+        sums[row.rule] = sums.get(row.rule, 0.0) + row.saving_us
+    return sums
+
+
+def check(trace: Any) -> AdviceTable:
+    """Return the advice. Check what holds for all advice."""
+    advice, unobserved = trace.advice(), trace._analysis("advice").unobserved
+    each = [row.saving_us for row in advice]
+    assert each == sorted(each, reverse=True)
+    assert sum(each) <= unobserved * (1 + 1e-9)
+    for row in advice:
+        assert row.rule in RULES and len(row.what) > 20
+        assert row.saving_us >= 0.01 * unobserved * (1 - 1e-9)
+        assert row.saving_pct == pytest.approx(100 * row.saving_us / unobserved)
+        assert row.evidence
+        for entry in row.evidence:
+            assert set(entry) == {"op", "shapes", "dtypes", "time", "calls"}
+        assert [entry["time"] for entry in row.evidence] == sorted((e["time"] for e in row.evidence), reverse=True)
+    assert all(len(line) <= 100 for line in str(advice).splitlines())
+    assert [row["rule"] for row in json.loads(json.dumps(advice.to_dicts()))] == [row.rule for row in advice]
+    return advice
+
+
+# The rules ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_rule_has_a_program_with_its_fault() -> None:
+    assert list(CASES) == list(RULES)
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_a_rule_finds_its_fault_and_is_silent_without_it(rule: str) -> None:
+    faulty, healthy = CASES[rule]
+    assert check(faulty().load())[0].rule == rule
+    assert rule not in savings(check(healthy().load()))
+
+
+@pytest.mark.parametrize("name", [name for name, pair in PAIRS.items() if pair["rules"]])
+def test_the_gain_of_a_change_is_estimated(name: str) -> None:
+    """Programs measured on an H200 before and after the change, without a profiler."""
+    pair = PAIRS[name]
+    gained = 1000 * (pair["before_ms"] - pair["after_ms"])
+    named = [row for row in check(recorded(f"{name}_before"))[:2] if row.rule in pair["rules"]]
+    assert named
+    assert 0.5 * gained <= named[0].saving_us <= 2 * gained
+    left = savings(check(recorded(f"{name}_after"))).get(named[0].rule, 0.0)
+    assert left <= 0.25 * named[0].saving_us
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_parts_and_savings_of_recorded_programs_fit_into_a_step(name: str) -> None:
+    check(recorded(name))
+    frame = recorded(name).accounting()
+    steps = frame[~frame["step"].isna()]
+    assert len(steps) > 0 and frame.iloc[-1]["total"] == pytest.approx(steps["total"].sum())
+    parts = steps.drop(columns=["device", "step", "total", "mfu", "mbu"])
+    assert (parts >= 0).all().all() and parts.sum(axis=1).to_list() == pytest.approx(steps["total"].to_list())
+
+
+def test_tf32_saves_the_difference_to_the_tensor_cores() -> None:
+    advice = product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000).load().advice()
+    then = 2 * 8192**3 / PEAKS["tf32_tensor"] / 0.7 * 1e6
+    assert savings(advice) == pytest.approx({"tf32": 20_000 - then}, rel=1e-3)
+
+
+def test_data_saves_the_idle_time() -> None:
+    assert savings(late(data=True).load().advice())["data"] == pytest.approx(0.95 * 880)
+
+
+def test_the_slow_rank_costs_the_time_beyond_the_fastest_collective() -> None:
+    assert savings(CASES["straggler"][0]().load().advice())["straggler"] == pytest.approx(800)
+
+
+def test_communication_hides_no_longer_than_the_device_computes() -> None:
+    program = Program()
+    program.step(0, 0, 20)
+    program.run("made::forward", 1, 5, 200)
+    program.op("nccl:all_reduce", 4, 2)
+    program.call("cudaLaunchKernelExC", 5, 1, correlation=1)
+    program.work(NCCL, 205, 1000, correlation=1, **COLLECTIVE)
+    assert savings(program.load().advice())["communication"] == pytest.approx(0.8 * 200)
+
+
+# No time is claimed twice ---------------------------------------------------------------------------------------------
+
+
+def test_two_rules_share_the_time_of_an_op() -> None:
+    """The products of an attention in TF32 would be faster in bfloat16, and vanish into a fused kernel."""
+    kernel = {"dtype": FLOAT, "kernel": "sm80_xmma_gemm_f32f32_tf32f32_f32_nn"}
+    scores = [64, 2048, 2048]
+    program = in_a_row(
+        ("aten::bmm", 900.0, ([64, 2048, 128], [64, 128, 2048]), kernel),
+        ("aten::_softmax", 800.0, (scores,), {"dtype": FLOAT, "kernel": "softmax_warp_forward"}),
+        ("aten::bmm", 900.0, (scores, [64, 2048, 128]), kernel),
+    )
+    analysis = program.load()._analysis("advice")
+    alone = {name: list(RULES[name](analysis)) for name in ("attention", "low_precision")}
+    wanted = sum(time for found in alone.values() for finding in found for _, time in finding.claims)
+    busy = sum(op.time for op in analysis.ops)
+    assert all(alone.values()) and wanted > busy
+    advice = check(program.load())
+    assert "attention" in savings(advice) and sum(row.saving_us for row in advice) <= busy + analysis.idle("host")
+
+
+@pytest.mark.parametrize("name", [name for name in TRACES if name.endswith("before")])
+def test_rules_that_claim_everything_gain_a_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three rules claim the whole of every op and idle time."""
+
+    def greedy(analysis: Any) -> Any:
+        claims = [(source, source.time) for source in (*analysis.ops, *analysis.gaps)]
+        yield Finding("Remove the whole program, as it does nothing.", claims, [], None, analysis.ops)
+
+    for rule in ("data", "attention", "launch"):
+        monkeypatch.setitem(RULES, rule, greedy)  # type: ignore[arg-type]
+    trace = recorded(name)
+    assert sum(row.saving_us for row in trace.advice()) <= trace._analysis("advice").unobserved * (1 + 1e-9)
+
+
+def test_a_busy_host_limits_what_a_faster_device_gains() -> None:
+    """The host works for 1900 of 2010 µs; TF32 would save over 1000 µs of the device's time, of which 110 count."""
+    kernel = {"kernel": "volta_sgemm_128x64_nn"}
+    fast = savings(in_a_row(("aten::mm", 2000.0, ([4096, 4096], [4096, 4096]), kernel), host=10).load().advice())
+    slow = savings(in_a_row(("aten::mm", 2000.0, ([4096, 4096], [4096, 4096]), kernel), host=1900).load().advice())
+    assert fast["tf32"] > 1000 and slow["tf32"] == pytest.approx(110, abs=30)
+
+
+# Where ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("frames", [True, False])
+def test_the_place_is_a_line_of_the_program_or_else_a_module(frames: bool) -> None:
+    program = product("aten::mm", "volta_sgemm_128x64_nn", FLOAT, 20_000)
+    program.add("python_function", "nn.Module: Linear_3", 0, 6)
+    if frames:
+        program.add("python_function", "/home/me/train.py(42): forward", 0, 5.5)
+        program.add("python_function", "torch/nn/functional.py(7): linear", 0.5, 4.5)
+    (row,) = program.load().advice()
+    assert row.where == ("/home/me/train.py(42): forward" if frames else "Linear_3")
+    assert f"at {row.where}\n" in str(program.load().advice())
+
+
+# Profiles that lack something -----------------------------------------------------------------------------------------
+
+
+def test_without_shapes_the_notes_ask_for_them() -> None:
+    advice = check(in_a_row(("aten::mm", 500.0, (), {"kernel": "nvjet_tst"})).load())
+    assert any("record_shapes=True" in note for note in advice.notes) and "record_shapes=True" in str(advice)
+
+
+def test_without_steps_the_notes_ask_for_them() -> None:
+    program = late()
+    program.events = [event for event in program.events if "Step" not in event["name"]]
+    advice = check(program.load())
+    assert any("prof.step()" in note for note in advice.notes) and "a step (" not in str(advice)
+    assert not any("prof.step()" in note for note in late().load().advice().notes)
+
+
+def test_without_device_work_the_notes_ask_for_it() -> None:
+    program = Program()
+    program.op("aten::mm", 0, 50, [64, 64], [64, 64])
+    program.call("cudaLaunchKernel", 10, 5)
+    advice = check(program.load())
+    assert any("ProfilerActivity.CUDA" in note for note in advice.notes) and len(advice) == 0
+
+
+def test_a_program_of_the_cpu_gets_no_advice_about_devices() -> None:
+    program = Program(devices=0)
+    program.step(0, 0, 1000)
+    program.op("aten::mm", 1, 500, [64, 64], [64, 64])
+    program.op("aten::relu", 700, 10, [64, 64])
+    advice = check(program.load())
+    assert not set(savings(advice)) & {"launch", "sync", "copy", "memory", "tf32", "small", "communication"}
+    assert not any("CUDA" in note for note in advice.notes)
+
+
+def test_a_trace_that_was_cut_off_gets_advice() -> None:
+    text = late(data=True).text()
+    with pytest.warns(UserWarning):
+        check(fs.load_trace(text[: 2 * len(text) // 3]))
+
+
+# The table ------------------------------------------------------------------------------------------------------------
+
+
+def test_advice_is_a_sequence_with_a_frame() -> None:
+    advice = attention(False).load().advice()
+    frame = advice.to_pandas()
+    assert list(frame.columns) == list(Advice._fields) and len(frame) == len(advice) == len(list(advice))
+    assert list(frame["saving_us"]) == [row.saving_us for row in advice]
+    assert str(advice) == repr(advice) and str(advice).startswith("1. attention: saves about ")
+    empty = chain(SIZE, SIZE // 2).load().advice()[:0]
+    assert list(AdviceTable(empty, True, []).to_pandas().columns) == list(Advice._fields)
+
+
+def test_names_are_escaped_in_html_and_text() -> None:
+    program = in_a_row(
+        ("<script>alert(1)</script>\x1b[2J", 500.0, ([8, SIZE],), {"blocks": 8, "dtype": BF16}),
+    )
+    program.add("python_function", "nn.Module: <b>" + "x" * 200, 0, 10)
+    advice = check(program.load())
+    html = advice._repr_html_()
+    assert advice[0].rule == "small" and "&lt;script&gt;" in html
+    for text in ("<script", "<b>", "\x1b"):
+        assert text not in html
+    assert "\x1b" not in str(advice)
+
+
+def test_nothing_to_gain_is_said() -> None:
+    advice = CASES["launch"][1]().load().advice()
+    assert len(advice) == 0 and "No rule found a saving of at least 1 %" in str(advice)
