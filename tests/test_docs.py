@@ -153,7 +153,7 @@ def _help(command: str) -> str:
 
 def test_commands_and_their_options_exist() -> None:
     found = list(_commands())
-    assert {command for _, command, _ in found} == {"bench", "compare", "devices", "measure", "table"}
+    assert {command for _, command, _ in found} == {"bench", "compare", "devices", "measure", "summary", "table"}
     for page, command, arguments in found:
         for option in re.findall(r"--[a-z-]+", arguments):
             assert option in _help(command), f"{page}: flopscope {command} {option}"
