@@ -193,7 +193,8 @@ static PyMethodDef methods[] = {
     {"table", reading_table, METH_VARARGS,
      "table($self, by_shape, stack_n, peaks, cpu_alone=False, account=False, /)\n--\n\n(columns, meta) of the grouped "
      "events, by "
-     "their stack_n innermost frames too; peaks by device name. cpu_alone: the program is known to have used no GPU."},
+     "their stack_n innermost frames too; peaks by device name. cpu_alone: the program is known to have used no GPU. "
+     "account: the accounting too, but no statistics of single times and no coverage."},
     {"enclosing", reading_enclosing, METH_VARARGS,
      "enclosing($self, event, /)\n--\n\n(kind, name) of the event and of all that enclose it, innermost first."},
     {"events", reading_events, METH_NOARGS,

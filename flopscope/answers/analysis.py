@@ -125,6 +125,9 @@ class Analysis:
         self.gap_cells: Mapping[str, Any] = content["gaps"]
         self.pair_cells: Mapping[str, Any] = content["pairs"]
         self.sm_counts: Mapping[int, int] = content["sm_counts"]
+        self.launch_time: float = content["launch_median"]
+        """Median duration of the API calls that launch kernels, in µs; NaN without any."""
+        self._enclosing: dict[int, list[tuple[str, str]]] = {}
         self.scale = 1 / (1000 * max(len(self.steps), 1))  # from ns of the profile to µs per step
 
     @property
@@ -232,7 +235,11 @@ class Analysis:
 
     def enclosing(self, event: int) -> list[tuple[str, str]]:
         """Return (kind, name) of an event and of those around it, innermost first."""
-        return self.core.enclosing(event) if event >= 0 else []
+        if event < 0:
+            return []
+        if event not in self._enclosing:
+            self._enclosing[event] = self.core.enclosing(event)
+        return self._enclosing[event]
 
     def op_around(self, event: int) -> str:
         """Return the name of the outermost op around an event, or its own name."""
@@ -251,10 +258,15 @@ class Analysis:
         """Estimated µs of a step without recording."""
         return self.total - self.recording.delay
 
+    @cached_property
+    def _late_unobserved(self) -> float:
+        """The share of the idle time by host or wait that there would be without recording."""
+        late = self.idle("host", "sync")
+        return 1 - self.recording.delay / late if late > 0 else 0.0
+
     def idle_unobserved(self, time: float) -> float:
         """Return idle time by host or wait as it would be without recording."""
-        late = self.idle("host", "sync")
-        return time * (1 - self.recording.delay / late) if late > 0 else 0.0
+        return time * self._late_unobserved
 
     @cached_property
     def host(self) -> float:
@@ -276,7 +288,13 @@ class Analysis:
 
     def row_time(self, key: str, column: str) -> float:
         """Return a time column in µs per step, summed over the rows of a name."""
-        keys = self.columns["key"]
         values = self.columns[column]
-        steps = max(len(self.steps), 1)
-        return sum(float(values[i]) for i in range(len(keys)) if keys[i] == key) / steps
+        return sum(float(values[i]) for i in self._rows_of.get(key, ())) / max(len(self.steps), 1)
+
+    @cached_property
+    def _rows_of(self) -> Mapping[str, Sequence[int]]:
+        """The rows of each name."""
+        rows: dict[str, list[int]] = {}
+        for row, key in enumerate(self.columns["key"]):
+            rows.setdefault(key, []).append(row)
+        return rows
