@@ -28,7 +28,7 @@ typedef struct {
     /* By work. */
     int64_t *budgets; /* ns of its ideal time that are not yet spent; -1: unknown */
     uint32_t *cells;  /* of the step in which it began, or FS_NONE */
-    uint32_t *order;  /* the works by device; one device's are in the order of the table */
+    uint32_t *order;  /* the works by device; one device's are in the order of the table; NULL: one device has all */
     int64_t *unused;
     uint8_t *classes;
     uint32_t *owners; /* by row of a kernel: a work with an owner, or FS_NONE */
@@ -86,13 +86,12 @@ static fs_status allocate(accountant *all, fs_error *err)
     size_t lanes = fs_store_lane_count(all->store) + (size_t)1;
     all->budgets = fs_malloc(works * sizeof *all->budgets);
     all->cells = fs_malloc(works * sizeof *all->cells);
-    all->order = fs_malloc(works * sizeof *all->order);
     all->unused = fs_calloc(works, sizeof *all->unused);
     all->classes = fs_malloc(works * sizeof *all->classes);
     all->owners = fs_malloc(rows * sizeof *all->owners);
     all->last_rows = fs_malloc(lanes * sizeof *all->last_rows);
-    if (all->budgets == NULL || all->cells == NULL || all->order == NULL || all->unused == NULL ||
-        all->classes == NULL || all->owners == NULL || all->last_rows == NULL)
+    if (all->budgets == NULL || all->cells == NULL || all->unused == NULL || all->classes == NULL ||
+        all->owners == NULL || all->last_rows == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u pieces of work", table->work_count);
     memset(all->cells, 0xff, works * sizeof *all->cells);
     memset(all->owners, 0xff, rows * sizeof *all->owners);
@@ -114,7 +113,7 @@ static fs_status look_at_works(accountant *all, uint32_t counts[FS_DEVICE_LIMIT 
         if (work->row != FS_NONE && work->own_row != FS_NONE && all->owners[work->own_row] == FS_NONE)
             all->owners[work->own_row] = i;
     }
-    for (uint32_t i = 0; i < table->work_count; i++) {
+    for (uint32_t i = 0; i < table->work_count; i++) { /* now that all owners are known */
         FS_POLL(i, err);
         all->budgets[i] = budget_of(&table->works[i], model_of(all, &table->works[i]));
     }
@@ -266,15 +265,16 @@ static fs_status account_device(accountant *all, int device, fs_error *err)
     return fs_idle_add(&all->idle, &all->sums, device, &all->works, &all->busy, err);
 }
 
-/* Account for works[order[begin … end - 1]]. */
+/* Account for works[order[begin … end - 1]], or for works[begin … end - 1] if the order is NULL. */
 static fs_status account_some(accountant *all, int device, uint32_t begin, uint32_t end, fs_error *err)
 {
     if (begin == end) return FS_OK;
     empty(&all->works);
     for (uint32_t i = begin; i < end; i++) {
-        const fs_table_work *work = &all->table->works[all->order[i]];
+        uint32_t tag = all->order != NULL ? all->order[i] : i;
+        const fs_table_work *work = &all->table->works[tag];
         FS_POLL(i, err);
-        FS_TRY(fs_intervals_add(&all->works, work->start, work->end, all->order[i], err));
+        FS_TRY(fs_intervals_add(&all->works, work->start, work->end, tag, err));
     }
     return account_device(all, device, err);
 }
@@ -284,6 +284,13 @@ static fs_status account_all(accountant *all, fs_error *err)
     uint32_t places[FS_DEVICE_LIMIT + 1] = {0}; /* by device: where its works begin in the order */
     const fs_table *table = all->table;
     FS_TRY(look_at_works(all, places, err));
+    if (!table->has_device) return account_some(all, -1, 0, table->work_count, err);
+    for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
+        if (places[device + 1] == table->work_count) return account_some(all, device, 0, table->work_count, err);
+    }
+    all->order = fs_malloc(table->work_count * sizeof *all->order);
+    if (all->order == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u pieces of work", table->work_count);
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) places[device + 1] += places[device];
     for (uint32_t i = 0; i < table->work_count; i++) {
         uint32_t at;
@@ -291,7 +298,6 @@ static fs_status account_all(accountant *all, fs_error *err)
         const fs_chunk *chunk = fs_event_chunk(all->store, table->works[i].event, &at);
         all->order[places[fs_event_device(chunk, at)]++] = i;
     }
-    if (!table->has_device) return account_some(all, -1, 0, table->work_count, err);
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) { /* places[device] is now the end of its works */
         FS_TRY(account_some(all, device, device > 0 ? places[device - 1] : 0, places[device], err));
     }

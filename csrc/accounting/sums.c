@@ -7,6 +7,13 @@
 
 enum { FIRST_CAPACITY = 64 };
 
+static bool is_same(const uint32_t *a, const uint32_t *b)
+{
+    uint32_t different = 0;
+    for (int i = 0; i < FS_SUMS_KEY; i++) different |= a[i] ^ b[i];
+    return different == 0;
+}
+
 /* Find the index of a key. Where it is new, make room for its row and set *row to it, else to NULL. */
 static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void **rows, uint32_t *count,
                       uint32_t *capacity, size_t row_size, uint32_t *index, bool *added, fs_error *err)
@@ -16,7 +23,7 @@ static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void 
     /* A collision costs a look-up. */
     fs_sums_recent *recent = &keys->recent[mixed * UINT32_C(0x9e3779b1) >> (32 - FS_SUMS_RECENT_BITS)];
     *added = false;
-    if (recent->index != 0 && memcmp(recent->key, key, size) == 0) {
+    if (recent->index != 0 && is_same(recent->key, key)) {
         *index = recent->index - 1;
         return FS_OK;
     }

@@ -127,7 +127,7 @@ class Analysis:
         self.sm_counts: Mapping[int, int] = content["sm_counts"]
         self.launch_time: float = content["launch_median"]
         """Median duration of the API calls that launch kernels, in µs; NaN without any."""
-        self._enclosing: dict[int, list[tuple[str, str]]] = {}
+        self._ops_around: dict[int, str] = {}
         self.scale = 1 / (1000 * max(len(self.steps), 1))  # from ns of the profile to µs per step
 
     @property
@@ -235,16 +235,15 @@ class Analysis:
 
     def enclosing(self, event: int) -> list[tuple[str, str]]:
         """Return (kind, name) of an event and of those around it, innermost first."""
-        if event < 0:
-            return []
-        if event not in self._enclosing:
-            self._enclosing[event] = self.core.enclosing(event)
-        return self._enclosing[event]
+        return self.core.enclosing(event) if event >= 0 else []
 
     def op_around(self, event: int) -> str:
         """Return the name of the outermost op around an event, or its own name."""
-        around = self.enclosing(event)
-        return next((name for kind, name in reversed(around) if kind == "op"), around[0][1] if around else "")
+        if event not in self._ops_around:
+            around = self.enclosing(event)
+            name = next((name for kind, name in reversed(around) if kind == "op"), around[0][1] if around else "")
+            self._ops_around[event] = name
+        return self._ops_around[event]
 
     # What the program would take without being recorded -------------------------------------------------------------
 
