@@ -110,6 +110,7 @@ static fs_status look_at_works(accountant *all, uint32_t counts[FS_DEVICE_LIMIT 
         const fs_chunk *chunk = fs_event_chunk(all->store, work->event, &at);
         all->classes[i] = (uint8_t)class_of(all, chunk, at);
         counts[fs_event_device(chunk, at) + 1]++;
+        if (chunk->kind[at] == FS_EVENT_KERNEL) FS_TRY(fs_idle_note_launch(&all->idle, chunk->correlation[at], err));
         if (work->row != FS_NONE && work->own_row != FS_NONE && all->owners[work->own_row] == FS_NONE)
             all->owners[work->own_row] = i;
     }
@@ -325,8 +326,8 @@ fs_status fs_accounting_build(fs_accounting *accounting, const fs_store *store, 
     FS_TRY_GOTO(status,
                 fs_idle_prepare(&all->idle, store, table, all->steps, &all->calls, &all->names, accounting->hosts, err),
                 done);
-    accounting->launch_median = fs_idle_launch_median(&all->idle);
     FS_TRY_GOTO(status, account_all(all, err), done);
+    accounting->launch_median = fs_idle_launch_median(&all->idle);
     fs_sums_take(&all->sums, accounting);
 done:
     fs_api_calls_clear(&all->calls);

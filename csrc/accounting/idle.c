@@ -8,33 +8,12 @@
 
 /* What the host did ------------------------------------------------------------------------------------------------ */
 
-static fs_status add_launch(fs_idle *idle, int64_t duration, fs_error *err)
-{
-    if (idle->launch_count == idle->launch_capacity) {
-        uint32_t capacity = idle->launch_capacity > 0 ? idle->launch_capacity * 2 : 64;
-        int64_t *launches = fs_realloc(idle->launches, capacity * sizeof *launches);
-        if (launches == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the times of %u launches", capacity);
-        idle->launches = launches;
-        idle->launch_capacity = capacity;
-    }
-    idle->launches[idle->launch_count++] = duration;
-    return FS_OK;
-}
+enum { AROUND_WAIT = 1, LAUNCHED = 2 };
 
 static fs_status add_wait(fs_idle *idle, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
-    if (idle->ops[index] != FS_NONE) idle->waiting[idle->ops[index]] = true;
+    if (idle->ops[index] != FS_NONE) idle->marks[idle->ops[index]] |= AROUND_WAIT;
     return fs_intervals_add(&idle->waits, chunk->start[at], fs_event_end(chunk, at), index, err);
-}
-
-static fs_status add_call(fs_idle *idle, fs_names *names, const fs_chunk *chunk, uint32_t at, uint32_t index,
-                          fs_error *err)
-{
-    fs_call_class class = fs_names_call_class(names, chunk->name[at]);
-    if (class == FS_CALL_WAITS) return add_wait(idle, chunk, at, index, err);
-    if (class == FS_CALL_LAUNCHES && chunk->duration[at] != FS_MISSING)
-        return add_launch(idle, chunk->duration[at], err);
-    return FS_OK;
 }
 
 /* Return the step in which the host was at a time, or FS_NONE. `last` is the result of the call before, as the events
@@ -64,8 +43,8 @@ static fs_status look_at_hosts(fs_idle *idle, fs_names *names, fs_host_step *hos
         if (fs_event_lies_on_device(kind, chunk->device[at]) || chunk->start[at] == FS_MISSING) continue;
         step = host_step_at(idle->steps, step, chunk->start[at]);
         if (step != FS_NONE) hosts[step].events[kind]++;
-        if (kind == FS_EVENT_RUNTIME) FS_TRY(add_call(idle, names, chunk, at, index, err));
-        else if (kind == FS_EVENT_SYNC) FS_TRY(add_wait(idle, chunk, at, index, err));
+        if (kind == FS_EVENT_SYNC || (kind == FS_EVENT_RUNTIME && fs_names_wait(names, chunk->name[at])))
+            FS_TRY(add_wait(idle, chunk, at, index, err));
         else if ((kind == FS_EVENT_OP || kind == FS_EVENT_RANGE) && fs_names_load_data(names, chunk->name[at]))
             FS_TRY(fs_intervals_cover(&idle->data, chunk->start[at], fs_event_end(chunk, at), err));
     }
@@ -99,8 +78,8 @@ fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *
     uint32_t count = fs_store_count(store);
     *idle = (fs_idle){.store = store, .table = table, .steps = steps, .calls = calls};
     idle->ops = fs_malloc((count + (size_t)1) * sizeof *idle->ops);
-    idle->waiting = fs_calloc(count + (size_t)1, sizeof *idle->waiting);
-    if (idle->ops == NULL || idle->waiting == NULL)
+    idle->marks = fs_calloc(count + (size_t)1, sizeof *idle->marks);
+    if (idle->ops == NULL || idle->marks == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u events", count);
     FS_TRY(look_at_hosts(idle, names, hosts, err));
     FS_TRY(fs_intervals_unite(&idle->data, err));
@@ -112,10 +91,28 @@ fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *
 void fs_idle_clear(fs_idle *idle)
 {
     fs_free(idle->ops);
-    fs_free(idle->waiting);
+    fs_free(idle->marks);
     fs_free(idle->launches);
     fs_intervals_clear(&idle->waits);
     fs_intervals_clear(&idle->data);
+}
+
+fs_status fs_idle_note_launch(fs_idle *idle, uint32_t correlation, fs_error *err)
+{
+    uint32_t call = fs_api_calls_find(idle->calls, correlation);
+    if (call == FS_NONE || (idle->marks[call] & LAUNCHED) != 0) return FS_OK;
+    idle->marks[call] |= LAUNCHED;
+    int64_t duration = FS_EVENT_AT(idle->store, call, duration);
+    if (duration == FS_MISSING) return FS_OK;
+    if (idle->launch_count == idle->launch_capacity) {
+        uint32_t capacity = idle->launch_capacity > 0 ? idle->launch_capacity * 2 : 64;
+        int64_t *launches = fs_realloc(idle->launches, capacity * sizeof *launches);
+        if (launches == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the times of %u launches", capacity);
+        idle->launches = launches;
+        idle->launch_capacity = capacity;
+    }
+    idle->launches[idle->launch_count++] = duration;
+    return FS_OK;
 }
 
 double fs_idle_launch_median(fs_idle *idle)
@@ -179,7 +176,8 @@ static void judge_launch(const fs_idle *idle, idle_time *whole)
     const fs_chunk *chunk = fs_event_chunk(idle->store, call, &at);
     whole->late = chunk->start[at] != FS_MISSING && fs_event_end(chunk, at) > whole->dry;
     uint32_t op = idle->ops[call];
-    if (whole->late && whole->wait == FS_NONE && op != FS_NONE && idle->waiting[op]) whole->wait = op;
+    if (whole->late && whole->wait == FS_NONE && op != FS_NONE && (idle->marks[op] & AROUND_WAIT) != 0)
+        whole->wait = op;
 }
 
 /* Return the wait in progress at a time, or FS_NONE. `at` is a cursor for ascending times, `longest` the wait before it

@@ -15,8 +15,8 @@ typedef struct {
     fs_intervals waits; /* of the host for a device, by begin; tags are events */
     fs_intervals data;  /* of the host for a DataLoader; united */
     uint32_t *ops;      /* by event: the innermost op around it, itself included, or FS_NONE */
-    uint8_t *waiting;   /* by event: whether it is an op around such a wait */
-    int64_t *launches;  /* the durations of API calls that launch kernels */
+    uint8_t *marks;     /* by event: whether it is an op around such a wait, an API call that launched a kernel */
+    int64_t *launches;  /* the durations of the latter */
     uint32_t launch_count, launch_capacity;
 } fs_idle;
 
@@ -26,7 +26,10 @@ fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *
                           const fs_api_calls *calls, fs_names *names, fs_host_step *hosts, fs_error *err);
 void fs_idle_clear(fs_idle *idle);
 
-/* Return the median duration of the API calls that launch kernels, in ns; NaN if there are none. */
+/* Note the API call that launched a kernel. FS_OUT_OF_MEMORY. */
+fs_status fs_idle_note_launch(fs_idle *idle, uint32_t correlation, fs_error *err);
+
+/* Return the median duration of these API calls in ns; NaN if there are none. */
 double fs_idle_launch_median(fs_idle *idle);
 
 /* Add the time of the steps outside of `busy`, which is united, by cause. `works` is sorted by begin. */

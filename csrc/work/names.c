@@ -13,7 +13,7 @@ fs_status fs_names_create(fs_names *names, const fs_store *store, fs_error *err)
     *names = (fs_names){.store = store, .kernel_classes = fs_calloc(3 * count + 1, sizeof *names->kernel_classes)};
     if (names->kernel_classes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify %zu names", count);
     names->loading = names->kernel_classes + count;
-    names->call_classes = names->loading + count;
+    names->waiting = names->loading + count;
     return FS_OK;
 }
 
@@ -31,18 +31,14 @@ fs_kernel_class fs_names_kernel_class(fs_names *names, uint32_t name)
     return (fs_kernel_class)(names->kernel_classes[name] - 1);
 }
 
-fs_call_class fs_names_call_class(fs_names *names, uint32_t name)
+bool fs_names_wait(fs_names *names, uint32_t name)
 {
-    if (name == FS_NONE) return FS_CALL_OTHER;
-    if (names->call_classes[name] == 0) {
+    if (name == FS_NONE) return false;
+    if (names->waiting[name] == 0) {
         const char *text = fs_store_name_text(names->store, name);
-        bool waits = strstr(text, "Synchronize") != NULL || strstr(text, "Memcpy") != NULL;
-        bool launches = strstr(text, "Launch") != NULL;
-        names->call_classes[name] = (uint8_t)(1 + (waits      ? FS_CALL_WAITS
-                                                   : launches ? FS_CALL_LAUNCHES
-                                                              : FS_CALL_OTHER));
+        names->waiting[name] = strstr(text, "Synchronize") != NULL || strstr(text, "Memcpy") != NULL ? 2 : 1;
     }
-    return (fs_call_class)(names->call_classes[name] - 1);
+    return names->waiting[name] == 2;
 }
 
 bool fs_names_load_data(fs_names *names, uint32_t name)

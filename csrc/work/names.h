@@ -5,14 +5,11 @@
 #include "store/store.h"
 #include "work/kernel_class.h"
 
-/* What an API call does to the host. */
-typedef enum { FS_CALL_OTHER, FS_CALL_LAUNCHES, FS_CALL_WAITS } fs_call_class;
-
 typedef struct {
     const fs_store *store;
     uint8_t *kernel_classes; /* by name: class + 1; 0: not classified yet */
     uint8_t *loading;        /* by name: 1 no, 2 yes; 0: not classified yet */
-    uint8_t *call_classes;   /* by name: class + 1; 0: not classified yet */
+    uint8_t *waiting;        /* by name: likewise */
 } fs_names;
 
 /* FS_OUT_OF_MEMORY. fs_names_clear also accepts a zeroed struct. */
@@ -22,10 +19,9 @@ void fs_names_clear(fs_names *names);
 /* Return the class of a kernel name; FS_KERNEL_OTHER for FS_NONE. */
 fs_kernel_class fs_names_kernel_class(fs_names *names, uint32_t name);
 
-/* Return the class of the name of an API call: it launches kernels (cudaLaunchKernel, cuLaunchKernelEx, hipGraphLaunch,
- * …), it may wait for a device (cudaStreamSynchronize, hipDeviceSynchronize, cudaMemcpy, cudaMemcpyAsync, …), or
- * neither. FS_CALL_OTHER for FS_NONE. */
-fs_call_class fs_names_call_class(fs_names *names, uint32_t name);
+/* Return whether an API call of that name may wait for a device: cudaStreamSynchronize, hipDeviceSynchronize,
+ * cudaMemcpy, cudaMemcpyAsync, … */
+bool fs_names_wait(fs_names *names, uint32_t name);
 
 /* Return whether an op or range of that name, as torch and its DataLoader use them, waits for the next batch of
  * data. */
