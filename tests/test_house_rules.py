@@ -38,17 +38,19 @@ MAY_INCLUDE = {
     "roofline": {"base", "store", "ops", "device", "work", "roofline"},
     "table": {"base", "store", "ops", "device", "work", "roofline", "table"},
     "summaries": {"base", "store", "ops", "device", "work", "summaries"},
+    "accounting": {"base", "store", "device", "work", "roofline", "table", "summaries", "accounting"},
     "views": {"base", "store", "ops", "device", "work", "roofline", "table", "views"},
     "python": {
         *("base", "store", "ops", "kernels", "device", "sources"),
-        *("work", "roofline", "table", "summaries", "views", "python"),
+        *("work", "roofline", "table", "summaries", "accounting", "views", "python"),
     },
 }
 
 
 # The same for Python: a package imports from itself and those before it. Modules at the top level are the "face".
 PACKAGES = (
-    "_core", "support", "hardware", "views", "results", "sources", "timing", "pictures", "perf", "cli", "face"
+    "_core", "support", "hardware", "views", "answers", "results", "sources", "timing", "pictures", "perf", "cli",
+    "face",
 )  # fmt: skip
 
 
