@@ -337,7 +337,7 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
     if (request == NULL) return PyErr_NoMemory();
     request->options.by_shape = by_shape;
     request->options.cpu_alone = cpu_alone;
-    request->options.works = account;
+    request->options.works = request->options.brief = account;
     request->options.stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;
     fs_table *table = NULL;
     fs_accounting accounting = {0};
