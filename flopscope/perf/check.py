@@ -120,7 +120,7 @@ class Check:
         actual = limits.check_bound(self.measurement)
         verdict: limits.Verdict = "passed" if actual in kinds else "failed"
         limit, found, call = f"bound by {' or '.join(kinds)}", f"bound by {actual}", f"bound({_quoted(kinds)})"
-        return self._settle(LimitResult(limit, found, verdict, found=found, call=call))
+        return self._settle(LimitResult(limit, found, verdict, call=call))
 
     def no_slower_than(self, other: Callable[..., Any], *args: Any, ratio: float = 1.05) -> Check:
         """Check that the call takes at most ``ratio`` times as long as ``other``, by timing both alternately.

@@ -145,7 +145,7 @@ def save(content: Mapping[str, Any], name: str, storage: Path) -> list[str]:
 def _usual_name(content: Mapping[str, Any]) -> str:
     commit = content.get("commit")
     if commit:
-        return str(commit["id"])[:10] + ("-dirty" if commit["dirty"] else "")
+        return str(commit["id"])[:8] + ("-dirty" if commit["dirty"] else "")
     return datetime.now(timezone.utc).strftime("%Y%m%d-%H%M%S")
 
 
