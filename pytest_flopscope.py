@@ -71,8 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
         try:
             if options.perf_save is not None:
-                _refuse_path(config, options.perf_save)
                 history.require_name(options.perf_save)
+                _refuse_path(config, options.perf_save)
                 history.require_storage(_storage(config))
             if options.perf_compare:
                 stored = store.load(history.find(options.perf_compare, _storage(config)))

@@ -176,6 +176,7 @@ def _print_table(
 def _head(run: Run) -> list[str]:
     """Return what is known of a run, a line for each."""
     from flopscope.perf.columns import wrapped
+    from flopscope.support.safe import printable
 
     commit = (run.commit[:8] + f" on {run.branch}" * bool(run.branch) + ", with changes" * run.dirty) * bool(run.commit)
     facts = {
@@ -184,7 +185,7 @@ def _head(run: Run) -> list[str]:
         "date": f"{_date(run)} UTC" * bool(run.when),
         "commit": commit,
         "versions": ", ".join(f"{name} {version}" for name, version in run.versions.items()),
-        **{str(device): _device(run, device) for device in run.machines},
+        **{printable(device)[:8]: _device(run, device) for device in run.machines},
         "failed": _some(run.failed),
     }
     return [wrapped(f"{name:<9}{text}", " " * 9) for name, text in facts.items() if text]
@@ -200,7 +201,7 @@ def _device(run: Run, device: str) -> str:
     clocks = [e.numbers["clock_mhz"] for e in run.entries.values() if e.conditions[0] == device]
     known = [clock for clock in clocks if not math.isnan(clock)]
     text = [str(facts.get("name") or "unknown")]
-    text += [f"{facts['threads']} threads"] * ("threads" in facts)
+    text += [f"{facts['threads']} threads"] if "threads" in facts else []
     text += [f"{median(known):.0f} MHz (median of the tests)"] if known else []
     return printable(", ".join(text))[:200]
 

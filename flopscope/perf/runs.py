@@ -16,7 +16,8 @@ from flopscope.timing.paired import verdict_of as verdict_of_interval
 
 __all__ = ["ALIKE", "GROUPINGS", "Entry", "Row", "Run", "compare", "grouped", "labelled", "read"]
 
-LONGEST = 200  # characters of a text from a file
+OUTCOMES = ("passed", "failed", "skipped", "xfailed")
+LONGEST, LONGEST_DEVICE = 200, 12  # characters of a text from a file
 NUMBERS = (
     *("min", "max", "mean", "median", "std", "iqr", "n", "batch", "outliers"),
     *("gbytes_per_s", "tflops_per_s", "pct_roofline", "clock_mhz"),
@@ -119,6 +120,7 @@ def _entry(record: Mapping[str, Any]) -> Entry:
         if isinstance(limit, dict) and limit.get("verdict") in WORST_FIRST
     ]
     outcome = _text(record.get("outcome"))
+    outcome = outcome if outcome in OUTCOMES else ""
     low, high = times.get("ci") or (None, None)
     return Entry(
         key=_text(record["key"]),
@@ -129,7 +131,7 @@ def _entry(record: Mapping[str, Any]) -> Entry:
         numbers={**numbers, "ops": 1e6 / numbers["mean"] if math.isnan(ops) and numbers["mean"] > 0 else ops},
         median=Median(*map(_number, (times.get("median"), low, high))),
         samples=tuple(filter(math.isfinite, map(_number, samples))) if isinstance(samples, list) else (),
-        conditions=(_text(record["device"]), *(_text(times.get(name)) for name in ALIKE[1:])),
+        conditions=(_text(record["device"])[:LONGEST_DEVICE], *(_text(times.get(name)) for name in ALIKE[1:])),
     )
 
 
