@@ -148,7 +148,15 @@ def _help(*command: str) -> str:
 
 def test_commands_and_their_options_exist() -> None:
     found = list(_commands())
-    assert {command for _, command, _ in found} == {"bench", "compare", "devices", "measure", "perf", "summary", "table"}
+    assert {command for _, command, _ in found} == {
+        "bench",
+        "compare",
+        "devices",
+        "measure",
+        "perf",
+        "summary",
+        "table",
+    }
     for page, command, arguments in found:
         action = arguments.split()[:1] if command == "perf" else []
         for option in re.findall(r"--[a-z-]+", arguments):

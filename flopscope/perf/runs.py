@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,8 +39,8 @@ class Entry:
     """The worst verdict on the limits, or "test failed"; see report.verdict_of."""
     numbers: Mapping[str, float]
     median: Median
-    samples: tuple[float, ...]
-    """µs; empty where the file has none."""
+    stored_samples: Any = field(repr=False)
+    """The samples as they are in the file."""
     conditions: tuple[str, ...]
     """The values of ALIKE."""
 
@@ -50,6 +50,12 @@ class Entry:
         _, sign, number = self.key.rpartition("#")
         further = sign and number.isdecimal() and number != "0"
         return f"{self.test} #{int(number[:9]) + 1}" if further else self.test
+
+    @property
+    def samples(self) -> list[float]:
+        """The samples in µs; empty where the file has none."""
+        stored = self.stored_samples if isinstance(self.stored_samples, list) else []
+        return [number for number in map(_number, stored) if math.isfinite(number)]
 
     @property
     def param(self) -> str:
@@ -112,7 +118,6 @@ def _entry(record: Mapping[str, Any]) -> Entry:
     times = record["measurement"]
     numbers = {name: _number(times.get(name)) for name in NUMBERS}
     ops = _number(record.get("ops"))
-    samples = times.get("samples")
     limits = record.get("limits")
     verdicts = [
         {"verdict": limit["verdict"]}
@@ -130,7 +135,7 @@ def _entry(record: Mapping[str, Any]) -> Entry:
         verdict=verdict_of({"limits": verdicts, "outcome": outcome}),
         numbers={**numbers, "ops": 1e6 / numbers["mean"] if math.isnan(ops) and numbers["mean"] > 0 else ops},
         median=Median(*map(_number, (times.get("median"), low, high))),
-        samples=tuple(filter(math.isfinite, map(_number, samples))) if isinstance(samples, list) else (),
+        stored_samples=times.get("samples"),
         conditions=(_text(record["device"])[:LONGEST_DEVICE], *(_text(times.get(name)) for name in ALIKE[1:])),
     )
 
