@@ -32,11 +32,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="outcome of a limit that stays inside the confidence interval after longer measurements (default: fail)",
     )
     group.addoption("--perf-json", metavar="FILE", help="write all measurements and verdicts to this file")
-    group.addoption("--perf-save", metavar="NAME", help="store the measurements under this name (or in a file *.json)")
+    group.addoption(
+        "--perf-save",
+        metavar="NAME",
+        nargs="?",
+        const="",
+        help="store the measurements as a numbered run of this name (default: the commit), or in a file *.json",
+    )
+    group.addoption(
+        "--perf-storage",
+        metavar="DIR",
+        help="the folder of numbered runs (default: .flopscope/perf in the rootdir)",
+    )
     group.addoption(
         "--perf-compare",
-        metavar="NAME",
-        help="compare with the measurements stored under this name (or in a file *.json) on an equal device",
+        metavar="RUN",
+        help='compare with a stored run of an equal device: "last", a number, a name or a file *.json',
     )
     group.addoption(
         "--perf-ratio",
@@ -55,18 +66,36 @@ def pytest_configure(config: pytest.Config) -> None:
     if not options.perf_ratio >= 1:
         raise pytest.UsageError(f"--perf-ratio {options.perf_ratio:g}: the ratio must be at least 1")
     stored: dict[str, Any] = {}
-    if (options.perf_compare or options.perf_save) and not options.perf_skip:
-        from flopscope.perf import store
+    if (options.perf_compare or options.perf_save is not None) and not options.perf_skip:
+        from flopscope.perf import history, store
 
         try:
-            for name in filter(None, (options.perf_save, options.perf_compare)):
-                store.require_place(name)
+            if options.perf_save is not None:
+                history.require_name(options.perf_save)
+                _refuse_path(config, options.perf_save)
+                history.require_storage(_storage(config))
             if options.perf_compare:
-                stored = store.load(options.perf_compare)
+                stored = store.load(history.find(options.perf_compare, _storage(config)))
                 store.check_machines(options.perf_compare, stored)
         except (OSError, ValueError) as problem:
             raise pytest.UsageError(str(problem)) from None
     config.pluginmanager.register(_Session(config, stored), "flopscope-perf-session")
+
+
+def _storage(config: pytest.Config) -> Path:
+    from flopscope.perf import history
+
+    return history.storage_of(config.option.perf_storage, config.invocation_params.dir, config.rootpath)
+
+
+def _refuse_path(config: pytest.Config, name: str) -> None:
+    """Raise ValueError for ``--perf-save tests``, which names the run and not the tests to collect."""
+    path = config.invocation_params.dir / name
+    if name and "--perf-save" in config.invocation_params.args and not name.endswith(".json") and path.exists():
+        raise ValueError(
+            f"--perf-save {name}: this names the run, but {name} is a file or folder; to run its tests, write it "
+            f"before --perf-save, and for a run of this name write --perf-save={name}"
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -121,8 +150,12 @@ _PERF: pytest.StashKey[Perf] = pytest.StashKey()
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Attach the measurements to the report, which xdist transfers from its workers."""
+    """Attach the measurements to the report, which xdist transfers from its workers; shorten its summary line."""
     outcome: Any = yield
+    summary = getattr(call.excinfo.value, "perf_summary", "") if call.excinfo is not None else ""
+    crash = getattr(outcome.get_result().longrepr, "reprcrash", None)
+    if summary and crash is not None:
+        crash.message = summary
     fixture = item.stash.get(_PERF, None)
     if fixture is not None and call.when == "call":
         fixture.passed = call.excinfo is None
@@ -138,6 +171,7 @@ class _Session:
         self.stored = stored
         self.records: list[dict[str, Any]] = []
         self.notes: list[str] = []
+        self._outcomes: dict[str, str] = {}  # by test
 
     def write_line(self, line: str) -> None:
         """Write a line to the terminal although the output of tests is captured. xdist's workers have no terminal."""
@@ -150,16 +184,28 @@ class _Session:
                 terminal.flush()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.records += getattr(report, "flopscope_perf", [])
+        before = "passed" if report.when == "setup" else self._outcomes.get(report.nodeid, "passed")
+        if report.outcome == "failed" or before == "passed":  # a phase that passes hides none that did not
+            before = "xfailed" if report.outcome == "skipped" and hasattr(report, "wasxfail") else report.outcome
+        self._outcomes[report.nodeid] = before
+        self.records += [{**record, "outcome": before} for record in getattr(report, "flopscope_perf", [])]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         options = self.config.option
-        if hasattr(self.config, "workerinput") or options.perf_skip or not (options.perf_json or options.perf_save):
+        wanted = options.perf_json or options.perf_save is not None
+        if hasattr(self.config, "workerinput") or options.perf_skip or not wanted:
             return  # under xdist, the controller writes the results of the workers
-        from flopscope.perf import store
+        if not self.records:
+            self.notes.append("nothing was measured, so no file was written")
+            return
+        from flopscope.perf import history, store
 
         try:
-            self.notes += store.write(self.records, options.perf_json, options.perf_save)
+            content = store.content_of(self.records, self.config.rootpath)
+            if options.perf_json:
+                self.notes += [*store.write(Path(options.perf_json), content), f"written: {options.perf_json}"]
+            if options.perf_save is not None:
+                self.notes += history.save(content, options.perf_save, _storage(self.config))
         except OSError as problem:
             self.notes.append(f"the measurements could not be written: {problem}")
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR

@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 # Not imported in runner(): pytester forgets modules that are first imported in one of its runs.
+from flopscope.perf import check  # noqa: F401
 from flopscope.timing import measuring, paired
 
 PEAK_FLOPS, PEAK_BYTES = 1e12, 100e9  # of the simulated device, per second
@@ -55,8 +57,10 @@ class Measurement:
         )
         self.verdict = "the sentence of the measurement"
 
-    def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
+        self.batch, self.samples, self.clocks = 1, tuple(np.linspace(self.min, self.max, self.n).tolist()), ()
+
+    def to_dict(self, samples: bool = False) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if samples or name not in ("samples", "clocks")}
 
 
 @dataclass

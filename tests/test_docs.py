@@ -143,9 +143,9 @@ def _commands() -> Iterator[tuple[str, str, str]]:
 
 
 @functools.cache
-def _help(command: str) -> str:
+def _help(*command: str) -> str:
     """Return the output of ``flopscope COMMAND --help``."""
-    run = [sys.executable, "-m", "flopscope", command, "--help"]
+    run = [sys.executable, "-m", "flopscope", *command, "--help"]
     done = subprocess.run(run, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -153,10 +153,12 @@ def _help(command: str) -> str:
 
 def test_commands_and_their_options_exist() -> None:
     found = list(_commands())
-    assert {command for _, command, _ in found} == {"bench", "compare", "devices", "measure", "summary", "table"}
+    commands = {"bench", "compare", "devices", "measure", "perf", "summary", "table"}
+    assert {command for _, command, _ in found} == commands
     for page, command, arguments in found:
+        action = arguments.split()[:1] if command == "perf" else []
         for option in re.findall(r"--[a-z-]+", arguments):
-            assert option in _help(command), f"{page}: flopscope {command} {option}"
+            assert option in _help(command, *action), f"{page}: flopscope {command} {option}"
         assert f"flopscope {command}" in _help(command)
 
 

@@ -17,7 +17,6 @@ import pytest
 from fake_measure import Run, Times, runner
 
 import flopscope as fs
-from flopscope.perf import store
 from flopscope.perf.lock import alone
 
 pytest_plugins = ["pytester"]
@@ -122,14 +121,6 @@ def test_a_run_of_another_machine_is_rejected(
     result, clock = run("def test_a(perf): perf(fn)", options=("--perf-compare", "base.json"))
     assert result.ret == pytest.ExitCode.USAGE_ERROR and clock.calls == []
     assert message in result.stderr.str()
-
-
-def test_runs_are_stored_in_the_folder_of_the_environment_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FLOPSCOPE_DATA_DIR", str(tmp_path))
-    assert store.place("base") == tmp_path / "perf" / "base.json"
-    assert store.place("runs/base.json") == Path("runs/base.json")
 
 
 # Many processes -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flopscope.perf import store
+from flopscope.perf import history, store
 from flopscope.support.files import read_json
 
 ROOT = Path(__file__).parent.parent
@@ -82,7 +82,7 @@ def test_a_file_that_is_not_a_run_is_rejected(tmp_path: Path, content: str | byt
     path = tmp_path / "base.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(ValueError) as caught:
-        store.load(str(path))
+        store.load(path)
     assert type(caught.value) is ValueError
     assert str(path) in str(caught.value) and len(str(caught.value)) < 1000
     assert str(caught.value).isprintable()
@@ -92,7 +92,7 @@ def test_a_run_is_read(tmp_path: Path) -> None:
     path = tmp_path / "base.json"
     for absent in (None, RUN["measurements"][0]["measurement"]["ci"]):
         path.write_text(changed(*TIMES, "ci", to=absent))
-        stored = store.load(str(path))
+        stored = store.load(path)
         median = store.median_of(stored, "k", "cpu")
         assert median is not None and median.median == 2.0
         assert store.median_of(stored, "k", "cuda:0") is None and store.median_of(stored, "other", "cpu") is None
@@ -113,7 +113,7 @@ def put_special(kind: str, path: Path) -> None:
 def test_a_special_file_is_named_and_does_not_block(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "base.json"
     put_special(kind, path)
-    for look in (read_json, lambda path: store.load(str(path)), lambda path: store.require_place(str(path))):
+    for look in (read_json, store.load, lambda path: history.require_name(str(path))):
         with pytest.raises(OSError if kind == "loop" else ValueError) as caught:
             look(path)
         assert str(path) in str(caught.value) and (kind == "loop" or kind in str(caught.value))

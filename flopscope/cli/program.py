@@ -1,4 +1,5 @@
-"""The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | compare A B | measure OP``."""
+"""The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | compare A B | measure OP |
+perf ACTION``."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
 from flopscope.cli.measure import add_measure, shape
+from flopscope.cli.perf import add_perf
 from flopscope.cli.summary import add_summary
 from flopscope.cli.tables import add_compare, add_table
 from flopscope.support.files import write_json
@@ -76,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     add_summary(commands)
     add_compare(commands)
     add_measure(commands)
+    add_perf(commands)
     return parser
 
 
@@ -174,9 +177,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, options.command)
-            options.run(options)
+            status: int | None = options.run(options)
     except BrokenPipeError:
         sys.stderr.close()
+        return 0
     except KeyboardInterrupt:
         return 130
     except ValueError as problem:
@@ -185,4 +189,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (RuntimeError, MemoryError, OverflowError, OSError, ImportError) as problem:
         _complain(options.command, problem)
         return 1
-    return 0
+    return status or 0

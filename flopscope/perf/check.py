@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn
@@ -12,11 +12,12 @@ from typing import Any, NoReturn
 import pytest
 
 from flopscope import _core
-from flopscope.perf import limits, marker, store
+from flopscope.perf import facts, limits, marker, store
 from flopscope.perf.explain import explain
 from flopscope.perf.kernels import Seen, Unseen, look
 from flopscope.perf.limits import LimitError, LimitResult, PerfFailure
 from flopscope.perf.lock import alone
+from flopscope.perf.store import Median
 from flopscope.support.safe import printable
 from flopscope.support.units import significant_text
 
@@ -25,6 +26,7 @@ __all__ = ["Check", "Perf", "Settings"]
 __tracebackhide__ = True  # pytest shows the line of the test instead
 
 LONGER = (3.0, 9.0)  # factors by which measurements are extended while a verdict is unclear
+LONGEST_PARAM = 100  # characters
 USUAL_SECONDS = 1.0  # if measure() has no default of max_time
 
 
@@ -51,6 +53,7 @@ class Perf:
         self.settings = settings
         self.passed = False  # whether the test function has passed
         self._test = item.nodeid
+        self._params = _params_of(item)
         self._marked = marker.limits_of(item)
         self._checks: list[Check] = []
 
@@ -79,7 +82,8 @@ class Perf:
 
     def records(self) -> list[dict[str, Any]]:
         """Return one record per measurement, ready for JSON; see store.write."""
-        return [{"test": self._test, "key": f"{self._test}#{i}", **c.record()} for i, c in enumerate(self._checks)]
+        test = {"test": self._test, "params": self._params, "versions": facts.versions() if self._checks else {}}
+        return [{**test, "key": f"{self._test}#{i}", **c.record()} for i, c in enumerate(self._checks)]
 
 
 class Check:
@@ -100,8 +104,8 @@ class Check:
         """The flopscope.Measurement; the last one if a limit was unclear."""
 
     def at_least(self, **least: float) -> Check:
-        """Check lower limits of us (the median in µs), gbytes_per_s, tflops_per_s, pct_roofline, pct_peak_bandwidth,
-        pct_peak_flops."""
+        """Check lower limits of the median (s, ms, us or ns), gbytes_per_s, tflops_per_s, pct_roofline,
+        pct_peak_bandwidth, pct_peak_flops."""
         return self._check_all("at least", least)
 
     def at_most(self, **most: float) -> Check:
@@ -112,10 +116,11 @@ class Check:
         """Check that the call is bound by one of these: "memory", "compute", "cache", "launch", "latency"."""
         wrong = [kind for kind in kinds if kind not in BOUNDS]
         if wrong or not kinds:
-            raise LimitError(f"bound({', '.join(map(repr, wrong))}): the bound must be one of {', '.join(BOUNDS)}")
+            raise LimitError(f"bound({_quoted(wrong)}): the bound must be one of {', '.join(BOUNDS)}")
         actual = limits.check_bound(self.measurement)
         verdict: limits.Verdict = "passed" if actual in kinds else "failed"
-        return self._settle(LimitResult(f"bound by {' or '.join(kinds)}", f"bound by {actual}", verdict))
+        limit, found, call = f"bound by {' or '.join(kinds)}", f"bound by {actual}", f"bound({_quoted(kinds)})"
+        return self._settle(LimitResult(limit, found, verdict, call=call))
 
     def no_slower_than(self, other: Callable[..., Any], *args: Any, ratio: float = 1.05) -> Check:
         """Check that the call takes at most ``ratio`` times as long as ``other``, by timing both alternately.
@@ -138,7 +143,8 @@ class Check:
             with alone(self._settings.write_line):
                 compared = compare_times(mine, theirs, **_longer(compare_times, {"margin": margin}, times))
             low, high = compared.ci
-            result = _check_ratio(compared.ratio, low, high, ratio, f"the time of {name}")
+            call = f"no_slower_than({name}, ratio={significant_text(ratio)})"
+            result = _check_ratio(Median(compared.ratio, low, high), ratio, f"the time of {name}", call)
             if result.verdict != "unclear":
                 break
         likely = f"the code: it and {name} were timed alternately, so a slowdown of the device affects both"
@@ -178,7 +184,8 @@ class Check:
         The calls are recorded by CUPTI. Skips the test if CUDA or CUPTI is unavailable.
         """
         waits = self._look("no_sync()").waits
-        result = LimitResult("no waiting for the device", f"{len(waits)} waits", "failed" if waits else "passed")
+        verdict: limits.Verdict = "failed" if waits else "passed"
+        result = LimitResult("no waiting for the device", f"{len(waits)} waits", verdict, call="no_sync()")
         return self._settle(result, f"it called {', '.join(waits)}; item(), .cpu(), print and cudaFree wait")
 
     def record(self) -> dict[str, Any]:
@@ -188,7 +195,8 @@ class Check:
             "name": self.name,
             "device": device,
             "machine": store.fingerprint(device),
-            "measurement": self.measurement.to_dict(),
+            "measurement": facts.rounded(self.measurement.to_dict(samples=True)),
+            "ops": facts.calls_per_second(self.measurement.mean),
             "limits": [asdict(result) for result in self._results],
             "ratio_to_stored": self._ratio_to_stored,
         }
@@ -244,10 +252,10 @@ class Check:
             return  # reported in the summary
 
         def check() -> LimitResult:
-            m = self.measurement
-            self._ratio_to_stored = ratio = m.median / stored.median
-            low, high = m.ci[0] / stored.high, m.ci[1] / stored.low
-            return _check_ratio(ratio, low, high, self._settings.ratio, f"the time in {self._settings.compare}")
+            ratio = store.ratio_of(Median(self.measurement.median, *self.measurement.ci), stored)
+            self._ratio_to_stored = ratio.median
+            name = self._settings.compare
+            return _check_ratio(ratio, self._settings.ratio, f"the time in {name}", f"--perf-compare {name}")
 
         result = self._until_clear(check)
         before = f"it took {significant_text(stored.median)} µs in {self._settings.compare}"
@@ -264,7 +272,7 @@ class Check:
     def _refuse(self, result: LimitResult, text: str) -> NoReturn:
         if result.verdict == "unclear" and self._settings.unclear == "skip":
             pytest.skip(f"unclear: {result.measured}; the limit is {result.limit}")
-        raise PerfFailure(text)
+        raise PerfFailure(text, result.summary)
 
 
 _OF_CACHE = (
@@ -280,10 +288,11 @@ def _disjoint(a: tuple[float, float], b: tuple[float, float]) -> bool:
     return a[1] < b[0] or b[1] < a[0]
 
 
-def _check_ratio(value: float, low: float, high: float, limit: float, of_what: str) -> LimitResult:
+def _check_ratio(ratio: Median, limit: float, of_what: str, call: str) -> LimitResult:
     text = f"at most {significant_text(limit)} × {of_what}"
-    measured = f"{significant_text(value)} × ({significant_text(low)} to {significant_text(high)})"
-    return LimitResult(text, measured, limits.verdict(low, high, "at most", limit))
+    value, low, high = map(significant_text, ratio)
+    verdict = limits.verdict(ratio.low, ratio.high, "at most", limit)
+    return LimitResult(text, f"{value} × ({low} to {high})", verdict, found=f"{value} × measured", call=call)
 
 
 def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: float) -> dict[str, Any]:
@@ -294,6 +303,21 @@ def _longer(function: Callable[..., Any], options: Mapping[str, Any], times: flo
     longer = {name: parameters[name].default for name in ("max_time", "spread") if name in parameters} | dict(options)
     longer["max_time"] = times * (longer.get("max_time") or USUAL_SECONDS)
     return longer | ({"spread": longer["spread"] / times} if "spread" in longer else {})
+
+
+def _quoted(words: Iterable[str]) -> str:
+    return ", ".join(map(repr, words))
+
+
+def _params_of(item: pytest.Item) -> dict[str, str]:
+    """Return the parameters of a test as texts: of other values than numbers and texts, the name or the type."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    return {name: printable(_text_of(value))[:LONGEST_PARAM] for name, value in params.items()}
+
+
+def _text_of(value: Any) -> str:
+    plain = value is None or isinstance(value, (str, int, float, complex))
+    return str(value) if plain else str(getattr(value, "__name__", None) or type(value).__name__)
 
 
 def _name_of(fn: Callable[..., Any]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
+from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import exact_text
 from flopscope.support.units import significant_text as number
 
@@ -32,6 +33,11 @@ Verdict = Literal["passed", "failed", "unclear"]
 class PerfFailure(AssertionError):
     """Raised if a limit is not met. The message has the measurement, the limit, the roofline and the likely reason."""
 
+    def __init__(self, text: str, summary: str = "") -> None:
+        super().__init__(text)
+        self.perf_summary = summary or text
+        """What was measured, the limit, and the call that set it, in one line."""
+
 
 class LimitError(ValueError):
     """Raised for an invalid limit, or a limit of a quantity that is unknown."""
@@ -46,6 +52,8 @@ class Quantity:
     needs: tuple[str, ...] = ()
     """Keys of WORK, at least one of which must be known."""
     needs_peaks: bool = False
+    size: float = 1.0
+    """Of the unit, in the attribute's."""
 
     @property
     def is_time(self) -> bool:
@@ -57,7 +65,10 @@ class Quantity:
 WORK = {"flops": ("flops", "FLOPs", "flops=…"), "bytes": ("bytes_total_moved", "bytes", "bytes=…")}
 
 QUANTITIES = {
+    "s": Quantity("median", "s", size=1e6),
+    "ms": Quantity("median", "ms", size=1e3),
     "us": Quantity("median", "µs"),
+    "ns": Quantity("median", "ns", size=1e-3),
     "gbytes_per_s": Quantity("gbytes_per_s", "GB/s", ("bytes",)),
     "tflops_per_s": Quantity("tflops_per_s", "TFLOP/s", ("flops",)),
     "pct_roofline": Quantity("pct_roofline", "% of the roofline", ("bytes", "flops"), True),
@@ -81,6 +92,17 @@ class LimitResult:
     """Whether the limit is beyond the roofline."""
     moved: bool = False
     """Whether the verdict is unclear because the last two measurements disagree."""
+    found: str = ""
+    """The measured value without its interval, for one line: "71.2 % of the roofline measured"."""
+    call: str = ""
+    """The limit as it was written: "at_least(pct_roofline=80)"."""
+
+    @property
+    def summary(self) -> str:
+        """One line for pytest's short test summary."""
+        unclear = "unclear: " if self.verdict == "unclear" else ""
+        found = f"{self.measured} measured" if unclear else self.found or f"{self.measured} measured"
+        return f"{unclear}{found}, {self.limit}" + (f" ({self.call})" if self.call else "")
 
 
 def known(value: Any) -> bool:
@@ -94,17 +116,22 @@ def check_quantity(measurement: Any, name: str, comparison: str, limit: float) -
     Raises LimitError if there is no such quantity, or if the work or the peaks that it needs are unknown.
     """
     if name not in QUANTITIES:
-        raise LimitError(f"there is no limit {name!r}; the limits are {', '.join(QUANTITIES)}")
+        hint = did_you_mean(name, QUANTITIES)
+        raise LimitError(f"there is no limit {name!r}{hint}; the limits are {', '.join(QUANTITIES)}")
     require_number(f"{name}=", limit)
     quantity = QUANTITIES[name]
     value = getattr(measurement, quantity.attribute)
     if not known(value):
         raise LimitError(f"{name}={limit:g} cannot be checked: {_why_unknown(measurement, quantity)}")
-    low, high = interval(measurement, quantity)
-    measured = f"{number(value)} {quantity.unit} ({number(low)} to {number(high)})"
-    text = f"{comparison} {number(limit)} {quantity.unit}"
+    value, (low, high) = value / quantity.size, interval(measurement, quantity)
+    found = f"{number(value)} {quantity.unit}"
     return LimitResult(
-        text, measured, verdict(low, high, comparison, limit), _beyond(measurement, quantity, comparison, limit)
+        limit=f"{comparison} {number(limit)} {quantity.unit}",
+        measured=f"{found} ({number(low)} to {number(high)})",
+        verdict=verdict(low, high, comparison, limit),
+        beyond=_beyond(measurement, quantity, value, comparison, limit),
+        found=f"{found} measured",
+        call=f"{comparison.replace(' ', '_')}({name}={exact_text(limit)})",
     )
 
 
@@ -117,7 +144,7 @@ def interval(measurement: Any, quantity: Quantity) -> tuple[float, float]:
     """Return the confidence interval of the median in the quantity's unit; NaN for a single sample."""
     low, high = measurement.ci
     if quantity.is_time:
-        return low, high
+        return low / quantity.size, high / quantity.size
     value, median = getattr(measurement, quantity.attribute), measurement.median
     return value * median / high, value * median / low
 
@@ -129,8 +156,8 @@ def verdict(low: float, high: float, comparison: str, limit: float) -> Verdict:
     return "passed" if high <= limit else "failed" if low > limit else "unclear"
 
 
-def _beyond(measurement: Any, quantity: Quantity, comparison: str, limit: float) -> bool:
-    share, value = measurement.pct_roofline, float(getattr(measurement, quantity.attribute))
+def _beyond(measurement: Any, quantity: Quantity, value: float, comparison: str, limit: float) -> bool:
+    share = measurement.pct_roofline
     if not known(share) or not 0 < share <= 100 or quantity.is_time != (comparison == "at most"):
         return False
     return bool(limit < value * share / 100 if quantity.is_time else limit > value / share * 100)
@@ -145,7 +172,10 @@ def check_count(what: str, value: float, limits: Mapping[str, float | None]) -> 
         require_number(f"{name}=", limit)
     met = all(COMPARISONS[name](value, limit) for name, limit in passed.items())
     text = " and ".join(f"{name.replace('_', ' ')} {exact_text(limit)}" for name, limit in passed.items())
-    return LimitResult(f"{text} {what}", f"{exact_text(value)} {what}", "passed" if met else "failed")
+    call = ", ".join(f"{name}={exact_text(limit)}" for name, limit in passed.items())
+    return LimitResult(
+        f"{text} {what}", f"{exact_text(value)} {what}", "passed" if met else "failed", call=f"{what.lower()}({call})"
+    )
 
 
 def work(measurement: Any, which: str) -> float:

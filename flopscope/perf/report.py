@@ -17,9 +17,14 @@ WORST_FIRST = ("failed", "unclear", "passed")
 
 
 def verdict_of(record: Mapping[str, Any]) -> str:
-    """Return the worst verdict on a measurement's limits; "" if it has none."""
+    """Return the worst verdict on a measurement's limits; "" if it has none.
+
+    If no limit is to blame and the test did not pass, it is the outcome of the test: "test failed".
+    """
     verdicts = {limit["verdict"] for limit in record["limits"]}
-    return next((verdict for verdict in WORST_FIRST if verdict in verdicts), "")
+    worst = next((verdict for verdict in WORST_FIRST if verdict in verdicts), "")
+    outcome = record.get("outcome") or "passed"
+    return f"test {outcome}" if worst in ("", "passed") and outcome != "passed" else worst
 
 
 def table(records: Iterable[Mapping[str, Any]], compare: str = "") -> list[str]:

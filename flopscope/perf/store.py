@@ -1,34 +1,35 @@
-"""Stored runs: the JSON that --perf-json and --perf-save write and --perf-compare reads.
+"""The file of a run: the JSON that --perf-json and --perf-save write and --perf-compare and ``flopscope perf`` read.
 
-``{"format": 1, "flopscope": version, "when": ISO 8601, "machines": {device: fingerprint}, "measurements": […]}``. Each
-measurement has ``test`` (the node id of the test), ``key`` (the node id and the number of the measurement in the test),
-``name`` (of the function), ``device``, ``measurement`` (Measurement.to_dict(), times in µs), ``limits`` (each with
-limit, measured, verdict) and ``ratio_to_stored``. Unknown values are null.
+``{"format": 1, "flopscope": version, "when": ISO 8601, "commit": {"id", "branch", "dirty"}, "versions": {"python", …},
+"machines": {device: fingerprint}, "measurements": […]}``. Each measurement has ``test`` (the node id of the test),
+``key`` (the node id and the number of the measurement in the test), ``params`` (of the test), ``outcome`` (of the
+test), ``name`` (of the function), ``device``, ``measurement`` (Measurement.to_dict(), times in µs), ``ops`` (calls per
+second), ``limits`` (each with limit, measured, verdict) and ``ratio_to_stored``. Unknown values are null.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import math
-import os
-import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flopscope.support.files import read_json, require_file, write_json
+from flopscope.support.files import MAX_BYTES, read_json, replacing
 from flopscope.support.safe import printable
 
 __all__ = [
     "Median",
     "check_machines",
+    "content_of",
     "device_of",
+    "differences",
     "fingerprint",
     "load",
     "median_of",
-    "place",
-    "require_place",
+    "ratio_of",
     "write",
 ]
 
@@ -47,41 +48,16 @@ class Median(NamedTuple):
     high: float
 
 
-def place(name: str) -> Path:
-    """Return the file of the run of this name: in the user's data folder (FLOPSCOPE_DATA_DIR), or the name, if *.json.
+def load(file: Path) -> dict[str, Any]:
+    """Read the file of a run. Return its content, with "measurements" by key.
 
-    Raises ValueError if the name is not valid as a file name.
+    Raises ValueError if the file is not a stored run. FileNotFoundError and other OSErrors propagate.
     """
-    if name.endswith(".json"):
-        return Path(name)
-    if not re.fullmatch(r"\w[\w.+-]*", name):
-        raise ValueError(f"{name!r} is not a valid name of a run: use letters, digits and _ . + -, or a file *.json")
-    return _folder() / f"{name}.json"
-
-
-def load(name: str) -> dict[str, Any]:
-    """Return the run of this name: "machines" by device, "measurements" by key.
-
-    Raises FileNotFoundError, with the names of the stored runs, if the run does not exist, and ValueError if the file
-    is not a stored run.
-    """
-    file = place(name)
-    try:
-        content = read_json(file)
-    except FileNotFoundError:
-        names = ", ".join(sorted(path.stem for path in file.parent.glob("*.json"))) or "none"
-        raise FileNotFoundError(
-            f"no run is stored as {name!r} (stored runs: {printable(names)}); --perf-save {name} stores one"
-        ) from None
+    content = read_json(file)
     try:
         return _run_of(content)
     except ValueError as problem:
         raise ValueError(f"{file} is not a stored run: {problem}") from None
-
-
-def require_place(name: str) -> None:
-    """Raise ValueError if no run can be stored under this name: it is invalid, or its path is not a regular file."""
-    require_file(place(name))
 
 
 # Validation: the first check that fails is reported.
@@ -101,7 +77,7 @@ def _run_of(content: Any) -> dict[str, Any]:
             _is_record(record),
             f"the key, device or times of measurement {index} are missing or invalid: {_shown(record)}",
         )
-    return {"machines": machines, "measurements": {record["key"]: record for record in measurements}}
+    return {**content, "measurements": {record["key"]: record for record in measurements}}
 
 
 def _is_record(record: Any) -> bool:
@@ -138,7 +114,7 @@ def check_machines(name: str, stored: Mapping[str, Any]) -> None:
         if not ours:
             label = f"{printable(device)[:SHOWN]}, {printable(str(theirs.get('name')))[:SHOWN]}"
             raise ValueError(f"the run {name!r} was stored on {label}, which this machine does not have")
-        differing = [key for key in SAME if theirs.get(key) != ours.get(key)]
+        differing = differences(theirs, ours)
         if differing:
             facts = ", ".join(
                 f"{key} is {_shown(theirs.get(key))} in the run and {_shown(ours.get(key))} here" for key in differing
@@ -146,24 +122,43 @@ def check_machines(name: str, stored: Mapping[str, Any]) -> None:
             raise ValueError(f"the run {name!r} cannot be compared: its {device} is a different device: {facts}")
 
 
-def write(records: Iterable[Mapping[str, Any]], file: str | None, name: str | None) -> list[str]:
-    """Write measurements to a file, store them under a name, or both. Return lines for the summary."""
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Return the properties that two devices must have in common for times to be comparable, and have not."""
+    return [key for key in SAME if one.get(key) != other.get(key)]
+
+
+def content_of(records: Iterable[Mapping[str, Any]], root: Path) -> dict[str, Any]:
+    """Return the content of the file for these records of Perf.records(), ready for JSON.
+
+    root: a folder of the git repository whose commit is stored.
+    """
+    from flopscope.perf.facts import commit_of
     from flopscope.support.package import VERSION
     from flopscope.timing.measurement import plain
 
     measured = [dict(record) for record in records]
-    if not measured:
-        return ["nothing was measured, so no file was written"]
     machines = {record["device"]: record.pop("machine") for record in measured}
-    content = {"format": FORMAT, "flopscope": VERSION, "when": _now(), "machines": machines}
-    run = plain({**content, "measurements": measured})
-    lines = []
-    for verb, path in (("written", Path(file) if file else None), ("stored", place(name) if name else None)):
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, run)
-            lines.append(f"{verb}: {path}")
-    return lines
+    versions: dict[str, str] = {}
+    for record in measured:
+        versions |= record.pop("versions")
+    content = {"format": FORMAT, "flopscope": VERSION, "when": _now(), "commit": commit_of(root), "versions": versions}
+    return plain({**content, "machines": machines, "measurements": measured})  # type: ignore[no-any-return]
+
+
+def write(file: Path, content: Mapping[str, Any]) -> list[str]:
+    """Write the file of a run, and the folders above it. Return notes on what was left out."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, allow_nan=False, separators=(",", ":"))
+    too_long = len(text) > MAX_BYTES
+    if too_long:
+        measured = [
+            {**record, "measurement": {**record["measurement"], "samples": [], "clocks": []}}
+            for record in content["measurements"]
+        ]
+        text = json.dumps({**content, "measurements": measured}, allow_nan=False, separators=(",", ":"))
+    with replacing(file) as stream:
+        stream.write(f"{text}\n")
+    return [f"the samples were left out of {file}, which would exceed {MAX_BYTES >> 20} MB"] if too_long else []
 
 
 def device_of(measurement: Any) -> str:
@@ -195,13 +190,13 @@ def median_of(stored: Mapping[str, Any], key: str, device: str) -> Median | None
     return Median(*(math.nan if time is None else float(time) for time in (times.get("median"), low, high)))
 
 
-def _folder() -> Path:
-    chosen = os.environ.get("FLOPSCOPE_DATA_DIR")
-    if chosen:
-        return Path(chosen) / "perf"
-    from platformdirs import user_data_dir
+def ratio_of(new: Median, old: Median) -> Median:
+    """Return the ratio of two medians of different runs, with an interval from the ends of theirs.
 
-    return Path(user_data_dir("flopscope")) / "perf"
+    Both intervals cover their medians in 95 % of cases, so that this one, the widest quotient of their ends, covers the
+    ratio in at least 90 %, and in more than 95 % if the two errors are independent.
+    """
+    return Median(new.median / old.median, new.low / old.high, new.high / old.low)
 
 
 def _now() -> str:
