@@ -19,6 +19,10 @@ HERE = Path(__file__).parent
 COMMITTED = HERE / "results" / "nvidia-h200" / "faults"
 
 
+LEAST_GAIN = 0.05
+"""Share of the step: a change that gained less does not tell whether the advice is right."""
+
+
 def predicted(folder: Path, name: str, pair: dict[str, Any]) -> dict[str, Any]:
     """Return what the advice says of a fault before and after it is mended, times in ms."""
     before, after = (fs.load_trace(folder / f"{name}_{when}.json.gz") for when in ("before", "after"))
@@ -42,7 +46,7 @@ def predicted(folder: Path, name: str, pair: dict[str, Any]) -> dict[str, Any]:
         "saving_ms": saving,
         "ratio": saving / gained if gained > 0 else None,
         "still_ms": still,
-        "good": good if pair["rules"] else None,
+        "good": good if pair["rules"] and gained > LEAST_GAIN * pair["before_ms"] else None,
         "advice": [(row.rule, row.saving_us / 1000) for row in advice],
     }
 
@@ -64,7 +68,7 @@ def main() -> None:
     print(f"{head}\n{'-' * len(head)}")
     for row in rows:
         ratio = f"{row['ratio']:.2f}" if row["rule"] and row["ratio"] else "--"
-        verdict = {None: "(no rule expected)", True: "", False: "MISSED"}[row["good"]]
+        verdict = {None: "(not judged)", True: "", False: "MISSED"}[row["good"]]
         print(
             f"{row['fault']:<18} {row['before_ms']:8.2f} {row['estimated_before_ms']:8.2f} {row['after_ms']:8.2f} "
             f"{row['gained_ms']:8.2f} {row['saving_ms']:8.2f} {ratio:>6} {row['still_ms']:7.2f}  "

@@ -11,6 +11,7 @@ from flopscope.answers.findings import (
     Finding,
     claim_all,
     evidence,
+    is_attention,
     is_convolution,
     is_product,
     plural,
@@ -27,6 +28,12 @@ ALIGNMENT = 16
 """Bytes: the fast kernels of cuBLAS load rows as 16-byte vectors (NVIDIA, Matrix Multiplication Background)."""
 ITEM_BYTES = {"double": 8, "float": 4, "float32": 4, "float64": 8, "c10::half": 2, "c10::bfloat16": 2, "half": 2}
 ITEM_BYTES |= {"float16": 2, "bfloat16": 2, "int8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1}
+
+
+FLASH_SHARE = 0.5
+"""Share of the tensor cores' peak that fused attention reaches (FlashAttention-2, arXiv 2307.08691, section 4)."""
+FLASH_EXTRA = 1.2
+"""FLOPs of fused attention, which computes the scores again in the backward pass, over those of the written-out one."""
 
 
 def _share(op: Op) -> float:
@@ -88,12 +95,21 @@ def _rate(analysis: Analysis, op: Op, unit: str) -> float:
     return peaks.flops.get(unit, 0.0) if peaks else 0.0
 
 
+def _compute(analysis: Analysis, op: Op) -> float:
+    """Return the µs of an op's FLOPs at the peak of its unit, also where its kernels do fewer, as Winograd's do."""
+    rate = _rate(analysis, op, str(op.unit))
+    if op.compute > 0 or not rate or op.row < 0:
+        return op.compute
+    flops = float(analysis.columns["flops"][op.row]) / max(len(analysis.steps), 1)
+    return 1e6 * flops / rate if flops > 0 else 0.0
+
+
 def _faster(analysis: Analysis, op: Op, unit: str, bytes_share: float, reached: float) -> float:
     """Return the time of a product in another unit: its FLOPs there, at a share of the peak, or its bytes."""
-    now, then = _rate(analysis, op, str(op.unit)), _rate(analysis, op, unit)
-    if not (now > 0 and then > 0):
+    now, then, compute = _rate(analysis, op, str(op.unit)), _rate(analysis, op, unit), _compute(analysis, op)
+    if not (now > 0 and then > 0 and compute > 0):
         return op.time
-    return max(op.compute * now / then / reached, op.memory * bytes_share / USUAL_SHARE)
+    return max(compute * now / then / reached, op.memory * bytes_share / USUAL_SHARE)
 
 
 def tf32(analysis: Analysis) -> Iterator[Finding]:
@@ -103,7 +119,7 @@ def tf32(analysis: Analysis) -> Iterator[Finding]:
     """
     claims = []
     for op in analysis.ops:
-        if op.unit == "fp32" and (is_product(op) or is_convolution(op)) and op.compute > 0:
+        if op.unit == "fp32" and (is_product(op) or is_convolution(op)):
             saving = op.time - _faster(analysis, op, "tf32_tensor", 1.0, USUAL_SHARE)
             if saving > 0:
                 claims.append((op, saving))
@@ -126,11 +142,12 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
     """
     claims = []
     for op in analysis.ops:
-        if op.unit not in ("tf32_tensor", "fp32") or not (is_product(op) or is_convolution(op)) or op.compute <= 0:
+        fused = is_attention(op)
+        if op.unit not in ("tf32_tensor", "fp32") or not (is_product(op) or is_convolution(op) or fused):
             continue
         if op.unit == "fp32" and _rate(analysis, op, "tf32_tensor") > 0:
             continue  # first allow TF32
-        reached = min(max(_share(op), 0.3), 0.85)
+        reached = FLASH_SHARE if fused else min(max(_share(op), 0.3), 0.85)
         saving = op.time - _faster(analysis, op, "bf16_tensor", 0.5, reached)
         if saving > 0:
             claims.append((op, saving))
@@ -147,10 +164,6 @@ def low_precision(analysis: Analysis) -> Iterator[Finding]:
     )
 
 
-FLASH_SHARE = 0.5
-"""Share of the tensor cores' peak that fused attention reaches (FlashAttention-2, arXiv 2307.08691, section 4)."""
-FLASH_EXTRA = 1.2
-"""FLOPs of fused attention, which computes the scores again in the backward pass, over those of the written-out one."""
 BATCHED = ("aten::bmm", "aten::baddbmm")
 SOFTMAX = ("aten::_softmax", "aten::_softmax_backward_data", "aten::_safe_softmax", "aten::softmax")
 

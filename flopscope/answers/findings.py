@@ -15,6 +15,8 @@ __all__ = [
     "claim_removed",
     "evidence",
     "gap_evidence",
+    "is_attention",
+    "is_convolution",
     "is_product",
     "plural",
     "product_sizes",
@@ -107,6 +109,11 @@ def is_product(op: Op) -> bool:
 def is_convolution(op: Op) -> bool:
     """Return whether an op convolves, forward or backward."""
     return bool(CONVOLUTIONS.match(op.key))
+
+
+def is_attention(op: Op) -> bool:
+    """Return whether an op computes fused attention, forward or backward."""
+    return op.key.startswith("aten::") and "attention" in op.key
 
 
 def product_sizes(op: Op) -> tuple[int, int, int, int] | None:
