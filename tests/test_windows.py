@@ -112,12 +112,14 @@ def test_processes_are_told_apart_by_rank_and_id() -> None:
     assert join_windows([]) == []
 
 
+GPU = {**op(0), "cat": "kernel", "args": {"device": 0, "stream": 7}, "pid": 0}
 REFUSED = {
     "copies": ([trace(op(0)), trace(op(0))], "process 1", "they begin at the same moment"),
     "copies of a rank": ([trace(op(0), **rank(3)), trace(op(0), **rank(3))], "rank 3", "they begin at the same moment"),
     "overlap": ([trace(op(0), **rank(3)), trace(op(5), **rank(3))], "rank 3", "they overlap in time"),
     "mixed": ([trace(op(0)), trace(op(5)), trace(op(100))], "process 1", "they overlap in time"),
-    "two runs": ([trace(op(0), **rank(3)), trace(op(50, pid=2), **rank(3))], "rank 3", "their processes are 1 and 2"),
+    "two runs": ([trace(op(0), **rank(3)), trace(op(50, pid=2), **rank(3))], "rank 3", "their process ids are 1 and 2"),
+    "no host": ([trace(GPU, **rank(3)), trace(GPU, **rank(3))], "rank 3", "their process ids are unknown and unknown"),
     "steps": ([trace(op(0, step=4)), trace(op(50, step=4))], "process 1", "both have ProfilerStep#4"),
 }
 

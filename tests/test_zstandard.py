@@ -7,12 +7,15 @@ import io
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import flopscope as fs
 from flopscope.sources import compression, load
@@ -21,6 +24,7 @@ zstandard = pytest.importorskip("zstandard")
 
 PATH = Path(__file__).parent / "data" / "traces" / "tutorial_naive.json.gz"
 RAW = gzip.decompress(PATH.read_bytes())
+SMALL = b'{"traceEvents": [%s]}' % b", ".join([b'{"ph":"X","cat":"cpu_op","name":"a","ts":1,"dur":2}'] * 20)
 SKIPPED = b"\x5a\x2a\x4d\x18\x03\0\0\0abc"  # a frame to skip, of three bytes
 
 
@@ -149,3 +153,24 @@ def test_a_named_pipe_is_read(tmp_path: Path) -> None:
     writer.start()
     assert rows(pipe) == rows(RAW)
     writer.join()
+
+
+def test_a_frame_that_needs_too_much_memory_is_refused() -> None:
+    options = zstandard.ZstdCompressionParameters(window_log=30, write_content_size=False)
+    stream = zstandard.ZstdCompressor(compression_params=options).compressobj()
+    with pytest.raises(ValueError, match=r"it cannot be decompressed: .*memory"):
+        fs.load_trace(stream.compress(RAW) + stream.flush())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 10**6), st.binary(min_size=1, max_size=9), st.integers(0, 10**6))
+def test_any_damage_is_an_error_or_a_warning(at: int, noise: bytes, end: int) -> None:
+    text = SKIPPED + packed(SMALL[:200]) + packed(SMALL[200:])
+    at %= len(text)
+    text = (text[:at] + noise + text[at + len(noise) :])[: 4 + end % len(text)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            fs.load_trace(text)
+        except ValueError as problem:
+            assert str(problem).startswith("<bytes>: ")

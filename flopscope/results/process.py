@@ -145,8 +145,9 @@ def windows_of(traces: Sequence[Results]) -> list[list[int]]:
     for rank, places in _groups((rank, place) for place, rank in enumerate(ranks) if rank is not None):
         what = f"rank {rank}"
         for a, b in pairwise(places):
-            if pids[a] != pids[b]:
-                _refuse(what, sources, [a, b], f"their processes are {pids[a]} and {pids[b]}")
+            if pids[a] is None or pids[a] != pids[b]:
+                who = ["unknown" if pids[place] is None else pids[place] for place in (a, b)]
+                _refuse(what, sources, [a, b], f"their process ids are {who[0]} and {who[1]}")
         grouped.append(_in_order(what, traces, sources, places))
     unranked = (place for place, rank in enumerate(ranks) if rank is None)
     for pid, places in _groups((pids[place], place) for place in unranked):

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -57,17 +57,19 @@ def _load(found: _Found, max_bytes: int | None) -> tuple[list[Trace], list[str]]
         except NotATrace as problem:
             if not found.searched:
                 raise
-            reason = str(problem).removeprefix(f"{printable(path)}: ")
-            skipped.append(f"{os.path.basename(path)} ({reason})")
+            skipped.append(f"{os.path.basename(path)} ({problem.brief})")
     return traces, [*skipped, *found.skipped]
 
 
 def _warn(source: str, skipped: list[str]) -> None:
     count = len(skipped)
     what = "1 file that is not a trace was" if count == 1 else f"{count:,} files that are not traces were"
-    more = f" and {count - SHOWN:,} more" if count > SHOWN else ""
-    message = f"{source}: {what} skipped: {', '.join(skipped[:SHOWN])}{more}"
-    warnings.warn(printable(message), UserWarning, stacklevel=3)
+    warnings.warn(printable(f"{source}: {what} skipped: {_listed(skipped)}"), UserWarning, stacklevel=3)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return f"{', '.join(names[:SHOWN])}{more}"
 
 
 # Finding --------------------------------------------------------------------------------------------------------------
@@ -95,11 +97,11 @@ def _in_folder(folder: str) -> _Found:
 
 
 def _empty(folder: str, files: tuple[str, ...], folders: list[str]) -> str:
-    has = [f"{len(found):,} other {what}" for what, found in (("files", files), ("folders", folders)) if found]
+    has = [f"{what}: {_listed(found)}" for what, found in (("files", files), ("folders", folders)) if found]
     inside = f"; {os.path.join(folder, '**', '*.json*')!r} also looks in its folders" if folders else ""
     return (
-        f"{folder}: no trace is in this folder, which {'has ' + ' and '.join(has) if has else 'is empty'}: "
-        f"{', '.join(PATTERNS)} were looked for{inside}"
+        f"{folder}: no trace is in this folder; {', '.join(PATTERNS)} were looked for{inside}. "
+        f"It {'has other ' + '; other '.join(has) if has else 'is empty'}"
     )
 
 

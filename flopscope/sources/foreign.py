@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["foreign_file"]
+__all__ = ["Foreign", "foreign_file"]
 
 _RECORD = "record the program with torch.profiler and export_chrome_trace()"
 _SQLITE = b"SQLite format 3\0"
@@ -117,7 +117,6 @@ FOREIGN = (
 )
 
 
-def foreign_file(start: bytes) -> str | None:
-    """Return what a file is that begins with these bytes and is no trace, and what to do; None if that is unknown."""
-    kind = next((kind for kind in FOREIGN if kind.matches(start)), None)
-    return None if kind is None else f"it is {kind.what}, not a trace: {kind.instead}"
+def foreign_file(start: bytes) -> Foreign | None:
+    """Return what a file is that begins with these bytes and is no trace; None if that is unknown."""
+    return next((kind for kind in FOREIGN if kind.matches(start)), None)

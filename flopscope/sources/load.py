@@ -29,7 +29,11 @@ EXPANSION_FREE = 256 << 20  # bytes that every compressed file may expand to
 
 
 class NotATrace(ValueError):
-    """A file that is something else than a trace, as opposed to a damaged trace."""
+    """A file that is something else than a trace, as opposed to a damaged trace. ``brief`` says why in a few words."""
+
+    def __init__(self, message: str, brief: str) -> None:
+        super().__init__(message)
+        self.brief = brief
 
 
 class Trace(Results):
@@ -224,18 +228,25 @@ class _Problems(AbstractContextManager["_Problems"]):
         complete = not report["truncated"] and not self.compression
         others = report["kept"] + report["without_time"] + report["too_many"]
         if complete and report["unknown"] and not others:
+            brief = "it is a Chrome trace, but not one of torch.profiler or flopscope"
             raise NotATrace(
-                f"it is a Chrome trace, but not one of torch.profiler or flopscope: none of its {report['events']:,} "
-                f'events is an op, a kernel or an API call (a category in it is "{report["first_unknown"]}"); record '
-                f"the program with torch.profiler"
+                f"{brief}: none of its {report['events']:,} events is an op, a kernel or an API call (a category in it "
+                f'is "{report["first_unknown"]}"); record the program with torch.profiler',
+                brief,
             )
 
     def explained(self, problem: ValueError) -> ValueError:
         """Return an error that names the source and, if it is not a trace at all, what it is and what to do."""
         kind = foreign_file(self.start)
-        text = printable(f"{self.name}: {kind} ({problem})" if kind else f"{self.name}: {problem}")
+        if kind is not None:
+            brief = f"it is {kind.what}"
+            text = f"{brief}, not a trace: {kind.instead} ({problem})"
+        else:
+            text = str(problem)
+            brief = problem.brief if isinstance(problem, NotATrace) else text
+        message = printable(f"{self.name}: {text}")
         is_trace = any(word in self.start for word in (b'"traceEvents"', b'"ph"'))
-        return ValueError(text) if is_trace and not isinstance(problem, NotATrace) else NotATrace(text)
+        return ValueError(message) if is_trace and not isinstance(problem, NotATrace) else NotATrace(message, brief)
 
     def warn(self, report: Mapping[str, Any]) -> None:
         """Issue a warning for each kind of problem."""
