@@ -22,7 +22,7 @@ from typing import Any
 from harness import Report, arguments, interleave, optional, ratio, spread
 
 import flopscope as fs
-from flopscope.sources import load
+from flopscope.sources import compression
 
 CALLS, ROUNDS = 200_000, 3
 SIZES = (2_000, 20_000, 200_000, 2_000_000)  # calls; five events each
@@ -219,12 +219,11 @@ def compressed(report: Report, path: Path) -> None:
 
 def table_with(path: Path, library: Any) -> None:
     """Build a table with the library's decompression, whichever libraries are installed."""
-    chosen = load._decompressors
-    load._decompressors = lambda: (lambda: library.decompressobj(wbits=31), library.error)
+    compression._found["gzip"] = compression.gzip_library(library)
     try:
         table_of(path)
     finally:
-        load._decompressors = chosen
+        compression._found.clear()
 
 
 def decompress(path: Path, library: Any) -> None:

@@ -27,6 +27,7 @@ from flopscope.results.chrome_trace import trace_handler
 from flopscope.results.communication import Stragglers, stragglers
 from flopscope.results.comparison import Comparison, compare
 from flopscope.results.table import EventRow, EventTable
+from flopscope.sources.find import load_traces
 from flopscope.sources.load import Trace, load_trace
 from flopscope.sources.profiler import profile
 from flopscope.sources.ranges import record_function
@@ -62,6 +63,7 @@ __all__ = [
     "compare_times",
     "devices",
     "load_trace",
+    "load_traces",
     "measure",
     "measure_peaks",
     "profile",

@@ -3,6 +3,7 @@
 
 #include "base/fork.h"
 #include "store/event.h"
+#include "store/extend.h"
 #include "store/signature.h"
 #include "store/torch_signature.h"
 
@@ -96,6 +97,27 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
         return read_stopped(object, args, what, fs_store_object_##method); \
     }
 READING_METHODS(READING_METHOD)
+
+static PyObject *extend_from(PyObject *object, PyObject *args)
+{
+    PyObject *argument;
+    long long shift = 0;
+    if (!PyArg_ParseTuple(args, "O!|L:extend", fs_store_type, &argument, &shift)) return NULL;
+    fs_store_object *self = (fs_store_object *)object, *from = (fs_store_object *)argument;
+    fs_error err;
+    if (!fs_store_object_is_stopped(self, "events") || !fs_store_object_may_change(self)) return NULL;
+    if (!fs_store_object_is_stopped(from, "events") || !fs_store_object_may_change(from)) return NULL;
+    if (self == from || self->lost != NULL) {
+        PyErr_SetString(PyExc_ValueError, "a Store can only be extended by another one, and not if a Profiler owns it");
+        return NULL;
+    }
+    if (fs_store_count(self->store) == 0) self->clock_base = from->clock_base;
+    self->recorded = self->recorded || from->recorded;
+    fs_status status = fs_store_extend(self->store, from->store, shift, &err); /* with the GIL */
+    if (status == FS_OK) Py_RETURN_NONE;
+    fs_store_object_empty(self);
+    return fs_raise(&err);
+}
 
 static PyObject *get_event_count(PyObject *object, void *unused)
 {
@@ -209,6 +231,8 @@ static PyMethodDef methods[] = {
      "GB/s; the window's begin in ns."},
     {"stream_summary", reading_stream_summary, METH_NOARGS,
      "How long each stream worked, beside others, and communicated, times in µs; stream None: the whole device."},
+    {"extend", extend_from, METH_VARARGS,
+     "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
     {"write_trace", reading_write_trace, METH_VARARGS,
      "write_trace($self, write, version, members='', /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out."},

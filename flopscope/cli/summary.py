@@ -21,16 +21,16 @@ def add_summary(commands: Any) -> None:
     parser = commands.add_parser(
         "summary", allow_abbrev=False, help="say where the time of recorded traces went, and what to change first"
     )
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace of torch.profiler")
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace, or folder or quoted pattern of traces")
     add_peaks(parser)
     parser.add_argument("--json", metavar="FILE", help="write the accounting and the advice")
     parser.set_defaults(run=_summary)
 
 
 def _summary(options: argparse.Namespace) -> None:
-    from flopscope.sources.load import load_trace
+    from flopscope.sources.find import load_traces
 
-    traces = [load_trace(path) for path in options.traces]
+    traces = load_traces(*options.traces)
     for number, trace in enumerate(traces):
         if len(traces) > 1:
             print(f"{chr(10) * (number > 0)}{printable(trace.source)}\n")

@@ -12,6 +12,7 @@ from flopscope.support.safe import printable
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
     from flopscope.sources.load import Trace
+    from flopscope.sources.windows import Process
 
 __all__ = ["add_compare", "add_peaks", "add_table", "device_of"]
 
@@ -48,7 +49,10 @@ def add_peaks(parser: argparse.ArgumentParser) -> None:
 def add_table(commands: Any) -> None:
     """Add ``table`` to the commands of the parser."""
     parser = commands.add_parser("table", allow_abbrev=False, help="show the ops and kernels of recorded traces")
-    parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace of torch.profiler; several: ranks of one run")
+    text = (
+        "trace of torch.profiler, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
+    )
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
     parser.add_argument("--sort-by", help="column, as in torch (default: self device time, or self CPU time)")
     parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1 for all (default: %(default)s)")
     parser.add_argument(
@@ -66,11 +70,12 @@ def add_table(commands: Any) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
-    from flopscope.sources.load import load_trace
+    from flopscope.sources.find import load_traces
+    from flopscope.sources.windows import join_windows
 
-    traces = [load_trace(path) for path in options.traces]
-    ranks = _ranks(traces) if len(traces) > 1 else []
-    tables = [_grouped(trace, options.group_by, options.peaks) for trace in traces]
+    processes = join_windows(load_traces(*options.traces))
+    ranks = _ranks(processes)
+    tables = [_grouped(process.trace, options.group_by, options.peaks) for process in processes]
     sort_by = options.sort_by or _longest(tables)
     if len(tables) == 1:
         every = tables[0].sorted(sort_by)
@@ -80,18 +85,29 @@ def _table(options: argparse.Namespace) -> None:
 
         ranked = dict(zip(ranks, tables, strict=True))
         every, shown = (join_ranks(ranked, sort_by, count) for count in (-1, options.limit))
-        for rank, trace in zip(ranked, traces, strict=True):
-            print(f"rank {rank}: {printable(trace.source)}")
-        print()
+    _print_files(processes, ranks)
     print(shown.table(row_limit=-1, brief=not options.all_columns) if len(shown) else "No rows.\n", end="")
     if len(shown) < len(every):
         print(f"{len(shown)} of {len(every)} rows; --limit -1 prints all.")
     _print_unmodelled(every)
+    windows = [window for process in processes for window in process.windows]
     if options.steps:
-        for trace in traces:
-            print(f"\n{printable(trace.source)}" if len(traces) > 1 else "")
-            trace.summary()
-    _write(every, traces, options)
+        for window in windows:
+            print(f"\n{printable(window.source)}" if len(windows) > 1 else "")
+            window.summary()
+    _write(every, windows, options)
+
+
+def _print_files(processes: list[Process], ranks: list[int]) -> None:
+    """Print which files are of which rank, and which are windows of one process."""
+    if len(processes) == 1 and len(processes[0].windows) == 1:
+        return
+    for rank, process in zip(ranks, processes, strict=True):
+        count = len(process.windows)
+        for number, window in enumerate(process.windows, 1):
+            who = [f"rank {rank}"] * (len(processes) > 1) + [f"window {number} of {count}"] * (count > 1)
+            print(f"{', '.join(who)}: {printable(window.source)}")
+    print()
 
 
 def _grouped(trace: Trace, group_by: str, peaks: str) -> EventTable:
@@ -103,16 +119,11 @@ def _longest(tables: list[EventTable]) -> str:
     return "self_device_time_total" if any(table.has_device for table in tables) else "self_cpu_time_total"
 
 
-def _ranks(traces: list[Trace]) -> list[int]:
-    """Return the ranks that the traces name, or the positions of the files if some name none.
-
-    Raise ValueError for two traces of one process.
-    """
-    from flopscope.results.process import require_different_processes
-
-    require_different_processes(traces)
-    ranks = [trace.rank for trace in traces if trace.rank is not None]
-    return ranks if len(ranks) == len(traces) else list(range(len(traces)))
+def _ranks(processes: list[Process]) -> list[int]:
+    """Return the ranks that the traces name, or the positions of the processes if some name none."""
+    ranks = [process.trace.rank for process in processes]
+    known = [rank for rank in ranks if rank is not None]
+    return known if len(known) == len(ranks) else list(range(len(ranks)))
 
 
 def _print_unmodelled(table: EventTable) -> None:
@@ -151,8 +162,8 @@ def _write(table: EventTable, traces: list[Trace], options: argparse.Namespace) 
 def add_compare(commands: Any) -> None:
     """Add ``compare`` to the commands of the parser."""
     parser = commands.add_parser("compare", allow_abbrev=False, help="compare two recorded traces row by row")
-    parser.add_argument("a", metavar="A", help="a trace")
-    parser.add_argument("b", metavar="B", help="the trace to compare it with")
+    parser.add_argument("a", metavar="A", help="a trace, or folder or quoted pattern of traces of one process")
+    parser.add_argument("b", metavar="B", help="the trace to compare it with, likewise")
     parser.add_argument(
         "--by", choices=("name", "shape"), help="what rows are matched by (default: shape, if both have shapes)"
     )
@@ -171,11 +182,10 @@ def add_compare(commands: Any) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     from flopscope.results.comparison import compare
-    from flopscope.sources.load import load_trace
 
-    a, b = (load_trace(path) for path in (options.a, options.b))
+    (a, files_a), (b, files_b) = (_one_process(source) for source in (options.a, options.b))
     names = (Path(options.a).name, Path(options.b).name)
-    if names[0] == names[1]:
+    if names[0] == names[1] or not all(names):
         names = (options.a, options.b)
     comparison = compare(a, b, by=options.by, kind=options.kind, names=names, peaks=options.peaks)
     print(comparison.table(options.limit), end="")
@@ -183,4 +193,19 @@ def _compare(options: argparse.Namespace) -> None:
         comparison.to_csv(options.csv)
     if options.json:
         devices = {"a": device_of(a), "b": device_of(b)}
-        write_json(options.json, {"device": devices, "files": [options.a, options.b], "rows": comparison.to_dicts()})
+        write_json(options.json, {"device": devices, "files": files_a + files_b, "rows": comparison.to_dicts()})
+
+
+def _one_process(source: str) -> tuple[Trace, list[str]]:
+    """Return the trace of a file, or of the windows of one process in a folder, and the names of the files."""
+    from flopscope.sources.find import load_traces
+    from flopscope.sources.windows import join_windows
+
+    processes = join_windows(load_traces(source))
+    files = [window.source for process in processes for window in process.windows]
+    if len(processes) > 1:
+        raise ValueError(
+            f"{source} has the traces of {len(processes)} processes, but compare takes one: name a file, such as "
+            f"{files[0]}"
+        )
+    return processes[0].trace, files

@@ -2,37 +2,38 @@
 
 from __future__ import annotations
 
-import importlib
-import io
+import errno
 import json
 import os
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
-from queue import Empty, Full, Queue
-from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import IO, TYPE_CHECKING, Any
 
 from flopscope import _core
 from flopscope.hardware.model import Model, models_of, why_unknown
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
-from flopscope.support.progress import progress_bar
+from flopscope.sources.feed import read_trace
+from flopscope.sources.foreign import foreign_file
+from flopscope.support.files import close_names
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["Trace", "load_trace"]
+__all__ = ["NotATrace", "Trace", "load_trace"]
 
-GZIP = b"\x1f\x8b"
-CHUNK = 1 << 20  # bytes read at once
-BATCH = 4 << 20  # bytes scanned at once: enough for several threads
-AHEAD = 8  # batches by which reading and decompression may be ahead of scanning
-SLOW = 1 << 30  # bytes, above which a progress bar is shown
 EXPANSION = 200  # maximum ratio of text to compressed size; 48 traces of torch have ratios from 7 to 34
 EXPANSION_FREE = 256 << 20  # bytes that every compressed file may expand to
+
+
+class NotATrace(ValueError):
+    """A file that is something else than a trace, as opposed to a damaged trace. ``brief`` says why in a few words."""
+
+    def __init__(self, message: str, brief: str) -> None:
+        super().__init__(message)
+        self.brief = brief
 
 
 class Trace(Results):
@@ -144,9 +145,9 @@ def load_trace(
 ) -> Trace:
     """Read a trace written by torch.profiler (Kineto) or flopscope, from a path, bytes or a binary file object.
 
-    The trace is plain JSON or JSON compressed by gzip, regardless of the file name. Only the events are kept in memory,
-    so a file may be larger than memory; plain files are read by several threads. The rows equal torch's own rows for
-    the same trace. A kernel belongs to the op around the API call that launched it.
+    The trace is plain JSON or JSON compressed by gzip or zstandard, regardless of the file name. Only the events are
+    kept in memory, so a file may be larger than memory; plain files are read by several threads. The rows equal torch's
+    own rows for the same trace. A kernel belongs to the op around the API call that launched it.
 
     ``max_bytes`` is the maximum size of the text; a longer text raises ValueError. By default, a compressed file may
     expand to 256 MB plus 200 times its size, far more than real traces do; other files have no limit. An event takes
@@ -154,7 +155,8 @@ def load_trace(
 
     Issue a UserWarning, and return what could be read, if the trace is truncated, if events were omitted, or if events
     contradict each other. Raise ValueError, naming the file, the byte and what was expected, if the source is not a
-    trace; OSError if it cannot be read.
+    trace, and what it is where that is known; OSError if it cannot be read; ImportError if no library for zstandard is
+    installed.
     """
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, not {max_bytes}")
@@ -162,15 +164,30 @@ def load_trace(
     name = _name_of(source)
     try:
         with _Problems(name, max_bytes) as problems:
-            _read(source, reader, problems)
+            read_trace(source, reader, problems)
             core = _core.Store()
             report = reader.finish(core)
+            problems.check_kind(report)
+    except FileNotFoundError as problem:
+        raise FileNotFoundError(errno.ENOENT, _absent(name), name) from problem
+    except IsADirectoryError as problem:
+        raise IsADirectoryError(errno.EISDIR, _IS_FOLDER, name) from problem
     except ValueError as problem:
-        raise ValueError(printable(f"{name}: {problem}")) from None
+        raise problems.explained(problem) from None
     except RuntimeError as problem:
         raise OSError(printable(f"{name}: {problem}")) from None
+    except ImportError as problem:
+        raise ImportError(printable(f"{name}: {problem}")) from problem
     problems.warn(report)
     return Trace(name, core, report, _metadata(report["head"]))
+
+
+_IS_FOLDER = "it is a folder; name a trace in it, or give the folder to load_traces() or to flopscope table"
+
+
+def _absent(name: str) -> str:
+    similar = close_names(name)
+    return f"there is no such file; did you mean {' or '.join(similar)}?" if similar else "there is no such file"
 
 
 _CONTRADICTIONS = {
@@ -187,7 +204,8 @@ class _Problems(AbstractContextManager["_Problems"]):
     def __init__(self, name: str, max_bytes: int | None = None) -> None:
         self.name = name
         self.max_bytes = max_bytes
-        self.compression: str | None = None  # why decompression ended early, if it did
+        self.start = b""
+        self.compression: str | None = None
 
     def __exit__(self, *_: object) -> None:
         return None
@@ -204,6 +222,31 @@ class _Problems(AbstractContextManager["_Problems"]):
                 )
         elif limit is not None and size > limit:
             raise ValueError(f"it has more than {limit:,} bytes of text, the limit set by max_bytes")
+
+    def check_kind(self, report: Mapping[str, Any]) -> None:
+        """Raise NotATrace if the text is complete and no event of it is one that torch or flopscope writes."""
+        complete = not report["truncated"] and not self.compression
+        others = report["kept"] + report["without_time"] + report["too_many"]
+        if complete and report["unknown"] and not others:
+            brief = "it is a Chrome trace, but not one of torch.profiler or flopscope"
+            raise NotATrace(
+                f"{brief}: none of its {report['events']:,} events is an op, a kernel or an API call (a category in it "
+                f'is "{report["first_unknown"]}"); record the program with torch.profiler',
+                brief,
+            )
+
+    def explained(self, problem: ValueError) -> ValueError:
+        """Return an error that names the source and, if it is not a trace at all, what it is and what to do."""
+        kind = foreign_file(self.start)
+        if kind is not None:
+            brief = f"it is {kind.what}"
+            text = f"{brief}, not a trace: {kind.instead} ({problem})"
+        else:
+            text = str(problem)
+            brief = problem.brief if isinstance(problem, NotATrace) else text
+        message = printable(f"{self.name}: {text}")
+        is_trace = any(word in self.start for word in (b'"traceEvents"', b'"ph"'))
+        return ValueError(message) if is_trace and not isinstance(problem, NotATrace) else NotATrace(message, brief)
 
     def warn(self, report: Mapping[str, Any]) -> None:
         """Issue a warning for each kind of problem."""
@@ -231,213 +274,6 @@ def _name_of(source: object) -> str:
         return os.fsdecode(source)
     name = getattr(source, "name", None)
     return name if isinstance(name, str) else f"<{type(source).__name__}>"
-
-
-# Reading --------------------------------------------------------------------------------------------------------------
-
-
-def _read(source: Any, reader: _core.TraceReader, problems: _Problems) -> None:
-    if isinstance(source, (bytes, bytearray, memoryview)):
-        if bytes(source[:2]) == GZIP:
-            _read_compressed(io.BytesIO(source), reader, problems)
-        else:
-            problems.check_size(memoryview(source).nbytes)
-            reader.scan_bytes(source)
-        return
-    if isinstance(source, (str, os.PathLike)):
-        with open(source, "rb", buffering=0) as file:
-            _read_file(file, reader, problems)
-        return
-    if not callable(getattr(source, "read", None)):
-        raise TypeError(f"a trace must be a path, bytes or a binary file object, not {source!r}")
-    first = source.read(CHUNK)
-    if isinstance(first, str):
-        raise TypeError(f"{source!r} is open in text mode; open it in binary mode: open(path, 'rb')")
-    rest = cast("IO[bytes]", _Chained(first, source))
-    if first[:2] == GZIP:
-        _read_compressed(rest, reader, problems)
-    else:
-        _feed(_limited(iter(lambda: rest.read(CHUNK), b""), problems), reader)
-
-
-def _read_file(file: io.FileIO, reader: _core.TraceReader, problems: _Problems) -> None:
-    """Read a file, with several threads unless it is compressed or a pipe."""
-    size = os.fstat(file.fileno()).st_size
-    if not file.seekable():
-        _read(file, reader, problems)
-    elif os.pread(file.fileno(), 2, 0) == GZIP:
-        with progress_bar(f"reading {problems.name}", 1 + size // CHUNK, size > SLOW // 8) as advance:
-            _read_compressed(cast("IO[bytes]", file), reader, problems, advance)
-    else:
-        problems.check_size(size)
-        reader.scan_file(file.fileno(), size)
-
-
-class _Chained:
-    """A file object whose first bytes have already been read."""
-
-    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
-        self._first = first
-        self._rest = rest
-
-    def read(self, size: int) -> bytes:
-        first, self._first = self._first, b""
-        return first or self._rest.read(size)
-
-
-def _limited(pieces: Iterator[bytes], problems: _Problems) -> Iterator[bytes]:
-    """Yield the pieces, checking their total size."""
-    size = 0
-    for piece in pieces:
-        size += len(piece)
-        problems.check_size(size)
-        yield piece
-
-
-def _feed(pieces: Iterator[bytes], reader: _core.TraceReader) -> None:
-    """Scan batches of pieces while the next ones are being read."""
-    with _ahead(_batches(pieces)) as batches:
-        for batch in batches:
-            reader.feed(batch)
-
-
-def _batches(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    batch: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        batch.append(piece)
-        size += len(piece)
-        if size >= BATCH:
-            yield b"".join(batch)
-            batch, size = [], 0
-    if batch:
-        yield b"".join(batch)
-
-
-# Compressed files -----------------------------------------------------------------------------------------------------
-
-
-class _Decompressor(Protocol):
-    """The result of decompressobj() of zlib and of its faster replacements."""
-
-    eof: bool
-    unused_data: bytes
-
-    def decompress(self, data: bytes, max_length: int = ..., /) -> bytes: ...
-
-    @property
-    def unconsumed_tail(self) -> bytes: ...
-
-
-_Decompression = tuple[Callable[[], _Decompressor], type[Exception]]
-_decompression: _Decompression | None = None
-# An importing thread holds the module's lock. A child that is forked meanwhile would wait for that lock forever.
-_importing = threading.Lock()
-os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
-
-
-def _decompressors() -> _Decompression:
-    """Return the fastest installed decompression: isal's, zlib-ng's or Python's. It is looked up once per process."""
-    global _decompression
-    with _importing:
-        if _decompression is None:
-            _decompression = _import_decompression()
-        return _decompression
-
-
-def _import_decompression() -> _Decompression:
-    for name in ("isal.isal_zlib", "zlib_ng.zlib_ng", "zlib"):
-        try:
-            library: Any = importlib.import_module(name)
-        except ImportError:
-            continue
-        return partial(library.decompressobj, wbits=31), library.error
-    raise ImportError("Python's zlib module is missing: decompress the trace before reading it")
-
-
-def _inflate(
-    file: IO[bytes], decompression: _Decompression, problems: _Problems, advance: Callable[[], object] | None
-) -> Iterator[bytes]:
-    """Yield the text of a gzip file of one or more members, in pieces of at most 4 MB."""
-    make, error = decompression
-    stream, read, written, started = make(), 0, 0, False
-    data = file.read(CHUNK)
-    while data:
-        read += len(data)
-        while data:
-            try:
-                text = stream.decompress(data, 4 * CHUNK)
-            except error as problem:
-                if not started:
-                    raise ValueError(f"it cannot be decompressed: {problem}") from None
-                problems.compression = f"decompression fails within the first {read:,} bytes ({problem})"
-                return
-            if text:
-                started = True
-                written += len(text)
-                problems.check_size(written, read)
-                yield text
-            data = stream.unconsumed_tail
-            if stream.eof:
-                data = stream.unused_data.lstrip(b"\0")
-                if data[:2] != GZIP:  # data after the last member is ignored
-                    return
-                stream = make()
-        if advance is not None:
-            advance()
-        data = file.read(CHUNK)
-    if not started:
-        raise ValueError("it ends before any data could be decompressed")
-    problems.compression = f"the compressed file ends at byte {read:,}"
-
-
-@contextmanager
-def _ahead(pieces: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
-    """Produce the pieces in a separate thread, ahead of their use. Exceptions of that thread are raised here."""
-    queue: Queue[bytes | BaseException | None] = Queue(AHEAD)
-    stopped = threading.Event()
-
-    def put(item: bytes | BaseException | None) -> None:
-        while not stopped.is_set():
-            try:
-                return queue.put(item, timeout=0.1)
-            except Full:
-                continue
-
-    def make() -> None:
-        try:
-            for piece in pieces:
-                if stopped.is_set():
-                    return
-                put(piece)
-            put(None)
-        except BaseException as problem:
-            put(problem)
-
-    def take() -> Iterator[bytes]:
-        while (item := queue.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
-    thread = threading.Thread(target=make, name="flopscope decompression", daemon=True)
-    thread.start()
-    try:
-        yield take()
-    finally:
-        stopped.set()
-        while thread.is_alive():
-            try:
-                queue.get(timeout=0.05)
-            except Empty:
-                continue
-        thread.join()
-
-
-def _read_compressed(
-    file: IO[bytes], reader: _core.TraceReader, problems: _Problems, advance: Callable[[], object] | None = None
-) -> None:
-    _feed(_inflate(file, _decompressors(), problems, advance), reader)
 
 
 # The head -------------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import difflib
 import errno
 import json
 import os
@@ -11,17 +12,19 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-__all__ = ["read_json", "replacing", "require_file", "write_json"]
+__all__ = ["close_names", "read_json", "replacing", "require_file", "write_json"]
 
 Name = str | bytes | PathLike[str] | PathLike[bytes]
 
 STALE_SECONDS = 24 * 3600  # age at which another machine's temporary file is considered abandoned
 MAX_BYTES = 64 << 20  # of a stored file
 CHUNK = 1 << 20  # bytes copied at once
+MOST_COMPARED = 10_000  # names of a folder that are compared with a wrong one
 # Errors of a folder that accepts no new file, or of a rename that is not allowed (a sticky folder, a mount point).
 _IN_PLACE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY})
 _DESCRIPTORS = re.compile(r"/proc/[^/]+(/task/[^/]+)?/fd|/dev/fd")
@@ -72,6 +75,17 @@ def write_json(path: Name, content: Any) -> None:
     text = json.dumps(content, indent=1, allow_nan=False)
     with replacing(path) as stream:
         stream.write(f"{text}\n")
+
+
+def close_names(name: str) -> list[str]:
+    """Return up to three paths beside ``name`` whose names are similar to its own, the closest first."""
+    folder, base = os.path.split(name)
+    try:
+        with os.scandir(folder or ".") as entries:
+            names = [entry.name for entry in islice(entries, MOST_COMPARED)]
+    except (OSError, ValueError):
+        return []
+    return [os.path.join(folder, one) for one in difflib.get_close_matches(base, names, n=3, cutoff=0.7)]
 
 
 def require_file(path: Path) -> None:

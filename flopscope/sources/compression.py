@@ -1,0 +1,229 @@
+"""Compressed files: gzip and zstandard, recognised by their first bytes, and decompressed in pieces of bounded size."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, Any, Protocol
+
+__all__ = ["CHUNK", "Format", "decompressed", "format_of"]
+
+CHUNK = 1 << 20  # bytes read at once
+PIECE = 4 << 20  # bytes of text at once
+SLICE = 1 << 10  # bytes for a library that does not limit its output; they expand to at most 32 MB
+MAGIC = 4  # bytes by which a format is recognised
+
+
+class Stream(Protocol):
+    """The decompression of one gzip member or of one zstandard frame."""
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield the text of the data, in pieces of bounded size."""
+
+    @property
+    def rest(self) -> bytes | None:
+        """The data after the end of the member; None before its end."""
+
+
+Library = tuple[Callable[[], Stream], type[Exception]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of compressed files.
+
+    ``starts``: bytes that a member begins with, and a mask for the first of them. ``libraries``: from the fastest to
+    the slowest, a module and what makes a stream of it.
+    """
+
+    name: str
+    starts: tuple[tuple[int, bytes], ...]
+    libraries: tuple[tuple[str, Callable[[Any], Library]], ...]
+    missing: str
+
+    def begins(self, data: bytes) -> bool:
+        """Return whether the data begin with a member of this format."""
+        return any(
+            len(data) >= len(start) and data[0] & mask == start[0] and data[1 : len(start)] == start[1:]
+            for mask, start in self.starts
+        )
+
+    def library(self) -> Library:
+        """Return the fastest installed library, looked up once per process. Raise ImportError if there is none."""
+        with _importing:
+            if self.name not in _found:
+                _found[self.name] = self._import()
+            return _found[self.name]
+
+    def _import(self) -> Library:
+        for name, streams in self.libraries:
+            try:
+                library = importlib.import_module(name)
+            except ImportError:
+                continue
+            return streams(library)
+        raise ImportError(self.missing)
+
+
+_found: dict[str, Library] = {}
+# An importing thread holds the module's lock. A child that is forked meanwhile would wait for that lock forever.
+_importing = threading.Lock()
+os.register_at_fork(before=_importing.acquire, after_in_parent=_importing.release, after_in_child=_importing.release)
+
+
+# Libraries ------------------------------------------------------------------------------------------------------------
+
+
+class _Zlib:
+    """A gzip member, by decompressobj() of zlib or of one of its faster replacements."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            yield self._stream.decompress(data, PIECE)
+            data = self._stream.unconsumed_tail
+
+    @property
+    def rest(self) -> bytes | None:
+        return self._stream.unused_data if self._stream.eof else None
+
+
+class _Buffered:
+    """A zstandard frame, by ZstdDecompressor of compression.zstd or pyzstd, which keep the data not yet used."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        yield self._stream.decompress(data, PIECE)
+        while not self._stream.eof and not self._stream.needs_input:
+            yield self._stream.decompress(b"", PIECE)
+
+    @property
+    def rest(self) -> bytes | None:
+        return self._stream.unused_data if self._stream.eof else None
+
+
+class _Sliced:
+    """A zstandard frame, by decompressobj() of zstandard, whose output can be limited only by its input."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._left = b""
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        for at in range(0, len(data), SLICE):
+            yield self._stream.decompress(data[at : at + SLICE])
+            if self._stream.eof:
+                self._left = data[at + SLICE :]
+                return
+
+    @property
+    def rest(self) -> bytes | None:
+        return self._stream.unused_data + self._left if self._stream.eof else None
+
+
+def gzip_library(library: Any) -> Library:
+    """Return the streams of zlib, or of a module with the same functions."""
+    return lambda: _Zlib(library.decompressobj(wbits=31)), library.error
+
+
+def _buffered_library(library: Any) -> Library:
+    return lambda: _Buffered(library.ZstdDecompressor()), library.ZstdError
+
+
+def _sliced_library(library: Any) -> Library:
+    return lambda: _Sliced(library.ZstdDecompressor().decompressobj()), library.ZstdError
+
+
+FORMATS = (
+    Format(
+        "gzip",
+        ((0xFF, b"\x1f\x8b"),),
+        tuple((name, gzip_library) for name in ("isal.isal_zlib", "zlib_ng.zlib_ng", "zlib")),
+        "Python's zlib module is missing: decompress the trace before reading it",
+    ),
+    Format(
+        "zstandard",
+        ((0xFF, b"\x28\xb5\x2f\xfd"), (0xF0, b"\x50\x2a\x4d\x18")),  # a frame; a frame to skip, which tools add
+        (
+            ("compression.zstd", _buffered_library),
+            ("zstandard", _sliced_library),
+            ("pyzstd", _buffered_library),
+        ),
+        "reading a file compressed by zstandard needs Python 3.14 or a package: pip install zstandard",
+    ),
+)
+
+
+def format_of(start: bytes) -> Format | None:
+    """Return the format of a file that begins with these bytes (MAGIC of them suffice); None: not compressed."""
+    return next((one for one in FORMATS if one.begins(start)), None)
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def decompressed(
+    file: IO[bytes],
+    form: Format,
+    library: Library,
+    check_size: Callable[[int, int], object],
+    ended_early: Callable[[str], object],
+    advance: Callable[[], object] | None = None,
+) -> Iterator[bytes]:
+    """Yield the text of a file of one or more members, in pieces.
+
+    check_size is called with the bytes of text and of the file so far, and may raise; ended_early with the reason why
+    only a part of the text could be read; advance for each CHUNK of the file. Data after the last member are ignored.
+    Raise ValueError if nothing can be decompressed.
+    """
+    make, error = library
+    stream, read, written = make(), 0, 0
+    data = file.read(CHUNK)
+    while data:
+        read += len(data)
+        while data:
+            try:
+                for text in stream.pieces(data):
+                    written += len(text)
+                    check_size(written, read)
+                    yield text
+            except error as problem:
+                if not written:
+                    raise ValueError(f"it cannot be decompressed: {problem}") from None
+                ended_early(f"decompression fails within the first {read:,} bytes ({problem})")
+                return
+            rest = stream.rest
+            if rest is None:
+                break
+            data, count = _next_member(rest, file)
+            read += count
+            if not form.begins(data):
+                return
+            stream = make()
+        if advance is not None:
+            advance()
+        data = file.read(CHUNK)
+    if not written:
+        raise ValueError("it ends before any data could be decompressed")
+    ended_early(f"the compressed file ends at byte {read:,}")
+
+
+def _next_member(rest: bytes, file: IO[bytes]) -> tuple[bytes, int]:
+    """Return the data after a member, without padding, with enough of them to recognise another one; and how many bytes
+    were read for that.
+    """
+    data, read = rest.lstrip(b"\0"), 0
+    while len(data) < MAGIC:
+        more = file.read(CHUNK)
+        if not more:
+            break
+        read += len(more)
+        data = (data + more).lstrip(b"\0")
+    return data, read

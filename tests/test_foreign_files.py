@@ -1,0 +1,161 @@
+"""Files that are no traces: the error says what a file is, by its content, and what to do instead."""
+
+from __future__ import annotations
+
+import bz2
+import cProfile
+import gzip
+import io
+import json
+import lzma
+import pickle
+import sqlite3
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flopscope as fs
+from flopscope.cli.program import main
+from flopscope.sources.foreign import foreign_file
+from flopscope.sources.load import NotATrace
+
+
+def database(*tables: str) -> Callable[[Path], object]:
+    def write(path: Path) -> None:
+        connection = sqlite3.connect(path)
+        for table in tables:
+            connection.execute(f"CREATE TABLE {table} (start INT)")
+        connection.commit()
+        connection.close()
+
+    return write
+
+
+def holding(content: bytes) -> Callable[[Path], object]:
+    return lambda path: path.write_bytes(content)
+
+
+def profile(path: Path) -> None:
+    recorded = cProfile.Profile()
+    recorded.runcall(sorted, [3, 1])
+    recorded.dump_stats(str(path))
+
+
+def zipped(name: str) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr(name, "x")
+    return target.getvalue()
+
+
+def tar(path: Path) -> None:
+    with tarfile.open(path, "w") as archive:
+        archive.add(__file__, "file.py")
+
+
+def event_file() -> bytes:
+    event = b"\x09" + struct.pack("<d", 1.7e9) + b"\x1a\x0dbrain.Event:2"
+    return struct.pack("<Q", len(event)) + b"crc4" + event + b"crc4"
+
+
+MEMORY = {"segments": [{"address": 1}], "device_traces": [[{"action": "alloc"}]]}
+RECORD = "torch.profiler"
+KINDS: dict[str, tuple[Callable[[Path], object], str, str]] = {
+    "nsys-rep": (holding(b"NVIDIA Tegra Profiler Report 1.\n\x0bLocal (CLI)"), "a report of Nsight Systems", "nsys"),
+    "ncu-rep": (holding(b"NVR\0\2\0\0\0\x08\7"), "a report of Nsight Compute", "ncu --import"),
+    "nsys": (database("StringIds", "CUPTI_ACTIVITY_KIND_KERNEL"), "SQLite export of Nsight Systems", "does not .* yet"),
+    "rocpd": (database("rocpd_string", "rocpd_op"), "a database of rocprofv3", "does not read it yet"),
+    "database": (database("people"), "an SQLite database", RECORD),
+    "memory": (holding(pickle.dumps(MEMORY)), "a snapshot of torch's memory", "memory_viz"),
+    "pickle": (holding(pickle.dumps([1, 2])), "a Python pickle", RECORD),
+    "events": (holding(event_file()), "a TensorBoard events file", r"\*\.pt\.trace\.json"),
+    "prof": (profile, "a profile of Python's cProfile", "pstats"),
+    "checkpoint": (holding(zipped("model/data.pkl")), r"a file of torch\.save", RECORD),
+    "zip": (holding(zipped("trace.json")), "a ZIP archive", "unpack it"),
+    "tar": (tar, "a tar archive", "unpack it"),
+    "bz2": (holding(bz2.compress(b"[]")), "compressed by bzip2", "bunzip2"),
+    "xz": (holding(lzma.compress(b"[]")), "compressed by xz", "unxz"),
+    "lfs": (
+        holding(b"version https://git-lfs.github.com/spec/v1\noid sha256:1"),
+        "a pointer of Git LFS",
+        "git lfs pull",
+    ),
+    "png": (holding(b"\x89PNG\r\n\x1a\n\0\0"), "a picture", RECORD),
+    "html": (holding(b"\n<!DOCTYPE html><html></html>"), "a page of HTML", RECORD),
+    "csv": (holding(b"key,count,bytes\nadd,1,2\n"), "a table of comma-separated values", RECORD),
+    "parquet": (holding(b"PAR1\0\0\0"), "a table", RECORD),
+    "npy": (holding(b"\x93NUMPY\1\0"), "a file of arrays", RECORD),
+    "pdf": (holding(b"%PDF-1.7"), "a PDF document", RECORD),
+    "elf": (holding(b"\x7fELF\2"), "a program or a library", RECORD),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_error_says_what_it_is_and_what_to_do(kind: str, tmp_path: Path) -> None:
+    write, what, instead = KINDS[kind]
+    path = tmp_path / "named.json"  # the content counts, not the name
+    write(path)
+    message = rf"named\.json: it is .*{what}.*, not a trace: .*{instead}.* \(.*(byte \d|traceEvents)"
+    with pytest.raises(ValueError, match=message):
+        fs.load_trace(path)
+    for source in (path.read_bytes(), path.open("rb"), gzip.compress(path.read_bytes())):
+        with pytest.raises(ValueError, match=what):
+            fs.load_trace(source)
+
+
+def test_a_trace_of_another_program_is_named(tmp_path: Path) -> None:
+    event = {"ph": "X", "cat": "v8", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    path = tmp_path / "browser.json"
+    path.write_text(json.dumps([event] * 3))
+    with pytest.raises(NotATrace, match=r'a Chrome trace, but .* none of its 3 events .* \(a category in it is "v8"\)'):
+        fs.load_trace(path)
+    assert len(fs.load_trace(b'{"traceEvents": []}')) == 0
+
+
+def test_a_damaged_trace_is_still_a_trace() -> None:
+    with pytest.raises(ValueError, match="expected") as caught:
+        fs.load_trace(b'{"traceEvents": [{"ph": @}]}')
+    assert not isinstance(caught.value, NotATrace)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=300) | st.text().map(str.encode))
+def test_any_content_is_looked_at_without_an_error(content: bytes) -> None:
+    kind = foreign_file(content)
+    assert kind is None or kind.instead
+
+
+@pytest.mark.parametrize("given", ["rank1.jsom", "rnak1.json"])
+def test_a_similar_name_is_suggested(given: str, tmp_path: Path) -> None:
+    (tmp_path / "rank1.json").write_text("[]")
+    with pytest.raises(FileNotFoundError, match=rf"did you mean .*{tmp_path.name}/rank1\.json\?") as caught:
+        fs.load_trace(tmp_path / given)
+    assert caught.value.filename == str(tmp_path / given)
+
+
+@pytest.mark.parametrize("given", ["another", "no such folder/rank1.json"])
+def test_nothing_is_suggested_if_nothing_is_similar(given: str, tmp_path: Path) -> None:
+    (tmp_path / "rank1.json").write_text("[]")
+    with pytest.raises(FileNotFoundError, match="there is no such file: "):
+        fs.load_trace(tmp_path / given)
+
+
+def test_a_folder_is_an_error_of_load_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(IsADirectoryError, match=r"it is a folder; .*load_traces\(\)"):
+        fs.load_trace(tmp_path)
+    assert main(["table", str(tmp_path / "a.json"), str(tmp_path)]) == 1
+    assert "there is no such file" in capsys.readouterr().err
+
+
+def test_control_characters_of_suggestions_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rank\x1b[31m1.json").write_text("[]")
+    assert main(["table", str(tmp_path / "rank[31m1.jsn")]) in (1, 2)
+    error: Any = capsys.readouterr().err
+    assert "\x1b" not in error
