@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import TYPE_CHECKING, Any
 
-from flopscope.cli.tables import add_peaks, device_of
+from flopscope.cli.tables import add_peaks, device_of, open_trace
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 
@@ -28,9 +28,7 @@ def add_summary(commands: Any) -> None:
 
 
 def _summary(options: argparse.Namespace) -> None:
-    from flopscope.sources.load import load_trace
-
-    traces = [load_trace(path) for path in options.traces]
+    traces = [open_trace(path) for path in options.traces]
     for number, trace in enumerate(traces):
         if len(traces) > 1:
             print(f"{chr(10) * (number > 0)}{printable(trace.source)}\n")

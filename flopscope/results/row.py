@@ -103,7 +103,7 @@ class EventRow:
     @property
     def kernels(self) -> list[tuple[str, int, float]]:
         """Name, calls and µs of the kernels that an op launched, if key_averages(kernels=True) was asked for them."""
-        return (self._table._parts.get("kernels") or {self._index: []})[self._index]  # type: ignore[no-any-return]
+        return (self._table._parts.get("kernels") or {self._index: []})[self._index]
 
     @property
     def rank(self) -> int | None:

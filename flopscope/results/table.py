@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, overload
 from flopscope.results.row import COLUMN_NAMES, COLUMNS, RANK, STACK, Column, EventRow, is_array
 from flopscope.support import units
 from flopscope.support.suggest import did_you_mean
-from flopscope.views import arrow, columns as seen, entries, fitted, frame, html, text
+from flopscope.views import arrow, entries, fitted, frame, html, text
+from flopscope.views import columns as seen
 
 if TYPE_CHECKING:
     import pandas
@@ -91,7 +92,7 @@ class EventTable:
         lengths = {len(values) for values in self._sources.values()}
         if len(lengths) > 1:
             raise ValueError(f"the columns of a table must have the same length; got {sorted(lengths)}")
-        self._parts = {name: list(meta[name]) for name in _PARTS if name in meta}
+        self._parts: dict[str, list[Any]] = {name: list(meta[name]) for name in _PARTS if name in meta}
         self._stacks: list[list[str]] | None = self._parts.get("stacks")
         self._ranks: list[int] | None = self._parts.get("ranks")
         self._top_level: list[bool] = self._parts.setdefault("top_level", [True] * lengths.pop())

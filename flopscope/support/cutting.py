@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = ["ELLIPSIS", "cut_apart", "cut_middle"]
@@ -35,7 +34,7 @@ def cut_apart(texts: Iterable[str], width: int) -> Mapping[str, str]:
         if not alike:
             break
         for group in alike:
-            place = len(os.path.commonprefix(group))
+            place = _first_difference(group)
             cut.update({text: _cut_around(text, place, width) for text in group})
     return cut
 
@@ -55,6 +54,6 @@ def _cut_around(text: str, place: int, width: int) -> str:
     return f"{text[:head]}{ELLIPSIS}{rest}"[:width]
 
 
-def widest(texts: Sequence[str]) -> int:
-    """Return the length of the longest text, 0 for none."""
-    return max(map(len, texts), default=0)
+def _first_difference(texts: Sequence[str]) -> int:
+    first, last = min(texts), max(texts)
+    return next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))

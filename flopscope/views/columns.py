@@ -134,7 +134,11 @@ COLUMNS = [
         "CPU time avg", "cpu_time", lambda r, at: at.time(r.cpu_time), fit=Fit("CPU avg", 20, _time("cpu_time"))
     ),
     ViewColumn(
-        "Self CUDA", _CUDA, lambda r, at: at.time(r.self_device_time_total), "device", fit=Fit("Self CUDA", 2, _time(_CUDA))
+        "Self CUDA",
+        _CUDA,
+        lambda r, at: at.time(r.self_device_time_total),
+        "device",
+        fit=Fit("Self CUDA", 2, _time(_CUDA)),
     ),
     ViewColumn(
         "Self CUDA %",
@@ -187,9 +191,7 @@ COLUMNS = [
         "device memory",
         fit=Fit("Self CUDA mem", 15, _memory("self_device_memory_usage")),
     ),
-    ViewColumn(
-        "# of Calls", "count", lambda r, at: str(r.count), fit=Fit("Calls", 6, lambda r, t: str(r.count))
-    ),
+    ViewColumn("# of Calls", "count", lambda r, at: str(r.count), fit=Fit("Calls", 6, lambda r, t: str(r.count))),
     ViewColumn(
         "Input Shapes",
         "input_shapes",

@@ -82,7 +82,9 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
     limit: number of rows, -1 for all; kernels below their ops do not count.
     """
     require_kind(kind)
-    kinds = [kind_of(d, a) for d, a in zip(*(table.columns[n] for n in ("device_type", "is_user_annotation")), strict=True)]
+    kinds = [
+        kind_of(d, a) for d, a in zip(*(table.columns[n] for n in ("device_type", "is_user_annotation")), strict=True)
+    ]
     mixed = table.is_mixed or "op" not in kinds
     shown = kind or ("all" if mixed else "op")
     ordered = usual_order(table.of_kind(shown))
@@ -113,7 +115,7 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
 
 
 def _counts(row: EventRow) -> bool:
-    return row.self_device_time_total > 0 or row.gbytes_per_s > 0 or row.tflops_per_s > 0
+    return bool(row.self_device_time_total > 0 or row.gbytes_per_s > 0 or row.tflops_per_s > 0)
 
 
 def _below(table: EventTable, kernels: Sequence[tuple[str, int, float]]) -> list[Entry]:

@@ -21,7 +21,7 @@ from flopscope.views.notes import footnotes
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
-__all__ = ["FittedText", "Span", "fit_columns", "notes_of", "render", "terminal_width"]
+__all__ = ["FittedText", "Span", "fit_columns", "notes_of", "range_columns", "render", "terminal_width"]
 
 UNKNOWN_WIDTH = 100
 LEAST_WIDTH = 40
@@ -32,6 +32,7 @@ NOTE_NAME = 40  # characters of a name in the notes
 INDENT = "  "
 RANGES_SHOWN = 8
 RANGE_COLUMNS = ("Name", "Rank", "Calls", "CPU total", "CUDA total", "FLOP/s", "B/s", "% roof", "Bound")
+NO_BREAK = "\u00a0"
 STACK_INDENT = "    "
 WHOLE_WIDTH = 10**6
 
@@ -67,6 +68,11 @@ class FittedText:
 
     def __str__(self) -> str:
         return "".join(f"{line}\n" for line in self.lines)
+
+    def after(self, lines: Sequence[str]) -> FittedText:
+        """Return the text with other lines before it."""
+        moved = [Span(span.line + len(lines), span.begin, span.end, span.style) for span in self.spans]
+        return FittedText([*lines, *self.lines], moved)
 
     def print(self) -> None:
         """Print the text on standard output, in colour on terminals that have it, unless NO_COLOR is set."""
@@ -165,9 +171,12 @@ def _chosen(
             natural = min(natural, max(LEAST_NAME, int(width * share)))
         same = any(cells[column.header] == cells[other.header] for other in kept if other.attribute not in TEXTS)
         must = _importance(column, table) == 1
-        if must or (not same and used + natural <= width):
-            kept.append(column)
-            used += natural + len(GAP)
+        if same and not must:
+            continue
+        if not must and used + natural > width:
+            break
+        kept.append(column)
+        used += natural + len(GAP)
     return [column for column in found if column in kept]
 
 
@@ -201,7 +210,9 @@ def _block(
         for column in columns:
             style = _style(column, entry)
             if style and column.cells[i] not in NOTHING:
-                spans.append(Span(first + len(lines), at + column.width - len(column.cells[i]), at + column.width, style))
+                spans.append(
+                    Span(first + len(lines), at + column.width - len(column.cells[i]), at + column.width, style)
+                )
             at += column.width + len(GAP)
         lines.append(line)
         for frame in entry.row.stack if not entry.depth else ():
@@ -258,8 +269,7 @@ def render(
         shown = found.ranges[:RANGES_SHOWN]
         left = f", {RANGES_SHOWN} of {len(found.ranges)}" if len(found.ranges) > RANGES_SHOWN else ""
         lines += ["", f"Ranges{left} (times include the ops above)"]
-        known = [c for c in RANGE_COLUMNS if _tells(c, shown, table)]
-        block, colours = _block(shown, table, fitted, known, len(lines))
+        block, colours = _block(shown, table, fitted, range_columns(shown, table), len(lines))
         lines, spans = lines + block, spans + colours
     if notes:
         lines.append("")
@@ -269,8 +279,14 @@ def render(
 
 def wrapped(sentences: Iterable[str], width: int) -> list[str]:
     """Return one paragraph of lines of at most ``width`` characters."""
-    text = " ".join(sentences)
-    return textwrap.wrap(text, width or UNKNOWN_WIDTH, break_on_hyphens=False)
+    text = " ".join(sentences).replace(" %", f"{NO_BREAK}%").replace("% Roof", f"%{NO_BREAK}Roof")
+    lines = textwrap.wrap(text, width or UNKNOWN_WIDTH, break_on_hyphens=False)
+    return [line.replace(NO_BREAK, " ") for line in lines]
+
+
+def range_columns(entries: Sequence[Entry], table: EventTable) -> list[str]:
+    """Return the columns of RANGE_COLUMNS that tell something of ranges."""
+    return [header for header in RANGE_COLUMNS if _tells(header, entries, table)]
 
 
 def _tells(header: str, entries: Sequence[Entry], table: EventTable) -> bool:

@@ -27,8 +27,9 @@ class Layout:
         max_source_width: int | None,
         roofline: bool,
     ) -> None:
-        self.table, self.time_unit, self.max_name_width = table, time_unit, max_name_width
-        self.widths = {
+        self.table: EventTable = table
+        self.time_unit, self.max_name_width = time_unit, max_name_width
+        self.widths: dict[str, int] = {
             "name": _width((printable(row.key) for row in table), max_name_width),
             "shapes": _width((str(row.input_shapes) for row in table), max_shapes_width),
             "source": _width((printable(entry) for row in table for entry in row.stack), max_source_width),
@@ -84,9 +85,7 @@ def render(
         return ""
     layout = Layout(table, time_unit, max_name_column_width, max_shapes_column_width, max_src_column_width, roofline)
     columns = [column for column in COLUMNS if layout.shown[column.shown]]
-    widths = [
-        layout.widths[column.width] if isinstance(column.width, str) else column.width for column in columns
-    ]
+    widths = [layout.widths[column.width] if isinstance(column.width, str) else column.width for column in columns]
 
     rows = list(table if sort_by is None else table.sorted(sort_by))
     if top_level_events_only:
