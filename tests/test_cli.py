@@ -53,7 +53,7 @@ def test_bench_runs_as_a_module() -> None:
         "cpu: ",
         "32 × 32 float32, 2 times",
         "flopscope::matmul",
-        "Self CPU time total",
+        "on the CPU. ",
         "% Roofline",
         "GB/s",
     ):

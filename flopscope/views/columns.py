@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
     from flopscope.views.text import Layout
 
-__all__ = ["COLUMNS", "Fit", "ViewColumn", "attribute_of", "find_columns", "shapes_text"]
+__all__ = ["COLUMNS", "Fit", "ViewColumn", "attribute_of", "find_columns", "shapes_text", "tells"]
 
 WIDTH = 12  # of torch.profiler's columns
 REPEATS = 3  # equal shapes in a row that are written once
@@ -28,6 +28,7 @@ class Fit:
     cell: the text for a row; one of ``NOTHING`` if it tells nothing.
     share: the length of a bar in HTML, 0 to 1; None for no bar.
     on_host: the importance in a table without device times, if it differs.
+    zero_tells: whether a column of zeros is shown.
     """
 
     header: str
@@ -35,6 +36,7 @@ class Fit:
     cell: Callable[[EventRow, EventTable], str]
     share: Callable[[EventRow, EventTable], float] | None = None
     on_host: int | None = None
+    zero_tells: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,15 @@ class ViewColumn:
     fit: Fit | None = None
 
 
-NOTHING = frozenset({"", units.MISSING, "0", "0 B", "0.0%", "NaN"})
+MISSING = frozenset({"", units.MISSING})
+NOTHING = frozenset({*MISSING, "0", "0 B", "0.0%", "NaN"})
 """Cells that are empty or zero: a column with no other cells gives way."""
+
+
+def tells(column: ViewColumn, cells: Iterable[str]) -> bool:
+    """Return whether a column with these cells has something to show."""
+    nothing = MISSING if column.fit is not None and column.fit.zero_tells else NOTHING
+    return not nothing.issuperset(cells)
 
 
 def shapes_text(shapes: Sequence[Any]) -> str:
@@ -256,7 +265,13 @@ COLUMNS = [
         lambda r, at: units.roofline_text(r.pct_roofline),
         "roofline",
         10,
-        fit=Fit("% roof", 3, lambda r, t: units.roofline_text(r.pct_roofline), lambda r, t: r.pct_roofline / 100),
+        fit=Fit(
+            "% roof",
+            3,
+            lambda r, t: units.roofline_text(r.pct_roofline),
+            lambda r, t: r.pct_roofline / 100,
+            zero_tells=True,
+        ),
     ),
     ViewColumn(
         "Bound",

@@ -14,7 +14,7 @@ from flopscope.support.columns import GAP, dashes
 from flopscope.support.cutting import cut_apart, cut_middle
 from flopscope.support.kernel_names import short_names
 from flopscope.support.safe import printable
-from flopscope.views.columns import COLUMNS, NOTHING, Fit, ViewColumn, find_columns
+from flopscope.views.columns import COLUMNS, NOTHING, Fit, ViewColumn, find_columns, tells
 from flopscope.views.entries import NO_OP, Entry, Listing, list_entries
 from flopscope.views.notes import footnotes
 
@@ -135,7 +135,7 @@ def fit_columns(
     short = short_names(c for e, c in zip(entries, cells["Name"], strict=True) if width and e.row.device_type != "cpu")
     cells["Name"] = [INDENT * e.depth + short.get(c, c) for e, c in zip(entries, cells["Name"], strict=True)]
     if names is None:
-        found = [c for c in found if c.header == "Name" or not NOTHING.issuperset(cells[c.header])]
+        found = [c for c in found if c.header == "Name" or tells(c, cells[c.header])]
         found = [c for c in found if c.attribute != "rank" or table.ranks is not None]
     chosen = _chosen(found, cells, table, width) if names is None and width else found
     fixed = sum(len(GAP) + _natural(c, cells) for c in chosen if c.attribute not in TEXTS)
@@ -293,8 +293,8 @@ def _tells(header: str, entries: Sequence[Entry], table: EventTable) -> bool:
     if header == "Rank":
         return table.ranks is not None
     (column,) = find_columns([header])
-    assert column.fit is not None
-    return header == "Name" or not NOTHING.issuperset(column.fit.cell(entry.row, table) for entry in entries)
+    fit = column.fit
+    return fit is not None and (header == "Name" or tells(column, (fit.cell(entry.row, table) for entry in entries)))
 
 
 def notes_of(table: EventTable, listing: Listing, more: str, row_limit: int, total: int | None = None) -> Iterator[str]:
