@@ -54,7 +54,7 @@ def test_bench_runs_as_a_module() -> None:
         "32 × 32 float32, 2 times",
         "flopscope::matmul",
         "on the CPU. ",
-        "% Roofline",
+        "% roof",
         "GB/s",
     ):
         assert expected in done.stdout

@@ -123,7 +123,7 @@ def test_html_has_the_footnotes_of_the_text() -> None:
     page = make_table({**ADD, "pct_roofline": 131.0, "bound": "cache"}, coverage=coverage, peaks=peaks)._repr_html_()
     for line in ("* more than the roofline", "91.0 % and the FLOPs of 87.5 %", "Not modelled: a&lt;b&gt; 1.50ms."):
         assert line in page
-    assert page.rstrip().endswith("% Roofline: of the measured peaks of NVIDIA H200 (cuda:0).</div>")
+    assert page.rstrip().endswith("% roof: of the measured peaks of NVIDIA H200 (cuda:0).</div>")
 
 
 def test_html_has_bars_tooltips_and_the_columns_of_the_text() -> None:

@@ -58,11 +58,17 @@ def usual_order(table: EventTable) -> EventTable:
     """Return the rows in the order for people: what could be gained first.
 
     That is by headroom if the peaks of a device are known, with the time of rows without a known roofline as theirs;
-    else by device time if there is any; else by host time. Rows that are sorted already keep their order.
+    else by device time if there is any; else by host time. Ops and kernels together are sorted by time. Rows that are sorted already keep their order.
     """
     if table.is_sorted:
         return table
-    return table._select(sorted(range(len(table)), key=lambda i: _gain(table[i]), reverse=True))
+    kinds = {device == "cpu" for device in table.columns["device_type"]}
+    key = _times if len(kinds) > 1 and not table.is_mixed else _gain  # the headroom of kernels is unknown
+    return table._select(sorted(range(len(table)), key=lambda i: key(table[i]), reverse=True))
+
+
+def _times(row: EventRow) -> tuple[float, float]:
+    return row.self_device_time_total, row.self_cpu_time_total
 
 
 def _gain(row: EventRow) -> tuple[float, float]:

@@ -150,7 +150,8 @@ def fit_columns(
 
 def _cell(fit: Fit, entry: Entry, table: EventTable) -> str:
     cell = fit.cell(entry.row, table)
-    return "" if entry.depth and cell in NOTHING else cell  # most columns do not apply to kernels
+    bare = entry.depth or entry.row.key == NO_OP  # most columns do not apply to kernels
+    return "" if bare and cell in NOTHING else cell
 
 
 def _natural(column: ViewColumn, cells: dict[str, list[str]]) -> int:
@@ -215,7 +216,7 @@ def _block(
                 )
             at += column.width + len(GAP)
         lines.append(line)
-        for frame in entry.row.stack if not entry.depth else ():
+        for frame in entry.row.stack if not entry.row.is_user_annotation else ():
             shown = f"{STACK_INDENT}{printable(frame)}"
             lines.append(cut_middle(shown, width) if width else shown)
     return lines, spans
@@ -279,7 +280,7 @@ def render(
 
 def wrapped(sentences: Iterable[str], width: int) -> list[str]:
     """Return one paragraph of lines of at most ``width`` characters."""
-    text = " ".join(sentences).replace(" %", f"{NO_BREAK}%").replace("% Roof", f"%{NO_BREAK}Roof")
+    text = " ".join(sentences).replace(" %", f"{NO_BREAK}%").replace("% roof", f"%{NO_BREAK}roof")
     lines = textwrap.wrap(text, width or UNKNOWN_WIDTH, break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines]
 
@@ -320,8 +321,10 @@ def notes_of(table: EventTable, listing: Listing, more: str, row_limit: int, tot
         yield "The time of a kernel is also that of its op."
     rows = [entry.row for entry in (*listing.entries, *listing.ranges)]
     for note in footnotes(rows, table, lambda name: cut_middle(printable(name), NOTE_NAME), time):
-        yield " ".join(note.split())
+        yield " ".join(note.split()).replace("% Roofline:", "% roof:")
     coverage = table.coverage()
+    if coverage.get("estimated"):
+        return
     if min(coverage["bytes"], coverage["flops"]) >= 1 and not table.lacks_shapes and not table.device_unseen:
         yield "All FLOPs and bytes are known."
 
