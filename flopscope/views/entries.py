@@ -58,7 +58,8 @@ def usual_order(table: EventTable) -> EventTable:
     """Return the rows in the order for people: what could be gained first.
 
     That is by headroom if the peaks of a device are known, with the time of rows without a known roofline as theirs;
-    else by device time if there is any; else by host time. Ops and kernels together are sorted by time. Rows that are sorted already keep their order.
+    else by device time if there is any; else by host time. Ops and kernels together are sorted by time. Rows that are
+    sorted already keep their order.
     """
     if table.is_sorted:
         return table
