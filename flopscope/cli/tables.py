@@ -175,7 +175,7 @@ def _torch_text(table: EventTable, options: argparse.Namespace) -> str:
 
 def _grouped(trace: Trace, options: argparse.Namespace) -> EventTable:
     by_category = options.group_by == "category"
-    table = trace.key_averages(**GROUPINGS[options.group_by], peaks=options.peaks, kernels=not by_category)
+    table = trace.key_averages(**GROUPINGS[options.group_by], peaks=options.peaks, kernels=options.kernels)
     return table.by_category() if by_category else table
 
 

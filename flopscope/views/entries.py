@@ -46,7 +46,6 @@ class Listing:
     """Rows that are listed if no limit cuts them."""
     noun: str
     """What they are: "op", "kernel", "range" or "row"."""
-    has_kernels: bool = False
     has_no_op: bool = False
     hidden: int = 0
     """Ops of a GPU program that are left out because they have neither device time nor work."""
@@ -105,7 +104,7 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
         entries.append(Entry(row))
         if kernels and launched:
             entries += _below(table, row.kernels)
-    listing = {"count": len(ordered), "noun": {"all": "row"}.get(shown, shown), "has_kernels": kernels and launched}
+    below = kernels and launched
     ranges: list[Entry] = []
     has_no_op = False
     if kind is None and not mixed:
@@ -116,9 +115,10 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
             entries[_place(entries, unowned, table) : 0] = [Entry(unowned), *_below(table, _kernels_left(table, kinds))]
     inherits = any(
         math.fsum(time for _, _, time in row.kernels) > row.self_device_time_total * (1 + NEGLIGIBLE) + 0.01
-        for row in (chosen if listing["has_kernels"] else ())
+        for row in (chosen if below else ())
     )
-    return Listing(entries, ranges, has_no_op=has_no_op, hidden=listed - len(ordered), inherits=inherits, **listing)  # type: ignore[arg-type]
+    noun = "row" if shown == "all" else shown
+    return Listing(entries, ranges, len(ordered), noun, has_no_op, listed - len(ordered), inherits)
 
 
 def _counts(row: EventRow) -> bool:
