@@ -131,6 +131,7 @@ def _compiled(ipython: Any, cell: str) -> Callable[[], Any]:
 
 def _show(ipython: Any, averages: EventTable, row_limit: int) -> None:
     """Display a table as HTML and as text; the front end selects one."""
-    text = averages.table(row_limit=row_limit)
-    shown = averages if row_limit < 0 or len(averages) <= row_limit else averages[:row_limit]
-    ipython.display_pub.publish({"text/plain": text, "text/html": shown._repr_html_()})
+    from flopscope.views import html
+
+    text = averages.table(row_limit=row_limit, brief=True)
+    ipython.display_pub.publish({"text/plain": text, "text/html": html.render(averages, row_limit)})

@@ -124,6 +124,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         group_by_overload_name: bool = False,
         *,
         peaks: str | None = None,
+        kernels: bool = False,
     ) -> EventTable:
         """Return the events grouped by name, as torch.profiler does, with their work and roofline.
 
@@ -131,7 +132,8 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``). Raise
         RuntimeError if the profile is running or has recorded nothing.
         """
-        return Results.key_averages(self, group_by_input_shape, group_by_stack_n, group_by_overload_name, peaks=peaks)
+        by = group_by_input_shape, group_by_stack_n, group_by_overload_name
+        return Results.key_averages(self, *by, peaks=peaks, kernels=kernels)
 
     def events(self) -> EventList:
         """Return flopscope's list of single events; ``torch.profiler.profile.events(prof)`` returns torch's."""

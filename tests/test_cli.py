@@ -53,8 +53,8 @@ def test_bench_runs_as_a_module() -> None:
         "cpu: ",
         "32 × 32 float32, 2 times",
         "flopscope::matmul",
-        "Self CPU time total",
-        "% Roofline",
+        "on the CPU. ",
+        "% roof",
         "GB/s",
     ):
         assert expected in done.stdout

@@ -56,20 +56,21 @@ def ranks(tmp_path: Path) -> list[str]:
 
 
 def names(text: str) -> list[str]:
-    """Return the first cells of the rows of a printed table."""
+    """Return the first cells of the rows of the first table printed; kernels below their ops begin with a blank."""
     lines = text.splitlines()
-    rules = [i for i, line in enumerate(lines) if line.startswith("---")]
-    return [line.split("  ")[0] if line[0] != " " else line.split()[0] for line in lines[rules[1] + 1 : rules[2]]]
+    first = next(i for i, line in enumerate(lines) if line.startswith("---")) + 1
+    width = lines[first - 1].index(" ")
+    return [line[:width].rstrip() for line in lines[first : lines.index("", first)]]
 
 
 def test_a_table_is_printed_longest_first_with_its_coverage(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", str(trace)]) == 0
     text = capsys.readouterr().out
-    assert names(text)[0] in ("aten::mm", "gemm") and "200.000us" in text
-    assert "Coverage: " in text and "Self CUDA time total: 200.000us" in text
+    assert names(text)[0] == "aten::mm" and "gemm" not in text and "ProfilerStep*" not in names(text)
+    assert "Total: 200us on the GPU" in text and "All FLOPs and bytes are known." in text
     assert main(["table", str(trace), "--sort-by", "count", "--limit", "1"]) == 0
     text = capsys.readouterr().out
-    assert len(names(text)) == 1 and " rows; --limit -1 prints all." in text
+    assert len(names(text)) == 1 and " ops; --limit -1 shows all." in text
 
 
 def test_a_damaged_trace_prints_one_warning_line(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,14 +83,16 @@ def test_a_damaged_trace_prints_one_warning_line(trace: Path, capsys: pytest.Cap
 def test_lines_fit_a_terminal(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for grouping in ("name", "shape", "category"):
         assert main(["table", str(trace), "--group-by", grouping]) == 0
-        assert all(len(line.rstrip()) <= 120 for line in capsys.readouterr().out.splitlines())
+        assert all(len(line) <= 100 for line in capsys.readouterr().out.splitlines())
+        assert main(["table", str(trace), "--group-by", grouping, "--width", "60"]) == 0
+        assert all(len(line) <= 60 for line in capsys.readouterr().out.splitlines())
     assert main(["table", str(trace), "--all-columns"]) == 0
     assert "CPU time avg" in capsys.readouterr().out
 
 
 def test_rows_are_grouped_by_the_chosen_key(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", str(trace), "--group-by", "shape"]) == 0
-    assert "[[64, 32], [32, 16]]" in capsys.readouterr().out
+    assert "64x32 32x16" in capsys.readouterr().out
     assert main(["table", str(trace), "--group-by", "category"]) == 0
     text = capsys.readouterr().out
     assert "matrix product" in text and "pointwise" in text and "gemm" not in text
@@ -185,6 +188,8 @@ def test_recordings_of_one_process_are_not_ranks(
     ("arguments", "status", "message"),
     [
         (["--sort-by", "beauty"], 2, "cannot sort by 'beauty'"),
+        (["--sort-by", "coutn"], 2, "did you mean 'count'"),
+        (["--columns", "calls", "flop"], 2, "there is no column 'flop'; did you mean 'flops'"),
         (["--csv", "/no/such/folder/x.csv"], 1, "/no/such/folder/x.csv"),
     ],
 )
@@ -194,6 +199,41 @@ def test_wrong_options_print_one_error_line(
     assert main(["table", str(trace), *arguments]) == status
     error = capsys.readouterr().err
     assert message in error and len(error.splitlines()) == 1
+
+
+def test_an_invalid_filter_shows_the_place(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--filter", "aten::(mm"]) == 2
+    first, pattern, place = capsys.readouterr().err.splitlines()
+    assert "no regular expression" in first and pattern.strip() == "aten::(mm"
+    assert place.index("^") == pattern.index("(")
+
+
+def test_similar_files_are_suggested(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["table"], ["summary"], ["compare", str(trace)]):
+        assert main([*command, str(trace.with_name("rum.json"))]) == 1
+        assert "did you mean 'run.json'?" in capsys.readouterr().err
+
+
+def test_rows_are_chosen_by_kind_and_name(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(*options: str) -> list[str]:
+        assert main(["table", str(trace), *options]) == 0
+        return names(capsys.readouterr().out)
+
+    assert shown("--kind", "kernel") == ["gemm"]
+    assert set(shown("--kind", "op")) >= {"aten::mm", "aten::relu"} and "gemm" not in shown("--kind", "op")
+    assert shown("--kind", "range") == ["ProfilerStep*"]
+    assert set(shown("--kind", "all")) > {"gemm", "aten::mm", "ProfilerStep*"}
+    assert shown("--filter", "^aten::m") == ["aten::mm"]
+    assert shown("--kernels", "--filter", "mm") == ["aten::mm", "  gemm"]
+    assert len(shown("--kind", "all", "--top", "2")) == 2
+    file = tmp_path / "out.json"
+    assert shown("--kind", "kernel", "--json", str(file)) == ["gemm"]
+    assert [row["key"] for row in json.loads(file.read_text())["rows"]] == ["gemm"]
+
+
+def test_the_columns_named_are_printed(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--columns", "bound", "Self CUDA,count"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split()[1:] == ["Bound", "Self", "CUDA", "Calls"]
 
 
 def test_a_file_that_is_not_a_trace_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

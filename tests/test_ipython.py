@@ -62,7 +62,7 @@ def test_options_sort_group_and_limit_the_rows(run: Run) -> None:
     body = "x = fs.ones((2,), device='cpu')\nfs.neg(x)\nfs.neg(fs.ones((3,), device='cpu'))"
     _, shown = run("%%flopscope --no-peaks --group-by-shape --sort-by count --row-limit 2\n" + body)
     assert shown.count("flopscope::neg") + shown.count("flopscope::ones") == 2
-    assert "[[2]]" in run("%%flopscope --no-peaks --group-by-shape\n" + body)[1]
+    assert re.search(r"flopscope::neg +2 ", run("%%flopscope --no-peaks --group-by-shape\n" + body)[1])
 
 
 def test_a_line_is_profiled(run: Run) -> None:

@@ -59,7 +59,7 @@ def test_ranks_of_a_row_are_adjacent_and_sorted_by_their_maximum() -> None:
     assert joined.self_cpu_time_total == 5.0
     assert [row.key for row in join_ranks(tables, "cpu_time_total", limit=1)] == ["a", "a"]
     assert [row.key for row in join_ranks(tables)] == ["a", "a", "b", "b"]
-    assert "  Rank  " in joined.table() and "<th>Rank</th>" in joined._repr_html_()
+    assert "  Rank  " in joined.table() and ">Rank</th>" in joined._repr_html_()
     assert next(iter(joined.to_dicts()[0])) == "rank" and joined[1:].ranks == [1, 0, 1]
     assert tables[0][0].rank is None and "Rank" not in tables[0].table()
 

@@ -98,8 +98,35 @@ def test_sorting_puts_the_largest_first_and_the_unknown_last() -> None:
     assert keys("self_cuda_time_total")[0] == keys("cuda_time")[0] == "flopscope::add"
     assert keys("device_time")[1:] == ["outer", "flopscope::sin"]  # equal ones stay in order
     assert keys("key") == ["outer", "flopscope::sin", "flopscope::add"]
-    with pytest.raises(ValueError, match=r"cannot sort by 'speed'; choose one of key, .*device_time"):
-        table.table(sort_by="speed")
+    with pytest.raises(ValueError, match=r"cannot sort by 'beauty'; choose one of key, .*device_time"):
+        table.table(sort_by="beauty")
+    with pytest.raises(ValueError, match=r"cannot sort by 'coutn'; did you mean 'count'"):
+        table.sorted("coutn")
+
+
+def test_sort_keys_are_headers_too_in_any_case() -> None:
+    table = make_table(*ROWS)
+    for key, attribute in (
+        ("Self CUDA", "self_device_time_total"),
+        ("self cpu", "self_cpu_time_total"),
+        ("CALLS", "count"),
+        ("# of calls", "count"),
+        ("% Roofline", "pct_roofline"),
+        ("flop/s", "tflops_per_s"),
+        ("input shapes", "input_shapes"),
+    ):
+        assert [row.key for row in table.sorted(key)] == [row.key for row in table.sorted(attribute)], key
+
+
+def test_rows_have_a_kind() -> None:
+    kernel = {"key": "k", "device_type": "cuda", "self_device_time_total": 3.0}
+    table = make_table(*ROWS, kernel, {**kernel, "key": "outer", "is_user_annotation": True})
+    keys = {kind: [row.key for row in table.of_kind(kind)] for kind in ("op", "kernel", "range", "all")}
+    assert keys["op"] == ["flopscope::add", "flopscope::sin"] and keys["kernel"] == ["k"]
+    assert keys["range"] == ["outer", "outer"] and len(keys["all"]) == 5
+    assert len(table.to_pandas()) == 5 and list(table.to_pandas("kernel").key) == ["k"]
+    with pytest.raises(ValueError, match="kind must be one of op, kernel, range, all; got 'opp'"):
+        table.of_kind("opp")
 
 
 def test_a_table_has_its_coverage() -> None:

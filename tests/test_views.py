@@ -121,9 +121,19 @@ def test_html_has_the_footnotes_of_the_text() -> None:
     coverage = {"bytes": 0.91, "flops": 0.875, "unmodelled": [("a<b>", 1500.0)]}
     peaks = {"cuda:0": {"source": "measured", "name": "NVIDIA H200"}}
     page = make_table({**ADD, "pct_roofline": 131.0, "bound": "cache"}, coverage=coverage, peaks=peaks)._repr_html_()
-    for line in ("* more than the roofline", "91.0 % and the FLOPs of 87.5 %", "Not modelled: a&lt;b&gt; 1.500ms."):
+    for line in ("* more than the roofline", "91.0 % and the FLOPs of 87.5 %", "Not modelled: a&lt;b&gt; 1.50ms."):
         assert line in page
-    assert page.rstrip().endswith("% Roofline: of the measured peaks of NVIDIA H200 (cuda:0).</div>")
+    assert page.rstrip().endswith("% roof: of the measured peaks of NVIDIA H200 (cuda:0).</div>")
+
+
+def test_html_has_bars_tooltips_and_the_columns_of_the_text() -> None:
+    long = "aten::" + "x" * 90
+    table = make_table({**ADD, "key": long}, self_device_time_total=728.0)
+    page = table._repr_html_()
+    assert f'title="{long}"' in page and "linear-gradient(to right, " in page and "92.2%, transparent 0" in page
+    assert "position: sticky" in page and "max-width: 830px" in page
+    headers = [text for text in Tags(page).texts if text in ("Self CUDA", "CUDA %", "% roof", "Bound", "Headroom")]
+    assert headers == ["Self CUDA", "CUDA %", "Headroom", "% roof", "Bound"] or "Headroom" not in headers
 
 
 def test_footnotes_explain_the_numbers() -> None:
@@ -211,9 +221,9 @@ class Tags(HTMLParser):
 
 
 def test_html_escapes_names_and_loads_nothing() -> None:
-    fragment = make_table(ADD, {**KERNEL, "key": "<script>alert('x')</script>\"&"})._repr_html_()
+    fragment = make_table(ADD, {**ADD, "key": "<script>alert('x')</script>\"&"})._repr_html_()
     parsed = Tags(fragment)
-    assert "script" not in parsed.tags and "<script>alert('x')</script>\"&" in parsed.texts
+    assert "script" not in parsed.tags and "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in fragment
     assert "http" not in fragment and "url(" not in fragment and "src=" not in fragment
     assert parsed.tags.count("tr") == 3
 
@@ -223,7 +233,7 @@ def test_html_shows_the_longest_rows_first() -> None:
     parsed = Tags(make_table(*rows)._repr_html_())
     names = [text for text in parsed.texts if text.startswith("op")]
     assert names == [f"op{i}" for i in range(119, 69, -1)]
-    assert any("50 of 120 rows" in text for text in parsed.texts)
+    assert any("50 of 120 ops" in text for text in parsed.texts)
     assert Tags(make_table()._repr_html_()).tags.count("table") == 1
 
 

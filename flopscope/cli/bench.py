@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,10 @@ from flopscope.hardware.peaks import Peaks
 from flopscope.results.table import EventRow, EventTable
 from flopscope.sources.profiler import profile
 from flopscope.support.progress import progress_bar
+from flopscope.support.suggest import did_you_mean
 from flopscope.support.units import si_text
+from flopscope.views.entries import Entry, Listing
+from flopscope.views.fitted import FittedText, render, terminal_width
 
 __all__ = ["OPS", "Bench", "run"]
 
@@ -108,6 +112,19 @@ class Bench:
             return f"sin and add: {facts}. At this size memory does not set the time; try a larger --size."
         return f"sin and add: {facts}. A byte takes {per_byte:.2f} times as long in sin: its arithmetic is not hidden."
 
+    def text(self, sort_by: str | None = None, width: int | None = None) -> FittedText:
+        """Return the device, the answers and the table, of lines of at most ``width`` characters.
+
+        sort_by: see EventTable.sorted(); None for the order of the program. width: None for that of the terminal.
+        """
+        table = self.table if sort_by is None else self.table.sorted(sort_by)
+        total = "CUDA avg" if table.has_device else "CPU avg"
+        listing = Listing([Entry(row) for row in table], [], len(table), "op")
+        size = terminal_width() if width is None else width
+        shown = render(table, width=size, columns=[total, *TABLE_COLUMNS], listing=listing)
+        before = [line for text in (*self.heading(), "", *self.answers()) for line in _hanging(text, size)]
+        return shown.after([*before, ""])
+
     def to_json(self) -> dict[str, Any]:
         """Return ``device``, ``rows`` (a dict for each row of the table), the options of the run and the peaks."""
         return {
@@ -118,6 +135,15 @@ class Bench:
             "peaks": {"source": self.peaks.source, "flops": dict(self.peaks.flops), "bandwidth": self.peaks.bandwidth},
             "rows": self.table.to_dicts(),
         }
+
+
+TABLE_COLUMNS = ("FLOPs", "Bytes", "FLOP/s", "B/s", "FLOP/B", "% Roofline", "Bound")
+
+
+def _hanging(text: str, width: int) -> list[str]:
+    """Return a text as lines of at most ``width`` characters, those after the first indented."""
+    indent = " " * (len(text) - len(text.lstrip()) + 2)
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
 # Below this share of the roofline, in percent, neither memory nor the counted FLOPs explain the time.
@@ -171,7 +197,8 @@ def run(
     chosen = list(OPS) if ops is None else list(ops)
     unknown = [name for name in chosen if name not in OPS]
     if unknown:
-        raise ValueError(f"unknown op {unknown[0]!r}; choose from {', '.join(OPS)}")
+        hint = did_you_mean(unknown[0], OPS) or f"; choose from {', '.join(OPS)}"
+        raise ValueError(f"unknown op {unknown[0]!r}{hint}")
     if repeat < 1 or (size is not None and size < 1):
         raise ValueError(f"size ({size}) and repeat ({repeat}) must be at least 1")
     where = find_device(device)

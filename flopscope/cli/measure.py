@@ -15,6 +15,7 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.support.package import FOLDER
+from flopscope.support.suggest import did_you_mean
 
 __all__ = ["add_measure"]
 
@@ -143,7 +144,8 @@ def _op(options: argparse.Namespace) -> tuple[Callable[..., Any], tuple[Any, ...
     from flopscope.timing.operands import call_of_op, tensor_arguments
 
     if options.what not in _core.ops:
-        raise ValueError(f"{options.what!r} is neither an op nor a module:function; ops are {', '.join(_core.ops)}")
+        hint = did_you_mean(options.what, _core.ops) or f"; ops are {', '.join(_core.ops)}"
+        raise ValueError(f"{options.what!r} is neither an op nor a module:function{hint}")
     if not options.shapes:
         raise ValueError(f"{options.what} needs a shape, as in: flopscope measure {options.what} 4096,4096")
     where = options.device

@@ -86,8 +86,7 @@ def _bench(options: argparse.Namespace) -> None:
     from flopscope.cli import bench
 
     result = bench.run(options.device, options.dtype, options.size, options.ops, options.repeat, progress=True)
-    text = result.table.table(sort_by=options.sort_by, row_limit=-1)
-    print("\n".join(result.heading()), text, "\n".join(result.answers()), sep="\n\n")
+    result.text(options.sort_by).print()
     content = result.to_json()
     if options.against:
         comparison = _against_torch(result, options)

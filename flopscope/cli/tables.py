@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
+from flopscope.views.columns import find_columns
+from flopscope.views.entries import KINDS
+from flopscope.views.fitted import LEAST_WIDTH
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
@@ -37,6 +42,13 @@ def limit(text: str) -> int:
     return number
 
 
+def table_width(text: str) -> int:
+    """Parse the width of a table in characters."""
+    if not text.isdecimal() or int(text) < LEAST_WIDTH:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a width of at least {LEAST_WIDTH}")
+    return int(text)
+
+
 def add_peaks(parser: argparse.ArgumentParser) -> None:
     """Add ``--peaks`` to a command."""
     text = "base of shares; measured: on this machine if it has the device, else datasheet (default: %(default)s)"
@@ -53,15 +65,21 @@ def add_table(commands: Any) -> None:
         "trace of torch.profiler, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
     )
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
-    parser.add_argument("--sort-by", help="column, as in torch (default: self device time, or self CPU time)")
-    parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1 for all (default: %(default)s)")
+    text = "column or its header (default: headroom, what could be gained; without known peaks, the time)"
+    parser.add_argument("--sort-by", metavar="COLUMN", help=text)
+    text = "rows to print, -1 for all (default: %(default)s)"
+    parser.add_argument("--limit", "--top", type=limit, default=LIMIT, metavar="N", help=text)
+    parser.add_argument("--kind", choices=KINDS, help="rows to print and write (default: ops, with ranges apart)")
+    parser.add_argument("--kernels", action="store_true", help="print the kernels of each op below it")
+    parser.add_argument("--filter", metavar="REGEX", help="only rows whose name contains a match, printed and written")
+    parser.add_argument("--columns", nargs="+", metavar="COLUMN", help="columns to print, by name or header")
+    parser.add_argument("--width", type=table_width, metavar="N", help="width of the table (default: the terminal's)")
+    parser.add_argument("--wide", action="store_true", help="print all columns, and names in full, at any width")
     parser.add_argument(
         "--group-by", choices=GROUPINGS, default="name", help="what rows are grouped by (default: name)"
     )
     add_peaks(parser)
-    parser.add_argument(
-        "--all-columns", action="store_true", help="print all of torch's columns, not only those that fit"
-    )
+    parser.add_argument("--all-columns", action="store_true", help="print torch's layout with all of its columns")
     parser.add_argument("--steps", action="store_true", help="also print utilization, step times and launches")
     parser.add_argument("--csv", metavar="FILE", help="write all rows")
     parser.add_argument("--json", metavar="FILE", help="write the device and all rows")
@@ -72,30 +90,49 @@ def add_table(commands: Any) -> None:
 def _table(options: argparse.Namespace) -> None:
     from flopscope.sources.find import load_traces
     from flopscope.sources.windows import join_windows
+    from flopscope.views import fitted
 
+    matches = _matcher(options.filter)
+    columns = [name for text in options.columns or () for name in text.split(",") if name.strip()] or None
+    if columns is not None:
+        find_columns(columns)
     processes = join_windows(load_traces(*options.traces))
     ranks = _ranks(processes)
-    tables = [_grouped(process.trace, options.group_by, options.peaks) for process in processes]
-    sort_by = options.sort_by or _longest(tables)
+    tables = [_selected(_grouped(process.trace, options), matches, options.kind) for process in processes]
     if len(tables) == 1:
-        every = tables[0].sorted(sort_by)
-        shown = every[: None if options.limit < 0 else options.limit]
+        every = tables[0] if options.sort_by is None else tables[0].sorted(options.sort_by)
+        shown, total, rows = every, None, options.limit
     else:
         from flopscope.results.ranks import join_ranks
 
         ranked = dict(zip(ranks, tables, strict=True))
-        every, shown = (join_ranks(ranked, sort_by, count) for count in (-1, options.limit))
+        every = join_ranks(ranked, options.sort_by or _longest(tables))
+        ops = {rank: _of_ops(table, options.kind) for rank, table in ranked.items()}
+        shown = join_ranks(ops, options.sort_by or _longest(tables), options.limit)
+        total, rows = sum(map(len, ops.values())), -1
     _print_files(processes, ranks)
-    print(shown.table(row_limit=-1, brief=not options.all_columns) if len(shown) else "No rows.\n", end="")
-    if len(shown) < len(every):
-        print(f"{len(shown)} of {len(every)} rows; --limit -1 prints all.")
-    _print_unmodelled(every)
+    if options.all_columns:
+        print(_torch_text(every, options), end="")
+    else:
+        width = 0 if options.wide else options.width
+        kind = None if total is not None else options.kind
+        more = "--limit -1"
+        fitted.render(
+            shown,
+            width=width,
+            kind=kind,
+            kernels=options.kernels,
+            columns=columns,
+            row_limit=rows,
+            more=more,
+            total=total,
+        ).print()
     windows = [window for process in processes for window in process.windows]
     if options.steps:
         for window in windows:
             print(f"\n{printable(window.source)}" if len(windows) > 1 else "")
             window.summary()
-    _write(every, windows, options)
+    _write(every if every.is_sorted else every.sorted(_longest(tables)), windows, options)
 
 
 def _print_files(processes: list[Process], ranks: list[int]) -> None:
@@ -110,9 +147,42 @@ def _print_files(processes: list[Process], ranks: list[int]) -> None:
     print()
 
 
-def _grouped(trace: Trace, group_by: str, peaks: str) -> EventTable:
-    table = trace.key_averages(**GROUPINGS[group_by], peaks=peaks)
-    return table.by_category() if group_by == "category" else table
+def _matcher(pattern: str | None) -> Callable[[str], object]:
+    """Return a function that tells whether a name contains a match. ValueError shows where a pattern is invalid."""
+    if pattern is None:
+        return bool
+    try:
+        return re.compile(pattern).search
+    except re.error as problem:
+        place = f"\n  {pattern}\n  {' ' * (problem.pos or 0)}^" if pattern.isprintable() else ""
+        raise ValueError(f"--filter is no regular expression: {problem}{place}") from None
+
+
+def _selected(table: EventTable, matches: Callable[[str], object], kind: str | None) -> EventTable:
+    """Return the rows to print and to write."""
+    chosen = table if kind is None else table.of_kind(kind)
+    return (
+        chosen if matches is bool else chosen._select(i for i, key in enumerate(chosen.columns["key"]) if matches(key))
+    )
+
+
+def _of_ops(table: EventTable, kind: str | None) -> EventTable:
+    """Return what a table of several ranks shows: the rows of the kind, by default those of ops."""
+    return table if kind is not None or table.is_mixed else table.of_kind("op")
+
+
+def _torch_text(table: EventTable, options: argparse.Namespace) -> str:
+    sort_by = None if table.is_sorted else _longest([table])
+    omitted = (
+        f"{options.limit} of {len(table)} rows; --limit -1 prints all.\n" if 0 <= options.limit < len(table) else ""
+    )
+    return table.table(sort_by, options.limit) + omitted if len(table) else "No rows.\n"
+
+
+def _grouped(trace: Trace, options: argparse.Namespace) -> EventTable:
+    by_category = options.group_by == "category"
+    table = trace.key_averages(**GROUPINGS[options.group_by], peaks=options.peaks, kernels=options.kernels)
+    return table.by_category() if by_category else table
 
 
 def _longest(tables: list[EventTable]) -> str:
@@ -124,18 +194,6 @@ def _ranks(processes: list[Process]) -> list[int]:
     ranks = [process.trace.rank for process in processes]
     known = [rank for rank in ranks if rank is not None]
     return known if len(known) == len(ranks) else list(range(len(ranks)))
-
-
-def _print_unmodelled(table: EventTable) -> None:
-    """Print the part of the coverage that the notes below the table omit."""
-    from flopscope.support import units
-    from flopscope.views import text
-
-    if min(table.coverage()["bytes"], table.coverage()["flops"]) >= 1:
-        print("Coverage: all bytes and FLOPs are known.")
-    rest = table.coverage()["unmodelled"][text.UNMODELLED_SHOWN :]
-    if rest and not table.lacks_shapes:
-        print(f"Also not modelled: {len(rest)} names, {units.time_text(sum(time for _, time in rest))}.")
 
 
 def device_of(trace: Trace) -> dict[str, Any]:

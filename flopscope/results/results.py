@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from flopscope.hardware.device import find_device, peaks_by_name
@@ -53,6 +53,7 @@ class Results:
         group_by_overload_name: bool = False,
         *,
         peaks: str | None = None,
+        kernels: bool = False,
     ) -> EventTable:
         """Group the events by name, as torch.profiler does, and add work and roofline to each row.
 
@@ -63,6 +64,7 @@ class Results:
             which takes a few seconds, and then kept in the user's cache (not on the CPU if a GPU ran); "datasheet": the
             vendor's; "none". The default is "measured" for live profiles and "datasheet" for loaded traces, whose
             shares are then the same on every machine.
+        kernels: also find which kernels each op launched, for EventRow.kernels and EventTable.table(kernels=True).
 
         Raises RuntimeError during recording and if nothing was recorded, and ValueError for group_by_stack_n unless
         stacks were recorded.
@@ -73,6 +75,9 @@ class Results:
         by_shape = group_by_input_shape and self.record_shapes  # as torch does
         source = peaks or self._usual_peaks
         columns, meta, shares = self._grouped(core, by_shape, group_by_stack_n, source)
+        if kernels:
+            account = self._grouped(core, by_shape, group_by_stack_n, source, account=True)[1]["accounting"]
+            meta["kernels"] = _kernels_of_rows(columns["key"], account["cells"])
         meta["record_shapes"] = self.record_shapes
         meta["has_shapes"] = core.has_shapes
         meta["profile_memory"] = self.profile_memory
@@ -364,3 +369,14 @@ def _peak_devices(core: Store) -> list[str]:
     if len(ran) > 1 and find_device("cpu").measured is None:
         ran = [name for name in ran if name != "cpu"]
     return ran
+
+
+def _kernels_of_rows(names: Sequence[str], cells: Mapping[str, Any]) -> list[list[tuple[str, int, float]]]:
+    """Return for each row of a table the name, number and µs of the kernels that it launched."""
+    found: list[dict[str, list[int]]] = [{} for _ in names]
+    for row, kernel, count, busy in zip(*(cells[n].tolist() for n in ("row", "kernel", "count", "busy")), strict=True):
+        if row >= 0 and kernel >= 0:
+            total = found[row].setdefault(names[kernel], [0, 0])
+            total[0] += count
+            total[1] += busy
+    return [[(name, count, busy / 1000) for name, (count, busy) in kernels.items()] for kernels in found]

@@ -7,15 +7,15 @@ work and roofline. All numbers come from the C core; only averages per call are 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
-from flopscope import _core
+from flopscope.results.row import COLUMN_NAMES, COLUMNS, RANK, STACK, Column, EventRow, is_array
 from flopscope.support import units
-from flopscope.views import arrow, frame, html, text
+from flopscope.support.suggest import did_you_mean
+from flopscope.views import arrow, entries, fitted, frame, html, text
+from flopscope.views import columns as seen
 
 if TYPE_CHECKING:
     import pandas
@@ -24,146 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "Column", "EventRow", "EventTable"]
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: its name, its unit ("" for none), its description and the type of its values."""
-
-    name: str
-    unit: str
-    doc: str
-    type: str = "text"
-    """"int64", "float64" (NaN where unknown), "bool", "text" (None where unknown) or "texts" (a list for each row)."""
-
-
-_NUMBERS = tuple(Column(*number) for number in _core.numeric_columns)
-_BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
-_BEFORE_UNIT = [number.name for number in _NUMBERS].index("roofline_time")
-
-COLUMNS = (
-    Column("key", "", "name of the events of the row"),
-    Column("overload_name", "", "overload of the op, where it was recorded"),
-    Column("device_type", "", 'where the events ran: "cpu" or "cuda"'),
-    Column("is_user_annotation", "", "whether the events are ranges or steps named by the program", "bool"),
-    Column("count", "calls", "events in the row", "int64"),
-    *_NUMBERS[:_BEFORE_SHAPES],
-    Column("input_shapes", "elements", "shapes of the inputs of the first call, if rows are grouped by shape", "texts"),
-    Column("input_dtypes", "", "dtypes of the inputs of the first call, if rows are grouped by shape", "texts"),
-    *_NUMBERS[_BEFORE_SHAPES:_BEFORE_UNIT],
-    Column(
-        "unit",
-        "",
-        'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), or most of them; '
-        "None if nothing computes or the unit is unknown",
-    ),
-    *_NUMBERS[_BEFORE_UNIT:],
-    Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
-    Column("timing_source", "", 'source of the device times: "cupti", "event", "trace", or "cpu" for host times'),
-)
-
-# Columns that only some tables have, each a value for every row: EventRow has attributes for them.
-RANK = Column("rank", "", "rank of the process of a distributed program", "int64")
-STACK = Column("stack", "", "Python calls that enclose the events, innermost first", "texts")
-
-_COLUMN_NAMES = tuple(column.name for column in COLUMNS)
-
-
-class EventRow:
-    """One row of an EventTable. Every column is an attribute; times are in µs, memory in bytes.
-
-    Attributes of torch.profiler's rows that begin with ``cuda`` work and warn: use those with ``device``.
-    """
-
-    __slots__ = ("_index", "_table")
-
-    def __init__(self, table: EventTable, index: int) -> None:
-        self._table = table
-        self._index = index
-
-    if TYPE_CHECKING:  # the columns: properties made from COLUMNS below
-
-        def __getattr__(self, name: str) -> Any: ...
-
-    @property
-    def cpu_time(self) -> float:
-        """Host time per call in µs."""
-        return float(self.cpu_time_total / self.count) if self.count else 0.0
-
-    @property
-    def device_time(self) -> float:
-        """Device time per call in µs."""
-        return float(self.device_time_total / self.count) if self.count else 0.0
-
-    @property
-    def top_level(self) -> bool:
-        """Whether some event of the row has no parent."""
-        return self._table._top_level[self._index]
-
-    @property
-    def stack(self) -> list[str]:
-        """The Python calls that enclose the row's events, "path/file.py(line): function", innermost first.
-
-        As many as the rows are grouped by; [] if they are not grouped by stack, and for rows of devices.
-        """
-        return self._table._stacks[self._index] if self._table._stacks is not None else []
-
-    @property
-    def rank(self) -> int | None:
-        """The rank of the row's process in a table of several ranks; None in other tables."""
-        return self._table._ranks[self._index] if self._table._ranks is not None else None
-
-    @property
-    def use_device(self) -> str | None:
-        """The kind of device that the table has times of: "cuda" or None."""
-        return "cuda" if self._table.has_device else None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, EventRow) and self._table is other._table and self._index == other._index
-
-    def __hash__(self) -> int:
-        return hash((id(self._table), self._index))
-
-    def __repr__(self) -> str:
-        return (
-            f"<EventRow {self.key!r}: {self.count} calls, self CPU {self.self_cpu_time_total_str}, "
-            f"self device {self.self_device_time_total_str}>"
-        )
-
-
-def _column_property(column: Column) -> property:
-    def value(self: EventRow) -> Any:
-        values = self._table._sources[column.name]
-        return values.item(self._index) if _is_array(values) else values[self._index]
-
-    return property(value, doc=f"{column.doc}{f', in {column.unit}' if column.unit else ''}")
-
-
-def _text_property(name: str) -> property:
-    def text_of(self: EventRow) -> str:
-        return units.time_text(getattr(self, name))
-
-    return property(text_of, doc=f"{name} with its unit, as torch.profiler prints it.")
-
-
-def _deprecated_property(name: str) -> property:
-    old = name.replace("device", "cuda")
-
-    def value(self: EventRow) -> Any:
-        warnings.warn(f"`{old}` is deprecated, please use `{name}` instead.", FutureWarning, stacklevel=2)
-        return getattr(self, name)
-
-    return property(value, doc=f"Deprecated name of {name}.")
-
-
-_TIMES = ("cpu_time", "device_time", *(n for n in _COLUMN_NAMES if n.endswith("_time_total")))
-_OLD_NAMES = ("device_time", *(n for n in _COLUMN_NAMES if "device_" in n and n.endswith(("_total", "_usage"))))
-for _column in COLUMNS:
-    setattr(EventRow, _column.name, _column_property(_column))
-for _name in _TIMES:
-    setattr(EventRow, f"{_name}_str", _text_property(_name))
-for _name in _OLD_NAMES:
-    setattr(EventRow, _name.replace("device", "cuda"), _deprecated_property(_name))
-
-SORT_KEYS = (*_COLUMN_NAMES, "cpu_time", "device_time")
+SORT_KEYS = (*COLUMN_NAMES, "cpu_time", "device_time")
 
 
 # The value of a column that with_rows() is given no value for.
@@ -179,11 +40,11 @@ _BLANK: dict[str, Callable[[Column], Any]] = {
 def _sort_value(value: Any) -> tuple[bool, Any]:
     """Return a sort key that puts unknown values last."""
     known = not (isinstance(value, float) and math.isnan(value))
-    return known, value if known else 0
+    return known, str(value) if isinstance(value, list) else value if known and value is not None else 0
 
 
-def _is_array(values: Any) -> bool:
-    return hasattr(values, "tolist")
+# Entries of `meta` with a value for each row.
+_PARTS = ("top_level", "stacks", "ranks", "kernels")
 
 
 class _Columns(Mapping[str, "list[Any]"]):
@@ -220,20 +81,21 @@ class EventTable:
     """
 
     def __init__(self, columns: Mapping[str, Iterable[Any]], meta: Mapping[str, Any]) -> None:
-        if tuple(columns) != _COLUMN_NAMES:
-            expected = ", ".join(_COLUMN_NAMES)
+        if tuple(columns) != COLUMN_NAMES:
+            expected = ", ".join(COLUMN_NAMES)
             raise ValueError(f"the columns of a table must be {expected}, in this order; got {', '.join(columns)}")
         self._sources: dict[str, Any] = {
-            name: values if _is_array(values) else list(values) for name, values in columns.items()
+            name: values if is_array(values) else list(values) for name, values in columns.items()
         }
         self._columns = _Columns(self._sources)
         self._meta = dict(meta)
         lengths = {len(values) for values in self._sources.values()}
         if len(lengths) > 1:
             raise ValueError(f"the columns of a table must have the same length; got {sorted(lengths)}")
-        self._stacks: list[list[str]] | None = list(meta["stacks"]) if "stacks" in meta else None
-        self._ranks: list[int] | None = list(meta["ranks"]) if "ranks" in meta else None
-        self._top_level: list[bool] = list(meta["top_level"]) if "top_level" in meta else [True] * lengths.pop()
+        self._parts: dict[str, list[Any]] = {name: list(meta[name]) for name in _PARTS if name in meta}
+        self._stacks: list[list[str]] | None = self._parts.get("stacks")
+        self._ranks: list[int] | None = self._parts.get("ranks")
+        self._top_level: list[bool] = self._parts.setdefault("top_level", [True] * lengths.pop())
 
     @property
     def columns(self) -> Mapping[str, list[Any]]:
@@ -249,6 +111,21 @@ class EventTable:
     def ranks(self) -> Sequence[int] | None:
         """EventRow.rank of each row; None if the table is of one process."""
         return self._ranks
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether sorted() chose the order of the rows."""
+        return bool(self._meta.get("is_sorted", False))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no row of the profile was left out."""
+        return bool(self._meta.get("is_whole", True))
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether rows are groups such as categories, and not ops, kernels and ranges."""
+        return bool(self._meta.get("is_mixed", False))
 
     def typed_columns(self) -> Iterator[tuple[str, str, Any]]:
         """Yield name, type (Column.type) and values of each column of to_pandas(); numbers may be arrays."""
@@ -371,32 +248,46 @@ class EventTable:
     def _select(self, indices: Iterable[int]) -> EventTable:
         chosen = list(indices)
         columns = {
-            name: values[chosen] if _is_array(values) else [values[i] for i in chosen]
+            name: values[chosen] if is_array(values) else [values[i] for i in chosen]
             for name, values in self._sources.items()
         }
-        parts: dict[str, Any] = {"top_level": [self._top_level[i] for i in chosen]}
-        if self._stacks is not None:
-            parts["stacks"] = [self._stacks[i] for i in chosen]
-        if self._ranks is not None:
-            parts["ranks"] = [self._ranks[i] for i in chosen]
-        return EventTable(columns, {**self._meta, **parts})
+        parts = {name: [values[i] for i in chosen] for name, values in self._parts.items()}
+        return EventTable(columns, {**self._meta, **parts, "is_whole": self.is_whole and len(chosen) == len(self)})
 
     def with_rows(self, rows: Iterable[Mapping[str, Any]], **meta: Any) -> EventTable:
         """Return a table of other rows of the same profile. Columns missing from a row are unknown, empty or 0."""
         given = list(rows)
         columns = {c.name: [row[c.name] if c.name in row else _BLANK[c.type](c) for row in given] for c in COLUMNS}
-        common = {name: value for name, value in self._meta.items() if name not in ("top_level", "stacks", "ranks")}
-        return EventTable(columns, {**common, **meta})
+        common = {name: value for name, value in self._meta.items() if name not in _PARTS}
+        return EventTable(columns, {**common, "is_mixed": True, **meta})
+
+    def of_kind(self, kind: str) -> EventTable:
+        """Return the rows of a kind, in their order: "op", "kernel", "range", or "all" for every row.
+
+        "op": ops and API calls of the host, whose device time is that of the kernels that they launched; "kernel":
+        kernels, copies and fills on devices; "range": ranges and steps, on the host and on devices, whose total times
+        include what runs in them. Raises ValueError for another kind.
+        """
+        entries.require_kind(kind)
+        if kind == "all":
+            return self
+        kinds = zip(self.columns["device_type"], self.columns["is_user_annotation"], strict=True)
+        return self._select(i for i, one in enumerate(kinds) if entries.kind_of(*one) == kind)
 
     def sorted(self, by: str) -> EventTable:
         """Return the rows sorted by a column, "cpu_time" or "device_time" (per call), largest first, unknown last.
 
-        "cuda" in the name means "device". Raises ValueError for any other name.
+        by: an attribute of rows or the header of a column in a printed table, in any case. "cuda" in the name means
+        "device". Raises ValueError for any other name.
         """
-        name = str(by).replace("cuda", "device").replace("xpu", "device")
-        if name not in SORT_KEYS:
-            raise ValueError(f"cannot sort by {by!r}; choose one of {', '.join(SORT_KEYS)}")
-        return self._select(sorted(range(len(self)), key=lambda i: _sort_value(getattr(self[i], name)), reverse=True))
+        name = seen.attribute_of(by, SORT_KEYS)
+        if name is None:
+            hint = did_you_mean(str(by), seen.sort_names(SORT_KEYS)) or f"; choose one of {', '.join(SORT_KEYS)}"
+            raise ValueError(f"cannot sort by {by!r}{hint}")
+        values = [_sort_value(getattr(row, name)) for row in self]
+        ordered = self._select(sorted(range(len(self)), key=values.__getitem__, reverse=True))
+        ordered._meta["is_sorted"] = True
+        return ordered
 
     def table(
         self,
@@ -411,10 +302,14 @@ class EventTable:
         *,
         roofline: bool = True,
         brief: bool = False,
+        width: int | None = None,
+        kind: str | None = None,
+        kernels: bool = False,
+        columns: Iterable[str] | None = None,
     ) -> str:
-        """Return the rows as text, with torch.profiler's arguments, columns and layout.
+        """Return the rows as text, in torch.profiler's layout or, with one of the last five arguments, fitted.
 
-        sort_by: see `sorted`; None keeps the order of the first events.
+        sort_by: see `sorted`; None keeps the order of the first events (in fitted text: what could be gained first).
         row_limit: number of rows to print, -1 for all.
         max_src_column_width: width of source locations (if rows are grouped by stack), in characters; longer ones lose
             their beginning. None for no limit.
@@ -424,14 +319,25 @@ class EventTable:
         time_unit: "s", "ms" or "us" for every time; None chooses for each.
         roofline: add FLOPs, bytes, rates, share of the roofline and bound, with notes on them below the table. If
             False, the text equals torch.profiler's.
-        brief: print only the columns that rate each row, in 120 characters per line.
+        brief: fit the text to the terminal, as print() of a table does: names and shapes are cut in the middle, columns
+            give way in the order of their importance. The arguments from max_src_column_width on have no meaning then.
+        width: the width of fitted text in characters, at least 40; 0 shows all columns, names and shapes in full.
+        kind: the rows, see `of_kind`. None for all in torch's layout, and for ops, with ranges apart, in fitted text.
+        kernels: list the kernels of each op below it (after key_averages(kernels=True)).
+        columns: the columns of fitted text: attributes of rows or headers, in any case.
 
-        Raises ValueError for an unknown sort_by or time_unit.
+        Raises ValueError for an unknown sort_by, time_unit, kind or column.
         """
         if time_unit is not None and time_unit not in units.TIME_UNITS:
             raise ValueError(f"time_unit must be one of {', '.join(units.TIME_UNITS)} or None; got {time_unit!r}")
+        if brief or width is not None or kernels or columns is not None:
+            ordered = self if sort_by is None else self.sorted(sort_by)
+            shown = fitted.render(
+                ordered, width=width, kind=kind, kernels=kernels, columns=columns, row_limit=row_limit
+            )
+            return str(shown) if len(self) else ""
         return text.render(
-            self,
+            self.of_kind(kind or "all"),
             sort_by=sort_by,
             row_limit=row_limit,
             max_src_column_width=max_src_column_width,
@@ -441,7 +347,6 @@ class EventTable:
             top_level_events_only=top_level_events_only,
             time_unit=time_unit,
             roofline=roofline,
-            brief=brief,
         )
 
     def by_category(self) -> EventTable:
@@ -450,13 +355,13 @@ class EventTable:
 
         return categories.by_category(self)
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return a DataFrame with the columns of COLUMNS.
+    def to_pandas(self, kind: str = "all") -> pandas.DataFrame:
+        """Return a DataFrame with the columns of COLUMNS. kind: see `of_kind`.
 
         A table of several ranks has "rank" before them, one grouped by stack has "stack" after them.
         Raises ImportError without pandas.
         """
-        return frame.to_pandas(self)
+        return frame.to_pandas(self.of_kind(kind))
 
     def to_dicts(self) -> list[dict[str, Any]]:
         """Return one dict per row with the columns of to_pandas(), ready for JSON: unknown numbers are None."""
@@ -493,7 +398,7 @@ class EventTable:
         return html.render(self)
 
     def __str__(self) -> str:
-        return self.table()
+        return self.table(brief=True)
 
     def __repr__(self) -> str:
         device = f", self device {units.time_text(self.self_device_time_total)}" if self.has_device else ""

@@ -90,13 +90,23 @@ def number_text(value: float) -> str:
     return f"{value:.{digits}f}"
 
 
-def significant_text(value: float | None) -> str:
+def significant_text(value: float | None, digits: int = 4) -> str:
     """Four significant digits, whole above 1000: ``0.01234``, ``12.34``, ``1234567``; an exponent below 0.0001."""
     if value is None or math.isnan(value):
         return MISSING
     if value == 0 or abs(value) >= 1000:
         return f"{value:.0f}"
-    return f"{value:.4g}" if abs(value) >= 1e-4 else f"{value:.3e}"
+    return f"{value:.{digits}g}" if abs(value) >= 1e-4 else f"{value:.{digits - 1}e}"
+
+
+def prefixed_text(value: float) -> str:
+    """Three significant digits with an SI prefix, for columns whose header names the unit: ``156 T``, ``42.1 G``."""
+    if math.isnan(value):
+        return MISSING
+    prefix, size = _prefix_of(abs(value) * 1.0005, "EPTGMk ")  # 999.6 is shown as 1 of the next prefix
+    scaled = value / size
+    digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
+    return f"{scaled:.{digits}f} {prefix}".rstrip() if value else "0"
 
 
 def exact_text(value: float) -> str:

@@ -2,100 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from flopscope.support import units
 from flopscope.support.safe import markup, printable
-from flopscope.views import text
+from flopscope.views.columns import NOTHING
+from flopscope.views.entries import Entry, list_entries
+from flopscope.views.fitted import FittedColumn, fit_columns, notes_of, range_columns
 
 if TYPE_CHECKING:
-    from flopscope.results.table import EventRow, EventTable
+    from flopscope.results.table import EventTable
 
 ROWS_SHOWN = 50
-NAME_SHOWN = 55  # characters of a name in the notes
+RANGES_SHOWN = 8
+PIXELS = 830
+"""Width of the output of a notebook's cell on a screen of 1280 pixels."""
+CHARACTERS = 96
+"""Characters that fit beside the padding of the cells."""
+HIGH = 30
+"""Rows above which the table scrolls, below its header."""
 
 STYLE = """
 .flopscope {border-collapse: collapse; font-size: 0.85em; font-variant-numeric: tabular-nums}
-.flopscope th, .flopscope td {padding: 0.2em 0.7em; text-align: right; white-space: nowrap}
+.flopscope th, .flopscope td {padding: 0.2em 0.5em; text-align: right; white-space: nowrap}
 .flopscope th {border-bottom: 1px solid color-mix(in srgb, currentColor 40%, transparent)}
 .flopscope tbody tr:nth-child(even) {background: color-mix(in srgb, currentColor 6%, transparent)}
 .flopscope .name {text-align: left; max-width: 28em; overflow: hidden; text-overflow: ellipsis}
-.flopscope .stack {text-align: left; white-space: pre; font-size: 0.9em}
+.flopscope .stack {text-align: left; white-space: pre; font-size: 0.9em; opacity: 0.75}
 .flopscope caption {caption-side: bottom; text-align: left; padding-top: 0.4em; opacity: 0.75}
 """
+# The header stays in view while the rows scroll.
+FRAME = f"""
+.flopscope-frame {{max-width: {PIXELS}px; overflow: auto}}
+.flopscope-frame.high {{max-height: {HIGH * 1.6:.0f}em}}
+.flopscope-frame .flopscope thead th {{position: sticky; top: 0; background: Canvas; color: CanvasText; z-index: 1}}
+.flopscope-notes {{max-width: {PIXELS}px; font-size: 0.85em; opacity: 0.75}}
+"""
+BAR = "background: linear-gradient(to right, color-mix(in srgb, currentColor 18%, transparent) {0:.1f}%, transparent 0)"
 
 
-@dataclass(frozen=True)
-class HtmlColumn:
-    """A column: its header, its cells, whether a table shows it, and the CSS class of its cells."""
-
-    header: str
-    cell: Callable[[EventRow], str]
-    shown: Callable[[EventTable], bool] = lambda table: True
-    style: str = ""
+def _header(column: FittedColumn) -> str:
+    style = ' class="name"' if column.is_text else ""
+    return f'<th{style} title="{markup(column.column.header)}">{markup(column.fit.header)}</th>'
 
 
-def _has_device(table: EventTable) -> bool:
-    return table.has_device
+def _cell(column: FittedColumn, i: int, entry: Entry, table: EventTable) -> str:
+    shown = column.cells[i]
+    style = ""
+    if column.is_text:
+        style = f' class="name" title="{markup(column.fit.cell(entry.row, table))}"'
+    elif column.fit.share is not None and shown not in NOTHING:
+        share = min(max(100 * column.fit.share(entry.row, table), 0.0), 100.0)
+        style = f' style="{BAR.format(share)}"' if share == share else ""
+    below = ""
+    if column.column.attribute == "key" and entry.row.stack:
+        frames = "\n".join(map(markup, entry.row.stack))
+        below = f'<div class="stack">{frames}</div>'
+    return f"<td{style}>{markup(shown)}{below}</td>"
 
 
-def _has_stacks(table: EventTable) -> bool:
-    return any(row.stack for row in table)
-
-
-def _has_shapes(table: EventTable) -> bool:
-    return any(row.input_shapes for row in table)
-
-
-COLUMNS = [
-    HtmlColumn("Name", lambda r: r.key, style="name"),
-    HtmlColumn("Rank", lambda r: str(r.rank), lambda t: t.ranks is not None),
-    HtmlColumn("Input shapes", lambda r: str(r.input_shapes), _has_shapes),
-    HtmlColumn("Source location", lambda r: "\n".join(map(printable, r.stack)), _has_stacks, "stack"),
-    HtmlColumn("Calls", lambda r: str(r.count)),
-    HtmlColumn("Self CPU", lambda r: units.time_text(r.self_cpu_time_total)),
-    HtmlColumn("CPU total", lambda r: units.time_text(r.cpu_time_total)),
-    HtmlColumn("Self CUDA", lambda r: units.time_text(r.self_device_time_total), _has_device),
-    HtmlColumn("CUDA total", lambda r: units.time_text(r.device_time_total), _has_device),
-    HtmlColumn("CPU mem", lambda r: units.memory_text(r.self_cpu_memory_usage), lambda t: t.profile_memory),
-    HtmlColumn(
-        "CUDA mem",
-        lambda r: units.memory_text(r.self_device_memory_usage),
-        lambda t: t.profile_memory and t.has_device,
-    ),
-    HtmlColumn("FLOPs", lambda r: units.count_text(r.flops)),
-    HtmlColumn("Bytes", lambda r: units.bytes_text(r.bytes_total_moved)),
-    HtmlColumn("TFLOP/s", lambda r: units.number_text(r.tflops_per_s)),
-    HtmlColumn("GB/s", lambda r: units.number_text(r.gbytes_per_s)),
-    HtmlColumn("FLOP/B", lambda r: units.number_text(r.arithmetic_intensity)),
-    HtmlColumn("% roofline", lambda r: units.roofline_text(r.pct_roofline)),
-    HtmlColumn("Bound", lambda r: units.bound_text(r.bound)),
-]
-
-
-def _cell(tag: str, column: HtmlColumn, value: str) -> str:
-    safe = "\n".join(map(markup, value.split("\n")))  # a stack's lines
-    style = f' class="{column.style}" title="{safe}"' if column.style else ""
-    return f"<{tag}{style}>{safe}</{tag}>"
-
-
-def _cells(tag: str, columns: list[HtmlColumn], texts: list[str]) -> str:
-    return "<tr>" + "".join(_cell(tag, column, value) for column, value in zip(columns, texts, strict=True)) + "</tr>"
-
-
-def render(table: EventTable) -> str:
-    """Return the rows that took longest as an HTML table with all text escaped."""
-    columns = [column for column in COLUMNS if column.shown(table)]
-    rows = table.sorted("self_device_time_total" if table.has_device else "self_cpu_time_total")[:ROWS_SHOWN]
-    head = _cells("th", columns, [column.header for column in columns])
-    body = "\n".join(_cells("td", columns, [column.cell(row) for column in columns]) for row in rows)
-    caption = f"{len(rows)} of {len(table)} rows. Self CPU time total: {units.time_text(table.self_cpu_time_total)}."
-    if table.has_device:
-        caption += f" Self CUDA time total: {units.time_text(table.self_device_time_total)}."
-    notes = "<br>".join(map(markup, text.footnotes(rows, text.Layout(table, None, NAME_SHOWN, None, None, True))))
-    return (
-        f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{markup(caption)}</caption>\n'
-        f"<thead>{head}</thead>\n<tbody>\n{body}\n</tbody>\n</table>\n<div>{notes}</div>"
+def _table(entries: Sequence[Entry], table: EventTable, names: Sequence[str] | None, caption: str = "") -> str:
+    columns = fit_columns(entries, table, CHARACTERS, names)
+    head = "".join(map(_header, columns))
+    body = "\n".join(
+        f"<tr>{''.join(_cell(column, i, entry, table) for column in columns)}</tr>" for i, entry in enumerate(entries)
     )
+    title = f"<caption>{markup(caption)}</caption>\n" if caption else ""
+    high = " high" if len(entries) > HIGH else ""
+    return (
+        f'<div class="flopscope-frame{high}"><table class="flopscope">\n{title}'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>"
+    )
+
+
+def render(table: EventTable, limit: int = ROWS_SHOWN) -> str:
+    """Return the fitted table as HTML with all text escaped: the rows that print() shows first, and ranges apart.
+
+    limit: number of rows, -1 for all.
+    """
+    listing = list_entries(table, limit=limit)
+    parts = [f"<style>{STYLE}{FRAME}</style>", _table(listing.entries, table, None)]
+    if listing.ranges:
+        shown = listing.ranges[:RANGES_SHOWN]
+        parts.append(_table(shown, table, range_columns(shown, table), "Ranges (times include the ops above)"))
+    notes = notes_of(table, listing, ".table(row_limit=-1, brief=True)", limit)
+    parts.append(f'<div class="flopscope-notes">{"<br>".join(markup(printable(note)) for note in notes)}</div>')
+    return "\n".join(parts)

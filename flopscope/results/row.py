@@ -1,0 +1,165 @@
+"""A row of a table: its columns, each an attribute, with the names that torch.profiler's rows have."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flopscope import _core
+from flopscope.support import units
+
+if TYPE_CHECKING:
+    from flopscope.results.table import EventTable
+
+__all__ = ["COLUMNS", "COLUMN_NAMES", "RANK", "STACK", "Column", "EventRow", "is_array"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name, its unit ("" for none), its description and the type of its values."""
+
+    name: str
+    unit: str
+    doc: str
+    type: str = "text"
+    """"int64", "float64" (NaN where unknown), "bool", "text" (None where unknown) or "texts" (a list for each row)."""
+
+
+_NUMBERS = tuple(Column(*number) for number in _core.numeric_columns)
+_BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
+_BEFORE_UNIT = [number.name for number in _NUMBERS].index("roofline_time")
+
+COLUMNS = (
+    Column("key", "", "name of the events of the row"),
+    Column("overload_name", "", "overload of the op, where it was recorded"),
+    Column("device_type", "", 'where the events ran: "cpu" or "cuda"'),
+    Column("is_user_annotation", "", "whether the events are ranges or steps named by the program", "bool"),
+    Column("count", "calls", "events in the row", "int64"),
+    *_NUMBERS[:_BEFORE_SHAPES],
+    Column("input_shapes", "elements", "shapes of the inputs of the first call, if rows are grouped by shape", "texts"),
+    Column("input_dtypes", "", "dtypes of the inputs of the first call, if rows are grouped by shape", "texts"),
+    *_NUMBERS[_BEFORE_SHAPES:_BEFORE_UNIT],
+    Column(
+        "unit",
+        "",
+        'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), or most of them; '
+        "None if nothing computes or the unit is unknown",
+    ),
+    *_NUMBERS[_BEFORE_UNIT:],
+    Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
+    Column("timing_source", "", 'source of the device times: "cupti", "event", "trace", or "cpu" for host times'),
+)
+
+# Columns that only some tables have, each a value for every row: EventRow has attributes for them.
+RANK = Column("rank", "", "rank of the process of a distributed program", "int64")
+STACK = Column("stack", "", "Python calls that enclose the events, innermost first", "texts")
+
+COLUMN_NAMES = tuple(column.name for column in COLUMNS)
+
+
+class EventRow:
+    """One row of an EventTable. Every column is an attribute; times are in µs, memory in bytes.
+
+    Attributes of torch.profiler's rows that begin with ``cuda`` work and warn: use those with ``device``.
+    """
+
+    __slots__ = ("_index", "_table")
+
+    def __init__(self, table: EventTable, index: int) -> None:
+        self._table = table
+        self._index = index
+
+    if TYPE_CHECKING:  # the columns: properties made from COLUMNS below
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def cpu_time(self) -> float:
+        """Host time per call in µs."""
+        return float(self.cpu_time_total / self.count) if self.count else 0.0
+
+    @property
+    def device_time(self) -> float:
+        """Device time per call in µs."""
+        return float(self.device_time_total / self.count) if self.count else 0.0
+
+    @property
+    def top_level(self) -> bool:
+        """Whether some event of the row has no parent."""
+        return self._table._top_level[self._index]
+
+    @property
+    def stack(self) -> list[str]:
+        """The Python calls that enclose the row's events, "path/file.py(line): function", innermost first.
+
+        As many as the rows are grouped by; [] if they are not grouped by stack, and for rows of devices.
+        """
+        return self._table._stacks[self._index] if self._table._stacks is not None else []
+
+    @property
+    def kernels(self) -> list[tuple[str, int, float]]:
+        """Name, calls and µs of the kernels that an op launched, if key_averages(kernels=True) was asked for them."""
+        return (self._table._parts.get("kernels") or {self._index: []})[self._index]
+
+    @property
+    def rank(self) -> int | None:
+        """The rank of the row's process in a table of several ranks; None in other tables."""
+        return self._table._ranks[self._index] if self._table._ranks is not None else None
+
+    @property
+    def use_device(self) -> str | None:
+        """The kind of device that the table has times of: "cuda" or None."""
+        return "cuda" if self._table.has_device else None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, EventRow) and self._table is other._table and self._index == other._index
+
+    def __hash__(self) -> int:
+        return hash((id(self._table), self._index))
+
+    def __repr__(self) -> str:
+        return (
+            f"<EventRow {self.key!r}: {self.count} calls, self CPU {self.self_cpu_time_total_str}, "
+            f"self device {self.self_device_time_total_str}>"
+        )
+
+
+def _column_property(column: Column) -> property:
+    def value(self: EventRow) -> Any:
+        values = self._table._sources[column.name]
+        return values.item(self._index) if is_array(values) else values[self._index]
+
+    return property(value, doc=f"{column.doc}{f', in {column.unit}' if column.unit else ''}")
+
+
+def _text_property(name: str) -> property:
+    def text_of(self: EventRow) -> str:
+        return units.time_text(getattr(self, name))
+
+    return property(text_of, doc=f"{name} with its unit, as torch.profiler prints it.")
+
+
+def _deprecated_property(name: str) -> property:
+    old = name.replace("device", "cuda")
+
+    def value(self: EventRow) -> Any:
+        warnings.warn(f"`{old}` is deprecated, please use `{name}` instead.", FutureWarning, stacklevel=2)
+        return getattr(self, name)
+
+    return property(value, doc=f"Deprecated name of {name}.")
+
+
+_TIMES = ("cpu_time", "device_time", *(n for n in COLUMN_NAMES if n.endswith("_time_total")))
+_OLD_NAMES = ("device_time", *(n for n in COLUMN_NAMES if "device_" in n and n.endswith(("_total", "_usage"))))
+for _column in COLUMNS:
+    setattr(EventRow, _column.name, _column_property(_column))
+for _name in _TIMES:
+    setattr(EventRow, f"{_name}_str", _text_property(_name))
+for _name in _OLD_NAMES:
+    setattr(EventRow, _name.replace("device", "cuda"), _deprecated_property(_name))
+
+
+def is_array(values: Any) -> bool:
+    """Return whether the values of a column are a NumPy array."""
+    return hasattr(values, "tolist")

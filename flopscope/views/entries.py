@@ -1,0 +1,184 @@
+"""What a table for people lists: ops in the order of what they could gain, their kernels, and ranges apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flopscope.results.table import EventRow, EventTable
+
+__all__ = ["KINDS", "NO_OP", "Entry", "Listing", "kind_of", "list_entries", "require_kind", "usual_order"]
+
+KINDS = ("op", "kernel", "range", "all")
+NO_OP = "(no op)"
+NEGLIGIBLE = 0.001  # of the device time
+
+
+def kind_of(device_type: str, is_user_annotation: bool) -> str:
+    """Return the kind of a row: "op" (an op or API call of the host), "kernel" (work of a device) or "range"."""
+    return "range" if is_user_annotation else "op" if device_type == "cpu" else "kernel"
+
+
+def require_kind(kind: str | None) -> None:
+    """Raise ValueError for an unknown kind."""
+    if kind is not None and kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}; got {kind!r}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row to print; depth 1 for a kernel below its op, whose time is part of the op's."""
+
+    row: EventRow
+    depth: int = 0
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The entries of a table for people, and its ranges, which are printed apart."""
+
+    entries: Sequence[Entry]
+    ranges: Sequence[Entry]
+    count: int
+    """Rows that are listed if no limit cuts them."""
+    noun: str
+    """What they are: "op", "kernel", "range" or "row"."""
+    has_no_op: bool = False
+    hidden: int = 0
+    """Ops of a GPU program that are left out because they have neither device time nor work."""
+    inherits: bool = False
+    """Whether the kernels below an op include kernels whose launch was not recorded."""
+
+
+def usual_order(table: EventTable) -> EventTable:
+    """Return the rows in the order for people: what could be gained first.
+
+    That is by headroom if the peaks of a device are known, with the time of rows without a known roofline as theirs;
+    else by device time if there is any; else by host time. Ops and kernels together are sorted by time. Rows that are
+    sorted already keep their order.
+    """
+    if table.is_sorted:
+        return table
+    kinds = {device == "cpu" for device in table.columns["device_type"]}
+    key = _times if len(kinds) > 1 and not table.is_mixed else _gain  # the headroom of kernels is unknown
+    return table._select(sorted(range(len(table)), key=lambda i: key(table[i]), reverse=True))
+
+
+def _times(row: EventRow) -> tuple[float, float]:
+    return row.self_device_time_total, row.self_cpu_time_total
+
+
+def _gain(row: EventRow) -> tuple[float, float]:
+    host = row.self_cpu_time_total
+    if row.use_device is None:
+        return (host if math.isnan(row.headroom) else row.headroom), host
+    own = row.self_device_time_total
+    return (own if math.isnan(row.headroom) or not own else row.headroom), host
+
+
+def list_entries(table: EventTable, kind: str | None = None, kernels: bool = False, limit: int = -1) -> Listing:
+    """Return what to print of a table.
+
+    kind: None for ops, with ranges apart and "(no op)" for the device time that belongs to no op; tables without ops
+        list all rows.
+    kernels: list the kernels of each op below it, if the table knows them.
+    limit: number of rows, -1 for all; kernels below their ops do not count.
+    """
+    require_kind(kind)
+    kinds = [
+        kind_of(d, a) for d, a in zip(*(table.columns[n] for n in ("device_type", "is_user_annotation")), strict=True)
+    ]
+    mixed = table.is_mixed or "op" not in kinds
+    shown = kind or ("all" if mixed else "op")
+    ordered = usual_order(table.of_kind(shown))
+    listed = len(ordered)
+    if kind is None and not mixed and table.has_device and not table.is_sorted:
+        ordered = ordered._select(i for i, row in enumerate(ordered) if _counts(row))
+    chosen = ordered if limit < 0 else ordered[:limit]
+    launched = table._parts.get("kernels") is not None
+    entries: list[Entry] = []
+    for row in chosen:
+        entries.append(Entry(row))
+        if kernels and launched:
+            entries += _below(table, row.kernels)
+    below = kernels and launched
+    ranges: list[Entry] = []
+    has_no_op = False
+    if kind is None and not mixed:
+        ranges = [Entry(row) for row in table.of_kind("range") if row.device_type == "cpu"]
+        ranges.sort(key=lambda entry: -entry.row.cpu_time_total)
+        if (unowned := _without_op(table, kinds)) is not None:
+            has_no_op = True
+            entries[_place(entries, unowned, table) : 0] = [Entry(unowned), *_below(table, _kernels_left(table, kinds))]
+    inherits = any(
+        math.fsum(time for _, _, time in row.kernels) > row.self_device_time_total * (1 + NEGLIGIBLE) + 0.01
+        for row in (chosen if below else ())
+    )
+    noun = "row" if shown == "all" else shown
+    return Listing(entries, ranges, len(ordered), noun, has_no_op, listed - len(ordered), inherits)
+
+
+def _counts(row: EventRow) -> bool:
+    return bool(row.self_device_time_total > 0 or row.gbytes_per_s > 0 or row.tflops_per_s > 0)
+
+
+def _below(table: EventTable, kernels: Sequence[tuple[str, int, float]]) -> list[Entry]:
+    """Return entries for the kernels of an op: name, calls and µs of each."""
+    rows = [
+        {
+            "key": name,
+            "device_type": "cuda",
+            "count": count,
+            "self_device_time_total": time,
+            "device_time_total": time,
+            "timing_source": "trace",
+        }
+        for name, count, time in sorted(kernels, key=lambda kernel: -kernel[2])
+    ]
+    return [Entry(row, 1) for row in table.with_rows(rows)] if rows else []
+
+
+def _without_op(table: EventTable, kinds: Sequence[str]) -> EventRow | None:
+    """Return a row of the device time that belongs to no op, or None: if there is none, or rows are missing."""
+    if table.ranks is not None or not table.is_whole or not table.has_device:
+        return None
+    times = table.columns["self_device_time_total"]
+    left = table.self_device_time_total - math.fsum(t for t, kind in zip(times, kinds, strict=True) if kind == "op")
+    if left <= NEGLIGIBLE * table.self_device_time_total:
+        return None
+    row = {
+        "key": NO_OP,
+        "device_type": "cuda",
+        "count": sum(count for _, count, _ in _kernels_left(table, kinds)),
+        "self_device_time_total": left,
+        "device_time_total": left,
+        "device_busy_time": left,
+    }
+    return table.with_rows([row])[0]
+
+
+def _kernels_left(table: EventTable, kinds: Sequence[str]) -> list[tuple[str, int, float]]:
+    """Return the kernels that no op launched, as far as the table knows."""
+    columns = [table.columns[name] for name in ("key", "count", "self_device_time_total")]
+    rows = list(zip(kinds, *columns, strict=True))
+    launched = table._parts.get("kernels")
+    if launched is None:
+        known = not any(time for kind, _, _, time in rows if kind == "op")
+        return [(name, count, time) for kind, name, count, time in rows if kind == "kernel" and time] if known else []
+    left = {name: [count, time] for kind, name, count, time in rows if kind == "kernel"}
+    for kind, kernels in zip(kinds, launched, strict=True):
+        for name, count, time in kernels if kind == "op" else ():
+            if name in left:
+                left[name] = [left[name][0] - count, left[name][1] - time]
+    return [(name, count, time) for name, (count, time) in left.items() if count > 0 and time > 0.001]
+
+
+def _place(entries: Sequence[Entry], row: EventRow, table: EventTable) -> int:
+    """Return where a row belongs among the entries: by its gain in the usual order, else last."""
+    if table.is_sorted:
+        return len(entries)
+    smaller = (i for i, e in enumerate(entries) if not e.depth and _gain(e.row) < _gain(row))
+    return next(smaller, len(entries))

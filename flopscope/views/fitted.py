@@ -1,0 +1,334 @@
+"""Tables as text for people: fitted to a width, the columns that matter first."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flopscope.support import units
+from flopscope.support.columns import GAP, dashes
+from flopscope.support.cutting import cut_apart, cut_middle
+from flopscope.support.kernel_names import short_names
+from flopscope.support.safe import printable
+from flopscope.views.columns import COLUMNS, NOTHING, Fit, ViewColumn, find_columns, tells
+from flopscope.views.entries import NO_OP, Entry, Listing, list_entries
+from flopscope.views.notes import footnotes
+
+if TYPE_CHECKING:
+    from flopscope.results.table import EventTable
+
+__all__ = ["FittedText", "Span", "fit_columns", "notes_of", "range_columns", "render", "terminal_width"]
+
+UNKNOWN_WIDTH = 100
+LEAST_WIDTH = 40
+LEAST_NAME = 16
+TEXT_SHARES = {1: 0.36, 2: 0.23}
+"""Of the width: names, or names and shapes, get this much each before another column is added."""
+NOTE_NAME = 40  # characters of a name in the notes
+INDENT = "  "
+RANGES_SHOWN = 8
+RANGE_COLUMNS = ("Name", "Rank", "Calls", "CPU total", "CUDA total", "FLOP/s", "B/s", "% roof", "Bound")
+NO_BREAK = "\u00a0"
+STACK_INDENT = "    "
+WHOLE_WIDTH = 10**6
+
+STYLES = {"compute": "cyan", "memory": "blue", "cache": "blue", "launch": "magenta", "latency": "magenta"}
+"""Colours of bounds, as rich names them."""
+SHARE_STYLES = ((75.0, "green"), (40.0, "yellow"), (0.0, "red"))
+"""Colours of shares of the roofline, from a share in percent on."""
+
+
+def terminal_width() -> int:
+    """Return the width of the terminal that standard output is, 100 if it is none."""
+    if not (sys.stdout is not None and sys.stdout.isatty()):
+        return UNKNOWN_WIDTH
+    return max(LEAST_WIDTH, shutil.get_terminal_size((UNKNOWN_WIDTH, 24)).columns)
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a line that has a colour on terminals."""
+
+    line: int
+    begin: int
+    end: int
+    style: str
+
+
+@dataclass(frozen=True)
+class FittedText:
+    """Lines of text, and the colours of their parts."""
+
+    lines: list[str]
+    spans: list[Span]
+
+    def __str__(self) -> str:
+        return "".join(f"{line}\n" for line in self.lines)
+
+    def after(self, lines: Sequence[str]) -> FittedText:
+        """Return the text with other lines before it."""
+        moved = [Span(span.line + len(lines), span.begin, span.end, span.style) for span in self.spans]
+        return FittedText([*lines, *self.lines], moved)
+
+    def print(self) -> None:
+        """Print the text on standard output, in colour on terminals that have it, unless NO_COLOR is set."""
+        if not sys.stdout.isatty():
+            print(self, end="")
+            return
+        from rich.console import Console
+        from rich.text import Text
+
+        text = Text(str(self), end="")
+        starts = [0]
+        for line in self.lines:
+            starts.append(starts[-1] + len(line) + 1)
+        for span in self.spans:
+            text.stylize(span.style, starts[span.line] + span.begin, starts[span.line] + span.end)
+        Console(file=sys.stdout, highlight=False).print(text, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class FittedColumn:
+    """A column that fits: what it shows, its width, and its text for each entry."""
+
+    column: ViewColumn
+    width: int
+    cells: list[str]
+
+    @property
+    def fit(self) -> Fit:
+        """How the column is shown."""
+        assert self.column.fit is not None
+        return self.column.fit
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the cells are names or shapes, which are cut and aligned to the left."""
+        return self.column.attribute in TEXTS
+
+
+TEXTS = ("key", "input_shapes")
+
+
+def _importance(column: ViewColumn, table: EventTable) -> int:
+    assert column.fit is not None
+    fit = column.fit
+    return fit.importance if table.has_device or fit.on_host is None else fit.on_host
+
+
+def fit_columns(
+    entries: Sequence[Entry], table: EventTable, width: int, names: Iterable[str] | None = None
+) -> list[FittedColumn]:
+    """Choose the columns of a table of ``width`` characters, and cut its names and shapes.
+
+    width: 0 for all columns in full. names: the columns to show, None for those that fit.
+    """
+    if names is None:
+        found = [column for column in COLUMNS if column.fit is not None]
+    else:
+        found = find_columns(["Name", *names])
+    cells = {column.header: [_cell(column.fit, e, table) for e in entries] for column in found if column.fit}
+    short = short_names(c for e, c in zip(entries, cells["Name"], strict=True) if width and e.row.device_type != "cpu")
+    cells["Name"] = [INDENT * e.depth + short.get(c, c) for e, c in zip(entries, cells["Name"], strict=True)]
+    if names is None:
+        found = [c for c in found if c.header == "Name" or tells(c, cells[c.header])]
+        found = [c for c in found if c.attribute != "rank" or table.ranks is not None]
+    chosen = _chosen(found, cells, table, width) if names is None and width else found
+    fixed = sum(len(GAP) + _natural(c, cells) for c in chosen if c.attribute not in TEXTS)
+    texts = [c for c in chosen if c.attribute in TEXTS]
+    room = (width or WHOLE_WIDTH) - fixed + len(GAP)
+    widths = _shared([_natural(c, cells) for c in texts], room - len(GAP) * len(texts))
+    by_header = {c.header: w for c, w in zip(texts, widths, strict=True)}
+    fitted = [_cut(c, by_header.get(c.header, _natural(c, cells)), cells[c.header], cells) for c in chosen]
+    fitted.sort(key=lambda one: not one.is_text and one.column.attribute != "rank")
+    return fitted
+
+
+def _cell(fit: Fit, entry: Entry, table: EventTable) -> str:
+    cell = fit.cell(entry.row, table)
+    bare = entry.depth or entry.row.key == NO_OP  # most columns do not apply to kernels
+    return "" if bare and cell in NOTHING else cell
+
+
+def _natural(column: ViewColumn, cells: dict[str, list[str]]) -> int:
+    assert column.fit is not None
+    return max([len(column.fit.header), *map(len, cells[column.header])])
+
+
+def _chosen(
+    found: Sequence[ViewColumn], cells: dict[str, list[str]], table: EventTable, width: int
+) -> list[ViewColumn]:
+    """Return the columns that fit beside names of a reasonable width, in the order of COLUMNS."""
+    share = TEXT_SHARES[sum(column.attribute in TEXTS for column in found)]
+    kept: list[ViewColumn] = []
+    used = 0
+    for column in sorted(found, key=lambda c: _importance(c, table)):
+        natural = _natural(column, cells)
+        if column.attribute in TEXTS:
+            natural = min(natural, max(LEAST_NAME, int(width * share)))
+        same = any(cells[column.header] == cells[other.header] for other in kept if other.attribute not in TEXTS)
+        must = _importance(column, table) == 1
+        if same and not must:
+            continue
+        if not must and used + natural > width:
+            break
+        kept.append(column)
+        used += natural + len(GAP)
+    return [column for column in found if column in kept]
+
+
+def _shared(natural: Sequence[int], room: int) -> list[int]:
+    """Divide a room between texts of these widths: what one does not need, the others get."""
+    widths = [0] * len(natural)
+    left, open_ = room, sorted(range(len(natural)), key=lambda i: natural[i])
+    for done, i in enumerate(open_):
+        widths[i] = max(min(natural[i], left // (len(open_) - done)), LEAST_NAME // 2)
+        left -= widths[i]
+    return widths
+
+
+def _cut(column: ViewColumn, width: int, texts: list[str], cells: dict[str, list[str]]) -> FittedColumn:
+    if column.attribute not in TEXTS:
+        return FittedColumn(column, width, texts)
+    short = cut_apart(texts, width)
+    return FittedColumn(column, width, [short[text] for text in texts])
+
+
+def _block(
+    entries: Sequence[Entry], table: EventTable, width: int, names: Iterable[str] | None, first: int
+) -> tuple[list[str], list[Span]]:
+    """Return the lines of a table and their colours; ``first`` is the number of lines before it."""
+    columns = fit_columns(entries, table, width, names)
+    lines = [_line([c.fit.header for c in columns], columns), dashes(c.width for c in columns)]
+    spans: list[Span] = []
+    for i, entry in enumerate(entries):
+        line = _line([c.cells[i] for c in columns], columns)
+        at = 0
+        for column in columns:
+            style = _style(column, entry)
+            if style and column.cells[i] not in NOTHING:
+                spans.append(
+                    Span(first + len(lines), at + column.width - len(column.cells[i]), at + column.width, style)
+                )
+            at += column.width + len(GAP)
+        lines.append(line)
+        for frame in entry.row.stack if not entry.row.is_user_annotation else ():
+            shown = f"{STACK_INDENT}{printable(frame)}"
+            lines.append(cut_middle(shown, width) if width else shown)
+    return lines, spans
+
+
+def _line(cells: Iterable[str], columns: Sequence[FittedColumn]) -> str:
+    padded = (f"{cell:{'<' if c.is_text else '>'}{c.width}}" for cell, c in zip(cells, columns, strict=True))
+    return GAP.join(padded).rstrip()
+
+
+def _style(column: FittedColumn, entry: Entry) -> str | None:
+    if column.column.attribute == "bound":
+        return STYLES.get(entry.row.bound)
+    if column.column.attribute == "pct_roofline":
+        return next((style for least, style in SHARE_STYLES if entry.row.pct_roofline >= least), None)
+    return None
+
+
+def render(
+    table: EventTable,
+    *,
+    width: int | None = None,
+    kind: str | None = None,
+    kernels: bool = False,
+    columns: Iterable[str] | None = None,
+    row_limit: int = -1,
+    more: str = "row_limit=-1",
+    listing: Listing | None = None,
+    total: int | None = None,
+    notes: bool = True,
+) -> FittedText:
+    """Return a table of lines of at most ``width`` characters.
+
+    width: None for that of the terminal (terminal_width()), 0 for all columns, names and shapes in full.
+    kind, kernels, row_limit: see list_entries().
+    columns: headers or attributes of the columns to show; None for those that fit.
+    more: how to print the rows that are omitted. total: number of rows, if the table has only some of them.
+    notes: whether notes follow the rows.
+    """
+    fitted = terminal_width() if width is None else width
+    if fitted and fitted < LEAST_WIDTH:
+        raise ValueError(f"width must be 0 or at least {LEAST_WIDTH}; got {width}")
+    names = None if columns is None else list(columns)
+    if names is not None:
+        find_columns(names)
+    found = list_entries(table, kind, kernels, row_limit) if listing is None else listing
+    if not found.entries and not found.ranges:
+        return FittedText(["No rows."], [])
+    lines, spans = _block(found.entries, table, fitted, names, 0) if found.entries else (["No ops."], [])
+    if found.ranges:
+        shown = found.ranges[:RANGES_SHOWN]
+        left = f", {RANGES_SHOWN} of {len(found.ranges)}" if len(found.ranges) > RANGES_SHOWN else ""
+        lines += ["", f"Ranges{left} (times include the ops above)"]
+        block, colours = _block(shown, table, fitted, range_columns(shown, table), len(lines))
+        lines, spans = lines + block, spans + colours
+    if notes:
+        lines.append("")
+        lines += wrapped(notes_of(table, found, more, row_limit, total), fitted)
+    return FittedText(lines, spans)
+
+
+def wrapped(sentences: Iterable[str], width: int) -> list[str]:
+    """Return one paragraph of lines of at most ``width`` characters."""
+    text = " ".join(sentences).replace(" %", f"{NO_BREAK}%").replace("% roof", f"%{NO_BREAK}roof")
+    lines = textwrap.wrap(text, width or UNKNOWN_WIDTH, break_on_hyphens=False)
+    return [line.replace(NO_BREAK, " ") for line in lines]
+
+
+def range_columns(entries: Sequence[Entry], table: EventTable) -> list[str]:
+    """Return the columns of RANGE_COLUMNS that tell something of ranges."""
+    return [header for header in RANGE_COLUMNS if _tells(header, entries, table)]
+
+
+def _tells(header: str, entries: Sequence[Entry], table: EventTable) -> bool:
+    if header == "Rank":
+        return table.ranks is not None
+    (column,) = find_columns([header])
+    fit = column.fit
+    return fit is not None and (header == "Name" or tells(column, (fit.cell(entry.row, table) for entry in entries)))
+
+
+def notes_of(table: EventTable, listing: Listing, more: str, row_limit: int, total: int | None = None) -> Iterator[str]:
+    """Yield the sentences below a table: totals, omitted rows, what is shown twice, and footnotes()."""
+    time = units.short_time_text
+    host = f"{time(table.self_cpu_time_total)} on the CPU"
+    yield f"Total: {time(table.self_device_time_total)} on the GPU, {host}." if table.has_device else f"Total: {host}."
+    count = listing.count if total is None else total
+    omitted = count if 0 <= row_limit < listing.count else 0
+    if omitted or count > listing.count:
+        shown = listing.count if row_limit < 0 else min(row_limit, listing.count)
+        yield f"{shown} of {count} {listing.noun}s; {more} shows all."
+    if listing.hidden:
+        ops = "op has" if listing.hidden == 1 else "ops have"
+        yield f"{listing.hidden} more {ops} no GPU time."
+    if listing.has_no_op:
+        yield f"{NO_OP}: kernels that no recorded op launched, such as those of CUDA graphs."
+    if any(entry.depth for entry in listing.entries):
+        yield "Indented: kernels, whose time is that of the row above."
+    if listing.inherits:
+        yield "Some kernels below an op were launched before the recording began and are not in its time."
+    if listing.noun == "row" and _has_both(listing):
+        yield "The time of a kernel is also that of its op."
+    rows = [entry.row for entry in (*listing.entries, *listing.ranges)]
+    for note in footnotes(rows, table, lambda name: cut_middle(printable(name), NOTE_NAME), time):
+        yield " ".join(note.split()).replace("% Roofline:", "% roof:")
+    coverage = table.coverage()
+    if coverage.get("estimated"):
+        return
+    if min(coverage["bytes"], coverage["flops"]) >= 1 and not table.lacks_shapes and not table.device_unseen:
+        yield "All FLOPs and bytes are known."
+
+
+def _has_both(listing: Listing) -> bool:
+    kinds = {(e.row.device_type, e.row.is_user_annotation) for e in listing.entries if e.row.self_device_time_total > 0}
+    return {("cpu", False), ("cuda", False)} <= kinds

@@ -1,0 +1,77 @@
+"""Notes below a table: what its shares refer to, what is unknown, and what was lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from flopscope.support.safe import printable
+
+if TYPE_CHECKING:
+    from flopscope.results.table import EventRow, EventTable
+
+__all__ = ["footnotes"]
+
+UNMODELLED_SHOWN = 3
+
+DEVICE_UNSEEN = (
+    "No rates and no roofline: the program apparently used a GPU, but the trace contains no activity of that GPU",
+    "(recorded with CPU activities only, or truncated). Host times are the time to dispatch ops, not to run them.",
+)
+
+
+def footnotes(
+    rows: Iterable[EventRow],
+    table: EventTable,
+    name: Callable[[str], str],
+    time: Callable[[float], str],
+) -> Iterable[str]:
+    """Yield the lines of notes that explain the numbers of these rows.
+
+    name, time: return the text of a name and of a time in µs.
+    """
+    rows = list(rows)
+    if any(row.pct_roofline > 100 for row in rows):
+        yield "* more than the roofline: the data sat in cache (bound: cache), the clock was higher than when the peak"
+        yield "  was measured (uniform data draws less power), or a work rule is wrong."
+    if table.device_unseen:
+        yield from DEVICE_UNSEEN
+    coverage = table.coverage()
+    if min(coverage["bytes"], coverage["flops"]) < 1:
+        where = "device time" if table.has_device else "host time of ops"
+        yield (
+            f"Coverage: the bytes of {100 * coverage['bytes']:.1f} % and the FLOPs of {100 * coverage['flops']:.1f} % "
+            f"of the {where} are known."
+        )
+    if table.lacks_shapes:
+        yield "The work of ops is unknown because no input shapes were recorded: profile with record_shapes=True."
+    elif coverage["unmodelled"]:
+        listed = [f"{name(op)} {time(spent)}" for op, spent in coverage["unmodelled"]]
+        more = len(listed) - UNMODELLED_SHOWN
+        yield f"Not modelled: {', '.join(listed[:UNMODELLED_SHOWN])}{f' and {more} more' if more > 0 else ''}."
+    if coverage.get("estimated"):
+        names = [name(op) for op, _ in coverage["estimated"]]
+        more = len(names) - UNMODELLED_SHOWN
+        rest = f" and {more} more" if more > 0 else ""
+        yield f"Only upper limits are known for the work of {', '.join(names[:UNMODELLED_SHOWN])}{rest}."
+    if table.open_events:
+        yield f"Open events: {table.open_events} had not ended; their time is unknown and counts as 0."
+    if table.dropped:
+        yield f"Dropped records: {table.dropped}. Times and counts are too low: profile a shorter part of the program."
+    if table.device_unseen and all(math.isnan(row.pct_roofline) for row in rows):  # some of several ranks may have it
+        return
+    descriptions = {
+        device: f"{peaks['source']} peaks of {printable(peaks['name'])}" for device, peaks in table.peaks.items()
+    }
+    for peaks, devices in _group_devices(descriptions):
+        yield f"% Roofline: of the {peaks} ({devices})."
+    if any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
+        for reason, devices in _group_devices(table.unknown_peaks):
+            yield f"% Roofline: unknown on {devices}: {printable(reason)}."
+
+
+def _group_devices(descriptions: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    """Yield each distinct text with the devices that it applies to."""
+    for description in dict.fromkeys(descriptions.values()):
+        yield description, ", ".join(device for device, text in descriptions.items() if text == description)
