@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from flopscope.answers.findings import plural
 from flopscope.results.matching import ComparisonRow, Side, sum_of
 from flopscope.support.units import bytes_text, count_text, percent_text, short_time_text
 
-__all__ = ["Change", "Per", "Scale", "changes_of", "replacement", "scale_of"]
+__all__ = ["Change", "Per", "Scale", "changes_of", "flat", "order", "replacement", "scale_of", "total_of_changes"]
 
 Per = Literal["step", "call", "run"]
 Cause = Literal["calls", "work", "rate", "time", "replaced", "only a", "only b", "same"]
 
-LEAST = 0.02
+LEAST = 0.05
 """Of the time of a row: a smaller change has no cause."""
 SAME_LENGTH = 0.05
 """Runs without steps have the same length if their numbers of calls differ by less."""
 SAME_WORK = 0.01
 SECOND = 0.3
 """A second cause is stated if it explains this part of the change."""
-NAMES_SHOWN = 4
+NAMES_SHOWN, NAME = 4, 40
 MOST_PAIRS = 100_000
 """Of shapes of one name that are compared with each other."""
 
@@ -54,12 +54,19 @@ class Change:
     cause: Cause
     """What explains most of the difference.
 
-    "calls": their number. "work": FLOPs or bytes of a call. "rate": the same work at another speed. "time": the time of a
-    call, whose work is unknown. "replaced": other ops or kernels do the work. "only a", "only b": one run has it. "same":
-    the times differ by less than 2 %.
+    "calls": their number. "work": FLOPs or bytes of a call. "rate": the same work at another speed. "time": the time of
+    a call, whose work is unknown. "replaced": other ops or kernels do the work. "only a", "only b": one run has it.
+    "same": the times differ by less than 5 %.
     """
     why: str
     """The numbers behind ``cause``, as text."""
+    parts: list[Change] = field(default_factory=list)
+    """The same by shape, or the ops that replaced each other; the largest difference first."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the runs have other shapes, or only one has this; true of the ops of a replacement."""
+        return not (self.a and self.b) or self.a.input_shapes != self.b.input_shapes
 
     @property
     def time_a(self) -> float:
@@ -113,8 +120,7 @@ def scale_of(rows: Iterable[ComparisonRow], steps: tuple[int, int]) -> Scale:
 
 
 def changes_of(rows: Iterable[ComparisonRow], scale: Scale) -> list[Change]:
-    """Group rows by name, those with the largest difference first, and rows of one run last. Rows without time are left
-    out."""
+    """Group rows by name: those with the largest difference first, rows of one run last, none without time."""
     groups: dict[str, list[ComparisonRow]] = {}
     for row in rows:
         timed = ComparisonRow(row.name, *(side if side and side.time > 0 else None for side in (row.a, row.b)))
@@ -131,9 +137,36 @@ def order(change: Change) -> tuple[bool, float]:
 
 def _change(name: str, rows: list[ComparisonRow], scale: Scale) -> Change:
     a, b = _sums(name, rows)
+    shaped = [row for row in rows if row.input_shapes] if len(rows) > 1 or any(map(_differ, rows)) else []
+    parts = [_of_sides(shapes_text(row), row.a, row.b, [row], scale) for row in shaped]
+    return replace(_of_sides(name, a, b, rows, scale), parts=parts)
+
+
+def _of_sides(name: str, a: Side | None, b: Side | None, rows: list[ComparisonRow], scale: Scale) -> Change:
     if a is None or b is None:
         return Change(name, a, b, rows, scale, "only a" if a else "only b", "")
     return Change(name, a, b, rows, scale, *_cause(a, b, scale))
+
+
+def total_of_changes(total: ComparisonRow, scale: Scale) -> Change:
+    """Return the sum of all rows as a change."""
+    return _of_sides("total", total.a, total.b, [total], scale)
+
+
+def _differ(row: ComparisonRow) -> bool:
+    return not (row.a and row.b) or row.a.input_shapes != row.b.input_shapes
+
+
+def shapes_text(row: ComparisonRow) -> str:
+    """Return the shapes of a row as text; where they differ, both dimensions: ``[[8, 10→12]]``."""
+    a, b = (side.input_shapes if side else None for side in (row.a, row.b))
+    return _both(b if a is None else a, a if b is None else b)
+
+
+def _both(a: object, b: object) -> str:
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
+        return f"[{', '.join(_both(x, y) for x, y in zip(a, b, strict=True))}]"
+    return str(a) if a == b else f"{a}→{b}"
 
 
 def _sums(name: str, rows: Sequence[ComparisonRow]) -> tuple[Side | None, Side | None]:
@@ -142,28 +175,43 @@ def _sums(name: str, rows: Sequence[ComparisonRow]) -> tuple[Side | None, Side |
     return a, b
 
 
-def replacement(a: Sequence[Change], b: Sequence[Change], scale: Scale, launches: str = "") -> Change:
-    """Return the changes that replaced each other as one. launches: what became of the launches, if a graph did it."""
-    members = {id(change): change for change in (*a, *b)}.values()
+def replacement(a: Sequence[Change], b: Sequence[Change], scale: Scale, noun: str, launches: str = "") -> Change:
+    """Return the changes that replaced each other as one.
+
+    noun: what they are. launches: what became of the launches, if one run has CUDA graphs.
+    """
+    members = sorted({id(change): change for change in (*a, *b)}.values(), key=lambda change: -abs(change.difference))
     rows = [row for change in members for row in change.rows]
-    names = [", ".join(_shown([change.name for change in side])) for side in (a, b)]
     left, right = _sums("", rows)
-    counts = [sum(change.calls_a for change in a), sum(change.calls_b for change in b)]
-    fused = all(change.name.startswith(FUSED) for change in b)
-    texts = [
-        plural(counts[0], "fused kernel" if all(change.name.startswith(FUSED) for change in a) else "op"),
-        plural(counts[1], "fused kernel" if fused else "op"),
-    ]
-    why = launches or f"{names[0]} → {names[1]}"
-    name = " → ".join(texts)
-    return Change(name, left, right, rows, scale, "replaced", why)
+    calls = [[change.calls_a for change in a], [change.calls_b for change in b]]
+    texts = [_counted(list(zip(side, of, strict=True)), noun) for side, of in zip((a, b), calls, strict=True)]
+    why = launches or " → ".join(_names(side) for side in (a, b))
+    return Change(" → ".join(texts), left, right, rows, scale, "replaced", why, members)
+
+
+def _counted(changes: Sequence[tuple[Change, float]], noun: str) -> str:
+    """Return how many ops these are: "9 ops", "2 fused kernels and 1 op", "a CUDA graph"."""
+    if all(change.name == STEP for change, _ in changes):
+        return "a CUDA graph"
+    fused = sum(calls for change, calls in changes if change.name.startswith(FUSED))
+    rest = sum(calls for change, calls in changes) - fused
+    texts = [plural(fused, "fused kernel")] if fused else []
+    return " and ".join([*texts, *([plural(rest, noun)] if rest else [])])
+
+
+def _names(changes: Sequence[Change]) -> str:
+    """Return the names as text, those of one run first."""
+    names = [_short(change.name) for change in sorted(changes, key=lambda change: change.matched)]
+    return ", ".join([*names[:NAMES_SHOWN], *(["…"] if len(names) > NAMES_SHOWN else [])])
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 
 FUSED = ("triton_",)
-
-
-def _shown(names: Sequence[str]) -> list[str]:
-    return [*names[:NAMES_SHOWN], *(["…"] if len(names) > NAMES_SHOWN else [])]
+STEP = "ProfilerStep*"
+"""The row of kernels that belong to no op, such as those of a CUDA graph."""
 
 
 # Causes ---------------------------------------------------------------------------------------------------------------
@@ -231,7 +279,7 @@ def _rate_text(a: Side, b: Side) -> str:
 
 
 def _paired(rows: list[ComparisonRow], scale: Scale) -> list[ComparisonRow]:
-    """Pair rows of a name whose shapes only one run has, if few of their dimensions differ; largest difference first."""
+    """Pair rows of a name whose shapes only one run has, if few dimensions differ; the largest difference first."""
     left = [row.a for row in rows if row.a and not row.b]
     right = [row.b for row in rows if row.b and not row.a]
     found = [row for row in rows if row.a and row.b]

@@ -26,6 +26,7 @@ __all__ = ["Comparison", "ComparisonRow", "Side", "compare"]
 
 By = Literal["name", "shape"]
 
+
 @dataclass(frozen=True)
 class Comparison:
     """A comparison of two runs: an iterable of rows, the longest first, including those of one run only."""
@@ -49,6 +50,8 @@ class Comparison:
     tables and DataFrames, which have the times of ops only."""
     verdict: list[str] = field(default_factory=list)
     """Three sentences: the time before and after, what changed most and why, and what the largest remaining part is."""
+    scale: Scale | None = None
+    """The numbers of steps by which ``changes`` divides."""
     every_shape: bool = False
     """Whether the table shows all shapes, not only those that differ: set by compare(by="shape")."""
 
@@ -74,6 +77,13 @@ class Comparison:
         """
         return ComparisonRow("total", total_of(self._sides("a")), total_of(self._sides("b")))
 
+    @property
+    def total_change(self) -> Change:
+        """The total as a change, of a step if ``per`` is "step"."""
+        from flopscope.results.changes import Scale, total_of_changes
+
+        return total_of_changes(self.total, self.scale or Scale("run"))
+
     def unmatched(self, which: Literal["a", "b"]) -> list[ComparisonRow]:
         """Return the rows that only one run has."""
         other = "b" if which == "a" else "a"
@@ -93,6 +103,29 @@ class Comparison:
                 record[column] = None if math.isnan(value) else value
             records.append(record)
         return records
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all as a dict of values that JSON can hold; unknown numbers are None.
+
+        "per", "time" and "slowdown_pct" as the attributes; "verdict", the sentences; "changes", a dict for each, with
+        its times (µs), calls, cause and why; "rows" as to_dicts().
+        """
+        changes = [
+            {
+                **{"name": change.name, "time_a": change.time_a, "time_b": change.time_b},
+                **{"calls_a": change.calls_a, "calls_b": change.calls_b, "cause": change.cause, "why": change.why},
+            }
+            for change in self.changes
+        ]
+        slower = self.slowdown_pct
+        return {
+            "per": self.per,
+            "time": [None if math.isnan(time) else time for time in self.time],
+            "slowdown_pct": None if math.isnan(slower) else slower,
+            "verdict": self.verdict,
+            "changes": changes,
+            "rows": self.to_dicts(),
+        }
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one row per row of the comparison.
@@ -195,6 +228,7 @@ def _judged(comparison: Comparison, a: _Run, b: _Run, kind: str) -> Comparison:
         comparison,
         changes=found,
         per=scale.per,
+        scale=scale,
         time=(_time(wholes[0]), _time(wholes[1])),
         verdict=verdict.sentences(found, scale, analyses),
     )
@@ -212,9 +246,7 @@ def _with_replacements(
 
     if a.analysis is None or b.analysis is None or {"only a", "only b"} - {change.cause for change in found}:
         return found
-    names = [
-        {side.key: row.name for row in rows if (side := getattr(row, which)) is not None} for which in ("a", "b")
-    ]
+    names = [{side.key: row.name for row in rows if (side := getattr(row, which)) is not None} for which in ("a", "b")]
     pieces = [
         [replace(piece, name=keys.get(piece.name, piece.name)) for piece in run.pieces(kind == "kernel")]
         for run, keys in zip((a, b), names, strict=True)
@@ -227,18 +259,19 @@ def _with_replacements(
         alone = [{change.name for change in found if change.cause == cause} for cause in ("only a", "only b")]
         pairs = [(alone[0], alone[1])]
     else:
-        pairs = replaced.replacements(*pieces, both, fewer)
+        pairs = replaced.replacements(pieces[0], pieces[1], both, fewer)
     joined: set[str] = set()
     groups = []
     for old, new in pairs:
         members = [sorted((by_name[n] for n in side if n in by_name), key=changes.order) for side in (old, new)]
         if all(members):
-            groups.append(changes.replacement(members[0], members[1], scale, launches))
+            groups.append(changes.replacement(members[0], members[1], scale, kind, launches))
             joined |= old | new
     return sorted([*groups, *(change for change in found if change.name not in joined)], key=changes.order)
 
 
 # The runs -------------------------------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True)
 class _Run:
@@ -330,5 +363,3 @@ def _frame_rows(frame: Any, name: str) -> list[Mapping[str, Any]]:
         raise ValueError(f"{name} is not a DataFrame of key_averages(): it has no columns {', '.join(sorted(missing))}")
     usual = {"device_type": "cpu", "is_user_annotation": False, "input_shapes": [], "unit": None}
     return [{**usual, **row} for row in frame.to_dict("records")]
-
-

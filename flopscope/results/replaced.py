@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any
 
+from flopscope.results.categories import OTHER, category_of
 from flopscope.results.events import MISSING, WORK
 
 if TYPE_CHECKING:
     from flopscope.answers.analysis import Analysis, Step
-    from flopscope.results.events import EventList
+    from flopscope.results.categories import OTHER, category_of
+from flopscope.results.events import EventList
 
 __all__ = ["Piece", "middle_step", "pieces_of", "replacements"]
 
@@ -26,12 +28,13 @@ MOST_PIECES = 4000
 """Of a step: longer steps are aligned only in their first pieces."""
 OWN_RANGES = ("ProfilerStep", "Torch-Compiled Region", "TorchDynamo", "## Call Compiled", "Pregraph", "AOTDispatcher")
 """First words of ranges that torch opens itself, which do not name a part of the program."""
+FUSIBLE = ("pointwise", "reduction", "normalisation")
 MODULE = "nn.Module: "
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of work of a device: the name of its row, and the ranges and modules around its launch, outermost first."""
+    """A piece of device work: the name of its row, and the ranges and modules around its launch, outermost first."""
 
     name: str
     around: tuple[str, ...] = ()
@@ -75,7 +78,9 @@ def pieces_of(events: EventList, step: Step, by_kernel: bool) -> list[Piece]:
         for i in range(len(kind))
         if kind[i] in work and launcher[i] >= 0 and begin <= start[launcher[i]] < end
     ]
-    return [Piece(name_of(i if by_kernel else launcher[i]), around(launcher[i])) for *_, i in sorted(found)[:MOST_PIECES]]
+    return [
+        Piece(name_of(i if by_kernel else launcher[i]), around(launcher[i])) for *_, i in sorted(found)[:MOST_PIECES]
+    ]
 
 
 def _span(
@@ -124,20 +129,48 @@ def replacements(
             place = Counter(map(groups.root, partly[name])).most_common(1)[0][0]
             groups.join(("a", name), place)
             groups.join(("b", name), place)
+    _join_rest(groups, a, b, shared, matched)
     return groups.pairs()
+
+
+def _join_rest(groups: _Groups, a: Sequence[Piece], b: Sequence[Piece], shared: set[str], matched: set[str]) -> None:
+    """Join names without a counterpart at their place: by the range around them, else by their kind of work."""
+    alone = {
+        (run, piece.name): (_place(piece, shared), _kind(piece.name))
+        for run, pieces in (("a", a), ("b", b))
+        for piece in pieces
+        if piece.name not in matched
+    }
+    paired = {("a" if side == 0 else "b", name) for pair in groups.pairs() for side in (0, 1) for name in pair[side]}
+    for number in (0, 1):
+        for item in sorted(alone.keys() - paired):
+            at = alone[item][number]
+            other = [one for one in alone if one[0] != item[0] and alone[one][number] == at]
+            if at and other:
+                groups.join(item, min(other, key=lambda one: (one not in paired, one)))
+        paired = {
+            ("a" if side == 0 else "b", name) for pair in groups.pairs() for side in (0, 1) for name in pair[side]
+        }
+
+
+def _kind(name: str) -> str:
+    """Return what fused kernels can replace as one kind, and the category of others; "" if it says little."""
+    category = category_of(name)
+    return "" if category in (OTHER, "copies") else "fusible" if category in FUSIBLE else category
+
+
+def _place(piece: Piece, shared: set[str]) -> str:
+    return next((name for name in reversed(piece.around) if name in shared), "")
 
 
 def _parts(a: Sequence[Piece], b: Sequence[Piece], shared: set[str]) -> list[tuple[list[str], list[str]]]:
     """Divide the pieces of a stretch by the innermost range or module that both runs have."""
-
-    def place(piece: Piece) -> str:
-        return next((name for name in reversed(piece.around) if name in shared), "")
-
-    common = {*map(place, a)} & {*map(place, b)}
+    common = {_place(piece, shared) for piece in a} & {_place(piece, shared) for piece in b}
     parts: dict[str | None, tuple[list[str], list[str]]] = {}
     for side, pieces in enumerate((a, b)):
         for piece in pieces:
-            where = place(piece) if place(piece) in common else None
+            place = _place(piece, shared)
+            where = place if place in common else None
             parts.setdefault(where, ([], []))[side].append(piece.name)
     return [part for part in parts.values() if all(part)]
 

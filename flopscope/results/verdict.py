@@ -6,33 +6,32 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from flopscope.answers.accounting import part_times
 from flopscope.answers.analysis import CAUSES, PARTS, Analysis
 from flopscope.answers.findings import plural
-from flopscope.results.changes import Change, Scale
+from flopscope.results.changes import Change, Scale, flat
 from flopscope.results.replaced import middle_step
 from flopscope.support.units import percent_text, ratio_text, short_time_text
 
-if TYPE_CHECKING:
-    from flopscope.results.matching import ComparisonRow
-
-__all__ = ["Whole", "differ", "launch_text", "sentences", "shapes_text", "whole_of"]
+__all__ = ["Whole", "full_name", "launch_text", "sentences", "whole_of"]
 
 LEAST = 0.01
 """Of the longer step: smaller differences are not mentioned."""
+FEWER = 0.02
 NEXT = 0.25
 """Further changes are mentioned if they are at least this part of the largest."""
 CHANGES_SHOWN = 3
+SIZES_SHOWN = 2
 DELAY = 0.01
 """Of the step: an estimated delay by recording that is stated."""
 GONE = 0.05
 """Idle time that fell to this part of what it was is gone."""
 LAUNCH = re.compile(r"(?:cuda|cu|hip)(?:Module)?Launch(?:Cooperative)?Kernel")
 GRAPH_LAUNCH = re.compile(r"(?:cuda|cu|hip)GraphLaunch")
-LAYOUT_KERNEL = re.compile(r"(nchwToNhwc|nhwcToNchw|nchwAddPadding|nhwcAddPadding)\w*")
-"""Kernels by which cuDNN converts between memory formats."""
+TELLING_KERNEL = re.compile(r"(?:nchwToNhwc|nhwcToNchw|nchwAddPadding|nhwcAddPadding)\w*|Memcpy \w+ \([^)]*\)")
+"""Kernels by which cuDNN converts between memory formats, and copies, by the kind of memory."""
+RUNTIME = re.compile(r"(?:cuda|cu|hip)[A-Z]\w*")
 IDLE = {
     "host": "device idle until the next launch",
     "sync": "device idle after the host waited for it",
@@ -93,20 +92,18 @@ def _count(value: float) -> str:
 # The sentences --------------------------------------------------------------------------------------------------------
 
 
-def sentences(
-    changes: Sequence[Change], scale: Scale, analyses: tuple[Analysis | None, Analysis | None]
-) -> list[str]:
+def sentences(changes: Sequence[Change], scale: Scale, analyses: tuple[Analysis | None, Analysis | None]) -> list[str]:
     """Return the three sentences; fewer if the runs cannot be compared as a whole."""
     a, b = analyses
     wholes = [whole_of(run) if run is not None else None for run in analyses]
     if a is None or b is None or wholes[0] is None or wholes[1] is None:
         times = math.fsum(c.time_a for c in changes), math.fsum(c.time_b for c in changes)
-        first, phrases, idle = _tables(times, scale), _phrases(changes, max(times)), []
+        first, phrases = _tables(times, scale), _phrases(changes, times)
     else:
         times = wholes[0].time, wholes[1].time
         first = _total(wholes[0], wholes[1], scale, a.on_device and b.on_device)
         idle = _idle(wholes[0], wholes[1], a, b)
-        phrases = _phrases(changes, max(times), idle, _details(a, b))
+        phrases = _phrases(changes, times, idle, _details(a, b))
     if scale.per == "call":
         first = "The runs differ in length and at least one has no steps, so times are those of a call."
         return [first, *_second(phrases)]
@@ -143,10 +140,10 @@ def _total(a: Whole, b: Whole, scale: Scale, on_device: bool) -> str:
     moved = {name: sum(b.parts[part] - a.parts[part] for part in parts) for name, parts in kinds.items()}
     shown = sorted((name for name in moved if abs(moved[name]) > least), key=lambda name: -abs(moved[name]))
     if abs(difference) > least and shown:
-        text += f". Of {_signed(difference)}, " + ", ".join(f"{_signed(moved[name])} is {name}" for name in shown)
+        text += "; " + ", ".join(f"{name} {_signed(moved[name])}" for name in shown)
     if not (math.isnan(a.unobserved) and math.isnan(b.unobserved)):
         x, y = (w.time if math.isnan(w.unobserved) else w.unobserved for w in (a, b))
-        text += f". Without recording about {short_time_text(x)} and {short_time_text(y)}: {_ratio(x, y)}"
+        text += f"; without recording, about {short_time_text(x)} and {short_time_text(y)}: {_ratio(x, y)}"
     return text + "."
 
 
@@ -159,7 +156,8 @@ def _signed(time: float) -> str:
 
 @dataclass(frozen=True)
 class _Phrase:
-    size: float
+    change: float
+    """Of the time of b, in µs."""
     text: str
 
 
@@ -171,52 +169,56 @@ def _second(phrases: Sequence[_Phrase]) -> list[str]:
 
 def _phrases(
     changes: Sequence[Change],
-    whole: float,
+    times: tuple[float, float],
     idle: Sequence[_Phrase] = (),
     detail: Callable[[Change], str] = lambda change: "",
 ) -> list[_Phrase]:
-    """Return what changed most, of ops and of idle time."""
+    """Return what changed most, of ops and of idle time: first what explains the difference of the whole."""
+    whole, difference = max(times), times[1] - times[0]
     found = [*idle]
     for change in changes:
         if change.difference:
-            found.append(_Phrase(abs(change.difference), _change_text(change, detail(change))))
-    found = [phrase for phrase in found if phrase.size > LEAST * whole]
-    found.sort(key=lambda phrase: -phrase.size)
-    return [phrase for phrase in found[:CHANGES_SHOWN] if phrase.size >= NEXT * found[0].size]
+            found.append(_Phrase(change.difference, _change_text(change, detail(change))))
+    least = max(LEAST * whole, NEXT * max((abs(phrase.change) for phrase in found), default=0.0))
+    found = [phrase for phrase in found if abs(phrase.change) > least or abs(phrase.change) == least > LEAST * whole]
+    against = abs(difference) > LEAST * whole
+    found.sort(key=lambda phrase: (against and phrase.change * difference < 0, -abs(phrase.change)))
+    return found[:CHANGES_SHOWN]
 
 
 def _change_text(change: Change, detail: str) -> str:
     before, after = short_time_text(change.time_a), short_time_text(change.time_b)
+    name = full_name(change)
     if change.cause == "only a":
-        return f"{change.name} is gone ({before}, {plural(change.calls_a, 'call')})"
+        return f"{name} is gone ({before}, {plural(change.calls_a, 'call')})"
     if change.cause == "only b":
-        return f"{change.name} is new ({after}, {plural(change.calls_b, 'call')})"
+        return f"{name} is new ({after}, {plural(change.calls_b, 'call')})"
     a_call = " a call" if change.scale.per == "call" else ""
-    shapes = next((shapes_text(row) for row in change.rows if row.a and row.b and differ(row)), "")
-    why = ", ".join(text for text in (change.why, shapes, detail) if text)
-    return f"{change.name} {before} → {after}{a_call}{f' ({why})' if why else ''}"
+    why = "; ".join(text for text in (change.why, _sizes_text(change), detail) if text)
+    return f"{name} {before} → {after}{a_call}{f' ({why})' if why else ''}"
 
 
-def differ(row: ComparisonRow) -> bool:
-    """Whether the shapes of the two runs differ."""
-    return not (row.a and row.b) or row.a.input_shapes != row.b.input_shapes
+def full_name(change: Change) -> str:
+    """Return the name with its namespace if it is the same in both runs."""
+    keys = {side.key for row in change.rows for side in (row.a, row.b) if side}
+    return keys.pop() if len(keys) == 1 and change.cause != "replaced" else change.name
 
 
-def shapes_text(row: ComparisonRow) -> str:
-    """Return the shapes of a row as text; where they differ, both dimensions: ``[[8, 10→12]]``."""
-    a, b = (side.input_shapes if side else None for side in (row.a, row.b))
-    return _both(b if a is None else a, a if b is None else b)
-
-
-def _both(a: object, b: object) -> str:
-    if isinstance(a, list | tuple) and isinstance(b, list | tuple) and len(a) == len(b):
-        return f"[{', '.join(_both(x, y) for x, y in zip(a, b, strict=True))}]"
-    return str(a) if a == b else f"{a}→{b}"
+def _sizes_text(change: Change) -> str:
+    """Return the dimensions that differ between the runs if they are few: "sizes 50257 → 50304"."""
+    if change.cause == "replaced":
+        return ""
+    sizes: dict[str, None] = {}
+    for row in change.rows:
+        if row.a and row.b:
+            dims = zip(flat(row.a.input_shapes), flat(row.b.input_shapes), strict=False)
+            sizes |= {f"{x} → {y}": None for x, y in dims if x != y}
+    return f"sizes {', '.join(sizes)}" if 0 < len(sizes) <= SIZES_SHOWN else ""
 
 
 def _details(a: Analysis, b: Analysis) -> Callable[[Change], str]:
-    """Return a function that names the layout kernels that the op of a change no longer launches, or launches anew."""
-    times = [_layout_times(run) for run in (a, b)]
+    """Return a function that names the conversions and copies that the op of a change launches in one run only."""
+    times = [_telling_times(run) for run in (a, b)]
 
     def detail(change: Change) -> str:
         texts = []
@@ -231,11 +233,11 @@ def _details(a: Analysis, b: Analysis) -> Callable[[Change], str]:
     return detail
 
 
-def _layout_times(run: Analysis) -> dict[tuple[str, str], float]:
+def _telling_times(run: Analysis) -> dict[tuple[str, str], float]:
     times: dict[tuple[str, str], float] = {}
     for op in run.ops:
         for kernel in op.kernels:
-            found = LAYOUT_KERNEL.search(kernel.name)
+            found = TELLING_KERNEL.search(kernel.name)
             if found:
                 times[op.key, found[0]] = times.get((op.key, found[0]), 0.0) + kernel.time
     return times
@@ -254,7 +256,7 @@ def _idle(a: Whole, b: Whole, runs_a: Analysis, runs_b: Analysis) -> list[_Phras
             text = f"{name} went away ({short_time_text(before)} → {short_time_text(after)}{f'; {why}' if why else ''})"
         else:
             text = f"{name} {short_time_text(before)} → {short_time_text(after)}{f' ({why})' if why else ''}"
-        phrases.append(_Phrase(abs(after - before), text))
+        phrases.append(_Phrase(after - before, text))
     return phrases
 
 
@@ -277,9 +279,25 @@ def _launches(a: Analysis, b: Analysis) -> str:
     if text:
         return text
     calls = [_calls(run, LAUNCH) for run in (a, b)]
-    if max(calls) and abs(calls[1] / max(calls[0], 1e-9) - 1) > 0.02:
-        return f"{_count(calls[0])} → {plural(calls[1], 'kernel launch', 'kernel launches')}"
-    return ""
+    texts = []
+    if max(calls) and abs(calls[1] - calls[0]) > FEWER * max(calls):
+        texts.append(f"{_count(calls[0])} → {plural(calls[1], 'kernel launch', 'kernel launches')}")
+    return ", ".join([*texts, *_runtime_calls(a, b)])
+
+
+def _runtime_calls(a: Analysis, b: Analysis) -> list[str]:
+    """Return the other function of the driver whose time changed most with its number of calls, such as cudaMalloc."""
+    found: dict[str, list[float]] = {}
+    for side, run in enumerate((a, b)):
+        columns = (run.columns[name] for name in ("key", "device_type", "count", "self_cpu_time_total"))
+        for key, where, count, time in zip(*columns, strict=True):
+            if where == "cpu" and RUNTIME.fullmatch(key) and not (LAUNCH.match(key) or GRAPH_LAUNCH.match(key)):
+                entry = found.setdefault(key, [0.0] * 4)
+                entry[side] += int(count) / max(len(run.steps), 1)
+                entry[2 + side] += float(time) / max(len(run.steps), 1)
+    moved = [(abs(t1 - t0), key, n0, n1) for key, (n0, n1, t0, t1) in found.items() if (t1 - t0) * (n1 - n0) > 0]
+    time, key, before, after = max(moved, default=(0.0, "", 0.0, 0.0))
+    return [f"{_count(before)} → {plural(after, 'call')} of {key}"] if time > LEAST * max(a.total, b.total) else []
 
 
 # What remains ---------------------------------------------------------------------------------------------------------
@@ -291,10 +309,10 @@ def _remaining(changes: Sequence[Change], time: float, whole: Whole | None, run:
     for change in changes:
         if change.b is not None:
             share = change.b.pct_roofline
-            names = {row.b.key for row in change.rows if row.b}
-            name = change.name if change.cause != "replaced" else "the " + change.name.partition(" → ")[2]
+            replaced = change.cause == "replaced"
+            name = change.name.partition(" → ")[2] if replaced else full_name(change)
             note = "" if math.isnan(share) else f", at {percent_text(share)} of the roofline"
-            calls = f" in {plural(change.calls_b, 'call')}" if len(names) == 1 else ""
+            calls = "" if replaced else f" in {plural(change.calls_b, 'call')}"
             found.append((change.time_b, f"{name}, {short_time_text(change.time_b)}{calls}{note}"))
     if whole is not None and run is not None:
         for part, name in (IDLE if run.on_device else HOST_IDLE).items():
