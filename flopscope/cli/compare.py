@@ -92,5 +92,8 @@ def _fail_over(comparison: Comparison, most: float) -> None:
         raise ValueError(f"--fail-over: the times of the runs cannot be compared, because {why}")
     if slower > most:
         what = "a step of B" if comparison.per == "step" else "B"
-        a, b = (short_time_text(time) for time in comparison.time)
-        raise RuntimeError(f"{what} takes {b}, {percent_text(slower)} more than A ({a}); --fail-over {most:g}%")
+        a, b = (short_time_text(time) for time in comparison.unrecorded)
+        estimated = " without recording" if comparison.unrecorded != comparison.time else ""
+        raise RuntimeError(
+            f"{what} takes {b}{estimated}, {percent_text(slower)} more than A ({a}); --fail-over {most:g}%"
+        )

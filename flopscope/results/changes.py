@@ -66,7 +66,7 @@ class Change:
     @property
     def differs(self) -> bool:
         """Whether the runs have other shapes, or only one has this; true of the ops of a replacement."""
-        return not (self.a and self.b) or self.a.input_shapes != self.b.input_shapes
+        return not (self.a and self.b) or _unlike(self.a.input_shapes, self.b.input_shapes)
 
     @property
     def time_a(self) -> float:
@@ -154,13 +154,22 @@ def total_of_changes(total: ComparisonRow, scale: Scale) -> Change:
 
 
 def _differ(row: ComparisonRow) -> bool:
-    return not (row.a and row.b) or row.a.input_shapes != row.b.input_shapes
+    return not (row.a and row.b) or _unlike(row.a.input_shapes, row.b.input_shapes)
+
+
+def _unlike(a: list[Any], b: list[Any]) -> bool:
+    """Whether shapes differ, except that one call may list its output last, as ``mm.out`` does."""
+    common = min(len(a), len(b))
+    return a[:common] != b[:common] or (not common and a != b)
 
 
 def shapes_text(row: ComparisonRow) -> str:
     """Return the shapes of a row as text; where they differ, both dimensions: ``[[8, 10→12]]``."""
-    a, b = (side.input_shapes if side else None for side in (row.a, row.b))
-    return _both(b if a is None else a, a if b is None else b)
+    a, b = (side.input_shapes if side else [] for side in (row.a, row.b))
+    if not (row.a and row.b and _unlike(a, b)):
+        return str(a or b)
+    common = min(len(a), len(b))
+    return _both(a[:common], b[:common])
 
 
 def _both(a: object, b: object) -> str:
@@ -261,7 +270,10 @@ def _work_ratio(a: Side, b: Side) -> float:
 def _work_text(a: Side, b: Side) -> str:
     """Return the work of a call whose ratio differs more, of FLOPs and bytes."""
     texts = []
-    for x, y, text in ((a.flops, b.flops, lambda v: f"{count_text(v)}FLOPs"), (a.bytes, b.bytes, bytes_text)):
+    for x, y, text in (
+        (a.flops, b.flops, lambda v: f"{count_text(v)}{' ' if v < 1000 else ''}FLOPs"),
+        (a.bytes, b.bytes, bytes_text),
+    ):
         if min(x, y) > 0:
             before, after = x / a.count, y / b.count
             texts.append((abs(math.log(after / before)), f"{text(before)} → {text(after)} a call"))
@@ -304,7 +316,13 @@ def _paired(rows: list[ComparisonRow], scale: Scale) -> list[ComparisonRow]:
 
 def _distance(a: Any, b: Any) -> float:
     """Return how unlike two lists of shapes are: infinite if ranks differ or more than half of the dimensions do."""
+    common = min(len(a), len(b))
+    if max(len(a), len(b)) > common + 1:
+        return math.inf
+    a, b = a[:common], b[:common]
     x, y = flat(a), flat(b)
+    if not all(isinstance(dim, int) for dim in (*x, *y)):  # of a DataFrame
+        return math.inf
     if not x or [*map(_rank, a)] != [*map(_rank, b)] or len(x) != len(y):
         return math.inf
     unlike = [abs(math.log(max(p, 1) / max(q, 1))) for p, q in zip(x, y, strict=True) if p != q]

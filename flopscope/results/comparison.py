@@ -38,8 +38,13 @@ class Comparison:
     on_device: tuple[bool, bool]
     """For each run, whether its times are device times; otherwise they are host times."""
     changes: list[Change] = field(default_factory=list)
-    """What changed, by name: those of both runs first, the largest difference in time first. Rows without time are left
-    out. Where ops of one run replaced those of the other, such as by torch.compile, they are one change."""
+    """What changed, by name: those of both runs first, the largest difference in time first, none without time.
+
+    Each has ``name``, ``time_a`` and ``time_b`` (µs), ``calls_a`` and ``calls_b``, ``difference`` (b minus a, µs),
+    ``cause`` ("calls", "work", "rate", "time", "replaced", "only a", "only b" or "same"), ``why`` (the numbers behind
+    it, as text) and ``parts``: the same by shape. Ops that replaced each other, such as by torch.compile, are one
+    change, whose parts are the ops.
+    """
     per: Per = "run"
     """What the times and calls of ``changes`` refer to.
 
@@ -48,6 +53,8 @@ class Comparison:
     time: tuple[float, float] = (math.nan, math.nan)
     """Time of each run in µs: of its step with the median time, or of the whole run if ``per`` is not "step"; NaN for
     tables and DataFrames, which have the times of ops only."""
+    unrecorded: tuple[float, float] = (math.nan, math.nan)
+    """The same without recording: an estimate where recording delayed the device by more than 1 %, else ``time``."""
     verdict: list[str] = field(default_factory=list)
     """Three sentences: the time before and after, what changed most and why, and what the largest remaining part is."""
     scale: Scale | None = None
@@ -59,9 +66,11 @@ class Comparison:
     def slowdown_pct(self) -> float:
         """Percent by which b takes more time than a, below 0 if it takes less; NaN if the times cannot be compared.
 
+        The times are those of ``unrecorded``, because recording delays a program with many short ops more than others.
         A test of performance is ``assert fs.compare(before, after).slowdown_pct < 5``.
         """
-        return 100 * (self.time[1] / self.time[0] - 1) if self.per != "call" and self.time[0] > 0 else math.nan
+        a, b = self.unrecorded
+        return 100 * (b / a - 1) if self.per != "call" and a > 0 else math.nan
 
     def __iter__(self) -> Iterator[ComparisonRow]:
         return iter(self.rows)
@@ -107,8 +116,8 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """Return all as a dict of values that JSON can hold; unknown numbers are None.
 
-        "per", "time" and "slowdown_pct" as the attributes; "verdict", the sentences; "changes", a dict for each, with
-        its times (µs), calls, cause and why; "rows" as to_dicts().
+        "per", "time", "unrecorded" and "slowdown_pct" as the attributes; "verdict", the sentences; "changes", a dict
+        for each, with its times (µs), calls, cause and why; "rows" as to_dicts().
         """
         changes = [
             {
@@ -121,6 +130,7 @@ class Comparison:
         return {
             "per": self.per,
             "time": [None if math.isnan(time) else time for time in self.time],
+            "unrecorded": [None if math.isnan(time) else time for time in self.unrecorded],
             "slowdown_pct": None if math.isnan(slower) else slower,
             "verdict": self.verdict,
             "changes": changes,
@@ -230,6 +240,7 @@ def _judged(comparison: Comparison, a: _Run, b: _Run, kind: str) -> Comparison:
         per=scale.per,
         scale=scale,
         time=(_time(wholes[0]), _time(wholes[1])),
+        unrecorded=verdict.unrecorded(wholes[0], wholes[1]),
         verdict=verdict.sentences(found, scale, analyses),
     )
 

@@ -14,13 +14,13 @@ from flopscope.results.changes import Change, Scale, flat
 from flopscope.results.replaced import middle_step
 from flopscope.support.units import percent_text, ratio_text, short_time_text
 
-__all__ = ["Whole", "full_name", "launch_text", "sentences", "whole_of"]
+__all__ = ["Whole", "full_name", "launch_text", "sentences", "unrecorded", "whole_of"]
 
 LEAST = 0.01
 """Of the longer step: smaller differences are not mentioned."""
 FEWER = 0.02
 NEXT = 0.25
-"""Further changes are mentioned if they are at least this part of the largest."""
+"""Further changes are mentioned if they are at least this part of the largest: of ops, and of idle time."""
 CHANGES_SHOWN = 3
 SIZES_SHOWN = 2
 DELAY = 0.01
@@ -63,6 +63,12 @@ def whole_of(analysis: Analysis) -> Whole | None:
     delayed = analysis.on_device and analysis.total - analysis.unobserved > DELAY * analysis.total
     unobserved = analysis.unobserved / devices if delayed else math.nan
     return Whole(time, dict(zip(PARTS, map(float, parts), strict=True)), unobserved)
+
+
+def unrecorded(a: Whole | None, b: Whole | None) -> tuple[float, float]:
+    """Return the times without recording: estimated if recording delayed a run by more than 1 %, else as recorded."""
+    x, y = (math.nan if w is None else w.time if math.isnan(w.unobserved) else w.unobserved for w in (a, b))
+    return x, y
 
 
 def launch_text(a: Analysis, b: Analysis) -> str:
@@ -142,7 +148,7 @@ def _total(a: Whole, b: Whole, scale: Scale, on_device: bool) -> str:
     if abs(difference) > least and shown:
         text += "; " + ", ".join(f"{name} {_signed(moved[name])}" for name in shown)
     if not (math.isnan(a.unobserved) and math.isnan(b.unobserved)):
-        x, y = (w.time if math.isnan(w.unobserved) else w.unobserved for w in (a, b))
+        x, y = unrecorded(a, b)
         text += f"; without recording, about {short_time_text(x)} and {short_time_text(y)}: {_ratio(x, y)}"
     return text + "."
 
@@ -175,15 +181,20 @@ def _phrases(
 ) -> list[_Phrase]:
     """Return what changed most, of ops and of idle time: first what explains the difference of the whole."""
     whole, difference = max(times), times[1] - times[0]
-    found = [*idle]
+    found = []
     for change in changes:
         if change.difference:
             found.append(_Phrase(change.difference, _change_text(change, detail(change))))
-    least = max(LEAST * whole, NEXT * max((abs(phrase.change) for phrase in found), default=0.0))
-    found = [phrase for phrase in found if abs(phrase.change) > least or abs(phrase.change) == least > LEAST * whole]
+    found = [phrase for group in (idle, found) for phrase in _largest(group, LEAST * whole)]
     against = abs(difference) > LEAST * whole
     found.sort(key=lambda phrase: (against and phrase.change * difference < 0, -abs(phrase.change)))
     return found[:CHANGES_SHOWN]
+
+
+def _largest(phrases: Sequence[_Phrase], least: float) -> list[_Phrase]:
+    """Return the phrases whose change is above ``least`` and not small beside the largest."""
+    largest = max((abs(phrase.change) for phrase in phrases), default=0.0)
+    return [phrase for phrase in phrases if abs(phrase.change) > least and abs(phrase.change) >= NEXT * largest]
 
 
 def _change_text(change: Change, detail: str) -> str:

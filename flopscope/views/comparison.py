@@ -171,7 +171,9 @@ def text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) 
         if left < LEAST_NAME + len(GAP) + LEAST_WHY:
             longest, reason = min(longest, left), 0
         else:
-            longest = min(longest, max(LEAST_NAME, left - len(GAP) - reason, left // 2 - len(GAP)))
+            whole_names = [len(INDENT) + len(change.name) for depth, change in rows if change.cause == "replaced"]
+            share = max(LEAST_NAME, left - len(GAP) - reason, left // 2 - len(GAP), *whole_names)
+            longest = min(longest, share, left - len(GAP) - LEAST_WHY)
             reason = min(reason, left - len(GAP) - longest)
     lines = []
     for i, name in enumerate(names):
@@ -182,7 +184,7 @@ def text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) 
     total = [body.pop(), rule] if comparison.per != "call" else []
     shown = sum(depth == 0 for depth, _ in rows)
     notes = [line if wide else _cut_end(line, whole) for line in _footer(comparison, shown, wide)]
-    verdict = [f for line in comparison.verdict for f in textwrap.wrap(printable(line), whole, break_long_words=False)]
+    verdict = [f for line in comparison.verdict for f in textwrap.wrap(printable(line), whole)]
     first = [line if wide else _cut_end(line, whole) for line in legend(comparison)]
     return (
         "\n".join([*first, rule, head, rule, *body, rule, *total, *notes, *([""] if verdict else []), *verdict]) + "\n"
