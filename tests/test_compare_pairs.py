@@ -111,6 +111,13 @@ def test_a_run_compared_with_itself_is_the_same() -> None:
     assert "the same within 1 %" in result.verdict[0] and result.verdict[1].startswith("No op, kernel or cause")
 
 
+def test_a_table_has_no_idle_time_to_compare() -> None:
+    trace = fs.load_trace(paths("graph")[0])
+    result = compare(trace.key_averages(), trace)
+    assert result.per == "step" and result.verdict[0].startswith("The ops of a step take ")
+    assert "idle" not in " ".join(result.verdict[:1] + result.verdict[2:])
+
+
 # --fail-over ----------------------------------------------------------------------------------------------------------
 
 

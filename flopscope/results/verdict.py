@@ -104,16 +104,16 @@ def sentences(changes: Sequence[Change], scale: Scale, analyses: tuple[Analysis 
     wholes = [whole_of(run) if run is not None else None for run in analyses]
     if a is None or b is None or wholes[0] is None or wholes[1] is None:
         times = math.fsum(c.time_a for c in changes), math.fsum(c.time_b for c in changes)
-        first, phrases = _tables(times, scale), _phrases(changes, times)
+        first, phrases, whole_b = _tables(times, scale), _phrases(changes, times), None
     else:
-        times = wholes[0].time, wholes[1].time
+        times, whole_b = (wholes[0].time, wholes[1].time), wholes[1]
         first = _total(wholes[0], wholes[1], scale, a.on_device and b.on_device)
         idle = _idle(wholes[0], wholes[1], a, b)
         phrases = _phrases(changes, times, idle, _details(a, b))
     if scale.per == "call":
         first = "The runs differ in length and at least one has no steps, so times are those of a call."
         return [first, *_second(phrases)]
-    rest = _remaining(changes, times[1], wholes[1], b)
+    rest = _remaining(changes, times[1], whole_b, b)
     return [first, *_second(phrases), *rest]
 
 
