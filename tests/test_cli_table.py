@@ -254,7 +254,7 @@ def test_two_traces_are_compared(ranks: list[str], tmp_path: Path, capsys: pytes
     assert main(["compare", *ranks, *(f"--{kind}={path}" for kind, path in files.items())]) == 0
     text = capsys.readouterr().out
     assert "a: own device times of one.json\nb: own device times of zero.json\n" in text
-    assert "mm [[64, 32], [32, 16]]" in text and "3.00x" in text
+    assert "\nmm " in text and "3.00x" in text
     content = json.loads(files["json"].read_text(), parse_constant=lambda name: pytest.fail(name))
     assert content["device"]["a"] == {"kind": "cuda", "name": "NVIDIA H200"}
     mm = next(row for row in content["rows"] if row["name"] == "mm")

@@ -138,27 +138,46 @@ def long_tables() -> tuple[EventTable, EventTable]:
 
 def test_text_fits_and_contains_all_rows() -> None:
     result = compare(*long_tables(), names=("before", "after"))
-    lines = result.table(-1).splitlines()
-    assert max(map(len, lines)) <= 120 and lines[0] == "a: own CPU times of before"
-    assert sum("1.00x" in line for line in lines) == len(result) + 1  # and the total
-    cut = result.table(row_limit=2)
-    assert "2 of 9 rows." in cut and sum("1.00x" in line for line in cut.splitlines()) == 3
+    for width in (40, 70, 100, 160):
+        lines = result.table(-1, width=width).splitlines()
+        assert max(map(len, lines)) <= width and lines[0] == "a: own CPU times of before"
+    table = make_table(*[op(f"aten::op{i}", 9.0 - i) for i in range(9)])
+    cut = compare(table, table).table(row_limit=2)
+    assert "2 of 9 rows." in cut and sum("1.00x" in line for line in cut.splitlines()) == 3  # and the total
 
 
-def test_equal_numbers_of_both_runs_are_one_column() -> None:
-    table = make_table(op("aten::add", 2.0, flops=1e6, bytes_total_moved=2048.0))
-    assert "FLOPs  " in compare(table, table).table() and "FLOPs a" not in compare(table, table).table()
-    other = make_table(op("aten::add", 2.0, flops=2e6))
-    text = compare(table, other).table()
-    assert "FLOPs a" in text and "1.0 M" in text and "2.0 M" in text and "2.0 KiB" in text and "--" in text
+def test_wide_tables_show_names_and_work_in_full() -> None:
+    name = "aten::" + "long_" * 40
+    table = make_table(op(name, 2.0, flops=1e6, bytes_total_moved=2048.0))
+    other = make_table(op(name, 2.0, flops=2e6, bytes_total_moved=2048.0))
+    text = compare(table, other).table(wide=True)
+    assert name.removeprefix("aten::") in text and "FLOPs a" in text and "1.0 M" in text and "2.0 M" in text
+    narrow = compare(table, other).table()
+    assert "…" in narrow and "FLOPs a" not in narrow
 
 
-def test_rows_of_one_run_are_shown_and_counted() -> None:
+def test_text_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = compare(*long_tables())
+    assert max(map(len, result.table().splitlines())) == 100
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, result.table().splitlines())) == 80
+
+
+def test_rows_of_one_run_are_summed_in_one_line() -> None:
     result = compare(make_table(op("aten::add", 2.0)), make_table(op("aten::mul", 4.0), op("aten::sub", 1.0)))
     text = result.table()
-    assert "add (only a)" in text and "mul (only b)" in text
-    assert "Only in a: 1 rows, 2.000us." in text and "Only in b: 2 rows, 5.000us." in text
+    assert "Only in a: 1 name, 2.00us: add 2.00us" in text
+    assert "Only in b: 2 names, 5.00us: mul 4.00us, sub 1.00us" in text
     assert result.total.ratio == 2.0 / 5.0
+
+
+def test_rows_without_time_are_left_out() -> None:
+    rows = [op("aten::mm", 2.0, self_device_time_total=9.0), op("aten::view", 5.0), op("cudaLaunchKernel", 4.0)]
+    table = make_table(*rows)
+    assert [change.name for change in compare(table, table).changes] == ["mm"]
+    host = make_table(op("aten::mm", 2.0), op("aten::view", 5.0))
+    assert {change.name for change in compare(host, host).changes} == {"mm", "view"}
 
 
 def test_html_escapes_names() -> None:
@@ -169,5 +188,98 @@ def test_html_escapes_names() -> None:
 
 def test_shares_above_the_roofline_are_explained() -> None:
     fast, slow = (make_table(op("aten::add", 2.0, pct_roofline=share)) for share in (104.0, 100.0))
-    assert "104.0%*" in compare(fast, slow).table() and "*: faster than" in compare(fast, slow).table()
-    assert "*" not in compare(slow, slow).table()
+    text = compare(fast, slow).table(wide=True)
+    assert "104.0%*" in text and "*: faster than" in text
+    assert "*" not in compare(slow, slow).table(wide=True)
+
+
+# What changed ---------------------------------------------------------------------------------------------------------
+
+
+def rated(key: str, count: int, time: float, flops: float, share: float, **more: Any) -> dict[str, Any]:
+    return op(key, time, count=count, flops=flops, bytes_total_moved=4.0, pct_roofline=share, **more)
+
+
+def cause(a: dict[str, Any], b: dict[str, Any]) -> tuple[str, str]:
+    steps = {"key": "ProfilerStep*", "is_user_annotation": True, "count": 2}
+    change = compare(make_table(a, steps), make_table(b, {**steps, "count": 4})).changes[0]
+    return change.cause, change.why
+
+
+def test_the_cause_of_a_change_is_calls_work_or_rate() -> None:
+    before = rated("aten::mm", 4, 100.0, 4e6, 50.0, unit="fp32")  # 2 calls, 50 µs, 2 MFLOPs a step
+    assert cause(before, rated("aten::mm", 8, 200.0, 8e6, 50.0, unit="fp32"))[0] == "same"
+    assert cause(before, rated("aten::mm", 4, 100.0, 4e6, 50.0, unit="fp32")) == ("calls", "2 → 1 call")
+    assert cause(before, rated("aten::mm", 8, 400.0, 16e6, 50.0, unit="fp32")) == (
+        "work", "1.0 MFLOPs → 2.0 MFLOPs a call"
+    )  # fmt: skip
+    assert cause(before, rated("aten::mm", 8, 100.0, 8e6, 100.0, unit="fp32")) == (
+        "rate", "50.0% → 100.0% of roofline"
+    )  # fmt: skip
+    assert cause(before, rated("aten::mm", 8, 50.0, 8e6, 50.0, unit="tf32_tensor")) == (
+        "rate", "fp32 → tf32_tensor, 50.0% → 50.0% of roofline"
+    )  # fmt: skip
+    unknown = op("aten::sort", 100.0, count=4)
+    assert cause(unknown, op("aten::sort", 400.0, count=8)) == ("time", "25.0us → 50.0us a call")
+
+
+def test_times_are_those_of_a_step_if_both_runs_have_steps() -> None:
+    steps = {"key": "ProfilerStep*", "is_user_annotation": True}
+    a = make_table(op("aten::mm", 100.0, count=10), {**steps, "count": 5})
+    b = make_table(op("aten::mm", 100.0, count=20), {**steps, "count": 10})
+    result = compare(a, b)
+    change = result.changes[0]
+    assert result.per == "step" and (change.time_a, change.time_b, change.calls_a, change.calls_b) == (20, 10, 2, 2)
+    assert change.difference == -10 and "Times and calls are those of a step." in result.table()
+
+
+def test_times_are_those_of_a_call_if_runs_without_steps_differ_in_length() -> None:
+    a = make_table(op("aten::mm", 100.0, count=10), op("aten::add", 10.0, count=10))
+    b = make_table(op("aten::mm", 400.0, count=20), op("aten::add", 20.0, count=20))
+    result = compare(a, b)
+    mm = result.changes[0]
+    assert result.per == "call" and (mm.name, mm.time_a, mm.time_b, mm.difference) == ("mm", 10, 20, 100)
+    assert "differ in length" in result.verdict[0] and "total" not in result.table()
+    assert math.isnan(result.slowdown_pct)
+    assert compare(a, a).per == "run"
+
+
+def test_changes_come_by_the_difference_and_rows_of_one_run_last() -> None:
+    a = make_table(op("aten::mm", 100.0), op("aten::add", 10.0), op("aten::exp", 5.0), op("aten::sort", 900.0))
+    b = make_table(op("aten::mm", 101.0), op("aten::add", 20.0), op("aten::exp", 1.0), op("aten::topk", 500.0))
+    names = [change.name for change in compare(a, b).changes]
+    assert names == ["add", "exp", "mm", "sort", "topk"]
+
+
+def test_shapes_are_shown_below_their_name_where_they_differ() -> None:
+    a = make_table(op("aten::mm", 90.0, [[64, 32], [32, 50]]), op("aten::mm", 10.0, [[8, 8], [8, 8]]))
+    b = make_table(op("aten::mm", 20.0, [[64, 32], [32, 64]]), op("aten::mm", 10.0, [[8, 8], [8, 8]]))
+    text = compare(a, b).table()
+    assert "  [[64, 32], [32, 50→64]]" in text and "[[8, 8], [8, 8]]" not in text
+    assert "  [[8, 8], [8, 8]]" in compare(a, b, by="shape").table()
+    assert "[[" not in compare(a, b, by="name").table()
+    assert "sizes 50 → 64" in compare(a, b).verdict[1]
+    alike = make_table(op("aten::mm", 20.0, [[64, 32], [32, 50], [64, 50]]))  # mm.out lists its output
+    parts = compare(make_table(op("aten::mm", 90.0, [[64, 32], [32, 50]])), alike).changes[0].parts
+    assert not any(part.differs for part in parts)
+
+
+def test_sentences_of_tables_name_the_times_of_their_ops() -> None:
+    result = compare(make_table(op("aten::mm", 300.0)), make_table(op("aten::mm", 100.0)))
+    assert result.verdict[0] == "The ops of the run take 300us in a and 100us in b: b is 3.00x as fast."
+    assert result.verdict[2] == "The largest remaining part of b: aten::mm, 100us in 1 call (100.0% of the time)."
+    same = compare(make_table(op("aten::mm", 300.0)), make_table(op("aten::mm", 300.0)))
+    assert same.verdict[1].startswith("No op, kernel or cause of idle time changed")
+
+
+def test_live_profiles_of_the_cpu_are_compared_as_a_whole() -> None:
+    x = fs.ones((256, 256))
+    with fs.profile() as once:
+        fs.exp(x)
+    with fs.profile() as more:
+        for _ in range(300):
+            fs.log(x)
+    result = compare(once, more, peaks="none")
+    assert result.per == "run" and result.time[1] > result.time[0] > 0 and result.slowdown_pct > 0
+    assert result.verdict[0].startswith("The run takes ")
+    assert not any("device idle" in line for line in result.verdict)

@@ -12,10 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flopscope import _core
+from flopscope.cli.compare import add_compare
 from flopscope.cli.measure import add_measure, shape
 from flopscope.cli.perf import add_perf
 from flopscope.cli.summary import add_summary
-from flopscope.cli.tables import add_compare, add_table
+from flopscope.cli.tables import add_table
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 

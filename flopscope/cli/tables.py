@@ -1,11 +1,10 @@
-"""The commands that read traces: ``flopscope table`` and ``flopscope compare``."""
+"""The command ``flopscope table``."""
 
 from __future__ import annotations
 
 import argparse
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flopscope.support.files import write_json
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from flopscope.sources.load import Trace
     from flopscope.sources.windows import Process
 
-__all__ = ["add_compare", "add_peaks", "add_table", "device_of"]
+__all__ = ["add_peaks", "add_table", "device_of", "limit"]
 
 LIMIT = 30
 STACK_ENTRIES = 5  # innermost Python calls, for --group-by stack
@@ -212,58 +211,3 @@ def _write(table: EventTable, traces: list[Trace], options: argparse.Namespace) 
         write_json(options.json, {**frame.json_content(table), "device": device_of(traces[0]), "files": files})
     if options.parquet:
         table.to_parquet(options.parquet)
-
-
-# compare --------------------------------------------------------------------------------------------------------------
-
-
-def add_compare(commands: Any) -> None:
-    """Add ``compare`` to the commands of the parser."""
-    parser = commands.add_parser("compare", allow_abbrev=False, help="compare two recorded traces row by row")
-    parser.add_argument("a", metavar="A", help="a trace, or folder or quoted pattern of traces of one process")
-    parser.add_argument("b", metavar="B", help="the trace to compare it with, likewise")
-    parser.add_argument(
-        "--by", choices=("name", "shape"), help="what rows are matched by (default: shape, if both have shapes)"
-    )
-    parser.add_argument(
-        "--kind",
-        choices=("op", "kernel"),
-        default="op",
-        help="what is compared (default: %(default)s, with its kernels)",
-    )
-    add_peaks(parser)
-    parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1 for all (default: %(default)s)")
-    parser.add_argument("--csv", metavar="FILE", help="write all rows")
-    parser.add_argument("--json", metavar="FILE", help="write the devices and all rows")
-    parser.set_defaults(run=_compare)
-
-
-def _compare(options: argparse.Namespace) -> None:
-    from flopscope.results.comparison import compare
-
-    (a, files_a), (b, files_b) = (_one_process(source) for source in (options.a, options.b))
-    names = (Path(options.a).name, Path(options.b).name)
-    if names[0] == names[1] or not all(names):
-        names = (options.a, options.b)
-    comparison = compare(a, b, by=options.by, kind=options.kind, names=names, peaks=options.peaks)
-    print(comparison.table(options.limit), end="")
-    if options.csv:
-        comparison.to_csv(options.csv)
-    if options.json:
-        devices = {"a": device_of(a), "b": device_of(b)}
-        write_json(options.json, {"device": devices, "files": files_a + files_b, "rows": comparison.to_dicts()})
-
-
-def _one_process(source: str) -> tuple[Trace, list[str]]:
-    """Return the trace of a file, or of the windows of one process in a folder, and the names of the files."""
-    from flopscope.sources.find import load_traces
-    from flopscope.sources.windows import join_windows
-
-    processes = join_windows(load_traces(source))
-    files = [window.source for process in processes for window in process.windows]
-    if len(processes) > 1:
-        raise ValueError(
-            f"{source} has the traces of {len(processes)} processes, but compare takes one: name a file, such as "
-            f"{files[0]}"
-        )
-    return processes[0].trace, files

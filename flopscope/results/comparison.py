@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
-from flopscope.results.categories import known_sum, only_ranges_have_work, share_of_all
+from flopscope.results.matching import ComparisonRow, Key, Side, matched, sum_of, total_of
 from flopscope.results.results import Results
 from flopscope.results.table import EventTable
 from flopscope.support.safe import printable, write_csv
@@ -17,73 +17,14 @@ from flopscope.views import comparison as view
 if TYPE_CHECKING:
     import pandas
 
+    from flopscope.answers.analysis import Analysis
+    from flopscope.results.changes import Change, Per, Scale
+    from flopscope.results.replaced import Piece
+    from flopscope.results.verdict import Whole
+
 __all__ = ["Comparison", "ComparisonRow", "Side", "compare"]
 
 By = Literal["name", "shape"]
-
-# torch ops that do the work of a flopscope op under another name, because the torch op of the same name calls them.
-# If none of them ran, a name matches itself.
-ALSO = {
-    "matmul": ("mm", "bmm"),
-    "softmax": ("_softmax",),
-    "log_softmax": ("_log_softmax",),
-    "layer_norm": ("native_layer_norm",),
-    "rms_norm": ("_fused_rms_norm",),
-    "ones": ("fill_",),
-    "zeros": ("zero_", "fill_"),
-    "full": ("fill_",),
-    "rand": ("uniform_",),
-    "randn": ("normal_",),
-    "cast": ("copy_",),
-    "copy": ("clone", "copy_"),
-}
-NAMESPACES = ("flopscope::", "aten::")
-
-
-@dataclass(frozen=True)
-class Side:
-    """One run's values of a row. Work is that of all calls, NaN if unknown."""
-
-    key: str
-    """Name in this run, such as "aten::add"."""
-    count: int
-    time: float
-    """Self time of all calls in µs: device time if the run used a device, else host time."""
-    flops: float
-    bytes: float
-    pct_roofline: float
-    input_shapes: list[Any] = field(default_factory=list)
-    rated_time: float = math.nan
-    """Time in µs that pct_roofline refers to."""
-    is_range: bool = False
-    """Whether the row is a range named by the program, whose work is that of the ops in it."""
-
-
-@dataclass(frozen=True)
-class ComparisonRow:
-    """A row of one run or both; ``a`` or ``b`` is None if that run has no such row."""
-
-    name: str
-    a: Side | None
-    b: Side | None
-
-    @property
-    def ratio(self) -> float:
-        """Time of a divided by time of b, below 1 if a is faster; NaN if one is missing or took no time."""
-        return _ratio(self.a.time, self.b.time) if self.a and self.b else math.nan
-
-    @property
-    def ratio_per_call(self) -> float:
-        """The ratio of the mean times per call."""
-        if not (self.a and self.b and self.a.count and self.b.count):
-            return math.nan
-        return _ratio(self.a.time / self.a.count, self.b.time / self.b.count)
-
-    @property
-    def input_shapes(self) -> list[Any]:
-        """The input shapes of both runs; [] if rows are matched by name."""
-        side = self.a or self.b
-        return side.input_shapes if side else []
 
 
 @dataclass(frozen=True)
@@ -96,6 +37,40 @@ class Comparison:
     by: By
     on_device: tuple[bool, bool]
     """For each run, whether its times are device times; otherwise they are host times."""
+    changes: list[Change] = field(default_factory=list)
+    """What changed, by name: those of both runs first, the largest difference in time first, none without time.
+
+    Each has ``name``, ``time_a`` and ``time_b`` (µs), ``calls_a`` and ``calls_b``, ``difference`` (b minus a, µs),
+    ``cause`` ("calls", "work", "rate", "time", "replaced", "only a", "only b" or "same"), ``why`` (the numbers behind
+    it, as text) and ``parts``: the same by shape. Ops that replaced each other, such as by torch.compile, are one
+    change, whose parts are the ops.
+    """
+    per: Per = "run"
+    """What the times and calls of ``changes`` refer to.
+
+    "step" if both runs have steps, "call" if they have not and differ in length, else "run".
+    """
+    time: tuple[float, float] = (math.nan, math.nan)
+    """Time of each run in µs: of its step with the median time, or of the whole run if ``per`` is not "step"; NaN for
+    tables and DataFrames, which have the times of ops only."""
+    unrecorded: tuple[float, float] = (math.nan, math.nan)
+    """The same without recording: an estimate where recording delayed the device by more than 1 %, else ``time``."""
+    verdict: list[str] = field(default_factory=list)
+    """Three sentences: the time before and after, what changed most and why, and what the largest remaining part is."""
+    scale: Scale | None = None
+    """The numbers of steps by which ``changes`` divides."""
+    every_shape: bool = False
+    """Whether the table shows all shapes, not only those that differ: set by compare(by="shape")."""
+
+    @property
+    def slowdown_pct(self) -> float:
+        """Percent by which b takes more time than a, below 0 if it takes less; NaN if the times cannot be compared.
+
+        The times are those of ``unrecorded``, because recording delays a program with many short ops more than others.
+        A test of performance is ``assert fs.compare(before, after).slowdown_pct < 5``.
+        """
+        a, b = self.unrecorded
+        return 100 * (b / a - 1) if self.per != "call" and a > 0 else math.nan
 
     def __iter__(self) -> Iterator[ComparisonRow]:
         return iter(self.rows)
@@ -109,7 +84,14 @@ class Comparison:
 
         Work that the program states for a range is the work of the ops in it, so it counts only if no op's is known.
         """
-        return ComparisonRow("total", _total(self._sides("a")), _total(self._sides("b")))
+        return ComparisonRow("total", total_of(self._sides("a")), total_of(self._sides("b")))
+
+    @property
+    def total_change(self) -> Change:
+        """The total as a change, of a step if ``per`` is "step"."""
+        from flopscope.results.changes import Scale, total_of_changes
+
+        return total_of_changes(self.total, self.scale or Scale("run"))
 
     def unmatched(self, which: Literal["a", "b"]) -> list[ComparisonRow]:
         """Return the rows that only one run has."""
@@ -131,6 +113,30 @@ class Comparison:
             records.append(record)
         return records
 
+    def to_json(self) -> dict[str, Any]:
+        """Return all as a dict of values that JSON can hold; unknown numbers are None.
+
+        "per", "time", "unrecorded" and "slowdown_pct" as the attributes; "verdict", the sentences; "changes", a dict
+        for each, with its times (µs), calls, cause and why; "rows" as to_dicts().
+        """
+        changes = [
+            {
+                **{"name": change.name, "time_a": change.time_a, "time_b": change.time_b},
+                **{"calls_a": change.calls_a, "calls_b": change.calls_b, "cause": change.cause, "why": change.why},
+            }
+            for change in self.changes
+        ]
+        slower = self.slowdown_pct
+        return {
+            "per": self.per,
+            "time": [None if math.isnan(time) else time for time in self.time],
+            "unrecorded": [None if math.isnan(time) else time for time in self.unrecorded],
+            "slowdown_pct": None if math.isnan(slower) else slower,
+            "verdict": self.verdict,
+            "changes": changes,
+            "rows": self.to_dicts(),
+        }
+
     def to_pandas(self) -> pandas.DataFrame:
         """Return a DataFrame with one row per row of the comparison.
 
@@ -150,9 +156,13 @@ class Comparison:
         records = self.to_dicts()
         write_csv(path, records[0] if records else [], (record.values() for record in records))
 
-    def table(self, row_limit: int = 30) -> str:
-        """Return ``row_limit`` rows (-1 for all) as text of at most 120 columns."""
-        return view.text(self, row_limit)
+    def table(self, row_limit: int = 30, *, width: int | None = None, wide: bool = False) -> str:
+        """Return ``row_limit`` changes (-1 for all) and the verdict as text.
+
+        width: columns of the text; by default those of the terminal, or 100 if the output is no terminal.
+        wide: show FLOPs, bytes and roofline of both runs, and names and reasons in full, however wide that is.
+        """
+        return view.text(self, row_limit, width, wide)
 
     def _repr_html_(self) -> str:
         return view.html(self)
@@ -210,14 +220,68 @@ def compare(
                 'or compare by="name"'
             )
     chosen: By = by or ("shape" if all(run.has_shapes for run in runs) else "name")
-    rows = _matched(*(run.sides(chosen) for run in runs))
+    rows = matched(*(run.sides(chosen) for run in runs))
     rows.sort(key=lambda row: -max((side.time for side in (row.a, row.b) if side is not None), default=0.0))
-    return Comparison(rows, names, chosen, (runs[0].on_device, runs[1].on_device))
+    on_device = runs[0].on_device, runs[1].on_device
+    return _judged(Comparison(rows, names, chosen, on_device, every_shape=by == "shape"), runs[0], runs[1], kind)
+
+
+def _judged(comparison: Comparison, a: _Run, b: _Run, kind: str) -> Comparison:
+    """Add what changed and the verdict."""
+    from flopscope.results import changes, verdict
+
+    scale = changes.scale_of(comparison.rows, (a.steps, b.steps))
+    analyses = a.analysis, b.analysis
+    found = _with_replacements(changes.changes_of(comparison.rows, scale), scale, comparison.rows, a, b, kind)
+    wholes = [verdict.whole_of(run) if run is not None else None for run in analyses]
+    return replace(
+        comparison,
+        changes=found,
+        per=scale.per,
+        scale=scale,
+        time=(_time(wholes[0]), _time(wholes[1])),
+        unrecorded=verdict.unrecorded(wholes[0], wholes[1]),
+        verdict=verdict.sentences(found, scale, analyses),
+    )
+
+
+def _time(whole: Whole | None) -> float:
+    return math.nan if whole is None else whole.time
+
+
+def _with_replacements(
+    found: list[Change], scale: Scale, rows: list[ComparisonRow], a: _Run, b: _Run, kind: str
+) -> list[Change]:
+    """Join the changes of ops that replaced each other. Only profiles and traces tell."""
+    from flopscope.results import changes, replaced, verdict
+
+    if a.analysis is None or b.analysis is None or {"only a", "only b"} - {change.cause for change in found}:
+        return found
+    names = [{side.key: row.name for row in rows if (side := getattr(row, which)) is not None} for which in ("a", "b")]
+    pieces = [
+        [replace(piece, name=keys.get(piece.name, piece.name)) for piece in run.pieces(kind == "kernel")]
+        for run, keys in zip((a, b), names, strict=True)
+    ]
+    launches = verdict.launch_text(a.analysis, b.analysis) if kind == "op" else ""
+    by_name = {change.name: change for change in found}
+    both = {change.name for change in found if change.matched}
+    fewer = {name for name in both if by_name[name].calls_b < by_name[name].calls_a}
+    if launches:
+        alone = [{change.name for change in found if change.cause == cause} for cause in ("only a", "only b")]
+        pairs = [(alone[0], alone[1])]
+    else:
+        pairs = replaced.replacements(pieces[0], pieces[1], both, fewer)
+    joined: set[str] = set()
+    groups = []
+    for old, new in pairs:
+        members = [sorted((by_name[n] for n in side if n in by_name), key=changes.order) for side in (old, new)]
+        if all(members):
+            groups.append(changes.replacement(members[0], members[1], scale, kind, launches))
+            joined |= old | new
+    return sorted([*groups, *(change for change in found if change.name not in joined)], key=changes.order)
 
 
 # The runs -------------------------------------------------------------------------------------------------------------
-
-_Key = tuple[str, str]  # name with namespace, shapes
 
 
 @dataclass(frozen=True)
@@ -228,14 +292,21 @@ class _Run:
     rows: Sequence[Mapping[str, Any]]
     on_device: bool
     has_shapes: bool
+    steps: int
+    """Their number, 0 if the program marked none."""
+    results: Results | None
+    analysis: Analysis | None
 
     @classmethod
     def of(cls, run: Any, name: str, kind: str, peaks: str) -> _Run:
-        if isinstance(run, Results):
-            run = run.key_averages(group_by_input_shape=True, peaks=peaks)
+        results = run if isinstance(run, Results) else None
+        analysis = None
+        if results is not None:
+            run = results.key_averages(group_by_input_shape=True, peaks=peaks)
+            analysis = results._analysis("comparison", peaks)
         rows: Sequence[Mapping[str, Any]]
         if isinstance(run, EventTable):
-            names = ("key", "device_type", "is_user_annotation", "count", "input_shapes", *_READ)
+            names = ("key", "device_type", "is_user_annotation", "count", "input_shapes", "unit", *_READ)
             rows = [
                 dict(zip(names, values, strict=True)) for values in zip(*(run.columns[n] for n in names), strict=True)
             ]
@@ -246,15 +317,27 @@ class _Run:
         on_device = any(row["self_device_time_total"] > 0 for row in rows)
         where = "cpu" if kind == "op" else "cuda"
         chosen = [r for r in rows if r["device_type"] == where and not (kind == "kernel" and r["is_user_annotation"])]
-        return cls(name, chosen, on_device, any(row["input_shapes"] for row in rows))
+        if analysis is not None:
+            steps = len(analysis.steps) if analysis.has_steps else 0
+        else:
+            steps = sum(int(r["count"]) for r in rows if r["key"] == STEPS and r["device_type"] == "cpu")
+        return cls(name, chosen, on_device, any(row["input_shapes"] for row in rows), steps, results, analysis)
 
-    def sides(self, by: By) -> dict[_Key, Side]:
+    def pieces(self, by_kernel: bool) -> list[Piece]:
+        """Return the device work of one step in the order of its launches."""
+        from flopscope.results.replaced import middle_step, pieces_of
+
+        if self.results is None or self.analysis is None or not self.analysis.steps:
+            return []
+        return pieces_of(self.results.events(), self.analysis.steps[middle_step(self.analysis)], by_kernel)
+
+    def sides(self, by: By) -> dict[Key, Side]:
         """Return a side for each name, or name and shapes; rows with the same key are summed."""
-        groups: dict[_Key, list[Side]] = {}
+        groups: dict[Key, list[Side]] = {}
         for row in self.rows:
             shapes = [shape for shape in row["input_shapes"] if shape] if by == "shape" else []  # without scalars
             groups.setdefault((row["key"], str(shapes)), []).append(self._side(row, shapes))
-        return {key: _sum(key[0], sides) for key, sides in groups.items()}
+        return {key: sum_of(key[0], sides) for key, sides in groups.items()}
 
     def _side(self, row: Mapping[str, Any], shapes: list[Any]) -> Side:
         time = row["self_device_time_total" if self.on_device else "self_cpu_time_total"]
@@ -270,9 +353,11 @@ class _Run:
             shapes,
             rated,
             bool(row["is_user_annotation"]),
+            row["unit"] if isinstance(row["unit"], str) else None,
         )
 
 
+STEPS = "ProfilerStep*"
 _READ = (
     *("self_cpu_time_total", "self_device_time_total", "flops", "bytes_total_moved"),
     *("pct_roofline", "roofline_time", "headroom"),
@@ -287,80 +372,5 @@ def _frame_rows(frame: Any, name: str) -> list[Mapping[str, Any]]:
     missing = {"key", "count", *_READ} - set(frame.columns)
     if missing:
         raise ValueError(f"{name} is not a DataFrame of key_averages(): it has no columns {', '.join(sorted(missing))}")
-    usual = {"device_type": "cpu", "is_user_annotation": False, "input_shapes": []}
+    usual = {"device_type": "cpu", "is_user_annotation": False, "input_shapes": [], "unit": None}
     return [{**usual, **row} for row in frame.to_dict("records")]
-
-
-def _sum(name: str, sides: Iterable[Side]) -> Side:
-    """Return the sum of several sides."""
-    parts = list(sides)
-    return Side(
-        name,
-        sum(side.count for side in parts),
-        math.fsum(side.time for side in parts),
-        known_sum(side.flops for side in parts),
-        known_sum(side.bytes for side in parts),
-        share_of_all((side.pct_roofline, side.rated_time) for side in parts),
-        parts[0].input_shapes if parts else [],
-        known_sum(side.rated_time for side in parts),
-        any(side.is_range for side in parts),
-    )
-
-
-def _total(sides: Iterable[Side]) -> Side:
-    """Return the sum of all sides of a run."""
-    parts = list(sides)
-    if not only_ranges_have_work((side.is_range, side.flops, side.bytes) for side in parts):
-        nan = math.nan
-        parts = [
-            replace(side, flops=nan, bytes=nan, pct_roofline=nan, rated_time=nan) if side.is_range else side
-            for side in parts
-        ]
-    return _sum("total", parts)
-
-
-def _ratio(a: float, b: float) -> float:
-    return a / b if b > 0 else math.nan
-
-
-# Matching -------------------------------------------------------------------------------------------------------------
-
-
-def _bare(name: str) -> str:
-    return next((name.removeprefix(space) for space in NAMESPACES if name.startswith(space)), name)
-
-
-def _matched(a: dict[_Key, Side], b: dict[_Key, Side]) -> list[ComparisonRow]:
-    """Match equal names first, then torch's other names of the same work, then names without their namespace."""
-    left, right, rows = dict(a), dict(b), []
-
-    def match(key: _Key, other: _Key) -> None:
-        rows.append(ComparisonRow(_bare(key[0]), left.pop(key), right.pop(other)))
-
-    for key in [key for key in a if key in b]:
-        match(key, key)
-    for key, other in _other_names(left, right):
-        match(key, other)
-    for other, key in _other_names(right, left):
-        match(key, other)
-    unspaced = {(_bare(name), shapes): (name, shapes) for name, shapes in right}
-    for key in list(left):
-        same = unspaced.get((_bare(key[0]), key[1]))
-        if same is not None and same in right:
-            match(key, same)
-    rows += [ComparisonRow(_bare(side.key), side, None) for side in left.values()]
-    rows += [ComparisonRow(_bare(side.key), None, side) for side in right.values()]
-    return rows
-
-
-def _other_names(ours: Mapping[_Key, Side], theirs: Mapping[_Key, Side]) -> Iterator[tuple[_Key, _Key]]:
-    """Yield keys of flopscope's ops with those of the torch ops that do the same work, each at most once."""
-    used: set[_Key] = set()
-    for name, shapes in list(ours):
-        if name.startswith("flopscope::"):
-            for other in ALSO.get(_bare(name), ()):
-                key = (f"aten::{other}", shapes)
-                if key in theirs and key not in used:
-                    used.add(key)
-                    yield (name, shapes), key
-                    break

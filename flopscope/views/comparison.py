@@ -1,9 +1,12 @@
-"""A comparison as text and as HTML."""
+"""A comparison as text and as HTML: what changed by name, then the verdict."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,111 +16,196 @@ from flopscope.support.safe import markup, printable
 from flopscope.views.html import STYLE
 
 if TYPE_CHECKING:
-    from flopscope.results.comparison import Comparison, ComparisonRow, Side
+    from flopscope.results.changes import Change
+    from flopscope.results.comparison import Comparison
+    from flopscope.results.matching import Side
 
-WIDTH = 120
-LEAST_NAME = 16
+WIDTH = 100
+"""Of text that is not printed on a terminal."""
+LEAST_NAME, LEAST_WHY, LEAST_WIDTH = 16, 12, 40
 HTML_ROWS = 50
+PARTS_SHOWN = 3
+"""Shapes shown below a name, unless all rows are."""
+INDENT = "  "
 
 
 @dataclass(frozen=True)
-class SideColumn:
-    """A number of each run, shown in two columns, or in one if ``merges`` is set and the runs never differ."""
+class Column:
+    """A column of the table: its header and the cell of a change. ``wide``: shown only in wide tables."""
 
     header: str
-    cell: Callable[[Side], str]
-    merges: bool = False
+    cell: Callable[[Change], str]
+    wide: bool = False
 
 
-COLUMNS = (
-    SideColumn("Calls", lambda side: str(side.count), merges=True),
-    SideColumn("Time", lambda side: units.time_text(side.time)),
-    SideColumn("FLOPs", lambda side: units.count_text(side.flops), merges=True),
-    SideColumn("Bytes", lambda side: units.bytes_text(side.bytes), merges=True),
-    SideColumn("Roof", lambda side: units.roofline_text(side.pct_roofline)),
+def _calls(change: Change) -> str:
+    a, b = (f"{calls:.4g}" for calls in (change.calls_a, change.calls_b))
+    return a if a == b else f"{a} → {b}"
+
+
+def _difference(change: Change) -> str:
+    change_of_time = change.time_b - change.time_a
+    sign = "+" if change_of_time > 0 else "-" if change_of_time < 0 else ""
+    return f"{sign}{units.short_time_text(abs(change_of_time))}"
+
+
+def _ratio(change: Change) -> str:
+    return units.ratio_text(change.time_a / change.time_b if change.time_a and change.time_b else math.nan)
+
+
+def _of(which: str, text: Callable[[Side], str]) -> Callable[[Change], str]:
+    def cell(change: Change) -> str:
+        side = getattr(change, which)
+        return "" if side is None else text(side)
+
+    return cell
+
+
+WORK: tuple[tuple[str, Callable[[Side], str]], ...] = (
+    ("FLOPs", lambda side: units.count_text(side.flops)),
+    ("Bytes", lambda side: units.bytes_text(side.bytes)),
+    ("Roof", lambda side: units.roofline_text(side.pct_roofline)),
 )
-RATIO_AFTER = "Time"
-
-
-def _cells(rows: Sequence[ComparisonRow]) -> list[list[str]]:
-    """Return the header and the cells of each column except the name."""
-    columns = []
-    for column in COLUMNS:
-        a, b = ([column.cell(s) if s else "" for s in sides] for sides in ([r.a for r in rows], [r.b for r in rows]))
-        if column.merges and all(x == y or not x or not y for x, y in zip(a, b, strict=True)):
-            columns.append([column.header, *(x or y for x, y in zip(a, b, strict=True))])
-        else:
-            columns += [[f"{column.header} a", *a], [f"{column.header} b", *b]]
-        if column.header == RATIO_AFTER:
-            columns.append(["a / b", *(units.ratio_text(row.ratio) for row in rows)])
-    return columns
-
-
-def _names(comparison: Comparison, rows: Sequence[ComparisonRow]) -> list[str]:
-    texts = []
-    for row in rows:
-        alone = "" if row.a and row.b else " (only a)" if row.a else " (only b)"
-        shapes = f" {row.input_shapes}" if comparison.by == "shape" and row.input_shapes else ""
-        texts.append(printable(f"{row.name}{shapes}{alone}" if row.name != "total" else row.name))
-    return texts
-
-
-def _cut(name: str, width: int) -> str:
-    """Shorten a long name in the middle, since its end may tell that only one run has it."""
-    tail = (width - 1) // 2
-    return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[-tail:]}"
+COLUMNS = (
+    Column("a", lambda change: units.short_time_text(change.time_a) if change.a else ""),
+    Column("b", lambda change: units.short_time_text(change.time_b) if change.b else ""),
+    Column("b - a", _difference),
+    Column("a / b", _ratio),
+    Column("Calls", _calls),
+    *(Column(f"{name} {which}", _of(which, text), wide=True) for name, text in WORK for which in "ab"),
+)
+PER = {"step": "Times and calls are those of a step.", "call": "Times are those of a call.", "run": ""}
 
 
 def legend(comparison: Comparison) -> list[str]:
-    """Return a line for each run with its name and the kind of its times."""
+    """Return a line for each run with its name and the kind of its times, and one on what they refer to."""
     times = ["device" if there else "CPU" for there in comparison.on_device]
     named = zip("ab", comparison.names, times, strict=True)
-    return [
+    lines = [
         f"{which}: own {time} times{'' if name == which else f' of {printable(name)}'}" for which, name, time in named
     ]
+    return [*lines, *([PER[comparison.per]] if PER[comparison.per] else [])]
 
 
-def footer(comparison: Comparison, shown: int) -> list[str]:
-    """Return the notes: how many rows are omitted, which rows only one run has, and what the star means."""
-    lines = [f"{shown} of {len(comparison)} rows."] if shown < len(comparison) else []
-    for which in ("a", "b"):
-        alone = comparison.unmatched("a" if which == "a" else "b")
-        time = math.fsum(side.time for row in alone if (side := row.a or row.b))
+def _shown(comparison: Comparison, limit: int) -> list[tuple[int, Change]]:
+    """Return the changes to show with their depth: names, and the shapes that differ below them."""
+    both = [change for change in comparison.changes if change.matched]
+    rows = []
+    for change in both if limit < 0 else both[:limit]:
+        rows.append((0, change))
+        parts = [part for part in change.parts if comparison.every_shape or part.differs]
+        every = limit < 0 or comparison.every_shape
+        rows += [(1, part) for part in (parts if every else parts[:PARTS_SHOWN])]
+    return rows
+
+
+def _alone(comparison: Comparison) -> Iterator[str]:
+    """Yield a line for each run with what only it has."""
+    for which, cause in (("a", "only a"), ("b", "only b")):
+        alone = [change for change in comparison.changes if change.cause == cause]
         if alone:
-            lines.append(f"Only in {which}: {len(alone)} rows, {units.time_text(time)}.")
-    if any(side.pct_roofline > 100 for row in comparison.rows[:shown] for side in (row.a, row.b) if side):
+            times = [change.time_a + change.time_b for change in alone]
+            names = [f"{change.name} {units.short_time_text(t)}" for change, t in zip(alone, times, strict=True)]
+            total = "" if comparison.per == "call" else f", {units.short_time_text(math.fsum(times))}"
+            yield printable(f"Only in {which}: {_plural(len(alone), 'name')}{total}: {', '.join(names)}")
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _footer(comparison: Comparison, shown: int, wide: bool) -> list[str]:
+    """Return the notes below the table: how many rows are omitted, what only one run has, and what the star means."""
+    both = [change for change in comparison.changes if change.matched]
+    lines = [f"{shown} of {len(both)} rows."] if shown < len(both) else []
+    lines += _alone(comparison)
+    if wide and any(s.pct_roofline > 100 for change in both[:shown] for s in (change.a, change.b) if s):
         lines.append("*: faster than the peaks allow: the data sat in a cache, or the peaks were measured under load.")
     return lines
 
 
-def text(comparison: Comparison, row_limit: int) -> str:
+def _cut(name: str, width: int) -> str:
+    """Shorten a long name in the middle."""
+    tail = (width - 1) // 2
+    return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
+
+
+def _cut_end(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def _cells(
+    comparison: Comparison, rows: Sequence[tuple[int, Change]], wide: bool
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return the names, the columns of numbers and the reasons, each with its header and without the total."""
+    names = ["Name", *(printable(INDENT * depth + change.name) for depth, change in rows)]
+    columns = [[c.header, *(c.cell(change) for _, change in rows)] for c in COLUMNS if wide or not c.wide]
+    whys = ["Why", *(printable(f"{change.cause}: {change.why}" if change.why else change.cause) for _, change in rows)]
+    if comparison.per != "call":
+        total = comparison.total_change
+        names.append("total")
+        for column, content in zip((c for c in COLUMNS if wide or not c.wide), columns, strict=True):
+            content.append(column.cell(total) if column.header != "Calls" else "")
+        whys.append("")
+    return names, columns, whys
+
+
+def text_width() -> int:
+    """Return the columns of the terminal, or WIDTH if the output is no terminal."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return shutil.get_terminal_size((WIDTH, 24)).columns if is_terminal else WIDTH
+
+
+def text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) -> str:
     """Return the text of Comparison.table()."""
-    rows = [*(comparison.rows if row_limit < 0 else comparison.rows[:row_limit]), comparison.total]
-    names, columns = ["Name", *_names(comparison, rows)], _cells(rows)
+    whole = max(text_width() if width is None else width, LEAST_WIDTH)
+    rows = _shown(comparison, row_limit)
+    names, columns, whys = _cells(comparison, rows, wide)
     sizes = [max(map(len, column)) for column in columns]
-    width = max(LEAST_NAME, min(max(map(len, names)), WIDTH - sum(sizes) - len(GAP) * len(sizes)))
-    widths = [width, *sizes]
-    cut = [_cut(name, width) for name in names]
-    head, *body, total = (aligned_line(cells, widths).rstrip() for cells in zip(cut, *columns, strict=True))
-    rule = dashes(widths)
-    lines = [*legend(comparison), rule, head, rule, *body, rule, total, rule]
-    return "\n".join([*lines, *footer(comparison, len(rows) - 1)]) + "\n"
+    longest, reason = max(map(len, names)), max(map(len, whys))
+    if not wide:
+        while len(sizes) > 1 and whole - sum(sizes) - len(GAP) * len(sizes) < LEAST_NAME:
+            columns.pop()  # a narrow terminal: the calls first, then the ratios
+            sizes.pop()
+        left = whole - sum(sizes) - len(GAP) * len(sizes)  # for the name and the reason
+        if left < LEAST_NAME + len(GAP) + LEAST_WHY:
+            longest, reason = min(longest, left), 0
+        else:
+            whole_names = [len(INDENT) + len(change.name) for depth, change in rows if change.cause == "replaced"]
+            share = max(LEAST_NAME, left - len(GAP) - reason, left // 2 - len(GAP), *whole_names)
+            longest = min(longest, share, left - len(GAP) - LEAST_WHY)
+            reason = min(reason, left - len(GAP) - longest)
+    lines = []
+    for i, name in enumerate(names):
+        cells = aligned_line([_cut(name, longest), *(column[i] for column in columns)], [longest, *sizes])
+        lines.append((cells + GAP + _cut_end(whys[i], reason) if reason else cells).rstrip())
+    rule = dashes([longest, *sizes, *([reason] if reason else [])])
+    head, body = lines[0], lines[1:]
+    total = [body.pop(), rule] if comparison.per != "call" else []
+    shown = sum(depth == 0 for depth, _ in rows)
+    notes = [line if wide else _cut_end(line, whole) for line in _footer(comparison, shown, wide)]
+    verdict = [f for line in comparison.verdict for f in textwrap.wrap(printable(line), whole)]
+    first = [line if wide else _cut_end(line, whole) for line in legend(comparison)]
+    return (
+        "\n".join([*first, rule, head, rule, *body, rule, *total, *notes, *([""] if verdict else []), *verdict]) + "\n"
+    )
 
 
 def html(comparison: Comparison) -> str:
-    """Return the comparison as an HTML table with all text escaped."""
-    rows = [*comparison.rows[:HTML_ROWS], comparison.total]
-    columns = [["Name", *_names(comparison, rows)], *_cells(rows)]
+    """Return the comparison as an HTML table with all text escaped, and the verdict below it."""
+    rows = _shown(comparison, HTML_ROWS)
+    names, columns, whys = _cells(comparison, rows, wide=True)
+    every = [names, *columns, whys]
     lines = [
-        "<tr>"
-        + "".join(_html_cell("td" if i else "th", column[i], at == 0) for at, column in enumerate(columns))
-        + "</tr>"
-        for i in range(len(rows) + 1)
+        "<tr>" + "".join(_html_cell("td" if i else "th", column[i], column is names) for column in every) + "</tr>"
+        for i in range(len(names))
     ]
-    caption = "; ".join(legend(comparison)) + ". " + " ".join(footer(comparison, len(rows) - 1))
+    shown = sum(depth == 0 for depth, _ in rows)
+    caption = "; ".join(legend(comparison)) + ". " + " ".join(_footer(comparison, shown, wide=True))
+    verdict = "<br>".join(map(markup, comparison.verdict))
     return (
         f'<style>{STYLE}</style>\n<table class="flopscope">\n<caption>{markup(caption)}</caption>\n'
-        f"<thead>{lines[0]}</thead>\n<tbody>\n" + "\n".join(lines[1:]) + "\n</tbody>\n</table>"
+        f"<thead>{lines[0]}</thead>\n<tbody>\n" + "\n".join(lines[1:]) + f"\n</tbody>\n</table>\n<div>{verdict}</div>"
     )
 
 

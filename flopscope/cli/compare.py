@@ -1,0 +1,114 @@
+"""The command ``flopscope compare``."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flopscope.cli.tables import LIMIT, add_peaks, device_of, limit
+from flopscope.support.files import write_json
+
+if TYPE_CHECKING:
+    from flopscope.results.comparison import Comparison
+    from flopscope.sources.load import Trace
+
+__all__ = ["add_compare"]
+
+
+def percent(text: str) -> float:
+    """Parse a share such as ``5%`` or ``5``, in percent."""
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage such as 5%")
+    return value
+
+
+def add_compare(commands: Any) -> None:
+    """Add ``compare`` to the commands of the parser."""
+    parser = commands.add_parser(
+        "compare", allow_abbrev=False, help="say what changed between two recorded traces, and why"
+    )
+    parser.add_argument("a", metavar="A", help="a trace, or folder or quoted pattern of traces of one process")
+    parser.add_argument("b", metavar="B", help="the trace to compare it with, likewise")
+    parser.add_argument(
+        "--by",
+        choices=("name", "shape"),
+        help="what rows are matched by; the table groups them by name and shows the shapes that differ, "
+        "or all with --by shape",
+    )
+    parser.add_argument(
+        "--kind",
+        choices=("op", "kernel"),
+        default="op",
+        help="what is compared (default: %(default)s, with its kernels)",
+    )
+    add_peaks(parser)
+    parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1 for all (default: %(default)s)")
+    parser.add_argument(
+        "--wide", action="store_true", help="also print FLOPs, bytes and roofline, and long names in full"
+    )
+    parser.add_argument(
+        "--fail-over",
+        type=percent,
+        metavar="PERCENT",
+        help="exit with status 1 if B takes more time (of a step) than A by more than this: 5%%",
+    )
+    parser.add_argument("--csv", metavar="FILE", help="write all rows")
+    parser.add_argument("--json", metavar="FILE", help="write the devices, the verdict, what changed and all rows")
+    parser.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from flopscope.results.comparison import compare
+
+    (a, files_a), (b, files_b) = (_one_process(source) for source in (options.a, options.b))
+    names = (Path(options.a).name, Path(options.b).name)
+    if names[0] == names[1] or not all(names):
+        names = (options.a, options.b)
+    comparison = compare(a, b, by=options.by, kind=options.kind, names=names, peaks=options.peaks)
+    print(comparison.table(options.limit, wide=options.wide), end="")
+    if options.csv:
+        comparison.to_csv(options.csv)
+    if options.json:
+        devices = {"a": device_of(a), "b": device_of(b)}
+        content = {"device": devices, "files": files_a + files_b, **comparison.to_json()}
+        write_json(options.json, content)
+    if options.fail_over is not None:
+        _fail_over(comparison, options.fail_over)
+
+
+def _fail_over(comparison: Comparison, most: float) -> None:
+    """Raise RuntimeError if b takes too long, and ValueError if that cannot be told."""
+    from flopscope.support.units import percent_text, short_time_text
+
+    slower = comparison.slowdown_pct
+    if math.isnan(slower):
+        why = "they differ in length and have no steps" if comparison.per == "call" else "one has no time"
+        raise ValueError(f"--fail-over: the times of the runs cannot be compared, because {why}")
+    if slower > most:
+        what = "a step of B" if comparison.per == "step" else "B"
+        a, b = (short_time_text(time) for time in comparison.unrecorded)
+        estimated = " without recording" if comparison.unrecorded != comparison.time else ""
+        raise RuntimeError(
+            f"{what} takes {b}{estimated}, {percent_text(slower)} more than A ({a}); --fail-over {most:g}%"
+        )
+
+
+def _one_process(source: str) -> tuple[Trace, list[str]]:
+    """Return the trace of a file, or of the windows of one process in a folder, and the names of the files."""
+    from flopscope.sources.find import load_traces
+    from flopscope.sources.windows import join_windows
+
+    processes = join_windows(load_traces(source))
+    files = [window.source for process in processes for window in process.windows]
+    if len(processes) > 1:
+        raise ValueError(
+            f"{source} has the traces of {len(processes)} processes, but compare takes one: name a file, such as "
+            f"{files[0]}"
+        )
+    return processes[0].trace, files

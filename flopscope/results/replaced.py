@@ -1,0 +1,196 @@
+"""Which ops of one run do the work of which ops of another: by the ranges or modules around them, or by their order.
+
+The device work of one step of each run is aligned by name. Where names differ between the same neighbours, those of one
+run replaced those of the other; ranges and modules that both runs have divide such a stretch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any
+
+from flopscope.results.categories import OTHER, category_of
+from flopscope.results.events import MISSING, WORK
+
+if TYPE_CHECKING:
+    from flopscope.answers.analysis import Analysis, Step
+    from flopscope.results.categories import OTHER, category_of
+from flopscope.results.events import EventList
+
+__all__ = ["Piece", "middle_step", "pieces_of", "replacements"]
+
+STEP = "ProfilerStep*"
+MOST_PIECES = 4000
+"""Of a step: longer steps are aligned only in their first pieces."""
+OWN_RANGES = ("ProfilerStep", "Torch-Compiled Region", "TorchDynamo", "## Call Compiled", "Pregraph", "AOTDispatcher")
+"""First words of ranges that torch opens itself, which do not name a part of the program."""
+FUSIBLE = ("pointwise", "reduction", "normalisation")
+MODULE = "nn.Module: "
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece of device work: the name of its row, and the ranges and modules around its launch, outermost first."""
+
+    name: str
+    around: tuple[str, ...] = ()
+
+
+def middle_step(analysis: Analysis) -> int:
+    """Return the index of the step with the median time; the shorter one of two. The first step often is no example."""
+    steps = analysis.steps
+    order = sorted(range(len(steps)), key=lambda i: steps[i].end - steps[i].begin)
+    return order[(len(order) - 1) // 2]
+
+
+def pieces_of(events: EventList, step: Step, by_kernel: bool) -> list[Piece]:
+    """Return the device work launched in a step, in the order of the launches."""
+    columns, kinds = events._columns, events._kinds
+    kind, launcher, start, parent = (columns[name].tolist() for name in ("kind", "launcher", "start", "parent"))
+    names = columns["name"].tolist()
+    work = {number for number, name in enumerate(kinds) if name in WORK}
+    memory: dict[int, tuple[str, ...]] = {-1: ()}
+
+    def name_of(event: int) -> str:
+        if kinds[kind[event]] == "step":
+            return STEP
+        return events._names[names[event]] if names[event] >= 0 else ""
+
+    def around(event: int) -> tuple[str, ...]:
+        path = []
+        while event not in memory:
+            path.append(event)
+            event = parent[event]
+        for inner in reversed(path):
+            outer, name = memory[event], name_of(inner)
+            named = (kinds[kind[inner]] == "range" and not name.startswith(OWN_RANGES)) or name.startswith(MODULE)
+            memory[inner] = (*outer, name) if named else outer
+            event = inner
+        return memory[event]
+
+    begin, end = _span(events, step, columns, names, kind, kinds)
+    found = [
+        (start[launcher[i]], start[i], i)
+        for i in range(len(kind))
+        if kind[i] in work and launcher[i] >= 0 and begin <= start[launcher[i]] < end
+    ]
+    return [
+        Piece(name_of(i if by_kernel else launcher[i]), around(launcher[i])) for *_, i in sorted(found)[:MOST_PIECES]
+    ]
+
+
+def _span(
+    events: EventList, step: Step, columns: Mapping[str, Any], names: list[int], kind: list[int], kinds: Sequence[str]
+) -> tuple[float, float]:
+    """Return when the step began and ended on the host, in ns; of a profile without steps, always."""
+    for i in range(len(kind)):
+        if kinds[kind[i]] == "step" and not columns["on_device"][i] and events._names[names[i]] == step.name:
+            begin, duration = int(columns["start"][i]), int(columns["duration"][i])
+            return begin, math.inf if duration == MISSING else begin + duration
+    return -math.inf, math.inf
+
+
+def replacements(
+    a: Sequence[Piece], b: Sequence[Piece], matched: set[str], fewer: set[str]
+) -> list[tuple[set[str], set[str]]]:
+    """Return the sets of names of a with those of b that replaced them.
+
+    matched: the names that both runs have. fewer: those of them with fewer calls in b. They join a set if most of their
+    work was replaced.
+    """
+    left, right = ([piece.name for piece in pieces] for pieces in (a, b))
+    shared = {name for piece in a for name in piece.around} & {name for piece in b for name in piece.around}
+    groups = _Groups()
+    partly: dict[str, list[tuple[str, str]]] = {}
+    lost: Counter[str] = Counter()
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
+        if tag != "replace":
+            continue
+        for old, new in _parts(a[i1:i2], b[j1:j2], shared):
+            ours = {name for name in old if name not in matched}
+            theirs = {name for name in new if name not in matched}
+            if theirs and old:
+                first = ("b", min(theirs))
+                for name in ours:
+                    groups.join(("a", name), first)
+                for name in theirs:
+                    groups.join(("b", name), first)
+                for name in old:
+                    if name in matched:
+                        lost[name] += 1
+                        partly.setdefault(name, []).append(first)
+    counts = Counter(left)
+    for name in sorted(fewer):
+        if name in partly and 2 * lost[name] >= counts[name]:
+            place = Counter(map(groups.root, partly[name])).most_common(1)[0][0]
+            groups.join(("a", name), place)
+            groups.join(("b", name), place)
+    _join_rest(groups, a, b, shared, matched)
+    return groups.pairs()
+
+
+def _join_rest(groups: _Groups, a: Sequence[Piece], b: Sequence[Piece], shared: set[str], matched: set[str]) -> None:
+    """Join names without a counterpart at their place: by the range around them, else by their kind of work."""
+    alone = {
+        (run, piece.name): (_place(piece, shared), _kind(piece.name))
+        for run, pieces in (("a", a), ("b", b))
+        for piece in pieces
+        if piece.name not in matched
+    }
+    paired = {("a" if side == 0 else "b", name) for pair in groups.pairs() for side in (0, 1) for name in pair[side]}
+    for number in (0, 1):
+        for item in sorted(alone.keys() - paired):
+            at = alone[item][number]
+            other = [one for one in alone if one[0] != item[0] and alone[one][number] == at]
+            if at and other:
+                groups.join(item, min(other, key=lambda one: (one not in paired, one)))
+        paired = {
+            ("a" if side == 0 else "b", name) for pair in groups.pairs() for side in (0, 1) for name in pair[side]
+        }
+
+
+def _kind(name: str) -> str:
+    """Return what fused kernels can replace as one kind, and the category of others; "" if it says little."""
+    category = category_of(name)
+    return "" if category in (OTHER, "copies") else "fusible" if category in FUSIBLE else category
+
+
+def _place(piece: Piece, shared: set[str]) -> str:
+    return next((name for name in reversed(piece.around) if name in shared), "")
+
+
+def _parts(a: Sequence[Piece], b: Sequence[Piece], shared: set[str]) -> list[tuple[list[str], list[str]]]:
+    """Divide the pieces of a stretch by the innermost range or module that both runs have."""
+    common = {_place(piece, shared) for piece in a} & {_place(piece, shared) for piece in b}
+    parts: dict[str | None, tuple[list[str], list[str]]] = {}
+    for side, pieces in enumerate((a, b)):
+        for piece in pieces:
+            place = _place(piece, shared)
+            where = place if place in common else None
+            parts.setdefault(where, ([], []))[side].append(piece.name)
+    return [part for part in parts.values() if all(part)]
+
+
+class _Groups:
+    """Disjoint sets of (run, name)."""
+
+    def __init__(self) -> None:
+        self._parent: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def root(self, item: tuple[str, str]) -> tuple[str, str]:
+        while (parent := self._parent.setdefault(item, item)) != item:
+            item = parent
+        return item
+
+    def join(self, x: tuple[str, str], y: tuple[str, str]) -> None:
+        self._parent[self.root(x)] = self.root(y)
+
+    def pairs(self) -> list[tuple[set[str], set[str]]]:
+        found: dict[Any, tuple[set[str], set[str]]] = {}
+        for item in self._parent:
+            found.setdefault(self.root(item), (set(), set()))["ab".index(item[0])].add(item[1])
+        return [pair for pair in found.values() if all(pair)]
