@@ -90,12 +90,14 @@ class AdviceTable(Sequence[Advice]):
 
     def _repr_html_(self) -> str:
         a_step = " per step" if self._per_step else ""
-        head = "".join(f"<th>{text}</th>" for text in ("Rule", f"Saving{a_step}", "%", "What to change", "Where"))
+        titles = ["Rule", f"Saving{a_step}", "%", "What to change"] + ["Where"] * any(row.where for row in self._rows)
+        left = ' style="text-align: left; white-space: normal; max-width: 46em"'
+        head = "".join(f"<th{left if title == 'What to change' else ''}>{title}</th>" for title in titles)
         body = "".join(
             f"<tr><td>{markup(row.rule)}</td><td>{markup(short_time_text(row.saving_us))}</td>"
             f"<td>{markup(percent_text(row.saving_pct))}</td>"
-            f'<td style="text-align: left; white-space: normal; max-width: 40em" title="{_title(row)}">'
-            f"{markup(row.what)}</td><td>{markup(row.where or '')}</td></tr>"
+            f'<td{left} title="{_title(row)}">{markup(row.what)}</td>'
+            f"{f'<td>{markup(row.where or str())}</td>' if 'Where' in titles else ''}</tr>"
             for row in self._rows
         )
         from flopscope.views.html import STYLE

@@ -17,7 +17,7 @@ ROWS_SHOWN = 50
 RANGES_SHOWN = 8
 PIXELS = 830
 """Width of the output of a notebook's cell on a screen of 1280 pixels."""
-CHARACTERS = 96
+CHARACTERS = 102
 """Characters that fit beside the padding of the cells."""
 HIGH = 30
 """Rows above which the table scrolls, below its header."""
@@ -29,7 +29,7 @@ STYLE = """
 .flopscope tbody tr:nth-child(even) {background: color-mix(in srgb, currentColor 6%, transparent)}
 .flopscope .name {text-align: left; max-width: 28em; overflow: hidden; text-overflow: ellipsis}
 .flopscope .stack {text-align: left; white-space: pre; font-size: 0.9em; opacity: 0.75}
-.flopscope caption {caption-side: bottom; text-align: left; padding-top: 0.4em; opacity: 0.75}
+.flopscope caption {text-align: left; padding-top: 0.6em; opacity: 0.75}
 """
 # The header stays in view while the rows scroll.
 FRAME = f"""
