@@ -22,7 +22,7 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -123,6 +123,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
         *,
+        group_by: str | Iterable[str] = "name",
         peaks: str | None = None,
     ) -> EventTable:
         """Return the events grouped by name, as torch.profiler does, with their work and roofline.
@@ -131,7 +132,9 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         no GPU was used, of the CPU, provided they are already measured (``flopscope devices --measure``). Raise
         RuntimeError if the profile is running or has recorded nothing.
         """
-        return Results.key_averages(self, group_by_input_shape, group_by_stack_n, group_by_overload_name, peaks=peaks)
+        return Results.key_averages(
+            self, group_by_input_shape, group_by_stack_n, group_by_overload_name, group_by=group_by, peaks=peaks
+        )
 
     def events(self) -> EventList:
         """Return flopscope's list of single events; ``torch.profiler.profile.events(prof)`` returns torch's."""

@@ -16,13 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["add_compare", "add_peaks", "add_table", "device_of"]
 
 LIMIT = 30
-STACK_ENTRIES = 5  # innermost Python calls, for --group-by stack
-GROUPINGS: dict[str, dict[str, Any]] = {
-    "name": {},
-    "shape": {"group_by_input_shape": True},
-    "stack": {"group_by_stack_n": STACK_ENTRIES},
-    "category": {},
-}
+WORDS = "name, shape, dtype, stack, module, category, step, stream, rank, line"
 
 
 def limit(text: str) -> int:
@@ -52,7 +46,7 @@ def add_table(commands: Any) -> None:
     parser.add_argument("--sort-by", help="column, as in torch (default: self device time, or self CPU time)")
     parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1 for all (default: %(default)s)")
     parser.add_argument(
-        "--group-by", choices=GROUPINGS, default="name", help="what rows are grouped by (default: name)"
+        "--group-by", metavar="WORDS", default="name", help=f"one or several, separated by commas, of {WORDS}"
     )
     add_peaks(parser)
     parser.add_argument(
@@ -70,11 +64,11 @@ def _table(options: argparse.Namespace) -> None:
 
     traces = [load_trace(path) for path in options.traces]
     ranks = _ranks(traces) if len(traces) > 1 else []
-    tables = [_grouped(trace, options.group_by, options.peaks) for trace in traces]
+    tables = [_grouped(trace, options.group_by, options.peaks, several=bool(ranks)) for trace in traces]
     sort_by = options.sort_by or _longest(tables)
     if len(tables) == 1:
         every = tables[0].sorted(sort_by)
-        shown = every[: None if options.limit < 0 else options.limit]
+        shown = every._limited(options.limit)
     else:
         from flopscope.results.ranks import join_ranks
 
@@ -83,7 +77,7 @@ def _table(options: argparse.Namespace) -> None:
         for rank, trace in zip(ranked, traces, strict=True):
             print(f"rank {rank}: {printable(trace.source)}")
         print()
-    print(shown.table(row_limit=-1, brief=not options.all_columns) if len(shown) else "No rows.\n", end="")
+    print(shown._brief(options.all_columns) if len(shown) else "No rows.\n", end="")
     if len(shown) < len(every):
         print(f"{len(shown)} of {len(every)} rows; --limit -1 prints all.")
     _print_unmodelled(every)
@@ -94,9 +88,11 @@ def _table(options: argparse.Namespace) -> None:
     _write(every, traces, options)
 
 
-def _grouped(trace: Trace, group_by: str, peaks: str) -> EventTable:
-    table = trace.key_averages(**GROUPINGS[group_by], peaks=peaks)
-    return table.by_category() if group_by == "category" else table
+def _grouped(trace: Trace, group_by: str, peaks: str, *, several: bool) -> EventTable:
+    words = [word.strip() for word in group_by.split(",")]
+    if several:  # the rows of several traces are always those of one rank
+        words = [word for word in words if word != "rank"] or ["name"]
+    return trace.key_averages(group_by=words, peaks=peaks)
 
 
 def _longest(tables: list[EventTable]) -> str:

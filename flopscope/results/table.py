@@ -66,6 +66,16 @@ COLUMNS = (
 # Columns that only some tables have, each a value for every row: EventRow has attributes for them.
 RANK = Column("rank", "", "rank of the process of a distributed program", "int64")
 STACK = Column("stack", "", "Python calls that enclose the events, innermost first", "texts")
+GROUPS = (
+    Column("category", "", "kind of op"),
+    Column("step", "", "name of the step around the events or their launch"),
+    Column("stream", "", "device and stream of device work"),
+    Column("line", "", "innermost Python function of the program around the events"),
+    Column("module", "", "path of the module around the events"),
+    Column("module_depth", "modules", "number of modules around the module", "int64"),
+    Column("module_calls", "calls", "forward calls of the module", "int64"),
+    Column("pct_roofline_total", "%", "share of the roofline with the submodules", "float64"),
+)
 
 _COLUMN_NAMES = tuple(column.name for column in COLUMNS)
 
@@ -115,6 +125,14 @@ class EventRow:
         return self._table._ranks[self._index] if self._table._ranks is not None else None
 
     @property
+    def group(self) -> str:
+        """What else the rows are grouped by than names, shapes and stacks: the step, the stream, the module, …"""
+        groups = self._table._groups
+        words = ("category", "dtype", "module", "line", "stream", "step")
+        values = (groups[word][self._index] for word in words if word in groups)
+        return ", ".join(value for value in values if value and value != self.key)
+
+    @property
     def use_device(self) -> str | None:
         """The kind of device that the table has times of: "cuda" or None."""
         return "cuda" if self._table.has_device else None
@@ -140,6 +158,14 @@ def _column_property(column: Column) -> property:
     return property(value, doc=f"{column.doc}{f', in {column.unit}' if column.unit else ''}")
 
 
+def _group_property(column: Column) -> property:
+    def value(self: EventRow) -> Any:
+        values = self._table._groups.get(column.name)
+        return None if values is None else values[self._index]
+
+    return property(value, doc=f"{column.doc}; None if rows are not grouped by it")
+
+
 def _text_property(name: str) -> property:
     def text_of(self: EventRow) -> str:
         return units.time_text(getattr(self, name))
@@ -161,6 +187,8 @@ _TIMES = ("cpu_time", "device_time", *(n for n in _COLUMN_NAMES if n.endswith("_
 _OLD_NAMES = ("device_time", *(n for n in _COLUMN_NAMES if "device_" in n and n.endswith(("_total", "_usage"))))
 for _column in COLUMNS:
     setattr(EventRow, _column.name, _column_property(_column))
+for _column in GROUPS:
+    setattr(EventRow, _column.name, _group_property(_column))
 for _name in _TIMES:
     setattr(EventRow, f"{_name}_str", _text_property(_name))
 for _name in _OLD_NAMES:
@@ -236,6 +264,7 @@ class EventTable:
             raise ValueError(f"the columns of a table must have the same length; got {sorted(lengths)}")
         self._stacks: list[list[str]] | None = list(meta["stacks"]) if "stacks" in meta else None
         self._ranks: list[int] | None = list(meta["ranks"]) if "ranks" in meta else None
+        self._groups: dict[str, list[Any]] = {word: list(values) for word, values in meta.get("groups", {}).items()}
         self._top_level: list[bool] = list(meta["top_level"]) if "top_level" in meta else [True] * lengths.pop()
 
     @property
@@ -261,6 +290,17 @@ class EventTable:
             yield column.name, column.type, self._sources[column.name]
         if self._stacks is not None:
             yield STACK.name, STACK.type, self._stacks
+        yield from ((column.name, column.type, self._groups[column.name]) for column in self._group_columns())
+
+    def _group_columns(self) -> list[Column]:
+        """Return the columns of what else rows are grouped by."""
+        return [column for column in GROUPS if column.name in self._groups]
+
+    def _with_groups(self, groups: Mapping[str, list[Any]]) -> EventTable:
+        return EventTable(self._sources, {**self._meta, "groups": groups})
+
+    def _with_ranks(self, rank: int) -> EventTable:
+        return type(self)(self._sources, {**self._meta, "ranks": [rank] * len(self)})
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -382,13 +422,16 @@ class EventTable:
             parts["stacks"] = [self._stacks[i] for i in chosen]
         if self._ranks is not None:
             parts["ranks"] = [self._ranks[i] for i in chosen]
-        return EventTable(columns, {**self._meta, **parts})
+        if self._groups:
+            parts["groups"] = {word: [values[i] for i in chosen] for word, values in self._groups.items()}
+        return type(self)(columns, {**self._meta, **parts})
 
     def with_rows(self, rows: Iterable[Mapping[str, Any]], **meta: Any) -> EventTable:
         """Return a table of other rows of the same profile. Columns missing from a row are unknown, empty or 0."""
         given = list(rows)
         columns = {c.name: [row[c.name] if c.name in row else _BLANK[c.type](c) for row in given] for c in COLUMNS}
-        common = {name: value for name, value in self._meta.items() if name not in ("top_level", "stacks", "ranks")}
+        by_row = ("top_level", "stacks", "ranks", "groups")
+        common = {name: value for name, value in self._meta.items() if name not in by_row}
         return EventTable(columns, {**common, **meta})
 
     def sorted(self, by: str) -> EventTable:
@@ -396,10 +439,21 @@ class EventTable:
 
         "cuda" in the name means "device". Raises ValueError for any other name.
         """
+        return self._select(self._order(by))
+
+    def _order(self, by: str) -> list[int]:
         name = str(by).replace("cuda", "device").replace("xpu", "device")
         if name not in SORT_KEYS:
             raise ValueError(f"cannot sort by {by!r}; choose one of {', '.join(SORT_KEYS)}")
-        return self._select(sorted(range(len(self)), key=lambda i: _sort_value(getattr(self[i], name)), reverse=True))
+        return sorted(range(len(self)), key=lambda i: _sort_value(getattr(self[i], name)), reverse=True)
+
+    def _limited(self, count: int) -> EventTable:
+        """Return as many rows as ``flopscope table`` prints, all if ``count`` is negative."""
+        return self[: None if count < 0 else count]
+
+    def _brief(self, all_columns: bool) -> str:
+        """Return what ``flopscope table`` prints."""
+        return self.table(row_limit=-1, brief=not all_columns)
 
     def table(
         self,

@@ -38,6 +38,7 @@ class Layout:
             "shapes": _width((str(row.input_shapes) for row in table), max_shapes_width),
             "source": _width((printable(entry) for row in table for entry in row.stack), max_source_width),
         }
+        self.widths["group"] = min(_width((printable(row.group) for row in table), max_source_width), 40)
         device_memory = any(row.self_device_memory_usage > 0 for row in table)
         self.shown = {
             "always": True,
@@ -47,13 +48,14 @@ class Layout:
             "device memory": table.profile_memory and device_memory,
             "shapes": any(row.input_shapes for row in table),
             "source": any(row.stack for row in table),
+            "group": any(row.group for row in table),
             "rank": table.ranks is not None,
             "roofline": roofline,
         }
 
     def is_brief(self, column: TextColumn) -> bool:
         """Return whether a brief table has a column; shapes and sources take the place of the host time."""
-        has_details = self.shown["shapes"] or self.shown["source"]
+        has_details = self.shown["shapes"] or self.shown["source"] or self.shown["group"]
         return bool(column.brief) and not (column.header == "Self CPU" and has_details and self.shown["device"])
 
     def time(self, microseconds: float) -> str:
@@ -62,6 +64,11 @@ class Layout:
     def name(self, name: str) -> str:
         limit, name = self.max_name_width, printable(name)
         return name if limit is None or len(name) < limit - 3 else name[: limit - 3] + "..."
+
+    def group(self, text: str) -> str:
+        """Shorten what a row is grouped by at its beginning."""
+        text = printable(text)
+        return text if len(text) <= self.widths["group"] else "..." + text[len(text) - self.widths["group"] + 3 :]
 
     def source(self, entry: str) -> str:
         """Shorten a source location at its beginning."""
@@ -73,7 +80,7 @@ class Layout:
 def _brief_widths(table: EventTable) -> tuple[int, int]:
     """Return the widths of the names, and of the shapes or sources beside them."""
     room = BRIEF_NAME - (BRIEF_RANK + len(GAP)) * (table.ranks is not None)
-    if not any(row.input_shapes or row.stack for row in table):
+    if not any(row.input_shapes or row.stack or row.group for row in table):
         return room, room
     if table.has_device:
         room += BRIEF_CPU + len(GAP)
@@ -109,6 +116,7 @@ DEVICE_UNSEEN = (
 
 COLUMNS = [
     TextColumn("Name", lambda r, at: at.name(r.key), width="name", brief=BRIEF_NAME),
+    TextColumn("Group", lambda r, at: at.group(r.group), "group", "group", align="<", brief=1),
     TextColumn("Rank", lambda r, at: str(r.rank), "rank", 4, brief=BRIEF_RANK),
     TextColumn("Overload Name", lambda r, at: at.name(r.overload_name), "overload", "name"),
     TextColumn("Self CPU %", lambda r, at: units.share_text(r.self_cpu_time_total, at.table.self_cpu_time_total)),
