@@ -141,6 +141,9 @@ fs_status fs_store_begin_on(fs_store *store, uint32_t lane, fs_event_kind kind, 
 /* Rename an event: an id from fs_store_name. */
 void fs_store_rename(fs_store *store, uint32_t index, uint32_t name);
 
+/* Link an op of the backward pass to its op of the forward pass, which may have a higher index. */
+void fs_store_set_forward(fs_store *store, uint32_t index, uint32_t forward);
+
 /* Replace an event. Its parent and its launcher must be FS_NONE or have lower indices. */
 void fs_store_set(fs_store *store, uint32_t index, const fs_event *event);
 
