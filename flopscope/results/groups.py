@@ -124,7 +124,9 @@ def _summed(table: EventTable, found: Mapping[str, list[Any]], tree: modules.Tre
     keys = list(zip(*found.values(), strict=True))
     sums = categories.sum_rows(table, keys)
     unlinked = tuple(categories.NO_OP if word == "category" else None for word in found)
-    labels = {word: [(unlinked if key is None else key)[i] for key in sums] for i, word in enumerate(found)}
+    labels: dict[str, list[Any]] = {
+        word: [(unlinked if key is None else key)[i] for key in sums] for i, word in enumerate(found)
+    }
     if tree is not None:
         labels["module"] = [tree.path(module) for module in labels["module"]]
     names = labels.pop("category", None) or [
