@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import random
@@ -18,6 +19,7 @@ from flopscope.cli.program import main
 from flopscope.results.groups import GROUPINGS
 from flopscope.results.modules import ModuleTable
 
+NOTEBOOKS = Path(__file__).parent.parent / "notebooks" / "data"
 MAIN, BACKWARD = 100, 200
 LINE = "train.py(12): train"
 
@@ -202,6 +204,35 @@ def test_threads_with_equal_sequence_numbers_are_told_apart() -> None:
     assert found == {"A_0": 12, "B_0": 20, None: 1}
 
 
+def test_links_of_the_backward_pass_are_those_of_kineto() -> None:
+    """Each op at the start of a "fwdbwd" arrow is wrapped in a module of its own, where the arrow's end must belong."""
+    trace = json.loads(gzip.decompress((NOTEBOOKS / "tutorial_train.json.gz").read_bytes()))
+    arrows: dict[int, dict[str, Any]] = defaultdict(dict)
+    ops: dict[tuple[int, float], dict[str, Any]] = {}
+    for event in trace["traceEvents"]:
+        if event.get("cat") == "fwdbwd":
+            arrows[event["id"]][event["ph"]] = (event["tid"], event["ts"])
+        elif event.get("cat") == "cpu_op" and "Sequence number" in event["args"]:
+            place = (event["tid"], event["ts"])
+            if place not in ops or event["dur"] > ops[place]["dur"]:
+                ops[place] = event
+    expected: Counter[tuple[str, str]] = Counter()
+    for number, arrow in arrows.items():
+        begin, end = ops[arrow["s"]], ops[arrow["f"]]
+        wrapper = {**begin, "cat": "user_annotation", "name": f"nn.Module: F{number}", "args": {}}
+        trace["traceEvents"].insert(0, wrapper)
+        expected[end["name"], f"F{number}"] += 1
+    assert len(arrows) > 150 and len({end for end, _ in expected}) > 5
+    text = json.dumps(trace).encode()
+    table = fs.load_trace(text).key_averages(group_by=["name", "module"], peaks="none")
+    found = {
+        (row.key, path[-1]): row.count
+        for row in table
+        if row.module and row.key in {name for name, _ in expected} and (path := row.module.split("/"))
+    }
+    assert found == expected
+
+
 @pytest.mark.parametrize(
     ("name", "is_module"),
     [
@@ -231,7 +262,6 @@ def test_ranges_named_as_modules_are_modules(name: str, is_module: bool) -> None
 
 # Sums ---------------------------------------------------------------------------------------------------------------
 
-NOTEBOOKS = Path(__file__).parent.parent / "notebooks" / "data"
 TRACES = [
     *(DATA / f"{name}.json.gz" for name in ("tutorial_naive_stack", "tutorial_optimised", "tracking_flops")),
     NOTEBOOKS / "tutorial_train.json.gz",

@@ -38,7 +38,9 @@ static bool separates(const fs_build *build, fs_grouping grouping)
 
 /* Stacks ----------------------------------------------------------------------------------------------------------- */
 
-uint32_t fs_build_innermost_frame(const fs_build *build, uint32_t index, const uint32_t *frames)
+/* Return the innermost frame that encloses the event. Frames that ended before the event began are skipped: a generator
+ * that holds a range open has left its frame inside the range. `frames`, by event: the result for each earlier one. */
+static uint32_t innermost_frame(const fs_build *build, uint32_t index, const uint32_t *frames)
 {
     uint32_t at;
     const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
@@ -53,11 +55,12 @@ uint32_t fs_build_innermost_frame(const fs_build *build, uint32_t index, const u
     return frame;
 }
 
-/* Find the event's stack: that of the innermost frame around it, extended by the event itself if it is a frame. */
-static fs_status find_stack(parting *all, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
+/* Find the event's stack: that of the innermost frame around it (FS_NONE: none), extended by the event itself if it is
+ * a frame. */
+static fs_status find_stack(parting *all, uint32_t around, const fs_chunk *chunk, uint32_t at, uint32_t index,
+                            fs_error *err)
 {
     fs_intern *stacks = &all->build->table->stacks;
-    uint32_t around = all->frames[index];
     all->stacks[index] = around != FS_NONE ? all->stacks[around] : NO_STACK;
     if (chunk->kind[at] != FS_EVENT_FRAME) return FS_OK;
     fs_span outer = fs_intern_get(stacks, all->stacks[index]);
@@ -113,9 +116,9 @@ static bool is_program_frame(const parting *all, uint32_t name)
     return *known == FRAME_OF_PROGRAM;
 }
 
-static void find_line(const parting *all, const fs_chunk *chunk, uint32_t at, uint32_t index)
+static void find_line(const parting *all, uint32_t around, const fs_chunk *chunk, uint32_t at, uint32_t index)
 {
-    uint32_t around = all->frames[index], name = chunk->name[at];
+    uint32_t name = chunk->name[at];
     if (fs_build_is_device(chunk, at)) around = chunk->launcher[at] < index ? chunk->launcher[at] : FS_NONE;
     bool own = chunk->kind[at] == FS_EVENT_FRAME && name != FS_NONE && is_program_frame(all, name);
     all->lines[index] = own ? name : around != FS_NONE ? all->lines[around] : FS_NONE;
@@ -228,10 +231,13 @@ static fs_status find_part(parting *all, const fs_chunk *chunk, uint32_t at, uin
 {
     fs_build *build = all->build;
     bool on_device = fs_build_is_device(chunk, at);
-    if (all->frames != NULL)
-        all->frames[index] = on_device ? FS_NONE : fs_build_innermost_frame(build, index, all->frames);
-    if (all->stacks != NULL) FS_TRY(find_stack(all, chunk, at, index, err));
-    if (all->lines != NULL) find_line(all, chunk, at, index);
+    uint32_t frame = FS_NONE;
+    if (all->frames != NULL) {
+        if (!on_device) frame = innermost_frame(build, index, all->frames);
+        all->frames[index] = frame;
+    }
+    if (all->stacks != NULL) FS_TRY(find_stack(all, frame, chunk, at, index, err));
+    if (all->lines != NULL) find_line(all, frame, chunk, at, index);
     if (all->steps != NULL) find_step(all, chunk, at, index);
     fs_table_part part = {
         .stack = all->stacks != NULL ? all->stacks[index] : FS_NONE,
