@@ -54,7 +54,9 @@ Sampler = Callable[[], float]
 def arguments(doc: str, devices: Sequence[str] = ("cpu",)) -> argparse.Namespace:
     """Parse the command line: ``--out``, and ``--device`` with a choice of the supported devices."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, help="folder for NAME.json with every raw sample; default: no file")
+    parser.add_argument(
+        "--out", "--json", type=Path, help="folder for NAME.json with every raw sample; default: no file"
+    )
     parser.add_argument("--device", choices=devices, default=devices[0], help="device to measure")
     options = parser.parse_args()
     if options.device not in {device.kind for device in fs.devices()}:

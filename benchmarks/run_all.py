@@ -13,7 +13,8 @@ from pathlib import Path
 
 from harness import HERE, ROOT, arguments
 
-HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace", "trace_tools")  # independent of the device
+# Independent of the device.
+HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace", "trace_tools", "answers")
 DEVICE_PROGRAMS = (
     "grouping",
     "call_overhead",

@@ -35,6 +35,7 @@ from flopscope.sources.work_rules import WorkCall, register_work
 from flopscope.support.package import VERSION
 
 if TYPE_CHECKING:
+    from flopscope.answers.what_if import what_if
     from flopscope.pictures.roofline import roofline
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.measuring import measure
@@ -71,6 +72,7 @@ __all__ = [
     "stragglers",
     "sweep",
     "trace_handler",
+    "what_if",
 ]
 
 # Names that are imported on first use, with their modules.
@@ -82,6 +84,7 @@ _LAZY = {
     "measure": "timing.measuring",
     "roofline": "pictures.roofline",
     "sweep": "timing.sweep",
+    "what_if": "answers.what_if",
 }
 
 

@@ -31,7 +31,7 @@ __all__ = [
 # End of the generated part.
 
 ops: list[str]
-numeric_columns: list[tuple[str, str, str]]
+numeric_columns: list[tuple[str, str, str, str]]
 dtype_bytes: dict[str, int]
 float_dtypes: tuple[str, ...]
 compute_units: tuple[str, ...]

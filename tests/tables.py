@@ -13,6 +13,7 @@ from flopscope.results.table import COLUMNS, EventTable
 DATA = Path(__file__).parent / "data" / "traces"
 
 DEFAULTS: dict[str, Any] = {
+    **{c.name: 0 for c in COLUMNS if c.type == "int64"},
     "overload_name": "",
     "device_type": "cpu",
     "is_user_annotation": False,
@@ -23,7 +24,6 @@ DEFAULTS: dict[str, Any] = {
     "bound": "unknown",
     "timing_source": "cpu",
     **{c.name: 0.0 for c in COLUMNS if c.unit == "µs" and "total" in c.name},
-    **{c.name: 0 for c in COLUMNS if c.name.endswith("memory_usage")},
 }
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from flopscope.answers.analysis import PARTS
 from flopscope.cli.program import main
 
 FAULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "nvidia-h200" / "faults"
-PARTS = "ideal compute memory latency launch unmodelled communication copy host sync data other".split()
 
 
 def test_it_prints_accounting_advice_and_the_rest(capsys: pytest.CaptureFixture[str]) -> None:

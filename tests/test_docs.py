@@ -6,6 +6,7 @@ A comment on the line before a code block declares its kind:
     <!-- excerpt of PATH -->   a part of that file, verbatim
     <!-- columns of PATH -->   lines of that file, with some words left out
     <!-- needs NAME -->        runs if that module, or a "gpu", is available
+    <!-- with PATH -->         runs, as all after it, beside a copy of that file
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,7 +30,7 @@ import flopscope as fs
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^(?P<fence>```+)(?P<language>\S*)\n(?P<text>.*?)^(?P=fence)$", re.M | re.S)
-MARK = re.compile(r"<!-- (excerpt of|columns of|needs) (\S+) -->\n\Z")
+MARK = re.compile(r"<!-- (excerpt of|columns of|needs|with) (\S+) -->\n\Z")
 SHELL = ("sh", "console", "bash")
 
 
@@ -41,7 +43,7 @@ class Block(NamedTuple):
     language: str
     text: str
     mark: str
-    """Kind: "excerpt of", "columns of", "needs", or "" for none."""
+    """Kind: "excerpt of", "columns of", "needs", "with", or "" for none."""
     argument: str
 
     def __str__(self) -> str:
@@ -57,7 +59,7 @@ def _blocks_of(page: Path) -> Iterator[Block]:
 
 
 BLOCKS = [block for page in PAGES for block in _blocks_of(page)]
-PROGRAMS = [block for block in BLOCKS if block.language == "python" and block.mark in ("", "needs")]
+PROGRAMS = [block for block in BLOCKS if block.language == "python" and block.mark in ("", "needs", "with")]
 
 
 def _why_not(need: str) -> str | None:
@@ -81,7 +83,10 @@ def _outcomes(page: Path) -> dict[int, BaseException | str | None]:
         os.chdir(folder)
         try:
             for block in (block for block in PROGRAMS if block.page == page):
-                outcomes[block.line] = _why_not(block.argument) or _raised(block, namespace)
+                if block.mark == "with":
+                    shutil.copy(ROOT / block.argument, folder)
+                need = block.argument if block.mark == "needs" else ""
+                outcomes[block.line] = _why_not(need) or _raised(block, namespace)
         finally:
             os.chdir(before)
     return outcomes
@@ -148,7 +153,7 @@ def _help(command: str) -> str:
 
 def test_commands_and_their_options_exist() -> None:
     found = list(_commands())
-    assert {command for _, command, _ in found} == {"bench", "compare", "devices", "measure", "table"}
+    assert {command for _, command, _ in found} == {"bench", "compare", "devices", "measure", "summary", "table"}
     for page, command, arguments in found:
         for option in re.findall(r"--[a-z-]+", arguments):
             assert option in _help(command), f"{page}: flopscope {command} {option}"

@@ -38,8 +38,8 @@ MAY_INCLUDE = {
     "roofline": {"base", "store", "ops", "device", "work", "roofline"},
     "table": {"base", "store", "ops", "device", "work", "roofline", "table"},
     "summaries": {"base", "store", "ops", "device", "work", "summaries"},
+    "accounting": {"base", "store", "device", "work", "roofline", "table", "summaries", "accounting"},
     "views": {"base", "store", "ops", "device", "work", "roofline", "table", "views"},
-    "accounting": {"base", "store", "ops", "device", "work", "roofline", "table", "summaries", "accounting"},
     "python": {
         *("base", "store", "ops", "kernels", "device", "sources"),
         *("work", "roofline", "table", "summaries", "accounting", "views", "python"),

@@ -22,10 +22,16 @@ typedef struct {
     const fs_store *store;
     const fs_table *table;
     const fs_steps *steps;
+    fs_api_calls calls;
     fs_names names;
     fs_idle idle;
-    int64_t *budgets;       /* by work: ns of its ideal time that are not yet spent; -1: unknown */
-    const uint32_t *owners; /* by row of a kernel: a work with an owner, or FS_NONE */
+    /* By work. */
+    int64_t *budgets; /* ns of its ideal time that are not yet spent; -1: unknown */
+    uint32_t *cells;  /* of the step in which it began, or FS_NONE */
+    uint32_t *order;  /* the works by device; one device's are in the order of the table; NULL: one device has all */
+    int64_t *unused;
+    uint8_t *classes;
+    uint32_t *owners; /* by row of a kernel: a work with an owner, or FS_NONE */
     fs_sums sums;
     fs_intervals lists[FS_WORK_CLASS_COUNT]; /* of one device: its exclusive times; tags are works */
     fs_intervals works;                      /* of one device, by start; tags are works */
@@ -33,10 +39,8 @@ typedef struct {
     uint32_t *last_rows;                     /* by lane: row of the last work, or FS_NONE */
 } accountant;
 
-static fs_work_class class_of(accountant *all, const fs_table_work *work)
+static fs_work_class class_of(accountant *all, const fs_chunk *chunk, uint32_t at)
 {
-    uint32_t at;
-    const fs_chunk *chunk = fs_event_chunk(all->store, work->event, &at);
     if (chunk->kind[at] == FS_EVENT_MEMSET) return FS_WORK_COPY;
     if (chunk->kind[at] == FS_EVENT_MEMCPY) {
         bool inside = chunk->name[at] != FS_NONE && strstr(fs_store_name_text(all->store, chunk->name[at]), "DtoD");
@@ -55,29 +59,63 @@ static const fs_table_work *model_of(const accountant *all, const fs_table_work 
     return &all->table->works[all->owners[work->own_row]];
 }
 
-static int64_t budget_of(const fs_table_work *work, const fs_table_work *model)
+/* A hostile trace may have durations below 0. */
+static int64_t length_of(const fs_table_work *work)
 {
-    double duration = (double)(model->end - model->start);
-    if (isnan(model->least_ns)) return -1;
-    if (work == model) return (int64_t)fmin(model->least_ns, 9e18);
-    return duration > 0 ? (int64_t)(fmin(model->least_ns / duration, 1) * (double)(work->end - work->start)) : 0;
+    return work->end > work->start ? fs_sub_saturated(work->end, work->start) : 0;
 }
 
-static fs_status prepare_works(accountant *all, uint32_t **owners, fs_error *err)
+/* A time that a double holds, as an integer. */
+static int64_t whole(double ns)
+{
+    return (int64_t)fmax(fmin(ns, 9e18), 0);
+}
+
+static int64_t budget_of(const fs_table_work *work, const fs_table_work *model)
+{
+    double duration = (double)length_of(model);
+    if (isnan(model->least_ns)) return -1;
+    if (work == model) return whole(model->least_ns);
+    return duration > 0 ? whole(fmin(model->least_ns / duration, 1) * (double)length_of(work)) : 0;
+}
+
+static fs_status allocate(accountant *all, fs_error *err)
 {
     const fs_table *table = all->table;
-    all->budgets = fs_malloc((table->work_count + (size_t)1) * sizeof *all->budgets);
-    *owners = fs_malloc((table->row_count + (size_t)1) * sizeof **owners);
-    if (all->budgets == NULL || *owners == NULL)
+    size_t works = table->work_count + (size_t)1, rows = table->row_count + (size_t)1;
+    size_t lanes = fs_store_lane_count(all->store) + (size_t)1;
+    all->budgets = fs_malloc(works * sizeof *all->budgets);
+    all->cells = fs_malloc(works * sizeof *all->cells);
+    all->unused = fs_calloc(works, sizeof *all->unused);
+    all->classes = fs_malloc(works * sizeof *all->classes);
+    all->owners = fs_malloc(rows * sizeof *all->owners);
+    all->last_rows = fs_malloc(lanes * sizeof *all->last_rows);
+    if (all->budgets == NULL || all->cells == NULL || all->unused == NULL || all->classes == NULL ||
+        all->owners == NULL || all->last_rows == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u pieces of work", table->work_count);
-    all->owners = *owners;
-    for (uint32_t row = 0; row < table->row_count; row++) (*owners)[row] = FS_NONE;
+    memset(all->cells, 0xff, works * sizeof *all->cells);
+    memset(all->owners, 0xff, rows * sizeof *all->owners);
+    memset(all->last_rows, 0xff, lanes * sizeof *all->last_rows);
+    return FS_OK;
+}
+
+/* Classify the works, and count those of each device in counts[device + 1]. */
+static fs_status look_at_works(accountant *all, uint32_t counts[FS_DEVICE_LIMIT + 1], fs_error *err)
+{
+    const fs_table *table = all->table;
     for (uint32_t i = 0; i < table->work_count; i++) {
         const fs_table_work *work = &table->works[i];
-        if (work->row == FS_NONE || work->own_row == FS_NONE || (*owners)[work->own_row] != FS_NONE) continue;
-        (*owners)[work->own_row] = i;
+        uint32_t at;
+        FS_POLL(i, err);
+        const fs_chunk *chunk = fs_event_chunk(all->store, work->event, &at);
+        all->classes[i] = (uint8_t)class_of(all, chunk, at);
+        counts[fs_event_device(chunk, at) + 1]++;
+        if (chunk->kind[at] == FS_EVENT_KERNEL) FS_TRY(fs_idle_note_launch(&all->idle, chunk->correlation[at], err));
+        if (work->row != FS_NONE && work->own_row != FS_NONE && all->owners[work->own_row] == FS_NONE)
+            all->owners[work->own_row] = i;
     }
-    for (uint32_t i = 0; i < table->work_count; i++) {
+    for (uint32_t i = 0; i < table->work_count; i++) { /* now that all owners are known */
+        FS_POLL(i, err);
         all->budgets[i] = budget_of(&table->works[i], model_of(all, &table->works[i]));
     }
     return FS_OK;
@@ -104,43 +142,36 @@ static void describe_grid(const accountant *all, int device, uint32_t signature,
     fs_device_facts facts = fs_store_device(all->store, device);
     double blocks = fs_occupancy_theoretical(&launch, &facts).blocks * (double)facts.sm_count;
     cell->blocks = fs_product_of_three(launch.grid);
-    if (blocks > 0 && facts.sm_count > 0) cell->resident = (int64_t)blocks;
+    if (blocks > 0 && facts.sm_count > 0) cell->resident = whole(blocks);
 }
 
-static fs_status cell_of(accountant *all, int device, uint32_t step, uint32_t tag, fs_work_class class, fs_cell **cell,
-                         fs_error *err)
+static fs_status cell_of(accountant *all, int device, uint32_t step, uint32_t tag, uint32_t *index, fs_error *err)
 {
     const fs_table_work *work = &all->table->works[tag];
     uint32_t row = model_of(all, work)->row;
-    FS_TRY(fs_sums_cell(&all->sums, device, step, row, work->own_row, cell, err));
-    fs_cell *found = *cell;
-    if (found->event >= 0) return FS_OK;
-    found->class = class;
-    found->row = row_number(row);
-    found->kernel = row_number(work->own_row);
-    describe_grid(all, device, FS_EVENT_AT(all->store, work->event, signature), found);
-    found->event = work->event;
-    found->owner = row_number(work->owner);
-    found->ideal = all->budgets[tag] < 0 ? -1 : 0;
+    FS_TRY(fs_sums_cell(&all->sums, device, step, row, work->own_row, index, err));
+    fs_cell *cell = &all->sums.cells[*index];
+    if (cell->event >= 0) return FS_OK;
+    cell->class = all->classes[tag];
+    cell->row = row_number(row);
+    cell->kernel = row_number(work->own_row);
+    describe_grid(all, device, FS_EVENT_AT(all->store, work->event, signature), cell);
+    cell->event = work->event;
+    cell->owner = row_number(work->owner);
+    cell->ideal = all->budgets[tag] < 0 ? -1 : 0;
     return FS_OK;
 }
 
-/* Count the works that begin in each step. */
-static fs_status count_works(accountant *all, int device, fs_error *err)
+/* Count a work in the step in which it begins. */
+static fs_status count_work(accountant *all, int device, uint32_t step, uint32_t tag, fs_error *err)
 {
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < all->works.count; i++) {
-        FS_POLL(i, err);
-        uint32_t tag = all->works.items[i].tag, step = step_at(all->steps, &at, all->works.items[i].begin);
-        const fs_table_work *work = &all->table->works[tag];
-        fs_cell *cell;
-        if (step == FS_NONE) continue;
-        FS_TRY(cell_of(all, device, step, tag, class_of(all, work), &cell, err));
-        cell->count++;
-        fs_add_to(&cell->busy, fs_sub_saturated(work->end, work->start));
-        if (!isnan(work->compute_ns)) cell->compute += work->compute_ns;
-        if (!isnan(work->memory_ns)) cell->memory += work->memory_ns;
-    }
+    const fs_table_work *work = &all->table->works[tag];
+    FS_TRY(cell_of(all, device, step, tag, &all->cells[tag], err));
+    fs_cell *cell = &all->sums.cells[all->cells[tag]];
+    cell->count++;
+    fs_add_to(&cell->busy, length_of(work));
+    if (!isnan(work->compute_ns)) cell->compute += work->compute_ns;
+    if (!isnan(work->memory_ns)) cell->memory += work->memory_ns;
     return FS_OK;
 }
 
@@ -156,55 +187,48 @@ static fs_status add_pieces(accountant *all, int device, fs_work_class class, fs
         for (uint32_t step = first; step < all->steps->count && all->steps->steps[step].begin < piece->end; step++) {
             const fs_step *in = &all->steps->steps[step];
             int64_t begin = piece->begin > in->begin ? piece->begin : in->begin;
-            int64_t time = (piece->end < in->end ? piece->end : in->end) - begin;
+            int64_t time = fs_sub_saturated(piece->end < in->end ? piece->end : in->end, begin);
             int64_t *budget = &all->budgets[piece->tag];
-            fs_cell *cell;
-            FS_TRY(cell_of(all, device, step, piece->tag, class, &cell, err));
+            uint32_t index = all->cells[piece->tag];
+            if (time <= 0) continue;
+            if (index == FS_NONE || all->sums.cells[index].step != step)
+                FS_TRY(cell_of(all, device, step, piece->tag, &index, err));
+            fs_cell *cell = &all->sums.cells[index];
             fs_add_to(&cell->exclusive, time);
             if (*budget < 0 || cell->ideal < 0) continue;
             int64_t spent = time < *budget ? time : *budget;
             *budget -= spent;
-            cell->ideal += spent;
+            fs_add_to(&cell->ideal, spent);
         }
     }
     return FS_OK;
 }
 
-static fs_status add_pairs(accountant *all, fs_error *err)
+/* Add the pair of a work and the one before it on its stream. */
+static fs_status add_pair(accountant *all, const fs_table_work *work, fs_error *err)
 {
-    uint32_t at;
-    for (uint32_t lane = 0; lane < fs_store_lane_count(all->store); lane++) all->last_rows[lane] = FS_NONE;
-    for (uint32_t i = 0; i < all->works.count; i++) {
-        const fs_table_work *work = &all->table->works[all->works.items[i].tag];
-        uint32_t lane = fs_event_chunk(all->store, work->event, &at)->lane[at];
-        if (lane == FS_NONE) continue;
-        if (all->last_rows[lane] != FS_NONE && work->row != FS_NONE)
-            FS_TRY(fs_sums_pair(&all->sums, all->last_rows[lane], work->row, work->event, err));
-        all->last_rows[lane] = work->row;
-    }
+    uint32_t lane = FS_EVENT_AT(all->store, work->event, lane);
+    if (lane == FS_NONE) return FS_OK;
+    if (all->last_rows[lane] != FS_NONE && work->row != FS_NONE)
+        FS_TRY(fs_sums_pair(&all->sums, all->last_rows[lane], work->row, work->event, err));
+    all->last_rows[lane] = work->row;
     return FS_OK;
 }
 
 /* Make the exclusive times of each class disjoint from those of the classes before it, and unite all. */
 static fs_status separate(accountant *all, fs_error *err)
 {
-    int64_t *unused = fs_malloc((all->table->work_count + (size_t)1) * sizeof *unused);
-    fs_status status = FS_OK;
-    if (unused == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for overlapping work");
     for (int class = 0; class < FS_WORK_CLASS_COUNT; class++) {
         fs_intervals *list = &all->lists[class];
-        if (list->count > 0 && all->busy.count > 0) {
-            memset(unused, 0, (all->table->work_count + (size_t)1) * sizeof *unused);
-            FS_TRY_GOTO(status, fs_intervals_subtract(list, &all->busy, unused, err), done);
-        }
+        if (list->count == 0) continue;
+        if (all->busy.count > 0) FS_TRY(fs_intervals_subtract(list, &all->busy, all->unused, err));
         for (uint32_t i = 0; i < list->count; i++) {
-            FS_TRY_GOTO(status, fs_intervals_cover(&all->busy, list->items[i].begin, list->items[i].end, err), done);
+            FS_POLL(i, err);
+            FS_TRY(fs_intervals_cover(&all->busy, list->items[i].begin, list->items[i].end, err));
         }
-        FS_TRY_GOTO(status, fs_intervals_unite(&all->busy, err), done);
+        FS_TRY(fs_intervals_unite(&all->busy, err));
     }
-done:
-    fs_free(unused);
-    return status;
+    return FS_OK;
 }
 
 static void empty(fs_intervals *list)
@@ -215,56 +239,68 @@ static void empty(fs_intervals *list)
 
 static fs_status account_device(accountant *all, int device, fs_error *err)
 {
+    int64_t reached[FS_WORK_CLASS_COUNT] = {INT64_MIN, INT64_MIN, INT64_MIN};
+    uint32_t at = 0;
     for (int class = 0; class < FS_WORK_CLASS_COUNT; class++) empty(&all->lists[class]);
     empty(&all->busy);
     FS_TRY(fs_intervals_sort(&all->works, err));
-    if (device < 0) {
+    if (device < 0)
         FS_TRY(fs_pieces_of_threads(&all->lists[FS_WORK_COMPUTATION], all->store, all->table, &all->works, err));
-    } else {
-        int64_t reached[FS_WORK_CLASS_COUNT] = {INT64_MIN, INT64_MIN, INT64_MIN};
-        for (uint32_t i = 0; i < all->works.count; i++) {
-            const fs_interval *work = &all->works.items[i];
-            fs_work_class class = class_of(all, &all->table->works[work->tag]);
-            int64_t begin = work->begin > reached[class] ? work->begin : reached[class];
-            if (begin >= work->end) continue;
-            FS_TRY(fs_intervals_add(&all->lists[class], begin, work->end, work->tag, err));
-            reached[class] = work->end;
-        }
-        FS_TRY(add_pairs(all, err));
+    for (uint32_t i = 0; i < all->works.count; i++) {
+        const fs_interval *work = &all->works.items[i];
+        uint8_t class = all->classes[work->tag];
+        uint32_t step = step_at(all->steps, &at, work->begin);
+        FS_POLL(i, err);
+        if (step != FS_NONE) FS_TRY(count_work(all, device, step, work->tag, err));
+        if (device < 0) continue;
+        FS_TRY(add_pair(all, &all->table->works[work->tag], err));
+        int64_t begin = work->begin > reached[class] ? work->begin : reached[class];
+        if (begin >= work->end) continue;
+        FS_TRY(fs_intervals_add(&all->lists[class], begin, work->end, work->tag, err));
+        reached[class] = work->end;
     }
     FS_TRY(separate(all, err));
-    FS_TRY(count_works(all, device, err));
     for (int class = 0; class < FS_WORK_CLASS_COUNT; class++) {
         FS_TRY(add_pieces(all, device, (fs_work_class)class, err));
     }
     return fs_idle_add(&all->idle, &all->sums, device, &all->works, &all->busy, err);
 }
 
+/* Account for works[order[begin … end - 1]], or for works[begin … end - 1] if the order is NULL. */
+static fs_status account_some(accountant *all, int device, uint32_t begin, uint32_t end, fs_error *err)
+{
+    if (begin == end) return FS_OK;
+    empty(&all->works);
+    for (uint32_t i = begin; i < end; i++) {
+        uint32_t tag = all->order != NULL ? all->order[i] : i;
+        const fs_table_work *work = &all->table->works[tag];
+        FS_POLL(i, err);
+        FS_TRY(fs_intervals_add(&all->works, work->start, work->end, tag, err));
+    }
+    return account_device(all, device, err);
+}
+
 static fs_status account_all(accountant *all, fs_error *err)
 {
+    uint32_t places[FS_DEVICE_LIMIT + 1] = {0}; /* by device: where its works begin in the order */
     const fs_table *table = all->table;
-    bool worked[FS_DEVICE_LIMIT] = {false};
-    if (!table->has_device) {
-        for (uint32_t i = 0; i < table->work_count; i++) {
-            FS_TRY(fs_intervals_add(&all->works, table->works[i].start, table->works[i].end, i, err));
-        }
-        return table->work_count > 0 ? account_device(all, -1, err) : FS_OK;
+    FS_TRY(look_at_works(all, places, err));
+    if (!table->has_device) return account_some(all, -1, 0, table->work_count, err);
+    for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
+        if (places[device + 1] == table->work_count) return account_some(all, device, 0, table->work_count, err);
     }
+    all->order = fs_malloc(table->work_count * sizeof *all->order);
+    if (all->order == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u pieces of work", table->work_count);
+    for (int device = 0; device < FS_DEVICE_LIMIT; device++) places[device + 1] += places[device];
     for (uint32_t i = 0; i < table->work_count; i++) {
         uint32_t at;
+        FS_POLL(i, err);
         const fs_chunk *chunk = fs_event_chunk(all->store, table->works[i].event, &at);
-        worked[fs_event_device(chunk, at)] = true;
+        all->order[places[fs_event_device(chunk, at)]++] = i;
     }
-    for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
-        if (!worked[device]) continue;
-        empty(&all->works);
-        for (uint32_t i = 0; i < table->work_count; i++) {
-            uint32_t at;
-            const fs_chunk *chunk = fs_event_chunk(all->store, table->works[i].event, &at);
-            if (fs_event_device(chunk, at) != device) continue;
-            FS_TRY(fs_intervals_add(&all->works, table->works[i].start, table->works[i].end, i, err));
-        }
-        FS_TRY(account_device(all, device, err));
+    for (int device = 0; device < FS_DEVICE_LIMIT; device++) { /* places[device] is now the end of its works */
+        FS_TRY(account_some(all, device, device > 0 ? places[device - 1] : 0, places[device], err));
     }
     return FS_OK;
 }
@@ -272,32 +308,43 @@ static fs_status account_all(accountant *all, fs_error *err)
 fs_status fs_accounting_build(fs_accounting *accounting, const fs_store *store, const fs_table *table, fs_error *err)
 {
     fs_status status;
-    uint32_t *owners = NULL;
-    accountant all = {.store = store, .table = table, .steps = &accounting->steps};
     *accounting = (fs_accounting){0};
-    FS_TRY_GOTO(status, fs_steps_find(&accounting->steps, store, err), done);
-    FS_TRY_GOTO(status, fs_names_create(&all.names, store, err), done);
-    FS_TRY_GOTO(status, prepare_works(&all, &owners, err), done);
-    all.last_rows = fs_malloc((fs_store_lane_count(store) + (size_t)1) * sizeof *all.last_rows);
+    accountant *all = fs_calloc(1, sizeof *all);
+    if (all == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for an accounting");
+    all->store = store;
+    all->table = table;
+    all->steps = &accounting->steps;
+    FS_TRY_GOTO(status, fs_api_calls_create(&all->calls, store, err), done);
+    FS_TRY_GOTO(status, fs_steps_find_with(&accounting->steps, store, &all->calls, err), done);
+    FS_TRY_GOTO(status, fs_names_create(&all->names, store, err), done);
+    FS_TRY_GOTO(status, allocate(all, err), done);
     accounting->hosts = fs_calloc(accounting->steps.count + (size_t)1, sizeof *accounting->hosts);
-    if (all.last_rows == NULL || accounting->hosts == NULL) {
+    if (accounting->hosts == NULL) {
         status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u steps", accounting->steps.count);
         goto done;
     }
-    FS_TRY_GOTO(status, fs_idle_prepare(&all.idle, store, table, &accounting->steps, &all.names, err), done);
-    fs_idle_describe_hosts(&all.idle, accounting->hosts);
-    FS_TRY_GOTO(status, account_all(&all, err), done);
-    fs_sums_take(&all.sums, accounting);
+    FS_TRY_GOTO(status,
+                fs_idle_prepare(&all->idle, store, table, all->steps, &all->calls, &all->names, accounting->hosts, err),
+                done);
+    FS_TRY_GOTO(status, account_all(all, err), done);
+    accounting->launch_median = fs_idle_launch_median(&all->idle);
+    fs_sums_take(&all->sums, accounting);
 done:
-    fs_names_clear(&all.names);
-    fs_idle_clear(&all.idle);
-    fs_sums_clear(&all.sums);
-    for (int class = 0; class < FS_WORK_CLASS_COUNT; class++) fs_intervals_clear(&all.lists[class]);
-    fs_intervals_clear(&all.works);
-    fs_intervals_clear(&all.busy);
-    fs_free(all.budgets);
-    fs_free(owners);
-    fs_free(all.last_rows);
+    fs_api_calls_clear(&all->calls);
+    fs_names_clear(&all->names);
+    fs_idle_clear(&all->idle);
+    fs_sums_clear(&all->sums);
+    for (int class = 0; class < FS_WORK_CLASS_COUNT; class++) fs_intervals_clear(&all->lists[class]);
+    fs_intervals_clear(&all->works);
+    fs_intervals_clear(&all->busy);
+    fs_free(all->budgets);
+    fs_free(all->cells);
+    fs_free(all->order);
+    fs_free(all->unused);
+    fs_free(all->classes);
+    fs_free(all->owners);
+    fs_free(all->last_rows);
+    fs_free(all);
     if (status != FS_OK) fs_accounting_clear(accounting);
     return status;
 }

@@ -106,6 +106,7 @@ typedef struct fs_accounting {
     fs_gap *gaps;
     fs_pair *pairs;
     uint32_t cell_count, gap_count, pair_count;
+    double launch_median; /* ns: of the durations of the API calls that launched kernels; NaN: none */
 } fs_accounting;
 
 /* Account for the time of the steps. The table must list its works (fs_table_options.works). FS_OUT_OF_MEMORY. */

@@ -5,133 +5,154 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/saturate.h"
+#include "base/statistics.h"
 #include "store/event.h"
 
-/* What the host did: a bit for each answer. */
-enum { AROUND_WAIT = 1, COPIES_INSIDE = 2 };
+/* What the host did ------------------------------------------------------------------------------------------------ */
 
-/* Whether an API call waits for a device: cudaStreamSynchronize, hipDeviceSynchronize, cudaMemcpy, … */
-static bool waits(const fs_idle *idle, const fs_chunk *chunk, uint32_t at, uint32_t index)
-{
-    if (chunk->kind[at] == FS_EVENT_SYNC) return true;
-    if (chunk->kind[at] != FS_EVENT_RUNTIME || chunk->name[at] == FS_NONE) return false;
-    const char *name = fs_store_name_text(idle->store, chunk->name[at]);
-    if (strstr(name, "Synchronize") != NULL) return true;
-    return strstr(name, "Memcpy") != NULL && (idle->hosts[index] & COPIES_INSIDE) == 0;
-}
+enum { AROUND_WAIT = 1, LAUNCHED = 2, COPIES_INSIDE = 4 };
 
 /* Mark the calls that copy within a device, which never wait for it. */
-static fs_status mark_copies_inside(fs_idle *idle, uint32_t count, fs_error *err)
+static void mark_copies_inside(fs_idle *idle)
 {
     uint32_t at;
-    for (uint32_t index = 0; index < count; index++) {
-        FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(idle->store, index, &at);
+    for (uint32_t i = 0; i < idle->table->work_count; i++) {
+        const fs_chunk *chunk = fs_event_chunk(idle->store, idle->table->works[i].event, &at);
         if (chunk->kind[at] != FS_EVENT_MEMCPY || chunk->name[at] == FS_NONE) continue;
         if (strstr(fs_store_name_text(idle->store, chunk->name[at]), "DtoD") == NULL) continue;
-        uint32_t call = fs_api_calls_find(&idle->calls, chunk->correlation[at]);
-        if (call != FS_NONE) idle->hosts[call] |= COPIES_INSIDE;
+        uint32_t call = fs_api_calls_find(idle->calls, chunk->correlation[at]);
+        if (call != FS_NONE) idle->marks[call] |= COPIES_INSIDE;
     }
-    return FS_OK;
-}
-
-/* Return the innermost op that encloses an event, itself included, or FS_NONE. */
-static uint32_t op_around(const fs_store *store, uint32_t index)
-{
-    uint32_t at;
-    while (index != FS_NONE) {
-        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
-        if (chunk->kind[at] == FS_EVENT_OP) return index;
-        index = chunk->parent[at] < index ? chunk->parent[at] : FS_NONE;
-    }
-    return FS_NONE;
 }
 
 static fs_status add_wait(fs_idle *idle, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
-    uint32_t op = op_around(idle->store, index);
-    if (op != FS_NONE) idle->hosts[op] |= AROUND_WAIT;
+    if (idle->ops[index] != FS_NONE) idle->marks[idle->ops[index]] |= AROUND_WAIT;
     return fs_intervals_add(&idle->waits, chunk->start[at], fs_event_end(chunk, at), index, err);
 }
 
-fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *table, const fs_steps *steps,
-                          fs_names *names, fs_error *err)
+/* Return the step in which the host was at a time, or FS_NONE. `last` is the result of the call before, as the events
+ * of a thread are in order. */
+static uint32_t host_step_at(const fs_steps *steps, uint32_t last, int64_t time)
 {
-    uint32_t count = fs_store_count(store), at;
-    *idle = (fs_idle){.store = store, .table = table, .steps = steps};
-    idle->hosts = fs_calloc(count + (size_t)1, sizeof *idle->hosts);
-    if (idle->hosts == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u events", count);
-    FS_TRY(fs_api_calls_create(&idle->calls, store, err));
-    FS_TRY(mark_copies_inside(idle, count, err));
+    if (last != FS_NONE && time >= steps->steps[last].host_begin && time < steps->steps[last].host_end) return last;
+    uint32_t low = 0, high = steps->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (steps->steps[middle].host_begin <= time) low = middle + 1;
+        else high = middle;
+    }
+    return low > 0 && time < steps->steps[low - 1].host_end ? low - 1 : FS_NONE;
+}
+
+static fs_status look_at_hosts(fs_idle *idle, fs_names *names, fs_host_step *hosts, fs_error *err)
+{
+    uint32_t count = fs_store_count(idle->store), at, step = FS_NONE;
+    const fs_chunk *chunk = NULL;
     for (uint32_t index = 0; index < count; index++) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
-        if (chunk->start[at] == FS_MISSING) continue;
-        bool loads = (chunk->kind[at] == FS_EVENT_OP || chunk->kind[at] == FS_EVENT_RANGE) && chunk->device[at] < 0 &&
-                     fs_names_load_data(names, chunk->name[at]);
-        int64_t begin = chunk->start[at], end = fs_event_end(chunk, at);
-        if (loads) FS_TRY(fs_intervals_cover(&idle->data, begin, end, err));
-        else if (waits(idle, chunk, at, index)) FS_TRY(add_wait(idle, chunk, at, index, err));
+        chunk = fs_event_next_chunk(idle->store, index, chunk, &at);
+        uint8_t kind = chunk->kind[at];
+        uint32_t parent = chunk->parent[at];
+        idle->ops[index] = kind == FS_EVENT_OP ? index : parent < index ? idle->ops[parent] : FS_NONE;
+        if (fs_event_lies_on_device(kind, chunk->device[at]) || chunk->start[at] == FS_MISSING) continue;
+        step = host_step_at(idle->steps, step, chunk->start[at]);
+        if (step != FS_NONE) hosts[step].events[kind]++;
+        bool waits = kind == FS_EVENT_RUNTIME && fs_names_wait(names, chunk->name[at]);
+        if (kind == FS_EVENT_SYNC || (waits && (idle->marks[index] & COPIES_INSIDE) == 0))
+            FS_TRY(add_wait(idle, chunk, at, index, err));
+        else if ((kind == FS_EVENT_OP || kind == FS_EVENT_RANGE) && fs_names_load_data(names, chunk->name[at]))
+            FS_TRY(fs_intervals_cover(&idle->data, chunk->start[at], fs_event_end(chunk, at), err));
     }
-    FS_TRY(fs_intervals_unite(&idle->data, err));
-    return fs_intervals_sort(&idle->waits, err);
+    return FS_OK;
 }
 
-void fs_idle_clear(fs_idle *idle)
+/* Add the time in which some thread waited to the steps. */
+static void add_waits(const fs_idle *idle, fs_host_step *hosts)
 {
-    fs_free(idle->hosts);
-    fs_api_calls_clear(&idle->calls);
-    fs_intervals_clear(&idle->waits);
-    fs_intervals_clear(&idle->data);
-}
-
-static void count_host_events(const fs_idle *idle, fs_host_step *hosts)
-{
-    uint32_t count = fs_store_count(idle->store), at, step = 0;
-    for (uint32_t index = 0; index < count && idle->steps->count > 0; index++) {
-        const fs_chunk *chunk = fs_event_chunk(idle->store, index, &at);
-        if (fs_event_lies_on_device(chunk->kind[at], chunk->device[at]) || chunk->start[at] == FS_MISSING) continue;
-        const fs_step *in = &idle->steps->steps[step];
-        while (step + 1 < idle->steps->count && chunk->start[at] >= in->host_end) in = &idle->steps->steps[++step];
-        while (step > 0 && chunk->start[at] < in->host_begin) in = &idle->steps->steps[--step];
-        if (chunk->start[at] >= in->host_begin && chunk->start[at] < in->host_end)
-            hosts[step].events[chunk->kind[at]]++;
-    }
-}
-
-void fs_idle_describe_hosts(const fs_idle *idle, fs_host_step *hosts)
-{
-    uint32_t step = 0;
+    const fs_steps *steps = idle->steps;
     int64_t reached = INT64_MIN;
-    count_host_events(idle, hosts);
+    uint32_t first = 0;
     for (uint32_t i = 0; i < idle->waits.count; i++) {
         int64_t begin = idle->waits.items[i].begin, end = idle->waits.items[i].end;
         begin = begin > reached ? begin : reached;
         if (end <= begin) continue;
         reached = end;
-        while (step < idle->steps->count && idle->steps->steps[step].host_end <= begin) step++;
-        if (step == idle->steps->count) return;
-        const fs_step *in = &idle->steps->steps[step];
-        begin = begin > in->host_begin ? begin : in->host_begin;
-        end = end < in->host_end ? end : in->host_end;
-        if (end > begin) fs_add_to(&hosts[step].waits, end - begin);
+        while (first < steps->count && steps->steps[first].host_end <= begin) first++;
+        for (uint32_t step = first; step < steps->count && steps->steps[step].host_begin < end; step++) {
+            const fs_step *in = &steps->steps[step];
+            int64_t from = begin > in->host_begin ? begin : in->host_begin,
+                    to = end < in->host_end ? end : in->host_end;
+            if (to > from) fs_add_to(&hosts[step].waits, fs_sub_saturated(to, from));
+        }
     }
 }
+
+fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *table, const fs_steps *steps,
+                          const fs_api_calls *calls, fs_names *names, fs_host_step *hosts, fs_error *err)
+{
+    uint32_t count = fs_store_count(store);
+    *idle = (fs_idle){.store = store, .table = table, .steps = steps, .calls = calls};
+    idle->ops = fs_malloc((count + (size_t)1) * sizeof *idle->ops);
+    idle->marks = fs_calloc(count + (size_t)1, sizeof *idle->marks);
+    if (idle->ops == NULL || idle->marks == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u events", count);
+    mark_copies_inside(idle);
+    FS_TRY(look_at_hosts(idle, names, hosts, err));
+    FS_TRY(fs_intervals_unite(&idle->data, err));
+    FS_TRY(fs_intervals_sort(&idle->waits, err));
+    add_waits(idle, hosts);
+    return FS_OK;
+}
+
+void fs_idle_clear(fs_idle *idle)
+{
+    fs_free(idle->ops);
+    fs_free(idle->marks);
+    fs_free(idle->launches);
+    fs_intervals_clear(&idle->waits);
+    fs_intervals_clear(&idle->data);
+}
+
+fs_status fs_idle_note_launch(fs_idle *idle, uint32_t correlation, fs_error *err)
+{
+    uint32_t call = fs_api_calls_find(idle->calls, correlation);
+    if (call == FS_NONE || (idle->marks[call] & LAUNCHED) != 0) return FS_OK;
+    idle->marks[call] |= LAUNCHED;
+    int64_t duration = FS_EVENT_AT(idle->store, call, duration);
+    if (duration == FS_MISSING) return FS_OK;
+    if (idle->launch_count == idle->launch_capacity) {
+        uint32_t capacity = idle->launch_capacity > 0 ? idle->launch_capacity * 2 : 64;
+        int64_t *launches = fs_realloc(idle->launches, capacity * sizeof *launches);
+        if (launches == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the times of %u launches", capacity);
+        idle->launches = launches;
+        idle->launch_capacity = capacity;
+    }
+    idle->launches[idle->launch_count++] = duration;
+    return FS_OK;
+}
+
+double fs_idle_launch_median(fs_idle *idle)
+{
+    return fs_statistics_of(idle->launches, idle->launch_count).median;
+}
+
+/* Causes ----------------------------------------------------------------------------------------------------------- */
 
 /* Return the call that launched a work, or the host event that did, or FS_NONE. */
 static uint32_t launch_of(const fs_idle *idle, const fs_table_work *work)
 {
     uint32_t at;
     const fs_chunk *chunk = fs_event_chunk(idle->store, work->event, &at);
-    uint32_t call = fs_api_calls_find(&idle->calls, chunk->correlation[at]);
+    uint32_t call = fs_api_calls_find(idle->calls, chunk->correlation[at]);
     return call != FS_NONE ? call : chunk->launcher[at] < fs_store_count(idle->store) ? chunk->launcher[at] : FS_NONE;
 }
 
 /* Return the name of the op around an event, or of the event itself. */
-static uint32_t op_name(const fs_store *store, uint32_t index)
+static uint32_t op_name(const fs_idle *idle, uint32_t index)
 {
-    uint32_t op = op_around(store, index);
-    return FS_EVENT_AT(store, op != FS_NONE ? op : index, name);
+    uint32_t op = idle->ops[index];
+    return FS_EVENT_AT(idle->store, op != FS_NONE ? op : index, name);
 }
 
 /* One idle time of a device: from `dry`, when its last work ended, to the begin of the next one. */
@@ -151,12 +172,13 @@ static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t ste
 {
     uint32_t row = whole->next != NULL ? whole->next->row : FS_NONE;
     uint32_t event = whole->next != NULL ? whole->next->event : FS_NONE;
-    if (!whole->late) return fs_sums_gap(sums, device, step, FS_IDLE_OTHER, row, 0, FS_NONE, event, end - begin, err);
+    int64_t time = fs_sub_saturated(end, begin);
+    if (!whole->late) return fs_sums_gap(sums, device, step, FS_IDLE_OTHER, row, 0, FS_NONE, event, time, err);
     int64_t data = fs_intervals_overlap(&idle->data, data_at, begin, end);
     FS_TRY(fs_sums_gap(sums, device, step, FS_IDLE_DATA, FS_NONE, 0, FS_NONE, event, data, err));
-    int64_t rest = end - begin - data;
+    int64_t rest = time - data;
     if (whole->wait == FS_NONE) return fs_sums_gap(sums, device, step, FS_IDLE_HOST, row, 0, FS_NONE, event, rest, err);
-    uint32_t group = op_name(idle->store, whole->wait);
+    uint32_t group = op_name(idle, whole->wait);
     int64_t waited = rest < LONGEST_AFTER_WAIT_NS ? rest : LONGEST_AFTER_WAIT_NS;
     FS_TRY(fs_sums_gap(sums, device, step, FS_IDLE_SYNC, FS_NONE, group, whole->wait, event, waited, err));
     return fs_sums_gap(sums, device, step, FS_IDLE_HOST, row, 0, FS_NONE, event, rest - waited, err);
@@ -175,8 +197,8 @@ static void judge_launch(const fs_idle *idle, idle_time *whole)
     if (call == FS_NONE) return;
     const fs_chunk *chunk = fs_event_chunk(idle->store, call, &at);
     whole->late = chunk->start[at] != FS_MISSING && fs_event_end(chunk, at) > whole->dry;
-    uint32_t op = op_around(idle->store, call);
-    if (whole->late && whole->wait == FS_NONE && op != FS_NONE && (idle->hosts[op] & AROUND_WAIT) != 0)
+    uint32_t op = idle->ops[call];
+    if (whole->late && whole->wait == FS_NONE && op != FS_NONE && (idle->marks[op] & AROUND_WAIT) != 0)
         whole->wait = op;
 }
 

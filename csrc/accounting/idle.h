@@ -11,19 +11,26 @@ typedef struct {
     const fs_store *store;
     const fs_table *table;
     const fs_steps *steps;
-    fs_api_calls calls;
+    const fs_api_calls *calls;
     fs_intervals waits; /* of the host for a device, by begin; tags are events */
-    uint8_t *hosts;     /* by event: bits for an op around such a wait, and a call that copies within a device */
     fs_intervals data;  /* of the host for a DataLoader; united */
+    uint32_t *ops;      /* by event: the innermost op around it, itself included, or FS_NONE */
+    uint8_t *marks;     /* by event: whether it is an op around such a wait, an API call that launched a kernel */
+    int64_t *launches;  /* the durations of the latter */
+    uint32_t launch_count, launch_capacity;
 } fs_idle;
 
-/* FS_OUT_OF_MEMORY. fs_idle_clear also accepts a zeroed struct. */
+/* Collect what the host did, and fill one description per step. FS_OUT_OF_MEMORY. fs_idle_clear also accepts a zeroed
+ * struct. */
 fs_status fs_idle_prepare(fs_idle *idle, const fs_store *store, const fs_table *table, const fs_steps *steps,
-                          fs_names *names, fs_error *err);
+                          const fs_api_calls *calls, fs_names *names, fs_host_step *hosts, fs_error *err);
 void fs_idle_clear(fs_idle *idle);
 
-/* Fill one description per step. */
-void fs_idle_describe_hosts(const fs_idle *idle, fs_host_step *hosts);
+/* Note the API call that launched a kernel. FS_OUT_OF_MEMORY. */
+fs_status fs_idle_note_launch(fs_idle *idle, uint32_t correlation, fs_error *err);
+
+/* Return the median duration of these API calls in ns; NaN if there are none. */
+double fs_idle_launch_median(fs_idle *idle);
 
 /* Add the time of the steps outside of `busy`, which is united, by cause. `works` is sorted by begin. */
 fs_status fs_idle_add(fs_idle *idle, fs_sums *sums, int device, const fs_intervals *works, const fs_intervals *busy,

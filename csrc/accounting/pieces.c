@@ -55,6 +55,7 @@ fs_status fs_pieces_of_threads(fs_intervals *pieces, const fs_store *store, cons
     fs_status status;
     FS_TRY_GOTO(status, list_threads(threads, lanes, store, table, works, &every, err), done);
     for (uint32_t i = 0; i < every.count; i++) {
+        if (i % FS_POLL_ROUNDS == 0) FS_TRY_GOTO(status, fs_interrupt_poll(err), done);
         int64_t begin = every.items[i].begin > reached ? every.items[i].begin : reached;
         if (begin >= every.items[i].end) continue;
         FS_TRY_GOTO(status, fs_intervals_add(pieces, begin, every.items[i].end, every.items[i].tag, err), done);

@@ -1,14 +1,32 @@
 #include "accounting/sums.h"
 
+#include <string.h>
+
 #include "base/memory.h"
 #include "base/saturate.h"
 
 enum { FIRST_CAPACITY = 64 };
 
+static bool is_same(const uint32_t *a, const uint32_t *b)
+{
+    uint32_t different = 0;
+    for (int i = 0; i < FS_SUMS_KEY; i++) different |= a[i] ^ b[i];
+    return different == 0;
+}
+
 /* Find the index of a key. Where it is new, make room for its row and set *row to it, else to NULL. */
-static fs_status find(fs_intern *keys, const uint32_t *key, uint32_t size, void **rows, uint32_t *count,
+static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void **rows, uint32_t *count,
                       uint32_t *capacity, size_t row_size, uint32_t *index, bool *added, fs_error *err)
 {
+    size_t size = FS_SUMS_KEY * sizeof *key;
+    uint32_t mixed = (((key[0] * 31 + key[1]) * 31 + key[2]) * 31 + key[3]) * 31 + key[4];
+    /* A collision costs a look-up. */
+    fs_sums_recent *recent = &keys->recent[mixed * UINT32_C(0x9e3779b1) >> (32 - FS_SUMS_RECENT_BITS)];
+    *added = false;
+    if (recent->index != 0 && is_same(recent->key, key)) {
+        *index = recent->index - 1;
+        return FS_OK;
+    }
     if (*count == *capacity) {
         uint32_t wanted = *capacity > 0 ? *capacity * 2 : FIRST_CAPACITY;
         void *grown = fs_realloc(*rows, wanted * row_size);
@@ -16,36 +34,38 @@ static fs_status find(fs_intern *keys, const uint32_t *key, uint32_t size, void 
         *rows = grown;
         *capacity = wanted;
     }
-    FS_TRY(fs_intern_bytes(keys, key, size, index, err));
+    FS_TRY(fs_intern_bytes(&keys->all, key, size, index, err));
     *added = *index == *count;
     *count += *added;
+    memcpy(recent->key, key, size);
+    recent->index = *index + 1;
     return FS_OK;
 }
 
-fs_status fs_sums_cell(fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel, fs_cell **cell,
+fs_status fs_sums_cell(fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel, uint32_t *index,
                        fs_error *err)
 {
-    uint32_t key[] = {(uint32_t)device, step, row, kernel}, index;
-    bool added = false;
+    const uint32_t key[FS_SUMS_KEY] = {(uint32_t)device, step, row, kernel};
+    bool added;
     void *rows = sums->cells;
-    fs_status status = find(&sums->cell_keys, key, sizeof key, &rows, &sums->cell_count, &sums->cell_capacity,
-                            sizeof *sums->cells, &index, &added, err);
+    fs_status status = find(&sums->cell_keys, key, &rows, &sums->cell_count, &sums->cell_capacity, sizeof *sums->cells,
+                            index, &added, err);
     sums->cells = rows;
     if (status != FS_OK) return status;
-    *cell = &sums->cells[index];
-    if (added) **cell = (fs_cell){.device = device, .step = step, .event = -1};
+    if (added) sums->cells[*index] = (fs_cell){.device = device, .step = step, .event = -1};
     return FS_OK;
 }
 
 fs_status fs_sums_gap(fs_sums *sums, int device, uint32_t step, fs_idle_cause cause, uint32_t row, uint32_t group,
                       uint32_t wait, uint32_t event, int64_t time, fs_error *err)
 {
-    uint32_t key[] = {(uint32_t)device, step, cause, row, group}, index;
-    bool added = false;
+    const uint32_t key[FS_SUMS_KEY] = {(uint32_t)device, step, cause, row, group};
+    uint32_t index;
+    bool added;
     if (time <= 0) return FS_OK;
     void *rows = sums->gaps;
-    fs_status status = find(&sums->gap_keys, key, sizeof key, &rows, &sums->gap_count, &sums->gap_capacity,
-                            sizeof *sums->gaps, &index, &added, err);
+    fs_status status = find(&sums->gap_keys, key, &rows, &sums->gap_count, &sums->gap_capacity, sizeof *sums->gaps,
+                            &index, &added, err);
     sums->gaps = rows;
     if (status != FS_OK) return status;
     fs_gap *gap = &sums->gaps[index];
@@ -63,11 +83,12 @@ fs_status fs_sums_gap(fs_sums *sums, int device, uint32_t step, fs_idle_cause ca
 
 fs_status fs_sums_pair(fs_sums *sums, uint32_t before, uint32_t after, uint32_t event, fs_error *err)
 {
-    uint32_t key[] = {before, after}, index;
-    bool added = false;
+    const uint32_t key[FS_SUMS_KEY] = {before, after};
+    uint32_t index;
+    bool added;
     void *rows = sums->pairs;
-    fs_status status = find(&sums->pair_keys, key, sizeof key, &rows, &sums->pair_count, &sums->pair_capacity,
-                            sizeof *sums->pairs, &index, &added, err);
+    fs_status status = find(&sums->pair_keys, key, &rows, &sums->pair_count, &sums->pair_capacity, sizeof *sums->pairs,
+                            &index, &added, err);
     sums->pairs = rows;
     if (status != FS_OK) return status;
     if (added) sums->pairs[index] = (fs_pair){.before = before, .after = after, .event = event};
@@ -90,9 +111,9 @@ void fs_sums_take(fs_sums *sums, fs_accounting *accounting)
 
 void fs_sums_clear(fs_sums *sums)
 {
-    fs_intern_clear(&sums->cell_keys);
-    fs_intern_clear(&sums->gap_keys);
-    fs_intern_clear(&sums->pair_keys);
+    fs_intern_clear(&sums->cell_keys.all);
+    fs_intern_clear(&sums->gap_keys.all);
+    fs_intern_clear(&sums->pair_keys.all);
     fs_free(sums->cells);
     fs_free(sums->gaps);
     fs_free(sums->pairs);

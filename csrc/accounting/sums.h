@@ -5,17 +5,30 @@
 #include "accounting/accounting.h"
 #include "base/intern.h"
 
+enum { FS_SUMS_KEY = 5, FS_SUMS_RECENT_BITS = 9 };
+
+/* The index of a row found lately, in front of the interned keys. */
+typedef struct {
+    uint32_t key[FS_SUMS_KEY];
+    uint32_t index; /* plus 1; 0: none */
+} fs_sums_recent;
+
+typedef struct {
+    fs_intern all; /* ids are indices */
+    fs_sums_recent recent[1 << FS_SUMS_RECENT_BITS];
+} fs_sums_keys;
+
 /* A zeroed struct is empty. */
 typedef struct {
-    fs_intern cell_keys, gap_keys, pair_keys; /* ids are indices */
+    fs_sums_keys cell_keys, gap_keys, pair_keys;
     fs_cell *cells;
     fs_gap *gaps;
     fs_pair *pairs;
     uint32_t cell_count, cell_capacity, gap_count, gap_capacity, pair_count, pair_capacity;
 } fs_sums;
 
-/* Find or add a cell; the event of a new one is -1. The pointer is valid until the next call. FS_OUT_OF_MEMORY. */
-fs_status fs_sums_cell(fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel, fs_cell **cell,
+/* Find or add a cell, and return its index; the event of a new one is -1. FS_OUT_OF_MEMORY. */
+fs_status fs_sums_cell(fs_sums *sums, int device, uint32_t step, uint32_t row, uint32_t kernel, uint32_t *index,
                        fs_error *err);
 
 /* Add idle time. `group` separates gaps of one cause and row further. `wait` and `event` are FS_NONE if missing. */

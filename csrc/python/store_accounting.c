@@ -56,7 +56,7 @@ static PyObject *step_tuple(const fs_store *store, const fs_step *step, const fs
         if (!fs_put_column(events, fs_event_kind_names[kind], number)) Py_CLEAR(events);
     }
     return Py_BuildValue("(NLLLLN)", name, (long long)step->begin, (long long)step->end,
-                         (long long)(step->host_end - step->host_begin), (long long)host->waits, events);
+                         (long long)fs_sub_saturated(step->host_end, step->host_begin), (long long)host->waits, events);
 }
 
 static PyObject *steps_of(const fs_store *store, const fs_accounting *accounting)
@@ -74,9 +74,11 @@ static PyObject *steps_of(const fs_store *store, const fs_accounting *accounting
 static PyObject *sm_counts(const fs_store *store, const fs_accounting *accounting)
 {
     PyObject *result = PyDict_New();
+    bool known[FS_DEVICE_LIMIT] = {false};
     for (uint32_t i = 0; result != NULL && i < accounting->cell_count; i++) {
         int device = (int)accounting->cells[i].device;
-        if (device < 0) continue;
+        if (device < 0 || known[device]) continue;
+        known[device] = true;
         PyObject *key = PyLong_FromLong(device);
         PyObject *count = PyLong_FromLongLong((long long)fs_store_device(store, device).sm_count);
         if (key == NULL || count == NULL || PyDict_SetItem(result, key, count) < 0) Py_CLEAR(result);
@@ -85,6 +87,9 @@ static PyObject *sm_counts(const fs_store *store, const fs_accounting *accountin
     }
     return result;
 }
+
+/* Programs nest less deeply; a hostile trace may not make every answer a walk over all of its events. */
+enum { MOST_ENCLOSING = 512 };
 
 PyObject *fs_store_object_enclosing(PyObject *object, PyObject *args)
 {
@@ -96,15 +101,14 @@ PyObject *fs_store_object_enclosing(PyObject *object, PyObject *args)
                             (unsigned long)fs_store_count(store));
     PyObject *list = PyList_New(0);
     uint32_t event = (uint32_t)index, at;
-    while (list != NULL && event != FS_NONE) {
+    for (int depth = 0; list != NULL && event != FS_NONE && depth < MOST_ENCLOSING; depth++) {
         const fs_chunk *chunk = fs_event_chunk(store, event, &at);
         const char *name = chunk->name[at] == FS_NONE ? "" : fs_store_name_text(store, chunk->name[at]);
         PyObject *item = Py_BuildValue("(sN)", fs_event_kind_names[chunk->kind[at]], fs_text_object(name));
         if (item == NULL || PyList_Append(list, item) < 0) Py_CLEAR(list);
         Py_XDECREF(item);
         uint32_t next = fs_event_kind_on_device[chunk->kind[at]] ? chunk->launcher[at] : chunk->parent[at];
-        event = next < event || fs_event_kind_on_device[chunk->kind[at]] ? next : FS_NONE;
-        if (event != FS_NONE && event >= fs_store_count(store)) event = FS_NONE;
+        event = next < event ? next : FS_NONE;
     }
     return list;
 }
@@ -114,6 +118,7 @@ PyObject *fs_accounting_object(const fs_store *store, const fs_accounting *accou
     PyObject *result = PyDict_New();
     bool good = result != NULL && fs_put_column(result, "steps", steps_of(store, accounting)) &&
                 fs_put_column(result, "sm_counts", sm_counts(store, accounting)) &&
+                fs_put_column(result, "launch_median", PyFloat_FromDouble(accounting->launch_median / 1000)) &&
                 fs_put_column(result, "cells", ARRAYS(accounting->cells, accounting->cell_count, cell_fields)) &&
                 fs_put_column(result, "gaps", ARRAYS(accounting->gaps, accounting->gap_count, gap_fields)) &&
                 fs_put_column(result, "pairs", ARRAYS(accounting->pairs, accounting->pair_count, pair_fields));

@@ -258,11 +258,16 @@ static double rounding_of(const fs_row *row, size_t column)
 }
 
 /* Integers stay integers unless their unit is scaled: ns become µs. */
+static bool stays_integer(int column)
+{
+    return numeric_columns[column].integer && column_units[numeric_columns[column].unit].divisor == 1;
+}
+
 static PyObject *numbers_of(const fs_table *table, int column)
 {
     Py_ssize_t count = table->row_count;
     double divisor = column_units[numeric_columns[column].unit].divisor;
-    bool integer = numeric_columns[column].integer, stays = integer && divisor == 1;
+    bool integer = numeric_columns[column].integer, stays = stays_integer(column);
     union {
         int64_t whole;
         double real;
@@ -335,7 +340,7 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
     if (request == NULL) return PyErr_NoMemory();
     request->options.by_shape = by_shape;
     request->options.cpu_alone = cpu_alone;
-    request->options.works = account;
+    request->options.works = request->options.brief = account;
     request->options.stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;
     fs_table *table = NULL;
     fs_accounting accounting = {0};
@@ -397,8 +402,9 @@ int fs_add_columns(PyObject *module)
     PyObject *columns = PyList_New(NUMERIC_COLUMNS);
     int status = columns != NULL ? 0 : -1;
     for (int i = 0; status == 0 && i < NUMERIC_COLUMNS; i++) {
-        PyObject *column = Py_BuildValue("(sss)", numeric_columns[i].name, column_units[numeric_columns[i].unit].text,
-                                         numeric_columns[i].prose);
+        const char *type = stays_integer(i) ? "int64" : "float64";
+        PyObject *column = Py_BuildValue("(ssss)", numeric_columns[i].name, column_units[numeric_columns[i].unit].text,
+                                         numeric_columns[i].prose, type);
         if (column == NULL) status = -1;
         else PyList_SET_ITEM(columns, i, column);
     }

@@ -193,9 +193,10 @@ static PyMethodDef methods[] = {
     {"table", reading_table, METH_VARARGS,
      "table($self, by_shape, stack_n, peaks, cpu_alone=False, account=False, /)\n--\n\n(columns, meta) of the grouped "
      "events, by "
-     "their stack_n innermost frames too; peaks by device name. cpu_alone: the program is known to have used no GPU."},
+     "their stack_n innermost frames too; peaks by device name. cpu_alone: the program is known to have used no GPU. "
+     "account: the accounting too, but no statistics of single times and no coverage."},
     {"enclosing", reading_enclosing, METH_VARARGS,
-     "enclosing($self, event, /)\n--\n\n(kind, name) of the event and of all that enclose it, innermost first."},
+     "enclosing($self, event, /)\n--\n\n(kind, name) of the event and of up to 511 that enclose it, innermost first."},
     {"events", reading_events, METH_NOARGS,
      "(columns, names, kinds, begin): each event in integers, what name and kind count in, the window's begin in ns."},
     {"gpu_summary", reading_gpu_summary, METH_VARARGS,

@@ -7,8 +7,9 @@
 #include "base/memory.h"
 #include "store/event.h"
 
-/* Correlations are consecutive, so this many neighbours share a cache line of slots. */
-enum { FIRST_SLOTS = 16, NEIGHBOURS = 8 };
+/* Correlations are nearly consecutive: if they fill at least a fourth of their range, they index the slots. In a hash
+ * table, this many neighbours share a cache line of slots. */
+enum { FIRST_SLOTS = 16, LARGEST_RANGE = 4, NEIGHBOURS = 8 };
 
 static bool is_call(const fs_chunk *chunk, uint32_t at)
 {
@@ -18,6 +19,7 @@ static bool is_call(const fs_chunk *chunk, uint32_t at)
 /* The slot of the correlation, or the free slot where it would be inserted. */
 static uint64_t *slot_of(const fs_api_calls *calls, uint32_t correlation)
 {
+    if (calls->consecutive) return &calls->slots[correlation - calls->least];
     uint32_t line = (uint32_t)fs_hash_numbers(calls->keys, correlation / NEIGHBOURS, 0) * NEIGHBOURS;
     uint32_t slot = (line | correlation % NEIGHBOURS) & (calls->slot_count - 1);
     while (calls->slots[slot] != UINT64_MAX && calls->slots[slot] >> 32 != correlation) {
@@ -26,24 +28,43 @@ static uint64_t *slot_of(const fs_api_calls *calls, uint32_t correlation)
     return &calls->slots[slot];
 }
 
-fs_status fs_api_calls_create(fs_api_calls *calls, const fs_store *store, fs_error *err)
+/* Count the calls, and choose the kind and the number of the slots. */
+static fs_status measure(fs_api_calls *calls, uint32_t *call_count, fs_error *err)
 {
-    uint32_t count = fs_store_count(store), call_count = 0, slot_count = FIRST_SLOTS, at;
-    *calls = (fs_api_calls){.store = store};
-    for (uint32_t index = 0; index < count; index++) {
-        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
-        call_count += is_call(chunk, at);
-    }
-    if (call_count == 0) return FS_OK;
-    while (slot_count / 2 < call_count && slot_count < UINT32_C(1) << 31) slot_count *= 2;
-    calls->slots = fs_malloc(slot_count * sizeof *calls->slots);
-    if (calls->slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look up %u API calls", call_count);
-    calls->slot_count = slot_count;
-    calls->keys = fs_hash_keys();
-    memset(calls->slots, 0xff, slot_count * sizeof *calls->slots);
+    uint32_t count = fs_store_count(calls->store), largest = 0, at;
+    const fs_chunk *chunk = NULL;
+    calls->least = UINT32_MAX;
     for (uint32_t index = 0; index < count; index++) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+        chunk = fs_event_next_chunk(calls->store, index, chunk, &at);
+        if (!is_call(chunk, at)) continue;
+        ++*call_count;
+        if (chunk->correlation[at] < calls->least) calls->least = chunk->correlation[at];
+        if (chunk->correlation[at] > largest) largest = chunk->correlation[at];
+    }
+    if (*call_count == 0) return FS_OK;
+    calls->consecutive = (largest - calls->least) / LARGEST_RANGE < *call_count;
+    calls->slot_count = calls->consecutive ? largest - calls->least + 1 : FIRST_SLOTS;
+    while (!calls->consecutive && calls->slot_count / 2 < *call_count && calls->slot_count < UINT32_C(1) << 31) {
+        calls->slot_count *= 2;
+    }
+    return FS_OK;
+}
+
+fs_status fs_api_calls_create(fs_api_calls *calls, const fs_store *store, fs_error *err)
+{
+    uint32_t count = fs_store_count(store), call_count = 0, at;
+    const fs_chunk *chunk = NULL;
+    *calls = (fs_api_calls){.store = store};
+    FS_TRY(measure(calls, &call_count, err));
+    if (call_count == 0) return FS_OK;
+    calls->slots = fs_malloc(calls->slot_count * sizeof *calls->slots);
+    if (calls->slots == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to look up %u API calls", call_count);
+    calls->keys = fs_hash_keys();
+    memset(calls->slots, 0xff, calls->slot_count * sizeof *calls->slots);
+    for (uint32_t index = 0; index < count; index++) {
+        FS_POLL(index, err);
+        chunk = fs_event_next_chunk(store, index, chunk, &at);
         if (!is_call(chunk, at)) continue;
         uint64_t *slot = slot_of(calls, chunk->correlation[at]);
         if (*slot != UINT64_MAX && chunk->start[at] >= FS_EVENT_AT(store, (uint32_t)*slot, start)) continue;
@@ -59,5 +80,7 @@ void fs_api_calls_clear(fs_api_calls *calls)
 
 uint32_t fs_api_calls_find(const fs_api_calls *calls, uint32_t correlation)
 {
-    return calls->slots == NULL || correlation == FS_NONE ? FS_NONE : (uint32_t)*slot_of(calls, correlation);
+    if (calls->slots == NULL || correlation == FS_NONE) return FS_NONE;
+    if (calls->consecutive && correlation - calls->least >= calls->slot_count) return FS_NONE;
+    return (uint32_t)*slot_of(calls, correlation);
 }

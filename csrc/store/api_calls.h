@@ -5,8 +5,10 @@
 #include "store/store.h"
 
 typedef struct {
-    uint64_t *slots; /* pairs of correlation and event; all ones: free; a power of two, at most half full */
+    uint64_t *slots; /* pairs of correlation and event; all ones: free */
     uint32_t slot_count;
+    bool consecutive; /* slots by correlation, from `least`; else a hash table: a power of two, at most half full */
+    uint32_t least;
     const uint64_t *keys; /* of the hash */
     const fs_store *store;
 } fs_api_calls;

@@ -15,6 +15,14 @@ static inline const fs_chunk *fs_event_chunk(const fs_store *store, uint32_t ind
     return fs_store_chunk(store, index >> FS_CHUNK_BITS);
 }
 
+/* The same for a loop over all events from the first: `chunk` is that of the event before. */
+static inline const fs_chunk *fs_event_next_chunk(const fs_store *store, uint32_t index, const fs_chunk *chunk,
+                                                  uint32_t *at)
+{
+    *at = index & (FS_CHUNK_EVENTS - 1);
+    return *at == 0 ? fs_store_chunk(store, index >> FS_CHUNK_BITS) : chunk;
+}
+
 /* One field of an event. */
 #define FS_EVENT_AT(store, index, field) \
     (fs_store_chunk(store, (index) >> FS_CHUNK_BITS)->field[(index) & (FS_CHUNK_EVENTS - 1)])

@@ -1,4 +1,4 @@
-/* Lists of time intervals [begin, end): sorting, union, subtraction. Private to csrc/summaries. */
+/* Lists of time intervals [begin, end): sorting, union, subtraction. Private to csrc/summaries and csrc/accounting. */
 #ifndef FS_SUMMARIES_INTERVALS_H
 #define FS_SUMMARIES_INTERVALS_H
 

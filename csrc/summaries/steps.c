@@ -1,10 +1,11 @@
 #include "summaries/steps.h"
 
+#include <string.h>
+
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/sort.h"
 #include "base/saturate.h"
-#include "store/api_calls.h"
 #include "store/event.h"
 #include "summaries/intervals.h"
 #include "work/names.h"
@@ -27,7 +28,7 @@ typedef struct {
     host_step *steps; /* by begin */
     uint32_t count;
     uint32_t *step_of; /* by event: index in `steps` of the step around it, or FS_NONE */
-    fs_api_calls calls;
+    const fs_api_calls *calls;
 } finding;
 
 static bool is_host_step(const fs_chunk *chunk, uint32_t at)
@@ -45,9 +46,10 @@ static int compare_steps(const void *left, const void *right)
 static fs_status list_host_steps(finding *found, fs_error *err)
 {
     uint32_t count = 0, at;
+    const fs_chunk *chunk = NULL;
     for (uint32_t index = 0; index < found->events; index++) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(found->store, index, &at);
+        chunk = fs_event_next_chunk(found->store, index, chunk, &at);
         found->count += is_host_step(chunk, at);
     }
     if (found->count == 0) return FS_OK;
@@ -57,7 +59,7 @@ static fs_status list_host_steps(finding *found, fs_error *err)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find %u steps in %u events", found->count, found->events);
     for (uint32_t index = 0; index < found->events; index++) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(found->store, index, &at);
+        chunk = fs_event_next_chunk(found->store, index, chunk, &at);
         if (!is_host_step(chunk, at)) continue;
         found->steps[count++] =
             (host_step){index, chunk->name[at], chunk->start[at], fs_event_end(chunk, at), FS_MISSING};
@@ -69,11 +71,13 @@ static fs_status list_host_steps(finding *found, fs_error *err)
 static void mark_events(finding *found)
 {
     uint32_t at;
-    for (uint32_t index = 0; index < found->events; index++) found->step_of[index] = FS_NONE;
+    const fs_chunk *chunk = NULL;
+    memset(found->step_of, 0xff, found->events * sizeof *found->step_of); /* FS_NONE */
     for (uint32_t i = 0; i < found->count; i++) found->step_of[found->steps[i].event] = i;
     for (uint32_t index = 0; index < found->events; index++) {
-        uint32_t parent = fs_event_chunk(found->store, index, &at)->parent[at];
-        if (found->step_of[index] == FS_NONE && parent < index) found->step_of[index] = found->step_of[parent];
+        chunk = fs_event_next_chunk(found->store, index, chunk, &at);
+        uint32_t parent = chunk->parent[at];
+        if (parent < index && found->step_of[index] == FS_NONE) found->step_of[index] = found->step_of[parent];
     }
 }
 
@@ -93,7 +97,7 @@ static uint32_t step_at(const finding *found, int64_t time)
  * running at that time (torch's backward pass has its own thread, without steps). */
 static uint32_t launching_step(const finding *found, const fs_chunk *chunk, uint32_t at)
 {
-    uint32_t from = fs_api_calls_find(&found->calls, chunk->correlation[at]), place;
+    uint32_t from = fs_api_calls_find(found->calls, chunk->correlation[at]), place;
     if (from == FS_NONE) from = chunk->launcher[at];
     if (from >= found->events) return FS_NONE;
     if (found->step_of[from] != FS_NONE) return found->step_of[from];
@@ -104,11 +108,11 @@ static uint32_t launching_step(const finding *found, const fs_chunk *chunk, uint
 static fs_status find_work_ends(finding *found, fs_error *err)
 {
     uint32_t at;
-    FS_TRY(fs_api_calls_create(&found->calls, found->store, err));
+    const fs_chunk *chunk = NULL;
     mark_events(found);
     for (uint32_t index = 0; index < found->events; index++) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(found->store, index, &at);
+        chunk = fs_event_next_chunk(found->store, index, chunk, &at);
         if (!fs_event_is_placed_work(chunk, at)) continue;
         uint32_t step = launching_step(found, chunk, at);
         if (step == FS_NONE) continue;
@@ -125,12 +129,13 @@ static int64_t later(int64_t a, int64_t b)
 
 static void place_steps(const finding *found, fs_step *steps)
 {
-    int64_t previous = FS_MISSING;
+    int64_t previous = FS_MISSING, host_previous = FS_MISSING;
     for (uint32_t i = 0; i < found->count; i++) {
         const host_step *step = &found->steps[i];
-        int64_t begin = later(step->begin, previous);
+        int64_t begin = later(step->begin, previous), host_begin = later(step->begin, host_previous);
         previous = later(begin, later(step->end, step->work_end));
-        steps[i] = (fs_step){step->name, begin, previous, step->begin, step->end, {0}};
+        host_previous = later(host_begin, step->end);
+        steps[i] = (fs_step){step->name, begin, previous, host_begin, host_previous, {0}};
     }
 }
 
@@ -140,8 +145,9 @@ static bool place_all(const fs_store *store, uint32_t events, fs_step *step)
     int64_t begin, end, first = INT64_MAX, last = FS_MISSING, last_work = FS_MISSING;
     int64_t last_host = FS_MISSING;
     uint32_t at;
+    const fs_chunk *chunk = NULL;
     for (uint32_t index = 0; index < events; index++) {
-        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+        chunk = fs_event_next_chunk(store, index, chunk, &at);
         if (chunk->start[at] == FS_MISSING) continue;
         int64_t stop = fs_event_end(chunk, at);
         if (chunk->start[at] < first) first = chunk->start[at];
@@ -159,10 +165,17 @@ static bool place_all(const fs_store *store, uint32_t events, fs_step *step)
 
 fs_status fs_steps_find(fs_steps *steps, const fs_store *store, fs_error *err)
 {
+    return fs_steps_find_with(steps, store, NULL, err);
+}
+
+fs_status fs_steps_find_with(fs_steps *steps, const fs_store *store, const fs_api_calls *calls, fs_error *err)
+{
     fs_status status;
-    finding found = {.store = store, .events = fs_store_count(store)};
+    fs_api_calls own = {0};
+    finding found = {.store = store, .events = fs_store_count(store), .calls = calls != NULL ? calls : &own};
     *steps = (fs_steps){0};
     FS_TRY_GOTO(status, list_host_steps(&found, err), done);
+    if (found.count > 0 && calls == NULL) FS_TRY_GOTO(status, fs_api_calls_create(&own, store, err), done);
     if (found.count > 0) FS_TRY_GOTO(status, find_work_ends(&found, err), done);
     steps->steps = fs_calloc(found.count + 1, sizeof *steps->steps);
     if (steps->steps == NULL) {
@@ -173,7 +186,7 @@ fs_status fs_steps_find(fs_steps *steps, const fs_store *store, fs_error *err)
     if (found.count > 0) place_steps(&found, steps->steps);
     else steps->count = place_all(store, found.events, steps->steps);
 done:
-    fs_api_calls_clear(&found.calls);
+    fs_api_calls_clear(&own);
     fs_free(found.steps);
     fs_free(found.step_of);
     return status;

@@ -10,7 +10,7 @@
 #ifndef FS_SUMMARIES_STEPS_H
 #define FS_SUMMARIES_STEPS_H
 
-#include "store/store.h"
+#include "store/api_calls.h"
 
 /* Parts of a step. Each moment of a step belongs to the first of these parts that is active on any device or thread, so
  * the parts sum to the step's time. X(NAME, name, prose) */
@@ -36,18 +36,20 @@ extern const char *const fs_step_part_names[FS_STEP_PART_COUNT];
 typedef struct {
     uint32_t name;                     /* of the step; FS_NONE: the whole profile */
     int64_t begin, end;                /* ns */
-    int64_t host_begin, host_end;      /* of the step on the host; of all host events if there are no steps */
+    int64_t host_begin, host_end;      /* on the host, after the end of the step before; or of all host events */
     int64_t parts[FS_STEP_PART_COUNT]; /* ns; filled by fs_steps_break_down */
 } fs_step;
 
-/* Ascending and disjoint. Empty only if the store has no events with times. */
+/* Ascending and disjoint, on the host as well. Empty only if the store has no events with times. */
 typedef struct {
     fs_step *steps;
     uint32_t count;
 } fs_steps;
 
-/* Find the steps; fs_steps_break_down also fills in their parts. After FS_OUT_OF_MEMORY there is nothing to clear. */
+/* Find the steps; fs_steps_find_with uses an index of the API calls that the caller has;
+ * fs_steps_break_down also fills in the steps' parts. After FS_OUT_OF_MEMORY there is nothing to clear. */
 fs_status fs_steps_find(fs_steps *steps, const fs_store *store, fs_error *err);
+fs_status fs_steps_find_with(fs_steps *steps, const fs_store *store, const fs_api_calls *calls, fs_error *err);
 fs_status fs_steps_break_down(fs_steps *steps, const fs_store *store, fs_error *err);
 void fs_steps_clear(fs_steps *steps);
 

@@ -153,9 +153,9 @@ static inline double fs_build_rounding(const fs_build *build, int64_t start, int
 /* Add a roof to those of a node, if works are listed. */
 static inline void fs_build_add_roofs(fs_build *build, const fs_node *node, const fs_roof *roof)
 {
-    size_t place = (size_t)(node - build->nodes);
-    if (build->roofs == NULL || node < build->nodes || place >= build->node_count) return; /* a leaf launches nothing */
-    fs_node_roofs *roofs = &build->roofs[place];
+    if (build->roofs == NULL) return;
+    if (node < build->nodes || node >= build->nodes + build->node_count) return; /* a leaf launches nothing */
+    fs_node_roofs *roofs = &build->roofs[node - build->nodes];
     roofs->compute_ns += roof->compute_ns;
     roofs->memory_ns += roof->memory_ns;
     roofs->least_ns += roof->least_ns;

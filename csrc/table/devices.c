@@ -235,11 +235,11 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
             if (owners != group) add_busy(build, owners, work, ends);
         }
         if (launcher->stated != FS_NONE) add_stated(build, work, ends);
-        known = fs_build_known(build, launcher);
+        if (!build->options->brief) known = fs_build_known(build, launcher);
     } else {
         build->has_unlinked_work = true;
     }
-    cover(build, work, known);
+    if (!build->options->brief) cover(build, work, known);
 }
 
 /* The shortest kernel of a trace, if it takes only a few µs, approximates the time of an empty kernel. */
@@ -301,5 +301,6 @@ fs_status fs_build_devices(fs_build *build, fs_error *err)
     }
     fs_free(entries);
     fs_free(ends);
-    return status == FS_OK ? cover_unlinked(build, err) : status;
+    if (status != FS_OK || build->options->brief) return status;
+    return cover_unlinked(build, err);
 }

@@ -180,8 +180,9 @@ static fs_status prepare(fs_build *build, fs_error *err)
     uint32_t memory_events = 0, others = 0, at;
     int64_t last_start = INT64_MIN;
     build->works_sorted = true;
+    const fs_chunk *chunk = NULL;
     for (uint32_t index = 0; index < build->count; index++) {
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        chunk = fs_event_next_chunk(build->store, index, chunk, &at);
         FS_POLL(index, err);
         if (fs_build_is_device(chunk, at)) {
             uint32_t device = chunk->device[at] < 0 ? 0 : (uint32_t)chunk->device[at];
@@ -231,8 +232,9 @@ fs_status fs_build_scan(fs_build *build, fs_error *err)
 {
     FS_TRY(prepare(build, err));
     uint32_t at;
+    const fs_chunk *chunk = NULL;
     for (uint32_t index = 0; index < build->count; index++) {
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        chunk = fs_event_next_chunk(build->store, index, chunk, &at);
         FS_POLL(index, err);
         FS_TRY(scan_event(build, chunk, at, index, err));
     }

@@ -70,7 +70,8 @@ static void fill_row(const fs_build *build, fs_group *group)
     if (!group->flops_known) row->flops_total = NAN;
     if (fs_build_ran_on_device(group)) row->timing = group->device_timing;
 
-    fs_statistics times = fs_statistics_of(build->samples + group->samples_begin, group->sample_count);
+    int64_t *samples = build->samples != NULL ? build->samples + group->samples_begin : NULL;
+    fs_statistics times = fs_statistics_of(samples, samples != NULL ? group->sample_count : 0);
     row->time_min = times.min;
     row->time_median = times.median;
     row->time_p95 = times.p95;
@@ -220,7 +221,7 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
     int64_t end;
     fs_store_window(store, &build.torch_begin, &end);
     build.recorded = build.count > 0 && FS_EVENT_AT(store, 0, timing) == FS_TIMING_TRACE;
-    if (!build.recorded) build.torch_begin = FS_MISSING;
+    if (!build.recorded || options->brief) build.torch_begin = FS_MISSING;
     if (build.count >= FS_SLOT_NODE) {
         return fs_fail(err, FS_OUT_OF_MEMORY,
                        "%u events exceed the limit of a table; profile a shorter part of the program", build.count);
@@ -231,7 +232,7 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
     FS_TRY_GOTO(status, fs_build_scan(&build, err), done);
     FS_TRY_GOTO(status, fs_build_devices(&build, err), done);
     FS_TRY_GOTO(status, fs_build_totals(&build, err), done);
-    FS_TRY_GOTO(status, list_unmodelled(&build, err), done);
+    if (!options->brief) FS_TRY_GOTO(status, list_unmodelled(&build, err), done);
     if (options->works) FS_TRY_GOTO(status, fs_build_works(&build, err), done);
     FS_TRY_GOTO(status, make_rows(&build, err), done);
     *table = build.table;

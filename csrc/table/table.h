@@ -38,6 +38,7 @@ typedef struct {
     uint32_t groupings;   /* bits 1 << FS_GROUPING_…: separate rows by these too */
     uint32_t stack_depth; /* separate rows by this many innermost frames of the stack; 0: no stacks */
     bool works;           /* list the pieces of work: fs_table.works */
+    bool brief;           /* leave out the statistics of single times, the coverage, and torch's rounding */
     bool cpu_alone;       /* the program used no device: see fs_table.device_unseen */
     /* Peaks of the hardware that ran the events; NULL: unknown. */
     const fs_peaks *cpu_peaks;

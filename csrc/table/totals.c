@@ -192,7 +192,7 @@ static void add_memory(fs_build *build, const fs_node *node, fs_node *above, fs_
 
 static void add_sample(fs_build *build, fs_group *group, int64_t sample)
 {
-    build->samples[group->samples_begin + group->sample_count++] = sample;
+    if (build->samples != NULL) build->samples[group->samples_begin + group->sample_count++] = sample;
 }
 
 static bool has_work(fs_event_kind kind)
@@ -229,7 +229,8 @@ static void add_node(fs_build *build, fs_node *node, fs_node *above, int64_t sta
     /* 0 known FLOPs next to unknown ones give an unknown sum. */
     if (flops == 0 && isnan(call->work.flops) && (node->flags & FS_NODE_OBSCURE) != 0) flops_known = false;
     if (!flops_known && call->kind == FS_EVENT_OP) node->flags |= FS_NODE_OBSCURE;
-    if (call->kind == FS_EVENT_OP && build->work_count == 0 && !call->wraps) cover(build, node, group);
+    if (call->kind == FS_EVENT_OP && build->work_count == 0 && !call->wraps && !build->options->brief)
+        cover(build, node, group);
     row->flops_total += flops;
     group->flops_known = group->flops_known || flops_known;
     if (above != NULL) {
@@ -278,8 +279,9 @@ fs_status fs_build_totals(fs_build *build, fs_error *err)
         build->groups[i].samples_begin = sample_count;
         sample_count += (uint64_t)build->groups[i].row.count;
     }
-    build->samples = fs_malloc(sample_count * sizeof *build->samples);
-    if (build->samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u times", build->count);
+    if (!build->options->brief) build->samples = fs_malloc(sample_count * sizeof *build->samples);
+    if (!build->options->brief && build->samples == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u times", build->count);
     for (uint32_t index = build->count; index-- > 0;) {
         FS_POLL(index, err);
         add_event(build, index);

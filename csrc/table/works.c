@@ -65,9 +65,10 @@ fs_status fs_build_works(fs_build *build, fs_error *err)
     uint32_t capacity = on_device ? build->work_count : build->count, at;
     table->works = fs_malloc((capacity + (size_t)1) * sizeof *table->works);
     if (table->works == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to list %u pieces of work", capacity);
+    const fs_chunk *chunk = NULL;
     for (uint32_t index = 0; index < build->count; index++) {
         FS_POLL(index, err);
-        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        chunk = fs_event_next_chunk(build->store, index, chunk, &at);
         fs_table_work *next = &table->works[table->work_count];
         table->work_count +=
             on_device ? take_device_work(build, chunk, at, index, next) : take_op(build, chunk, at, index, next);

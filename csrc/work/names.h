@@ -9,6 +9,7 @@ typedef struct {
     const fs_store *store;
     uint8_t *kernel_classes; /* by name: class + 1; 0: not classified yet */
     uint8_t *loading;        /* by name: 1 no, 2 yes; 0: not classified yet */
+    uint8_t *waiting;        /* by name: likewise */
 } fs_names;
 
 /* FS_OUT_OF_MEMORY. fs_names_clear also accepts a zeroed struct. */
@@ -17,6 +18,10 @@ void fs_names_clear(fs_names *names);
 
 /* Return the class of a kernel name; FS_KERNEL_OTHER for FS_NONE. */
 fs_kernel_class fs_names_kernel_class(fs_names *names, uint32_t name);
+
+/* Return whether an API call of that name may wait for a device: cudaStreamSynchronize, hipDeviceSynchronize,
+ * cudaMemcpy, cudaMemcpyAsync, … */
+bool fs_names_wait(fs_names *names, uint32_t name);
 
 /* Return whether an op or range of that name, as torch and its DataLoader use them, waits for the next batch of
  * data. */

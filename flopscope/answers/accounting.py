@@ -13,20 +13,21 @@ from flopscope.support.units import percent_text, short_time_text
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["accounting_columns", "accounting_frame", "accounting_lines"]
+__all__ = ["accounting_columns", "accounting_frame", "accounting_lines", "part_columns"]
 
 BAR = 40
 
 
 def accounting_columns(analysis: Analysis) -> dict[str, list[Any]]:
     """Return the columns of the accounting, times in µs: a row per device and step, and one for the whole."""
+    return part_columns(analysis, part_times(analysis), work_times(analysis))
+
+
+def part_columns(
+    analysis: Analysis, parts: npt.NDArray[np.int64], work: npt.NDArray[np.float64]
+) -> dict[str, list[Any]]:
+    """Return the columns for parts by device, step and part, and for the result of work_times()."""
     steps, devices = analysis.steps, analysis.devices
-    parts = part_times(analysis)
-    work = np.zeros((len(devices), len(steps), 2))  # FLOPs and bytes at the peaks, ns
-    place = {device: number for number, device in enumerate(devices)}
-    where = np.array([place[int(device)] for device in analysis.cells["device"]], dtype=np.int64)
-    np.add.at(work[..., 0], (where, analysis.cells["step"]), analysis.cells["compute"])
-    np.add.at(work[..., 1], (where, analysis.cells["step"]), analysis.cells["memory"])
     rated = bool(analysis.peaks)  # work that no rule knows adds nothing
     rows: list[dict[str, Any]] = []
     for d, device in enumerate(devices):
@@ -38,6 +39,17 @@ def accounting_columns(analysis: Analysis) -> dict[str, list[Any]]:
         rows.append(_row(name, None, None, parts.sum(axis=(0, 1)), work.sum(axis=(0, 1)), rated))
     names = ("device", "step", "total", *PARTS, "mfu", "mbu")
     return {name: [row[name] for row in rows] for name in names}
+
+
+def work_times(analysis: Analysis) -> npt.NDArray[np.float64]:
+    """Return the times of the FLOPs and of the bytes at the peaks, by device and step, in ns."""
+    cells, devices = analysis.cells, analysis.devices
+    work = np.zeros((len(devices), len(analysis.steps), 2))
+    place = {device: number for number, device in enumerate(devices)}
+    where = np.array([place[int(device)] for device in cells["device"]], dtype=np.int64)
+    np.add.at(work[..., 0], (where, cells["step"]), cells["compute"])
+    np.add.at(work[..., 1], (where, cells["step"]), cells["memory"])
+    return work
 
 
 def part_times(analysis: Analysis) -> npt.NDArray[np.int64]:

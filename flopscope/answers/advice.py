@@ -133,17 +133,18 @@ class Pools:
         self.slack, self.host_of = analysis.slack, analysis.host_of
         self.left = analysis.unobserved
 
+    def granted(self, finding: Finding) -> list[tuple[Op | Gap, float]]:
+        """Return what is left of each op and gap for the finding to claim."""
+        return [
+            (source, min(wanted, (self.ops if isinstance(source, Op) else self.idle)[id(source)]))
+            for source, wanted in finding.claims
+        ]
+
     def offer(self, finding: Finding) -> tuple[float, list[tuple[Op | Gap, float]]]:
         """Return what the finding can still claim, in total and from each op and gap."""
-        claims: list[tuple[Op | Gap, float]] = []
-        device = idle = 0.0
-        for source, wanted in finding.claims:
-            granted = min(wanted, (self.ops if isinstance(source, Op) else self.idle)[id(source)])
-            claims.append((source, granted))
-            if isinstance(source, Op):
-                device += granted
-            else:
-                idle += granted
+        claims = self.granted(finding)
+        device = sum(granted for source, granted in claims if isinstance(source, Op))
+        idle = sum(granted for source, granted in claims if isinstance(source, Gap))
         slack = max(self.slack, 0.0) + self.host_of(finding.removed)
         if device > slack:  # the host would hold up a faster device
             share = slack / device

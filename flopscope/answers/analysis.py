@@ -126,6 +126,9 @@ class Analysis:
         self.gap_cells: Mapping[str, Any] = content["gaps"]
         self.pair_cells: Mapping[str, Any] = content["pairs"]
         self.sm_counts: Mapping[int, int] = content["sm_counts"]
+        self.launch_time: float = content["launch_median"]
+        """Median duration of the API calls that launch kernels, in µs; NaN without any."""
+        self._ops_around: dict[int, str] = {}
         self.scale = 1 / (1000 * max(len(self.steps), 1))  # from ns of the profile to µs per step
 
     @property
@@ -242,9 +245,11 @@ class Analysis:
 
     def op_around(self, event: int) -> str:
         """Return the name of the outermost op around an event, or its own name."""
-        around = self.enclosing(event)
-        name = next((name for kind, name in reversed(around) if kind == "op"), around[0][1] if around else "")
-        return name.removeprefix(AUTOGRAD)
+        if event not in self._ops_around:
+            around = self.enclosing(event)
+            name = next((name for kind, name in reversed(around) if kind == "op"), around[0][1] if around else "")
+            self._ops_around[event] = name.removeprefix(AUTOGRAD)
+        return self._ops_around[event]
 
     # What the program would take without being recorded -------------------------------------------------------------
 
@@ -258,10 +263,15 @@ class Analysis:
         """Estimated µs of a step without recording."""
         return self.total - self.recording.delay
 
+    @cached_property
+    def _late_unobserved(self) -> float:
+        """The share of the idle time by host or wait that there would be without recording."""
+        late = self.idle("host", "sync")
+        return 1 - self.recording.delay / late if late > 0 else 0.0
+
     def idle_unobserved(self, time: float) -> float:
         """Return idle time by host or wait as it would be without recording."""
-        late = self.idle("host", "sync")
-        return time * (1 - self.recording.delay / late) if late > 0 else 0.0
+        return time * self._late_unobserved
 
     @cached_property
     def host(self) -> float:
@@ -283,7 +293,13 @@ class Analysis:
 
     def row_sum(self, key: str, column: str) -> float:
         """Return a column (times in µs) per step, summed over the rows of a name."""
-        keys = self.columns["key"]
         values = self.columns[column]
-        steps = max(len(self.steps), 1)
-        return sum(float(values[i]) for i in range(len(keys)) if keys[i] == key) / steps
+        return sum(float(values[i]) for i in self._rows_of.get(key, ())) / max(len(self.steps), 1)
+
+    @cached_property
+    def _rows_of(self) -> Mapping[str, Sequence[int]]:
+        """The rows of each name."""
+        rows: dict[str, list[int]] = {}
+        for row, key in enumerate(self.columns["key"]):
+            rows.setdefault(key, []).append(row)
+        return rows

@@ -49,6 +49,5 @@ def recording_cost(analysis: Analysis) -> Recording:
 
 def _slowness(analysis: Analysis) -> float:
     """Return how much slower the host is than that of the fit, by its launch calls."""
-    calls = analysis.core.launch_summary()["call_time_median"]
-    known = [time for time in calls if not math.isnan(time)]
-    return min(max(sum(known) / len(known) / CALL, 0.3), 3.0) if known else 1.0
+    launch = analysis.launch_time
+    return 1.0 if math.isnan(launch) else min(max(launch / CALL, 0.3), 3.0)

@@ -20,10 +20,7 @@ class Column:
     """"int64", "float64" (NaN where unknown), "bool", "text" (None where unknown) or "texts" (a list for each row)."""
 
 
-_NUMBERS = tuple(
-    Column(name, unit, prose, "int64" if name.endswith("memory_usage") else "float64")
-    for name, unit, prose in _core.numeric_columns
-)
+_NUMBERS = tuple(Column(*number) for number in _core.numeric_columns)
 _BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
 _BEFORE_UNIT = [number.name for number in _NUMBERS].index("roofline_time")
 

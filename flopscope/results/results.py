@@ -228,6 +228,61 @@ class Results:
 
         return advise(self._analysis("advice", peaks))
 
+    def what_if(
+        self,
+        *,
+        rule: str | Iterable[str] | None = None,
+        peaks: Mapping[str, float] | None = None,
+        host_us_per_launch: float | None = None,
+        dtype: Any = None,
+        device: str | None = None,
+    ) -> pandas.DataFrame:
+        """Return the accounting as it would be after a change, and without recording.
+
+        The columns and rows are those of accounting(). What recording is estimated to have cost is left out of the
+        times, so that without a change they are those of the unprofiled program.
+
+        rule: follow the advice of this rule, or of several: the time that each finding claims is taken from the op or
+            idle time that it claims it from. FLOPs and bytes after a change of the work are unknown: ``mfu`` and
+            ``mbu`` are then NaN.
+        peaks: rates of the device by name: FLOP/s of a compute unit ("bf16_tensor"), bytes/s of "memory". The others
+            stay.
+        host_us_per_launch: host time per piece of work that is launched, in µs; 0 for none, as in a CUDA graph. The
+            device then waits only after it had to wait for another reason.
+        dtype: the dtype of all float tensors, such as "bfloat16": bytes change with it, and products run on its
+            compute unit.
+        device: another GPU, by a name of the datasheet such as "NVIDIA B200". Datasheets are then also compared on the
+            side of the profile.
+
+        Rows that compute or memory bounds keep the share of their limit that they reach now; latency, launches,
+        communication and copies keep their time. Where the host limits a step, a faster device waits for it: time moves
+        to ``host``. Rows whose limit is unknown after the change keep their time, as ``unmodelled``.
+
+        Raises ValueError for unknown names and for numbers out of range, RuntimeError as accounting().
+        """
+        from flopscope.answers.what_if import what_if_frame
+
+        analysis = self._analysis("accounting", None if device is None else "datasheet")
+        return what_if_frame(
+            analysis, rule=rule, peaks=peaks, host_us_per_launch=host_us_per_launch, dtype=dtype, device=device
+        )
+
+    def plot_accounting(self, ax: Any = None, *, peaks: str | None = None) -> Any:
+        """Draw the accounting of the whole as a waterfall: from the total time, part by part, down to the ideal.
+
+        The bars are times per step, or of the profile if it has no steps; over all devices. ``ax``: matplotlib Axes to
+        draw on; None: those of a new figure. ``peaks`` as in key_averages(). Returns the Axes. Raises ImportError if
+        matplotlib is not installed, ValueError if nothing ran, RuntimeError as accounting().
+        """
+        from flopscope.answers.accounting import accounting_columns
+        from flopscope.views.waterfall import plot_waterfall
+
+        analysis = self._analysis("accounting", peaks)
+        columns = accounting_columns(analysis)
+        names = {known["name"] for known in analysis.meta["peaks"].values()}
+        model = names.pop() if len(names) == 1 else ""
+        return plot_waterfall(columns, len(analysis.steps) if analysis.has_steps else 0, model, ax)
+
     def _analysis(self, what: str, peaks: str | None = None) -> Analysis:
         """Return what accounting and advice are computed from; that of the last call is kept."""
         from flopscope.answers.analysis import Analysis

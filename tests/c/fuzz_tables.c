@@ -5,6 +5,7 @@
  * test_fuzz_tables.c runs it over its corpora without libFuzzer. */
 #include <math.h>
 
+#include "accounting/accounting.h"
 #include "base/memory.h"
 #include "summaries/collectives.h"
 #include "summaries/efficiency.h"
@@ -65,6 +66,67 @@ static fs_status build_tables(const fs_store *store, int64_t *calls)
         fs_table_destroy(table);
     }
     return FS_OK;
+}
+
+/* Accounting --------------------------------------------------------------------------------------------------------
+ */
+
+/* Check that the parts of each device and step are not negative, and that they add up to the step. `parts` has room for
+ * all steps of a device. */
+static void check_accounting(const fs_accounting *found, double *parts)
+{
+    for (int device = -1; device < FS_DEVICE_LIMIT; device++) {
+        bool worked = false;
+        for (uint32_t i = 0; i < found->steps.count; i++) parts[i] = 0;
+        for (uint32_t i = 0; i < found->cell_count; i++) {
+            const fs_cell *cell = &found->cells[i];
+            if (cell->device != device) continue;
+            worked = true;
+            parts[cell->step] += (double)cell->exclusive;
+            FUZZ_CHECK(cell->exclusive >= 0 && cell->busy >= 0 && cell->count >= 0, "cell %u", i);
+            FUZZ_CHECK(cell->ideal >= -1 && cell->ideal <= cell->exclusive, "cell %u: %lld of %lld", i,
+                       (long long)cell->ideal, (long long)cell->exclusive);
+        }
+        for (uint32_t i = 0; i < found->gap_count; i++) {
+            const fs_gap *gap = &found->gaps[i];
+            if (gap->device != device) continue;
+            worked = true;
+            parts[gap->step] += (double)gap->time;
+            FUZZ_CHECK(gap->time > 0 && gap->count > 0, "gap %u", i);
+        }
+        for (uint32_t i = 0; worked && i < found->steps.count; i++) {
+            double time = (double)((uint64_t)found->steps.steps[i].end - (uint64_t)found->steps.steps[i].begin);
+            if (time < 9e18)
+                FUZZ_CHECK(fabs(parts[i] - time) <= 1e-6 * time, "device %d, step %u: %g of %g ns", device, i, parts[i],
+                           time);
+        }
+    }
+    for (uint32_t i = 0; i < found->steps.count; i++) {
+        const fs_step *step = &found->steps.steps[i];
+        FUZZ_CHECK(found->hosts[i].waits >= 0, "step %u", i);
+        FUZZ_CHECK(step->host_begin <= step->host_end && (i == 0 || step->host_begin >= step[-1].host_end), "step %u",
+                   i);
+    }
+}
+
+static fs_status account_for(const fs_store *store, bool brief)
+{
+    fs_peaks peaks = {.bandwidth = 4e12, .launch_ns = 4000, .kernel_ns = 1500};
+    for (int unit = 0; unit < FS_UNIT_COUNT; unit++) peaks.flops[unit] = 1e13 * (unit + 1);
+    fs_table_options options = {.by_shape = true, .works = true, .brief = brief, .cpu_peaks = &peaks};
+    for (int device = 0; device < FS_MAX_CUDA_DEVICES; device++) options.cuda_peaks[device] = &peaks;
+    fs_table *table;
+    fs_accounting found = {0};
+    double *parts = NULL;
+    FUZZ_TRY(fs_table_build(store, &options, &table, &fuzz_error));
+    fs_status status = fs_accounting_build(&found, store, table, &fuzz_error);
+    FUZZ_CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY, "%s", fuzz_error.message);
+    if (status == FS_OK) parts = fs_malloc((found.steps.count + (size_t)1) * sizeof *parts);
+    if (parts != NULL) check_accounting(&found, parts);
+    fs_free(parts);
+    fs_accounting_clear(&found);
+    fs_table_destroy(table);
+    return status;
 }
 
 /* Summaries -------------------------------------------------------------------------------------------------------- */
@@ -226,7 +288,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int64_t calls;
     fuzz_set_up();
     if (fuzz_load(&text, FUZZ_WHOLE, &store, &report, &fuzz_error) != FS_OK) return 0;
-    if (build_tables(store, &calls) == FS_OK && summarize(store) == FS_OK) {
+    if (build_tables(store, &calls) == FS_OK && account_for(store, false) == FS_OK &&
+        account_for(store, true) == FS_OK && summarize(store) == FS_OK) {
         FS_IGNORE(write_and_reload(store, report.base));
     }
     fs_store_destroy(store);

@@ -1,0 +1,171 @@
+"""Changes that what_if() takes: their arguments, and by how much the least time of each piece of work changes."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from flopscope import _core
+from flopscope.answers.analysis import Analysis, Op
+from flopscope.answers.findings import is_convolution, is_product
+from flopscope.answers.rules import RULES
+from flopscope.hardware.device import Datasheet
+from flopscope.hardware.model import Model, why_unknown
+
+__all__ = ["Change", "change_of", "checked_rules"]
+
+MEMORY = "memory"
+PRODUCT_UNITS = {
+    "float64": "fp64_tensor",
+    "float32": "fp32",
+    "bfloat16": "bf16_tensor",
+    "float16": "fp16_tensor",
+    "float8_e4m3fn": "fp8_tensor",
+    "float8_e5m2": "fp8_tensor",
+}
+"""The compute unit of products by dtype. Float32 products use "tf32_tensor" where the profile has such products."""
+FLOAT_BYTES = {name: 1 if "8" in name else 8 if "64" in name else 4 if "32" in name else 2 for name in PRODUCT_UNITS}
+
+
+@dataclass(frozen=True)
+class Change:
+    """The rates of a device, and the dtype of all float tensors, after a change."""
+
+    rates: Mapping[str, float] = field(default_factory=dict)
+    """FLOP/s by compute unit, bytes/s of "memory"; those not listed are as they were."""
+    device: Mapping[str, float] | None = None
+    """The rates of another device, which replaces all; those not listed are unknown."""
+    dtype: str | None = None
+
+    def rate(self, unit: str, now: Mapping[str, float]) -> float:
+        """Return a rate after the change, or NaN if it is unknown."""
+        return self.rates.get(unit, _rate(unit, now if self.device is None else self.device))
+
+    def factors(self, analysis: Analysis) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Return the new least time over the old one for the FLOPs and for the bytes of each cell; NaN: unknown."""
+        ops = {(op.device, op.row): op for op in analysis.ops}
+        tf32 = any(op.unit == "tf32_tensor" for op in analysis.ops)
+        found = {place: self._factors_of(analysis, op, tf32) for place, op in ops.items()}
+        places = zip(analysis.cells["device"].tolist(), analysis.cells["row"].tolist(), strict=True)
+        both = np.array([found[place] for place in places], dtype=np.float64).reshape(-1, 2)
+        return both[:, 0], both[:, 1]
+
+    def _factors_of(self, analysis: Analysis, op: Op, tf32: bool) -> tuple[float, float]:
+        name = "cpu" if op.device < 0 else f"cuda:{op.device}"
+        peaks = analysis.peaks.get(name)
+        if peaks is None:
+            return 1.0, 1.0
+        now = {**peaks.flops, **({MEMORY: peaks.bandwidth} if peaks.bandwidth else {})}
+        unit, share = op.unit, 1.0
+        if self.dtype is not None and unit is not None:
+            share = _bytes_share(op, self.dtype)
+            if unit.endswith("_tensor") or is_product(op) or is_convolution(op):
+                unit = "tf32_tensor" if self.dtype == "float32" and tf32 else PRODUCT_UNITS[self.dtype]
+                if math.isnan(self.rate(unit, now)):
+                    raise ValueError(f"what_if(dtype={self.dtype!r}): the peak of {unit} is unknown for {name}")
+        memory = share * _rate(MEMORY, now) / self.rate(MEMORY, now)
+        if op.unit is None or unit is None:
+            return 1.0, memory
+        return _rate(op.unit, now) / self.rate(unit, now), memory
+
+
+def _rate(unit: str, rates: Mapping[str, float]) -> float:
+    """Return the rate of a unit, or of the one that libraries use in its place; NaN if both are unknown."""
+    return rates.get(unit, rates.get(_core.fallback_units.get(unit, ""), math.nan))
+
+
+def _bytes_share(op: Op, dtype: str) -> float:
+    """Return the bytes of an op's float tensors in another dtype over those now, integer tensors included in both."""
+    now = then = 0.0
+    for shape, old in zip(op.shapes, op.dtypes, strict=False):
+        if not shape:
+            continue
+        elements = math.prod(shape)
+        now += elements * FLOAT_BYTES.get(old, _OTHER_BYTES.get(old, 0))
+        then += elements * (FLOAT_BYTES[dtype] if old in FLOAT_BYTES else _OTHER_BYTES.get(old, 0))
+    return then / now if now > 0 else 1.0
+
+
+_OTHER_BYTES = {"int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+
+
+# Arguments ------------------------------------------------------------------------------------------------------------
+
+
+def change_of(analysis: Analysis, peaks: object, dtype: object, device: object) -> Change | None:
+    """Return the change that arguments of what_if() describe, None for no change; ValueError for invalid ones."""
+    if peaks is None and dtype is None and device is None:
+        return None
+    change = Change(_checked_peaks(peaks), None if device is None else _device_rates(device), _checked_dtype(dtype))
+    given = {"peaks": peaks, "dtype": dtype, "device": device}
+    if device is not None and not analysis.on_device:
+        raise ValueError(f"what_if(device={device!r}): the profile has no work of a GPU")
+    if not analysis.peaks:
+        asked = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+        raise ValueError(f"what_if({asked}): the peaks of the devices that ran are unknown")
+    return change
+
+
+def checked_rules(rule: str | Iterable[str] | None) -> list[str]:
+    """Return the names of rules in the order in which they claim time; ValueError for an unknown name."""
+    if rule is not None and not isinstance(rule, Iterable):
+        raise TypeError(f"what_if(rule=…) takes the name of a rule, or several, not {rule!r}")
+    wanted = [] if rule is None else [rule] if isinstance(rule, str) else list(rule)
+    for name in wanted:
+        if name not in RULES:
+            raise ValueError(f"there is no rule {name!r}{closest(name, RULES)}; the rules are {', '.join(RULES)}")
+    return [name for name in RULES if name in wanted]
+
+
+def closest(name: object, names: Iterable[str]) -> str:
+    """Return " (did you mean …?)" with the names that resemble a name, or nothing."""
+    lower = {one.lower(): one for one in names}
+    found = [lower[one] for one in difflib.get_close_matches(str(name).lower(), lower, n=4, cutoff=0.6)]
+    return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
+
+
+def _checked_peaks(peaks: object) -> dict[str, float]:
+    if peaks is None:
+        return {}
+    if not isinstance(peaks, Mapping):
+        raise TypeError(f'what_if(peaks=…) takes rates by name, such as {{"memory": 8e12}}, not {peaks!r}')
+    known = (MEMORY, *_core.compute_units)
+    for name, rate in peaks.items():
+        if name not in known:
+            raise ValueError(f"there is no peak {name!r}{closest(name, known)}; the peaks are {', '.join(known)}")
+        if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < math.inf:
+            raise ValueError(f"the peak of {name} must be a positive number of FLOP/s or bytes/s, not {rate!r}")
+    return {name: float(rate) for name, rate in peaks.items()}
+
+
+def _checked_dtype(dtype: object) -> str | None:
+    name = str(dtype).removeprefix("torch.")
+    if dtype is None or name in PRODUCT_UNITS:
+        return None if dtype is None else name
+    raise ValueError(
+        f"there is no float dtype {name!r}{closest(name, PRODUCT_UNITS)}; those known are {', '.join(PRODUCT_UNITS)}"
+    )
+
+
+def _device_rates(device: object) -> dict[str, float]:
+    """Return the rates of a device of the datasheet by name."""
+    name = str(device)
+    row = _core.datasheet_find(*Model(name))
+    if row is None:
+        names = [known for one in _core.datasheet() for known in one["names"]]
+        if name not in names:
+            raise ValueError(f"no datasheet row for {name!r}{closest(name, names) or _containing(name, names)}")
+        raise ValueError(f"what_if(device={name!r}): {why_unknown(Model(name), here=False, measured=False)}")
+    sheet = Datasheet._from_core(row)
+    return {**sheet.flops, **({MEMORY: sheet.bandwidth} if sheet.bandwidth else {})}
+
+
+def _containing(name: str, names: Iterable[str]) -> str:
+    """Return the names that contain a name, such as "H100", in the form of closest()."""
+    found = [known for known in names if name and name.lower() in known.lower()]
+    return f" (did you mean {' or '.join(map(repr, found[:4]))}?)" if found else ""

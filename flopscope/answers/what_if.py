@@ -1,0 +1,248 @@
+"""What if: the accounting as it would be after a change of the program, of its host or of its device.
+
+The model: a row that compute or memory bounds keeps the share of its limit that it reaches, so its time changes as its
+least time does. Time beyond the limits of other rows, communication and copies stay. A device that works less waits for
+the host where the host's own time then limits the step (Analysis.slack).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flopscope.answers.accounting import part_columns
+from flopscope.answers.advice import Pools
+from flopscope.answers.analysis import CAUSES, PARTS, Analysis, Op
+from flopscope.answers.changes import Change, change_of, checked_rules
+from flopscope.answers.rules import RULES
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["what_if", "what_if_frame"]
+
+CHANGE_WORK = frozenset({"attention", "tf32", "low_precision", "cast", "layout", "fuse", "optimizer"})
+"""Rules whose change makes the program do other work, so that its FLOPs and bytes are unknown."""
+COMPUTE, MEMORY, UNMODELLED, HOST = (PARTS.index(name) for name in ("compute", "memory", "unmodelled", "host"))
+Floats = npt.NDArray[np.float64]
+
+
+def what_if(
+    prof: Any,
+    *,
+    rule: str | Iterable[str] | None = None,
+    peaks: Mapping[str, float] | None = None,
+    host_us_per_launch: float | None = None,
+    dtype: Any = None,
+    device: str | None = None,
+) -> pandas.DataFrame:
+    """Return the accounting of a profile or of a loaded trace as it would be after a change.
+
+    This is ``prof.what_if(…)``, which describes the arguments.
+    """
+    method = getattr(prof, "what_if", None)
+    if method is None:
+        raise TypeError(f"what_if() takes a profile or a loaded trace, not {type(prof).__name__}")
+    changes = {"rule": rule, "peaks": peaks, "host_us_per_launch": host_us_per_launch, "dtype": dtype}
+    frame: pandas.DataFrame = method(**changes, device=device)
+    return frame
+
+
+def what_if_frame(
+    analysis: Analysis,
+    *,
+    rule: str | Iterable[str] | None = None,
+    peaks: Mapping[str, float] | None = None,
+    host_us_per_launch: float | None = None,
+    dtype: Any = None,
+    device: str | None = None,
+) -> pandas.DataFrame:
+    """Return the accounting after a change; Results.what_if describes the arguments."""
+    import pandas
+
+    rules = checked_rules(rule)
+    change = change_of(analysis, peaks, dtype, device)
+    host = _checked_host(analysis, host_us_per_launch)
+    model = Model(analysis)
+    model.follow(rules)
+    if change is not None:
+        model.change(change)
+    return pandas.DataFrame(part_columns(analysis, model.parts(host), model.work()))
+
+
+def _checked_host(analysis: Analysis, host_us_per_launch: object) -> float | None:
+    value = host_us_per_launch
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise ValueError(f"host_us_per_launch must be a number of µs, at least 0, not {value!r}")
+    if not analysis.on_device:
+        raise ValueError(f"what_if(host_us_per_launch={value!r}): the profile has no work of a GPU")
+    return float(value)
+
+
+class Model:
+    """The times of the cells and of the idle times, in ns of the profile, first as without recording."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        cells, gaps = analysis.cells, analysis.gap_cells
+        self.place = {device: number for number, device in enumerate(analysis.devices)}
+        self.time = np.asarray(cells["exclusive"], dtype=np.float64)
+        self.ideal = analysis.cell_ideals().astype(np.float64)
+        self.part = analysis.cell_parts().copy()
+        self.compute = np.array(cells["compute"], dtype=np.float64)
+        self.memory = np.array(cells["memory"], dtype=np.float64)
+        by_cause = np.array([analysis.idle_unobserved(1.0) if c in ("host", "sync") else 1.0 for c in CAUSES])
+        self.idle = gaps["time"] * by_cause[gaps["cause"]]
+        self.freed = 0.0
+        """µs per step that the host no longer needs."""
+        self.rated = bool(analysis.peaks)
+        """Whether FLOPs and bytes are known after the change."""
+
+    # Rules ----------------------------------------------------------------------------------------------------------
+
+    def follow(self, rules: Sequence[str]) -> None:
+        """Take the time that the findings of rules claim from the ops and idle times that they claim it from."""
+        analysis, pools = self.analysis, Pools(self.analysis)
+        ops = {id(op): [op.time, op.ideal] for op in analysis.ops}
+        for rule in rules:
+            for finding in RULES[rule](analysis):
+                for source, granted in pools.granted(finding):
+                    if isinstance(source, Op):
+                        _take(ops[id(source)], granted, rule in CHANGE_WORK)
+                        self.rated &= rule not in CHANGE_WORK
+                        pools.ops[id(source)] -= granted
+                    else:
+                        pools.idle[id(source)] -= granted
+                        self.freed += granted
+                self.freed += analysis.host_of(finding.removed)
+        if rules:
+            self._keep_ops(ops)
+            self._keep_idle(pools.idle)
+
+    def _keep_ops(self, left: Mapping[int, Sequence[float]]) -> None:
+        """Shrink the cells of each op to the time and the ideal time that are left of it."""
+        shares = {}
+        for op in self.analysis.ops:
+            time, ideal = left[id(op)]
+            shares[op.device, op.row, op.part] = (_ratio(time, op.time), _ratio(ideal, op.ideal))
+        cells = self.analysis.cells
+        names = zip(cells["device"].tolist(), cells["row"].tolist(), self.part.tolist(), strict=True)
+        kept = np.array([shares[device, row, PARTS[part]] for device, row, part in names]).reshape(-1, 2)
+        self.time = self.time * kept[:, 0]
+        self.ideal = np.minimum(self.ideal * kept[:, 1], self.time)
+
+    def _keep_idle(self, left: Mapping[int, float]) -> None:
+        """Shrink the idle times to what is left of each, as without recording."""
+        analysis, names = self.analysis, dict[int, str]()
+
+        def key(cause: str, row: int, wait: int) -> tuple[str, int, str]:
+            if wait >= 0 and wait not in names:
+                names[wait] = analysis.op_around(wait)
+            return cause, row, names.get(wait, "")
+
+        shares = {}
+        for gap in analysis.gaps:
+            whole = gap.time if gap.cause == "data" else analysis.idle_unobserved(gap.time)
+            if gap.cause != "other":
+                shares[key(gap.cause, gap.row, gap.wait)] = _ratio(left[id(gap)], whole)
+        columns = (analysis.gap_cells[name].tolist() for name in ("cause", "row", "wait"))
+        places = [key(CAUSES[cause], row, wait) for cause, row, wait in zip(*columns, strict=True)]
+        self.idle = self.idle * np.array([shares.get(place, 1.0) for place in places])
+
+    # Peaks, dtypes, devices -----------------------------------------------------------------------------------------
+
+    def change(self, change: Change) -> None:
+        """Scale the time of each row as the least time that its work needs."""
+        cells = self.analysis.cells
+        by_compute, by_memory = change.factors(self.analysis)
+        places = np.stack([cells["device"], cells["row"]], axis=1)
+        _, row = np.unique(places, axis=0, return_inverse=True)
+        row = row.reshape(-1)
+        # of the whole row: a piece of work may last beyond the step in which it began
+        compute, memory = (np.bincount(row, weights=cells[name])[row] for name in ("compute", "memory"))
+        new_compute = np.where(compute > 0, compute * by_compute, 0.0)
+        new_memory = np.where(memory > 0, memory * by_memory, 0.0)
+        known = (cells["class"] == 0) & (cells["ideal"] >= 0)
+        least = np.maximum(compute, memory)
+        ratio = np.where(known & (least > 0), np.maximum(new_compute, new_memory) / np.where(least > 0, least, 1), 1.0)
+        lost = np.isnan(ratio)
+        limited = (self.part == COMPUTE) | (self.part == MEMORY)
+        turned = limited & ((compute > memory) != (new_compute > new_memory)) & ~lost
+        self.part[turned] = np.where(new_compute > new_memory, COMPUTE, MEMORY)[turned]
+        beyond = np.where(limited & ~lost, ratio, 1.0) * (self.time - self.ideal)
+        self.ideal = np.where(lost, 0.0, self.ideal * ratio)
+        self.time = np.where(lost, self.time, self.ideal + beyond)
+        self.part[lost] = UNMODELLED
+        self.compute = np.where(lost | (self.compute == 0), 0.0, self.compute * by_compute)
+        self.memory = np.where(lost | (self.memory == 0), 0.0, self.memory * by_memory)
+
+    # Sums -----------------------------------------------------------------------------------------------------------
+
+    def _sum(self, values: npt.NDArray[Any], part: Any = 0) -> Floats:
+        """Sum values of the cells by device, step and part."""
+        cells = self.analysis.cells
+        sums = np.zeros((len(self.place), len(self.analysis.steps), len(PARTS)))
+        where = np.array([self.place[int(device)] for device in cells["device"]], dtype=np.int64)
+        np.add.at(sums, (where, cells["step"], part), values)
+        return sums
+
+    def work(self) -> Floats:
+        """Return the times of the FLOPs and of the bytes at the peaks in ns, by device and step; NaN if unknown."""
+        sums = [self._sum(values)[..., 0] for values in (self.compute, self.memory)]
+        return np.stack(sums, axis=-1) if self.rated else np.full((*sums[0].shape, 2), math.nan)
+
+    def parts(self, host_us_per_launch: float | None) -> npt.NDArray[np.int64]:
+        """Return the parts by device, step and part, in ns."""
+        analysis, gaps = self.analysis, self.analysis.gap_cells
+        before = self._sum(np.asarray(analysis.cells["exclusive"], dtype=np.float64))[..., 0]
+        parts = self._sum(self.ideal) + self._sum(self.time - self.ideal, self.part)
+        saved = before - parts.sum(axis=-1)
+        where = np.array([self.place[int(device)] for device in gaps["device"]], dtype=np.int64)
+        np.add.at(parts, (where, gaps["step"], HOST + gaps["cause"]), self.idle)
+        if analysis.on_device:
+            self._wait_for_host(parts, saved, host_us_per_launch)
+        return np.rint(np.maximum(parts, 0.0)).astype(np.int64)
+
+    def _wait_for_host(self, parts: Floats, saved: Floats, host_us_per_launch: float | None) -> None:
+        """Let the device wait for the host after `saved` ns of work, by device and step, are gone."""
+        analysis, late = self.analysis, parts[..., HOST]
+        others, idle, less = parts.sum() - late.sum(), late.sum(), saved.sum()
+        was = parts.sum() + less  # the time if the device's work had not changed
+        host = min(max(analysis.host - self.freed, 0.0) / analysis.scale, was)
+        if less >= 0:
+            _add(late, max(host - parts.sum(), 0.0), np.maximum(saved, 0.0))
+        else:  # a slower device works while it waited for the host
+            waited = min(max(host - (others + less), 0.0), idle)
+            _add(late, -min(-less, waited), late)
+        if host_us_per_launch is None:
+            return
+        launches = sum(op.count for op in analysis.ops)
+        share = host_us_per_launch * launches / analysis.host if analysis.host > 0 else 1.0
+        idle = late.sum()
+        waited = min(max(host - others, 0.0), idle)  # the rest: single launches that come late
+        _add(late, max(share * host - others, 0.0) + share * (idle - waited) - idle, parts.sum(axis=-1))
+
+
+def _take(left: list[float], granted: float, other_work: bool) -> None:
+    """Take time from [time, ideal time] of an op: beyond the ideal first; of other work, both in proportion."""
+    time = max(left[0] - granted, 0.0)
+    left[1] = left[1] * _ratio(time, left[0]) if other_work else min(left[1], time)
+    left[0] = time
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 1.0
+
+
+def _add(late: Floats, amount: float, weights: Floats) -> None:
+    """Add idle time to devices and steps by their weights; a negative amount, by their idle times."""
+    if amount < 0:
+        weights = late
+    if weights.sum() > 0:
+        late += amount * weights / weights.sum()
