@@ -260,6 +260,20 @@ def test_ranges_named_as_modules_are_modules(name: str, is_module: bool) -> None
     assert row.key == name.removeprefix("nn.Module: ") and row.module_calls == 1 and row.flops == 4
 
 
+def test_modules_may_be_nested_deeply() -> None:
+    recording, depth = Recording(), 3000
+    for level in range(depth):
+        name = f"nn.Module: Deep{'r' * 20}_{level}"
+        recording.event("user_annotation", name, MAIN, 1000 + level, 100_000 - level)
+    recording.now = 50_000
+    recording.op("aten::mm", MAIN, None, None)
+    table = recording.load().key_averages(group_by="module", peaks="none")
+    assert len(table) == depth and table[depth - 1].module_depth == depth - 1
+    assert table[0].device_time_total == table[depth - 1].self_device_time_total > 0
+    assert max(len(row.module) for row in table) < 5000
+    assert all(len(line) <= 120 for line in str(table).splitlines())
+
+
 # Sums ---------------------------------------------------------------------------------------------------------------
 
 TRACES = [

@@ -96,7 +96,11 @@ def _grouped(trace: Trace, group_by: str, peaks: str, *, several: bool) -> Event
 
 
 def _longest(tables: list[EventTable]) -> str:
-    return "self_device_time_total" if any(table.has_device for table in tables) else "self_cpu_time_total"
+    """Return the column to sort by: own times, or in a tree of modules their total times."""
+    from flopscope.results.modules import ModuleTable
+
+    time = "device_time_total" if any(table.has_device for table in tables) else "cpu_time_total"
+    return time if isinstance(tables[0], ModuleTable) else f"self_{time}"
 
 
 def _ranks(traces: list[Trace]) -> list[int]:

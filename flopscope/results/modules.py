@@ -13,6 +13,7 @@ from flopscope.views import tree as tree_view
 __all__ = ["NO_MODULE", "NO_OP", "ModuleTable", "Tree", "by_module"]
 
 PREFIX = "nn.Module: "
+MOST_PATH = 4096  # characters of a path to which a name is added
 NO_MODULE, NO_OP = "(no module)", "(no op)"
 _TOTALS = {
     "cpu_time_total": "self_cpu_time_total",
@@ -34,7 +35,10 @@ class Tree:
         self.paths: list[str] = []
         for name, parent in zip(self.names, self.parents, strict=True):
             self.depths.append(self.depths[parent] + 1 if parent >= 0 else 0)
-            self.paths.append(f"{self.paths[parent]}/{name}" if parent >= 0 else name)
+            around = self.paths[parent] if parent >= 0 else ""
+            if len(around) > MOST_PATH:  # otherwise the paths of modules nested without end would fill the memory
+                around = "…"
+            self.paths.append(f"{around}/{name}" if parent >= 0 else name)
 
     def path(self, module: int | None) -> str | None:
         """Return the names of a module and of those around it, "GPT_0/Block_0/Linear_1"; None for None."""

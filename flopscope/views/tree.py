@@ -34,7 +34,7 @@ def render(table: ModuleTable, time_unit: str | None = None) -> str:
         total = getattr(row, f"{place}_time_total")
         lines.append(
             [
-                _shortened(INDENT * depth + printable(row.key)),
+                _shortened(INDENT * min(depth, NAME // 4) + printable(row.key)),
                 str(calls) if calls else "",
                 units.time_text(getattr(row, f"self_{place}_time_total"), time_unit),
                 units.time_text(total, time_unit),
@@ -49,5 +49,5 @@ def render(table: ModuleTable, time_unit: str | None = None) -> str:
     printed.append(f"Self CPU time total: {units.time_text(table.self_cpu_time_total, time_unit)}")
     if table.has_device:
         printed.append(f"Self CUDA time total: {units.time_text(table.self_device_time_total, time_unit)}")
-    layout = text.Layout(table, time_unit, None, None, None, True)
+    layout = text.Layout(table, time_unit, text.BRIEF_NAME, None, None, True)
     return "\n".join(line.rstrip() for line in [*printed, *text.footnotes(table, layout)]) + "\n"
