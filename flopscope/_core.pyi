@@ -128,6 +128,7 @@ class Store:
         peaks: dict[str, Mapping[str, Any]],
         cpu_alone: bool = False,
         account: bool = False,
+        groupings: tuple[str, ...] = (),
         /,
     ) -> tuple[dict[str, Any], dict[str, Any]]: ...
     def enclosing(self, event: int, /) -> list[tuple[str, str]]: ...

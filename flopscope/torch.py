@@ -22,7 +22,7 @@ import shutil
 import tempfile
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -123,6 +123,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
         *,
+        group_by: str | Iterable[str] = "name",
         peaks: str | None = None,
         kernels: bool = False,
     ) -> EventTable:
@@ -133,7 +134,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         RuntimeError if the profile is running or has recorded nothing.
         """
         by = group_by_input_shape, group_by_stack_n, group_by_overload_name
-        return Results.key_averages(self, *by, peaks=peaks, kernels=kernels)
+        return Results.key_averages(self, *by, group_by=group_by, peaks=peaks, kernels=kernels)
 
     def events(self) -> EventList:
         """Return flopscope's list of single events; ``torch.profiler.profile.events(prof)`` returns torch's."""

@@ -132,8 +132,8 @@ def test_a_hundred_thousand_ops_take_bounded_memory(x: fs.Tensor) -> None:
         for _ in range(100_000):
             add_(one, 1.0)
     assert len(prof) == 100_000 and prof.dropped == 0 and counts(prof) == {"flopscope::add_": 100_000}
-    # An event takes 51 bytes (csrc/store/store.h). Memory is allocated in chunks of 65 536 events.
-    assert prof._core.nbytes <= 2 * 65_536 * 56
+    # An event takes 55 bytes (csrc/store/store.h). Memory is allocated in chunks of 65 536 events.
+    assert prof._core.nbytes <= 2 * 65_536 * 60
     assert one.item() == 100_001 and rows_of(prof)["flopscope::add_"].flops == 100_000
 
 

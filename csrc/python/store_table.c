@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "python/store_type.h"
 #include "python/roofline.h"
+#include "python/store_parts.h"
 #include "store/signature.h"
 #include "store/torch_signature.h"
 #include "table/table.h"
@@ -284,8 +285,9 @@ static PyObject *numbers_of(const fs_table *table, int column)
     return array;
 }
 
-static PyObject *columns_of(const fs_store *store, const fs_table *table, bool by_shape)
+static PyObject *columns_of(const fs_store *store, const fs_table *table, const fs_table_options *options)
 {
+    bool by_shape = options->by_shape, by_dtype = by_shape || (options->groupings >> FS_GROUPING_DTYPE & 1) != 0;
     PyObject *columns = PyDict_New();
     if (columns == NULL) return NULL;
     bool good =
@@ -295,7 +297,7 @@ static PyObject *columns_of(const fs_store *store, const fs_table *table, bool b
         fs_put_column(columns, "is_user_annotation", list_of(store, table, annotation_of)) &&
         fs_put_column(columns, "count", list_of(store, table, count_of)) &&
         fs_put_column(columns, "input_shapes", by_shape ? list_of(store, table, shapes_of) : list_of_nothing(table)) &&
-        fs_put_column(columns, "input_dtypes", by_shape ? list_of(store, table, dtypes_of) : list_of_nothing(table)) &&
+        fs_put_column(columns, "input_dtypes", by_dtype ? list_of(store, table, dtypes_of) : list_of_nothing(table)) &&
         fs_put_column(columns, "unit", list_of(store, table, unit_of)) &&
         fs_put_column(columns, "bound", list_of(store, table, bound_of)) &&
         fs_put_column(columns, "timing_source", list_of(store, table, timing_of));
@@ -328,8 +330,9 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
     fs_store_object *self = (fs_store_object *)object;
     int by_shape, cpu_alone = 0, account = 0;
     Py_ssize_t stack_n;
-    PyObject *peaks;
-    if (!PyArg_ParseTuple(args, "pnO!|pp:table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone, &account))
+    PyObject *peaks, *groupings = NULL;
+    if (!PyArg_ParseTuple(args, "pnO!|ppO!:table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone, &account,
+                          &PyTuple_Type, &groupings))
         return NULL;
     if (stack_n < 0)
         return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", stack_n);
@@ -343,6 +346,7 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
     fs_accounting accounting = {0};
     fs_error err;
     PyObject *result = NULL;
+    if (groupings != NULL && !fs_take_groupings(groupings, &request->options.groupings)) goto done;
     if (!take_all_peaks(peaks, request)) goto done;
     fs_status status;
     int64_t began = fs_clock_now();
@@ -356,7 +360,7 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
         fs_raise(&err);
         goto done;
     }
-    PyObject *columns = columns_of(self->store, table, by_shape);
+    PyObject *columns = columns_of(self->store, table, &request->options);
     PyObject *top_level = list_of(self->store, table, top_level_of);
     if (columns == NULL || top_level == NULL) {
         Py_XDECREF(columns);
@@ -376,6 +380,10 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
         time_list(table->estimated, table->estimated_count));
     if (result != NULL && stack_n > 0 &&
         !fs_put_column(PyTuple_GET_ITEM(result, 1), "stacks", stacks_of(self->store, table))) {
+        Py_CLEAR(result);
+    }
+    if (result != NULL && request->options.groupings != 0 &&
+        !fs_put_parts(PyTuple_GET_ITEM(result, 1), self->store, table, request->options.groupings)) {
         Py_CLEAR(result);
     }
     if (result != NULL && account &&

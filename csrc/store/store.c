@@ -349,6 +349,13 @@ void fs_store_rename(fs_store *store, uint32_t index, uint32_t name)
     fs_lock_give(&store->lock);
 }
 
+void fs_store_set_forward(fs_store *store, uint32_t index, uint32_t forward)
+{
+    fs_lock_take(&store->lock);
+    AT(store, index, forward) = forward;
+    fs_lock_give(&store->lock);
+}
+
 void fs_store_set(fs_store *store, uint32_t index, const fs_event *event)
 {
     fs_chunk *chunk = store->chunks[index >> FS_CHUNK_BITS];

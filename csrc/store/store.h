@@ -1,6 +1,6 @@
 /* The store: append-only columns of events. It depends on no source and no view.
  *
- *   chunks ─► [ 65 536 events: start… | duration… | bytes… | name… | … ]   51 bytes an event, never moved
+ *   chunks ─► [ 65 536 events: start… | duration… | bytes… | name… | … ]   55 bytes an event, never moved
  *             [ …                                                      ]
  *   names, signatures   interned bytes ◄── ids in the columns
  *   lanes               the threads and (device, stream)s of events; a thread's lane holds its open event
@@ -59,18 +59,19 @@ extern const bool fs_event_kind_on_device[FS_EVENT_KIND_COUNT];
 extern const char *const fs_timing_names[FS_TIMING_COUNT];
 
 /* The columns. X(type, name, missing value, description) */
-#define FS_EVENT_COLUMN_LIST(X)                                                           \
-    X(int64_t, start, FS_MISSING, "ns")                                                   \
-    X(int64_t, duration, FS_MISSING, "ns; missing while the event is open")               \
-    X(int64_t, bytes, 0, "of a copy, a fill or a change of memory")                       \
-    X(uint32_t, name, FS_NONE, "id in names")                                             \
-    X(uint32_t, signature, FS_NONE, "id in signatures")                                   \
-    X(uint32_t, parent, FS_NONE, "the enclosing event on the same thread")                \
-    X(uint32_t, launcher, FS_NONE, "of device work: the host event that launched it")     \
-    X(uint32_t, correlation, FS_NONE, "links an API call to the device work it launched") \
-    X(uint32_t, lane, FS_NONE, "id of the thread, or of the (device, stream)")            \
-    X(int8_t, device, -1, "the device of the work or of the memory; -1: the CPU")         \
-    X(uint8_t, kind, FS_EVENT_OP, "an fs_event_kind")                                     \
+#define FS_EVENT_COLUMN_LIST(X)                                                                \
+    X(int64_t, start, FS_MISSING, "ns")                                                        \
+    X(int64_t, duration, FS_MISSING, "ns; missing while the event is open")                    \
+    X(int64_t, bytes, 0, "of a copy, a fill or a change of memory")                            \
+    X(uint32_t, name, FS_NONE, "id in names")                                                  \
+    X(uint32_t, signature, FS_NONE, "id in signatures")                                        \
+    X(uint32_t, parent, FS_NONE, "the enclosing event on the same thread")                     \
+    X(uint32_t, launcher, FS_NONE, "of device work: the host event that launched it")          \
+    X(uint32_t, forward, FS_NONE, "of an op of the backward pass: its op of the forward pass") \
+    X(uint32_t, correlation, FS_NONE, "links an API call to the device work it launched")      \
+    X(uint32_t, lane, FS_NONE, "id of the thread, or of the (device, stream)")                 \
+    X(int8_t, device, -1, "the device of the work or of the memory; -1: the CPU")              \
+    X(uint8_t, kind, FS_EVENT_OP, "an fs_event_kind")                                          \
     X(uint8_t, timing, FS_TIMING_CPU, "an fs_timing")
 
 typedef struct {
@@ -139,6 +140,9 @@ fs_status fs_store_begin_on(fs_store *store, uint32_t lane, fs_event_kind kind, 
 
 /* Rename an event: an id from fs_store_name. */
 void fs_store_rename(fs_store *store, uint32_t index, uint32_t name);
+
+/* Link an op of the backward pass to its op of the forward pass, which may have a higher index. */
+void fs_store_set_forward(fs_store *store, uint32_t index, uint32_t forward);
 
 /* Replace an event. Its parent and its launcher must be FS_NONE or have lower indices. */
 void fs_store_set(fs_store *store, uint32_t index, const fs_event *event);

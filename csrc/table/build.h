@@ -1,5 +1,6 @@
 /* The state that the steps of fs_table_build share. Private to csrc/table.
  *
+ *   events ── parts ─► table->parts           what separates rows further, if anything does
  *   events ── scan ──► calls, nodes, groups     forward: children come after their parents
  *   device work ── devices ──► nodes, groups    in order of start: busy times are unions
  *   nodes ── totals ──► groups, samples         backward: every total is complete before its parent's
@@ -92,11 +93,7 @@ typedef struct {
     uint32_t count;  /* events */
     uint32_t *slots; /* by event */
     bool has_frames;
-    /* When grouping by stack, by event: the innermost enclosing frame or FS_NONE; the id of its stack in table->stacks.
-     */
-    uint32_t *frames, *stacks;
-    uint32_t *entries; /* buffer for one stack */
-    uint32_t entry_capacity;
+    uint32_t *parts; /* by event: id in table->parts; NULL: rows are not separated by anything of a part */
     fs_calls calls;
     fs_node *nodes;         /* room for every host event, filled from the front */
     fs_node_memory *memory; /* by node; NULL where no event has memory */

@@ -102,6 +102,28 @@ static fs_status shapes_of(fs_calls *set, const call_arguments *arguments, uint3
     return status;
 }
 
+/* Return the id of the dtypes of a signature's inputs, as a table shows them: FS_TORCH_DTYPE_NONE or FS_DTYPE_NONE for
+ * scalars and lists of tensors. */
+static fs_status dtypes_of(fs_calls *set, const call_arguments *arguments, uint32_t *id, fs_error *err)
+{
+    const fs_torch_call *torch = &arguments->torch;
+    size_t size = 0, most = arguments->is_torch ? torch->count : FS_SIGNATURE_MAX_ARGUMENTS;
+    uint8_t *bytes = fs_malloc(most + 1);
+    if (bytes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the dtypes of a call");
+    for (int i = 0; !arguments->is_torch && i < arguments->own.argument_count; i++) {
+        const fs_argument *argument = &arguments->own.arguments[i];
+        if (argument->role != FS_ARGUMENT_OUT) bytes[size++] = (uint8_t)argument->dtype;
+    }
+    for (uint32_t i = 0; arguments->is_torch && i < torch->count; i++) {
+        bool is_tensor = torch->arguments[i].type == FS_TORCH_TENSOR;
+        bytes[size++] = is_tensor ? torch->arguments[i].tensor.dtype : (uint8_t)FS_TORCH_DTYPE_NONE;
+    }
+    if (size > 0) bytes[size++] = arguments->is_torch;
+    fs_status status = fs_intern_bytes(&set->shapes, bytes, size, id, err);
+    fs_free(bytes);
+    return status;
+}
+
 static uint32_t row_name(uint32_t name, fs_event_kind kind, const char **text)
 {
     if (kind == FS_EVENT_MEMORY) {
@@ -185,8 +207,9 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
 
     bool annotation = fs_event_is_annotation(call->kind);
     uint32_t place = (uint32_t)call->on_device << 1 | annotation;
-    uint32_t row_key[4] = {row_name(name, kind, &call->text), place, 0, call->stack};
+    uint32_t row_key[5] = {row_name(name, kind, &call->text), place, 0, 0, call->part};
     if (set->by_shape) FS_TRY(shapes_of(set, &arguments, &row_key[2], err));
+    if (set->by_dtype) FS_TRY(dtypes_of(set, &arguments, &row_key[3], err));
     if (kind == FS_EVENT_KERNEL) classify_kernel(&arguments, call);
     return fs_intern_bytes(&set->rows, row_key, sizeof row_key, &call->row, err);
 }
@@ -209,7 +232,7 @@ static fs_status find(fs_calls *set, uint64_t key, uint64_t class, uint32_t oute
         .class = class,
         .kind = (uint8_t)(class >> 1 & 0x7f),
         .on_device = class & 1,
-        .stack = (uint32_t)(class >> 8),
+        .part = (uint32_t)(class >> 8),
         .outer = outer,
         .dtype = FS_TORCH_DTYPE_NONE,
     };
@@ -220,9 +243,9 @@ static fs_status find(fs_calls *set, uint64_t key, uint64_t class, uint32_t oute
 }
 
 fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
-                        uint32_t stack, uint32_t *id, fs_error *err)
+                        uint32_t part, uint32_t *id, fs_error *err)
 {
-    uint64_t class = (uint64_t)stack << 8 | (uint64_t)kind << 1 | on_device;
+    uint64_t class = (uint64_t)part << 8 | (uint64_t)kind << 1 | on_device;
     return find(set, (uint64_t)name << 32 | signature, class, FS_NONE, id, err);
 }
 

@@ -10,10 +10,10 @@
 
 typedef struct {
     uint64_t key;   /* (name, signature) */
-    uint64_t class; /* (stack, kind, on_device) */
+    uint64_t class; /* (part, kind, on_device) */
     uint8_t kind;
     bool on_device;
-    uint32_t stack;
+    uint32_t part;
     uint32_t outer;                    /* id of the enclosing op's call if the work depends on it; else FS_NONE */
     uint8_t device_kind, device_index; /* of the signature */
     uint32_t row;
@@ -42,23 +42,23 @@ typedef struct {
 
 typedef struct {
     const fs_store *store;
-    bool by_shape;
+    bool by_shape, by_dtype;
     fs_call *calls;
     uint32_t count, capacity;
     uint32_t *slots; /* id + 1, 0: free; the size is a power of two, at most half full */
     uint32_t slot_count;
     const uint64_t *keys; /* of the hash */
-    fs_intern rows;       /* (name, place, annotation, shapes, stack) of each row; ids are row indices */
-    fs_intern shapes;     /* input shapes */
+    fs_intern rows;       /* (name, place, annotation, shapes, dtypes, part) of each row; ids are row indices */
+    fs_intern shapes;     /* input shapes and dtypes */
 } fs_calls;
 
-/* A set that is zeroed except for store and by_shape is empty. */
+/* A set that is zeroed except for store, by_shape and by_dtype is empty. */
 void fs_calls_clear(fs_calls *set);
 
-/* Find or add the call of an event. on_device: the event makes a device row; stack: any number that separates rows
+/* Find or add the call of an event. on_device: the event makes a device row; part: any number that separates rows
  * further. FS_OUT_OF_MEMORY. */
 fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_event_kind kind, bool on_device,
-                        uint32_t stack, uint32_t *id, fs_error *err);
+                        uint32_t part, uint32_t *id, fs_error *err);
 
 /* Find or add the call `inner` (fs_work.of_outer) as enclosed by `outer`: its work depends on both. */
 fs_status fs_calls_find_within(fs_calls *set, uint32_t inner, uint32_t outer, uint32_t *id, fs_error *err);

@@ -1,15 +1,10 @@
 /* First step of a build: maps events to calls, nodes and groups, in the order of the store. */
 #include "table/scan.h"
 
-#include <string.h>
-
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "table/inferred.h"
 #include "work/names.h"
-
-/* The first id of a table's stacks: the empty stack. */
-enum { NO_STACK };
 
 fs_node fs_build_leaf(const fs_build *build, uint32_t index)
 {
@@ -81,8 +76,8 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
 {
     fs_event_kind kind = chunk->kind[at];
     bool on_device = fs_build_is_device(chunk, at);
-    uint32_t *slot = &build->slots[index], stack = build->stacks != NULL ? build->stacks[index] : FS_NONE;
-    FS_TRY(fs_calls_find(&build->calls, chunk->name[at], chunk->signature[at], kind, on_device, stack, slot, err));
+    uint32_t *slot = &build->slots[index], part = build->parts != NULL ? build->parts[index] : FS_NONE;
+    FS_TRY(fs_calls_find(&build->calls, chunk->name[at], chunk->signature[at], kind, on_device, part, slot, err));
     if (build->calls.calls[*slot].work.of_outer) FS_TRY(find_within(build, chunk, at, index, slot, err));
     const fs_call *call = &build->calls.calls[*slot];
     if (call->row == build->group_count) FS_TRY(add_group(build, err));
@@ -95,7 +90,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
         group->first_end = end;
         group->row.key = call->text;
         group->row.signature = chunk->signature[at];
-        group->row.stack = stack;
+        group->row.part = part;
         group->row.on_device = on_device;
         group->row.is_user_annotation = fs_event_is_annotation(chunk->kind[at]);
     }
@@ -126,43 +121,6 @@ static fs_status scan_memory(fs_build *build, const fs_chunk *chunk, uint32_t at
     fs_add_to(self[place], chunk->bytes[at]);
     fs_add_to(total[place], chunk->bytes[at]);
     return FS_OK;
-}
-
-/* Return the innermost frame that encloses the event. Frames that ended before the event began are skipped: a generator
- * that holds a range open has left its frame inside the range. */
-static uint32_t innermost_frame(const fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index)
-{
-    uint32_t frame = chunk->parent[at];
-    if (frame >= index) return FS_NONE;
-    if (FS_EVENT_AT(build->store, frame, kind) != FS_EVENT_FRAME) frame = build->frames[frame];
-    for (; frame != FS_NONE; frame = build->frames[frame]) {
-        uint32_t spot;
-        const fs_chunk *place = fs_event_chunk(build->store, frame, &spot);
-        if (place->duration[spot] == FS_MISSING || fs_event_end(place, spot) >= chunk->start[at]) break;
-    }
-    return frame;
-}
-
-/* Find the event's stack: that of the innermost frame around it, extended by the event itself if it is a frame. */
-static fs_status find_stack(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
-{
-    fs_intern *stacks = &build->table->stacks;
-    uint32_t around = fs_build_is_device(chunk, at) ? FS_NONE : innermost_frame(build, chunk, at, index);
-    build->frames[index] = around;
-    build->stacks[index] = around != FS_NONE ? build->stacks[around] : NO_STACK;
-    if (chunk->kind[at] != FS_EVENT_FRAME) return FS_OK;
-    fs_span outer = fs_intern_get(stacks, build->stacks[index]);
-    uint32_t depth = outer.size / (uint32_t)sizeof *build->entries + 1;
-    if (depth > build->options->stack_depth) depth = build->options->stack_depth;
-    if (depth > build->entry_capacity) {
-        uint32_t *entries = fs_realloc(build->entries, 2 * (size_t)depth * sizeof *entries);
-        if (entries == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a stack of %u frames", depth);
-        build->entries = entries;
-        build->entry_capacity = 2 * depth;
-    }
-    build->entries[0] = chunk->name[at];
-    memcpy(build->entries + 1, outer.bytes, (depth - 1) * sizeof *build->entries);
-    return fs_intern_bytes(stacks, build->entries, depth * sizeof *build->entries, &build->stacks[index], err);
 }
 
 /* Return the part of the parent's time that a child takes. In recorded traces, whose children come in order of start,
@@ -199,7 +157,6 @@ static fs_status scan_event(fs_build *build, const fs_chunk *chunk, uint32_t at,
 {
     uint32_t parent = fs_build_parent(build, chunk, at, index);
     bool missing = chunk->duration[at] == FS_MISSING;
-    if (build->stacks != NULL) FS_TRY(find_stack(build, chunk, at, index, err));
     if (chunk->kind[at] == FS_EVENT_FRAME) {
         build->slots[index] = parent;
         return FS_OK;
@@ -253,18 +210,6 @@ static fs_status prepare(fs_build *build, fs_error *err)
     return FS_OK;
 }
 
-/* Allocate what grouping by stack needs. */
-static fs_status prepare_stacks(fs_build *build, fs_error *err)
-{
-    uint32_t first;
-    if (build->options->stack_depth == 0) return FS_OK;
-    build->frames = fs_malloc(build->count * sizeof *build->frames);
-    build->stacks = fs_malloc(build->count * sizeof *build->stacks);
-    if (build->frames == NULL || build->stacks == NULL)
-        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group %u events", build->count);
-    return fs_intern_bytes(&build->table->stacks, "", 0, &first, err);
-}
-
 /* Return whether a recorded trace without device work is of a program that used a device: an API call launches, device
  * memory changes, an op runs on GPUs only; or the trace names a GPU and contains no API calls that would show whether
  * it was used. */
@@ -286,7 +231,6 @@ static bool misses_devices(const fs_build *build)
 fs_status fs_build_scan(fs_build *build, fs_error *err)
 {
     FS_TRY(prepare(build, err));
-    FS_TRY(prepare_stacks(build, err));
     uint32_t at;
     const fs_chunk *chunk = NULL;
     for (uint32_t index = 0; index < build->count; index++) {

@@ -8,6 +8,7 @@
 #include "base/sort.h"
 #include "base/saturate.h"
 #include "table/devices.h"
+#include "table/parts.h"
 #include "table/scan.h"
 #include "table/totals.h"
 #include "table/works.h"
@@ -213,7 +214,9 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
         .store = store,
         .options = options,
         .count = fs_store_count(store),
-        .calls = {.store = store, .by_shape = options->by_shape},
+        .calls = {.store = store,
+                  .by_shape = options->by_shape,
+                  .by_dtype = (options->groupings >> FS_GROUPING_DTYPE & 1) != 0},
     };
     int64_t end;
     fs_store_window(store, &build.torch_begin, &end);
@@ -225,6 +228,7 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
     }
     build.table = fs_calloc(1, sizeof *build.table);
     if (build.table == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table");
+    FS_TRY_GOTO(status, fs_build_parts(&build, err), done);
     FS_TRY_GOTO(status, fs_build_scan(&build, err), done);
     FS_TRY_GOTO(status, fs_build_devices(&build, err), done);
     FS_TRY_GOTO(status, fs_build_totals(&build, err), done);
@@ -236,9 +240,7 @@ done:
     if (status != FS_OK) fs_table_destroy(build.table);
     fs_calls_clear(&build.calls);
     fs_free(build.slots);
-    fs_free(build.frames);
-    fs_free(build.stacks);
-    fs_free(build.entries);
+    fs_free(build.parts);
     fs_free(build.nodes);
     fs_free(build.memory);
     fs_free(build.roofs);
@@ -251,6 +253,8 @@ void fs_table_destroy(fs_table *table)
 {
     if (table == NULL) return;
     fs_intern_clear(&table->stacks);
+    fs_intern_clear(&table->parts);
+    fs_free(table->modules);
     fs_free(table->rows);
     fs_free(table->works);
     fs_free(table->unmodelled);
@@ -258,11 +262,19 @@ void fs_table_destroy(fs_table *table)
     fs_free(table);
 }
 
+fs_table_part fs_table_part_of(const fs_table *table, const fs_row *row)
+{
+    fs_table_part part = {FS_NONE, FS_NONE, FS_NONE, FS_NONE, FS_NONE};
+    if (row->part != FS_NONE) memcpy(&part, fs_intern_get(&table->parts, row->part).bytes, sizeof part);
+    return part;
+}
+
 const uint32_t *fs_table_stack(const fs_table *table, const fs_row *row, uint32_t *depth)
 {
     *depth = 0;
-    if (row->stack == FS_NONE) return NULL;
-    fs_span stack = fs_intern_get(&table->stacks, row->stack);
+    uint32_t id = fs_table_part_of(table, row).stack;
+    if (id == FS_NONE) return NULL;
+    fs_span stack = fs_intern_get(&table->stacks, id);
     *depth = stack.size / (uint32_t)sizeof(uint32_t);
     return stack.bytes;
 }

@@ -18,8 +18,24 @@ enum { FS_MAX_CUDA_DEVICES = 64 };
     X(flops_per_byte, "FLOP/byte", 1) \
     X(percent, "%", 1)
 
+/* What separates rows further than their names. X(NAME, name, prose) */
+#define FS_GROUPING_LIST(X)                                                              \
+    X(DTYPE, dtype, "dtypes of the inputs of ops")                                       \
+    X(STEP, step, "step around the event, or around the launch of device work")          \
+    X(STREAM, stream, "device and stream of device work")                                \
+    X(LINE, line, "innermost Python function of the program around the event or launch") \
+    X(MODULE, module, "module (torch.nn.Module) around the event, the launch or the op of the forward pass")
+
+typedef enum {
+#define FS_GROUPING_ENUM(NAME, name, prose) FS_GROUPING_##NAME,
+    FS_GROUPING_LIST(FS_GROUPING_ENUM)
+#undef FS_GROUPING_ENUM
+        FS_GROUPING_COUNT
+} fs_grouping;
+
 typedef struct {
     bool by_shape;        /* separate rows by input shapes */
+    uint32_t groupings;   /* bits 1 << FS_GROUPING_…: separate rows by these too */
     uint32_t stack_depth; /* separate rows by this many innermost frames of the stack; 0: no stacks */
     bool works;           /* list the pieces of work: fs_table.works */
     bool brief;           /* leave out the statistics of single times, the coverage, and torch's rounding */
@@ -32,7 +48,7 @@ typedef struct {
 typedef struct {
     const char *key; /* name of the row, owned by the store or static; "[memory]": memory changed outside every event */
     uint32_t signature; /* of the first event, for input shapes and dtypes; FS_NONE: none */
-    uint32_t stack;     /* for fs_table_stack; FS_NONE: rows are not grouped by stack */
+    uint32_t part;      /* for fs_table_part_of; FS_NONE: rows are not separated by anything of a part */
     bool on_device, is_user_annotation;
     bool top_level; /* some event of the row has no parent; always true for a device row */
     fs_bound bound;
@@ -63,6 +79,20 @@ typedef struct {
     double compute_ns, memory_ns, least_ns; /* as in fs_roof */
 } fs_table_work;
 
+/* What the events of a row have in common besides their name; FS_NONE: unknown, or rows are not separated by it. */
+typedef struct {
+    uint32_t stack;  /* for fs_table_stack */
+    uint32_t line;   /* name of a frame */
+    uint32_t step;   /* name of a step */
+    uint32_t lane;   /* of device rows */
+    uint32_t module; /* index in fs_table.modules */
+} fs_table_part;
+
+typedef struct {
+    uint32_t name, parent; /* parent: index of a module, or FS_NONE */
+    uint32_t calls;
+} fs_table_module;
+
 typedef struct {
     fs_row *rows; /* ordered by the start of each group's first event */
     uint32_t row_count;
@@ -86,7 +116,10 @@ typedef struct {
     uint32_t open_events; /* events without an end; they are counted, but have no time */
     fs_table_work *works; /* if fs_table_options.works; in the order of the store */
     uint32_t work_count;
-    fs_intern stacks; /* of rows: name ids of the store, innermost frame first */
+    fs_intern stacks;         /* of rows: name ids of the store, innermost frame first */
+    fs_intern parts;          /* fs_table_part, by id */
+    fs_table_module *modules; /* if rows are separated by module; parents come first */
+    uint32_t module_count;
 } fs_table;
 
 /* Group the events of a store, which must not grow meanwhile; the table must not outlive the store. A RANGE or STEP
@@ -94,6 +127,9 @@ typedef struct {
  * time from its parent: its children belong to the nearest enclosing event that is not a frame. FS_OUT_OF_MEMORY. */
 fs_status fs_table_build(const fs_store *store, const fs_table_options *options, fs_table **table, fs_error *err);
 void fs_table_destroy(fs_table *table);
+
+/* Return what the row's events have in common; every field is FS_NONE if rows are not separated. */
+fs_table_part fs_table_part_of(const fs_table *table, const fs_row *row);
 
 /* Return the names (ids of the store) of the frames around the row's events, innermost first, and their number in
  * *depth. Device rows have none. */

@@ -14,6 +14,7 @@ from flopscope.views.entries import KINDS
 from flopscope.views.fitted import LEAST_WIDTH
 
 if TYPE_CHECKING:
+    from flopscope.results.modules import ModuleTable
     from flopscope.results.table import EventTable
     from flopscope.sources.load import Trace
     from flopscope.sources.windows import Process
@@ -21,13 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["add_peaks", "add_table", "device_of", "limit"]
 
 LIMIT = 30
-STACK_ENTRIES = 5  # innermost Python calls, for --group-by stack
-GROUPINGS: dict[str, dict[str, Any]] = {
-    "name": {},
-    "shape": {"group_by_input_shape": True},
-    "stack": {"group_by_stack_n": STACK_ENTRIES},
-    "category": {},
-}
+WORDS = "name, shape, dtype, stack, module, category, step, stream, rank, line"
 
 
 def limit(text: str) -> int:
@@ -75,7 +70,7 @@ def add_table(commands: Any) -> None:
     parser.add_argument("--width", type=table_width, metavar="N", help="width of the table (default: the terminal's)")
     parser.add_argument("--wide", action="store_true", help="print all columns, and names in full, at any width")
     parser.add_argument(
-        "--group-by", choices=GROUPINGS, default="name", help="what rows are grouped by (default: name)"
+        "--group-by", metavar="WORDS", default="name", help=f"one or several, separated by commas, of {WORDS}"
     )
     add_peaks(parser)
     parser.add_argument("--all-columns", action="store_true", help="print torch's layout with all of its columns")
@@ -87,6 +82,7 @@ def add_table(commands: Any) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
+    from flopscope.results.modules import ModuleTable
     from flopscope.sources.find import load_traces
     from flopscope.sources.windows import join_windows
     from flopscope.views import fitted
@@ -97,7 +93,13 @@ def _table(options: argparse.Namespace) -> None:
         find_columns(columns)
     processes = join_windows(load_traces(*options.traces))
     ranks = _ranks(processes)
-    tables = [_selected(_grouped(process.trace, options), matches, options.kind) for process in processes]
+    several = len(processes) > 1
+    grouped = [_grouped(process.trace, options, several=several) for process in processes]
+    if isinstance(grouped[0], ModuleTable) and not several and not options.all_columns:
+        return _print_modules(grouped[0], processes, ranks, options)
+    if options.kind is None and "stream" in options.group_by:  # ops have none
+        options.kind = "kernel"
+    tables = [_selected(table, matches, options.kind) for table in grouped]
     if len(tables) == 1:
         every = tables[0] if options.sort_by is None else tables[0].sorted(options.sort_by)
         shown, total, rows = every, None, options.limit
@@ -132,6 +134,16 @@ def _table(options: argparse.Namespace) -> None:
             print(f"\n{printable(window.source)}" if len(windows) > 1 else "")
             window.summary()
     _write(every if every.is_sorted else every.sorted(_longest(tables)), windows, options)
+
+
+def _print_modules(table: ModuleTable, processes: list[Process], ranks: list[int], options: argparse.Namespace) -> None:
+    """Print a tree of modules."""
+    every = table.sorted(options.sort_by or _longest([table]))
+    _print_files(processes, ranks)
+    print(every.tree(options.limit) if len(every) else "No rows.\n", end="")
+    if 0 <= options.limit < len(every):
+        print(f"{options.limit} of {len(every)} rows; --limit -1 prints all.")
+    _write(every, processes[0].windows, options)
 
 
 def _print_files(processes: list[Process], ranks: list[int]) -> None:
@@ -178,14 +190,19 @@ def _torch_text(table: EventTable, options: argparse.Namespace) -> str:
     return table.table(sort_by, options.limit) + omitted if len(table) else "No rows.\n"
 
 
-def _grouped(trace: Trace, options: argparse.Namespace) -> EventTable:
-    by_category = options.group_by == "category"
-    table = trace.key_averages(**GROUPINGS[options.group_by], peaks=options.peaks, kernels=options.kernels)
-    return table.by_category() if by_category else table
+def _grouped(trace: Trace, options: argparse.Namespace, *, several: bool) -> EventTable:
+    words = [word.strip() for word in options.group_by.split(",")]
+    if several:  # the rows of several traces are always those of one rank
+        words = [word for word in words if word != "rank"] or ["name"]
+    return trace.key_averages(group_by=words, peaks=options.peaks, kernels=options.kernels)
 
 
 def _longest(tables: list[EventTable]) -> str:
-    return "self_device_time_total" if any(table.has_device for table in tables) else "self_cpu_time_total"
+    """Return the column to sort by: own times, or in a tree of modules their total times."""
+    from flopscope.results.modules import ModuleTable
+
+    time = "device_time_total" if any(table.has_device for table in tables) else "cpu_time_total"
+    return time if isinstance(tables[0], ModuleTable) else f"self_{time}"
 
 
 def _ranks(processes: list[Process]) -> list[int]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
 
-__all__ = ["CATEGORIES", "by_category", "category_of"]
+__all__ = ["CATEGORIES", "by_category", "category_of", "sum_rows"]
 
 # Each category with the names of its ops as shell patterns, without namespace and without leading or trailing
 # underscores. The first match decides. Inductor puts the kind of a generated kernel into its name.
@@ -90,18 +90,27 @@ def by_category(table: EventTable) -> EventTable:
     nest; statistics per call are unknown. Rates and shares refer to the time of the rows that have them. Work that the
     program states for a range is the work of the ops in it, so it counts only if no op's work is known.
     """
+    summed = sum_rows(table, [category_of(key) for key in table.columns["key"]])
+    return table.with_rows([{**row, "key": NO_OP if name is None else name} for name, row in summed.items()])
+
+
+def sum_rows(table: EventTable, keys: Sequence[Any]) -> dict[Any, dict[str, Any]]:
+    """Return the sum of the host's rows for each key, and for the key None the device time that belongs to no op.
+
+    keys: one for each row of the table. The sums are as in by_category(); columns that are omitted are unknown.
+    """
     cpu_rows = (row for row in table if row.device_type == "cpu")
     use_ranges = only_ranges_have_work((row.is_user_annotation, row.flops, row.bytes_total_moved) for row in cpu_rows)
-    groups: dict[str, list[EventRow]] = {}
-    for row in table:
+    groups: dict[Any, list[EventRow]] = {}
+    for row, key in zip(table, keys, strict=True):
         if row.device_type == "cpu":
-            groups.setdefault(category_of(row.key), []).append(row)
-    summed = {name: _summed(name, rows, table.has_device, use_ranges) for name, rows in groups.items()}
+            groups.setdefault(key, []).append(row)
+    summed = {key: _summed(rows, table.has_device, use_ranges) for key, rows in groups.items()}
     left = table.self_device_time_total - math.fsum(row["self_device_time_total"] for row in summed.values())
     if left > 0.001 * max(1, sum(row["count"] for row in summed.values())):  # more than the ns that rounding loses
-        summed[NO_OP] = _summed(NO_OP, [], True, use_ranges) | {"device_type": "cuda", "self_device_time_total": left}
-        summed[NO_OP] |= {"device_time_total": left, _BUSY: left}
-    return table.with_rows(list(summed.values()))
+        summed[None] = _summed([], True, use_ranges) | {"device_type": "cuda", "self_device_time_total": left}
+        summed[None] |= {"device_time_total": left, _BUSY: left}
+    return summed
 
 
 def only_ranges_have_work(parts: Iterable[tuple[bool, float, float]]) -> bool:
@@ -112,9 +121,9 @@ def only_ranges_have_work(parts: Iterable[tuple[bool, float, float]]) -> bool:
     return all(is_range or (math.isnan(flops) and math.isnan(moved)) for is_range, flops, moved in parts)
 
 
-def _summed(name: str, rows: list[EventRow], on_device: bool, use_ranges: bool) -> dict[str, Any]:
+def _summed(rows: list[EventRow], on_device: bool, use_ranges: bool) -> dict[str, Any]:
     """Return the sum of rows; omitted columns are unknown. use_ranges: include the work stated for ranges."""
-    total: dict[str, Any] = {"key": name, "count": sum(row.count for row in rows)}
+    total: dict[str, Any] = {"count": sum(row.count for row in rows)}
     for column in _OWN:
         total[column] = sum(getattr(row, column) for row in rows)
         total[column.removeprefix("self_")] = total[column]

@@ -31,7 +31,15 @@ def join_ranks(tables: Mapping[int, EventTable], sort_by: str | None = None, lim
 
 def _group(row: EventRow) -> tuple[Any, ...]:
     """Return the key of the group that rows of several ranks share."""
-    return row.key, row.device_type, row.is_user_annotation, str(row.input_shapes), str(row.input_dtypes), *row.stack
+    return (
+        row.key,
+        row.device_type,
+        row.is_user_annotation,
+        str(row.input_shapes),
+        str(row.input_dtypes),
+        row.group,
+        *row.stack,
+    )
 
 
 def _stacked(tables: Mapping[int, EventTable]) -> EventTable:
@@ -48,6 +56,12 @@ def _stacked(tables: Mapping[int, EventTable]) -> EventTable:
     joint["top_level"] = [row.top_level for table in tables.values() for row in table]
     if any(table.stacks is not None for table in tables.values()):
         joint["stacks"] = [row.stack for table in tables.values() for row in table]
+    words = dict.fromkeys(word for table in tables.values() for word in table._groups)
+    if words:
+        joint["groups"] = {
+            word: [value for table in tables.values() for value in table._groups.get(word, [None] * len(table))]
+            for word in words
+        }
     columns = {c.name: [value for table in tables.values() for value in table.columns[c.name]] for c in COLUMNS}
     return EventTable(columns, joint)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from flopscope.hardware.device import find_device, peaks_by_name
 from flopscope.hardware.model import Model, why_unknown
+from flopscope.results import groups
 from flopscope.results.table import COLUMNS, EventTable
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class Results:
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
         *,
+        group_by: str | Iterable[str] = "name",
         peaks: str | None = None,
         kernels: bool = False,
     ) -> EventTable:
@@ -60,23 +62,37 @@ class Results:
         group_by_input_shape: group by input shapes as well, if they were recorded.
         group_by_stack_n: group by this many innermost entries of the Python stack as well.
         group_by_overload_name: accepted for compatibility with torch; overloads are not recorded.
+        group_by: what else rows are grouped by, one or several of these words:
+
+            - "name": only names;
+            - "shape" and "dtype": shapes and dtypes of the inputs; "stack": the 5 innermost Python calls;
+            - "step": the step around the event or, for device work, around its launch;
+            - "stream": device and stream of device work; "rank": the rank that the profile names;
+            - "line": the innermost Python function that is not of torch, with the line at which it begins;
+            - "category": the kind of op; "module": the module of the event, forward and backward. Rows are then sums
+              over all names, unless "name" is in the list too. With "module" alone the result is a ModuleTable.
+
         peaks: the base of the shares. "measured": peaks measured on the devices that ran, at the first use of a device,
             which takes a few seconds, and then kept in the user's cache (not on the CPU if a GPU ran); "datasheet": the
             vendor's; "none". The default is "measured" for live profiles and "datasheet" for loaded traces, whose
             shares are then the same on every machine.
         kernels: also find which kernels each op launched, for EventRow.kernels and EventTable.table(kernels=True).
 
-        Raises RuntimeError during recording and if nothing was recorded, and ValueError for group_by_stack_n unless
-        stacks were recorded.
+        Raises RuntimeError during recording and if nothing was recorded, and ValueError if what rows are to be
+        grouped by was not recorded.
         """
         if group_by_stack_n and not self.with_stack:
             raise ValueError(f"group_by_stack_n={group_by_stack_n}: no stacks are recorded without with_stack=True")
         core = self._recorded("table")
-        by_shape = group_by_input_shape and self.record_shapes  # as torch does
+        words = groups.words_of(group_by)
+        groups.require(self, core, words)
+        by_shape = (group_by_input_shape and self.record_shapes) or "shape" in words  # the former as torch does
+        stack_n = group_by_stack_n or ("stack" in words and groups.STACK_ENTRIES)
         source = peaks or self._usual_peaks
-        columns, meta, shares = self._grouped(core, by_shape, group_by_stack_n, source)
+        parts = tuple(word for word in words if groups.GROUPINGS[word].core)
+        columns, meta, shares = self._grouped(core, by_shape, stack_n, source, groupings=parts)
         if kernels:
-            account = self._grouped(core, by_shape, group_by_stack_n, source, account=True)[1]["accounting"]
+            account = self._grouped(core, by_shape, stack_n, source, groupings=parts, account=True)[1]["accounting"]
             meta["kernels"] = _kernels_of_rows(columns["key"], account["cells"])
         meta["record_shapes"] = self.record_shapes
         meta["has_shapes"] = core.has_shapes
@@ -87,7 +103,8 @@ class Results:
         if source == "none":
             devices = set()
         meta["unknown_peaks"] = {name: self._why_unknown(name, source) for name in sorted(devices - shares.keys())}
-        return EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
+        table = EventTable({column.name: columns[column.name] for column in COLUMNS}, meta)
+        return table if words == ("name",) else groups.grouped(table, words, self.rank)
 
     def coverage(self) -> dict[str, Any]:
         """Return the share of time whose work is known.
@@ -284,14 +301,21 @@ class Results:
         return self._last_analysis[1]
 
     def _grouped(
-        self, core: Store, by_shape: bool, stack_n: int, source: str, *, account: bool = False
+        self,
+        core: Store,
+        by_shape: bool,
+        stack_n: int,
+        source: str,
+        *,
+        account: bool = False,
+        groupings: tuple[str, ...] = (),
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Peaks]]:
         """Return the columns of a table, its metadata, and the peaks that its rows are compared with."""
         shares, peaks_used = self._peaks(core, source)
         limits: dict[str, Mapping[str, Any]] = {
             name: found._for_core(self._measured(name)) for name, found in shares.items()
         }
-        columns, meta = core.table(by_shape, stack_n, limits, self._cpu_alone, account)
+        columns, meta = core.table(by_shape, stack_n, limits, self._cpu_alone, account, groupings)
         meta["peaks"] = peaks_used
         return columns, meta, shares
 
@@ -312,6 +336,11 @@ class Results:
     def timing_source(self) -> str:
         """The source of the device times: "cupti", "event" (CUDA events), "trace", or "cpu" for host times only."""
         return self._timing
+
+    @property
+    def rank(self) -> int | None:
+        """Rank of the process in a distributed program; None if it is unknown."""
+        return None
 
     @property
     def dropped(self) -> int:

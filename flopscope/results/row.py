@@ -3,57 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flopscope import _core
+from flopscope.results.columns import COLUMNS, GROUPS, Column
 from flopscope.support import units
 
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
-__all__ = ["COLUMNS", "COLUMN_NAMES", "RANK", "STACK", "Column", "EventRow", "is_array"]
+__all__ = ["COLUMN_NAMES", "EventRow", "is_array"]
 
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: its name, its unit ("" for none), its description and the type of its values."""
-
-    name: str
-    unit: str
-    doc: str
-    type: str = "text"
-    """"int64", "float64" (NaN where unknown), "bool", "text" (None where unknown) or "texts" (a list for each row)."""
-
-
-_NUMBERS = tuple(Column(*number) for number in _core.numeric_columns)
-_BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
-_BEFORE_UNIT = [number.name for number in _NUMBERS].index("roofline_time")
-
-COLUMNS = (
-    Column("key", "", "name of the events of the row"),
-    Column("overload_name", "", "overload of the op, where it was recorded"),
-    Column("device_type", "", 'where the events ran: "cpu" or "cuda"'),
-    Column("is_user_annotation", "", "whether the events are ranges or steps named by the program", "bool"),
-    Column("count", "calls", "events in the row", "int64"),
-    *_NUMBERS[:_BEFORE_SHAPES],
-    Column("input_shapes", "elements", "shapes of the inputs of the first call, if rows are grouped by shape", "texts"),
-    Column("input_dtypes", "", "dtypes of the inputs of the first call, if rows are grouped by shape", "texts"),
-    *_NUMBERS[_BEFORE_SHAPES:_BEFORE_UNIT],
-    Column(
-        "unit",
-        "",
-        'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), or most of them; '
-        "None if nothing computes or the unit is unknown",
-    ),
-    *_NUMBERS[_BEFORE_UNIT:],
-    Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
-    Column("timing_source", "", 'source of the device times: "cupti", "event", "trace", or "cpu" for host times'),
-)
-
-# Columns that only some tables have, each a value for every row: EventRow has attributes for them.
-RANK = Column("rank", "", "rank of the process of a distributed program", "int64")
-STACK = Column("stack", "", "Python calls that enclose the events, innermost first", "texts")
 
 COLUMN_NAMES = tuple(column.name for column in COLUMNS)
 
@@ -108,6 +67,14 @@ class EventRow:
         return self._table._ranks[self._index] if self._table._ranks is not None else None
 
     @property
+    def group(self) -> str:
+        """What else the rows are grouped by than names, shapes and stacks: the step, the stream, the module, …"""
+        groups = self._table._groups
+        words = ("category", "dtype", "module", "line", "stream", "step")
+        values = (groups[word][self._index] for word in words if word in groups)
+        return ", ".join(value for value in values if value and value != self.key)
+
+    @property
     def use_device(self) -> str | None:
         """The kind of device that the table has times of: "cuda" or None."""
         return "cuda" if self._table.has_device else None
@@ -133,6 +100,14 @@ def _column_property(column: Column) -> property:
     return property(value, doc=f"{column.doc}{f', in {column.unit}' if column.unit else ''}")
 
 
+def _group_property(column: Column) -> property:
+    def value(self: EventRow) -> Any:
+        values = self._table._groups.get(column.name)
+        return None if values is None else values[self._index]
+
+    return property(value, doc=f"{column.doc}; None if rows are not grouped by it")
+
+
 def _text_property(name: str) -> property:
     def text_of(self: EventRow) -> str:
         return units.time_text(getattr(self, name))
@@ -154,6 +129,8 @@ _TIMES = ("cpu_time", "device_time", *(n for n in COLUMN_NAMES if n.endswith("_t
 _OLD_NAMES = ("device_time", *(n for n in COLUMN_NAMES if "device_" in n and n.endswith(("_total", "_usage"))))
 for _column in COLUMNS:
     setattr(EventRow, _column.name, _column_property(_column))
+for _column in GROUPS:
+    setattr(EventRow, _column.name, _group_property(_column))
 for _name in _TIMES:
     setattr(EventRow, f"{_name}_str", _text_property(_name))
 for _name in _OLD_NAMES:

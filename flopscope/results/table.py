@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, overload
 
-from flopscope.results.row import COLUMN_NAMES, COLUMNS, RANK, STACK, Column, EventRow, is_array
+from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
+from flopscope.results.row import COLUMN_NAMES, EventRow, is_array
 from flopscope.support import units
 from flopscope.support.suggest import did_you_mean
 from flopscope.views import arrow, entries, fitted, frame, html, text
@@ -95,6 +96,7 @@ class EventTable:
         self._parts: dict[str, list[Any]] = {name: list(meta[name]) for name in _PARTS if name in meta}
         self._stacks: list[list[str]] | None = self._parts.get("stacks")
         self._ranks: list[int] | None = self._parts.get("ranks")
+        self._groups: dict[str, list[Any]] = {word: list(values) for word, values in meta.get("groups", {}).items()}
         self._top_level: list[bool] = self._parts.setdefault("top_level", [True] * lengths.pop())
 
     @property
@@ -135,6 +137,17 @@ class EventTable:
             yield column.name, column.type, self._sources[column.name]
         if self._stacks is not None:
             yield STACK.name, STACK.type, self._stacks
+        yield from ((column.name, column.type, self._groups[column.name]) for column in self._group_columns())
+
+    def _group_columns(self) -> list[Column]:
+        """Return the columns of what else rows are grouped by."""
+        return [column for column in GROUPS if column.name in self._groups]
+
+    def _with_groups(self, groups: Mapping[str, list[Any]]) -> EventTable:
+        return EventTable(self._sources, {**self._meta, "groups": groups})
+
+    def _with_ranks(self, rank: int) -> EventTable:
+        return type(self)(self._sources, {**self._meta, "ranks": [rank] * len(self)})
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -251,14 +264,17 @@ class EventTable:
             name: values[chosen] if is_array(values) else [values[i] for i in chosen]
             for name, values in self._sources.items()
         }
-        parts = {name: [values[i] for i in chosen] for name, values in self._parts.items()}
-        return EventTable(columns, {**self._meta, **parts, "is_whole": self.is_whole and len(chosen) == len(self)})
+        parts: dict[str, Any] = {name: [values[i] for i in chosen] for name, values in self._parts.items()}
+        if self._groups:
+            parts["groups"] = {word: [values[i] for i in chosen] for word, values in self._groups.items()}
+        is_whole = self.is_whole and len(chosen) == len(self)
+        return type(self)(columns, {**self._meta, **parts, "is_whole": is_whole})
 
     def with_rows(self, rows: Iterable[Mapping[str, Any]], **meta: Any) -> EventTable:
         """Return a table of other rows of the same profile. Columns missing from a row are unknown, empty or 0."""
         given = list(rows)
         columns = {c.name: [row[c.name] if c.name in row else _BLANK[c.type](c) for row in given] for c in COLUMNS}
-        common = {name: value for name, value in self._meta.items() if name not in _PARTS}
+        common = {name: value for name, value in self._meta.items() if name not in (*_PARTS, "groups")}
         return EventTable(columns, {**common, "is_mixed": True, **meta})
 
     def of_kind(self, kind: str) -> EventTable:
@@ -280,14 +296,17 @@ class EventTable:
         by: an attribute of rows or the header of a column in a printed table, in any case. "cuda" in the name means
         "device". Raises ValueError for any other name.
         """
+        ordered = self._select(self._order(by))
+        ordered._meta["is_sorted"] = True
+        return ordered
+
+    def _order(self, by: str) -> list[int]:
         name = seen.attribute_of(by, SORT_KEYS)
         if name is None:
             hint = did_you_mean(str(by), seen.sort_names(SORT_KEYS)) or f"; choose one of {', '.join(SORT_KEYS)}"
             raise ValueError(f"cannot sort by {by!r}{hint}")
         values = [_sort_value(getattr(row, name)) for row in self]
-        ordered = self._select(sorted(range(len(self)), key=values.__getitem__, reverse=True))
-        ordered._meta["is_sorted"] = True
-        return ordered
+        return sorted(range(len(self)), key=values.__getitem__, reverse=True)
 
     def table(
         self,

@@ -112,6 +112,15 @@ COLUMNS = [
     ViewColumn(
         "Name", "key", lambda r, at: at.name(r.key), width="name", fit=Fit("Name", 1, lambda r, t: printable(r.key))
     ),
+    ViewColumn(
+        "Group",
+        "group",
+        lambda r, at: at.group(r.group),
+        "group",
+        "group",
+        align="<",
+        fit=Fit("Group", 1, lambda r, t: printable(r.group)),
+    ),
     ViewColumn("Rank", "rank", lambda r, at: str(r.rank), "rank", 4, fit=Fit("Rank", 1, lambda r, t: str(r.rank))),
     ViewColumn(
         "Overload Name",

@@ -26,7 +26,7 @@ __all__ = ["FittedText", "Span", "fit_columns", "notes_of", "range_columns", "re
 UNKNOWN_WIDTH = 100
 LEAST_WIDTH = 40
 LEAST_NAME = 16
-TEXT_SHARES = {1: 0.36, 2: 0.23}
+TEXT_SHARES = {1: 0.36, 2: 0.23, 3: 0.18}
 """Of the width: names, or names and shapes, get this much each before another column is added."""
 NOTE_NAME = 40  # characters of a name in the notes
 INDENT = "  "
@@ -111,7 +111,7 @@ class FittedColumn:
         return self.column.attribute in TEXTS
 
 
-TEXTS = ("key", "input_shapes")
+TEXTS = ("key", "group", "input_shapes")
 
 
 def _importance(column: ViewColumn, table: EventTable) -> int:

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
 
 def _columns(table: EventTable) -> dict[str, list[Any]]:
-    """Return the table's columns, with ranks before and stacks after them if the table has any."""
+    """Return the table's columns, with ranks before and stacks and groups after them if the table has any."""
     ranks = {} if table.ranks is None else {"rank": list(table.ranks)}
-    return {**ranks, **table.columns, **({} if table.stacks is None else {"stack": list(table.stacks)})}
+    stacks = {} if table.stacks is None else {"stack": list(table.stacks)}
+    groups = {column.name: list(table._groups[column.name]) for column in table._group_columns()}
+    return {**ranks, **table.columns, **stacks, **groups}
 
 
 def to_pandas(table: EventTable) -> pandas.DataFrame:

@@ -34,6 +34,7 @@ class Layout:
             "shapes": _width((str(row.input_shapes) for row in table), max_shapes_width),
             "source": _width((printable(entry) for row in table for entry in row.stack), max_source_width),
         }
+        self.widths["group"] = min(_width((printable(row.group) for row in table), max_source_width), 40)
         device_memory = any(row.self_device_memory_usage > 0 for row in table)
         self.shown = {
             "always": True,
@@ -43,6 +44,7 @@ class Layout:
             "device memory": table.profile_memory and device_memory,
             "shapes": any(row.input_shapes for row in table),
             "source": any(row.stack for row in table),
+            "group": any(row.group for row in table),
             "rank": table.ranks is not None,
             "roofline": roofline,
             "fitted": False,
@@ -54,6 +56,11 @@ class Layout:
     def name(self, name: str) -> str:
         limit, name = self.max_name_width, printable(name)
         return name if limit is None or len(name) < limit - 3 else name[: limit - 3] + "..."
+
+    def group(self, text: str) -> str:
+        """Shorten what a row is grouped by at its beginning."""
+        text = printable(text)
+        return text if len(text) <= self.widths["group"] else "..." + text[len(text) - self.widths["group"] + 3 :]
 
     def source(self, entry: str) -> str:
         """Shorten a source location at its beginning."""

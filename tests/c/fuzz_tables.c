@@ -50,10 +50,20 @@ static fs_status build_tables(const fs_store *store, int64_t *calls)
     for (int unit = 0; unit < FS_UNIT_COUNT; unit++) peaks.flops[unit] = 1e13 * (unit + 1);
     static const struct {
         bool by_shape, peaks;
-        uint32_t stack_depth;
-    } groupings[] = {{false, false, 0}, {true, true, 0}, {false, true, 1}, {true, false, 5}};
+        uint32_t stack_depth, others;
+    } groupings[] = {
+        {false, false, 0, 0},
+        {true, true, 0, 0},
+        {false, true, 1, 0},
+        {true, false, 5, 0},
+        {false, true, 2, (1u << FS_GROUPING_COUNT) - 1},
+    };
     for (size_t i = 0; i < sizeof groupings / sizeof *groupings; i++) {
-        fs_table_options options = {.by_shape = groupings[i].by_shape, .stack_depth = groupings[i].stack_depth};
+        fs_table_options options = {
+            .by_shape = groupings[i].by_shape,
+            .stack_depth = groupings[i].stack_depth,
+            .groupings = groupings[i].others,
+        };
         if (groupings[i].peaks) {
             options.cpu_peaks = &peaks;
             for (int device = 0; device < FS_MAX_CUDA_DEVICES; device++) options.cuda_peaks[device] = &peaks;

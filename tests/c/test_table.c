@@ -341,6 +341,42 @@ static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
     build_with_failing_memory(&(fs_table_options){.by_shape = true}, 201);
 }
 
+static const uint32_t every_grouping = (1u << FS_GROUPING_COUNT) - 1;
+
+static void test_groupings_separate_rows_and_keep_their_sums(void)
+{
+    for (int step = 0; step < 2; step++) {
+        int at = 1000 * step;
+        uint32_t steps = host(FS_EVENT_STEP, step ? "ProfilerStep#1" : "ProfilerStep#0", FS_NONE, at, 900);
+        uint32_t line = host(FS_EVENT_FRAME, "train.py(3): train", steps, at + 10, 800);
+        uint32_t library = host(FS_EVENT_FRAME, "torch/nn/modules/module.py(1): _call_impl", line, at + 20, 700);
+        uint32_t net = host(FS_EVENT_FRAME, "nn.Module: Net_0", library, at + 30, 600);
+        uint32_t call = op("x::a", FS_NONE, net, at + 40, 100);
+        device(FS_EVENT_KERNEL, "k", call, step, at + 2000, 50);
+        uint32_t backward = op("x::a", FS_NONE, steps, at + 850, 10);
+        fs_store_set_forward(store, backward, call);
+    }
+    fs_table *table = build(&(fs_table_options){.groupings = 1u << FS_GROUPING_MODULE});
+    const fs_row *row = row_of(table, "x::a", false);
+    CHECK(table->module_count == 1 && table->modules[0].calls == 2 && table->modules[0].parent == FS_NONE);
+    CHECK(row->count == 4 && row->cpu_time_total == 220 && fs_table_part_of(table, row).module == 0);
+    fs_table_destroy(table);
+    table = build(&(fs_table_options){.groupings = every_grouping});
+    int64_t count = 0, device_time = 0;
+    for (uint32_t i = 0; i < table->row_count; i++) {
+        fs_table_part part = fs_table_part_of(table, &table->rows[i]);
+        CHECK(part.stack == FS_NONE && part.step != FS_NONE);
+        if (strcmp(table->rows[i].key, "x::a") != 0) continue;
+        CHECK(table->rows[i].count == 1 && part.module == 0 && part.lane == FS_NONE);
+        CHECK((part.line == FS_NONE) == (table->rows[i].self_cpu_time_total == 10));
+        count += table->rows[i].count;
+        device_time += table->rows[i].self_device_time_total;
+    }
+    CHECK(count == 4 && device_time == 100);
+    fs_table_destroy(table);
+    build_with_failing_memory(&(fs_table_options){.groupings = every_grouping, .stack_depth = 3}, 8);
+}
+
 int main(void)
 {
     static void (*const tests[])(void) = {
@@ -358,6 +394,7 @@ int main(void)
         test_open_events_count_and_have_no_time,
         test_an_annotation_on_a_device_is_a_row_without_work,
         test_random_trees,
+        test_groupings_separate_rows_and_keep_their_sums,
         test_every_failed_allocation_is_reported_and_leaks_nothing,
     };
     return run_tests(tests, sizeof tests / sizeof *tests);

@@ -36,7 +36,9 @@ typedef struct {
     X(IN_ELEMENTS, "In msg nelems")      \
     X(OUT_ELEMENTS, "Out msg nelems")    \
     X(GROUP_SIZE, "Group size")          \
-    X(SEQUENCE, "Seq")
+    X(SEQUENCE, "Seq")                   \
+    X(NODE, "Sequence number")           \
+    X(FORWARD_THREAD, "Fwd thread id")
 /* clang-format on */
 
 enum {

@@ -5,6 +5,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "sources/kineto/backward.h"
 #include "sources/kineto/memory.h"
 #include "sources/kineto/nest.h"
 #include "sources/kineto/owners.h"
@@ -246,7 +247,7 @@ static fs_event event_of(const fs_record *record)
     fs_event event = fs_event_missing;
     event.start = record->start;
     event.duration = record->duration;
-    event.bytes = record->bytes;
+    event.bytes = record->kind == FS_EVENT_OP ? 0 : record->bytes;
     event.name = record->name;
     event.signature = record->signature;
     event.correlation = record->correlation;
@@ -325,6 +326,7 @@ static fs_status join_all(joining *all, fs_error *err)
     fs_store_expect(join->store, join->host_count + all->device_count + join->memory_count);
     FS_TRY(fs_join_nest(join, err));
     FS_TRY(append_hosts(all, err));
+    FS_TRY(fs_join_backward(join, err));
     if (all->device_count > 0) FS_TRY(fs_owners_find_launchers(&all->owners, err));
     FS_TRY(append_devices(all, err));
     return fs_join_memory(join, err);

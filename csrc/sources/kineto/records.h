@@ -17,6 +17,7 @@ typedef struct {
     int64_t external;        /* "External id"; -1: none */
     union {
         int64_t bytes;
+        int64_t node;      /* of an op: fs_record_node */
         uint32_t launcher; /* of an API call in the store: the owner, in the store, of the work that it launched */
     };
     uint32_t name, signature, lane; /* ids of the piece; after joining, of the store */
@@ -27,6 +28,16 @@ typedef struct {
     bool communication; /* an annotation of a collective: it ends on another thread */
     bool shared;        /* an API call whose correlation, or an op whose "External id", is not unique */
 } fs_record;
+
+/* The autograd node of an op: its "Sequence number", and 0 for an op of the forward pass, which made the node, or the
+ * "Fwd thread id" (1, 2, …: numbers of torch's own) for an op of the backward pass, which runs it. 0: none. */
+enum { FS_NODE_THREAD_BITS = 16 };
+
+static inline int64_t fs_record_node(int64_t sequence, int64_t thread)
+{
+    if (sequence < 0 || sequence >= INT64_C(1) << 46 || thread < 0 || thread >> FS_NODE_THREAD_BITS != 0) return 0;
+    return (sequence + 1) << FS_NODE_THREAD_BITS | thread;
+}
 
 enum { FS_RECORD_BLOCK = FS_BLOCK(4096, 8) };
 

@@ -1,0 +1,282 @@
+#include "table/parts.h"
+
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/sort.h"
+#include "store/api_calls.h"
+#include "table/modules.h"
+
+/* The first id of a table's stacks: the empty stack. */
+enum { NO_STACK };
+
+/* A step on the host. */
+typedef struct {
+    int64_t begin, end;
+    uint32_t event;
+} host_step;
+
+typedef struct {
+    fs_build *build;
+    /* By event; NULL unless rows are separated by them. frames: the innermost frame around, or FS_NONE. */
+    uint32_t *frames, *stacks, *lines, *steps, *modules;
+    uint32_t *entries; /* buffer for one stack */
+    uint32_t entry_capacity;
+    host_step *host_steps; /* by begin */
+    uint32_t host_step_count;
+    fs_api_calls calls; /* if `steps` */
+    uint8_t *programs;  /* if `lines`, by name: FRAME_… */
+    fs_table_part last; /* of the previous event */
+    uint32_t last_id;
+} parting;
+
+static bool separates(const fs_build *build, fs_grouping grouping)
+{
+    return (build->options->groupings >> grouping & 1) != 0;
+}
+
+/* Stacks ----------------------------------------------------------------------------------------------------------- */
+
+/* Return the innermost frame that encloses the event. Frames that ended before the event began are skipped: a generator
+ * that holds a range open has left its frame inside the range. `frames`, by event: the result for each earlier one. */
+static uint32_t innermost_frame(const fs_build *build, uint32_t index, const uint32_t *frames)
+{
+    uint32_t at;
+    const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+    uint32_t frame = chunk->parent[at];
+    if (frame >= index) return FS_NONE;
+    if (FS_EVENT_AT(build->store, frame, kind) != FS_EVENT_FRAME) frame = frames[frame];
+    for (; frame != FS_NONE; frame = frames[frame]) {
+        uint32_t spot;
+        const fs_chunk *place = fs_event_chunk(build->store, frame, &spot);
+        if (place->duration[spot] == FS_MISSING || fs_event_end(place, spot) >= chunk->start[at]) break;
+    }
+    return frame;
+}
+
+/* Find the event's stack: that of the innermost frame around it (FS_NONE: none), extended by the event itself if it is
+ * a frame. */
+static fs_status find_stack(parting *all, uint32_t around, const fs_chunk *chunk, uint32_t at, uint32_t index,
+                            fs_error *err)
+{
+    fs_intern *stacks = &all->build->table->stacks;
+    all->stacks[index] = around != FS_NONE ? all->stacks[around] : NO_STACK;
+    if (chunk->kind[at] != FS_EVENT_FRAME) return FS_OK;
+    fs_span outer = fs_intern_get(stacks, all->stacks[index]);
+    uint32_t depth = outer.size / (uint32_t)sizeof *all->entries + 1;
+    if (depth > all->build->options->stack_depth) depth = all->build->options->stack_depth;
+    if (depth > all->entry_capacity) {
+        uint32_t *entries = fs_realloc(all->entries, 2 * (size_t)depth * sizeof *entries);
+        if (entries == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a stack of %u frames", depth);
+        all->entries = entries;
+        all->entry_capacity = 2 * depth;
+    }
+    all->entries[0] = chunk->name[at];
+    memcpy(all->entries + 1, outer.bytes, (depth - 1) * sizeof *all->entries);
+    return fs_intern_bytes(stacks, all->entries, depth * sizeof *all->entries, &all->stacks[index], err);
+}
+
+/* Source lines ----------------------------------------------------------------------------------------------------- */
+
+/* What a frame's name tells of it. */
+enum { FRAME_UNSEEN, FRAME_OF_LIBRARY, FRAME_OF_PROGRAM };
+
+/* Frames that are not the program's begin with one of these, or contain it below a folder of packages. */
+static const char *const libraries[] = {"torch/", "flopscope/", "contextlib.py(", "functools.py(", "threading.py("};
+
+static bool begins(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* Return whether a frame named like this ("path/file.py(12): function") is a line of the program. */
+static bool is_of_program(const char *name)
+{
+    static const char *const folders[] = {"-packages/", "/lib/python"};
+    if (*name == '<' || strstr(name, ".py(") == NULL) return false;
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        if (begins(name, libraries[i])) return false;
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        const char *below = strstr(name, folders[i]);
+        if (below != NULL) below = strchr(below + 1, '/');
+        for (; below != NULL && i == 1 && begins(below, "/python"); below = strchr(below + 1, '/')) continue;
+        if (below == NULL) continue;
+        for (size_t j = 0; j < sizeof libraries / sizeof *libraries; j++)
+            if (begins(below + 1, libraries[j])) return false;
+    }
+    return true;
+}
+
+static bool is_program_frame(const parting *all, uint32_t name)
+{
+    uint8_t *known = &all->programs[name];
+    if (*known == FRAME_UNSEEN)
+        *known = is_of_program(fs_store_name_text(all->build->store, name)) ? FRAME_OF_PROGRAM : FRAME_OF_LIBRARY;
+    return *known == FRAME_OF_PROGRAM;
+}
+
+static void find_line(const parting *all, uint32_t around, const fs_chunk *chunk, uint32_t at, uint32_t index)
+{
+    uint32_t name = chunk->name[at];
+    if (fs_build_is_device(chunk, at)) around = chunk->launcher[at] < index ? chunk->launcher[at] : FS_NONE;
+    bool own = chunk->kind[at] == FS_EVENT_FRAME && name != FS_NONE && is_program_frame(all, name);
+    all->lines[index] = own ? name : around != FS_NONE ? all->lines[around] : FS_NONE;
+}
+
+/* Steps ------------------------------------------------------------------------------------------------------------ */
+
+static int compare_steps(const void *left, const void *right)
+{
+    const host_step *a = left, *b = right;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    return (a->event > b->event) - (a->event < b->event);
+}
+
+static bool is_host_step(const fs_chunk *chunk, uint32_t at)
+{
+    return chunk->kind[at] == FS_EVENT_STEP && chunk->device[at] < 0 && chunk->start[at] != FS_MISSING;
+}
+
+static fs_status list_steps(parting *all, fs_error *err)
+{
+    const fs_build *build = all->build;
+    uint32_t count = 0, at;
+    for (uint32_t index = 0; index < build->count; index++) {
+        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        FS_POLL(index, err);
+        all->host_step_count += is_host_step(chunk, at);
+    }
+    if (all->host_step_count == 0) return FS_OK;
+    all->host_steps = fs_malloc(all->host_step_count * sizeof *all->host_steps);
+    if (all->host_steps == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to find %u steps", all->host_step_count);
+    for (uint32_t index = 0; index < build->count; index++) {
+        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        FS_POLL(index, err);
+        if (!is_host_step(chunk, at)) continue;
+        all->host_steps[count++] = (host_step){chunk->start[at], fs_event_end(chunk, at), index};
+    }
+    FS_TRY(fs_sort(all->host_steps, count, sizeof *all->host_steps, compare_steps, "steps", err));
+    return fs_api_calls_create(&all->calls, build->store, err);
+}
+
+/* Return the name of the last step that was running on the host at a time, or FS_NONE. */
+static uint32_t step_at(const parting *all, int64_t time)
+{
+    uint32_t low = 0, high = all->host_step_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (all->host_steps[middle].begin <= time) low = middle + 1;
+        else high = middle;
+    }
+    if (low == 0 || time >= all->host_steps[low - 1].end) return FS_NONE;
+    return FS_EVENT_AT(all->build->store, all->host_steps[low - 1].event, name);
+}
+
+/* Find the step around a host event, or around the launch of device work. An event of another thread, such as torch's
+ * backward pass, belongs to the step that was running when it began. */
+static void find_step(const parting *all, const fs_chunk *chunk, uint32_t at, uint32_t index)
+{
+    uint32_t *step = &all->steps[index], around = chunk->parent[at];
+    *step = FS_NONE;
+    if (chunk->kind[at] == FS_EVENT_STEP) {
+        *step = chunk->name[at];
+        return;
+    }
+    bool on_device = fs_build_is_device(chunk, at);
+    if (on_device) {
+        around = fs_api_calls_find(&all->calls, chunk->correlation[at]);
+        if (around >= index) around = chunk->launcher[at];
+    }
+    if (around < index) *step = all->steps[around];
+    if (*step == FS_NONE && !on_device && chunk->start[at] != FS_MISSING) *step = step_at(all, chunk->start[at]);
+}
+
+/* Parts ------------------------------------------------------------------------------------------------------------ */
+
+static fs_status prepare(parting *all, fs_error *err)
+{
+    fs_build *build = all->build;
+    bool lines = separates(build, FS_GROUPING_LINE), stacks = build->options->stack_depth > 0;
+    struct {
+        uint32_t **array;
+        bool used;
+    } const arrays[] = {
+        {&build->parts, true},
+        {&all->frames, lines || stacks},
+        {&all->stacks, stacks},
+        {&all->lines, lines},
+        {&all->steps, separates(build, FS_GROUPING_STEP)},
+        {&all->modules, separates(build, FS_GROUPING_MODULE)},
+    };
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        if (!arrays[i].used) continue;
+        *arrays[i].array = fs_malloc(build->count * sizeof(uint32_t));
+        if (*arrays[i].array == NULL)
+            return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group %u events", build->count);
+    }
+    if (lines) {
+        uint32_t names = fs_store_name_count(build->store);
+        all->programs = fs_calloc(names, sizeof *all->programs);
+        if (all->programs == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to classify %u names", names);
+    }
+    uint32_t first;
+    if (stacks) FS_TRY(fs_intern_bytes(&build->table->stacks, "", 0, &first, err));
+    if (all->steps != NULL) FS_TRY(list_steps(all, err));
+    return all->modules != NULL ? fs_build_modules(build, all->modules, err) : FS_OK;
+}
+
+static fs_status find_part(parting *all, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
+{
+    fs_build *build = all->build;
+    bool on_device = fs_build_is_device(chunk, at);
+    uint32_t frame = FS_NONE;
+    if (all->frames != NULL) {
+        if (!on_device) frame = innermost_frame(build, index, all->frames);
+        all->frames[index] = frame;
+    }
+    if (all->stacks != NULL) FS_TRY(find_stack(all, frame, chunk, at, index, err));
+    if (all->lines != NULL) find_line(all, frame, chunk, at, index);
+    if (all->steps != NULL) find_step(all, chunk, at, index);
+    fs_table_part part = {
+        .stack = all->stacks != NULL ? all->stacks[index] : FS_NONE,
+        .line = all->lines != NULL ? all->lines[index] : FS_NONE,
+        .step = all->steps != NULL ? all->steps[index] : FS_NONE,
+        .module = all->modules != NULL ? all->modules[index] : FS_NONE,
+        .lane = on_device && separates(build, FS_GROUPING_STREAM) ? chunk->lane[at] : FS_NONE,
+    };
+    if (index == 0 || memcmp(&part, &all->last, sizeof part) != 0) {
+        FS_TRY(fs_intern_bytes(&build->table->parts, &part, sizeof part, &all->last_id, err));
+        all->last = part;
+    }
+    build->parts[index] = all->last_id;
+    return FS_OK;
+}
+
+static fs_status find_parts(parting *all, fs_error *err)
+{
+    uint32_t at;
+    FS_TRY(prepare(all, err));
+    for (uint32_t index = 0; index < all->build->count; index++) {
+        const fs_chunk *chunk = fs_event_chunk(all->build->store, index, &at);
+        FS_POLL(index, err);
+        FS_TRY(find_part(all, chunk, at, index, err));
+    }
+    return FS_OK;
+}
+
+fs_status fs_build_parts(fs_build *build, fs_error *err)
+{
+    const uint32_t any =
+        1u << FS_GROUPING_STEP | 1u << FS_GROUPING_STREAM | 1u << FS_GROUPING_LINE | 1u << FS_GROUPING_MODULE;
+    if (build->options->stack_depth == 0 && (build->options->groupings & any) == 0) return FS_OK;
+    parting all = {.build = build};
+    fs_status status = find_parts(&all, err);
+    uint32_t *arrays[] = {all.frames, all.stacks, all.lines, all.steps, all.modules, all.entries};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) fs_free(arrays[i]);
+    fs_free(all.programs);
+    fs_free(all.host_steps);
+    fs_api_calls_clear(&all.calls);
+    return status;
+}

@@ -1,0 +1,60 @@
+"""The columns of a table: their names, units, descriptions and types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flopscope import _core
+
+__all__ = ["COLUMNS", "GROUPS", "RANK", "STACK", "Column"]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its name, its unit ("" for none), its description and the type of its values."""
+
+    name: str
+    unit: str
+    doc: str
+    type: str = "text"
+    """"int64", "float64" (NaN where unknown), "bool", "text" (None where unknown) or "texts" (a list for each row)."""
+
+
+_NUMBERS = tuple(Column(*number) for number in _core.numeric_columns)
+_BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
+_BEFORE_UNIT = [number.name for number in _NUMBERS].index("roofline_time")
+
+COLUMNS = (
+    Column("key", "", "name of the events of the row"),
+    Column("overload_name", "", "overload of the op, where it was recorded"),
+    Column("device_type", "", 'where the events ran: "cpu" or "cuda"'),
+    Column("is_user_annotation", "", "whether the events are ranges or steps named by the program", "bool"),
+    Column("count", "calls", "events in the row", "int64"),
+    *_NUMBERS[:_BEFORE_SHAPES],
+    Column("input_shapes", "elements", "shapes of the inputs of the first call, if rows are grouped by shape", "texts"),
+    Column("input_dtypes", "", "dtypes of the inputs of the first call, if rows are grouped by shape", "texts"),
+    *_NUMBERS[_BEFORE_SHAPES:_BEFORE_UNIT],
+    Column(
+        "unit",
+        "",
+        'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), or most of them; '
+        "None if nothing computes or the unit is unknown",
+    ),
+    *_NUMBERS[_BEFORE_UNIT:],
+    Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
+    Column("timing_source", "", 'source of the device times: "cupti", "event", "trace", or "cpu" for host times'),
+)
+
+# Columns that only some tables have, each a value for every row: EventRow has attributes for them.
+RANK = Column("rank", "", "rank of the process of a distributed program", "int64")
+STACK = Column("stack", "", "Python calls that enclose the events, innermost first", "texts")
+GROUPS = (
+    Column("category", "", "kind of op"),
+    Column("step", "", "name of the step around the events or their launch"),
+    Column("stream", "", "device and stream of device work"),
+    Column("line", "", "innermost Python function of the program around the events"),
+    Column("module", "", "path of the module around the events"),
+    Column("module_depth", "modules", "number of modules around the module", "int64"),
+    Column("module_calls", "calls", "forward calls of the module", "int64"),
+    Column("pct_roofline_total", "%", "share of the roofline with the submodules", "float64"),
+)

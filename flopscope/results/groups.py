@@ -1,0 +1,137 @@
+"""What the rows of a table are grouped by: ``key_averages(group_by=…)`` and ``flopscope table --group-by``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from flopscope.results import categories, modules
+from flopscope.results.categories import category_of
+
+if TYPE_CHECKING:
+    from flopscope._core import Store
+    from flopscope.results.results import Results
+    from flopscope.results.table import EventTable
+
+__all__ = ["GROUPINGS", "STACK_ENTRIES", "grouped", "require", "words_of"]
+
+NOT_DTYPES = ("", "scalar")  # of arguments that are not tensors
+STACK_ENTRIES = 5  # innermost Python calls, for "stack"
+
+
+class Grouping(NamedTuple):
+    """A way to group rows."""
+
+    doc: str
+    core: bool = False
+    """Whether the core separates rows by it: FS_GROUPING_LIST in csrc/table/table.h."""
+    sums: bool = False
+    """Whether it replaces the names, unless those are requested too: a row is the sum of the rows of all names."""
+    missing: str = ""
+    """Why no row has it, and what records it."""
+
+
+GROUPINGS: dict[str, Grouping] = {
+    "name": Grouping("name of the event"),
+    "shape": Grouping("shapes of the inputs"),
+    "dtype": Grouping("dtypes of the inputs", core=True),
+    "stack": Grouping(f"{STACK_ENTRIES} innermost Python calls around the event"),
+    "module": Grouping(
+        "module (torch.nn.Module) around the event, its launch, or the op of the forward pass",
+        core=True,
+        sums=True,
+        missing="no modules are recorded; torch.profiler records them with with_stack=True, and ranges count that are "
+        'named as modules: record_function("nn.Module: Block_0")',
+    ),
+    "category": Grouping("kind of op: matrix product, attention, …", sums=True),
+    "step": Grouping(
+        "step around the event or its launch", core=True, missing="no steps are recorded; prof.step() ends each step"
+    ),
+    "stream": Grouping(
+        "device and stream of device work",
+        core=True,
+        missing="no device work is recorded without ProfilerActivity.CUDA in activities",
+    ),
+    "rank": Grouping("rank of the process"),
+    "line": Grouping("innermost Python function of the program around the event or its launch", core=True),
+}
+
+
+def words_of(group_by: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the words of a grouping, each once. Raise ValueError for an unknown one or an impossible combination."""
+    words = tuple(dict.fromkeys((group_by,) if isinstance(group_by, str) else group_by))
+    for word in words:
+        if word not in GROUPINGS:
+            raise ValueError(f"group_by must be one or several of {', '.join(GROUPINGS)}; got {word!r}")
+    if "stream" in words and sums_names(words):
+        raise ValueError(
+            'group_by: "module" and "category" sum up ops, which have no stream; group by ["name", "stream", …]'
+        )
+    return words
+
+
+def sums_names(words: Sequence[str]) -> bool:
+    """Return whether the rows are sums over names."""
+    keeps = {"name", "shape", "dtype", "stack"} & set(words)
+    return not keeps and any(GROUPINGS[word].sums for word in words)
+
+
+def require(results: Results, core: Store, words: Sequence[str]) -> None:
+    """Raise ValueError if the profile lacks what the rows are to be grouped by, naming the option that records it."""
+    lacking = {
+        "shape": (not results.record_shapes, "input shapes", "record_shapes=True"),
+        "dtype": (not core.has_shapes, "input dtypes", "record_shapes=True"),
+        "stack": (not results.with_stack, "stacks", "with_stack=True"),
+        "line": (not results.with_stack, "stacks", "with_stack=True"),
+    }
+    for word in words:
+        absent, what, option = lacking.get(word, (False, "", ""))
+        if absent:
+            raise ValueError(f"group_by={word!r}: no {what} are recorded without {option}")
+    if "rank" in words and results.rank is None:
+        raise ValueError("group_by='rank': the profile names no rank; torch.distributed adds it to traces")
+
+
+def grouped(table: EventTable, words: Sequence[str], rank: int | None) -> EventTable:
+    """Return the table grouped by these words, of a table that the core has separated by them."""
+    found = {word: table._meta.pop(word) for word in ("step", "line", "stream", "module") if word in words}
+    for word, values in found.items():
+        if GROUPINGS[word].missing and all(value is None for value in values):
+            raise ValueError(f"group_by={word!r}: {GROUPINGS[word].missing}")
+    if "stream" in found:
+        found["stream"] = [None if value is None else f"cuda:{value[0]} stream {value[1]}" for value in found["stream"]]
+    if "category" in words:
+        found["category"] = [category_of(key) for key in table.columns["key"]]
+    tree = modules.Tree(table._meta.pop("modules")) if "module" in words else None
+    if sums_names(words):
+        table = _summed(table, found, tree)
+    else:
+        if tree is not None:
+            found["module"] = [tree.path(module) for module in found["module"]]
+        if "dtype" in words:
+            found["dtype"] = [
+                ", ".join(dtype for dtype in dtypes if dtype not in NOT_DTYPES)
+                for dtypes in table.columns["input_dtypes"]
+            ]
+        table = table._with_groups(found)
+    return table._with_ranks(rank) if "rank" in words and rank is not None else table
+
+
+def _summed(table: EventTable, found: Mapping[str, list[Any]], tree: modules.Tree | None) -> EventTable:
+    """Return one row for each combination of the values found, the sum of the host's rows that have it."""
+    if tree is not None and len(found) == 1:
+        return modules.by_module(table, found["module"], tree)
+    keys = list(zip(*found.values(), strict=True))
+    sums = categories.sum_rows(table, keys)
+    unlinked = tuple(categories.NO_OP if word == "category" else None for word in found)
+    labels: dict[str, list[Any]] = {
+        word: [(unlinked if key is None else key)[i] for key in sums] for i, word in enumerate(found)
+    }
+    if tree is not None:
+        labels["module"] = [tree.path(module) for module in labels["module"]]
+    names = labels.pop("category", None) or [
+        modules.NO_OP if key is None else path or modules.NO_MODULE
+        for key, path in zip(sums, labels["module"], strict=True)
+    ]
+    named = [{**row, "key": name} for row, name in zip(sums.values(), names, strict=True)]
+    return table.with_rows(named)._with_groups(labels)
