@@ -145,6 +145,8 @@ def _change(name: str, rows: list[ComparisonRow], scale: Scale) -> Change:
 def _of_sides(name: str, a: Side | None, b: Side | None, rows: list[ComparisonRow], scale: Scale) -> Change:
     if a is None or b is None:
         return Change(name, a, b, rows, scale, "only a" if a else "only b", "")
+    if not (a.time > 0 and b.time > 0):  # the total of a run without rows
+        return Change(name, a, b, rows, scale, "same" if a.time == b.time else "time", "")
     return Change(name, a, b, rows, scale, *_cause(a, b, scale))
 
 
