@@ -15,6 +15,8 @@ from flopscope.support.safe import printable
 
 __all__ = ["load_traces"]
 
+MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
+
 PATTERNS = ("*.json", "*.json.gz", "*.json.zst", "*.pt.trace.json*")
 SHOWN = 3  # skipped files that a warning names
 
@@ -80,7 +82,7 @@ def _find(source: str) -> _Found:
         raise TypeError(f"a trace must be named by a text or a path, not {source!r}")
     if os.path.isdir(source):
         return _in_folder(source)
-    if glob.has_magic(source) and not os.path.lexists(source):
+    if MAGIC.search(source) and not os.path.lexists(source):
         return _of_pattern(source)
     return _Found([source])
 

@@ -225,7 +225,7 @@ static void test_frames_change_no_number(void)
     CHECK(with->row_count == without->row_count && with->row_count == 5 && with->open_events == 0);
     for (uint32_t i = 0; i < with->row_count; i++) {
         const fs_row *a = &with->rows[i], *b = row_of(without, a->key, a->on_device);
-        CHECK(a->count == b->count && a->top_level == b->top_level && a->bound == b->bound && a->stack == FS_NONE);
+        CHECK(a->count == b->count && a->top_level == b->top_level && a->bound == b->bound && a->part == FS_NONE);
 #define FS_COLUMN(type, name, unit, prose) CHECK(same((double)a->name, (double)b->name), "%s of %s", #name, a->key);
 #include "table/columns.def"
 #undef FS_COLUMN
