@@ -267,6 +267,12 @@ def test_a_tree_of_modules_fits_and_is_filtered(width: int, capsys: pytest.Captu
     assert "Linear_0" in filtered and "LayerNorm" not in filtered
 
 
+@pytest.mark.parametrize(("kind", "told"), [("range", True), ("all", True), ("kernel", False)])
+def test_times_of_ranges_on_the_gpu_are_explained(kind: str, told: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", STACK_TRACE, "--kind", kind]) == 0
+    assert ("Ranges of the GPU last from" in capsys.readouterr().out) == told
+
+
 def test_options_that_a_tree_of_modules_lacks_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["table", STACK_TRACE, "--group-by", "module", "--kernels", "--columns", "Bound"]) == 2
     assert "the tree of modules has no --columns and --kernels; --group-by name,module" in capsys.readouterr().err

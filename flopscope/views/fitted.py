@@ -328,6 +328,8 @@ def notes_of(table: EventTable, listing: Listing, more: str, row_limit: int, tot
     if listing.noun == "row" and _has_both(listing):
         yield "The time of a kernel is also that of its op."
     rows = [entry.row for entry in (*listing.entries, *listing.ranges)]
+    if any(row.is_user_annotation and row.device_type != "cpu" and row.self_device_time_total > 0 for row in rows):
+        yield "Ranges of the GPU last from the start of their first kernel to the end of their last; no total has them."
     for note in footnotes(rows, table, lambda name: cut_middle(printable(name), NOTE_NAME), time):
         yield " ".join(note.split()).replace("% Roofline:", "% roof:")
     coverage = table.coverage()
