@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from flopscope.answers.findings import plural
 from flopscope.results.matching import ComparisonRow, Side, sum_of
+from flopscope.support.kernel_names import short_names
 from flopscope.support.units import bytes_text, count_text, percent_text, short_time_text
 
 __all__ = ["Change", "Per", "Scale", "changes_of", "flat", "order", "replacement", "scale_of", "total_of_changes"]
@@ -217,6 +218,7 @@ def _names(changes: Sequence[Change]) -> str:
 
 
 def _short(name: str) -> str:
+    name = short_names([name])[name]
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 

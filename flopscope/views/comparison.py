@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from flopscope.support import units
 from flopscope.support.columns import GAP, aligned_line, dashes
-from flopscope.support.cutting import cut_middle
+from flopscope.support.cutting import cut_apart
 from flopscope.support.safe import markup, printable
 from flopscope.views.fitted import LEAST_WIDTH, terminal_width
 from flopscope.views.html import STYLE
@@ -162,8 +162,9 @@ def text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) 
             longest = min(longest, share, left - len(GAP) - LEAST_WHY)
             reason = min(reason, left - len(GAP) - longest)
     lines = []
+    short = cut_apart(names, longest)
     for i, name in enumerate(names):
-        cells = aligned_line([cut_middle(name, longest), *(column[i] for column in columns)], [longest, *sizes])
+        cells = aligned_line([short[name], *(column[i] for column in columns)], [longest, *sizes])
         lines.append((cells + GAP + _cut_end(whys[i], reason) if reason else cells).rstrip())
     rule = dashes([longest, *sizes, *([reason] if reason else [])])
     head, body = lines[0], lines[1:]
