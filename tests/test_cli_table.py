@@ -170,6 +170,13 @@ def test_files_without_ranks_are_numbered(trace: Path, capsys: pytest.CaptureFix
     assert f"rank 0: {trace}\nrank 1: {other}" in capsys.readouterr().out
 
 
+def test_the_rank_is_shown_if_all_rows_are_of_rank_0(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = trace.with_name("other.json")
+    other.write_text(trace.read_text().replace('"pid": 100', '"pid": 101').replace("aten::mm", "aten::bmm"))
+    assert main(["table", str(trace), str(other), "--filter", "aten::mm"]) == 0
+    assert "Rank" in capsys.readouterr().out
+
+
 def test_recordings_of_one_process_are_not_ranks(
     trace: Path, ranks: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -229,6 +236,46 @@ def test_rows_are_chosen_by_kind_and_name(trace: Path, tmp_path: Path, capsys: p
     file = tmp_path / "out.json"
     assert shown("--kind", "kernel", "--json", str(file)) == ["gemm"]
     assert [row["key"] for row in json.loads(file.read_text())["rows"]] == ["gemm"]
+
+
+def test_a_name_that_only_idle_ops_have_is_found(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--filter", "relu"]) == 0
+    assert names(capsys.readouterr().out) == ["aten::relu"]
+
+
+@pytest.mark.parametrize("more", [[], ["--all-columns"], ["--group-by", "category"]])
+def test_options_that_leave_no_row_are_named(more: list[str], trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--kind", "kernel", "--filter", "zzz", *more]) == 0
+    assert capsys.readouterr().out == "No rows of --kind kernel whose name matches zzz.\n"
+
+
+def test_no_rows_still_have_a_total(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", str(trace), "--top", "0", "--filter", "aten"]) == 0
+    assert "0 of 2 ops; --limit -1 shows all." in " ".join(capsys.readouterr().out.split())
+
+
+STACK_TRACE = str(Path(__file__).parent / "data" / "traces" / "tutorial_naive_stack.json.gz")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_a_tree_of_modules_fits_and_is_filtered(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", STACK_TRACE, "--group-by", "module", "--width", str(width)]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= width and "LayerNorm_1" in text and "Roofline" in text
+    assert main(["table", STACK_TRACE, "--group-by", "module", "--width", str(width), "--filter", "Linear"]) == 0
+    filtered = capsys.readouterr().out
+    assert "Linear_0" in filtered and "LayerNorm" not in filtered
+
+
+@pytest.mark.parametrize(("kind", "told"), [("range", True), ("all", True), ("kernel", False)])
+def test_times_of_ranges_on_the_gpu_are_explained(kind: str, told: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", STACK_TRACE, "--kind", kind]) == 0
+    assert ("Ranges of the GPU last from" in capsys.readouterr().out) == told
+
+
+def test_options_that_a_tree_of_modules_lacks_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["table", STACK_TRACE, "--group-by", "module", "--kernels", "--columns", "Bound"]) == 2
+    assert "the tree of modules has no --columns and --kernels; --group-by name,module" in capsys.readouterr().err
 
 
 def test_the_columns_named_are_printed(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:

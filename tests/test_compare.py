@@ -180,6 +180,12 @@ def test_rows_without_time_are_left_out() -> None:
     assert {change.name for change in compare(host, host).changes} == {"mm", "view"}
 
 
+def test_a_run_without_rows_is_compared() -> None:
+    empty, table = make_table(), make_table(op("add", 2.0))
+    assert "2.00us  +2.00us" in compare(empty, table).table() and "-2.00us" in compare(table, empty).table()
+    assert compare(empty, empty).total_change.cause == "same"
+
+
 def test_html_escapes_names() -> None:
     table = make_table(op("<script>alert('x')</script>", 2.0))
     page = compare(table, table, names=("<b>", "b"))._repr_html_()

@@ -69,6 +69,22 @@ def test_the_printed_text(name: str, capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == (TEXTS / f"{name}.txt").read_text(encoding="utf-8")
 
 
+def test_a_run_with_steps_is_compared_as_a_whole_with_one_without() -> None:
+    result = compare(fs.load_trace(HERE / "data" / "traces" / "square.json.gz"), fs.load_trace(paths("small")[0]))
+    assert result.per == "run" and result.time[1] > result.total_change.time_b
+    shares = re.findall(r"\((\d+\.\d)% of the time\)", result.verdict[2])
+    assert shares and float(shares[0]) <= 100, result.verdict
+
+
+def test_kernels_whose_names_are_cut_stay_apart() -> None:
+    runs = [
+        fs.load_trace(HERE / "data" / "traces" / f"{n}.json.gz") for n in ("tutorial_naive", "tutorial_naive_stack")
+    ]
+    result = compare(*runs, kind="kernel")
+    names = [line[:46] for line in result.table(width=100).splitlines() if line.startswith("sm80_xmma_gemm")]
+    assert len(names) >= 3 and len(set(names)) == len(names)
+
+
 @pytest.mark.parametrize("name", SAID)
 def test_the_sentences_say_what_was_changed(name: str) -> None:
     result = compared(name)

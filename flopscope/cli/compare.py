@@ -48,7 +48,8 @@ def add_compare(commands: Any) -> None:
         help="what is compared (default: %(default)s, with its kernels)",
     )
     add_peaks(parser)
-    parser.add_argument("--limit", type=limit, default=LIMIT, help="rows to print, -1 for all (default: %(default)s)")
+    text = "rows to print, -1 for all (default: %(default)s)"
+    parser.add_argument("--limit", "--top", type=limit, default=LIMIT, metavar="N", help=text)
     parser.add_argument(
         "--wide", action="store_true", help="also print FLOPs, bytes and roofline, and long names in full"
     )

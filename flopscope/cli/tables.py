@@ -112,7 +112,9 @@ def _table(options: argparse.Namespace) -> None:
         shown = join_ranks(ops, options.sort_by or _longest(tables), options.limit)
         total, rows = sum(map(len, ops.values())), -1
     _print_files(processes, ranks)
-    if options.all_columns:
+    if not len(every):
+        print(_nothing(options), end="")
+    elif options.all_columns:
         print(_torch_text(every, options), end="")
     else:
         width = 0 if options.wide else options.width
@@ -138,9 +140,19 @@ def _table(options: argparse.Namespace) -> None:
 
 def _print_modules(table: ModuleTable, processes: list[Process], ranks: list[int], options: argparse.Namespace) -> None:
     """Print a tree of modules."""
-    every = table.sorted(options.sort_by or _longest([table]))
+    from flopscope.results.modules import ModuleTable
+    from flopscope.views import tree as tree_view
+    from flopscope.views.fitted import terminal_width
+
+    given = [name for name, value in (("--columns", options.columns), ("--kernels", options.kernels)) if value]
+    if given:
+        raise ValueError(f"the tree of modules has no {' and '.join(given)}; --group-by name,module prints a table")
+    tree = table.sorted(options.sort_by or _longest([table]))
+    every = _selected(tree, _matcher(options.filter), options.kind)
+    assert isinstance(every, ModuleTable)
     _print_files(processes, ranks)
-    print(every.tree(options.limit) if len(every) else "No rows.\n", end="")
+    width = 0 if options.wide else options.width or terminal_width()
+    print(tree_view.render(every.largest(options.limit), width=width) if len(every) else _nothing(options), end="")
     if 0 <= options.limit < len(every):
         print(f"{options.limit} of {len(every)} rows; --limit -1 prints all.")
     _write(every, processes[0].windows, options)
@@ -187,7 +199,14 @@ def _torch_text(table: EventTable, options: argparse.Namespace) -> str:
     omitted = (
         f"{options.limit} of {len(table)} rows; --limit -1 prints all.\n" if 0 <= options.limit < len(table) else ""
     )
-    return table.table(sort_by, options.limit) + omitted if len(table) else "No rows.\n"
+    return table.table(sort_by, options.limit) + omitted
+
+
+def _nothing(options: argparse.Namespace) -> str:
+    """Return what is printed in place of a table without rows: which options leave none."""
+    kind = "" if options.kind in (None, "all") else f" of --kind {options.kind}"
+    name = "" if options.filter is None else f" whose name matches {printable(options.filter)}"
+    return f"No rows{kind}{name}.\n"
 
 
 def _grouped(trace: Trace, options: argparse.Namespace, *, several: bool) -> EventTable:

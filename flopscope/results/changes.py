@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from flopscope.answers.findings import plural
 from flopscope.results.matching import ComparisonRow, Side, sum_of
+from flopscope.support.kernel_names import short_names
 from flopscope.support.units import bytes_text, count_text, percent_text, short_time_text
 
 __all__ = ["Change", "Per", "Scale", "changes_of", "flat", "order", "replacement", "scale_of", "total_of_changes"]
@@ -145,6 +146,8 @@ def _change(name: str, rows: list[ComparisonRow], scale: Scale) -> Change:
 def _of_sides(name: str, a: Side | None, b: Side | None, rows: list[ComparisonRow], scale: Scale) -> Change:
     if a is None or b is None:
         return Change(name, a, b, rows, scale, "only a" if a else "only b", "")
+    if not (a.time > 0 and b.time > 0):  # the total of a run without rows
+        return Change(name, a, b, rows, scale, "same" if a.time == b.time else "time", "")
     return Change(name, a, b, rows, scale, *_cause(a, b, scale))
 
 
@@ -215,6 +218,7 @@ def _names(changes: Sequence[Change]) -> str:
 
 
 def _short(name: str) -> str:
+    name = short_names([name])[name]
     return name if len(name) <= NAME else f"{name[: NAME - 1]}…"
 
 

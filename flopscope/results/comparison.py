@@ -233,7 +233,7 @@ def _judged(comparison: Comparison, a: _Run, b: _Run, kind: str) -> Comparison:
     scale = changes.scale_of(comparison.rows, (a.steps, b.steps))
     analyses = a.analysis, b.analysis
     found = _with_replacements(changes.changes_of(comparison.rows, scale), scale, comparison.rows, a, b, kind)
-    wholes = [verdict.whole_of(run) if run is not None else None for run in analyses]
+    wholes = [verdict.whole_of(run, scale.per) if run is not None else None for run in analyses]
     return replace(
         comparison,
         changes=found,

@@ -43,25 +43,26 @@ HOST_IDLE = {"host": "time outside ops"}
 
 @dataclass(frozen=True)
 class Whole:
-    """The time of a run in µs: of the step with the median time, or of the profile if it has no steps."""
+    """The time of a run in µs: of the step with the median time, or of all steps, or of a profile without steps."""
 
     time: float
     """Mean of the devices, if there are several."""
     parts: Mapping[str, float]
     """As in Results.accounting()."""
     unobserved: float
-    """Estimated mean time without recording; NaN if recording did not delay it."""
+    """Estimated time without recording, of a step the mean; NaN if recording did not delay it."""
 
 
-def whole_of(analysis: Analysis) -> Whole | None:
-    """Return the time of a run, None if it has no steps or work."""
+def whole_of(analysis: Analysis, per: str) -> Whole | None:
+    """Return the time of a run, None if it has no steps or work. per: as in Scale; "step" for that of one step."""
     if not analysis.steps or not analysis.devices:
         return None
-    number, devices = middle_step(analysis), len(analysis.devices)
-    parts = part_times(analysis)[:, number].sum(axis=0) / (1000 * devices)
-    time = (analysis.steps[number].end - analysis.steps[number].begin) / 1000
+    devices = len(analysis.devices)
+    numbers = [middle_step(analysis)] if per == "step" else list(range(len(analysis.steps)))
+    parts = part_times(analysis)[:, numbers].sum(axis=(0, 1)) / (1000 * devices)
+    time = sum(analysis.steps[number].end - analysis.steps[number].begin for number in numbers) / 1000
     delayed = analysis.on_device and analysis.total - analysis.unobserved > DELAY * analysis.total
-    unobserved = analysis.unobserved / devices if delayed else math.nan
+    unobserved = analysis.unobserved * len(numbers) / devices if delayed else math.nan
     return Whole(time, dict(zip(PARTS, map(float, parts), strict=True)), unobserved)
 
 
@@ -101,7 +102,7 @@ def _count(value: float) -> str:
 def sentences(changes: Sequence[Change], scale: Scale, analyses: tuple[Analysis | None, Analysis | None]) -> list[str]:
     """Return the three sentences; fewer if the runs cannot be compared as a whole."""
     a, b = analyses
-    wholes = [whole_of(run) if run is not None else None for run in analyses]
+    wholes = [whole_of(run, scale.per) if run is not None else None for run in analyses]
     if a is None or b is None or wholes[0] is None or wholes[1] is None:
         times = math.fsum(c.time_a for c in changes), math.fsum(c.time_b for c in changes)
         first, phrases, whole_b = _tables(times, scale), _phrases(changes, times), None

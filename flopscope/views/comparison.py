@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from flopscope.support import units
 from flopscope.support.columns import GAP, aligned_line, dashes
+from flopscope.support.cutting import cut_apart
 from flopscope.support.safe import markup, printable
+from flopscope.views.fitted import LEAST_WIDTH, terminal_width
 from flopscope.views.html import STYLE
 
 if TYPE_CHECKING:
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from flopscope.results.comparison import Comparison
     from flopscope.results.matching import Side
 
-WIDTH = 100
-"""Of text that is not printed on a terminal."""
-LEAST_NAME, LEAST_WHY, LEAST_WIDTH = 16, 12, 40
+LEAST_NAME, LEAST_WHY = 16, 12
 HTML_ROWS = 50
 PARTS_SHOWN = 3
 """Shapes shown below a name, unless all rows are."""
@@ -124,12 +122,6 @@ def _footer(comparison: Comparison, shown: int, wide: bool) -> list[str]:
     return lines
 
 
-def _cut(name: str, width: int) -> str:
-    """Shorten a long name in the middle."""
-    tail = (width - 1) // 2
-    return name if len(name) <= width else f"{name[: width - 1 - tail]}…{name[len(name) - tail :]}"
-
-
 def _cut_end(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
@@ -150,15 +142,9 @@ def _cells(
     return names, columns, whys
 
 
-def text_width() -> int:
-    """Return the columns of the terminal, or WIDTH if the output is no terminal."""
-    is_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return shutil.get_terminal_size((WIDTH, 24)).columns if is_terminal else WIDTH
-
-
 def text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) -> str:
     """Return the text of Comparison.table()."""
-    whole = max(text_width() if width is None else width, LEAST_WIDTH)
+    whole = max(terminal_width() if width is None else width, LEAST_WIDTH)
     rows = _shown(comparison, row_limit)
     names, columns, whys = _cells(comparison, rows, wide)
     sizes = [max(map(len, column)) for column in columns]
@@ -176,8 +162,9 @@ def text(comparison: Comparison, row_limit: int, width: int | None, wide: bool) 
             longest = min(longest, share, left - len(GAP) - LEAST_WHY)
             reason = min(reason, left - len(GAP) - longest)
     lines = []
+    short = cut_apart(names, longest)
     for i, name in enumerate(names):
-        cells = aligned_line([_cut(name, longest), *(column[i] for column in columns)], [longest, *sizes])
+        cells = aligned_line([short[name], *(column[i] for column in columns)], [longest, *sizes])
         lines.append((cells + GAP + _cut_end(whys[i], reason) if reason else cells).rstrip())
     rule = dashes([longest, *sizes, *([reason] if reason else [])])
     head, body = lines[0], lines[1:]

@@ -96,7 +96,9 @@ def list_entries(table: EventTable, kind: str | None = None, kernels: bool = Fal
     ordered = usual_order(table.of_kind(shown))
     listed = len(ordered)
     if kind is None and not mixed and table.has_device and not table.is_sorted:
-        ordered = ordered._select(i for i, row in enumerate(ordered) if _counts(row))
+        counting = [i for i, row in enumerate(ordered) if _counts(row)]
+        if counting or table.is_whole:  # else what was chosen by name is shown
+            ordered = ordered._select(counting)
     chosen = ordered if limit < 0 else ordered[:limit]
     launched = table._parts.get("kernels") is not None
     entries: list[Entry] = []

@@ -135,8 +135,7 @@ def fit_columns(
     short = short_names(c for e, c in zip(entries, cells["Name"], strict=True) if width and e.row.device_type != "cpu")
     cells["Name"] = [INDENT * e.depth + short.get(c, c) for e, c in zip(entries, cells["Name"], strict=True)]
     if names is None:
-        found = [c for c in found if c.header == "Name" or tells(c, cells[c.header])]
-        found = [c for c in found if c.attribute != "rank" or table.ranks is not None]
+        found = [c for c in found if _is_wanted(c, cells[c.header], table)]
     chosen = _chosen(found, cells, table, width) if names is None and width else found
     fixed = sum(len(GAP) + _natural(c, cells) for c in chosen if c.attribute not in TEXTS)
     texts = [c for c in chosen if c.attribute in TEXTS]
@@ -146,6 +145,12 @@ def fit_columns(
     fitted = [_cut(c, by_header.get(c.header, _natural(c, cells)), cells[c.header], cells) for c in chosen]
     fitted.sort(key=lambda one: not one.is_text and one.column.attribute != "rank")
     return fitted
+
+
+def _is_wanted(column: ViewColumn, cells: Iterable[str], table: EventTable) -> bool:
+    if column.attribute == "rank":  # also if all rows are of rank 0
+        return table.ranks is not None
+    return column.header == "Name" or tells(column, cells)
 
 
 def _cell(fit: Fit, entry: Entry, table: EventTable) -> str:
@@ -263,9 +268,10 @@ def render(
     if names is not None:
         find_columns(names)
     found = list_entries(table, kind, kernels, row_limit) if listing is None else listing
-    if not found.entries and not found.ranges:
+    if not found.count and not found.entries and not found.ranges:
         return FittedText(["No rows."], [])
-    lines, spans = _block(found.entries, table, fitted, names, 0) if found.entries else (["No ops."], [])
+    empty = ["No rows." if found.count else "No ops."]
+    lines, spans = _block(found.entries, table, fitted, names, 0) if found.entries else (empty, [])
     if found.ranges:
         shown = found.ranges[:RANGES_SHOWN]
         left = f", {RANGES_SHOWN} of {len(found.ranges)}" if len(found.ranges) > RANGES_SHOWN else ""
@@ -280,7 +286,9 @@ def render(
 
 def wrapped(sentences: Iterable[str], width: int) -> list[str]:
     """Return one paragraph of lines of at most ``width`` characters."""
-    text = " ".join(sentences).replace(" %", f"{NO_BREAK}%").replace("% roof", f"%{NO_BREAK}roof")
+    text = " ".join(sentences).replace(" %", f"{NO_BREAK}%")
+    for word in ("roof", "Roof"):
+        text = text.replace(f"% {word}", f"%{NO_BREAK}{word}")
     lines = textwrap.wrap(text, width or UNKNOWN_WIDTH, break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines]
 
@@ -320,6 +328,8 @@ def notes_of(table: EventTable, listing: Listing, more: str, row_limit: int, tot
     if listing.noun == "row" and _has_both(listing):
         yield "The time of a kernel is also that of its op."
     rows = [entry.row for entry in (*listing.entries, *listing.ranges)]
+    if any(row.is_user_annotation and row.device_type != "cpu" and row.self_device_time_total > 0 for row in rows):
+        yield "Ranges of the GPU last from the start of their first kernel to the end of their last; no total has them."
     for note in footnotes(rows, table, lambda name: cut_middle(printable(name), NOTE_NAME), time):
         yield " ".join(note.split()).replace("% Roofline:", "% roof:")
     coverage = table.coverage()
