@@ -19,7 +19,7 @@ __all__ = ["Advice", "AdviceTable", "advise"]
 
 LEAST_SHARE = 0.01
 """Of the step: a saving below it is not reported."""
-WIDTH = 100
+WIDTH = 98  # summary() indents it by two
 EVIDENCE_SHOWN = 3
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from flopscope.answers.findings import is_convolution, is_product
 from flopscope.answers.rules import RULES
 from flopscope.hardware.device import Datasheet
 from flopscope.hardware.model import Model, why_unknown
+from flopscope.support.suggest import did_you_mean
 
 __all__ = ["Change", "change_of", "checked_rules"]
 
@@ -118,15 +118,8 @@ def checked_rules(rule: str | Iterable[str] | None) -> list[str]:
     wanted = [] if rule is None else [rule] if isinstance(rule, str) else list(rule)
     for name in wanted:
         if name not in RULES:
-            raise ValueError(f"there is no rule {name!r}{closest(name, RULES)}; the rules are {', '.join(RULES)}")
+            raise ValueError(f"there is no rule {name!r}{did_you_mean(name, RULES)}; the rules are {', '.join(RULES)}")
     return [name for name in RULES if name in wanted]
-
-
-def closest(name: object, names: Iterable[str]) -> str:
-    """Return " (did you mean …?)" with the names that resemble a name, or nothing."""
-    lower = {one.lower(): one for one in names}
-    found = [lower[one] for one in difflib.get_close_matches(str(name).lower(), lower, n=4, cutoff=0.6)]
-    return f" (did you mean {' or '.join(map(repr, found))}?)" if found else ""
 
 
 def _checked_peaks(peaks: object) -> dict[str, float]:
@@ -137,7 +130,7 @@ def _checked_peaks(peaks: object) -> dict[str, float]:
     known = (MEMORY, *_core.compute_units)
     for name, rate in peaks.items():
         if name not in known:
-            raise ValueError(f"there is no peak {name!r}{closest(name, known)}; the peaks are {', '.join(known)}")
+            raise ValueError(f"there is no peak {name!r}{did_you_mean(name, known)}; the peaks are {', '.join(known)}")
         if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 < rate < math.inf:
             raise ValueError(f"the peak of {name} must be a positive number of FLOP/s or bytes/s, not {rate!r}")
     return {name: float(rate) for name, rate in peaks.items()}
@@ -148,7 +141,8 @@ def _checked_dtype(dtype: object) -> str | None:
     if dtype is None or name in PRODUCT_UNITS:
         return None if dtype is None else name
     raise ValueError(
-        f"there is no float dtype {name!r}{closest(name, PRODUCT_UNITS)}; those known are {', '.join(PRODUCT_UNITS)}"
+        f"there is no float dtype {name!r}{did_you_mean(name, PRODUCT_UNITS)}; those known are "
+        f"{', '.join(PRODUCT_UNITS)}"
     )
 
 
@@ -159,13 +153,13 @@ def _device_rates(device: object) -> dict[str, float]:
     if row is None:
         names = [known for one in _core.datasheet() for known in one["names"]]
         if name not in names:
-            raise ValueError(f"no datasheet row for {name!r}{closest(name, names) or _containing(name, names)}")
+            raise ValueError(f"no datasheet row for {name!r}{did_you_mean(name, names) or _containing(name, names)}")
         raise ValueError(f"what_if(device={name!r}): {why_unknown(Model(name), here=False, measured=False)}")
     sheet = Datasheet._from_core(row)
     return {**sheet.flops, **({MEMORY: sheet.bandwidth} if sheet.bandwidth else {})}
 
 
 def _containing(name: str, names: Iterable[str]) -> str:
-    """Return the names that contain a name, such as "H100", in the form of closest()."""
+    """Return the names that contain a name, such as "H100", in the form of did_you_mean()."""
     found = [known for known in names if name and name.lower() in known.lower()]
-    return f" (did you mean {' or '.join(map(repr, found[:4]))}?)" if found else ""
+    return f"; did you mean {' or '.join(map(repr, found[:4]))}?" if found else ""
