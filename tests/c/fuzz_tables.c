@@ -7,6 +7,7 @@
 
 #include "accounting/accounting.h"
 #include "base/memory.h"
+#include "base/saturate.h"
 #include "summaries/collectives.h"
 #include "summaries/efficiency.h"
 #include "summaries/launches.h"
@@ -252,6 +253,20 @@ static bool has_replaced_bytes(const fuzz_sink *sink)
     return false;
 }
 
+/* Return whether the events span so much time that the reader discards the last ones: a trace is written from its first
+ * event on, and times of more than INT64_MAX / 4 ns (73 years) are discarded. */
+static bool spans_ages(const fs_store *store)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+    for (uint32_t i = 0; i < fs_store_count(store); i++) {
+        int64_t start = FS_EVENT_AT(store, i, start);
+        if (start == FS_MISSING) continue;
+        first = start < first ? start : first;
+        last = start > last ? start : last;
+    }
+    return last > first && fs_sub_saturated(last, first) >= INT64_MAX / 4;
+}
+
 static fs_status check_reloaded(const fs_store *store, const fuzz_sink *sink)
 {
     fs_store *again;
@@ -261,7 +276,7 @@ static fs_status check_reloaded(const fs_store *store, const fuzz_sink *sink)
     FUZZ_TRY(fuzz_load(&text, FUZZ_WHOLE, &again, &report, &fuzz_error));
     count_kinds(store, before);
     count_kinds(again, after);
-    bool comparable = !has_open_events(store) && !has_replaced_bytes(sink);
+    bool comparable = !has_open_events(store) && !has_replaced_bytes(sink) && !spans_ages(store);
     for (int kind = 0; kind < FS_EVENT_KIND_COUNT && comparable; kind++) {
         FUZZ_CHECK(before[kind] == after[kind], "%s: %lld written, %lld read", fs_event_kind_names[kind],
                    (long long)before[kind], (long long)after[kind]);
