@@ -75,7 +75,7 @@ def cases(trace: fs.Trace) -> dict[str, Callable[[], object]]:
     return {
         "core.table": lambda: core.table(False, 0, limits),
         "core.table by shape": lambda: core.table(True, 0, limits, False, False),
-        "core.table by shape, accounting": lambda: core.table(True, 0, limits, False, True),
+        "core.table by shape, accounting": lambda: core.table(True, 0, limits, False, True, (), True),
         "key_averages()": trace.key_averages,
         "key_averages() by shape": lambda: trace.key_averages(group_by_input_shape=True),
         "accounting()": cold(trace.accounting),

@@ -32,6 +32,8 @@ __all__ = [
 
 ops: list[str]
 numeric_columns: list[tuple[str, str, str, str]]
+work_classes: tuple[str, ...]
+idle_causes: tuple[str, ...]
 dtype_bytes: dict[str, int]
 float_dtypes: tuple[str, ...]
 compute_units: tuple[str, ...]
@@ -129,6 +131,7 @@ class Store:
         cpu_alone: bool = False,
         account: bool = False,
         groupings: tuple[str, ...] = (),
+        brief: bool = False,
         /,
     ) -> tuple[dict[str, Any], dict[str, Any]]: ...
     def enclosing(self, event: int, /) -> list[tuple[str, str]]: ...

@@ -29,7 +29,6 @@ typedef struct {
     int64_t *budgets; /* ns of its ideal time that are not yet spent; -1: unknown */
     uint32_t *cells;  /* of the step in which it began, or FS_NONE */
     uint32_t *order;  /* the works by device; one device's are in the order of the table; NULL: one device has all */
-    int64_t *unused;
     uint8_t *classes;
     uint32_t *owners; /* by row of a kernel: a work with an owner, or FS_NONE */
     fs_sums sums;
@@ -86,12 +85,11 @@ static fs_status allocate(accountant *all, fs_error *err)
     size_t lanes = fs_store_lane_count(all->store) + (size_t)1;
     all->budgets = fs_malloc(works * sizeof *all->budgets);
     all->cells = fs_malloc(works * sizeof *all->cells);
-    all->unused = fs_calloc(works, sizeof *all->unused);
     all->classes = fs_malloc(works * sizeof *all->classes);
     all->owners = fs_malloc(rows * sizeof *all->owners);
     all->last_rows = fs_malloc(lanes * sizeof *all->last_rows);
-    if (all->budgets == NULL || all->cells == NULL || all->unused == NULL || all->classes == NULL ||
-        all->owners == NULL || all->last_rows == NULL)
+    if (all->budgets == NULL || all->cells == NULL || all->classes == NULL || all->owners == NULL ||
+        all->last_rows == NULL)
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to account for %u pieces of work", table->work_count);
     memset(all->cells, 0xff, works * sizeof *all->cells);
     memset(all->owners, 0xff, rows * sizeof *all->owners);
@@ -221,7 +219,7 @@ static fs_status separate(accountant *all, fs_error *err)
     for (int class = 0; class < FS_WORK_CLASS_COUNT; class++) {
         fs_intervals *list = &all->lists[class];
         if (list->count == 0) continue;
-        if (all->busy.count > 0) FS_TRY(fs_intervals_subtract(list, &all->busy, all->unused, err));
+        if (all->busy.count > 0) FS_TRY(fs_intervals_subtract(list, &all->busy, NULL, err));
         for (uint32_t i = 0; i < list->count; i++) {
             FS_POLL(i, err);
             FS_TRY(fs_intervals_cover(&all->busy, list->items[i].begin, list->items[i].end, err));
@@ -340,7 +338,6 @@ done:
     fs_free(all->budgets);
     fs_free(all->cells);
     fs_free(all->order);
-    fs_free(all->unused);
     fs_free(all->classes);
     fs_free(all->owners);
     fs_free(all->last_rows);

@@ -14,7 +14,7 @@ static bool is_same(const uint32_t *a, const uint32_t *b)
     return different == 0;
 }
 
-/* Find the index of a key. Where it is new, make room for its row and set *row to it, else to NULL. */
+/* Find the index of a key. Where it is new, make room for its row, which the caller fills in. */
 static fs_status find(fs_sums_keys *keys, const uint32_t key[FS_SUMS_KEY], void **rows, uint32_t *count,
                       uint32_t *capacity, size_t row_size, uint32_t *index, bool *added, fs_error *err)
 {

@@ -328,11 +328,11 @@ static PyObject *time_list(const fs_unmodelled *times, uint32_t count)
 PyObject *fs_store_object_table(PyObject *object, PyObject *args)
 {
     fs_store_object *self = (fs_store_object *)object;
-    int by_shape, cpu_alone = 0, account = 0;
+    int by_shape, cpu_alone = 0, account = 0, brief = 0;
     Py_ssize_t stack_n;
     PyObject *peaks, *groupings = NULL;
-    if (!PyArg_ParseTuple(args, "pnO!|ppO!:table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone, &account,
-                          &PyTuple_Type, &groupings))
+    if (!PyArg_ParseTuple(args, "pnO!|ppO!p:table", &by_shape, &stack_n, &PyDict_Type, &peaks, &cpu_alone, &account,
+                          &PyTuple_Type, &groupings, &brief))
         return NULL;
     if (stack_n < 0)
         return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", stack_n);
@@ -340,7 +340,8 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
     if (request == NULL) return PyErr_NoMemory();
     request->options.by_shape = by_shape;
     request->options.cpu_alone = cpu_alone;
-    request->options.works = request->options.brief = account;
+    request->options.works = account;
+    request->options.brief = brief;
     request->options.stack_depth = stack_n < UINT32_MAX ? (uint32_t)stack_n : UINT32_MAX;
     fs_table *table = NULL;
     fs_accounting accounting = {0};

@@ -213,10 +213,10 @@ static PyObject *get_has_shapes(PyObject *object, void *unused)
 
 static PyMethodDef methods[] = {
     {"table", reading_table, METH_VARARGS,
-     "table($self, by_shape, stack_n, peaks, cpu_alone=False, account=False, /)\n--\n\n(columns, meta) of the grouped "
-     "events, by "
-     "their stack_n innermost frames too; peaks by device name. cpu_alone: the program is known to have used no GPU. "
-     "account: the accounting too, but no statistics of single times and no coverage."},
+     "table($self, by_shape, stack_n, peaks, cpu_alone=False, account=False, groupings=(), brief=False, /)\n--\n\n"
+     "(columns, meta) of the grouped events, by their stack_n innermost frames too; peaks by device name. cpu_alone: "
+     "the program is known to have used no GPU. account: the accounting too. groupings: what else separates rows. "
+     "brief: no statistics of single times and no coverage."},
     {"enclosing", reading_enclosing, METH_VARARGS,
      "enclosing($self, event, /)\n--\n\n(kind, name) of the event and of up to 511 that enclose it, innermost first."},
     {"events", reading_events, METH_NOARGS,
@@ -269,5 +269,6 @@ static PyType_Spec spec = {
 
 int fs_add_store(PyObject *module)
 {
-    return fs_add_type(module, &fs_store_type, &spec) < 0 ? -1 : fs_add_columns(module);
+    if (fs_add_type(module, &fs_store_type, &spec) < 0 || fs_add_columns(module) < 0) return -1;
+    return fs_add_accounting_names(module);
 }

@@ -66,5 +66,6 @@ PyObject *fs_accounting_object(const fs_store *store, const struct fs_accounting
 
 /* Constants that go with them. */
 int fs_add_columns(PyObject *module);
+int fs_add_accounting_names(PyObject *module);
 
 #endif

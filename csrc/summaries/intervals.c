@@ -110,7 +110,7 @@ fs_status fs_intervals_subtract(fs_intervals *list, const fs_intervals *taken, i
             int64_t to = cut->end < left.end ? cut->end : left.end;
             if (from > left.begin)
                 FS_TRY_GOTO(status, fs_intervals_add(&rest, left.begin, from, left.tag, err), failed);
-            fs_add_to(&sums[left.tag], fs_sub_saturated(to, from));
+            if (sums != NULL) fs_add_to(&sums[left.tag], fs_sub_saturated(to, from));
             left.begin = to;
             if (cut->end >= left.end) break;
         }

@@ -34,8 +34,9 @@ fs_status fs_intervals_sort(fs_intervals *list, fs_error *err);
 /* Sort, and merge intervals that overlap or touch. The result is disjoint, ascending and has no empty interval. */
 fs_status fs_intervals_unite(fs_intervals *list, fs_error *err);
 
-/* Remove `taken` from `list`. The remaining intervals keep their tags; the removed time in ns is added to `sums[tag]`.
- * Both lists must be disjoint and ascending. FS_OUT_OF_MEMORY leaves the list unchanged and the sums undefined. */
+/* Remove `taken` from `list`. The remaining intervals keep their tags; the removed time in ns is added to `sums[tag]`,
+ * unless sums is NULL. Both lists must be disjoint and ascending. FS_OUT_OF_MEMORY leaves the list unchanged and the
+ * sums undefined. */
 fs_status fs_intervals_subtract(fs_intervals *list, const fs_intervals *taken, int64_t *sums, fs_error *err);
 
 /* Return the time in ns that [begin, end) shares with a disjoint ascending list. `at` (initially 0) is a cursor: calls

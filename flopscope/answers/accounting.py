@@ -33,10 +33,10 @@ def part_columns(
     for d, device in enumerate(devices):
         for s, step in enumerate(steps):
             if step.name is not None or len(devices) > 1:
-                rows.append(_row(_device_name(device), step.name, s, parts[d, s], work[d, s], rated))
+                rows.append(_row(_device_name(device), step.name, parts[d, s], work[d, s], rated))
     if devices:
         name = _device_name(devices[0]) if len(devices) == 1 else None
-        rows.append(_row(name, None, None, parts.sum(axis=(0, 1)), work.sum(axis=(0, 1)), rated))
+        rows.append(_row(name, None, parts.sum(axis=(0, 1)), work.sum(axis=(0, 1)), rated))
     names = ("device", "step", "total", *PARTS, "mfu", "mbu")
     return {name: [row[name] for row in rows] for name in names}
 
@@ -45,8 +45,7 @@ def work_times(analysis: Analysis) -> npt.NDArray[np.float64]:
     """Return the times of the FLOPs and of the bytes at the peaks, by device and step, in ns."""
     cells, devices = analysis.cells, analysis.devices
     work = np.zeros((len(devices), len(analysis.steps), 2))
-    place = {device: number for number, device in enumerate(devices)}
-    where = np.array([place[int(device)] for device in cells["device"]], dtype=np.int64)
+    where = analysis.places(cells)
     np.add.at(work[..., 0], (where, cells["step"]), cells["compute"])
     np.add.at(work[..., 1], (where, cells["step"]), cells["memory"])
     return work
@@ -55,14 +54,12 @@ def work_times(analysis: Analysis) -> npt.NDArray[np.float64]:
 def part_times(analysis: Analysis) -> npt.NDArray[np.int64]:
     """Return the parts by device, step and part, in ns."""
     devices, cells, gaps = analysis.devices, analysis.cells, analysis.gap_cells
-    place = {device: number for number, device in enumerate(devices)}
     parts = np.zeros((len(devices), len(analysis.steps), len(PARTS)), dtype=np.int64)
-    where = np.array([place[int(device)] for device in cells["device"]], dtype=np.int64)
+    where = analysis.places(cells)
     ideal = analysis.cell_ideals()
     np.add.at(parts[..., PARTS.index("ideal")], (where, cells["step"]), ideal)
     np.add.at(parts, (where, cells["step"], analysis.cell_parts()), cells["exclusive"] - ideal)
-    idle = np.array([place[int(device)] for device in gaps["device"]], dtype=np.int64)
-    np.add.at(parts, (idle, gaps["step"], PARTS.index("host") + gaps["cause"]), gaps["time"])
+    np.add.at(parts, (analysis.places(gaps), gaps["step"], PARTS.index("host") + gaps["cause"]), gaps["time"])
     return parts
 
 
@@ -73,7 +70,6 @@ def _device_name(device: int) -> str:
 def _row(
     device: str | None,
     step: str | None,
-    index: int | None,
     parts: npt.NDArray[np.int64],
     work: npt.NDArray[np.float64],
     rated: bool,

@@ -129,18 +129,14 @@ class Pools:
     """The time that advice may still claim: of each op, of each cause of idleness, and of all device work together."""
 
     def __init__(self, analysis: Analysis) -> None:
-        self.ops = {id(op): op.time for op in analysis.ops}
-        self.idle = {id(gap): analysis.idle_unobserved(gap.time) for gap in analysis.gaps if gap.cause != "data"}
-        self.idle |= {id(gap): gap.time for gap in analysis.gaps if gap.cause == "data"}
+        self.times = {id(op): op.time for op in analysis.ops}
+        self.times |= {id(gap): analysis.gap_unobserved(gap) for gap in analysis.gaps}
         self.slack, self.host_of = analysis.slack, analysis.host_of
         self.left = analysis.unobserved
 
     def granted(self, finding: Finding) -> list[tuple[Op | Gap, float]]:
         """Return what is left of each op and gap for the finding to claim."""
-        return [
-            (source, min(wanted, (self.ops if isinstance(source, Op) else self.idle)[id(source)]))
-            for source, wanted in finding.claims
-        ]
+        return [(source, min(wanted, self.times[id(source)])) for source, wanted in finding.claims]
 
     def offer(self, finding: Finding) -> tuple[float, list[tuple[Op | Gap, float]]]:
         """Return what the finding can still claim, in total and from each op and gap."""
@@ -156,7 +152,7 @@ class Pools:
 
     def take(self, saving: float, claims: Sequence[tuple[Op | Gap, float]]) -> None:
         for source, granted in claims:
-            (self.ops if isinstance(source, Op) else self.idle)[id(source)] -= granted
+            self.times[id(source)] -= granted
             self.slack -= granted if isinstance(source, Op) else 0
         self.left -= saving
 

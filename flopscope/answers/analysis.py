@@ -7,7 +7,7 @@ of the profile if it has no steps.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from flopscope import _core
 from flopscope.answers.recording import Recording, recording_cost
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Analysis", "Gap", "Kernel", "Op", "Step"]
 
 AUTOGRAD = "autograd::engine::evaluate_function: "
-CLASSES = ("computation", "communication", "copy")  # fs_work_class
-CAUSES = ("host", "sync", "data", "other")  # fs_idle_cause
+CLASSES, CAUSES = _core.work_classes, _core.idle_causes
 WORK_PARTS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "communication", "copy")
 PARTS = (*WORK_PARTS, *CAUSES)
 BEYOND = {"compute": "compute", "memory": "memory", "cache": "memory", "latency": "latency", "launch": "launch"}
@@ -129,12 +129,17 @@ class Analysis:
         self.launch_time: float = content["launch_median"]
         """Median duration of the API calls that launch kernels, in µs; NaN without any."""
         self._ops_around: dict[int, str] = {}
-        self.scale = 1 / (1000 * max(len(self.steps), 1))  # from ns of the profile to µs per step
+        self.scale = 1 / (1000 * self.step_count)  # from ns of the profile to µs per step
 
     @property
     def has_steps(self) -> bool:
         """Whether the program marked its steps."""
         return any(step.name is not None for step in self.steps)
+
+    @property
+    def step_count(self) -> int:
+        """Number of steps; 1 for a profile without any, whose times are those of the whole."""
+        return max(len(self.steps), 1)
 
     @property
     def per(self) -> str:
@@ -150,6 +155,10 @@ class Analysis:
     def devices(self) -> list[int]:
         """The devices with work, if only before the steps, by index; -1 is the CPU."""
         return sorted({int(device) for cells in (self.cells, self.gap_cells) for device in cells["device"]})
+
+    def places(self, cells: Mapping[str, Any]) -> npt.NDArray[np.intp]:
+        """Return for each cell or gap the index of its device in ``devices``."""
+        return np.asarray(np.searchsorted(self.devices, cells["device"]), dtype=np.intp)
 
     @cached_property
     def total(self) -> float:
@@ -189,7 +198,7 @@ class Analysis:
             op = ops.get(place)
             if op is None:
                 op = ops[place] = self._op(row, kernel, device, PARTS[part], owner if owner >= 0 else event)
-            op.count += count / max(len(self.steps), 1)
+            op.count += count / self.step_count
             op.time += scale * time
             op.ideal += scale * ideal
             op.compute += compute * scale
@@ -198,7 +207,7 @@ class Analysis:
             if one is None:
                 one = kernels[(*place, kernel)] = Kernel(self._key(kernel), blocks=blocks, resident=resident)
                 op.kernels.append(one)
-            one.count += count / max(len(self.steps), 1)
+            one.count += count / self.step_count
             one.time += scale * time
         for op in ops.values():
             op.kernels.sort(key=lambda one: -one.time)
@@ -211,14 +220,14 @@ class Analysis:
         if row < 0:
             return Op(row, self._key(kernel), [], [], None, device, part, event)
         columns = self.columns
-        calls = int(columns["count"][row]) / max(len(self.steps), 1)
+        calls = int(columns["count"][row]) / self.step_count
         shapes, dtypes = columns["input_shapes"][row], columns["input_dtypes"][row]
         return Op(row, self._key(row), shapes, dtypes, columns["unit"][row], device, part, event, calls)
 
     @cached_property
     def gaps(self) -> list[Gap]:
         """The idle times, longest first."""
-        cells, steps = self.gap_cells, max(len(self.steps), 1)
+        cells, steps = self.gap_cells, self.step_count
         sums: dict[tuple[int, int, int], list[float]] = {}
         names = ("cause", "row", "wait", "event", "time", "count")
         waits: dict[str, int] = {}
@@ -234,10 +243,6 @@ class Analysis:
     def idle(self, *causes: str) -> float:
         """Return the idle time of these causes, µs per step."""
         return sum(gap.time for gap in self.gaps if gap.cause in causes)
-
-    def in_part(self, *parts: str) -> Iterable[Op]:
-        """Return the ops whose time beyond the ideal belongs to these parts."""
-        return (op for op in self.ops if op.part in parts)
 
     def enclosing(self, event: int) -> list[tuple[str, str]]:
         """Return (kind, name) of an event and of those around it, innermost first."""
@@ -273,6 +278,10 @@ class Analysis:
         """Return idle time by host or wait as it would be without recording."""
         return time * self._late_unobserved
 
+    def gap_unobserved(self, gap: Gap) -> float:
+        """Return an idle time as it would be without recording, which delays only what the host causes."""
+        return self.idle_unobserved(gap.time) if gap.cause in ("host", "sync") else gap.time
+
     @cached_property
     def host(self) -> float:
         """Estimated µs per step that the host works, without its waits and without recording."""
@@ -294,7 +303,7 @@ class Analysis:
     def row_sum(self, key: str, column: str) -> float:
         """Return a column (times in µs) per step, summed over the rows of a name."""
         values = self.columns[column]
-        return sum(float(values[i]) for i in self._rows_of.get(key, ())) / max(len(self.steps), 1)
+        return sum(float(values[i]) for i in self._rows_of.get(key, ())) / self.step_count
 
     @cached_property
     def _rows_of(self) -> Mapping[str, Sequence[int]]:

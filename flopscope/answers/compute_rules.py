@@ -100,7 +100,7 @@ def _compute(analysis: Analysis, op: Op) -> float:
     rate = _rate(analysis, op, str(op.unit))
     if op.compute > 0 or not rate or op.row < 0:
         return op.compute
-    flops = float(analysis.columns["flops"][op.row]) / max(len(analysis.steps), 1)
+    flops = float(analysis.columns["flops"][op.row]) / analysis.step_count
     return 1e6 * flops / rate if flops > 0 else 0.0
 
 

@@ -204,7 +204,7 @@ def straggler(analysis: Analysis) -> Iterator[Finding]:
             if len(times) > 2 and duration > 2 * fastest:
                 excess += min(duration - fastest, shown)
                 calls += 1
-    excess /= max(len(analysis.steps), 1)
+    excess /= analysis.step_count
     if not excess:
         return
     ops = [op for op in analysis.ops if op.part == "communication"]
@@ -291,7 +291,7 @@ def launch(analysis: Analysis) -> Iterator[Finding]:
 
 def _host_ops(analysis: Analysis) -> list[dict[str, Any]]:
     """Return the evidence of the ops that take most time on the CPU and launch nothing."""
-    columns, steps = analysis.columns, max(len(analysis.steps), 1)
+    columns, steps = analysis.columns, analysis.step_count
     rows = [
         {
             "op": columns["key"][row],

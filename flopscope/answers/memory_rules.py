@@ -140,7 +140,7 @@ def fuse(analysis: Analysis) -> Iterator[Finding]:
     share = FUSED_SHARE * (SAVED_FOR_BACKWARD if training else 1.0)
     saved: dict[int, float] = {}
     chained: dict[int, Op] = {}
-    steps = max(len(analysis.steps), 1)
+    steps = analysis.step_count
     written, moved = (list(map(float, analysis.columns[name])) for name in ("bytes_written", "bytes_total_moved"))
     for (before, after), count in counts.items():
         first, second = by_row.get(before), by_row.get(after)

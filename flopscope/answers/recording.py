@@ -36,7 +36,7 @@ def recording_cost(analysis: Analysis) -> Recording:
     The host's time becomes the program's only where the device waited for the host: the delay is at most the idle time
     for which the host is the cause.
     """
-    steps = max(len(analysis.steps), 1)
+    steps = analysis.step_count
     recorded = "trace" in analysis.columns["timing_source"]
     costs = COST if recorded else OWN
     events = {kind: sum(step.events.get(kind, 0) for step in analysis.steps) / steps for kind in costs}

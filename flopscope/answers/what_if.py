@@ -91,7 +91,6 @@ class Model:
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
         cells, gaps = analysis.cells, analysis.gap_cells
-        self.place = {device: number for number, device in enumerate(analysis.devices)}
         self.time = np.asarray(cells["exclusive"], dtype=np.float64)
         self.ideal = analysis.cell_ideals().astype(np.float64)
         self.part = analysis.cell_parts().copy()
@@ -116,14 +115,13 @@ class Model:
                     if isinstance(source, Op):
                         _take(ops[id(source)], granted, rule in CHANGE_WORK)
                         self.rated &= rule not in CHANGE_WORK
-                        pools.ops[id(source)] -= granted
                     else:
-                        pools.idle[id(source)] -= granted
                         self.freed += granted
+                    pools.times[id(source)] -= granted
                 self.freed += analysis.host_of(finding.removed)
         if rules:
             self._keep_ops(ops)
-            self._keep_idle(pools.idle)
+            self._keep_idle(pools.times)
 
     def _keep_ops(self, left: Mapping[int, Sequence[float]]) -> None:
         """Shrink the cells of each op to the time and the ideal time that are left of it."""
@@ -148,9 +146,8 @@ class Model:
 
         shares = {}
         for gap in analysis.gaps:
-            whole = gap.time if gap.cause == "data" else analysis.idle_unobserved(gap.time)
             if gap.cause != "other":
-                shares[key(gap.cause, gap.row, gap.wait)] = _ratio(left[id(gap)], whole)
+                shares[key(gap.cause, gap.row, gap.wait)] = _ratio(left[id(gap)], analysis.gap_unobserved(gap))
         columns = (analysis.gap_cells[name].tolist() for name in ("cause", "row", "wait"))
         places = [key(CAUSES[cause], row, wait) for cause, row, wait in zip(*columns, strict=True)]
         self.idle = self.idle * np.array([shares.get(place, 1.0) for place in places])
@@ -187,8 +184,8 @@ class Model:
     def _sum(self, values: npt.NDArray[Any], part: Any = 0) -> Floats:
         """Sum values of the cells by device, step and part."""
         cells = self.analysis.cells
-        sums = np.zeros((len(self.place), len(self.analysis.steps), len(PARTS)))
-        where = np.array([self.place[int(device)] for device in cells["device"]], dtype=np.int64)
+        sums = np.zeros((len(self.analysis.devices), len(self.analysis.steps), len(PARTS)))
+        where = self.analysis.places(cells)
         np.add.at(sums, (where, cells["step"], part), values)
         return sums
 
@@ -203,8 +200,7 @@ class Model:
         before = self._sum(np.asarray(analysis.cells["exclusive"], dtype=np.float64))[..., 0]
         parts = self._sum(self.ideal) + self._sum(self.time - self.ideal, self.part)
         saved = before - parts.sum(axis=-1)
-        where = np.array([self.place[int(device)] for device in gaps["device"]], dtype=np.int64)
-        np.add.at(parts, (where, gaps["step"], HOST + gaps["cause"]), self.idle)
+        np.add.at(parts, (analysis.places(gaps), gaps["step"], HOST + gaps["cause"]), self.idle)
         if analysis.on_device:
             self._wait_for_host(parts, saved, host_us_per_launch)
         return np.rint(np.maximum(parts, 0.0)).astype(np.int64)

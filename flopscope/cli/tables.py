@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = ["add_peaks", "add_table", "device_of", "limit"]
 
 LIMIT = 30
-WORDS = "name, shape, dtype, stack, module, category, step, stream, rank, line"
 
 
 def limit(text: str) -> int:
@@ -54,6 +53,8 @@ def add_peaks(parser: argparse.ArgumentParser) -> None:
 
 def add_table(commands: Any) -> None:
     """Add ``table`` to the commands of the parser."""
+    from flopscope.results.groups import GROUPINGS
+
     parser = commands.add_parser("table", allow_abbrev=False, help="show the ops and kernels of recorded traces")
     text = (
         "trace of torch.profiler, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
@@ -70,7 +71,10 @@ def add_table(commands: Any) -> None:
     parser.add_argument("--width", type=table_width, metavar="N", help="width of the table (default: the terminal's)")
     parser.add_argument("--wide", action="store_true", help="print all columns, and names in full, at any width")
     parser.add_argument(
-        "--group-by", metavar="WORDS", default="name", help=f"one or several, separated by commas, of {WORDS}"
+        "--group-by",
+        metavar="WORDS",
+        default="name",
+        help=f"one or several, separated by commas, of {', '.join(GROUPINGS)}",
     )
     add_peaks(parser)
     parser.add_argument("--all-columns", action="store_true", help="print torch's layout with all of its columns")

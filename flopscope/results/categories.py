@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from flopscope.views.entries import NO_OP
+
 if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
 
@@ -65,7 +67,7 @@ CATEGORIES: tuple[tuple[str, str], ...] = (
         "random amp_* result_type",
     ),
 )
-OTHER, NO_OP = "other", "(no op)"
+OTHER = "other"
 _PATTERNS = [(category, names.split()) for category, names in CATEGORIES]
 _OWN = ("self_cpu_time_total", "self_device_time_total", "self_cpu_memory_usage", "self_device_memory_usage")
 _WORK = ("flops", "bytes_read", "bytes_written", "bytes_total_moved")

@@ -24,7 +24,6 @@ LEAST = 0.05
 """Of the time of a row: a smaller change has no cause."""
 SAME_LENGTH = 0.05
 """Runs without steps have the same length if their numbers of calls differ by less."""
-SAME_WORK = 0.01
 SECOND = 0.3
 """A second cause is stated if it explains this part of the change."""
 NAMES_SHOWN, NAME = 4, 40

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flopscope.results import categories, modules
 from flopscope.results.categories import category_of
+from flopscope.views.entries import NO_OP
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -123,15 +124,14 @@ def _summed(table: EventTable, found: Mapping[str, list[Any]], tree: modules.Tre
         return modules.by_module(table, found["module"], tree)
     keys = list(zip(*found.values(), strict=True))
     sums = categories.sum_rows(table, keys)
-    unlinked = tuple(categories.NO_OP if word == "category" else None for word in found)
+    unlinked = tuple(NO_OP if word == "category" else None for word in found)
     labels: dict[str, list[Any]] = {
         word: [(unlinked if key is None else key)[i] for key in sums] for i, word in enumerate(found)
     }
     if tree is not None:
         labels["module"] = [tree.path(module) for module in labels["module"]]
     names = labels.pop("category", None) or [
-        modules.NO_OP if key is None else path or modules.NO_MODULE
-        for key, path in zip(sums, labels["module"], strict=True)
+        NO_OP if key is None else path or modules.NO_MODULE for key, path in zip(sums, labels["module"], strict=True)
     ]
     named = [{**row, "key": name} for row, name in zip(sums.values(), names, strict=True)]
     return table.with_rows(named)._with_groups(labels)

@@ -9,12 +9,13 @@ from typing import Any
 from flopscope.results.categories import known_sum, share_of_all, sum_rows
 from flopscope.results.table import EventTable
 from flopscope.views import tree as tree_view
+from flopscope.views.entries import NO_OP
 
-__all__ = ["NO_MODULE", "NO_OP", "ModuleTable", "Tree", "by_module"]
+__all__ = ["NO_MODULE", "ModuleTable", "Tree", "by_module"]
 
 PREFIX = "nn.Module: "
 MOST_PATH = 4096  # characters of a path to which a name is added
-NO_MODULE, NO_OP = "(no module)", "(no op)"
+NO_MODULE = "(no module)"
 _TOTALS = {
     "cpu_time_total": "self_cpu_time_total",
     "device_time_total": "self_device_time_total",

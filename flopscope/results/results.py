@@ -90,10 +90,9 @@ class Results:
         stack_n = group_by_stack_n or ("stack" in words and groups.STACK_ENTRIES)
         source = peaks or self._usual_peaks
         parts = tuple(word for word in words if groups.GROUPINGS[word].core)
-        columns, meta, shares = self._grouped(core, by_shape, stack_n, source, groupings=parts)
+        columns, meta, shares = self._grouped(core, by_shape, stack_n, source, groupings=parts, account=kernels)
         if kernels:
-            account = self._grouped(core, by_shape, stack_n, source, groupings=parts, account=True)[1]["accounting"]
-            meta["kernels"] = _kernels_of_rows(columns["key"], account["cells"])
+            meta["kernels"] = _kernels_of_rows(columns["key"], meta.pop("accounting")["cells"])
         meta["record_shapes"] = self.record_shapes
         meta["has_shapes"] = core.has_shapes
         meta["profile_memory"] = self.profile_memory
@@ -296,7 +295,7 @@ class Results:
         source = peaks or self._usual_peaks
         key = (id(core), core.event_count, source)
         if self._last_analysis is None or self._last_analysis[0] != key:
-            columns, meta, shares = self._grouped(core, True, 0, source, account=True)
+            columns, meta, shares = self._grouped(core, True, 0, source, account=True, brief=True)
             self._last_analysis = key, Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
         return self._last_analysis[1]
 
@@ -309,13 +308,14 @@ class Results:
         *,
         account: bool = False,
         groupings: tuple[str, ...] = (),
+        brief: bool = False,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Peaks]]:
         """Return the columns of a table, its metadata, and the peaks that its rows are compared with."""
         shares, peaks_used = self._peaks(core, source)
         limits: dict[str, Mapping[str, Any]] = {
             name: found._for_core(self._measured(name)) for name, found in shares.items()
         }
-        columns, meta = core.table(by_shape, stack_n, limits, self._cpu_alone, account, groupings)
+        columns, meta = core.table(by_shape, stack_n, limits, self._cpu_alone, account, groupings, brief)
         meta["peaks"] = peaks_used
         return columns, meta, shares
 

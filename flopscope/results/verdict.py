@@ -87,9 +87,7 @@ def launch_text(a: Analysis, b: Analysis) -> str:
 
 def _calls(run: Analysis, pattern: re.Pattern[str]) -> float:
     counts = zip(run.columns["key"], run.columns["device_type"], run.columns["count"], strict=True)
-    return sum(int(count) for key, where, count in counts if where == "cpu" and pattern.match(key)) / max(
-        len(run.steps), 1
-    )
+    return sum(int(count) for key, where, count in counts if where == "cpu" and pattern.match(key)) / run.step_count
 
 
 def _count(value: float) -> str:
@@ -305,8 +303,8 @@ def _runtime_calls(a: Analysis, b: Analysis) -> list[str]:
         for key, where, count, time in zip(*columns, strict=True):
             if where == "cpu" and RUNTIME.fullmatch(key) and not (LAUNCH.match(key) or GRAPH_LAUNCH.match(key)):
                 entry = found.setdefault(key, [0.0] * 4)
-                entry[side] += int(count) / max(len(run.steps), 1)
-                entry[2 + side] += float(time) / max(len(run.steps), 1)
+                entry[side] += int(count) / run.step_count
+                entry[2 + side] += float(time) / run.step_count
     moved = [(abs(t1 - t0), key, n0, n1) for key, (n0, n1, t0, t1) in found.items() if (t1 - t0) * (n1 - n0) > 0]
     time, key, before, after = max(moved, default=(0.0, "", 0.0, 0.0))
     return [f"{_count(before)} → {plural(after, 'call')} of {key}"] if time > LEAST * max(a.total, b.total) else []
