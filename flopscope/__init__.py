@@ -24,7 +24,7 @@ from flopscope._core import *  # noqa: F403 - the ops, one per row of the core's
 from flopscope.hardware.activities import ProfilerActivity
 from flopscope.hardware.device import Device, devices, measure_peaks
 from flopscope.results.chrome_trace import trace_handler
-from flopscope.results.communication import Stragglers, stragglers
+from flopscope.ranks.stragglers import Stragglers, stragglers
 from flopscope.results.comparison import Comparison, compare
 from flopscope.results.table import EventRow, EventTable
 from flopscope.sources.find import load_traces

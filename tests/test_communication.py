@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from flopscope import _core
+from flopscope.ranks.stragglers import stragglers
 from flopscope.results import communication, summary
 from flopscope.results.results import Results
 
@@ -184,7 +185,7 @@ def test_ranks_wait_for_the_last() -> None:
         ends=[50_000, 270_000, 315_000],
         clocks=[0, 7_000_000, -2_000_000],
     )
-    report = communication.stragglers(traces[::-1])
+    report = stragglers(traces[::-1])
     calls = report.collectives
     assert list(calls["straggler"]) == [1, 2, 1] and list(calls["count"]) == [3, 3, 3]
     assert list(calls["number"]) == [0, 1, 2] and set(calls["message_bytes"]) == {2e6}
@@ -223,7 +224,7 @@ def test_ranks_wait_for_the_last() -> None:
 def test_a_dict_names_ranks_and_base_times_are_applied() -> None:
     first, second = ranks_of([[0, 100_000], [20_000, 100_000]], [50_000, 150_000], [0, 0])
     early = 1_790_857_026_000_000_000  # ns since 1970; doubles of this size are 256 ns apart
-    named = communication.stragglers({5: result(first._core, base=early), 3: result(second._core, base=early + 1_003)})
+    named = stragglers({5: result(first._core, base=early), 3: result(second._core, base=early + 1_003)})
     assert list(named.ranks["rank"]) == [3, 5] and list(named.collectives["straggler"]) == [3, 3]
     np.testing.assert_allclose(named.ranks["clock_offset"], [0, -1.003], atol=1e-6)
 
@@ -233,7 +234,7 @@ def test_the_offset_is_the_median_of_the_ends() -> None:
     assert first._core is not None and second._core is not None
     nccl(first._core, 300_000, 50_000, arguments(7))
     nccl(second._core, 300_000, 90_000, arguments(7))  # an outlier does not change the median
-    report = communication.stragglers([first, second])
+    report = stragglers([first, second])
     assert list(report.ranks["clock_offset"]) == [0, 0]
 
 
@@ -246,7 +247,7 @@ def test_ranks_that_share_no_collective_with_the_first_are_aligned_by_others() -
             own = start + 1_000 * rank
             call = arguments(group="pair", ranks=str(list(group)))  # the name alone does not identify a group
             nccl(cores[rank], own + clocks[rank], start + 9_000 - own, call)
-    report = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
+    report = stragglers([result(core, rank) for rank, core in enumerate(cores)])
     np.testing.assert_allclose(report.ranks["clock_offset"], [0, 1000, 5000, 0, 3])
     assert list(report.collectives["straggler"]) == [1, 2, 4] and list(report.collectives["count"]) == [2, 2, 2]
     np.testing.assert_allclose(report.collectives["skew"], [1, 1, 1])
@@ -257,7 +258,7 @@ def test_sequence_numbers_match_when_counts_differ() -> None:
     for rank, sequences in enumerate(([4, 5, 6], [5, 6, 7])):  # rank 1 began recording one call later
         for sequence in sequences:
             nccl(cores[rank], 100_000 * sequence + 10_000 * rank, 50_000 - 10_000 * rank, arguments(sequence=sequence))
-    report = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
+    report = stragglers([result(core, rank) for rank, core in enumerate(cores)])
     assert list(report.collectives["number"]) == [5, 6]
     assert list(report.ranks["unmatched"]) == [1, 1] and list(report.ranks["clock_offset"]) == [0, 0]
 
@@ -268,7 +269,7 @@ def test_calls_that_differ_between_ranks_are_not_matched() -> None:
         nccl(core, 0, 1_000, None)
         nccl(core, 10_000, 1_000, arguments(name="send"))
         nccl(core, 20_000, 1_000, arguments(10 + rank))
-    report = communication.stragglers(dict(enumerate(result(core) for core in cores)))
+    report = stragglers(dict(enumerate(result(core) for core in cores)))
     assert len(report.collectives) == len(report.waits) == 0
     assert list(report.ranks["unmatched"]) == [3, 3] and list(report.ranks["times_last"]) == [0, 0]
     assert str(report) == "No collective could be matched across ranks.\n"
@@ -279,7 +280,7 @@ def test_a_root_that_has_ended_did_not_wait() -> None:
     for rank, (start, duration) in enumerate(((0, 5_000), (20_000, 5_000))):
         nccl(cores[rank], start, duration, arguments(name="broadcast"))
         nccl(cores[rank], 100_000, 10_000, arguments())  # aligns the clocks
-    report = communication.stragglers([result(core, rank) for rank, core in enumerate(cores)])
+    report = stragglers([result(core, rank) for rank, core in enumerate(cores)])
     assert list(report.ranks["clock_offset"]) == [0, 0]
     assert report.ranks["waited"][0] == 5.0 and report.collectives["skew"][0] == 20.0
 
@@ -287,8 +288,8 @@ def test_a_root_that_has_ended_did_not_wait() -> None:
 def test_traces_that_cannot_be_compared_are_refused() -> None:
     core = _core.Store()
     with pytest.raises(ValueError, match="at least two ranks, not of 1"):
-        communication.stragglers([result(core, 0)])
+        stragglers([result(core, 0)])
     with pytest.raises(ValueError, match="two of the traces are of rank 3"):
-        communication.stragglers([result(core, 3), result(core, 1), result(core, 3)])
+        stragglers([result(core, 3), result(core, 1), result(core, 3)])
     with pytest.raises(ValueError, match=r"trace 1 does not name its rank.*\{rank: trace\}"):
-        communication.stragglers([result(core, 0), result(core)])
+        stragglers([result(core, 0), result(core)])

@@ -1,0 +1,305 @@
+"""The collectives of each rank, and the calls of one collective matched across ranks.
+
+A rank's calls are columns. Matched calls are matrices of calls by ranks, one for each process group, so that everything
+across ranks is computed by columns and rows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["KINDS", "Calls", "Group", "Matched", "Mismatch", "calls_of", "match"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+KINDS = (
+    *("allreduce", "reducescatter", "allgather", "alltoall", "barrier", "broadcast", "reduce", "gather", "scatter"),
+    *("send", "recv", "sendrecv", "other"),
+)
+ONE_SIDED = KINDS.index("send")  # from this kind on: not the same call on all ranks
+TOGETHER = KINDS.index("broadcast")  # before this kind: end on all ranks at once
+UNEVEN = KINDS.index("alltoall")  # whose message may differ between ranks
+NO_NUMBER = -1
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The collectives of one rank, in order of start: an entry of each array for each."""
+
+    groups: list[tuple[str, str]]
+    """Name and ranks of each process group, as recorded; "" where missing."""
+    group: npt.NDArray[np.int32]
+    """Index in ``groups``."""
+    kind: npt.NDArray[np.int8]
+    """Index in KINDS."""
+    message_bytes: Floats
+    """NaN: unknown."""
+    sequence: Integers
+    """-1: unknown."""
+    occurrence: Integers
+    """Number of earlier calls with the same device, group, kind and size."""
+    device: npt.NDArray[np.int16]
+    named: Flags
+    """Whether the arguments are known, from the kernel or from an op around its launch."""
+    start: Integers
+    """ns on the rank's own clock, since 1970 if the profile has its base time."""
+    duration: Floats
+    """µs."""
+    exposed: Floats
+    """µs of the duration in which nothing computed."""
+    factor: Floats
+    """Of bus bandwidth to algorithm bandwidth; NaN: unknown."""
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+def calls_of(columns: Mapping[str, Sequence[Any]], base: int) -> Calls:
+    """Return the columns of Store.collectives() as arrays. ``base``: what the times count from, in ns since 1970."""
+    pairs = [(name or "", ranks or "") for name, ranks in zip(columns["group"], columns["ranks"], strict=True)]
+    groups = list(dict.fromkeys(pairs))
+    places = {pair: place for place, pair in enumerate(groups)}
+    kinds = {kind: place for place, kind in enumerate(KINDS)}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.array(columns["bus_gbytes_per_s"], np.float64) / np.array(columns["algorithm_gbytes_per_s"])
+    return Calls(
+        groups,
+        np.array([places[pair] for pair in pairs], np.int32),
+        np.array([kinds[kind] for kind in columns["collective"]], np.int8),
+        np.array(columns["message_bytes"], np.float64),
+        np.array([NO_NUMBER if number is None else number for number in columns["sequence"]], np.int64),
+        np.array(columns["occurrence"], np.int64),
+        np.array(columns["device"], np.int16),
+        np.array([bool(name) for name in columns["name"]], np.bool_),
+        np.array(columns["start"], np.int64) + base,
+        np.array(columns["duration"], np.float64),
+        np.array(columns["exposed"], np.float64),
+        factor,
+    )
+
+
+@dataclass
+class Group:
+    """The matched calls of a process group: an entry for each call, and matrices of calls by members."""
+
+    name: str
+    ranks: str
+    """The members as recorded; "" where missing."""
+    members: npt.NDArray[np.intp]
+    """Places of the ranks among the profiles."""
+    kind: npt.NDArray[np.int8]
+    message_bytes: Floats
+    number: Integers
+    """Sequence number, or the occurrence if no rank recorded one."""
+    factor: Floats
+    start: Floats
+    """µs since the member's origin, on its clock until align() has moved it; NaN where a member lacks the call."""
+    duration: Floats
+    exposed: Floats
+
+    @property
+    def ends(self) -> Floats:
+        """End of each member's kernel, in µs."""
+        return self.start + self.duration
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A sequence number under which the members of a group called different collectives."""
+
+    group: str
+    number: int
+    calls: dict[str, list[int]]
+    """Places of the ranks by what they called."""
+
+
+@dataclass
+class Matched:
+    """The calls of all ranks."""
+
+    groups: list[Group]
+    origins: Integers
+    """ns on each rank's clock; what its times in the groups count from."""
+    own: npt.NDArray[np.int64]
+    """Number of calls of each rank, matched or not."""
+    matched: npt.NDArray[np.int64]
+    mismatches: list[Mismatch]
+    mismatched: int
+    """Number of mismatches, of which the first are listed."""
+
+
+def match(ranks: Sequence[Calls]) -> Matched:
+    """Match the calls across ranks.
+
+    Calls of a process group have the same sequence number, if PyTorch recorded it for all of them, or else the same
+    kind, size and occurrence. If no rank names a process group, as with torch before 2.2, all calls by ops of the
+    profile are assumed to be of one group of all ranks. Of a process with several GPUs, a call
+    counts once.
+    """
+    own = np.array([len(calls) for calls in ranks], np.int64)
+    origins = np.array([calls.start.min() if len(calls) else 0 for calls in ranks], np.int64)
+    has_groups = any(name for calls in ranks for name, _ in calls.groups)
+    parts: dict[tuple[str, str], list[_Part]] = {}
+    if has_groups:
+        for place, calls in enumerate(ranks):
+            known = ~np.isnan(calls.message_bytes) & (calls.kind < ONE_SIDED)
+            for key, rows in _by_group(calls, np.flatnonzero(known)):
+                if key[0]:
+                    parts.setdefault(key, []).append(_Part(place, calls, rows, None))
+    else:
+        sized = any((calls.named & ~np.isnan(calls.message_bytes)).any() for calls in ranks)
+        for place, calls in enumerate(ranks):
+            known = calls.named & (calls.kind < ONE_SIDED)
+            if sized:
+                known &= ~np.isnan(calls.message_bytes)
+            rows = np.flatnonzero(known)
+            for key, own_rows in _by_group(calls, rows):
+                # Occurrences are counted anew, among the calls that ops made.
+                numbers = _occurrences(np.column_stack([calls.kind, np.nan_to_num(calls.message_bytes, nan=-1.0)])[own_rows])
+                parts.setdefault(key, []).append(_Part(place, calls, own_rows, numbers))
+    matched = np.zeros(len(ranks), np.int64)
+    groups, mismatches, mismatched = [], [], 0
+    for (name, text), members in parts.items():
+        if len(members) < 2:
+            continue
+        group, wrong = _match_group(name, text, members, origins)
+        mismatched += len(wrong)
+        mismatches += wrong[: max(0, MISMATCHES_LISTED - len(mismatches))]
+        if len(group.kind):
+            groups.append(group)
+            matched[group.members] += (~np.isnan(group.start)).sum(axis=0)
+    return Matched(groups, origins, own, matched, mismatches, mismatched)
+
+
+MISMATCHES_LISTED = 100
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A member's calls of a group: rows of its columns, and their numbers if they are not those recorded."""
+
+    place: int
+    calls: Calls
+    rows: npt.NDArray[np.intp]
+    numbers: Integers | None
+
+    @property
+    def has_sequences(self) -> bool:
+        return self.numbers is None and bool((self.calls.sequence[self.rows] != NO_NUMBER).all())
+
+
+def _by_group(calls: Calls, rows: npt.NDArray[np.intp]) -> list[tuple[tuple[str, str], npt.NDArray[np.intp]]]:
+    """Return the rows of each group."""
+    order = rows[np.argsort(calls.group[rows], kind="stable")]
+    if not len(order):
+        return []
+    starts = np.flatnonzero(np.diff(calls.group[order], prepend=-1))
+    return [(calls.groups[calls.group[part[0]]], part) for part in np.split(order, starts[1:])]
+
+
+def _occurrences(keys: npt.NDArray[Any]) -> Integers:
+    """Return for each row of the keys the number of equal rows before it."""
+    keys = keys.reshape(len(keys), -1)
+    order = np.lexsort(keys.T[::-1])
+    changes = np.ones(len(keys), np.bool_)
+    changes[1:] = (keys[order[1:]] != keys[order[:-1]]).any(axis=1)
+    first = np.maximum.accumulate(np.where(changes, np.arange(len(keys)), 0))
+    numbers = np.empty(len(keys), np.int64)
+    numbers[order] = np.arange(len(keys)) - first
+    return numbers
+
+
+def _match_group(name: str, text: str, parts: list[_Part], origins: Integers) -> tuple[Group, list[Mismatch]]:
+    by_sequence = all(part.has_sequences for part in parts)
+    keyed = [_keys(part, by_sequence) for part in parts]
+    keys = [key for key, _ in keyed]
+    if all(len(key) == len(keys[0]) and np.array_equal(key, keys[0]) for key in keys[1:]):
+        places = [np.arange(len(keys[0]))] * len(keys)
+        whole = keys[0]
+    else:
+        whole, places = _union(keys)
+    shape = len(whole), len(parts)
+    start, duration, exposed = (np.full(shape, np.nan) for _ in range(3))
+    kinds = np.full(shape, -1, np.int8)
+    sizes, factors = np.full(shape, np.nan), np.full(shape, np.nan)
+    for column, (part, at, (_, rows)) in enumerate(zip(parts, places, keyed, strict=True)):
+        calls = part.calls
+        start[at, column] = (calls.start[rows] - origins[part.place]) / 1000
+        duration[at, column] = calls.duration[rows]
+        exposed[at, column] = calls.exposed[rows]
+        kinds[at, column] = calls.kind[rows]
+        sizes[at, column] = calls.message_bytes[rows]
+        factors[at, column] = calls.factor[rows]
+    count = (kinds >= 0).sum(axis=1)
+    kind = kinds.max(axis=1)
+    with np.errstate(invalid="ignore"):
+        size = np.fmax.reduce(sizes, axis=1)
+        smallest = np.fmin.reduce(sizes, axis=1)
+    agrees = np.where(kinds >= 0, kinds == kind[:, None], True).all(axis=1)
+    agrees &= (size == smallest) | np.isnan(size) | (kind == UNEVEN)
+    wrong = [
+        _mismatch(name, int(whole[row][0]), parts, kinds[row], sizes[row])
+        for row in np.flatnonzero(~agrees & (count > 1))
+    ]
+    kept = agrees & (count > 1)
+    number = whole[:, 0] if by_sequence else whole[:, 2]
+    group = Group(
+        name,
+        text,
+        np.array([part.place for part in parts], np.intp),
+        kind[kept],
+        size[kept],
+        number[kept].astype(np.int64),
+        np.fmax.reduce(factors, axis=1)[kept] if len(whole) else np.empty(0),
+        start[kept],
+        duration[kept],
+        exposed[kept],
+    )
+    return group, wrong
+
+
+def _keys(part: _Part, by_sequence: bool) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+    """Return the rows of a member's calls, and for each a key that equals those of the same call on other ranks."""
+    calls, rows = part.calls, part.rows
+    sequence = calls.sequence[rows]
+    if by_sequence:
+        keys: npt.NDArray[Any] = sequence[:, None]
+    else:
+        numbers = part.numbers
+        if numbers is None:
+            numbers = np.where(sequence == NO_NUMBER, calls.occurrence[rows], sequence)
+        sizes = np.nan_to_num(calls.message_bytes[rows], nan=-1.0)
+        keys = np.column_stack([calls.kind[rows], sizes, numbers]).astype(np.float64)
+    again = _occurrences(keys)
+    if len(np.unique(calls.device[rows])) > 1:  # the same call on another GPU of the process
+        return np.column_stack([keys, again])[again == 0], rows[again == 0]
+    return np.column_stack([keys, again]), rows
+
+
+def _union(keys: list[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], list[npt.NDArray[np.intp]]]:
+    """Return the distinct rows of all keys, and for each of the keys the places of its rows among them."""
+    stacked = np.concatenate(keys)
+    order = np.lexsort(stacked.T[::-1])
+    ordered = stacked[order]
+    changes = np.ones(len(stacked), np.bool_)
+    changes[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    places = np.empty(len(stacked), np.intp)
+    places[order] = np.cumsum(changes) - 1
+    return ordered[changes], np.split(places, np.cumsum([len(key) for key in keys])[:-1])
+
+
+def _mismatch(
+    name: str, number: int, parts: list[_Part], kinds: npt.NDArray[np.int8], sizes: Floats
+) -> Mismatch:
+    calls: dict[str, list[int]] = {}
+    for part, kind, size in zip(parts, kinds.tolist(), sizes.tolist(), strict=True):
+        if kind >= 0:
+            calls.setdefault(f"{KINDS[kind]} of {size:,.0f} bytes", []).append(part.place)
+    return Mismatch(name, number, calls)
