@@ -24,7 +24,6 @@ from flopscope._core import *  # noqa: F403 - the ops, one per row of the core's
 from flopscope.hardware.activities import ProfilerActivity
 from flopscope.hardware.device import Device, devices, measure_peaks
 from flopscope.results.chrome_trace import trace_handler
-from flopscope.ranks.stragglers import Stragglers, stragglers
 from flopscope.results.comparison import Comparison, compare
 from flopscope.results.table import EventRow, EventTable
 from flopscope.sources.find import load_traces
@@ -38,6 +37,9 @@ from flopscope.support.package import VERSION
 if TYPE_CHECKING:
     from flopscope.answers.what_if import what_if
     from flopscope.pictures.roofline import roofline
+    from flopscope.ranks.load import load_ranks
+    from flopscope.ranks.ranks import Ranks
+    from flopscope.ranks.stragglers import Stragglers, stragglers
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.measuring import measure
     from flopscope.timing.paired import TimesCompared, compare_times
@@ -54,6 +56,7 @@ __all__ = [
     "Measurement",
     "ProfilerAction",
     "ProfilerActivity",
+    "Ranks",
     "Stragglers",
     "Sweep",
     "TimesCompared",
@@ -62,6 +65,7 @@ __all__ = [
     "compare",
     "compare_times",
     "devices",
+    "load_ranks",
     "load_trace",
     "load_traces",
     "measure",
@@ -80,11 +84,15 @@ __all__ = [
 # Names that are imported on first use, with their modules.
 _LAZY = {
     "Measurement": "timing.measurement",
+    "Ranks": "ranks.ranks",
+    "Stragglers": "ranks.stragglers",
     "Sweep": "timing.sweep",
     "TimesCompared": "timing.paired",
     "compare_times": "timing.paired",
+    "load_ranks": "ranks.load",
     "measure": "timing.measuring",
     "roofline": "pictures.roofline",
+    "stragglers": "ranks.stragglers",
     "sweep": "timing.sweep",
     "what_if": "answers.what_if",
 }

@@ -162,7 +162,9 @@ def match(ranks: Sequence[Calls]) -> Matched:
             rows = np.flatnonzero(known)
             for key, own_rows in _by_group(calls, rows):
                 # Occurrences are counted anew, among the calls that ops made.
-                numbers = _occurrences(np.column_stack([calls.kind, np.nan_to_num(calls.message_bytes, nan=-1.0)])[own_rows])
+                numbers = _occurrences(
+                    np.column_stack([calls.kind, np.nan_to_num(calls.message_bytes, nan=-1.0)])[own_rows]
+                )
                 parts.setdefault(key, []).append(_Part(place, calls, own_rows, numbers))
     matched = np.zeros(len(ranks), np.int64)
     groups, mismatches, mismatched = [], [], 0
@@ -295,9 +297,7 @@ def _union(keys: list[npt.NDArray[Any]]) -> tuple[npt.NDArray[Any], list[npt.NDA
     return ordered[changes], np.split(places, np.cumsum([len(key) for key in keys])[:-1])
 
 
-def _mismatch(
-    name: str, number: int, parts: list[_Part], kinds: npt.NDArray[np.int8], sizes: Floats
-) -> Mismatch:
+def _mismatch(name: str, number: int, parts: list[_Part], kinds: npt.NDArray[np.int8], sizes: Floats) -> Mismatch:
     calls: dict[str, list[int]] = {}
     for part, kind, size in zip(parts, kinds.tolist(), sizes.tolist(), strict=True):
         if kind >= 0:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = ["base_time_of", "rank_of", "require_different_processes", "source_of", "windows_of"]
+__all__ = ["base_time_of", "rank_of", "require_different_processes", "source_of", "windows_of", "world_size_of"]
 
 RANK = "distributedInfo"
 BASE_TIME = "baseTimeNanoseconds"
@@ -47,6 +47,13 @@ def rank_of(trace: Results, source: str) -> int | None:
     if not _is_integer(info["rank"], MOST_RANKS):
         raise ValueError(_wrong(source, f'{RANK}"."rank', info["rank"], "an integer of at least 0"))
     return int(info["rank"])
+
+
+def world_size_of(trace: Results) -> int | None:
+    """Return the number of ranks that the trace names, or None."""
+    info = _metadata_of(trace).get(RANK)
+    size = info.get("world_size") if isinstance(info, Mapping) else None
+    return int(size) if _is_integer(size, MOST_RANKS) else None
 
 
 def base_time_of(trace: Results, source: str) -> int:

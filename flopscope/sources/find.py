@@ -13,7 +13,7 @@ from typing import NamedTuple
 from flopscope.sources.load import NotATrace, Trace, load_trace
 from flopscope.support.safe import printable
 
-__all__ = ["load_traces"]
+__all__ = ["find_traces", "load_traces"]
 
 MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
 
@@ -48,6 +48,11 @@ def load_traces(*sources: str | os.PathLike[str], max_bytes: int | None = None) 
             _warn(os.fspath(source), skipped)
         traces += read
     return traces
+
+
+def find_traces(source: str) -> list[str]:
+    """Return the files that a path stands for, as load_traces() finds them. Raise ValueError if there are none."""
+    return _find(source).paths
 
 
 def _load(found: _Found, max_bytes: int | None) -> tuple[list[Trace], list[str]]:

@@ -1,0 +1,201 @@
+"""A profile of one rank, reduced to what is asked across ranks: about a megabyte, whatever the size of the trace."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flopscope.answers.accounting import accounting_columns
+from flopscope.answers.analysis import Analysis
+from flopscope.ranks.calls import Calls, Integers, calls_of
+from flopscope.results.columns import COLUMNS
+from flopscope.results.process import base_time_of, rank_of, world_size_of
+from flopscope.support.package import VERSION
+
+if TYPE_CHECKING:
+    from flopscope.results.results import Results
+
+__all__ = ["ROWS", "Digest", "Identity", "digest_of", "rank_of_name"]
+
+ROWS = 4096
+"""Rows of a rank's table that are kept, those with the most time; one more has the sums of the rest."""
+REST = "(other ops)"
+IN_NAME = re.compile(r"rank[-_.]?(\d{1,9})(?!\d)", re.IGNORECASE)
+WORKER = re.compile(r"(.+?)_\d+\.\d+\.pt\.trace\.json(\.\w+)?")  # {host}_{pid}.{ns}.pt.trace.json, as torch names files
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which rank of which program a profile is of."""
+
+    source: str
+    rank: int
+    rank_from: str
+    """What named the rank: "trace", "file name" or "order"."""
+    world_size: int | None
+    host: str | None
+    """From the file's name, where torch or the program wrote it there."""
+    process: int | None
+    device: str | None
+    """Name of the GPU that worked."""
+    device_index: int | None
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What is kept of a rank."""
+
+    identity: Identity
+    begin: int
+    """Of the first event on the host, in ns on the rank's clock; since 1970 if ``has_base``."""
+    end: int
+    has_base: bool
+    events: int
+    calls: Calls
+    step_names: list[str]
+    step_begin: Integers
+    """ns on the rank's clock."""
+    step_end: Integers
+    accounting: dict[str, list[Any]]
+    """Columns of Results.accounting()."""
+    table: dict[str, Any]
+    """Columns of the table grouped by shape, as Results.key_averages() has them; at most ROWS rows and one for the
+    rest. Text columns are lists, the others arrays."""
+    coverage: dict[str, Any]
+    peaks: dict[str, dict[str, Any]]
+    has_device: bool
+    has_memory: bool
+    memory_peak: float
+    """Largest sum of the memory changes on a device that were recorded, in bytes; NaN without any."""
+    dropped: int
+    """Events of the trace that are in no table."""
+    problems: list[str] = field(default_factory=list)
+    """Warnings that reading issued."""
+    version: str = VERSION
+
+    @property
+    def rank(self) -> int:
+        """Rank in the program."""
+        return self.identity.rank
+
+    @property
+    def steps(self) -> int:
+        """Number of steps; 0 if the program marked none."""
+        return len(self.step_names)
+
+
+def rank_of_name(path: str) -> int | None:
+    """Return the rank that a file's name names, such as rank3.json.gz or trace_rank-12.json; None without one."""
+    found = IN_NAME.findall(os.path.basename(path))
+    return int(found[-1]) if found else None
+
+
+def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet") -> Digest:
+    """Reduce a profile. ``place``: its place among the files, its rank if nothing names one.
+
+    Raises ValueError for invalid metadata of the trace.
+    """
+    core = trace._recorded("digest")
+    base = base_time_of(trace, source)
+    columns, meta, shares = trace._grouped(core, True, 0, peaks, account=True)
+    analysis = Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
+    collectives, begin = core.collectives()
+    named = [step for step in analysis.steps if step.name is not None]
+    spans = np.array([(step.begin, step.end) for step in analysis.steps], np.int64).reshape(-1, 2)
+    return Digest(
+        identity=_identity(trace, source, place),
+        begin=(int(spans[:, 0].min()) if len(spans) else 0) + base,
+        end=(int(spans[:, 1].max()) if len(spans) else 0) + base,
+        has_base=base > 0,
+        events=core.event_count,
+        calls=calls_of(collectives, base),
+        step_names=[str(step.name) for step in named],
+        step_begin=np.array([step.begin for step in named], np.int64) + base,
+        step_end=np.array([step.end for step in named], np.int64) + base,
+        accounting=accounting_columns(analysis),
+        table=_largest(columns),
+        coverage=meta["coverage"],
+        peaks=meta["peaks"],
+        has_device=bool(meta["has_device"]),
+        has_memory=bool(meta["has_memory"]),
+        memory_peak=_memory_peak(trace) if meta["has_memory"] else float("nan"),
+        dropped=trace.dropped,
+    )
+
+
+def _identity(trace: Results, source: str, place: int) -> Identity:
+    rank, origin = rank_of(trace, source), "trace"
+    if rank is None:
+        rank, origin = rank_of_name(source), "file name"
+    if rank is None:
+        rank, origin = place, "order"
+    devices: Mapping[int, str] = getattr(trace, "devices", {})
+    ran = sorted(int(name[5:]) for name in trace._recorded("digest").devices if name.startswith("cuda:"))
+    index = ran[0] if ran else None
+    worker = WORKER.fullmatch(os.path.basename(source))
+    return Identity(
+        source=source,
+        rank=rank,
+        rank_from=origin,
+        world_size=world_size_of(trace),
+        host=None if worker is None else worker[1],
+        process=getattr(trace, "process", None),
+        device=devices.get(index) if index is not None else None,
+        device_index=index,
+    )
+
+
+def _memory_peak(trace: Results) -> float:
+    """Return the largest sum of the recorded changes of memory on one device, from the start of the recording."""
+    core = trace._recorded("digest")
+    columns, _, kinds, _ = core.events()
+    chosen = (columns["kind"] == kinds.index("memory")) & (columns["device"] >= 0)
+    if not chosen.any():
+        return float("nan")
+    start, device, change = (columns[name][chosen] for name in ("start", "device", "bytes"))
+    order = np.argsort(start, kind="stable")
+    peaks = [np.cumsum(change[order][device[order] == one]).max() for one in np.unique(device)]
+    return float(max(0, *peaks))
+
+
+# The table ------------------------------------------------------------------------------------------------------------
+
+TEXTS = frozenset(column.name for column in COLUMNS if column.type in ("text", "texts"))
+SUMS = (
+    *("count", "self_cpu_time_total", "self_device_time_total", "self_cpu_memory_usage", "self_device_memory_usage"),
+    *("flops", "bytes_read", "bytes_written", "bytes_total_moved", "device_busy_time", "roofline_time", "headroom"),
+)
+
+
+def _largest(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rows with the most time of their own, and one more with the sums of the rest."""
+    count = len(columns["key"])
+    if count <= ROWS:
+        return {name: _typed(name, values) for name, values in columns.items()}
+    time = np.nan_to_num(columns["self_device_time_total"]) + 1e-3 * np.nan_to_num(columns["self_cpu_time_total"])
+    order = np.argsort(-time, kind="stable")
+    kept, rest = np.sort(order[:ROWS]), order[ROWS:]
+    table: dict[str, Any] = {}
+    for name, values in columns.items():
+        typed = _typed(name, values)
+        if isinstance(typed, list):
+            table[name] = [*(typed[i] for i in kept), _REST_TEXTS.get(name)]
+        else:
+            last = np.nansum(typed[rest]) if name in SUMS else (0 if typed.dtype.kind in "bi" else np.nan)
+            table[name] = np.append(typed[kept], typed.dtype.type(last))
+    return table
+
+
+_REST_TEXTS: dict[str, Any] = {"key": REST, "device_type": "cpu", "input_shapes": [], "input_dtypes": []}
+
+
+def _typed(name: str, values: Any) -> list[Any] | npt.NDArray[Any]:
+    if name in TEXTS:
+        return list(values)
+    return np.asarray(values)

@@ -1,0 +1,205 @@
+"""Runs one task for each file, on processes of this machine or on a cluster, by Dask.
+
+A task returns its result or a Failure; it never raises. A worker that dies takes its tasks with it: they are run again,
+at last each alone, so that the file that killed it is found and the others are not lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from flopscope.support.package import VERSION
+from flopscope.support.progress import progress_bar
+
+__all__ = ["Failure", "NoScheduler", "run_everywhere", "workers_for"]
+
+Task = Callable[[Any], Any]
+ATTEMPTS = 3
+SECONDS_TO_CONNECT = 10
+BYTES_PER_EVENT = 200  # of a store, and as much again for its table
+EVENT_BYTES_PACKED = 20  # of an event in a compressed trace, at least
+BASE_BYTES = 120 << 20  # of a process with the modules that a task imports
+MISSING = (
+    "load_ranks() and flopscope ranks need Dask and fsspec: pip install 'flopscope-profiler[ranks]'; "
+    "fs.stragglers(fs.load_traces(…)) compares a few ranks without them"
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a file is not part of the result."""
+
+    source: str
+    reason: str
+
+
+class NoScheduler(OSError):
+    """A scheduler that cannot be reached, or whose workers cannot run flopscope."""
+
+
+def run_everywhere(task: Task, items: Sequence[Any], names: Sequence[str], client: Any, workers: int) -> list[Any]:
+    """Return the results of ``task(item)`` in order, Failures among them.
+
+    client: None for ``workers`` processes of this machine, a ``dask.distributed.Client``, or the address of a scheduler.
+    Raises ImportError without Dask, NoScheduler if the scheduler cannot be reached or a worker lacks this version of
+    flopscope.
+    """
+    results: dict[int, Any] = {}
+    with progress_bar("reading ranks", max(len(items), 1), len(items) > 1) as advance:
+
+        def done(place: int, result: Any) -> None:
+            if place not in results:
+                results[place] = result
+                advance()
+
+        if client is None:
+            _run_here(task, items, names, workers, done)
+        else:
+            with _connected(client) as connected:
+                _run_there(task, items, names, connected, done)
+    return [results[place] for place in range(len(items))]
+
+
+# This machine ---------------------------------------------------------------------------------------------------------
+
+
+def workers_for(sizes: Sequence[int]) -> int:
+    """Return how many files this machine can read at once: one per core, as far as memory allows.
+
+    sizes: those of the files in bytes. The largest compressed file is assumed to have an event in every 20 bytes.
+    """
+    largest = max(sizes, default=0)
+    each = BASE_BYTES + largest // EVENT_BYTES_PACKED * 2 * BYTES_PER_EVENT
+    return max(1, min(_cores(), int(0.8 * _available_memory()) // each, max(len(sizes), 1)))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _available_memory() -> int:
+    """Return the bytes of memory that this process may still use."""
+    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            facts = dict(line.split(":", 1) for line in lines)
+        available = int(facts["MemAvailable"].split()[0]) << 10
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:
+            most = limit.read().strip()
+        with open("/sys/fs/cgroup/memory.current", encoding="ascii") as used:
+            if most.isdecimal():
+                available = min(available, int(most) - int(used.read()))
+    except (OSError, KeyError, ValueError):
+        pass
+    return max(available, 0)
+
+
+def _run_here(
+    task: Task, items: Sequence[Any], names: Sequence[str], workers: int, done: Callable[[int, Any], None]
+) -> None:
+    try:
+        import multiprocessing
+
+        from dask.callbacks import Callback
+        from dask.multiprocessing import get
+    except ImportError as problem:
+        raise ImportError(MISSING) from problem
+
+    waiting = list(range(len(items)))
+    context = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")
+    for attempt in range(ATTEMPTS):
+        alone = attempt == ATTEMPTS - 1  # one process for each task
+        for places in [[place] for place in waiting] if alone else [waiting]:
+            finished: set[int] = set()
+
+            def completed(key: Any, value: Any, *_: Any, into: set[int] = finished) -> None:
+                into.add(int(key[1]))
+                done(int(key[1]), value)
+
+            graph = {("file", place): (task, items[place]) for place in places}
+            try:
+                with ProcessPoolExecutor(1 if alone else workers, mp_context=context) as pool:
+                    with Callback(posttask=completed):
+                        get(graph, list(graph), pool=pool, num_workers=workers, optimize_graph=False, chunksize=1)
+            except BrokenProcessPool:
+                if alone:
+                    done(places[0], Failure(names[places[0]], _KILLED))
+                    finished.add(places[0])
+            waiting = [place for place in waiting if place not in finished]
+        if not waiting:
+            return
+
+
+_KILLED = "the process that read it died, each time; it may have run out of memory"
+
+
+# A cluster ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _connected(client: Any) -> Iterator[Any]:
+    """Yield a Client whose workers have this version of flopscope; one for an address is closed at the end."""
+    try:
+        from distributed import Client
+    except ImportError as problem:
+        raise ImportError(MISSING) from problem
+    if not isinstance(client, str):
+        _check_versions(client)
+        yield client
+        return
+    try:
+        own = Client(client, timeout=SECONDS_TO_CONNECT)
+    except (OSError, ValueError) as problem:
+        raise NoScheduler(f"the scheduler {client!r} cannot be reached: {problem}") from None
+    try:
+        _check_versions(own)
+        yield own
+    finally:
+        own.close()
+
+
+def worker_version() -> str:
+    """Return the version of flopscope of this process."""
+    return VERSION
+
+
+def _check_versions(client: Any) -> None:
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    if not workers:
+        raise NoScheduler("the scheduler has no workers; start some, or wait with client.wait_for_workers()")
+    found = client.run(_version_there, on_error="return")
+    for address, version in found.items():
+        if version != VERSION:
+            has = "no flopscope" if isinstance(version, BaseException) or version is None else f"flopscope {version}"
+            raise NoScheduler(f"the worker {address} has {has}; install flopscope {VERSION} there, as here")
+
+
+def _version_there() -> str | None:
+    try:
+        from flopscope.support.package import VERSION as version
+    except ImportError:
+        return None
+    return version
+
+
+def _run_there(
+    task: Task, items: Sequence[Any], names: Sequence[str], client: Any, done: Callable[[int, Any], None]
+) -> None:
+    from distributed import as_completed
+
+    futures = {client.submit(task, item, pure=False, retries=ATTEMPTS - 1): place for place, item in enumerate(items)}
+    for future in as_completed(list(futures)):
+        place = futures.pop(future)
+        if future.status == "finished":
+            done(place, future.result())
+        else:
+            problem = future.exception()
+            reason = _KILLED if type(problem).__name__ == "KilledWorker" else f"{type(problem).__name__}: {problem}"
+            done(place, Failure(names[place], reason))
+        future.release()

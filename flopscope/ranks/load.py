@@ -1,0 +1,165 @@
+"""``load_ranks()``: the traces of many ranks, each read and reduced by a worker."""
+
+from __future__ import annotations
+
+import glob
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from flopscope.ranks.digest import Digest, digest_of
+from flopscope.ranks.engine import MISSING, Failure, run_everywhere, workers_for
+from flopscope.sources.find import find_traces
+from flopscope.sources.load import load_trace
+from flopscope.support.safe import printable
+
+if TYPE_CHECKING:
+    from flopscope.ranks.ranks import Ranks
+
+__all__ = ["load_ranks"]
+
+SHOWN = 3  # files that a warning names
+
+
+@dataclass(frozen=True)
+class _File:
+    """What a task gets."""
+
+    source: str
+    place: int
+    max_bytes: int | None
+
+
+def load_ranks(
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    client: Any = None,
+    *,
+    workers: int | None = None,
+    max_bytes: int | None = None,
+) -> Ranks:
+    """Read the traces of the ranks of a distributed program, and keep of each what is asked across ranks.
+
+    paths: files, folders, patterns such as ``"runs/*/rank*.json.gz"``, and URLs that fsspec opens
+        (``"s3://bucket/run7/*.json.gz"``, ``"gs://…"``, ``"https://…"``), one or several. Files are read as by
+        load_trace().
+    client: where they are read. None: processes of this machine. A ``dask.distributed.Client``, or the address of its
+        scheduler: its workers, which need the same version of flopscope and access to the files.
+    workers: number of processes on this machine; None: one per core, as far as memory allows.
+    max_bytes: maximum size of each text, as in load_trace().
+
+    The rank is the one in the trace's "distributedInfo", else the number after "rank" in the file's name, else the place
+    of the file among the paths: Ranks.files says which. Files that cannot be read, second files of a rank, and files
+    of other programs are listed there with the reason and counted in a UserWarning; the rest is analysed.
+
+    Raises ValueError if no file can be read or two runs are mixed, FileNotFoundError for a missing file or a pattern
+    without matches, ImportError without Dask, and OSError if the scheduler cannot be reached.
+    """
+    from flopscope.ranks.ranks import Ranks
+
+    sources = _sources(paths)
+    if not sources:
+        raise ValueError("load_ranks() needs at least one file")
+    files = [_File(source, place, max_bytes) for place, source in enumerate(sources)]
+    if workers is None:
+        workers = workers_for([os.path.getsize(one) for one in sources if "://" not in one and os.path.exists(one)])
+    if workers < 1:
+        raise ValueError(f"workers must be at least 1, not {workers}")
+    found = run_everywhere(_read, files, sources, client, workers)
+    failures = [one for one in found if isinstance(one, Failure)]
+    digests, more = _of_one_run([one for one in found if isinstance(one, Digest)])
+    failures += more
+    if not digests:
+        raise ValueError(printable(f"none of the {len(sources):,} files could be read: {_listed(failures)}"))
+    if failures:
+        count = "1 file is" if len(failures) == 1 else f"{len(failures):,} files are"
+        message = f"{count} left out of {len(sources):,}: {_listed(failures)}; Ranks.files lists all"
+        warnings.warn(printable(message), UserWarning, stacklevel=2)
+    _warn_of_ranks(digests)
+    return Ranks(digests, failures)
+
+
+def _read(file: _File) -> Digest | Failure:
+    """Read a file and reduce it. Runs in a worker; never raises."""
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            if "://" in file.source:
+                import fsspec
+
+                with fsspec.open(file.source, "rb") as opened:
+                    trace = load_trace(opened, max_bytes=file.max_bytes)
+                trace.source = file.source
+            else:
+                trace = load_trace(file.source, max_bytes=file.max_bytes)
+            digest = digest_of(trace, file.source, file.place)
+        problems = [str(one.message).removeprefix(f"{file.source}: ") for one in caught]
+        return replace(digest, problems=problems)
+    except Exception as problem:  # whatever a file causes, the others are analysed
+        text = str(problem).removeprefix(f"{file.source}: ")
+        return Failure(file.source, text if isinstance(problem, (ValueError, OSError)) else repr(problem))
+
+
+def _sources(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
+    """Return the files that the paths stand for."""
+    given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+    sources: list[str] = []
+    for path in given:
+        text = os.fspath(path)
+        if isinstance(text, bytes):
+            text = os.fsdecode(text)
+        sources += _remote(text) if "://" in text else find_traces(text)
+    return list(dict.fromkeys(sources))
+
+
+def _remote(url: str) -> list[str]:
+    try:
+        import fsspec
+    except ImportError as problem:
+        raise ImportError(MISSING) from problem
+    if not glob.has_magic(url):
+        return [url]
+    system, pattern = fsspec.core.url_to_fs(url)
+    found = sorted(system.glob(pattern))
+    if not found:
+        raise FileNotFoundError(f"{url}: no file matches this pattern")
+    return [system.unstrip_protocol(one) for one in found]
+
+
+def _of_one_run(digests: Sequence[Digest]) -> tuple[list[Digest], list[Failure]]:
+    """Return the digests by rank, and those that are second files of a rank."""
+    by_rank: dict[int, Digest] = {}
+    failures = []
+    for digest in digests:
+        first = by_rank.setdefault(digest.rank, digest)
+        if first is not digest:
+            why = f"rank {digest.rank} was read from {first.identity.source} already"
+            failures.append(Failure(digest.identity.source, why))
+    return [by_rank[rank] for rank in sorted(by_rank)], failures
+
+
+def _warn_of_ranks(digests: Sequence[Digest]) -> None:
+    """Issue a warning if ranks are missing, or are not named by their traces."""
+    notes = []
+    guessed = [d for d in digests if d.identity.rank_from != "trace"]
+    if guessed:
+        how = sorted({d.identity.rank_from for d in guessed})
+        origin = " or ".join("their order" if one == "order" else f"the {one}" for one in how)
+        notes.append(f"{len(guessed):,} traces do not name their rank, which is taken from {origin}")
+    sizes = {d.identity.world_size for d in digests} - {None}
+    if len(sizes) > 1:
+        notes.append(f"the traces name different world sizes: {', '.join(map(str, sorted(s for s in sizes if s)))}")
+    elif sizes:
+        size = next(iter(sizes)) or 0
+        if len(digests) < size:
+            absent = sorted(set(range(size)) - {d.rank for d in digests})
+            some = ", ".join(map(str, absent[:8])) + (", …" if len(absent) > 8 else "")
+            notes.append(f"{len(absent):,} of {size:,} ranks have no trace: {some}")
+    for note in notes:
+        warnings.warn(note, UserWarning, stacklevel=3)
+
+
+def _listed(failures: Sequence[Failure]) -> str:
+    listed = "; ".join(f"{os.path.basename(one.source)} ({one.reason})" for one in failures[:SHOWN])
+    return f"{listed}; and {len(failures) - SHOWN:,} more" if len(failures) > SHOWN else listed
