@@ -15,7 +15,7 @@ from flopscope.answers.accounting import accounting_columns
 from flopscope.answers.analysis import Analysis
 from flopscope.ranks.calls import Calls, Integers, calls_of
 from flopscope.results.columns import COLUMNS
-from flopscope.results.process import base_time_of, rank_of, world_size_of
+from flopscope.results.process import base_time_of, gpus_of, rank_of, world_size_of
 from flopscope.support.package import VERSION
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Identity:
     device: str | None
     """Name of the GPU that worked."""
     device_index: int | None
+    gpus_here: int | None
+    """Number of GPUs that the process saw."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ def _identity(trace: Results, source: str, place: int) -> Identity:
         process=getattr(trace, "process", None),
         device=devices.get(index) if index is not None else None,
         device_index=index,
+        gpus_here=gpus_of(trace),
     )
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from flopscope.ranks.digest import Digest
 from flopscope.ranks.engine import Failure
+from flopscope.ranks.findings import Comparison, Finding, find
 from flopscope.ranks.stragglers import Stragglers, find_stragglers
+from flopscope.ranks.work import Work
 
 if TYPE_CHECKING:
     import pandas
@@ -55,6 +57,15 @@ class Ranks:
     def stragglers(self) -> Stragglers:
         """Return which ranks wait for which in collectives. See fs.stragglers()."""
         return self._stragglers
+
+    @cached_property
+    def _comparison(self) -> Comparison:
+        return Comparison(self._digests, Work(self._digests), self._stragglers)
+
+    @cached_property
+    def findings(self) -> list[Finding]:
+        """What is slow or wrong, the largest cost first."""
+        return find(self._comparison)
 
     @cached_property
     def _stragglers(self) -> Stragglers:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = ["base_time_of", "rank_of", "require_different_processes", "source_of", "windows_of", "world_size_of"]
+__all__ = ["base_time_of", "gpus_of", "rank_of", "require_different_processes", "source_of", "windows_of", "world_size_of"]
 
 RANK = "distributedInfo"
 BASE_TIME = "baseTimeNanoseconds"
@@ -54,6 +54,12 @@ def world_size_of(trace: Results) -> int | None:
     info = _metadata_of(trace).get(RANK)
     size = info.get("world_size") if isinstance(info, Mapping) else None
     return int(size) if _is_integer(size, MOST_RANKS) else None
+
+
+def gpus_of(trace: Results) -> int | None:
+    """Return the number of GPUs that the trace lists, or None."""
+    devices = _metadata_of(trace).get("deviceProperties")
+    return len(devices) if isinstance(devices, list) and devices else None
 
 
 def base_time_of(trace: Results, source: str) -> int:

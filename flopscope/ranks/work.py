@@ -1,0 +1,183 @@
+"""What each rank did in each step, as arrays over the ranks: its parts of the accounting, its FLOPs, its speed.
+
+A rank's own work in a step is the step less the time in which it only communicated: the time for which a rank that waits
+for it waits. The rank with the most own work, among ranks that run the same program, holds up the others: it comes last
+and waits least, also where the ranks that it delayed delay others in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flopscope.answers.analysis import PARTS
+from flopscope.ranks.calls import Floats
+from flopscope.ranks.digest import Digest
+from flopscope.results.categories import category_of
+
+__all__ = ["KERNELS", "Work", "median_of_others"]
+
+KERNELS = ("ideal", "compute", "memory", "latency", "launch", "unmodelled", "copy")
+"""The parts in which a kernel or a copy ran."""
+SHARE_OF_OPS = 0.5  # of the largest role, below which roles are too small to compare ranks in them
+
+
+@dataclass(frozen=True)
+class Work:
+    """The steps of all ranks."""
+
+    digests: Sequence[Digest]
+
+    @cached_property
+    def steps(self) -> list[str | None]:
+        """Names of the steps that most ranks have, in their order; [None] if the program marked none."""
+        counts: dict[str, int] = {}
+        for digest in self.digests:
+            for name in dict.fromkeys(digest.step_names):
+                counts[name] = counts.get(name, 0) + 1
+        names = [name for name, count in counts.items() if 2 * count > len(self.digests)]
+        return list(names) if names else [None]
+
+    @cached_property
+    def parts(self) -> Floats:
+        """µs by rank, step and part (total, then PARTS), summed over the rank's devices; NaN where a rank lacks the
+        step."""
+        place = {name: number for number, name in enumerate(self.steps)}
+        parts = np.full((len(self.digests), len(self.steps), 1 + len(PARTS)), np.nan)
+        for rank, digest in enumerate(self.digests):
+            columns = digest.accounting
+            names = columns["step"]
+            rows = [row for row, name in enumerate(names) if name is not None and name in place]
+            if self.steps == [None] and names:
+                rows = [len(names) - 1]
+            for row in rows:
+                values = [columns["total"][row], *(columns[part][row] for part in PARTS)]
+                into = parts[rank, place[names[row]] if self.steps != [None] else 0]
+                into[:] = np.where(np.isnan(into), values, into + values)
+        return parts
+
+    @cached_property
+    def total(self) -> Floats:
+        """µs by rank and step."""
+        return self.parts[:, :, 0]
+
+    @cached_property
+    def own(self) -> Floats:
+        """µs of own work by rank and step."""
+        own: Floats = self.total - self.part("communication")
+        return own
+
+    def part(self, *names: str) -> Floats:
+        """Return the µs of the parts by rank and step."""
+        total: Floats = self.parts[:, :, [1 + PARTS.index(name) for name in names]].sum(axis=2)
+        return total
+
+    @cached_property
+    def step_time(self) -> float:
+        """Median µs of a step."""
+        return float(np.nanmedian(self.total)) if np.isfinite(self.total).any() else float("nan")
+
+    @cached_property
+    def step_counts(self) -> npt.NDArray[np.int64]:
+        """Number of steps of each rank, at least 1."""
+        return np.array([max(digest.steps, 1) for digest in self.digests])
+
+    @cached_property
+    def flops(self) -> Floats:
+        """FLOPs of known work per step, by rank; NaN where none is known."""
+        return self._sum("flops")
+
+    @cached_property
+    def moved(self) -> Floats:
+        """Bytes of known work per step, by rank; NaN where none is known."""
+        return self._sum("bytes_total_moved")
+
+    def _sum(self, column: str) -> Floats:
+        sums = [digest.table[column] for digest in self.digests]
+        known = np.array([np.nansum(values) if np.isfinite(values).any() else np.nan for values in sums])
+        per_step: Floats = known / self.step_counts
+        return per_step
+
+    @cached_property
+    def role(self) -> npt.NDArray[np.intp]:
+        """A number of the program that each rank runs: ranks with the same ops, equally often, have the same. All have
+        0 if that would leave most ranks alone, as where the ops depend on the data."""
+        numbers: dict[object, int] = {}
+        roles = np.array([numbers.setdefault(_program(digest), len(numbers)) for digest in self.digests], np.intp)
+        sizes = np.bincount(roles)
+        alone = int((sizes[roles] == 1).sum())
+        return roles if alone <= SHARE_OF_OPS * len(roles) else np.zeros(len(roles), np.intp)
+
+    @cached_property
+    def slowness(self) -> Floats:
+        """Of each rank, the time of its kernels over the median rank's: the median over ops of one name and shape, each
+        weighted by its time; NaN without two ranks to compare."""
+        times: dict[object, list[tuple[int, float, float]]] = {}
+        for rank, digest in enumerate(self.digests):
+            table = digest.table
+            busy, median = table["device_busy_time"], table["time_median"]
+            for row in np.flatnonzero(np.nan_to_num(busy) > 0).tolist():
+                if _computes(table, row) and median[row] > 0:
+                    key = table["key"][row], str(table["input_shapes"][row]), str(table["input_dtypes"][row])
+                    times.setdefault(key, []).append((rank, float(median[row]), float(busy[row])))
+        ratios: list[list[tuple[float, float]]] = [[] for _ in self.digests]
+        for found in times.values():
+            if len(found) > 1:
+                middle = float(np.median([one for _, one, _ in found]))
+                for rank, one, weight in found:
+                    ratios[rank].append((one / middle, weight))
+        return np.array([_weighted_median(pairs) for pairs in ratios])
+
+
+def _program(digest: Digest) -> object:
+    table = digest.table
+    busy = np.nan_to_num(table["device_busy_time"])
+    steps = max(digest.steps, 1)
+    counts: dict[str, int] = {}
+    for row in np.flatnonzero(busy > 0).tolist():
+        if _computes(table, row):
+            counts[table["key"][row]] = counts.get(table["key"][row], 0) + int(table["count"][row])
+    return frozenset((key, round(count / steps)) for key, count in counts.items())
+
+
+def _computes(table: dict[str, Any], row: int) -> bool:
+    """Return whether the row is an op that does not communicate."""
+    if table["device_type"][row] != "cpu" or table["is_user_annotation"][row]:
+        return False
+    return category_of(table["key"][row]) != "communication"
+
+
+def _weighted_median(pairs: list[tuple[float, float]]) -> float:
+    if not pairs:
+        return float("nan")
+    values, weights = (np.array(part) for part in zip(*sorted(pairs), strict=True))
+    return float(values[np.searchsorted(np.cumsum(weights), 0.5 * weights.sum())])
+
+
+def median_of_others(values: Floats, role: npt.NDArray[np.intp]) -> Floats:
+    """Return for each rank and step the median over the other ranks of its role; NaN without any."""
+    result = np.full(values.shape, np.nan)
+    for number in np.unique(role):
+        members = np.flatnonzero(role == number)
+        if len(members) < 2:
+            continue
+        ordered = np.sort(values[members], axis=0)  # NaN last
+        count = (~np.isnan(values[members])).sum(axis=0)
+        for rank in members:
+            own = values[rank]
+            present = ~np.isnan(own)
+            rest = count - present
+            # The place of the own value among the sorted ones is skipped.
+            at = (ordered < own).sum(axis=0)
+            low, high = np.maximum((rest - 1) // 2, 0), np.maximum(rest // 2, 0)
+            low = low + (present & (low >= at))
+            high = high + (present & (high >= at))
+            steps = np.arange(values.shape[1])
+            low, high = np.minimum(low, len(members) - 1), np.minimum(high, len(members) - 1)
+            result[rank] = np.where(rest > 0, 0.5 * (ordered[low, steps] + ordered[high, steps]), np.nan)
+    return result
