@@ -30,6 +30,7 @@ SIGNIFICANT = 4.0  # standard errors
 TURNS = 3
 ALIGNMENTS = 2
 HUBER = 3.0
+RIDGE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -265,14 +266,14 @@ def _least_squares(
     if groups <= ranks:
         scaled = joint / by_rank[:, None]
         rest = np.diag(np.where(np.isinf(by_group), 1.0, by_group)) - joint.T @ scaled
-        inverse = np.linalg.pinv(rest, hermitian=True) if groups < 64 else np.linalg.inv(rest)
+        inverse = _inverse(rest)
         constants = inverse @ (group_sums + scaled.T @ rank_sums)
         x = (rank_sums + joint @ constants) / by_rank
         variance = 1 / by_rank + np.einsum("rg,gh,rh->r", scaled, inverse, scaled, optimize=True)
     else:
         scaled = joint / by_group[None, :]
         rest = np.diag(np.where(np.isinf(by_rank), 1.0, by_rank)) - scaled @ joint.T
-        inverse = np.linalg.inv(rest)
+        inverse = _inverse(rest)
         x = inverse @ (rank_sums + scaled @ group_sums)
         constants = (group_sums + joint.T @ x) / by_group
         variance = np.diag(inverse).copy()
@@ -281,3 +282,10 @@ def _least_squares(
     error = np.sqrt(np.maximum(variance, 0.0))
     error[alone] = np.nan
     return x - x[0], constants - x[0], error
+
+
+def _inverse(matrix: Floats) -> Floats:
+    """Return the inverse of a symmetric matrix. Directions that no value determines are held by a very weak tie."""
+    tie = RIDGE * max(float(np.diag(matrix).max(initial=0.0)), 1e-300)
+    inverse: Floats = np.linalg.inv(matrix + tie * np.eye(len(matrix)))
+    return inverse

@@ -107,6 +107,8 @@ def stragglers(comparison: Comparison) -> Iterator[Finding]:
     hosts = host_names(digests)
     for rank in range(len(digests)):
         late = _late_steps(excess[rank], typical, rank, work, least)
+        if late is None and _is_always_last(comparison, rank) and float(np.nanmin(excess[rank])) > 3 * least:
+            late = np.isfinite(excess[rank])  # few steps, but all of them and all of their calls
         if late is not None:
             cause = _cause(work, rank, late)
             found.setdefault((cause, hosts[rank]), []).append(rank)
@@ -133,6 +135,12 @@ def _late_steps(
     if late.sum() >= 2 and float(excess[late].sum()) / len(known) > least:
         return late
     return None
+
+
+def _is_always_last(comparison: Comparison, rank: int) -> bool:
+    """Return whether the rank came last so often that chance does not explain it: each time, in at least ten calls."""
+    row = comparison.stragglers.ranks.iloc[rank]
+    return bool(row["times_last"] >= max(10, 0.95 * row["collectives"]))
 
 
 def _median(values: Floats) -> float:
@@ -250,7 +258,7 @@ def links(comparison: Comparison) -> Iterator[Finding]:
     if not any(hosts):
         return
     slow: list[_Link] = []
-    normal: set[str] = set()
+    normal: set[tuple[str, bool]] = set()  # hosts whose links, or whose network, are as fast as others
     for measured in _links_by_class(comparison, names):
         # Of several groups over a slow link, most may be slow: the fastest quarter is what the links can do.
         middle = float(np.quantile([one.time for one in measured], 0.25))
@@ -258,11 +266,11 @@ def links(comparison: Comparison) -> Iterator[Finding]:
             if one.time > max(SLOW_LINK * middle, middle + SIGNIFICANT * one.spread / np.sqrt(one.calls)):
                 slow.append(replace(one, excess=one.time - middle, factor=one.time / middle))
             else:
-                normal |= set(one.hosts)
+                normal |= {(host, len(one.hosts) > 1) for host in one.hosts}
     steps = float(np.median(comparison.work.step_counts))
     blamed: dict[str, list[_Link]] = {}
     for one in slow:
-        suspects = [host for host in one.hosts if host not in normal]
+        suspects = [host for host in one.hosts if (host, len(one.hosts) > 1) not in normal]
         if suspects:
             blamed.setdefault(suspects[0] if len(suspects) == 1 else " and ".join(suspects), []).append(one)
     for host, found in blamed.items():

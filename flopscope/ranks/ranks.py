@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
+import numpy as np
+
+from flopscope.answers.analysis import PARTS
 from flopscope.ranks.digest import Digest
 from flopscope.ranks.engine import Failure
-from flopscope.ranks.findings import Comparison, Finding, find
+from flopscope.ranks.findings import Comparison, Finding, find, host_names
+from flopscope.ranks.rows import rank_rows
 from flopscope.ranks.stragglers import Stragglers, find_stragglers
-from flopscope.ranks.work import Work
+from flopscope.ranks.work import Work, median_of_others
+from flopscope.support.files import replacing
 
 if TYPE_CHECKING:
     import pandas
@@ -19,7 +26,7 @@ __all__ = ["Ranks"]
 
 
 class Ranks:
-    """The ranks of a distributed program, returned by load_ranks()."""
+    """The ranks of a distributed program, returned by load_ranks(). Times are in µs."""
 
     def __init__(self, digests: Sequence[Digest], failures: Sequence[Failure] = ()) -> None:
         self._digests, self._failures = list(digests), list(failures)
@@ -29,44 +36,177 @@ class Ranks:
         return len(self._digests)
 
     def __repr__(self) -> str:
-        return f"<flopscope.Ranks: {len(self)} ranks>"
+        left_out = f", {len(self._failures)} files left out" if self._failures else ""
+        return f"<flopscope.Ranks: {len(self)} ranks{left_out}>"
 
     @cached_property
     def files(self) -> pandas.DataFrame:
         """A row per file: ``source``; ``rank`` and ``rank_from`` ("trace", "file name", "order"), missing for a file
-        that is left out; ``host``, ``device``; ``events``; ``dropped``: events in no table; ``problem``: why the file is
-        left out, or what reading warned of; "" for none."""
+        that is left out; ``host``: from the file's name, or counted by the GPUs of each host ("#0"); ``device``;
+        ``events``; ``dropped``: events in no table; ``problem``: why the file is left out, or what reading warned of;
+        "" for none."""
         import pandas
 
-        rows = [
+        rows: list[dict[str, Any]] = [
             {
                 "source": d.identity.source,
                 "rank": d.rank,
                 "rank_from": d.identity.rank_from,
-                "host": d.identity.host,
+                "host": host,
                 "device": d.identity.device,
                 "events": d.events,
                 "dropped": d.dropped,
                 "problem": "; ".join(d.problems),
             }
-            for d in self._digests
+            for d, host in zip(self._digests, host_names(self._digests), strict=True)
         ]
         rows += [{"source": f.source, "problem": f.reason} for f in self._failures]
         return pandas.DataFrame(rows).astype({"rank": "Int64", "events": "Int64", "dropped": "Int64"})
-
-    def stragglers(self) -> Stragglers:
-        """Return which ranks wait for which in collectives. See fs.stragglers()."""
-        return self._stragglers
-
-    @cached_property
-    def _comparison(self) -> Comparison:
-        return Comparison(self._digests, Work(self._digests), self._stragglers)
 
     @cached_property
     def findings(self) -> list[Finding]:
         """What is slow or wrong, the largest cost first."""
         return find(self._comparison)
 
+    def stragglers(self) -> Stragglers:
+        """Return which ranks wait for which in collectives. See fs.stragglers()."""
+        return self._stragglers
+
+    def key_averages(self) -> pandas.DataFrame:
+        """Return the ops of all ranks with statistics over the ranks: a row per name, device, shapes and dtypes.
+
+        Times and counts are per step, or of the profile if it has no steps.
+
+        key, device_type, is_user_annotation, input_shapes, input_dtypes: as in Results.key_averages().
+        ranks: number of ranks that have the row.
+        count: median over those ranks.
+        time_min, time_median, time_max: self time over those ranks, of the device, or of the CPU for rows without any.
+        rank_min, rank_max: ranks with the least and the most.
+        flops, bytes_total_moved: median over those ranks whose work is known; NaN for none.
+        pct_roofline: median; bound: that of most ranks.
+        """
+        return rank_rows(self._digests)
+
+    def steps(self) -> pandas.DataFrame:
+        """Return a row per step and rank: ``step``, missing if the program marked none; ``rank``; ``total``; ``own``: the
+        total without the time in which the rank only communicated; ``excess``: own less the median of the other ranks
+        that run the same program; and the parts of Results.accounting(), all summed over the rank's devices."""
+        import pandas
+
+        work = self._work
+        ranks, steps = work.total.shape
+        excess = work.own - median_of_others(work.own, work.role)
+        columns: dict[str, Any] = {
+            "step": np.tile(np.array(work.steps, object), ranks),
+            "rank": np.repeat([d.rank for d in self._digests], steps),
+            "total": work.total.ravel(),
+            "own": work.own.ravel(),
+            "excess": excess.ravel(),
+        }
+        columns |= {part: work.part(part).ravel() for part in PARTS}
+        return pandas.DataFrame(columns)
+
+    def what_if(self, *, without_stragglers: bool = False) -> pandas.DataFrame:
+        """Return what the steps would take after a change: a row per step, and a last one for their mean.
+
+        without_stragglers: no rank has more own work than the median of the other ranks that run the same program.
+
+        ``step``; ``total``: median over the ranks; ``after``; ``saving``: the difference, which is what the slowest rank
+        has more than it would have then: the others wait that long for it.
+        """
+        import pandas
+
+        work = self._work
+        own = np.where(np.isnan(work.own), -np.inf, work.own)
+        excess = np.maximum(np.nan_to_num(work.own - median_of_others(work.own, work.role)), 0.0)
+        total = np.nanmedian(work.total, axis=0)
+        saving = np.zeros_like(total)
+        if without_stragglers:
+            saving = np.clip(own.max(axis=0) - (own - excess).max(axis=0), 0.0, total)
+        names = [*work.steps, None] if work.steps != [None] else [None]
+        columns = {"total": total, "after": total - saving, "saving": saving}
+        if len(names) > len(total):
+            columns = {name: np.append(values, values.mean()) for name, values in columns.items()}
+        return pandas.DataFrame({"step": names, **columns})
+
+    def summary(self, file: TextIO | None = None) -> None:
+        """Print what is slow across the ranks: one line for the largest cost first. ``file``: standard output if None."""
+        print(str(self), end="", file=sys.stdout if file is None else file)
+
+    def __str__(self) -> str:
+        from flopscope.ranks.text import summary_text
+
+        return summary_text(self)
+
+    def to_parquet(self, folder: str | os.PathLike[str]) -> None:
+        """Write all tables into a folder, which is made: files, findings, ranks, collectives, ops and steps, each as
+        NAME.parquet with the columns of Ranks.files, Finding, Stragglers.ranks, Stragglers.collectives, key_averages()
+        and steps().
+
+        Raises ImportError without pyarrow, OSError if the folder cannot be written.
+        """
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError as problem:
+            raise ImportError("to_parquet() needs pyarrow: pip install pyarrow") from problem
+        os.makedirs(folder, exist_ok=True)
+        for name, frame in self.tables().items():
+            table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+            with replacing(os.path.join(os.fspath(folder), f"{name}.parquet"), "wb") as out:
+                pyarrow.parquet.write_table(table, out)
+
+    def tables(self) -> dict[str, pandas.DataFrame]:
+        """Return all tables by name: files, findings, ranks, collectives, ops, steps."""
+        ops = self.key_averages()
+        for name in ("input_shapes", "input_dtypes"):
+            ops[name] = ops[name].astype(str)
+        return {
+            "files": self.files,
+            "findings": self._finding_rows(),
+            "ranks": self._stragglers.ranks,
+            "collectives": self._stragglers.collectives,
+            "ops": ops,
+            "steps": self.steps(),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the findings, the ranks and the files as dicts and lists for JSON; unknown values are None."""
+        frames = {"ranks": self._stragglers.ranks, "files": self.files}
+        return {
+            "findings": [_plain(row) for row in self._finding_rows().to_dict("records")],
+            **{name: [_plain(row) for row in frame.to_dict("records")] for name, frame in frames.items()},
+        }
+
+    def _finding_rows(self) -> pandas.DataFrame:
+        import pandas
+
+        names = ("kind", "cause", "what", "ranks", "cost_us", "cost_pct")
+        rows = [{name: getattr(one, name) for name in names} for one in self.findings]
+        for row in rows:
+            row["ranks"] = list(row["ranks"])
+        return pandas.DataFrame(rows, columns=list(names))
+
+    @cached_property
+    def _work(self) -> Work:
+        return Work(self._digests)
+
+    @cached_property
+    def _comparison(self) -> Comparison:
+        return Comparison(self._digests, self._work, self._stragglers)
+
     @cached_property
     def _stragglers(self) -> Stragglers:
         return find_stragglers([d.rank for d in self._digests], [d.calls for d in self._digests])
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with Python's own numbers, and None for missing values."""
+    import pandas
+
+    plain = {}
+    for name, value in row.items():
+        if not isinstance(value, list) and pandas.isna(value):
+            value = None
+        plain[name] = value.item() if isinstance(value, np.generic) else value
+    return plain
