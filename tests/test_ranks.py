@@ -387,3 +387,25 @@ def test_the_command_prints_the_summary(slow: tuple[Path, Simulated], tmp_path: 
     content = json.loads(out.read_text())
     assert content["findings"][0]["ranks"] == [5] and len(content["ranks"]) == 8
     assert main(["ranks", str(tmp_path / "absent.json"), "--workers", "1"]) == 2
+
+
+@pytest.mark.parametrize("rank", [0, 5])
+def test_a_rank_that_does_not_come_is_named(rank: int, tmp_path: Path) -> None:
+    simulated(tmp_path, stops={rank: 1})
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    found = [one for one in ranks.findings if one.kind == "missing"]
+    assert [one.ranks for one in found] == [(rank,)] and f"Rank {rank} did not come to allreduce" in found[0].what
+
+
+def test_calls_on_the_host_say_whether_they_ran(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=2, tp=1, stops={1: 1})
+    events = json.loads(gzip.decompress(next(tmp_path.glob("*rank0.json.gz")).read_bytes()))["traceEvents"]
+    kernels = {e["args"]["correlation"] for e in events if e["cat"] == "kernel"}
+    calls = [e for e in events if e["name"] == "record_param_comms"]
+    core = fs.load_trace(next(tmp_path.glob("*rank0.json.gz")))._core
+    assert core is not None
+    columns = core.collective_calls()
+    assert columns["sequence"] == [e["args"]["Seq"] for e in calls]
+    assert columns["ran"] == [int(e["args"]["External id"] in kernels) for e in calls] and 0 in columns["ran"]
+    assert columns["group"] == [e["args"]["Process Group Name"] for e in calls]
+    assert set(columns["collective"]) == {"allreduce"}

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "python/store_type.h"
+#include "summaries/collective_calls.h"
 #include "summaries/collectives.h"
 #include "summaries/streams.h"
 
@@ -62,6 +63,9 @@ INTEGER_OF(collective_start, fs_collective_row, false, row->start)
 INTEGER_OF(collective_occurrence, fs_collective_row, false, row->occurrence)
 INTEGER_OF(collective_sequence, fs_collective_row, row->recorded.sequence == FS_MISSING, row->recorded.sequence)
 INTEGER_OF(collective_group_size, fs_collective_row, row->recorded.group_size <= 0, row->recorded.group_size)
+INTEGER_OF(call_start, fs_collective_call, false, row->start)
+INTEGER_OF(call_sequence, fs_collective_call, row->recorded.sequence == FS_MISSING, row->recorded.sequence)
+INTEGER_OF(call_ran, fs_collective_call, false, row->ran)
 INTEGER_OF(stream_device, fs_stream_row, false, row->device)
 INTEGER_OF(stream_id, fs_stream_row, row->whole, row->stream)
 #undef INTEGER_OF
@@ -70,6 +74,12 @@ static PyObject *collective_kind(const fs_store *store, const void *item, size_t
 {
     (void)store, (void)offset, (void)divisor;
     return PyUnicode_FromString(fs_collective_kind_names[((const fs_collective_row *)item)->kind]);
+}
+
+static PyObject *call_kind(const fs_store *store, const void *item, size_t offset, double divisor)
+{
+    (void)store, (void)offset, (void)divisor;
+    return PyUnicode_FromString(fs_collective_kind_names[((const fs_collective_call *)item)->kind]);
 }
 
 static PyObject *collective_kernel(const fs_store *store, const void *item, size_t offset, double divisor)
@@ -115,6 +125,32 @@ PyObject *fs_store_object_collectives(PyObject *object, PyObject *unused)
     int64_t begin, end;
     fs_store_window(self->store, &begin, &end);
     return result == NULL ? NULL : Py_BuildValue("(NL)", result, (long long)begin);
+}
+
+PyObject *fs_store_object_collective_calls(PyObject *object, PyObject *unused)
+{
+    static const column columns[] = {
+        {"collective", call_kind, 0, 1},
+        {"group", text, offsetof(fs_collective_call, recorded.group), 1},
+        {"ranks", text, offsetof(fs_collective_call, recorded.ranks), 1},
+        {"start", call_start, 0, 1},
+        {"sequence", call_sequence, 0, 1},
+        {"ran", call_ran, 0, 1},
+    };
+    (void)unused;
+    fs_store_object *self = (fs_store_object *)object;
+    fs_collective_call *rows = NULL;
+    uint32_t count = 0;
+    fs_status status;
+    fs_error err;
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    status = fs_collective_calls_of(self->store, &rows, &count, &err);
+    fs_long_work_end(&work);
+    if (status != FS_OK) return fs_raise(&err);
+    PyObject *result = columns_of(self->store, rows, count, sizeof *rows, columns, sizeof columns / sizeof *columns);
+    fs_free(rows);
+    return result;
 }
 
 PyObject *fs_store_object_stream_summary(PyObject *object, PyObject *unused)

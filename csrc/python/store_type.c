@@ -89,6 +89,7 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(step_breakdown, "step breakdown") \
     X(launch_summary, "launch summary") \
     X(collectives, "collectives")       \
+    X(collective_calls, "calls")        \
     X(stream_summary, "stream summary") \
     X(write_trace, "trace")
 #define READING_METHOD(method, what)                                       \
@@ -229,6 +230,8 @@ static PyMethodDef methods[] = {
     {"collectives", reading_collectives, METH_NOARGS,
      "(columns, begin): each kernel of communication, start in ns, other times in µs, sizes in bytes, bandwidths in "
      "GB/s; the window's begin in ns."},
+    {"collective_calls", reading_collective_calls, METH_NOARGS,
+     "Each call of a collective that was recorded with its arguments, start in ns; ran: whether its work is recorded."},
     {"stream_summary", reading_stream_summary, METH_NOARGS,
      "How long each stream worked, beside others, and communicated, times in µs; stream None: the whole device."},
     {"extend", extend_from, METH_VARARGS,

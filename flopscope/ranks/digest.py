@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from flopscope.support.package import VERSION
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = ["ROWS", "Digest", "Identity", "digest_of", "rank_of_name"]
+__all__ = ["ROWS", "Digest", "Identity", "LastCall", "digest_of", "rank_of_name"]
 
 ROWS = 4096
 """Rows of a rank's table that are kept, those with the most time; one more has the sums of the rest."""
@@ -50,6 +50,22 @@ class Identity:
 
 
 @dataclass(frozen=True)
+class LastCall:
+    """The last call of a process group's collectives on a rank, where PyTorch recorded sequence numbers."""
+
+    group: str
+    ranks: str
+    called: int
+    """Sequence number of the last call."""
+    ran: int
+    """That of the last call whose kernel is recorded; -1 without any."""
+    collective: str
+    """Of the last call."""
+    start: int
+    """Of the last call, in ns on the rank's clock."""
+
+
+@dataclass(frozen=True)
 class Digest:
     """What is kept of a rank."""
 
@@ -60,6 +76,7 @@ class Digest:
     has_base: bool
     events: int
     calls: Calls
+    last_calls: list[LastCall]
     step_names: list[str]
     step_begin: Integers
     """ns on the rank's clock."""
@@ -117,6 +134,7 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
         has_base=base > 0,
         events=core.event_count,
         calls=calls_of(collectives, base),
+        last_calls=_last_calls(core.collective_calls(), base),
         step_names=[str(step.name) for step in named],
         step_begin=np.array([step.begin for step in named], np.int64) + base,
         step_end=np.array([step.end for step in named], np.int64) + base,
@@ -152,6 +170,21 @@ def _identity(trace: Results, source: str, place: int) -> Identity:
         device_index=index,
         gpus_here=gpus_of(trace),
     )
+
+
+def _last_calls(columns: Mapping[str, Sequence[Any]], base: int) -> list[LastCall]:
+    last: dict[tuple[str, str], LastCall] = {}
+    names = ("group", "ranks", "sequence", "ran", "collective", "start")
+    for group, ranks, sequence, ran, collective, start in zip(*(columns[name] for name in names), strict=True):
+        if sequence is None or not group:
+            continue
+        before = last.get((group, ranks or ""))
+        done = max(before.ran if before else -1, sequence if ran else -1)
+        if before is None or sequence >= before.called:
+            last[group, ranks or ""] = LastCall(group, ranks or "", sequence, done, collective, start + base)
+        elif done > before.ran:
+            last[group, ranks or ""] = replace(before, ran=done)
+    return list(last.values())
 
 
 def _memory_peak(trace: Results) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope.ranks.calls import KINDS, Floats
-from flopscope.ranks.digest import Digest
+from flopscope.ranks.digest import Digest, LastCall
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.work import KERNELS, Work, median_of_others
 from flopscope.support.units import bytes_text, percent_text, short_time_text
@@ -433,4 +433,34 @@ def mismatches(comparison: Comparison) -> Iterator[Finding]:
     yield Finding("mismatch", text, ranks, float("nan"), float("nan"))
 
 
-RULES: tuple[Callable[[Comparison], Iterator[Finding]], ...] = (stragglers, links, stages, steps, memory, mismatches)
+def missing(comparison: Comparison) -> Iterator[Finding]:
+    """Find ranks that did not come to a collective that the other ranks of the group called: a hang."""
+    groups: dict[tuple[str, str], list[tuple[int, LastCall]]] = {}
+    for rank, digest in enumerate(comparison.digests):
+        for call in digest.last_calls:
+            groups.setdefault((call.group, call.ranks), []).append((rank, call))
+    found: dict[tuple[int, ...], tuple[int, str]] = {}
+    for (name, _), members in groups.items():
+        last = max(call.called for _, call in members)
+        ahead = [(rank, call) for rank, call in members if call.called == last]
+        behind = [(rank, call) for rank, call in members if call.called < last]
+        # A call that ran had all its ranks: those without it recorded less. One that did not is waited for.
+        if not behind or not len(ahead) > 0 or any(call.ran == last for _, call in ahead):
+            continue
+        absent = tuple(rank for rank, _ in behind)
+        kind = ahead[0][1].collective
+        named = ", ".join(str(comparison.digests[rank].rank) for rank in absent[:4])
+        text = (
+            f"{'Rank' if len(absent) == 1 else 'Ranks'} {named}{', …' if len(absent) > 4 else ''} did not come to "
+            f"{kind} number {last} of group {name}: {len(ahead)} of its {len(members)} ranks called it and its kernel "
+            f"never ended; the last call of rank {comparison.digests[absent[0]].rank} there is number "
+            f"{behind[0][1].called}."
+        )
+        if absent not in found or len(ahead) > found[absent][0]:
+            found[absent] = len(ahead), text
+    for absent, (_, text) in found.items():
+        ranks = tuple(comparison.digests[rank].rank for rank in absent)
+        yield Finding("missing", text, ranks, float("nan"), float("nan"))
+
+
+RULES: tuple[Callable[[Comparison], Iterator[Finding]], ...] = (stragglers, links, stages, steps, memory, mismatches, missing)

@@ -1,0 +1,80 @@
+#include "summaries/collective_calls.h"
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "store/event.h"
+#include "store/signature.h"
+
+/* Whether the event is an op that carries a collective. `found` receives it. */
+static bool is_call(const fs_store *store, const fs_chunk *chunk, uint32_t at, fs_collective *found)
+{
+    if (chunk->kind[at] != FS_EVENT_OP || chunk->signature[at] == FS_NONE || chunk->start[at] == FS_MISSING) return false;
+    return fs_collective_decode(fs_store_signature_bytes(store, chunk->signature[at]), found);
+}
+
+static fs_status count_calls(const fs_store *store, uint32_t *calls, fs_error *err)
+{
+    fs_collective found;
+    uint32_t at;
+    *calls = 0;
+    for (uint32_t index = 0; index < fs_store_count(store); index++) {
+        FS_POLL(index, err);
+        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+        *calls += is_call(store, chunk, at, &found);
+    }
+    return FS_OK;
+}
+
+/* Fill the rows; places[event] receives the row of each call, FS_NONE elsewhere. */
+static fs_status fill_calls(const fs_store *store, fs_collective_call *rows, uint32_t *places, fs_error *err)
+{
+    uint32_t at, row = 0;
+    for (uint32_t index = 0; index < fs_store_count(store); index++) {
+        FS_POLL(index, err);
+        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+        places[index] = FS_NONE;
+        if (!is_call(store, chunk, at, &rows[row].recorded)) continue;
+        rows[row].kind = fs_collective_kind_of(rows[row].recorded.name.text);
+        rows[row].start = chunk->start[at];
+        places[index] = row++;
+    }
+    return FS_OK;
+}
+
+static fs_status mark_runs(const fs_store *store, fs_collective_call *rows, const uint32_t *places, fs_error *err)
+{
+    uint32_t at;
+    for (uint32_t index = 0; index < fs_store_count(store); index++) {
+        FS_POLL(index, err);
+        const fs_chunk *chunk = fs_event_chunk(store, index, &at);
+        uint32_t launcher = chunk->launcher[at];
+        if (!fs_event_kind_on_device[chunk->kind[at]] || launcher == FS_NONE) continue;
+        if (places[launcher] != FS_NONE) rows[places[launcher]].ran = true;
+    }
+    return FS_OK;
+}
+
+fs_status fs_collective_calls_of(const fs_store *store, fs_collective_call **rows, uint32_t *count, fs_error *err)
+{
+    fs_status status;
+    uint32_t *places = NULL;
+    fs_collective_call *result = NULL;
+    FS_TRY(count_calls(store, count, err));
+    result = fs_calloc(*count + (size_t)1, sizeof *result);
+    if (*count > 0) places = fs_malloc(fs_store_count(store) * sizeof *places);
+    if (result == NULL || (*count > 0 && places == NULL)) {
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the calls of %u collectives", *count);
+        goto failed;
+    }
+    if (*count > 0) {
+        FS_TRY_GOTO(status, fill_calls(store, result, places, err), failed);
+        FS_TRY_GOTO(status, mark_runs(store, result, places, err), failed);
+    }
+    fs_free(places);
+    *rows = result;
+    return FS_OK;
+failed:
+    fs_free(places);
+    fs_free(result);
+    return status;
+}
