@@ -1,14 +1,14 @@
 """Many ranks: reading them, aligning their clocks, and naming faults that were put in.
 
-    reading     load_ranks() of simulated ranks of 20 000 events, gzip, over the same files read one after the other by
-                load_trace() and reduced, times the cores; memory of the driver and of the workers
-    clocks      the error of simulated clocks, with and without drift; the time of the alignment of 1024 ranks in 161
-                groups of 2000 calls each
-    faults      trials with one fault of a random kind, and trials without: what is named first
-    cluster     the same findings by a LocalCluster of separate processes, one of which is killed in the middle
-    peer        HolisticTraceAnalysis on the same eight ranks, if it is installed
+reading     load_ranks() of simulated ranks of 20 000 events, gzip, over the same files read one after the other by
+            load_trace() and reduced, times the cores; memory of the driver and of the workers
+clocks      the error of simulated clocks, with and without drift; the time of the alignment of 1024 ranks in 161
+            groups of 2000 calls each
+faults      trials with one fault of a random kind, and trials without: what is named first
+cluster     the same findings by a LocalCluster of separate processes, one of which is killed in the middle
+peer        HolisticTraceAnalysis on the same eight ranks, if it is installed
 
-    python benchmarks/ranks.py [--ranks 1024] [--trials 100] [--out FOLDER]
+python benchmarks/ranks.py [--ranks 1024] [--trials 100] [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def reading(report: Report, options: argparse.Namespace, folder: Path) -> None:
     report.keep("load_trace", {"load_trace": plain, "and digest": alone}, events=options.events)
     report.keep("load_ranks", {"load_ranks": [seconds], "findings": [analysed]}, ranks=len(files), cores=cores)
     ideal = len(files) * float(np.mean(alone)) / cores
-    report.row("one rank, read and reduced", f"{1e3 * np.mean(alone):.1f} ms", f"read alone {1e3 * np.mean(plain):.1f} ms")
+    report.row(
+        "one rank, read and reduced", f"{1e3 * np.mean(alone):.1f} ms", f"read alone {1e3 * np.mean(plain):.1f} ms"
+    )
     report.row(f"load_ranks, {cores} cores", f"{seconds:.2f} s", f"{len(files) / seconds:.0f} ranks a second")
     report.row("findings, clocks and all", f"{analysed:.2f} s", found[0].what[:60] if found else "none")
     report.row("driver, peak", f"{driver:.0f} MB", f"before {peak:.0f} MB")
@@ -103,7 +105,8 @@ def reading(report: Report, options: argparse.Namespace, folder: Path) -> None:
 def groups_of(
     tp: int, dp: int, pp: int, calls: int, seed: int, drift_ppm: float = 0.0
 ) -> tuple[int, Any, Any, list[Group]]:
-    """Return ends of collectives that are late by an exponential of 2 µs on each rank, two in a hundred by up to 500."""
+    """Return ends of collectives that are late by an exponential of 2 µs on each rank, two in a hundred by up to
+    500."""
     rng = np.random.default_rng(seed)
     ranks = tp * dp * pp
     hosts = np.arange(ranks) // 8
@@ -140,7 +143,8 @@ def clocks(report: Report, options: argparse.Namespace, folder: Path) -> None:
             found = align(groups, ranks)
             seconds.append(perf_counter() - begin)
             errors = [
-                np.abs(found.offset + at * found.drift - offset - (found.middle + at) * slope) for at in (-2.5e6, 0, 2.5e6)
+                np.abs(found.offset + at * found.drift - offset - (found.middle + at) * slope)
+                for at in (-2.5e6, 0, 2.5e6)
             ]
             worst.append(float(np.max(errors)))
             medians.append(float(np.median(errors[1])))
@@ -222,14 +226,16 @@ def cluster(report: Report, options: argparse.Namespace, folder: Path) -> None:
     here = folder / "cluster"
     program = Program(dp=8, tp=8, events=options.events, slow_gpu={9: 1.2})
     write(program, here)
-    with LocalCluster(n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None) as local:
-        with Client(local) as client:
-            client.wait_for_workers(4)
-            pid = next(iter(client.run(os.getpid).values()))
-            threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
-            begin = perf_counter()
-            ranks = fs.load_ranks(here, client=client)
-            seconds = perf_counter() - begin
+    with (
+        LocalCluster(n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None) as local,
+        Client(local) as client,
+    ):
+        client.wait_for_workers(4)
+        pid = next(iter(client.run(os.getpid).values()))
+        threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+        begin = perf_counter()
+        ranks = fs.load_ranks(here, client=client)
+        seconds = perf_counter() - begin
     found = ranks.findings
     report.row(
         "LocalCluster, a worker killed",

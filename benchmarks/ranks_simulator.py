@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ def simulate(program: Program) -> tuple[Simulated, list[dict[str, Any]], list[Co
     ranks, blocks = program.ranks, program.blocks
     times = np.array([piece["time"] for piece in pieces])
     bounds = np.linspace(0, len(pieces), blocks + 1).astype(int)
-    blocks_of = list(zip(bounds[:-1], bounds[1:], strict=True))
+    blocks_of = list(pairwise(bounds))
     work = np.array([times[a:b].sum() + GAP * (b - a) for a, b in blocks_of])
     # The part of a block's time that grows with the batch.
     batched = np.array([_has_batch(piece) for piece in pieces])
@@ -171,7 +172,9 @@ def simulate(program: Program) -> tuple[Simulated, list[dict[str, Any]], list[Co
         for block in range(blocks):
             device = np.maximum(device, launched)
             block_begin[s, block] = device
-            block_time[s, block] = work[block] * factors * (1 + (batch - 1) * share[block]) * (1 + NOISE * rng.standard_normal(ranks) / 4)
+            block_time[s, block] = (
+                work[block] * factors * (1 + (batch - 1) * share[block]) * (1 + NOISE * rng.standard_normal(ranks) / 4)
+            )
             device = device + block_time[s, block]
             launched = launched + host[block]
             for c, call in enumerate(calls):
@@ -192,13 +195,28 @@ def simulate(program: Program) -> tuple[Simulated, list[dict[str, Any]], list[Co
         now = np.maximum(np.maximum(device, beside), launched) + 20.0
         end[s] = now
     simulated = Simulated(
-        steps, begin, end, data, block_begin, block_time, times, factors, call_begin, call_end, offset - offset[0], drift - drift[0]
+        steps,
+        begin,
+        end,
+        data,
+        block_begin,
+        block_time,
+        times,
+        factors,
+        call_begin,
+        call_end,
+        offset - offset[0],
+        drift - drift[0],
     )
     return simulated, pieces, calls
 
 
 def _transfer(
-    program: Program, call: Collective, group: npt.NDArray[np.intp], hosts: npt.NDArray[np.intp], rng: np.random.Generator
+    program: Program,
+    call: Collective,
+    group: npt.NDArray[np.intp],
+    hosts: npt.NDArray[np.intp],
+    rng: np.random.Generator,
 ) -> float:
     """Return the time of a group's transfer in µs."""
     n = len(group)
@@ -239,7 +257,15 @@ def _of_rank(simulated: Simulated, rank: int) -> Simulated:
     s = simulated
     return Simulated(
         *(s.steps, s.step_begin[:, one], s.step_end[:, one], s.data_time[:, one], s.block_begin[:, :, one]),
-        *(s.block_time[:, :, one], s.kernel_times, s.factors[one], s.call_begin[:, :, one], s.call_end[:, :, one], s.offset[one], s.drift[one]),
+        *(
+            s.block_time[:, :, one],
+            s.kernel_times,
+            s.factors[one],
+            s.call_begin[:, :, one],
+            s.call_end[:, :, one],
+            s.offset[one],
+            s.drift[one],
+        ),
     )
 
 
@@ -248,14 +274,23 @@ def _write_task(task: tuple[Program, Simulated, int, Path]) -> None:
     _write_rank(task, read_step(), collectives_of(program))
 
 
-def _write_rank(task: tuple[Program, Simulated, int, Path], pieces: list[dict[str, Any]], calls: list[Collective]) -> None:
+def _write_rank(
+    task: tuple[Program, Simulated, int, Path], pieces: list[dict[str, Any]], calls: list[Collective]
+) -> None:
     program, simulated, rank, folder = task
     column = rank if simulated.step_begin.shape[1] > 1 else 0
     events = _events(program, simulated, rank, column, pieces, calls)
     head = {
         "schemaVersion": 1,
         "deviceProperties": [
-            {"id": gpu, "name": "NVIDIA H200", "totalGlobalMem": 150109880320, "computeMajor": 9, "computeMinor": 0, "numSms": 132}
+            {
+                "id": gpu,
+                "name": "NVIDIA H200",
+                "totalGlobalMem": 150109880320,
+                "computeMajor": 9,
+                "computeMinor": 0,
+                "numSms": 132,
+            }
             for gpu in range(program.gpus_per_host)
         ],
         "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": program.ranks},
@@ -307,7 +342,7 @@ def _events(
             for piece, time, start in zip(texts[a:b], own.tolist(), starts.tolist(), strict=True):
                 op, arguments, call, kernel, launch = piece
                 yield _X % ("cpu_op", op, 1, 1, clock(host), LAUNCH - 0.5, arguments % identity)
-                link = '{"External id": %d, "correlation": %d}' % (identity, identity)
+                link = f'{{"External id": {identity}, "correlation": {identity}}}'
                 yield _X % ("cuda_runtime", call, 1, 1, clock(host + 0.5), LAUNCH - 1.5, link)
                 yield _X % ("kernel", kernel, 0, STREAM, clock(start), time, launch % (identity, identity))
                 host += LAUNCH
@@ -321,18 +356,32 @@ def _events(
                     continue
                 begins, ends = (float(times[s, c, column]) for times in (simulated.call_begin, simulated.call_end))
                 what = groups[c] % number
-                yield _X % ("cpu_op", "record_param_comms", 1, 1, clock(host), 3.0, '{"External id": %d, %s}' % (identity, what))
-                link = '{"External id": %d, "correlation": %d}' % (identity, identity)
+                yield _X % (
+                    "cpu_op",
+                    "record_param_comms",
+                    1,
+                    1,
+                    clock(host),
+                    3.0,
+                    f'{{"External id": {identity}, {what}}}',
+                )
+                link = f'{{"External id": {identity}, "correlation": {identity}}}'
                 yield _X % ("cuda_runtime", "cudaLaunchKernelExC", 1, 1, clock(host + 0.5), 2.0, link)
                 if s != last_step or not program.stops:
-                    launch = '{"External id": %d, "correlation": %d, "device": 0, "stream": %d, "grid": [24, 1, 1], "block": [544, 1, 1], %s}'
-                    yield _X % (
-                        *("kernel", KERNELS[one.kind], 0, NCCL_STREAM, clock(begins), ends - begins),
-                        launch % (identity, identity, NCCL_STREAM, what),
-                    )
+                    launch = f'"device": 0, "stream": {NCCL_STREAM}, "grid": [24, 1, 1], "block": [544, 1, 1], {what}'
+                    arguments = f"{link[:-1]}, {launch}}}"
+                    yield _X % ("kernel", KERNELS[one.kind], 0, NCCL_STREAM, clock(begins), ends - begins, arguments)
                 identity += 1
                 host += 4.0
-        yield _X % ("cuda_runtime", "cudaDeviceSynchronize", 1, 1, clock(host), max(end - 10.0 - host, 1.0), '{"correlation": %d}' % identity)
+        yield _X % (
+            "cuda_runtime",
+            "cudaDeviceSynchronize",
+            1,
+            1,
+            clock(host),
+            max(end - 10.0 - host, 1.0),
+            f'{{"correlation": {identity}}}',
+        )
         identity += 1
 
 
@@ -343,7 +392,14 @@ def _piece_texts(piece: Mapping[str, Any], batch: float) -> tuple[str, str, str,
     """Return op, its arguments, call, kernel and its arguments; the numbers are filled in by %."""
     dims = [[_scaled(n, batch) for n in shape] if isinstance(shape, list) else shape for shape in piece["shapes"]]
     arguments = {"External id": "@", "Input Dims": dims, "Input type": piece["types"]}
-    launch = {"External id": "@", "correlation": "@", "device": 0, "stream": STREAM, "grid": piece["grid"], "block": piece["block"]}
+    launch = {
+        "External id": "@",
+        "correlation": "@",
+        "device": 0,
+        "stream": STREAM,
+        "grid": piece["grid"],
+        "block": piece["block"],
+    }
     texts = [json.dumps(text).replace("%", "%%").replace('"@"', "%d") for text in (arguments, launch)]
     return piece["op"], texts[0], piece["call"], piece["kernel"].replace('"', "'"), texts[1]
 

@@ -59,7 +59,9 @@ def test_the_cost_is_what_the_simulation_gains_without_it(slow: tuple[Path, Simu
 
     times = slow[1]
     healthy, _, _ = simulate(Program(**SMALL, drift_ppm=3.0))
-    gain = np.mean((times.step_end - times.step_begin).max(axis=1) - (healthy.step_end - healthy.step_begin).max(axis=1))
+    gain = np.mean(
+        (times.step_end - times.step_begin).max(axis=1) - (healthy.step_end - healthy.step_begin).max(axis=1)
+    )
     assert ranks.findings[0].cost_us == pytest.approx(gain, rel=0.15)
     after = ranks.what_if(without_stragglers=True)
     assert after["saving"].iloc[-1] == pytest.approx(gain, rel=0.15)
@@ -234,7 +236,9 @@ def test_rows_have_statistics_over_the_ranks(ranks: fs.Ranks, slow: tuple[Path, 
             if one.key == "aten::mm" and one.device_type == "cpu" and one.input_shapes == row["input_shapes"]:
                 times[trace.rank] = one.self_device_time_total / len(trace.step_breakdown())
     assert row["ranks"] == len(times) == 8
-    assert row["time_min"] == pytest.approx(min(times.values())) and row["time_max"] == pytest.approx(max(times.values()))
+    assert row["time_min"] == pytest.approx(min(times.values())) and row["time_max"] == pytest.approx(
+        max(times.values())
+    )
     assert row["time_median"] == pytest.approx(np.median(list(times.values())))
     assert row["rank_max"] == max(times, key=lambda rank: times[rank] or 0) == 5
     assert row["rank_min"] == min(times, key=lambda rank: times[rank] or 0)

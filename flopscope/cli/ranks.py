@@ -20,7 +20,10 @@ def add_ranks(commands: Any) -> None:
         "why. Each trace is read by a process of its own, or by a worker of a Dask cluster.",
     )
     parser.add_argument(
-        "paths", nargs="+", metavar="PATH", help="traces, folders, quoted patterns, or URLs such as s3://bucket/*.json.gz"
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="traces, folders, quoted patterns, or URLs such as s3://bucket/*.json.gz",
     )
     parser.add_argument("--scheduler", metavar="ADDRESS", help="read on the workers of this Dask scheduler")
     parser.add_argument("--workers", type=int, metavar="N", help="number of processes (default: by cores and memory)")

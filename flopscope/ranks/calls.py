@@ -167,7 +167,9 @@ def match(ranks: Sequence[Calls]) -> Matched:
                 )
                 parts.setdefault(key, []).append(_Part(place, calls, own_rows, numbers))
     matched = np.zeros(len(ranks), np.int64)
-    groups, mismatches, mismatched = [], [], 0
+    groups: list[Group] = []
+    mismatches: list[Mismatch] = []
+    mismatched = 0
     for (name, text), members in parts.items():
         if len(members) < 2:
             continue

@@ -2,12 +2,11 @@
 
 A collective in which every rank needs the data of every other ends on all of them at nearly the same moment, whenever
 each began. For each process group and member, the median over its calls of the member's end minus the median end of all
-members estimates the member's clock up to a constant of the group. One weighted least-squares problem over all ranks and
-groups gives the clocks: unknowns are the offset of each rank and the constant of each group; the weight of a median is
-the inverse of its variance. A median is moved little by outliers, and groups whose medians contradict the others weigh
-less (Huber, Annals of Mathematical Statistics 35, 1964). The drift of each clock is found in the same way from a line
-through the medians of the first and the last third of the calls (Tukey's resistant line).
-"""
+members estimates the member's clock up to a constant of the group. One weighted least-squares problem over all ranks
+and groups gives the clocks: unknowns are the offset of each rank and the constant of each group; the weight of a median
+is the inverse of its variance. A median is moved little by outliers, and groups whose medians contradict the others
+weigh less (Huber, Annals of Mathematical Statistics 35, 1964). The drift of each clock is found in the same way from a
+line through the medians of the first and the last third of the calls (Tukey's resistant line)."""
 
 from __future__ import annotations
 
@@ -250,8 +249,8 @@ def _least_squares(
 ) -> tuple[Floats, Floats, Floats]:
     """Return the values of the ranks, those of the groups, and the standard errors of the ranks' values.
 
-    The ranks and the groups are two sides of a graph, so that the equations of either side are diagonal: the larger side
-    is eliminated, and a dense problem of the smaller one is solved.
+    The ranks and the groups are two sides of a graph, so that the equations of either side are diagonal: the larger
+    side is eliminated, and a dense problem of the smaller one is solved.
     """
     by_rank = np.bincount(row, weight, ranks)
     by_group = np.bincount(column, weight, groups)
@@ -287,5 +286,4 @@ def _least_squares(
 def _inverse(matrix: Floats) -> Floats:
     """Return the inverse of a symmetric matrix. Directions that no value determines are held by a very weak tie."""
     tie = RIDGE * max(float(np.diag(matrix).max(initial=0.0)), 1e-300)
-    inverse: Floats = np.linalg.inv(matrix + tie * np.eye(len(matrix)))
-    return inverse
+    return np.asarray(np.linalg.inv(matrix + tie * np.eye(len(matrix))), np.float64)

@@ -124,7 +124,7 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
     base = base_time_of(trace, source)
     columns, meta, shares = trace._grouped(core, True, 0, peaks, account=True)
     analysis = Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
-    collectives, begin = core.collectives()
+    collectives, _ = core.collectives()
     named = [step for step in analysis.steps if step.name is not None]
     spans = np.array([(step.begin, step.end) for step in analysis.steps], np.int64).reshape(-1, 2)
     return Digest(

@@ -46,7 +46,8 @@ class NoScheduler(OSError):
 def run_everywhere(task: Task, items: Sequence[Any], names: Sequence[str], client: Any, workers: int) -> list[Any]:
     """Return the results of ``task(item)`` in order, Failures among them.
 
-    client: None for ``workers`` processes of this machine, a ``dask.distributed.Client``, or the address of a scheduler.
+    client: None for ``workers`` processes of this machine, a ``dask.distributed.Client``, or the address of a
+    scheduler.
     Raises ImportError without Dask, NoScheduler if the scheduler cannot be reached or a worker lacks this version of
     flopscope.
     """
@@ -124,9 +125,9 @@ def _run_here(
 
             graph = {("file", place): (task, items[place]) for place in places}
             try:
-                with ProcessPoolExecutor(1 if alone else workers, mp_context=context) as pool:
-                    with Callback(posttask=completed):
-                        get(graph, list(graph), pool=pool, num_workers=workers, optimize_graph=False, chunksize=1)
+                pool = ProcessPoolExecutor(1 if alone else workers, mp_context=context)
+                with pool, Callback(posttask=completed):
+                    get(graph, list(graph), pool=pool, num_workers=workers, optimize_graph=False, chunksize=1)
             except BrokenProcessPool:
                 if alone:
                     done(places[0], Failure(names[places[0]], _KILLED))

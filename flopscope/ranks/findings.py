@@ -1,8 +1,7 @@
 """What is slow across the ranks, the largest cost first: each finding names who, why, and what it costs per step.
 
-Each rule asks for an effect beyond what the ranks and the steps differ by anyway, so that nothing is named where nothing
-is wrong. The rules are the functions in RULES.
-"""
+Each rule asks for an effect beyond what the ranks and the steps differ by anyway, so that nothing is named where
+nothing is wrong. The rules are the functions in RULES."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.work import KERNELS, Work, median_of_others
 from flopscope.support.units import bytes_text, percent_text, short_time_text
 
-__all__ = ["Comparison", "Finding", "find", "host_names"]
+__all__ = ["Comparison", "Finding", "Link", "find", "host_names", "links_by_class"]
 
 LEAST = 0.01  # of a step: no smaller cost is named
 SIGNIFICANT = 5.0  # median absolute deviations, scaled to standard deviations
@@ -30,6 +29,7 @@ SLOW_LINK = 1.2
 IMBALANCE = 1.03
 OUTLYING_STEP = 1.25
 MEMORY = 1.2
+UNEVEN_EXPERTS = 1.2
 FEW = 3  # groups, without which none can be called slow
 
 
@@ -79,7 +79,7 @@ def host_names(digests: Sequence[Digest]) -> list[str | None]:
     if all(digest.identity.host for digest in digests):
         return [digest.identity.host for digest in digests]
     gpus = {digest.identity.gpus_here for digest in digests}
-    size = gpus.pop() if len(gpus) == 1 else 0
+    size = (gpus.pop() or 0) if len(gpus) == 1 else 0
     return [f"#{digest.rank // size}" if size > 1 else None for digest in digests]
 
 
@@ -116,9 +116,7 @@ def stragglers(comparison: Comparison) -> Iterator[Finding]:
         yield _straggler(comparison, ranks, cause, excess)
 
 
-def _late_steps(
-    excess: Floats, typical: Floats, rank: int, work: Work, least: float
-) -> npt.NDArray[np.bool_] | None:
+def _late_steps(excess: Floats, typical: Floats, rank: int, work: Work, least: float) -> npt.NDArray[np.bool_] | None:
     """Return in which steps the rank is late, or None if it is no straggler."""
     known = excess[np.isfinite(excess)]
     if not len(known):
@@ -254,12 +252,12 @@ def _why(comparison: Comparison, ranks: list[int], cause: str) -> str:
 def links(comparison: Comparison) -> Iterator[Finding]:
     """Find hosts whose groups transfer more slowly than equal groups of other hosts."""
     hosts = host_names(comparison.digests)
-    names = np.array([host or "" for host in hosts], object)
     if not any(hosts):
         return
-    slow: list[_Link] = []
+    names = np.array(hosts, object)
+    slow: list[Link] = []
     normal: set[tuple[str, bool]] = set()  # hosts whose links, or whose network, are as fast as others
-    for measured in _links_by_class(comparison, names):
+    for measured in links_by_class(comparison):
         # Of several groups over a slow link, most may be slow: the fastest quarter is what the links can do.
         middle = float(np.quantile([one.time for one in measured], 0.25))
         for one in measured:
@@ -268,7 +266,7 @@ def links(comparison: Comparison) -> Iterator[Finding]:
             else:
                 normal |= {(host, len(one.hosts) > 1) for host in one.hosts}
     steps = float(np.median(comparison.work.step_counts))
-    blamed: dict[str, list[_Link]] = {}
+    blamed: dict[str, list[Link]] = {}
     for one in slow:
         suspects = [host for host in one.hosts if (host, len(one.hosts) > 1) not in normal]
         if suspects:
@@ -281,7 +279,7 @@ def links(comparison: Comparison) -> Iterator[Finding]:
         step = comparison.work.step_time
         kind = found[0]
         text = (
-            f"{'host' if ' and ' not in host else 'hosts'} {host}: {kind.kind} of {bytes_text(kind.nbytes)} takes "
+            f"{_hosts_text(host)}: {kind.kind} of {bytes_text(kind.nbytes)} takes "
             f"{factor:.2f} times as long as in the other groups of {len(kind.members)} ranks, a slow link; "
             f"it costs {short_time_text(cost)} or {percent_text(100 * cost / step)} of a step."
         )
@@ -289,8 +287,15 @@ def links(comparison: Comparison) -> Iterator[Finding]:
         yield Finding("link", text, named, cost, 100 * cost / step, evidence={"factor": factor, "host": host})
 
 
+def _hosts_text(names: str) -> str:
+    hosts = names.split(" and ")
+    if len(hosts) <= 3:
+        return f"{'host' if len(hosts) == 1 else 'hosts'} {names}"
+    return f"a link of the {len(hosts)} hosts {hosts[0]} to {hosts[-1]}"
+
+
 @dataclass(frozen=True)
-class _Link:
+class Link:
     """The transfers of a group, of one kind and size."""
 
     hosts: tuple[str, ...]
@@ -310,9 +315,10 @@ class _Link:
 LEAST_BYTES = 1 << 20  # smaller messages take the time of their latency
 
 
-def _links_by_class(comparison: Comparison, names: npt.NDArray[Any]) -> Iterator[list[_Link]]:
+def links_by_class(comparison: Comparison) -> Iterator[list[Link]]:
     """Yield the links that should be equally fast: groups of one kind, message, number of ranks and of hosts."""
-    classes: dict[tuple[Any, ...], list[_Link]] = {}
+    names = np.array([host or "" for host in host_names(comparison.digests)], object)
+    classes: dict[tuple[Any, ...], list[Link]] = {}
     for group, waits in zip(comparison.stragglers._groups, comparison.stragglers._waits, strict=True):
         inside = tuple(dict.fromkeys(names[group.members]))
         for kind in np.unique(group.kind):
@@ -320,7 +326,7 @@ def _links_by_class(comparison: Comparison, names: npt.NDArray[Any]) -> Iterator
                 rows = (group.kind == kind) & (group.message_bytes == nbytes)
                 last = waits.last[rows]
                 exposed = group.exposed[rows, last] / np.maximum(waits.transfer[rows], 1e-3)
-                one = _Link(
+                one = Link(
                     inside,
                     tuple(group.members.tolist()),
                     KINDS[kind],
@@ -349,7 +355,7 @@ def stages(comparison: Comparison) -> Iterator[Finding]:
     if not cost > max(LEAST * work.step_time, (IMBALANCE - 1) * mean):
         return
     ranks = np.flatnonzero(work.role == numbers[heaviest])
-    named = tuple(comparison.digests[rank].rank for rank in ranks)
+    named = tuple(comparison.digests[rank].rank for rank in ranks.tolist())
     listed = ", ".join(map(str, named[:4])) + (", …" if len(named) > 4 else "")
     text = (
         f"Work is uneven: ranks {listed} have {own[heaviest] / mean:.2f} times the mean work of the {len(numbers)} "
@@ -402,9 +408,9 @@ def memory(comparison: Comparison) -> Iterator[Finding]:
     others = median_of_others(peak[:, None], comparison.work.role)[:, 0]
     with np.errstate(invalid="ignore"):
         ratio = peak / others
-    for rank in np.flatnonzero(np.nan_to_num(ratio) > MEMORY):
+    for rank in np.flatnonzero(np.nan_to_num(ratio) > MEMORY).tolist():
         text = (
-            f"{comparison.place(int(rank))} allocates {bytes_text(float(peak[rank]))} at its peak, "
+            f"{comparison.place(rank)} allocates {bytes_text(float(peak[rank]))} at its peak, "
             f"{ratio[rank]:.2f} times as much as the others."
         )
         named = (comparison.digests[rank].rank,)
@@ -420,10 +426,7 @@ def mismatches(comparison: Comparison) -> Iterator[Finding]:
     if not matched.mismatched:
         return
     first = matched.mismatches[0]
-    parts = [
-        f"{', '.join(str(comparison.digests[rank].rank) for rank in ranks[:4])}{', …' if len(ranks) > 4 else ''}: {call}"
-        for call, ranks in first.calls.items()
-    ]
+    parts = [f"{_numbers(comparison, ranks)}: {call}" for call, ranks in first.calls.items()]
     count = matched.mismatched
     text = (
         f"{count:,} {'call does' if count == 1 else 'calls do'} not match across ranks; the first is number "
@@ -431,6 +434,35 @@ def mismatches(comparison: Comparison) -> Iterator[Finding]:
     )
     ranks = tuple(comparison.digests[rank].rank for members in first.calls.values() for rank in members)
     yield Finding("mismatch", text, ranks, float("nan"), float("nan"))
+
+
+def experts(comparison: Comparison) -> Iterator[Finding]:
+    """Find ranks that send or receive more in all-to-alls than the other members of their group, as busy experts do."""
+    kind = KINDS.index("alltoall")
+    groups: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for rank, digest in enumerate(comparison.digests):
+        calls = digest.calls
+        for number, key in enumerate(calls.groups):
+            sizes = calls.message_bytes[(calls.group == number) & (calls.kind == kind)]
+            if np.isfinite(sizes).any():
+                groups.setdefault(key, []).append((rank, float(np.nansum(sizes))))
+    for (name, _), members in groups.items():
+        sizes = np.array([size for _, size in members])
+        at = int(sizes.argmax())
+        ratio = float(sizes[at] / sizes.mean()) if sizes.mean() > 0 else 1.0
+        if len(members) > 1 and ratio > UNEVEN_EXPERTS:
+            rank = members[at][0]
+            text = (
+                f"{comparison.place(rank)} moves {ratio:.2f} times the mean bytes of its group {name} in all-to-alls: "
+                f"its experts get more tokens."
+            )
+            named = (comparison.digests[rank].rank,)
+            yield Finding("imbalance", text, named, float("nan"), float("nan"), "work", {"ratio": ratio})
+
+
+def _numbers(comparison: Comparison, ranks: Sequence[int]) -> str:
+    """Return the first of the ranks as text."""
+    return ", ".join(str(comparison.digests[rank].rank) for rank in ranks[:4]) + (", …" if len(ranks) > 4 else "")
 
 
 def missing(comparison: Comparison) -> Iterator[Finding]:
@@ -449,9 +481,8 @@ def missing(comparison: Comparison) -> Iterator[Finding]:
             continue
         absent = tuple(rank for rank, _ in behind)
         kind = ahead[0][1].collective
-        named = ", ".join(str(comparison.digests[rank].rank) for rank in absent[:4])
         text = (
-            f"{'Rank' if len(absent) == 1 else 'Ranks'} {named}{', …' if len(absent) > 4 else ''} did not come to "
+            f"{'Rank' if len(absent) == 1 else 'Ranks'} {_numbers(comparison, absent)} did not come to "
             f"{kind} number {last} of group {name}: {len(ahead)} of its {len(members)} ranks called it and its kernel "
             f"never ended; the last call of rank {comparison.digests[absent[0]].rank} there is number "
             f"{behind[0][1].called}."
@@ -463,4 +494,13 @@ def missing(comparison: Comparison) -> Iterator[Finding]:
         yield Finding("missing", text, ranks, float("nan"), float("nan"))
 
 
-RULES: tuple[Callable[[Comparison], Iterator[Finding]], ...] = (stragglers, links, stages, steps, memory, mismatches, missing)
+RULES: tuple[Callable[[Comparison], Iterator[Finding]], ...] = (
+    stragglers,
+    links,
+    stages,
+    steps,
+    memory,
+    mismatches,
+    missing,
+    experts,
+)

@@ -49,9 +49,9 @@ def load_ranks(
     workers: number of processes on this machine; None: one per core, as far as memory allows.
     max_bytes: maximum size of each text, as in load_trace().
 
-    The rank is the one in the trace's "distributedInfo", else the number after "rank" in the file's name, else the place
-    of the file among the paths: Ranks.files says which. Files that cannot be read, second files of a rank, and files
-    of other programs are listed there with the reason and counted in a UserWarning; the rest is analysed.
+    The rank is the one in the trace's "distributedInfo", else the number after "rank" in the file's name, else the
+    place of the file among the paths: Ranks.files says which. Files that cannot be read, second files of a rank, and
+    files of other programs are listed there with the reason and counted in a UserWarning; the rest is analysed.
 
     Raises ValueError if no file can be read or two runs are mixed, FileNotFoundError for a missing file or a pattern
     without matches, ImportError without Dask, and OSError if the scheduler cannot be reached.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -88,9 +88,9 @@ class Ranks:
         return rank_rows(self._digests)
 
     def steps(self) -> pandas.DataFrame:
-        """Return a row per step and rank: ``step``, missing if the program marked none; ``rank``; ``total``; ``own``: the
-        total without the time in which the rank only communicated; ``excess``: own less the median of the other ranks
-        that run the same program; and the parts of Results.accounting(), all summed over the rank's devices."""
+        """Return a row per step and rank: ``step``, missing if the program marked none; ``rank``; ``total``; ``own``:
+        the total without the time in which the rank only communicated; ``excess``: own less the median of the other
+        ranks that run the same program; and the parts of Results.accounting(), all summed over the rank's devices."""
         import pandas
 
         work = self._work
@@ -111,8 +111,8 @@ class Ranks:
 
         without_stragglers: no rank has more own work than the median of the other ranks that run the same program.
 
-        ``step``; ``total``: median over the ranks; ``after``; ``saving``: the difference, which is what the slowest rank
-        has more than it would have then: the others wait that long for it.
+        ``step``; ``total``: median over the ranks; ``after``; ``saving``: the difference, which is what the slowest
+        rank has more than it would have then: the others wait that long for it.
         """
         import pandas
 
@@ -130,13 +130,46 @@ class Ranks:
         return pandas.DataFrame({"step": names, **columns})
 
     def summary(self, file: TextIO | None = None) -> None:
-        """Print what is slow across the ranks: one line for the largest cost first. ``file``: standard output if None."""
+        """Print what is slow across the ranks: one line for the largest cost first. ``file``: standard output if
+        None."""
         print(str(self), end="", file=sys.stdout if file is None else file)
 
     def __str__(self) -> str:
         from flopscope.ranks.text import summary_text
 
         return summary_text(self)
+
+    def plot_steps(self, ax: Any = None) -> Any:
+        """Draw a heat map of ranks and steps: own work beyond the median of the other ranks, in percent of a step.
+
+        ``ax``: matplotlib Axes to draw on; None: those of a new figure. Returns the Axes. Raises ImportError if
+        matplotlib is not installed.
+        """
+        from flopscope.ranks.plots import plot_steps
+
+        return plot_steps(self, ax)
+
+    def plot_skew(self, ax: Any = None) -> Any:
+        """Draw how long after the first rank each rank arrives at its collectives, in µs; as plot_steps()."""
+        from flopscope.ranks.plots import plot_skew
+
+        return plot_skew(self, ax)
+
+    def plot_links(self, ax: Any = None) -> Any:
+        """Draw a matrix of hosts: how many times longer than equal groups the groups that contain both transfer; as
+        plot_steps(). Raises ValueError if the hosts are unknown."""
+        from flopscope.ranks.plots import plot_links
+
+        return plot_links(self, ax)
+
+    def write_report(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
+        """Write the report of the ranks: one HTML page that needs no network. ``title``: its heading.
+
+        An existing file is replaced only by a complete one. Raises OSError if it cannot be written.
+        """
+        from flopscope.report.ranks import write_ranks
+
+        write_ranks(self, path, title=title)
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> None:
         """Write all tables into a folder, which is made: files, findings, ranks, collectives, ops and steps, each as
@@ -200,7 +233,7 @@ class Ranks:
         return find_stragglers([d.rank for d in self._digests], [d.calls for d in self._digests])
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def _plain(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the row with Python's own numbers, and None for missing values."""
     import pandas
 

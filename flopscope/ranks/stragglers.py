@@ -101,10 +101,10 @@ class Stragglers:
     @cached_property
     def collectives(self) -> pandas.DataFrame:
         """A row per matched collective in order of time. ``collective``, ``group``, ``message_bytes``; ``number``: its
-        sequence, or its occurrence if PyTorch did not record that; ``count``: matched ranks; ``straggler``: the rank that
-        came last; ``start``: start on that rank, since the first collective began; ``skew``: from the first rank's start
-        to the last rank's; ``skew_uncertainty``: that of the clocks, one standard error; ``transfer``: from the last
-        start to the end of that kernel; ``bus_gbytes_per_s``: over transfer, so without the wait."""
+        sequence, or its occurrence if PyTorch did not record that; ``count``: matched ranks; ``straggler``: the rank
+        that came last; ``start``: start on that rank, since the first collective began; ``skew``: from the first rank's
+        start to the last rank's; ``skew_uncertainty``: that of the clocks, one standard error; ``transfer``: from the
+        last start to the end of that kernel; ``bus_gbytes_per_s``: over transfer, so without the wait."""
         import pandas
 
         columns: dict[str, list[npt.NDArray[np.generic]]] = {name: [] for name in _COLLECTIVE_COLUMNS}
@@ -135,9 +135,9 @@ class Stragglers:
 
     @cached_property
     def waits(self) -> pandas.DataFrame:
-        """A row per matched collective and rank. ``call``: the row in ``collectives``; ``rank``; ``start``: on the first
-        rank's clock, since the first collective began; ``duration``; ``wait``: time until the last rank started, at most
-        the duration; ``last``: whether this rank was the last."""
+        """A row per matched collective and rank. ``call``: the row in ``collectives``; ``rank``; ``start``: on the
+        first rank's clock, since the first collective began; ``duration``; ``wait``: time until the last rank started,
+        at most the duration; ``last``: whether this rank was the last."""
         import pandas
 
         place = np.empty(len(self.collectives), np.int64)

@@ -93,7 +93,7 @@ def _waited_for(ranks: Ranks) -> list[str]:
         )
         for row in frame.nlargest(RANKS, "awaited").to_dict("records")
     ]
-    title = "Ranks that others waited for longest" if len(frame) > RANKS else "Ranks, those that others waited for first"
+    title = "Ranks that others waited for longest" if len(frame) > RANKS else "Ranks by the time that others waited"
     legend = "  waited: time spent waiting for the last rank; awaited: time that others waited for this rank"
     return [title, *table_lines([header, *rows]), legend, ""]
 

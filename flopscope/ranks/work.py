@@ -1,9 +1,8 @@
 """What each rank did in each step, as arrays over the ranks: its parts of the accounting, its FLOPs, its speed.
 
-A rank's own work in a step is the step less the time in which it only communicated: the time for which a rank that waits
-for it waits. The rank with the most own work, among ranks that run the same program, holds up the others: it comes last
-and waits least, also where the ranks that it delayed delay others in turn.
-"""
+A rank's own work in a step is the step less the time in which it only communicated: the time for which a rank that
+waits for it waits. The rank with the most own work, among ranks that run the same program, holds up the others: it
+comes last and waits least, also where the ranks that it delayed delay others in turn."""
 
 from __future__ import annotations
 

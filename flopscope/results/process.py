@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = ["base_time_of", "gpus_of", "rank_of", "require_different_processes", "source_of", "windows_of", "world_size_of"]
+__all__ = [
+    "base_time_of",
+    "gpus_of",
+    "rank_of",
+    "require_different_processes",
+    "source_of",
+    "windows_of",
+    "world_size_of",
+]
 
 RANK = "distributedInfo"
 BASE_TIME = "baseTimeNanoseconds"
@@ -53,7 +61,7 @@ def world_size_of(trace: Results) -> int | None:
     """Return the number of ranks that the trace names, or None."""
     info = _metadata_of(trace).get(RANK)
     size = info.get("world_size") if isinstance(info, Mapping) else None
-    return int(size) if _is_integer(size, MOST_RANKS) else None
+    return size if isinstance(size, int) and _is_integer(size, MOST_RANKS) else None
 
 
 def gpus_of(trace: Results) -> int | None:

@@ -1,0 +1,106 @@
+"""Pictures of many ranks: the work of each rank in each step, how late each arrives, and the links between hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flopscope.ranks.findings import host_names, links_by_class
+from flopscope.ranks.work import median_of_others
+from flopscope.views.plots import PLAIN, matplotlib_axes
+
+if TYPE_CHECKING:
+    from flopscope.ranks.ranks import Ranks
+
+__all__ = ["plot_links", "plot_skew", "plot_steps"]
+
+DIVERGING = "RdBu_r"
+SEQUENTIAL = "cividis"  # even in lightness, also for people with colour blindness
+TICKS = 16
+
+
+def plot_steps(ranks: Ranks, ax: Any = None) -> Any:
+    """Draw a heat map of ranks and steps: own work beyond the median of the other ranks, in percent of a step."""
+    ax = ax or matplotlib_axes(figsize=(8, 5))
+    work = ranks._work
+    excess = 100 * (work.own - median_of_others(work.own, work.role)) / work.step_time
+    most = max(float(np.nanmax(np.abs(excess))) if np.isfinite(excess).any() else 1.0, 1.0)
+    image = ax.imshow(excess, aspect="auto", cmap=DIVERGING, vmin=-most, vmax=most, interpolation="nearest")
+    _rank_ticks(ax.yaxis, [digest.rank for digest in ranks._digests])
+    names = [str(name).removeprefix("ProfilerStep#") if name is not None else "whole" for name in work.steps]
+    _ticks(ax.xaxis, names)
+    ax.set_xlabel("step", **PLAIN)
+    ax.set_ylabel("rank", **PLAIN)
+    bar = ax.figure.colorbar(image, ax=ax)
+    bar.set_label("own work beyond the others' median (% of a step)", **PLAIN)
+    ax.set_title(f"{len(ranks):,} ranks: work that the others wait for", fontsize=11, **PLAIN)
+    return ax
+
+
+def plot_skew(ranks: Ranks, ax: Any = None) -> Any:
+    """Draw how long after the first rank each rank arrives at its collectives: the median and the middle 80 % of calls,
+    in µs, and the uncertainty of the clocks as a grey band."""
+    ax = ax or matplotlib_axes(figsize=(8, 4))
+    found = ranks.stragglers()
+    late: list[list[Any]] = [[] for _ in ranks._digests]
+    for group in found._groups:
+        after = group.start - np.nanmin(group.start, axis=1)[:, None]
+        for column, member in enumerate(group.members):
+            late[member].append(after[:, column])
+    numbers = [digest.rank for digest in ranks._digests]
+    rows = [np.concatenate(values) if values else np.empty(0) for values in late]
+    quantiles = np.array(
+        [np.nanquantile(row, [0.1, 0.5, 0.9]) if np.isfinite(row).any() else [np.nan] * 3 for row in rows]
+    )
+    ax.fill_between(numbers, 0, found.ranks["clock_uncertainty"].fillna(0), color="#C0C0C0", label="clock uncertainty")
+    ax.vlines(numbers, quantiles[:, 0], quantiles[:, 2], color="#56B4E9", linewidth=2, label="middle 80% of calls")
+    ax.plot(numbers, quantiles[:, 1], "o", color="#0072B2", markersize=4, label="median")
+    ax.set_yscale("symlog", linthresh=10)
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("rank", **PLAIN)
+    ax.set_ylabel("arrival after the first rank (µs)", **PLAIN)
+    ax.set_title(f"{len(ranks):,} ranks: arrival at collectives", fontsize=11, **PLAIN)
+    ax.legend(loc="upper right", fontsize=8)
+    ax.grid(True, axis="y", color="#e4e4e4", linewidth=0.6)
+    ax.set_axisbelow(True)
+    return ax
+
+
+def plot_links(ranks: Ranks, ax: Any = None) -> Any:
+    """Draw a matrix of hosts: how many times longer than equal groups the groups that contain both transfer, the least
+    over those groups. Pairs of hosts in no comparable group are blank. Raises ValueError if the hosts are unknown."""
+    hosts = host_names(ranks._digests)
+    if not any(hosts):
+        raise ValueError("the hosts of the ranks are unknown: neither file names nor traces name them")
+    names = list(dict.fromkeys(str(host) for host in hosts))
+    place = {name: number for number, name in enumerate(names)}
+    factor = np.full((len(names), len(names)), np.nan)
+    for links in links_by_class(ranks._comparison):
+        best = float(np.quantile([one.time for one in links], 0.25))
+        for one in links:
+            inside = [place[host] for host in one.hosts]
+            pairs = [(a, b) for a in inside for b in inside if a != b] or [(inside[0], inside[0])]
+            for a, b in pairs:
+                factor[a, b] = np.fmin(factor[a, b], one.time / best)
+    ax = ax or matplotlib_axes(figsize=(6.5, 5.5))
+    most = max(2.0, float(np.nanmax(factor)) if np.isfinite(factor).any() else 2.0)
+    image = ax.imshow(factor, cmap=SEQUENTIAL, vmin=1.0, vmax=most, interpolation="nearest")
+    _ticks(ax.xaxis, names)
+    _ticks(ax.yaxis, names)
+    ax.set_xlabel("host", **PLAIN)
+    ax.set_ylabel("host", **PLAIN)
+    bar = ax.figure.colorbar(image, ax=ax)
+    bar.set_label("time of a transfer over that of equal groups", **PLAIN)
+    ax.set_title(f"{len(names):,} hosts: links", fontsize=11, **PLAIN)
+    return ax
+
+
+def _rank_ticks(axis: Any, numbers: list[int]) -> None:
+    _ticks(axis, [str(number) for number in numbers])
+
+
+def _ticks(axis: Any, names: list[str]) -> None:
+    every = max(1, -(-len(names) // TICKS))
+    places = list(range(0, len(names), every))
+    axis.set_ticks(places, [names[i] for i in places], fontsize=8)
