@@ -6,7 +6,7 @@ A comment on the line before a code block declares its kind:
     <!-- excerpt of PATH -->   a part of that file, verbatim
     <!-- columns of PATH -->   lines of that file, with some words left out
     <!-- needs NAME -->        runs if that module, or a "gpu", is available
-    <!-- with PATH -->         runs, as all after it, beside a copy of that file
+    <!-- with PATH -->         runs, as all after it, beside a copy of that file or folder
 """
 
 from __future__ import annotations
@@ -84,7 +84,11 @@ def _outcomes(page: Path) -> dict[int, BaseException | str | None]:
         try:
             for block in (block for block in PROGRAMS if block.page == page):
                 if block.mark == "with":
-                    shutil.copy(ROOT / block.argument, folder)
+                    source = ROOT / block.argument
+                    if source.is_dir():
+                        shutil.copytree(source, Path(folder) / source.name)
+                    else:
+                        shutil.copy(source, folder)
                 need = block.argument if block.mark == "needs" else ""
                 outcomes[block.line] = _why_not(need) or _raised(block, namespace)
         finally:
@@ -153,7 +157,7 @@ def _help(*command: str) -> str:
 
 def test_commands_and_their_options_exist() -> None:
     found = list(_commands())
-    commands = {"bench", "compare", "devices", "measure", "perf", "summary", "table"}
+    commands = {"bench", "compare", "devices", "measure", "perf", "ranks", "run", "summary", "table"}
     assert {command for _, command, _ in found} == commands
     for page, command, arguments in found:
         action = arguments.split()[:1] if command == "perf" else []

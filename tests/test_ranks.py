@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import signal
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -344,6 +345,13 @@ def test_a_task_that_kills_its_worker_is_a_failure_and_the_others_are_not_lost()
     assert [one for one in found if not isinstance(one, Failure)] == [0, 10, 20, 40, 50]
     assert isinstance(found[3], Failure) and found[3].source == "file 3" and "died" in found[3].reason
     assert ATTEMPTS == 3
+
+
+def test_a_program_without_a_guard_reads_once(slow: tuple[Path, Simulated], tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(f"import flopscope as fs\nprint(fs.load_ranks({str(slow[0])!r}, workers=2).findings[0].ranks)\n")
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("(5,)\n", "")
 
 
 def test_a_scheduler_that_cannot_be_reached_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

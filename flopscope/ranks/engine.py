@@ -7,6 +7,7 @@ at last each alone, so that the file that killed it is found and the others are 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -126,7 +127,7 @@ def _run_here(
             graph = {("file", place): (task, items[place]) for place in places}
             try:
                 pool = ProcessPoolExecutor(1 if alone else workers, mp_context=context)
-                with pool, Callback(posttask=completed):
+                with _without_main(), pool, Callback(posttask=completed):
                     get(graph, list(graph), pool=pool, num_workers=workers, optimize_graph=False, chunksize=1)
             except BrokenProcessPool:
                 if alone:
@@ -135,6 +136,20 @@ def _run_here(
             waiting = [place for place in waiting if place not in finished]
         if not waiting:
             return
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep worker processes from importing the program's main module, which they do not need: a program that calls
+    load_ranks() at its top level would call it in each of them."""
+    main: Any = sys.modules["__main__"]
+    hidden = {name: main.__dict__[name] for name in ("__file__", "__spec__") if name in main.__dict__}
+    try:
+        main.__spec__ = None
+        main.__dict__.pop("__file__", None)
+        yield
+    finally:
+        main.__dict__.update(hidden)
 
 
 _KILLED = "the process that read it died, each time; it may have run out of memory"
