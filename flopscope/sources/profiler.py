@@ -91,6 +91,8 @@ class profile(Results):
     the results belong to the parent.
     """
 
+    _give_way: Callable[[], object] | None = None  # ends this profile when the program starts another
+
     def __init__(
         self,
         *,
@@ -196,7 +198,12 @@ class profile(Results):
         """Start, and return whether no other profile was running."""
         reference = weakref.ref(self, _forget)
         if _current.setdefault(RUNNING, reference) is not reference:
-            return False
+            other = running()
+            if other is None or other._give_way is None:
+                return False
+            other._give_way()
+            if _current.setdefault(RUNNING, reference) is not reference:
+                return False
         self._state = "running"
         self._transit(ProfilerAction.NONE, self.current_action)
         self._begin_step()
