@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -213,6 +214,7 @@ class Run:
         self._pid = os.getpid()
         self._finished = False
         self._writing = False
+        self._forking = threading.local()  # the signal mask of a thread that forks
         self._recording = Recording(
             options.steps or options.seconds, settings, _torch_profile, _tell, rank=self._outputs.rank
         )
@@ -239,13 +241,22 @@ class Run:
         for number in DEADLY:
             if signal.getsignal(number) is signal.SIG_DFL:
                 signal.signal(number, self._end_by_signal)
-        os.register_at_fork(after_in_child=self._reset_signals)
+        os.register_at_fork(
+            before=self._block_signals, after_in_parent=self._unblock_signals, after_in_child=self._reset_signals
+        )
+
+    def _block_signals(self) -> None:
+        """Delay signals until a forked child has the default actions again: Python forgets those that come earlier."""
+        self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, DEADLY)
+
+    def _unblock_signals(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
 
     def _reset_signals(self) -> None:
         for number in DEADLY:
             if signal.getsignal(number) == self._end_by_signal:
-                with suppress(ValueError):  # outside of the main thread
-                    signal.signal(number, signal.SIG_DFL)
+                signal.signal(number, signal.SIG_DFL)
+        self._unblock_signals()
 
     def _end_by_signal(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() == self._pid and not self._finished:

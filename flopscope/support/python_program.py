@@ -54,7 +54,7 @@ class PythonProgram:
                 runpy._run_module_as_main(self.target)  # type: ignore[attr-defined]
             elif self._has_main:
                 sys.argv = [self.target, *self.arguments]
-                _set_first_path(self.target, always=True)
+                _set_first_path(os.path.join(os.getcwd(), self.target), always=True)
                 runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
             else:
                 sys.argv = [self.target, *self.arguments]
@@ -140,8 +140,9 @@ def show_exception(problem: BaseException) -> int:
     except SystemExit as end:
         return _status_of_exit(end)
     except BaseException as second:
+        second.__traceback__ = _without_our_frames(second.__traceback__)
         print("Error in sys.excepthook:", file=sys.stderr)
-        sys.__excepthook__(type(second), second, _without_our_frames(second.__traceback__))
+        sys.__excepthook__(type(second), second, second.__traceback__)
         print("\nOriginal exception was:", file=sys.stderr)
         sys.__excepthook__(kind, problem, trace)
     _flush()
