@@ -100,7 +100,7 @@ def names(trace: Path) -> list[str]:
 PROGRAMS = {
     "returns": "print('done')",
     "arguments": "import sys; print(sys.argv, __name__, __file__, sys.path[0], __spec__, __package__, __doc__)",
-    "names of main": "print(sorted(globals()), __builtins__.__name__, __loader__.name, __loader__.path, __annotations__)",
+    "names of main": "print(sorted(globals()), __builtins__.__name__, __loader__.name, __loader__.path)",
     "standard input": "import sys; print(sys.stdin.read().upper(), end=''); print('x', end='')",
     "exit 3": "import sys; sys.exit(3)",
     "exit None": "import sys; sys.exit()",

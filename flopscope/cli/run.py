@@ -23,8 +23,6 @@ from flopscope.support.safe import printable
 if TYPE_CHECKING:
     from types import FrameType
 
-    from flopscope.results.results import Results
-
 __all__ = ["add_run", "run"]
 
 EXAMPLES = """\
@@ -289,19 +287,21 @@ class Run:
         finally:
             self._finished, self._writing = True, False
 
-    def _hand_over(self, prof: Results) -> None:
+    def _hand_over(self, prof: Any) -> None:
         rank = self._outputs.rank
         leads = rank is None or rank["rank"] == 0
         if leads and not self._options.no_summary:
-            self._attempt("summary", lambda: prof.summary(file=sys.stderr))
+            with suppress(_Failed):
+                self._attempt("summary", lambda: prof.summary(file=sys.stderr))
         trace = self._outputs.trace
         if trace is not None:
-            self._attempt("trace", lambda: _export(prof, trace))
-            if leads:
-                _tell(f"trace: {trace}")
+            with suppress(_Failed):
+                self._attempt("trace", lambda: prof.export_chrome_trace(trace))
+                if leads:
+                    _tell(f"trace: {trace}")
         with suppress(_Failed), self._outputs.report_to_write() as path:
             if path is not None:
-                self._attempt("report", lambda: prof.write_report(path), must=True)
+                self._attempt("report", lambda: prof.write_report(path))
                 if leads:
                     _tell(f"report: {path}")
         if leads and rank is not None:
@@ -315,22 +315,17 @@ class Run:
             pattern = with_rank(trace, {"rank": 0}).replace(".rank0", ".rank*")
             _tell(f"all ranks together: flopscope ranks {pattern}")
 
-    def _attempt(self, what: str, act: Callable[[], object], *, must: bool = False) -> None:
-        """Tell why one of the results is missing, and go on with the others."""
+    def _attempt(self, what: str, act: Callable[[], object]) -> None:
+        """Make one of the results. If it fails, tell why and raise _Failed."""
         try:
             act()
         except Exception as problem:
             _tell(f"there is no {what}: {_described(problem)}")
-            if must:
-                raise _Failed from problem
+            raise _Failed from problem
 
 
 class _Failed(Exception):
     """A result could not be written, which was told."""
-
-
-def _export(prof: Results, path: str) -> None:
-    prof.export_chrome_trace(path)
 
 
 def _described(problem: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The recording of a program that knows nothing of it: by torch's profiler once torch is imported, until then by ours."""
+"""The recording of a program that knows nothing of it: by torch's profiler once torch is imported, before by ours."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Recording:
     def __init__(
         self,
         window: Window | None,
-        settings: Mapping[str, bool],
+        settings: Mapping[str, Any],
         torch_profile: Callable[[], Any],
         tell: Callable[[str], object],
         rank: Mapping[str, int] | None = None,
@@ -141,7 +141,8 @@ class Recording:
         if isinstance(self._prof, profile):
             live = self._prof._live
             index = None if live is None else live.begin_range(name, True)
-            self._step = None if index is None else functools.partial(live.end_range, index)
+            if live is not None and index is not None:
+                self._step = functools.partial(live.end_range, index)
         else:
             step = self._torch.autograd.profiler.record_function(name)
             step.__enter__()
@@ -246,7 +247,8 @@ class Recording:
         self._prof.stop()
         if len(self._prof):
             self._tell(
-                f"{len(self._prof):,} events before the import of torch are left out: torch's profiler records from here"
+                f"{len(self._prof):,} events before the import of torch are left out: "
+                "from here on, torch's profiler records"
             )
         self._prof, self._state = None, "waiting"
         self._open()

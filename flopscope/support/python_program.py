@@ -9,6 +9,7 @@ import pkgutil
 import runpy
 import sys
 import threading
+from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
@@ -78,7 +79,7 @@ class PythonProgram:
 
 def _code_of(path: str) -> CodeType:
     with io.open_code(path) as file:
-        code: CodeType | None = pkgutil.read_code(file)  # type: ignore[attr-defined]
+        code: CodeType | None = pkgutil.read_code(file)
     if code is None:
         with io.open_code(path) as file:
             code = compile(file.read(), path, "exec", dont_inherit=True)
@@ -151,10 +152,8 @@ def show_exception(problem: BaseException) -> int:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(AttributeError, OSError, ValueError):  # None, closed, or a pipe whose reader has gone
             stream.flush()
-        except (AttributeError, OSError, ValueError):  # None, closed, or a pipe whose reader has gone
-            pass
 
 
 def wait_for_threads() -> None:
