@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from flopscope.hardware.device import find_device
 from flopscope.results.results import Results
-from flopscope.sources.profiler import profile
+from flopscope.sources.profiler import profile, set_background
 from flopscope.sources.steps import StepCounter
 from flopscope.support.imports import after_import
 
@@ -61,7 +61,7 @@ class Recording:
         self._changing: int | None = None  # the thread that starts or stops a profile
         self._prof: Any = None
         self._torch: Any = None
-        self._starter: int | None = None  # the thread that starts torch's profiler for us
+        self._starter: int | None = None  # the thread that starts a profiler for us
         self._step: Any = None
         self._steps = StepCounter(self._step_ended)
         self._disarm: Callable[[], object] = bool
@@ -75,6 +75,7 @@ class Recording:
         os.register_at_fork(after_in_child=self._leave_to_parent)
         self._began = time.monotonic()
         self._steps.listen()
+        set_background(self._give_way)
         after_import("torch", self._torch_imported)
         if self._window is None or self._window.begin == 0:
             self._safely(self._open)
@@ -174,8 +175,7 @@ class Recording:
         if self._torch is None:
             prof = profile(**self._settings)
             prof._recipe = replace(prof._recipe, early=True)
-            prof._give_way = self._give_way
-            prof.start()
+            self._start(prof)
             self._prof, self._state = prof, "recording"
             self._begin_step()
         elif _starts_cuda(self._torch):
@@ -200,13 +200,16 @@ class Recording:
         elif self._window is not None and self._window.unit == "seconds":
             raise RuntimeError(f"torch {self._torch.__version__} cannot record all threads; update it, or use --steps")
         prof = self._torch_profile()(**settings)
+        self._start(prof)
+        self._prof, self._state = prof, "recording"
+        self._begin_step()
+
+    def _start(self, prof: Any) -> None:
         self._starter = threading.get_ident()
         try:
             prof.start()
         finally:
             self._starter = None
-        self._prof, self._state = prof, "recording"
-        self._begin_step()
 
     def _close(self) -> None:
         """Stop recording, at the end of the window or of the program."""
@@ -245,9 +248,10 @@ class Recording:
             return
         self._end_step()
         self._prof.stop()
-        if len(self._prof):
+        before = sum(row.count for row in self._prof.key_averages(peaks="none")) if len(self._prof) else 0
+        if before:
             self._tell(
-                f"{len(self._prof):,} events before the import of torch are left out: "
+                f"{before:,} ops and kernels before the import of torch are left out: "
                 "from here on, torch's profiler records"
             )
         self._prof, self._state = None, "waiting"
@@ -260,16 +264,18 @@ class Recording:
 
         @functools.wraps(prepare)
         def _prepare_trace(profiler: Any) -> None:
-            if self._starter != threading.get_ident():
-                self._give_way("torch.profiler")
+            self._give_way("torch.profiler")
             prepare(profiler)
 
         theirs._prepare_trace = _prepare_trace
 
-    def _give_way(self, who: str = "flopscope.profile") -> None:
+    def _give_way(self, who: str) -> None:
+        """End the recording before the program starts something that cannot be recorded."""
+        if self._starter == threading.get_ident():
+            return
         with self._lock:
             if self._state == "recording":
-                self._tell(f"the program starts its own {who}, beside which none can record: this recording ends here")
+                self._tell(f"the program starts {who}, beside which nothing else can record: this recording ends here")
                 self._safely(self._close)
 
     # The end ----------------------------------------------------------------------------------------------------------
@@ -312,7 +318,7 @@ class Recording:
         self._steps.leave()
         if recording and self._torch is not None and not isinstance(self._prof, profile):
             with suppress(Exception):
-                self._prof.toggle_collection_dynamic(False, [self._torch.profiler.ProfilerActivity.CPU])
+                self._torch._C._autograd._clear_callbacks()  # the child's ops would only fill its memory
 
 
 _UNUSED = (
