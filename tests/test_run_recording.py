@@ -326,6 +326,38 @@ def test_workers_that_are_forked_while_torch_is_recorded_run(tmp_path: Path) -> 
     assert len(processes) == 1 and own(result.stderr).count("\n") == 0
 
 
+# Runs the command line as on a machine with a GPU, where torch's profiler must not initialize CUDA.
+WITH_GPU = """
+import sys
+from flopscope.sources import recording
+recording._starts_cuda = lambda torch: True
+from flopscope.cli.program import main
+sys.exit(main(["run", "--no-report", "--no-summary", *sys.argv[1:]]))
+"""
+
+
+@pytest.mark.usefixtures("torch_here")
+def test_on_a_gpu_machine_torch_is_recorded_from_its_first_use(tmp_path: Path) -> None:
+    path = script(
+        tmp_path,
+        """
+        import torch
+        initialize = torch.cuda._lazy_init.__wrapped__
+        model, x = torch.nn.Linear(5, 5), torch.rand(5)
+        torch.sin(x)
+        if __import__('sys').argv[1:]:
+            torch.cos(model(x))
+        assert (torch.cuda._lazy_init is initialize) == bool(__import__('sys').argv[1:])
+        """,
+    )
+    result = done(tmp_path, ["-c", WITH_GPU, "--trace", "t.json", str(path), "call"])
+    assert result.returncode == 0, result.stderr
+    found = names(tmp_path / "t.json")
+    assert "aten::linear" in found and "aten::cos" in found and "aten::sin" not in found
+    result = done(tmp_path, ["-c", WITH_GPU, str(path)])
+    assert result.returncode == 0 and "no GPU and no torch.nn.Module was used" in own(result.stderr)
+
+
 @pytest.mark.usefixtures("torch_here")
 def test_a_torch_profiler_of_the_program_takes_precedence(tmp_path: Path) -> None:
     path = script(

@@ -120,9 +120,10 @@ def run(options: argparse.Namespace) -> Any:
 
 
 def _tell(message: object) -> None:
-    """Print a message on stderr, which may be closed."""
-    with suppress(OSError, ValueError, AttributeError):
-        print(f"flopscope run: {printable(str(message))}", file=sys.stderr, flush=True)
+    """Print a message on the process's stderr, whatever the program made of sys.stderr; it may be closed."""
+    if sys.__stderr__ is not None:
+        with suppress(OSError, ValueError):
+            print(f"flopscope run: {printable(str(message))}", file=sys.__stderr__, flush=True)
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -220,7 +221,8 @@ class Run:
     def run(self) -> Any:
         """Run the program to its end, write the results, and return the program's exit status."""
         self._handle_signals()
-        self._recording.begin()
+        with _told_warnings():
+            self._recording.begin()
         problem = self._program.run()
         if problem is None or isinstance(problem, SystemExit):
             try:
@@ -290,9 +292,9 @@ class Run:
     def _hand_over(self, prof: Any) -> None:
         rank = self._outputs.rank
         leads = rank is None or rank["rank"] == 0
-        if leads and not self._options.no_summary:
+        if leads and not self._options.no_summary and sys.__stderr__ is not None:
             with suppress(_Failed):
-                self._attempt("summary", lambda: prof.summary(file=sys.stderr))
+                self._attempt("summary", lambda: prof.summary(file=sys.__stderr__))
         trace = self._outputs.trace
         if trace is not None:
             with suppress(_Failed):
