@@ -139,9 +139,8 @@ def _why_no_cupti() -> str | None:
     return why if why is not None or _core.cuda_is_here() else "there is no CUDA device"
 
 
-@functools.cache
 def _why_not_loaded() -> str | None:
-    """Return why the driver or CUPTI cannot be loaded, or None if both are. Computed once per process."""
+    """Return why the driver or CUPTI cannot be loaded, or None if both are."""
     try:
         _core.load_driver()
     except RuntimeError as problem:
