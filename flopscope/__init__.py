@@ -31,6 +31,7 @@ from flopscope.sources.load import Trace, load_trace
 from flopscope.sources.profiler import profile
 from flopscope.sources.ranges import record_function
 from flopscope.sources.schedules import ProfilerAction, schedule
+from flopscope.sources.steps import step
 from flopscope.sources.work_rules import WorkCall, register_work
 from flopscope.support.package import VERSION
 
@@ -75,6 +76,7 @@ __all__ = [
     "register_work",
     "roofline",
     "schedule",
+    "step",
     "stragglers",
     "sweep",
     "trace_handler",

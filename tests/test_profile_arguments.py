@@ -12,6 +12,7 @@ import sys
 import types
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -337,6 +338,24 @@ def test_events_are_used_while_another_client_has_cupti(machine: Machine) -> Non
     with fs.profile(activities=[CPU]) as after:
         pass
     assert len(after) == 0
+
+
+def test_an_early_capture_does_not_initialize_cuda(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def initializes() -> Any:
+        raise AssertionError("CUDA is left to the program")
+
+    for name in ("cuda_is_here", "cuda_device_count"):
+        monkeypatch.setattr(fs._core, name, initializes)
+    prof = fs.profile()
+    recipe = replace(prof._recipe, early=True)
+    core, timing = capture.start_core(recipe, lambda core: None)
+    capture.stop_core(core)
+    assert timing == "cupti" and machine.recorders[-1]["cupti"]
+    machine.cupti = False
+    with pytest.warns(UserWarning, match="CUPTI.*none are recorded"):
+        core, timing = capture.start_core(recipe, lambda core: None)
+    capture.stop_core(core)
+    assert timing == "cpu" and "cupti" not in machine.recorders[-1]
 
 
 def test_a_gpu_without_a_timer_causes_a_warning(machine: Machine) -> None:

@@ -1,5 +1,5 @@
-"""The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | compare A B |
-ranks PATH… | measure OP | perf ACTION``."""
+"""The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | compare A B | ranks PATH… |
+measure OP | perf ACTION | run SCRIPT``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from flopscope.cli.compare import add_compare
 from flopscope.cli.measure import add_measure, shape
 from flopscope.cli.perf import add_perf
 from flopscope.cli.ranks import add_ranks
+from flopscope.cli.run import add_run
 from flopscope.cli.summary import add_summary
 from flopscope.cli.tables import add_table
 from flopscope.support.files import write_json
@@ -82,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     add_ranks(commands)
     add_measure(commands)
     add_perf(commands)
+    add_run(commands)
     return parser
 
 
@@ -164,7 +166,7 @@ def _complain(command: str, problem: object) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and print errors as one line on stderr.
 
-    Return the exit status: 0, 1 for failures, 2 for wrong arguments.
+    Return the exit status: 0, 1 for failures, 2 for wrong arguments; of ``run``, that of the program.
     """
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
@@ -173,6 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.shapes += [shape(text) for text in rest]
         except (AttributeError, argparse.ArgumentTypeError):
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if getattr(options, "owns_process", False):  # the program has the streams, the warnings and the exceptions
+        return int(options.run(options))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not support "µ"

@@ -42,6 +42,7 @@ class Recipe:
     profile_memory: bool
     with_stack: bool
     api_calls: bool
+    early: bool = False  # capture what the program does on CUDA, which it initializes itself, now or later
 
 
 def start_core(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
@@ -54,6 +55,8 @@ def start_core(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
     """
     if ProfilerActivity.CUDA not in recipe.activities:
         return _started(recipe, "cpu", keep), "cpu"
+    if recipe.early:
+        return _started_early(recipe, keep)
     why = ""
     if recipe.timer != "event":
         try:
@@ -104,9 +107,40 @@ def _started_with_cupti(recipe: Recipe, keep: Keep) -> _core.Profiler:
     return _started(recipe, "cupti", keep)
 
 
+def _started_early(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
+    """Start with CUPTI if there is a driver, and do not initialize CUDA.
+
+    The program may still choose its devices by CUDA_VISIBLE_DEVICES, and use CUDA in processes that it forks.
+    """
+    why = _why_not_loaded()
+    if why is None:
+        try:
+            return _started(recipe, "cupti", keep), "cupti"
+        except RuntimeError as problem:
+            why = f"{problem}: {_likely_owner()}" if is_taken(problem) else str(problem)
+    core = _started(recipe, "cpu", keep)
+    if _has_driver():
+        warn_user(f"kernels and copies are recorded through CUPTI, which is unavailable ({why}): none are recorded")
+    return core, "cpu"
+
+
+def _has_driver() -> bool:
+    try:
+        _core.load_driver()
+    except RuntimeError:
+        return False
+    return True
+
+
 @functools.cache
 def _why_no_cupti() -> str | None:
     """Return why CUPTI is unavailable, or None if it is loaded and there is a device. Computed once per process."""
+    why = _why_not_loaded()
+    return why if why is not None or _core.cuda_is_here() else "there is no CUDA device"
+
+
+def _why_not_loaded() -> str | None:
+    """Return why the driver or CUPTI cannot be loaded, or None if both are."""
     try:
         _core.load_driver()
     except RuntimeError as problem:
@@ -119,7 +153,7 @@ def _why_no_cupti() -> str | None:
         _core.load_cupti(path)
     except RuntimeError as problem:
         return str(problem)
-    return None if _core.cuda_is_here() else "there is no CUDA device"
+    return None
 
 
 def is_taken(problem: Exception) -> bool:

@@ -35,6 +35,21 @@ def running() -> profile | None:
     return None if reference is None else reference()
 
 
+_background: Callable[[str], object] | None = None
+
+
+def set_background(give_way: Callable[[str], object]) -> None:
+    """Set the function that ends a recording of which the program knows nothing, given what takes its place."""
+    global _background
+    _background = give_way
+
+
+def make_way(what: str) -> None:
+    """End a recording of which the program knows nothing, before ``what`` begins."""
+    if _background is not None:
+        _background(what)
+
+
 def _forget(reference: weakref.ref[profile]) -> bool:
     """Allow another profile to run. Return False if this one is not running or another thread was faster."""
     return _current.get(RUNNING) is reference and _current.pop(RUNNING, None) is reference
@@ -194,6 +209,7 @@ class profile(Results):
     @_ended_by_failure
     def _start(self) -> bool:
         """Start, and return whether no other profile was running."""
+        make_way("flopscope.profile")
         reference = weakref.ref(self, _forget)
         if _current.setdefault(RUNNING, reference) is not reference:
             return False

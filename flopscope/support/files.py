@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-__all__ = ["close_names", "read_json", "replacing", "require_file", "write_json"]
+__all__ = ["close_names", "read_json", "replacing", "require_file", "require_writable", "write_json"]
 
 Name = str | bytes | PathLike[str] | PathLike[bytes]
 
@@ -66,6 +66,18 @@ def replacing(path: Name, mode: str = "w", **options: Any) -> Iterator[IO[Any]]:
                 yield stream
             _put(scratch, target)
         finally:
+            scratch.unlink(missing_ok=True)
+            _active.discard(scratch.name)
+
+
+def require_writable(path: Name) -> None:
+    """Raise the OSError that ``replacing`` would raise for this path now. Nothing is written to it."""
+    name = os.fsdecode(path)
+    with _naming(name):
+        target = _target_of(name)
+        scratch, descriptor = (None, None) if target is None else _create_scratch(target)
+        if scratch is not None and descriptor is not None:
+            os.close(descriptor)
             scratch.unlink(missing_ok=True)
             _active.discard(scratch.name)
 

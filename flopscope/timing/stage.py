@@ -247,5 +247,6 @@ def _cuda_is_here() -> bool:
 def _refuse_a_profile() -> None:
     from flopscope.sources import profiler
 
+    profiler.make_way("flopscope.measure")
     if profiler.running() is not None:
         raise RuntimeError("a profile is in progress, and its overhead would distort the times; stop it first")

@@ -1,0 +1,370 @@
+"""The command ``flopscope run``, which profiles a program in its own process."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from flopscope.sources.recording import Recording, Window
+from flopscope.support.files import require_writable
+from flopscope.support.python_program import PythonProgram, exit_status, wait_for_threads
+from flopscope.support.safe import printable
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+__all__ = ["add_run", "run"]
+
+EXAMPLES = """\
+examples:
+  flopscope run train.py --epochs 1             the whole program; its report is train.report.html
+  flopscope run --steps 10:15 --shapes train.py steps 10 to 14 of torch's optimizer, or of flopscope.step()
+  flopscope run --seconds 30:35 -m vllm serve   from second 30 to second 35
+  torchrun --nproc-per-node 8 -m flopscope run --trace trace.json.gz train.py
+
+Options of flopscope come before SCRIPT or -m MODULE; all that follows belongs to the program.
+"""
+RANKS = (  # what tells the rank and the number of processes: torchrun, MPI, SLURM
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
+DEADLY = (signal.SIGTERM, signal.SIGHUP)  # signals whose default action ends a program without a trace
+MOST_REPORTS = 10_000
+
+
+def _window_of_steps(text: str) -> Window:
+    return _window("steps", text, r"\d+", "10:15, :5 or 10:", int)
+
+
+def _window_of_seconds(text: str) -> Window:
+    return _window("seconds", text, r"\d+(?:\.\d*)?|\.\d+", "2:4.5, :5 or 10:", float)
+
+
+def _window(unit: str, text: str, number: str, examples: str, read: Callable[[str], float]) -> Window:
+    match = re.fullmatch(rf"({number})?:({number})?", text, re.ASCII)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of {unit} such as {examples}")
+    window = Window(unit, read(match[1] or "0"), read(match[2]) if match[2] else math.inf)
+    if window.begin >= window.end:
+        raise argparse.ArgumentTypeError(f"{text!r} is empty: it ends before it begins; the end is not part of it")
+    return window
+
+
+def add_run(commands: Any) -> None:
+    """Add ``run`` to the commands of the parser."""
+    parser = commands.add_parser(
+        "run",
+        allow_abbrev=False,
+        help="run a Python program and profile it",
+        usage="flopscope run [options] (SCRIPT | -m MODULE) [ARGUMENT ...]",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="Run a Python program as `python SCRIPT` and `python -m MODULE` do, and profile it.",
+    )
+    window = parser.add_mutually_exclusive_group()
+    window.add_argument(
+        "--steps", type=_window_of_steps, metavar="A:B", help="record steps A to B-1, counted from 0 (default: all)"
+    )
+    window.add_argument(
+        "--seconds", type=_window_of_seconds, metavar="A:B", help="record from second A to second B of the program"
+    )
+    parser.add_argument("--shapes", action="store_true", help="record the shapes of inputs; FLOPs of torch need them")
+    parser.add_argument("--stacks", action="store_true", help="record Python calls, and torch's modules")
+    parser.add_argument("--memory", action="store_true", help="record memory that is allocated and freed")
+    report = parser.add_mutually_exclusive_group()
+    report.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="report to write, or to replace (default: SCRIPT.report.html, or the first of SCRIPT.report-2.html, … "
+        "that is free)",
+    )
+    report.add_argument("--no-report", action="store_true", help="write no report")
+    parser.add_argument("--trace", metavar="FILE", help="also write the trace: .json or .json.gz")
+    parser.add_argument("--no-summary", action="store_true", help="print no summary")
+    parser.add_argument("-m", dest="is_module", action="store_true", help="the program is a module, as in python -m")
+    parser.add_argument("script", metavar="SCRIPT", help=argparse.SUPPRESS)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.set_defaults(run=run, owns_process=True)
+
+
+def run(options: argparse.Namespace) -> Any:
+    """Run the program, and return the argument of sys.exit() that it ended with.
+
+    Return 2 without running it if it or a file to be written cannot be opened. Raise KeyboardInterrupt, already
+    printed, if it ended with one.
+    """
+    try:
+        program = PythonProgram(options.script, options.arguments, is_module=options.is_module)
+    except OSError as problem:
+        path = os.path.abspath(options.script)
+        _tell(f"can't open file {path!r}: [Errno {problem.errno}] {problem.strerror}")
+        return 2
+    try:
+        outputs = Outputs(options, program.name)
+    except OSError as problem:
+        _tell(problem)
+        return 2
+    return Run(program, outputs, options).run()
+
+
+def _tell(message: object) -> None:
+    """Print a message on the process's stderr, whatever the program made of sys.stderr; it may be closed."""
+    if sys.__stderr__ is not None:
+        with suppress(OSError, ValueError):
+            print(f"flopscope run: {printable(str(message))}", file=sys.__stderr__, flush=True)
+
+
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def rank_of(environment: Mapping[str, str]) -> dict[str, int] | None:
+    """Return the rank and the number of processes, or None if the program is one process."""
+    for rank, size in RANKS:
+        known = {"rank": environment.get(rank, ""), "world_size": environment.get(size, "")}
+        if known["rank"].isdecimal() and known["world_size"] != "1":
+            return {name: int(text) for name, text in known.items() if text.isdecimal()}
+    return None
+
+
+def with_rank(path: str, rank: Mapping[str, int] | None) -> str:
+    """Insert the rank before the suffix: trace.rank3.json.gz."""
+    if rank is None:
+        return path
+    folder, name = os.path.split(path)
+    match = re.fullmatch(r"(.+?)((\.json)?\.gz|\.[^.]*)", name)
+    stem, suffix = (name, "") if match is None else (match[1], match[2])
+    return os.path.join(folder, f"{stem}.rank{rank['rank']}{suffix}")
+
+
+class Outputs:
+    """The files to write, as absolute paths, because the program may change its folder.
+
+    Raise OSError if one cannot be written.
+    """
+
+    def __init__(self, options: argparse.Namespace, name: str) -> None:
+        self.rank = rank_of(os.environ)
+        self.report: str | None = None if options.output is None else self._path(options.output)
+        self.trace: str | None = None if options.trace is None else self._path(options.trace)
+        self._free = None if options.no_report or options.output else self._path(f"{name}.report.html")
+        for path in (self.report, self.trace, self._free):
+            if path is not None:
+                require_writable(path)
+
+    def _path(self, path: str) -> str:
+        return os.path.abspath(with_rank(path, self.rank))
+
+    @contextmanager
+    def report_to_write(self) -> Iterator[str | None]:
+        """Yield the path of the report, or None. A path that was not chosen by the user is created, and kept if all
+        goes well."""
+        if self._free is None:
+            yield self.report
+            return
+        path = self._reserve(self._free)
+        try:
+            yield path
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(path)
+            raise
+
+    def _reserve(self, path: str) -> str:
+        stem, mark, suffix = path.rpartition(".report")
+        for number in range(1, MOST_REPORTS):
+            name = path if number == 1 else f"{stem}{mark}-{number}{suffix}"
+            with suppress(FileExistsError):
+                os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+                return name
+        raise FileExistsError(f"{path} and {MOST_REPORTS - 2:,} more reports exist; name another with -o")
+
+
+# Running --------------------------------------------------------------------------------------------------------------
+
+
+class Stopped(BaseException):
+    """A deadly signal while results are written."""
+
+
+class Run:
+    """A program, its recording and its results."""
+
+    def __init__(self, program: PythonProgram, outputs: Outputs, options: argparse.Namespace) -> None:
+        settings = {
+            "record_shapes": options.shapes,
+            "with_stack": options.stacks,
+            "profile_memory": options.memory,
+        }
+        self._program = program
+        self._outputs = outputs
+        self._options = options
+        self._pid = os.getpid()
+        self._finished = False
+        self._writing = False
+        self._forking = threading.local()  # the signal mask of a thread that forks
+        self._recording = Recording(
+            options.steps or options.seconds, settings, _torch_profile, _tell, rank=self._outputs.rank
+        )
+
+    def run(self) -> Any:
+        """Run the program to its end, write the results, and return the program's exit status."""
+        self._handle_signals()
+        with _told_warnings():
+            self._recording.begin()
+        problem = self._program.run()
+        if problem is None or isinstance(problem, SystemExit):
+            try:
+                wait_for_threads()
+            except BaseException as interruption:  # Ctrl-C, or what a signal handler of the program raised
+                problem = interruption
+        status = exit_status(problem)
+        if os.getpid() == self._pid:
+            self._finish()
+        if type(problem) is KeyboardInterrupt:
+            _end_by_interrupt()
+        return status
+
+    def _handle_signals(self) -> None:
+        """Write the results when a signal ends the program. A program with a handler of its own keeps it."""
+        for number in DEADLY:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, self._end_by_signal)
+        os.register_at_fork(
+            before=self._block_signals, after_in_parent=self._unblock_signals, after_in_child=self._reset_signals
+        )
+
+    def _block_signals(self) -> None:
+        """Delay signals until a forked child has the default actions again: Python forgets those that come earlier."""
+        self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, DEADLY)
+
+    def _unblock_signals(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._forking.mask)
+
+    def _reset_signals(self) -> None:
+        for number in DEADLY:
+            if signal.getsignal(number) == self._end_by_signal:
+                signal.signal(number, signal.SIG_DFL)
+        self._unblock_signals()
+
+    def _end_by_signal(self, number: int, frame: FrameType | None) -> None:
+        if os.getpid() == self._pid and not self._finished:
+            if self._writing:
+                raise Stopped
+            self._finish()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    # Results ----------------------------------------------------------------------------------------------------------
+
+    def _finish(self) -> None:
+        """End the recording and write the results. A failure is told and has no other effect."""
+        if self._finished or self._writing:
+            return
+        self._writing = True
+        try:
+            with _interruptible(), _told_warnings():
+                prof = self._recording.end()
+                if prof is None:
+                    _tell(f"nothing was recorded: {self._recording.why_nothing}")
+                else:
+                    self._hand_over(prof)
+        except KeyboardInterrupt:
+            _tell("interrupted: the results are incomplete")
+        except Stopped:
+            _tell("stopped by a signal: the results are incomplete")
+        except Exception as problem:
+            _tell(_described(problem))
+        finally:
+            self._finished, self._writing = True, False
+
+    def _hand_over(self, prof: Any) -> None:
+        rank = self._outputs.rank
+        leads = rank is None or rank["rank"] == 0
+        if leads and not self._options.no_summary and sys.__stderr__ is not None:
+            with suppress(_Failed):
+                self._attempt("summary", lambda: prof.summary(file=sys.__stderr__))
+        trace = self._outputs.trace
+        if trace is not None:
+            with suppress(_Failed):
+                self._attempt("trace", lambda: prof.export_chrome_trace(trace))
+                if leads:
+                    _tell(f"trace: {trace}")
+        with suppress(_Failed), self._outputs.report_to_write() as path:
+            if path is not None:
+                self._attempt("report", lambda: prof.write_report(path))
+                if leads:
+                    _tell(f"report: {path}")
+        if leads and rank is not None:
+            self._say_how_to_join()
+
+    def _say_how_to_join(self) -> None:
+        trace = self._options.trace
+        if trace is None:
+            _tell("each rank has its own results; with --trace FILE.json.gz, `flopscope ranks` joins them")
+        else:
+            pattern = with_rank(trace, {"rank": 0}).replace(".rank0", ".rank*")
+            _tell(f"all ranks together: flopscope ranks {pattern}")
+
+    def _attempt(self, what: str, act: Callable[[], object]) -> None:
+        """Make one of the results. If it fails, tell why and raise _Failed."""
+        try:
+            act()
+        except Exception as problem:
+            _tell(f"there is no {what}: {_described(problem)}")
+            raise _Failed from problem
+
+
+class _Failed(Exception):
+    """A result could not be written, which was told."""
+
+
+def _described(problem: Exception) -> str:
+    ours = isinstance(problem, (OSError, ValueError, RuntimeError, MemoryError))
+    return str(problem) if ours else f"{type(problem).__name__}: {problem}"
+
+
+def _torch_profile() -> Any:
+    return import_module("flopscope.torch").profile
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt, whatever the program made of it."""
+    before: Any = signal.SIG_IGN
+    with suppress(ValueError):  # outside of the main thread
+        before = signal.getsignal(signal.SIGINT)
+        if before is not signal.SIG_IGN:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        if before not in (signal.SIG_IGN, None):
+            with suppress(ValueError):
+                signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _told_warnings() -> Iterator[None]:
+    """Print warnings of flopscope as messages."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: _tell(message)
+        warnings.simplefilter("default")
+        yield
+
+
+def _end_by_interrupt() -> NoReturn:
+    """Raise KeyboardInterrupt so that the interpreter ends by SIGINT; it has been printed already."""
+    sys.excepthook = lambda *_: None
+    raise KeyboardInterrupt

@@ -1,0 +1,376 @@
+"""The recording of a program that knows nothing of it: by torch's profiler once torch is imported, before by ours."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from flopscope.hardware.device import find_device
+from flopscope.results.results import Results
+from flopscope.sources.profiler import profile, set_background
+from flopscope.sources.steps import StepCounter
+from flopscope.support.imports import after_import
+
+__all__ = ["Recording", "Window"]
+
+
+class Window(NamedTuple):
+    """The part of a program to record: [begin, end) in steps or in seconds, counted from 0."""
+
+    unit: str
+    """ "steps" or "seconds" """
+    begin: float
+    end: float = math.inf
+
+    def __str__(self) -> str:
+        return f"--{self.unit} {self.begin:g}:{'' if math.isinf(self.end) else f'{self.end:g}'}"
+
+
+class Recording:
+    """What ``flopscope run`` records of the program that runs in this process, on all of its threads.
+
+    ``settings`` are record_shapes, with_stack and profile_memory. ``torch_profile`` returns the class
+    ``flopscope.torch.profile``; it is called after the program has imported torch. ``tell`` prints a message.
+
+    Nothing here raises an exception into the program: a failure is told, and ends the recording.
+    """
+
+    def __init__(
+        self,
+        window: Window | None,
+        settings: Mapping[str, Any],
+        torch_profile: Callable[[], Any],
+        tell: Callable[[str], object],
+        rank: Mapping[str, int] | None = None,
+    ) -> None:
+        self._window = window
+        self._settings = dict(settings)
+        self._torch_profile = torch_profile
+        self._tell = tell
+        self._rank = rank
+        self._lock = threading.RLock()
+        self._state = "waiting"  # "armed" until torch is used; "recording"; "ended"; "forked"
+        self._changing: int | None = None  # the thread that starts or stops a profile
+        self._prof: Any = None
+        self._torch: Any = None
+        self._starter: int | None = None  # the thread that starts a profiler for us
+        self._step: Any = None
+        self._steps = StepCounter(self._step_ended)
+        self._disarm: Callable[[], object] = bool
+        self._over = threading.Event()
+        self._began = time.monotonic()
+        self._lasted = 0.0
+        self._why = ""
+
+    def begin(self) -> None:
+        """Begin, before the program does."""
+        os.register_at_fork(after_in_child=self._leave_to_parent)
+        self._began = time.monotonic()
+        self._steps.listen()
+        set_background(self._give_way)
+        after_import("torch", self._torch_imported)
+        if self._window is None or self._window.begin == 0:
+            self._safely(self._open)
+        if self._window is not None and self._window.unit == "seconds":
+            threading.Thread(target=self._keep_time, name="flopscope-window", daemon=True).start()
+
+    def end(self) -> Results | None:
+        """End, after the program has, and return what was recorded, or None if that is nothing."""
+        if self._changing == threading.get_ident():  # a signal has interrupted it
+            self._state, self._why = "ended", "the program was stopped while its recording began or ended"
+            return None
+        self._lasted = time.monotonic() - self._began
+        self._over.set()
+        with self._lock:
+            if self._state == "forked":
+                return None
+            self._steps.leave()
+            self._disarm()
+            if self._state == "recording":
+                self._safely(self._close)
+            elif self._state != "ended":
+                self._why = self._why_not_begun()
+            self._state = "ended"
+            return self._result()
+
+    @property
+    def why_nothing(self) -> str:
+        """Why nothing was recorded."""
+        return self._why
+
+    # Windows ----------------------------------------------------------------------------------------------------------
+
+    def _step_ended(self, count: int) -> None:
+        self._safely(self._on_step, count)
+
+    def _on_step(self, count: int) -> None:
+        if self._state in ("ended", "forked"):
+            return
+        self._end_step()
+        if self._state == "armed":
+            self._start_torch()
+        window = self._window
+        if window is not None and window.unit == "steps":
+            if count >= window.end:
+                return self._close()
+            if count >= window.begin and self._state == "waiting":
+                self._open()
+        self._begin_step()
+
+    def _keep_time(self) -> None:
+        window = self._window
+        assert window is not None
+        if not self._over.wait(self._began + window.begin - time.monotonic()):
+            self._safely(self._open)
+        if not math.isinf(window.end) and not self._over.wait(self._began + window.end - time.monotonic()):
+            self._safely(self._close)
+
+    def _begin_step(self) -> None:
+        if self._state != "recording" or self._step is not None:
+            return
+        if not self._steps.count and (self._window is None or self._window.unit == "seconds"):
+            return  # a program without steps shall have none; steps are seen at their end
+        name = f"ProfilerStep#{self._steps.count}"
+        if isinstance(self._prof, profile):
+            live = self._prof._live
+            index = None if live is None else live.begin_range(name, True)
+            if live is not None and index is not None:
+                self._step = functools.partial(live.end_range, index)
+        else:
+            step = self._torch.autograd.profiler.record_function(name)
+            step.__enter__()
+            self._step = functools.partial(step.__exit__, None, None, None)
+
+    def _end_step(self) -> None:
+        end, self._step = self._step, None
+        if end is not None:
+            end()
+
+    # Starting and stopping --------------------------------------------------------------------------------------------
+
+    def _safely(self, act: Callable[..., object], *arguments: Any) -> None:
+        """Call a method under the lock; a failure ends the recording."""
+        with self._lock:
+            changing, self._changing = self._changing, threading.get_ident()
+            try:
+                act(*arguments)
+            except Exception as problem:
+                self._state, self._prof = "ended", None
+                self._why = f"the recording failed: {type(problem).__name__}: {problem}"
+            finally:
+                self._changing = changing
+
+    def _open(self) -> None:
+        """Start to record, at the beginning of the window."""
+        if self._state != "waiting":
+            return
+        if self._torch is None:
+            prof = profile(**self._settings)
+            prof._recipe = replace(prof._recipe, early=True)
+            self._start(prof)
+            self._prof, self._state = prof, "recording"
+            self._begin_step()
+        elif _starts_cuda(self._torch):
+            self._state = "armed"
+            self._disarm = _when_used(self._torch, functools.partial(self._safely, self._start_torch))
+        else:
+            self._start_torch()
+
+    def _start_torch(self) -> None:
+        """Start torch's profiler."""
+        if self._state not in ("waiting", "armed"):
+            return
+        self._disarm()
+        self._state = "waiting"
+        if self._torch.autograd.profiler._is_profiler_enabled:
+            self._why = "the program's own torch.profiler was recording"
+            return
+        settings = dict(self._settings)
+        everywhere = _all_threads(self._torch)
+        if everywhere is not None:
+            settings["experimental_config"] = everywhere
+        elif self._window is not None and self._window.unit == "seconds":
+            raise RuntimeError(f"torch {self._torch.__version__} cannot record all threads; update it, or use --steps")
+        prof = self._torch_profile()(**settings)
+        self._start(prof)
+        self._prof, self._state = prof, "recording"
+        self._begin_step()
+
+    def _start(self, prof: Any) -> None:
+        self._starter = threading.get_ident()
+        try:
+            prof.start()
+        finally:
+            self._starter = None
+
+    def _close(self) -> None:
+        """Stop recording, at the end of the window or of the program."""
+        self._disarm()
+        if self._state == "recording":
+            self._end_step()
+            self._name_rank()
+            self._prof.stop()
+        elif self._state == "armed":
+            self._why = _UNUSED
+        self._state = "ended"
+
+    def _name_rank(self) -> None:
+        """Put the rank into the trace, which torch does only if its process group existed at the start."""
+        info: Mapping[str, Any] | None = self._rank
+        if not isinstance(self._prof, profile):
+            with suppress(Exception):
+                info = self._prof._get_distributed_info() or info
+        if info is not None:
+            with suppress(Exception):
+                self._prof.add_metadata_json("distributedInfo", json.dumps(info, default=str))
+
+    # torch ------------------------------------------------------------------------------------------------------------
+
+    def _torch_imported(self, torch: Any) -> None:
+        self._safely(self._turn_to_torch, torch)
+
+    def _turn_to_torch(self, torch: Any) -> None:
+        """Record with torch's profiler from now on."""
+        if self._state in ("ended", "forked"):
+            return
+        self._torch = torch
+        self._steps.count_optimizers(torch)
+        self._watch_profilers(torch)
+        if self._state != "recording":
+            return
+        self._end_step()
+        self._prof.stop()
+        before = sum(row.count for row in self._prof.key_averages(peaks="none")) if len(self._prof) else 0
+        if before:
+            self._tell(
+                f"{before:,} ops and kernels before the import of torch are left out: "
+                "from here on, torch's profiler records"
+            )
+        self._prof, self._state = None, "waiting"
+        self._open()
+
+    def _watch_profilers(self, torch: Any) -> None:
+        """End the recording when the program starts a profiler of torch, because a process can have only one."""
+        theirs = torch.autograd.profiler.profile
+        prepare = theirs._prepare_trace
+
+        @functools.wraps(prepare)
+        def _prepare_trace(profiler: Any) -> None:
+            self._give_way("torch.profiler")
+            prepare(profiler)
+
+        theirs._prepare_trace = _prepare_trace
+
+    def _give_way(self, who: str) -> None:
+        """End the recording before the program starts something that cannot be recorded."""
+        if self._starter == threading.get_ident():
+            return
+        with self._lock:
+            if self._state == "recording":
+                self._tell(f"the program starts {who}, beside which nothing else can record: this recording ends here")
+                self._safely(self._close)
+
+    # The end ----------------------------------------------------------------------------------------------------------
+
+    def _result(self) -> Results | None:
+        if self._prof is None:
+            return None
+        prof: Results = self._prof
+        try:
+            empty = not len(prof)
+        except ValueError:  # a trace without events
+            empty = True
+        except Exception as problem:
+            self._why = f"the recording cannot be read: {type(problem).__name__}: {problem}"
+            return None
+        if empty:
+            self._why = "the program ran no op of torch or flopscope and no work on a GPU while it was recorded"
+            return None
+        if isinstance(prof, profile) and not _are_measured(prof):
+            prof._usual_peaks = "datasheet"  # measuring takes seconds, and memory that the program may hold
+        return prof
+
+    def _why_not_begun(self) -> str:
+        window, steps = self._window, self._steps.count
+        if self._state == "armed":
+            return _UNUSED
+        if self._why or window is None:
+            return self._why
+        if window.unit == "seconds":
+            return f"the program ended after {self._lasted:.3g} s, and {window} begins later"
+        if steps == 0:
+            return f"{window}: the program has no step; one ends with step() of a torch optimizer, or flopscope.step()"
+        return f"the program ended in step {steps}, and {window} begins later; steps are counted from 0"
+
+    def _leave_to_parent(self) -> None:
+        """Stop recording in a forked child."""
+        self._lock = threading.RLock()
+        recording = self._state == "recording"
+        self._state, self._changing, self._step = "forked", None, None
+        self._steps.leave()
+        if recording and self._torch is not None and not isinstance(self._prof, profile):
+            with suppress(Exception):
+                self._torch._C._autograd._clear_callbacks()  # the child's ops would only fill its memory
+
+
+_UNUSED = (
+    "torch was imported, but no GPU and no torch.nn.Module was used; with CUDA_VISIBLE_DEVICES= (empty), torch is "
+    "recorded from its import"
+)
+_GPU_FILES = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+
+
+def _are_measured(prof: profile) -> bool:
+    core = prof._recorded("table")
+    return all(find_device(name).measured is not None for name in core.devices)
+
+
+def _all_threads(torch: Any) -> Any:
+    """Return torch's setting to record all threads, or None if this torch has none."""
+    try:
+        return torch._C._profiler._ExperimentalConfig(profile_all_threads=True)
+    except (AttributeError, TypeError):
+        return None
+
+
+def _starts_cuda(torch: Any) -> bool:
+    """Return whether torch's profiler would initialize CUDA before the program does.
+
+    The program could then neither choose devices by CUDA_VISIBLE_DEVICES nor use CUDA in processes that it forks.
+    """
+    if torch.version.cuda is None and getattr(torch.version, "hip", None) is None:
+        return False
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1") or not any(map(os.path.exists, _GPU_FILES)):
+        return False
+    return not torch.cuda.is_initialized()
+
+
+def _when_used(torch: Any, act: Callable[[], object]) -> Callable[[], None]:
+    """Call ``act`` as soon as torch has initialized CUDA or a module is called. Return a function that gives it up."""
+    initialize = torch.cuda._lazy_init
+
+    @functools.wraps(initialize)
+    def _lazy_init() -> None:
+        initialize()
+        act()
+
+    def called(module: Any, inputs: Any) -> None:
+        act()
+
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(called)
+    torch.cuda._lazy_init = _lazy_init
+
+    def give_up() -> None:
+        handle.remove()
+        if torch.cuda._lazy_init is _lazy_init:
+            torch.cuda._lazy_init = initialize
+
+    return give_up

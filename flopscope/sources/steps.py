@@ -1,0 +1,88 @@
+"""Steps of the program that ``flopscope run`` profiles: those it marks, or those of torch's optimizers."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["StepCounter", "step"]
+
+_counter: StepCounter | None = None
+
+
+def step() -> None:
+    """Mark the end of a step of the program, for ``flopscope run``; without it, do nothing.
+
+    Call it at the end of each iteration of the program's main loop. Without such calls, a step ends with each
+    ``step()`` of a torch optimizer; the first call of this function replaces those.
+    """
+    if _counter is not None:
+        _counter.marked()
+
+
+class StepCounter:
+    """The number of completed steps, and a function that is called with it when a step ends."""
+
+    def __init__(self, ended: Callable[[int], object]) -> None:
+        self.count = 0
+        self._ended = ended
+        self._marks = False  # the program calls step()
+        self._depth = 0  # of optimizers whose step() calls that of another
+
+    def listen(self) -> None:
+        """Count the calls of ``step()`` from now on."""
+        global _counter
+        _counter = self
+
+    def leave(self) -> None:
+        """Ignore all further steps."""
+        global _counter
+        if _counter is self:
+            _counter = None
+        self._marks = True
+        self._ended = bool
+
+    def marked(self) -> None:
+        """End a step that the program marks."""
+        if not self._marks:
+            self._marks = True
+            if self.count:  # the optimizer's steps of the same iteration
+                self.count = 0
+        self._end()
+
+    def _end(self) -> None:
+        self.count += 1
+        self._ended(self.count)
+
+    def count_optimizers(self, torch: Any) -> None:
+        """Count the steps of torch's optimizers that are created from now on.
+
+        A step ends after its range "Optimizer.step#…", which a global post hook of torch's would still be inside.
+        """
+        optimizer = torch.optim.Optimizer
+        hook_of = optimizer.profile_hook_step
+
+        @functools.wraps(hook_of)
+        def profile_hook_step(function: Callable[..., Any]) -> Callable[..., Any]:
+            hooked = hook_of(function)
+
+            @functools.wraps(function)
+            def wrapper(*arguments: Any, **options: Any) -> Any:
+                self._depth += 1
+                try:
+                    result = hooked(*arguments, **options)
+                finally:
+                    self._depth -= 1
+                self._optimized()
+                return result
+
+            return wrapper
+
+        optimizer.profile_hook_step = staticmethod(profile_hook_step)
+
+    def _optimized(self) -> None:
+        if self._depth == 0 and not self._marks:
+            self._end()
+
+    _optimized._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile leaves it out

@@ -1,0 +1,62 @@
+"""Acting as soon as a module has been imported, without importing it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["after_import"]
+
+Act = Callable[[ModuleType], object]
+
+
+def after_import(name: str, act: Act) -> None:
+    """Call ``act`` with a top-level module once its import has succeeded, at once if the module is imported already.
+
+    It is called on the thread of the import, before the importing code continues. An import that fails does not call
+    it, and a later one does.
+    """
+    module = sys.modules.get(name)
+    if module is None:
+        sys.meta_path.insert(0, _Watcher(name, act))
+    else:
+        act(module)
+
+
+class _Watcher:
+    """A finder that finds what the other finders find, and marks the module's loader."""
+
+    def __init__(self, name: str, act: Act) -> None:
+        self._name = name
+        self._act = act
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != self._name:
+            return None
+        for finder in list(sys.meta_path):
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = None if find is None else find(name, path, target)
+            if spec is not None:
+                self._mark(spec.loader)
+                return spec
+        return None
+
+    def _mark(self, loader: Any) -> None:
+        """Make the next exec_module() of a loader call the function afterwards."""
+        execute = getattr(loader, "exec_module", None)
+        if execute is None or not hasattr(loader, "__dict__"):
+            return
+
+        def exec_module(module: ModuleType) -> None:
+            loader.__dict__.pop("exec_module", None)
+            execute(module)
+            if self in sys.meta_path:
+                sys.meta_path.remove(self)
+                self._act(module)
+
+        loader.exec_module = exec_module
