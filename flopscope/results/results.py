@@ -113,16 +113,30 @@ class Results:
         """
         return self.key_averages(peaks="none").coverage()
 
-    def export_chrome_trace(self, path: str | bytes | os.PathLike[str], use_python_export: bool = False) -> None:
+    def export_chrome_trace(
+        self, path: str | bytes | os.PathLike[str], use_python_export: bool = False, *, work: bool = True
+    ) -> None:
         """Write the events as a Chrome trace, as torch.profiler does: JSON, compressed where ``path`` ends in .gz.
 
-        ``use_python_export`` is accepted for compatibility with torch. An existing file is replaced only by a complete
-        one. Raises OSError if the file cannot be written, RuntimeError during recording and if nothing was recorded.
+        Slices that overlap without nesting have further rows, as "stream 7 (2)": viewers would drop them. Their
+        arguments name the true stream or thread.
+
+        ``use_python_export`` is accepted for compatibility with torch. work: also write the FLOPs, bytes, rates, % of
+        the roofline and bound of each piece of device work and of its op, where they are known, and two counters for
+        each device: TFLOP/s and GB/s over time. The rates are compared with stored peaks: measured ones for a profile
+        recorded here if they exist, else the datasheet's. Nothing is measured. An existing file is replaced only by a
+        complete one. Raises OSError if the file cannot be written, RuntimeError during recording and if nothing was recorded.
         """
         from flopscope.results import chrome_trace
 
         core = self._recorded("trace")
-        chrome_trace.export(core, path, {"trace_id": self._trace_id, **self._metadata})
+        head: dict[str, Any] = {"trace_id": self._trace_id, **self._metadata}
+        limits: dict[str, Mapping[str, Any]] | None = None
+        if work:
+            shares = self._stored_peaks(core)
+            limits = {name: found._for_core(self._measured(name)) for name, found in shares.items()}
+            head[chrome_trace.PEAKS_MEMBER] = {name: found.source for name, found in shares.items()}
+        chrome_trace.export(core, path, head, limits)
 
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the head of all traces that export_chrome_trace writes from now on.
@@ -366,6 +380,14 @@ class Results:
         """
         shares = peaks_by_name(_peak_devices(core), source)
         return shares, {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
+
+    def _stored_peaks(self, core: Store) -> dict[str, Peaks]:
+        """Return the peaks that are known without measuring: of a profile recorded here, measured ones come first."""
+        shares = self._peaks(core, "datasheet")[0]
+        if self._usual_peaks == "measured":
+            found = {name: self._measured(name) for name in core.devices}
+            shares |= {name: peaks for name, peaks in found.items() if peaks is not None}
+        return shares
 
     def _measured(self, device: str) -> Peaks | None:
         """Return the stored measured peaks of a device that ran, or None. Never measures."""
