@@ -51,6 +51,10 @@ class Scene:
     """Other data that is not shown."""
     by_time: bool = True
     """Whether the area of a point is proportional to its time; otherwise all are equal."""
+    program: str = ""
+    """What ran, such as the name of a trace's file."""
+    time_name: str = "time"
+    """What the area of a point stands for."""
 
     @property
     def title(self) -> str:
@@ -124,10 +128,17 @@ def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
         for row, us in rows
         if us > 0
     ]
-    if not points:
-        raise ValueError(f"the table has no ops with time on {named}")
     model = known.get(named, {}).get("name", "")
-    return Scene(points, named, model, _known_peaks(named, model, peaks), _without_op(table, points, on_device))
+    notes = _without_op(table, points, on_device)
+    return Scene(
+        points,
+        named,
+        model,
+        _known_peaks(named, model, peaks),
+        notes,
+        program=table.program,
+        time_name="device time" if on_device else "CPU time",
+    )
 
 
 def _own_time(row: Any, on_device: bool) -> float:
@@ -153,7 +164,7 @@ def _scene_of_sweep(sweep: Sweep, device: str | None, peaks: Any) -> Scene:
     several = len({point.dtype for point in measured}) > 1
     names = [f"{one.shape or one.size}" + (f" {one.dtype}" if several else "") for one in measured]
     points = [replace(point, name=name) for point, name in zip(scene.points, names, strict=True)]
-    return replace(scene, points=points, model=f"{scene.model}: {sweep.op}", by_time=False)
+    return replace(scene, points=points, program=sweep.op, by_time=False)
 
 
 def _scene_of_measurements(measured: Sequence[Measurement], device: str | None, peaks: Any) -> Scene:
@@ -169,7 +180,8 @@ def _scene_of_measurements(measured: Sequence[Measurement], device: str | None, 
     points = [Point(m.name, m.median, m.arithmetic_intensity, m.tflops_per_s, m.bound, m.unit) for m in chosen]
     model, others = chosen[0].device_name, len(measured) - len(chosen)
     notes = (f"{others} measurement{'s' * (others > 1)} of other devices",) if others else ()
-    return Scene(points, named, model, _known_peaks(named, model, peaks), notes)
+    program = chosen[0].name if len(chosen) == 1 else ""
+    return Scene(points, named, model, _known_peaks(named, model, peaks), notes, program=program, time_name="median")
 
 
 FRAME_COLUMNS = {  # optional columns of a DataFrame; the first that exists is used
@@ -184,8 +196,6 @@ def _scene_of_frame(frame: Any, device: str | None, peaks: Any) -> Scene:
     for needed in ("arithmetic_intensity", "tflops_per_s"):
         if needed not in frame.columns:
             raise ValueError(f"the DataFrame has no column {needed}; it has {', '.join(map(str, frame.columns))}")
-    if not len(frame):
-        raise ValueError("there is nothing to draw: the DataFrame has no rows")
     chosen = {what: next((n for n in names if n in frame.columns), None) for what, names in FRAME_COLUMNS.items()}
 
     def column(what: str, default: Any) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -12,8 +13,6 @@ from flopscope.results import groups
 from flopscope.results.table import COLUMNS, EventTable
 
 if TYPE_CHECKING:
-    import os
-
     import pandas
 
     from flopscope._core import Store
@@ -94,6 +93,7 @@ class Results:
         if kernels:
             meta["kernels"] = _kernels_of_rows(columns["key"], meta.pop("accounting")["cells"])
         meta["record_shapes"] = self.record_shapes
+        meta["program"] = self._program
         meta["has_shapes"] = core.has_shapes
         meta["profile_memory"] = self.profile_memory
         if not meta["coverage"]["estimated"]:
@@ -289,8 +289,8 @@ class Results:
         """Draw the accounting of the whole as a waterfall: from the total time, part by part, down to the ideal.
 
         The bars are times per step, or of the profile if it has no steps; over all devices. ``ax``: matplotlib Axes to
-        draw on; None: those of a new figure. ``peaks`` as in key_averages(). Returns the Axes. Raises ImportError if
-        matplotlib is not installed, ValueError if nothing ran, RuntimeError as accounting().
+        draw on; None: those of a new figure. ``peaks`` as in key_averages(). Returns the Axes; a profile without work gives
+        a picture that says so. Raises ImportError if matplotlib is not installed, RuntimeError as accounting().
         """
         from flopscope.answers.accounting import accounting_columns
         from flopscope.views.waterfall import plot_waterfall
@@ -299,7 +299,9 @@ class Results:
         columns = accounting_columns(analysis)
         names = {known["name"] for known in analysis.meta["peaks"].values()}
         model = names.pop() if len(names) == 1 else ""
-        return plot_waterfall(columns, len(analysis.steps) if analysis.has_steps else 0, model, ax)
+        steps = len(analysis.steps) if analysis.has_steps else 0
+        sources = " and ".join(sorted({known["source"] for known in analysis.meta["peaks"].values()}))
+        return plot_waterfall(columns, steps, model, ax, program=self._program, peaks=sources)
 
     def _analysis(self, what: str, peaks: str | None = None) -> Analysis:
         """Return what accounting and advice are computed from; that of the last call is kept."""
@@ -360,6 +362,12 @@ class Results:
     def dropped(self) -> int:
         """Number of events lost because memory ran out or a device failed."""
         return 0 if self._core is None else self._core.dropped
+
+    @property
+    def _program(self) -> str:
+        """What ran, for titles: the script of this process, unless it is interactive."""
+        script = os.path.basename(sys.argv[0]) if sys.argv else ""
+        return "" if script in ("", "-c", "-m", "ipykernel_launcher.py", "__main__.py") else script
 
     def _recorded(self, what: str) -> Store:
         """Return the recorded cycle. Raise RuntimeError during recording, or if there is none."""

@@ -133,7 +133,7 @@ class Sweep:
 
         ax: three matplotlib Axes; None: those of a new figure.
 
-        Returns a NumPy array of the three Axes. Raises ImportError if matplotlib is not installed, and ValueError for
+        Returns the first Axes, of the times; ``ax.figure.axes`` are all of a new figure. Raises ImportError if matplotlib is not installed, and ValueError for
         another number of axes.
         """
         from flopscope.views.plots import plot_sweep
