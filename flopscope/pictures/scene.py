@@ -122,7 +122,9 @@ def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
     known = table.peaks
     named = device or next((name for name in known if name.startswith("cuda")), "cuda:0" if table.has_device else "cpu")
     on_device = named != "cpu"
-    rows = [(row, _own_time(row, on_device)) for row in table if row.device_type == "cpu" and row.key != "[memory]"]
+    from flopscope.results.overview import own_time
+
+    rows = [(row, own_time(row, on_device)) for row in table if row.device_type == "cpu" and row.key != "[memory]"]
     points = [
         Point(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound, row.unit)
         for row, us in rows
@@ -139,16 +141,6 @@ def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
         program=table.program,
         time_name="device time" if on_device else "CPU time",
     )
-
-
-def _own_time(row: Any, on_device: bool) -> float:
-    """Return the self time of a row in µs; the total time for a range with declared work."""
-    if on_device:
-        own, total = row.self_device_time_total, row.device_time_total
-    else:
-        own, total = (0.0 if row.self_device_time_total else row.self_cpu_time_total), row.cpu_time_total
-    declared = row.is_user_annotation and not math.isnan(row.tflops_per_s)
-    return float(total if declared else own)
 
 
 def _without_op(table: EventTable, points: list[Point], on_device: bool) -> tuple[str, ...]:

@@ -327,7 +327,15 @@ class Results:
         brief: bool = False,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Peaks]]:
         """Return the columns of a table, its metadata, and the peaks that its rows are compared with."""
-        shares, peaks_used = self._peaks(core, source)
+        from flopscope.results.overview import STORED
+
+        if source == STORED:
+            shares = self._stored_peaks(core)
+            peaks_used = self._peaks(core, "datasheet")[1]
+            for name in shares.keys() - peaks_used.keys() | {n for n, p in shares.items() if p.source == "measured"}:
+                peaks_used[name] = {"source": shares[name].source, "name": find_device(name).name}
+        else:
+            shares, peaks_used = self._peaks(core, source)
         limits: dict[str, Mapping[str, Any]] = {
             name: found._for_core(self._measured(name)) for name, found in shares.items()
         }
@@ -347,6 +355,15 @@ class Results:
             end="",
             file=sys.stdout if file is None else file,
         )
+
+    def _repr_html_(self) -> str:
+        """Return the overview for a notebook: accounting, advice, roofline and the ops with the longest times.
+
+        Peaks are not measured for it. It never raises.
+        """
+        from flopscope.results import overview
+
+        return overview.html(self)
 
     @property
     def timing_source(self) -> str:
