@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Iterator
@@ -227,7 +228,7 @@ def test_accounting(size: tuple[float, float]) -> None:
         assert not [other for other in boxes[:number] if box.overlaps(other)]
         assert not [bar for bar in bars if box.x0 < bar.x1 - 1 and bar.x0 < box.x1 and box.overlaps(bar)]
     names = [text.get_window_extent() for text in axes.get_yticklabels()]
-    assert all(a.y0 >= b.y1 - 1 for a, b in zip(names, names[1:], strict=False))
+    assert all(a.y0 >= b.y1 - 1 for a, b in itertools.pairwise(names))
     title = axes.get_title().replace("\n", " ")
     assert "train.json" in title and "NVIDIA H200 (datasheet peaks): MFU 12.5%, MBU 50.0%" in title
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import random
@@ -60,14 +61,11 @@ def first_fit(intervals: list[tuple[int, int]]) -> list[int]:
     rows: list[list[tuple[int, int]]] = []
     found = []
     for begin, end in intervals:
-        for number, row in enumerate(rows):
-            # An interval that has begun before and not ended must contain this one.
-            if all(other_end <= begin or end <= other_end for _, other_end in row):
-                break
-        else:
-            number = len(rows)
-            rows.append([])
-        rows[number].append((begin, end))
+        # An interval that has begun before and not ended must contain this one.
+        fits = (i for i, row in enumerate(rows) if all(other <= begin or end <= other for _, other in row))
+        number = next(fits, len(rows))
+        rows += [[]] * (number == len(rows))
+        rows[number] = [*rows[number], (begin, end)]
         found.append(number)
     return found
 
@@ -290,9 +288,9 @@ def check_counter(values: list[tuple[int, float]], works: list[tuple[int, int, f
     edges = sorted({time for begin, end, _ in works for time in (begin, end)})
     times = [time for time, _ in values]
     assert times == sorted(set(times)) and values[-1] == (edges[-1], 0)
-    assert all(a[1] != b[1] for a, b in zip(values, values[1:], strict=False)), "equal values are merged"
+    assert all(a[1] != b[1] for a, b in itertools.pairwise(values)), "equal values are merged"
     begins, ends, rates = (np.array(column) for column in zip(*works, strict=True))
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in itertools.pairwise(edges):
         shown = values[np.searchsorted(times, begin, side="right") - 1][1]
         expected = rates[(begins <= begin) & (ends >= end)].sum() * scale
         assert shown == pytest.approx(expected, rel=1e-3, abs=1e-8), (begin, end)
@@ -336,7 +334,7 @@ def test_counters_have_a_bounded_number_of_values(tmp_path: Path) -> None:
         values = counter(out, unit)
         assert 30_000 < len(values) <= MOST_VALUES
         total = sum((end - begin) * rate for begin, end, rate in achieved(out, *keys)) * scale
-        area = sum(a[1] * (b[0] - a[0]) for a, b in zip(values, values[1:], strict=False))
+        area = sum(a[1] * (b[0] - a[0]) for a, b in itertools.pairwise(values))
         assert area == pytest.approx(total, rel=1e-4), "means keep the amount of work"
 
 

@@ -54,9 +54,11 @@ def roofline(
 ) -> Any:
     """Draw a roofline plot: the TFLOP/s of ops over their FLOP/B, on log axes, and the limits of the device.
 
-    The area of a point is proportional to its time, from a smallest area on; its colour and marker show its bound. Roofs are drawn
-    for memory and for each compute unit that the points use: solid if measured, dashed if from the datasheet. Ops
-    without FLOPs and ops of unknown work cannot be drawn on log axes: the caption counts and names them.
+    The area of a point is proportional to its time, from a smallest area on, and a legend gives the times; its colour
+    and marker show its bound. Roofs are drawn for memory and for each compute unit that the points use: solid if
+    measured, dashed if from the datasheet. Ops without FLOPs and ops of unknown work cannot be drawn on log axes: the
+    caption counts and names them. Labels cover neither each other nor points; those away from their point have a line
+    to it, and the caption counts those for which there is no room.
 
     table: an EventTable (``key_averages()``), a Measurement, several of them, a Sweep, or a DataFrame with the columns
         arithmetic_intensity (FLOP/B) and tflops_per_s and the optional columns key, op or name; bound; unit;
@@ -293,7 +295,7 @@ def _legends(ax: Any, marks: list[Mark], scene: Scene) -> list[tuple[list[Any], 
         least = longest * SMALLEST / LARGEST
         for us, text in ((longest, ""), (longest / 4, ""), (least, "≤ ")):
             side = math.sqrt(max(LARGEST * us / longest, SMALLEST)) if longest else math.sqrt(SMALLEST)
-            look = {"color": "#909090", "marker": "o", "linestyle": "", "markersize": side}
+            look: dict[str, Any] = {"color": "#909090", "marker": "o", "linestyle": "", "markersize": side}
             sizes.append(Line2D([], [], label=f"{text}{short_time_text(us)}", **look))
     return [(handles, "", BOUNDS_AT), (sizes, scene.time_name, SIZES_AT)]
 

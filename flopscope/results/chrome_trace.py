@@ -57,9 +57,10 @@ def export(
     """Write the events of a stopped profile to ``path`` as a Chrome trace, compressed by gzip if it ends in ``.gz``.
 
     ``metadata`` is added to the trace's head. ``peaks``: the limits of the devices by name, for the work and the rates
-    of single events and the counters; None: without those. An existing file is replaced only by a complete one. Warns of events
-    without a time, which are omitted. Raises FileNotFoundError for a missing folder, IsADirectoryError if ``path`` is
-    a folder, and RuntimeError while the profile is running.
+    of single events and the counters; None: without those.
+    An existing file is replaced only by a complete one. Warns of events without a time, which are omitted. Raises
+    FileNotFoundError for a missing folder, IsADirectoryError if ``path`` is a folder, and RuntimeError while the
+    profile is running.
     """
     path = os.fsdecode(path)
     name = os.path.basename(os.path.realpath(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from flopscope.support.units import MISSING, bound_text, number_text, percent_text, roofline_text, short_time_text
@@ -102,7 +103,7 @@ def own_time(row: EventRow, on_device: bool) -> float:
     return float(total if declared else own)
 
 
-def _ops(table: EventTable, peaks: dict[str, Peaks]) -> tuple[list[list[str]], str]:
+def _ops(table: EventTable, peaks: Mapping[str, Peaks]) -> tuple[list[list[str]], str]:
     """Return the rows of the ops with the longest times, and the roofline of all."""
     from flopscope.views.thumbnail import Mark, roofline_svg
 

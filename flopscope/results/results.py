@@ -125,7 +125,8 @@ class Results:
         the roofline and bound of each piece of device work and of its op, where they are known, and two counters for
         each device: TFLOP/s and GB/s over time. The rates are compared with stored peaks: measured ones for a profile
         recorded here if they exist, else the datasheet's. Nothing is measured. An existing file is replaced only by a
-        complete one. Raises OSError if the file cannot be written, RuntimeError during recording and if nothing was recorded.
+        complete one. Raises OSError if the file cannot be written, RuntimeError during recording and if nothing was
+        recorded.
         """
         from flopscope.results import chrome_trace
 
@@ -289,8 +290,8 @@ class Results:
         """Draw the accounting of the whole as a waterfall: from the total time, part by part, down to the ideal.
 
         The bars are times per step, or of the profile if it has no steps; over all devices. ``ax``: matplotlib Axes to
-        draw on; None: those of a new figure. ``peaks`` as in key_averages(). Returns the Axes; a profile without work gives
-        a picture that says so. Raises ImportError if matplotlib is not installed, RuntimeError as accounting().
+        draw on; None: those of a new figure. ``peaks`` as in key_averages(). Returns the Axes; a profile without work
+        gives a picture that says so. Raises ImportError if matplotlib is not installed, RuntimeError as accounting().
         """
         from flopscope.answers.accounting import accounting_columns
         from flopscope.views.waterfall import plot_waterfall

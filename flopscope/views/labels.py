@@ -6,6 +6,7 @@ All boxes are in display coordinates (pixels), as rendered. The result depends o
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -99,7 +100,7 @@ def boxes_of(thing: Any) -> list[Box]:
 
 def _boxes_along(points: Any) -> list[Box]:
     boxes = []
-    for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
         if not math.isfinite(x0 + y0 + x1 + y1):
             continue
         parts = min(max(math.ceil(min(abs(x1 - x0), abs(y1 - y0)) / STEP), 1), 400)

@@ -35,6 +35,7 @@ OVERVIEW_STYLE = f"""
 .flopscope-overview .flopscope .name {{max-width: 22em}}
 .flopscope-overview .flopscope .bound {{text-align: left}}
 """
+FACTS_STYLE = ".flopscope-overview td.name {white-space: normal; max-width: none}"
 # Hatches as in the waterfall: the parts in which the device idles have no colour of their own.
 _LINE = "color-mix(in srgb, currentColor 55%, transparent)"
 _HATCHES = {
@@ -119,9 +120,12 @@ def _bar(parts: Mapping[str, float]) -> str:
 def _advice(advice: Sequence[tuple[str, str, str]]) -> str:
     if not advice:
         return ""
+    texts = [
+        (rule, gain, textwrap.shorten(what[:2000], LONGEST_ADVICE, placeholder=" …")) for rule, gain, what in advice
+    ]
     items = "".join(
-        f"<li><b>{markup(shorten(rule, 80))}</b>: {markup(shorten(gain, 80))}<br>{markup(textwrap.shorten(what[:2000], LONGEST_ADVICE, placeholder=' …'))}</li>"
-        for rule, gain, what in advice
+        f"<li><b>{markup(shorten(rule, 80))}</b>: {markup(shorten(gain, 80))}<br>{markup(what)}</li>"
+        for rule, gain, what in texts
     )
     return f"<div><b>What to change first</b><ol>{items}</ol></div>"
 
@@ -160,7 +164,7 @@ def measurement_html(
     table = f'<table class="flopscope"><tbody>{rows}</tbody></table>'
     more = "".join(f'<div class="quiet">{markup(shorten(note, 300))}</div>' for note in notes)
     return (
-        f"<style>{STYLE}{OVERVIEW_STYLE}\n.flopscope-overview td.name {{white-space: normal; max-width: none}}</style>\n"
+        f"<style>{STYLE}{OVERVIEW_STYLE}\n{FACTS_STYLE}</style>\n"
         f'<div class="flopscope-overview"><div class="head">{markup(shorten(verdict, 400))}</div>\n{strip}\n'
         f'<div class="sides"><div>{table}</div>{"".join(pictures)}</div>\n{more}</div>'
     )
