@@ -253,6 +253,14 @@ def test_strips_of_any_samples(samples: tuple[float, ...]) -> None:
         assert text == ""
 
 
+def test_outliers_do_not_hide_the_other_samples() -> None:
+    strip = ElementTree.fromstring(strip_svg((*(100.0 + i / 10 for i in range(98)), 5e4, 8e4), 105.0))
+    texts = [one.text for one in strip if local(one) == "text"]
+    assert texts[:2] == ["100 µs", "109.4 µs (5 % up to 80 ms)"]
+    xs = [float(x) for x in re.findall(r"M([\d.]+) 4", [one.attrib["d"] for one in strip if local(one) == "path"][1])]
+    assert len(xs) == 95 and max(xs) - min(xs) > 400
+
+
 def test_a_measurement_that_fails_to_format_does_not_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: Any) -> Callable[..., None]:
         raise ValueError("no")

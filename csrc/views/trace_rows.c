@@ -77,6 +77,7 @@ static fs_status find_slices(layout *all, fs_error *err)
         chunk = fs_event_next_chunk(trace->store, index, chunk, &at);
         if (chunk->kind[at] == FS_EVENT_MEMORY || chunk->start[at] == FS_MISSING) continue;
         FS_TRY(find_track(all, chunk, at, index, &id, err));
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is room for every id that find_track() returns */
         all->tracks[id].count++;
         int64_t end =
             fs_add_saturated(chunk->start[at], fs_trace_duration(trace, chunk->start[at], chunk->duration[at]));

@@ -21,9 +21,10 @@ fs_status fs_trace_work(fs_trace *trace, fs_error *err)
 
 int fs_trace_rate_decimals(double rate)
 {
+    static const double bounds[] = {100, 10, 1, 0.1, 0.01, 0.001, 0.0001}; /* below each, one more decimal */
     int decimals = 1;
-    for (double least = 1000; decimals < 9 && rate < least; least /= 10) decimals++;
-    return decimals > 1 ? decimals - 1 : 1;
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) decimals += rate < bounds[i];
+    return decimals;
 }
 
 #define KNOWN(members, name, value, put) \

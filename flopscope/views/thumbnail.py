@@ -18,6 +18,7 @@ LONGEST = 60  # characters of a name in a tooltip
 LARGEST, SMALLEST = 9.0, 2.5  # radii in pixels
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 8.0, 16.0, 30.0  # margins in pixels
 MOST_SAMPLES = 300
+FAR = 4.0
 FONT = 'font-size="10" fill="currentColor"'
 
 
@@ -182,14 +183,19 @@ def _mark(frame: _Frame, mark: Mark, longest: float) -> str:
 def strip_svg(samples: Sequence[float], median: float, *, width: int = 460, height: int = 46) -> str:
     """Return samples in µs as lines along an axis, with the median, as an ``<svg>`` element.
 
-    Of more than MOST_SAMPLES, evenly spaced ones of the sorted samples are drawn, the least and the largest included.
+    Of more than MOST_SAMPLES, evenly spaced ones of the sorted samples are drawn. If the largest samples lie FAR times
+    further from the median than the usual ones, the axis ends at the 95th percentile and a label names the largest.
     """
     known = sorted(sample for sample in samples if math.isfinite(sample))
     if not known:
         return ""
     if len(known) > MOST_SAMPLES:
         known = [known[round(i * (len(known) - 1) / (MOST_SAMPLES - 1))] for i in range(MOST_SAMPLES)]
-    low, high = known[0], known[-1]
+    low, high, largest = known[0], known[-1], known[-1]
+    usual = known[round(0.95 * (len(known) - 1))]
+    if high - median > FAR * (usual - low) > 0:
+        high = usual
+        known = [sample for sample in known if sample <= high]
     span = high - low or 1.0
     left, right = 6.0, width - 6.0
 
@@ -198,12 +204,13 @@ def strip_svg(samples: Sequence[float], median: float, *, width: int = 460, heig
 
     ticks = "".join(f"M{x(value):.1f} 4v20" for value in known)
     middle = x(min(max(median, low), high)) if math.isfinite(median) else (left + right) / 2
-    texts = [(left, "start", low), (right, "end", high)] if high > low else []
+    beyond = f" (5 % up to {units.long_time_text(largest)})" if largest > high else ""
+    texts = [(left, "start", low, ""), (right, "end", high, beyond)] if high > low else []
     labels = "".join(
-        f'<text x="{at:.1f}" y="{height - 6}" text-anchor="{anchor}" {FONT}>{units.long_time_text(value)}</text>'
-        for at, anchor, value in texts
+        f'<text x="{at:.1f}" y="{height - 6}" text-anchor="{anchor}" {FONT}>{units.long_time_text(value)}{more}</text>'
+        for at, anchor, value, more in texts
     )
-    if 0.25 * width < middle < 0.75 * width:
+    if 0.25 * width < middle < (0.4 if beyond else 0.75) * width:
         labels += (
             f'<text x="{middle:.1f}" y="{height - 6}" text-anchor="middle" {FONT}>'
             f"median {units.long_time_text(median)}</text>"
@@ -212,6 +219,6 @@ def strip_svg(samples: Sequence[float], median: float, *, width: int = 460, heig
         f'<svg class="flopscope-strip" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         'xmlns="http://www.w3.org/2000/svg" role="img" font-family="sans-serif"><title>Samples</title>'
         f'<path d="M{left} 24H{right}" stroke="currentColor" stroke-opacity="0.4"/>'
-        f'<path d="{ticks}" stroke="{BOUNDS["memory"][0]}" stroke-opacity="0.45"/>'
+        f'<path d="{ticks}" stroke="currentColor" stroke-opacity="0.4"/>'
         f'<path d="M{middle:.1f} 1v26" stroke="{BOUNDS["compute"][0]}" stroke-width="2"/>{labels}</svg>'
     )
