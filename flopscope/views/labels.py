@@ -39,11 +39,16 @@ def without_tex(draw: Callable[..., _T]) -> Callable[..., _T]:
     @functools.wraps(draw)
     def drawn(*arguments: Any, **options: Any) -> _T:
         try:
-            from matplotlib import rc_context
+            from matplotlib import rcParams
         except ImportError:
             return draw(*arguments, **options)  # raises the error that names the package
-        with rc_context({"text.usetex": False}):
+        # Not rc_context(), which would undo what a backend sets when the first figure chooses it.
+        before = rcParams["text.usetex"]
+        rcParams["text.usetex"] = False
+        try:
             return draw(*arguments, **options)
+        finally:
+            rcParams["text.usetex"] = before
 
     return drawn
 
