@@ -122,7 +122,14 @@ class Store:
     @property
     def devices(self) -> set[str]: ...
     def extend(self, other: Store, shift: int = 0, /) -> None: ...
-    def write_trace(self, write: Callable[[bytes], object], version: str, members: str = "", /) -> int: ...
+    def write_trace(
+        self,
+        write: Callable[[bytes], object],
+        version: str,
+        members: str = "",
+        peaks: dict[str, Mapping[str, Any]] | None = None,
+        /,
+    ) -> int: ...
     def table(
         self,
         by_shape: bool,

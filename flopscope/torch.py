@@ -147,13 +147,19 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         """
         Results.export_stacks(self, path, metric)
 
-    def export_chrome_trace(self, path: str | bytes | os.PathLike[str], use_python_export: bool = False) -> None:
+    def export_chrome_trace(
+        self, path: str | bytes | os.PathLike[str], use_python_export: bool = False, *, work: bool = False
+    ) -> None:
         """Write Kineto's trace, compressed if ``path`` ends in .gz. It may be written any number of times.
 
-        ``use_python_export`` selects torch's exporter in Python, in versions of torch that have one.
+        ``use_python_export`` selects torch's exporter in Python, in versions of torch that have one. With ``work``,
+        flopscope writes the trace instead, with the work and the rates of single events and counters.
 
         Raise RuntimeError if the profile is running or has recorded nothing, OSError if the file cannot be written.
         """
+        if work:
+            Results.export_chrome_trace(self, path)
+            return
         kineto, path = self._finished("trace"), os.fsdecode(path)
         if use_python_export:
             with tempfile.TemporaryDirectory() as folder:  # torch writes in place, not atomically

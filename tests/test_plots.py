@@ -51,7 +51,12 @@ def labels(axes: Any) -> list[Any]:
 
 
 def legend(axes: Any) -> list[str]:
-    return [text.get_text() for text in axes.get_legend().get_texts()]
+    """Return the entries of the legend of bounds and peaks, not those of the one of areas."""
+    from matplotlib.legend import Legend
+
+    legends = [axes.get_legend(), *(one for one in axes.artists if isinstance(one, Legend))]
+    (found,) = [one for one in legends if one is not None and not one.get_title().get_text()]
+    return [text.get_text() for text in found.get_texts()]
 
 
 def marks(axes: Any) -> list[tuple[float, float, str, float]]:
@@ -97,9 +102,17 @@ def swept(*dtypes: str, **others: Any) -> Sweep:
     return Sweep(values.pop("op", "add"), tuple(points), device.find_device("cpu"), **values)
 
 
+def panels(sweep: Sweep) -> list[Any]:
+    """Draw a sweep and return its three Axes: of times, rates and shares."""
+    first = sweep.plot()
+    axes = list(first.figure.axes)
+    assert axes[0] is first
+    return axes
+
+
 def test_three_axes_have_time_rate_and_share_over_the_working_set() -> None:
-    axes = swept("float32").plot()
-    assert axes.shape == (3,) and all(one.get_xscale() == "log" for one in axes)
+    axes = panels(swept("float32"))
+    assert len(axes) == 3 and all(one.get_xscale() == "log" for one in axes)
     for one, expected in (
         (axes[0], MICROSECONDS),
         (axes[1], [moved / us / 1e3 for moved, us in zip(BYTES, MICROSECONDS, strict=True)]),
@@ -112,7 +125,7 @@ def test_three_axes_have_time_rate_and_share_over_the_working_set() -> None:
 
 
 def test_points_and_background_show_the_bound() -> None:
-    axes = swept("float32", "float64").plot()
+    axes = panels(swept("float32", "float64"))
     assert legend(axes[0]) == ["float32", "float64", "launch-bound", "cache-bound", "memory-bound"]
     colours = {(x, colour) for x, _, colour, _ in marks(axes[1])}
     assert colours == {(moved, BOUNDS[bound][0]) for moved, bound in zip(BYTES, IN_ORDER, strict=True)}
@@ -128,12 +141,12 @@ def test_the_background_is_plain_where_dtypes_differ_in_their_bound() -> None:
         point(1, "float64", 1e5, 1, "cache"),
         point(2, "float32", 1e6, 9, "cache"),
     ]
-    axes = Sweep("add", tuple(both), device.find_device("cpu")).plot()
+    axes = panels(Sweep("add", tuple(both), device.find_device("cpu")))
     assert [to_hex(p.get_facecolor()).upper() for p in axes[0].patches] == [BOUNDS["cache"][0]]
 
 
 def test_peaks_caches_and_the_least_time_are_lines_with_labels() -> None:
-    axes = swept("float32").plot()
+    axes = panels(swept("float32"))
     assert len(level_of(axes[0], 0.7)) == 1 and "call for one element, 0.7 µs" in texts(axes[0])
     assert len(level_of(axes[1], 100)) == len(level_of(axes[1], 120)) == 1
     assert "memory: 100 GB/s measured, 120 datasheet" in texts(axes[1])
@@ -156,7 +169,7 @@ def test_products_show_their_flop_rate_and_the_units_peak() -> None:
         for n, us in ((64, 10.0), (512, 800.0))
     ]
     product = Sweep("matmul", tuple(points), device.find_device("cpu"), {"measured": MEASURED, "datasheet": DATASHEET})
-    axes = product.plot()
+    axes = panels(product)
     assert axes[1].get_ylabel() == "GFLOP/s"
     assert line(axes[1], "float64")[1] == pytest.approx([2 * 64**3 / 1e4, 2 * 512**3 / 8e5])
     assert len(level_of(axes[1], 500)) == 1 and "fp64: 500 GFLOP/s measured, 600 datasheet" in texts(axes[1])
@@ -164,18 +177,18 @@ def test_products_show_their_flop_rate_and_the_units_peak() -> None:
 
 def test_without_known_bytes_the_axis_shows_elements() -> None:
     points = [SweepPoint(n, "float32", "", n, math.nan, measurement(1.0, 1.0, 1.0)) for n in (8, 32)]
-    axes = Sweep("f", tuple(points), device.find_device("cpu"), caches={"L2": 16.0}).plot()
+    axes = panels(Sweep("f", tuple(points), device.find_device("cpu"), caches={"L2": 16.0}))
     assert line(axes[0], "float32")[0] == [8, 32] and "elements" in axes[2].get_xlabel()
     assert not any("L2" in text for text in texts(axes[2]))
     points = [SweepPoint(n, "float32", "", math.nan, math.nan, measurement(1.0, 1.0, 1.0)) for n in "ab"]
-    axes = Sweep("f", tuple(points), device.find_device("cpu")).plot()
+    axes = panels(Sweep("f", tuple(points), device.find_device("cpu")))
     assert line(axes[0], "float32")[0] == [1, 2]
 
 
 def test_points_without_a_time_and_unknown_shares_are_not_drawn() -> None:
     unknown = dict.fromkeys(("pct_roofline", "gbytes_per_s", "tflops_per_s"), math.nan)
     drawn = point(1, "float32", 1e5, 1, "unknown", **unknown)
-    axes = Sweep("f", (drawn, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")).plot()
+    axes = panels(Sweep("f", (drawn, SweepPoint(2, "float32", "", 2, 1e6, None, "no")), device.find_device("cpu")))
     assert line(axes[0], "float32")[0] == [1e5] and "bound unknown" in legend(axes[0])
     assert all(any("flops=… and bytes=…" in text for text in texts(one)) for one in axes[1:])
     axes[0].figure.canvas.draw()
@@ -183,7 +196,8 @@ def test_points_without_a_time_and_unknown_shares_are_not_drawn() -> None:
 
 def test_a_sweep_is_drawn_on_given_axes() -> None:
     figure, target = pyplot.subplots(1, 3)
-    assert list(swept("float32").plot(target)) == list(target) and pyplot.get_fignums() == [figure.number]
+    assert swept("float32").plot(target) is target[0] and pyplot.get_fignums() == [figure.number]
+    assert all(one.lines for one in target)
     with pytest.raises(ValueError, match="three axes, not 2"):
         swept("float32").plot(target[:2])
 
@@ -281,7 +295,7 @@ def test_peaks_of_a_missing_gpu_come_from_the_datasheet() -> None:
     copies = {**row("aten::copy_", 7.0, 0.0, moved), "self_device_time_total": 50.0, "device_time_total": 50.0}
     kernel = {"key": "k", "device_type": "cuda", "self_device_time_total": 200.0}
     axes = roofline(make_table(gemm, copies, kernel, peaks={"cuda:0": {"source": "datasheet", "name": "NVIDIA H200"}}))
-    assert axes.get_title() == "Roofline of cuda:0, NVIDIA H200"
+    assert axes.get_title() == "Roofline of cuda:0, NVIDIA H200 (datasheet peaks)"
     assert line(axes, "bf16_tensor datasheet")[1] == pytest.approx([989.4] * 2, rel=1e-3)
     assert line(axes, "memory datasheet")[1][1] == pytest.approx(989.4, rel=1e-3)
     assert "1 op without FLOPs, 33 % of the time: copy_" in caption(axes)
@@ -324,21 +338,22 @@ def test_only_measurements_of_one_device_are_drawn() -> None:
 def test_points_of_a_sweep_are_named_by_size() -> None:
     axes = roofline(swept("float32"))
     assert {text.get_text() for text in labels(axes)} == {"0", "1", "2", "3", "4"}
-    assert len({size for *_, size in marks(axes)}) == 1 and axes.get_title().endswith(": add")
+    assert len({size for *_, size in marks(axes)}) == 1 and "of add on cpu" in axes.get_title()
     assert "0 float64" in {text.get_text() for text in labels(roofline(swept("float32", "float64")))}
 
 
 def test_a_frame_needs_only_intensity_and_rate() -> None:
     frame = table(*ROWS).to_pandas()
     axes = roofline(frame, peaks=MEASURED)
-    assert len(marks(axes)) == 2 and "without FLOPs" in caption(axes) and axes.get_title() == "Roofline"
+    assert (
+        len(marks(axes)) == 2 and "without FLOPs" in caption(axes) and axes.get_title() == "Roofline (measured peaks)"
+    )
     assert line(axes, "fp32 measured")[1] == pytest.approx([1.0, 1.0])
     bare = roofline(frame[["arithmetic_intensity", "tflops_per_s"]])
     assert {colour for _, _, colour, _ in marks(bare)} == {BOUNDS["unknown"][0]} and "No roofs" in caption(bare)
     with pytest.raises(ValueError, match="no column tflops_per_s"):
         roofline(frame[["arithmetic_intensity"]])
-    with pytest.raises(ValueError, match="has no rows"):
-        roofline(frame[:0])
+    assert "Nothing to draw" in texts(roofline(frame[:0]))[0]
 
 
 def test_a_roofline_is_drawn_on_given_axes() -> None:
@@ -354,8 +369,6 @@ def test_other_types_are_rejected() -> None:
             roofline(wrong)
     with pytest.raises(ValueError, match="there are no Measurements"):
         roofline([])
-    with pytest.raises(ValueError, match="no ops with time on cpu"):
-        roofline(table())
     with pytest.raises(ValueError, match=r"peaks must be .*, not 'best'"):
         roofline(table(*ROWS), peaks="best")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"fs\.devices"):
@@ -398,7 +411,7 @@ def test_any_name_is_drawn_literally(name: str) -> None:
     axes.figure.savefig(io.BytesIO(), format="png")
     assert shown in texts(axes) and f"{shown}!" in caption(axes)
     assert any(text.startswith(f"{shown}: ") for text in texts(axes))
-    axes = swept("float32", caches={name: 1e6}, op=name).plot()
+    axes = panels(swept("float32", caches={name: 1e6}, op=name))
     axes[0].figure.savefig(io.BytesIO(), format="svg")
     assert axes[0].get_title().startswith(f"{shown} on cpu")
     assert any(text.startswith(shown) for text in texts(axes[2]))
@@ -407,7 +420,7 @@ def test_any_name_is_drawn_literally(name: str) -> None:
 def test_no_text_is_rendered_by_tex() -> None:
     with matplotlib.rc_context({"text.usetex": True}):
         picture = roofline(table(row("a_b", 10, 1e6, 1e6)), device="cpu", peaks=MEASURED, labels=False)
-        drawn = [picture, *swept("float32").plot()]
+        drawn = [picture, *panels(swept("float32"))]
     for axes in drawn:
         artists = [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
         artists += axes.get_legend().get_texts() if axes.get_legend() else []

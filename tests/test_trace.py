@@ -31,6 +31,7 @@ REQUIRED = {
     "M": {"name", "pid", "tid", "args"},
     "s": {"name", "cat", "id", "pid", "tid", "ts"},
     "f": {"name", "cat", "id", "pid", "tid", "ts", "bp"},
+    "C": {"name", "cat", "pid", "ts", "args"},
 }
 FACTS = {"process_name": "name", "process_labels": "labels", "process_sort_index": "sort_index", "thread_name": "name",
          "thread_sort_index": "sort_index"}  # fmt: skip
@@ -348,7 +349,7 @@ def test_a_failure_keeps_the_existing_file(core: _core.Store, tmp_path: Path, mo
     target.write_text("before")
 
     class Full:
-        def write_trace(self, write: Any, version: str, members: str) -> int:
+        def write_trace(self, write: Any, version: str, members: str, peaks: Any = None) -> int:
             write(b"{")
             raise OSError("no space left")
 

@@ -3,11 +3,20 @@
 #define FS_PYTHON_ROOFLINE_H
 
 #include "python/core.h"
-#include "roofline/roofline.h"
+#include "table/table.h"
 
 /* Read {"flops": {unit: FLOP/s}, "bandwidth": bytes/s, "launch_ns": ns, "kernel_ns": ns}. A missing key or None is
  * unknown. Return false with an exception set on failure. */
 bool fs_take_peaks(PyObject *object, fs_peaks *peaks);
+
+/* The options of a table with room for the peaks that they point to. */
+typedef struct {
+    fs_table_options options;
+    fs_peaks peaks[FS_MAX_CUDA_DEVICES + 1];
+} fs_table_request;
+
+/* Read a dict of peaks by device: {"cpu": …, "cuda:0": …}. Return false with an exception set on failure. */
+bool fs_take_all_peaks(PyObject *values, fs_table_request *request);
 
 /* Return the name of a compute unit. For an unknown one, return NULL with a ValueError that lists the units. */
 const char *fs_unit_text(PyObject *object);

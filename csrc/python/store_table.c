@@ -15,11 +15,6 @@
 
 /* Peaks by device: {"cpu": …, "cuda:0": …} ---------------------------------------------------------------------- */
 
-typedef struct {
-    fs_table_options options;
-    fs_peaks peaks[FS_MAX_CUDA_DEVICES + 1];
-} table_request;
-
 static bool take_device_peaks(PyObject *name, PyObject *values, fs_peaks *peaks, fs_table_options *options)
 {
     const char *text = PyUnicode_AsUTF8(name);
@@ -33,7 +28,7 @@ static bool take_device_peaks(PyObject *name, PyObject *values, fs_peaks *peaks,
 }
 
 /* Reading a device's peaks may run Python code that changes the dict, so iterate over a list of its items. */
-static bool take_all_peaks(PyObject *values, table_request *request)
+bool fs_take_all_peaks(PyObject *values, fs_table_request *request)
 {
     PyObject *items = PyDict_Items(values);
     Py_ssize_t count = items != NULL ? PyList_GET_SIZE(items) : 0;
@@ -336,7 +331,7 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
         return NULL;
     if (stack_n < 0)
         return PyErr_Format(PyExc_ValueError, "a stack is grouped by 0 or more of its frames; got %zd", stack_n);
-    table_request *request = PyMem_Calloc(1, sizeof *request);
+    fs_table_request *request = PyMem_Calloc(1, sizeof *request);
     if (request == NULL) return PyErr_NoMemory();
     request->options.by_shape = by_shape;
     request->options.cpu_alone = cpu_alone;
@@ -348,7 +343,7 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
     fs_error err;
     PyObject *result = NULL;
     if (groupings != NULL && !fs_take_groupings(groupings, &request->options.groupings)) goto done;
-    if (!take_all_peaks(peaks, request)) goto done;
+    if (!fs_take_all_peaks(peaks, request)) goto done;
     fs_status status;
     int64_t began = fs_clock_now();
     fs_long_work work;

@@ -1,5 +1,6 @@
 /* Store's trace: its events as a Chrome trace, handed to Python in pieces. */
 #include "python/store_type.h"
+#include "python/roofline.h"
 
 #include <errno.h>
 #include <time.h>
@@ -39,7 +40,21 @@ PyObject *fs_store_object_write_trace(PyObject *object, PyObject *args)
     fs_store_object *self = (fs_store_object *)object;
     python_sink sink;
     fs_chrome_trace_options options = {.write = write_piece, .context = &sink, .members = ""};
-    if (!PyArg_ParseTuple(args, "Os|s:write_trace", &sink.write, &options.version, &options.members)) return NULL;
+    PyObject *peaks = Py_None;
+    if (!PyArg_ParseTuple(args, "Os|sO:write_trace", &sink.write, &options.version, &options.members, &peaks))
+        return NULL;
+    fs_table_request *request = NULL;
+    if (peaks != Py_None) {
+        if (!PyDict_Check(peaks))
+            return PyErr_Format(PyExc_TypeError, "peaks must be a dict or None, not %.100s", Py_TYPE(peaks)->tp_name);
+        request = PyMem_Calloc(1, sizeof *request);
+        if (request == NULL) return PyErr_NoMemory();
+        if (!fs_take_all_peaks(peaks, request)) {
+            PyMem_Free(request);
+            return NULL;
+        }
+        options.table = &request->options;
+    }
     options.pid = getpid();
     options.process = program_invocation_short_name;
     options.dropped = fs_store_object_dropped(self);
@@ -49,6 +64,7 @@ PyObject *fs_store_object_write_trace(PyObject *object, PyObject *args)
     fs_long_work_begin(&sink.work);
     fs_status status = fs_chrome_trace_write(self->store, &options, &left_out, &err);
     fs_long_work_end(&sink.work);
+    PyMem_Free(request);
     if (PyErr_Occurred()) return NULL;
     return status == FS_OK ? PyLong_FromLongLong(left_out) : fs_raise(&err);
 }

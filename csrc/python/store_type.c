@@ -237,8 +237,9 @@ static PyMethodDef methods[] = {
     {"extend", extend_from, METH_VARARGS,
      "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
     {"write_trace", reading_write_trace, METH_VARARGS,
-     "write_trace($self, write, version, members='', /)\n--\n\n"
-     "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out."},
+     "write_trace($self, write, version, members='', peaks=None, /)\n--\n\n"
+     "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out. peaks: as for "
+     "table(); None: no work and no rates of events."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -8,7 +8,8 @@
 /* Whether the event is an op that carries a collective. `found` receives it. */
 static bool is_call(const fs_store *store, const fs_chunk *chunk, uint32_t at, fs_collective *found)
 {
-    if (chunk->kind[at] != FS_EVENT_OP || chunk->signature[at] == FS_NONE || chunk->start[at] == FS_MISSING) return false;
+    if (chunk->kind[at] != FS_EVENT_OP || chunk->signature[at] == FS_NONE || chunk->start[at] == FS_MISSING)
+        return false;
     return fs_collective_decode(fs_store_signature_bytes(store, chunk->signature[at]), found);
 }
 

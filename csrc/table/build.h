@@ -60,6 +60,15 @@ typedef struct {
     bool added;
 } fs_node_roofs;
 
+/* What rates a single node; see fs_table_rated. */
+typedef struct {
+    double flops, bytes_read, bytes_written, bytes_moved; /* of the node's own work */
+    double launch_ns, kernel_ns;                          /* of all of its launches */
+    int64_t busy_ns, busy_until;                          /* union of its device work so far */
+    uint8_t timing;                                       /* of its device work; FS_TIMING_COUNT: none */
+    bool partial, estimated, timed;
+} fs_node_rate;
+
 /* Change of memory in bytes, by place. */
 typedef struct {
     int64_t self[FS_MEMORY_PLACES], total[FS_MEMORY_PLACES];
@@ -98,6 +107,7 @@ typedef struct {
     fs_node *nodes;         /* room for every host event, filled from the front */
     fs_node_memory *memory; /* by node; NULL where no event has memory */
     fs_node_roofs *roofs;   /* by node; NULL unless works are listed */
+    fs_node_rate *rates;    /* by node; NULL unless events are rated */
     uint32_t node_count;
     uint32_t work_count, device_count; /* device events, annotations too; devices */
     bool works_sorted;                 /* in order of start */
@@ -150,12 +160,28 @@ static inline double fs_build_rounding(const fs_build *build, int64_t start, int
     return (to - from) - (double)duration / 1000;
 }
 
-/* Add a roof to those of a node, if works are listed. */
-static inline void fs_build_add_roofs(fs_build *build, const fs_node *node, const fs_roof *roof)
+/* Return what rates a node; NULL unless events are rated, and for a leaf, which has no node of its own. */
+static inline fs_node_rate *fs_build_rate(const fs_build *build, const fs_node *node)
+{
+    if (build->rates == NULL || node < build->nodes || node >= build->nodes + build->node_count) return NULL;
+    return &build->rates[node - build->nodes];
+}
+
+/* Add work and its roof to those of a node, if works are listed. */
+static inline void fs_build_add_roofs(fs_build *build, const fs_node *node, const fs_roof *roof, const fs_work *work)
 {
     if (build->roofs == NULL) return;
     if (node < build->nodes || node >= build->nodes + build->node_count) return; /* a leaf launches nothing */
     fs_node_roofs *roofs = &build->roofs[node - build->nodes];
+    fs_node_rate *rate = fs_build_rate(build, node);
+    if (rate != NULL) {
+        rate->flops += work->flops;
+        rate->bytes_read += work->bytes_read;
+        rate->bytes_written += work->bytes_written;
+        rate->bytes_moved += work->bytes_moved;
+        rate->partial = rate->partial || roof->partial;
+        rate->estimated = rate->estimated || work->at_most;
+    }
     roofs->compute_ns += roof->compute_ns;
     roofs->memory_ns += roof->memory_ns;
     roofs->least_ns += roof->least_ns;

@@ -80,8 +80,20 @@ static void add_busy(fs_build *build, fs_group *group, const device_work *work, 
     *end = to;
 }
 
-static void own(fs_node *node, const device_work *work)
+static void add_to_rate(fs_node_rate *rate, const device_work *work)
 {
+    int64_t from = work->start > rate->busy_until ? work->start : rate->busy_until;
+    int64_t to = fs_add_saturated(work->start, work->duration);
+    if (work->timing < rate->timing) rate->timing = work->timing;
+    if (work->start == FS_MISSING) fs_add_to(&rate->busy_ns, work->duration);
+    if (work->start == FS_MISSING || to <= from) return;
+    fs_add_to(&rate->busy_ns, fs_sub_saturated(to, from));
+    rate->busy_until = to;
+}
+
+static void own(fs_build *build, fs_node *node, const device_work *work)
+{
+    if (build->rates != NULL) add_to_rate(&build->rates[node - build->nodes], work);
     fs_add_to(&node->owned_device_ns, work->duration);
     node->launches++;
     node->device = (int8_t)work->device;
@@ -120,7 +132,8 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
     }
     fs_roof roof = fs_roof_of(&launched, fs_build_peaks(build, call, work->device));
     fs_roof_sum_add(&group->roof, &roof);
-    fs_build_add_roofs(build, node, &roof);
+    launched.at_most = launched.at_most || !counted;
+    fs_build_add_roofs(build, node, &roof, &launched);
 }
 
 static void add_estimated(fs_build *build, uint32_t owner, const device_work *work)
@@ -208,7 +221,7 @@ static void add_stated(fs_build *build, const device_work *work, int64_t *ends)
     uint32_t range = fs_build_node(build, work->launcher)->stated;
     for (; range != FS_NONE; range = fs_build_outer_stated(build, range)) {
         fs_group *group = fs_build_group(build, range);
-        if (range != work->launcher) own(fs_build_node(build, range), work);
+        if (range != work->launcher) own(build, fs_build_node(build, range), work);
         if (group != before) add_busy(build, group, work, ends);
         before = group;
     }
@@ -225,13 +238,13 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
         fs_add_to(&launcher->self_device_ns, work->duration);
         fs_add_to(&launcher->device_ns, work->duration);
         launcher->device_rounding += fs_build_rounding(build, work->start, work->duration);
-        own(launcher, work);
+        own(build, launcher, work);
         add_busy(build, group, work, ends);
         if (owner != FS_NONE) add_launched(build, owner, work);
         if (owner != FS_NONE) add_estimated(build, owner, work);
         if (owner != FS_NONE && owner != work->launcher) {
             fs_group *owners = fs_build_group(build, owner);
-            own(fs_build_node(build, owner), work);
+            own(build, fs_build_node(build, owner), work);
             if (owners != group) add_busy(build, owners, work, ends);
         }
         if (launcher->stated != FS_NONE) add_stated(build, work, ends);

@@ -39,6 +39,8 @@ fs_node *fs_build_node(fs_build *build, uint32_t index)
         build->nodes[build->node_count] = fs_build_leaf(build, index);
         if (build->memory != NULL) build->memory[build->node_count] = (fs_node_memory){{0}, {0}};
         if (build->roofs != NULL) build->roofs[build->node_count] = (fs_node_roofs){0};
+        if (build->rates != NULL)
+            build->rates[build->node_count] = (fs_node_rate){.busy_until = INT64_MIN, .timing = FS_TIMING_COUNT};
         *slot = build->node_count++ | FS_SLOT_NODE;
     }
     return &build->nodes[*slot & ~FS_SLOT_NODE];
@@ -203,8 +205,10 @@ static fs_status prepare(fs_build *build, fs_error *err)
     build->nodes = fs_malloc(others * sizeof *build->nodes);
     if (memory_events > 0) build->memory = fs_malloc(others * sizeof *build->memory);
     if (build->options->works) build->roofs = fs_malloc(others * sizeof *build->roofs);
+    bool rated = build->options->works && build->options->ratings;
+    if (rated) build->rates = fs_malloc(others * sizeof *build->rates);
     if (build->slots == NULL || build->nodes == NULL || (memory_events > 0 && build->memory == NULL) ||
-        (build->options->works && build->roofs == NULL)) {
+        (build->options->works && build->roofs == NULL) || (rated && build->rates == NULL)) {
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to group %u events", build->count);
     }
     return FS_OK;

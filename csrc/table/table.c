@@ -234,6 +234,7 @@ fs_status fs_table_build(const fs_store *store, const fs_table_options *options,
     FS_TRY_GOTO(status, fs_build_totals(&build, err), done);
     if (!options->brief) FS_TRY_GOTO(status, list_unmodelled(&build, err), done);
     if (options->works) FS_TRY_GOTO(status, fs_build_works(&build, err), done);
+    if (build.rates != NULL) FS_TRY_GOTO(status, fs_build_ratings(&build, err), done);
     FS_TRY_GOTO(status, make_rows(&build, err), done);
     *table = build.table;
 done:
@@ -244,6 +245,7 @@ done:
     fs_free(build.nodes);
     fs_free(build.memory);
     fs_free(build.roofs);
+    fs_free(build.rates);
     fs_free(build.groups);
     fs_free(build.samples);
     return status;
@@ -257,6 +259,7 @@ void fs_table_destroy(fs_table *table)
     fs_free(table->modules);
     fs_free(table->rows);
     fs_free(table->works);
+    fs_free(table->rated);
     fs_free(table->unmodelled);
     fs_free(table->estimated);
     fs_free(table);

@@ -38,6 +38,7 @@ typedef struct {
     uint32_t groupings;   /* bits 1 << FS_GROUPING_…: separate rows by these too */
     uint32_t stack_depth; /* separate rows by this many innermost frames of the stack; 0: no stacks */
     bool works;           /* list the pieces of work: fs_table.works */
+    bool ratings;         /* with works: rate single events too: fs_table.rated */
     bool brief;           /* leave out the statistics of single times, the coverage, and torch's rounding */
     bool cpu_alone;       /* the program used no device: see fs_table.device_unseen */
     /* Peaks of the hardware that ran the events; NULL: unknown. */
@@ -79,6 +80,15 @@ typedef struct {
     double compute_ns, memory_ns, least_ns; /* as in fs_roof */
 } fs_table_work;
 
+/* An op, or a range with declared work, to which its FLOPs and bytes belong: its work and what the device or, without
+ * device work, the CPU reached in it. Of an event whose time is unknown, the rating is too. */
+typedef struct {
+    uint32_t event;
+    double flops, bytes_read, bytes_written; /* NaN: unknown */
+    double owned_ns;                         /* sum of the durations of its pieces of work; 0: it ran on the CPU */
+    fs_rating rating;                        /* by the time in which any of its pieces ran */
+} fs_table_rated;
+
 /* What the events of a row have in common besides their name; FS_NONE: unknown, or rows are not separated by it. */
 typedef struct {
     uint32_t stack;  /* for fs_table_stack */
@@ -116,6 +126,8 @@ typedef struct {
     uint32_t open_events; /* events without an end; they are counted, but have no time */
     fs_table_work *works; /* if fs_table_options.works; in the order of the store */
     uint32_t work_count;
+    fs_table_rated *rated; /* if fs_table_options.ratings; in the order of the store */
+    uint32_t rated_count;
     fs_intern stacks;         /* of rows: name ids of the store, innermost frame first */
     fs_intern parts;          /* fs_table_part, by id */
     fs_table_module *modules; /* if rows are separated by module; parents come first */

@@ -65,9 +65,15 @@ static void add_roof(fs_build *build, const fs_node *node, fs_call *call)
         fs_roof term = *roof;
         if ((node->flags & FS_NODE_SAVES) != 0) term.compute_ns = term.least_ns = NAN;
         fs_roof_sum_add(sum, &term);
-        fs_build_add_roofs(build, node, &term);
+        fs_build_add_roofs(build, node, &term, &call->work);
     }
-    fs_roof_sum_launch(sum, roof, node->launches > 1 ? node->launches : 1);
+    double launches = node->launches > 1 ? node->launches : 1;
+    fs_roof_sum_launch(sum, roof, launches);
+    fs_node_rate *rate = fs_build_rate(build, node);
+    if (rate == NULL) return;
+    rate->timed = node->device >= 0 && !node->buried;
+    rate->launch_ns = launches * roof->launch_ns;
+    rate->kernel_ns = launches * roof->kernel_ns;
 }
 
 static bool is_unrated(const fs_build *build, const fs_node *node, const fs_call *call)
@@ -131,6 +137,9 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
         is_op || ((node->flags & FS_NODE_UNTIMED) == 0 && !is_unrecorded(node) && !build->has_unlinked_work);
     if (call->device_kind == FS_CPU && duration != FS_MISSING && complete) {
         fs_add_to(&group->host_ns, is_op ? node->self_cpu_ns : duration);
+        fs_node_rate *rate = fs_build_rate(build, node);
+        if (rate != NULL) rate->busy_ns = is_op ? node->self_cpu_ns : duration;
+        if (rate != NULL) rate->timed = true;
     } else if (work->flops > 0 || work->bytes_moved > 0) {
         group->untimed = true;
         node->flags |= FS_NODE_UNTIMED;

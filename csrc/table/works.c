@@ -76,6 +76,52 @@ fs_status fs_build_works(fs_build *build, fs_error *err)
     return FS_OK;
 }
 
+/* Rate one event by its own time. */
+static fs_rating rate_of(const fs_build *build, const fs_node *node, const fs_node_rate *rate, uint8_t timing)
+{
+    const fs_node_roofs *roofs = &build->roofs[node - build->nodes];
+    fs_roof roof = {
+        roofs->compute_ns, roofs->memory_ns, roofs->least_ns, rate->launch_ns, rate->kernel_ns, FS_UNIT_NONE, 0,
+        rate->partial};
+    bool known = rate->timed && !build->table->device_unseen;
+    if (rate->timing != FS_TIMING_COUNT) timing = rate->timing;
+    double time = known ? (double)rate->busy_ns : (double)NAN;
+    fs_rating rating = fs_roof_rate(&roof, rate->flops, rate->bytes_moved, time, (fs_timing)timing);
+    /* Work that is only an upper bound and exceeds what the device can do gives no rates. */
+    if (rate->estimated && rating.pct_roofline > 100)
+        rating = fs_roof_rate(&fs_roof_unknown, NAN, NAN, NAN, (fs_timing)timing);
+    return rating;
+}
+
+fs_status fs_build_ratings(fs_build *build, fs_error *err)
+{
+    fs_table *table = build->table;
+    uint32_t at, capacity = 0;
+    for (uint32_t i = 0; i < build->node_count; i++) capacity += build->roofs[i].added;
+    table->rated = fs_malloc((capacity + (size_t)1) * sizeof *table->rated);
+    if (table->rated == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to rate %u events", capacity);
+    const fs_chunk *chunk = NULL;
+    for (uint32_t index = 0; index < build->count && table->rated_count < capacity; index++) {
+        FS_POLL(index, err);
+        chunk = fs_event_next_chunk(build->store, index, chunk, &at);
+        uint8_t kind = chunk->kind[at];
+        if (kind == FS_EVENT_FRAME || kind == FS_EVENT_MEMORY || kind == FS_EVENT_INTERVAL) continue;
+        if (fs_build_is_device(chunk, at) || (build->slots[index] & FS_SLOT_NODE) == 0) continue;
+        const fs_node *node = fs_build_node(build, index);
+        const fs_node_rate *rate = fs_build_rate(build, node);
+        if (!build->roofs[node - build->nodes].added) continue;
+        table->rated[table->rated_count++] = (fs_table_rated){
+            .event = index,
+            .flops = rate->flops,
+            .bytes_read = rate->bytes_read,
+            .bytes_written = rate->bytes_written,
+            .owned_ns = (double)node->owned_device_ns,
+            .rating = rate_of(build, node, rate, chunk->timing[at]),
+        };
+    }
+    return FS_OK;
+}
+
 void fs_works_move(fs_table *table, const uint32_t *places)
 {
     for (uint32_t i = 0; i < table->work_count; i++) {

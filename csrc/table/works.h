@@ -7,6 +7,9 @@
 /* Fill table->works; their rows are indices of groups. FS_OUT_OF_MEMORY. */
 fs_status fs_build_works(fs_build *build, fs_error *err);
 
+/* Fill table->rated. FS_OUT_OF_MEMORY. */
+fs_status fs_build_ratings(fs_build *build, fs_error *err);
+
 /* Replace the indices of groups by those of rows: places[group] is the row's. */
 void fs_works_move(fs_table *table, const uint32_t *places);
 

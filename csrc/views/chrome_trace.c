@@ -16,11 +16,6 @@ static void put_text(fs_json *out, const char *text)
     fs_json_put(out, text, strlen(text));
 }
 
-static uint64_t trace_time(const fs_trace *trace, int64_t time)
-{
-    return (uint64_t)time + (uint64_t)trace->options->clock_offset - trace->base;
-}
-
 /* The head --------------------------------------------------------------------------------------------------------- */
 
 static void put_device(fs_json *out, int device, const fs_device_facts *facts)
@@ -95,7 +90,7 @@ static void begin_fact(fs_trace *trace, const char *name, const char *key, const
     FS_JSON_LITERAL(out, "{\"ph\": \"M\", \"name\": \"");
     put_text(out, name);
     FS_JSON_LITERAL(out, "\", \"ts\": ");
-    fs_json_time(out, trace_time(trace, trace->first));
+    fs_json_time(out, fs_trace_time(trace, trace->first));
     FS_JSON_LITERAL(out, ", \"pid\": ");
     fs_json_integer(out, track->process);
     FS_JSON_LITERAL(out, ", \"tid\": ");
@@ -132,16 +127,22 @@ static void put_label(fs_trace *trace, int64_t process, const char *text, int in
     end_fact(trace);
 }
 
-static void put_thread(fs_trace *trace, const fs_track *track)
+/* `id`: the thread or stream of the track. number: of a further row; 0: the track itself. */
+static void put_thread(fs_trace *trace, const fs_track *track, uint64_t id, uint32_t number)
 {
     begin_fact(trace, "thread_name", "name", track);
     if (track->on_device) FS_JSON_LITERAL(&trace->out, "\"stream ");
     else FS_JSON_LITERAL(&trace->out, "\"thread ");
-    fs_json_integer(&trace->out, (int64_t)track->thread);
+    fs_json_integer(&trace->out, (int64_t)id);
+    if (number > 0) {
+        FS_JSON_LITERAL(&trace->out, " (");
+        fs_json_integer(&trace->out, number);
+        FS_JSON_LITERAL(&trace->out, ")");
+    }
     FS_JSON_LITERAL(&trace->out, "\"");
     end_fact(trace);
     begin_fact(trace, "thread_sort_index", "sort_index", track);
-    fs_json_integer(&trace->out, (int64_t)track->thread);
+    fs_json_integer(&trace->out, (int64_t)id);
     end_fact(trace);
 }
 
@@ -158,7 +159,11 @@ static void put_facts(fs_trace *trace)
     for (uint32_t id = 0; id < trace->lane_count; id++) {
         fs_lane lane = fs_store_lane(trace->store, id);
         fs_track track = {lane.on_device ? lane.device : trace->pid, lane.id, lane.on_device};
-        if (trace->lanes[id]) put_thread(trace, &track);
+        if (trace->lanes[id]) put_thread(trace, &track, track.thread, 0);
+    }
+    for (uint32_t i = 0; i < trace->extra_count; i++) {
+        const fs_extra_row *row = &trace->extra[i];
+        put_thread(trace, &row->track, row->of, row->number);
     }
 }
 
@@ -208,15 +213,14 @@ static void put_place(fs_trace *trace, const fs_track *track, int64_t start)
     FS_JSON_LITERAL(out, ", \"tid\": ");
     fs_json_integer(out, (int64_t)track->thread);
     FS_JSON_LITERAL(out, ", \"ts\": ");
-    fs_json_time(out, trace_time(trace, start));
+    fs_json_time(out, fs_trace_time(trace, start));
 }
 
-/* An open event lasts until the last known time. */
-static int64_t duration_of(const fs_trace *trace, const fs_event *event)
+int64_t fs_trace_duration(const fs_trace *trace, int64_t start, int64_t duration)
 {
-    if (event->duration != FS_MISSING) return event->duration > 0 ? event->duration : 0;
-    int64_t end = trace->end != FS_MISSING ? trace->end : trace->last, duration;
-    return end > event->start && !__builtin_sub_overflow(end, event->start, &duration) ? duration : 0;
+    if (duration != FS_MISSING) return duration > 0 ? duration : 0;
+    int64_t end = trace->end != FS_MISSING ? trace->end : trace->last;
+    return end > start && !__builtin_sub_overflow(end, start, &duration) ? duration : 0;
 }
 
 /* Write half of an arrow from an API call to the device work that it launched: one arrow for each correlation. */
@@ -239,13 +243,15 @@ static void put_event(fs_trace *trace, const fs_event *event, uint32_t index)
     fs_json *out = &trace->out;
     bool on_device = fs_trace_is_device(event);
     fs_track track = fs_trace_track(trace, event);
+    const fs_extra_row *extra = fs_trace_extra(trace, index);
+    if (extra != NULL) track.thread = extra->track.thread;
     const char *beginning = on_device ? beginnings[event->kind].device : beginnings[event->kind].host;
     put_text(out, is_driver_call(trace, event) ? driver_call : beginning);
     put_name(trace, event);
     put_place(trace, &track, event->start);
     if (event->kind != FS_EVENT_MEMORY) {
         FS_JSON_LITERAL(out, ", \"dur\": ");
-        fs_json_time(out, (uint64_t)duration_of(trace, event));
+        fs_json_time(out, (uint64_t)fs_trace_duration(trace, event->start, event->duration));
     }
     fs_trace_arguments(trace, event, index);
     FS_JSON_LITERAL(out, "},\n");
@@ -259,8 +265,7 @@ static fs_status put_events(fs_trace *trace, bool annotations, fs_error *err)
         fs_event event;
         FS_POLL(index, err);
         fs_store_get(trace->store, index, &event);
-        if (event.start == FS_MISSING || fs_trace_is_device_annotation(&event) != annotations) continue;
-        if (fs_event_is_share(event.kind, event.lane)) continue;
+        if (!fs_trace_is_written(&event) || fs_trace_is_device_annotation(&event) != annotations) continue;
         put_event(trace, &event, index);
     }
     return trace->out.status;
@@ -282,21 +287,21 @@ static void put_window(fs_trace *trace)
     int64_t span;
     if (end < begin || __builtin_sub_overflow(end, begin, &span)) span = 0;
     put_text(out, parts[0]);
-    fs_json_time(out, trace_time(trace, begin));
+    fs_json_time(out, fs_trace_time(trace, begin));
     FS_JSON_LITERAL(out, ", \"dur\": ");
     fs_json_time(out, (uint64_t)span);
     FS_JSON_LITERAL(out, ", \"args\": {\"Op count\": ");
     fs_json_integer(out, trace->count);
     FS_JSON_LITERAL(out, "}},\n{\"ph\": \"M\", \"name\": \"process_sort_index\", \"ts\": ");
-    fs_json_time(out, trace_time(trace, begin));
+    fs_json_time(out, fs_trace_time(trace, begin));
     FS_JSON_LITERAL(out, ", \"pid\": \"Spans\", \"tid\": 0, \"args\": {\"sort_index\": ");
     fs_json_integer(out, SPANS_AT);
     FS_JSON_LITERAL(out, "}},\n");
     put_text(out, parts[1]);
-    fs_json_time(out, trace_time(trace, begin));
+    fs_json_time(out, fs_trace_time(trace, begin));
     FS_JSON_LITERAL(out, "},\n");
     put_text(out, parts[2]);
-    fs_json_time(out, trace_time(trace, end));
+    fs_json_time(out, fs_trace_time(trace, end));
     FS_JSON_LITERAL(out, "}\n]\n}\n");
 }
 
@@ -306,10 +311,13 @@ static fs_status write_trace(fs_trace *trace, fs_error *err)
     FS_TRY(fs_json_init(&trace->out, trace->options->write, trace->options->context, err));
     FS_TRY(fs_trace_survey(trace, err));
     FS_TRY(fs_trace_name_texts(trace, err));
+    FS_TRY(fs_trace_rows(trace, err));
+    FS_TRY(fs_trace_work(trace, err));
     put_head(trace);
     put_facts(trace);
     FS_TRY(put_events(trace, true, err));
     FS_TRY(put_events(trace, false, err));
+    FS_TRY(fs_trace_counters(trace, err));
     put_window(trace);
     return fs_json_flush(&trace->out);
 }
@@ -328,6 +336,10 @@ fs_status fs_chrome_trace_write(const fs_store *store, const fs_chrome_trace_opt
     fs_json_clear(&trace->out);
     fs_flows_clear(&trace->flows);
     fs_intern_clear(&trace->shared);
+    fs_table_destroy(trace->table);
+    fs_free(trace->rated_of);
+    fs_free(trace->extra);
+    fs_free(trace->moved);
     fs_free(trace->lanes);
     fs_free(trace->names);
     fs_free(trace->arguments);

@@ -20,12 +20,25 @@
  * "Total Allocated" of a "[memory]" instant is a lower bound: the sum of the recorded changes plus the smallest initial
  * amount that keeps it from becoming negative.
  *
+ * Slices of a row that overlap without nesting, which viewers drop, are in further rows of the same name and a number,
+ * as "stream 7 (2)". Their "args" give the true place: "device" and "stream", or "on thread".
+ *
+ * With options.table, device work has its share, by duration, of its op's work: "FLOPs", "bytes read", "bytes written",
+ * "TFLOP/s", "GB/s", "% roofline", "bound". An op to which work belongs has "FLOPs" and the rates too. Each FLOP is in
+ * one op and, with it, in that op's device work: in the innermost op that a rule counts. Each device has two counters,
+ * of the category "flopscope": the TFLOP/s and the GB/s of its work, each piece of work spread evenly over its
+ * duration, and 0 between them. Work of unknown FLOPs or bytes adds nothing to the counter. A counter has at most
+ * FS_COUNTER_VALUES values; of more work than fits, each value is the mean over an equal part of the time.
+ *
  * An open event lasts until the end of the window (the last known time if there is none) and has "open": true. */
 #ifndef FS_VIEWS_CHROME_TRACE_H
 #define FS_VIEWS_CHROME_TRACE_H
 
 #include "store/store.h"
+#include "table/table.h"
 #include "views/json.h"
+
+enum { FS_COUNTER_VALUES = 1 << 16 };
 
 typedef struct {
     fs_json_sink write; /* receives the text, in pieces */
@@ -36,6 +49,7 @@ typedef struct {
     const char *version;  /* of flopscope */
     const char *members;  /* further members of the top-level object, as JSON without braces; "" for none */
     int64_t dropped;      /* number of events that the store could not keep */
+    const fs_table_options *table; /* the peaks for rates; NULL: events have no work and devices no counters */
 } fs_chrome_trace_options;
 
 /* Write the trace. *left_out (may be NULL) receives the number of events omitted because their start is unknown.

@@ -1,13 +1,16 @@
 /* State shared by the files of the Chrome trace writer. Private to csrc/views.
  *
  *   survey ──► first and last time, processes and threads     one pass over the store
+ *   rows   ──► rows for slices that overlap without nesting
+ *   work   ──► FLOPs, bytes and rates of single events        if options->table is given
  *   texts  ──► names and arguments, formatted once            shared by many events
- *   trace  ──► head, metadata, device annotations, events */
+ *   trace  ──► head, metadata, device annotations, events, counters */
 #ifndef FS_VIEWS_TRACE_H
 #define FS_VIEWS_TRACE_H
 
 #include "base/intern.h"
 #include "store/event.h"
+#include "table/table.h"
 #include "views/chrome_trace.h"
 #include "views/flows.h"
 
@@ -24,6 +27,13 @@ typedef struct {
     uint64_t thread;
     bool on_device;
 } fs_track;
+
+/* A further row of a track, for slices that would overlap others in it without nesting. */
+typedef struct {
+    fs_track track;  /* with an unused thread id */
+    uint64_t of;     /* the thread id of the track */
+    uint32_t number; /* from 2 */
+} fs_extra_row;
 
 typedef struct {
     const fs_store *store;
@@ -42,6 +52,14 @@ typedef struct {
     uint32_t lane_count;
     int64_t allocated[FS_TRACE_PLACES];
     fs_flows flows;
+    /* Rows. */
+    fs_extra_row *extra;
+    uint32_t extra_count, extra_capacity;
+    uint32_t *moved; /* by event: 1 + its extra row, 0: none; NULL: no slice is in one */
+    /* Work. */
+    fs_table *table;    /* NULL: none */
+    uint32_t *rated_of; /* by event: index in table->rated, or FS_NONE */
+    uint32_t next_work; /* in table->works, as events are written in order */
     /* Text shared by many events. */
     fs_json texts;
     fs_piece *names;  /* by id */
@@ -53,6 +71,39 @@ typedef struct {
 /* Collect what must be known before the first byte. FS_OUT_OF_MEMORY. */
 fs_status fs_trace_survey(fs_trace *trace, fs_error *err);
 fs_status fs_trace_name_texts(fs_trace *trace, fs_error *err);
+
+/* Find a row for every slice. Viewers drop a slice that overlaps an earlier one of its row without lying in it. Of each
+ * track, in order of start, a slice goes to the first row in which it nests. FS_OUT_OF_MEMORY. */
+fs_status fs_trace_rows(fs_trace *trace, fs_error *err);
+
+/* Count the work of single events. FS_OUT_OF_MEMORY. */
+fs_status fs_trace_work(fs_trace *trace, fs_error *err);
+/* Write what is known of an event's work. Events must come in the order of the store. */
+void fs_trace_work_arguments(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index);
+/* Return the number of decimals, at most 8, for four digits of a rate, or all of its whole part. */
+int fs_trace_rate_decimals(double rate);
+/* Write the counters. FS_OUT_OF_MEMORY. */
+fs_status fs_trace_counters(fs_trace *trace, fs_error *err);
+
+/* Return the duration of an event's slice: an open event lasts until the last known time. */
+int64_t fs_trace_duration(const fs_trace *trace, int64_t start, int64_t duration);
+/* Return a time of the store as a time of the trace. */
+static inline uint64_t fs_trace_time(const fs_trace *trace, int64_t time)
+{
+    return (uint64_t)time + (uint64_t)trace->options->clock_offset - trace->base;
+}
+
+/* Return whether the event is written: it has a time, and is not the share of another. */
+static inline bool fs_trace_is_written(const fs_event *event)
+{
+    return event->start != FS_MISSING && !fs_event_is_share(event->kind, event->lane);
+}
+
+/* Return the extra row of an event, or NULL. */
+static inline const fs_extra_row *fs_trace_extra(const fs_trace *trace, uint32_t index)
+{
+    return trace->moved != NULL && trace->moved[index] != 0 ? &trace->extra[trace->moved[index] - 1] : NULL;
+}
 
 /* Write the members of an event's "args" and the text before them; nothing if it has none. */
 void fs_trace_arguments(fs_trace *trace, const fs_event *event, uint32_t index);

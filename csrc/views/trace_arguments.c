@@ -402,11 +402,29 @@ static const arguments_of by_kind[FS_EVENT_KIND_COUNT] = {
     [FS_EVENT_MEMORY] = memory_arguments,   [FS_EVENT_FRAME] = frame_arguments,
 };
 
+/* Write where a slice in an extra row belongs, unless that is written already. */
+static void true_place(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
+{
+    const fs_extra_row *row = fs_trace_extra(trace, index);
+    bool on_lane = event->lane != FS_NONE && fs_store_lane(trace->store, event->lane).on_device;
+    if (row == NULL) return;
+    if (!fs_trace_is_device(event)) {
+        INTEGER(members, "on thread", (int64_t)row->of);
+    } else if (by_kind[event->kind] == op_arguments) {
+        INTEGER(members, "device", row->track.process);
+        INTEGER(members, "stream", (int64_t)row->of);
+    } else if (!on_lane) {
+        INTEGER(members, "stream", (int64_t)row->of);
+    }
+}
+
 void fs_trace_arguments(fs_trace *trace, const fs_event *event, uint32_t index)
 {
     static const char opening[] = ", \"args\": {";
     fs_json_members members = {&trace->out, opening};
     if (by_kind[event->kind] != NULL) by_kind[event->kind](trace, &members, event, index);
+    if (trace->table != NULL) fs_trace_work_arguments(trace, &members, event, index);
+    true_place(trace, &members, event, index);
     if (event->duration == FS_MISSING && event->kind != FS_EVENT_MEMORY) {
         FS_JSON_KEY(&members, "open");
         FS_JSON_LITERAL(&trace->out, "true");

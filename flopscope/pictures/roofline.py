@@ -6,12 +6,14 @@ S. Williams, A. Waterman, D. Patterson: Roofline, CACM 52 (2009), https://doi.or
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope.pictures.scene import Point, Scene, peaks_wanted, scene_of
-from flopscope.support.safe import printable
+from flopscope.support.units import short_time_text
+from flopscope.views.labels import Room, arrange, boxes_of, message, nearest, set_title, shorten, without_tex
 from flopscope.views.plots import (
     BOUNDS,
     PEAK_LINES,
@@ -32,17 +34,15 @@ __all__ = ["roofline"]
 
 LONGEST_NAME = 34
 NAMED = 3  # maximum number of ops named per line of the caption
-SMALLEST, LARGEST, EQUAL = 25.0, 400.0, 60.0  # areas of markers in square points; EQUAL without weights
+LARGEST, SMALLEST, EQUAL = 400.0, 25.0, 60.0  # areas of markers in square points; EQUAL without weights
+DECADE = 10.0
 MIN_SHARE = 0.002  # share of the time from which a point extends the axes
-# Positions of a label relative to its point, in points (1/72 inch). The first NEAR are adjacent; others get a line.
-NEAR, FAR_COSTS = 8, 0.4
-PLACES = [
-    (dx * far, dy * far)
-    for far in (1.0, 1.8, 2.8, 4.0, 5.5, 7.0)
-    for dx, dy in ((5, 0), (-5, 0), (5, 7), (5, -7), (-5, 7), (-5, -7), (0, 6), (0, -6))
-]
+SLIDES = (0.0, 0.12, 0.25, 0.4, 0.55, 0.7, 0.85)  # positions of a roof's label along it
+BOUNDS_AT = ("lower right", "lower left", "upper left", "upper right", "center right", "lower center")
+SIZES_AT = ("upper left", "upper right", "lower left", "lower right", "center right", "upper center")
 
 
+@without_tex
 def roofline(
     table: Any,
     *,
@@ -54,9 +54,11 @@ def roofline(
 ) -> Any:
     """Draw a roofline plot: the TFLOP/s of ops over their FLOP/B, on log axes, and the limits of the device.
 
-    The area of a point is proportional to its share of the time; its colour and marker show its bound. Roofs are drawn
-    for memory and for each compute unit that the points use: solid if measured, dashed if from the datasheet. Ops
-    without FLOPs and ops of unknown work cannot be drawn on log axes: the caption counts and names them.
+    The area of a point is proportional to its time, from a smallest area on, and a legend gives the times; its colour
+    and marker show its bound. Roofs are drawn for memory and for each compute unit that the points use: solid if
+    measured, dashed if from the datasheet. Ops without FLOPs and ops of unknown work cannot be drawn on log axes: the
+    caption counts and names them. Labels cover neither each other nor points; those away from their point have a line
+    to it, and the caption counts those for which there is no room.
 
     table: an EventTable (``key_averages()``), a Measurement, several of them, a Sweep, or a DataFrame with the columns
         arithmetic_intensity (FLOP/B) and tflops_per_s and the optional columns key, op or name; bound; unit;
@@ -69,8 +71,8 @@ def roofline(
     device: the device whose ops and roofs are drawn, as "cpu" or "cuda:1". None: the device with the longest time.
 
     Returns the Axes. The caption is below them; a figure with layout="constrained" makes room for it. Raises
-    ImportError if matplotlib is not installed, TypeError for an unsupported table, and ValueError if the table is empty
-    or has no rows of the device.
+    ImportError if matplotlib is not installed, TypeError for an unsupported table, and ValueError if there are no
+    Measurements (of the device). A table without ops gives a picture that says so.
     """
     if isinstance(top, bool) or not isinstance(top, int) or top < 0:
         raise ValueError(f"top must be an integer of at least 0, not {top!r}")
@@ -84,19 +86,26 @@ def roofline(
     ax.set_yscale("log")
     ax.set_xlabel("arithmetic intensity (FLOP/B)", **PLAIN)
     ax.set_ylabel(unit, **PLAIN)
-    title = " of ".join(["Roofline", *([printable(scene.title)] if scene.title else [])])
-    ax.set_title(title, fontsize=11, **PLAIN)
     ax.grid(True, which="major", color="#e4e4e4", linewidth=0.6)
     ax.set_axisbelow(True)
     marks = [Mark(point, point.intensity, scale * point.tera, _area(point, shown, scene)) for point in shown]
     roofs = _roofs(scene, scale)
     _set_limits(ax, marks, roofs, scene.by_time)
     _draw_marks(ax, marks)
-    drawn = [thing for roof in roofs for thing in _draw_roof(ax, roof)]
-    legend = _draw_legend(ax, marks, scene)
-    _draw_caption(ax, scene, [mark.point for mark in marks if not mark.within(ax)])
-    if labels:
-        _label(ax, marks, top, [*drawn, *([legend] if legend else [])])
+    lines = [line for roof in roofs for line in _draw_lines(ax, roof)]
+    outside = [mark.point for mark in marks if not mark.within(ax)]
+    inside = [mark for mark in marks if mark.within(ax)]
+    chosen = inside[:top] if labels else []
+    if not inside:
+        message(ax, _why_empty(scene), fontsize=9, color="#505050", **PLAIN)
+    # The caption and the title change the layout, and so what fits; a label without room adds a line to the caption.
+    caption = _draw_caption(ax, scene, outside, 0)
+    set_title(ax, _title(scene), fontsize=11, **PLAIN)
+    arrange(ax)
+    unlabelled = _place(ax, inside, chosen, roofs, lines, scene)
+    if unlabelled:
+        caption.remove() if caption is not None else None
+        _draw_caption(ax, scene, outside, unlabelled)
     return ax
 
 
@@ -161,17 +170,29 @@ class Mark:
         """Return whether the point is within the limits of the axes."""
         return bool(ax.get_xlim()[0] <= self.x <= ax.get_xlim()[1] and ax.get_ylim()[0] <= self.y <= ax.get_ylim()[1])
 
-    def box(self, ax: Any) -> Any:
+    def box(self, ax: Any) -> tuple[float, float, float, float]:
         """Return the bounding box in display coordinates."""
-        from matplotlib.transforms import Bbox
-
         x, y = ax.transData.transform((self.x, self.y))
         half = math.sqrt(self.area) / 2 * ax.figure.dpi / 72
-        return Bbox.from_extents(x - half, y - half, x + half, y + half)
+        return (x - half, y - half, x + half, y + half)
 
 
 def _area(point: Point, shown: list[Point], scene: Scene) -> float:
-    return SMALLEST + (LARGEST - SMALLEST) * point.us / (shown[0].us or 1.0) if scene.by_time else EQUAL
+    return max(LARGEST * point.us / (shown[0].us or 1.0), SMALLEST) if scene.by_time else EQUAL
+
+
+def _title(scene: Scene) -> str:
+    """Name the program, its device, and the source of the roofs."""
+    of = shorten(scene.program, 40)
+    where = shorten(scene.title, 80)
+    parts = ["Roofline", *([f"of {of}"] if of else []), *([f"{'on' if of else 'of'} {where}"] if where else [])]
+    return " ".join(parts) + (f" ({' and '.join(scene.peaks)} peaks)" if scene.peaks else "")
+
+
+def _why_empty(scene: Scene) -> str:
+    if not scene.points:
+        return "Nothing to draw: no op has time on this device"
+    return "Nothing to draw: no op has both known FLOPs and known bytes above 0"
 
 
 def _set_limits(ax: Any, marks: list[Mark], roofs: list[Roof], by_time: bool) -> None:
@@ -179,6 +200,9 @@ def _set_limits(ax: Any, marks: list[Mark], roofs: list[Roof], by_time: bool) ->
     total = sum(mark.point.us for mark in marks)
     counted = [mark for mark in marks if not by_time or mark.point.us >= MIN_SHARE * total]
     xs, ys = [mark.x for mark in counted] or [0.1], [mark.y for mark in counted] or [1.0]
+    for mark in marks:  # others too, if they lie at most a decade beyond
+        if min(xs) / DECADE < mark.x < max(xs) * DECADE and min(ys) / DECADE < mark.y < max(ys) * DECADE:
+            xs, ys = [min(*xs, mark.x), max(*xs, mark.x)], [min(*ys, mark.y), max(*ys, mark.y)]
     levels = [roof for roof in roofs if not roof.is_memory]
     xs += [ridge for roof in levels for ridge in roof.ridges.values()]
     high = max([*ys, *(roof.height(source) for roof in levels for source in roof.rates)])
@@ -196,31 +220,63 @@ def _draw_marks(ax: Any, marks: list[Mark]) -> None:
             ax.scatter(x, y, s=areas, label=name, edgecolors="white", linewidths=0.6, **look)
 
 
-def _draw_roof(ax: Any, roof: Roof) -> list[Any]:
-    """Draw the lines of a roof and a label above the highest one. Return the artists."""
+def _draw_lines(ax: Any, roof: Roof) -> list[Any]:
+    """Draw the lines of a roof."""
     lines = []
     left, right = ax.get_xlim()
     for source in roof.rates:
         colour, style = PEAK_LINES[source]
         ridge, height = roof.ridges.get(source, math.nan), roof.height(source)
         if roof.is_memory:
-            end = right if math.isnan(ridge) else ridge
+            end = right if math.isnan(ridge) else min(ridge, right)
             line = [left, end], [left * height, end * height]
         else:
             line = [left if math.isnan(ridge) else ridge, right], [height, height]
         lines += ax.plot(*line, color=colour, linestyle=style, linewidth=1.3, zorder=2, label=f"{roof.name} {source}")
+    return lines
+
+
+def _place_roof_label(ax: Any, room: Room, roof: Roof) -> None:
+    """Label the highest line of a roof where the label covers nothing: along it, above it or below."""
     highest = max(roof.rates, key=roof.height)
-    height, look = roof.height(highest), {"fontsize": SMALL, "color": "#303030", "va": "bottom", "ha": "right", **PLAIN}
-    if not roof.is_memory:
-        offset = {"xytext": (-4, 2), "textcoords": "offset points"}
-        return [*lines, ax.annotate(roof.label, (right, height), **offset, **look, zorder=3)]
+    height, (left, right) = roof.height(highest), ax.get_xlim()
+    look = {"fontsize": SMALL, "color": "#303030", "gid": "roof", "zorder": 3, "in_layout": False, **PLAIN}
     ridge = roof.ridges.get(highest, math.nan)
-    x = (right if math.isnan(ridge) else ridge) / 1.3
-    turned = {"rotation": math.degrees(math.atan(height)), "rotation_mode": "anchor", "transform_rotates_text": True}
-    return [*lines, ax.text(x, 1.12 * x * height, roof.label, **look, **turned, zorder=3)]
+    if roof.is_memory:
+        begin, end = left, right if math.isnan(ridge) else min(ridge, right)
+        look |= {"rotation": math.degrees(math.atan(height)), "rotation_mode": "anchor", "transform_rotates_text": True}
+    else:
+        begin, end = left if math.isnan(ridge) else max(ridge, left), right
+    text = (
+        ax.annotate(roof.label, (end, height), textcoords="offset points", xytext=(0, 0), ha="right", **look)
+        if not roof.is_memory
+        else ax.text(end, height * end, roof.label, ha="right", **look)
+    )
+    tried: list[tuple[float, str]] = [(slide, side) for side in ("bottom", "top") for slide in SLIDES]
+    boxes = []
+    for slide, side in tried:
+        _move_roof_label(text, roof, height, begin, end, slide, side)
+        boxes.append(boxes_of(text))
+    best = room.first(boxes)
+    if best is None:
+        text.remove()
+        return
+    _move_roof_label(text, roof, height, begin, end, *tried[best])
+    room.take(boxes[best])
 
 
-def _draw_legend(ax: Any, marks: list[Mark], scene: Scene) -> Any:
+def _move_roof_label(text: Any, roof: Roof, height: float, begin: float, end: float, slide: float, side: str) -> None:
+    x = math.exp(math.log(end) - slide * (math.log(end) - math.log(begin)))
+    text.set_va(side)
+    if roof.is_memory:
+        text.set_position((x / 1.3, (1.12 if side == "bottom" else 1 / 1.12) * x / 1.3 * height))
+    else:
+        text.xy = (x, height)
+        text.xyann = (-4, 2 if side == "bottom" else -3)
+
+
+def _legends(ax: Any, marks: list[Mark], scene: Scene) -> list[tuple[list[Any], str, tuple[str, ...]]]:
+    """Return the legends: handles, title and places. One of bounds and peaks, one of areas."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -233,10 +289,82 @@ def _draw_legend(ax: Any, marks: list[Mark], scene: Scene) -> Any:
         for source, (colour, style) in PEAK_LINES.items()
         if source in scene.peaks
     ]
-    return draw_legend(ax, handles, loc="lower right") if handles else None
+    sizes = []
+    if scene.by_time and len(marks) > 1:
+        longest = max(mark.point.us for mark in marks)
+        least = longest * SMALLEST / LARGEST
+        for us, text in ((longest, ""), (longest / 4, ""), (least, "≤ ")):
+            side = math.sqrt(max(LARGEST * us / longest, SMALLEST)) if longest else math.sqrt(SMALLEST)
+            look: dict[str, Any] = {"color": "#909090", "marker": "o", "linestyle": "", "markersize": side}
+            sizes.append(Line2D([], [], label=f"{text}{short_time_text(us)}", **look))
+    return [(handles, "", BOUNDS_AT), (sizes, scene.time_name, SIZES_AT)]
 
 
-def _draw_caption(ax: Any, scene: Scene, outside: list[Point]) -> None:
+def _place_legend(ax: Any, room: Room, handles: list[Any], title: str, places: tuple[str, ...]) -> None:
+    """Draw a legend in the first place where it covers nothing; if there is none, beside the axes."""
+    if not handles:
+        return
+    previous = ax.get_legend()
+    options = {"title": title or None, "title_fontsize": SMALL, "labelspacing": 0.7 if title else 0.4}
+    boxes = []
+    for place in places:
+        boxes.append(boxes_of(draw_legend(ax, handles, loc=place, **options)))
+    best = room.first(boxes)
+    if best is None:
+        best = min(range(len(boxes)), key=lambda i: (_marks_under(room, boxes[i][0]), i))
+    legend = draw_legend(ax, handles, loc=places[best], **options)
+    legend.set_in_layout(False)
+    if previous is not None:
+        ax.add_artist(previous)
+    room.take(boxes[best])
+
+
+def _marks_under(room: Room, box: Any) -> int:
+    return sum(
+        box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3] for other in room.taken
+    )
+
+
+def _place(ax: Any, marks: list[Mark], chosen: list[Mark], roofs: list[Roof], lines: list[Any], scene: Scene) -> int:
+    """Draw legends and labels where they cover nothing. Return how many labels found no room."""
+    room = Room(ax)
+    room.take(mark.box(ax) for mark in marks)
+    room.cross(box for line in lines for box in boxes_of(line))
+    for legend in _legends(ax, marks, scene):
+        _place_legend(ax, room, *legend)
+    for roof in roofs:
+        _place_roof_label(ax, room, roof)
+    return sum(not _place_label(ax, room, mark) for mark in chosen)
+
+
+def _place_label(ax: Any, room: Room, mark: Mark) -> bool:
+    from matplotlib.patheffects import withStroke
+
+    look = {"fontsize": SMALL, "zorder": 5, "gid": "label", "in_layout": False, **PLAIN}
+    look["path_effects"] = [withStroke(linewidth=2, foreground="white")]
+    text = ax.annotate(
+        _short(mark.point.name), (mark.x, mark.y), (0, 0), textcoords="offset points", ha="center", va="center", **look
+    )
+    x, y = ax.transData.transform((mark.x, mark.y))
+    pixels = ax.figure.dpi / 72
+    radius = math.sqrt(mark.area) / 2 * pixels
+    found = room.around(x, y, radius, tuple(text.get_window_extent().size))
+    if found is None:
+        text.remove()
+        return False
+    box, led = found
+    text.xyann = ((box[0] + box[2]) / 2 - x) / pixels, ((box[1] + box[3]) / 2 - y) / pixels
+    room.take([box])
+    if led:
+        end = nearest(x, y, box)
+        place = (end[0] - x) / pixels, (end[1] - y) / pixels
+        arrow = {"arrowstyle": "-", "color": "#808080", "linewidth": 0.6, "shrinkA": 0, "shrinkB": radius / pixels}
+        ax.annotate("", (mark.x, mark.y), xytext=place, textcoords="offset points", zorder=3, arrowprops=arrow,
+                    gid="leader", in_layout=False)  # fmt: skip
+    return True
+
+
+def _draw_caption(ax: Any, scene: Scene, outside: list[Point], unlabelled: int) -> Any:
     """Draw the caption, which lists what is not shown."""
     total = sum(point.us for point in scene.points) or 1.0
     without = [point for point in scene.points if point.intensity == 0 or point.tera == 0]
@@ -244,12 +372,20 @@ def _draw_caption(ax: Any, scene: Scene, outside: list[Point]) -> None:
     groups = [(without, "without FLOPs"), (unknown, "of unknown work"), (outside, "beyond the axes")]
     counts = [_counted(points, what, total) for points, what in groups]
     lines = [f"Not shown: {line}" for line in (*counts, *scene.notes) if line]
+    if unlabelled:
+        lines.append(f"Not labelled, for want of room: {unlabelled} of the points")
     if not scene.peaks:
         lines.append("No roofs: the peaks of the device are unknown.")
-    if lines:
-        where = {"xycoords": "axes fraction", "xytext": (0, -38), "textcoords": "offset points"}
-        look = {"ha": "left", "va": "top", "fontsize": SMALL, "color": "#505050", "gid": "caption", **PLAIN}
-        ax.annotate("\n".join(lines), (0, 0), **where, **look)
+    if not lines:
+        return None
+    where = {"xycoords": "axes fraction", "xytext": (0, -38), "textcoords": "offset points"}
+    look = {"ha": "left", "va": "top", "fontsize": SMALL, "color": "#505050", "gid": "caption", **PLAIN}
+    text = ax.annotate("\n".join(lines), (0, 0), **where, **look)
+    wide, room = text.get_window_extent().width, ax.get_window_extent().width
+    if wide > room > 0:
+        fits = max(int(max(map(len, lines)) * room / wide), 20)
+        text.set_text("\n".join(part for line in lines for part in textwrap.wrap(line, fits, subsequent_indent="    ")))
+    return text
 
 
 def _counted(points: list[Point], what: str, total: float) -> str:
@@ -263,67 +399,4 @@ def _counted(points: list[Point], what: str, total: float) -> str:
 
 
 def _short(name: str) -> str:
-    name = printable(name.removeprefix("aten::").removeprefix("flopscope::"))
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 3] + "..."
-
-
-def _label(ax: Any, marks: list[Mark], top: int, drawn: list[Any]) -> None:
-    """Label the marks, each at the position where it overlaps least with other labels, marks and roofs."""
-    from matplotlib.patheffects import withStroke
-    from matplotlib.transforms import Bbox
-
-    halo = [withStroke(linewidth=2, foreground="white")]
-    layout = ax.figure.get_layout_engine()
-    if layout is not None:
-        layout.execute(ax.figure.figure)  # the layout moves the axes
-    shown = [mark for mark in marks if mark.within(ax)]
-    lines = [box for thing in drawn if hasattr(thing, "get_xdata") for box in _boxes(thing)]
-    taken = [box for thing in drawn if not hasattr(thing, "get_xdata") for box in _boxes(thing)]
-    taken += [mark.box(ax) for mark in shown]
-    for mark in shown[:top]:
-        text = ax.annotate(_short(mark.point.name), (mark.x, mark.y), xytext=(0, 0), textcoords="offset points",
-                           fontsize=SMALL, zorder=5, gid="label", path_effects=halo, **PLAIN)  # fmt: skip
-        radius = math.sqrt(mark.area) / 2
-        wide, high = text.get_window_extent().size
-        pixels = ax.figure.dpi / 72
-        x, y = ax.transData.transform((mark.x, mark.y))
-        tried: list[tuple[float, int, tuple[float, float]]] = []
-        for dx, dy in PLACES:
-            place = (dx + math.copysign(radius, dx) * bool(dx), dy + math.copysign(radius, dy) * (not dx))
-            left = x + place[0] * pixels - wide * (0.5 if dx == 0 else 0.0 if dx > 0 else 1.0)
-            low = y + place[1] * pixels - high * (0.5 if dy == 0 else 0.0 if dy > 0 else 1.0)
-            cost = _covered(ax, Bbox.from_bounds(left, low, wide, high), taken, lines)
-            tried.append((cost + FAR_COSTS * (len(tried) // NEAR), len(tried), place))
-        _, number, place = min(tried)
-        _place(text, place)
-        taken.append(text.get_window_extent())
-        if number >= NEAR:
-            arrow = {"arrowstyle": "-", "color": "#909090", "linewidth": 0.5}
-            ax.annotate("", (mark.x, mark.y), xytext=place, textcoords="offset points", zorder=3, arrowprops=arrow)
-
-
-def _boxes(thing: Any) -> list[Any]:
-    """Return the boxes that an artist covers in display coordinates; many along a sloped line or text."""
-    from matplotlib.transforms import Bbox
-
-    box = thing.get_window_extent()
-    slopes = bool(getattr(thing, "get_rotation", lambda: box.height > 1 and hasattr(thing, "get_xdata"))())
-    steps = 40 if slopes else 1
-    wide, high = box.width / steps, box.height / steps
-    corners = [(box.x0 + at * wide, box.y0 + at * high) for at in range(steps)]
-    return [Bbox.from_extents(x, y, x + wide, y + max(high, 1)) for x, y in corners]
-
-
-def _covered(ax: Any, box: Any, taken: list[Any], lines: list[Any]) -> float:
-    """Return the cost of a text in this box: highest outside the axes, lowest for crossing a line."""
-    inside = ax.get_window_extent()
-    out = box.x0 < inside.x0 or box.x1 > inside.x1 or box.y0 < inside.y0 or box.y1 > inside.y1
-    crosses = any(box.overlaps(line) for line in lines)
-    return 100.0 * bool(out) + 4.0 * sum(bool(box.overlaps(other)) for other in taken) + crosses
-
-
-def _place(text: Any, place: tuple[float, float]) -> None:
-    dx, dy = place
-    text.xyann = place
-    text.set_ha("center" if dx == 0 else "left" if dx > 0 else "right")
-    text.set_va("center" if dy == 0 else "bottom" if dy > 0 else "top")
+    return shorten(name.removeprefix("aten::").removeprefix("flopscope::"), LONGEST_NAME)

@@ -51,6 +51,10 @@ class Scene:
     """Other data that is not shown."""
     by_time: bool = True
     """Whether the area of a point is proportional to its time; otherwise all are equal."""
+    program: str = ""
+    """What ran, such as the name of a trace's file."""
+    time_name: str = "time"
+    """What the area of a point stands for."""
 
     @property
     def title(self) -> str:
@@ -118,26 +122,25 @@ def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
     known = table.peaks
     named = device or next((name for name in known if name.startswith("cuda")), "cuda:0" if table.has_device else "cpu")
     on_device = named != "cpu"
-    rows = [(row, _own_time(row, on_device)) for row in table if row.device_type == "cpu" and row.key != "[memory]"]
+    from flopscope.results.overview import own_time
+
+    rows = [(row, own_time(row, on_device)) for row in table if row.device_type == "cpu" and row.key != "[memory]"]
     points = [
         Point(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound, row.unit)
         for row, us in rows
         if us > 0
     ]
-    if not points:
-        raise ValueError(f"the table has no ops with time on {named}")
     model = known.get(named, {}).get("name", "")
-    return Scene(points, named, model, _known_peaks(named, model, peaks), _without_op(table, points, on_device))
-
-
-def _own_time(row: Any, on_device: bool) -> float:
-    """Return the self time of a row in µs; the total time for a range with declared work."""
-    if on_device:
-        own, total = row.self_device_time_total, row.device_time_total
-    else:
-        own, total = (0.0 if row.self_device_time_total else row.self_cpu_time_total), row.cpu_time_total
-    declared = row.is_user_annotation and not math.isnan(row.tflops_per_s)
-    return float(total if declared else own)
+    notes = _without_op(table, points, on_device)
+    return Scene(
+        points,
+        named,
+        model,
+        _known_peaks(named, model, peaks),
+        notes,
+        program=table.program,
+        time_name="device time" if on_device else "CPU time",
+    )
 
 
 def _without_op(table: EventTable, points: list[Point], on_device: bool) -> tuple[str, ...]:
@@ -153,7 +156,7 @@ def _scene_of_sweep(sweep: Sweep, device: str | None, peaks: Any) -> Scene:
     several = len({point.dtype for point in measured}) > 1
     names = [f"{one.shape or one.size}" + (f" {one.dtype}" if several else "") for one in measured]
     points = [replace(point, name=name) for point, name in zip(scene.points, names, strict=True)]
-    return replace(scene, points=points, model=f"{scene.model}: {sweep.op}", by_time=False)
+    return replace(scene, points=points, program=sweep.op, by_time=False)
 
 
 def _scene_of_measurements(measured: Sequence[Measurement], device: str | None, peaks: Any) -> Scene:
@@ -169,7 +172,8 @@ def _scene_of_measurements(measured: Sequence[Measurement], device: str | None, 
     points = [Point(m.name, m.median, m.arithmetic_intensity, m.tflops_per_s, m.bound, m.unit) for m in chosen]
     model, others = chosen[0].device_name, len(measured) - len(chosen)
     notes = (f"{others} measurement{'s' * (others > 1)} of other devices",) if others else ()
-    return Scene(points, named, model, _known_peaks(named, model, peaks), notes)
+    program = chosen[0].name if len(chosen) == 1 else ""
+    return Scene(points, named, model, _known_peaks(named, model, peaks), notes, program=program, time_name="median")
 
 
 FRAME_COLUMNS = {  # optional columns of a DataFrame; the first that exists is used
@@ -184,8 +188,6 @@ def _scene_of_frame(frame: Any, device: str | None, peaks: Any) -> Scene:
     for needed in ("arithmetic_intensity", "tflops_per_s"):
         if needed not in frame.columns:
             raise ValueError(f"the DataFrame has no column {needed}; it has {', '.join(map(str, frame.columns))}")
-    if not len(frame):
-        raise ValueError("there is nothing to draw: the DataFrame has no rows")
     chosen = {what: next((n for n in names if n in frame.columns), None) for what, names in FRAME_COLUMNS.items()}
 
     def column(what: str, default: Any) -> list[Any]:

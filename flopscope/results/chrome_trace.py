@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import math
 import os
+import queue
 import secrets
 import socket
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from os import PathLike
 from typing import IO, Any, Protocol
 
@@ -24,11 +26,18 @@ from flopscope.support.progress import progress_bar
 __all__ = ["export", "json_value", "member", "trace_handler"]
 
 PIECE = 1 << 18  # bytes that the core passes at once
+PIECES_AHEAD = 8  # that wait to be written
+MANY_EVENTS = 5_000  # from which a second thread writes
 EVENT_BYTES = 450  # of text per event, approximately
 EVENTS_IN_A_SECOND = {False: 2_000_000, True: 600_000}  # by whether the file is compressed
+PEAKS_MEMBER = "rooflinePeaks"
+"""Member of a trace's head: the sources of the peaks behind "% roofline", by device."""
 # Members of a trace's head that programs cannot set.
 OWN_MEMBERS = frozenset(
-    {"schemaVersion", "deviceProperties", "flopscope", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents"}
+    {
+        *("schemaVersion", "deviceProperties", "flopscope", "displayTimeUnit", "baseTimeNanoseconds", "traceEvents"),
+        PEAKS_MEMBER,
+    }
 )
 COMPRESSION = 3  # higher levels take more time for little less space
 
@@ -39,12 +48,19 @@ class _Exports(Protocol):
     def export_chrome_trace(self, path: str) -> object: ...
 
 
-def export(core: _core.Store, path: str | bytes | PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
+def export(
+    core: _core.Store,
+    path: str | bytes | PathLike[str],
+    metadata: Mapping[str, Any] | None = None,
+    peaks: dict[str, Mapping[str, Any]] | None = None,
+) -> None:
     """Write the events of a stopped profile to ``path`` as a Chrome trace, compressed by gzip if it ends in ``.gz``.
 
-    ``metadata`` is added to the trace's head. An existing file is replaced only by a complete one. Warns of events
-    without a time, which are omitted. Raises FileNotFoundError for a missing folder, IsADirectoryError if ``path`` is
-    a folder, and RuntimeError while the profile is running.
+    ``metadata`` is added to the trace's head. ``peaks``: the limits of the devices by name, for the work and the rates
+    of single events and the counters; None: without those.
+    An existing file is replaced only by a complete one. Warns of events without a time, which are omitted. Raises
+    FileNotFoundError for a missing folder, IsADirectoryError if ``path`` is a folder, and RuntimeError while the
+    profile is running.
     """
     path = os.fsdecode(path)
     name = os.path.basename(os.path.realpath(path))
@@ -55,14 +71,15 @@ def export(core: _core.Store, path: str | bytes | PathLike[str], metadata: Mappi
     with (
         replacing(path, "wb") as file,
         _compression(file, name.removesuffix(".gz")) if compressed else _uncompressed(file) as write,
+        _beside(write) if core.event_count > MANY_EVENTS else nullcontext(write) as write_later,
         progress_bar(f"writing {name}", pieces, slow) as advance,
     ):
 
         def take(piece: bytes) -> None:
-            write(piece)
+            write_later(piece)
             advance()
 
-        left_out = core.write_trace(take, _version(), _json(members)[1:-1])
+        left_out = core.write_trace(take, _version(), _json(members)[1:-1], peaks)
     if left_out:
         warnings.warn(f"{left_out} events have no time and are not in {name}", RuntimeWarning, stacklevel=3)
 
@@ -146,6 +163,39 @@ def _members(name: str) -> dict[str, Any]:
     if rank.isdecimal() and world_size.isdecimal():
         members["distributedInfo"] = {"rank": int(rank), "world_size": int(world_size)}
     return members
+
+
+@contextmanager
+def _beside(write: Callable[[bytes], object]) -> Iterator[Callable[[bytes], object]]:
+    """Yield a function that has another thread call ``write``, so that the core formats meanwhile.
+
+    An exception of ``write`` is raised by a later call, or at the end.
+    """
+    pieces: queue.Queue[bytes | None] = queue.Queue(PIECES_AHEAD)
+    problems: list[BaseException] = []
+
+    def work() -> None:
+        while (piece := pieces.get()) is not None:
+            try:
+                if not problems:
+                    write(piece)
+            except BaseException as problem:
+                problems.append(problem)
+
+    def put(piece: bytes) -> None:
+        if problems:
+            raise problems[0]
+        pieces.put(piece)
+
+    thread = threading.Thread(target=work, name="flopscope trace", daemon=True)
+    thread.start()
+    try:
+        yield put
+    finally:
+        pieces.put(None)
+        thread.join()
+    if problems:
+        raise problems[0]
 
 
 @contextmanager

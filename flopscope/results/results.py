@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -12,8 +13,6 @@ from flopscope.results import groups
 from flopscope.results.table import COLUMNS, EventTable
 
 if TYPE_CHECKING:
-    import os
-
     import pandas
 
     from flopscope._core import Store
@@ -94,6 +93,7 @@ class Results:
         if kernels:
             meta["kernels"] = _kernels_of_rows(columns["key"], meta.pop("accounting")["cells"])
         meta["record_shapes"] = self.record_shapes
+        meta["program"] = self._program
         meta["has_shapes"] = core.has_shapes
         meta["profile_memory"] = self.profile_memory
         if not meta["coverage"]["estimated"]:
@@ -113,16 +113,31 @@ class Results:
         """
         return self.key_averages(peaks="none").coverage()
 
-    def export_chrome_trace(self, path: str | bytes | os.PathLike[str], use_python_export: bool = False) -> None:
+    def export_chrome_trace(
+        self, path: str | bytes | os.PathLike[str], use_python_export: bool = False, *, work: bool = True
+    ) -> None:
         """Write the events as a Chrome trace, as torch.profiler does: JSON, compressed where ``path`` ends in .gz.
 
-        ``use_python_export`` is accepted for compatibility with torch. An existing file is replaced only by a complete
-        one. Raises OSError if the file cannot be written, RuntimeError during recording and if nothing was recorded.
+        Slices that overlap without nesting have further rows, as "stream 7 (2)": viewers would drop them. Their
+        arguments name the true stream or thread.
+
+        ``use_python_export`` is accepted for compatibility with torch. work: also write the FLOPs, bytes, rates, % of
+        the roofline and bound of each piece of device work and of its op, where they are known, and two counters for
+        each device: TFLOP/s and GB/s over time. The rates are compared with stored peaks: measured ones for a profile
+        recorded here if they exist, else the datasheet's. Nothing is measured. An existing file is replaced only by a
+        complete one. Raises OSError if the file cannot be written, RuntimeError during recording and if nothing was
+        recorded.
         """
         from flopscope.results import chrome_trace
 
         core = self._recorded("trace")
-        chrome_trace.export(core, path, {"trace_id": self._trace_id, **self._metadata})
+        head: dict[str, Any] = {"trace_id": self._trace_id, **self._metadata}
+        limits: dict[str, Mapping[str, Any]] | None = None
+        if work:
+            shares = self._stored_peaks(core)
+            limits = {name: found._for_core(self._measured(name)) for name, found in shares.items()}
+            head[chrome_trace.PEAKS_MEMBER] = {name: found.source for name, found in shares.items()}
+        chrome_trace.export(core, path, head, limits)
 
     def add_metadata(self, key: str, value: str) -> None:
         """Add a text to the head of all traces that export_chrome_trace writes from now on.
@@ -275,8 +290,8 @@ class Results:
         """Draw the accounting of the whole as a waterfall: from the total time, part by part, down to the ideal.
 
         The bars are times per step, or of the profile if it has no steps; over all devices. ``ax``: matplotlib Axes to
-        draw on; None: those of a new figure. ``peaks`` as in key_averages(). Returns the Axes. Raises ImportError if
-        matplotlib is not installed, ValueError if nothing ran, RuntimeError as accounting().
+        draw on; None: those of a new figure. ``peaks`` as in key_averages(). Returns the Axes; a profile without work
+        gives a picture that says so. Raises ImportError if matplotlib is not installed, RuntimeError as accounting().
         """
         from flopscope.answers.accounting import accounting_columns
         from flopscope.views.waterfall import plot_waterfall
@@ -285,7 +300,9 @@ class Results:
         columns = accounting_columns(analysis)
         names = {known["name"] for known in analysis.meta["peaks"].values()}
         model = names.pop() if len(names) == 1 else ""
-        return plot_waterfall(columns, len(analysis.steps) if analysis.has_steps else 0, model, ax)
+        steps = len(analysis.steps) if analysis.has_steps else 0
+        sources = " and ".join(sorted({known["source"] for known in analysis.meta["peaks"].values()}))
+        return plot_waterfall(columns, steps, model, ax, program=self._program, peaks=sources)
 
     def _analysis(self, what: str, peaks: str | None = None) -> Analysis:
         """Return what accounting and advice are computed from; that of the last call is kept."""
@@ -311,7 +328,15 @@ class Results:
         brief: bool = False,
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Peaks]]:
         """Return the columns of a table, its metadata, and the peaks that its rows are compared with."""
-        shares, peaks_used = self._peaks(core, source)
+        from flopscope.results.overview import STORED
+
+        if source == STORED:
+            shares = self._stored_peaks(core)
+            peaks_used = self._peaks(core, "datasheet")[1]
+            for name in shares.keys() - peaks_used.keys() | {n for n, p in shares.items() if p.source == "measured"}:
+                peaks_used[name] = {"source": shares[name].source, "name": find_device(name).name}
+        else:
+            shares, peaks_used = self._peaks(core, source)
         limits: dict[str, Mapping[str, Any]] = {
             name: found._for_core(self._measured(name)) for name, found in shares.items()
         }
@@ -332,6 +357,15 @@ class Results:
             file=sys.stdout if file is None else file,
         )
 
+    def _repr_html_(self) -> str:
+        """Return the overview for a notebook: accounting, advice, roofline and the ops with the longest times.
+
+        Peaks are not measured for it. It never raises.
+        """
+        from flopscope.results import overview
+
+        return overview.html(self)
+
     @property
     def timing_source(self) -> str:
         """The source of the device times: "cupti", "event" (CUDA events), "trace", or "cpu" for host times only."""
@@ -346,6 +380,12 @@ class Results:
     def dropped(self) -> int:
         """Number of events lost because memory ran out or a device failed."""
         return 0 if self._core is None else self._core.dropped
+
+    @property
+    def _program(self) -> str:
+        """What ran, for titles: the script of this process, unless it is interactive."""
+        script = os.path.basename(sys.argv[0]) if sys.argv else ""
+        return "" if script in ("", "-c", "-m", "ipykernel_launcher.py", "__main__.py") else script
 
     def _recorded(self, what: str) -> Store:
         """Return the recorded cycle. Raise RuntimeError during recording, or if there is none."""
@@ -366,6 +406,14 @@ class Results:
         """
         shares = peaks_by_name(_peak_devices(core), source)
         return shares, {name: {"source": p.source, "name": find_device(name).name} for name, p in shares.items()}
+
+    def _stored_peaks(self, core: Store) -> dict[str, Peaks]:
+        """Return the peaks that are known without measuring: of a profile recorded here, measured ones come first."""
+        shares = self._peaks(core, "datasheet")[0]
+        if self._usual_peaks == "measured":
+            found = {name: self._measured(name) for name in core.devices}
+            shares |= {name: peaks for name, peaks in found.items() if peaks is not None}
+        return shares
 
     def _measured(self, device: str) -> Peaks | None:
         """Return the stored measured peaks of a device that ran, or None. Never measures."""

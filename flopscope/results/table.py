@@ -150,6 +150,11 @@ class EventTable:
         return type(self)(self._sources, {**self._meta, "ranks": [rank] * len(self)})
 
     @property
+    def program(self) -> str:
+        """What ran: the name of a trace's file, or of the recorded script; "" where it is unknown."""
+        return str(self._meta.get("program", ""))
+
+    @property
     def self_cpu_time_total(self) -> float:
         """Self host time of all rows of the profile in µs: the base of "Self CPU %"."""
         return float(self._meta["self_cpu_time_total"])

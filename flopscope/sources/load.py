@@ -83,6 +83,11 @@ class Trace(Results):
         return self._process if self._process >= 0 else None
 
     @property
+    def _program(self) -> str:
+        name = os.path.basename(self.source)
+        return "" if name.startswith("<") else name
+
+    @property
     def devices(self) -> dict[int, str]:
         """Names of the devices in the trace by index, where recorded."""
         assert self._core is not None
@@ -135,6 +140,7 @@ _REGENERATED = frozenset(
         "displayTimeUnit",
         "baseTimeNanoseconds",
         "traceName",
+        "rooflinePeaks",
         "flopscope",
     }
 )

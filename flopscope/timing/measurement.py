@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from flopscope import _core
 from flopscope.support.columns import aligned_lines
-from flopscope.support.units import MISSING, si_text
+from flopscope.support.units import MISSING, bound_text, roofline_text, si_text
 from flopscope.support.units import flop_rate_text as _flop_rate
 from flopscope.support.units import long_time_text as _time
 from flopscope.support.units import rate_text as _rate
@@ -160,13 +160,32 @@ class Measurement(Distribution):
         printer.text(str(self))
 
     def _repr_html_(self) -> str:
-        from flopscope.support.safe import markup
+        """Return the verdict, the samples, a roofline and the facts for a notebook. It never raises."""
+        from flopscope.views.overview import failure_html, measurement_html
+        from flopscope.views.thumbnail import strip_svg
 
-        rows = "".join(
-            f"<tr><th>{markup(name)}</th><td>{markup(text)}</td></tr>" for name, text in self._facts().items()
-        )
-        notes = "".join(f"<p>{markup(note)}</p>" for note in self.notes)
-        return f"<table><caption>{markup(self.verdict)}</caption>{rows}</table>{notes}"
+        try:
+            rating = {
+                "% roofline": roofline_text(self.pct_roofline) if self.pct_roofline == self.pct_roofline else "",
+                "bound": bound_text(self.bound) if self.bound != "unknown" else "",
+            }
+            facts = {**{name: text for name, text in rating.items() if text}, **self._facts()}
+            return measurement_html(
+                self.verdict, facts, self.notes, self._pictures(), strip_svg(self.samples, self.median)
+            )
+        except Exception as problem:
+            return failure_html(f"measurement of {self.name}", problem)
+
+    def _pictures(self) -> list[str]:
+        """Return a roofline with this one mark, if its place is known. The roofs follow from rates and shares."""
+        from flopscope.views.thumbnail import Mark, roofline_svg
+
+        mark = Mark(self.name, self.median, self.arithmetic_intensity, self.tflops_per_s, self.bound)
+        if not mark.is_drawn:
+            return []
+        bandwidth = self.gbytes_per_s * 1e9 * 100 / self.pct_peak_bandwidth if self.pct_peak_bandwidth else math.nan
+        peak = self.tflops_per_s * 1e12 * 100 / self.pct_peak_flops if self.pct_peak_flops else math.nan
+        return [roofline_svg([mark], bandwidth, {self.unit: peak} if self.unit else {}, width=280, height=180)]
 
     def _facts(self) -> dict[str, str]:
         """Return the lines of the text and the HTML in their order, without unknown values."""

@@ -133,8 +133,8 @@ class Sweep:
 
         ax: three matplotlib Axes; None: those of a new figure.
 
-        Returns a NumPy array of the three Axes. Raises ImportError if matplotlib is not installed, and ValueError for
-        another number of axes.
+        Returns the first Axes, that of the times; ``ax.figure.axes`` are all three of a new figure. Raises ImportError
+        if matplotlib is not installed, and ValueError for another number of axes.
         """
         from flopscope.views.plots import plot_sweep
 

@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 from flopscope.support import units
-from flopscope.support.safe import printable
+from flopscope.views.labels import Box, Room, arrange, boxes_of, set_title, shorten, without_tex
 
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
@@ -32,9 +32,12 @@ LINES: tuple[Any, ...] = ("-", "--", ":", "-.")  # of dtypes
 PEAK_LINES: dict[str, tuple[str, Any]] = {"measured": ("#000000", "-"), "datasheet": ("#707070", (0, (5, 3)))}
 GREY = "#505050"
 SHADE = 0.13
+SLIDES = (0.0, 1.0, 0.5, 0.25, 0.75, 0.12, 0.37, 0.62, 0.87)  # places of a level's label along the line
 SMALL = 8  # points
 # Options of every text: names may contain "$" or TeX commands, which must be printed unchanged.
 PLAIN: dict[str, Any] = {"parse_math": False, "usetex": False}
+POINT_AREA = 34  # square points
+DECADES = 30.0  # ratio of the largest value to the smallest from which an axis is logarithmic
 LEAST_SHADE = 0.09  # share of an axis' width that leaves room for the label
 
 
@@ -57,14 +60,13 @@ def require_matplotlib() -> None:
 # A sweep --------------------------------------------------------------------------------------------------------------
 
 
+@without_tex
 def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
-    """Plot time, rate and share of the roofline against the working set; see Sweep.plot."""
+    """Plot time, rate and share of the roofline against the working set, and return the first Axes; see Sweep.plot."""
     require_matplotlib()
-    import numpy
-
     if ax is None:
         ax = matplotlib_axes(3, sharex=True, figsize=(8, 9))
-    axes = numpy.asarray(ax, dtype=object).ravel()
+    axes = list(ax.flat) if hasattr(ax, "flat") else list(ax) if isinstance(ax, (list, tuple)) else [ax]
     if len(axes) != 3:
         raise ValueError(f"a sweep needs three axes, not {len(axes)}: use plt.subplots(3, 1)")
     time_axes, rate_axes, share_axes = axes
@@ -80,24 +82,52 @@ def plot_sweep(sweep: Sweep, ax: Any = None) -> Any:
     time_axes.set_ylabel("time per call (µs)", **PLAIN)
     rate_axes.set_ylabel(rate_name, **PLAIN)
     share_axes.set_ylabel("% of the roofline", **PLAIN)
-    title = printable(f"{sweep.op} on {sweep.device}, {sweep.device.name}")
-    time_axes.set_title(title, fontsize=11, **PLAIN)
     share_axes.set_xlabel(at, **PLAIN)
     _widen(axes)
     for axes_of in (rate_axes, share_axes):
-        axes_of.set_ylim(bottom=0)
-    _draw_floor(time_axes, sweep)
-    _draw_rates(rate_axes, sweep, by_compute, scale)
-    _draw_level(share_axes, 100, "roofline", "measured")
-    for axes_of in axes:
-        _raise_top(axes_of)
-        _shade(axes_of, sweep)
-        if unit == "B":
-            _draw_caches(axes_of, sweep, labelled=axes_of is share_axes)
+        _scale(axes_of)
+    levels = {
+        id(time_axes): _draw_floor(time_axes, sweep),
+        id(rate_axes): _draw_rates(rate_axes, sweep, by_compute, scale),
+        id(share_axes): [_draw_level(share_axes, 100, "roofline", "measured")],
+    }
+    set_title(time_axes, _title(sweep), fontsize=11, **PLAIN)
     if unit == "B":
         _tick_bytes(share_axes)
-    _legend(time_axes, sweep)
-    return axes
+    arrange(time_axes)
+    for axes_of in axes:
+        _raise_top(axes_of, 1)
+    rooms = {}
+    for axes_of in axes:
+        room = rooms[id(axes_of)] = Room(axes_of)
+        _take_points(room)
+        room.take(_shade(axes_of, sweep))
+    _legend(time_axes, sweep, rooms[id(time_axes)])
+    for axes_of in axes:
+        room = rooms[id(axes_of)]
+        if axes_of is time_axes:  # the legend may have changed the limits
+            room.take(box for text in axes_of.texts for box in boxes_of(text))
+        for line, text in levels[id(axes_of)]:
+            _place_level(axes_of, room, line, text)
+        if unit == "B":
+            _draw_caches(axes_of, sweep, room if axes_of is share_axes else None)
+    return time_axes
+
+
+def _title(sweep: Sweep) -> str:
+    sources = " and ".join(source for source in PEAK_LINES if source in sweep.peaks)
+    where = shorten(f"{sweep.device}, {sweep.device.name}", 80)
+    return f"{shorten(sweep.op, 60)} on {where}" + (f" ({sources} peaks)" if sources else "")
+
+
+def _take_points(room: Room) -> None:
+    """Keep labels off the points, and off the lines between them where there is another place."""
+    ax = room.ax
+    for dots in ax.collections:
+        half = math.sqrt(POINT_AREA) / 2 * ax.figure.dpi / 72
+        for x, y in ax.transData.transform(dots.get_offsets()):
+            room.take([(x - half, y - half, x + half, y + half)])
+    room.cross(box for line in ax.lines for box in boxes_of(line))
 
 
 def _against(sweep: Sweep) -> tuple[str, str, str]:
@@ -153,7 +183,9 @@ def _draw_lines(axes: Any, sweep: Sweep, value: str, scale: float) -> None:
         for bound, (colour, marker) in BOUNDS.items():
             at = [i for i, p in enumerate(points) if p.measurement and p.measurement.bound == bound]
             if at:
-                axes.scatter([x[i] for i in at], [y[i] for i in at], s=34, color=colour, marker=marker, zorder=3)
+                axes.scatter(
+                    [x[i] for i in at], [y[i] for i in at], s=POINT_AREA, color=colour, marker=marker, zorder=3
+                )
     if all(math.isnan(getattr(m, value)) for m in sweep):
         hint = "unknown: pass flops=… and bytes=… to sweep()"
         axes.text(0.5, 0.5, hint, transform=axes.transAxes, ha="center", va="center", color=GREY, **PLAIN)
@@ -166,33 +198,55 @@ def _widen(axes: Any) -> None:
         axes_of.set_xlim(low / 1.4, high * 1.4)
 
 
-def _raise_top(axes: Any) -> None:
-    """Raise the top of the y axis to make room for the labels of shades."""
+def _scale(axes: Any) -> None:
+    """Choose a logarithmic y axis for values that differ by more than a decade and a half."""
+    values = [float(y) for dots in axes.collections for _, y in dots.get_offsets() if y > 0]
+    if values and max(values) > DECADES * min(values):
+        axes.set_yscale("log")
+        axes.set_ylim(min(values) / 2, max(values) * 2)
+    else:
+        axes.set_ylim(bottom=0)
+
+
+def _raise_top(axes: Any, lines: float) -> None:
+    """Raise the top of the y axis by the height of that many lines of text."""
     low, high = axes.get_ylim()
-    axes.set_ylim(top=high * (high / low) ** 0.08 if axes.get_yscale() == "log" else high + 0.08 * (high - low))
+    height = axes.get_window_extent().height
+    share = min(lines * 1.7 * SMALL * axes.figure.dpi / 72 / height, 0.6) if height > 0 else 0.0
+    axes.set_ylim(top=_above(axes, low, high, share))
 
 
-def _draw_floor(axes: Any, sweep: Sweep) -> None:
+def _above(axes: Any, low: float, high: float, share: float) -> float:
+    """Return the top of an axis in which the part above ``high`` is that share of it."""
+    if axes.get_yscale() == "log":
+        return float(low * (high / low) ** (1 / (1 - share)))
+    return low + (high - low) / (1 - share)
+
+
+def _draw_floor(axes: Any, sweep: Sweep) -> list[tuple[Any, str]]:
     """Draw the least time that a call takes."""
     if math.isnan(sweep.floor_us):
-        return
+        return []
     what = "call for one element" if sweep.device.kind == "cpu" else "shortest kernel"
-    _draw_level(axes, sweep.floor_us, f"{what}, {sweep.floor_us:.3g} µs", "measured", "right")
+    level = _draw_level(axes, sweep.floor_us, f"{what}, {sweep.floor_us:.3g} µs", "measured")
     axes.set_ylim(bottom=min(axes.get_ylim()[0], sweep.floor_us / 2))
+    return [level]
 
 
-def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> None:
+def _draw_rates(axes: Any, sweep: Sweep, by_compute: bool, scale: float) -> list[tuple[Any, str]]:
     """Draw the peaks of the bandwidth, or of the compute units that did the FLOPs."""
     if by_compute:
         levels, what, size = levels_of(sweep.peaks, (m.unit for m in sweep)), "FLOP", scale / 1e12
     else:
         memory = {source: peaks.bandwidth for source, peaks in sweep.peaks.items() if peaks.bandwidth}
         levels, what, size = [("memory", memory)] if memory else [], "B", 1e-9
+    drawn = []
     for name, rates_of in levels:
         lowest, *others = sorted(rates_of, key=lambda source: rates_of[source])
         for source in (lowest, *others):
             text = "" if source == lowest and others else level_label(name, rates_of, what)
-            _draw_level(axes, size * rates_of[source], text, source)
+            drawn.append(_draw_level(axes, size * rates_of[source], text, source))
+    return drawn
 
 
 def levels_of(peaks: Mapping[str, Peaks], used: Iterable[str | None]) -> list[tuple[str, dict[str, float]]]:
@@ -222,32 +276,46 @@ def level_label(name: str, rates: Mapping[str, float], what: str) -> str:
     labels = [f"{text} {source}" for source, text in texts.items()]
     if len(prefixes) == 1:  # give the unit once
         labels[1:] = [f"{text.partition(' ')[0]} {source}" for source, text in list(texts.items())[1:]]
-    return f"{printable(name)}: {', '.join(labels)}"
+    return f"{shorten(name, 40)}: {', '.join(labels)}"
 
 
-def _draw_level(axes: Any, y: float, label: str, source: str, side: str = "left") -> None:
-    """Draw a horizontal line with its label at one side, where it covers no points."""
+def _draw_level(axes: Any, y: float, label: str, source: str) -> tuple[Any, str]:
+    """Draw a horizontal line. Return it and its label, to be placed when all lines are drawn."""
     colour, style = PEAK_LINES[source]
-    axes.axhline(y, color=colour, linestyle=style, linewidth=1, zorder=1)
-    axes.annotate(
-        label,
-        (0 if side == "left" else 1, y),
-        xycoords=("axes fraction", "data"),
-        xytext=(4 if side == "left" else -4, 3),
-        textcoords="offset points",
-        ha=side,
-        va="bottom",
-        fontsize=SMALL,
-        color=colour,
-        **PLAIN,
-    )
+    line = axes.axhline(y, color=colour, linestyle=style, linewidth=1, zorder=1)
     low, high = axes.get_ylim()
     if axes.get_yscale() == "linear":
         axes.set_ylim(low, max(high, 1.2 * y))
+    elif axes.get_xscale() == "log" and y > 0:
+        axes.set_ylim(min(low, y / 2), max(high, 2 * y))
+    return line, label
 
 
-def _shade(axes: Any, sweep: Sweep) -> None:
-    """Shade the ranges in which all dtypes have the same bound."""
+def _place_level(axes: Any, room: Room, line: Any, label: str) -> None:
+    """Label a level where the label covers nothing: along the line, above it or below."""
+    if not label:
+        return
+    y = float(line.get_ydata()[0])
+    look = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "fontsize": SMALL, "in_layout": False}
+    text = axes.annotate(
+        label, (0, y), xytext=(4, 3), color=line.get_color(), va="bottom", gid="level", **look, **PLAIN
+    )
+    box, inside = text.get_window_extent(), axes.get_window_extent()
+    slack = max(inside.width - 1.04 * box.width - 8 * axes.figure.dpi / 72, 0)
+    drop = box.height + 6 * axes.figure.dpi / 72
+    tried = [(slack * part, -drop * below) for below in (0, 1) for part in SLIDES]
+    best = room.first([[(box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy)] for dx, dy in tried])
+    if best is None:
+        text.remove()
+        return
+    dx, dy = tried[best]
+    text.xyann = 4 + dx * 72 / axes.figure.dpi, 3 + dy * 72 / axes.figure.dpi
+    room.take([(box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy)])
+
+
+def _shade(axes: Any, sweep: Sweep) -> list[Box]:
+    """Shade the ranges in which all dtypes have the same bound. Return the boxes of their labels."""
+    labels = []
     xs, found = _xs(sweep), dict[float, set[str]]()
     for _, points in _by_dtype(sweep):
         for point in points:
@@ -262,22 +330,50 @@ def _shade(axes: Any, sweep: Sweep) -> None:
         if bound in ("", "unknown"):
             continue
         axes.axvspan(begin, end, color=BOUNDS[bound][0], alpha=SHADE, linewidth=0, zorder=0)
-        if math.log(end / begin) >= LEAST_SHADE * math.log(high / low):
-            axes.annotate(bound, (math.sqrt(begin * end), 1), xycoords=("data", "axes fraction"), xytext=(0, -4),
-                          textcoords="offset points", ha="center", va="top", fontsize=SMALL,
-                          color=BOUNDS[bound][0], **PLAIN)  # fmt: skip
+        text = axes.annotate(bound, (math.sqrt(begin * end), 1), xycoords=("data", "axes fraction"), xytext=(0, -3),
+                             textcoords="offset points", ha="center", va="top", fontsize=SMALL, gid="bound",
+                             color=BOUNDS[bound][0], in_layout=False, **PLAIN)  # fmt: skip
+        edges_of = axes.transData.transform([(begin, 1), (end, 1)])[:, 0]
+        if text.get_window_extent().width > edges_of[1] - edges_of[0]:
+            text.remove()
+        else:
+            labels += boxes_of(text)
+    return labels
 
 
-def _draw_caches(axes: Any, sweep: Sweep, labelled: bool) -> None:
+def _draw_caches(axes: Any, sweep: Sweep, room: Room | None) -> None:
+    """Draw the sizes of the caches; with room, label them."""
     low, high = axes.get_xlim()
     for name, size in sweep.caches.items():
         if not low < size < high:
             continue
         axes.axvline(size, color=GREY, linewidth=1, linestyle=(0, (1, 2)), zorder=1)
-        if labelled:
-            axes.annotate(printable(f"{name} {_bytes_label(size)}"), (size, 0), xycoords=("data", "axes fraction"),
-                          xytext=(-2, 4), textcoords="offset points", rotation=90, ha="right", va="bottom",
-                          fontsize=SMALL, color=GREY, **PLAIN)  # fmt: skip
+        if room is not None:
+            _place_cache(axes, room, size, shorten(f"{name} {_bytes_label(size)}", 40))
+
+
+def _place_cache(axes: Any, room: Room, size: float, label: str) -> None:
+    look = {"textcoords": "offset points", "fontsize": SMALL, "color": GREY, "in_layout": False, "gid": "cache"}
+    tried = [(at, side) for side in ("right", "left") for at in (0.0, 1.0, 0.5, 0.25, 0.75)]
+    text = axes.annotate(label, (size, 0), xycoords=("data", "axes fraction"), xytext=(-2, 0), rotation=90,
+                         **look, **PLAIN)  # fmt: skip
+
+    def move(at: float, side: str) -> None:
+        text.xy = (size, at)
+        text.xyann = (-2 if side == "right" else 2, 4 - 8 * at)
+        text.set_ha(side)
+        text.set_va("bottom" if at == 0 else "top" if at == 1 else "center")
+
+    boxes = []
+    for at, side in tried:
+        move(at, side)
+        boxes.append(boxes_of(text))
+    best = room.first(boxes)
+    if best is None:
+        text.remove()
+        return
+    move(*tried[best])
+    room.take(boxes[best])
 
 
 def _tick_bytes(axes: Any) -> None:
@@ -291,13 +387,13 @@ def _bytes_label(nbytes: float) -> str:
     return units.bytes_text(nbytes).replace(".0 ", " ")
 
 
-def _legend(axes: Any, sweep: Sweep) -> None:
-    """Draw the legend: dtypes by line style, bounds by marker."""
+def _legend(axes: Any, sweep: Sweep, room: Room) -> None:
+    """Draw the legend: dtypes by line style, bounds by marker. Where it would cover points, the axis is extended."""
     from matplotlib.lines import Line2D
 
     present = {m.bound for m in sweep}
     handles = [
-        Line2D([], [], color=GREY, linestyle=LINES[number % len(LINES)], label=dtype)
+        Line2D([], [], color=GREY, linestyle=LINES[number % len(LINES)], label=shorten(dtype, 30))
         for number, (dtype, _) in enumerate(_by_dtype(sweep))
     ]
     handles += [
@@ -305,12 +401,30 @@ def _legend(axes: Any, sweep: Sweep) -> None:
         for bound, (colour, marker) in BOUNDS.items()
         if bound in present
     ]
-    draw_legend(axes, handles, loc="upper left", bbox_to_anchor=(0, 0.93))
+    columns = min(len(handles), 3)
+    places = [("upper left", (0, 0.93)), ("lower right", (1, 0)), ("lower left", (0, 0)), ("upper right", (1, 0.93))]
+    boxes = []
+    for loc, anchor in places:
+        boxes.append(boxes_of(draw_legend(axes, handles, loc=loc, bbox_to_anchor=anchor, ncols=columns)))
+    costs = [max(room.costs(box)) for box in boxes]
+    best = costs.index(min(costs))
+    if costs[best] > 0:  # no place is free of points and lines: make one at the top
+        high = boxes[0][0][3] - boxes[0][0][1]
+        lines = high / (1.7 * SMALL * axes.figure.dpi / 72) + 1
+        _raise_top(axes, lines)
+        best = 0
+        room.taken.clear()
+        room.lines.clear()
+        _take_points(room)
+    loc, anchor = places[best]
+    legend = draw_legend(axes, handles, loc=loc, bbox_to_anchor=anchor, ncols=columns)
+    legend.set_in_layout(False)
+    room.take(boxes_of(legend))
 
 
 def draw_legend(axes: Any, handles: Sequence[Any], **place: Any) -> Any:
     legend = axes.legend(handles=handles, fontsize=SMALL, framealpha=0.9, **place)
-    for text in legend.get_texts():
+    for text in (legend.get_title(), *legend.get_texts()):
         text.set(**PLAIN)
     return legend
 

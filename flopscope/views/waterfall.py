@@ -7,6 +7,7 @@ from typing import Any
 
 from flopscope.support.safe import printable
 from flopscope.support.units import TIME_UNITS, percent_text, short_time_text
+from flopscope.views.labels import arrange, message, set_title, shorten, without_tex
 from flopscope.views.plots import BOUNDS, GREY, PLAIN, SMALL, matplotlib_axes, require_matplotlib
 
 __all__ = ["plot_waterfall"]
@@ -29,17 +30,33 @@ LOOKS: Mapping[str, tuple[str, str, str]] = {  # of each part: label, colour, ha
 }
 TOTAL = ("total", "#c4c4c4", "")
 ROW_HEIGHT = 0.34  # inches
-LABEL_ROOM = 1.24  # of the longest bar
+LABEL_GAP = 5  # points between a bar and its label
+LEAST_BARS = 0.3  # share of the axes' width that is left to the bars, whatever the labels need
 
 
-def plot_waterfall(columns: Mapping[str, Sequence[Any]], steps: int, model: str = "", ax: Any = None) -> Any:
+@without_tex
+def plot_waterfall(
+    columns: Mapping[str, Sequence[Any]],
+    steps: int,
+    model: str = "",
+    ax: Any = None,
+    *,
+    program: str = "",
+    peaks: str = "",
+) -> Any:
     """Draw the last row of an accounting's columns, divided by the number of steps; 0: the profile has no steps.
 
-    model: the name of the device, for the title.
+    model: the name of the device; program: what ran; peaks: the source of the ideal; all for the title. Columns without
+    time give a picture that says so.
     """
-    if not columns["total"] or not columns["total"][-1] > 0:
-        raise ValueError("there is no time to draw: the profile has no work")
     require_matplotlib()
+    if not columns["total"] or not columns["total"][-1] > 0:
+        ax = matplotlib_axes(figsize=(8, 3)) if ax is None else ax
+        message(ax, "Nothing to draw: no work ran in this profile", fontsize=9, color=GREY, **PLAIN)
+        ax.set_xticks([])
+        ax.set_yticks([])
+        set_title(ax, "Accounting" + (f" of {shorten(program, 40)}" if program else ""), fontsize=11, **PLAIN)
+        return ax
     whole = {name: values[-1] for name, values in columns.items()}
     per = max(steps, 1)
     lost = sorted((name for name in LOOKS if name != "ideal" and whole[name] > 0), key=lambda name: -whole[name])
@@ -51,12 +68,30 @@ def plot_waterfall(columns: Mapping[str, Sequence[Any]], steps: int, model: str 
     rows.append((LOOKS["ideal"], 0.0, whole["ideal"] / per))
     if ax is None:
         ax = matplotlib_axes(figsize=(8, 1.2 + ROW_HEIGHT * len(rows)))
-    _draw_rows(ax, rows)
-    ax.set_title(_title(whole, steps, model), fontsize=11, **PLAIN)
+    labels = _draw_rows(ax, rows)
+    set_title(ax, _title(whole, steps, model, program, peaks), fontsize=11, **PLAIN)
+    arrange(ax)
+    _make_room(ax, rows, labels)
     return ax
 
 
-def _draw_rows(ax: Any, rows: Sequence[tuple[tuple[str, str, str], float, float]]) -> None:
+def _make_room(ax: Any, rows: Sequence[tuple[tuple[str, str, str], float, float]], labels: Sequence[Any]) -> None:
+    """Extend the x axis so that every label ends within it, and shrink the text to the height of a row."""
+    inside, pixels = ax.get_window_extent(), ax.figure.dpi / 72
+    height = 0.9 * inside.height / pixels / len(rows)
+    for text in (*labels, *ax.get_yticklabels()):
+        text.set_fontsize(max(min(text.get_fontsize(), height), 1.0))
+    right, total = ax.get_xlim()[1], 0.0
+    for (_, left, time), text in zip(rows, labels, strict=True):
+        needed = (LABEL_GAP + 2) * pixels + text.get_window_extent().width
+        free = max(1 - needed / inside.width, LEAST_BARS) if inside.width > 0 else 1.0
+        total = max(total, (left + time) / rows[0][2] / free)
+    ax.set_xlim(0, right * total)
+
+
+def _draw_rows(ax: Any, rows: Sequence[tuple[tuple[str, str, str], float, float]]) -> list[Any]:
+    """Draw the bars, and return their labels."""
+    labels = []
     total = rows[0][2]
     unit = next((name for name, size in TIME_UNITS.items() if total >= size), "us")
     size = TIME_UNITS[unit]
@@ -65,8 +100,9 @@ def _draw_rows(ax: Any, rows: Sequence[tuple[tuple[str, str, str], float, float]
         ax.barh(y, time / size, 0.72, left=left / size, zorder=2, **look)
         share = 100 * time / total
         text = f"{short_time_text(time)}  {percent_text(share) if share >= 0.05 or not time else '<0.1%'}"
-        ax.annotate(text, ((left + time) / size, y), xytext=(5, 0), textcoords="offset points", va="center",
-                    fontsize=SMALL, gid="label", zorder=3, **PLAIN)  # fmt: skip
+        labels.append(ax.annotate(text, ((left + time) / size, y), xytext=(LABEL_GAP, 0), textcoords="offset points",
+                                  va="center", fontsize=SMALL, gid="label", zorder=3, in_layout=False,
+                                  **PLAIN))  # fmt: skip
         if y + 1 < len(rows):  # down to where the next bar ends
             x = (left if y else total) / size
             ax.plot([x, x], [y - 0.36 * (y > 0), y + 1.36], color=GREY, linewidth=0.6, zorder=1)
@@ -74,17 +110,20 @@ def _draw_rows(ax: Any, rows: Sequence[tuple[tuple[str, str, str], float, float]
     ax.set_yticklabels([label for (label, _, _), _, _ in rows], fontsize=9, **PLAIN)
     ax.tick_params(axis="y", length=0)
     ax.set_ylim(len(rows) - 0.4, -0.6)  # the total at the top
-    ax.set_xlim(0, LABEL_ROOM * total / size)
+    ax.set_xlim(0, total / size)
     ax.set_xlabel(f"time ({unit.replace('us', 'µs')})", **PLAIN)
     ax.grid(True, axis="x", which="major", color="#e4e4e4", linewidth=0.6)
     ax.set_axisbelow(True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
+    return labels
 
 
-def _title(whole: Mapping[str, Any], steps: int, model: str) -> str:
+def _title(whole: Mapping[str, Any], steps: int, model: str, program: str, peaks: str) -> str:
     of = "a step" if steps else "the profile"
+    of += f" of {shorten(program, 40)}" if program else ""
     where = ", ".join(part for part in (whole["device"] or "all devices", model) if part)
     known = whole["mfu"] == whole["mfu"]
     shares = f": MFU {percent_text(whole['mfu'])}, MBU {percent_text(whole['mbu'])}" if known else ""
-    return printable(f"Accounting of {of} on {where}{shares}")
+    of_peaks = f" ({peaks} peaks)" if peaks else ""
+    return printable(f"Accounting of {of} on {shorten(where, 80)}{of_peaks}{shares}")

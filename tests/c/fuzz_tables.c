@@ -287,6 +287,8 @@ static fs_status check_reloaded(const fs_store *store, const fuzz_sink *sink)
     return status;
 }
 
+static const fs_table_options unknown_peaks;
+
 static fs_status write_and_reload(const fs_store *store, int64_t base)
 {
     fuzz_sink sink = {NULL, 0, 0};
@@ -296,7 +298,8 @@ static fs_status write_and_reload(const fs_store *store, int64_t base)
                                        .pid = 4000,
                                        .process = "fuzz",
                                        .version = "0",
-                                       .members = ""};
+                                       .members = "",
+                                       .table = &unknown_peaks};
     int64_t left_out;
     fs_status status = fs_chrome_trace_write(store, &options, &left_out, &fuzz_error);
     FUZZ_CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY, "%s", fuzz_error.message);

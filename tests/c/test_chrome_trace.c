@@ -299,7 +299,8 @@ static void test_device_work_and_its_launch(void)
         NULL);
     HAS(text, "\"cuda_runtime\", \"name\": \"cudaLaunchKernel\"", "{\"External id\": 1, \"correlation\": 77}");
     HAS(text, "\"cuda_driver\", \"name\": \"cuLaunchKernel\"", "{\"External id\": 1, \"correlation\": 77}");
-    HAS(text, "\"kernel\", \"name\": \"k\", \"pid\": 2, \"tid\": 7, \"ts\": 0.500, \"dur\": 1.000",
+    /* It overlaps the other: it is in a further row, whose id is the first above all threads. */
+    HAS(text, "\"kernel\", \"name\": \"k\", \"pid\": 2, \"tid\": 4002, \"ts\": 0.500, \"dur\": 1.000",
         "{\"External id\": 1, \"device\": 2, \"stream\": 7, \"correlation\": 77, \"context\": 1, "
         "\"registers per thread\": 32, \"shared memory\": 1024, ");
     HAS(text, "\"ts\": 0.500, \"dur\": 1.000",
@@ -315,6 +316,7 @@ static void test_device_work_and_its_launch(void)
     HAS(text, "gpu_op", "\"pid\": 1, \"tid\": 0, \"ts\": 0.300, \"dur\": 0.050, \"args\": {\"External id\": 1, ");
     HAS(text, "process_labels", "\"pid\": 2, \"tid\": 0, \"args\": {\"labels\": \"GPU 2\"}");
     HAS(text, "\"timing\": [\"cpu\", \"cupti\"]", NULL);
+    HAS(text, "thread_name", "\"pid\": 2, \"tid\": 4002, \"args\": {\"name\": \"stream 7 (2)\"}}");
 }
 
 static void test_annotations_of_a_device_come_first(void)
@@ -451,17 +453,31 @@ static void test_a_failing_sink_ends_the_writing(void)
 
 static void test_every_failed_allocation_is_reported_and_leaks_nothing(void)
 {
+    fs_table_options table = {0};
     fill();
+    for (int i = 0; i < 40; i++) put(work(FS_EVENT_KERNEL, "k", 0, 7, 100 + i, 50)); /* 40 rows */
+    _Alignas(8) char bytes[FS_GIVEN_WORK_BYTES];
+    fs_given_work declared = {1000, 500};
+    fs_given_work_encode(&declared, bytes);
+    fs_event outer = event(FS_EVENT_RANGE, "r", 0, 50);
+    outer.signature = signature_id(bytes, sizeof bytes);
+    uint32_t range = put(outer);
+    fs_event inside = work(FS_EVENT_KERNEL, "k", 0, 9, 500, 50);
+    inside.launcher = range;
+    put(inside);
     int64_t live = fs_memory_live();
     for (int64_t n = 1;; n++) {
         fs_error err = {FS_OK, ""};
         forget();
+        options.table = &table;
         fs_memory_fail_at(n);
         fs_status status = fs_chrome_trace_write(store, &options, NULL, &err);
         fs_memory_fail_at(0);
         CHECK(fs_memory_live() == live);
         if (status == FS_OK) {
-            CHECK(n > 10 && past_value(kept.text) != NULL);
+            CHECK(n > 40 && past_value(kept.text) != NULL && strstr(kept.text, "\"stream 7 (40)\"") != NULL);
+            HAS(kept.text, "\"stream\": 9", "\"FLOPs\": 1000, \"TFLOP/s\": 0.02000");
+            HAS(kept.text, "{\"ph\": \"C\"", "\"pid\": 0, \"tid\": 0, \"ts\": 0.500, \"args\": {\"TFLOP/s\": 0.0200");
             return;
         }
         CHECK(status == FS_OUT_OF_MEMORY && err.status == status && err.message[0] != 0);

@@ -38,6 +38,7 @@ typedef struct {
     X(GROUP_SIZE, "Group size")          \
     X(SEQUENCE, "Seq")                   \
     X(NODE, "Sequence number")           \
+    X(THREAD, "on thread")               \
     X(FORWARD_THREAD, "Fwd thread id")
 /* clang-format on */
 

@@ -253,7 +253,7 @@ static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *
 {
     if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
     record->communication = record->kind == FS_EVENT_RANGE && is_communication(&event->name);
-    FS_TRY(find_lane(piece, -1, event->thread.number, event, &record->lane, err));
+    FS_TRY(find_lane(piece, -1, number(event, FS_ARG_THREAD, event->thread.number), event, &record->lane, err));
     if (record->kind == FS_EVENT_OP) {
         record->node = fs_record_node(number(event, FS_ARG_NODE, -1), number(event, FS_ARG_FORWARD_THREAD, 0));
         return fs_arguments_call(piece, &event->arguments, &record->signature, err);

@@ -1,0 +1,142 @@
+"""What the overview of a profile shows, gathered from its accounting, advice and table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from flopscope.support.units import MISSING, bound_text, number_text, percent_text, roofline_text, short_time_text
+
+if TYPE_CHECKING:
+    from flopscope.answers.analysis import Analysis
+    from flopscope.hardware.peaks import Peaks
+    from flopscope.results.results import Results
+    from flopscope.results.row import EventRow
+    from flopscope.results.table import EventTable
+    from flopscope.views.thumbnail import Mark
+
+__all__ = ["STORED", "html", "own_time"]
+
+STORED = "stored"
+"""The peaks of an overview: those that are known without measuring."""
+OPS_SHOWN, ADVICE_SHOWN = 10, 3
+
+
+def html(profile: Results) -> str:
+    """Return the overview as HTML. It never raises: what prevents it is its text."""
+    from flopscope.views.overview import failure_html, overview_html
+
+    try:
+        return overview_html(_overview(profile))
+    except Exception as problem:
+        try:
+            return failure_html(repr(profile), problem)
+        except Exception:  # a repr that fails
+            return failure_html(type(profile).__name__, problem)
+
+
+def _overview(profile: Results) -> Any:
+    from flopscope.answers.advice import advise
+    from flopscope.views.overview import Overview
+
+    analysis = profile._analysis("overview", STORED)
+    table = profile.key_averages(peaks=STORED)
+    parts, whole = _accounting(analysis)
+    advice = advise(analysis) if analysis.devices else []
+    a_step = " a step" if analysis.has_steps else ""
+    shown = [
+        (row.rule, f"saves about {short_time_text(row.saving_us)}{a_step} ({percent_text(row.saving_pct)})", row.what)
+        for row in advice[:ADVICE_SHOWN]
+    ]
+    rows, picture = _ops(table, analysis.peaks)
+    notes = [] if len(table) else ["The profile holds no events."]
+    if analysis.devices and not analysis.peaks:
+        notes.append(
+            "The peaks of the device are unknown, so there is no % of the roofline: key_averages() measures them."
+        )
+    if len(advice) > ADVICE_SHOWN:
+        notes.append(f"{len(advice) - ADVICE_SHOWN} more pieces of advice: advice().")
+    notes += getattr(advice, "notes", [])
+    headers = ("op", "calls", "time", "share", "TFLOP/s", "GB/s", "% roofline", "bound")
+    return Overview(_head(profile, analysis, whole), parts, shown, picture, headers, rows, notes)
+
+
+def _accounting(analysis: Analysis) -> tuple[dict[str, float], dict[str, Any]]:
+    """Return the parts in µs (per step), and the row of the whole."""
+    from flopscope.answers.accounting import accounting_columns
+    from flopscope.answers.analysis import PARTS
+
+    columns = accounting_columns(analysis)
+    if not columns["total"]:
+        return {}, {}
+    whole = {name: values[-1] for name, values in columns.items()}
+    per = max(len(analysis.steps) if analysis.has_steps else 0, 1)
+    return {part: whole[part] / per for part in PARTS}, whole
+
+
+def _head(profile: Results, analysis: Analysis, whole: dict[str, Any]) -> list[str]:
+    """Return device, program, steps, time and MFU."""
+    peaks = analysis.meta["peaks"]
+    names = sorted({known["name"] for known in peaks.values()})
+    device = whole.get("device") or (f"{len(analysis.devices)} devices" if analysis.devices else "")
+    where = ", ".join(part for part in (device, " and ".join(names)) if part)
+    steps = len(analysis.steps) if analysis.has_steps else 0
+    head = [where or "no work recorded", profile._program]
+    if steps:
+        head.append(f"{steps} step{'s' * (steps > 1)}")
+    if whole:
+        head.append(f"{short_time_text(whole['total'] / max(steps, 1))}{' a step' if steps else ''}")
+        if whole["mfu"] == whole["mfu"]:
+            head.append(f"MFU {percent_text(whole['mfu'])}")
+    sources = " and ".join(sorted({known["source"] for known in peaks.values()}))
+    return [*head, f"{sources} peaks" if sources else ""]
+
+
+def own_time(row: EventRow, on_device: bool) -> float:
+    """Return the self time of a row in µs; the total time for a range with declared work."""
+    if on_device:
+        own, total = row.self_device_time_total, row.device_time_total
+    else:
+        own, total = (0.0 if row.self_device_time_total else row.self_cpu_time_total), row.cpu_time_total
+    declared = row.is_user_annotation and not math.isnan(row.tflops_per_s)
+    return float(total if declared else own)
+
+
+def _ops(table: EventTable, peaks: Mapping[str, Peaks]) -> tuple[list[list[str]], str]:
+    """Return the rows of the ops with the longest times, and the roofline of all."""
+    from flopscope.views.thumbnail import Mark, roofline_svg
+
+    on_device = table.has_device
+    timed = [
+        (own_time(row, on_device), row)
+        for row in table
+        if row.device_type == "cpu" and row.key != "[memory]" and not row.is_user_annotation
+    ]
+    timed = sorted((pair for pair in timed if pair[0] > 0), key=lambda pair: -pair[0])
+    total = table.self_device_time_total if on_device else sum(us for us, _ in timed)
+    rows = [_cells(row, us, total) for us, row in timed[:OPS_SHOWN]]
+    marks = [Mark(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound) for us, row in timed]
+    drawn: list[Mark] = [mark for mark in marks if mark.is_drawn]
+    if not drawn:
+        return rows, ""
+    bandwidth, levels = math.nan, dict[str, float]()
+    known = next((one for name, one in peaks.items() if (name != "cpu") == on_device), None)
+    if known is not None:
+        bandwidth = known.bandwidth or math.nan
+        used = {row.unit for _, row in timed if row.unit}
+        levels = {unit: flops for unit, flops in known.flops.items() if unit in used}
+    return rows, roofline_svg(drawn, bandwidth, levels)
+
+
+def _cells(row: EventRow, us: float, total: float) -> list[str]:
+    return [
+        row.key.removeprefix("aten::").removeprefix("flopscope::"),
+        str(row.count),
+        short_time_text(us),
+        percent_text(100 * us / total) if total > 0 else MISSING,
+        number_text(row.tflops_per_s),
+        number_text(row.gbytes_per_s),
+        roofline_text(row.pct_roofline),
+        bound_text(row.bound),
+    ]
