@@ -36,8 +36,20 @@ SCRIPTS = (
     "format.js",
     "draw.js",
     "overview.js",
+    "grid.js",
+    "details.js",
+    "ops.js",
+    "controls.js",
+    "launches.js",
 )
 """The scripts of the page, in the order in which they run; start.js follows."""
+
+STYLES = (
+    "style.css",
+    "overview.css",
+    "ops.css",
+)
+"""The style sheets of the page, in their order; print.css follows."""
 
 
 class Page:
@@ -83,7 +95,7 @@ def render(page: Page) -> Iterator[str]:
     """Yield the text of a page in parts."""
     from markupsafe import Markup
 
-    style = _source("style.css")
+    style = _style()
     script = _script()
     yield from _template().generate(
         title=cut(page.title),
@@ -117,6 +129,11 @@ def _source(name: str) -> str:
 @cache
 def _script() -> str:
     return "\n".join(_source(name) for name in (*SCRIPTS, "start.js"))
+
+
+@cache
+def _style() -> str:
+    return "\n".join(_source(name) for name in (*STYLES, "print.css"))
 
 
 def _policy(style: str, script: str) -> str:
