@@ -77,8 +77,8 @@ def _rank(rank: int, count: int, steps: int, factor: float, draw: random.Random)
         for layer in range(6):
             launched = at + 10 + 12 * layer
             time = 180 * factor * draw.uniform(0.97, 1.03)
-            shapes = [4096, 1024], [1024, 1024]
-            program.run("aten::mm", launched, begin, time, *shapes, kernel="sm90_xmma_gemm_bf16", dtype="c10::BFloat16")
+            shapes = [16384, 1024], [1024, 4096]
+            program.run("aten::mm", launched, begin, time, *shapes, kernel="sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn", dtype="c10::BFloat16")
             begin += time + 5
         ready = at + 20 + 6 * (180 * slowest * 1.03 + 5)  # when the slowest rank takes part at the latest
         for bucket, elements in enumerate((1 << 20, 1 << 22, 1 << 24)):
@@ -156,9 +156,7 @@ def hostile() -> bytes:
 
 
 def _compare(path: Path) -> None:
-    runs: Sequence[Any] = [
-        _load(RECORDED / "faults" / f"compile_fuse_{which}.json.gz") for which in ("before", "after")
-    ]
+    runs = (_load(RECORDED / "faults" / f"compile_fuse_{which}.json.gz") for which in ("before", "after"))
     fs.compare(*runs, names=("eager", "compiled")).write_report(path)
 
 
