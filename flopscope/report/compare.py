@@ -56,8 +56,19 @@ def section(comparison: Comparison, columns: Columns) -> dict[str, Any]:
         "steps": [None if profile is None else _steps(profile, columns) for profile in profiles],
         "total": _row(comparison.total_change),
         "changes": _changes(comparison.changes, columns),
-        "overviews": [None if profile is None else overview.section(profile, columns) for profile in profiles],
+        "overviews": [None if profile is None else _overview(profile, columns) for profile in profiles],
     }
+
+
+def _overview(profile: Profile, columns: Columns) -> dict[str, Any]:
+    """Return the data of a run's overview, whose texts refer to no rows: those of the page are of both runs."""
+    return dict(_without_rows(overview.section(profile, columns)))
+
+
+def _without_rows(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {key: -1 if key == "row" else _without_rows(value) for key, value in content.items()}
+    return [_without_rows(one) for one in content] if isinstance(content, list) else content
 
 
 def _parts(comparison: Comparison) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ def _roofline(
     ]
     if not marks:
         return None
-    units = dict.fromkeys(mark["unit"] for mark in marks if mark["unit"])
+    units = dict.fromkeys(m.unit for m in measurements if m.unit)
     roofs = [
         {
             "source": source,

@@ -35,9 +35,20 @@ SCRIPTS = (
     "shell.js",
     "format.js",
     "draw.js",
+    "print.js",
+    "list.js",
+    "chart.js",
     "overview.js",
+    "communication.js",
+    "ranks.js",
+    "compare.js",
+    "measurement.js",
 )
 """The scripts of the page, in the order in which they run; start.js follows."""
+
+
+STYLES = ("style.css", "sections.css")
+"""The styles of the page, in the order in which they apply."""
 
 
 class Page:
@@ -83,7 +94,7 @@ def render(page: Page) -> Iterator[str]:
     """Yield the text of a page in parts."""
     from markupsafe import Markup
 
-    style = _source("style.css")
+    style = "\n".join(map(_source, STYLES))
     script = _script()
     yield from _template().generate(
         title=cut(page.title),

@@ -12,12 +12,14 @@ import numpy.typing as npt
 
 from flopscope.answers.analysis import PARTS
 from flopscope.report.encode import Columns
+from flopscope.report.page import Page
 from flopscope.support.units import percent_text, short_time_text
+from flopscope.views.waterfall import LOOKS
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["RankFacts", "section"]
+__all__ = ["RankFacts", "ranks_page", "section"]
 
 MOST_COLLECTIVES = 1000
 """Collectives that a page lists, those with the largest skews."""
@@ -55,6 +57,23 @@ class RankFacts:
         return np.asarray(sum(self.parts[name] for name in PARTS), dtype=np.float64)
 
 
+def ranks_page(facts: RankFacts, title: str | None = None) -> Page:
+    """Return the page of many ranks. Raise ValueError for fewer than two."""
+    if len(facts.ranks) < 2:
+        raise ValueError(f"a page of ranks needs at least two, not {len(facts.ranks)}")
+    models = dict.fromkeys(model for model in facts.devices if model)
+    sentences = _sentences(facts)
+    subtitle = " · ".join([f"{len(facts.ranks):,} ranks", *models])
+    page = Page(title or f"{len(facts.ranks):,} ranks", subtitle=subtitle, headline=" ".join(sentences[:3]))
+    try:
+        content = section(facts, page.columns)
+        page.sections["ranks"] = {**(content or {}), "sentences": sentences[3:]}
+    except BaseException:
+        page.columns.close()
+        raise
+    return page
+
+
 def section(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
     """Return the data of the section, None for fewer than two ranks."""
     if len(facts.ranks) < 2:
@@ -77,6 +96,7 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
                 name: _cells(facts.parts[name][:, shown], columns) for name in PARTS if np.nansum(facts.parts[name]) > 0
             },
         },
+        "part_labels": {name: LOOKS[name][0] for name in PARTS},
         "sentences": _sentences(facts),
         "waits": _waits(facts, columns),
         "collectives": _collectives(facts, columns),
@@ -122,7 +142,7 @@ def _collectives(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
     worst = facts.collectives.sort_values("skew", ascending=False, kind="stable").head(MOST_COLLECTIVES)
     numbers = ("message_bytes", "number", "count", "straggler", "start", "skew", "transfer", "bus_gbytes_per_s")
     return {
-        "count": len(facts.collectives),
+        "matched": len(facts.collectives),
         **{name: columns.texts(map(str, worst[name])) for name in ("collective", "group")},
         **{name: columns.add(worst[name].to_numpy(dtype=np.float64)) for name in numbers},
     }
@@ -144,8 +164,8 @@ def _sentences(facts: RankFacts) -> list[str]:
     whole = float(np.nansum(facts.totals))
     if not awaited or waited < LEAST * whole:
         return [*texts, "No rank makes the others wait for more than 1 % of their time."]
-    worst = rows["awaited"].idxmax()
-    row = rows.loc[worst]
+    place = int(np.nanargmax(rows["awaited"].to_numpy(dtype=np.float64)))
+    worst, row = facts.ranks[place], rows.iloc[place]
     share = percent_text(100 * float(row["awaited"]) / awaited)
     texts.append(
         f"The ranks wait for each other in collectives for {short_time_text(waited)} in all, "

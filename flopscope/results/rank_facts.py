@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from flopscope.answers.accounting import part_times
 from flopscope.answers.analysis import PARTS, Analysis
@@ -53,7 +54,7 @@ def rank_facts(profiles: Mapping[int, Results], peaks: str | None = None) -> Ran
     )
 
 
-def _fill(parts: Mapping[str, np.ndarray], row: int, analysis: Analysis, steps: Mapping[str, int]) -> None:  # type: ignore[type-arg]
+def _fill(parts: Mapping[str, npt.NDArray[np.float64]], row: int, analysis: Analysis, steps: Mapping[str, int]) -> None:
     """Set the times of a rank. Steps of one name, such as those of several windows, are not added: the first counts."""
     devices = len(analysis.devices)
     if not devices:

@@ -86,7 +86,7 @@ class Page:
 
     def value(self, expression: str) -> Any:
         """Return the value of an expression of JavaScript; that of a promise once it is fulfilled."""
-        script = "const done = arguments[0]; Promise.resolve(EXPR).then(done, (e) => done({error: String(e)}));"
+        script = "const done = arguments[0]; Promise.resolve(EXPR).then(done, (e) => done({error: `${e} ${e.stack}`}));"
         found = self.browser.execute_async_script(script.replace("EXPR", f"({expression})"))  # type: ignore[no-untyped-call]
         assert not (isinstance(found, dict) and set(found) == {"error"}), found
         return found
@@ -182,12 +182,12 @@ class Page:
 
     # Pictures ---------------------------------------------------------------------------------------------------------
 
-    def picture(self, path: Path, *, whole: bool = False) -> None:
-        """Write a PNG of what is visible, or of the whole page."""
+    def picture(self, path: Path, *, top: int = 0, height: int = 0) -> None:
+        """Write a PNG of what is visible, or of so many px of the page from ``top``."""
         parameters: dict[str, Any] = {"format": "png"}
-        if whole:
-            size = self.command("Page.getLayoutMetrics")["cssContentSize"]
-            clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 16000), "scale": 1}
+        if height:
+            width = self.command("Page.getLayoutMetrics")["cssLayoutViewport"]["clientWidth"]
+            clip = {"x": 0, "y": top, "width": width, "height": height, "scale": 1}
             parameters |= {"captureBeyondViewport": True, "clip": clip}
         path.write_bytes(base64.b64decode(self.command("Page.captureScreenshot", **parameters)["data"]))
 

@@ -13,6 +13,10 @@ from typing import Any
 from hand_traces import NCCL, Program
 
 import flopscope as fs
+from flopscope.report import ranks
+from flopscope.report.page import write
+from flopscope.report.profile import profile_page
+from flopscope.results.rank_facts import rank_facts
 
 __all__ = ["PROFILES", "hostile", "huge", "ranks_of"]
 
@@ -77,8 +81,16 @@ def _rank(rank: int, count: int, steps: int, factor: float, draw: random.Random)
         for layer in range(6):
             launched = at + 10 + 12 * layer
             time = 180 * factor * draw.uniform(0.97, 1.03)
-            shapes = [16384, 1024], [1024, 4096]
-            program.run("aten::mm", launched, begin, time, *shapes, kernel="sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn", dtype="c10::BFloat16")
+            shapes, kernel = ([16384, 1024], [1024, 4096]), "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn"
+            program.run(
+                "aten::mm",
+                launched,
+                begin,
+                time,
+                *shapes,
+                kernel="sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn",
+                dtype="c10::BFloat16",
+            )
             begin += time + 5
         ready = at + 20 + 6 * (180 * slowest * 1.03 + 5)  # when the slowest rank takes part at the latest
         for bucket, elements in enumerate((1 << 20, 1 << 22, 1 << 24)):
@@ -100,9 +112,10 @@ def _rank(rank: int, count: int, steps: int, factor: float, draw: random.Random)
 
 
 def _ranks(path: Path) -> None:
-    from flopscope.report import write_report
-
-    write_report(ranks_of(8), path)
+    traces = ranks_of(8)
+    page = profile_page(traces[0])
+    page.sections["ranks"] = ranks.section(rank_facts(dict(enumerate(traces))), page.columns)
+    write(path, page)
 
 
 # Others ---------------------------------------------------------------------------------------------------------------

@@ -92,6 +92,35 @@
         return calls;
     }
 
+    function callsTable(parent, calls) {
+        const { format } = flopscope;
+        const longest = Math.max(...calls.duration);
+        const number = (title, name, text, more = {}) => ({
+            title, width: 100, value: (i) => calls[name][i], text: (i) => text(calls[name][i]), ...more,
+        });
+        flopscope.list(parent, {
+            label: "Calls of collectives", noun: "call", count: calls.count, height: 360, sort: [1, "ascending"],
+            placeholder: "kind, name, group, kernel",
+            filter: (i) => ["collective", "name", "group", "dtype", "kernel"].map((name) => calls.text(name, i) || "").join(" "),
+            columns: [
+                { title: "Collective", width: 120, left: true, text: (i) => calls.text("collective", i) },
+                number("Start", "start", format.time, { doc: "Since the profile began." }),
+                number("Message", "message_bytes", format.bytes, { missing: "The size was not recorded." }),
+                number("Time", "duration", format.time, { bar: (i) => calls.duration[i] / longest, doc: "With the wait for other ranks." }),
+                number("Exposed", "exposed", format.time, { bar: (i) => calls.exposed[i] / longest, barClass: "exposed" }),
+                number("Bus", "bus_gbytes_per_s", bandwidth, { width: 110, doc: "Over the time with the wait." }),
+                number("Algorithm", "algorithm_gbytes_per_s", bandwidth, { width: 110, doc: "Message by time." }),
+                { title: "dtype", width: 90, left: true, text: (i) => calls.text("dtype", i) || format.MISSING },
+                { title: "Group", width: 80, left: true, text: (i) => calls.text("group", i) || format.MISSING },
+                number("Ranks", "group_size", format.count, { width: 70, doc: "Of the group." }),
+                number("Sequence", "sequence", format.count, { width: 90, doc: "Of the call in its group." }),
+                number("Device", "device", (value) => `cuda:${value}`, { width: 80 }),
+                number("Stream", "stream", (value) => (format.known(value) ? String(value) : format.MISSING), { width: 80 }),
+                { title: "Kernel", width: 320, left: true, text: (i) => calls.text("kernel", i) || format.MISSING },
+            ],
+        });
+    }
+
     flopscope.section("communication", {
         title: "Communication",
 
@@ -114,7 +143,7 @@
             element.append(streamsTable(data));
             const left = data.count - data.shown;
             element.append(draw.heading("Calls", left ? `the first ${format.count(data.shown)} of ${format.count(data.count)}` : ""));
-            flopscope.callsTable(element, calls);
+            callsTable(element, calls);
         },
     });
 }
