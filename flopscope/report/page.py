@@ -36,9 +36,14 @@ SCRIPTS = (
     "format.js",
     "draw.js",
     "print.js",
+    "overview.js",
+    "grid.js",
     "list.js",
     "chart.js",
-    "overview.js",
+    "details.js",
+    "ops.js",
+    "controls.js",
+    "launches.js",
     "communication.js",
     "ranks.js",
     "compare.js",
@@ -46,9 +51,13 @@ SCRIPTS = (
 )
 """The scripts of the page, in the order in which they run; start.js follows."""
 
-
-STYLES = ("style.css", "sections.css")
-"""The styles of the page, in the order in which they apply."""
+STYLES = (
+    "style.css",
+    "overview.css",
+    "ops.css",
+    "sections.css",
+)
+"""The style sheets of the page, in their order; print.css follows."""
 
 
 class Page:
@@ -94,7 +103,11 @@ def render(page: Page) -> Iterator[str]:
     """Yield the text of a page in parts."""
     from markupsafe import Markup
 
+<<<<<<< HEAD
     style = "\n".join(map(_source, STYLES))
+=======
+    style = _style()
+>>>>>>> w-report
     script = _script()
     yield from _template().generate(
         title=cut(page.title),
@@ -128,6 +141,11 @@ def _source(name: str) -> str:
 @cache
 def _script() -> str:
     return "\n".join(_source(name) for name in (*SCRIPTS, "start.js"))
+
+
+@cache
+def _style() -> str:
+    return "\n".join(_source(name) for name in (*STYLES, "print.css"))
 
 
 def _policy(style: str, script: str) -> str:

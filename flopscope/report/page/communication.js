@@ -99,15 +99,15 @@
             title, width: 100, value: (i) => calls[name][i], text: (i) => text(calls[name][i]), ...more,
         });
         flopscope.list(parent, {
-            label: "Calls of collectives", noun: "call", count: calls.count, height: 360, sort: [1, "ascending"],
+            label: "Calls of collectives", noun: "call", count: calls.count, height: 360, sort: [1, false],
             placeholder: "kind, name, group, kernel",
             filter: (i) => ["collective", "name", "group", "dtype", "kernel"].map((name) => calls.text(name, i) || "").join(" "),
             columns: [
                 { title: "Collective", width: 120, left: true, text: (i) => calls.text("collective", i) },
                 number("Start", "start", format.time, { doc: "Since the profile began." }),
                 number("Message", "message_bytes", format.bytes, { missing: "The size was not recorded." }),
-                number("Time", "duration", format.time, { bar: (i) => calls.duration[i] / longest, doc: "With the wait for other ranks." }),
-                number("Exposed", "exposed", format.time, { bar: (i) => calls.exposed[i] / longest, barClass: "exposed" }),
+                number("Time", "duration", format.time, { share: (i) => calls.duration[i] / longest, doc: "With the wait for other ranks." }),
+                number("Exposed", "exposed", format.time, { share: (i) => calls.exposed[i] / longest, bar: "exposed" }),
                 number("Bus", "bus_gbytes_per_s", bandwidth, { width: 110, doc: "Over the time with the wait." }),
                 number("Algorithm", "algorithm_gbytes_per_s", bandwidth, { width: 110, doc: "Message by time." }),
                 { title: "dtype", width: 90, left: true, text: (i) => calls.text("dtype", i) || format.MISSING },

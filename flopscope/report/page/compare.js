@@ -71,7 +71,7 @@
                 el("span", { class: "stack", style: { "width": `${(100 * total) / most}%` } }, known.map((part, k) => el("span", {
                     class: `part-${part}`, style: { "flex": `${columns[part][i]} 1 0` }, title: text[k],
                 }))),
-                el("span", { class: "time", text: format.time(total) })));
+                el("span", { class: "time", text: format.time(total) }), el("span", {})));
         }
         const left = run.count - names.length;
         return el("div", {}, el("p", { class: "note", text: name }), list,
@@ -122,10 +122,10 @@
         const number = (title, key, print, more = {}) => ({
             title, width: 88, value: (i) => numbers[key][i], text: (i) => print(numbers[key][i]), missing: gone(key.endsWith("_a") ? "a" : "b"), ...more,
         });
-        const bar = (key) => ({ bar: (i) => (most > 0 ? numbers[key][i] / most : 0) });
+        const bar = (key) => ({ share: (i) => (most > 0 ? numbers[key][i] / most : 0) });
         const of = (key, print) => [number(`${key[0]} a`, `${key[1]}_a`, print, { width: 100 }), number(`${key[0]} b`, `${key[1]}_b`, print, { width: 100 })];
         flopscope.list(element, {
-            label: "What changed, by name", noun: "name", count: rows.count, height: 560, sort: [3, "magnitude"],
+            label: "What changed, by name", noun: "name", count: rows.count, height: 560, sort: [3, true],
             placeholder: "name, shape, cause", filter: (i) => `${text(name, i)} ${text(cause, i)} ${text(why, i)}`, parent: (i) => parent[i],
             columns: [
                 { title: "Name", width: 240, left: true, text: (i) => text(name, i) || "(no name)" },
@@ -134,7 +134,7 @@
                 number("b − a", "difference", signed, { width: 96, magnitude: true }),
                 {
                     title: "Less | more", width: 110, value: (i) => numbers.difference[i], text: () => "", magnitude: true,
-                    cell: (i) => difference(widest > 0 ? numbers.difference[i] / widest : 0),
+                    element: (i) => difference(widest > 0 ? numbers.difference[i] / widest : 0),
                 },
                 number("b / a", "ratio", ratio, { width: 76, doc: "Below 1, b is faster.", missing: "Only one run has it, or one took no time." }),
                 number("Calls a", "calls_a", format.number, { width: 76 }),

@@ -1,221 +1,124 @@
-/* Lists of records that may be long: only the rows in view are in the document. Sorting, filtering, the arrow keys, rows
-   that belong to others and open below them. */
+/* Lists of records that may be long: a grid with sorting, a filter, records that open below others, and a printed form. */
 "use strict";
 
 /* Add a list to an element.
 
-   options: ``label`` of the list; ``count`` of its records; ``columns``, each with ``title``, ``width`` in px, ``text(i)``
-   of record i, and where useful ``value(i)`` to sort by, ``left``, ``doc``, ``cell(i)`` for an element, ``bar(i)`` for a bar
-   behind the number, from 0 to 1, ``missing``, why a value may be unknown, and ``magnitude`` to sort without the sign;
-   ``sort`` [column, "descending", "ascending" or "magnitude"]; ``height`` in
-   px; ``filter(i)`` for the text to search; ``parent(i)`` of record i, -1 for none; ``select(i)`` when a row is chosen.
+   options: ``label`` of the list; ``noun`` of a record; ``count`` of its records; ``columns``, each with ``title``, ``width``
+   in px, ``text(i)`` of record i, and where useful ``value(i)`` to sort by, ``left``, ``doc``, ``element(i)`` instead of the
+   text, ``share(i)`` of a bar behind the number, from 0 to 1, ``bar``, its class, ``missing``, why a value may be unknown, and
+   ``magnitude`` to sort without the sign; ``sort`` [column, down]; ``height`` in px; ``filter(i)``, the text to search;
+   ``parent(i)`` of record i, -1 for none; ``select(i)`` when a record is chosen.
 
    Returns an object with ``show(i)``, which brings a record into view and marks it. */
 flopscope.list = function (parent, options) {
     const { element: el, format } = flopscope;
-    const HEIGHT = 27;
-    const HEAD = 32;
-    const BEYOND = 8; // rows outside of the view that are kept
     const PRINTED = 60;
-    const { columns, count } = options;
-    const state = { sort: options.sort || [-1, "none"], query: "", open: new Set(), at: -1, selected: -1, order: [] };
+    const HEAD = 34;
+    const { count } = options;
+    const columns = options.columns.map((column, name) => ({ ...column, name }));
+    const noun = options.noun || "row";
+    const sort = { name: options.sort ? options.sort[0] : null, down: options.sort ? options.sort[1] : true };
+    const opened = new Set();
     const children = new Map();
-    if (options.parent) {
-        for (let i = 0; i < count; i++) {
-            const above = options.parent(i);
-            if (above >= 0) children.set(above, [...(children.get(above) || []), i]);
-        }
+    const roots = [];
+    let query = "";
+    for (let i = 0; i < count; i++) {
+        const above = options.parent ? options.parent(i) : -1;
+        if (above < 0) roots.push(i);
+        else if (children.has(above)) children.get(above).push(i);
+        else children.set(above, [i]);
     }
 
-    const widths = columns.map((column, i) => (i === 0 ? `minmax(${column.width}px, 1fr)` : `${column.width}px`)).join(" ");
-    const lines = el("div", { class: "lines", role: "rowgroup" });
-    const space = el("div", { class: "space" }, lines);
-    const heads = columns.map((column, number) => el("div", {
-        role: "columnheader", class: `${number === 0 ? "first " : ""}${column.left ? "left" : ""}`,
-    }, el("button", { type: "button", tabindex: "-1", title: column.doc || column.title, text: column.title, on: {
-        click: () => sortBy(number),
-    } })));
-    const grid = el("div", {
-        class: "grid list", role: options.parent ? "treegrid" : "grid", tabindex: "0", "aria-label": options.label,
-        "aria-colcount": columns.length, style: { "--widths": widths, "height": `${options.height || 420}px` },
-    }, el("div", { role: "rowgroup" }, el("div", { class: "row header", role: "row" }, heads)), space);
-    const shown = el("span", { class: "count", "aria-live": "polite" });
-    const box = el("div", { class: "listbox" });
-    if (options.filter) {
-        box.append(el("div", { class: "controls" }, el("label", {}, "Filter", el("input", {
-            type: "search", placeholder: options.placeholder || "part of a name", on: {
-                input: (event) => {
-                    state.query = event.target.value.toLowerCase();
-                    arrange();
-                },
-            },
-        })), shown));
-    }
-    const printed = el("div", { class: "printed" });
-    box.append(grid, printed);
-    parent.append(box);
-
-    const valueOf = (column, i) => (column.value ? column.value(i) : column.text(i));
-    const compare = (a, b) => {
-        const [number, direction] = state.sort;
-        if (number < 0) return a - b;
-        const [x, y] = [valueOf(columns[number], a), valueOf(columns[number], b)];
-        const unknown = (one) => one === null || one === undefined || one === "" || Number.isNaN(one);
-        if (unknown(x) || unknown(y)) return unknown(x) - unknown(y) || a - b; // last in both directions
-        if (direction === "magnitude") return Math.abs(y) - Math.abs(x) || a - b;
-        const order = typeof x === "string" ? x.localeCompare(y) : x - y;
-        return (direction === "ascending" ? order : -order) || a - b;
+    const valueOf = (column, i) => {
+        const value = column.value ? column.value(i) : column.text(i);
+        return column.magnitude ? Math.abs(value) : value;
     };
+    const isUnknown = (value) => value === null || value === undefined || value === "" || Number.isNaN(value) || value === format.MISSING;
 
-    /* Which records are shown, in which order. */
-    function arrange() {
-        const fits = (i) => !state.query || options.filter(i).toLowerCase().includes(state.query);
-        const roots = [];
-        for (let i = 0; i < count; i++) {
-            if (options.parent && options.parent(i) >= 0) continue;
-            if (fits(i) || (children.get(i) || []).some(fits)) roots.push(i);
-        }
-        roots.sort(compare);
-        state.order = roots.flatMap((i) => [i, ...(state.open.has(i) ? [...children.get(i)].sort(compare) : [])]);
-        state.at = Math.min(state.at, state.order.length - 1);
-        heads.forEach((head, number) => {
-            const direction = state.sort[0] === number ? state.sort[1] : "";
-            if (direction) head.setAttribute("aria-sort", direction === "magnitude" ? "other" : direction);
-            else head.removeAttribute("aria-sort");
-            const arrow = { ascending: " ▲", descending: " ▼", magnitude: " ◆" }[direction] || "";
-            head.firstChild.textContent = `${columns[number].title}${arrow}`;
-        });
-        grid.setAttribute("aria-rowcount", state.order.length + 1);
-        space.style.height = `${state.order.length * HEIGHT}px`;
-        grid.style.height = `${Math.min(options.height || 420, state.order.length * HEIGHT + HEAD + 18)}px`;
-        shown.textContent = roots.length === rootCount ? format.plural(rootCount, options.noun || "row")
-            : `${format.count(roots.length)} of ${format.plural(rootCount, options.noun || "row")}`;
-        draw();
-    }
-    const rootCount = options.parent ? Array.from({ length: count }, (_, i) => options.parent(i)).filter((one) => one < 0).length : count;
-
-    function sortBy(number) {
-        const numeric = typeof valueOf(columns[number], 0) === "number";
-        const directions = numeric ? ["descending", "ascending"] : ["ascending", "descending"];
-        if (columns[number].magnitude) directions.unshift("magnitude");
-        const next = state.sort[0] === number ? directions.indexOf(state.sort[1]) + 1 : 0;
-        state.sort = [number, directions[next % directions.length]];
-        arrange();
-        flopscope.announce(`Sorted by ${columns[number].title}, ${state.sort[1]}`);
+    function compare(a, b) {
+        if (sort.name === null) return a - b;
+        const [x, y] = [valueOf(columns[sort.name], a), valueOf(columns[sort.name], b)];
+        if (isUnknown(x) || isUnknown(y)) return isUnknown(x) - isUnknown(y) || a - b; // last in both directions
+        const order = typeof x === "string" ? x.localeCompare(y) : x - y;
+        return (sort.down ? -order : order) || a - b;
     }
 
-    function cellOf(column, i, number) {
-        const cell = el("div", { class: `cell ${number === 0 ? "first" : ""} ${column.left ? "left" : ""}`, role: "gridcell" });
-        if (number === 0 && children.has(i)) {
-            const open = state.open.has(i);
-            cell.append(el("button", {
-                type: "button", class: "open", tabindex: "-1", text: open ? "▼" : "▶", "aria-label": open ? "Close" : "Open",
-                on: { click: (event) => { event.stopPropagation(); toggle(i); } },
-            }));
-        } else if (number === 0 && options.parent) {
-            cell.append(el("span", { class: options.parent(i) >= 0 ? "indent" : "no-open" }));
-        }
-        if (column.bar) {
-            const share = column.bar(i);
-            if (share > 0) cell.append(el("span", { class: `behind ${column.barClass || ""}`, style: { "width": `${100 * Math.min(share, 1)}%` } }));
-        }
-        const text = column.text(i);
+    const lineOf = (i, depth) => ({ key: i, depth, kind: depth ? "part" : "record", open: children.has(i) ? opened.has(i) : undefined });
+
+    function cellOf(line, column) {
+        const i = line.key;
+        const text = column.text(i) || "";
+        const cell = { text, title: text.length > 10 ? text : undefined, share: column.share ? column.share(i) : NaN, bar: column.bar };
         if (text === format.MISSING) {
-            cell.classList.add("unknown");
+            cell.name = "unknown";
             cell.title = column.missing || "Unknown: it was not recorded.";
-        } else if (text && text.length > 12) {
-            cell.title = text;
         }
-        cell.append(column.cell ? column.cell(i) : el("span", { class: number === 0 ? "front cut" : "front", text: text || "" }));
+        if (column.element) cell.element = column.element(i);
         return cell;
     }
 
-    function lineOf(place) {
-        const i = state.order[place];
-        const line = el("div", {
-            class: `row line ${place === state.at ? "is-at" : ""}`, role: "row", id: `${base}-${place}`,
-            "aria-rowindex": place + 2, "aria-selected": state.selected === i ? "true" : "false",
-            on: { click: () => choose(place) },
-        }, columns.map((column, number) => cellOf(column, i, number)));
-        if (options.parent) line.setAttribute("aria-level", options.parent(i) >= 0 ? 2 : 1);
-        if (children.has(i)) line.setAttribute("aria-expanded", state.open.has(i));
-        return line;
-    }
-    flopscope.list.made = (flopscope.list.made || 0) + 1;
-    const base = `list-${flopscope.list.made}`;
-
-    function draw() {
-        const from = Math.max(0, Math.floor(grid.scrollTop / HEIGHT) - BEYOND);
-        const to = Math.min(state.order.length, Math.ceil((grid.scrollTop + grid.clientHeight) / HEIGHT) + BEYOND);
-        lines.replaceChildren(...Array.from({ length: to - from }, (_, k) => lineOf(from + k)));
-        lines.style.transform = `translateY(${from * HEIGHT}px)`;
-        if (!state.order.length) lines.replaceChildren(el("div", { role: "row" }, el("div", { class: "nothing", role: "gridcell", text: "No row fits the filter." })));
-        if (state.at >= from && state.at < to) grid.setAttribute("aria-activedescendant", `${base}-${state.at}`);
-        else grid.removeAttribute("aria-activedescendant");
+    function arrange() {
+        const fits = (i) => !query || options.filter(i).toLowerCase().includes(query);
+        const found = roots.filter((i) => fits(i) || (children.get(i) || []).some(fits)).sort(compare);
+        const lines = [];
+        for (const i of found) {
+            lines.push(lineOf(i, 0));
+            if (opened.has(i)) for (const child of [...children.get(i)].sort(compare)) lines.push(lineOf(child, 1));
+        }
+        grid.setColumns(columns, sort);
+        grid.element.style.height = `${Math.min(options.height || 420, Math.max(lines.length, 2) * grid.height + HEAD + 18)}px`;
+        grid.setLines(lines, "No row fits the filter.");
+        const all = format.plural(roots.length, noun);
+        shown.textContent = found.length === roots.length ? all : `${format.count(found.length)} of ${all}`;
     }
 
-    function toggle(i) {
-        if (!children.has(i)) return;
-        if (!state.open.delete(i)) state.open.add(i);
-        arrange();
+    function choose(i) {
+        grid.setSelected([i]);
+        if (options.select) options.select(i);
     }
 
-    function goTo(place) {
-        state.at = Math.max(0, Math.min(place, state.order.length - 1));
-        const top = state.at * HEIGHT;
-        if (top < grid.scrollTop) grid.scrollTop = top;
-        else if (top + HEIGHT > grid.scrollTop + grid.clientHeight - HEAD) grid.scrollTop = top + HEIGHT - grid.clientHeight + HEAD;
-        draw();
-    }
-
-    function choose(place) {
-        state.at = place;
-        state.selected = state.order[place];
-        draw();
-        if (options.select) options.select(state.selected);
-    }
-
-    grid.addEventListener("keydown", (event) => {
-        if (event.target !== grid || event.ctrlKey || event.metaKey || event.altKey) return;
-        const page = Math.max(1, Math.floor((grid.clientHeight - HEAD) / HEIGHT) - 1);
-        const moves = {
-            ArrowDown: state.at + 1, ArrowUp: state.at - 1, PageDown: state.at + page, PageUp: state.at - page,
-            Home: 0, End: state.order.length - 1,
-        };
-        const i = state.order[state.at];
-        if (event.key in moves) goTo(moves[event.key]);
-        else if (event.key === "ArrowRight" && children.has(i) && !state.open.has(i)) toggle(i);
-        else if (event.key === "ArrowLeft" && state.open.has(i)) toggle(i);
-        else if ((event.key === "Enter" || event.key === " ") && state.at >= 0) choose(state.at);
-        else return;
-        event.preventDefault();
+    flopscope.lists = (flopscope.lists || 0) + 1;
+    const shown = el("span", { class: "count", "aria-live": "polite" });
+    const grid = new flopscope.Grid({
+        label: options.label, id: `list${flopscope.lists}`, cell: cellOf,
+        onSort(name) {
+            const starts = columns[name].magnitude || typeof valueOf(columns[name], roots[0]) === "number";
+            sort.down = sort.name === name ? !sort.down : starts;
+            sort.name = name;
+            arrange();
+            flopscope.announce(`Sorted by ${columns[name].title}, ${sort.down ? "descending" : "ascending"}`);
+        },
+        onSelect: (line) => choose(line.key),
+        onToggle(line) {
+            if (!opened.delete(line.key)) opened.add(line.key);
+            arrange();
+        },
     });
-    let waiting = false;
-    grid.addEventListener("scroll", () => {
-        if (waiting) return;
-        waiting = true;
-        requestAnimationFrame(() => {
-            waiting = false;
-            draw();
-        });
-    }, { passive: true });
-    new ResizeObserver(draw).observe(grid);
+    grid.element.classList.add("list");
+    const printed = el("div", { class: "printed" });
+    parent.append(el("div", { class: "listbox" }, options.filter && el("div", { class: "controls" }, el("label", {}, "Filter", el("input", {
+        type: "search", placeholder: options.placeholder, on: {
+            input: (event) => {
+                query = event.target.value.toLowerCase();
+                arrange();
+            },
+        },
+    })), shown), grid.element, printed));
 
-    /* On paper: the first rows as a plain table, and how many there are. */
     flopscope.onPrint(() => {
-        const rows = state.order.slice(0, PRINTED);
-        const left = state.order.length - rows.length;
-        printed.replaceChildren(flopscope.draw.table(rows, columns.map((column) => ({
-            title: column.title, left: column.left, text: (i) => column.text(i) || "",
-        })), options.label), left > 0 ? el("p", { class: "note", text: `${format.count(left)} more rows are not printed.` }) : "");
+        const rows = grid.lines.slice(0, PRINTED);
+        const left = grid.lines.length - rows.length;
+        const table = flopscope.draw.table(rows, columns.map((column) => ({
+            title: column.title, left: column.left || column.name === 0, text: (line) => column.text(line.key) || "",
+        })), options.label);
+        printed.replaceChildren(table, left > 0 ? el("p", { class: "note", text: `${format.count(left)} more rows are not printed.` }) : "");
     }, () => printed.replaceChildren());
 
     arrange();
     return {
         show(i) {
-            state.selected = i;
-            const place = state.order.indexOf(i);
-            if (place >= 0) goTo(place);
+            grid.setSelected([i]);
+            grid.move(grid.lines.findIndex((line) => line.key === i));
         },
     };
 };

@@ -286,7 +286,7 @@
         const time = (title, values, more = {}) => {
             const most = limits(values)[1];
             return {
-                title, width: 112, value: (i) => values[i], text: (i) => format.time(values[i]), bar: (i) => (most > 0 ? values[i] / most : 0), ...more,
+                title, width: 112, value: (i) => values[i], text: (i) => format.time(values[i]), share: (i) => (most > 0 ? values[i] / most : 0), ...more,
             };
         };
         const { waits } = facts;
@@ -297,7 +297,7 @@
         ];
         if (waits) {
             columns.push(
-                time("Others waited", waits.awaited, { missing, barClass: "warm", doc: "Time that other ranks waited for this one." }),
+                time("Others waited", waits.awaited, { missing, bar: "warm", doc: "Time that other ranks waited for this one." }),
                 time("Waited", waits.waited, { missing, doc: "Time that it waited for the last rank of its collectives." }),
                 { title: "Of its time", width: 96, value: (i) => waits.waited_pct[i], text: (i) => format.percent(waits.waited_pct[i]), missing, doc: "Waited, in percent of the time of its matched collectives." },
                 { title: "Came last", width: 92, value: (i) => waits.times_last[i], text: (i) => format.count(waits.times_last[i]), missing },
@@ -311,7 +311,7 @@
         }
         columns.push({ title: "Device", width: 150, left: true, text: facts.device }, { title: "Source", width: 280, left: true, text: facts.source });
         return flopscope.list(parent, {
-            label: "Ranks", noun: "rank", count: facts.count, columns, sort: waits ? [2, "descending"] : [0, "ascending"], height: 480,
+            label: "Ranks", noun: "rank", count: facts.count, columns, sort: waits ? [2, true] : [0, false], height: 480,
             placeholder: "rank, device, file", filter: (i) => `${facts.rank[i]} ${facts.device(i)} ${facts.source(i)}`, select: choose,
         });
     }
@@ -327,11 +327,11 @@
         parent.append(draw.heading("Largest waits in single collectives", length < reference.matched
             ? `${format.count(length)} of ${format.count(reference.matched)} matched collectives` : ""));
         flopscope.list(parent, {
-            label: "Collectives with the largest skews", noun: "collective", count: length, height: 300, sort: [1, "descending"],
+            label: "Collectives with the largest skews", noun: "collective", count: length, height: 300, sort: [1, true],
             placeholder: "kind, group", filter: (i) => `${text("collective", i)} ${text("group", i)}`,
             columns: [
                 { title: "Collective", width: 140, left: true, text: (i) => text("collective", i) },
-                number("Skew", "skew", format.time, { bar: (i) => calls.skew[i] / most, doc: "From the first rank's start to the last rank's." }),
+                number("Skew", "skew", format.time, { share: (i) => calls.skew[i] / most, doc: "From the first rank's start to the last rank's." }),
                 number("Last rank", "straggler", (value) => String(value)),
                 number("Transfer", "transfer", format.time, { doc: "From the last start to the end." }),
                 number("Bus", "bus_gbytes_per_s", (value) => format.byteRate(value * 1e9), { width: 120, doc: "Over the transfer, so without the wait." }),
