@@ -103,11 +103,7 @@ def render(page: Page) -> Iterator[str]:
     """Yield the text of a page in parts."""
     from markupsafe import Markup
 
-<<<<<<< HEAD
-    style = "\n".join(map(_source, STYLES))
-=======
     style = _style()
->>>>>>> w-report
     script = _script()
     yield from _template().generate(
         title=cut(page.title),
