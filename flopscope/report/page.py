@@ -35,12 +35,19 @@ SCRIPTS = (
     "shell.js",
     "format.js",
     "draw.js",
+    "print.js",
     "overview.js",
     "grid.js",
+    "list.js",
+    "chart.js",
     "details.js",
     "ops.js",
     "controls.js",
     "launches.js",
+    "communication.js",
+    "ranks.js",
+    "compare.js",
+    "measurement.js",
 )
 """The scripts of the page, in the order in which they run; start.js follows."""
 
@@ -48,6 +55,7 @@ STYLES = (
     "style.css",
     "overview.css",
     "ops.css",
+    "sections.css",
 )
 """The style sheets of the page, in their order; print.css follows."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.accounting import accounting_columns, joined_columns
 from flopscope.answers.advice import advise
-from flopscope.report import launches, ops, overview
+from flopscope.report import communication, launches, ops, overview
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.report.rows import encode_table
@@ -108,6 +108,7 @@ class Profile:
 SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None]] = {
     "overview": overview.section,
     "ops": ops.section,
+    "communication": communication.section,
     "launches": launches.section,
 }
 """What makes the data of each section of a profile's page; None where there is nothing to show."""

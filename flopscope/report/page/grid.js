@@ -2,7 +2,8 @@
 
    new flopscope.Grid({label, id, cell(line, column), onSort(name), onSelect(line), onToggle(line), onEnter(line)})
    A line: {key, depth, open (undefined: nothing to open), kind}. A column: {name, title, doc, width, left}. The first
-   column stays in view and takes the width that is left. A cell: {text, title, share, name}. */
+   column stays in view and takes the width that is left. A cell: {text, title, share of the bar behind it,
+   bar (its class), name (the cell's class), swatch, element (instead of the text)}. */
 "use strict";
 
 flopscope.Grid = class {
@@ -103,8 +104,8 @@ flopscope.Grid = class {
                     return el("div", properties, toggle, cell.swatch && el("i", { class: `swatch ${cell.swatch}` }), el("span", { class: "cut", text: cell.text }));
                 }
                 const share = Number.isFinite(cell.share) && cell.share > 0 ? Math.min(cell.share, 1) : 0;
-                return el("div", properties, share > 0 && el("span", { class: "behind", style: { "width": `calc(${(100 * share).toFixed(2)}% - 4px)` } }),
-                    cell.swatch && el("i", { class: `swatch ${cell.swatch}` }), el("span", { class: "front", text: cell.text }));
+                return el("div", properties, share > 0 && el("span", { class: `behind ${cell.bar || ""}`, style: { "width": `calc(${(100 * share).toFixed(2)}% - 4px)` } }),
+                    cell.swatch && el("i", { class: `swatch ${cell.swatch}` }), cell.element || el("span", { class: "front", text: cell.text }));
             });
             rows.push(el("div", {
                 class: `row line is-${line.kind}${i === this.at ? " is-at" : ""}`, role: "row", id: `${this.options.id}-${i}`,
