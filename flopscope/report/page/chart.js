@@ -68,13 +68,13 @@
         const withUnit = (axis, unit) => (unit.unit ? `${axis.label}, ${unit.unit}` : axis.label);
         for (const value of options.x.ticks || ticksOf(options.x, area.sx.low, area.sx.high, Math.max(2, (right - left) / 80))) {
             const x = area.x(value);
-            make("line", { class: "grid", x1: x, x2: x, y1: top, y2: bottom }, frame);
+            make("line", { class: "tick", x1: x, x2: x, y1: top, y2: bottom }, frame);
             const text = options.x.text ? options.x.text(value) : xUnit.text(value);
             make("text", { x, y: bottom + 15, "text-anchor": "middle" }, frame, text);
         }
         for (const value of options.y.ticks || ticksOf(options.y, area.sy.low, area.sy.high, Math.max(2, (bottom - top) / 36))) {
             const y = area.y(value);
-            make("line", { class: "grid", x1: left, x2: right, y1: y, y2: y }, frame);
+            make("line", { class: "tick", x1: left, x2: right, y1: y, y2: y }, frame);
             make("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, frame, options.y.text ? options.y.text(value) : yUnit.text(value));
         }
         make("line", { class: "edge", x1: left, x2: right, y1: bottom, y2: bottom }, frame);

@@ -125,8 +125,8 @@ flopscope.overview = {
             tiles.push(draw.tile("MBU", format.percent(whole.mbu), "Time of the bytes at the peak bandwidth, in percent of the time."));
         }
         if (data.steps) tiles.push(draw.tile("Steps", format.count(data.steps), "Steps that the program marked."));
-        tiles.push(draw.tile("Bytes known", format.percent(100 * data.coverage.bytes), "Share of the time whose bytes a rule knows."));
-        tiles.push(draw.tile("FLOPs known", format.percent(100 * data.coverage.flops), "Share of the time whose FLOPs a rule knows."));
+        tiles.push(draw.tile("Bytes known", format.percent(format.known(data.coverage.bytes) ? 100 * data.coverage.bytes : NaN), "Share of the time whose bytes a rule knows."));
+        tiles.push(draw.tile("FLOPs known", format.percent(format.known(data.coverage.flops) ? 100 * data.coverage.flops : NaN), "Share of the time whose FLOPs a rule knows."));
         return flopscope.element("div", { class: "tiles" }, tiles);
     },
 
