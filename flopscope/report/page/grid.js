@@ -69,6 +69,7 @@ flopscope.Grid = class {
         this.lines = lines;
         this.at = key === null ? -1 : lines.findIndex((line) => line.key === key);
         this.space.style.height = `${lines.length * this.height}px`;
+        this.element.style.height = `min(72vh, ${Math.max(lines.length * this.height, 64) + 50}px)`;
         this.element.setAttribute("aria-rowcount", String(lines.length + 1));
         this.nothing.hidden = lines.length > 0;
         this.nothing.textContent = nothing || "No rows.";

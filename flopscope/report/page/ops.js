@@ -58,6 +58,8 @@ flopscope.Ops = class {
         await load("name");
         await load(this.id);
         const { table } = this.grouping;
+        if (this.sort.name === this.data.sort && this.id === "module") this.sort = { name: this.data.sort.replace("self_", ""), down: true };
+        else if (this.sort.name === this.data.sort.replace("self_", "") && this.id !== "module") this.sort = { name: this.data.sort, down: true };
         if (!table.byName.has(this.sort.name)) this.sort = { name: this.data.sort, down: true };
         this.kinds.hidden = this.isSum();
         this.categories.parentElement.hidden = this.isSum();
@@ -73,7 +75,7 @@ flopscope.Ops = class {
     refresh() {
         this.grid.setColumns(this.visible(), this.sort);
         const lines = this.lines();
-        this.grid.setLines(lines, this.filter || this.category || this.kind !== "all"
+        this.grid.setLines(lines, this.grouping.table.count
             ? "No row matches: change the filter, the kind or the category." : "Nothing was recorded.");
         this.mark();
         const { format } = flopscope;
@@ -341,6 +343,12 @@ flopscope.Ops = class {
                 this.filter = this.category = "";
                 this.kind = "all";
                 this.fill();
+                this.refresh();
+                i = find();
+            }
+            const line = this.grid.lines[i];
+            if (line && line.id === "name" && line.open === false && this.under("name", line.row).length) { // its shapes
+                this.open.add(line.key);
                 this.refresh();
                 i = find();
             }
