@@ -287,6 +287,20 @@ class Results:
         model = names.pop() if len(names) == 1 else ""
         return plot_waterfall(columns, len(analysis.steps) if analysis.has_steps else 0, model, ax)
 
+    def write_report(self, path: str | os.PathLike[str], *, peaks: str | None = None, title: str | None = None) -> None:
+        """Write one HTML page of the profile, which opens from disk and loads nothing: docs/report.md describes it.
+
+        It holds the accounting, the advice, all rows, and what else was recorded. peaks: as in key_averages(). title:
+        of the page; None for the name of the trace or the device. An existing file is replaced only by a complete one.
+
+        Raises OSError if the file cannot be written, ImportError if Jinja2 is not installed, RuntimeError during
+        recording and if nothing was recorded.
+        """
+        from flopscope.report.page import write
+        from flopscope.report.profile import profile_page
+
+        write(path, profile_page(self, peaks=peaks, title=title))
+
     def _analysis(self, what: str, peaks: str | None = None) -> Analysis:
         """Return what accounting and advice are computed from; that of the last call is kept."""
         from flopscope.answers.analysis import Analysis

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flopscope.answers.launches import skewed_clocks
 from flopscope.support.columns import aligned_lines
 from flopscope.support.safe import printable
 from flopscope.support.units import MISSING, bytes_text, number_text, percent_text, short_time_text, tenths_text
@@ -185,18 +186,9 @@ def _launch_section(launches: Columns) -> list[str]:
 
 
 def _skewed_clocks(launches: Columns) -> Iterator[str]:
-    """Yield warnings about devices with impossible delays."""
-    counts = zip(*(launches[name] for name in ("device", "negative_delays", "launches", "delay_min")), strict=True)
-    for device, negative, all_of_them, least in counts:
-        if negative:
-            yield from textwrap.wrap(
-                f"cuda:{device}: {negative:.0f} of {all_of_them:.0f} launches have a negative delay: their kernel "
-                f"started before their call, by up to {short_time_text(-least)}. The clocks of host and device "
-                "disagree by about that or more, and all delays, queues and late launches here are off by as much.",
-                WIDTH,
-                initial_indent="  ",
-                subsequent_indent="  ",
-            )
+    """Yield the lines of warnings about devices with impossible delays."""
+    for warning in skewed_clocks(launches):
+        yield from textwrap.wrap(warning, WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def _communication_section(calls: Columns) -> list[str]:
