@@ -36,8 +36,16 @@ SCRIPTS = (
     "format.js",
     "draw.js",
     "overview.js",
+    "timeline_model.js",
+    "timeline_paint.js",
+    "timeline_axis.js",
+    "timeline_rows.js",
+    "timeline.js",
+    "timeline_events.js",
 )
 """The scripts of the page, in the order in which they run; start.js follows."""
+
+STYLES = ("style.css", "canvas.css")
 
 
 class Page:
@@ -83,7 +91,7 @@ def render(page: Page) -> Iterator[str]:
     """Yield the text of a page in parts."""
     from markupsafe import Markup
 
-    style = _source("style.css")
+    style = _style()
     script = _script()
     yield from _template().generate(
         title=cut(page.title),
@@ -112,6 +120,11 @@ def _template() -> Any:
 @cache
 def _source(name: str) -> str:
     return (resources.files("flopscope.report") / "page" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _style() -> str:
+    return "\n".join(_source(name) for name in STYLES)
 
 
 @cache

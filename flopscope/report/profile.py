@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from flopscope.report import launches, ops, overview
+from flopscope.report import launches, ops, overview, timeline
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.report.rows import encode_table
@@ -73,6 +73,7 @@ SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None]] = {
     "overview": overview.section,
     "ops": ops.section,
     "launches": launches.section,
+    "timeline": timeline.section,
 }
 """What makes the data of each section of a profile's page; None where there is nothing to show."""
 

@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from flopscope import _core
 from flopscope.report.encode import Columns
+from flopscope.results.events import MISSING, WORK
+from flopscope.support.kernel_names import short_names
 
 if TYPE_CHECKING:
     from flopscope._core import Store
@@ -25,7 +27,6 @@ MOST_BLOCKS = 1_500_000
 """Of a page: past it, short neighbours in a lane are merged."""
 
 NONE = 2**32 - 1  # the core's value for an unknown id
-MISSING = -(2**63)  # and for an unknown time
 LARGE = 2**32 - 1  # a difference of times that is given apart
 FARTHEST = 2.0**62
 _TYPES = {"start": "i8", "duration": "i8", "busy": "i8", "bytes": "i8"}
@@ -191,12 +192,15 @@ def _labels(found: Sequence[_LaidOut], columns: Columns) -> dict[str, Any]:
             kind, name, row, launch = listed[place]
             labels.append((kinds.setdefault(kind, len(kinds)), name, row if one.part.has_rows else -1))
             launches.append(launch)
+    works = {name for kind, name, _ in labels if name is not None and kind in {kinds.get(word) for word in WORK}}
+    short = short_names(works)
     return {
         "label": columns.add(np.concatenate(blocks)),
         "labels": {
             "kinds": list(kinds),
             "kind": columns.add(np.array([kind for kind, _, _ in labels], dtype=np.int64)),
             "name": columns.texts(name for _, name, _ in labels),
+            "short": columns.texts(None if name is None else short.get(name, name) for _, name, _ in labels),
             "row": columns.add(np.array([row for _, _, row in labels], dtype=np.int64)),
             **_launches(launches, columns),
         },

@@ -80,25 +80,28 @@ flopscope.TimelineView = class {
     paintColors() {
         const { timeline, page, mode } = this;
         const colors = flopscope.timelineColors;
-        this.paper = colors.named("paper", getComputedStyle(document.body).backgroundColor || "#ffffff");
-        const background = flopscope.colors.parse(getComputedStyle(document.body).backgroundColor);
-        this.paper = getComputedStyle(document.body).backgroundColor === "rgba(0, 0, 0, 0)" ? [255, 255, 255] : background;
-        this.ink = flopscope.colors.parse(getComputedStyle(document.body).color);
+        this.paper = colors.named("paper");
+        this.ink = colors.named("text");
         const dark = !colors.bright(this.paper);
         const { rows } = page;
-        const categories = new Map();
+        const categories = new Map(), unknown = colors.boundColor("unknown");
         const colorOfRow = (row, name) => {
             if (mode === "name") return colors.nameColor(name, this.paper, this.ink);
-            if (row < 0 || !rows) return colors.boundColor("unknown");
+            if (row < 0 || !rows) return unknown;
             if (mode === "bound") return colors.boundColor(rows.get("bound", row) || "unknown");
             const category = rows.get("category", row) || "other";
-            if (!categories.has(category)) categories.set(category, category === "other" ? colors.boundColor("unknown") : colors.series(categories.size));
+            if (!categories.has(category)) categories.set(category, category === "other" ? unknown : colors.series(categories.size));
             return categories.get(category);
         };
         const quiet = (color) => colors.mix(color, this.paper, dark ? 0.78 : 0.82);
-        const rowColors = [], labelColors = [], labelOwn = [];
+        const rowColors = [], labelColors = [];
         for (let row = 0; rows && row < rows.count; row++) rowColors.push(colorOfRow(row, rows.get("key", row) || ""));
-        for (let label = 0; label < timeline.labels.count; label++) labelColors.push(colorOfRow(timeline.labels.row(label), timeline.labels.name(label)));
+        const plain = { runtime: 0.45, frame: 0.7, range: 0.3, step: 0.3, op: 0.45, sync: 0.3 }; // how pale what bounds do not tell apart is
+        for (let label = 0; label < timeline.labels.count; label++) {
+            const color = colorOfRow(timeline.labels.row(label), timeline.labels.name(label));
+            const pale = color === unknown ? plain[timeline.labels.kind(label)] || 0 : 0;
+            labelColors.push(pale ? colors.mix(color, this.paper, pale) : color);
+        }
         this.categories = categories;
         this.rgb = { row: rowColors, label: labelColors };
         const table = (list, change) => Uint32Array.from([0, ...list.map((one) => colors.pixel(change ? change(one) : one))]);
@@ -106,10 +109,13 @@ flopscope.TimelineView = class {
         this.labelPixels = table(labelColors);
         this.quietRows = table(rowColors, quiet);
         this.quietLabels = table(labelColors, quiet);
-        this.idlePixels = timeline.causes.map((cause) => colors.pixel(colors.idleColor(cause)));
+        this.idlePixels = timeline.causes.map((cause) => {
+            const color = colors.idleColor(cause);
+            return [colors.pixel(color), colors.pixel(colors.mix(color, this.paper, 0.55))];
+        });
+        this.mapImage = null;
         this.lineColor = colors.mix(this.paper, this.ink, 0.12);
         this.stripe = colors.mix(this.paper, this.ink, 0.035);
-        void labelOwn;
     }
 
     /* The colour of a block as a pixel: by name its own, else that of the op to which it belongs. */
@@ -141,7 +147,8 @@ flopscope.TimelineView = class {
             items.push("Bound of the op:", ...colors.BOUNDS.filter((bound) => seen.has(bound)).map((bound) => swatch(colors.boundColor(bound), bound)));
         } else if (this.mode === "category") items.push("Category of the op:", ...[...this.categories].map(([name, color]) => swatch(color, name)));
         const idle = new Set(timeline.lanes.filter((lane) => lane.role === "idle").map((lane) => lane.depth));
-        if (idle.size) items.push("Idle because of:", ...timeline.causes.map((cause, i) => (idle.has(i) ? swatch(colors.idleColor(cause), cause) : "")));
+        if (idle.size) items.push("Idle because of:", ...timeline.causes.map((cause, i) => (idle.has(i)
+            ? el("span", { class: "timeline-key" }, el("i", { class: `timeline-swatch idle-${cause}` }), cause) : "")));
         items.push(el("span", { class: "note", text: "Where blocks are narrower than a pixel, the height is the share of the time that the lane is busy." }));
         this.legend.replaceChildren(...items.filter(Boolean).map((item) => (typeof item === "string" ? el("b", { text: item }) : item)));
     }
@@ -187,7 +194,7 @@ flopscope.TimelineView = class {
         size(this.axis, width, 40);
         size(this.map, width, 44);
         for (const canvas of [this.axis, this.map]) canvas.style.marginLeft = `${gutter}px`;
-        this.painter.resize(this.canvas.width, this.canvas.height);
+        this.painter.resize(this.canvas.width, this.canvas.height, ratio);
         this.mapImage = null;
     }
 
@@ -259,7 +266,7 @@ flopscope.TimelineView = class {
         for (const { index, x, y, width, height } of texts) {
             if (height < 11 * ratio) continue;
             const pad = 4 * ratio, letters = Math.floor((width - 2 * pad) / (this.letter * ratio));
-            let text = flopscope.shortName(timeline.nameOf(index));
+            let text = timeline.shortName(index);
             if (timeline.count && timeline.count[index] > 1) text = `${timeline.count[index]} events, longest ${text}`;
             if (text.length > letters) text = letters > 2 ? `${text.slice(0, letters - 1)}…` : "";
             if (!text) continue;
@@ -370,7 +377,7 @@ flopscope.TimelineView = class {
         const { css, mix, pixel } = flopscope.colors;
         if (!this.mapImage) {
             const painter = new flopscope.TimelinePainter(timeline);
-            painter.resize(map.width, map.height);
+            painter.resize(map.width, map.height, ratio);
             painter.pixels.fill(pixel(mix(this.paper, this.ink, 0.04)));
             const devices = this.groups.filter((group) => group.rank === 0);
             const groups = (devices.length ? devices : this.groups).slice(0, Math.max(1, Math.floor(map.height / (4 * ratio))));

@@ -17,7 +17,7 @@ flopscope.timeAxis = (() => {
         const decimals = Math.max(0, -Math.floor(Math.log10(step / unit[1]) + 1e-9));
         const found = [];
         for (let k = Math.ceil(from / step); k * step <= to && found.length < 200; k++) {
-            const value = (k * step) / unit[1];
+            const value = (k * step) / unit[1] || 0; // no -0
             found.push({ time: k * step, text: `${value.toLocaleString("en-US", { minimumFractionDigits: decimals, maximumFractionDigits: decimals })}${flopscope.format.SPACE}${unit[0]}` });
         }
         return found;

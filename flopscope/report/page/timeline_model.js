@@ -86,11 +86,12 @@ flopscope.Timeline = class {
 
     async labelsOf(described) {
         const { page } = this;
-        const [kind, name, row, launch] = await Promise.all(["kind", "name", "row", "launch"].map((part) => page.column(described[part])));
+        const [kind, name, short, row, launch] = await Promise.all(["kind", "name", "short", "row", "launch"].map((part) => page.column(described[part])));
         return {
             count: kind.length,
             kind: (label) => described.kinds[kind[label]],
             name: (label) => (name[label] < 0 ? described.kinds[kind[label]] : page.strings[name[label]]),
+            short: (label) => (short[label] < 0 ? described.kinds[kind[label]] : page.strings[short[label]]),
             row: (label) => row[label],
             launch: (label) => (launch[label] < 0 ? null : described.launches[launch[label]]),
         };
@@ -207,6 +208,10 @@ flopscope.Timeline = class {
         const lane = this.laneOf(block);
         if (lane.role === "idle") return `idle: ${this.causes[lane.depth]}`;
         return this.label[block] > 0 ? this.labels.name(this.label[block] - 1) : "";
+    }
+
+    shortName(block) {
+        return this.label[block] > 0 ? this.labels.short(this.label[block] - 1) : this.nameOf(block);
     }
 
     /* The row of the op of a block: that of the op to which device work belongs, or its own; -1: none. */

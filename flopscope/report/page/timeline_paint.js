@@ -24,7 +24,7 @@ flopscope.colors = (() => {
     const mix = (a, b, share) => a.map((one, i) => Math.round(one * (1 - share) + b[i] * share));
     const css = ([r, g, b]) => `rgb(${r},${g},${b})`;
     const bright = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b > 140;
-    const named = (name, fallback) => parse(flopscope.color(name) || fallback);
+    const named = (name) => parse(flopscope.color(name));
     return { parse, pixel, mix, css, bright, named };
 })();
 
@@ -35,7 +35,8 @@ flopscope.TimelinePainter = class {
         this.width = this.height = 0;
     }
 
-    resize(width, height) {
+    resize(width, height, unit) {
+        this.unit = Math.max(Math.round(unit), 1); // device pixels of a CSS pixel
         if (width === this.width && height === this.height) return;
         this.width = width;
         this.height = height;
@@ -56,6 +57,17 @@ flopscope.TimelinePainter = class {
         if (x < 0 || x >= width) return;
         const end = Math.min(y1, this.height) * width + x;
         for (let at = Math.max(y0, 0) * width + x; at < end; at += width) pixels[at] = color;
+    }
+
+    /* The same, hatched: each cause of idleness in a pattern of its own, as in the legend. */
+    hatched(x, y0, y1, [strong, soft], pattern) {
+        const { pixels, width, unit } = this;
+        if (x < 0 || x >= width) return;
+        const size = 6 * unit, slope = [1, -1, 0, 0][pattern], thick = [2, 2, 3, 6][pattern] * unit;
+        for (let y = Math.max(y0, 0), end = Math.min(y1, this.height); y < end; y++) {
+            const at = (((x + slope * y) % size) + size) % size;
+            pixels[y * width + x] = at < thick ? strong : soft;
+        }
     }
 
     /* Paint a lane: view is {from, scale} in ns and pixels per ns; colorOf(block) a pixel; wide: the least width in pixels of
@@ -109,7 +121,7 @@ flopscope.TimelinePainter = class {
                 if (share <= 0) continue;
                 sum += share;
                 const top = y1 - Math.max(Math.round(Math.min(sum, 1) * high), 1);
-                this.column(x, top, y, colors[lanes[k].depth]);
+                this.hatched(x, top, y, colors[lanes[k].depth], lanes[k].depth);
                 y = Math.min(y, top);
             }
         }

@@ -41,7 +41,8 @@ flopscope.timelineRows = (() => {
             group.rank = group.lanes[0].device >= 0 ? 0 : group.lanes[0].role === "idle" ? 1 : group.lanes[0].id !== null ? 2 : 3;
             group.count = group.lanes.reduce((sum, lane) => sum + lane.count, 0);
             group.rows = rowsOf(group);
-            const main = group.lanes.filter((lane) => lane.role !== "idle");
+            const work = group.lanes.filter((lane) => lane.role === "work");
+            const main = work.length ? work : group.lanes.filter((lane) => lane.role !== "idle");
             group.summary = main.length ? main.reduce((a, b) => (b.busy > a.busy ? b : a)) : group.lanes[0];
         }
         const parts = [...new Set(listed.map((group) => group.part))];
@@ -85,16 +86,12 @@ flopscope.timelineRows = (() => {
 flopscope.timelineColors = (() => {
     const MODES = [["bound", "bound"], ["category", "category"], ["name", "name"]];
     const BOUNDS = ["compute", "memory", "latency", "launch", "cache", "unknown"];
-    const FALLBACK = {
-        "bound-compute": "#d55e00", "bound-memory": "#0072b2", "bound-latency": "#cc79a7", "bound-launch": "#e69f00", "bound-cache": "#009e73",
-        "bound-unknown": "#8a8f98", "idle-host": "#d55e00", "idle-sync": "#cc79a7", "idle-data": "#e69f00", "idle-other": "#9aa0a8",
-    };
-    const SERIES = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7a7a7a"];
+    const SERIES = 7;
     const { named, pixel, mix, css, bright } = flopscope.colors;
 
-    const boundColor = (bound) => named(`bound-${bound}`, FALLBACK[`bound-${bound}`] || FALLBACK["bound-unknown"]);
-    const idleColor = (cause) => named(`idle-${cause}`, FALLBACK[`idle-${cause}`] || FALLBACK["idle-other"]);
-    const series = (number) => named(`series-${(number % SERIES.length) + 1}`, SERIES[number % SERIES.length]);
+    const boundColor = (bound) => named(`bound-${BOUNDS.includes(bound) ? bound : "unknown"}`);
+    const idleColor = (cause) => named(`idle-${cause}`);
+    const series = (number) => named(`series-${(number % SERIES) + 1}`);
 
     function hash(text) {
         let sum = 7;
@@ -102,10 +99,10 @@ flopscope.timelineColors = (() => {
         return sum;
     }
 
-    /* One of 24: the series, and lighter and darker shades of each. */
+    /* One of 21: the series, and lighter and darker shades of each. */
     function nameColor(name, paper, ink) {
         const number = hash(name), color = series(number);
-        const shade = Math.floor(number / SERIES.length) % 3;
+        const shade = Math.floor(number / SERIES) % 3;
         return shade === 0 ? color : mix(color, shade === 1 ? paper : ink, 0.35);
     }
 
