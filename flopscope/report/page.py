@@ -36,16 +36,30 @@ SCRIPTS = (
     "format.js",
     "draw.js",
     "overview.js",
+    "grid.js",
+    "details.js",
+    "ops.js",
+    "controls.js",
+    "launches.js",
+    "colors.js",
+    "roofline.js",
     "timeline_model.js",
     "timeline_paint.js",
     "timeline_axis.js",
     "timeline_rows.js",
     "timeline.js",
     "timeline_events.js",
+    "memory.js",
 )
 """The scripts of the page, in the order in which they run; start.js follows."""
 
-STYLES = ("style.css", "canvas.css")
+STYLES = (
+    "style.css",
+    "overview.css",
+    "ops.css",
+    "canvas.css",
+)
+"""The style sheets of the page, in their order; print.css follows."""
 
 
 class Page:
@@ -123,13 +137,13 @@ def _source(name: str) -> str:
 
 
 @cache
-def _style() -> str:
-    return "\n".join(_source(name) for name in STYLES)
+def _script() -> str:
+    return "\n".join(_source(name) for name in (*SCRIPTS, "start.js"))
 
 
 @cache
-def _script() -> str:
-    return "\n".join(_source(name) for name in (*SCRIPTS, "start.js"))
+def _style() -> str:
+    return "\n".join(_source(name) for name in (*STYLES, "print.css"))
 
 
 def _policy(style: str, script: str) -> str:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from flopscope import _core
 from flopscope.report.encode import Columns
-from flopscope.results.events import MISSING, WORK
 from flopscope.support.kernel_names import short_names
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ MOST_BLOCKS = 1_500_000
 """Of a page: past it, short neighbours in a lane are merged."""
 
 NONE = 2**32 - 1  # the core's value for an unknown id
+MISSING = -(2**63)  # and for an unknown time
+WORK = ("kernel", "memcpy", "memset", "interval")  # kinds of events whose names are those of kernels and copies
 LARGE = 2**32 - 1  # a difference of times that is given apart
 FARTHEST = 2.0**62
 _TYPES = {"start": "i8", "duration": "i8", "busy": "i8", "bytes": "i8"}

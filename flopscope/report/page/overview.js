@@ -86,15 +86,20 @@ flopscope.overview = {
 
     advice(rows, perStep) {
         const { element: el, format, draw } = flopscope;
+        const FEW = 4; // rows of evidence that are open
         const most = Math.max(...rows.map((row) => row.saving_pct));
         return el("div", { class: "advice" }, rows.map((row, i) => {
-            const evidence = row.evidence.length > 0 && el("details", { open: i < 4 },
-                el("summary", { text: `Evidence: ${format.plural(row.evidence.length, "row")}` }),
-                el("div", { class: "evidence", role: "list" }, row.evidence.map((entry) => el("div", { role: "listitem" },
-                    draw.link(entry.op, entry.row, "advice"),
-                    el("span", { class: "shapes cut mono", title: [entry.shapes, entry.dtypes].filter(Boolean).join("\n"), text: entry.shapes }),
-                    el("span", { class: "num", text: format.time(entry.time) }),
-                    el("span", { class: "num note", text: entry.calls ? format.plural(entry.calls, "call") : "" })))));
+            const lines = row.evidence.map((entry) => el("div", { role: "listitem" },
+                draw.link(entry.op, entry.row, "advice"),
+                el("span", { class: "shapes cut mono", title: [entry.shapes, entry.dtypes].filter(Boolean).join("\n"), text: entry.shapes }),
+                el("span", { class: "num", text: format.time(entry.time) }),
+                el("span", { class: "num note", text: entry.calls ? format.plural(entry.calls, "call") : "" })));
+            const few = lines.length > FEW + 1 ? FEW : lines.length;
+            const evidence = lines.length > 0 && [
+                el("div", { class: "evidence", role: "list", "aria-label": "Evidence" }, lines.slice(0, few)),
+                few < lines.length && el("details", {}, el("summary", { text: `${format.plural(lines.length - few, "more row")}` }),
+                    el("div", { class: "evidence", role: "list", "aria-label": "More evidence" }, lines.slice(few))),
+            ];
             return el("article", { class: "card", "aria-label": `Advice ${i + 1}: ${row.rule}` },
                 el("div", { class: "top" }, el("span", { class: "rule", text: `${i + 1}. ${row.rule}` }),
                     el("span", { class: "saves", text: `saves about ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ${format.percent(row.saving_pct)}` })),
