@@ -1,7 +1,8 @@
-/* Store's timeline: its events as lanes of blocks, in columns of raw numbers. */
+/* Store's timeline and changes of memory, in columns of raw numbers. */
 #include "python/store_parts.h"
 #include "python/store_type.h"
 #include "store/signature.h"
+#include "timeline/memory.h"
 #include "timeline/timeline.h"
 
 static PyObject *number_of(uint32_t id)
@@ -123,6 +124,44 @@ PyObject *fs_store_object_timeline(PyObject *object, PyObject *args)
     PyObject *result = status == FS_OK ? result_of(self->store, &timeline, &accounting) : fs_raise(&err);
     fs_timeline_clear(&timeline);
     fs_accounting_clear(&accounting);
+    fs_table_destroy(table);
+    return result;
+}
+
+static PyObject *changes_of(const fs_store *store, const fs_memory_changes *changes)
+{
+    int64_t begin, end;
+    fs_store_window(store, &begin, &end);
+    PyObject *result =
+        Py_BuildValue("{s:L,s:k}", "begin", (long long)begin, "unplaced", (unsigned long)changes->unplaced);
+    bool good = result != NULL;
+#define PUT_COLUMN(type, name, prose)                                                   \
+    good = good && fs_put_column(result, #name,                                         \
+                                 PyBytes_FromStringAndSize((const char *)changes->name, \
+                                                           (Py_ssize_t)(changes->count * sizeof(type))));
+    FS_MEMORY_COLUMN_LIST(PUT_COLUMN)
+#undef PUT_COLUMN
+    if (!good) Py_CLEAR(result);
+    return result;
+}
+
+PyObject *fs_store_object_memory(PyObject *object, PyObject *args)
+{
+    fs_store_object *self = (fs_store_object *)object;
+    int by_shape;
+    fs_table_options options = {.brief = true, .calls = true};
+    if (!PyArg_ParseTuple(args, "p:memory", &by_shape)) return NULL;
+    options.by_shape = by_shape;
+    fs_table *table = NULL;
+    fs_memory_changes changes = {0};
+    fs_error err;
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    fs_status status = fs_table_build(self->store, &options, &table, &err);
+    if (status == FS_OK) status = fs_memory_list(&changes, self->store, table, &err);
+    fs_long_work_end(&work);
+    PyObject *result = status == FS_OK ? changes_of(self->store, &changes) : fs_raise(&err);
+    fs_memory_clear(&changes);
     fs_table_destroy(table);
     return result;
 }

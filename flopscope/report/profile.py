@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from flopscope.report import launches, ops, overview, timeline
+from flopscope.report import launches, memory, ops, overview, roofline, timeline
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.report.rows import encode_table
@@ -73,7 +73,9 @@ SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None]] = {
     "overview": overview.section,
     "ops": ops.section,
     "launches": launches.section,
+    "roofline": roofline.section,
     "timeline": timeline.section,
+    "memory": memory.section,
 }
 """What makes the data of each section of a profile's page; None where there is nothing to show."""
 
