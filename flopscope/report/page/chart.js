@@ -2,7 +2,7 @@
    or walked through with the arrow keys, and a text for each mark. Larger pictures are drawn on canvases. */
 {
     const SVG = "http://www.w3.org/2000/svg";
-    const MARGIN = { top: 14, right: 16, bottom: 40, left: 64 };
+    const MARGIN = { top: 14, right: 30, bottom: 40, left: 64 };
     const TIMES = [[1e6, "s"], [1e3, "ms"], [1, "µs"], [1e-3, "ns"]]; // in µs
     const REACH = 30; // px from the pointer within which a mark is pointed at
 
@@ -23,6 +23,10 @@
             let step = Math.max(1, Math.ceil((to - from + 1) / most));
             if (base === 2 && step > 1) step = Math.ceil(step / 2) * 2;
             const ticks = [];
+            if (base === 10 && 3 * (to - from + 1) <= most) {
+                for (let power = from - 1; power <= to; power++) ticks.push(...[1, 2, 5].map((one) => one * 10 ** power));
+                return ticks.filter((value) => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
+            }
             for (let power = from; power <= to; power += step) ticks.push(base ** power);
             return ticks;
         }

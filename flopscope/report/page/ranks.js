@@ -303,7 +303,7 @@
         ];
         if (waits) {
             columns.push(
-                time("Others waited", waits.awaited, { width: 126, missing, bar: "warm", doc: "Time that other ranks waited for this one." }),
+                time("Others waited", waits.awaited, { width: 142, missing, bar: "warm", doc: "Time that other ranks waited for this one." }),
                 time("Waited", waits.waited, { missing, doc: "Time that it waited for the last rank of its collectives." }),
                 { title: "Of its time", width: 96, value: (i) => waits.waited_pct[i], text: (i) => format.percent(waits.waited_pct[i]), missing, doc: "Waited, in percent of the time of its matched collectives." },
                 { title: "Came last", width: 92, value: (i) => waits.times_last[i], text: (i) => format.count(waits.times_last[i]), missing },
