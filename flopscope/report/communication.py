@@ -1,4 +1,4 @@
-"""The section on communication: collectives by kind and size, exposed time, bandwidth of the bus, streams."""
+"""The section on communication: collectives by kind and size, exposed time, bandwidth of the bus."""
 
 from __future__ import annotations
 
@@ -38,9 +38,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "time": time,
         "exposed": exposed,
         "exposed_pct_of_total": _percent(exposed, analysis.total * analysis.step_count),
-        "kinds": [_kind(kind, ("device", "collective")) for kind in kinds_of(calls, "device", "collective")],
         "sizes": [_kind(kind, ("collective", "message_bytes")) for kind in sizes],
-        "streams": _streams(source),
         "calls": {
             **{name: columns.texts(calls[name][shown]) for name in ("collective", "name", "group", "dtype", "kernel")},
             **{name: columns.add(_numbers(calls[name][shown])) for name in _NUMBERS},
@@ -69,9 +67,3 @@ def _kind(kind: CollectiveKind, by: tuple[str, ...]) -> dict[str, Any]:
         **{"calls": kind.calls, "median_bytes": kind.message_bytes, "time": kind.time, "exposed": kind.exposed},
         **{"exposed_pct": kind.exposed_pct, "bus_median": kind.bus_median, "bus_max": kind.bus_max},
     }
-
-
-def _streams(source: Profile) -> list[dict[str, Any]]:
-    streams = source.core.stream_summary()
-    rows = zip(*streams.values(), strict=True)
-    return [dict(zip(streams, row, strict=True)) for row in rows]

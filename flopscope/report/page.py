@@ -48,6 +48,15 @@ SCRIPTS = (
     "ranks.js",
     "compare.js",
     "measurement.js",
+    "colors.js",
+    "roofline.js",
+    "timeline_model.js",
+    "timeline_paint.js",
+    "timeline_axis.js",
+    "timeline_rows.js",
+    "timeline.js",
+    "timeline_events.js",
+    "memory.js",
 )
 """The scripts of the page, in the order in which they run; start.js follows."""
 
@@ -56,6 +65,7 @@ STYLES = (
     "overview.css",
     "ops.css",
     "sections.css",
+    "canvas.css",
 )
 """The style sheets of the page, in their order; print.css follows."""
 

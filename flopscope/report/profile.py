@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.accounting import accounting_columns, joined_columns
 from flopscope.answers.advice import advise
-from flopscope.report import communication, launches, ops, overview
+from flopscope.report import communication, launches, memory, ops, overview, roofline, timeline
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.report.rows import encode_table
@@ -110,6 +110,9 @@ SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None]] = {
     "ops": ops.section,
     "communication": communication.section,
     "launches": launches.section,
+    "roofline": roofline.section,
+    "timeline": timeline.section,
+    "memory": memory.section,
 }
 """What makes the data of each section of a profile's page; None where there is nothing to show."""
 

@@ -19,7 +19,7 @@ from flopscope.views.waterfall import LOOKS
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["RankFacts", "ranks_page", "section"]
+__all__ = ["RankFacts", "add_ranks", "most_awaited", "ranks_page", "section"]
 
 MOST_COLLECTIVES = 1000
 """Collectives that a page lists, those with the largest skews."""
@@ -61,17 +61,31 @@ def ranks_page(facts: RankFacts, title: str | None = None) -> Page:
     """Return the page of many ranks. Raise ValueError for fewer than two."""
     if len(facts.ranks) < 2:
         raise ValueError(f"a page of ranks needs at least two, not {len(facts.ranks)}")
-    models = dict.fromkeys(model for model in facts.devices if model)
-    sentences = _sentences(facts)
-    subtitle = " · ".join([f"{len(facts.ranks):,} ranks", *models])
-    page = Page(title or f"{len(facts.ranks):,} ranks", subtitle=subtitle, headline=" ".join(sentences[:3]))
+    page = Page("")
     try:
-        content = section(facts, page.columns)
-        page.sections["ranks"] = {**(content or {}), "sentences": sentences[3:]}
+        add_ranks(page, facts, title)
     except BaseException:
         page.columns.close()
         raise
     return page
+
+
+def add_ranks(page: Page, facts: RankFacts, title: str | None = None) -> None:
+    """Add the ranks to a page, which is then about them: its title and the sentences that it begins with."""
+    models = dict.fromkeys(model for model in facts.devices if model)
+    sentences = _sentences(facts)
+    page.title = title or f"{len(facts.ranks):,} ranks"
+    page.subtitle = " · ".join([f"{len(facts.ranks):,} ranks", *models])
+    page.headline = " ".join(sentences)
+    page.sections["ranks"] = section(facts, page.columns)
+
+
+def most_awaited(facts: RankFacts) -> int:
+    """Return the rank that the others waited for longest, or the first one if that is unknown."""
+    rows = _by_rank(facts)
+    if rows is None or not float(rows["awaited"].sum()) > 0:
+        return facts.ranks[0]
+    return facts.ranks[int(np.nanargmax(rows["awaited"].to_numpy(dtype=np.float64)))]
 
 
 def section(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
@@ -97,7 +111,6 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
             },
         },
         "part_labels": {name: LOOKS[name][0] for name in PARTS},
-        "sentences": _sentences(facts),
         "waits": _waits(facts, columns),
         "collectives": _collectives(facts, columns),
         "why": facts.why,
@@ -164,8 +177,8 @@ def _sentences(facts: RankFacts) -> list[str]:
     whole = float(np.nansum(facts.totals))
     if not awaited or waited < LEAST * whole:
         return [*texts, "No rank makes the others wait for more than 1 % of their time."]
-    place = int(np.nanargmax(rows["awaited"].to_numpy(dtype=np.float64)))
-    worst, row = facts.ranks[place], rows.iloc[place]
+    worst = most_awaited(facts)
+    row = rows.iloc[list(facts.ranks).index(worst)]
     share = percent_text(100 * float(row["awaited"]) / awaited)
     texts.append(
         f"The ranks wait for each other in collectives for {short_time_text(waited)} in all, "

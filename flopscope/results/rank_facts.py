@@ -1,8 +1,9 @@
-"""What the report page shows of several ranks, from their profiles."""
+"""The report page of several ranks, from their profiles."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,42 @@ import numpy.typing as npt
 
 from flopscope.answers.accounting import part_times
 from flopscope.answers.analysis import PARTS, Analysis
-from flopscope.report.ranks import RankFacts
+from flopscope.report.ranks import RankFacts, add_ranks, most_awaited
 from flopscope.results.communication import stragglers
 from flopscope.results.process import source_of
 
 if TYPE_CHECKING:
     from flopscope.results.results import Results
 
-__all__ = ["rank_facts"]
+__all__ = ["rank_facts", "write_ranks_report"]
+
+
+def write_ranks_report(
+    profiles: Mapping[int, Results],
+    path: str | os.PathLike[str],
+    *,
+    peaks: str | None = None,
+    title: str | None = None,
+) -> None:
+    """Write one HTML page of several ranks: all of them side by side, and in full the one that the others wait for.
+
+    profiles: by rank, at least two. peaks, title and errors as in Results.write_report(); ValueError for fewer ranks.
+    """
+    from flopscope.report.page import write
+    from flopscope.report.profile import profile_page
+
+    if len(profiles) < 2:
+        raise ValueError(f"a page of ranks needs at least two, not {len(profiles)}")
+    facts = rank_facts(profiles, peaks)
+    shown = most_awaited(facts)
+    page = profile_page(profiles[shown], peaks=peaks)
+    try:
+        add_ranks(page, facts, title)
+        page.subtitle += f" · all sections but Ranks show rank {shown}"
+    except BaseException:
+        page.columns.close()
+        raise
+    write(path, page)
 
 
 def rank_facts(profiles: Mapping[int, Results], peaks: str | None = None) -> RankFacts:

@@ -144,9 +144,19 @@ class Page:
         chain.perform()
 
     def click(self, selector: str) -> None:
-        element = self.one(selector)
-        self.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
-        element.click()
+        """Click an element in the middle of the window; again if the page draws it anew meanwhile."""
+        from selenium.common.exceptions import StaleElementReferenceException
+
+        def clicked() -> bool:
+            try:
+                element = self.one(selector)
+                self.run("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
+                element.click()
+            except StaleElementReferenceException:
+                return False
+            return True
+
+        self.wait(clicked, f"a click on {selector}")
 
     # What it did ------------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,8 @@ def report(once: Once) -> Callable[[str], Path]:
     """Return a function of the name of a profile that returns its page."""
 
     def page_of(name: str) -> Path:
-        return once(f"report-{name}", lambda folder: profiles.PROFILES[name](folder / "report.html")) / "report.html"
+        make = {**profiles.PROFILES, **profiles.MEASUREMENTS}[name]
+        return once(f"report-{name}", lambda folder: make(folder / "report.html")) / "report.html"
 
     return page_of
 

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import random
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas
 from hand_traces import NCCL, Program
 
 import flopscope as fs
-from flopscope.report import ranks
+from flopscope import _core
+from flopscope.answers.analysis import PARTS
+from flopscope.hardware.peaks import Peaks
+from flopscope.report.measurement import measurement_page
 from flopscope.report.page import write
-from flopscope.report.profile import profile_page
-from flopscope.results.rank_facts import rank_facts
+from flopscope.report.ranks import RankFacts, ranks_page
+from flopscope.results.rank_facts import write_ranks_report
+from flopscope.timing.distribution import describe
+from flopscope.timing.measurement import Measurement, Shares
 
-__all__ = ["PROFILES", "hostile", "huge", "ranks_of"]
+__all__ = ["MEASUREMENTS", "PROFILES", "RECORDED", "hostile", "huge", "many_ranks", "ranks_of"]
 
 ROOT = Path(__file__).parent.parent.parent
 RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200"
 EVENTS = 200_000
+GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn"
 NASTY = (
     "</script><script>alert(1)</script>",
     "<img src=x onerror=alert(2)>",
@@ -81,16 +90,8 @@ def _rank(rank: int, count: int, steps: int, factor: float, draw: random.Random)
         for layer in range(6):
             launched = at + 10 + 12 * layer
             time = 180 * factor * draw.uniform(0.97, 1.03)
-            shapes, kernel = ([16384, 1024], [1024, 4096]), "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn"
-            program.run(
-                "aten::mm",
-                launched,
-                begin,
-                time,
-                *shapes,
-                kernel="sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn",
-                dtype="c10::BFloat16",
-            )
+            shapes = [16384, 1024], [1024, 4096]
+            program.run("aten::mm", launched, begin, time, *shapes, kernel=GEMM, dtype="c10::BFloat16")
             begin += time + 5
         ready = at + 20 + 6 * (180 * slowest * 1.03 + 5)  # when the slowest rank takes part at the latest
         for bucket, elements in enumerate((1 << 20, 1 << 22, 1 << 24)):
@@ -112,10 +113,7 @@ def _rank(rank: int, count: int, steps: int, factor: float, draw: random.Random)
 
 
 def _ranks(path: Path) -> None:
-    traces = ranks_of(8)
-    page = profile_page(traces[0])
-    page.sections["ranks"] = ranks.section(rank_facts(dict(enumerate(traces))), page.columns)
-    write(path, page)
+    write_ranks_report(dict(enumerate(ranks_of(8))), path)
 
 
 # Others ---------------------------------------------------------------------------------------------------------------
@@ -173,12 +171,74 @@ def _compare(path: Path) -> None:
     fs.compare(*runs, names=("eager", "compiled")).write_report(path)
 
 
+def many_ranks(path: Path, count: int) -> None:
+    """Write the page of so many ranks, of which rank 1234 is slow in every step."""
+    draw = np.random.default_rng(1)
+    steps = 12
+    parts = {part: np.zeros((count, steps)) for part in PARTS}
+    parts["ideal"] += 900.0
+    parts["compute"] += draw.normal(400, 10, (count, steps))
+    parts["compute"][1234] += 300.0
+    parts["communication"] += 2000.0 - parts["ideal"] - parts["compute"]
+    parts["compute"][7] = math.nan  # a rank whose steps are unknown
+    waits = parts["compute"][1234].sum() - parts["compute"].sum(axis=1)
+    rows = {"rank": [*range(count)], "collectives": steps, "unmatched": 0, "waited": waits, "waited_pct": waits / 200}
+    rows |= {"times_last": 0, "awaited": 0.0, "clock_offset": draw.normal(0, 50, count), "clock_spread": 0.2}
+    frame = pandas.DataFrame(rows)
+    frame.loc[1234, ["times_last", "awaited"]] = steps, np.nansum(waits)
+    facts = RankFacts(
+        ranks=[*range(count)],
+        labels=[f"runs/rank{rank}.json.gz" for rank in range(count)],
+        devices=["NVIDIA H200"] * count,
+        steps=[f"ProfilerStep#{step}" for step in range(steps)],
+        parts=parts,
+        rank_rows=frame,
+    )
+    write(path, ranks_page(facts))
+
+
+def _measured(us: float, spread: float) -> Measurement:
+    draw = random.Random(1)
+    samples = [us * (1 + abs(draw.gauss(0, spread))) for _ in range(400)] + [us * 3]
+    roof = _core.roof(
+        2 * 4096**3, 3 * 4096**2 * 2, "bf16_tensor", {"flops": {"bf16_tensor": 989e12}, "bandwidth": 4.8e12}
+    )
+    rating = _core.rate(roof, 2 * 4096**3, 3 * 4096**2 * 2, us, "cupti", 2.0)
+    return Measurement(
+        **vars(describe(samples)),
+        **{
+            "name": "matmul",
+            "device": "cuda:0",
+            "device_name": "NVIDIA H200",
+            "timing_source": "cupti",
+            "cache": "cold",
+        },
+        **{"discarded": 2, "batch": 1, "stopped": "the interval is narrow enough", "flops": 2.0 * 4096**3},
+        **{"bytes_total_moved": 3.0 * 4096**2 * 2, "tflops_per_s": 2 * 4096**3 / us / 1e6},
+        **{"gbytes_per_s": 3 * 4096**2 * 2 / us / 1e3, "arithmetic_intensity": 4096 / 3, "unit": "bf16_tensor"},
+        **{name: rating[name] for name in ("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline", "bound")},
+        **{"roofline_time": rating["roofline_time"], "headroom": us - rating["roofline_time"], "clock_mhz": 1755.0},
+        **{"peaks_source": "datasheet", "shares": {"datasheet": Shares.of(rating)}, "samples": tuple(samples)},
+        **{"clocks": tuple(1755.0 + draw.choice([0, 15]) for _ in samples), "notes": ("a note",)},
+    )
+
+
 def _measurement(path: Path) -> None:
-    from fake_measure import measurement
+    peaks = {"datasheet": Peaks("datasheet", {"bf16_tensor": 989e12}, 4.8e12)}
+    write(path, measurement_page(_measured(190.0, 0.01), peaks))
 
-    measurement().write_report(path)
+
+def _times(path: Path) -> None:
+    x = fs.ones((64, 64))
+    fs.compare_times(lambda: fs.add(x, x), lambda: fs.sin(x), max_time=0.05, min_time=0.01).write_report(path)
 
 
+def _sweep(path: Path) -> None:
+    options = {"max_time": 0.01, "peaks": "none", "progress": False}
+    fs.sweep("add", [1 << 8, 1 << 12, 1 << 16], ["float32", "float64"], **options).write_report(path)
+
+
+MEASUREMENTS: dict[str, Callable[[Path], Any]] = {"measurement": _measurement, "times": _times, "sweep": _sweep}
 PROFILES: dict[str, Callable[[Path], Any]] = {
     "training": _recorded("held_out/vit_before"),
     "inference": _recorded("faults/attention_infer_before"),

@@ -2,7 +2,7 @@
    or walked through with the arrow keys, and a text for each mark. Larger pictures are drawn on canvases. */
 {
     const SVG = "http://www.w3.org/2000/svg";
-    const MARGIN = { top: 14, right: 16, bottom: 40, left: 64 };
+    const MARGIN = { top: 14, right: 30, bottom: 40, left: 64 };
     const TIMES = [[1e6, "s"], [1e3, "ms"], [1, "µs"], [1e-3, "ns"]]; // in µs
     const REACH = 30; // px from the pointer within which a mark is pointed at
 
@@ -23,6 +23,10 @@
             let step = Math.max(1, Math.ceil((to - from + 1) / most));
             if (base === 2 && step > 1) step = Math.ceil(step / 2) * 2;
             const ticks = [];
+            if (base === 10 && 3 * (to - from + 1) <= most) {
+                for (let power = from - 1; power <= to; power++) ticks.push(...[1, 2, 5].map((one) => one * 10 ** power));
+                return ticks.filter((value) => value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9));
+            }
             for (let power = from; power <= to; power += step) ticks.push(base ** power);
             return ticks;
         }
@@ -68,13 +72,13 @@
         const withUnit = (axis, unit) => (unit.unit ? `${axis.label}, ${unit.unit}` : axis.label);
         for (const value of options.x.ticks || ticksOf(options.x, area.sx.low, area.sx.high, Math.max(2, (right - left) / 80))) {
             const x = area.x(value);
-            make("line", { class: "grid", x1: x, x2: x, y1: top, y2: bottom }, frame);
+            make("line", { class: "tick", x1: x, x2: x, y1: top, y2: bottom }, frame);
             const text = options.x.text ? options.x.text(value) : xUnit.text(value);
             make("text", { x, y: bottom + 15, "text-anchor": "middle" }, frame, text);
         }
         for (const value of options.y.ticks || ticksOf(options.y, area.sy.low, area.sy.high, Math.max(2, (bottom - top) / 36))) {
             const y = area.y(value);
-            make("line", { class: "grid", x1: left, x2: right, y1: y, y2: y }, frame);
+            make("line", { class: "tick", x1: left, x2: right, y1: y, y2: y }, frame);
             make("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, frame, options.y.text ? options.y.text(value) : yUnit.text(value));
         }
         make("line", { class: "edge", x1: left, x2: right, y1: bottom, y2: bottom }, frame);

@@ -1,4 +1,4 @@
-/* The section on communication: what the collectives cost, their bandwidth by size, the streams, and every call. */
+/* The section on communication: what the collectives cost, their bandwidth by size, and every call. */
 "use strict";
 
 {
@@ -68,20 +68,6 @@
         ], "Collectives by kind and message size");
     }
 
-    function streamsTable(data) {
-        const { format, draw } = flopscope;
-        return draw.table(data.streams, [
-            { title: "Device", left: true, text: (row) => `cuda:${row.device}` },
-            { title: "Stream", text: (row) => (row.stream === null ? "all" : String(row.stream)) },
-            { title: "Kernels", text: (row) => format.count(row.kernels) },
-            { title: "Copies", text: (row) => format.count(row.copies) },
-            { title: "Busy", text: (row) => format.time(row.busy) },
-            { title: "Overlapped", text: (row) => format.percent(row.overlapped_pct), doc: "While another stream worked too." },
-            { title: "Communication", text: (row) => format.time(row.communication) },
-            { title: "Exposed", text: (row) => format.time(row.exposed_communication) },
-        ], "Streams");
-    }
-
     /* The columns of all calls, with texts by name. */
     async function loadCalls(data, page) {
         const calls = { count: data.shown };
@@ -139,8 +125,6 @@
             sizesChart(element, data, kinds, calls);
             element.append(draw.heading("By kind and size", "times of all steps and devices, with the wait for other ranks"));
             element.append(kindsTable(data));
-            element.append(draw.heading("Streams", "what ran beside what"));
-            element.append(streamsTable(data));
             const left = data.count - data.shown;
             element.append(draw.heading("Calls", left ? `the first ${format.count(data.shown)} of ${format.count(data.count)}` : ""));
             callsTable(element, calls);

@@ -1,7 +1,7 @@
 /* A table of any number of lines, of which only those in view are elements. It draws; whoever owns it makes the lines.
 
-   new flopscope.Grid({label, id, fits (whether the height follows the lines), cell(line, column), onSort(name), onSelect(line),
-   onToggle(line)})
+   new flopscope.Grid({label, id, fits (whether the height follows the lines), flat (no line opens), cell(line, column),
+   onSort(name), onSelect(line), onToggle(line)})
    A line: {key, depth, open (undefined: nothing to open), kind}. A column: {name, title, doc, width, left}. The first
    column stays in view and takes the width that is left. A cell: {text, title, share of the bar behind it,
    bar (its class), name (the cell's class), swatch, element (instead of the text)}. */
@@ -30,6 +30,23 @@ flopscope.Grid = class {
         }, el("div", { role: "rowgroup", class: "head-group" }, this.header), this.space, this.nothing);
         this.body.addEventListener("click", (event) => this.click(event));
         new ResizeObserver(() => requestAnimationFrame(() => this.layout())).observe(this.element);
+        const printed = el("div", { class: "printed" });
+        flopscope.onPrint(() => {
+            printed.replaceChildren(...this.paper());
+            this.element.after(printed);
+        }, () => printed.remove());
+    }
+
+    /* The first lines as a plain table, and how many more there are. */
+    paper() {
+        const { element: el, format, draw } = flopscope;
+        const shown = this.lines.slice(0, 60);
+        const columns = this.columns.map((column, i) => ({
+            title: column.title, left: column.left || i === 0, text: (line) => this.options.cell(line, column).text || "",
+        }));
+        const left = this.lines.length - shown.length;
+        return [draw.table(shown, columns, this.options.label),
+            left > 0 ? el("p", { class: "note", text: `${format.count(left)} more rows are not printed.` }) : ""];
     }
 
     setColumns(columns, sort) {
@@ -99,9 +116,9 @@ flopscope.Grid = class {
                     role: k === 0 ? "rowheader" : "gridcell", "aria-colindex": String(k + 1), title: cell.title,
                 };
                 if (k === 0) {
-                    const toggle = line.open === undefined ? el("span", { class: "open" })
+                    const toggle = this.options.flat ? "" : line.open === undefined ? el("span", { class: "open" })
                         : el("button", { class: "open", type: "button", tabindex: "-1", text: line.open ? "▼" : "▶", "aria-label": line.open ? "Close" : "Open" });
-                    toggle.style.marginLeft = `${14 * line.depth}px`;
+                    if (toggle) toggle.style.marginLeft = `${14 * line.depth}px`;
                     return el("div", properties, toggle, cell.swatch && el("i", { class: `swatch ${cell.swatch}` }), el("span", { class: "cut", text: cell.text }));
                 }
                 const share = Number.isFinite(cell.share) && cell.share > 0 ? Math.min(cell.share, 1) : 0;

@@ -1,4 +1,4 @@
-/* Lists of records that may be long: a grid with sorting, a filter, records that open below others, and a printed form. */
+/* Lists of records that may be long: a grid with sorting, a filter, and records that open below others. */
 "use strict";
 
 /* Add a list to an element.
@@ -12,7 +12,6 @@
    Returns an object with ``show(i)``, which brings a record into view and marks it. */
 flopscope.list = function (parent, options) {
     const { element: el, format } = flopscope;
-    const PRINTED = 60;
     const HEAD = 34;
     const { count } = options;
     const columns = options.columns.map((column, name) => ({ ...column, name }));
@@ -80,7 +79,7 @@ flopscope.list = function (parent, options) {
     flopscope.lists = (flopscope.lists || 0) + 1;
     const shown = el("span", { class: "count", "aria-live": "polite" });
     const grid = new flopscope.Grid({
-        label: options.label, id: `list${flopscope.lists}`, cell: cellOf,
+        label: options.label, id: `list${flopscope.lists}`, flat: !children.size, cell: cellOf,
         onSort(name) {
             const starts = columns[name].magnitude || typeof valueOf(columns[name], roots[0]) === "number";
             sort.down = sort.name === name ? !sort.down : starts;
@@ -95,7 +94,6 @@ flopscope.list = function (parent, options) {
         },
     });
     grid.element.classList.add("list");
-    const printed = el("div", { class: "printed" });
     parent.append(el("div", { class: "listbox" }, options.filter && el("div", { class: "controls" }, el("label", {}, "Filter", el("input", {
         type: "search", placeholder: options.placeholder, on: {
             input: (event) => {
@@ -103,16 +101,7 @@ flopscope.list = function (parent, options) {
                 arrange();
             },
         },
-    })), shown), grid.element, printed));
-
-    flopscope.onPrint(() => {
-        const rows = grid.lines.slice(0, PRINTED);
-        const left = grid.lines.length - rows.length;
-        const table = flopscope.draw.table(rows, columns.map((column) => ({
-            title: column.title, left: column.left || column.name === 0, text: (line) => column.text(line.key) || "",
-        })), options.label);
-        printed.replaceChildren(table, left > 0 ? el("p", { class: "note", text: `${format.count(left)} more rows are not printed.` }) : "");
-    }, () => printed.replaceChildren());
+    })), shown), grid.element));
 
     arrange();
     return {

@@ -16,9 +16,18 @@
         const [low, high] = [sorted[0], sorted[sorted.length - 1]];
         const [q1, q3] = [quantile(sorted, 0.25), quantile(sorted, 0.75)];
         const far = q3 + 8 * Math.max(q3 - q1, 0.002 * q3);
-        const most = high > far ? far : high;
+        const near = sorted.filter((value) => value <= far);
+        const most = near.length ? near[near.length - 1] : high;
         const room = (most - low || most || 1) * 0.04;
-        return { domain: [low - room, most + room], beyond: sorted.filter((value) => value > most).length, sorted };
+        return { domain: [low - room, most + room], beyond: sorted.length - near.length, sorted };
+    }
+
+    /* A time with four digits, in the unit of another one. */
+    function fine(us, like = us) {
+        const { format } = flopscope;
+        if (!format.known(us)) return format.MISSING;
+        const [size, unit] = [[1e6, "s"], [1e3, "ms"], [1, "µs"], [1e-3, "ns"]].find(([one]) => Math.abs(like) >= one) || [1e-3, "ns"];
+        return `${(us / size).toPrecision(4)}${format.SPACE}${unit}`;
     }
 
     function histogram(parent, values, options) {
@@ -58,7 +67,7 @@
                 area.add("text", { class: "label", x: x + 5, y: area.top + 11 }, `median ${text(options.median)}`);
             },
         };
-        parent.append(flopscope.draw.heading(options.title, `${options.note}${beyond ? `; ${beyond} more lie further right` : ""}`));
+        parent.append(flopscope.draw.heading(options.title, `${options.note}${beyond ? `; not drawn: ${beyond} further to the right` : ""}`));
         flopscope.chart(parent, chart);
     }
 
@@ -67,7 +76,7 @@
         const { domain, beyond } = rangeOf(values);
         const step = Math.max(1, Math.ceil(values.length / MOST_DOTS));
         const left = step > 1 ? `; every ${step}th is drawn` : "";
-        parent.append(flopscope.draw.heading(options.title, `${beyond ? `${beyond} lie above the picture` : ""}${left}`.replace(/^; /, "")));
+        parent.append(flopscope.draw.heading(options.title, `${beyond ? `not drawn: ${beyond} above the picture` : ""}${left}`.replace(/^; /, "")));
         flopscope.chart(parent, {
             label: `${options.title}, ${values.length} of them`,
             height: 180,
@@ -101,7 +110,7 @@
                 : "the peaks of the device are unknown",
             ...(unmarked ? [`${unmarked} without FLOPs or of unknown work are not drawn`] : []),
         ].join("; ")));
-        flopscope.legend(parent, [...new Set(marks.map((mark) => mark.bound))].map((bound) => [`bound-${bound}`, bound]));
+        flopscope.legend(parent, [...new Set(marks.map((mark) => mark.bound))].map((bound) => [`bound-${bound}`, `bound: ${bound}`]));
         flopscope.chart(parent, {
             label: `Roofline: ${marks.slice(0, 3).map((mark) => `${mark.name} at ${format.intensity(mark.intensity)}, ${format.flopRate(mark.flops)}`).join("; ")}`,
             height: 320,
@@ -116,7 +125,7 @@
                         const from = Math.max(x[0], y[0] / roof.bandwidth);
                         const to = Math.min(most / roof.bandwidth, x[1]);
                         area.add("line", { class: "roof", ...dash, x1: area.x(from), y1: area.y(from * roof.bandwidth), x2: area.x(to), y2: area.y(to * roof.bandwidth) });
-                        if (roof === roofs[0]) area.add("text", { class: "label", x: area.x(from) + 8, y: area.y(from * roof.bandwidth) - 14 }, `memory ${format.byteRate(roof.bandwidth)}`);
+                        if (roof === roofs[0]) area.add("text", { class: "label", x: area.x(from) + 26, y: Math.min(area.y(from * roof.bandwidth) + 4, area.bottom - 4) }, `memory ${format.byteRate(roof.bandwidth)}`);
                     }
                     for (const [unit, flops] of Object.entries(roof.flops)) {
                         const from = roof.bandwidth ? flops / roof.bandwidth : x[0];
@@ -135,7 +144,7 @@
     }
 
     const facts = (entries) => el("dl", { class: "facts" },
-        entries.map(([name, text]) => el("div", {}, el("dt", { text: name }), el("dd", { text }))));
+        entries.flatMap(([name, text]) => [el("dt", { text: name }), el("dd", { text })]));
 
     const notesOf = (notes) => notes.map((note) => el("p", { class: "note", text: note }));
 
@@ -146,8 +155,9 @@
         const { statistics } = data;
         const share = data.shares.find((row) => format.known(row.pct_roofline));
         element.append(el("div", { class: "tiles" },
-            draw.tile("Median", format.time(statistics.median), `95 % interval: ${format.time(data.ci[0])} to ${format.time(data.ci[1])}`),
-            draw.tile("95 % interval", `${format.time(data.ci[0])} to ${format.time(data.ci[1])}`, "Of the median, by bootstrap."),
+            draw.tile("Median", fine(statistics.median), "Of the samples."),
+            draw.tile("95 % interval", format.known(data.ci[0]) ? `${fine(data.ci[0], statistics.median)} to ${fine(data.ci[1], statistics.median)}`
+                : format.MISSING, "Of the median, by bootstrap."),
             draw.tile("At the limit", format.time(statistics.roofline_time), "The least time that the peaks allow."),
             draw.tile("Of the roofline", share ? format.percent(share.pct_roofline) : format.MISSING, share && `By the ${share.source} peaks.`),
             draw.tile("Samples", `${format.count(statistics.n)}${statistics.batch > 1 ? ` of ${statistics.batch} calls` : ""}`,
@@ -156,11 +166,11 @@
             const axis = { label: "Time of a call", kind: "time" };
             histogram(element, times, {
                 title: "Distribution of the samples", what: "Samples", axis, ci: data.ci, median: statistics.median,
-                text: format.time, note: "shaded: the interval of the median",
+                text: (value) => fine(value, statistics.median), note: "shaded: the interval of the median",
             });
             inOrder(element, times, {
                 title: "Samples in their order", axis, median: statistics.median,
-                text: (value, i) => `${format.time(value)}${clocks && format.known(clocks[i]) ? ` at ${format.count(clocks[i])} MHz` : ""}`,
+                text: (value, i) => `${fine(value, statistics.median)}${clocks && format.known(clocks[i]) ? ` at ${format.count(clocks[i])} MHz` : ""}`,
             });
         }
         if (data.roofline) roofline(element, data.roofline);

@@ -31,7 +31,7 @@
 
     /* The heat map and the bars below it, on one canvas: a column of px shows the largest of the ranks in it. */
     class HeatMap {
-        constructor(parent, facts, choose) {
+        constructor(parent, facts, metric, choose) {
             this.facts = facts;
             this.choose = choose;
             this.at = [0, 0]; // place of the rank, and step
@@ -45,7 +45,7 @@
             this.listen();
             new ResizeObserver(() => this.draw()).observe(this.box);
             flopscope.onTheme(() => this.draw());
-            this.show("total");
+            this.show(metric);
         }
 
         show(metric) {
@@ -281,6 +281,12 @@
         return facts;
     }
 
+    /* What differs most between ranks and steps. Ranks that wait for each other have steps of one length. */
+    function telling(facts) {
+        const range = (name) => limits(facts.cells[name]).reduce((low, high) => high - low);
+        return Object.keys(facts.cells).reduce((best, name) => (range(name) > range(best) ? name : best));
+    }
+
     function rankList(parent, facts, data, choose) {
         const { format } = flopscope;
         const time = (title, values, more = {}) => {
@@ -297,7 +303,7 @@
         ];
         if (waits) {
             columns.push(
-                time("Others waited", waits.awaited, { missing, bar: "warm", doc: "Time that other ranks waited for this one." }),
+                time("Others waited", waits.awaited, { width: 142, missing, bar: "warm", doc: "Time that other ranks waited for this one." }),
                 time("Waited", waits.waited, { missing, doc: "Time that it waited for the last rank of its collectives." }),
                 { title: "Of its time", width: 96, value: (i) => waits.waited_pct[i], text: (i) => format.percent(waits.waited_pct[i]), missing, doc: "Waited, in percent of the time of its matched collectives." },
                 { title: "Came last", width: 92, value: (i) => waits.times_last[i], text: (i) => format.count(waits.times_last[i]), missing },
@@ -350,13 +356,13 @@
         async mount(element, data, page) {
             const { draw, format } = flopscope;
             const facts = await loadFacts(data, page);
-            for (const text of data.sentences) element.append(el("p", { class: "sentence", text }));
             if (data.why) element.append(el("p", { class: "notice", text: data.why }));
             for (const text of data.notes) element.append(el("p", { class: "notice", text }));
             element.append(draw.heading("Ranks and steps", data.steps_left_out
                 ? `the first ${format.count(facts.steps)} steps; ${format.count(data.steps_left_out)} more are not drawn` : ""));
             const metrics = el("select", { on: { change: (event) => map.show(event.target.value) } },
                 Object.keys(data.cells).map((name) => el("option", { value: name, text: facts.label(name) })));
+            metrics.value = telling(facts);
             element.append(el("div", { class: "controls" }, el("label", {}, "Colour", metrics)));
             let list = null;
             const choose = (place) => {
@@ -364,7 +370,7 @@
                 list.show(place);
                 flopscope.announce(`Rank ${facts.rank[place]} is chosen`);
             };
-            const map = new HeatMap(element, facts, choose);
+            const map = new HeatMap(element, facts, metrics.value, choose);
             element.append(draw.heading("Each rank", "times are means of a step; waits are sums over the profile"));
             list = rankList(element, facts, data, (place) => map.mark(place));
             if (data.collectives) await collectiveList(element, data.collectives, page);

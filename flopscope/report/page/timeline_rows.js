@@ -1,0 +1,110 @@
+/* The rows of the timeline: lanes in groups that fold, one group for each device, each thread and what has neither. */
+"use strict";
+
+flopscope.timelineRows = (() => {
+    const HEIGHTS = { group: 24, work: 18, idle: 16, annotation: 16, wait: 14, host: 16, overhead: 14 }; // CSS pixels
+    const ORDER = ["idle", "work", "annotation", "wait", "host", "overhead"];
+    const MOST_OPEN = 12; // groups that are open at first
+
+    function keyOf(lane) {
+        if (lane.device >= 0) return `${lane.part}|device ${lane.device}`;
+        if (lane.role === "idle") return `${lane.part}|cpu`;
+        return lane.id === null ? `${lane.part}|none` : `${lane.part}|thread ${lane.id}`;
+    }
+
+    function titleOf(lane) {
+        const own = lane.device >= 0 ? `GPU ${lane.device}` : lane.role === "idle" ? "CPU"
+            : lane.id === null ? "Across threads" : `Thread ${lane.id}`;
+        return lane.part ? `${lane.part} · ${own}` : own;
+    }
+
+    /* The text of a row: of the first lane of each stream, and of what is special. */
+    function labelOf(lane) {
+        if (lane.role === "idle") return "idle, by cause";
+        if (lane.role === "work") return lane.depth > 0 ? "overlapping" : lane.id === null ? "device work" : `stream ${lane.id}`;
+        if (lane.depth > 0) return "";
+        return { annotation: lane.id === null ? "ranges" : `ranges, stream ${lane.id}`, wait: "waits", host: "", overhead: "overhead" }[lane.role];
+    }
+
+    /* Groups of rows, devices first; each row has one lane, or the idle times of a device. */
+    function groups(timeline) {
+        const found = new Map();
+        for (const lane of timeline.lanes) {
+            const key = keyOf(lane);
+            if (!found.has(key)) found.set(key, { key, title: titleOf(lane), model: lane.model, lanes: [], part: lane.part });
+            found.get(key).lanes.push(lane);
+        }
+        const listed = [...found.values()];
+        for (const group of listed) {
+            group.lanes.sort((a, b) => ORDER.indexOf(a.role) - ORDER.indexOf(b.role)
+                || (a.role === "idle" ? 0 : Number(a.id || 0) - Number(b.id || 0)) || a.depth - b.depth);
+            group.rank = group.lanes[0].device >= 0 ? 0 : group.lanes[0].role === "idle" ? 1 : group.lanes[0].id !== null ? 2 : 3;
+            group.count = group.lanes.reduce((sum, lane) => sum + lane.count, 0);
+            group.rows = rowsOf(group);
+            const work = group.lanes.filter((lane) => lane.role === "work");
+            const main = work.length ? work : group.lanes.filter((lane) => lane.role !== "idle");
+            group.summary = main.length ? main.reduce((a, b) => (b.busy > a.busy ? b : a)) : group.lanes[0];
+        }
+        const parts = [...new Set(listed.map((group) => group.part))];
+        listed.sort((a, b) => parts.indexOf(a.part) - parts.indexOf(b.part) || a.rank - b.rank
+            || (a.rank === 0 ? a.lanes[0].device - b.lanes[0].device : b.count - a.count));
+        listed.forEach((group, i) => { group.open = listed.length <= MOST_OPEN || i < MOST_OPEN / 2 || group.count > 0.2 * timeline.length; });
+        return listed;
+    }
+
+    function rowsOf(group) {
+        const idle = group.lanes.filter((lane) => lane.role === "idle");
+        const rows = idle.length ? [{ role: "idle", lanes: idle, label: labelOf(idle[0]), height: HEIGHTS.idle }] : [];
+        for (const lane of group.lanes) {
+            if (lane.role !== "idle") rows.push({ role: lane.role, lanes: [lane], label: labelOf(lane), height: HEIGHTS[lane.role] });
+        }
+        return rows;
+    }
+
+    /* Place the rows of all groups below each other; returns them with their y, and the height of all. */
+    function place(listed) {
+        const rows = [];
+        let y = 0;
+        for (const group of listed) {
+            rows.push({ role: "group", group, lanes: group.open ? [] : [group.summary], y, height: HEIGHTS.group, label: group.title });
+            y += HEIGHTS.group;
+            if (group.open) {
+                for (const row of group.rows) {
+                    rows.push({ ...row, group, y });
+                    y += row.height;
+                }
+                y += 4;
+            }
+        }
+        return { rows, height: y };
+    }
+
+    return { groups, place };
+})();
+
+/* The colours of blocks: by what bounds their op, by its category, or by their name. */
+flopscope.timelineColors = (() => {
+    const MODES = [["bound", "bound"], ["category", "category"], ["name", "name"]];
+    const BOUNDS = ["compute", "memory", "latency", "launch", "cache", "unknown"];
+    const SERIES = 7;
+    const { named, pixel, mix, css, bright } = flopscope.colors;
+
+    const boundColor = (bound) => named(`bound-${BOUNDS.includes(bound) ? bound : "unknown"}`);
+    const idleColor = (cause) => named(`idle-${cause}`);
+    const series = (number) => named(`series-${(number % SERIES) + 1}`);
+
+    function hash(text) {
+        let sum = 7;
+        for (let i = 0; i < text.length; i++) sum = (Math.imul(sum, 31) + text.charCodeAt(i)) >>> 0;
+        return sum;
+    }
+
+    /* One of 21: the series, and lighter and darker shades of each. */
+    function nameColor(name, paper, ink) {
+        const number = hash(name), color = series(number);
+        const shade = Math.floor(number / SERIES) % 3;
+        return shade === 0 ? color : mix(color, shade === 1 ? paper : ink, 0.35);
+    }
+
+    return { MODES, BOUNDS, boundColor, idleColor, series, nameColor, pixel, mix, css, bright, named };
+})();
