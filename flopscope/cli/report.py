@@ -67,7 +67,13 @@ def _page(processes: Sequence[Process], options: argparse.Namespace) -> Page:
     if len(processes) == 1:
         trace, windows = processes[0]
         return profile_page(trace, peaks=options.peaks, title=options.title, windows=windows)
-    raise ValueError(_unrelated(processes))
+    ranks = {process.trace.rank: process.trace for process in processes}
+    if len(ranks) < len(processes) or None in ranks:
+        raise ValueError(_unrelated(processes))
+    from flopscope.results.rank_facts import report_of_ranks
+
+    known = {rank: trace for rank, trace in ranks.items() if rank is not None}
+    return report_of_ranks(known, peaks=options.peaks, title=options.title)
 
 
 def _unrelated(processes: Sequence[Process]) -> str:

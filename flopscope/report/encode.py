@@ -28,8 +28,9 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 class Columns:
     """The binary columns and the texts of a page.
 
-    A column is described by ``{"type", "length", "blob", "offset"}``; one with the same value everywhere by ``{"type",
-    "length", "fill"}``, where None stands for NaN. Types are NumPy's, little-endian: "f8", "f4", "i4", "u4", "u2", "u1".
+    A column is described by ``{"type", "length", "blob", "offset"}``; one with the same value everywhere by
+    ``{"type", "length", "fill"}``, where None stands for NaN. Types are NumPy's, little-endian: "f8", "f4", "i4",
+    "u4", "u2", "u1".
     """
 
     def __init__(self) -> None:

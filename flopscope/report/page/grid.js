@@ -1,6 +1,7 @@
 /* A table of any number of lines, of which only those in view are elements. It draws; whoever owns it makes the lines.
 
-   new flopscope.Grid({label, id, flat (no line opens), cell(line, column), onSort(name), onSelect(line), onToggle(line), onEnter(line)})
+   new flopscope.Grid({label, id, flat (no line opens), fits (whether the height follows the lines), cell(line, column),
+   onSort(name), onSelect(line), onToggle(line)})
    A line: {key, depth, open (undefined: nothing to open), kind}. A column: {name, title, doc, width, left}. The first
    column stays in view and takes the width that is left. A cell: {text, title, share of the bar behind it,
    bar (its class), name (the cell's class), swatch, element (instead of the text)}. */
@@ -69,7 +70,7 @@ flopscope.Grid = class {
         this.lines = lines;
         this.at = key === null ? -1 : lines.findIndex((line) => line.key === key);
         this.space.style.height = `${lines.length * this.height}px`;
-        this.element.style.height = `min(72vh, ${Math.max(lines.length * this.height, 64) + 50}px)`;
+        if (this.options.fits) this.element.style.height = `min(72vh, ${Math.max(lines.length * this.height, 64) + 50}px)`;
         this.element.setAttribute("aria-rowcount", String(lines.length + 1));
         this.nothing.hidden = lines.length > 0;
         this.nothing.textContent = nothing || "No rows.";
