@@ -46,7 +46,7 @@ flopscope.Grid = class {
         }));
         const left = this.lines.length - shown.length;
         return [draw.table(shown, columns, this.options.label),
-            left > 0 ? el("p", { class: "note", text: `${format.count(left)} more rows are not printed.` }) : ""];
+            left > 0 ? el("p", { class: "note", text: `${format.plural(left, "more row")} ${left === 1 ? "is" : "are"} not printed.` }) : ""];
     }
 
     setColumns(columns, sort) {

@@ -33,9 +33,7 @@ flopscope.Ops = class {
         this.details = el("aside", { class: "details", hidden: true, tabindex: "0", "aria-label": "Details of the selected row" });
         this.split = el("div", { class: "rows-and-details" }, this.grid.element, this.details);
         this.notes = el("p", { class: "note" });
-        this.printed = el("div", { class: "printed" });
-        this.body.append(this.controls(), this.split, this.printed, this.notes);
-        flopscope.onPrint(() => this.print(), () => this.printed.replaceChildren());
+        this.body.append(this.controls(), this.split, this.notes);
         this.page.onSelect((row, details) => this.follow(row, details));
         await this.show();
         if (this.page.selected !== null) this.follow(this.page.selected, this.page.details);
@@ -66,17 +64,6 @@ flopscope.Ops = class {
         this.kinds.hidden = this.isSum();
         this.categories.parentElement.hidden = this.isSum();
         this.refresh();
-    }
-
-    /* Show the first rows as a plain table, for paper. */
-    print() {
-        const MOST = 60;
-        const { element: el, format, draw } = flopscope;
-        const lines = this.grid.lines.slice(0, MOST);
-        const left = this.grid.lines.length - lines.length;
-        this.printed.replaceChildren(draw.table(lines, this.visible().map((column) => ({
-            title: column.title, doc: column.doc, left: column.left, text: (line) => this.cell(line, column).text,
-        })), "Ops"), left > 0 ? el("p", { class: "note", text: `${format.plural(left, "more row")} are not printed.` }) : "");
     }
 
     isSum() {
