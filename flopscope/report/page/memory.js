@@ -270,15 +270,15 @@ flopscope.section("memory", {
             const tiles = [
                 draw.tile("Peak allocated", format.bytes(device.peak.allocated), "The most that was allocated at one time."),
                 draw.tile("Peak reserved", format.bytes(device.peak_reserved), device.peak_reserved === null ? "Not recorded." : "The most that the allocator held, in use or not."),
-                draw.tile("At the begin", format.bytes(device.first), "After the first recorded change."),
+                draw.tile("At the beginning", format.bytes(device.first), "After the first recorded change."),
                 draw.tile("At the end", format.bytes(device.last), "After the last recorded change."),
                 draw.tile("Changes", format.count(device.changes), "Allocations and frees."),
             ];
             element.append(draw.heading([device.name, model].filter(Boolean).join(" · "), device.recorded ? "as the allocator recorded it"
                 : "sums of the recorded changes: what was allocated before them is unknown and counts as the least that is possible"),
             el("div", { class: "tiles" }, tiles), curve.element,
-            el("p", { class: "note memory-key" }, el("i", { class: "memory-line" }), " allocated ", curve.hasReserved ? el("i", { class: "memory-line reserved" }) : "", curve.hasReserved ? " reserved " : " reserved was not recorded ",
-                " · drag zooms to a part of the time, Ctrl + wheel or W and S zoom, a double click shows all"),
+            el("p", { class: "note memory-key" }, el("i", { class: "memory-line" }), " allocated ", curve.hasReserved ? el("i", { class: "memory-line reserved" }) : "", curve.hasReserved ? " reserved " : "· reserved was not recorded ",
+                "· drag zooms to a part of the time, Ctrl + wheel or W and S zoom, a double click shows all"),
             device.curve.left_out ? el("p", { class: "note", text: `Of ${format.count(device.changes)} changes, the least and the largest of each part of the time are drawn.` }) : "",
             flopscope.memoryTables(device, rows, page));
         }

@@ -14,7 +14,7 @@ flopscope.TimelineView = class {
         this.range = null; // a chosen part of the time
         this.query = "";
         this.matching = null; // labels that match the search, or the chosen row
-        this.mode = "bound";
+        this.mode = this.knownBounds() ? "bound" : "name";
         this.frames = 0;
         this.build();
         this.paintColors();
@@ -22,6 +22,21 @@ flopscope.TimelineView = class {
         this.listen();
         this.sayLegend();
         this.showDetails();
+    }
+
+    /* Whether the bounds of some of the work are known. */
+    knownBounds() {
+        const { rows } = this.page;
+        if (!rows) return false;
+        const known = (row) => rows.get("bound", row) !== null && rows.get("bound", row) !== "unknown";
+        let own = 0, all = 0;
+        for (let row = 0; row < rows.count; row++) {
+            if (rows.kind(row) !== "op") continue;
+            const time = rows.get(rows.hasDevice ? "self_device_time_total" : "self_cpu_time_total", row) || 0;
+            all += time;
+            if (known(row)) own += time;
+        }
+        return own > 0.1 * all;
     }
 
     /* Elements ------------------------------------------------------------------------------------------------------ */
@@ -42,7 +57,7 @@ flopscope.TimelineView = class {
             this.paintColors();
             this.sayLegend();
             this.draw();
-        } } }, flopscope.timelineColors.MODES.map(([value, text]) => el("option", { value, text: `Colours by ${text}` })));
+        } } }, flopscope.timelineColors.MODES.map(([value, text]) => el("option", { value, text: `Colours by ${text}`, selected: value === this.mode })));
         this.toolbar = el("div", { class: "timeline-tools" }, this.search,
             button("‹", "Previous match (Shift+Enter)", () => this.step(true)), button("›", "Next match (Enter)", () => this.step(false)), this.found,
             el("span", { class: "space" }), this.modes,
@@ -380,13 +395,15 @@ flopscope.TimelineView = class {
             painter.resize(map.width, map.height, ratio);
             painter.pixels.fill(pixel(mix(this.paper, this.ink, 0.04)));
             const devices = this.groups.filter((group) => group.rank === 0);
-            const groups = (devices.length ? devices : this.groups).slice(0, Math.max(1, Math.floor(map.height / (4 * ratio))));
+            const groups = (devices.length ? devices : this.groups.filter((group) => group.summary[0].role !== "idle")).slice(0, Math.max(1, Math.floor(map.height / (4 * ratio))));
             const view = { from: this.whole.from, scale: map.width / (this.whole.to - this.whole.from) };
             const each = map.height / groups.length;
             groups.forEach((group, i) => {
                 const y0 = Math.round(i * each + ratio), y1 = Math.round((i + 1) * each - ratio);
                 const idle = group.lanes.filter((lane) => lane.role === "idle"), split = idle.length && y1 - y0 > 12 * ratio ? Math.round((y1 - y0) * 0.3) : 0;
-                painter.lane(group.summary, y0, y1 - split, view, (block) => this.colorOf(block), 0);
+                for (const lane of group.summary) {
+                    if (lane.role !== "idle") painter.lane(lane, y0, y1 - split, view, (block) => this.colorOf(block), 0);
+                }
                 if (split) painter.idle(idle, y1 - split + ratio, y1, view, this.idlePixels);
             });
             this.mapImage = painter.image;

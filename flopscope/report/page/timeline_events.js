@@ -98,7 +98,7 @@ Object.assign(flopscope.TimelineView.prototype, {
         if (share > 0 || !inside) this.show({ from: from + size / 2 - width / 2, to: from + size / 2 + width / 2 });
         const lane = this.timeline.laneOf(block);
         const group = this.groups.find((one) => one.lanes.includes(lane));
-        if (!group.open && lane !== group.summary) {
+        if (!group.open && !group.summary.includes(lane)) {
             group.open = true;
             this.layOut();
         }

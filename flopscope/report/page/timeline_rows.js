@@ -41,15 +41,23 @@ flopscope.timelineRows = (() => {
             group.rank = group.lanes[0].device >= 0 ? 0 : group.lanes[0].role === "idle" ? 1 : group.lanes[0].id !== null ? 2 : 3;
             group.count = group.lanes.reduce((sum, lane) => sum + lane.count, 0);
             group.rows = rowsOf(group);
-            const work = group.lanes.filter((lane) => lane.role === "work");
-            const main = work.length ? work : group.lanes.filter((lane) => lane.role !== "idle");
-            group.summary = main.length ? main.reduce((a, b) => (b.busy > a.busy ? b : a)) : group.lanes[0];
+            const work = group.lanes.filter((lane) => lane.role === "work"), host = group.lanes.filter((lane) => lane.role !== "idle").slice(0, 1);
+            group.summary = work.length ? work.sort((a, b) => b.busy - a.busy) : host.length ? host : group.lanes; // painted over each other
+            group.steps = group.rank === 2 && group.lanes.some((lane) => hasStep(timeline, lane));
         }
         const parts = [...new Set(listed.map((group) => group.part))];
         listed.sort((a, b) => parts.indexOf(a.part) - parts.indexOf(b.part) || a.rank - b.rank
-            || (a.rank === 0 ? a.lanes[0].device - b.lanes[0].device : b.count - a.count));
+            || (a.rank === 0 ? a.lanes[0].device - b.lanes[0].device : b.steps - a.steps || b.count - a.count));
         listed.forEach((group, i) => { group.open = listed.length <= MOST_OPEN || i < MOST_OPEN / 2 || group.count > 0.2 * timeline.length; });
         return listed;
+    }
+
+    /* Whether one of the first blocks is a step: the thread of the training loop comes first. */
+    function hasStep(timeline, lane) {
+        for (let i = lane.first; i < Math.min(lane.end, lane.first + 256); i++) {
+            if (timeline.label[i] > 0 && timeline.labels.kind(timeline.label[i] - 1) === "step") return true;
+        }
+        return false;
     }
 
     function rowsOf(group) {
@@ -66,7 +74,7 @@ flopscope.timelineRows = (() => {
         const rows = [];
         let y = 0;
         for (const group of listed) {
-            rows.push({ role: "group", group, lanes: group.open ? [] : [group.summary], y, height: HEIGHTS.group, label: group.title });
+            rows.push({ role: "group", group, lanes: group.open ? [] : group.summary, y, height: HEIGHTS.group, label: group.title });
             y += HEIGHTS.group;
             if (group.open) {
                 for (const row of group.rows) {
