@@ -28,9 +28,9 @@ _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 class Columns:
     """The binary columns and the texts of a page.
 
-    A column of 8-, 16- or 32-bit integers, or of floats, is described by ``{"type", "length", "blob", "offset"}``; one
-    with a single value by ``{"type", "length", "fill"}``, where None stands for NaN. Types are NumPy's: "f8", "f4", "i4",
-    "u4", "u2", "u1", little-endian.
+    A column is described by ``{"type", "length", "blob", "offset"}``; one with the same value everywhere by
+    ``{"type", "length", "fill"}``, where None stands for NaN. Types are NumPy's, little-endian: "f8", "f4", "i4",
+    "u4", "u2", "u1".
     """
 
     def __init__(self) -> None:
@@ -133,7 +133,7 @@ def _fill(array: npt.NDArray[Any]) -> float | int | None:
 
 
 def cut(text: str) -> str:
-    """Return a text as the page shows it: control characters escaped, and its end cut off after MOST_TEXT characters."""
+    """Return a text as the page shows it: control characters escaped, its end cut off after MOST_TEXT characters."""
     if len(text) > MOST_TEXT:
         return f"{printable(text[:MOST_TEXT])}… ({len(text):,} characters)"
     return printable(text)

@@ -18,14 +18,15 @@ MOST_OPS = 200
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     """Return launches and streams of each device, and the ops with the most launches; None without device work."""
-    launches = source.core.launch_summary()
+    launches = source.main.core.launch_summary()
     if not launches["device"]:
         return None
     return {
         "devices": _records(launches),
         "warnings": list(skewed_clocks(launches)),
-        "streams": _records(source.core.stream_summary()),
-        "steps": source.analysis.step_count if source.analysis.has_steps else 0,
+        "streams": _records(source.main.core.stream_summary()),
+        "steps": source.steps,
+        "window": source.main_text,
         **_ops(source),
     }
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope.answers.accounting import accounting_columns
-from flopscope.answers.advice import advise
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.findings import plural
 from flopscope.report.encode import Columns
@@ -56,22 +54,21 @@ _ON_HOST = {"host": ("time in which no op ran", "Time in which no op ran on the 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any]:
     """Return what the overview shows."""
-    analysis = source.analysis
-    advice = advise(analysis)
+    recording = source.main.analysis.recording
     where = _Places(source.rows)
-    steps = len(analysis.steps) if analysis.has_steps else 0
     coverage = source.rows.coverage()
     unmodelled = [{"name": name, "time": time, "row": where.of_name(name)} for name, time in coverage["unmodelled"]]
     return {
         "facts": list(facts(source)),
-        "steps": steps,
+        "steps": source.steps,
+        "window": source.main_text,
         "accounting": _accounting(source, columns),
-        "recording": {"delay": analysis.recording.delay, "unobserved": analysis.unobserved},
-        "advice": [_advice(row, where) for row in advice],
+        "recording": {"delay": recording.delay, "unobserved": source.main.analysis.unobserved},
+        "advice": [_advice(row, where) for row in source.advice],
         "gpus": _gpus(source),
         "coverage": {**coverage, "unmodelled": unmodelled[:MOST_UNMODELLED], "unmodelled_count": len(unmodelled)},
         "missing": list(missing(source)),
-        "notes": list(notes(source, advice.notes)),
+        "notes": list(notes(source)),
     }
 
 
@@ -80,21 +77,18 @@ MOST_UNMODELLED = 50
 
 def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
     """Return the rows of accounting(), the whole last, and what its parts are; None if there is no time."""
-    analysis = source.analysis
-    found = accounting_columns(analysis)
+    found = source.accounting
     if not found["total"] or not found["total"][-1] > 0:
         return None
     numbers = {
         name: columns.add(np.array(values, dtype=np.float64)) for name, values in found.items() if name not in TEXTS
     }
     texts = {name: columns.texts(found[name]) for name in TEXTS}
-    steps = len(analysis.steps) if analysis.has_steps else 0
     whole = {name: values[-1] for name, values in found.items()}
     parts = [
         {
             "name": name,
-            "label": LOOKS[name][0] if name in LOOKS else name,
-            "text": _part_text(source, name)[0],
+            "label": _label(source, name),
             "doc": _part_text(source, name)[1],
         }
         for name in PARTS
@@ -104,21 +98,27 @@ def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "columns": {**texts, **numbers},
         "whole": whole,
         "parts": parts,
-        "per": max(steps, 1),
-        "devices": len(analysis.devices),
+        "per": max(source.steps, 1),
+        "devices": len(source.main.analysis.devices),
     }
 
 
 TEXTS = ("device", "step")
 
 
+def _label(source: Profile, part: str) -> str:
+    if not source.main.analysis.on_device and part == "host":
+        return "idle: no op ran"
+    return LOOKS[part][0] if part in LOOKS else part
+
+
 def _part_text(source: Profile, part: str) -> tuple[str, str]:
-    texts = PART_TEXTS if source.analysis.on_device else {**PART_TEXTS, **_ON_HOST}
+    texts = PART_TEXTS if source.main.analysis.on_device else {**PART_TEXTS, **_ON_HOST}
     return texts.get(part, (part, ""))
 
 
 def _gpus(source: Profile) -> list[dict[str, Any]]:
-    columns = source.core.gpu_summary()
+    columns = source.main.core.gpu_summary()
     names = tuple(columns)
     return [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
@@ -172,36 +172,31 @@ def title_of(source: Profile) -> str:
 
 def subtitle_of(source: Profile) -> str:
     """Return a line on device, steps and events."""
-    analysis = source.analysis
-    devices = _models(source) or (["CPU"] if not analysis.on_device else [])
-    steps = [plural(len(analysis.steps), "step")] if analysis.has_steps else []
+    devices = _models(source) or (["CPU"] if not source.main.analysis.on_device else [])
+    steps = [plural(source.steps, "step")] if source.steps else []
+    windows = [plural(len(source.windows), "window")] if len(source.windows) > 1 else []
     rank = [f"rank {source.results.rank}"] if source.results.rank is not None else []
-    return " · ".join([*devices, *rank, *steps, plural(len(source.results), "event")])
+    return " · ".join([*devices, *rank, *windows, *steps, plural(len(source.results), "event")])
 
 
 def headline_of(source: Profile) -> str:
     """Return the sentences that the page begins with: the time, its largest loss, and what the advice would save."""
-    analysis = source.analysis
-    columns = accounting_columns(analysis)
+    columns, steps = source.accounting, source.steps
     if not columns["total"] or not columns["total"][-1] > 0:
         return "No op and no work of a device was recorded." if not len(source.results) else ""
     whole = {name: values[-1] for name, values in columns.items()}
-    per = len(analysis.steps) if analysis.has_steps else 1
-    unit = "a step" if analysis.has_steps else "in the profile"
+    per, unit, of = max(steps, 1), "a step" if steps else "in the profile", "step" if steps else "time"
     lost = max((part for part in PARTS if part != "ideal"), key=lambda part: whole[part])
-    share = percent_text(100 * whole[lost] / whole["total"])
-    text = _part_text(source, lost)[0]
     sentences = []
     if whole[lost] > 0:
-        of = "the step" if analysis.has_steps else "the time"
-        sentences.append(f"{share} of {of} is {text}: {long_time_text(whole[lost] / per)} of "
-                         f"{long_time_text(whole['total'] / per)} {unit}.")  # fmt: skip
-    if whole["ideal"] > 0 and analysis.peaks:
-        ideal = long_time_text(whole["ideal"] / per)
-        sentences.append(f"At the device's limits, the same work takes {ideal}.")
-    advice = advise(analysis)
-    if len(advice):
-        first = advice[0]
+        sentences.append(
+            f"{percent_text(100 * whole[lost] / whole['total'])} of the {of} is {_part_text(source, lost)[0]}: "
+            f"{long_time_text(whole[lost] / per)} of {long_time_text(whole['total'] / per)} {unit}."
+        )
+    if whole["ideal"] > 0:
+        sentences.append(f"At the device's limits, the same work takes {long_time_text(whole['ideal'] / per)}.")
+    if len(source.advice):
+        first = source.advice[0]
         sentences.append(
             f"The first piece of advice, {first.rule}, saves about {long_time_text(first.saving_us)} "
             f"({percent_text(first.saving_pct)})."
@@ -212,7 +207,7 @@ def headline_of(source: Profile) -> str:
 def _models(source: Profile) -> list[str]:
     """Return the names of the devices that ran, each once, with how many of them there are."""
     names = source.core.device_names
-    ran = [names[i] for i in sorted(names) if f"cuda:{i}" in source.core.devices]
+    ran = [names[i] for device in _devices(source) if (i := int(device[5:])) in names]
     counts = {name: ran.count(name) for name in ran}
     return [f"{count} × {name}" if count > 1 else name for name, count in counts.items()]
 
@@ -234,17 +229,16 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     name = getattr(results, "source", None)
     if name:
         yield "Source", str(name)
-    devices = source.core.device_names
-    for i in sorted(devices):
-        yield f"Device cuda:{i}", devices[i]
+    names = source.core.device_names
+    ran = {device: names.get(int(device[5:]), "unknown") for device in _devices(source)}
+    yield from _shared("Device", ran)
     if not rows.has_device:
         yield "Device", "CPU"
     if results.rank is not None:
         yield "Rank", str(results.rank)
-    for device, peaks in rows.peaks.items():
-        yield f"Peaks of {device}", f"{peaks['source']} of {peaks['name']}"
-    for device, why in rows.unknown_peaks.items():
-        yield f"Peaks of {device}", f"unknown: {why}"
+    peaks = {device: f"{known['source']} of {known['name']}" for device, known in rows.peaks.items()}
+    peaks |= {device: f"unknown: {why}" for device, why in rows.unknown_peaks.items()}
+    yield from _shared("Peaks of", {device: text for device, text in peaks.items() if device in ran or not ran})
     yield "Device times", _TIMING.get(results.timing_source, results.timing_source)
     yield "Events", f"{len(results):,}"
     yield "Rows by name and shape", f"{len(rows):,}"
@@ -252,6 +246,17 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
         value = results._metadata.get(key)
         if isinstance(value, (int, str)) and value:
             yield label, str(value)
+
+
+def _devices(source: Profile) -> list[str]:
+    """Return the names of the GPUs that ran, in their order."""
+    return sorted(source.core.devices - {"cpu"}, key=lambda device: int(device[5:]))
+
+
+def _shared(label: str, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each distinct text once, with the devices that it is of."""
+    for text in dict.fromkeys(texts.values()):
+        yield f"{label} {', '.join(device for device, one in texts.items() if one == text)}", text
 
 
 _TIMING = {
@@ -271,12 +276,13 @@ def missing(source: Profile) -> Iterator[dict[str, Any]]:
          "record_shapes=True"),
         ("Device work", rows.has_device, "kernels, copies and their times; idle time of the device",
          "activities with ProfilerActivity.CUDA"),
-        ("Steps", source.analysis.has_steps, "times of a step; the accounting of each", "prof.step() after each step"),
+        ("Steps", source.steps > 0, "times of a step; the accounting of each", "prof.step() after each step"),
         ("Stacks", core.has_frames, "source lines; rows by stack and by line", "with_stack=True"),
         ("Modules", source.table(("module",)) is not None, "time by module, forward and backward",
          'with_stack=True, or record_function("nn.Module: Block_0")'),
         ("Memory", rows.has_memory, "memory by op; allocated and reserved memory over time", "profile_memory=True"),
-        ("Peaks", bool(rows.peaks), "shares of the roofline, bounds, ideal times", "a device of the datasheet, or measured peaks"),
+        ("Peaks", bool(rows.peaks), "shares of the roofline, bounds, ideal times",
+         "a device of the datasheet, or measured peaks"),
     )  # fmt: skip
     for what, present, brings, option in found:
         yield {"what": what, "present": bool(present), "brings": brings, "option": option}
@@ -286,14 +292,20 @@ def missing(source: Profile) -> Iterator[dict[str, Any]]:
         yield {"what": "Counters", "present": present, "brings": brings, "option": "hardware counters"}
 
 
-def notes(source: Profile, of_advice: Iterable[str]) -> Iterator[str]:
+def notes(source: Profile) -> Iterator[str]:
     """Yield what limits the numbers: what was lost, what is estimated, what could not be judged."""
-    yield from of_advice
-    lines: list[str] = []
+    lines = list(source.advice.notes)
+    if len(source.windows) > 1:
+        lines.insert(
+            0,
+            f"The page joins {len(source.windows)} recordings of one process. Rows are sums over all of them; advice, "
+            f"utilization and launches are those of {source.main_text}, which has the most time.",
+        )
+    has_shapes_note = any("record_shapes" in line for line in lines)
     for line in footnotes(source.rows, source.rows, lambda name: name, long_time_text):
         if line.startswith("  ") and lines:
             lines[-1] += f" {line.strip()}"
-        else:
+        elif not (has_shapes_note and "record_shapes" in line):
             lines.append(line)
     yield from lines
     report = getattr(source.results, "report", None) or {}
@@ -308,7 +320,7 @@ _LOST = {
     "without_time": "events have no time and are in no table.",
     "unknown": "events are of an unknown category and are in no table.",
     "too_many": "events are of devices after the 128th and are in no table.",
-    "contradicting": "kernels or copies carry an id that contradicts the call that launched them; each belongs to the op "
-    "around its call.",
+    "contradicting": "kernels or copies carry an id that contradicts the call that launched them; each belongs to the "
+    "op around its call.",
     "overlapping": "host events overlap another one on their thread without being nested in it.",
 }

@@ -57,6 +57,7 @@ def header_of(name: str) -> str:
     )
     special = {
         "pct_roofline": "% roof",
+        "flops_total": "FLOPs total",
         "cpu_time_total": "CPU total",
         "device_time_total": "Device total",
         "self_device_time_total": "Self device",

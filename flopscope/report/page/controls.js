@@ -95,7 +95,8 @@ Object.assign(flopscope.Ops.prototype, {
             ...[...groups].map(([title, columns]) => el("fieldset", {}, el("legend", { text: title }), columns.map((column) => {
                 const box = el("input", { type: "checkbox", on: { change: () => change(column.name, box.checked) } });
                 box.checked = shown.has(column.name);
-                return el("label", { title: column.doc }, box, el("span", { class: `cut${this.tells(column) ? "" : " unknown"}`, text: `${column.header}${this.tells(column) ? "" : " (empty)"}` }));
+                return el("label", {}, box, el("span", {}, el("span", { class: this.tells(column) ? "" : "unknown", text: `${column.header}${this.tells(column) ? "" : " (empty)"}` }),
+                    el("span", { class: "note", text: ` ${column.doc}${column.unit ? `, in ${column.unit}` : ""}` })));
             }))));
     },
 

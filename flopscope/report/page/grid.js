@@ -1,8 +1,10 @@
 /* A table of any number of lines, of which only those in view are elements. It draws; whoever owns it makes the lines.
 
-   new flopscope.Grid({label, id, cell(line, column), onSort(name), onSelect(line), onToggle(line), onEnter(line)})
+   new flopscope.Grid({label, id, fits (whether the height follows the lines), flat (no line opens), cell(line, column),
+   onSort(name), onSelect(line), onToggle(line)})
    A line: {key, depth, open (undefined: nothing to open), kind}. A column: {name, title, doc, width, left}. The first
-   column stays in view and takes the width that is left. A cell: {text, title, share, name}. */
+   column stays in view and takes the width that is left. A cell: {text, title, share of the bar behind it,
+   bar (its class), name (the cell's class), swatch, element (instead of the text)}. */
 "use strict";
 
 flopscope.Grid = class {
@@ -28,6 +30,23 @@ flopscope.Grid = class {
         }, el("div", { role: "rowgroup", class: "head-group" }, this.header), this.space, this.nothing);
         this.body.addEventListener("click", (event) => this.click(event));
         new ResizeObserver(() => requestAnimationFrame(() => this.layout())).observe(this.element);
+        const printed = el("div", { class: "printed" });
+        flopscope.onPrint(() => {
+            printed.replaceChildren(...this.paper());
+            this.element.after(printed);
+        }, () => printed.remove());
+    }
+
+    /* The first lines as a plain table, and how many more there are. */
+    paper() {
+        const { element: el, format, draw } = flopscope;
+        const shown = this.lines.slice(0, 60);
+        const columns = this.columns.map((column, i) => ({
+            title: column.title, left: column.left || i === 0, text: (line) => this.options.cell(line, column).text || "",
+        }));
+        const left = this.lines.length - shown.length;
+        return [draw.table(shown, columns, this.options.label),
+            left > 0 ? el("p", { class: "note", text: `${format.count(left)} more rows are not printed.` }) : ""];
     }
 
     setColumns(columns, sort) {
@@ -51,6 +70,7 @@ flopscope.Grid = class {
         this.lines = lines;
         this.at = key === null ? -1 : lines.findIndex((line) => line.key === key);
         this.space.style.height = `${lines.length * this.height}px`;
+        if (this.options.fits) this.element.style.height = `min(72vh, ${Math.max(lines.length * this.height, 64) + 50}px)`;
         this.element.setAttribute("aria-rowcount", String(lines.length + 1));
         this.nothing.hidden = lines.length > 0;
         this.nothing.textContent = nothing || "No rows.";
@@ -96,14 +116,14 @@ flopscope.Grid = class {
                     role: k === 0 ? "rowheader" : "gridcell", "aria-colindex": String(k + 1), title: cell.title,
                 };
                 if (k === 0) {
-                    const toggle = line.open === undefined ? el("span", { class: "open" })
+                    const toggle = this.options.flat ? "" : line.open === undefined ? el("span", { class: "open" })
                         : el("button", { class: "open", type: "button", tabindex: "-1", text: line.open ? "▼" : "▶", "aria-label": line.open ? "Close" : "Open" });
-                    toggle.style.marginLeft = `${14 * line.depth}px`;
+                    if (toggle) toggle.style.marginLeft = `${14 * line.depth}px`;
                     return el("div", properties, toggle, cell.swatch && el("i", { class: `swatch ${cell.swatch}` }), el("span", { class: "cut", text: cell.text }));
                 }
                 const share = Number.isFinite(cell.share) && cell.share > 0 ? Math.min(cell.share, 1) : 0;
-                return el("div", properties, share > 0 && el("span", { class: "behind", style: { "width": `calc(${(100 * share).toFixed(2)}% - 4px)` } }),
-                    cell.swatch && el("i", { class: `swatch ${cell.swatch}` }), el("span", { class: "front", text: cell.text }));
+                return el("div", properties, share > 0 && el("span", { class: `behind ${cell.bar || ""}`, style: { "width": `calc(${(100 * share).toFixed(2)}% - 4px)` } }),
+                    cell.swatch && el("i", { class: `swatch ${cell.swatch}` }), cell.element || el("span", { class: "front", text: cell.text }));
             });
             rows.push(el("div", {
                 class: `row line is-${line.kind}${i === this.at ? " is-at" : ""}`, role: "row", id: `${this.options.id}-${i}`,

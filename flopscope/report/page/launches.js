@@ -6,6 +6,7 @@ flopscope.section("launches", {
     mount(body, data, page) {
         const { element: el, format, draw } = flopscope;
         for (const warning of data.warnings) body.append(el("p", { class: "notice", text: warning }));
+        if (data.window) body.append(el("p", { class: "note", text: `Launches and streams are those of ${data.window}.` }));
         const known = data.devices.filter((device) => device.launches > 0);
         if (known.length) {
             const time = (title, name, doc) => ({ title, doc, text: (record) => format.time(record[name]) });

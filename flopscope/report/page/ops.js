@@ -24,7 +24,7 @@ flopscope.Ops = class {
     async mount() {
         const { element: el } = flopscope;
         this.grid = new flopscope.Grid({
-            label: "Ops", id: "ops-row",
+            label: "Ops", id: "ops-row", fits: true,
             cell: (line, column) => this.cell(line, column),
             onSort: (name) => this.setSort(name),
             onSelect: (line) => this.select(line),
@@ -33,7 +33,9 @@ flopscope.Ops = class {
         this.details = el("aside", { class: "details", hidden: true, tabindex: "0", "aria-label": "Details of the selected row" });
         this.split = el("div", { class: "rows-and-details" }, this.grid.element, this.details);
         this.notes = el("p", { class: "note" });
-        this.body.append(this.controls(), this.split, this.notes);
+        this.printed = el("div", { class: "printed" });
+        this.body.append(this.controls(), this.split, this.printed, this.notes);
+        flopscope.onPrint(() => this.print(), () => this.printed.replaceChildren());
         this.page.onSelect((row, details) => this.follow(row, details));
         await this.show();
         if (this.page.selected !== null) this.follow(this.page.selected, this.page.details);
@@ -58,10 +60,23 @@ flopscope.Ops = class {
         await load("name");
         await load(this.id);
         const { table } = this.grouping;
+        if (this.sort.name === this.data.sort && this.id === "module") this.sort = { name: this.data.sort.replace("self_", ""), down: true };
+        else if (this.sort.name === this.data.sort.replace("self_", "") && this.id !== "module") this.sort = { name: this.data.sort, down: true };
         if (!table.byName.has(this.sort.name)) this.sort = { name: this.data.sort, down: true };
         this.kinds.hidden = this.isSum();
         this.categories.parentElement.hidden = this.isSum();
         this.refresh();
+    }
+
+    /* Show the first rows as a plain table, for paper. */
+    print() {
+        const MOST = 60;
+        const { element: el, format, draw } = flopscope;
+        const lines = this.grid.lines.slice(0, MOST);
+        const left = this.grid.lines.length - lines.length;
+        this.printed.replaceChildren(draw.table(lines, this.visible().map((column) => ({
+            title: column.title, doc: column.doc, left: column.left, text: (line) => this.cell(line, column).text,
+        })), "Ops"), left > 0 ? el("p", { class: "note", text: `${format.plural(left, "more row")} are not printed.` }) : "");
     }
 
     isSum() {
@@ -73,7 +88,7 @@ flopscope.Ops = class {
     refresh() {
         this.grid.setColumns(this.visible(), this.sort);
         const lines = this.lines();
-        this.grid.setLines(lines, this.filter || this.category || this.kind !== "all"
+        this.grid.setLines(lines, this.grouping.table.count
             ? "No row matches: change the filter, the kind or the category." : "Nothing was recorded.");
         this.mark();
         const { format } = flopscope;
@@ -341,6 +356,12 @@ flopscope.Ops = class {
                 this.filter = this.category = "";
                 this.kind = "all";
                 this.fill();
+                this.refresh();
+                i = find();
+            }
+            const line = this.grid.lines[i];
+            if (line && line.id === "name" && line.open === false && this.under("name", line.row).length) { // its shapes
+                this.open.add(line.key);
                 this.refresh();
                 i = find();
             }

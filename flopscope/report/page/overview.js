@@ -56,18 +56,12 @@ flopscope.overview = {
         const MOST = 400;
         const columns = {};
         for (const [name, reference] of Object.entries(data.columns)) columns[name] = await page.column(reference);
-        const rows = [];
-        for (let i = 0; i < data.count; i++) {
-            const step = columns.step[i] < 0 ? null : page.strings[columns.step[i]];
-            if (step !== null || data.devices > 1) rows.push(i);
-        }
-        if (rows.length < 2) return null;
-        const ofStep = rows.filter((i) => columns.step[i] >= 0 || columns.device[i] >= 0);
-        const most = Math.max(...ofStep.map((i) => columns.total[i]));
+        const ofStep = Array.from({ length: data.count - 1 }, (_, i) => i); // the last row is the whole
+        if (ofStep.length < 2) return null;
+        const most = ofStep.reduce((largest, i) => Math.max(largest, columns.total[i]), 0);
         const list = el("div", { class: "steps", role: "list", tabindex: "0", "aria-label": "Time of each step" });
         for (const i of ofStep.slice(0, MOST)) {
-            const label = [columns.device[i] < 0 ? "all devices" : page.strings[columns.device[i]],
-                columns.step[i] < 0 ? (ofStep.length > data.devices ? "all steps" : "") : page.strings[columns.step[i]]].filter(Boolean).join(" · ");
+            const label = [columns.device, columns.step].map((column) => (column[i] < 0 ? "" : page.strings[column[i]])).filter(Boolean).join(" · ");
             const known = data.parts.filter((part) => columns[part.name][i] > 0);
             const text = known.map((part) => `${part.label}: ${format.time(columns[part.name][i])}, ${
                 format.percent(100 * columns[part.name][i] / columns.total[i])}`);
@@ -78,7 +72,7 @@ flopscope.overview = {
             list.append(el("div", { role: "listitem", title: `${label}\n${text.join("\n")}` },
                 el("span", { class: "label cut", text: label }), stack,
                 el("span", { class: "time", text: format.time(columns.total[i]) }),
-                el("span", { class: "time note", text: format.known(columns.mfu[i]) ? `MFU ${format.percent(columns.mfu[i])}` : "" })));
+                el("span", { class: "time note", text: columns.ideal[i] > 0 && format.known(columns.mfu[i]) ? `MFU ${format.percent(columns.mfu[i])}` : "" })));
         }
         const left = ofStep.length - MOST;
         return el("div", {}, list, left > 0 && el("p", { class: "note", text: `${format.count(left)} more are not drawn; prof.accounting() has all.` }));
@@ -113,6 +107,7 @@ flopscope.overview = {
     tiles(data) {
         const { format, draw } = flopscope;
         const tiles = [];
+        const share = (value) => (format.known(value) ? 100 * value : null);
         const whole = data.accounting && data.accounting.whole;
         if (whole) {
             const { per } = data.accounting;
@@ -121,12 +116,12 @@ flopscope.overview = {
                 tiles.push(draw.tile("Without recording", format.time(data.recording.unobserved), "Estimated: recording delays the host, and with it the device."));
             }
             tiles.push(draw.tile("At the limits", whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING, "Least time that the peaks allow for the work."));
-            tiles.push(draw.tile("MFU", format.percent(whole.mfu), "Time of the FLOPs at the peaks of their units, in percent of the time."));
-            tiles.push(draw.tile("MBU", format.percent(whole.mbu), "Time of the bytes at the peak bandwidth, in percent of the time."));
+            tiles.push(draw.tile("MFU", format.percent(whole.ideal > 0 ? whole.mfu : null), "Time of the FLOPs at the peaks of their units, in percent of the time."));
+            tiles.push(draw.tile("MBU", format.percent(whole.ideal > 0 ? whole.mbu : null), "Time of the bytes at the peak bandwidth, in percent of the time."));
         }
         if (data.steps) tiles.push(draw.tile("Steps", format.count(data.steps), "Steps that the program marked."));
-        tiles.push(draw.tile("Bytes known", format.percent(100 * data.coverage.bytes), "Share of the time whose bytes a rule knows."));
-        tiles.push(draw.tile("FLOPs known", format.percent(100 * data.coverage.flops), "Share of the time whose FLOPs a rule knows."));
+        tiles.push(draw.tile("Bytes known", format.percent(share(data.coverage.bytes)), "Share of the time whose bytes a rule knows."));
+        tiles.push(draw.tile("FLOPs known", format.percent(share(data.coverage.flops)), "Share of the time whose FLOPs a rule knows."));
         return flopscope.element("div", { class: "tiles" }, tiles);
     },
 
@@ -145,10 +140,9 @@ flopscope.overview = {
 
     unmodelled(coverage) {
         const { element: el, format, draw } = flopscope;
-        const list = draw.table(coverage.unmodelled.slice(0, 12), [
-            { title: "Not modelled", left: true, cell: (record) => draw.link(record.name, record.row, "overview") },
-            { title: "Time", text: (record) => format.time(record.time) },
-        ], "Ops whose work no rule models");
+        const list = el("div", { class: "pairs", role: "list", "aria-label": "Ops whose work no rule models" },
+            coverage.unmodelled.slice(0, 12).map((record) => el("div", { role: "listitem" },
+                draw.link(record.name, record.row, "overview"), el("span", { class: "num", text: format.time(record.time) }))));
         const left = coverage.unmodelled_count - Math.min(coverage.unmodelled.length, 12);
         return el("div", {}, list, left > 0 && el("p", { class: "note", text: `and ${format.count(left)} more` }));
     },
@@ -169,7 +163,7 @@ flopscope.section("overview", {
         } else {
             append(el("p", { class: "empty", text: "There is no time to account for: no op and no work of a device was recorded." }));
         }
-        append(draw.heading("What to change first", "by estimated gain; no time is claimed twice"));
+        append(draw.heading("What to change first", `by estimated gain; no time is claimed twice${data.window ? `; of ${data.window}` : ""}`));
         if (data.advice.length) append(overview.advice(data.advice, data.steps > 0));
         else append(el("p", { class: "empty", text: `No rule found a saving of at least ${format.percent(1)} of the time.` }));
         const left = el("div", {}), right = el("div", {});
@@ -186,6 +180,6 @@ flopscope.section("overview", {
         right.append(draw.heading("Program"), el("dl", { class: "facts" }, data.facts.map(([label, text]) => [
             el("dt", { text: label }), el("dd", { text })])));
         if (data.gpus.length) right.append(draw.heading("Utilization"), overview.gpus(data.gpus));
-        if (data.coverage.unmodelled.length) right.append(draw.heading("Coverage", "what the shares leave out"), overview.unmodelled(data.coverage));
+        if (data.coverage.unmodelled.length) right.append(draw.heading("Not modelled", "time whose bytes no rule knows"), overview.unmodelled(data.coverage));
     },
 });

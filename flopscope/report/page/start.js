@@ -3,6 +3,10 @@
 
 flopscope.start = async function () {
     const el = flopscope.element;
+    if (typeof DecompressionStream === "undefined") {
+        document.getElementById("sections").append(el("p", { class: "notice", text: "This browser cannot inflate the page's data: use one of 2023 or later." }));
+        return;
+    }
     const page = new flopscope.Page(JSON.parse(document.getElementById("data").textContent));
     flopscope.page = page;
     const root = document.documentElement;

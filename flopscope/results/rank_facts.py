@@ -1,0 +1,102 @@
+"""The report page of several ranks, from their profiles."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from flopscope.answers.accounting import part_times
+from flopscope.answers.analysis import PARTS, Analysis
+from flopscope.report.ranks import RankFacts, add_ranks, most_awaited
+from flopscope.results.communication import stragglers
+from flopscope.results.process import source_of
+
+if TYPE_CHECKING:
+    from flopscope.results.results import Results
+
+__all__ = ["rank_facts", "write_ranks_report"]
+
+
+def write_ranks_report(
+    profiles: Mapping[int, Results],
+    path: str | os.PathLike[str],
+    *,
+    peaks: str | None = None,
+    title: str | None = None,
+) -> None:
+    """Write one HTML page of several ranks: all of them side by side, and in full the one that the others wait for.
+
+    profiles: by rank, at least two. peaks, title and errors as in Results.write_report(); ValueError for fewer ranks.
+    """
+    from flopscope.report.page import write
+    from flopscope.report.profile import profile_page
+
+    if len(profiles) < 2:
+        raise ValueError(f"a page of ranks needs at least two, not {len(profiles)}")
+    facts = rank_facts(profiles, peaks)
+    shown = most_awaited(facts)
+    page = profile_page(profiles[shown], peaks=peaks)
+    try:
+        add_ranks(page, facts, title)
+        page.subtitle += f" · all sections but Ranks show rank {shown}"
+    except BaseException:
+        page.columns.close()
+        raise
+    write(path, page)
+
+
+def rank_facts(profiles: Mapping[int, Results], peaks: str | None = None) -> RankFacts:
+    """Return the accounting of each rank and step, and which ranks the others wait for.
+
+    profiles: by rank. peaks: as in key_averages(). Raises RuntimeError for a profile that runs or recorded nothing.
+    """
+    ordered = dict(sorted(profiles.items()))
+    analyses = [profile._analysis("report", peaks) for profile in ordered.values()]
+    names = {step.name: None for analysis in analyses for step in analysis.steps if step.name is not None}
+    steps = {name: number for number, name in enumerate(names)}
+    parts = {part: np.full((len(ordered), max(len(steps), 1)), math.nan) for part in PARTS}
+    for row, analysis in enumerate(analyses):
+        _fill(parts, row, analysis, steps)
+    rank_rows = collectives = None
+    why = ""
+    try:
+        waits = stragglers(ordered)
+        rank_rows, collectives = waits.ranks, waits.collectives
+        if not len(collectives):
+            why = "No collective could be matched across the ranks, so it is unknown which rank the others waited for."
+    except ValueError as problem:
+        why = str(problem)
+    return RankFacts(
+        ranks=list(ordered),
+        labels=[source_of(profile, place) for place, profile in enumerate(ordered.values())],
+        devices=[_models(analysis) for analysis in analyses],
+        steps=list(steps),
+        parts=parts,
+        rank_rows=rank_rows,
+        collectives=collectives,
+        why=why,
+    )
+
+
+def _fill(parts: Mapping[str, npt.NDArray[np.float64]], row: int, analysis: Analysis, steps: Mapping[str, int]) -> None:
+    """Set the times of a rank. Steps of one name, such as those of several windows, are not added: the first counts."""
+    devices = len(analysis.devices)
+    if not devices:
+        return
+    times = part_times(analysis).sum(axis=0) / (1000 * devices)
+    for number, step in enumerate(analysis.steps):
+        place = 0 if step.name is None else steps[step.name]
+        if step.name is None and steps:
+            continue  # other ranks have steps, and this one has none
+        if math.isnan(parts["ideal"][row, place]):
+            for part, time in zip(PARTS, times[number], strict=True):
+                parts[part][row, place] = time
+
+
+def _models(analysis: Analysis) -> str:
+    return ", ".join(dict.fromkeys(known["name"] for known in analysis.meta["peaks"].values()))
