@@ -2,6 +2,8 @@
 "use strict";
 
 flopscope.printers = [];
+flopscope.isPrinting = false;
+flopscope.PAPER = 690; // px: the width of A4 and of letter paper within the margins
 
 /* Call ``before`` when the page is about to be printed, and ``after`` when it was. */
 flopscope.onPrint = function (before, after) {
@@ -30,14 +32,14 @@ flopscope.print = async function () {
     window.addEventListener("beforeprint", () => {
         if (theme !== null) return;
         theme = document.documentElement.dataset.theme;
-        document.documentElement.classList.add("printing");
+        flopscope.isPrinting = true;
         recolour("light");
         for (const [before] of flopscope.printers) before();
     });
 
     window.addEventListener("afterprint", () => {
         if (theme === null) return;
-        document.documentElement.classList.remove("printing");
+        flopscope.isPrinting = false;
         recolour(theme);
         theme = null;
         for (const [, after] of flopscope.printers) after();

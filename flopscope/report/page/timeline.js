@@ -216,6 +216,10 @@ flopscope.TimelineView = class {
     /* Drawing ------------------------------------------------------------------------------------------------------- */
 
     draw() {
+        if (flopscope.isPrinting) {
+            this.paint(); // paper waits for no frame
+            return;
+        }
         if (this.pending) return;
         this.pending = requestAnimationFrame(() => {
             this.pending = null;
