@@ -155,7 +155,7 @@
         const margin = { ...MARGIN, ...options.margin };
 
         const draw = () => {
-            const width = flopscope.isPrinting ? flopscope.PAPER : Math.max(box.clientWidth, 240);
+            const width = Math.max(box.clientWidth, 240);
             const height = options.height;
             svg.replaceChildren();
             svg.setAttribute("viewBox", `0 0 ${width} ${height}`);

@@ -22,6 +22,7 @@ flopscope.print = async function () {
 };
 
 {
+    const main = document.getElementById("main");
     let theme = null;
 
     const recolour = (name) => {
@@ -33,6 +34,7 @@ flopscope.print = async function () {
         if (theme !== null) return;
         theme = document.documentElement.dataset.theme;
         flopscope.isPrinting = true;
+        Object.assign(main.style, { width: `${flopscope.PAPER}px`, padding: "0" }); // so that pictures are drawn for the paper
         recolour("light");
         for (const [before] of flopscope.printers) before();
     });
@@ -40,6 +42,7 @@ flopscope.print = async function () {
     window.addEventListener("afterprint", () => {
         if (theme === null) return;
         flopscope.isPrinting = false;
+        Object.assign(main.style, { width: "", padding: "" });
         recolour(theme);
         theme = null;
         for (const [, after] of flopscope.printers) after();

@@ -66,7 +66,7 @@
         }
 
         layout() {
-            const width = flopscope.isPrinting ? flopscope.PAPER : Math.max(this.box.clientWidth, 300);
+            const width = Math.max(this.box.clientWidth, 300);
             const { steps, count } = this.facts;
             const line = Math.max(2, Math.min(24, Math.floor(300 / steps)));
             const rows = Math.min(steps, Math.floor(320 / line));

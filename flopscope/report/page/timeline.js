@@ -217,7 +217,8 @@ flopscope.TimelineView = class {
 
     draw() {
         if (flopscope.isPrinting) {
-            this.paint(); // paper waits for no frame
+            this.measure(); // paper has another width, and waits for no frame
+            this.paint();
             return;
         }
         if (this.pending) return;
