@@ -70,11 +70,10 @@ def _page(processes: Sequence[Process], options: argparse.Namespace) -> Page:
     ranks = {process.trace.rank: process.trace for process in processes}
     if len(ranks) < len(processes) or None in ranks:
         raise ValueError(_unrelated(processes))
-    from flopscope.report.ranks import ranks_page
-    from flopscope.results.rank_facts import rank_facts
+    from flopscope.results.rank_facts import report_of_ranks
 
     known = {rank: trace for rank, trace in ranks.items() if rank is not None}
-    return ranks_page(rank_facts(known, options.peaks), options.title)
+    return report_of_ranks(known, peaks=options.peaks, title=options.title)
 
 
 def _unrelated(processes: Sequence[Process]) -> str:

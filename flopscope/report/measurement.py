@@ -65,7 +65,7 @@ def _samples(measurement: Measurement, columns: Columns) -> dict[str, Any]:
 def _roofline(
     measurements: Sequence[Measurement], names: Sequence[str], peaks: Mapping[str, Peaks]
 ) -> dict[str, Any] | None:
-    """Return marks and roofs, None without a mark: the work is unknown, or there are no FLOPs."""
+    """Return marks and roofs; None without either: the work or the peaks are unknown, or there are no FLOPs."""
     marks = [
         {
             **{"name": name, "time": m.median, "intensity": m.arithmetic_intensity, "flops": 1e12 * m.tflops_per_s},
@@ -74,7 +74,7 @@ def _roofline(
         for m, name in zip(measurements, names, strict=True)
         if m.arithmetic_intensity > 0 and m.tflops_per_s > 0 and math.isfinite(m.arithmetic_intensity)
     ]
-    if not marks:
+    if not marks or not peaks:
         return None
     units = dict.fromkeys(m.unit for m in measurements if m.unit)
     roofs = [
@@ -117,6 +117,7 @@ def times_page(times: TimesCompared, title: str | None = None) -> Page:
 def sweep_page(sweep: Sweep, title: str | None = None) -> Page:
     """Return the page of the result of sweep()."""
     page = Page(title or f"sweep of {sweep.op}", subtitle=f"{sweep.device}, {sweep.device.name}")
+    page.headline = _largest(sweep.points)
     columns = page.columns
     records = sweep.to_dicts()
     measured = [point for point in sweep.points if point.measurement is not None]
@@ -139,9 +140,17 @@ def sweep_page(sweep: Sweep, title: str | None = None) -> Page:
             [_name(point) for point in measured],
             sweep.peaks,
         ),
-        "notes": [],
+        "notes": [] if sweep.peaks else ["The peaks of the device are unknown, so there is no roofline."],
     }
     return page
+
+
+def _largest(points: Sequence[SweepPoint]) -> str:
+    """Return the verdict on the largest size of the first dtype."""
+    known = [point for point in points if point.measurement is not None and point.dtype == points[0].dtype]
+    if not known or known[-1].measurement is None:
+        return ""
+    return f"{known[-1].dtype}, {known[-1].shape or known[-1].size}: {known[-1].measurement.verdict}"
 
 
 _SWEPT = (

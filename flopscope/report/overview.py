@@ -50,6 +50,12 @@ PART_TEXTS: Mapping[str, tuple[str, str]] = {  # of each part: what it is in a s
     "other": ("idle time of another reason", "Idle for another or an unknown reason."),
 }
 _ON_HOST = {"host": ("time in which no op ran", "Time in which no op ran on the CPU.")}
+_UNRATED = {
+    "unmodelled": (
+        "work without a limit to compare it with, as the device's peaks are unknown",
+        "Time of work whose least time is unknown, because the peaks of the device are.",
+    )
+}
 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any]:
@@ -114,6 +120,8 @@ def _label(source: Profile, part: str) -> str:
 
 def _part_text(source: Profile, part: str) -> tuple[str, str]:
     texts = PART_TEXTS if source.main.analysis.on_device else {**PART_TEXTS, **_ON_HOST}
+    if not source.main.analysis.peaks:
+        texts = {**texts, **_UNRATED}
     return texts.get(part, (part, ""))
 
 

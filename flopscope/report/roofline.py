@@ -64,7 +64,7 @@ def _models(source: Profile) -> Mapping[str, str]:
 
 
 def _model(source: Profile, device: str) -> str:
-    known = source.rows.peaks.get(device, {}).get("name") or source.rows.unknown_peaks.get(device) and ""
+    known = source.rows.peaks.get(device, {}).get("name") or (source.rows.unknown_peaks.get(device) and "")
     return str(known or _models(source).get(device, ""))
 
 

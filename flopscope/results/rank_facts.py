@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -22,21 +21,14 @@ if TYPE_CHECKING:
     from flopscope.report.page import Page
     from flopscope.results.results import Results
 
-__all__ = ["rank_facts", "write_ranks_report"]
+__all__ = ["rank_facts", "report_of_ranks"]
 
 
-def write_ranks_report(
-    profiles: Mapping[int, Results],
-    path: str | os.PathLike[str],
-    *,
-    peaks: str | None = None,
-    title: str | None = None,
-) -> None:
-    """Write one HTML page of several ranks: all of them side by side, and in full the one that the others wait for.
+def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None, title: str | None = None) -> Page:
+    """Return the page of several ranks: all of them side by side, and in full the one that the others wait for.
 
     profiles: by rank, at least two. peaks, title and errors as in Results.write_report(); ValueError for fewer ranks.
     """
-    from flopscope.report.page import write
     from flopscope.report.profile import profile_page
 
     if len(profiles) < 2:
@@ -51,7 +43,7 @@ def write_ranks_report(
     except BaseException:
         page.columns.close()
         raise
-    write(path, page)
+    return page
 
 
 def _parts(profiles: Mapping[int, Results], shown: int, facts: RankFacts, page: Page) -> list[Part]:

@@ -22,7 +22,7 @@ from flopscope.hardware.peaks import Peaks
 from flopscope.report.measurement import measurement_page
 from flopscope.report.page import write
 from flopscope.report.ranks import RankFacts, ranks_page
-from flopscope.results.rank_facts import write_ranks_report
+from flopscope.results.rank_facts import report_of_ranks
 from flopscope.timing.distribution import describe
 from flopscope.timing.measurement import Measurement, Shares
 
@@ -113,7 +113,7 @@ def _rank(rank: int, count: int, steps: int, factor: float, draw: random.Random)
 
 
 def _ranks(path: Path) -> None:
-    write_ranks_report(dict(enumerate(ranks_of(8))), path)
+    write(path, report_of_ranks(dict(enumerate(ranks_of(8)))))
 
 
 # Others ---------------------------------------------------------------------------------------------------------------

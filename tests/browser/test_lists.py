@@ -67,7 +67,7 @@ def test_what_changed_has_the_numbers_of_the_comparison(open_report: Open, repor
     )
     assert [time_of(text) for text in tiles[:2]] == pytest.approx(comparison.time, rel=0.006)
     parts = page.run(
-        """return [...document.querySelectorAll('#compare .pairs [role=listitem]')].map(
+        """return [...document.querySelectorAll('#compare .sides-of-parts [role=listitem]')].map(
             (one) => [...one.querySelectorAll('.num')].map((cell) => cell.textContent))"""
     )
     sums = np.sum([[time_of(text) for text in part[:2]] for part in parts], axis=0)

@@ -46,7 +46,7 @@
         const head = el("div", { class: "head" }, ["Part", "a above, b below", "a", "b", "b − a", ""].map((text, i) => el("span", {
             class: i > 1 ? "num" : "", text,
         })));
-        return el("div", { class: "pairs", role: "list", "aria-label": "Parts of the time of both runs" }, head, rows.map((part) => el("div", { role: "listitem" },
+        return el("div", { class: "sides-of-parts", role: "list", "aria-label": "Parts of the time of both runs" }, head, rows.map((part) => el("div", { role: "listitem" },
             el("span", { class: "name" }, el("i", { class: `swatch part-${part.name}` }), part.label),
             el("span", { class: "both" }, draw.track(draw.bar(part.a / most, `part-${part.name}`)), draw.track(draw.bar(part.b / most, `part-${part.name}`))),
             el("span", { class: "num", text: format.time(part.a) }),

@@ -1,6 +1,6 @@
 /* A table of any number of lines, of which only those in view are elements. It draws; whoever owns it makes the lines.
 
-   new flopscope.Grid({label, id, fits (whether the height follows the lines), flat (no line opens), cell(line, column),
+   new flopscope.Grid({label, id, flat (no line opens), fits (whether the height follows the lines), cell(line, column),
    onSort(name), onSelect(line), onToggle(line)})
    A line: {key, depth, open (undefined: nothing to open), kind}. A column: {name, title, doc, width, left}. The first
    column stays in view and takes the width that is left. A cell: {text, title, share of the bar behind it,
@@ -46,7 +46,7 @@ flopscope.Grid = class {
         }));
         const left = this.lines.length - shown.length;
         return [draw.table(shown, columns, this.options.label),
-            left > 0 ? el("p", { class: "note", text: `${format.count(left)} more rows are not printed.` }) : ""];
+            left > 0 ? el("p", { class: "note", text: `${format.plural(left, "more row")} ${left === 1 ? "is" : "are"} not printed.` }) : ""];
     }
 
     setColumns(columns, sort) {

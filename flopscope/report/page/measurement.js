@@ -106,15 +106,14 @@
         const x = [Math.min(...intensities) / 8, Math.max(...intensities) * 8];
         const y = [Math.min(...marks.map((mark) => mark.flops)) / 8, Math.max(...rates) * 2];
         parent.append(flopscope.draw.heading("Roofline", [
-            roofs.length ? roofs.map((roof) => (roof.source === "measured" ? "solid: measured peaks" : "dashed: datasheet")).join("; ")
-                : "the peaks of the device are unknown",
+            roofs.map((roof) => (roof.source === "measured" ? "solid: measured peaks" : "dashed: datasheet")).join("; "),
             ...(unmarked ? [`${unmarked} without FLOPs or of unknown work are not drawn`] : []),
         ].join("; ")));
         flopscope.legend(parent, [...new Set(marks.map((mark) => mark.bound))].map((bound) => [`bound-${bound}`, `bound: ${bound}`]));
         flopscope.chart(parent, {
             label: `Roofline: ${marks.slice(0, 3).map((mark) => `${mark.name} at ${format.intensity(mark.intensity)}, ${format.flopRate(mark.flops)}`).join("; ")}`,
             height: 320,
-            margin: { left: 92 },
+            margin: { left: 112 },
             x: { label: "Arithmetic intensity, FLOP/B", log: true, domain: x },
             y: { label: "Rate", kind: "flops/s", log: true, domain: y },
             draw(area) {
@@ -146,7 +145,7 @@
     const facts = (entries) => el("dl", { class: "facts" },
         entries.flatMap(([name, text]) => [el("dt", { text: name }), el("dd", { text })]));
 
-    const notesOf = (notes) => notes.map((note) => el("p", { class: "note", text: note }));
+    const notesOf = (notes) => (notes.length ? [flopscope.draw.heading("Notes"), el("ul", { class: "notes" }, notes.map((text) => el("li", { text })))] : []);
 
     async function one(element, data, page) {
         const { format, draw } = flopscope;

@@ -33,9 +33,7 @@ flopscope.Ops = class {
         this.details = el("aside", { class: "details", hidden: true, tabindex: "0", "aria-label": "Details of the selected row" });
         this.split = el("div", { class: "rows-and-details" }, this.grid.element, this.details);
         this.notes = el("p", { class: "note" });
-        this.printed = el("div", { class: "printed" });
-        this.body.append(this.controls(), this.split, this.printed, this.notes);
-        flopscope.onPrint(() => this.print(), () => this.printed.replaceChildren());
+        this.body.append(this.controls(), this.split, this.notes);
         this.page.onSelect((row, details) => this.follow(row, details));
         await this.show();
         if (this.page.selected !== null) this.follow(this.page.selected, this.page.details);
@@ -66,17 +64,6 @@ flopscope.Ops = class {
         this.kinds.hidden = this.isSum();
         this.categories.parentElement.hidden = this.isSum();
         this.refresh();
-    }
-
-    /* Show the first rows as a plain table, for paper. */
-    print() {
-        const MOST = 60;
-        const { element: el, format, draw } = flopscope;
-        const lines = this.grid.lines.slice(0, MOST);
-        const left = this.grid.lines.length - lines.length;
-        this.printed.replaceChildren(draw.table(lines, this.visible().map((column) => ({
-            title: column.title, doc: column.doc, left: column.left, text: (line) => this.cell(line, column).text,
-        })), "Ops"), left > 0 ? el("p", { class: "note", text: `${format.plural(left, "more row")} are not printed.` }) : "");
     }
 
     isSum() {
@@ -249,9 +236,9 @@ flopscope.Ops = class {
         const shown = table.described.filter((column) => column.name !== "key" && wanted.includes(column.name)
             && (this.chosen || this.tells(column)));
         shown.sort((a, b) => wanted.indexOf(a.name) - wanted.indexOf(b.name));
-        const widths = { input_shapes: 220, input_dtypes: 170, stack: 280, line: 260, module: 220, step: 130, stream: 120, category: 130, bound: 96, count: 68, pct_roofline: 82, unit: 110, tflops_per_s: 112, gbytes_per_s: 92 };
+        const widths = { input_shapes: 220, input_dtypes: 170, stack: 280, line: 260, module: 220, step: 130, stream: 120, category: 130, bound: 96, count: 68, pct_roofline: 82, unit: 110, tflops_per_s: 106, gbytes_per_s: 86, self_cpu_time_total: 84, self_device_time_total: 96, headroom: 92 };
         return [
-            { name: "key", title: this.id === "category" ? "Category" : this.id === "module" ? "Module" : "Name", doc: table.byName.get("key").doc, width: 260, left: true },
+            { name: "key", title: this.id === "category" ? "Category" : this.id === "module" ? "Module" : "Name", doc: table.byName.get("key").doc, width: 230, left: true },
             ...shown.map((column) => ({
                 name: column.name, title: column.header, doc: `${column.name}: ${column.doc}${column.unit ? `, in ${column.unit}` : ""}`,
                 width: widths[column.name] || Math.max(92, 8 * column.header.length + 24), left: column.type === "text", unit: column.unit,
@@ -339,7 +326,9 @@ flopscope.Ops = class {
         if (isSame) return;
         this.current = { key: line.key, id: line.id, row: line.row };
         const row = this.finest(line.id, line.row);
-        this.page.select(row < 0 ? null : row, { source: "ops", line: line.key });
+        const shapes = line.id === "name" ? this.under("name", line.row).length : 0;
+        const note = shapes ? `of ${flopscope.format.plural(shapes, "shape")}, the one with the most time:` : "";
+        this.page.select(row < 0 ? null : row, { source: "ops", line: line.key, note });
         this.showDetails();
         this.mark();
     }

@@ -173,6 +173,7 @@ flopscope.start = async function () {
         flopscope.announce(`Selected: ${text.join(", ")}`);
         shown.replaceChildren(
             el("span", { class: "what cut", title: text[0], text: text[0] }),
+            details.note ? el("span", { class: "note", text: details.note }) : "",
             ...text.slice(1).map((part) => el("span", { class: "cut", title: part, text: part })),
             el("span", { class: "space" }),
             elements.has("ops") && details.source !== "ops"
