@@ -32,7 +32,12 @@ flopscope.MemoryCurve = class {
         this.plot.addEventListener("keydown", (event) => this.key(event));
         this.cursor = -1;
         new ResizeObserver(() => this.draw()).observe(this.plot);
-        flopscope.onTheme(() => this.draw());
+        flopscope.onTheme(() => this.paint()); // at once: the page may be about to be printed
+        const size = (width) => {
+            this.element.style.width = width;
+            this.paint();
+        };
+        flopscope.onPrint(() => size(flopscope.PAPER), () => size(""));
     }
 
     show({ from, to }) {
