@@ -13,11 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+try:
+    from selenium.webdriver.common.keys import Keys
+except ImportError:  # then no test runs
+    Keys = None
+
 if TYPE_CHECKING:
     from selenium.webdriver.chrome.webdriver import WebDriver
     from selenium.webdriver.remote.webelement import WebElement
 
-__all__ = ["Open", "Page", "axe_script", "driver", "why_no_browser"]
+__all__ = ["Keys", "Open", "Page", "axe_script", "driver", "why_no_browser"]
 
 PATIENCE = 20.0  # seconds that a condition may take on a busy machine
 INSIDE = ("file:", "blob:", "data:", "about:", "chrome-error:")
