@@ -92,7 +92,8 @@ class Page:
     def value(self, expression: str) -> Any:
         """Return the value of an expression of JavaScript; that of a promise once it is fulfilled."""
         script = "const done = arguments[0]; Promise.resolve(EXPR).then(done, (e) => done({error: `${e} ${e.stack}`}));"
-        found = self.browser.execute_async_script(script.replace("EXPR", f"({expression})"))  # type: ignore[no-untyped-call]
+        script = script.replace("EXPR", f"({expression})")
+        found = self.browser.execute_async_script(script)  # type: ignore[no-untyped-call]
         assert not (isinstance(found, dict) and set(found) == {"error"}), found
         return found
 
