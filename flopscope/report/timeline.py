@@ -33,6 +33,10 @@ FARTHEST = 2.0**62
 _TYPES = {"start": "i8", "duration": "i8", "busy": "i8", "bytes": "i8"}
 
 
+Identity = tuple[str, str, bool, str]
+"""Of a row: its name, kind of device, whether it is an annotation, and its shapes."""
+
+
 class Part(NamedTuple):
     """One process of a timeline."""
 
@@ -43,13 +47,26 @@ class Part(NamedTuple):
     """Of the process; empty if there is only one."""
     shift: int = 0
     """ns to add to its times."""
-    has_rows: bool = True
-    """Whether the page has its table, to which the blocks' rows refer."""
+    rows: Mapping[Identity, int] | None = None
+    """The rows of the page's table, of which the part's own may be others; None: they are the same."""
 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
-    """Return the timeline of a profile; None if no event has a time."""
-    return timeline_of([Part(source.core, source.has_shape_rows)], columns)
+    """Return the timeline of a profile, or of the windows that it joins; None if no event has a time."""
+    by_shape = source.has_shape_rows
+    if len(source.windows) == 1:
+        return timeline_of([Part(source.core, by_shape)], columns)
+    rows, base = rows_of(source.rows.columns), source.windows[0].results._base_time()
+    shifts = [window.results._base_time() - base for window in source.windows]
+    parts = zip(source.windows, shifts, strict=True)
+    return timeline_of([Part(window.core, by_shape, shift=shift, rows=rows) for window, shift in parts], columns)
+
+
+def rows_of(columns: Mapping[str, Any]) -> dict[Identity, int]:
+    """Return the rows of a table by what identifies them in the tables of other recordings of the program."""
+    parts = (columns[name] for name in ("key", "device_type", "is_user_annotation", "input_shapes"))
+    listed = zip(*parts, strict=True)
+    return {(key, device, bool(range_), str(shapes)): row for row, (key, device, range_, shapes) in enumerate(listed)}
 
 
 def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCKS) -> dict[str, Any] | None:
@@ -97,15 +114,26 @@ class _LaidOut:
         begin = facts["begin"]
         self.origin = begin + part.shift if begin != MISSING else int(self.start.min()) if len(self.start) else 0
         self.duration = self.column("duration")
+        self._rows = self._places() if part.rows is not None else None
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Return a column of the core."""
         return np.frombuffer(self.facts[name], dtype=_TYPES.get(name, "u4"))
 
     def rows(self) -> npt.NDArray[np.uint32]:
-        """Return the rows of the ops to which device work belongs, plus 1; 0: none."""
+        """Return the rows of the page to which device work belongs, plus 1; 0: none."""
         rows = self.column("row") + np.uint32(1)  # wraps
-        return rows if self.part.has_rows else np.zeros_like(rows)
+        return rows if self._rows is None else self._rows[rows]
+
+    def row(self, own: int) -> int:
+        """Return the row of the page for one of the part's own, -1 for none."""
+        return own if self._rows is None else int(self._rows[own + 1]) - 1
+
+    def _places(self) -> npt.NDArray[np.uint32]:
+        """Return by own row plus 1 the row of the page plus 1."""
+        columns, _ = self.part.core.table(self.part.by_shape, 0, {}, False, False, (), True)
+        of = self.part.rows or {}
+        return np.array([0, *(of.get(one, -1) + 1 for one in rows_of(columns))], dtype=np.uint32)
 
     def links(self) -> npt.NDArray[np.uint32]:
         """Return the linked blocks of this part, plus 1; 0: none."""
@@ -191,7 +219,7 @@ def _labels(found: Sequence[_LaidOut], columns: Columns) -> dict[str, Any]:
         blocks.append(new[label])
         for place in (np.flatnonzero(used) - 1).tolist():
             kind, name, row, launch = listed[place]
-            labels.append((kinds.setdefault(kind, len(kinds)), name, row if one.part.has_rows else -1))
+            labels.append((kinds.setdefault(kind, len(kinds)), name, one.row(row)))
             launches.append(launch)
     works = {name for kind, name, _ in labels if name is not None and kind in {kinds.get(word) for word in WORK}}
     short = short_names(works)

@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from flopscope.answers.accounting import part_times
 from flopscope.answers.analysis import PARTS, Analysis
+from flopscope.report.profile import Profile
 from flopscope.report.ranks import RankFacts, add_ranks, most_awaited
+from flopscope.report.timeline import Part, rows_of, timeline_of
 from flopscope.results.communication import stragglers
 from flopscope.results.process import source_of
 
@@ -35,12 +37,33 @@ def report_of_ranks(profiles: Mapping[int, Results], *, peaks: str | None = None
     shown = most_awaited(facts)
     page = profile_page(profiles[shown], peaks=peaks)
     try:
+        page.sections["timeline"] = timeline_of(_parts(profiles, shown, facts, page), page.columns)
         add_ranks(page, facts, title)
-        page.subtitle += f" · all sections but Ranks show rank {shown}"
+        page.subtitle += f" · all sections but Ranks and Timeline show rank {shown}"
     except BaseException:
         page.columns.close()
         raise
     return page
+
+
+def _parts(profiles: Mapping[int, Results], shown: int, facts: RankFacts, page: Page) -> list[Part]:
+    """Return the timelines of the ranks by the clock of the first one, as far as their collectives tell it."""
+    ordered = dict(sorted(profiles.items()))
+    offsets: dict[int, float] = {}
+    if facts.rank_rows is not None:
+        offsets = dict(zip(facts.rank_rows["rank"].tolist(), facts.rank_rows["clock_offset"].tolist(), strict=True))
+    base = next(iter(ordered.values()))._base_time()
+    source = Profile(profiles[shown])
+    return [
+        Part(
+            profile._recorded("report"),
+            source.has_shape_rows,
+            f"Rank {rank}",
+            profile._base_time() - base - round(1000 * known if math.isfinite(known := offsets.get(rank, 0.0)) else 0),
+            rows_of(source.rows.columns),
+        )
+        for rank, profile in ordered.items()
+    ]
 
 
 def rank_facts(profiles: Mapping[int, Results], peaks: str | None = None) -> RankFacts:

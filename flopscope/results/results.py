@@ -369,6 +369,12 @@ class Results:
             raise RuntimeError(f"the profile is still running; stop it before asking for its {what}")
         return self._core
 
+    def _base_time(self) -> int:
+        """Return the Unix time in ns that the times count from, or 0 if it is unknown."""
+        from flopscope.results.process import base_time_of, source_of
+
+        return base_time_of(self, source_of(self, 0))
+
     def _why_nothing(self) -> str:
         """Return why there are no events, for the error message."""
         return "nothing was recorded"

@@ -32,7 +32,12 @@ flopscope.MemoryCurve = class {
         this.plot.addEventListener("keydown", (event) => this.key(event));
         this.cursor = -1;
         new ResizeObserver(() => this.draw()).observe(this.plot);
-        flopscope.onTheme(() => this.draw());
+        flopscope.onTheme(() => this.paint()); // at once: the page may be about to be printed
+        const size = (width) => {
+            this.element.style.width = width;
+            this.paint();
+        };
+        flopscope.onPrint(() => size(flopscope.PAPER), () => size(""));
     }
 
     show({ from, to }) {
@@ -80,6 +85,10 @@ flopscope.MemoryCurve = class {
     }
 
     draw() {
+        if (flopscope.isPrinting) {
+            this.paint(); // paper waits for no frame
+            return;
+        }
         if (this.pending) return;
         this.pending = requestAnimationFrame(() => {
             this.pending = null;

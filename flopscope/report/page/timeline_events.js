@@ -23,8 +23,14 @@ Object.assign(flopscope.TimelineView.prototype, {
         flopscope.onTheme(() => {
             this.paintColors();
             this.sayLegend();
-            this.draw();
+            this.paint(); // at once: the page may be about to be printed
         });
+        const size = (width) => {
+            this.element.style.width = width;
+            this.measure();
+            this.paint();
+        };
+        flopscope.onPrint(() => size(flopscope.PAPER), () => size(""));
         this.page.onSelect((row, details) => this.follow(row, details));
     },
 

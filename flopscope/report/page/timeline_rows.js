@@ -26,7 +26,7 @@ flopscope.timelineRows = (() => {
         return { annotation: lane.id === null ? "ranges" : `ranges, stream ${lane.id}`, wait: "waits", host: "", overhead: "overhead" }[lane.role];
     }
 
-    /* Groups of rows, devices first; each row has one lane, or the idle times of a device. */
+    /* Groups of rows, devices first; a row has a lane, those of all windows of a process, or the idle times of a device. */
     function groups(timeline) {
         const found = new Map();
         for (const lane of timeline.lanes) {
@@ -46,9 +46,10 @@ flopscope.timelineRows = (() => {
             group.steps = group.rank === 2 && group.lanes.some((lane) => hasStep(timeline, lane));
         }
         const parts = [...new Set(listed.map((group) => group.part))];
-        listed.sort((a, b) => parts.indexOf(a.part) - parts.indexOf(b.part) || a.rank - b.rank
+        const place = new Map(parts.map((part, i) => [part, i]));
+        listed.sort((a, b) => (a.rank > 0) - (b.rank > 0) || place.get(a.part) - place.get(b.part) || a.rank - b.rank
             || (a.rank === 0 ? a.lanes[0].device - b.lanes[0].device : b.steps - a.steps || b.count - a.count));
-        listed.forEach((group, i) => { group.open = listed.length <= MOST_OPEN || i < MOST_OPEN / 2 || group.count > 0.2 * timeline.length; });
+        listed.forEach((group, i) => { group.open = listed.length <= MOST_OPEN || (parts.length === 1 && (i < MOST_OPEN / 2 || group.count > 0.2 * timeline.length)); });
         return listed;
     }
 
@@ -64,7 +65,11 @@ flopscope.timelineRows = (() => {
         const idle = group.lanes.filter((lane) => lane.role === "idle");
         const rows = idle.length ? [{ role: "idle", lanes: idle, label: labelOf(idle[0]), height: HEIGHTS.idle }] : [];
         for (const lane of group.lanes) {
-            if (lane.role !== "idle") rows.push({ role: lane.role, lanes: [lane], label: labelOf(lane), height: HEIGHTS[lane.role] });
+            const last = rows[rows.length - 1];
+            if (lane.role === "idle") continue;
+            const same = last && last.role === lane.role && last.lanes[0].id === lane.id && last.lanes[0].depth === lane.depth;
+            if (same) last.lanes.push(lane); // of another window of the process
+            else rows.push({ role: lane.role, lanes: [lane], label: labelOf(lane), height: HEIGHTS[lane.role] });
         }
         return rows;
     }
