@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import re
@@ -18,13 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 from hand_traces import Program
-from hypothesis import given
-from hypothesis import strategies as st
 from report_pages import PageRead, handlers, sha256_source
 
 import flopscope as fs
 from flopscope.report import ops, page
-from flopscope.report.encode import MOST_TEXT, Columns, json_text
+from flopscope.report.encode import MOST_TEXT
 from flopscope.results.columns import COLUMNS
 
 DATA = Path(__file__).parent / "data" / "traces"
@@ -298,6 +295,18 @@ def test_a_live_profile_has_a_page(tmp_path: Path) -> None:
     assert "launches" not in read.data["sections"]  # it has no device
 
 
+def test_a_torch_profile_has_a_page(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from flopscope.torch import profile
+
+    x = torch.ones(16, 16)
+    with profile(record_shapes=True) as prof:
+        torch.mm(x, x)
+    read = written(prof, tmp_path, peaks="none")
+    keys, shapes = (read.texts(read.data["rows"]["columns"][name]) for name in ("key", "input_shapes"))
+    assert ("aten::mm", "16x16 16x16") in set(zip(keys, shapes, strict=True))
+
+
 def test_a_profile_without_shapes_has_names(tmp_path: Path) -> None:
     x = fs.rand((8, 8), device="cpu")
     with fs.profile() as prof:
@@ -452,6 +461,14 @@ def test_a_running_profile_has_no_page(tmp_path: Path) -> None:
         fs.profile().write_report(path)
 
 
+def test_a_page_has_no_other_sections(tmp_path: Path) -> None:
+    wrong = page.Page("title")
+    wrong.sections["colours"] = {}
+    with pytest.raises(ValueError, match="no section colours"):
+        page.write(tmp_path / "report.html", wrong)
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_no_threads_are_left(stacked: fs.Trace, tmp_path: Path) -> None:
     before = threading.active_count()
     stacked.write_report(tmp_path / "report.html")
@@ -467,69 +484,4 @@ def test_without_jinja2_the_error_says_what_to_install(
     page._template.cache_clear()
     with pytest.raises(ImportError, match="pip install jinja2"):
         stacked.write_report(tmp_path / "report.html")
-    assert [*tmp_path.iterdir()] == []
-
-
-# Columns --------------------------------------------------------------------------------------------------------------
-
-
-def read_back(columns: Columns, references: list[dict[str, Any]], tmp_path: Path) -> list[np.ndarray[Any, Any]]:
-    html = "".join(f'<script data-blob="{i}">{blob}</script>' for i, blob in enumerate(columns.blobs()))
-    path = tmp_path / "columns.html"
-    path.write_text(f'<script id="data">{{"strings": []}}</script>{html}')
-    read = PageRead(path)
-    return [read.column(reference) for reference in references]
-
-
-def test_columns_are_read_back(tmp_path: Path) -> None:
-    random = np.random.default_rng(1)
-    arrays: list[np.ndarray[Any, Any]] = [
-        np.array([], dtype=np.int64),
-        np.array([True, False]),
-        np.array([0, 255]),
-        np.array([0, 65535]),
-        np.array([-1, 5]),
-        np.array([0, 2**32 - 1]),
-        np.array([2**40, -(2**40)]),
-        np.array([np.nan, 1.5, np.inf]),
-        np.full(5, np.nan),
-        np.full(7, 3.25),
-        random.random(100_000),
-        random.random(50_000).astype(np.float32),
-        random.integers(0, 9, 300_000),
-    ]
-    columns = Columns()
-    references = [columns.add(array) for array in arrays]
-    types = ["u1", "u1", "u1", "u2", "i4", "u4", "f8", "f8", "f8", "f8", "f8", "f4", "u1"]
-    assert [reference["type"] for reference in references] == types
-    assert all(reference.get("offset", 0) % 8 == 0 for reference in references)
-    for found, array in zip(read_back(columns, references, tmp_path), arrays, strict=True):
-        assert same(found, array)
-
-
-@pytest.mark.parametrize("wrong", [np.zeros((2, 2)), np.array(["a"]), np.array([1j])])
-def test_a_column_of_something_else_is_an_error(wrong: np.ndarray[Any, Any]) -> None:
-    columns = Columns()
-    with pytest.raises((TypeError, ValueError), match="column"):
-        columns.add(wrong)
-    columns.close()
-
-
-@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=8))
-def test_json_is_inert(content: Any) -> None:
-    text = json_text(content)
-    assert not re.search("[<>&\u2028\u2029]", text)
-    text.encode("utf-8")
-    json.loads(text)
-    if isinstance(content, str) and content.isprintable():
-        assert json.loads(text) == content
-    if isinstance(content, float):
-        assert json.loads(text) == (content if math.isfinite(content) else None)
-
-
-def test_a_page_has_no_other_sections(tmp_path: Path) -> None:
-    wrong = page.Page("title")
-    wrong.sections["colours"] = {}
-    with pytest.raises(ValueError, match="no section colours"):
-        page.write(tmp_path / "report.html", wrong)
     assert [*tmp_path.iterdir()] == []

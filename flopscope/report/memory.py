@@ -25,7 +25,15 @@ MOST_ROWS = 200
 """Of the table of ops, those that allocated most and those that hold most."""
 NONE = 2**32 - 1
 MISSING = -(2**63)
-_TYPES = {"time": "i8", "bytes": "i8", "allocated": "i8", "reserved": "i8", "address": "u8", "row": "u4", "device": "i4"}
+_TYPES = {
+    "time": "i8",
+    "bytes": "i8",
+    "allocated": "i8",
+    "reserved": "i8",
+    "address": "u8",
+    "row": "u4",
+    "device": "i4",
+}
 
 _Numbers = npt.NDArray[np.int64]
 
@@ -143,9 +151,7 @@ def _kept(time: _Numbers, allocated: npt.NDArray[np.float64]) -> npt.NDArray[np.
 # Who allocates, and who holds the memory at the peak -----------------------------------------------------------------
 
 
-def _ops(
-    changes: _Changes, allocated: npt.NDArray[np.float64], peak: int, columns: Columns
-) -> dict[str, Any]:
+def _ops(changes: _Changes, allocated: npt.NDArray[np.float64], peak: int, columns: Columns) -> dict[str, Any]:
     """Return by row: bytes allocated and freed, allocations, and the bytes held at the peak if addresses are known."""
     held = _held(changes, peak)
     rows = np.unique(changes.row)
@@ -172,7 +178,9 @@ def _ops(
 def _largest(sums: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
     """Return the rows that allocated most, and those that hold most, the largest first."""
     most = sums.get("held", sums["allocated"])
-    chosen = {int(row) for values in (most, sums["allocated"]) for row in np.argsort(-values, kind="stable")[:MOST_ROWS]}
+    chosen = {
+        int(row) for values in (most, sums["allocated"]) for row in np.argsort(-values, kind="stable")[:MOST_ROWS]
+    }
     return np.array(sorted(chosen, key=lambda row: (-most[row], -sums["allocated"][row])), dtype=np.int64)
 
 

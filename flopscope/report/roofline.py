@@ -82,7 +82,9 @@ def _times_by_device(source: Profile) -> dict[str, dict[int, float]]:
     """Return the time of the work of each row on each device in µs, as accounting attributes it."""
     cells = source.analysis.cells
     times: dict[str, dict[int, float]] = {}
-    if len(source.analysis.columns["key"]) != len(source.rows):  # shapes are known, but the page does not separate by them
+    if len(source.analysis.columns["key"]) != len(
+        source.rows
+    ):  # shapes are known, but the page does not separate by them
         return times
     for device, row, busy in zip(*(cells[name].tolist() for name in ("device", "row", "busy")), strict=True):
         if device >= 0 and row >= 0:

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["encode_table", "tensor_text"]
 
 KINDS = ("op", "kernel", "range")
-_GROUPS = (  # of columns in the page: a title, and what the names of its columns have in common
-    ("Identity", ("key", "overload_name", "device_type", "is_user_annotation", "count", "timing_source")),
-    ("Inputs", ("input_shapes", "input_dtypes")),
+_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order of the page
+    ("Roofline", ("bound", "pct_roofline", "headroom", "roofline_time", "pct_peak_flops", "pct_peak_bandwidth")),
     ("Device time", ("self_device_time_total", "device_time_total", "device_busy_time")),
     ("Host time", ("self_cpu_time_total", "cpu_time_total")),
     ("Time per call", ("time_min", "time_median", "time_p95", "time_max", "time_std")),
@@ -30,14 +29,9 @@ _GROUPS = (  # of columns in the page: a title, and what the names of its column
         ("flops", "flops_total", "bytes_read", "bytes_written", "bytes_total_moved", "arithmetic_intensity", "unit"),
     ),
     ("Rates", ("tflops_per_s", "gbytes_per_s")),
-    (
-        "Roofline",
-        ("bound", "pct_roofline", "headroom", "roofline_time", "pct_peak_flops", "pct_peak_bandwidth"),
-    ),
-    (
-        "Memory",
-        ("self_device_memory_usage", "device_memory_usage", "self_cpu_memory_usage", "cpu_memory_usage"),
-    ),
+    ("Memory", ("self_device_memory_usage", "device_memory_usage", "self_cpu_memory_usage", "cpu_memory_usage")),
+    ("Identity", ("key", "overload_name", "device_type", "is_user_annotation", "count", "timing_source")),
+    ("Inputs", ("input_shapes", "input_dtypes")),
     ("Group", ("category", "step", "stream", "line", "module", "module_calls", "pct_roofline_total", "stack", "rank")),
 )
 _HIDDEN = frozenset({"is_user_annotation", "module_depth"})
@@ -97,6 +91,7 @@ def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
     return {
         "count": len(table),
         "described": described,
+        "groups": [*(title for title, _ in _GROUPS), OTHERS],
         "columns": encoded,
         "kernels": _kernels(table, columns),
         "totals": {

@@ -78,12 +78,6 @@ Object.assign(flopscope.Ops.prototype, {
 
     fillMenu(panel) {
         const { element: el } = flopscope;
-        const groups = new Map();
-        for (const column of this.grouping.table.described) {
-            if (column.name === "key") continue;
-            if (!groups.has(column.group)) groups.set(column.group, []);
-            groups.get(column.group).push(column);
-        }
         const shown = new Set(this.visible().map((column) => column.name));
         const change = (name, isShown) => {
             const names = this.visible().map((column) => column.name).filter((one) => one !== "key" && one !== name);
@@ -92,11 +86,11 @@ Object.assign(flopscope.Ops.prototype, {
         };
         panel.replaceChildren(
             el("button", { type: "button", class: "button", text: "The usual columns", on: { click: () => { this.chosen = null; this.refresh(); this.fillMenu(panel); } } }),
-            ...[...groups].map(([title, columns]) => el("fieldset", {}, el("legend", { text: title }), columns.map((column) => {
+            ...this.grouping.table.groups(["key"]).map(([title, columns]) => el("fieldset", {}, el("legend", { text: title }), columns.map((column) => {
                 const box = el("input", { type: "checkbox", on: { change: () => change(column.name, box.checked) } });
                 box.checked = shown.has(column.name);
                 return el("label", {}, box, el("span", {}, el("span", { class: this.tells(column) ? "" : "unknown", text: `${column.header}${this.tells(column) ? "" : " (empty)"}` }),
-                    el("span", { class: "note", text: ` ${column.doc}${column.unit ? `, in ${column.unit}` : ""}` })));
+                    el("span", { class: "note", text: ` ${column.doc}${column.unit && column.unit !== "calls" ? `, in ${column.unit}` : ""}` })));
             }))));
     },
 

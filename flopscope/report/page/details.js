@@ -37,13 +37,7 @@ flopscope.details = {
                 el("span", { class: "num note", text: `${format.count(one.count)} ×` })))));
             if (kernels.length > 30) parts.push(el("p", { class: "note", text: `and ${format.count(kernels.length - 30)} more; the table lists them below the row` }));
         }
-        const groups = new Map();
-        for (const column of rows.described) {
-            if (["key", "input_shapes", "input_dtypes", "stack"].includes(column.name)) continue;
-            if (!groups.has(column.group)) groups.set(column.group, []);
-            groups.get(column.group).push(column);
-        }
-        for (const [title, columns] of groups) {
+        for (const [title, columns] of rows.groups(["key", "input_shapes", "input_dtypes", "stack"])) {
             const known = columns.filter((column) => (column.type === "text" ? get(column.name) : format.known(get(column.name))));
             const list = title === "Identity" || title === "Group" ? known : columns;
             if (!known.length) continue;

@@ -113,7 +113,7 @@ flopscope.overview = {
             const { per } = data.accounting;
             tiles.push(draw.tile(data.steps ? "Time of a step" : "Time", format.time(whole.total / per), "Mean over the steps, summed over the devices."));
             if (data.recording.delay > 0.01 * whole.total / per) {
-                tiles.push(draw.tile("Without recording", format.time(data.recording.unobserved), "Estimated: recording delays the host, and with it the device."));
+                tiles.push(draw.tile("Unrecorded", format.time(data.recording.unobserved), "Estimated: recording delays the host, and with it the device."));
             }
             tiles.push(draw.tile("At the limits", whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING, "Least time that the peaks allow for the work."));
             tiles.push(draw.tile("MFU", format.percent(whole.ideal > 0 ? whole.mfu : null), "Time of the FLOPs at the peaks of their units, in percent of the time."));

@@ -65,6 +65,7 @@ flopscope.Table = class {
         this.page = page;
         this.count = description.count;
         this.described = description.described;
+        this.groupTitles = description.groups;
         this.byName = new Map(this.described.map((column) => [column.name, column]));
         this.references = description.columns;
         this.kernelReferences = description.kernels;
@@ -89,6 +90,12 @@ flopscope.Table = class {
     isText(name) {
         const column = this.byName.get(name);
         return column !== undefined && column.type === "text";
+    }
+
+    /* The described columns by their groups, [[title, columns]], without those of some names. */
+    groups(without) {
+        const columns = this.described.filter((column) => !without.includes(column.name));
+        return this.groupTitles.map((title) => [title, columns.filter((column) => column.group === title)]).filter(([, found]) => found.length);
     }
 
     /* The value of a column in a row: a number (NaN where unknown), or a text (null where there is none). */
