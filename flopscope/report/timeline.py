@@ -201,13 +201,15 @@ def _link_differences(links: Sequence[npt.NDArray[np.uint32]]) -> npt.NDArray[np
         moved.append(np.where(one > 0, one + np.uint32(base), np.uint32(0)))
         base += len(one)
     joined = np.concatenate(moved)
-    return joined - np.concatenate([np.zeros(1, np.uint32), joined[:-1]])
+    return np.asarray(joined - np.concatenate([np.zeros(1, np.uint32), joined[:-1]]), dtype=np.uint32)
 
 
 def _labels(found: Sequence[_LaidOut], columns: Columns) -> dict[str, Any]:
     """Return the label of each block, plus 1, and what the labels mean: only those in use."""
     kinds: dict[str, int] = {}
-    blocks, labels, launches = [], [], []
+    blocks: list[npt.NDArray[np.uint32]] = []
+    labels: list[tuple[int, str | None, int]] = []
+    launches: list[Any] = []
     for one in found:
         label = one.column("label") + np.uint32(1)
         listed = one.facts["labels"]

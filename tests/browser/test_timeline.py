@@ -128,7 +128,9 @@ def test_a_click_selects_the_event_and_its_op_everywhere(page: Page) -> None:
 
 
 def test_a_mark_of_the_roofline_selects_the_blocks_of_its_op(page: Page) -> None:
-    mark = page.run("return flopscope.rooflineView.marks.findIndex((one) => flopscope.page.rows.get('key', one.row) === 'aten::mm')")
+    mark = page.run(
+        "return flopscope.rooflineView.marks.findIndex((one) => flopscope.page.rows.get('key', one.row) === 'aten::mm')"
+    )
     page.run("document.querySelector('#roofline').scrollIntoView({block: 'start', behavior: 'instant'})")
     settle(page)
     node = page.run("return flopscope.rooflineView.marks[arguments[0]].node", mark)
@@ -203,7 +205,9 @@ def test_ctrl_and_wheel_zoom_at_the_pointer(page: Page) -> None:
     assert page.run(wheel, at["x"], at["y"], -60, False) == [False, *(page.run(wheel, at["x"], at["y"], 0, False)[1:])]
     assert view(page) == whole  # without Ctrl the page scrolls
     prevented, before, after = page.run(wheel, at["x"], at["y"], -60, True)
-    assert prevented and math.isclose(before, after, rel_tol=1e-9) and view(page)[1] - view(page)[0] < whole[1] - whole[0]
+    assert (
+        prevented and math.isclose(before, after, rel_tol=1e-9) and view(page)[1] - view(page)[0] < whole[1] - whole[0]
+    )
 
 
 def test_drag_moves_and_shift_drag_sums(page: Page) -> None:
@@ -237,7 +241,9 @@ def test_the_sums_of_a_range_are_exact(page: Page) -> None:
     for one in sums["lanes"]:
         by_role[one["lane"]["role"]] = by_role.get(one["lane"]["role"], 0) + one["busy"]
     assert by_role["work"] == (300 + 180 + 130) * 1000
-    trace = page.run(f"const t = {VIEW}.timeline; return t.lanes.filter((one) => one.role === 'idle').map((one) => one.busy)")
+    trace = page.run(
+        f"const t = {VIEW}.timeline; return t.lanes.filter((one) => one.role === 'idle').map((one) => one.busy)"
+    )
     assert by_role["idle"] == sum(trace)
     assert [round(one["time"]) for one in sums["labels"]] == [300_000, 180_000, 130_000]
 
@@ -355,7 +361,8 @@ def test_marks_are_where_their_numbers_are(page: Page) -> None:
             const box = mark.node.getBBox(), {left, right, top, bottom} = view.box, {x0, x1, y0, y1} = view.whole;
             const x = x0 + (box.x + box.width / 2 - left) / (right - left) * (x1 - x0);
             const y = y1 - (box.y + box.height / 2 - top) / (bottom - top) * (y1 - y0);
-            return [10 ** x, 10 ** y, rows.get('arithmetic_intensity', mark.row), rows.get('tflops_per_s', mark.row) * 1e12];
+            const [intensity, rate] = ['arithmetic_intensity', 'tflops_per_s'].map((name) => rows.get(name, mark.row));
+            return [10 ** x, 10 ** y, intensity, rate * 1e12];
         })""")
     assert len(marks) == 3
     for x, y, intensity, rate in marks:
@@ -379,13 +386,17 @@ def test_the_roofline_is_read_by_keys_and_filtered(page: Page) -> None:
     page.all(".roofline-key")[0].click()
     page.run("document.getElementById('filter').scrollIntoView({block: 'center'})")
     page.one("#filter").send_keys("relu")
-    assert page.run("return flopscope.rooflineView.shown.map((one) => flopscope.page.rows.get('key', one.row))") == ["aten::relu"]
+    assert page.run("return flopscope.rooflineView.shown.map((one) => flopscope.page.rows.get('key', one.row))") == [
+        "aten::relu"
+    ]
 
 
 def test_the_memory_shows_the_peak_and_who_holds_it(page: Page) -> None:
     text = page.text("#memory")
     assert "4.00\u202fMiB" in text and "8.00\u202fMiB" in text and "as the allocator recorded it" in text
-    curve: Any = page.run("const c = flopscope.memoryCurves[0]; return [Array.from(c.allocated), Array.from(c.reserved)]")
+    curve: Any = page.run(
+        "const c = flopscope.memoryCurves[0]; return [Array.from(c.allocated), Array.from(c.reserved)]"
+    )
     assert curve == [[1 << 20, 4 << 20, 3 << 20], [8 << 20] * 3]
     page.run("flopscope.memoryCurves[0].plot.focus()")
     before = page.run("const {from, to} = flopscope.memoryCurves[0].view; return to - from")

@@ -247,6 +247,7 @@ flopscope.TimelineView = class {
         const view = { from: this.view.from, scale: this.scale };
         const top = this.scroller.scrollTop;
         painter.texts = [];
+        painter.pale = pixel(flopscope.colors.mix(this.paper, this.ink, 0.07));
         painter.pixels.fill(pixel(this.paper));
         for (const step of this.timeline.steps) {
             const x = Math.round(this.x(step.begin));
@@ -283,7 +284,7 @@ flopscope.TimelineView = class {
         context.font = `${Math.round(11 * ratio)}px system-ui, sans-serif`;
         context.textBaseline = "middle";
         this.letter = this.letter || context.measureText("abcdefghijklmnop_:0123").width / 22 / ratio;
-        for (const { index, x, y, width, height } of texts) {
+        for (const { index, x, y, width, height, several } of texts) {
             if (height < 11 * ratio) continue;
             const pad = 4 * ratio, letters = Math.floor((width - 2 * pad) / (this.letter * ratio));
             let text = timeline.shortName(index);
@@ -292,7 +293,12 @@ flopscope.TimelineView = class {
             if (!text) continue;
             const quiet = this.matching && !this.matches(index);
             const color = quiet ? flopscope.colors.mix(this.paper, this.ink, 0.45) : bright(this.rgbOf(index)) ? [0, 0, 0] : [255, 255, 255];
-            context.fillStyle = flopscope.colors.css(color);
+            context.fillStyle = flopscope.colors.css(several ? this.ink : color);
+            if (several) {
+                context.strokeStyle = flopscope.colors.css(this.paper);
+                context.lineWidth = 3 * ratio;
+                context.strokeText(text, x + pad, y + height / 2 + 0.5 * ratio);
+            }
             context.fillText(text, x + pad, y + height / 2 + 0.5 * ratio);
         }
     }

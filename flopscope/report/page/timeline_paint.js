@@ -9,6 +9,7 @@ flopscope.TimelinePainter = class {
         this.timeline = timeline;
         this.texts = []; // of the blocks that are wide enough: block, x, y, width, height
         this.width = this.height = 0;
+        this.pale = 0; // the pixel behind blocks of several events
     }
 
     resize(width, height, unit) {
@@ -75,9 +76,10 @@ flopscope.TimelinePainter = class {
         const x0 = Math.round(Math.max(left, -2)), x1 = Math.max(Math.round(Math.min(right, this.width + 2)), x0 + 1);
         const gap = right - left >= 4 ? 1 : 0; // between neighbours
         const top = share < 0.999 ? Math.min(y1 - Math.round(share * (y1 - y0)), y1 - 2) : y0;
+        if (top > y0) this.rect(x0, y0, x1 - gap, top, this.pale); // several events: the height is their share
         this.rect(x0, top, x1 - gap, y1, color);
         const shown = Math.min(x1, this.width) - Math.max(x0, 0);
-        if (wide > 0 && shown >= wide) this.texts.push({ index, x: Math.max(x0, 0), y: y0, width: shown, height: y1 - y0 });
+        if (wide > 0 && shown >= wide) this.texts.push({ index, x: Math.max(x0, 0), y: y0, width: shown, height: y1 - y0, several: top > y0 });
     }
 
     /* Paint the idle times of a device: the shares of the causes in each pixel, one above the other. */
