@@ -84,7 +84,7 @@ flopscope.TimelineView = class {
         const text = flopscope.timeAxis.text;
         if (facts.merged_ns > 0) {
             lines.push(`${count(facts.events)} events are drawn as ${count(facts.blocks)} blocks: in a lane, neighbours shorter than ${
-                text(facts.merged_ns)} within ${text(facts.merged_ns)} of time are one block of their summed time, because a page holds about ${count(facts.limit)}.`);
+                text(facts.merged_ns)} within ${text(facts.merged_ns)} of time are one block of their summed time, because a page holds about ${count(facts.limit)}. Search finds a block by its longest event.`);
         }
         if (facts.unplaced) lines.push(`${plural(facts.unplaced, "event")} without a start ${facts.unplaced === 1 ? "is" : "are"} not drawn.`);
         if (facts.deep) lines.push(`${plural(facts.deep, "event")} nested or overlapping too deeply ${facts.deep === 1 ? "is" : "are"} not drawn.`);
