@@ -1,8 +1,8 @@
 """The report page: time from the file of a recorded trace to a page on the disk, and the size of the page.
 
 The traces have calls of a small add with shapes, their API calls, kernels and flows, and come from the page cache. What
-is in the page is checked: the number of calls, and the time of the kernels. Where Chromium is installed, so are the first
-paint and the frames of the timeline while it moves.
+is in the page is checked: the number of calls, and the time of the kernels. Where Chromium is installed, the first
+paint and the frames of the moving timeline are measured too.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def look(report: Report, page: Path, case: str) -> None:
     report.keep(f"{case} in Chromium", samples, unit="ms", ready=seen.ready)
     paint, frame = spread(seen.paints), sorted(seen.frames)
     report.note(
-        f"{case} in Chromium: first paint {paint.median:.0f} ms, timeline after {seen.ready:.0f} ms; {seen.rate:.1f} frames a "
-        f"second while it zooms and pans, 95 % within {frame[int(0.95 * len(frame))]:.0f} ms"
+        f"{case} in Chromium: first paint {paint.median:.0f} ms, timeline after {seen.ready:.0f} ms; {seen.rate:.1f} "
+        f"frames a second while it zooms and pans, 95 % within {frame[int(0.95 * len(frame))]:.0f} ms"
     )
     report.target(f"first paint of {case}", paint.median / 1000, FIRST_PAINT, "s")
     report.target(f"time of a frame of {case}", sum(seen.frames) / len(seen.frames), 1000 / FRAMES, "ms")

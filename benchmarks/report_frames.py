@@ -1,7 +1,7 @@
 """The report page in headless Chromium: the time to its first paint, and the frames of its timeline while it moves.
 
-Used by report.py where Selenium, Chromium and its driver are installed. The frames are those of requestAnimationFrame, at
-most 60 a second, while a script zooms in, pans and zooms out again; each shows another part of the time.
+Used by report.py where Selenium, Chromium and its driver are installed. The frames are those of requestAnimationFrame,
+at most 60 a second, while a script zooms in, pans and zooms out again; each shows another part of the time.
 """
 
 from __future__ import annotations
