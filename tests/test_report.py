@@ -20,7 +20,7 @@ from hand_traces import Program
 from report_pages import PageRead, handlers, sha256_source
 
 import flopscope as fs
-from flopscope.report import ops, page
+from flopscope.report import ops, page, profile
 from flopscope.report.encode import MOST_TEXT
 from flopscope.results.columns import COLUMNS
 
@@ -297,10 +297,10 @@ def test_a_live_profile_has_a_page(tmp_path: Path) -> None:
 
 def test_a_torch_profile_has_a_page(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    from flopscope.torch import profile
+    from flopscope.torch import profile as torch_profile
 
     x = torch.ones(16, 16)
-    with profile(record_shapes=True) as prof:
+    with torch_profile(record_shapes=True) as prof:
         torch.mm(x, x)
     read = written(prof, tmp_path, peaks="none")
     keys, shapes = (read.texts(read.data["rows"]["columns"][name]) for name in ("key", "input_shapes"))
@@ -405,6 +405,18 @@ def test_rows_beyond_the_limit_are_counted(stacked: fs.Trace, tmp_path: Path, mo
     left = times[: len(whole) - kept]
     assert found["left_out"]["device_time"] == pytest.approx(sum(device for device, _ in left))
     assert found["left_out"]["host_time"] == pytest.approx(sum(host for _, host in left))
+
+
+def test_too_many_shapes_leave_names(stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_shape = len(stacked.key_averages(group_by=("name", "shape")))
+    monkeypatch.setattr(profile, "MOST_ROWS", by_shape - 1)
+    read = written(stacked, tmp_path)
+    assert read.data["rows"]["count"] == len(stacked.key_averages())
+    assert any(
+        f"by name and shape they are {by_shape:,}" in note for note in read.data["sections"]["overview"]["notes"]
+    )
+    monkeypatch.setattr(profile, "MOST_ROWS", by_shape)
+    assert written(stacked, tmp_path).data["rows"]["count"] == by_shape
 
 
 # Files ----------------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import numpy as np
 
 from flopscope.report.encode import Columns
 from flopscope.report.rows import encode_table
+from flopscope.views.entries import NO_MODULE
 
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
@@ -104,9 +105,6 @@ def _modules(source: Profile, columns: Columns, name_of: Mapping[Any, int]) -> l
         },
         {**_named("name and module", "Name and module", inner, columns, name_of, most=None), "hidden": True},
     ]
-
-
-NO_MODULE = "(no module)"
 
 
 def _named(

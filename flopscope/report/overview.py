@@ -309,6 +309,11 @@ def notes(source: Profile) -> Iterator[str]:
             f"The page joins {len(source.windows)} recordings of one process. Rows are sums over all of them; advice, "
             f"utilization and launches are those of {source.main_text}, which has the most time.",
         )
+    if source.rows_left_out:
+        lines.append(
+            f"The rows of the page are by name: by name and shape they are {source.rows_left_out:,}, too many for a "
+            'page. key_averages(group_by=("name", "shape")) has them.'
+        )
     has_shapes_note = any("record_shapes" in line for line in lines)
     for line in footnotes(source.rows, source.rows, lambda name: name, long_time_text):
         if line.startswith("  ") and lines:

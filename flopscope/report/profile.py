@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Profile", "profile_page"]
 
 
+MOST_ROWS = 50_000
+"""By name and shape in a page."""
+
+
 class Profile:
     """A profile as the sections see it: each result is computed once.
 
@@ -86,13 +90,20 @@ class Profile:
     def rows(self) -> EventTable:
         """The finest table of the page, by name, device and shapes, with the kernels and the category of each row.
 
-        The index of a row in it identifies the row everywhere in the page. Profiles without shapes have names alone.
+        The index of a row in it identifies the row everywhere in the page. Profiles without shapes, or with more than
+        MOST_ROWS rows by shape, have names alone.
         """
         names = self.names  # raises what is wrong
-        try:
-            return self.results.key_averages(group_by=("name", "shape", "category"), peaks=self.peaks, kernels=True)
-        except ValueError:
+        by_shape = self.table(("name", "shape"))
+        if by_shape is None or len(by_shape) > MOST_ROWS:
             return names
+        return self.results.key_averages(group_by=("name", "shape", "category"), peaks=self.peaks, kernels=True)
+
+    @property
+    def rows_left_out(self) -> int:
+        """Number of rows by name and shape, if they are too many for the page; else 0."""
+        by_shape = self.table(("name", "shape"))
+        return 0 if by_shape is None or self.has_shape_rows else len(by_shape)
 
     def table(self, words: Iterable[str]) -> EventTable | None:
         """Return the table grouped by these words of key_averages(), or None if what they need was not recorded."""

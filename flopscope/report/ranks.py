@@ -143,8 +143,9 @@ def _waits(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
 
 
 def _by_rank(facts: RankFacts) -> pandas.DataFrame | None:
-    """Return the rows of the stragglers in the order of the ranks; those of a rank without any are NaN."""
-    if facts.rank_rows is None or not len(facts.rank_rows):
+    """Return the rows of the stragglers in the order of the ranks, NaN where a rank has none; None if all lack them."""
+    unmatched = facts.collectives is not None and not len(facts.collectives)
+    if facts.rank_rows is None or not len(facts.rank_rows) or unmatched:
         return None
     return facts.rank_rows.set_index("rank").reindex(list(facts.ranks))
 

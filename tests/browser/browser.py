@@ -13,11 +13,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+try:
+    from selenium.webdriver.common.keys import Keys
+except ImportError:  # then no test runs
+    Keys = None
+
 if TYPE_CHECKING:
     from selenium.webdriver.chrome.webdriver import WebDriver
     from selenium.webdriver.remote.webelement import WebElement
 
-__all__ = ["Open", "Page", "axe_script", "driver", "why_no_browser"]
+__all__ = ["Keys", "Open", "Page", "axe_script", "driver", "why_no_browser"]
 
 PATIENCE = 20.0  # seconds that a condition may take on a busy machine
 INSIDE = ("file:", "blob:", "data:", "about:", "chrome-error:")
@@ -87,7 +92,8 @@ class Page:
     def value(self, expression: str) -> Any:
         """Return the value of an expression of JavaScript; that of a promise once it is fulfilled."""
         script = "const done = arguments[0]; Promise.resolve(EXPR).then(done, (e) => done({error: `${e} ${e.stack}`}));"
-        found = self.browser.execute_async_script(script.replace("EXPR", f"({expression})"))  # type: ignore[no-untyped-call]
+        script = script.replace("EXPR", f"({expression})")
+        found = self.browser.execute_async_script(script)  # type: ignore[no-untyped-call]
         assert not (isinstance(found, dict) and set(found) == {"error"}), found
         return found
 

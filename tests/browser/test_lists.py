@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import Open, Page
+from browser import Keys, Open, Page
 from profiles import MEASUREMENTS, RECORDED, many_ranks, ranks_of
 from test_pages import Report, ready, whole
 
@@ -128,8 +128,6 @@ def test_communication_has_the_sums_of_the_calls(open_report: Open, report: Repo
 
 
 def test_charts_tell_their_marks(open_report: Open, report: Report) -> None:
-    from selenium.webdriver.common.keys import Keys
-
     page = open_report(report("ranks"))
     whole(page)
     page.run("document.querySelector('#communication .chart svg').focus()")
@@ -162,8 +160,6 @@ def test_ranks_have_the_numbers_of_stragglers(open_report: Open, report: Report)
 
 
 def test_a_rank_is_chosen_in_the_map_and_in_the_list(open_report: Open, report: Report) -> None:
-    from selenium.webdriver.common.keys import Keys
-
     page = open_report(report("ranks"))
     whole(page)
     page.run("document.querySelector('#ranks .heat canvas').focus()")

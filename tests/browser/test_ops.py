@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Open, Page
-from selenium.webdriver.common.keys import Keys
+from browser import Keys, Open, Page
 
 import flopscope as fs
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Open, Page
+from browser import Keys, Open, Page
 from profiles import MEASUREMENTS, PROFILES
 
 Report = Callable[[str], Path]
@@ -107,8 +107,6 @@ def test_a_page_prints_in_light_colours_with_all_sections(open_report: Open, rep
 
 
 def test_the_keyboard_reaches_everything(open_report: Open, report: Report) -> None:
-    from selenium.webdriver.common.keys import Keys
-
     page = open_report(report("ranks"))
     whole(page)
     page.keys(Keys.TAB)

@@ -177,6 +177,7 @@
         };
         listen(svg, tip, state);
         draw();
+        flopscope.onPrint(draw, draw);
         let last = box.clientWidth;
         new ResizeObserver(() => {
             if (box.clientWidth !== last && box.clientWidth > 0) {

@@ -85,6 +85,10 @@ flopscope.MemoryCurve = class {
     }
 
     draw() {
+        if (flopscope.isPrinting) {
+            this.paint(); // paper waits for no frame
+            return;
+        }
         if (this.pending) return;
         this.pending = requestAnimationFrame(() => {
             this.pending = null;

@@ -2,6 +2,8 @@
 "use strict";
 
 flopscope.printers = [];
+flopscope.isPrinting = false;
+flopscope.PAPER = 690; // px: the width of A4 and of letter paper within the margins
 
 /* Call ``before`` when the page is about to be printed, and ``after`` when it was. */
 flopscope.onPrint = function (before, after) {
@@ -20,6 +22,7 @@ flopscope.print = async function () {
 };
 
 {
+    const main = document.getElementById("main");
     let theme = null;
 
     const recolour = (name) => {
@@ -30,14 +33,16 @@ flopscope.print = async function () {
     window.addEventListener("beforeprint", () => {
         if (theme !== null) return;
         theme = document.documentElement.dataset.theme;
-        document.documentElement.classList.add("printing");
+        flopscope.isPrinting = true;
+        Object.assign(main.style, { width: `${flopscope.PAPER}px`, padding: "0" }); // so that pictures are drawn for the paper
         recolour("light");
         for (const [before] of flopscope.printers) before();
     });
 
     window.addEventListener("afterprint", () => {
         if (theme === null) return;
-        document.documentElement.classList.remove("printing");
+        flopscope.isPrinting = false;
+        Object.assign(main.style, { width: "", padding: "" });
         recolour(theme);
         theme = null;
         for (const [, after] of flopscope.printers) after();

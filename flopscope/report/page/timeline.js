@@ -216,6 +216,11 @@ flopscope.TimelineView = class {
     /* Drawing ------------------------------------------------------------------------------------------------------- */
 
     draw() {
+        if (flopscope.isPrinting) {
+            this.measure(); // paper has another width, and waits for no frame
+            this.paint();
+            return;
+        }
         if (this.pending) return;
         this.pending = requestAnimationFrame(() => {
             this.pending = null;
