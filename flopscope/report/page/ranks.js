@@ -324,7 +324,7 @@
                 { title: "± Clock", width: 90, value: (i) => waits.clock_spread[i], text: (i) => format.time(waits.clock_spread[i]), missing, doc: "Median deviation of single ends of collectives from the offset." });
         }
         for (const [name, values] of Object.entries(facts.parts)) {
-            columns.push(time(data.part_labels[name], values, { width: 168, doc: "Part of the accounting, mean of the steps." }));
+            columns.push(time(data.part_labels[name], values, { width: 178, doc: "Part of the accounting, mean of the steps." }));
         }
         columns.push({ title: "Device", width: 150, left: true, text: facts.device }, { title: "Source", width: 280, left: true, text: facts.source });
         return flopscope.list(parent, {
