@@ -2,7 +2,7 @@
 
 The traces have calls of a small add with shapes, their API calls, kernels and flows, at random times, which compress
 worse than even ones, and come from the page cache. What is in the page is checked: the number of calls, and the time of
-the kernels.
+the kernels. Where Chromium is installed, the first paint and the frames of the moving timeline are measured too.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from typing import Any
 import numpy as np
 from harness import Report, Sampler, arguments, interleave, spread, stopwatch
 from load_trace import EVENTS, HEAD, KERNEL
+from report_frames import Frames, why_no_browser
 
 import flopscope as fs
 
 ROUNDS = 5
+FIRST_PAINT, FRAMES = 1.5, 30  # most seconds; least frames a second
 CASES = {1_000: (0.5, 1e6), 200_000: (3.0, 25e6)}  # calls, five events each: most seconds and bytes on two cores
 
 
@@ -51,6 +53,7 @@ def main() -> None:
             )
             report.target(f"{5 * calls} events to a page", whole.median, most_seconds, "s")
             report.target(f"page of {5 * calls} events", size / 1e6, most_bytes / 1e6, "MB")
+            look(report, page, f"{5 * calls} events")
     report.finish()
 
 
@@ -89,6 +92,24 @@ def write(path: Path, calls: int) -> Path:
 
 def make(trace: Path, page: Path) -> None:
     fs.load_trace(trace).write_report(page)
+
+
+def look(report: Report, page: Path, case: str) -> None:
+    """Measure the page in a browser, if there is one."""
+    missing = why_no_browser()
+    if missing:
+        report.note(f"{case}: not measured in a browser: {missing}")
+        return
+    seen = Frames(page)
+    samples = {"first paint": seen.paints, "frame": seen.frames, "painting": seen.costs}
+    report.keep(f"{case} in Chromium", samples, unit="ms", ready=seen.ready)
+    paint, frame = spread(seen.paints), sorted(seen.frames)
+    report.note(
+        f"{case} in Chromium: first paint {paint.median:.0f} ms, timeline after {seen.ready:.0f} ms; {seen.rate:.1f} "
+        f"frames a second while it zooms and pans, 95 % within {frame[int(0.95 * len(frame))]:.0f} ms"
+    )
+    report.target(f"first paint of {case}", paint.median / 1000, FIRST_PAINT, "s")
+    report.target(f"time of a frame of {case}", sum(seen.frames) / len(seen.frames), 1000 / FRAMES, "ms")
 
 
 def check(path: Path, calls: int) -> None:

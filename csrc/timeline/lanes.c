@@ -116,8 +116,8 @@ static fs_status add_item(fs_lanes *lanes, uint32_t source, fs_error *err)
 /* The first lane in which nothing lies any more: work of one stream rarely overlaps. */
 static uint8_t lane_by_overlap(const int64_t *ends, const fs_interval *item)
 {
-    for (uint8_t depth = 0; depth < FS_TIMELINE_OVERLAP; depth++)
-        if (ends[depth] <= item->begin) return depth;
+    for (int depth = 0; depth < FS_TIMELINE_OVERLAP; depth++)
+        if (ends[depth] <= item->begin) return (uint8_t)depth;
     return LEFT_OUT;
 }
 
@@ -168,8 +168,8 @@ static fs_status emit_track(fs_lanes *lanes, fs_timeline_lane lane, const uint32
                             fs_error *err)
 {
     uint32_t places[FS_TIMELINE_DEPTH], next = lanes->item_count;
-    for (uint8_t depth = 0; depth < FS_TIMELINE_DEPTH && counts[depth] > 0; depth++) {
-        if (lane.role != FS_LANE_IDLE) lane.depth = depth;
+    for (int depth = 0; depth < FS_TIMELINE_DEPTH && counts[depth] > 0; depth++) {
+        if (lane.role != FS_LANE_IDLE) lane.depth = (uint8_t)depth;
         lane.first = places[depth] = next;
         lane.count = counts[depth];
         next += counts[depth];

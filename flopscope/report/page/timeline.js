@@ -84,7 +84,7 @@ flopscope.TimelineView = class {
         const text = flopscope.timeAxis.text;
         if (facts.merged_ns > 0) {
             lines.push(`${count(facts.events)} events are drawn as ${count(facts.blocks)} blocks: in a lane, neighbours shorter than ${
-                text(facts.merged_ns)} within ${text(facts.merged_ns)} of time are one block of their summed time, because a page holds about ${count(facts.limit)}.`);
+                text(facts.merged_ns)} within ${text(facts.merged_ns)} of time are one block of their summed time, because a page holds about ${count(facts.limit)}. Search finds a block by its longest event.`);
         }
         if (facts.unplaced) lines.push(`${plural(facts.unplaced, "event")} without a start ${facts.unplaced === 1 ? "is" : "are"} not drawn.`);
         if (facts.deep) lines.push(`${plural(facts.deep, "event")} nested or overlapping too deeply ${facts.deep === 1 ? "is" : "are"} not drawn.`);
@@ -105,7 +105,7 @@ flopscope.TimelineView = class {
             if (row < 0 || !rows) return unknown;
             if (mode === "bound") return colors.boundColor(rows.get("bound", row) || "unknown");
             const category = rows.get("category", row) || "other";
-            if (!categories.has(category)) categories.set(category, category === "other" ? unknown : colors.series(categories.size));
+            if (!categories.has(category)) categories.set(category, colors.categoryColor(category, this.ink));
             return categories.get(category);
         };
         const quiet = (color) => colors.mix(color, this.paper, dark ? 0.78 : 0.82);
@@ -160,7 +160,7 @@ flopscope.TimelineView = class {
             const { rows } = this.page;
             const seen = new Set(rows ? Array.from({ length: rows.count }, (_, row) => rows.get("bound", row) || "unknown") : []);
             items.push("Bound of the op:", ...colors.BOUNDS.filter((bound) => seen.has(bound)).map((bound) => swatch(colors.boundColor(bound), bound)));
-        } else if (this.mode === "category") items.push("Category of the op:", ...[...this.categories].map(([name, color]) => swatch(color, name)));
+        } else if (this.mode === "category") items.push("Category of the op:", ...[...colors.CATEGORIES.keys(), "other"].filter((name) => this.categories.has(name)).map((name) => swatch(this.categories.get(name), name)));
         const idle = new Set(timeline.lanes.filter((lane) => lane.role === "idle").map((lane) => lane.depth));
         if (idle.size) items.push("Idle because of:", ...timeline.causes.map((cause, i) => (idle.has(i)
             ? el("span", { class: "timeline-key" }, el("i", { class: `timeline-swatch idle-${cause}` }), cause) : "")));

@@ -18,7 +18,7 @@ Object.assign(flopscope.TimelineView.prototype, {
         this.axis.addEventListener("pointerdown", (event) => this.pressRange(event));
         new ResizeObserver(() => {
             this.measure();
-            this.draw();
+            this.paint(); // in this frame: a canvas is empty after its size changed
         }).observe(this.element);
         flopscope.onTheme(() => {
             this.paintColors();
@@ -62,6 +62,21 @@ Object.assign(flopscope.TimelineView.prototype, {
         const begin = Math.min(Math.max(middle - size / 2, this.whole.from), this.whole.to - size);
         this.view = { from: begin, to: begin + size };
         this.draw();
+        this.remember();
+    },
+
+    /* Keep the view in the address, once it rests. */
+    remember() {
+        clearTimeout(this.remembering);
+        this.remembering = setTimeout(() => {
+            const { from, to } = this.view, all = from <= this.whole.from && to >= this.whole.to;
+            flopscope.address.write("timeline", all ? {} : { from: Math.round(from), to: Math.round(to) });
+        }, 400);
+    },
+
+    restore(state) {
+        const from = Number(state.get("from")), to = Number(state.get("to"));
+        if (state.has("from") && to > from) this.show({ from, to });
     },
 
     zoom(factor, around) {
@@ -451,6 +466,9 @@ flopscope.section("timeline", {
         ["W S", "zoom the timeline, when it has the focus"], ["A D", "move it"], ["0", "show all of its time"],
         [", .", "previous and next event of the lane"], ["L", "from work to its launch, and back"], ["F", "zoom to the selection"],
     ],
+    restore(state) {
+        flopscope.timelineView.restore(state);
+    },
     async mount(element, data, page) {
         const timeline = await flopscope.Timeline.load(data, page);
         element.classList.add("timeline");
