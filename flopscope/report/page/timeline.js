@@ -256,6 +256,7 @@ flopscope.TimelineView = class {
         let last = -1;
         this.eachStep((step) => {
             const x = Math.round(this.x(step.begin));
+            if ((step.end - step.begin) * this.scale < 6 * ratio) return; // lines that close would be an area
             if (x !== last && x >= 0) painter.column(x, 0, painter.height, pixel(this.lineColor));
             last = x;
         });
