@@ -89,6 +89,7 @@ typedef struct {
     double owned_ns;                         /* sum of the durations of its pieces of work; 0: it ran on the CPU */
     fs_rating rating;                        /* by the time in which any of its pieces ran */
 } fs_table_rated;
+
 /* Events of one name, kind and signature, which share a row. */
 typedef struct {
     uint32_t name, signature; /* ids of the store, or FS_NONE */
