@@ -39,17 +39,18 @@ MAY_INCLUDE = {
     "table": {"base", "store", "ops", "device", "work", "roofline", "table"},
     "summaries": {"base", "store", "ops", "device", "work", "summaries"},
     "accounting": {"base", "store", "device", "work", "roofline", "table", "summaries", "accounting"},
+    "timeline": {"base", "store", "device", "work", "roofline", "table", "summaries", "accounting", "timeline"},
     "views": {"base", "store", "ops", "device", "work", "roofline", "table", "views"},
     "python": {
         *("base", "store", "ops", "kernels", "device", "sources"),
-        *("work", "roofline", "table", "summaries", "accounting", "views", "python"),
+        *("work", "roofline", "table", "summaries", "accounting", "timeline", "views", "python"),
     },
 }
 
 
 # The same for Python: a package imports from itself and those before it. Modules at the top level are the "face".
 PACKAGES = (
-    *("_core", "support", "hardware", "views", "answers", "results"),
+    *("_core", "support", "hardware", "views", "answers", "report", "results"),
     *("sources", "ranks", "timing", "pictures", "perf", "cli", "face"),
 )
 

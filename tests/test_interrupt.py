@@ -128,6 +128,8 @@ def read(text):
         "core.table(False, 0, {})",
         "core.table(True, 3, {})",
         "core.write_trace(lambda piece: None, '1')",
+        "core.timeline(True, 0, (), 1000)",
+        "core.memory(True)",
         "core.events()",
         "core.gpu_summary()",
         "core.step_breakdown()",

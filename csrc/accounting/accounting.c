@@ -303,7 +303,8 @@ static fs_status account_all(accountant *all, fs_error *err)
     return FS_OK;
 }
 
-fs_status fs_accounting_build(fs_accounting *accounting, const fs_store *store, const fs_table *table, fs_error *err)
+static fs_status build(fs_accounting *accounting, const fs_store *store, const fs_table *table, bool list,
+                       fs_error *err)
 {
     fs_status status;
     *accounting = (fs_accounting){0};
@@ -324,7 +325,9 @@ fs_status fs_accounting_build(fs_accounting *accounting, const fs_store *store, 
     FS_TRY_GOTO(status,
                 fs_idle_prepare(&all->idle, store, table, all->steps, &all->calls, &all->names, accounting->hosts, err),
                 done);
+    all->idle.lists = list;
     FS_TRY_GOTO(status, account_all(all, err), done);
+    fs_idle_take_spans(&all->idle, accounting);
     accounting->launch_median = fs_idle_launch_median(&all->idle);
     fs_sums_take(&all->sums, accounting);
 done:
@@ -346,6 +349,16 @@ done:
     return status;
 }
 
+fs_status fs_accounting_build(fs_accounting *accounting, const fs_store *store, const fs_table *table, fs_error *err)
+{
+    return build(accounting, store, table, false, err);
+}
+
+fs_status fs_accounting_list(fs_accounting *accounting, const fs_store *store, const fs_table *table, fs_error *err)
+{
+    return build(accounting, store, table, true, err);
+}
+
 void fs_accounting_clear(fs_accounting *accounting)
 {
     fs_steps_clear(&accounting->steps);
@@ -353,5 +366,6 @@ void fs_accounting_clear(fs_accounting *accounting)
     fs_free(accounting->cells);
     fs_free(accounting->gaps);
     fs_free(accounting->pairs);
+    fs_free(accounting->spans);
     *accounting = (fs_accounting){0};
 }

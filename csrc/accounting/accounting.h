@@ -99,6 +99,15 @@ typedef struct {
     int64_t events[FS_EVENT_KIND_COUNT]; /* host events that began in it, by kind */
 } fs_host_step;
 
+/* An idle time of a device within a step that has one cause: the gaps' times, each for itself. */
+typedef struct {
+    int64_t begin, end;
+    uint32_t event; /* the piece of work that ended it; FS_NONE: none */
+    uint32_t wait;  /* the wait of the host that caused it, or FS_NONE */
+    int8_t device;
+    uint8_t cause;
+} fs_idle_span;
+
 typedef struct fs_accounting {
     fs_steps steps;
     fs_host_step *hosts; /* by step */
@@ -106,11 +115,17 @@ typedef struct fs_accounting {
     fs_gap *gaps;
     fs_pair *pairs;
     uint32_t cell_count, gap_count, pair_count;
+    fs_idle_span *spans; /* by device, ascending; NULL unless fs_accounting_list made it */
+    uint32_t span_count;
     double launch_median; /* ns: of the durations of the API calls that launched kernels; NaN: none */
 } fs_accounting;
 
 /* Account for the time of the steps. The table must list its works (fs_table_options.works). FS_OUT_OF_MEMORY. */
 fs_status fs_accounting_build(fs_accounting *accounting, const fs_store *store, const fs_table *table, fs_error *err);
+
+/* The same, and list each idle time. Of an idle time with several causes, the waits for data are where they were, and
+ * what follows a wait of the host comes before what is due to its other work. */
+fs_status fs_accounting_list(fs_accounting *accounting, const fs_store *store, const fs_table *table, fs_error *err);
 void fs_accounting_clear(fs_accounting *accounting);
 
 #endif

@@ -110,6 +110,7 @@ void fs_idle_clear(fs_idle *idle)
     fs_free(idle->ops);
     fs_free(idle->marks);
     fs_free(idle->launches);
+    fs_free(idle->spans);
     fs_intervals_clear(&idle->waits);
     fs_intervals_clear(&idle->data);
 }
@@ -166,6 +167,64 @@ typedef struct {
 /* Of an idle time after a wait, longer than the host takes to launch again; the rest is due to its other work. */
 enum { LONGEST_AFTER_WAIT_NS = 500000 };
 
+/* Parts of an idle time of which `at` has been listed so far. */
+typedef struct {
+    fs_idle_span span; /* of the next part, without its cause and its end */
+    int64_t after;     /* ns that are still due to the wait */
+} span_list;
+
+static fs_status list_until(fs_idle *idle, span_list *list, fs_idle_cause cause, int64_t end, fs_error *err)
+{
+    if (end <= list->span.begin) return FS_OK;
+    if (idle->span_count == idle->span_capacity) {
+        uint32_t capacity = idle->span_capacity > 0 ? idle->span_capacity * 2 : 64;
+        fs_idle_span *spans = fs_realloc(idle->spans, capacity * sizeof *spans);
+        if (spans == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u idle times", capacity);
+        idle->spans = spans;
+        idle->span_capacity = capacity;
+    }
+    fs_idle_span *span = &idle->spans[idle->span_count++];
+    *span = list->span;
+    span->end = end;
+    span->cause = (uint8_t)cause;
+    list->span.begin = end;
+    return FS_OK;
+}
+
+/* List a time outside of the waits for data. */
+static fs_status list_rest(fs_idle *idle, span_list *list, int64_t end, fs_error *err)
+{
+    int64_t time = fs_sub_saturated(end, list->span.begin);
+    int64_t waited = time < list->after ? time : list->after;
+    list->after -= waited;
+    FS_TRY(list_until(idle, list, FS_IDLE_SYNC, list->span.begin + waited, err));
+    return list_until(idle, list, FS_IDLE_HOST, end, err);
+}
+
+/* List the parts of [begin, end) of an idle time. `data_at` is the first wait for data that ends after `begin`. */
+static fs_status list_parts(fs_idle *idle, int device, const idle_time *whole, int64_t begin, int64_t end,
+                            uint32_t data_at, fs_error *err)
+{
+    span_list list = {.span = {.begin = begin, .device = (int8_t)device, .event = FS_NONE, .wait = whole->wait}};
+    if (whole->next != NULL) list.span.event = whole->next->event;
+    if (!whole->late) return list_until(idle, &list, FS_IDLE_OTHER, end, err);
+    if (whole->wait != FS_NONE) list.after = LONGEST_AFTER_WAIT_NS;
+    for (; data_at < idle->data.count && idle->data.items[data_at].begin < end; data_at++) {
+        const fs_interval *data = &idle->data.items[data_at];
+        if (data->begin > list.span.begin) FS_TRY(list_rest(idle, &list, data->begin, err));
+        FS_TRY(list_until(idle, &list, FS_IDLE_DATA, data->end < end ? data->end : end, err));
+    }
+    return list_rest(idle, &list, end, err);
+}
+
+void fs_idle_take_spans(fs_idle *idle, fs_accounting *accounting)
+{
+    accounting->spans = idle->spans;
+    accounting->span_count = idle->span_count;
+    idle->spans = NULL;
+    idle->span_count = idle->span_capacity = 0;
+}
+
 /* Add the part of an idle time within a step. */
 static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t step, const idle_time *whole,
                           int64_t begin, int64_t end, uint32_t *data_at, fs_error *err)
@@ -173,8 +232,9 @@ static fs_status add_part(fs_idle *idle, fs_sums *sums, int device, uint32_t ste
     uint32_t row = whole->next != NULL ? whole->next->row : FS_NONE;
     uint32_t event = whole->next != NULL ? whole->next->event : FS_NONE;
     int64_t time = fs_sub_saturated(end, begin);
+    int64_t data = whole->late ? fs_intervals_overlap(&idle->data, data_at, begin, end) : 0;
+    if (idle->lists) FS_TRY(list_parts(idle, device, whole, begin, end, *data_at, err));
     if (!whole->late) return fs_sums_gap(sums, device, step, FS_IDLE_OTHER, row, 0, FS_NONE, event, time, err);
-    int64_t data = fs_intervals_overlap(&idle->data, data_at, begin, end);
     FS_TRY(fs_sums_gap(sums, device, step, FS_IDLE_DATA, FS_NONE, 0, FS_NONE, event, data, err));
     int64_t rest = time - data;
     if (whole->wait == FS_NONE) return fs_sums_gap(sums, device, step, FS_IDLE_HOST, row, 0, FS_NONE, event, rest, err);

@@ -18,6 +18,9 @@ typedef struct {
     uint8_t *marks;     /* by event: whether it is an op around such a wait, an API call that launched a kernel */
     int64_t *launches;  /* the durations of the latter */
     uint32_t launch_count, launch_capacity;
+    bool lists; /* each idle time is listed in `spans` */
+    fs_idle_span *spans;
+    uint32_t span_count, span_capacity;
 } fs_idle;
 
 /* Collect what the host did, and fill one description per step. FS_OUT_OF_MEMORY. fs_idle_clear also accepts a zeroed
@@ -35,5 +38,8 @@ double fs_idle_launch_median(fs_idle *idle);
 /* Add the time of the steps outside of `busy`, which is united, by cause. `works` is sorted by begin. */
 fs_status fs_idle_add(fs_idle *idle, fs_sums *sums, int device, const fs_intervals *works, const fs_intervals *busy,
                       fs_error *err);
+
+/* Move the listed idle times to a result. */
+void fs_idle_take_spans(fs_idle *idle, fs_accounting *accounting);
 
 #endif

@@ -91,6 +91,8 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(collectives, "collectives")       \
     X(collective_calls, "calls")        \
     X(stream_summary, "stream summary") \
+    X(timeline, "timeline")             \
+    X(memory, "memory")                 \
     X(write_trace, "trace")
 #define READING_METHOD(method, what)                                       \
     static PyObject *reading_##method(PyObject *object, PyObject *args)    \
@@ -234,6 +236,11 @@ static PyMethodDef methods[] = {
      "Each call of a collective that was recorded with its arguments, start in ns; ran: whether its work is recorded."},
     {"stream_summary", reading_stream_summary, METH_NOARGS,
      "How long each stream worked, beside others, and communicated, times in µs; stream None: the whole device."},
+    {"timeline", reading_timeline, METH_VARARGS,
+     "timeline($self, by_shape, stack_n, groupings, limit, /)\n--\n\n"
+     "The events as lanes of at most about `limit` blocks, columns as raw numbers; rows as in table()."},
+    {"memory", reading_memory, METH_VARARGS,
+     "memory($self, by_shape, /)\n--\n\nThe changes of memory, columns as raw numbers; rows as in table()."},
     {"extend", extend_from, METH_VARARGS,
      "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
     {"write_trace", reading_write_trace, METH_VARARGS,

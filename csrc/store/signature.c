@@ -86,3 +86,13 @@ bool fs_given_work_decode(const void *bytes, fs_given_work *work)
 {
     return decode(FS_SIGNATURE_WORK, bytes, work, sizeof *work);
 }
+
+void fs_memory_state_encode(const fs_memory_state *state, void *bytes)
+{
+    encode(FS_SIGNATURE_MEMORY, state, sizeof *state, bytes);
+}
+
+bool fs_memory_state_decode(const void *bytes, fs_memory_state *state)
+{
+    return decode(FS_SIGNATURE_MEMORY, bytes, state, sizeof *state);
+}

@@ -5,8 +5,8 @@
  *   word 0       flags (FS_SIGNATURE_…) | device kind << 32 | device index << 40
  *   per argument one word of fs_argument's small fields, then `ndim` words of shape and, unless the argument is dense,
  * `ndim` words of strides (in elements)
- * The launch of device work (fs_launch) and the declared work of a range (fs_given_work): word 0, then the struct. The
- * call of a torch op: torch_signature.h.
+ * The launch of device work (fs_launch), the declared work of a range (fs_given_work) and the memory after a change
+ * of it (fs_memory_state): word 0, then the struct. The call of a torch op: torch_signature.h.
  */
 #ifndef FS_STORE_SIGNATURE_H
 #define FS_STORE_SIGNATURE_H
@@ -15,7 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { FS_SIGNATURE_CALL, FS_SIGNATURE_LAUNCH, FS_SIGNATURE_WORK, FS_SIGNATURE_TORCH } fs_signature_kind;
+typedef enum {
+    FS_SIGNATURE_CALL,
+    FS_SIGNATURE_LAUNCH,
+    FS_SIGNATURE_WORK,
+    FS_SIGNATURE_TORCH,
+    FS_SIGNATURE_MEMORY
+} fs_signature_kind;
 
 /* Flags of a call. */
 enum { FS_SIGNATURE_TF32 = 1 /* float32 products may use TF32 */ };
@@ -72,15 +78,25 @@ typedef struct {
     char unit[16]; /* name of the compute unit that executes the FLOPs, padded with zeros; "": not declared */
 } fs_given_work;
 
+/* The memory of a device after a change, as its allocator saw it. */
+typedef struct {
+    int64_t allocated, reserved; /* bytes; -1: unknown */
+    uint64_t address;            /* of the block; 0: unknown */
+} fs_memory_state;
+
 enum {
     FS_LAUNCH_BYTES = 8 + sizeof(fs_launch),
     FS_GIVEN_WORK_BYTES = 8 + sizeof(fs_given_work),
+    FS_MEMORY_STATE_BYTES = 8 + sizeof(fs_memory_state),
 };
 
-/* Write FS_LAUNCH_BYTES or FS_GIVEN_WORK_BYTES; decode them, false if the bytes are of another kind. */
+/* Write FS_LAUNCH_BYTES, FS_GIVEN_WORK_BYTES or FS_MEMORY_STATE_BYTES; decode them, false if the bytes are of another
+ * kind. */
 void fs_launch_encode(const fs_launch *launch, void *bytes);
 bool fs_launch_decode(const void *bytes, fs_launch *launch);
 void fs_given_work_encode(const fs_given_work *work, void *bytes);
 bool fs_given_work_decode(const void *bytes, fs_given_work *work);
+void fs_memory_state_encode(const fs_memory_state *state, void *bytes);
+bool fs_memory_state_decode(const void *bytes, fs_memory_state *state);
 
 #endif

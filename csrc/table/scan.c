@@ -79,7 +79,8 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
     fs_event_kind kind = chunk->kind[at];
     bool on_device = fs_build_is_device(chunk, at);
     uint32_t *slot = &build->slots[index], part = build->parts != NULL ? build->parts[index] : FS_NONE;
-    FS_TRY(fs_calls_find(&build->calls, chunk->name[at], chunk->signature[at], kind, on_device, part, slot, err));
+    uint32_t signature = kind == FS_EVENT_MEMORY ? FS_NONE : chunk->signature[at]; /* each differs, and tells nothing */
+    FS_TRY(fs_calls_find(&build->calls, chunk->name[at], signature, kind, on_device, part, slot, err));
     if (build->calls.calls[*slot].work.of_outer) FS_TRY(find_within(build, chunk, at, index, slot, err));
     const fs_call *call = &build->calls.calls[*slot];
     if (call->row == build->group_count) FS_TRY(add_group(build, err));
@@ -91,7 +92,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
         group->first_start = start;
         group->first_end = end;
         group->row.key = call->text;
-        group->row.signature = chunk->signature[at];
+        group->row.signature = signature;
         group->row.part = part;
         group->row.on_device = on_device;
         group->row.is_user_annotation = fs_event_is_annotation(chunk->kind[at]);

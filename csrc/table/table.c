@@ -8,6 +8,7 @@
 #include "base/sort.h"
 #include "base/saturate.h"
 #include "table/devices.h"
+#include "table/event_calls.h"
 #include "table/parts.h"
 #include "table/scan.h"
 #include "table/totals.h"
@@ -109,15 +110,17 @@ static fs_roof whole_of(const fs_build *build)
     return fs_roof_sum_total(&sums[!found[0]]);
 }
 
-/* Tell the works where order[i] puts their rows. */
-static fs_status move_works(const fs_build *build, fs_group *const *order, fs_error *err)
+/* Tell the works and the calls where order[i] puts their rows. */
+static fs_status move_rows(fs_build *build, fs_group *const *order, fs_error *err)
 {
+    fs_status status = FS_OK;
     uint32_t *places = fs_malloc((build->group_count + (size_t)1) * sizeof *places);
     if (places == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", build->group_count);
     for (uint32_t i = 0; i < build->group_count; i++) places[order[i] - build->groups] = i;
-    fs_works_move(build->table, places);
+    if (build->options->works) fs_works_move(build->table, places);
+    if (build->options->calls) status = fs_build_event_calls(build, places, err);
     fs_free(places);
-    return FS_OK;
+    return status;
 }
 
 /* Move *order[i] to place i, along each cycle. */
@@ -150,7 +153,7 @@ static fs_status make_rows(fs_build *build, fs_error *err)
     }
     build->table->whole = whole_of(build);
     fs_status status = fs_sort(order, count, sizeof *order, compare_groups, "rows", err);
-    if (status == FS_OK && build->options->works) status = move_works(build, order, err);
+    if (status == FS_OK && (build->options->works || build->options->calls)) status = move_rows(build, order, err);
     if (status == FS_OK) put_in_order(build->groups, order, count);
     fs_free(order);
     if (status != FS_OK) return status;
@@ -260,6 +263,8 @@ void fs_table_destroy(fs_table *table)
     fs_free(table->rows);
     fs_free(table->works);
     fs_free(table->rated);
+    fs_free(table->calls);
+    fs_free(table->event_calls);
     fs_free(table->unmodelled);
     fs_free(table->estimated);
     fs_free(table);

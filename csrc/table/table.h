@@ -39,6 +39,7 @@ typedef struct {
     uint32_t stack_depth; /* separate rows by this many innermost frames of the stack; 0: no stacks */
     bool works;           /* list the pieces of work: fs_table.works */
     bool ratings;         /* with works: rate single events too: fs_table.rated */
+    bool calls;           /* tell the call of each event: fs_table.calls */
     bool brief;           /* leave out the statistics of single times, the coverage, and torch's rounding */
     bool cpu_alone;       /* the program used no device: see fs_table.device_unseen */
     /* Peaks of the hardware that ran the events; NULL: unknown. */
@@ -89,6 +90,13 @@ typedef struct {
     fs_rating rating;                        /* by the time in which any of its pieces ran */
 } fs_table_rated;
 
+/* Events of one name, kind and signature, which share a row. */
+typedef struct {
+    uint32_t name, signature; /* ids of the store, or FS_NONE */
+    uint32_t row;
+    uint8_t kind;
+} fs_table_call;
+
 /* What the events of a row have in common besides their name; FS_NONE: unknown, or rows are not separated by it. */
 typedef struct {
     uint32_t stack;  /* for fs_table_stack */
@@ -128,6 +136,9 @@ typedef struct {
     uint32_t work_count;
     fs_table_rated *rated; /* if fs_table_options.ratings; in the order of the store */
     uint32_t rated_count;
+    fs_table_call *calls;  /* if fs_table_options.calls */
+    uint32_t *event_calls; /* by event: an index in `calls`; FS_NONE: it has no row */
+    uint32_t call_count;
     fs_intern stacks;         /* of rows: name ids of the store, innermost frame first */
     fs_intern parts;          /* fs_table_part, by id */
     fs_table_module *modules; /* if rows are separated by module; parents come first */

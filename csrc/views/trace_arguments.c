@@ -386,8 +386,14 @@ static void frame_arguments(fs_trace *trace, fs_json_members *members, const fs_
 static void memory_arguments(fs_trace *trace, fs_json_members *members, const fs_event *event, uint32_t index)
 {
     int64_t *allocated = &trace->allocated[fs_trace_place(event)];
+    fs_memory_state state = {.allocated = -1, .reserved = -1};
+    if (event->signature != FS_NONE)
+        fs_memory_state_decode(fs_store_signature_bytes(trace->store, event->signature).bytes, &state);
     fs_add_to(allocated, event->bytes);
+    if (state.allocated >= 0) *allocated = state.allocated;
+    if (state.reserved >= 0) INTEGER(members, "Total Reserved", state.reserved);
     INTEGER(members, "Total Allocated", *allocated);
+    if (state.address != 0) INTEGER(members, "Addr", (int64_t)state.address);
     INTEGER(members, "Bytes", event->bytes);
     INTEGER(members, "Device Id", event->device);
     INTEGER(members, "Device Type", event->device >= 0);

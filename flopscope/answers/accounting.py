@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from flopscope.support.units import percent_text, short_time_text
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["accounting_columns", "accounting_frame", "accounting_lines", "part_columns"]
+__all__ = ["accounting_columns", "accounting_frame", "accounting_lines", "joined_columns", "part_columns"]
 
 BAR = 40
 
@@ -78,6 +79,32 @@ def _row(
     shares = [100 * float(ns) / total if total and rated else float("nan") for ns in work]
     times = {name: int(ns) / 1000 for name, ns in zip(PARTS, parts, strict=True)}
     return {"device": device, "step": step, "total": total / 1000, **times, "mfu": shares[0], "mbu": shares[1]}
+
+
+def joined_columns(windows: Sequence[Mapping[str, Sequence[Any]]]) -> dict[str, list[Any]]:
+    """Return the columns of several recordings of one program: the rows of each, and one for the whole of all.
+
+    windows: results of accounting_columns(). Steps are named by their window as well, as are recordings without steps.
+    """
+    rows: list[dict[str, Any]] = []
+    wholes: list[dict[str, Any]] = []
+    for number, columns in enumerate(windows, 1):
+        found = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        if not found:
+            continue
+        wholes.append(found[-1])
+        marked = [row for row in found if row["step"] is not None] or found[-1:]
+        rows += [{**row, "step": f"window {number}: {row['step'] or 'all'}"} for row in marked]
+    names = ("device", "step", "total", *PARTS, "mfu", "mbu")
+    if not wholes:
+        return {name: [] for name in names}
+    devices = {whole["device"] for whole in wholes}
+    whole: dict[str, Any] = {name: sum(one[name] for one in wholes) for name in ("total", *PARTS)}
+    for share in ("mfu", "mbu"):
+        work = sum(one[share] * one["total"] for one in wholes)
+        whole[share] = work / whole["total"] if whole["total"] else float("nan")
+    rows.append({"device": devices.pop() if len(devices) == 1 else None, "step": None, **whole})
+    return {name: [row[name] for row in rows] for name in names}
 
 
 def accounting_frame(analysis: Analysis) -> pandas.DataFrame:

@@ -59,6 +59,7 @@ def add_compare(commands: Any) -> None:
         metavar="PERCENT",
         help="exit with status 1 if B takes more time (of a step) than A by more than this: 5%%",
     )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write an HTML page of both, which opens from disk")
     parser.add_argument("--csv", metavar="FILE", help="write all rows")
     parser.add_argument("--json", metavar="FILE", help="write the devices, the verdict, what changed and all rows")
     parser.set_defaults(run=_compare)
@@ -73,6 +74,8 @@ def _compare(options: argparse.Namespace) -> None:
         names = (options.a, options.b)
     comparison = compare(a, b, by=options.by, kind=options.kind, names=names, peaks=options.peaks)
     print(comparison.table(options.limit, wide=options.wide), end="")
+    if options.output:
+        comparison.write_report(options.output)
     if options.csv:
         comparison.to_csv(options.csv)
     if options.json:

@@ -1,5 +1,5 @@
-"""The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | compare A B | ranks PATH… |
-measure OP | perf ACTION | run SCRIPT``."""
+"""The command line: ``flopscope bench | devices | table TRACE… | summary TRACE… | report TRACE… | compare A B |
+ranks PATH… | measure OP | perf ACTION | run SCRIPT``."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from flopscope.cli.compare import add_compare
 from flopscope.cli.measure import add_measure, shape
 from flopscope.cli.perf import add_perf
 from flopscope.cli.ranks import add_ranks
+from flopscope.cli.report import add_report
 from flopscope.cli.run import add_run
 from flopscope.cli.summary import add_summary
 from flopscope.cli.tables import add_table
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_table(commands)
     add_summary(commands)
+    add_report(commands)
     add_compare(commands)
     add_ranks(commands)
     add_measure(commands)

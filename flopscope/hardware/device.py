@@ -253,6 +253,22 @@ def peaks_of_models(models: Mapping[str, Model], source: str) -> dict[str, Peaks
     return result
 
 
+def known_peaks(device: str, model: str, sources: Iterable[str]) -> dict[str, Peaks]:
+    """Return the known peaks by source of a device, which may be one of another machine. Never measures.
+
+    :param device: "cpu", or a CUDA device as "cuda:0". model: its name; "" if it is unknown.
+    :param sources: "measured" and "datasheet".
+    """
+    known: dict[str, Peaks | None]
+    if device == "cpu":
+        here = find_device("cpu")
+        known = {"measured": here.measured, "datasheet": here.datasheet_peaks} if model in ("", here.name) else {}
+    else:
+        known = {source: peaks_of_models({device: Model(model)}, source).get(device) for source in sources if model}
+    by_source = {source: known.get(source) for source in sources}
+    return {source: one for source, one in by_source.items() if one is not None and one.source == source}
+
+
 def _cpu_device(core: _Core) -> Device:
     properties = core.cpu_properties()
     return Device("cpu", 0, properties["name"], properties, datasheet=None)

@@ -105,26 +105,17 @@ def scene_of(table: Any, device: str | None, peaks: tuple[tuple[str, ...], dict[
 
 def _known_peaks(device: str, model: str, peaks: tuple[tuple[str, ...], dict[str, Peaks]]) -> dict[str, Peaks]:
     """Return the peaks from the caller, or those known for this device, which may be one of another machine."""
-    from flopscope.hardware.device import find_device, peaks_of_models
-    from flopscope.hardware.model import Model
+    from flopscope.hardware.device import known_peaks
 
     sources, passed = peaks
-    if device == "cpu":
-        here = find_device("cpu")
-        known = {"measured": here.measured, "datasheet": here.datasheet_peaks} if model in ("", here.name) else {}
-    else:
-        known = {source: peaks_of_models({device: Model(model)}, source).get(device) for source in sources if model}
-    by_source = {source: known.get(source) for source in sources}
-    return passed or {source: one for source, one in by_source.items() if one is not None and one.source == source}
+    return passed or known_peaks(device, model, sources)
 
 
 def _scene_of_table(table: EventTable, device: str | None, peaks: Any) -> Scene:
     known = table.peaks
     named = device or next((name for name in known if name.startswith("cuda")), "cuda:0" if table.has_device else "cpu")
     on_device = named != "cpu"
-    from flopscope.results.overview import own_time
-
-    rows = [(row, own_time(row, on_device)) for row in table if row.device_type == "cpu" and row.key != "[memory]"]
+    rows = [(row, row._own_time(on_device)) for row in table if row.device_type == "cpu" and row.key != "[memory]"]
     points = [
         Point(row.key, us, row.arithmetic_intensity, row.tflops_per_s, row.bound, row.unit)
         for row, us in rows

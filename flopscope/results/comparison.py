@@ -61,6 +61,13 @@ class Comparison:
     """The numbers of steps by which ``changes`` divides."""
     every_shape: bool = False
     """Whether the table shows all shapes, not only those that differ: set by compare(by="shape")."""
+    parts: tuple[Mapping[str, float], Mapping[str, float]] = ({}, {})
+    """For each run, the parts of ``time`` by their names in Results.accounting(), in µs; of several devices the mean.
+    Empty for tables and DataFrames."""
+    profiles: tuple[Results | None, Results | None] = field(default=(None, None), repr=False, compare=False)
+    """The runs, None for tables and DataFrames."""
+    peaks: str = "measured"
+    """The base of the shares, as in compare()."""
 
     @property
     def slowdown_pct(self) -> float:
@@ -164,6 +171,17 @@ class Comparison:
         """
         return view.text(self, row_limit, width, wide)
 
+    def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
+        """Write one HTML page that opens from disk: both runs side by side, what changed, and their overviews.
+
+        title: of the page; by default the names of the runs. An existing file is replaced only by a complete page.
+        Raises OSError if the file cannot be written.
+        """
+        from flopscope.report.compare import compare_page
+        from flopscope.report.page import write
+
+        write(path, compare_page(self, title))
+
     def _repr_html_(self) -> str:
         return view.html(self)
 
@@ -223,7 +241,16 @@ def compare(
     rows = matched(*(run.sides(chosen) for run in runs))
     rows.sort(key=lambda row: -max((side.time for side in (row.a, row.b) if side is not None), default=0.0))
     on_device = runs[0].on_device, runs[1].on_device
-    return _judged(Comparison(rows, names, chosen, on_device, every_shape=by == "shape"), runs[0], runs[1], kind)
+    comparison = Comparison(
+        rows,
+        names,
+        chosen,
+        on_device,
+        every_shape=by == "shape",
+        profiles=(runs[0].results, runs[1].results),
+        peaks=source,
+    )
+    return _judged(comparison, runs[0], runs[1], kind)
 
 
 def _judged(comparison: Comparison, a: _Run, b: _Run, kind: str) -> Comparison:
@@ -240,6 +267,7 @@ def _judged(comparison: Comparison, a: _Run, b: _Run, kind: str) -> Comparison:
         per=scale.per,
         scale=scale,
         time=(_time(wholes[0]), _time(wholes[1])),
+        parts=({} if wholes[0] is None else wholes[0].parts, {} if wholes[1] is None else wholes[1].parts),
         unrecorded=verdict.unrecorded(wholes[0], wholes[1]),
         verdict=verdict.sentences(found, scale, analyses),
     )

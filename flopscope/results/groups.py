@@ -130,8 +130,10 @@ def _summed(table: EventTable, found: Mapping[str, list[Any]], tree: modules.Tre
     }
     if tree is not None:
         labels["module"] = [tree.path(module) for module in labels["module"]]
-    names = labels.pop("category", None) or [
-        NO_OP if key is None else path or modules.NO_MODULE for key, path in zip(sums, labels["module"], strict=True)
-    ]
+    if "category" in labels:
+        names = labels.pop("category")
+    else:
+        paths = zip(sums, labels["module"], strict=True)
+        names = [NO_OP if key is None else path or modules.NO_MODULE for key, path in paths]
     named = [{**row, "key": name} for row, name in zip(sums.values(), names, strict=True)]
     return table.with_rows(named)._with_groups(labels)

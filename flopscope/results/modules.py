@@ -9,13 +9,12 @@ from typing import Any
 from flopscope.results.categories import known_sum, share_of_all, sum_rows
 from flopscope.results.table import EventTable
 from flopscope.views import tree as tree_view
-from flopscope.views.entries import NO_OP
+from flopscope.views.entries import NO_MODULE, NO_OP
 
 __all__ = ["NO_MODULE", "ModuleTable", "Tree", "by_module"]
 
 PREFIX = "nn.Module: "
 MOST_PATH = 4096  # characters of a path to which a name is added
-NO_MODULE = "(no module)"
 _TOTALS = {
     "cpu_time_total": "self_cpu_time_total",
     "device_time_total": "self_device_time_total",

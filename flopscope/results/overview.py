@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from flopscope.results.table import EventTable
     from flopscope.views.thumbnail import Mark
 
-__all__ = ["STORED", "html", "own_time"]
+__all__ = ["STORED", "html"]
 
 STORED = "stored"
 """The peaks of an overview: those that are known without measuring."""
@@ -93,23 +93,13 @@ def _head(profile: Results, analysis: Analysis, whole: dict[str, Any]) -> list[s
     return [*head, f"{sources} peaks" if sources else ""]
 
 
-def own_time(row: EventRow, on_device: bool) -> float:
-    """Return the self time of a row in µs; the total time for a range with declared work."""
-    if on_device:
-        own, total = row.self_device_time_total, row.device_time_total
-    else:
-        own, total = (0.0 if row.self_device_time_total else row.self_cpu_time_total), row.cpu_time_total
-    declared = row.is_user_annotation and not math.isnan(row.tflops_per_s)
-    return float(total if declared else own)
-
-
 def _ops(table: EventTable, peaks: Mapping[str, Peaks]) -> tuple[list[list[str]], str]:
     """Return the rows of the ops with the longest times, and the roofline of all."""
     from flopscope.views.thumbnail import Mark, roofline_svg
 
     on_device = table.has_device
     timed = [
-        (own_time(row, on_device), row)
+        (row._own_time(on_device), row)
         for row in table
         if row.device_type == "cpu" and row.key != "[memory]" and not row.is_user_annotation
     ]

@@ -304,6 +304,20 @@ class Results:
         sources = " and ".join(sorted({known["source"] for known in analysis.meta["peaks"].values()}))
         return plot_waterfall(columns, steps, model, ax, program=self._program, peaks=sources)
 
+    def write_report(self, path: str | os.PathLike[str], *, peaks: str | None = None, title: str | None = None) -> None:
+        """Write one HTML page of the profile, which opens from disk and loads nothing: docs/report.md describes it.
+
+        It holds the accounting, the advice, all rows, and what else was recorded. peaks: as in key_averages(). title:
+        of the page; None for the name of the trace or the device. An existing file is replaced only by a complete one.
+
+        Raises OSError if the file cannot be written, ImportError if Jinja2 is not installed, RuntimeError during
+        recording and if nothing was recorded.
+        """
+        from flopscope.report.page import write
+        from flopscope.report.profile import profile_page
+
+        write(path, profile_page(self, peaks=peaks, title=title))
+
     def _analysis(self, what: str, peaks: str | None = None) -> Analysis:
         """Return what accounting and advice are computed from; that of the last call is kept."""
         from flopscope.answers.analysis import Analysis
@@ -394,6 +408,12 @@ class Results:
         if self._core.running:
             raise RuntimeError(f"the profile is still running; stop it before asking for its {what}")
         return self._core
+
+    def _base_time(self) -> int:
+        """Return the Unix time in ns that the times count from, or 0 if it is unknown."""
+        from flopscope.results.process import base_time_of, source_of
+
+        return base_time_of(self, source_of(self, 0))
 
     def _why_nothing(self) -> str:
         """Return why there are no events, for the error message."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +79,15 @@ class EventRow:
     def use_device(self) -> str | None:
         """The kind of device that the table has times of: "cuda" or None."""
         return "cuda" if self._table.has_device else None
+
+    def _own_time(self, on_device: bool) -> float:
+        """Return the self time in µs, by which plots weigh a row; the total time for a range with declared work."""
+        if on_device:
+            own, total = self.self_device_time_total, self.device_time_total
+        else:
+            own, total = (0.0 if self.self_device_time_total else self.self_cpu_time_total), self.cpu_time_total
+        declared = self.is_user_annotation and not math.isnan(self.tflops_per_s)
+        return float(total if declared else own)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EventRow) and self._table is other._table and self._index == other._index

@@ -7,14 +7,15 @@ tb_plugin). All numbers come from the C core; this module makes DataFrames and t
 from __future__ import annotations
 
 import math
-import statistics
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flopscope.answers.collective_kinds import kinds_of
+from flopscope.answers.launches import skewed_clocks
 from flopscope.support.columns import aligned_lines
 from flopscope.support.safe import printable
-from flopscope.support.units import MISSING, bytes_text, number_text, percent_text, short_time_text, tenths_text
+from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
 
 if TYPE_CHECKING:
     import pandas
@@ -185,44 +186,27 @@ def _launch_section(launches: Columns) -> list[str]:
 
 
 def _skewed_clocks(launches: Columns) -> Iterator[str]:
-    """Yield warnings about devices with impossible delays."""
-    counts = zip(*(launches[name] for name in ("device", "negative_delays", "launches", "delay_min")), strict=True)
-    for device, negative, all_of_them, least in counts:
-        if negative:
-            yield from textwrap.wrap(
-                f"cuda:{device}: {negative:.0f} of {all_of_them:.0f} launches have a negative delay: their kernel "
-                f"started before their call, by up to {short_time_text(-least)}. The clocks of host and device "
-                "disagree by about that or more, and all delays, queues and late launches here are off by as much.",
-                WIDTH,
-                initial_indent="  ",
-                subsequent_indent="  ",
-            )
+    """Yield the lines of warnings about devices with impossible delays."""
+    for warning in skewed_clocks(launches):
+        yield from textwrap.wrap(warning, WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
 def _communication_section(calls: Columns) -> list[str]:
     """Return a line for each device and kind; sizes and bandwidths are those of the calls that have them."""
-    places: dict[tuple[int, str], list[int]] = {}
-    for i, place in enumerate(zip(calls["device"], calls["collective"], strict=True)):
-        places.setdefault(place, []).append(i)
     rows: list[tuple[str, ...]] = [
         ("device", "collective", "calls", "message", "time", "exposed", "share", "bus GB/s", "max"),
     ]
-    for (device, kind), where in sorted(places.items()):
-        message, bus = (
-            [value for i in where if not math.isnan(value := calls[name][i])]
-            for name in ("message_bytes", "bus_gbytes_per_s")
-        )
-        time, exposed = (sum(calls[name][i] for i in where) for name in ("duration", "exposed"))
-        speeds = (number_text(of(bus)) if bus else MISSING for of in (statistics.median, max))
-        size = bytes_text(statistics.median(message)) if message else MISSING
-        share = percent_text(100 * exposed / time if time else math.nan)
-        times = map(short_time_text, (time, exposed))
-        rows.append((f"cuda:{device}", kind, str(len(where)), size, *times, share, *speeds))
+    for kind in kinds_of(calls, "device", "collective"):
+        device, name = kind.key
+        times = map(short_time_text, (kind.time, kind.exposed))
+        speeds = map(number_text, (kind.bus_median, kind.bus_max))
+        size, share = bytes_text(kind.message_bytes), percent_text(kind.exposed_pct)
+        rows.append((f"cuda:{device}", name, str(kind.calls), size, *times, share, *speeds))
     notes = [
         "  time: includes the wait for other ranks; exposed: the part without computation on the device;",
         "  message, bus GB/s: medians; the bandwidth is over the time with the wait",
     ]
-    return [*table_lines(rows), *notes] if places else []
+    return [*table_lines(rows), *notes] if len(rows) > 1 else []
 
 
 def table_lines(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -131,13 +131,17 @@ class EventTable:
 
     def typed_columns(self) -> Iterator[tuple[str, str, Any]]:
         """Yield name, type (Column.type) and values of each column of to_pandas(); numbers may be arrays."""
+        return ((column.name, column.type, values) for column, values in self._described_columns())
+
+    def _described_columns(self) -> Iterator[tuple[Column, Any]]:
+        """Yield the columns of to_pandas() with their values; numbers may be arrays."""
         if self._ranks is not None:
-            yield RANK.name, RANK.type, self._ranks
+            yield RANK, self._ranks
         for column in COLUMNS:
-            yield column.name, column.type, self._sources[column.name]
+            yield column, self._sources[column.name]
         if self._stacks is not None:
-            yield STACK.name, STACK.type, self._stacks
-        yield from ((column.name, column.type, self._groups[column.name]) for column in self._group_columns())
+            yield STACK, self._stacks
+        yield from ((column, self._groups[column.name]) for column in self._group_columns())
 
     def _group_columns(self) -> list[Column]:
         """Return the columns of what else rows are grouped by."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from os import PathLike
 from typing import Any, Literal
 
 from flopscope import _core
@@ -149,6 +150,21 @@ class Measurement(Distribution):
         left_out = {"roof"} if samples else {"roof", "samples", "clocks"}
         content = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name not in left_out}
         return {**content, "verdict": self.verdict}
+
+    def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
+        """Write one HTML page that opens from disk: the samples, their distribution, the roofline and the verdict.
+
+        title: of the page; by default the name of the function. An existing file is replaced only by a complete page.
+        Raises OSError if the file cannot be written.
+        """
+        from flopscope.hardware.device import find_device
+        from flopscope.report.measurement import measurement_page
+        from flopscope.report.page import write
+
+        device = find_device(self.device)
+        known = {"measured": device.measured, "datasheet": device.datasheet_peaks}
+        peaks = {source: one for source, one in known.items() if one is not None and device.name == self.device_name}
+        write(path, measurement_page(self, peaks, title))
 
     def __str__(self) -> str:
         facts = self._facts()

@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from os import PathLike
 from typing import Any, Literal
 
 from flopscope.support.progress import time_bar
@@ -54,6 +55,17 @@ class TimesCompared:
         content = asdict(self)
         del content["ratios"]
         return {name: plain(value) for name, value in content.items()}
+
+    def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
+        """Write one HTML page that opens from disk: the ratio of each round, the interval and the verdict.
+
+        title: of the page; by default the names of f and g. An existing file is replaced only by a complete page.
+        Raises OSError if the file cannot be written.
+        """
+        from flopscope.report.measurement import times_page
+        from flopscope.report.page import write
+
+        write(path, times_page(self, title))
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Print in IPython on a terminal."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -124,6 +125,17 @@ class Sweep:
             raise ImportError("to_pandas() needs pandas: pip install pandas; to_dicts() does not") from error
         records = self.to_dicts()
         return pandas.DataFrame({name: pandas.Series([r[name] for r in records]) for name in records[0]})
+
+    def write_report(self, path: str | PathLike[str], *, title: str | None = None) -> None:
+        """Write one HTML page that opens from disk: the table, times and rates over the working set, the roofline.
+
+        title: of the page; by default the name of the op. An existing file is replaced only by a complete page. Raises
+        OSError if the file cannot be written.
+        """
+        from flopscope.report.measurement import sweep_page
+        from flopscope.report.page import write
+
+        write(path, sweep_page(self, title))
 
     def plot(self, ax: Any = None) -> Any:
         """Draw time, GB/s (FLOP/s if compute bounds the largest size) and % of the roofline over the working set.

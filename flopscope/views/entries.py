@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
 
-__all__ = ["KINDS", "NO_OP", "Entry", "Listing", "kind_of", "list_entries", "require_kind", "usual_order"]
+__all__ = ["KINDS", "NO_MODULE", "NO_OP", "Entry", "Listing", "kind_of", "list_entries", "require_kind", "usual_order"]
 
 KINDS = ("op", "kernel", "range", "all")
 NO_OP = "(no op)"
+NO_MODULE = "(no module)"
 NEGLIGIBLE = 0.001  # of the device time
 
 

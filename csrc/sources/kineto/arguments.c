@@ -466,3 +466,23 @@ fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *argumen
     fs_given_work_encode(&work, bytes);
     return fs_intern_bytes(&piece->signatures, bytes, sizeof bytes, signature, err);
 }
+
+/* A number of bytes that some device can have, or -1. */
+static int64_t total_of(const fs_event_arguments *arguments, int which)
+{
+    int64_t bytes = number(arguments, which, -1);
+    return bytes < 0 || bytes > FS_MOST_AMOUNT ? -1 : bytes;
+}
+
+fs_status fs_arguments_memory(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
+{
+    _Alignas(8) char bytes[FS_MEMORY_STATE_BYTES];
+    fs_memory_state state = {
+        .allocated = total_of(arguments, FS_ARG_ALLOCATED),
+        .reserved = total_of(arguments, FS_ARG_RESERVED),
+        .address = (uint64_t)number(arguments, FS_ARG_ADDRESS, 0),
+    };
+    if (state.allocated < 0 && state.reserved < 0 && state.address == 0) return FS_OK;
+    fs_memory_state_encode(&state, bytes);
+    return fs_intern_bytes(&piece->signatures, bytes, sizeof bytes, signature, err);
+}

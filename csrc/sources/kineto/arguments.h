@@ -28,6 +28,9 @@ typedef struct {
     X(GRAPH, "graph id")                 \
     X(GRAPH_NODE, "graph node id")       \
     X(MEMORY_BYTES, "Bytes")             \
+    X(ALLOCATED, "Total Allocated")      \
+    X(RESERVED, "Total Reserved")        \
+    X(ADDRESS, "Addr")                   \
     X(DEVICE_TYPE, "Device Type")        \
     X(DEVICE_ID, "Device Id")            \
     X(FLOPS, "flops")                    \
@@ -61,9 +64,11 @@ static inline bool fs_argument_known(const fs_event_arguments *arguments, int wh
     return (arguments->known >> which & 1) != 0;
 }
 
-/* Intern the signature of an op's call, of a launch, or of a range's declared work; FS_NONE: none. FS_OUT_OF_MEMORY. */
+/* Intern the signature of an op's call, of a launch, of a range's declared work, or of memory; FS_NONE: none.
+ * FS_OUT_OF_MEMORY. */
 fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
+fs_status fs_arguments_memory(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 
 #endif

@@ -296,6 +296,7 @@ static fs_status keep_memory(fs_piece *piece, const event_text *event, fs_record
     record->bytes = bytes_of(event, FS_ARG_MEMORY_BYTES);
     record->device = (int8_t)(on_cpu ? -1 : device < FS_DEVICE_LIMIT ? device : FS_DEVICE_LIMIT - 1);
     record->name = FS_NONE;
+    FS_TRY(fs_arguments_memory(piece, &event->arguments, &record->signature, err));
     return find_lane(piece, -1, event->thread.number, event, &record->lane, err);
 }
 

@@ -165,6 +165,7 @@ static fs_status append_record(memory *all, uint32_t at, fs_error *err)
     }
     event.start = record->start;
     event.bytes = record->bytes;
+    event.signature = record->signature;
     event.lane = record->lane;
     event.device = record->device;
     event.kind = FS_EVENT_MEMORY;

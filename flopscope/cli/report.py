@@ -1,0 +1,85 @@
+"""The command ``flopscope report``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flopscope.cli.tables import add_peaks
+from flopscope.support.safe import printable
+from flopscope.support.units import bytes_text
+
+if TYPE_CHECKING:
+    from flopscope.report.page import Page
+    from flopscope.sources.windows import Process
+
+__all__ = ["add_report", "default_path"]
+
+_SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?$", re.IGNORECASE)
+_NO_NAME = re.compile(r"[*?\[\]]+")
+
+
+def add_report(commands: Any) -> None:
+    """Add ``report`` to the commands of the parser."""
+    parser = commands.add_parser(
+        "report", allow_abbrev=False, help="write one HTML page of recorded traces, which opens from disk"
+    )
+    text = "trace, or folder or quoted pattern of traces; several: windows of a process, or ranks of a run"
+    parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
+    text = "file to write (default: NAME.report.html in the current folder, NAME being that of the first TRACE)"
+    parser.add_argument("-o", "--output", metavar="FILE", help=text)
+    parser.add_argument("--title", help="title of the page (default: the name of the trace)")
+    add_peaks(parser)
+    parser.set_defaults(run=_report)
+
+
+def default_path(source: str) -> str:
+    """Return the file that the page of a trace, a folder or a pattern is written to: NAME.report.html.
+
+    NAME is that of the file without .json, .pt.trace, .gz and .zst, of the folder, or of the pattern without its
+    wildcards; "traces" if nothing is left.
+    """
+    name = os.path.basename(os.path.abspath(source))
+    if not os.path.lexists(source):
+        name = _NO_NAME.sub("", name)
+    if not os.path.isdir(source):
+        name = _SUFFIX.sub("", name)
+    return f"{name.strip(' ._-') or 'traces'}.report.html"
+
+
+def _report(options: argparse.Namespace) -> None:
+    from flopscope.report.page import write
+    from flopscope.sources.find import load_traces
+    from flopscope.sources.windows import join_windows
+
+    path = options.output or default_path(options.traces[0])
+    write(path, _page(join_windows(load_traces(*options.traces)), options))
+    print(f"Wrote {printable(path)} ({bytes_text(Path(path).stat().st_size)}): open it in a browser.")
+
+
+def _page(processes: Sequence[Process], options: argparse.Namespace) -> Page:
+    from flopscope.report.profile import profile_page
+
+    if len(processes) == 1:
+        trace, windows = processes[0]
+        return profile_page(trace, peaks=options.peaks, title=options.title, windows=windows)
+    ranks = {process.trace.rank: process.trace for process in processes}
+    if len(ranks) < len(processes) or None in ranks:
+        raise ValueError(_unrelated(processes))
+    from flopscope.results.rank_facts import report_of_ranks
+
+    known = {rank: trace for rank, trace in ranks.items() if rank is not None}
+    return report_of_ranks(known, peaks=options.peaks, title=options.title)
+
+
+def _unrelated(processes: Sequence[Process]) -> str:
+    """Return why these traces have no common page, and what to do."""
+    a, b = (process.windows[0].source for process in processes[:2])
+    return (
+        f"these are traces of {len(processes)} programs, and not all of them name a rank of one run. "
+        f"One page for each: flopscope report {a}. What changed between two: flopscope compare {a} {b} -o page.html"
+    )

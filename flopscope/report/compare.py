@@ -1,0 +1,136 @@
+"""The page of a comparison: two runs side by side, what changed, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flopscope.answers.accounting import part_times
+from flopscope.answers.analysis import PARTS
+from flopscope.report import overview
+from flopscope.report.encode import Columns
+from flopscope.report.page import Page
+from flopscope.report.profile import Profile
+from flopscope.views.waterfall import LOOKS
+
+if TYPE_CHECKING:
+    from flopscope.results.changes import Change
+    from flopscope.results.comparison import Comparison
+    from flopscope.results.matching import Side
+
+__all__ = ["compare_page", "section"]
+
+MOST_ROWS = 100_000
+"""Names and shapes of them that a page lists; the rest is counted."""
+MOST_STEPS = 200
+SIDE = ("flops", "bytes", "pct_roofline")
+
+
+def compare_page(comparison: Comparison, title: str | None = None) -> Page:
+    """Return the page of a comparison."""
+    page = Page(title or " → ".join(comparison.names), headline=" ".join(comparison.verdict[:1]))
+    try:
+        page.subtitle = "comparison of two runs: a is before, b is after the arrow"
+        page.sections["compare"] = section(comparison, page.columns)
+    except BaseException:
+        page.columns.close()
+        raise
+    return page
+
+
+def section(comparison: Comparison, columns: Columns) -> dict[str, Any]:
+    """Return the data of the section."""
+    profiles = [None if run is None else Profile(run, comparison.peaks) for run in comparison.profiles]
+    return {
+        "names": list(comparison.names),
+        "per": comparison.per,
+        "on_device": list(comparison.on_device),
+        "time": list(comparison.time),
+        "unrecorded": list(comparison.unrecorded),
+        "slowdown_pct": comparison.slowdown_pct,
+        "verdict": list(comparison.verdict),
+        "parts": _parts(comparison),
+        "steps": [None if profile is None else _steps(profile, columns) for profile in profiles],
+        "total": _row(comparison.total_change),
+        "changes": _changes(comparison.changes, columns),
+        "overviews": [None if profile is None else _overview(profile, columns) for profile in profiles],
+    }
+
+
+def _overview(profile: Profile, columns: Columns) -> dict[str, Any]:
+    """Return the data of a run's overview, whose texts refer to no rows: those of the page are of both runs."""
+    return dict(_without_rows(overview.section(profile, columns)))
+
+
+def _without_rows(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {key: -1 if key == "row" else _without_rows(value) for key, value in content.items()}
+    return [_without_rows(one) for one in content] if isinstance(content, list) else content
+
+
+def _parts(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the parts of the accounting that one of the runs has, with their times in both."""
+    a, b = comparison.parts
+    return [
+        {"name": name, "label": LOOKS[name][0], "a": a[name], "b": b[name]}
+        for name in PARTS
+        if a and b and (a[name] > 0 or b[name] > 0)
+    ]
+
+
+def _steps(profile: Profile, columns: Columns) -> dict[str, Any] | None:
+    """Return the parts of each step, means over the devices; None for a profile without steps."""
+    analysis = profile.analysis
+    if not analysis.has_steps or not analysis.devices:
+        return None
+    times = part_times(analysis).sum(axis=0) / (1000 * len(analysis.devices))
+    shown = times[:MOST_STEPS]
+    return {
+        "count": len(times),
+        "names": columns.texts(step.name for step in analysis.steps[:MOST_STEPS]),
+        "parts": {name: columns.add(np.ascontiguousarray(shown[:, i])) for i, name in enumerate(PARTS)},
+    }
+
+
+def _row(change: Change) -> dict[str, float]:
+    """Return the numbers of a change; those of a run that has no part in it are unknown."""
+    a, b = change.a, change.b
+    times = (change.time_a if a else math.nan, change.time_b if b else math.nan)
+    row = {"time_a": times[0], "time_b": times[1], "difference": change.time_b - change.time_a}
+    row["ratio"] = change.time_b / change.time_a if a and b and change.time_a else math.nan
+    row["calls_a"], row["calls_b"] = (change.calls_a if a else math.nan, change.calls_b if b else math.nan)
+    for which, side in (("a", a), ("b", b)):
+        row |= {f"{name}_{which}": _value(side, name) for name in SIDE}
+    return row
+
+
+def _value(side: Side | None, name: str) -> float:
+    return math.nan if side is None else float(getattr(side, name))
+
+
+def _changes(changes: Sequence[Change], columns: Columns) -> dict[str, Any]:
+    """Return the changes and their parts, each part below its change."""
+    rows: list[tuple[Change, int]] = []  # with the row of what it is a part of
+    for change in changes:
+        place = len(rows)
+        rows.append((change, -1))
+        rows += [(part, place) for part in change.parts]
+    shown = rows[:MOST_ROWS]
+    numbers: Mapping[str, list[float]] = {name: [] for name in _row(rows[0][0])} if rows else {}
+    for change, _ in shown:
+        for name, value in _row(change).items():
+            numbers[name].append(value)
+    return {
+        "count": len(shown),
+        "left_out": len(rows) - len(shown),
+        "parent": columns.add(np.array([parent for _, parent in shown], dtype=np.int64)),
+        "name": columns.texts(change.name for change, _ in shown),
+        "cause": columns.texts(change.cause for change, _ in shown),
+        "why": columns.texts(change.why for change, _ in shown),
+        "unit_a": columns.texts(change.a.unit if change.a else None for change, _ in shown),
+        "unit_b": columns.texts(change.b.unit if change.b else None for change, _ in shown),
+        "numbers": {name: columns.add(np.array(values, dtype=np.float64)) for name, values in numbers.items()},
+    }

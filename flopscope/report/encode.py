@@ -1,0 +1,158 @@
+"""Data of a page: inert JSON, one table of strings, and binary columns in compressed blobs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import zlib
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from flopscope.support.safe import printable
+
+__all__ = ["MOST_TEXT", "Columns", "cut", "json_text"]
+
+MOST_TEXT = 10_000  # characters of a text
+SHARED = 1 << 18  # bytes: smaller columns share a blob
+LEVEL = 1
+THREADS = 2
+_INTEGERS = (("u1", 0, 2**8), ("u2", 0, 2**16), ("i4", -(2**31), 2**31), ("u4", 0, 2**32))
+_ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
+
+
+class Columns:
+    """The binary columns and the texts of a page.
+
+    A column is described by ``{"type", "length", "blob", "offset"}``; one with the same value everywhere by
+    ``{"type", "length", "fill"}``, where None stands for NaN. Types are NumPy's, little-endian: "f8", "f4", "i4",
+    "u4", "u2", "u1".
+    """
+
+    def __init__(self) -> None:
+        self.strings: list[str] = []
+        self._places: dict[str, int] = {}
+        self._pool = ThreadPoolExecutor(THREADS)
+        self._blobs: dict[int, Future[str]] = {}
+        self._parts: list[bytes] = []  # of the blob that small columns share
+        self._size = 0
+        self._shared = 0  # its number
+        self._count = 1
+
+    def add(self, values: npt.ArrayLike) -> dict[str, Any]:
+        """Add a column of numbers or booleans and return its description, which belongs into the JSON.
+
+        Floats keep their type; integers are stored in the smallest type that holds them, or as floats beyond 32 bits.
+        """
+        array = _stored(np.asarray(values))
+        column: dict[str, Any] = {"type": array.dtype.str[1:], "length": int(array.size)}
+        if array.size == 0 or _is_constant(array):
+            return {**column, "fill": _fill(array)}
+        data = array.tobytes()
+        if len(data) >= SHARED:
+            return {**column, "blob": self._start((data,)), "offset": 0}
+        if self._size + len(data) > SHARED:
+            self._close()
+        offset = self._size
+        padding = -len(data) % 8
+        self._parts += [data, b"\0" * padding]
+        self._size += len(data) + padding
+        return {**column, "blob": self._shared, "offset": offset}
+
+    def text(self, value: str | None) -> int:
+        """Return the number of a text in the table of strings, -1 for None. See `cut`."""
+        if value is None:
+            return -1
+        place = self._places.get(value)
+        if place is None:
+            place = self._places[value] = len(self.strings)
+            self.strings.append(cut(value))
+        return place
+
+    def texts(self, values: Iterable[str | None]) -> dict[str, Any]:
+        """Add a column of texts, as numbers in the table of strings."""
+        return self.add(np.array([self.text(value) for value in values], dtype=np.int64))
+
+    def blobs(self) -> Sequence[str]:
+        """Return the blobs, in base64, and end the threads. No column can be added afterwards."""
+        if self._parts or not self._blobs:
+            self._close()
+        found = [self._blobs[number].result() for number in sorted(self._blobs)]
+        self.close()
+        return found
+
+    def close(self) -> None:
+        """End the threads, without the blobs if an error prevents the page."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def _start(self, parts: Sequence[bytes]) -> int:
+        number, self._count = self._count, self._count + 1
+        self._blobs[number] = self._pool.submit(_packed, parts)
+        return number
+
+    def _close(self) -> None:
+        """Compress the shared blob and begin another."""
+        self._blobs[self._shared] = self._pool.submit(_packed, self._parts)
+        self._shared, self._count = self._count, self._count + 1
+        self._parts, self._size = [], 0
+
+
+def _packed(parts: Sequence[bytes]) -> str:
+    return base64.b64encode(zlib.compress(b"".join(parts), LEVEL)).decode("ascii")
+
+
+def _stored(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    if array.ndim != 1:
+        raise ValueError(f"a column has one dimension; this one has the shape {array.shape}")
+    if array.dtype.kind == "f":
+        return array.astype("<f4" if array.dtype.itemsize <= 4 else "<f8", copy=False)
+    if array.dtype.kind not in "iub":
+        raise TypeError(f"a column holds numbers or booleans, not {array.dtype}")
+    least, most = (int(array.min()), int(array.max())) if array.size else (0, 0)
+    for name, low, high in _INTEGERS:
+        if low <= least and most < high:
+            return array.astype(f"<{name}" if name != "u1" else name)
+    return array.astype("<f8")
+
+
+def _is_constant(array: npt.NDArray[Any]) -> bool:
+    first = array[0]
+    same = array == first if first == first else array != array
+    return bool(same.all())
+
+
+def _fill(array: npt.NDArray[Any]) -> float | int | None:
+    if array.size == 0:
+        return 0
+    value = array[0].item()
+    return value if math.isfinite(value) else None
+
+
+def cut(text: str) -> str:
+    """Return a text as the page shows it: control characters escaped, its end cut off after MOST_TEXT characters."""
+    if len(text) > MOST_TEXT:
+        return f"{printable(text[:MOST_TEXT])}… ({len(text):,} characters)"
+    return printable(text)
+
+
+def json_text(content: Any) -> str:
+    """Return JSON that may stand in a script element: no ``<``, ``>`` or ``&``; unknown numbers are null."""
+    text = json.dumps(_known(content), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.translate(_ESCAPES)
+
+
+def _known(content: Any) -> Any:
+    """Return the content with None in place of NaN and infinities, with Python's numbers and printable texts."""
+    if isinstance(content, str):
+        return printable(content) if len(content) <= 2 * MOST_TEXT else cut(content)
+    if isinstance(content, dict):
+        return {_known(str(key)): _known(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_known(value) for value in content]
+    if isinstance(content, np.generic):
+        content = content.item()
+    return None if isinstance(content, float) and not math.isfinite(content) else content

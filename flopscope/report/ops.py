@@ -1,0 +1,165 @@
+"""The section Ops: the rows, grouped in every way that the recording allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flopscope.report.encode import Columns
+from flopscope.report.rows import encode_table
+from flopscope.views.entries import NO_MODULE
+
+if TYPE_CHECKING:
+    from flopscope.report.profile import Profile
+    from flopscope.results.table import EventTable
+
+__all__ = ["MOST_ROWS", "section"]
+
+MOST_ROWS = 20_000
+"""Of a grouping: those with the most time are kept."""
+
+_FLAT = {  # groupings whose rows keep their names: words of key_averages(), and the title
+    "dtype": (("name", "dtype", "category"), "Name and dtype"),
+    "stack": (("name", "stack", "category"), "Name and stack"),
+    "line": (("name", "line", "category"), "Name and line"),
+    "step": (("name", "step", "category"), "Name and step"),
+    "stream": (("name", "stream", "category"), "Name and stream"),
+}
+
+
+def section(source: Profile, columns: Columns) -> dict[str, Any]:
+    """Return the groupings of the rows. That by shape is the table of the page itself."""
+    rows = source.rows
+    names, _ = _largest(source.names)
+    name_of = _name_of(names)
+    named = [name_of.get(identity, -1) for identity in _identities(rows)]
+    groupings = [
+        _grouping("name", "Name", names, columns, children=_below(named, len(names), _times(rows), "shape", columns)),
+        {
+            "id": "shape",
+            "title": "Name and shape" if source.has_shape_rows else "Name",
+            "table": None,
+            "names": columns.add(np.array(named, dtype=np.int64)),
+        },
+    ]
+    if not source.has_shape_rows:
+        groupings[0]["children"] = None
+        groupings[1]["hidden"] = True
+    for word, (words, title) in _FLAT.items():
+        table = source.table(words)
+        if table is not None and _tells(table, word):
+            groupings.append(_named(word, title, table, columns, name_of))
+    category = source.table(("category",))
+    if category is not None:
+        of = {key: place for place, key in enumerate(category.columns["key"])}
+        hosts = names.columns["device_type"]
+        inside = [
+            of.get(word, -1) if host == "cpu" else -1
+            for word, host in zip(names._groups["category"], hosts, strict=True)
+        ]
+        children = _below(inside, len(category), _times(names), "name", columns)
+        groupings.append(_grouping("category", "Category", category, columns, children=children))
+    groupings += _modules(source, columns, name_of)
+    return {"groupings": groupings, "most_rows": MOST_ROWS, **_default(source)}
+
+
+def _tells(table: EventTable, word: str) -> bool:
+    """Return whether a grouping has anything to show: one stack or stream at least."""
+    values = table.stacks if word == "stack" else table._groups.get(word)
+    return values is not None and any(values)
+
+
+def _default(source: Profile) -> dict[str, Any]:
+    """Return what the table shows first: ops, or kernels if most device time belongs to no op; longest first."""
+    rows = source.names
+    if not rows.has_device:
+        return {"kind": "op", "sort": "self_cpu_time_total", "no_op": 0.0}
+    host = (kind == "cpu" for kind in rows.columns["device_type"])
+    ranges = rows.columns["is_user_annotation"]
+    times = rows.columns["self_device_time_total"]
+    owned = sum(t for t, is_host, is_range in zip(times, host, ranges, strict=True) if is_host and not is_range)
+    left = max(rows.self_device_time_total - owned, 0.0)
+    kind = "op" if owned >= 0.5 * rows.self_device_time_total else "kernel"
+    return {"kind": kind, "sort": "self_device_time_total", "no_op": left}
+
+
+def _modules(source: Profile, columns: Columns, name_of: Mapping[Any, int]) -> list[dict[str, Any]]:
+    """Return the tree of modules, and hidden below it the ops of each."""
+    tree, inner = source.table(("module",)), source.table(("name", "module", "category"))
+    if tree is None or inner is None:
+        return []
+    of = {path: place for place, path in reversed(list(enumerate(tree._groups["module"])))}
+    hosts = inner.columns["device_type"]
+    inside = [
+        of.get(path or NO_MODULE, -1) if host == "cpu" else -1
+        for path, host in zip(inner._groups["module"], hosts, strict=True)
+    ]
+    children = _below(inside, len(tree), _times(inner), "name and module", columns)
+    return [
+        {
+            **_grouping("module", "Module", tree, columns, children=children),
+            "depth": columns.add(np.array(tree._groups["module_depth"], dtype=np.int64)),
+        },
+        {**_named("name and module", "Name and module", inner, columns, name_of, most=None), "hidden": True},
+    ]
+
+
+def _named(
+    id: str, title: str, table: EventTable, columns: Columns, name_of: Mapping[Any, int], most: int | None = MOST_ROWS
+) -> dict[str, Any]:
+    """Return a grouping whose rows have names, with the number of each row's name in the grouping by name."""
+    kept, left = _largest(table, most)
+    numbers = np.array([name_of.get(identity, -1) for identity in _identities(kept)], dtype=np.int64)
+    return {**_grouping(id, title, kept, columns), "names": columns.add(numbers), "left_out": left}
+
+
+def _grouping(
+    id: str, title: str, table: EventTable, columns: Columns, *, children: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    return {"id": id, "title": title, "table": encode_table(table, columns), "children": children}
+
+
+def _identities(table: EventTable) -> Iterable[tuple[str, str, bool]]:
+    return zip(table.columns["key"], table.columns["device_type"], table.columns["is_user_annotation"], strict=True)
+
+
+def _name_of(names: EventTable) -> dict[tuple[str, str, bool], int]:
+    return {identity: place for place, identity in enumerate(_identities(names))}
+
+
+def _times(table: EventTable) -> Sequence[tuple[float, float]]:
+    columns = table.columns
+    return list(zip(columns["self_device_time_total"], columns["self_cpu_time_total"], strict=True))
+
+
+def _below(
+    around: Sequence[int], count: int, times: Sequence[tuple[float, float]], of: str, columns: Columns
+) -> dict[str, Any]:
+    """Return the rows of another grouping that stand below each of ``count`` rows, longest first.
+
+    around: for each row of the other grouping, the row that it stands below, or -1.
+    """
+    lists: list[list[int]] = [[] for _ in range(count)]
+    for row in sorted(range(len(around)), key=lambda row: times[row], reverse=True):
+        if around[row] >= 0:
+            lists[around[row]].append(row)
+    begin = [0, *accumulate(map(len, lists))]
+    return {
+        "of": of,
+        "begin": columns.add(np.array(begin, dtype=np.int64)),
+        "rows": columns.add(np.array([row for rows in lists for row in rows], dtype=np.int64)),
+    }
+
+
+def _largest(table: EventTable, most: int | None = MOST_ROWS) -> tuple[EventTable, dict[str, Any] | None]:
+    """Return the rows with the most time, in their order, and what was left out, if anything was."""
+    if most is None or len(table) <= most:
+        return table, None
+    times = _times(table)
+    kept = sorted(sorted(range(len(table)), key=lambda i: times[i], reverse=True)[:most])
+    chosen = table._select(kept)
+    device, host = (sum(row[k] for row in times) - sum(times[i][k] for i in kept) for k in (0, 1))
+    return chosen, {"rows": len(table) - most, "device_time": device, "host_time": host}

@@ -1,0 +1,339 @@
+"""The section Overview: what ran and where, where the time went, what to change first, and what is missing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flopscope.answers.analysis import PARTS
+from flopscope.answers.findings import plural
+from flopscope.report.encode import Columns
+from flopscope.report.rows import OTHERS, group_of
+from flopscope.support.units import long_time_text, percent_text
+from flopscope.views.notes import footnotes
+from flopscope.views.waterfall import LOOKS
+
+if TYPE_CHECKING:
+    from flopscope.answers.advice import Advice
+    from flopscope.report.profile import Profile
+    from flopscope.results.table import EventTable
+
+__all__ = ["PART_TEXTS", "headline_of", "missing", "section", "subtitle_of", "title_of"]
+
+PART_TEXTS: Mapping[str, tuple[str, str]] = {  # of each part: what it is in a sentence, and what it means
+    "ideal": ("work at the device's limits", "The least time that the peaks allow for the work that ran."),
+    "compute": (
+        "compute-bound work beyond its limit",
+        "Time beyond the ideal of rows whose FLOPs at the peak rate take longest.",
+    ),
+    "memory": (
+        "memory-bound work beyond its limit",
+        "Time beyond the ideal of rows whose bytes at the peak bandwidth take longest.",
+    ),
+    "latency": (
+        "work that neither FLOPs nor bytes explain",
+        "Time beyond the ideal of rows that neither the FLOPs, nor the bytes, nor the launches explain.",
+    ),
+    "launch": (
+        "work as short as a launch",
+        "Time beyond the ideal of rows whose launches take little longer than an empty kernel.",
+    ),
+    "unmodelled": ("work that no rule models", "Time of work whose FLOPs and bytes, or whose peaks, are unknown."),
+    "communication": ("communication that nothing overlaps", "Collectives during which nothing computed."),
+    "copy": ("copies that nothing overlaps", "Copies and fills during which nothing else ran."),
+    "host": ("idle time because the host came late", "Idle, because the host launched the next work late."),
+    "sync": ("idle time after the host had waited", "Idle, shortly after the host had waited for the device."),
+    "data": ("idle time while data loaded", "Idle, while the program waited for a DataLoader."),
+    "other": ("idle time of another reason", "Idle for another or an unknown reason."),
+}
+_ON_HOST = {"host": ("time in which no op ran", "Time in which no op ran on the CPU.")}
+_UNRATED = {
+    "unmodelled": (
+        "work without a limit to compare it with, as the device's peaks are unknown",
+        "Time of work whose least time is unknown, because the peaks of the device are.",
+    )
+}
+
+
+def section(source: Profile, columns: Columns) -> dict[str, Any]:
+    """Return what the overview shows."""
+    recording = source.main.analysis.recording
+    where = _Places(source.rows)
+    coverage = source.rows.coverage()
+    unmodelled = [{"name": name, "time": time, "row": where.of_name(name)} for name, time in coverage["unmodelled"]]
+    return {
+        "facts": list(facts(source)),
+        "steps": source.steps,
+        "window": source.main_text,
+        "accounting": _accounting(source, columns),
+        "recording": {"delay": recording.delay, "unobserved": source.main.analysis.unobserved},
+        "advice": [_advice(row, where) for row in source.advice],
+        "gpus": _gpus(source),
+        "coverage": {**coverage, "unmodelled": unmodelled[:MOST_UNMODELLED], "unmodelled_count": len(unmodelled)},
+        "missing": list(missing(source)),
+        "notes": list(notes(source)),
+    }
+
+
+MOST_UNMODELLED = 50
+
+
+def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
+    """Return the rows of accounting(), the whole last, and what its parts are; None if there is no time."""
+    found = source.accounting
+    if not found["total"] or not found["total"][-1] > 0:
+        return None
+    numbers = {
+        name: columns.add(np.array(values, dtype=np.float64)) for name, values in found.items() if name not in TEXTS
+    }
+    texts = {name: columns.texts(found[name]) for name in TEXTS}
+    whole = {name: values[-1] for name, values in found.items()}
+    parts = [
+        {
+            "name": name,
+            "label": _label(source, name),
+            "doc": _part_text(source, name)[1],
+        }
+        for name in PARTS
+    ]
+    return {
+        "count": len(found["total"]),
+        "columns": {**texts, **numbers},
+        "whole": whole,
+        "parts": parts,
+        "per": max(source.steps, 1),
+        "devices": len(source.main.analysis.devices),
+    }
+
+
+TEXTS = ("device", "step")
+
+
+def _label(source: Profile, part: str) -> str:
+    if not source.main.analysis.on_device and part == "host":
+        return "idle: no op ran"
+    return LOOKS[part][0] if part in LOOKS else part
+
+
+def _part_text(source: Profile, part: str) -> tuple[str, str]:
+    texts = PART_TEXTS if source.main.analysis.on_device else {**PART_TEXTS, **_ON_HOST}
+    if not source.main.analysis.peaks:
+        texts = {**texts, **_UNRATED}
+    return texts.get(part, (part, ""))
+
+
+def _gpus(source: Profile) -> list[dict[str, Any]]:
+    columns = source.main.core.gpu_summary()
+    names = tuple(columns)
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _advice(row: Advice, where: _Places) -> dict[str, Any]:
+    evidence = [{**entry, "row": where.of_evidence(entry)} for entry in row.evidence]
+    for entry in evidence:
+        entry["shapes"] = " ".join("x".join(map(str, shape)) for shape in entry["shapes"] if shape)
+        entry["dtypes"] = ", ".join(dict.fromkeys(dtype for dtype in entry["dtypes"] if dtype not in ("", "Scalar")))
+    return {**row._asdict(), "evidence": evidence}
+
+
+class _Places:
+    """Where the rows of a table are, by name and shapes."""
+
+    def __init__(self, table: EventTable) -> None:
+        self.exact: dict[tuple[str, str], int] = {}
+        self.named: dict[str, int] = {}
+        times = table.columns["self_device_time_total" if table.has_device else "self_cpu_time_total"]
+        rows = zip(table.columns["key"], table.columns["input_shapes"], table.columns["input_dtypes"], strict=True)
+        devices = table.columns["device_type"]
+        for i in sorted(range(len(table)), key=lambda i: (devices[i] != "cpu", -times[i])):
+            self.named.setdefault(table.columns["key"][i], i)
+        for i, (key, shapes, dtypes) in enumerate(rows):
+            self.exact.setdefault((key, _signature(shapes, dtypes)), i)
+
+    def of_name(self, name: str) -> int:
+        """Return the row of a name that takes most time, preferably one of the host; -1 if there is none."""
+        return self.named.get(name, -1)
+
+    def of_evidence(self, entry: Mapping[str, Any]) -> int:
+        """Return the row that a piece of evidence refers to, -1 if there is none."""
+        exact = self.exact.get((entry["op"], _signature(entry["shapes"], entry["dtypes"])))
+        return self.of_name(entry["op"]) if exact is None else exact
+
+
+def _signature(shapes: Sequence[Any], dtypes: Sequence[str]) -> str:
+    return f"{[list(shape) if isinstance(shape, (list, tuple)) else shape for shape in shapes]}{list(dtypes)}"
+
+
+# Texts of the head ----------------------------------------------------------------------------------------------------
+
+
+def title_of(source: Profile) -> str:
+    """Return the title of a page: the name of the trace's file, or what was profiled."""
+    name = getattr(source.results, "source", None)
+    if name and not str(name).startswith("<"):
+        return os.path.basename(str(name))
+    return f"Profile on {', '.join(_models(source)) or 'the CPU'}"
+
+
+def subtitle_of(source: Profile) -> str:
+    """Return a line on device, steps and events."""
+    devices = _models(source) or (["CPU"] if not source.main.analysis.on_device else [])
+    steps = [plural(source.steps, "step")] if source.steps else []
+    windows = [plural(len(source.windows), "window")] if len(source.windows) > 1 else []
+    rank = [f"rank {source.results.rank}"] if source.results.rank is not None else []
+    return " · ".join([*devices, *rank, *windows, *steps, plural(len(source.results), "event")])
+
+
+def headline_of(source: Profile) -> str:
+    """Return the sentences that the page begins with: the time, its largest loss, and what the advice would save."""
+    columns, steps = source.accounting, source.steps
+    if not columns["total"] or not columns["total"][-1] > 0:
+        return "No op and no work of a device was recorded." if not len(source.results) else ""
+    whole = {name: values[-1] for name, values in columns.items()}
+    per, unit, of = max(steps, 1), "a step" if steps else "in the profile", "step" if steps else "time"
+    lost = max((part for part in PARTS if part != "ideal"), key=lambda part: whole[part])
+    sentences = []
+    if whole[lost] > 0:
+        sentences.append(
+            f"{percent_text(100 * whole[lost] / whole['total'])} of the {of} is {_part_text(source, lost)[0]}: "
+            f"{long_time_text(whole[lost] / per)} of {long_time_text(whole['total'] / per)} {unit}."
+        )
+    if whole["ideal"] > 0:
+        sentences.append(f"At the device's limits, the same work takes {long_time_text(whole['ideal'] / per)}.")
+    if len(source.advice):
+        first = source.advice[0]
+        sentences.append(
+            f"The first piece of advice, {first.rule}, saves about {long_time_text(first.saving_us)} "
+            f"({percent_text(first.saving_pct)})."
+        )
+    return " ".join(sentences)
+
+
+def _models(source: Profile) -> list[str]:
+    """Return the names of the devices that ran, each once, with how many of them there are."""
+    names = source.core.device_names
+    ran = [names[i] for device in _devices(source) if (i := int(device[5:])) in names]
+    counts = {name: ran.count(name) for name in ran}
+    return [f"{count} × {name}" if count > 1 else name for name, count in counts.items()]
+
+
+# Facts ----------------------------------------------------------------------------------------------------------------
+
+_VERSIONS = {
+    "pytorch_version": "PyTorch",
+    "cuda_runtime_version": "CUDA runtime",
+    "cuda_driver_version": "CUDA driver",
+    "cupti_version": "CUPTI",
+    "hip_runtime_version": "HIP runtime",
+}
+
+
+def facts(source: Profile) -> Iterator[tuple[str, str]]:
+    """Yield what was recorded, as (label, text)."""
+    results, rows = source.results, source.rows
+    name = getattr(results, "source", None)
+    if name:
+        yield "Source", str(name)
+    names = source.core.device_names
+    ran = {device: names.get(int(device[5:]), "unknown") for device in _devices(source)}
+    yield from _shared("Device", ran)
+    if not rows.has_device:
+        yield "Device", "CPU"
+    if results.rank is not None:
+        yield "Rank", str(results.rank)
+    peaks = {device: f"{known['source']} of {known['name']}" for device, known in rows.peaks.items()}
+    peaks |= {device: f"unknown: {why}" for device, why in rows.unknown_peaks.items()}
+    yield from _shared("Peaks of", {device: text for device, text in peaks.items() if device in ran or not ran})
+    yield "Device times", _TIMING.get(results.timing_source, results.timing_source)
+    yield "Events", f"{len(results):,}"
+    yield "Rows by name and shape", f"{len(rows):,}"
+    for key, label in _VERSIONS.items():
+        value = results._metadata.get(key)
+        if isinstance(value, (int, str)) and value:
+            yield label, str(value)
+
+
+def _devices(source: Profile) -> list[str]:
+    """Return the names of the GPUs that ran, in their order."""
+    return sorted(source.core.devices - {"cpu"}, key=lambda device: int(device[5:]))
+
+
+def _shared(label: str, texts: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield each distinct text once, with the devices that it is of."""
+    for text in dict.fromkeys(texts.values()):
+        yield f"{label} {', '.join(device for device, one in texts.items() if one == text)}", text
+
+
+_TIMING = {
+    "cupti": "CUPTI",
+    "event": "CUDA events",
+    "trace": "as recorded in the trace",
+    "cpu": "none; host times only",
+}
+
+
+def missing(source: Profile) -> Iterator[dict[str, Any]]:
+    """Yield what a profile may hold, whether this one does, what it brings, and the option that records it."""
+    rows, core = source.rows, source.core
+    counted = [c for c in rows.columns if group_of(c) == OTHERS]
+    found = (
+        ("Input shapes", core.has_shapes, "FLOPs, bytes and roofline of the ops; rows by shape and dtype",
+         "record_shapes=True"),
+        ("Device work", rows.has_device, "kernels, copies and their times; idle time of the device",
+         "activities with ProfilerActivity.CUDA"),
+        ("Steps", source.steps > 0, "times of a step; the accounting of each", "prof.step() after each step"),
+        ("Stacks", core.has_frames, "source lines; rows by stack and by line", "with_stack=True"),
+        ("Modules", source.table(("module",)) is not None, "time by module, forward and backward",
+         'with_stack=True, or record_function("nn.Module: Block_0")'),
+        ("Memory", rows.has_memory, "memory by op; allocated and reserved memory over time", "profile_memory=True"),
+        ("Peaks", bool(rows.peaks), "shares of the roofline, bounds, ideal times",
+         "a device of the datasheet, or measured peaks"),
+    )  # fmt: skip
+    for what, present, brings, option in found:
+        yield {"what": what, "present": bool(present), "brings": brings, "option": option}
+    if counted:
+        present = any(np.isfinite(np.asarray(rows.columns[name], dtype=np.float64)).any() for name in counted)
+        brings = "traffic and activity that the hardware counted, beside what the rules compute"
+        yield {"what": "Counters", "present": present, "brings": brings, "option": "hardware counters"}
+
+
+def notes(source: Profile) -> Iterator[str]:
+    """Yield what limits the numbers: what was lost, what is estimated, what could not be judged."""
+    lines = list(source.advice.notes)
+    if len(source.windows) > 1:
+        lines.insert(
+            0,
+            f"The page joins {len(source.windows)} recordings of one process. Rows are sums over all of them; advice, "
+            f"utilization and launches are those of {source.main_text}, which has the most time.",
+        )
+    if source.rows_left_out:
+        lines.append(
+            f"The rows of the page are by name: by name and shape they are {source.rows_left_out:,}, too many for a "
+            'page. key_averages(group_by=("name", "shape")) has them.'
+        )
+    has_shapes_note = any("record_shapes" in line for line in lines)
+    for line in footnotes(source.rows, source.rows, lambda name: name, long_time_text):
+        if line.startswith("  ") and lines:
+            lines[-1] += f" {line.strip()}"
+        elif not (has_shapes_note and "record_shapes" in line):
+            lines.append(line)
+    yield from lines
+    report = getattr(source.results, "report", None) or {}
+    if report.get("truncated"):
+        yield "The file of the trace is cut off: it ends before the trace does."
+    for name, text in _LOST.items():
+        if report.get(name):
+            yield f"{report[name]:,} {text}"
+
+
+_LOST = {
+    "without_time": "events have no time and are in no table.",
+    "unknown": "events are of an unknown category and are in no table.",
+    "too_many": "events are of devices after the 128th and are in no table.",
+    "contradicting": "kernels or copies carry an id that contradicts the call that launched them; each belongs to the "
+    "op around its call.",
+    "overlapping": "host events overlap another one on their thread without being nested in it.",
+}

@@ -1,0 +1,168 @@
+"""One HTML file of sections: a template that escapes, inert data, and one script that the page's policy allows."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from flopscope.report.encode import Columns, cut, json_text
+from flopscope.support.files import replacing
+from flopscope.support.package import VERSION
+
+__all__ = ["SCRIPTS", "SECTIONS", "Page", "write"]
+
+SECTIONS = (
+    "overview",
+    "ops",
+    "roofline",
+    "timeline",
+    "memory",
+    "communication",
+    "ranks",
+    "launches",
+    "compare",
+    "measurement",
+)
+"""The order of the sections in a page."""
+
+SCRIPTS = (
+    "shell.js",
+    "format.js",
+    "draw.js",
+    "print.js",
+    "overview.js",
+    "grid.js",
+    "list.js",
+    "chart.js",
+    "details.js",
+    "ops.js",
+    "controls.js",
+    "launches.js",
+    "communication.js",
+    "ranks.js",
+    "compare.js",
+    "measurement.js",
+    "colors.js",
+    "roofline.js",
+    "timeline_model.js",
+    "timeline_paint.js",
+    "timeline_axis.js",
+    "timeline_rows.js",
+    "timeline.js",
+    "timeline_events.js",
+    "memory.js",
+)
+"""The scripts of the page, in the order in which they run; start.js follows."""
+
+STYLES = (
+    "style.css",
+    "overview.css",
+    "ops.css",
+    "sections.css",
+    "canvas.css",
+)
+"""The style sheets of the page, in their order; print.css follows."""
+
+
+class Page:
+    """What a page shows: a title, its sections, and the columns that their data refers to."""
+
+    def __init__(self, title: str, *, subtitle: str = "", headline: str = "") -> None:
+        self.title, self.subtitle, self.headline = title, subtitle, headline
+        self.columns = Columns()
+        self.sections: dict[str, Any] = {}
+        """The data of each section, by the names of SECTIONS."""
+        self.rows: dict[str, Any] | None = None
+        """The table whose rows marks, events and advice refer to by their indices."""
+        self.made = datetime.now(timezone.utc)
+
+    def content(self) -> dict[str, Any]:
+        """Return the JSON of the page."""
+        unknown = self.sections.keys() - set(SECTIONS)
+        if unknown:
+            raise ValueError(f"a page has no section {', '.join(sorted(unknown))}; it has {', '.join(SECTIONS)}")
+        return {
+            "flopscope": VERSION,
+            "made": self.made.isoformat(timespec="seconds"),
+            "title": cut(self.title),
+            "rows": self.rows,
+            "sections": {name: self.sections[name] for name in SECTIONS if name in self.sections},
+            "strings": self.columns.strings,
+        }
+
+
+def write(path: str | os.PathLike[str], page: Page) -> None:
+    """Write a page. An existing file is replaced only by a complete one.
+
+    Raises OSError if the file cannot be written, ImportError if Jinja2 is not installed.
+    """
+    try:
+        with replacing(path) as stream:
+            stream.writelines(render(page))
+    finally:
+        page.columns.close()
+
+
+def render(page: Page) -> Iterator[str]:
+    """Yield the text of a page in parts."""
+    template = _template()
+    from markupsafe import Markup  # of Jinja2
+
+    style = _style()
+    script = _script()
+    yield from template.generate(
+        title=cut(page.title),
+        subtitle=cut(page.subtitle),
+        headline=cut(page.headline),
+        version=VERSION,
+        made=page.made.strftime("%Y-%m-%d %H:%M UTC"),
+        policy=_policy(style, script),
+        style=Markup(style),
+        script=Markup(script),
+        data=Markup(json_text(page.content())),
+        blobs=[Markup(blob) for blob in page.columns.blobs()],
+    )
+
+
+@cache
+def _template() -> Any:
+    try:
+        import jinja2
+    except ImportError as error:
+        raise ImportError("a report needs Jinja2: pip install jinja2") from error
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
+    return environment.from_string(_source("page.html"))
+
+
+@cache
+def _source(name: str) -> str:
+    return (resources.files("flopscope.report") / "page" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _script() -> str:
+    return "\n".join(_source(name) for name in (*SCRIPTS, "start.js"))
+
+
+@cache
+def _style() -> str:
+    return "\n".join(_source(name) for name in (*STYLES, "print.css"))
+
+
+def _policy(style: str, script: str) -> str:
+    """Return the Content-Security-Policy: this style, this script, and pictures that the script makes."""
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode('ascii')}"

@@ -1,0 +1,182 @@
+/* The section on a comparison: the times of both runs, the parts that explain the difference, what changed by name, and
+   the overviews of both. */
+"use strict";
+
+{
+    const el = (...parts) => flopscope.element(...parts);
+
+    const signed = (us) => (us > 0 ? `+${flopscope.format.time(us)}` : us < 0 ? `−${flopscope.format.time(-us)}` : flopscope.format.time(us));
+
+    const ratio = (value) => (flopscope.format.known(value) ? `${value.toPrecision(3)}×` : flopscope.format.MISSING);
+
+    /* A bar to the right for more time, to the left for less. */
+    function difference(share) {
+        const width = 50 * Math.min(Math.abs(share), 1);
+        return el("span", { class: "diverging", "aria-hidden": "true" }, el("span", {
+            class: share > 0 ? "more" : "less", style: { "left": `${share > 0 ? 50 : 50 - width}%`, "width": `${width}%` },
+        }));
+    }
+
+    const PER = { step: "a step", run: "the run", call: "a call" };
+
+    function tiles(data) {
+        const { format, draw } = flopscope;
+        const [a, b] = data.time;
+        const what = data.per === "step" ? "Of the step with the median time." : "Of the whole run.";
+        const shown = [
+            draw.tile(`a: ${data.names[0]}`, format.time(a), what),
+            draw.tile(`b: ${data.names[1]}`, format.time(b), what),
+            draw.tile("b − a", format.known(a) && format.known(b) ? signed(b - a) : format.MISSING, `Of ${PER[data.per]}.`),
+            draw.tile("b / a", format.known(a) && format.known(b) ? ratio(b / a) : format.MISSING, "Below 1, b is faster."),
+        ];
+        const [x, y] = data.unrecorded;
+        if (format.known(x) && format.known(y) && (x !== a || y !== b)) {
+            shown.push(draw.tile("Without recording", `${format.time(x)} → ${format.time(y)}`,
+                "Estimated: recording delays the host, and with it the device."));
+        }
+        return el("div", { class: "tiles" }, shown);
+    }
+
+    /* Each part of the accounting: two bars, their times and the difference. */
+    function parts(data) {
+        const { format, draw } = flopscope;
+        const most = Math.max(...data.parts.flatMap((part) => [part.a, part.b]));
+        const widest = Math.max(...data.parts.map((part) => Math.abs(part.b - part.a)));
+        const rows = [...data.parts].sort((x, y) => Math.abs(y.b - y.a) - Math.abs(x.b - x.a));
+        const head = el("div", { class: "head" }, ["Part", "a above, b below", "a", "b", "b − a", ""].map((text, i) => el("span", {
+            class: i > 1 ? "num" : "", text,
+        })));
+        return el("div", { class: "sides-of-parts", role: "list", "aria-label": "Parts of the time of both runs" }, head, rows.map((part) => el("div", { role: "listitem" },
+            el("span", { class: "name" }, el("i", { class: `swatch part-${part.name}` }), part.label),
+            el("span", { class: "both" }, draw.track(draw.bar(part.a / most, `part-${part.name}`)), draw.track(draw.bar(part.b / most, `part-${part.name}`))),
+            el("span", { class: "num", text: format.time(part.a) }),
+            el("span", { class: "num", text: format.time(part.b) }),
+            el("span", { class: "num", text: signed(part.b - part.a) }),
+            difference(widest > 0 ? (part.b - part.a) / widest : 0))));
+    }
+
+    /* The steps of one run as stacked bars, on the scale of both. */
+    async function steps(run, most, labels, name, page) {
+        const { format } = flopscope;
+        const columns = {};
+        for (const [part, reference] of Object.entries(run.parts)) columns[part] = await page.column(reference);
+        const names = await page.column(run.names);
+        const list = el("div", { class: "steps", role: "list", tabindex: "0", "aria-label": `Steps of ${name}` });
+        for (let i = 0; i < names.length; i++) {
+            const known = Object.keys(columns).filter((part) => columns[part][i] > 0);
+            const total = known.reduce((sum, part) => sum + columns[part][i], 0);
+            const text = known.map((part) => `${labels[part] || part}: ${format.time(columns[part][i])}`);
+            list.append(el("div", { role: "listitem", title: text.join("\n") },
+                el("span", { class: "label cut", text: page.strings[names[i]] || "" }),
+                el("span", { class: "stack", style: { "width": `${(100 * total) / most}%` } }, known.map((part, k) => el("span", {
+                    class: `part-${part}`, style: { "flex": `${columns[part][i]} 1 0` }, title: text[k],
+                }))),
+                el("span", { class: "time", text: format.time(total) }), el("span", {})));
+        }
+        const left = run.count - names.length;
+        return el("div", {}, el("p", { class: "note", text: name }), list,
+            left > 0 ? el("p", { class: "note", text: `${format.count(left)} more steps are not drawn.` }) : null);
+    }
+
+    async function bothSteps(element, data, page) {
+        if (!data.steps.every(Boolean)) return;
+        const totals = [];
+        for (const run of data.steps) {
+            const columns = await Promise.all(Object.values(run.parts).map((reference) => page.column(reference)));
+            for (let i = 0; i < columns[0].length; i++) totals.push(columns.reduce((sum, column) => sum + (column[i] || 0), 0));
+        }
+        const labels = Object.fromEntries(data.parts.map((part) => [part.name, part.label]));
+        element.append(flopscope.draw.heading("Each step", "both runs on one scale; point at a bar for its parts"));
+        const most = Math.max(...totals);
+        element.append(el("div", { class: "sides" },
+            await steps(data.steps[0], most, labels, `a: ${data.names[0]}`, page),
+            await steps(data.steps[1], most, labels, `b: ${data.names[1]}`, page)));
+    }
+
+    async function changes(element, data, page) {
+        const { format, draw } = flopscope;
+        const rows = data.changes;
+        const load = (reference) => page.column(reference);
+        const [name, cause, why, parent, unitA, unitB] = await Promise.all(
+            [rows.name, rows.cause, rows.why, rows.parent, rows.unit_a, rows.unit_b].map(load));
+        const numbers = {};
+        for (const [key, reference] of Object.entries(rows.numbers)) numbers[key] = await load(reference);
+        const text = (column, i) => (column[i] < 0 ? "" : page.strings[column[i]]);
+        const per = data.per === "step" ? "times and calls of a step" : data.per === "call" ? "times of a call" : "times of the whole runs";
+        const kind = data.on_device[0] === data.on_device[1] ? `own ${data.on_device[0] ? "device" : "host"} times`
+            : `own ${data.on_device[0] ? "device" : "host"} times of a, own ${data.on_device[1] ? "device" : "host"} times of b`;
+        const left = rows.left_out ? `; ${format.count(rows.left_out)} rows more are left out` : "";
+        element.append(draw.heading("What changed", `${per}; ${kind}${left}`));
+        if (!rows.count) {
+            element.append(el("p", { class: "empty", text: "Neither run has rows with time." }));
+            return;
+        }
+        let most = 0;
+        let widest = 0;
+        for (let i = 0; i < rows.count; i++) {
+            if (parent[i] >= 0) continue;
+            most = Math.max(most, numbers.time_a[i] || 0, numbers.time_b[i] || 0);
+            widest = Math.max(widest, Math.abs(numbers.difference[i]) || 0);
+        }
+        const gone = (which) => `${which} has no such row, or it is unknown.`;
+        const number = (title, key, print, more = {}) => ({
+            title, width: 88, value: (i) => numbers[key][i], text: (i) => print(numbers[key][i]), missing: gone(key.endsWith("_a") ? "a" : "b"), ...more,
+        });
+        const bar = (key) => ({ share: (i) => (most > 0 ? numbers[key][i] / most : 0) });
+        const of = (key, print) => [number(`${key[0]} a`, `${key[1]}_a`, print, { width: 100 }), number(`${key[0]} b`, `${key[1]}_b`, print, { width: 100 })];
+        flopscope.list(element, {
+            label: "What changed, by name", noun: "name", count: rows.count, height: 560, sort: [3, true],
+            placeholder: "name, shape, cause", filter: (i) => `${text(name, i)} ${text(cause, i)} ${text(why, i)}`, parent: (i) => parent[i],
+            columns: [
+                { title: "Name", width: 240, left: true, text: (i) => text(name, i) || "(no name)" },
+                number("a", "time_a", format.time, { ...bar("time_a"), width: 100 }),
+                number("b", "time_b", format.time, { ...bar("time_b"), width: 100 }),
+                number("b − a", "difference", signed, { width: 96, magnitude: true }),
+                {
+                    title: "Less | more", width: 110, value: (i) => numbers.difference[i], text: () => "", magnitude: true,
+                    element: (i) => difference(widest > 0 ? numbers.difference[i] / widest : 0),
+                },
+                number("b / a", "ratio", ratio, { width: 76, doc: "Below 1, b is faster.", missing: "Only one run has it, or one took no time." }),
+                number("Calls a", "calls_a", format.number, { width: 76 }),
+                number("Calls b", "calls_b", format.number, { width: 76 }),
+                { title: "Cause", width: 86, left: true, text: (i) => text(cause, i) },
+                { title: "Why", width: 320, left: true, text: (i) => text(why, i) },
+                number("Roof a", "pct_roofline_a", format.percent, { doc: "Of the roofline." }),
+                number("Roof b", "pct_roofline_b", format.percent, { doc: "Of the roofline." }),
+                ...of(["FLOPs", "flops"], format.flops),
+                ...of(["Bytes", "bytes"], format.bytes),
+                { title: "Unit a", width: 104, left: true, text: (i) => text(unitA, i) || format.MISSING, missing: gone("a") },
+                { title: "Unit b", width: 104, left: true, text: (i) => text(unitB, i) || format.MISSING, missing: gone("b") },
+            ],
+        });
+    }
+
+    async function overviews(element, data, page) {
+        if (!data.overviews.some(Boolean)) return;
+        element.append(flopscope.draw.heading("Each run alone", "its accounting, advice and what it recorded"));
+        const sides = el("div", { class: "sides" });
+        element.append(sides);
+        for (const [i, overview] of data.overviews.entries()) {
+            if (!overview) continue;
+            const body = el("div", { class: "body" });
+            sides.append(el("details", { open: true }, el("summary", { text: `${"ab"[i]}: ${data.names[i]}` }), body));
+            await flopscope.sections.get("overview").mount(body, overview, page);
+        }
+    }
+
+    flopscope.section("compare", {
+        title: "Compare",
+
+        async mount(element, data, page) {
+            element.append(tiles(data));
+            for (const text of data.verdict.slice(1)) element.append(el("p", { class: "sentence", text }));
+            if (data.parts.length) {
+                element.append(flopscope.draw.heading("Where the difference is", data.per === "step" ? "the step with the median time of each run" : "the whole runs"));
+                element.append(parts(data));
+            }
+            await bothSteps(element, data, page);
+            await changes(element, data, page);
+            await overviews(element, data, page);
+        },
+    });
+}

@@ -1,0 +1,84 @@
+/* Texts of numbers with their units, as in flopscope's tables (flopscope/support/units.py). Unknown is "–". */
+"use strict";
+
+flopscope.format = (() => {
+    const MISSING = "–";
+    const SPACE = "\u202f"; // narrow, and no line breaks at it
+
+    const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
+
+    /* Three significant digits. */
+    function digits(value) {
+        const size = Math.abs(value);
+        return value.toFixed(size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+    }
+
+    function prefixed(value, unit, steps) {
+        if (!known(value)) return MISSING;
+        if (value === 0) return `0${SPACE}${unit(steps[steps.length - 1][0])}`;
+        const size = Math.abs(value);
+        const [name, scale] = steps.find(([, one]) => size >= 0.9995 * one) || steps[steps.length - 1];
+        return `${digits(value / scale)}${SPACE}${unit(name)}`;
+    }
+
+    const TIMES = [["s", 1e6], ["ms", 1e3], ["µs", 1], ["ns", 1e-3]];
+    const SI = [["E", 1e18], ["P", 1e15], ["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1]];
+    const BINARY = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["B", 1]];
+
+    const time = (us) => prefixed(us, (name) => name, us === 0 ? [["µs", 1]] : TIMES);
+
+    function bytes(count) {
+        if (known(count) && Math.abs(count) < 1024) return `${Math.round(count)}${SPACE}B`;
+        return prefixed(count, (name) => name, BINARY);
+    }
+
+    const scaled = (unit) => (value) => prefixed(value, (name) => `${name}${unit}`, SI);
+    const flops = scaled("FLOP");
+    const flopRate = scaled("FLOP/s");
+    const byteRate = scaled("B/s");
+
+    function percent(value) {
+        if (!known(value)) return MISSING;
+        return `${value !== 0 && Math.abs(value) < 0.05 ? (value < 0 ? ">−0.1" : "<0.1") : value.toFixed(1)}${SPACE}%`;
+    }
+
+    const count = (value) => (known(value) ? Math.round(value).toLocaleString("en-US") : MISSING);
+
+    function number(value) {
+        if (!known(value)) return MISSING;
+        if (value === 0) return "0";
+        const size = Math.abs(value);
+        if (size >= 1e6 || size < 1e-3) return value.toExponential(2);
+        return size >= 1000 ? count(value) : value.toPrecision(3);
+    }
+
+    const intensity = (value) => (known(value) ? `${number(value)}${SPACE}FLOP/B` : MISSING);
+
+    const BY_UNIT = {
+        "µs": time,
+        "bytes": bytes,
+        "FLOP": flops,
+        "%": percent,
+        "calls": count,
+        "FLOP/byte": intensity,
+        "TFLOP/s": (value) => flopRate(value * 1e12),
+        "GB/s": (value) => byteRate(value * 1e9),
+    };
+
+    /* The text of a number in a unit of flopscope's columns. */
+    function unit(value, name) {
+        if (!known(value)) return MISSING;
+        if (BY_UNIT[name]) return BY_UNIT[name](value);
+        return name ? `${number(value)}${SPACE}${name}` : Number.isInteger(value) ? count(value) : number(value);
+    }
+
+    /* "1 step", "12 steps". */
+    const plural = (value, singular, several) =>
+        `${known(value) && value < 100 && !Number.isInteger(value) ? number(value) : count(value)} ${
+            value === 1 ? singular : several || `${singular}s`}`;
+
+    return {
+        MISSING, SPACE, known, time, bytes, flops, flopRate, byteRate, rate: byteRate, percent, count, number, intensity, unit,
+        plural,
+    };
+})();

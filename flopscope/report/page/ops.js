@@ -1,0 +1,404 @@
+/* Ops: the rows, grouped, filtered, sorted and opened; columns to choose; copies and CSV. */
+"use strict";
+
+flopscope.Ops = class {
+    constructor(body, data, page) {
+        this.body = body;
+        this.data = data;
+        this.page = page;
+        this.groupings = new Map(data.groupings.map((one) => [one.id, { ...one, table: one.table ? new flopscope.Table(one.table, page) : page.rows }]));
+        this.kind = data.kind;
+        this.category = "";
+        this.filter = "";
+        this.sort = { name: data.sort, down: true };
+        this.open = new Set();
+        this.chosen = null; // columns that the reader chose
+        this.current = null; // the line whose details are shown: {id, row}
+        this.id = "name";
+    }
+
+    get grouping() {
+        return this.groupings.get(this.id);
+    }
+
+    async mount() {
+        const { element: el } = flopscope;
+        this.grid = new flopscope.Grid({
+            label: "Ops", id: "ops-row", fits: true,
+            cell: (line, column) => this.cell(line, column),
+            onSort: (name) => this.setSort(name),
+            onSelect: (line) => this.select(line),
+            onToggle: (line) => this.toggle(line),
+        });
+        this.details = el("aside", { class: "details", hidden: true, tabindex: "0", "aria-label": "Details of the selected row" });
+        this.split = el("div", { class: "rows-and-details" }, this.grid.element, this.details);
+        this.notes = el("p", { class: "note" });
+        this.body.append(this.controls(), this.split, this.notes);
+        this.page.onSelect((row, details) => this.follow(row, details));
+        await this.show();
+        if (this.page.selected !== null) this.follow(this.page.selected, this.page.details);
+    }
+
+    /* Load what the grouping needs, then draw it. */
+    async show() {
+        const load = async (id) => {
+            const one = this.groupings.get(id);
+            if (one.loaded) return;
+            if (one.table !== this.page.rows) await one.table.load();
+            if (one.names) one.nameRows = await this.page.column(one.names);
+            if (one.depth) one.depths = await this.page.column(one.depth);
+            if (one.children) {
+                one.begin = await this.page.column(one.children.begin);
+                one.below = await this.page.column(one.children.rows);
+                await load(one.children.of);
+            }
+            one.loaded = true;
+        };
+        await load("shape");
+        await load("name");
+        await load(this.id);
+        const { table } = this.grouping;
+        if (this.sort.name === this.data.sort && this.id === "module") this.sort = { name: this.data.sort.replace("self_", ""), down: true };
+        else if (this.sort.name === this.data.sort.replace("self_", "") && this.id !== "module") this.sort = { name: this.data.sort, down: true };
+        if (!table.byName.has(this.sort.name)) this.sort = { name: this.data.sort, down: true };
+        this.kinds.hidden = this.isSum();
+        this.categories.parentElement.hidden = this.isSum();
+        this.refresh();
+    }
+
+    isSum() {
+        return this.id === "category" || this.id === "module";
+    }
+
+    /* Lines ------------------------------------------------------------------------------------------------------ */
+
+    refresh() {
+        this.grid.setColumns(this.visible(), this.sort);
+        const lines = this.lines();
+        this.grid.setLines(lines, this.grouping.table.count
+            ? "No row matches: change the filter, the kind or the category." : "Nothing was recorded.");
+        this.mark();
+        const { format } = flopscope;
+        const total = this.grouping.table.count;
+        this.count.textContent = this.top === total ? format.plural(total, "row") : `${format.count(this.top)} of ${format.plural(total, "row")}`;
+        const left = this.grouping.left_out;
+        const notes = [];
+        if (left) {
+            notes.push(`The page holds the ${format.count(total)} rows with the most time of this grouping; ${format.count(left.rows)} others have ${
+                format.time(left.device_time)} of device time and ${format.time(left.host_time)} of host time. key_averages() has all.`);
+        }
+        if (this.data.no_op > 0.001 * this.page.rows.totals.self_device_time_total && this.kind === "op") {
+            notes.push(`${format.time(this.data.no_op)} of device time belong to no op, such as replayed graphs: the kind “Device work” lists all kernels.`);
+        }
+        this.notes.textContent = notes.join(" ");
+    }
+
+    /* Keep what the reader chose in the address. */
+    remember() {
+        flopscope.address.write("ops", {
+            group: this.id === "name" ? "" : this.id, filter: this.filter, kind: this.kind === this.data.kind ? "" : this.kind,
+            category: this.category, sort: this.sort.name === this.data.sort && this.sort.down ? "" : `${this.sort.down ? "" : "-"}${this.sort.name}`,
+        });
+    }
+
+    matches(table, words) {
+        const kinds = { op: 0, kernel: 1, range: 2 };
+        const wanted = kinds[this.kind];
+        const texts = ["key", "input_shapes", "input_dtypes", "category", "step", "stream", "line", "module", "stack"].filter((name) => table.columns[name]);
+        const strings = this.page.strings;
+        table.searched = table.searched || []; // the texts of rows that were searched
+        const isSum = this.isSum();
+        return (row) => {
+            if (!isSum && wanted !== undefined && table.columns.kind[row] !== wanted) return false;
+            if (!isSum && this.category && table.get("category", row) !== this.category) return false;
+            if (!words.length) return true;
+            if (table.searched[row] === undefined) {
+                const found = texts.map((name) => table.columns[name][row]).filter((value) => value >= 0);
+                table.searched[row] = found.map((value) => strings[value]).join("\n").toLowerCase();
+            }
+            return words.every((word) => table.searched[row].includes(word));
+        };
+    }
+
+    sorted(table, rows) {
+        const { name, down } = this.sort;
+        const sign = down ? -1 : 1;
+        if (table.isText(name)) {
+            return rows.sort((a, b) => {
+                const x = table.get(name, a), y = table.get(name, b);
+                if (x === null || y === null) return (x === null) - (y === null) || a - b;
+                return -sign * (x < y ? -1 : x > y ? 1 : 0) || a - b; // texts begin with A
+            });
+        }
+        const values = table.columns[name];
+        if (!values) return rows;
+        return rows.sort((a, b) => {
+            const x = values[a], y = values[b];
+            if (x !== x || y !== y) return (x !== x) - (y !== y) || a - b;
+            return sign * (x - y) || a - b;
+        });
+    }
+
+    lines() {
+        const { grouping } = this;
+        const { table } = grouping;
+        const words = this.filter.toLowerCase().split(/\s+/).filter(Boolean);
+        const test = this.matches(table, words);
+        const lines = [];
+        if (grouping.depths && !words.length) {
+            this.tree(lines);
+            this.top = table.count;
+            return lines;
+        }
+        const rows = [];
+        for (let row = 0; row < table.count; row++) if (test(row)) rows.push(row);
+        this.top = rows.length;
+        for (const row of this.sorted(table, rows)) this.add(lines, this.id, row, 0, "");
+        return lines;
+    }
+
+    /* The tree of modules: the submodules of each sorted, and the ops of each below it. */
+    tree(lines) {
+        const { table, depths } = this.grouping;
+        const below = new Map();
+        const path = [];
+        for (let row = 0; row < table.count; row++) {
+            path.length = depths[row];
+            const around = path.length ? path[path.length - 1] : -1;
+            if (!below.has(around)) below.set(around, []);
+            below.get(around).push(row);
+            path.push(row);
+        }
+        if (!this.started) {
+            this.started = true;
+            for (const row of below.get(-1) || []) this.open.add(`module:${row}`);
+        }
+        const left = this.sorted(table, [...(below.get(-1) || [])]).reverse();
+        while (left.length) {
+            const row = left.pop();
+            const inside = below.get(row) || [];
+            const key = `module:${row}`;
+            const ops = this.under("module", row);
+            const isOpen = this.open.has(key);
+            lines.push({ key, id: "module", row, depth: depths[row], kind: "row", open: inside.length || ops.length ? isOpen : undefined });
+            if (!isOpen) continue;
+            const own = [];
+            for (const one of ops) this.add(own, this.grouping.children.of, one, depths[row] + 1, `${key}/`);
+            lines.push(...own);
+            left.push(...this.sorted(table, [...inside]).reverse());
+        }
+    }
+
+    /* The rows of the grouping below, in the order of the table; none if it is only the row itself. */
+    under(id, row) {
+        const one = this.groupings.get(id);
+        if (!one.begin) return [];
+        const rows = Array.from(one.below.subarray(one.begin[row], one.begin[row + 1]));
+        if (id === "name" && rows.length < 2) return [];
+        return this.sorted(this.groupings.get(one.children.of).table, rows);
+    }
+
+    add(lines, id, row, depth, around) {
+        const { table } = this.groupings.get(id);
+        const key = `${around}${id}:${row}`;
+        const below = this.under(id, row);
+        const kernels = below.length ? [] : table.kernels(row);
+        const isOpen = this.open.has(key);
+        lines.push({ key, id, row, depth, kind: "row", open: below.length || kernels.length ? isOpen : undefined });
+        if (!isOpen) return;
+        for (const one of below) this.add(lines, this.groupings.get(id).children.of, one, depth + 1, `${key}/`);
+        kernels.forEach((kernel, i) => lines.push({ key: `${key}/kernel:${i}`, id, row, depth: depth + 1, kind: "kernel", kernel }));
+    }
+
+    toggle(line) {
+        if (this.open.has(line.key)) this.open.delete(line.key);
+        else this.open.add(line.key);
+        this.refresh();
+    }
+
+    setSort(name) {
+        this.sort = { name, down: this.sort.name === name ? !this.sort.down : true };
+        this.refresh();
+        this.remember();
+    }
+
+    /* Columns ---------------------------------------------------------------------------------------------------- */
+
+    visible() {
+        const { table } = this.grouping;
+        const usual = [
+            ...["step", "stream", "line", "module", "stack", "rank"].filter((name) => table.byName.has(name) && this.id !== "module"),
+            "input_shapes", ...(this.id === "dtype" ? ["input_dtypes"] : []), ...(this.id === "module" ? ["module_calls", "device_time_total"] : []),
+            "count", "self_device_time_total", "headroom", "pct_roofline", "bound", "tflops_per_s", "gbytes_per_s", "self_cpu_time_total",
+        ];
+        const wanted = this.chosen || usual.filter((name) => name !== "input_shapes" || this.id === "shape");
+        const shown = table.described.filter((column) => column.name !== "key" && wanted.includes(column.name)
+            && (this.chosen || this.tells(column)));
+        shown.sort((a, b) => wanted.indexOf(a.name) - wanted.indexOf(b.name));
+        const widths = { input_shapes: 220, input_dtypes: 170, stack: 280, line: 260, module: 220, step: 130, stream: 120, category: 130, bound: 96, count: 68, pct_roofline: 82, unit: 110, tflops_per_s: 106, gbytes_per_s: 86, self_cpu_time_total: 92, self_device_time_total: 106, headroom: 98 };
+        return [
+            { name: "key", title: this.id === "category" ? "Category" : this.id === "module" ? "Module" : "Name", doc: table.byName.get("key").doc, width: 230, left: true },
+            ...shown.map((column) => ({
+                name: column.name, title: column.header, doc: `${column.name}: ${column.doc}${column.unit ? `, in ${column.unit}` : ""}`,
+                width: widths[column.name] || Math.max(92, 8 * column.header.length + 24), left: column.type === "text", unit: column.unit,
+            })),
+        ];
+    }
+
+    /* Whether a column of the table has a value other than zero or unknown. */
+    tells(column) {
+        const { table } = this.grouping;
+        this.told = this.told || new Map();
+        const key = `${this.id}:${column.name}`;
+        if (!this.told.has(key)) {
+            const values = table.columns[column.name];
+            const test = column.type === "text" ? (value) => value >= 0 && this.page.strings[value] !== "" && this.page.strings[value] !== "unknown"
+                : (value) => value === value && value !== 0;
+            this.told.set(key, Boolean(values) && values.some(test));
+        }
+        return this.told.get(key);
+    }
+
+    most(table, name) {
+        table.most = table.most || new Map();
+        if (!table.most.has(name)) {
+            let most = 0;
+            for (const value of table.columns[name]) if (value > most) most = value;
+            table.most.set(name, most);
+        }
+        return table.most.get(name);
+    }
+
+    share(table, name, value) {
+        if (name in table.totals) return value / table.totals[name];
+        if (name.startsWith("pct_")) return value / 100;
+        return name === "headroom" || name.endsWith("time_total") ? value / this.most(table, name) : NaN;
+    }
+
+    cell(line, column) {
+        const { format } = flopscope;
+        const { table } = this.groupings.get(line.id);
+        const { name } = column;
+        if (line.kind === "kernel") {
+            if (name === "key") return { text: line.kernel.name, title: line.kernel.name, name: "mono" };
+            if (name === "count") return { text: format.count(line.kernel.count) };
+            if (name === "self_device_time_total") return { text: format.time(line.kernel.time) };
+            return { text: "" };
+        }
+        const value = table.get(name, line.row);
+        if (name === "bound") {
+            return value && value !== "unknown" ? { text: ` ${value}`, swatch: `bound-${value}` }
+                : { text: format.MISSING, name: "unknown", title: "What bounds the row is unknown: its work, or the peaks of its device." };
+        }
+        if (table.isText(name)) {
+            let text = value || "";
+            if (name === "key" && line.id === "shape" && line.depth > 0) text = table.get("input_shapes", line.row) || "(no shapes)";
+            if (name === "stack") return { text: text.split("\n")[0], title: value };
+            return { text: text || (name === "key" ? "(no name)" : format.MISSING), title: text, name: name === "key" || name.startsWith("input_") ? "mono" : text ? "" : "unknown" };
+        }
+        const known = format.known(value);
+        const missing = known ? undefined : "Unknown: no rule knows it, or it was not recorded.";
+        const unit = table.byName.has(name) ? table.byName.get(name).unit : column.unit;
+        const text = format.unit(value, unit);
+        const over = name === "pct_roofline" && value > 100 ? "*" : "";
+        return {
+            text: `${text}${over}`, share: known ? this.share(table, name, value) : NaN, name: !known || value === 0 ? "unknown" : "",
+            title: missing || (over ? "More than the limit: the data sat in cache, the clock was higher than when the peak was measured, or a work rule is wrong." : `${value} ${unit || ""}`),
+        };
+    }
+
+    /* Selection -------------------------------------------------------------------------------------------------- */
+
+    /* The row of the page's table that a line stands for: of a name, that with the most time; -1 for sums. */
+    finest(id, row) {
+        if (id === "shape") return row;
+        const one = this.groupings.get(id);
+        const name = id === "name" ? row : one.nameRows ? one.nameRows[row] : -1;
+        const names = this.groupings.get("name");
+        if (name < 0) return -1;
+        if (!names.begin) return name; // no shapes: the rows of the page are the names
+        return names.begin[name + 1] > names.begin[name] ? names.below[names.begin[name]] : -1;
+    }
+
+    select(line) {
+        const isSame = this.current && this.current.key === line.key;
+        if (isSame) return;
+        this.current = { key: line.key, id: line.id, row: line.row };
+        const row = this.finest(line.id, line.row);
+        const shapes = line.id === "name" ? this.under("name", line.row).length : 0;
+        const note = shapes ? `of ${flopscope.format.plural(shapes, "shape")}, the one with the most time:` : "";
+        this.page.select(row < 0 ? null : row, { source: "ops", line: line.key, note });
+        this.showDetails();
+        this.mark();
+    }
+
+    /* Show what was selected elsewhere. */
+    follow(row, details) {
+        if (details.source === "ops") return;
+        if (row === null) {
+            this.current = null;
+        } else {
+            const find = () => this.grid.lines.findIndex((line) => line.kind === "row" && this.stands(line, row));
+            let i = find();
+            if (i < 0 && (this.filter || this.category || this.kind !== "all") && !this.isSum()) {
+                this.filter = this.category = "";
+                this.kind = "all";
+                this.fill();
+                this.refresh();
+                i = find();
+            }
+            const line = this.grid.lines[i];
+            if (line && line.id === "name" && line.open === false && this.under("name", line.row).length) { // its shapes
+                this.open.add(line.key);
+                this.refresh();
+                i = find();
+            }
+            this.current = { key: i < 0 ? null : this.grid.lines[i].key, id: "shape", row };
+            this.grid.at = i;
+            this.grid.reveal(i, true);
+        }
+        this.showDetails();
+        this.mark();
+    }
+
+    stands(line, row) {
+        if (line.id === "shape") return line.row === row;
+        const shape = this.groupings.get("shape");
+        const name = this.groupings.get("name").begin ? shape.nameRows[row] : row;
+        if (line.id === "name") return line.row === name && !(this.open.has(line.key) && line.open !== undefined && this.under("name", line.row).length);
+        const one = this.groupings.get(line.id);
+        return one.nameRows ? one.nameRows[line.row] === name : false;
+    }
+
+    mark() {
+        this.grid.setSelected(this.current && this.current.key ? [this.current.key] : []);
+    }
+
+    showDetails() {
+        const { current } = this;
+        this.details.hidden = current === null;
+        this.split.classList.toggle("has-details", current !== null);
+        if (current === null) return;
+        const close = () => {
+            this.current = null;
+            this.page.select(null);
+            this.showDetails();
+            this.mark();
+            this.grid.element.focus({ preventScroll: true });
+        };
+        const { table } = this.groupings.get(current.id);
+        this.details.replaceChildren(...flopscope.details.make(table, current.row, this.page, this.finest(current.id, current.row), close).flat(Infinity).filter(Boolean));
+        this.details.scrollTop = 0;
+    }
+};
+
+flopscope.section("ops", {
+    title: "Ops",
+    async mount(body, data, page) {
+        flopscope.ops = new flopscope.Ops(body, data, page);
+        await flopscope.ops.mount();
+    },
+    restore(state) {
+        flopscope.ops.restore(state);
+    },
+});

@@ -1,0 +1,185 @@
+/* Overview: numbers, the accounting of the whole and of each step, advice, what was recorded and what is missing. */
+"use strict";
+
+flopscope.overview = {
+    /* The waterfall: one stacked bar, and below it each part where it stands in the bar. */
+    accounting(data, steps) {
+        const { element: el, format, draw } = flopscope;
+        const { whole, per, parts } = data;
+        const shown = parts.filter((part) => whole[part.name] > 0);
+        const explain = el("p", { class: "explain", "aria-live": "polite" });
+        const stack = el("div", { class: "stack", "aria-hidden": "true" });
+        const list = el("div", { class: "parts", role: "list", "aria-label": "Parts of the time" });
+        const items = new Map();
+        const usual = "Point at a part to see what it means.";
+        const point = (name) => {
+            for (const [key, pair] of items) for (const one of pair) one.classList.toggle("is-on", key === name);
+            stack.classList.toggle("dim", name !== null);
+            const part = shown.find((one) => one.name === name);
+            explain.textContent = part ? `${part.label}: ${part.doc}` : usual;
+        };
+        list.append(el("div", { class: "total", role: "listitem" },
+            el("span", { class: "name", text: steps ? "a step" : "the profile" }), draw.track(),
+            el("span", { class: "time", text: format.time(whole.total / per) }),
+            el("span", { class: "share", text: format.percent(100) })));
+        let from = 0;
+        for (const part of shown) {
+            const share = whole[part.name] / whole.total;
+            const piece = el("span", {
+                class: `part-${part.name}`, style: { "flex": `${share} 1 0` },
+                title: `${part.label}: ${format.time(whole[part.name] / per)}, ${format.percent(100 * share)}`,
+                on: { mouseenter: () => point(part.name), mouseleave: () => point(null) },
+            });
+            stack.append(piece);
+            const row = el("div", {
+                role: "listitem", tabindex: "0", title: part.doc,
+                on: {
+                    mouseenter: () => point(part.name), mouseleave: () => point(null),
+                    focus: () => point(part.name), blur: () => point(null),
+                },
+            },
+            el("span", { class: "name" }, el("i", { class: `swatch part-${part.name}` }), part.label),
+            draw.track(draw.bar(share, `part-${part.name}`, from)),
+            el("span", { class: "time", text: format.time(whole[part.name] / per) }),
+            el("span", { class: "share", text: format.percent(100 * share) }));
+            list.append(row);
+            items.set(part.name, [piece, row]);
+            from += share;
+        }
+        point(null);
+        return el("div", { class: "accounting" }, stack, list, explain);
+    },
+
+    /* A stacked bar for each device and step, all on one scale. */
+    async steps(data, page) {
+        const { element: el, format } = flopscope;
+        const MOST = 400;
+        const columns = {};
+        for (const [name, reference] of Object.entries(data.columns)) columns[name] = await page.column(reference);
+        const ofStep = Array.from({ length: data.count - 1 }, (_, i) => i); // the last row is the whole
+        if (ofStep.length < 2) return null;
+        const most = ofStep.reduce((largest, i) => Math.max(largest, columns.total[i]), 0);
+        const list = el("div", { class: "steps", role: "list", tabindex: "0", "aria-label": "Time of each step" });
+        for (const i of ofStep.slice(0, MOST)) {
+            const label = [columns.device, columns.step].map((column) => (column[i] < 0 ? "" : page.strings[column[i]])).filter(Boolean).join(" · ");
+            const known = data.parts.filter((part) => columns[part.name][i] > 0);
+            const text = known.map((part) => `${part.label}: ${format.time(columns[part.name][i])}, ${
+                format.percent(100 * columns[part.name][i] / columns.total[i])}`);
+            const stack = el("span", { class: "stack", style: { "width": `${100 * columns.total[i] / most}%` } },
+                known.map((part, k) => el("span", {
+                    class: `part-${part.name}`, style: { "flex": `${columns[part.name][i]} 1 0` }, title: text[k],
+                })));
+            list.append(el("div", { role: "listitem", title: `${label}\n${text.join("\n")}` },
+                el("span", { class: "label cut", text: label }), stack,
+                el("span", { class: "time", text: format.time(columns.total[i]) }),
+                el("span", { class: "time note", text: columns.ideal[i] > 0 && format.known(columns.mfu[i]) ? `MFU ${format.percent(columns.mfu[i])}` : "" })));
+        }
+        const left = ofStep.length - MOST;
+        return el("div", {}, list, left > 0 && el("p", { class: "note", text: `${format.count(left)} more are not drawn; prof.accounting() has all.` }));
+    },
+
+    advice(rows, perStep) {
+        const { element: el, format, draw } = flopscope;
+        const FEW = 4; // rows of evidence that are open
+        const most = Math.max(...rows.map((row) => row.saving_pct));
+        return el("div", { class: "advice" }, rows.map((row, i) => {
+            const lines = row.evidence.map((entry) => el("div", { role: "listitem" },
+                draw.link(entry.op, entry.row, "advice"),
+                el("span", { class: "shapes cut mono", title: [entry.shapes, entry.dtypes].filter(Boolean).join("\n"), text: entry.shapes }),
+                el("span", { class: "num", text: format.time(entry.time) }),
+                el("span", { class: "num note", text: entry.calls ? format.plural(entry.calls, "call") : "" })));
+            const few = lines.length > FEW + 1 ? FEW : lines.length;
+            const evidence = lines.length > 0 && [
+                el("div", { class: "evidence", role: "list", "aria-label": "Evidence" }, lines.slice(0, few)),
+                few < lines.length && el("details", {}, el("summary", { text: `${format.plural(lines.length - few, "more row")}` }),
+                    el("div", { class: "evidence", role: "list", "aria-label": "More evidence" }, lines.slice(few))),
+            ];
+            return el("article", { class: "card", "aria-label": `Advice ${i + 1}: ${row.rule}` },
+                el("div", { class: "top" }, el("span", { class: "rule", text: `${i + 1}. ${row.rule}` }),
+                    el("span", { class: "saves", text: `saves about ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ${format.percent(row.saving_pct)}` })),
+                draw.track(draw.bar(row.saving_pct / Math.max(most, 1e-9), "gain")),
+                el("p", { text: row.what }),
+                row.where && el("p", { class: "where cut mono", title: row.where, text: `at ${row.where}` }),
+                evidence);
+        }));
+    },
+
+    tiles(data) {
+        const { format, draw } = flopscope;
+        const tiles = [];
+        const share = (value) => (format.known(value) ? 100 * value : null);
+        const whole = data.accounting && data.accounting.whole;
+        if (whole) {
+            const { per } = data.accounting;
+            tiles.push(draw.tile(data.steps ? "Time of a step" : "Time", format.time(whole.total / per), "Mean over the steps, summed over the devices."));
+            if (data.recording.delay > 0.01 * whole.total / per) {
+                tiles.push(draw.tile("Unrecorded", format.time(data.recording.unobserved), "Estimated: recording delays the host, and with it the device."));
+            }
+            tiles.push(draw.tile("At the limits", whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING, "Least time that the peaks allow for the work."));
+            tiles.push(draw.tile("MFU", format.percent(whole.ideal > 0 ? whole.mfu : null), "Time of the FLOPs at the peaks of their units, in percent of the time."));
+            tiles.push(draw.tile("MBU", format.percent(whole.ideal > 0 ? whole.mbu : null), "Time of the bytes at the peak bandwidth, in percent of the time."));
+        }
+        if (data.steps) tiles.push(draw.tile("Steps", format.count(data.steps), "Steps that the program marked."));
+        tiles.push(draw.tile("Bytes known", format.percent(share(data.coverage.bytes)), "Share of the time whose bytes a rule knows."));
+        tiles.push(draw.tile("FLOPs known", format.percent(share(data.coverage.flops)), "Share of the time whose FLOPs a rule knows."));
+        return flopscope.element("div", { class: "tiles" }, tiles);
+    },
+
+    gpus(records) {
+        const { format, draw } = flopscope;
+        const share = (title, name, doc) => ({ title, doc, text: (record) => format.percent(record[name]) });
+        return draw.table(records, [
+            { title: "Device", left: true, text: (record) => `cuda:${record.device}` },
+            share("Utilization", "gpu_utilization", "Share of the time in which a kernel ran."),
+            share("SM efficiency", "sm_efficiency", "Mean over the time of the share of SMs that the blocks of all running kernels fill."),
+            share("Occupancy", "achieved_occupancy", "Threads that an SM holds, of those that it could hold; weighted by time."),
+            share("Tensor cores", "tensor_core_time", "Share of the kernels' time in kernels that use the tensor cores, by their names."),
+            share("Idle", "idle", "Share of the time in which the device had no work."),
+        ], "Utilization of the devices");
+    },
+
+    unmodelled(coverage) {
+        const { element: el, format, draw } = flopscope;
+        const list = el("div", { class: "pairs", role: "list", "aria-label": "Ops whose work no rule models" },
+            coverage.unmodelled.slice(0, 12).map((record) => el("div", { role: "listitem" },
+                draw.link(record.name, record.row, "overview"), el("span", { class: "num", text: format.time(record.time) }))));
+        const left = coverage.unmodelled_count - Math.min(coverage.unmodelled.length, 12);
+        return el("div", {}, list, left > 0 && el("p", { class: "note", text: `and ${format.count(left)} more` }));
+    },
+};
+
+flopscope.section("overview", {
+    title: "Overview",
+    early: true,
+    async mount(body, data, page) {
+        const { element: el, format, draw, overview } = flopscope;
+        const append = (...children) => body.append(...children.filter(Boolean));
+        append(overview.tiles(data));
+        if (data.accounting) {
+            append(draw.heading("Where the time goes", data.steps ? "per step; every instant of each device belongs to one part" : "every instant of each device belongs to one part"));
+            append(overview.accounting(data.accounting, data.steps));
+            const steps = await overview.steps(data.accounting, page);
+            if (steps) append(draw.heading("Each step", "on one scale; point at a bar for its parts"), steps);
+        } else {
+            append(el("p", { class: "empty", text: "There is no time to account for: no op and no work of a device was recorded." }));
+        }
+        append(draw.heading("What to change first", `by estimated gain; no time is claimed twice${data.window ? `; of ${data.window}` : ""}`));
+        if (data.advice.length) append(overview.advice(data.advice, data.steps > 0));
+        else append(el("p", { class: "empty", text: `No rule found a saving of at least ${format.percent(1)} of the time.` }));
+        const left = el("div", {}), right = el("div", {});
+        append(el("div", { class: "split" }, left, right));
+        left.append(draw.heading("What was recorded", "and what further options would bring"));
+        left.append(el("div", { class: "features", role: "list" }, data.missing.map((one) => el("div", { role: "listitem" },
+            el("span", { text: one.what }),
+            el("span", { class: one.present ? "yes" : "no", text: one.present ? "✓ yes" : "✗ no" }),
+            one.present ? el("span", { class: "note", text: one.brings })
+                : el("span", {}, `${one.brings}: `, el("code", { text: one.option }))))));
+        if (data.notes.length) {
+            left.append(draw.heading("Notes"), el("ul", { class: "notes" }, data.notes.map((text) => el("li", { text }))));
+        }
+        right.append(draw.heading("Program"), el("dl", { class: "facts" }, data.facts.map(([label, text]) => [
+            el("dt", { text: label }), el("dd", { text })])));
+        if (data.gpus.length) right.append(draw.heading("Utilization"), overview.gpus(data.gpus));
+        if (data.coverage.unmodelled.length) right.append(draw.heading("Not modelled", "time whose bytes no rule knows"), overview.unmodelled(data.coverage));
+    },
+});

@@ -1,0 +1,194 @@
+/* The shell of the page: data, sections, selection, theme, keyboard. Sections register themselves; start.js begins.
+
+   flopscope.section(id, {title, mount(element, data, page)})   registers a section of the page
+   flopscope.page                                               data, columns, rows and the selection
+   flopscope.format, flopscope.draw                             texts with units; elements and colours
+*/
+"use strict";
+
+const flopscope = {
+    sections: new Map(),
+
+    section(id, description) {
+        flopscope.sections.set(id, description);
+    },
+};
+
+/* Elements ------------------------------------------------------------------------------------------------------- */
+
+/* Make an element: properties by name ("class", "text", "title", "on" for listeners, else attributes), and children. */
+flopscope.element = function (tag, properties, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(properties || {})) {
+        if (value === undefined || value === null || value === false) continue;
+        if (name === "text") element.textContent = value;
+        else if (name === "class") element.className = value;
+        else if (name === "on") for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+        else if (name === "style") for (const [key, one] of Object.entries(value)) element.style.setProperty(key, one);
+        else element.setAttribute(name, value === true ? "" : value);
+    }
+    for (const child of children.flat(Infinity)) if (child !== null && child !== undefined && child !== false) element.append(child);
+    return element;
+};
+
+/* Data ----------------------------------------------------------------------------------------------------------- */
+
+flopscope.ARRAYS = {
+    f8: Float64Array, f4: Float32Array, i4: Int32Array, u4: Uint32Array, u2: Uint16Array, u1: Uint8Array,
+};
+
+/* The binary blobs of the page; each is inflated when a column of it is first asked for. */
+flopscope.Blobs = class {
+    constructor() {
+        this.buffers = new Map();
+    }
+
+    get(number) {
+        if (!this.buffers.has(number)) this.buffers.set(number, this.inflate(number));
+        return this.buffers.get(number);
+    }
+
+    async inflate(number) {
+        const element = document.querySelector(`script[data-blob="${number}"]`);
+        const text = atob(element.textContent);
+        element.textContent = ""; // its memory is free now
+        const bytes = new Uint8Array(text.length);
+        for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+        const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+        return new Response(stream).arrayBuffer();
+    }
+};
+
+/* A table of the page: columns that are loaded at once. */
+flopscope.Table = class {
+    constructor(description, page) {
+        this.page = page;
+        this.count = description.count;
+        this.described = description.described;
+        this.groupTitles = description.groups;
+        this.byName = new Map(this.described.map((column) => [column.name, column]));
+        this.references = description.columns;
+        this.kernelReferences = description.kernels;
+        this.totals = description.totals;
+        this.hasDevice = description.has_device;
+        this.columns = {};
+        this.kernelColumns = null;
+    }
+
+    async load() {
+        const names = Object.keys(this.references);
+        const arrays = await Promise.all(names.map((name) => this.page.column(this.references[name])));
+        names.forEach((name, i) => { this.columns[name] = arrays[i]; });
+        if (this.kernelReferences) {
+            const parts = Object.keys(this.kernelReferences);
+            const found = await Promise.all(parts.map((part) => this.page.column(this.kernelReferences[part])));
+            this.kernelColumns = Object.fromEntries(parts.map((part, i) => [part, found[i]]));
+        }
+        return this;
+    }
+
+    isText(name) {
+        const column = this.byName.get(name);
+        return column !== undefined && column.type === "text";
+    }
+
+    /* The described columns by their groups, [[title, columns]], without those of some names. */
+    groups(without) {
+        const columns = this.described.filter((column) => !without.includes(column.name));
+        return this.groupTitles.map((title) => [title, columns.filter((column) => column.group === title)]).filter(([, found]) => found.length);
+    }
+
+    /* The value of a column in a row: a number (NaN where unknown), or a text (null where there is none). */
+    get(name, row) {
+        const values = this.columns[name];
+        if (values === undefined) return this.isText(name) ? null : NaN;
+        const value = values[row];
+        return this.isText(name) ? (value < 0 ? null : this.page.strings[value]) : value;
+    }
+
+    kind(row) {
+        return ["op", "kernel", "range"][this.columns.kind[row]];
+    }
+
+    /* The kernels of a row, longest first: name, count and µs. */
+    kernels(row) {
+        const from = this.kernelColumns;
+        if (!from) return [];
+        const found = [];
+        for (let i = from.begin[row]; i < from.begin[row + 1]; i++) {
+            found.push({ name: this.page.strings[from.name[i]], count: from.count[i], time: from.time[i] });
+        }
+        return found;
+    }
+};
+
+flopscope.Page = class {
+    constructor(data) {
+        this.data = data;
+        this.strings = data.strings;
+        this.blobs = new flopscope.Blobs();
+        this.rows = data.rows ? new flopscope.Table(data.rows, this) : null;
+        this.ready = this.rows ? this.rows.load() : Promise.resolve(null); // sections are mounted after it
+        this.selected = null;
+        this.details = {};
+        this.listeners = [];
+        this.themeListeners = [];
+        this.mounted = new Map();
+    }
+
+    /* Return the numbers of a column, a typed array. */
+    async column(reference) {
+        const Type = flopscope.ARRAYS[reference.type];
+        if (!("blob" in reference)) return new Type(reference.length).fill(reference.fill === null ? NaN : reference.fill);
+        return new Type(await this.blobs.get(reference.blob), reference.offset, reference.length);
+    }
+
+    /* Select a row of the page's table, or nothing with null. ``details`` may name the event and where the choice was made:
+       {event, source}. */
+    select(row, details = {}) {
+        const chosen = row === null || row === undefined || row < 0 ? null : row;
+        if (chosen === this.selected && details.event === this.details.event) return;
+        this.selected = chosen;
+        this.details = details;
+        for (const listener of this.listeners) listener(chosen, details);
+    }
+
+    onSelect(listener) {
+        this.listeners.push(listener);
+    }
+};
+
+flopscope.onTheme = function (listener) {
+    flopscope.page.themeListeners.push(listener);
+};
+
+/* The value of a CSS variable: flopscope.color("bound-compute"). */
+flopscope.color = function (name) {
+    return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+};
+
+flopscope.announce = function (text) {
+    document.getElementById("announce").textContent = text;
+};
+
+/* Address: #section?key=value ------------------------------------------------------------------------------------ */
+
+flopscope.address = {
+    /* Return the section and the state of the address. */
+    read() {
+        const [id, query] = decodeURI(location.hash.slice(1)).split("?");
+        return { id, state: new URLSearchParams(query || "") };
+    },
+
+    /* Replace the address by that of a section with a state; empty values are left out. */
+    write(id, state) {
+        const query = new URLSearchParams();
+        for (const [key, value] of Object.entries(state)) if (value) query.set(key, value);
+        const text = query.toString();
+        try {
+            history.replaceState(null, "", `#${id}${text ? `?${text}` : ""}`);
+        } catch (problem) {
+            // Some browsers refuse this for files; the address then keeps its state.
+        }
+    },
+};

@@ -1,0 +1,213 @@
+/* The start of the page: navigation, sections that are mounted when they come into view, theme, keyboard, selection. */
+"use strict";
+
+flopscope.start = async function () {
+    const el = flopscope.element;
+    if (typeof DecompressionStream === "undefined") {
+        document.getElementById("sections").append(el("p", { class: "notice", text: "This browser cannot inflate the page's data: use one of 2023 or later." }));
+        return;
+    }
+    const page = new flopscope.Page(JSON.parse(document.getElementById("data").textContent));
+    flopscope.page = page;
+    const root = document.documentElement;
+    const nav = document.getElementById("nav");
+    const main = document.getElementById("sections");
+    const ids = Object.keys(page.data.sections).filter((id) => flopscope.sections.has(id));
+    const links = new Map();
+
+    /* Sections */
+    const elements = new Map();
+    for (const id of ids) {
+        const { title } = flopscope.sections.get(id);
+        const link = el("a", { href: `#${id}`, text: title });
+        links.set(id, link);
+        nav.append(link);
+        const body = el("div", { class: "body", "aria-busy": "true" });
+        const section = el("section", { id, class: "section", tabindex: "-1", "aria-labelledby": `title-${id}` },
+            el("h2", { id: `title-${id}`, text: title }), body);
+        elements.set(id, section);
+        main.append(section);
+    }
+    page.mount = async function (id) {
+        if (!page.mounted.has(id)) {
+            const description = flopscope.sections.get(id);
+            const body = elements.get(id).querySelector(".body");
+            page.mounted.set(id, (async () => {
+                if (!description.early) await page.ready;
+                try {
+                    await description.mount(body, page.data.sections[id], page);
+                } catch (problem) {
+                    body.replaceChildren(el("p", { class: "notice", text: `This section could not be drawn: ${problem.message}` }));
+                    throw problem;
+                } finally {
+                    body.removeAttribute("aria-busy");
+                }
+            })());
+        }
+        return page.mounted.get(id);
+    };
+    page.mountAll = () => Promise.all(ids.map((id) => page.mount(id)));
+
+    /* Which section is in view */
+    const inView = new Set();
+    const mark = () => {
+        let current = ids.find((id) => inView.has(id));
+        const end = window.innerHeight + window.scrollY >= root.scrollHeight - 2;
+        if (end && window.scrollY > 0) current = ids[ids.length - 1];
+        for (const [id, link] of links) {
+            if (id === current) link.setAttribute("aria-current", "true");
+            else link.removeAttribute("aria-current");
+        }
+    };
+    const near = new IntersectionObserver((entries) => {
+        for (const entry of entries) if (entry.isIntersecting) page.mount(entry.target.id);
+    }, { rootMargin: "600px" });
+    const seen = new IntersectionObserver((entries) => {
+        for (const entry of entries) {
+            if (entry.isIntersecting) inView.add(entry.target.id);
+            else inView.delete(entry.target.id);
+        }
+        mark();
+    }, { rootMargin: "-60px 0px -55% 0px" });
+    window.addEventListener("scroll", mark, { passive: true });
+
+    page.visit = async function (id, focus = true) {
+        if (!elements.has(id)) return;
+        await page.mount(id);
+        elements.get(id).scrollIntoView({ block: "start" });
+        if (focus) elements.get(id).focus({ preventScroll: true });
+    };
+    const follow = () => {
+        const { id, state } = flopscope.address.read();
+        if (!elements.has(id)) return;
+        page.visit(id).then(() => {
+            const description = flopscope.sections.get(id);
+            if (description.restore) description.restore(state);
+        });
+    };
+    window.addEventListener("hashchange", follow);
+
+    /* Theme */
+    const themes = ["auto", "light", "dark"];
+    const theme = el("button", { type: "button", class: "tool", id: "theme" });
+    const setTheme = (name) => {
+        root.dataset.theme = name;
+        theme.textContent = { auto: "◐", light: "☀", dark: "☾" }[name];
+        theme.title = `Colours: ${{ auto: "those of the system", light: "light", dark: "dark" }[name]} (t changes them)`;
+        theme.setAttribute("aria-label", theme.title);
+        for (const listener of page.themeListeners) listener();
+    };
+    const nextTheme = () => setTheme(themes[(themes.indexOf(root.dataset.theme) + 1) % themes.length]);
+    theme.addEventListener("click", nextTheme);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+        for (const listener of page.themeListeners) listener();
+    });
+    const help = el("button", { type: "button", class: "tool", text: "?", title: "Keys (?)", "aria-label": "Keys", on: {
+        click: () => dialog.showModal(),
+    } });
+    document.getElementById("tools").append(theme, help);
+    setTheme("auto");
+
+    /* Keys */
+    const letters = new Map();
+    for (const id of ids) {
+        const letter = [...id].find((one) => !letters.has(one));
+        if (letter) letters.set(letter, id);
+    }
+    const keys = [
+        ["/", "filter the rows"],
+        ...[...letters].map(([letter, id]) => [`g ${letter}`, flopscope.sections.get(id).title]),
+        ["↑ ↓", "previous and next row, in tables"],
+        ["→ ←", "open and close a row"],
+        ["Enter", "select the row"],
+        ["Esc", "clear the selection"],
+        ["t", "light, dark or the system's colours"],
+        ["?", "these keys"],
+    ];
+    for (const id of ids) for (const entry of flopscope.sections.get(id).keys || []) keys.push(entry);
+    const dialog = el("dialog", { class: "help", "aria-label": "Keys" }, el("h2", { text: "Keys" }),
+        el("dl", {}, keys.map(([key, text]) => el("div", {}, el("dt", {}, el("kbd", { text: key })), el("dd", { text })))),
+        el("form", { method: "dialog" }, el("button", { class: "button", text: "Close" })));
+    document.body.append(dialog);
+    let pending = false;
+    document.addEventListener("keydown", (event) => {
+        if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+        const typing = event.target.closest && event.target.closest("input, textarea, select");
+        if (event.key === "Escape" && !dialog.open) {
+            if (typing) typing.blur();
+            else page.select(null);
+            return;
+        }
+        if (typing || dialog.open) return;
+        if (pending) {
+            pending = false;
+            const id = letters.get(event.key);
+            if (id) {
+                event.preventDefault();
+                page.visit(id);
+                flopscope.address.write(id, {});
+            }
+            return;
+        }
+        if (event.key === "g") {
+            pending = true;
+            setTimeout(() => { pending = false; }, 1200);
+        } else if (event.key === "?") dialog.showModal();
+        else if (event.key === "t") nextTheme();
+        else if (event.key === "/" && elements.has("ops")) {
+            event.preventDefault();
+            page.visit("ops", false).then(() => document.getElementById("filter").focus());
+        }
+    });
+
+    /* The selection, in words */
+    const shown = document.getElementById("selection");
+    page.onSelect((row, details) => {
+        shown.hidden = row === null;
+        document.body.classList.toggle("has-selection", row !== null);
+        if (row === null) {
+            flopscope.announce("Nothing is selected.");
+            return;
+        }
+        const text = flopscope.describe(row, page);
+        flopscope.announce(`Selected: ${text.join(", ")}`);
+        shown.replaceChildren(
+            el("span", { class: "what cut", title: text[0], text: text[0] }),
+            details.note ? el("span", { class: "note", text: details.note }) : "",
+            ...text.slice(1).map((part) => el("span", { class: "cut", title: part, text: part })),
+            el("span", { class: "space" }),
+            elements.has("ops") && details.source !== "ops"
+                ? el("button", { type: "button", class: "button", text: "Show in Ops", on: { click: () => page.visit("ops") } }) : "",
+            el("button", { type: "button", class: "button", text: "Clear", title: "Esc", on: { click: () => page.select(null) } }));
+    });
+
+    /* Print */
+    window.addEventListener("beforeprint", () => { page.mountAll(); });
+
+    for (const section of elements.values()) {
+        near.observe(section);
+        seen.observe(section);
+    }
+    follow();
+    await page.ready;
+    root.dataset.ready = "true";
+};
+
+/* What a row is, in a few texts: name, shapes, time, share of the roofline, bound. */
+flopscope.describe = function (row, page) {
+    const { rows } = page;
+    const format = flopscope.format;
+    const texts = [rows.get("key", row) || "(no name)"];
+    const shapes = rows.get("input_shapes", row);
+    if (shapes) texts.push(shapes);
+    const device = rows.get("self_device_time_total", row);
+    texts.push(rows.hasDevice && device > 0 ? `${format.time(device)} device` : `${format.time(rows.get("self_cpu_time_total", row))} host`);
+    texts.push(format.plural(rows.get("count", row), "call"));
+    const share = rows.get("pct_roofline", row);
+    if (format.known(share)) texts.push(`${format.percent(share)} of the roofline`);
+    const bound = rows.get("bound", row);
+    if (bound && bound !== "unknown") texts.push(`bound: ${bound}`);
+    return texts;
+};
+
+flopscope.start();

@@ -1,0 +1,477 @@
+/* What the timeline does: zoom, pan, select, search, sum; and what it says of the selected event. */
+"use strict";
+
+Object.assign(flopscope.TimelineView.prototype, {
+    listen() {
+        const { canvas, scroller, map } = this;
+        scroller.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+        scroller.addEventListener("scroll", () => this.draw(), { passive: true });
+        scroller.addEventListener("keydown", (event) => this.key(event));
+        canvas.addEventListener("pointerdown", (event) => this.press(event));
+        canvas.addEventListener("pointermove", (event) => this.point(event));
+        canvas.addEventListener("pointerleave", () => this.unpoint());
+        canvas.addEventListener("dblclick", (event) => {
+            const block = this.blockAt(event);
+            if (block >= 0) this.showBlock(block, 0.6);
+        });
+        map.addEventListener("pointerdown", (event) => this.pressMap(event));
+        this.axis.addEventListener("pointerdown", (event) => this.pressRange(event));
+        new ResizeObserver(() => {
+            this.measure();
+            this.paint(); // in this frame: a canvas is empty after its size changed
+        }).observe(this.element);
+        flopscope.onTheme(() => {
+            this.paintColors();
+            this.sayLegend();
+            this.paint(); // at once: the page may be about to be printed
+        });
+        const size = (width) => {
+            this.element.style.width = width;
+            this.measure();
+            this.paint();
+        };
+        flopscope.onPrint(() => size(flopscope.PAPER), () => size(""));
+        this.page.onSelect((row, details) => this.follow(row, details));
+    },
+
+    timeAt(event) {
+        const box = this.canvas.getBoundingClientRect();
+        return this.view.from + ((event.clientX - box.left) / box.width) * (this.view.to - this.view.from);
+    },
+
+    blockAt(event) {
+        const box = this.canvas.getBoundingClientRect();
+        const y = event.clientY - box.top + this.scroller.scrollTop, time = this.timeAt(event);
+        const row = this.rows.find((one) => y >= one.y && y < one.y + one.height);
+        if (!row) return -1;
+        const slack = (3 * this.ratio) / this.scale;
+        for (const near of [0, slack]) {
+            for (const lane of row.lanes) {
+                const block = this.timeline.at(lane, time, near);
+                if (block >= 0) return block;
+            }
+        }
+        return -1;
+    },
+
+    /* The view ------------------------------------------------------------------------------------------------------ */
+
+    show({ from, to }) {
+        const whole = this.whole.to - this.whole.from, middle = (from + to) / 2;
+        const size = Math.min(Math.max(to - from, 20), whole); // at least 20 ns
+        const begin = Math.min(Math.max(middle - size / 2, this.whole.from), this.whole.to - size);
+        this.view = { from: begin, to: begin + size };
+        this.draw();
+        this.remember();
+    },
+
+    /* Keep the view in the address, once it rests. */
+    remember() {
+        clearTimeout(this.remembering);
+        this.remembering = setTimeout(() => {
+            const { from, to } = this.view, all = from <= this.whole.from && to >= this.whole.to;
+            flopscope.address.write("timeline", all ? {} : { from: Math.round(from), to: Math.round(to) });
+        }, 400);
+    },
+
+    restore(state) {
+        const from = Number(state.get("from")), to = Number(state.get("to"));
+        if (state.has("from") && to > from) this.show({ from, to });
+    },
+
+    zoom(factor, around) {
+        const { from, to } = this.view;
+        const still = around === undefined ? this.middle() : around;
+        this.show({ from: still - (still - from) * factor, to: still + (to - still) * factor });
+    },
+
+    /* Keys zoom around the selected event while it is in view. */
+    middle() {
+        const { from, to } = this.view;
+        if (this.selected >= 0) {
+            const at = this.timeline.start[this.selected] + this.timeline.duration[this.selected] / 2;
+            if (at > from && at < to) return at;
+        }
+        return (from + to) / 2;
+    },
+
+    pan(share) {
+        const size = this.view.to - this.view.from;
+        this.show({ from: this.view.from + share * size, to: this.view.to + share * size });
+    },
+
+    wheel(event) {
+        const lines = event.deltaMode === 1 ? 16 : 1;
+        if (event.ctrlKey || event.metaKey) {
+            event.preventDefault();
+            this.zoom(Math.exp(Math.max(-60, Math.min(60, event.deltaY * lines)) / 160), this.timeAt(event));
+        } else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+            event.preventDefault();
+            this.pan((lines * (event.shiftKey && !event.deltaX ? event.deltaY : event.deltaX)) / this.width);
+        }
+    },
+
+    /* Show a block in the middle; `share`: of the width that it takes, 0 keeps the zoom unless the block is wider. */
+    showBlock(block, share) {
+        const from = this.timeline.start[block], size = Math.max(this.timeline.duration[block], 10);
+        const width = share > 0 ? size / share : Math.max(this.view.to - this.view.from, size * 1.2);
+        const inside = from >= this.view.from && from + size <= this.view.to;
+        if (share > 0 || !inside) this.show({ from: from + size / 2 - width / 2, to: from + size / 2 + width / 2 });
+        const lane = this.timeline.laneOf(block);
+        const group = this.groups.find((one) => one.lanes.includes(lane));
+        if (!group.open && !group.summary.includes(lane)) {
+            group.open = true;
+            this.layOut();
+        }
+        const row = this.rowOfLane(lane), top = this.scroller.scrollTop, high = this.scroller.clientHeight;
+        if (row.y < top) this.scroller.scrollTop = Math.max(row.y - 30, 0);
+        else if (row.y + row.height > top + high) this.scroller.scrollTop = row.y + row.height - high + 30;
+    },
+
+    /* Pointer and keys ---------------------------------------------------------------------------------------------- */
+
+    press(event) {
+        if (event.button !== 0) return;
+        if (event.shiftKey) {
+            this.pressRange(event);
+            return;
+        }
+        this.scroller.focus({ preventScroll: true });
+        const began = { x: event.clientX, y: event.clientY, top: this.scroller.scrollTop, ...this.view };
+        let moved = false;
+        this.drag(event, (now) => {
+            const dx = now.clientX - began.x, dy = now.clientY - began.y;
+            moved = moved || Math.hypot(dx, dy) > 4;
+            if (!moved) return;
+            this.canvas.classList.add("dragged");
+            const shift = (-dx / this.width) * (began.to - began.from);
+            this.scroller.scrollTop = began.top - dy;
+            this.show({ from: began.from + shift, to: began.to + shift });
+        }, (now) => {
+            this.canvas.classList.remove("dragged");
+            if (!moved) this.choose(this.blockAt(now));
+        });
+    },
+
+    drag(event, move, end) {
+        event.preventDefault();
+        const target = event.target;
+        target.setPointerCapture(event.pointerId);
+        const finish = (now) => {
+            target.removeEventListener("pointermove", move);
+            target.removeEventListener("pointerup", finish);
+            target.removeEventListener("pointercancel", finish);
+            end(now);
+        };
+        target.addEventListener("pointermove", move);
+        target.addEventListener("pointerup", finish);
+        target.addEventListener("pointercancel", finish);
+    },
+
+    pressRange(event) {
+        this.scroller.focus({ preventScroll: true });
+        const began = this.timeAt(event);
+        const set = (now) => {
+            const at = this.timeAt(now);
+            this.range = at === began ? null : { from: Math.min(began, at), to: Math.max(began, at) };
+            this.draw();
+        };
+        this.drag(event, set, (now) => {
+            set(now);
+            if (this.range && (this.range.to - this.range.from) * this.scale < 3) this.range = null;
+            this.showDetails();
+            this.draw();
+        });
+    },
+
+    pressMap(event) {
+        const { whole } = this;
+        const at = (now) => {
+            const box = this.map.getBoundingClientRect();
+            return whole.from + ((now.clientX - box.left) / box.width) * (whole.to - whole.from);
+        };
+        const began = at(event), inside = began > this.view.from && began < this.view.to, before = { ...this.view };
+        let moved = false;
+        this.drag(event, (now) => {
+            const time = at(now);
+            moved = true;
+            if (inside) this.show({ from: before.from + time - began, to: before.to + time - began });
+            else this.show({ from: Math.min(began, time), to: Math.max(began, time) });
+        }, () => {
+            const half = (before.to - before.from) / 2;
+            if (!moved) this.show({ from: began - half, to: began + half });
+        });
+    },
+
+    key(event) {
+        if (event.ctrlKey || event.metaKey || event.altKey || event.target !== this.scroller) return;
+        const actions = {
+            w: () => this.zoom(1 / 1.4), s: () => this.zoom(1.4), a: () => this.pan(-0.15), d: () => this.pan(0.15),
+            "+": () => this.zoom(1 / 1.4), "=": () => this.zoom(1 / 1.4), "-": () => this.zoom(1.4), "0": () => this.show(this.whole),
+            ArrowLeft: () => this.pan(-0.15), ArrowRight: () => this.pan(0.15),
+            ArrowUp: () => { this.scroller.scrollTop -= 40; }, ArrowDown: () => { this.scroller.scrollTop += 40; },
+            ",": () => this.neighbour(-1), ".": () => this.neighbour(1), l: () => this.jump(), f: () => this.fit(), Enter: () => this.neighbour(0),
+            n: () => this.step(false), N: () => this.step(true),
+            Escape: () => this.clear(),
+        };
+        const action = actions[event.key] || actions[event.key.toLowerCase()];
+        if (!action) return;
+        event.preventDefault();
+        action();
+    },
+
+    clear() {
+        this.range = null;
+        this.selected = -1;
+        this.arrows = [];
+        this.search.value = "";
+        this.query = "";
+        this.found.textContent = "";
+        this.matching = null;
+        this.page.select(null);
+        this.showDetails();
+        this.draw();
+    },
+
+    fit() {
+        if (this.range) this.show(this.range);
+        else if (this.selected >= 0) this.showBlock(this.selected, 0.6);
+    },
+
+    /* Select the next block of the lane; with 0 the longest of the first lane in view, if none is selected. */
+    neighbour(by) {
+        const { timeline } = this;
+        if (this.selected < 0) {
+            const row = this.rows.find((one) => one.lanes.some((lane) => lane.role !== "idle") && one.y >= this.scroller.scrollTop);
+            if (!row) return;
+            const lane = row.lanes.find((one) => one.role !== "idle");
+            const from = timeline.firstAfter(lane, this.view.from), to = timeline.lower(from, lane.end, this.view.to);
+            if (to > from) this.choose(timeline.top(from, to));
+            return;
+        }
+        const lane = timeline.laneOf(this.selected), next = this.selected + by;
+        if (next < lane.first || next >= lane.end) return;
+        this.choose(next);
+        this.showBlock(next, 0);
+    },
+
+    /* Go from device work to its launch, and from a launch to the work. */
+    jump() {
+        if (this.selected < 0 || !this.arrows.length) return;
+        const [from, to] = this.arrows[0];
+        const next = to === this.selected ? from : to;
+        this.choose(next);
+        this.showBlock(next, 0);
+    },
+
+    /* Selection ----------------------------------------------------------------------------------------------------- */
+
+    choose(block) {
+        this.mark(block);
+        if (block < 0) {
+            this.page.select(null);
+            return;
+        }
+        const row = this.timeline.rowOf(block);
+        this.page.select(row >= 0 ? row : null, { event: block, source: "timeline" });
+        flopscope.announce(this.facts(block).map(([name, value]) => (name ? `${name} ${value}` : value)).slice(0, 5).join(", "));
+    },
+
+    mark(block) {
+        const { timeline } = this;
+        this.selected = block;
+        this.arrows = [];
+        if (block >= 0) {
+            this.range = null;
+            const lane = timeline.laneOf(block);
+            if (lane.role === "host") this.arrows = timeline.launchedBy(block, 64).map((work) => [timeline.link[work] - 1, work]);
+            if (timeline.link[block] > 0 && lane.role !== "idle") this.arrows.unshift(lane.role === "work" ? [timeline.link[block] - 1, block] : [timeline.link[block] - 1, block]);
+        }
+        if (!this.query) this.matching = null;
+        this.showDetails();
+        this.draw();
+    },
+
+    /* Another section selected a row: show its blocks, and leave the others pale. */
+    follow(row, details) {
+        if (details.source === "timeline" && details.event !== undefined) return;
+        if (details.event !== undefined && details.event >= 0 && details.event < this.timeline.length) {
+            this.mark(details.event);
+            this.showBlock(details.event, 0);
+            return;
+        }
+        this.selected = -1;
+        this.arrows = [];
+        this.matching = row === null ? null : { row, labels: this.labelsWhere((label) => this.timeline.labels.row(label) === row) };
+        this.showDetails();
+        this.draw();
+    },
+
+    labelsWhere(test) {
+        const { labels } = this.timeline, found = new Uint8Array(labels.count + 1);
+        for (let label = 0; label < labels.count; label++) found[label + 1] = test(label) ? 1 : 0;
+        return found;
+    },
+
+    /* Search -------------------------------------------------------------------------------------------------------- */
+
+    find(text) {
+        this.query = text.trim().toLowerCase();
+        if (!this.query) {
+            this.matching = null;
+            this.found.textContent = "";
+        } else {
+            const { timeline } = this;
+            const labels = this.labelsWhere((label) => timeline.labels.name(label).toLowerCase().includes(this.query));
+            this.matching = { row: -1, labels };
+            let count = 0;
+            for (let i = 0; i < timeline.length; i++) if (labels[timeline.label[i]]) count += timeline.count ? timeline.count[i] : 1;
+            this.found.textContent = `${flopscope.format.plural(count, "event")}`;
+        }
+        this.mapImage = null;
+        this.draw();
+    },
+
+    step(backwards) {
+        if (!this.matching) return;
+        const lanes = this.groups.flatMap((group) => group.lanes).filter((lane) => lane.role !== "idle");
+        const test = (block) => this.matches(block);
+        let next = this.timeline.next(lanes, this.selected, test, backwards);
+        if (next < 0) next = this.timeline.next(lanes, -1, test, backwards); // around the end
+        if (next < 0) return;
+        const { matching } = this;
+        this.choose(next);
+        this.matching = matching;
+        this.showBlock(next, 0);
+    },
+
+    /* What it says -------------------------------------------------------------------------------------------------- */
+
+    point(event) {
+        if (event.buttons) return;
+        const block = this.blockAt(event);
+        if (block !== this.hover) {
+            this.hover = block;
+            this.draw();
+        }
+        this.tip.hidden = block < 0;
+        if (block < 0) return;
+        const el = flopscope.element, facts = this.facts(block);
+        this.tip.replaceChildren(el("b", { text: facts[0][1].slice(0, 300) }), ...facts.slice(1, 5).map(([name, value]) => el("span", { text: `${name} ${value}` })));
+        const box = this.element.getBoundingClientRect(), wide = this.tip.offsetWidth;
+        const x = Math.min(event.clientX - box.left + 14, box.width - wide - 4);
+        this.tip.style.left = `${Math.max(x, 0)}px`;
+        this.tip.style.top = `${event.clientY - box.top + 18}px`;
+    },
+
+    unpoint() {
+        this.tip.hidden = true;
+        if (this.hover < 0) return;
+        this.hover = -1;
+        this.draw();
+    },
+
+    /* Texts of a block: [name, value], its own name first. */
+    facts(block) {
+        const { timeline, page } = this, { format } = flopscope, { text } = flopscope.timeAxis;
+        const lane = timeline.laneOf(block), several = timeline.count && timeline.count[block] > 1;
+        const facts = [["", several ? `${format.count(timeline.count[block])} events, the longest: ${timeline.nameOf(block)}` : timeline.nameOf(block)]];
+        facts.push(["Duration", text(timeline.duration[block])]);
+        if (several) facts.push(["Busy", text(timeline.busy[block])]);
+        facts.push(["Start", text(timeline.start[block])]);
+        const where = lane.device >= 0 ? `GPU ${lane.device}${lane.id !== null ? `, stream ${lane.id}` : ""}` : lane.id !== null ? `thread ${lane.id}` : "across threads";
+        facts.push(["On", `${lane.part ? `${lane.part}, ` : ""}${where}`]);
+        if (lane.role === "idle") return facts;
+        const label = timeline.label[block] - 1, launch = label >= 0 ? timeline.labels.launch(label) : null;
+        facts.push(["Kind", timeline.labels.kind(label)]);
+        if (launch) {
+            facts.push(["Grid", launch.grid], ["Block", `${launch.block} threads`], ["Registers", `${launch.registers} a thread`]);
+            if (launch.shared) facts.push(["Shared memory", format.bytes(launch.shared)]);
+            if (launch.graph) facts.push(["CUDA graph", String(launch.graph)]);
+        }
+        const bytes = timeline.bytesOf(block);
+        if (bytes) facts.push(["Bytes", format.bytes(bytes)], ["Rate", format.byteRate(bytes / timeline.duration[block] * 1e9)]);
+        if (timeline.link[block] > 0 && lane.role === "work") {
+            const call = timeline.link[block] - 1;
+            facts.push(["Launched by", timeline.nameOf(call)], ["After the launch began", text(timeline.start[block] - timeline.start[call])]);
+        }
+        const row = timeline.rowOf(block);
+        if (row >= 0 && page.rows) facts.push(...this.factsOfRow(row));
+        return facts;
+    },
+
+    factsOfRow(row) {
+        const { rows } = this.page, { format } = flopscope, calls = rows.get("count", row) || 1;
+        const facts = [["Op", rows.get("key", row) || ""]];
+        const add = (name, value, text) => { if (format.known(value)) facts.push([name, text(value)]); };
+        if (rows.get("input_shapes", row)) facts.push(["Shapes", rows.get("input_shapes", row)]);
+        if (rows.get("input_dtypes", row)) facts.push(["Dtypes", rows.get("input_dtypes", row)]);
+        add("FLOPs a call", rows.get("flops", row) / calls, format.flops);
+        add("Bytes a call", rows.get("bytes_total_moved", row) / calls, format.bytes);
+        add("Rate of the op", rows.get("tflops_per_s", row) * 1e12, format.flopRate);
+        add("Bandwidth of the op", rows.get("gbytes_per_s", row) * 1e9, format.byteRate);
+        add("Of the roofline", rows.get("pct_roofline", row), format.percent);
+        const bound = rows.get("bound", row);
+        if (bound && bound !== "unknown") facts.push(["Bound", bound]);
+        return facts;
+    },
+
+    showDetails() {
+        const el = flopscope.element;
+        if (this.range) {
+            this.details.replaceChildren(...this.rangeDetails());
+            return;
+        }
+        if (this.selected < 0) {
+            this.details.replaceChildren(el("p", { class: "note", text: "Click an event for its details, or press Enter and then comma and full stop." }));
+            return;
+        }
+        const facts = this.facts(this.selected), row = this.timeline.rowOf(this.selected);
+        const buttons = [el("button", { type: "button", class: "button", text: "Zoom to it", title: "F", on: { click: () => this.fit() } })];
+        if (this.arrows.length) buttons.push(el("button", { type: "button", class: "button", text: this.timeline.laneOf(this.selected).role === "work" ? "Go to its launch" : "Go to its work", title: "L", on: { click: () => this.jump() } }));
+        if (this.timeline.laneOf(this.selected).role === "idle" && this.timeline.link[this.selected] > 0) {
+            const next = this.timeline.link[this.selected] - 1;
+            buttons.push(el("button", { type: "button", class: "button", text: "Go to the work that ended it", on: { click: () => { this.choose(next); this.showBlock(next, 0); } } }));
+        }
+        this.details.replaceChildren(el("div", { class: "timeline-chosen" }, el("h3", { class: "cut", title: facts[0][1], text: facts[0][1] }), ...buttons),
+            el("dl", {}, facts.slice(1).map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { class: "cut", title: value },
+                name === "Op" && row >= 0 ? flopscope.draw.link(value, row, "timeline-details") : value)))));
+    },
+
+    rangeDetails() {
+        const el = flopscope.element, { format } = flopscope, { text } = flopscope.timeAxis, { timeline } = this;
+        const { from, to } = this.range, length = to - from, sums = timeline.sums(from, to);
+        const share = (time) => format.percent((100 * time) / length);
+        const nameOf = (lane) => `${lane.part ? `${lane.part}, ` : ""}${lane.device >= 0 ? `GPU ${lane.device}` : lane.id !== null ? `thread ${lane.id}` : "across threads"}`;
+        const lanes = sums.lanes.filter((one) => one.busy > 0 && (one.lane.role !== "overhead"));
+        const busy = lanes.map((one) => ({ ...one, name: one.lane.role === "idle" ? `${nameOf(one.lane)}, idle: ${timeline.causes[one.lane.depth]}`
+            : `${nameOf(one.lane)}${one.lane.device >= 0 && one.lane.id !== null ? `, stream ${one.lane.id}` : ""}${one.lane.role === "annotation" ? ", ranges" : ""}` })).slice(0, 24);
+        return [
+            el("div", { class: "timeline-chosen" }, el("h3", { text: `${text(length)}, from ${text(from)} to ${text(to)}` }),
+                el("button", { type: "button", class: "button", text: "Zoom to it", title: "F", on: { click: () => this.fit() } }),
+                el("button", { type: "button", class: "button", text: "Clear", title: "Esc", on: { click: () => this.clear() } })),
+            el("div", { class: "timeline-sums" },
+                flopscope.draw.table(busy, [{ title: "Lane", left: true, text: (one) => one.name }, { title: "Time", text: (one) => text(one.busy) },
+                    { title: "Of the range", text: (one) => share(one.busy) }, { title: "Events", text: (one) => format.count(one.blocks) }], "Busy and idle times of the range"),
+                sums.labels.length ? flopscope.draw.table(sums.labels.slice(0, 8), [
+                    { title: "Device work", left: true, cell: (one) => flopscope.draw.link(one.label >= 0 ? timeline.labels.name(one.label) : "", one.label >= 0 ? timeline.labels.row(one.label) : -1, "timeline-details") },
+                    { title: "Time", text: (one) => text(one.time) }, { title: "Of the range", text: (one) => share(one.time) }, { title: "Count", text: (one) => format.count(one.count) }], "Device work of the range") : ""),
+        ];
+    },
+});
+
+flopscope.section("timeline", {
+    title: "Timeline",
+    keys: [
+        ["W S", "zoom the timeline, when it has the focus"], ["A D", "move it"], ["0", "show all of its time"],
+        [", .", "previous and next event of the lane"], ["L", "from work to its launch, and back"], ["F", "zoom to the selection"],
+    ],
+    restore(state) {
+        flopscope.timelineView.restore(state);
+    },
+    async mount(element, data, page) {
+        const timeline = await flopscope.Timeline.load(data, page);
+        element.classList.add("timeline");
+        flopscope.timelineView = new flopscope.TimelineView(element, data, page, timeline);
+    },
+});

@@ -1,0 +1,150 @@
+"""The page of a profile or a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from flopscope.answers.accounting import accounting_columns, joined_columns
+from flopscope.answers.advice import advise
+from flopscope.report import communication, launches, memory, ops, overview, roofline, timeline
+from flopscope.report.encode import Columns
+from flopscope.report.page import Page
+from flopscope.report.rows import encode_table
+
+if TYPE_CHECKING:
+    from flopscope._core import Store
+    from flopscope.answers.advice import AdviceTable
+    from flopscope.answers.analysis import Analysis
+    from flopscope.results.results import Results
+    from flopscope.results.table import EventTable
+
+__all__ = ["Profile", "profile_page"]
+
+
+MOST_ROWS = 50_000
+"""By name and shape in a page."""
+
+
+class Profile:
+    """A profile as the sections see it: each result is computed once.
+
+    results: the profile or trace. core: its events. peaks: as in key_averages(); None for the profile's own default.
+    windows: the recordings that ``results`` joins, if it joins several. The time between them was not recorded, so that
+        accounting, advice and launches are those of the windows.
+    """
+
+    def __init__(self, results: Results, peaks: str | None = None, windows: Sequence[Results] = ()) -> None:
+        self.results, self.peaks = results, peaks
+        self.windows = [Profile(window, peaks) for window in windows] if len(windows) > 1 else [self]
+        self.core: Store = results._recorded("report")
+        self._tables: dict[tuple[str, ...], EventTable | None] = {}
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """What accounting and advice are computed from."""
+        return self.results._analysis("report", self.peaks)
+
+    @cached_property
+    def main(self) -> Profile:
+        """The window with the most time."""
+        return max(self.windows, key=lambda window: window.analysis.total * window.analysis.step_count)
+
+    @cached_property
+    def accounting(self) -> dict[str, list[Any]]:
+        """The columns of accounting(); of several windows, those of each, and then the whole."""
+        found = [accounting_columns(window.analysis) for window in self.windows]
+        return found[0] if len(found) == 1 else joined_columns(found)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps in all windows; 0 if one of them has none."""
+        if not all(window.analysis.has_steps for window in self.windows):
+            return 0
+        return sum(len(window.analysis.steps) for window in self.windows)
+
+    @cached_property
+    def advice(self) -> AdviceTable:
+        """The advice; of several windows, that of the one with the most time."""
+        return advise(self.main.analysis)
+
+    @property
+    def main_text(self) -> str:
+        """Which window ``main`` is, for notes; "" if there is one."""
+        if len(self.windows) == 1:
+            return ""
+        return f"window {self.windows.index(self.main) + 1} of {len(self.windows)}"
+
+    @cached_property
+    def names(self) -> EventTable:
+        """The table by name and device, with the kernels of each row and its category."""
+        return self.results.key_averages(group_by=("name", "category"), peaks=self.peaks, kernels=True)
+
+    @property
+    def has_shape_rows(self) -> bool:
+        """Whether the rows of the page are separated by shape."""
+        return self.rows is not self.names
+
+    @cached_property
+    def rows(self) -> EventTable:
+        """The finest table of the page, by name, device and shapes, with the kernels and the category of each row.
+
+        The index of a row in it identifies the row everywhere in the page. Profiles without shapes, or with more than
+        MOST_ROWS rows by shape, have names alone.
+        """
+        names = self.names  # raises what is wrong
+        by_shape = self.table(("name", "shape"))
+        if by_shape is None or len(by_shape) > MOST_ROWS:
+            return names
+        return self.results.key_averages(group_by=("name", "shape", "category"), peaks=self.peaks, kernels=True)
+
+    @property
+    def rows_left_out(self) -> int:
+        """Number of rows by name and shape, if they are too many for the page; else 0."""
+        by_shape = self.table(("name", "shape"))
+        return 0 if by_shape is None or self.has_shape_rows else len(by_shape)
+
+    def table(self, words: Iterable[str]) -> EventTable | None:
+        """Return the table grouped by these words of key_averages(), or None if what they need was not recorded."""
+        key = tuple(words)
+        if key not in self._tables:
+            try:
+                self._tables[key] = self.results.key_averages(group_by=key, peaks=self.peaks)
+            except ValueError:
+                self._tables[key] = None
+        return self._tables[key]
+
+
+SECTIONS: dict[str, Callable[[Profile, Columns], dict[str, Any] | None]] = {
+    "overview": overview.section,
+    "ops": ops.section,
+    "communication": communication.section,
+    "launches": launches.section,
+    "roofline": roofline.section,
+    "timeline": timeline.section,
+    "memory": memory.section,
+}
+"""What makes the data of each section of a profile's page; None where there is nothing to show."""
+
+
+def profile_page(
+    results: Results, *, peaks: str | None = None, title: str | None = None, windows: Sequence[Results] = ()
+) -> Page:
+    """Return the page of a profile. Raise RuntimeError during recording and if nothing was recorded.
+
+    windows: see Profile.
+    """
+    source = Profile(results, peaks, windows)
+    page = Page(title or overview.title_of(source))
+    try:
+        page.rows = encode_table(source.rows, page.columns)
+        for name, section in SECTIONS.items():
+            content = section(source, page.columns)
+            if content is not None:
+                page.sections[name] = content
+        page.subtitle, page.headline = overview.subtitle_of(source), overview.headline_of(source)
+    except BaseException:
+        page.columns.close()
+        raise
+    return page

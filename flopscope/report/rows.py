@@ -1,0 +1,131 @@
+"""Tables as columns of a page, and the descriptions of their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from flopscope.report.encode import Columns
+from flopscope.views.columns import COLUMNS as SEEN
+from flopscope.views.columns import shapes_text
+from flopscope.views.entries import kind_of
+
+if TYPE_CHECKING:
+    from flopscope.results.table import EventTable
+
+__all__ = ["encode_table", "tensor_text"]
+
+KINDS = ("op", "kernel", "range")
+_GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order of the page
+    ("Roofline", ("bound", "pct_roofline", "headroom", "roofline_time", "pct_peak_flops", "pct_peak_bandwidth")),
+    ("Device time", ("self_device_time_total", "device_time_total", "device_busy_time")),
+    ("Host time", ("self_cpu_time_total", "cpu_time_total")),
+    ("Time per call", ("time_min", "time_median", "time_p95", "time_max", "time_std")),
+    (
+        "Work",
+        ("flops", "flops_total", "bytes_read", "bytes_written", "bytes_total_moved", "arithmetic_intensity", "unit"),
+    ),
+    ("Rates", ("tflops_per_s", "gbytes_per_s")),
+    ("Memory", ("self_device_memory_usage", "device_memory_usage", "self_cpu_memory_usage", "cpu_memory_usage")),
+    ("Identity", ("key", "overload_name", "device_type", "is_user_annotation", "count", "timing_source")),
+    ("Inputs", ("input_shapes", "input_dtypes")),
+    ("Group", ("category", "step", "stream", "line", "module", "module_calls", "pct_roofline_total", "stack", "rank")),
+)
+_HIDDEN = frozenset({"is_user_annotation", "module_depth"})
+OTHERS = "Counters"
+"""The group of columns that no row of _GROUPS names: those that hardware counters fill."""
+
+
+def group_of(name: str) -> str:
+    """Return the title of the group of columns that a column belongs to."""
+    return next((title for title, names in _GROUPS if name in names), OTHERS)
+
+
+def header_of(name: str) -> str:
+    """Return the header of a column: that of printed tables, or its name in words."""
+    seen = next(
+        (c.fit.header for c in SEEN if c.attribute == name and c.fit is not None and "%" not in c.fit.header), None
+    )
+    special = {
+        "pct_roofline": "% roof",
+        "flops_total": "FLOPs total",
+        "cpu_time_total": "CPU total",
+        "device_time_total": "Device total",
+        "self_device_time_total": "Self device",
+        "device_type": "Where",
+        "self_device_memory_usage": "Self device mem",
+        "device_memory_usage": "Device mem",
+    }
+    if name in special:
+        return special[name]
+    words = name.replace("pct_", "% ").replace("_total", " total").replace("_", " ")
+    return seen or words[:1].upper() + words[1:]
+
+
+def tensor_text(shapes: Sequence[Any]) -> str:
+    """Return shapes as a table prints them."""
+    return shapes_text(shapes)
+
+
+def encode_table(table: EventTable, columns: Columns) -> dict[str, Any]:
+    """Return a table for the page: its columns, the kind of each row, the kernels of each row, and its totals."""
+    described, encoded = [], {}
+    for column, values in table._described_columns():
+        if column.name not in _HIDDEN:
+            described.append(
+                {
+                    "name": column.name,
+                    "header": header_of(column.name),
+                    "unit": column.unit,
+                    "doc": column.doc,
+                    "type": "number" if column.type in ("int64", "float64") else "text",
+                    "group": group_of(column.name),
+                }
+            )
+        encoded[column.name] = _encode(column.name, column.type, values, columns)
+    kinds = map(kind_of, table.columns["device_type"], table.columns["is_user_annotation"])
+    encoded["kind"] = columns.add(np.array([KINDS.index(kind) for kind in kinds], dtype=np.int64))
+    return {
+        "count": len(table),
+        "described": described,
+        "groups": [*(title for title, _ in _GROUPS), OTHERS],
+        "columns": encoded,
+        "kernels": _kernels(table, columns),
+        "totals": {
+            "self_cpu_time_total": table.self_cpu_time_total,
+            "self_device_time_total": table.self_device_time_total,
+        },
+        "has_device": table.has_device,
+    }
+
+
+def _encode(name: str, type: str, values: Any, columns: Columns) -> dict[str, Any]:
+    if type == "text":
+        return columns.texts(values)
+    if type == "texts":
+        return columns.texts(_joined(name, value) for value in values)
+    return columns.add(np.asarray(values, dtype={"int64": np.int64, "float64": np.float64, "bool": np.bool_}[type]))
+
+
+def _joined(name: str, values: Sequence[Any]) -> str:
+    """Return the shapes, dtypes or stack of a row as one text."""
+    if name == "input_shapes":
+        return tensor_text(values)
+    return "\n".join(values) if name == "stack" else ", ".join(map(str, values))
+
+
+def _kernels(table: EventTable, columns: Columns) -> dict[str, Any] | None:
+    """Return the kernels of all rows, one after the other, and where those of each row begin; None if not asked for."""
+    listed = table._parts.get("kernels")
+    if listed is None:
+        return None
+    flat = [kernel for kernels in listed for kernel in sorted(kernels, key=lambda one: -one[2])]
+    return {
+        "begin": columns.add(np.array([0, *accumulate(map(len, listed))], dtype=np.int64)),
+        "name": columns.texts(name for name, _, _ in flat),
+        "count": columns.add(np.array([count for _, count, _ in flat], dtype=np.int64)),
+        "time": columns.add(np.array([time for _, _, time in flat], dtype=np.float64)),
+    }

@@ -1,0 +1,303 @@
+"""The section Timeline: every event in a lane of its thread or stream, and idle time by cause.
+
+The C core lays the events out (csrc/timeline/timeline.h). This module gives its columns the form that compresses well:
+differences of integers. Times are ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from flopscope import _core
+from flopscope.report.encode import Columns
+from flopscope.support.kernel_names import short_names
+
+if TYPE_CHECKING:
+    from flopscope._core import Store
+    from flopscope.report.profile import Profile
+
+__all__ = ["MOST_BLOCKS", "Part", "section", "timeline_of"]
+
+MOST_BLOCKS = 1_500_000
+"""Of a page: past it, short neighbours in a lane are merged."""
+
+MOST_PLACES = 1000
+"""Devices and threads of a page: those with the most events are drawn, and the others counted."""
+
+NONE = 2**32 - 1  # the core's value for an unknown id
+MISSING = -(2**63)  # and for an unknown time
+WORK = ("kernel", "memcpy", "memset", "interval")  # kinds of events whose names are those of kernels and copies
+LARGE = 2**32 - 1  # a difference of times that is given apart
+FARTHEST = 2.0**62
+_TYPES = {"start": "i8", "duration": "i8", "busy": "i8", "bytes": "i8"}
+
+
+Identity = tuple[str, str, bool, str]
+"""Of a row: its name, kind of device, whether it is an annotation, and its shapes."""
+
+
+class Part(NamedTuple):
+    """One process of a timeline."""
+
+    core: Store
+    by_shape: bool
+    """Whether the rows of its table are separated by shape."""
+    title: str = ""
+    """Of the process; empty if there is only one."""
+    shift: int = 0
+    """ns to add to its times."""
+    rows: Mapping[Identity, int] | None = None
+    """The rows of the page's table, of which the part's own may be others; None: they are the same."""
+
+
+def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
+    """Return the timeline of a profile, or of the windows that it joins; None if no event has a time."""
+    by_shape = source.has_shape_rows
+    if len(source.windows) == 1:
+        return timeline_of([Part(source.core, by_shape)], columns)
+    rows, base = rows_of(source.rows.columns), source.windows[0].results._base_time()
+    shifts = [window.results._base_time() - base for window in source.windows]
+    parts = zip(source.windows, shifts, strict=True)
+    return timeline_of([Part(window.core, by_shape, shift=shift, rows=rows) for window, shift in parts], columns)
+
+
+def rows_of(columns: Mapping[str, Any]) -> dict[Identity, int]:
+    """Return the rows of a table by what identifies them in the tables of other recordings of the program."""
+    parts = (columns[name] for name in ("key", "device_type", "is_user_annotation", "input_shapes"))
+    listed = zip(*parts, strict=True)
+    return {(key, device, bool(range_), str(shapes)): row for row, (key, device, range_, shapes) in enumerate(listed)}
+
+
+def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCKS) -> dict[str, Any] | None:
+    """Return the timeline of one or several processes, of at most about ``limit`` blocks; None if there is no block."""
+    each = max(limit // max(len(parts), 1), 1)
+    found = [_laid_out(part, each) for part in parts]
+    left_out = _leave_out(found)
+    if not any(len(one.start) for one in found):
+        return None
+    origin = min(one.origin for one in found if len(one.start))
+    start = np.concatenate([_since(one.start, origin) for one in found])
+    duration = np.concatenate([one.duration for one in found])
+    lanes = _lanes(found, columns)
+    firsts = np.cumsum([0, *(lane["count"] for lane in lanes)])[:-1]
+    merged = any(one.facts["merged_ns"] for one in found)
+    return {
+        "lanes": lanes,
+        "idle_causes": list(_core.idle_causes),
+        "start": _differences(start, firsts, columns),
+        "duration": _amounts(duration, columns),
+        **_labels(found, columns),
+        "row": columns.add(np.concatenate([one.rows() for one in found])),
+        "link": columns.add(_link_differences([one.links() for one in found])),
+        "bytes": _sparse(np.concatenate([one.column("bytes") for one in found]), columns),
+        "count": columns.add(np.concatenate([one.column("count") for one in found])) if merged else None,
+        "busy": _amounts(np.concatenate([one.column("busy") for one in found]), columns) if merged else None,
+        "steps": _steps(found, origin, columns),
+        "facts": {
+            "blocks": len(start),
+            **{name: sum(one.facts[name] for one in found) for name in _COUNTS},
+            "merged_ns": max(one.facts["merged_ns"] for one in found),
+            "limit": limit,
+            **left_out,
+        },
+    }
+
+
+_COUNTS = ("events", "idle", "open", "unplaced", "deep", "memory")
+
+
+class _LaidOut:
+    """The core's timeline of a part."""
+
+    def __init__(self, part: Part, facts: Mapping[str, Any]) -> None:
+        self.part, self.facts = part, facts
+        self.lanes: list[tuple[str, int, int | None, int, int]] = facts["lanes"]
+        self._kept: npt.NDArray[np.bool_] | None = None  # blocks that are drawn; None: all
+        self.start = self.column("start") + np.int64(part.shift)
+        begin = facts["begin"]
+        self.origin = begin + part.shift if begin != MISSING else int(self.start.min()) if len(self.start) else 0
+        self.duration = self.column("duration")
+        self._rows = self._places() if part.rows is not None else None
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """Return a column of the core, for the blocks that are drawn."""
+        values = np.frombuffer(self.facts[name], dtype=_TYPES.get(name, "u4"))
+        return values if self._kept is None else values[self._kept]
+
+    def places(self) -> list[tuple[str, int, int | None]]:
+        """Return for each lane the process and the device or thread that it is of."""
+        return [(self.part.title, device, None if device >= 0 else id) for _, device, id, _, _ in self.lanes]
+
+    def keep(self, kept: Sequence[bool]) -> int:
+        """Draw only these lanes. Return the number of events that are left out."""
+        blocks = np.repeat(np.asarray(kept, dtype=bool), [lane[4] for lane in self.lanes])
+        left_out = int(self.column("count")[~blocks].sum())
+        self._kept = blocks
+        self.lanes = [lane for lane, is_kept in zip(self.lanes, kept, strict=True) if is_kept]
+        self.start, self.duration = self.start[blocks], self.duration[blocks]
+        return left_out
+
+    def rows(self) -> npt.NDArray[np.uint32]:
+        """Return the rows of the page to which device work belongs, plus 1; 0: none."""
+        rows = self.column("row") + np.uint32(1)  # wraps
+        return rows if self._rows is None else self._rows[rows]
+
+    def row(self, own: int) -> int:
+        """Return the row of the page for one of the part's own, -1 for none."""
+        return own if self._rows is None else int(self._rows[own + 1]) - 1
+
+    def _places(self) -> npt.NDArray[np.uint32]:
+        """Return by own row plus 1 the row of the page plus 1."""
+        columns, _ = self.part.core.table(self.part.by_shape, 0, {}, False, False, (), True)
+        of = self.part.rows or {}
+        return np.array([0, *(of.get(one, -1) + 1 for one in rows_of(columns))], dtype=np.uint32)
+
+    def links(self) -> npt.NDArray[np.uint32]:
+        """Return the linked blocks of this part, plus 1; 0: none."""
+        links = self.column("link") + np.uint32(1)
+        if self._kept is None:
+            return links
+        new = np.concatenate([[0], np.where(self._kept, np.cumsum(self._kept), 0)]).astype(np.uint32)
+        return new[links]
+
+
+def _laid_out(part: Part, limit: int) -> _LaidOut:
+    return _LaidOut(part, part.core.timeline(part.by_shape, 0, (), limit))
+
+
+def _leave_out(found: Sequence[_LaidOut]) -> dict[str, int]:
+    """Leave out the places with the fewest events past MOST_PLACES. Return what is left out: places and events."""
+    counts: dict[Any, int] = {}
+    for one in found:
+        for place, lane in zip(one.places(), one.lanes, strict=True):
+            counts[place] = counts.get(place, 0) + lane[4]
+    if len(counts) <= MOST_PLACES:
+        return {"places_left_out": 0, "events_left_out": 0}
+    chosen = set(sorted(counts, key=lambda place: (place[1] < 0, -counts[place]))[:MOST_PLACES])  # devices first
+    events = sum(one.keep([place in chosen for place in one.places()]) for one in found)
+    return {"places_left_out": len(counts) - MOST_PLACES, "events_left_out": events}
+
+
+def _since(times: npt.NDArray[np.int64], origin: int) -> npt.NDArray[Any]:
+    """Return times since the origin: integers, or floats if the difference of hostile times exceeds 64 bits."""
+    if len(times) and max(abs(int(times.max()) - origin), abs(int(times.min()) - origin)) > FARTHEST:
+        return times.astype(np.float64) - float(origin)
+    return times - np.int64(origin)
+
+
+def _lanes(found: Sequence[_LaidOut], columns: Columns) -> list[dict[str, Any]]:
+    """Return the lanes: what they hold, of which device, stream or thread and process, and their blocks."""
+    return [
+        {
+            "part": columns.text(one.part.title) if len(found) > 1 else -1,
+            "role": role,
+            "device": device,
+            "model": columns.text(models.get(device)),
+            "id": None if id is None else str(id),
+            "depth": depth,
+            "count": count,
+        }
+        for one in found
+        for models in [one.part.core.device_names]
+        for role, device, id, depth, count in one.lanes
+    ]
+
+
+def _differences(times: npt.NDArray[Any], firsts: npt.NDArray[Any], columns: Columns) -> dict[str, Any]:
+    """Encode ascending times as differences to the one before in the lane."""
+    steps = np.diff(times, prepend=times[:1] * 0)
+    starts = firsts[firsts < len(times)]
+    steps[starts] = times[starts]
+    return _amounts(steps, columns)
+
+
+def _amounts(values: npt.NDArray[Any], columns: Columns) -> dict[str, Any]:
+    """Encode amounts in 32 bits; those that do not fit are listed apart."""
+    large = np.flatnonzero((values < 0) | (values >= LARGE))
+    small = values.copy()
+    small[large] = 0
+    return {
+        "values": columns.add(small.astype(np.uint32)),
+        "large": columns.add(large),
+        "apart": columns.add(values[large].astype(np.float64)),
+    }
+
+
+def _sparse(values: npt.NDArray[np.int64], columns: Columns) -> dict[str, Any]:
+    places = np.flatnonzero(values)
+    return {"places": columns.add(places), "values": columns.add(values[places].astype(np.float64))}
+
+
+def _link_differences(links: Sequence[npt.NDArray[np.uint32]]) -> npt.NDArray[np.uint32]:
+    """Encode links as differences between neighbours, modulo 2^32: launches and their work advance together."""
+    base, moved = 0, []
+    for one in links:
+        moved.append(np.where(one > 0, one + np.uint32(base), np.uint32(0)))
+        base += len(one)
+    joined = np.concatenate(moved)
+    return np.asarray(joined - np.concatenate([np.zeros(1, np.uint32), joined[:-1]]), dtype=np.uint32)
+
+
+def _labels(found: Sequence[_LaidOut], columns: Columns) -> dict[str, Any]:
+    """Return the label of each block, plus 1, and what the labels mean: only those in use."""
+    kinds: dict[str, int] = {}
+    blocks: list[npt.NDArray[np.uint32]] = []
+    labels: list[tuple[int, str | None, int]] = []
+    launches: list[Any] = []
+    for one in found:
+        label = one.column("label") + np.uint32(1)
+        listed = one.facts["labels"]
+        used = np.zeros(len(listed) + 1, dtype=bool)
+        used[label] = True
+        used[0] = False
+        new = np.zeros(len(used), dtype=np.uint32)
+        new[used] = np.arange(len(labels) + 1, len(labels) + 1 + int(used.sum()), dtype=np.uint32)
+        blocks.append(new[label])
+        for place in (np.flatnonzero(used) - 1).tolist():
+            kind, name, row, launch = listed[place]
+            labels.append((kinds.setdefault(kind, len(kinds)), name, one.row(row)))
+            launches.append(launch)
+    works = {name for kind, name, _ in labels if name is not None and kind in {kinds.get(word) for word in WORK}}
+    short = short_names(works)
+    return {
+        "label": columns.add(np.concatenate(blocks)),
+        "labels": {
+            "kinds": list(kinds),
+            "kind": columns.add(np.array([kind for kind, _, _ in labels], dtype=np.int64)),
+            "name": columns.texts(name for _, name, _ in labels),
+            "short": columns.texts(None if name is None else short.get(name, name) for _, name, _ in labels),
+            "row": columns.add(np.array([row for _, _, row in labels], dtype=np.int64)),
+            **_launches(launches, columns),
+        },
+    }
+
+
+def _launches(launches: Sequence[Any], columns: Columns) -> dict[str, Any]:
+    """Return the distinct launches as texts and numbers, and that of each label; -1: none."""
+    distinct: dict[Any, int] = {}
+    places = [-1 if launch is None else distinct.setdefault(launch, len(distinct)) for launch in launches]
+    listed = [
+        {"grid": _product(grid), "block": _product(block), "registers": registers, "shared": shared, "graph": graph}
+        for grid, block, registers, shared, graph in distinct
+    ]
+    return {"launch": columns.add(np.array(places, dtype=np.int64)), "launches": listed}
+
+
+def _product(sizes: Iterable[int]) -> str:
+    return "×".join(map(str, sizes))
+
+
+def _steps(found: Sequence[_LaidOut], origin: int, columns: Columns) -> dict[str, Any]:
+    """Return the steps of the first part that has any."""
+    steps = next((one for one in found if one.facts["steps"]), None)
+    listed = steps.facts["steps"] if steps is not None else []
+    shift = steps.part.shift - origin if steps is not None else 0
+    return {
+        "name": columns.texts(name for name, _, _ in listed),
+        "begin": columns.add(np.array([begin + shift for _, begin, _ in listed], dtype=np.float64)),
+        "end": columns.add(np.array([end + shift for _, _, end in listed], dtype=np.float64)),
+    }

@@ -1,0 +1,275 @@
+"""The profiles whose pages are tested and photographed: each a function that writes the page of one."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import random
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+from hand_traces import NCCL, Program
+
+import flopscope as fs
+from flopscope import _core
+from flopscope.answers.analysis import PARTS
+from flopscope.hardware.peaks import Peaks
+from flopscope.report.measurement import measurement_page
+from flopscope.report.page import write
+from flopscope.report.ranks import RankFacts, ranks_page
+from flopscope.results.rank_facts import report_of_ranks
+from flopscope.timing.distribution import describe
+from flopscope.timing.measurement import Measurement, Shares
+
+__all__ = [
+    *("MEASUREMENTS", "NASTY", "PROFILES", "RECORDED"),
+    *("hostile", "huge", "many_ranks", "ranks_of", "unknown_measurement"),
+]
+
+ROOT = Path(__file__).parent.parent.parent
+RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200"
+EVENTS = 200_000
+GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn"
+NASTY = (
+    "</script><script>alert(1)</script>",
+    "<img src=x onerror=alert(2)>",
+    "\"quotes\" 'and' `back` ${ticks}",
+    "right\u202eto left\u2066",
+    "line\nfeed\x1b[31m\u2028",
+    "=HYPERLINK(1)",
+    "<!--",
+    "long " * 200_000,
+    "lone \ud800",
+    "",
+    "__proto__",
+    "constructor",
+)
+
+
+def _load(path: Path | bytes) -> fs.Trace:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fs.load_trace(path)
+
+
+def _recorded(name: str) -> Callable[[Path], None]:
+    return lambda path: _load(RECORDED / f"{name}.json.gz").write_report(path)
+
+
+def _cpu(path: Path) -> None:
+    x = fs.ones((256, 256))
+    with fs.profile(record_shapes=True, profile_memory=True, with_stack=True) as prof:
+        for _ in range(5):
+            with fs.record_function("layer"):
+                fs.softmax(fs.matmul(x, x))
+                fs.gelu(fs.add(x, x))
+    trace = path.with_name("cpu.json")
+    prof.export_chrome_trace(trace)
+    _load(trace).write_report(path)
+
+
+# Ranks ----------------------------------------------------------------------------------------------------------------
+
+
+def ranks_of(count: int, steps: int = 4, slow: int = 1) -> list[fs.Trace]:
+    """Return traces of a program on several GPUs. The rank ``slow`` computes longer, so the others wait for it."""
+    draw = random.Random(count)
+    return [_rank(rank, count, steps, 1.4 if rank == slow else 1.0, draw) for rank in range(count)]
+
+
+def _rank(rank: int, count: int, steps: int, factor: float, draw: random.Random) -> fs.Trace:
+    program = Program()
+    program.head["distributedInfo"] = {"rank": rank, "world_size": count, "backend": "nccl"}
+    slowest = 1.4
+    for step in range(steps):
+        at = 4000.0 * step
+        program.step(step, at, 3900)
+        begin = at + 20
+        for layer in range(6):
+            launched = at + 10 + 12 * layer
+            time = 180 * factor * draw.uniform(0.97, 1.03)
+            shapes = [16384, 1024], [1024, 4096]
+            program.run("aten::mm", launched, begin, time, *shapes, kernel=GEMM, dtype="c10::BFloat16")
+            begin += time + 5
+        ready = at + 20 + 6 * (180 * slowest * 1.03 + 5)  # when the slowest rank takes part at the latest
+        for bucket, elements in enumerate((1 << 20, 1 << 22, 1 << 24)):
+            transfer = elements * 4 / 200e9 * 1e6 * 2
+            end = ready + transfer + 20 * bucket
+            launched = at + 100 + 12 * bucket
+            ready = end
+            program.op("c10d::allreduce_", launched, 2)
+            program.correlation += 1
+            program.call("cudaLaunchKernel", launched + 1, 1, correlation=program.correlation)
+            recorded = {
+                **{"Collective name": "allreduce", "In msg nelems": elements, "Out msg nelems": elements},
+                **{"dtype": "Float", "Group size": count, "Process Group Name": "0", "Seq": 3 * step + bucket},
+                "Process Group Ranks": str([*range(count)]),
+            }
+            program.work(NCCL, begin, end - begin, stream=17, correlation=program.correlation, **recorded)
+            begin = end + 4
+    return program.load()
+
+
+def _ranks(path: Path) -> None:
+    write(path, report_of_ranks(dict(enumerate(ranks_of(8)))))
+
+
+# Others ---------------------------------------------------------------------------------------------------------------
+
+
+def _empty(path: Path) -> None:
+    _load(b'{"traceEvents": []}').write_report(path)
+
+
+def huge(events: int = EVENTS) -> bytes:
+    """Return a trace of so many events: ops on two threads and kernels on three streams."""
+    program = Program()
+    draw = random.Random(1)
+    names = [f"aten::op_{i}" for i in range(300)]
+    device, step, number = 0.0, 0, 0
+    while len(program.events) < events:
+        at = number * 6.0
+        if number % 1000 == 0:
+            program.step(step, at, 5990)
+            step += 1
+        number += 1
+        name = draw.choice(names)
+        device = max(device + 0.2, at + 4)
+        width = 64 << draw.randrange(5)
+        length = draw.expovariate(0.3) + 0.8
+        program.run(
+            name,
+            at,
+            device,
+            length,
+            [width, 128],
+            kernel=f"{name[6:]}_kernel",
+            tid=1 + number % 2,
+            stream=7 + number % 3,
+        )
+        device += length
+    return program.text()
+
+
+def hostile() -> bytes:
+    """Return a recorded trace with names that try to leave their place, and times of all sizes."""
+    with gzip.open(RECORDED / "faults" / "attention_infer_before.json.gz") as file:
+        trace = json.load(file)
+    for number, event in enumerate(event for event in trace["traceEvents"] if event.get("ph") == "X"):
+        nasty = NASTY[number % len(NASTY)]
+        if len(nasty) < 1000 or number == 7:
+            event["name"] = nasty if number % 3 else event["name"] + nasty
+        elif number % 5 == 0:
+            event["name"] = nasty[:3000]
+    return json.dumps(trace).encode()
+
+
+def _compare(path: Path) -> None:
+    runs = (_load(RECORDED / "faults" / f"compile_fuse_{which}.json.gz") for which in ("before", "after"))
+    fs.compare(*runs, names=("eager", "compiled")).write_report(path)
+
+
+def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
+    """Write the page of so many ranks, of which one is slow in every step: rank 1234, or the tenth of less.
+
+    unknown: nothing is known of their times.
+    """
+    slow = 1234 if count > 1234 else 9
+    draw = np.random.default_rng(1)
+    steps = 12
+    parts = {part: np.zeros((count, steps)) for part in PARTS}
+    parts["ideal"] += 900.0
+    parts["compute"] += draw.normal(400, 10, (count, steps))
+    parts["compute"][slow] += 300.0
+    parts["communication"] += 2000.0 - parts["ideal"] - parts["compute"]
+    parts["compute"][7] = math.nan  # a rank whose steps are unknown
+    waits = parts["compute"][slow].sum() - parts["compute"].sum(axis=1)
+    rows = {"rank": [*range(count)], "collectives": steps, "unmatched": 0, "waited": waits, "waited_pct": waits / 200}
+    rows |= {"times_last": 0, "awaited": 0.0, "clock_offset": draw.normal(0, 50, count), "clock_spread": 0.2}
+    frame = pandas.DataFrame(rows)
+    frame.loc[slow, ["times_last", "awaited"]] = steps, np.nansum(waits)
+    if unknown:
+        parts = {part: np.full((count, steps), math.nan) for part in PARTS}
+        frame = frame.astype(float)
+        frame.loc[:, frame.columns != "rank"] = math.nan
+    facts = RankFacts(
+        ranks=[*range(count)],
+        labels=[f"runs/rank{rank}.json.gz" for rank in range(count)],
+        devices=["NVIDIA H200"] * count,
+        steps=[f"ProfilerStep#{step}" for step in range(steps)],
+        parts=parts,
+        rank_rows=frame,
+    )
+    write(path, ranks_page(facts))
+
+
+def _measured(us: float, spread: float) -> Measurement:
+    draw = random.Random(1)
+    samples = [us * (1 + abs(draw.gauss(0, spread))) for _ in range(400)] + [us * 3]
+    roof = _core.roof(
+        2 * 4096**3, 3 * 4096**2 * 2, "bf16_tensor", {"flops": {"bf16_tensor": 989e12}, "bandwidth": 4.8e12}
+    )
+    rating = _core.rate(roof, 2 * 4096**3, 3 * 4096**2 * 2, us, "cupti", 2.0)
+    return Measurement(
+        **vars(describe(samples)),
+        **{
+            "name": "matmul",
+            "device": "cuda:0",
+            "device_name": "NVIDIA H200",
+            "timing_source": "cupti",
+            "cache": "cold",
+        },
+        **{"discarded": 2, "batch": 1, "stopped": "the interval is narrow enough", "flops": 2.0 * 4096**3},
+        **{"bytes_total_moved": 3.0 * 4096**2 * 2, "tflops_per_s": 2 * 4096**3 / us / 1e6},
+        **{"gbytes_per_s": 3 * 4096**2 * 2 / us / 1e3, "arithmetic_intensity": 4096 / 3, "unit": "bf16_tensor"},
+        **{name: rating[name] for name in ("pct_peak_flops", "pct_peak_bandwidth", "pct_roofline", "bound")},
+        **{"roofline_time": rating["roofline_time"], "headroom": us - rating["roofline_time"], "clock_mhz": 1755.0},
+        **{"peaks_source": "datasheet", "shares": {"datasheet": Shares.of(rating)}, "samples": tuple(samples)},
+        **{"clocks": tuple(1755.0 + draw.choice([0, 15]) for _ in samples), "notes": ("a note",)},
+    )
+
+
+def unknown_measurement(path: Path) -> None:
+    """Write the page of a measurement of one sample whose work is unknown."""
+    nan = math.nan
+    measurement = Measurement(
+        **vars(describe([5.0])),
+        **{"name": NASTY[0], "device": "cuda:0", "device_name": "?", "timing_source": "event", "cache": "hot"},
+        **{"discarded": 0, "batch": 1, "stopped": "", "flops": nan, "bytes_total_moved": nan, "tflops_per_s": nan},
+        **{"gbytes_per_s": nan, "arithmetic_intensity": nan, "pct_peak_flops": nan, "pct_peak_bandwidth": nan},
+        **{"pct_roofline": nan, "bound": "unknown", "samples": (5.0,)},
+    )
+    write(path, measurement_page(measurement, {}))
+
+
+def _measurement(path: Path) -> None:
+    peaks = {"datasheet": Peaks("datasheet", {"bf16_tensor": 989e12}, 4.8e12)}
+    write(path, measurement_page(_measured(190.0, 0.01), peaks))
+
+
+def _times(path: Path) -> None:
+    x = fs.ones((64, 64))
+    fs.compare_times(lambda: fs.add(x, x), lambda: fs.sin(x), max_time=0.05, min_time=0.01).write_report(path)
+
+
+def _sweep(path: Path) -> None:
+    options = {"max_time": 0.01, "peaks": "none", "progress": False}
+    fs.sweep("add", [1 << 8, 1 << 12, 1 << 16], ["float32", "float64"], **options).write_report(path)
+
+
+MEASUREMENTS: dict[str, Callable[[Path], Any]] = {"measurement": _measurement, "times": _times, "sweep": _sweep}
+PROFILES: dict[str, Callable[[Path], Any]] = {
+    "training": _recorded("held_out/vit_before"),
+    "inference": _recorded("faults/attention_infer_before"),
+    "cpu": _cpu,
+    "ranks": _ranks,
+    "empty": _empty,
+    "huge": lambda path: _load(huge()).write_report(path),
+    "compare": _compare,
+    "hostile": lambda path: _load(hostile()).write_report(path),
+}

@@ -1,0 +1,216 @@
+"""Sections that are made of lists and charts: comparisons, communication, ranks, measurements. What they show is held
+against flopscope's own tables, or against numbers that the test computes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from browser import Keys, Open, Page
+from hand_traces import in_a_row
+from profiles import MEASUREMENTS, NASTY, RECORDED, many_ranks, ranks_of, unknown_measurement
+from test_pages import Report, ready, whole
+
+import flopscope as fs
+
+UNITS = {"ns": 1e-3, "µs": 1.0, "ms": 1e3, "s": 1e6}
+
+
+def time_of(text: str) -> float:
+    """Return a time on the page in µs; NaN if it is unknown."""
+    match = re.fullmatch(r"([+−]?)([\d.]+)\s*(ns|µs|ms|s)", text.strip())
+    if match is None:
+        assert text.strip() == "–", text
+        return float("nan")
+    return (-1 if match[1] == "−" else 1) * float(match[2]) * UNITS[match[3]]
+
+
+def cells(page: Page, section: str, number: int = 0) -> list[list[str]]:
+    """Return the texts of the rows of a list that are in view."""
+    return page.run(
+        """const grid = document.querySelectorAll(`#${arguments[0]} .grid`)[arguments[1]];
+        const texts = (line) => [...line.children].map((cell) => cell.textContent);
+        return [...grid.querySelectorAll('.line')].map(texts);""",
+        section,
+        number,
+    )
+
+
+def header(page: Page, section: str, title: str) -> None:
+    page.run(
+        """const heads = [...document.querySelectorAll(`#${arguments[0]} .grid [role=columnheader] button`)];
+        heads.find((one) => one.textContent.replace(/ [↓↑]$/, '') === arguments[1]).click()""",
+        section,
+        title,
+    )
+
+
+# Comparisons ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_changed_has_the_numbers_of_the_comparison(open_report: Open, report: Report) -> None:
+    runs = [fs.load_trace(RECORDED / "faults" / f"compile_fuse_{which}.json.gz") for which in ("before", "after")]
+    comparison = fs.compare(*runs)
+    page = open_report(report("compare"))
+    whole(page)
+    shown = {row[0].lstrip("▶▼"): row for row in cells(page, "compare")}
+    assert set(shown) == {change.name for change in comparison.changes}
+    for change in comparison.changes:
+        row = shown[change.name]
+        assert time_of(row[1]) == pytest.approx(change.time_a, rel=0.006)
+        assert time_of(row[2]) == pytest.approx(change.time_b, rel=0.006)
+        assert time_of(row[3]) == pytest.approx(change.time_b - change.time_a, rel=0.006, abs=0.006)
+        assert row[8] == change.cause
+    tiles = page.run(
+        "return [...document.querySelectorAll('#compare > .body > .tiles .value')].map((one) => one.textContent)"
+    )
+    assert [time_of(text) for text in tiles[:2]] == pytest.approx(comparison.time, rel=0.006)
+    parts = page.run(
+        """return [...document.querySelectorAll('#compare .sides-of-parts [role=listitem]')].map(
+            (one) => [...one.querySelectorAll('.num')].map((cell) => cell.textContent))"""
+    )
+    sums = np.sum([[time_of(text) for text in part[:2]] for part in parts], axis=0)
+    assert sums == pytest.approx([sum(side.values()) for side in comparison.parts], rel=0.01)
+    assert sums == pytest.approx(comparison.time, rel=0.01)
+    for sentence in comparison.verdict:
+        assert sentence in page.text("main")
+
+
+def test_lists_sort_filter_and_open(open_report: Open, report: Report) -> None:
+    page = open_report(report("compare"))
+    whole(page)
+    for times in range(2):
+        header(page, "compare", "a")
+        found = [time_of(row[1]) for row in cells(page, "compare")]
+        assert found == sorted(found, reverse=times == 0)
+    before = cells(page, "compare")
+    box = page.one("#compare input[type=search]")
+    box.send_keys("fused")
+    page.until(f"document.querySelectorAll('#compare .grid .line').length < {len(before)}")
+    assert re.fullmatch(r"\d+ of \d+ names", page.text("#compare .count"))
+    box.send_keys("no such name")
+    page.until("document.querySelector('#compare .nothing') && !document.querySelector('#compare .nothing').hidden")
+    box.clear()
+    box.send_keys(" ")
+    page.until("document.querySelectorAll('#compare .grid .line').length > 2")
+    page.click("#compare .grid .line button.open")
+    page.until("document.querySelector('#compare .grid .line[aria-level=\"2\"]')")
+    page.click("#compare .grid .line[aria-expanded=true] button.open")
+    page.until("!document.querySelector('#compare .grid .line[aria-level=\"2\"]')")
+
+
+# Communication --------------------------------------------------------------------------------------------------------
+
+
+def test_communication_has_the_sums_of_the_calls(open_report: Open, report: Report) -> None:
+    calls = ranks_of(8)[1].collectives()  # the page shows the rank that the others wait for
+    page = open_report(report("ranks"))
+    whole(page)
+    rows = page.run(
+        """return [...document.querySelectorAll('#communication table.small tbody tr')].map(
+            (row) => [...row.children].map((cell) => cell.textContent))"""
+    )
+    expected = calls.groupby("message_bytes").agg(
+        {"duration": ["size", "sum"], "exposed": "sum", "bus_gbytes_per_s": "median"}
+    )
+    assert len(rows) == len(expected) == 3
+    for row, (size, values) in zip(rows, expected.iterrows(), strict=True):
+        assert row[0] == "allreduce"
+        assert float(row[1].removesuffix("MiB")) == size / 2**20
+        assert int(row[2]) == values[("duration", "size")]
+        assert time_of(row[3]) == pytest.approx(values[("duration", "sum")], rel=0.006)
+        assert time_of(row[5]) == pytest.approx(values[("exposed", "sum")], rel=0.006)
+        assert float(row[7].split()[0]) == pytest.approx(values[("bus_gbytes_per_s", "median")], rel=0.006)
+    listed = cells(page, "communication")
+    assert [time_of(row[1]) for row in listed] == pytest.approx(list(calls["start"]), rel=0.006)
+    assert [time_of(row[3]) for row in listed] == pytest.approx(list(calls["duration"]), rel=0.006)
+
+
+def test_charts_tell_their_marks(open_report: Open, report: Report) -> None:
+    page = open_report(report("ranks"))
+    whole(page)
+    page.run("document.querySelector('#communication .chart svg').focus()")
+    told = []
+    for _ in range(3):
+        page.keys(Keys.ARROW_RIGHT)
+        told.append(page.text("#announce"))
+        assert page.one("#communication .tip").is_displayed()
+    assert len(set(told)) == 3 and all("bus bandwidth" in text and "GB/s" in text for text in told)
+
+
+# Ranks ----------------------------------------------------------------------------------------------------------------
+
+
+def test_ranks_have_the_numbers_of_stragglers(open_report: Open, report: Report) -> None:
+    traces = ranks_of(8)
+    expected = fs.stragglers(traces).ranks.set_index("rank")
+    page = open_report(report("ranks"))
+    whole(page)
+    rows = cells(page, "ranks")
+    assert len(rows) == 8 and rows[0][0] == "1"  # whom the others wait for comes first
+    for row in rows:
+        rank = int(row[0])
+        total = traces[rank].accounting()["total"].iloc[:-1].mean()
+        assert time_of(row[1]) == pytest.approx(total, rel=0.006)
+        assert time_of(row[2]) == pytest.approx(expected["awaited"][rank], rel=0.006)
+        assert time_of(row[3]) == pytest.approx(expected["waited"][rank], rel=0.006)
+        assert int(row[5]) == expected["times_last"][rank]
+    assert "is for rank 1" in page.text("h1 ~ .headline")
+
+
+def test_a_rank_is_chosen_in_the_map_and_in_the_list(open_report: Open, report: Report) -> None:
+    page = open_report(report("ranks"))
+    whole(page)
+    page.run("document.querySelector('#ranks .heat canvas').focus()")
+    page.keys(Keys.HOME, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert page.text("#announce").startswith("rank 3")
+    page.keys(Keys.ENTER)
+    selected = page.run("return document.querySelector('#ranks .grid [aria-selected=true]').firstChild.textContent")
+    assert selected == "3"
+
+
+def test_thousands_of_ranks_can_be_read(open_report: Open, tmp_path: Path) -> None:
+    path = tmp_path / "many.html"
+    many_ranks(path, 4096)
+    assert path.stat().st_size < 8e6
+    page = open_report(path, "#ranks")
+    ready(page)
+    page.until("document.querySelector('#ranks .grid .line')")
+    assert cells(page, "ranks")[0][0] == "1234"
+    assert len(page.all("#ranks .grid .line")) < 300
+    page.resize(1000, 800)
+    assert "rank 1234" in page.text("h1 ~ .headline")
+
+
+# Measurements ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MEASUREMENTS)
+def test_measurements_draw_their_samples(open_report: Open, report: Report, name: str) -> None:
+    page = open_report(report(name))
+    whole(page)
+    assert len(page.all("#measurement .chart svg")) >= 2
+    marks = page.run("return document.querySelectorAll('#measurement .chart .plot > *').length")
+    assert marks > 10
+    assert not re.search(r"\bNaN\b|undefined|Infinity", page.text("main"))
+
+
+def test_pages_of_nothing_known_open(open_report: Open, tmp_path: Path) -> None:
+    many_ranks(tmp_path / "ranks.html", 40, unknown=True)
+    unknown_measurement(tmp_path / "measurement.html")
+    for name in ("ranks", "measurement"):
+        page = open_report(tmp_path / f"{name}.html")
+        whole(page)
+        assert not re.search(r"\bNaN\b|undefined|Infinity|could not be drawn", page.text("main"))
+        assert page.problems() == []
+
+
+def test_hostile_names_of_runs_are_shown_as_text(open_report: Open, tmp_path: Path) -> None:
+    runs = [in_a_row((NASTY[0], time, ([8, 8],))).load() for time in (10.0, 20.0)]
+    fs.compare(*runs, names=(NASTY[1], NASTY[3])).write_report(tmp_path / "page.html")
+    page = open_report(tmp_path / "page.html")
+    whole(page)
+    assert page.text("h1") == f"{NASTY[1]} → right\\u202eto left\\u2066"
+    assert [row[0].lstrip("▶▼") for row in cells(page, "compare")] == [NASTY[0]]

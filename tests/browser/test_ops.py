@@ -1,0 +1,198 @@
+"""The rows of Ops in Chromium: they equal the tables, whatever the order, the filter and the grouping."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Keys, Open, Page
+
+import flopscope as fs
+
+Report = Callable[[str], Path]
+TRACE = Path(__file__).parent.parent / "data" / "traces" / "tutorial_naive_stack.json.gz"
+
+
+@pytest.fixture(scope="module")
+def trace() -> fs.Trace:
+    return fs.load_trace(TRACE)
+
+
+@pytest.fixture
+def ops(open_report: Open, trace: fs.Trace, tmp_path: Path) -> Page:
+    path = tmp_path / "report.html"
+    trace.write_report(path)
+    page = open_report(path, "#ops")
+    page.until("document.querySelector('#ops .grid .line')")
+    return page
+
+
+def lines(page: Page) -> list[str]:
+    """Return the first cells of all lines, whether they are in view or not."""
+    script = "return flopscope.ops.grid.lines.map((line) => flopscope.ops.cell(line, {name: 'key'}).text)"
+    return [str(text) for text in page.run(script)]
+
+
+def by_time(rows: Any, name: str = "self_device_time_total") -> list[str]:
+    order = sorted(range(len(rows)), key=lambda i: -getattr(rows[i], name))
+    return [rows[i].key for i in order]
+
+
+def choose(page: Page, selector: str, value: str) -> None:
+    page.run(f"""const one = document.querySelector('{selector}'); one.value = {value!r};
+        one.dispatchEvent(new Event('change', {{bubbles: true}}))""")
+
+
+def test_ops_come_first_by_their_time(ops: Page, trace: fs.Trace) -> None:
+    assert lines(ops) == by_time(trace.key_averages().of_kind("op"))
+    header = ops.one("#ops .header [aria-sort]")
+    assert header.get_attribute("aria-sort") == "descending" and header.text.startswith("Self device")
+
+
+@pytest.mark.parametrize("kind, title", [("kernel", "Device work"), ("range", "Ranges"), ("all", "All")])
+def test_kinds_choose_rows(ops: Page, trace: fs.Trace, kind: str, title: str) -> None:
+    ops.click(f"#ops .segments [data-kind={kind}]")
+    assert lines(ops) == by_time(trace.key_averages().of_kind(kind))
+    assert ops.text(f"#ops .segments [data-kind={kind}]") == title
+
+
+def test_a_header_sorts_both_ways_and_unknown_stays_last(ops: Page, trace: fs.Trace) -> None:
+    table = trace.key_averages().of_kind("op")
+    rows = [(row.key, row.pct_roofline) for row in table]
+    known = [pair for pair in rows if not math.isnan(pair[1])]
+    unknown = [key for key, share in rows if math.isnan(share)]
+    for direction, sign in (("descending", -1), ("ascending", 1)):
+        ops.run(
+            "[...document.querySelectorAll('#ops .header button')].find((b) => /% roof/.test(b.textContent)).click()"
+        )
+        assert lines(ops) == [key for key, _ in sorted(known, key=lambda pair: sign * pair[1])] + unknown
+        assert ops.one("#ops .header [aria-sort]").get_attribute("aria-sort") == direction
+
+
+def test_all_words_of_the_filter_must_occur(ops: Page, trace: fs.Trace) -> None:
+    choose(ops, "#group", "shape")
+    ops.until("flopscope.ops.id === 'shape' && flopscope.ops.grid.lines.length")
+    ops.keys("/")
+    ops.until("document.activeElement.id === 'filter'")
+    ops.keys(*"MM 2048")
+    table = trace.key_averages(group_by=("name", "shape")).of_kind("op")
+    rows = [row for row in table if "mm" in f"{row.key} {row.input_shapes}" and "2048" in str(row.input_shapes)]
+    assert 0 < len(rows) < len(table)
+    ops.until(f"flopscope.ops.grid.lines.length === {len(rows)}")
+    assert lines(ops) == by_time(rows)
+    assert ops.text("#ops .count") == f"{len(rows)} of {len(trace.key_averages(group_by=('name', 'shape')))} rows"
+    ops.run("flopscope.ops.input.value = 'no such row'; flopscope.ops.input.dispatchEvent(new Event('input'))")
+    assert "No row matches" in ops.text("#ops .nothing")
+
+
+def test_a_row_opens_into_shapes_and_kernels(ops: Page, trace: fs.Trace) -> None:
+    table = trace.key_averages(group_by=("name", "shape"), kernels=True)
+    name = "aten::addmm"
+    shapes = [row for row in table if row.key == name]
+    assert len(shapes) > 1
+    place = lines(ops).index(name)
+    ops.run(f"flopscope.ops.grid.move({place})")
+    ops.run("flopscope.ops.grid.element.focus()")
+    ops.keys(Keys.ARROW_RIGHT)
+    opened = lines(ops)[place + 1 : place + 1 + len(shapes)]
+    assert all("x" in text for text in opened)
+    ops.keys(Keys.ARROW_DOWN, Keys.ARROW_RIGHT)
+    longest = max(shapes, key=lambda row: row.self_device_time_total)
+    kernels = [kernel for kernel, _, _ in sorted(longest.kernels, key=lambda kernel: -kernel[2])]
+    assert lines(ops)[place + 2 : place + 2 + len(kernels)] == kernels
+    ops.keys(Keys.ARROW_LEFT, Keys.ARROW_LEFT, Keys.ARROW_LEFT)
+    assert lines(ops) == by_time(trace.key_averages().of_kind("op"))
+
+
+def test_enter_selects_and_escape_clears(ops: Page) -> None:
+    ops.run("flopscope.ops.grid.element.focus()")
+    ops.keys(Keys.ARROW_DOWN, Keys.ENTER)
+    ops.until("flopscope.page.selected !== null")
+    name = lines(ops)[1]
+    assert ops.text("#ops .details h3") == name and name in ops.text("#announce")
+    assert ops.text("#selection .what") == name
+    assert len(ops.all("#ops .line[aria-selected=true]")) == 1
+    ops.keys(Keys.ESCAPE)
+    ops.until("flopscope.page.selected === null")
+    assert not ops.one("#selection").is_displayed() and not ops.one("#ops .details").is_displayed()
+
+
+def test_evidence_selects_its_row(ops: Page, trace: fs.Trace) -> None:
+    ops.value("flopscope.page.mountAll().then(() => true)")
+    ops.run("document.querySelector('#overview .evidence button.link').click()")
+    ops.until("flopscope.page.selected !== null")
+    entry = trace.advice()[0].evidence[0]
+    assert ops.text("#ops .details h3") == entry["op"]
+    assert trace.advice()[0].rule in ops.text("#ops .details")
+    line = ops.run("return flopscope.ops.grid.lines.find((line) => line.key === flopscope.ops.current.key)")
+    assert line["id"] in ("shape", "name")
+
+
+def test_an_address_restores_the_view(open_report: Open, trace: fs.Trace, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    trace.write_report(path)
+    page = open_report(path, "#ops?group=step&kind=all&filter=softmax&sort=-count")
+    page.until("flopscope.ops && flopscope.ops.id === 'step' && flopscope.ops.grid && flopscope.ops.grid.lines.length")
+    rows = [row for row in trace.key_averages(group_by=("name", "step")) if "softmax" in row.key]
+    assert len(lines(page)) == len(rows)
+    assert page.run("return document.getElementById('filter').value") == "softmax"
+
+
+def test_every_grouping_has_its_rows(ops: Page, trace: fs.Trace) -> None:
+    words = {"category": "category", "line": ("name", "line"), "stream": ("name", "stream"), "stack": ("name", "stack")}
+    ops.click("#ops .segments [data-kind=all]")
+    for name, group_by in words.items():
+        choose(ops, "#group", name)
+        ops.until(f"flopscope.ops.id === '{name}' && flopscope.ops.top > 0")
+        assert sorted(lines(ops)) == sorted(row.key for row in trace.key_averages(group_by=group_by))
+    choose(ops, "#group", "module")
+    ops.until("flopscope.ops.id === 'module' && flopscope.ops.started")
+    ops.run("for (const line of flopscope.ops.grid.lines) flopscope.ops.open.delete(line.key); flopscope.ops.refresh()")
+    table = trace.key_averages(group_by="module")
+    assert sorted(lines(ops)) == sorted(row.key for row in table if row.module_depth == 0)
+
+
+def test_columns_are_chosen(ops: Page) -> None:
+    ops.click("#ops .menu > button")
+    labels = "[...document.querySelectorAll('#columns-panel label')]"
+    ops.run(f"{labels}.find((one) => /^Bytes read/.test(one.textContent)).querySelector('input').click()")
+    titles = ops.run(
+        "return [...document.querySelectorAll('#ops .header [role=columnheader]')].map((h) => h.textContent)"
+    )
+    assert "Bytes read" in titles
+    ops.click("#columns-panel > button")
+    titles = ops.run(
+        "return [...document.querySelectorAll('#ops .header [role=columnheader]')].map((h) => h.textContent)"
+    )
+    assert "Bytes read" not in titles
+
+
+def test_csv_holds_the_rows_shown(ops: Page, trace: fs.Trace) -> None:
+    rows = list(csv.DictReader(io.StringIO(ops.run("return flopscope.ops.csv()"), newline="")))
+    table = sorted(trace.key_averages().of_kind("op"), key=lambda row: -row.self_device_time_total)
+    assert [row["key"] for row in rows] == [row.key for row in table]
+    for record, row in zip(rows, table, strict=True):
+        assert float(record["self_device_time_total"]) == row.self_device_time_total
+        assert record["flops"] == "" if math.isnan(row.flops) else float(record["flops"]) == row.flops
+
+
+def test_thousands_of_rows_are_a_few_elements(open_report: Open, tmp_path: Path) -> None:
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": f"op{i}", "pid": 1, "tid": 1, "ts": 10 * i, "dur": 1 + i % 7}
+        for i in range(15_000)
+    ]
+    path = tmp_path / "report.html"
+    fs.load_trace(json.dumps({"traceEvents": events}).encode()).write_report(path)
+    page = open_report(path, "#ops")
+    page.until("document.querySelector('#ops .grid .line')")
+    assert page.run("return flopscope.ops.grid.lines.length") == 15_000
+    assert len(page.all("#ops .line")) < 100
+    page.run("flopscope.ops.grid.element.scrollTop = 1e9")
+    page.until("document.getElementById('ops-row-14999')")
+    assert len(page.all("#ops .line")) < 100

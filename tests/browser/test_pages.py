@@ -1,0 +1,167 @@
+"""The pages of eight profiles, and of measurements, in Chromium: they open, fit, print, and can be read by everyone."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Keys, Open, Page
+from profiles import MEASUREMENTS, PROFILES
+
+Report = Callable[[str], Path]
+EVERY = [*PROFILES, *MEASUREMENTS]
+WIDTHS = (1000, 1280, 1600)
+BEYOND = """
+    const width = document.documentElement.clientWidth;
+    const scrolls = (one) => {
+        for (let up = one.parentElement; up; up = up.parentElement) {
+            if (getComputedStyle(up).overflowX !== 'visible') return true;
+        }
+        return getComputedStyle(one).position === 'absolute';
+    };
+    const beyond = (one) => one.getBoundingClientRect().right > width + 1 && !scrolls(one);
+    return [...document.querySelectorAll('main *')].filter(beyond).slice(0, 5).map((one) => one.outerHTML);
+"""
+PRINTED = """
+    const shown = (selector) => [...document.querySelectorAll(selector)].filter((one) => one.offsetParent !== null);
+    return {
+        screen: shown('.grid, .bar, .controls, .tools').length,
+        printed: shown('.printed').map((one) => one.querySelectorAll('tbody tr').length),
+    };
+"""
+
+
+def data_of(path: Path) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text("utf-8"), re.S)
+    assert found
+    return dict(json.loads(found[1]))
+
+
+def ready(page: Page) -> None:
+    page.until("document.documentElement.dataset.ready === 'true'")
+
+
+def whole(page: Page) -> None:
+    """Draw all sections."""
+    ready(page)
+    page.value("flopscope.page.mountAll().then(() => true)")
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_page_opens_and_shows_its_sections(open_report: Open, report: Report, name: str) -> None:
+    path = report(name)
+    sections = list(data_of(path)["sections"])
+    page = open_report(path)
+    whole(page)
+    shown = page.run("return [...document.querySelectorAll('section')].map((one) => one.id)")
+    assert shown == sections
+    links = page.run("return [...document.querySelectorAll('#nav a')].map((one) => one.getAttribute('href'))")
+    assert links == [f"#{section}" for section in sections]
+    for section in sections:
+        assert page.text(f"#{section} .body").strip(), section
+        assert not page.all(f"#{section} .body[aria-busy]")
+        assert "could not be drawn" not in page.text(f"#{section} .body")
+    assert page.text("h1").strip() and page.run("return document.title").endswith("flopscope")
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_page_fits_the_width_of_the_window(open_report: Open, report: Report, name: str) -> None:
+    page = open_report(report(name))
+    whole(page)
+    for width in WIDTHS:
+        page.resize(width, 900)
+        page.value("new Promise((done) => setTimeout(done, 150))")
+        wide = page.run(BEYOND)
+        assert wide == [], width
+        assert page.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth"), width
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", EVERY)
+def test_a_page_is_accessible(open_report: Open, report: Report, axe: str, name: str, dark: bool) -> None:
+    page = open_report(report(name), dark=dark)
+    whole(page)
+    assert page.violations(axe) == []
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_a_page_prints_in_light_colours_with_all_sections(open_report: Open, report: Report, name: str) -> None:
+    page = open_report(report(name), dark=True)
+    ready(page)
+    page.value("flopscope.preparePrint().then(() => true)")
+    assert page.paper().startswith(b"%PDF-")
+    assert page.run("return document.documentElement.dataset.theme") == "auto"
+    page.media(dark=True, medium="print")
+    page.run("window.dispatchEvent(new Event('beforeprint'))")
+    background = page.run("return getComputedStyle(document.body).backgroundColor")
+    assert background == "rgb(255, 255, 255)"
+    state = page.run(PRINTED)
+    assert state["screen"] == 0
+    assert len(state["printed"]) == len(page.all(".grid")) and all(count <= 60 for count in state["printed"])
+    page.run("window.dispatchEvent(new Event('afterprint'))")
+    assert page.run("return document.documentElement.dataset.theme") == "auto"
+
+
+def test_the_keyboard_reaches_everything(open_report: Open, report: Report) -> None:
+    page = open_report(report("ranks"))
+    whole(page)
+    page.keys(Keys.TAB)
+    assert page.run("return document.activeElement.className") == "skip"
+    reached = set()
+    for _ in range(400):
+        page.keys(Keys.TAB)
+        place = page.run(
+            """const one = document.activeElement;
+            if (one === document.body) return null;
+            const style = getComputedStyle(one);
+            return [one.tagName, one.getAttribute('aria-label') || one.textContent.slice(0, 40),
+                style.outlineStyle !== 'none' || one.matches('.parts > div'), Boolean(one.closest('section'))];"""
+        )
+        if place is None:
+            break
+        reached.add(place[0])
+        assert place[2], f"the focus on {place} cannot be seen"
+    assert {"A", "BUTTON", "SELECT", "INPUT", "CANVAS", "svg", "DIV"} <= reached
+
+
+def test_letters_visit_sections_and_themes(open_report: Open, report: Report) -> None:
+    page = open_report(report("ranks"))
+    ready(page)
+    letters = page.run(
+        """return Object.fromEntries([...document.querySelectorAll('dialog dl > div')].map(
+            (pair) => [pair.querySelector('dd').textContent, pair.querySelector('dt').textContent]))"""
+    )
+    for section in ("Ranks", "Overview", "Communication"):
+        page.keys(*letters[section].split())
+        page.until(f"document.activeElement.id === '{section.lower()}'")
+    colours = []
+    for theme in ("light", "dark", "auto"):
+        page.keys("t")
+        page.until(f"document.documentElement.dataset.theme === '{theme}'")
+        colours.append(page.run("return getComputedStyle(document.body).backgroundColor"))
+    assert colours[0] == colours[2] != colours[1]
+    page.keys("?")
+    page.until("document.querySelector('dialog').open")
+    assert "filter the rows" in page.text("dialog")
+
+
+def test_a_section_is_a_link(open_report: Open, report: Report) -> None:
+    page = open_report(report("ranks"), "#ranks")
+    ready(page)
+    page.until("document.querySelector('#ranks .grid')")
+    page.until("document.getElementById('ranks').getBoundingClientRect().top < 120")
+
+
+def test_less_motion_is_respected(open_report: Open, report: Report) -> None:
+    page = open_report(report("ranks"))
+    whole(page)
+    page.media(calm=True)
+    moving = page.run(
+        """return [...document.querySelectorAll('*')].filter((one) => { const style = getComputedStyle(one);
+        return style.transitionDuration !== '0s' || style.animationName !== 'none'; }).length"""
+    )
+    assert moving == 0
