@@ -52,7 +52,7 @@ def test_the_slow_gpu_is_the_first_line(ranks: fs.Ranks) -> None:
     first = ranks.findings[0]
     assert (first.kind, first.ranks, first.cause) == ("straggler", (5,), "gpu")
     assert first.evidence["slowness"] == pytest.approx(1.3, rel=0.02)
-    assert str(ranks).startswith("rank 5 (host #0, GPU 0) comes last in ")
+    assert str(ranks).startswith("Rank 5 (host #0, GPU 0) comes last in ")
 
 
 def test_the_cost_is_what_the_simulation_gains_without_it(slow: tuple[Path, Simulated], ranks: fs.Ranks) -> None:
@@ -255,6 +255,16 @@ def test_steps_are_the_accounting_of_each_rank(ranks: fs.Ranks, slow: tuple[Path
         np.testing.assert_allclose(mine["own"], expected["total"] - expected["communication"])
 
 
+def test_the_page_has_the_findings(ranks: fs.Ranks, tmp_path: Path) -> None:
+    ranks.write_report(tmp_path / "ranks.html", title="Run 7")
+    text = (tmp_path / "ranks.html").read_text(encoding="utf-8")
+    assert "Run 7" in text and ranks.findings[0].what in text
+    old = text
+    with pytest.raises(OSError):
+        ranks.write_report(tmp_path / "absent" / "ranks.html")
+    assert (tmp_path / "ranks.html").read_text(encoding="utf-8") == old
+
+
 def test_tables_are_written_as_parquet(ranks: fs.Ranks, tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
@@ -395,7 +405,7 @@ def test_the_command_prints_the_summary(slow: tuple[Path, Simulated], tmp_path: 
 
     out = tmp_path / "ranks.json"
     assert main(["ranks", str(slow[0]), "--workers", "1", "--json", str(out)]) == 0
-    assert capsys.readouterr().out.startswith("rank 5 ")
+    assert capsys.readouterr().out.startswith("Rank 5 ")
     content = json.loads(out.read_text())
     assert content["findings"][0]["ranks"] == [5] and len(content["ranks"]) == 8
     assert main(["ranks", str(tmp_path / "absent.json"), "--workers", "1"]) == 2

@@ -22,7 +22,7 @@ from flopscope.report.encode import Columns
 from flopscope.report.measurement import measurement_page
 from flopscope.report.page import write
 from flopscope.report.ranks import RankFacts, ranks_page
-from flopscope.results.rank_facts import rank_facts, report_of_ranks
+from flopscope.ranks.page import rank_facts, report_of_ranks
 from flopscope.timing.distribution import describe
 from flopscope.timing.measurement import Measurement
 

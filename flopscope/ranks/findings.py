@@ -69,7 +69,7 @@ class Comparison:
 
 def find(comparison: Comparison) -> list[Finding]:
     """Return the findings, those with the largest cost first and those without a price last."""
-    found = [finding for rule in RULES for finding in rule(comparison)]
+    found = [replace(one, what=one.what[0].upper() + one.what[1:]) for rule in RULES for one in rule(comparison)]
     return sorted(found, key=lambda one: (np.isnan(one.cost_us), -one.cost_us if one.cost_us == one.cost_us else 0.0))
 
 

@@ -165,11 +165,14 @@ class Ranks:
     def write_report(self, path: str | os.PathLike[str], *, title: str | None = None) -> None:
         """Write the report of the ranks: one HTML page that needs no network. ``title``: its heading.
 
-        An existing file is replaced only by a complete one. Raises OSError if it cannot be written.
+        An existing file is replaced only by a complete one. Raises OSError if it cannot be written, ValueError for a
+        single rank, ImportError if Jinja2 is not installed.
         """
-        from flopscope.report.ranks import write_ranks
+        from flopscope.ranks.page import facts_of_ranks
+        from flopscope.report.page import write
+        from flopscope.report.ranks import ranks_page
 
-        write_ranks(self, path, title=title)
+        write(path, ranks_page(facts_of_ranks(self), title))
 
     def to_parquet(self, folder: str | os.PathLike[str]) -> None:
         """Write all tables into a folder, which is made: files, findings, ranks, collectives, ops and steps, each as

@@ -25,6 +25,7 @@ MOST_COLLECTIVES = 1000
 """Collectives that a page lists, those with the largest skews."""
 MOST_STEPS = 512
 """Steps of each rank in a page: the first ones."""
+MOST_FINDINGS = 50
 LEAST = 0.01
 """Of the time of all ranks: less waiting is not mentioned."""
 
@@ -48,6 +49,8 @@ class RankFacts:
     """As Stragglers.collectives."""
     why: str = ""
     """Why ``rank_rows`` are missing."""
+    findings: Sequence[str] | None = None
+    """What is slow across the ranks, the largest cost first; None if it was not looked for."""
     notes: Sequence[str] = ()
     """What is missing from the ranks, such as files that could not be read."""
 
@@ -114,6 +117,8 @@ def section(facts: RankFacts, columns: Columns) -> dict[str, Any] | None:
         "waits": _waits(facts, columns),
         "collectives": _collectives(facts, columns),
         "why": facts.why,
+        "findings": list(facts.findings or ())[:MOST_FINDINGS],
+        "findings_left_out": max(len(facts.findings or ()) - MOST_FINDINGS, 0),
         "notes": list(facts.notes),
     }
 
@@ -172,6 +177,8 @@ def _sentences(facts: RankFacts) -> list[str]:
         least, middle, most = (short_time_text(float(v)) for v in (known.min(), np.median(known), known.max()))
         texts.append(f"{len(facts.ranks):,} ranks; {what} takes {middle} (median of the ranks; {least} to {most}).")
     rows = _by_rank(facts)
+    if facts.findings is not None:
+        return [facts.findings[0] if facts.findings else "No rank, link or step stands out.", *texts]
     if rows is None:
         return texts
     awaited, waited = (float(rows[name].sum()) for name in ("awaited", "waited"))

@@ -369,6 +369,11 @@
             const facts = await loadFacts(data, page);
             if (data.why) element.append(el("p", { class: "notice", text: data.why }));
             for (const text of data.notes) element.append(el("p", { class: "notice", text }));
+            if (data.findings.length) {
+                element.append(draw.heading("What is slow", data.findings_left_out
+                    ? `the largest cost first; ${format.count(data.findings_left_out)} more are not listed` : "the largest cost first"));
+                element.append(el("ol", { class: "findings" }, data.findings.map((text) => el("li", { text }))));
+            }
             element.append(draw.heading("Ranks and steps", data.steps_left_out
                 ? `the first ${format.count(facts.steps)} steps; ${format.count(data.steps_left_out)} more are not drawn` : ""));
             const metrics = el("select", { on: { change: (event) => map.show(event.target.value) } },
