@@ -99,7 +99,7 @@ def test_a_slow_network_is_named_by_its_hosts(tmp_path: Path) -> None:
 def test_a_slow_host_is_one_finding(tmp_path: Path) -> None:
     simulated(tmp_path, dp=16, tp=1, events=4000, slow_gpu=dict.fromkeys(range(8, 16), 1.2))
     (found,) = fs.load_ranks(tmp_path, workers=1).findings
-    assert found.ranks == tuple(range(8, 16)) and "host #1 (ranks 8 to 15)" in found.what
+    assert found.ranks == tuple(range(8, 16)) and "Host #1 (ranks 8 to 15)" in found.what
 
 
 # Clocks ---------------------------------------------------------------------------------------------------------------
