@@ -26,7 +26,10 @@ from flopscope.results.rank_facts import report_of_ranks
 from flopscope.timing.distribution import describe
 from flopscope.timing.measurement import Measurement, Shares
 
-__all__ = ["MEASUREMENTS", "PROFILES", "RECORDED", "hostile", "huge", "many_ranks", "ranks_of"]
+__all__ = [
+    *("MEASUREMENTS", "NASTY", "PROFILES", "RECORDED"),
+    *("hostile", "huge", "many_ranks", "ranks_of", "unknown_measurement"),
+]
 
 ROOT = Path(__file__).parent.parent.parent
 RECORDED = ROOT / "benchmarks" / "results" / "nvidia-h200"
@@ -171,21 +174,29 @@ def _compare(path: Path) -> None:
     fs.compare(*runs, names=("eager", "compiled")).write_report(path)
 
 
-def many_ranks(path: Path, count: int) -> None:
-    """Write the page of so many ranks, of which rank 1234 is slow in every step."""
+def many_ranks(path: Path, count: int, unknown: bool = False) -> None:
+    """Write the page of so many ranks, of which one is slow in every step: rank 1234, or the tenth of less.
+
+    unknown: nothing is known of their times.
+    """
+    slow = 1234 if count > 1234 else 9
     draw = np.random.default_rng(1)
     steps = 12
     parts = {part: np.zeros((count, steps)) for part in PARTS}
     parts["ideal"] += 900.0
     parts["compute"] += draw.normal(400, 10, (count, steps))
-    parts["compute"][1234] += 300.0
+    parts["compute"][slow] += 300.0
     parts["communication"] += 2000.0 - parts["ideal"] - parts["compute"]
     parts["compute"][7] = math.nan  # a rank whose steps are unknown
-    waits = parts["compute"][1234].sum() - parts["compute"].sum(axis=1)
+    waits = parts["compute"][slow].sum() - parts["compute"].sum(axis=1)
     rows = {"rank": [*range(count)], "collectives": steps, "unmatched": 0, "waited": waits, "waited_pct": waits / 200}
     rows |= {"times_last": 0, "awaited": 0.0, "clock_offset": draw.normal(0, 50, count), "clock_spread": 0.2}
     frame = pandas.DataFrame(rows)
-    frame.loc[1234, ["times_last", "awaited"]] = steps, np.nansum(waits)
+    frame.loc[slow, ["times_last", "awaited"]] = steps, np.nansum(waits)
+    if unknown:
+        parts = {part: np.full((count, steps), math.nan) for part in PARTS}
+        frame = frame.astype(float)
+        frame.loc[:, frame.columns != "rank"] = math.nan
     facts = RankFacts(
         ranks=[*range(count)],
         labels=[f"runs/rank{rank}.json.gz" for rank in range(count)],
@@ -221,6 +232,19 @@ def _measured(us: float, spread: float) -> Measurement:
         **{"peaks_source": "datasheet", "shares": {"datasheet": Shares.of(rating)}, "samples": tuple(samples)},
         **{"clocks": tuple(1755.0 + draw.choice([0, 15]) for _ in samples), "notes": ("a note",)},
     )
+
+
+def unknown_measurement(path: Path) -> None:
+    """Write the page of a measurement of one sample whose work is unknown."""
+    nan = math.nan
+    measurement = Measurement(
+        **vars(describe([5.0])),
+        **{"name": NASTY[0], "device": "cuda:0", "device_name": "?", "timing_source": "event", "cache": "hot"},
+        **{"discarded": 0, "batch": 1, "stopped": "", "flops": nan, "bytes_total_moved": nan, "tflops_per_s": nan},
+        **{"gbytes_per_s": nan, "arithmetic_intensity": nan, "pct_peak_flops": nan, "pct_peak_bandwidth": nan},
+        **{"pct_roofline": nan, "bound": "unknown", "samples": (5.0,)},
+    )
+    write(path, measurement_page(measurement, {}))
 
 
 def _measurement(path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import Keys, Open, Page
-from profiles import MEASUREMENTS, RECORDED, many_ranks, ranks_of
+from hand_traces import in_a_row
+from profiles import MEASUREMENTS, NASTY, RECORDED, many_ranks, ranks_of, unknown_measurement
 from test_pages import Report, ready, whole
 
 import flopscope as fs
@@ -194,3 +195,22 @@ def test_measurements_draw_their_samples(open_report: Open, report: Report, name
     marks = page.run("return document.querySelectorAll('#measurement .chart .plot > *').length")
     assert marks > 10
     assert not re.search(r"\bNaN\b|undefined|Infinity", page.text("main"))
+
+
+def test_pages_of_nothing_known_open(open_report: Open, tmp_path: Path) -> None:
+    many_ranks(tmp_path / "ranks.html", 40, unknown=True)
+    unknown_measurement(tmp_path / "measurement.html")
+    for name in ("ranks", "measurement"):
+        page = open_report(tmp_path / f"{name}.html")
+        whole(page)
+        assert not re.search(r"\bNaN\b|undefined|Infinity|could not be drawn", page.text("main"))
+        assert page.problems() == []
+
+
+def test_hostile_names_of_runs_are_shown_as_text(open_report: Open, tmp_path: Path) -> None:
+    runs = [in_a_row((NASTY[0], time, ([8, 8],))).load() for time in (10.0, 20.0)]
+    fs.compare(*runs, names=(NASTY[1], NASTY[3])).write_report(tmp_path / "page.html")
+    page = open_report(tmp_path / "page.html")
+    whole(page)
+    assert page.text("h1") == f"{NASTY[1]} → right\\u202eto left\\u2066"
+    assert [row[0].lstrip("▶▼") for row in cells(page, "compare")] == [NASTY[0]]

@@ -14,7 +14,7 @@ flopscope.list = function (parent, options) {
     const { element: el, format } = flopscope;
     const HEAD = 34;
     const { count } = options;
-    const columns = options.columns.map((column, name) => ({ ...column, name }));
+    const columns = options.columns.map((column, name) => ({ ...column, name, left: column.left || name === 0 }));
     const noun = options.noun || "row";
     const sort = { name: options.sort ? options.sort[0] : null, down: options.sort ? options.sort[1] : true };
     const opened = new Set();

@@ -10,16 +10,15 @@
 
     const quantile = (sorted, share) => sorted[Math.min(Math.floor(share * sorted.length), sorted.length - 1)];
 
-    /* What an axis shows of samples: all but the last percents, which would squeeze the others; how many lie beyond. */
+    /* What an axis shows of samples: all but those far away, which would squeeze the others; how many these are. */
     function rangeOf(values) {
         const sorted = Float64Array.from(values).sort();
-        const [low, high] = [sorted[0], sorted[sorted.length - 1]];
         const [q1, q3] = [quantile(sorted, 0.25), quantile(sorted, 0.75)];
-        const far = q3 + 8 * Math.max(q3 - q1, 0.002 * q3);
-        const near = sorted.filter((value) => value <= far);
-        const most = near.length ? near[near.length - 1] : high;
-        const room = (most - low || most || 1) * 0.04;
-        return { domain: [low - room, most + room], beyond: sorted.length - near.length, sorted };
+        const far = 8 * Math.max(q3 - q1, 0.002 * q3);
+        const near = sorted.filter((value) => value >= q1 - far && value <= q3 + far);
+        const [low, high] = [near[0], near[near.length - 1]];
+        const room = (high - low || high || 1) * 0.04;
+        return { domain: [low - room, high + room], beyond: sorted.length - near.length, sorted };
     }
 
     /* A time with four digits, in the unit of another one. */
@@ -34,7 +33,7 @@
         const { domain, beyond, sorted } = rangeOf(values);
         const width = (domain[1] - domain[0]) / BINS;
         const bins = new Array(BINS).fill(0);
-        for (const value of sorted) if (value <= domain[1]) bins[Math.min(Math.floor((value - domain[0]) / width), BINS - 1)]++;
+        for (const value of sorted) if (value >= domain[0] && value <= domain[1]) bins[Math.min(Math.floor((value - domain[0]) / width), BINS - 1)]++;
         const text = options.text;
         const chart = {
             label: `${options.title}: ${sorted.length} from ${text(sorted[0])} to ${text(sorted[sorted.length - 1])}, median ${text(options.median)}`,
@@ -67,7 +66,7 @@
                 area.add("text", { class: "label", x: x + 5, y: area.top + 11 }, `median ${text(options.median)}`);
             },
         };
-        parent.append(flopscope.draw.heading(options.title, `${options.note}${beyond ? `; not drawn: ${beyond} further to the right` : ""}`));
+        parent.append(flopscope.draw.heading(options.title, `${options.note}${beyond ? `; not drawn: ${beyond} far away` : ""}`));
         flopscope.chart(parent, chart);
     }
 
@@ -76,7 +75,7 @@
         const { domain, beyond } = rangeOf(values);
         const step = Math.max(1, Math.ceil(values.length / MOST_DOTS));
         const left = step > 1 ? `; every ${step}th is drawn` : "";
-        parent.append(flopscope.draw.heading(options.title, `${beyond ? `not drawn: ${beyond} above the picture` : ""}${left}`.replace(/^; /, "")));
+        parent.append(flopscope.draw.heading(options.title, `${beyond ? `not drawn: ${beyond} far away` : ""}${left}`.replace(/^; /, "")));
         flopscope.chart(parent, {
             label: `${options.title}, ${values.length} of them`,
             height: 180,
@@ -84,7 +83,7 @@
             y: { ...options.axis, domain },
             draw(area) {
                 for (let i = 0; i < values.length; i += step) {
-                    if (values[i] > domain[1]) continue;
+                    if (!(values[i] >= domain[0] && values[i] <= domain[1])) continue;
                     const [x, y] = [area.x(i), area.y(values[i])];
                     area.add("circle", { class: "dot series-1", cx: x, cy: y, r: 2 });
                     if (values.length <= MOST_DOTS) area.mark(x, y, `${i + 1}: ${options.text(values[i], i)}`);
@@ -199,7 +198,7 @@
         if (ratios.length) {
             histogram(element, ratios, {
                 title: "Distribution of the ratios", what: "Rounds", axis, ci: data.ci, median: data.ratio, text,
-                bands: [margin], note: `shaded: the interval of the median; hatched: the same, within ${(100 * data.margin).toPrecision(2)} %`,
+                bands: [margin], note: `shaded: the interval of the median; grey: the same, within ${(100 * data.margin).toPrecision(2)} %`,
             });
             inOrder(element, ratios, { title: "Rounds in their order", axis: { label: "Ratio" }, median: data.ratio, text });
         }

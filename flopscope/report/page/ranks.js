@@ -86,20 +86,22 @@
             return most;
         }
 
+        /* Draw all: what stays the same while the pointer moves on a canvas of its own. */
         draw() {
             const { facts } = this;
             const area = this.layout();
             this.area = area;
-            const ratio = window.devicePixelRatio || 1;
-            this.canvas.width = Math.round(area.width * ratio);
-            this.canvas.height = Math.round(area.height * ratio);
+            this.ratio = window.devicePixelRatio || 1;
+            this.still = document.createElement("canvas");
+            for (const canvas of [this.canvas, this.still]) {
+                canvas.width = Math.round(area.width * this.ratio);
+                canvas.height = Math.round(area.height * this.ratio);
+            }
             this.canvas.style.width = `${area.width}px`;
             this.canvas.style.height = `${area.height}px`;
-            const context = this.canvas.getContext("2d");
-            context.setTransform(ratio, 0, 0, ratio, 0, 0);
-            context.clearRect(0, 0, area.width, area.height);
-            this.font = "12px system-ui, sans-serif";
-            context.font = this.font;
+            const context = this.still.getContext("2d");
+            context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+            context.font = "12px system-ui, sans-serif";
             this.drawCells(context, area);
             let y = TOP + area.rows * area.line + GAP;
             for (const strip of facts.strips) {
@@ -107,7 +109,17 @@
                 y += STRIP + GAP;
             }
             this.drawAxis(context, area, y - GAP + 4);
-            this.drawMarks(context, area);
+            this.mark();
+        }
+
+        /* Draw the marks of the rank that is chosen and of the cell that is pointed at above the rest. */
+        mark() {
+            const context = this.canvas.getContext("2d");
+            context.setTransform(1, 0, 0, 1, 0, 0);
+            context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+            context.drawImage(this.still, 0, 0);
+            context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+            this.drawMarks(context, this.area);
         }
 
         columnsOf(area) {
@@ -176,19 +188,18 @@
         }
 
         drawMarks(context, area) {
-            const mark = (place, colour, width) => {
-                const x = LEFT + place * area.perRank;
-                context.strokeStyle = colour;
-                context.lineWidth = width;
-                context.strokeRect(x - 1, TOP - 1, Math.max(area.perRank, 2) + 1, area.height - TOP - AXIS + 2);
-            };
-            if (this.chosen >= 0) mark(this.chosen, flopscope.color("accent"), 2);
+            const wide = Math.max(area.perRank, 2) + 1;
+            if (this.chosen >= 0) {
+                context.strokeStyle = flopscope.color("accent");
+                context.lineWidth = 2;
+                context.strokeRect(LEFT + this.chosen * area.perRank - 1, TOP - 1, wide, area.height - TOP - AXIS + 2);
+            }
             if (this.pointed) {
                 const [place, step] = this.at;
                 context.strokeStyle = flopscope.color("text");
                 context.lineWidth = 1.5;
                 const row = Math.floor((step * area.rows) / this.facts.steps);
-                context.strokeRect(LEFT + place * area.perRank - 1, TOP + row * area.line - 1, Math.max(area.perRank, 2) + 1, area.line + 1);
+                context.strokeRect(LEFT + place * area.perRank - 1, TOP + row * area.line - 1, wide, area.line + 1);
             }
         }
 
@@ -208,7 +219,7 @@
             const { facts } = this;
             this.at = [Math.max(0, Math.min(place, facts.count - 1)), Math.max(0, Math.min(step, facts.steps - 1))];
             this.pointed = true;
-            this.draw();
+            this.mark();
             const lines = this.text();
             this.tip.textContent = lines.join("\n");
             this.tip.hidden = false;
@@ -221,12 +232,12 @@
         leave() {
             this.pointed = false;
             this.tip.hidden = true;
-            this.draw();
+            this.mark();
         }
 
-        mark(place) {
+        setChosen(place) {
             this.chosen = place;
-            this.draw();
+            this.mark();
         }
 
         listen() {
@@ -313,7 +324,7 @@
                 { title: "± Clock", width: 90, value: (i) => waits.clock_spread[i], text: (i) => format.time(waits.clock_spread[i]), missing, doc: "Median deviation of single ends of collectives from the offset." });
         }
         for (const [name, values] of Object.entries(facts.parts)) {
-            columns.push(time(data.part_labels[name], values, { width: 168, doc: "Part of the accounting, mean of the steps." }));
+            columns.push(time(data.part_labels[name], values, { width: 178, doc: "Part of the accounting, mean of the steps." }));
         }
         columns.push({ title: "Device", width: 150, left: true, text: facts.device }, { title: "Source", width: 280, left: true, text: facts.source });
         return flopscope.list(parent, {
@@ -366,13 +377,13 @@
             element.append(el("div", { class: "controls" }, el("label", {}, "Colour", metrics)));
             let list = null;
             const choose = (place) => {
-                map.mark(place);
+                map.setChosen(place);
                 list.show(place);
                 flopscope.announce(`Rank ${facts.rank[place]} is chosen`);
             };
             const map = new HeatMap(element, facts, metrics.value, choose);
             element.append(draw.heading("Each rank", "times are means of a step; waits are sums over the profile"));
-            list = rankList(element, facts, data, (place) => map.mark(place));
+            list = rankList(element, facts, data, (place) => map.setChosen(place));
             if (data.collectives) await collectiveList(element, data.collectives, page);
         },
     });

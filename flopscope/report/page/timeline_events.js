@@ -18,7 +18,7 @@ Object.assign(flopscope.TimelineView.prototype, {
         this.axis.addEventListener("pointerdown", (event) => this.pressRange(event));
         new ResizeObserver(() => {
             this.measure();
-            this.draw();
+            this.paint(); // in this frame: a canvas is empty after its size changed
         }).observe(this.element);
         flopscope.onTheme(() => {
             this.paintColors();
