@@ -1,8 +1,8 @@
 """The report page: time from the file of a recorded trace to a page on the disk, and the size of the page.
 
-The traces have calls of a small add with shapes, their API calls, kernels and flows, and come from the page cache. What
-is in the page is checked: the number of calls, and the time of the kernels. Where Chromium is installed, the first
-paint and the frames of the moving timeline are measured too.
+The traces have calls of a small add with shapes, their API calls, kernels and flows, at random times, which compress
+worse than even ones, and come from the page cache. What is in the page is checked: the number of calls, and the time of
+the kernels. Where Chromium is installed, the first paint and the frames of the moving timeline are measured too.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import tempfile
 import zlib
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
 from harness import Report, Sampler, arguments, interleave, spread, stopwatch
-from load_trace import write
+from load_trace import EVENTS, HEAD, KERNEL
 from report_frames import Frames, why_no_browser
 
 import flopscope as fs
@@ -54,6 +55,39 @@ def main() -> None:
             report.target(f"page of {5 * calls} events", size / 1e6, most_bytes / 1e6, "MB")
             look(report, page, f"{5 * calls} events")
     report.finish()
+
+
+def write(path: Path, calls: int) -> Path:
+    """Write a trace of calls that begin, launch and run after random times."""
+    random, start = Random(1), 4_359_896_695_937_531
+    with path.open("w") as file:
+        file.write(HEAD)
+        for i in range(calls):
+            start += random.randint(10_000, 40_000)
+            launch = start + random.randint(2_000, 4_500)
+            times = (start, launch, launch + random.randint(5_000, 9_000))
+            at, call, run = (f"{ns // 1000}.{ns % 1000:03d}" for ns in times)
+            op, link, width = 1000 + i, 9_000_000 + i, 64 + random.randrange(16)
+            before = (
+                at,
+                random.randrange(700),
+                op,
+                i,
+                width,
+                width,
+                width,
+                width,
+                i,
+                call,
+                op,
+                link,
+                link,
+                call,
+                KERNEL,
+            )
+            file.write(",\n" * (i > 0) + EVENTS % (*before, run, op, link, link, run))
+        file.write('\n  ],\n  "traceName": "trace.json"\n}\n')
+    return path
 
 
 def make(trace: Path, page: Path) -> None:

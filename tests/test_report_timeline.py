@@ -17,6 +17,7 @@ from report_pages import PageRead
 
 import flopscope as fs
 from flopscope import _core
+from flopscope.report import timeline as timeline_module
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page, write
 from flopscope.report.timeline import Part, rows_of, timeline_of
@@ -297,6 +298,26 @@ def test_128_ranks_stay_below_the_limit(tmp_path: Path) -> None:
     timeline = drawn_parts([Part(core, True, f"Rank {i}", i) for i in range(128)], tmp_path, 12_800)
     assert len(timeline.start) <= 12_800 and timeline.count.sum() == timeline.data["facts"]["events"]
     assert len({lane["part"] for lane in timeline.lanes}) == 128
+
+
+def test_past_a_limit_the_threads_with_the_fewest_events_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline_module, "MOST_PLACES", 3)
+    program = many(20)
+    for thread in range(2, 10):
+        for i in range(thread):
+            program.op("aten::relu", 20 * i, 10, [64, 64], tid=thread)
+    timeline = drawn(loaded(program), tmp_path)
+    shown = {(lane["device"], None if lane["device"] >= 0 else lane["id"]) for lane in timeline.lanes}
+    assert shown == {(0, None), (-1, "1"), (-1, "9")}
+    facts = timeline.data["facts"]
+    assert (facts["places_left_out"], facts["events_left_out"]) == (7, sum(range(2, 9)))
+    linked = [i for i in timeline.blocks("work") if timeline.link[i] >= 0]
+    assert len(linked) == 20
+    for i in linked:
+        call = int(timeline.link[i])
+        assert timeline.name(call) == "cudaLaunchKernel" and timeline.start[call] < timeline.start[i]
 
 
 def test_events_without_times_are_counted(tmp_path: Path) -> None:

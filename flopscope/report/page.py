@@ -111,11 +111,12 @@ def write(path: str | os.PathLike[str], page: Page) -> None:
 
 def render(page: Page) -> Iterator[str]:
     """Yield the text of a page in parts."""
-    from markupsafe import Markup
+    template = _template()
+    from markupsafe import Markup  # of Jinja2
 
     style = _style()
     script = _script()
-    yield from _template().generate(
+    yield from template.generate(
         title=cut(page.title),
         subtitle=cut(page.subtitle),
         headline=cut(page.headline),

@@ -25,6 +25,9 @@ __all__ = ["MOST_BLOCKS", "Part", "section", "timeline_of"]
 MOST_BLOCKS = 1_500_000
 """Of a page: past it, short neighbours in a lane are merged."""
 
+MOST_PLACES = 1000
+"""Devices and threads of a page: those with the most events are drawn, and the others counted."""
+
 NONE = 2**32 - 1  # the core's value for an unknown id
 MISSING = -(2**63)  # and for an unknown time
 WORK = ("kernel", "memcpy", "memset", "interval")  # kinds of events whose names are those of kernels and copies
@@ -73,6 +76,7 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
     """Return the timeline of one or several processes, of at most about ``limit`` blocks; None if there is no block."""
     each = max(limit // max(len(parts), 1), 1)
     found = [_laid_out(part, each) for part in parts]
+    left_out = _leave_out(found)
     if not any(len(one.start) for one in found):
         return None
     origin = min(one.origin for one in found if len(one.start))
@@ -98,6 +102,7 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
             **{name: sum(one.facts[name] for one in found) for name in _COUNTS},
             "merged_ns": max(one.facts["merged_ns"] for one in found),
             "limit": limit,
+            **left_out,
         },
     }
 
@@ -110,6 +115,8 @@ class _LaidOut:
 
     def __init__(self, part: Part, facts: Mapping[str, Any]) -> None:
         self.part, self.facts = part, facts
+        self.lanes: list[tuple[str, int, int | None, int, int]] = facts["lanes"]
+        self._kept: npt.NDArray[np.bool_] | None = None  # blocks that are drawn; None: all
         self.start = self.column("start") + np.int64(part.shift)
         begin = facts["begin"]
         self.origin = begin + part.shift if begin != MISSING else int(self.start.min()) if len(self.start) else 0
@@ -117,8 +124,22 @@ class _LaidOut:
         self._rows = self._places() if part.rows is not None else None
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return a column of the core."""
-        return np.frombuffer(self.facts[name], dtype=_TYPES.get(name, "u4"))
+        """Return a column of the core, for the blocks that are drawn."""
+        values = np.frombuffer(self.facts[name], dtype=_TYPES.get(name, "u4"))
+        return values if self._kept is None else values[self._kept]
+
+    def places(self) -> list[tuple[str, int, int | None]]:
+        """Return for each lane the process and the device or thread that it is of."""
+        return [(self.part.title, device, None if device >= 0 else id) for _, device, id, _, _ in self.lanes]
+
+    def keep(self, kept: Sequence[bool]) -> int:
+        """Draw only these lanes. Return the number of events that are left out."""
+        blocks = np.repeat(np.asarray(kept, dtype=bool), [lane[4] for lane in self.lanes])
+        left_out = int(self.column("count")[~blocks].sum())
+        self._kept = blocks
+        self.lanes = [lane for lane, is_kept in zip(self.lanes, kept, strict=True) if is_kept]
+        self.start, self.duration = self.start[blocks], self.duration[blocks]
+        return left_out
 
     def rows(self) -> npt.NDArray[np.uint32]:
         """Return the rows of the page to which device work belongs, plus 1; 0: none."""
@@ -137,11 +158,28 @@ class _LaidOut:
 
     def links(self) -> npt.NDArray[np.uint32]:
         """Return the linked blocks of this part, plus 1; 0: none."""
-        return self.column("link") + np.uint32(1)
+        links = self.column("link") + np.uint32(1)
+        if self._kept is None:
+            return links
+        new = np.concatenate([[0], np.where(self._kept, np.cumsum(self._kept), 0)]).astype(np.uint32)
+        return new[links]
 
 
 def _laid_out(part: Part, limit: int) -> _LaidOut:
     return _LaidOut(part, part.core.timeline(part.by_shape, 0, (), limit))
+
+
+def _leave_out(found: Sequence[_LaidOut]) -> dict[str, int]:
+    """Leave out the places with the fewest events past MOST_PLACES. Return what is left out: places and events."""
+    counts: dict[Any, int] = {}
+    for one in found:
+        for place, lane in zip(one.places(), one.lanes, strict=True):
+            counts[place] = counts.get(place, 0) + lane[4]
+    if len(counts) <= MOST_PLACES:
+        return {"places_left_out": 0, "events_left_out": 0}
+    chosen = set(sorted(counts, key=lambda place: (place[1] < 0, -counts[place]))[:MOST_PLACES])  # devices first
+    events = sum(one.keep([place in chosen for place in one.places()]) for one in found)
+    return {"places_left_out": len(counts) - MOST_PLACES, "events_left_out": events}
 
 
 def _since(times: npt.NDArray[np.int64], origin: int) -> npt.NDArray[Any]:
@@ -165,7 +203,7 @@ def _lanes(found: Sequence[_LaidOut], columns: Columns) -> list[dict[str, Any]]:
         }
         for one in found
         for models in [one.part.core.device_names]
-        for role, device, id, depth, count in one.facts["lanes"]
+        for role, device, id, depth, count in one.lanes
     ]
 
 

@@ -235,6 +235,16 @@ def test_drag_moves_and_shift_drag_sums(page: Page) -> None:
     assert "elementwise_add" in text and "180\u202fµs" in text and "GPU 0, stream 7" in text
 
 
+def test_the_view_is_in_the_address(page: Page) -> None:
+    show_timeline(page)
+    page.run(f"{VIEW}.show({{from: 100000, to: 700000}})")
+    page.until("location.hash === '#timeline?from=100000&to=700000'")
+    page.run(f"{VIEW}.show({VIEW}.whole)")
+    page.until("location.hash === '#timeline'")
+    page.run("location.hash = '#timeline?from=200000&to=300000'")
+    page.until(f"{VIEW}.view.from === 200000 && {VIEW}.view.to === 300000")
+
+
 def test_the_sums_of_a_range_are_exact(page: Page) -> None:
     sums = page.run(f"return {VIEW}.timeline.sums(arguments[0], arguments[1])", *view(page))
     by_role: dict[str, float] = {}
@@ -389,6 +399,24 @@ def test_the_roofline_is_read_by_keys_and_filtered(page: Page) -> None:
     assert page.run("return flopscope.rooflineView.shown.map((one) => flopscope.page.rows.get('key', one.row))") == [
         "aten::relu"
     ]
+
+
+def test_each_device_has_its_own_roofline(open_report: Open, tmp_path: Path) -> None:
+    made = Program(2)
+    for device, (name, kernel) in enumerate([("aten::mm", "gemm_bf16"), ("aten::add", "elementwise_add")]):
+        made.op(name, 500 * device, 60, [4096, 4096], [4096, 4096], dtype=BF16)
+        made.call("cudaLaunchKernel", 500 * device + 10, 20, correlation=device + 1)
+        begin = 500 * device + 30
+        made.add("kernel", kernel, begin, 300, 7, device, correlation=device + 1, device=device, stream=7)
+    fs.load_trace(json.dumps({**made.head, "traceEvents": made.events}).encode()).write_report(tmp_path / "r.html")
+    page = open_report(tmp_path / "r.html")
+    page.until("document.documentElement.dataset.ready === 'true'")
+    page.value("flopscope.page.mountAll().then(() => true)")
+    names = "return flopscope.rooflineView.marks.map((one) => flopscope.page.rows.get('key', one.row))"
+    assert page.run(names) == ["aten::mm"]
+    choice = "document.querySelector('#roofline select')"
+    page.run(f"{choice}.value = '1'; {choice}.dispatchEvent(new Event('change'))")
+    assert page.run(names) == ["aten::add"]
 
 
 def test_the_memory_shows_the_peak_and_who_holds_it(page: Page) -> None:

@@ -106,18 +106,17 @@ flopscope.Ops = class {
         const wanted = kinds[this.kind];
         const texts = ["key", "input_shapes", "input_dtypes", "category", "step", "stream", "line", "module", "stack"].filter((name) => table.columns[name]);
         const strings = this.page.strings;
+        table.searched = table.searched || []; // the texts of rows that were searched
         const isSum = this.isSum();
         return (row) => {
             if (!isSum && wanted !== undefined && table.columns.kind[row] !== wanted) return false;
             if (!isSum && this.category && table.get("category", row) !== this.category) return false;
             if (!words.length) return true;
-            let text = "";
-            for (const name of texts) {
-                const value = table.columns[name][row];
-                if (value >= 0) text += `${strings[value]}\n`;
+            if (table.searched[row] === undefined) {
+                const found = texts.map((name) => table.columns[name][row]).filter((value) => value >= 0);
+                table.searched[row] = found.map((value) => strings[value]).join("\n").toLowerCase();
             }
-            text = text.toLowerCase();
-            return words.every((word) => text.includes(word));
+            return words.every((word) => table.searched[row].includes(word));
         };
     }
 

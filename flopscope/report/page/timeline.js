@@ -86,6 +86,10 @@ flopscope.TimelineView = class {
             lines.push(`${count(facts.events)} events are drawn as ${count(facts.blocks)} blocks: in a lane, neighbours shorter than ${
                 text(facts.merged_ns)} within ${text(facts.merged_ns)} of time are one block of their summed time, because a page holds about ${count(facts.limit)}. Search finds a block by its longest event.`);
         }
+        if (facts.places_left_out) {
+            lines.push(`${plural(facts.places_left_out, "device or thread", "devices and threads")} with the fewest events ${
+                facts.places_left_out === 1 ? "is" : "are"} not drawn: ${plural(facts.events_left_out, "event")}.`);
+        }
         if (facts.unplaced) lines.push(`${plural(facts.unplaced, "event")} without a start ${facts.unplaced === 1 ? "is" : "are"} not drawn.`);
         if (facts.deep) lines.push(`${plural(facts.deep, "event")} nested or overlapping too deeply ${facts.deep === 1 ? "is" : "are"} not drawn.`);
         if (facts.open) lines.push(`${plural(facts.open, "event")} had not ended and ${facts.open === 1 ? "is" : "are"} drawn until the last known time.`);
@@ -249,10 +253,13 @@ flopscope.TimelineView = class {
         painter.texts = [];
         painter.pale = pixel(flopscope.colors.mix(this.paper, this.ink, 0.07));
         painter.pixels.fill(pixel(this.paper));
-        for (const step of this.timeline.steps) {
+        let last = -1;
+        this.eachStep((step) => {
             const x = Math.round(this.x(step.begin));
-            if (x >= 0 && x < painter.width) painter.column(x, 0, painter.height, pixel(this.lineColor));
-        }
+            if ((step.end - step.begin) * this.scale < 6 * ratio) return; // lines that close would be an area
+            if (x !== last && x >= 0) painter.column(x, 0, painter.height, pixel(this.lineColor));
+            last = x;
+        });
         const shown = this.rows.filter((row) => row.y + row.height > top && row.y < top + this.canvas.height / ratio);
         for (const row of shown) {
             const y0 = Math.round((row.y - top) * ratio), y1 = Math.round((row.y + row.height - top) * ratio);
@@ -273,6 +280,18 @@ flopscope.TimelineView = class {
         context.putImageData(painter.image, 0, 0);
         this.paintTexts(context);
         this.paintMarks(context, shown);
+    }
+
+    /* Call for each step in view. */
+    eachStep(call) {
+        const { steps } = this.timeline;
+        let low = 0, high = steps.length;
+        while (low < high) {
+            const middle = (low + high) >>> 1;
+            if (steps[middle].end < this.view.from) low = middle + 1;
+            else high = middle;
+        }
+        for (; low < steps.length && steps[low].begin <= this.view.to; low++) call(steps[low], low);
     }
 
     paintTexts(context) {
@@ -367,7 +386,7 @@ flopscope.TimelineView = class {
     }
 
     paintAxis() {
-        const { ratio, axis, timeline } = this;
+        const { ratio, axis } = this;
         const { css, mix } = flopscope.colors;
         const context = axis.getContext("2d", { alpha: false });
         context.fillStyle = css(this.paper);
@@ -375,7 +394,7 @@ flopscope.TimelineView = class {
         context.font = `${Math.round(11 * ratio)}px system-ui, sans-serif`;
         context.textBaseline = "middle";
         const half = Math.round(18 * ratio);
-        timeline.steps.forEach((step, i) => {
+        this.eachStep((step, i) => {
             const x0 = Math.max(this.x(step.begin), -1), x1 = Math.min(this.x(step.end), axis.width + 1);
             if (x1 < 0 || x0 > axis.width || x1 - x0 < 1) return;
             context.fillStyle = css(mix(this.paper, this.ink, i % 2 ? 0.16 : 0.09));
