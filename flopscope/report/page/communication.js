@@ -80,7 +80,7 @@
 
     function callsTable(parent, calls) {
         const { format } = flopscope;
-        const longest = Math.max(...calls.duration);
+        const longest = calls.duration.reduce((most, one) => Math.max(most, one), 0);
         const number = (title, name, text, more = {}) => ({
             title, width: 100, value: (i) => calls[name][i], text: (i) => text(calls[name][i]), ...more,
         });
@@ -125,6 +125,10 @@
             sizesChart(element, data, kinds, calls);
             element.append(draw.heading("By kind and size", "times of all steps and devices, with the wait for other ranks"));
             element.append(kindsTable(data));
+            if (data.sizes_left_out) {
+                const left = `${format.plural(data.sizes_left_out, "more size")}, with less time, are not listed.`;
+                element.append(el("p", { class: "note", text: left }));
+            }
             const left = data.count - data.shown;
             element.append(draw.heading("Calls", left ? `the first ${format.count(data.shown)} of ${format.count(data.count)}` : ""));
             callsTable(element, calls);
