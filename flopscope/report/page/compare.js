@@ -127,7 +127,13 @@
         });
         const bar = (key) => ({ share: (i) => (most > 0 ? numbers[key][i] / most : 0) });
         const of = (title, key, print) => ["a", "b"].map((which) => number(`${title} ${which}`, `${key}_${which}`, print, { width: 100 }));
+        const chosen = el("p", { class: "chosen", "aria-live": "polite", text: "Choose a row to read why it changed." });
+        const describe = (i) => [
+            `${text(name, i)}: ${format.time(numbers.time_a[i])} → ${format.time(numbers.time_b[i])} (${signed(numbers.difference[i])})`,
+            `${text(cause, i)}${text(why, i) ? `: ${text(why, i)}` : ""}`,
+        ].join("; ");
         flopscope.list(element, {
+            select: (i) => { chosen.textContent = describe(i); },
             label: "What changed, by name", noun: "name", count: rows.count, height: 560, sort: [3, true],
             placeholder: "name, shape, cause", parent: (i) => parent[i],
             filter: (i) => `${text(name, i)} ${text(cause, i)} ${text(why, i)}`,
@@ -155,6 +161,7 @@
                 { title: "Unit b", width: 104, left: true, text: (i) => text(unitB, i) || format.MISSING, missing: gone("b") },
             ],
         });
+        element.append(chosen);
     }
 
     async function overviews(element, data, page) {
