@@ -17,6 +17,7 @@ from report_pages import PageRead, handlers
 import flopscope as fs
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.collective_kinds import kinds_of
+from flopscope.cli.program import main
 from flopscope.report import communication, compare, ranks
 from flopscope.report.encode import Columns
 from flopscope.report.measurement import measurement_page
@@ -95,6 +96,14 @@ def test_a_comparison_has_the_accounting_of_both(comparison: fs.Comparison, comp
         assert shares == pytest.approx({part: middle[part] for part in shares})
         assert comparison.parts[which] == pytest.approx({part: middle[part] for part in PARTS})
         assert data["overviews"][which]["steps"] == len(steps)
+
+
+def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = (str(RECORDED / f"pointwise_{which}.json.gz") for which in ("before", "after"))
+    main(["compare", a, b, "-o", str(tmp_path / "page.html")])
+    page = PageRead(tmp_path / "page.html")
+    assert page.data["sections"]["compare"]["names"] == ["pointwise_before.json.gz", "pointwise_after.json.gz"]
+    assert page.data["sections"]["compare"]["verdict"][0].split()[0] in capsys.readouterr().out
 
 
 def test_overviews_of_a_comparison_refer_to_no_rows(compared: PageRead) -> None:
@@ -204,6 +213,16 @@ def test_a_page_lists_so_many_calls_and_sums_all(tmp_path: Path, monkeypatch: py
     data = PageRead(tmp_path / "page.html").data["sections"]["communication"]
     assert (data["count"], data["shown"], data["calls"]["start"]["length"]) == (30, 7, 7)
     assert data["time"] == pytest.approx(trace.collectives()["duration"].sum())
+
+
+def test_sizes_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(communication, "MOST_SIZES", 2)
+    trace = collectives().load()
+    trace.write_report(tmp_path / "page.html")
+    data = PageRead(tmp_path / "page.html").data["sections"]["communication"]
+    times = trace.collectives().groupby(["collective", "message_bytes"])["duration"].sum().sort_values(ascending=False)
+    assert data["sizes_left_out"] == len(times) - 2
+    assert sorted(row["time"] for row in data["sizes"]) == pytest.approx(sorted(times[:2]))
 
 
 def test_a_profile_without_communication_has_no_section(tmp_path: Path) -> None:

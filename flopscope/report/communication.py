@@ -17,6 +17,8 @@ __all__ = ["section"]
 
 MOST_CALLS = 200_000
 """Calls that a page lists; sums are over all."""
+MOST_SIZES = 500
+"""Kinds and sizes that a page lists: those with the most time."""
 
 
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
@@ -28,6 +30,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     time, exposed = math.fsum(calls["duration"]), math.fsum(calls["exposed"])
     analysis = source.analysis
     sizes = kinds_of(calls, "collective", "message_bytes")
+    longest = sorted(range(len(sizes)), key=lambda i: -sizes[i].time)[:MOST_SIZES]
     shown = slice(0, MOST_CALLS)
     starts = source.results.collectives()["start"].to_numpy(dtype=np.float64)[shown]
     return {
@@ -38,7 +41,8 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
         "time": time,
         "exposed": exposed,
         "exposed_pct_of_total": _percent(exposed, analysis.total * analysis.step_count),
-        "sizes": [_kind(kind, ("collective", "message_bytes")) for kind in sizes],
+        "sizes": [_kind(sizes[i], ("collective", "message_bytes")) for i in sorted(longest)],
+        "sizes_left_out": len(sizes) - len(longest),
         "calls": {
             **{name: columns.texts(calls[name][shown]) for name in ("collective", "name", "group", "dtype", "kernel")},
             **{name: columns.add(_numbers(calls[name][shown])) for name in _NUMBERS},

@@ -101,6 +101,18 @@ def test_lists_sort_filter_and_open(open_report: Open, report: Report) -> None:
     page.until("!document.querySelector('#compare .grid .line[aria-level=\"2\"]')")
 
 
+def test_a_chosen_change_tells_why(open_report: Open, report: Report) -> None:
+    page = open_report(report("compare"))
+    whole(page)
+    page.keys("/")
+    assert page.run("return document.activeElement.type") == "search"
+    page.keys(Keys.ESCAPE)
+    page.run("document.querySelector('#compare .grid').focus()")
+    page.keys(Keys.ARROW_DOWN, Keys.ENTER)
+    row = cells(page, "compare")[1]
+    assert page.text("#compare .chosen").startswith(f"{row[0].lstrip('▶▼')}: {row[1]} → {row[2]} ({row[3]}); {row[8]}")
+
+
 # Communication --------------------------------------------------------------------------------------------------------
 
 
@@ -126,6 +138,14 @@ def test_communication_has_the_sums_of_the_calls(open_report: Open, report: Repo
     listed = cells(page, "communication")
     assert [time_of(row[1]) for row in listed] == pytest.approx(list(calls["start"]), rel=0.006)
     assert [time_of(row[3]) for row in listed] == pytest.approx(list(calls["duration"]), rel=0.006)
+
+
+def test_a_call_selects_its_kernel(open_report: Open, report: Report) -> None:
+    page = open_report(report("ranks"))
+    whole(page)
+    page.click("#communication .grid .line")
+    page.until("!document.getElementById('selection').hidden")
+    assert page.text("#selection .what").startswith("ncclDevKernel_AllReduce")
 
 
 def test_charts_tell_their_marks(open_report: Open, report: Report) -> None:
@@ -214,3 +234,11 @@ def test_hostile_names_of_runs_are_shown_as_text(open_report: Open, tmp_path: Pa
     whole(page)
     assert page.text("h1") == f"{NASTY[1]} → right\\u202eto left\\u2066"
     assert [row[0].lstrip("▶▼") for row in cells(page, "compare")] == [NASTY[0]]
+
+
+@pytest.mark.parametrize("section", ["ops", "communication"])
+def test_the_first_click_selects_a_row(open_report: Open, report: Report, section: str) -> None:
+    page = open_report(report("ranks"))
+    whole(page)
+    page.click(f"#{section} .grid .line:nth-child(2) .first")
+    page.until(f"document.querySelector('#{section} .grid .line:nth-child(2)[aria-selected=true]')")

@@ -14,6 +14,8 @@
 #include "summaries/steps.h"
 #include "summaries/streams.h"
 #include "table/table.h"
+#include "timeline/memory.h"
+#include "timeline/timeline.h"
 #include "tests/c/fuzz_load.h"
 #include "views/chrome_trace.h"
 
@@ -136,6 +138,61 @@ static fs_status account_for(const fs_store *store, bool brief)
     if (parts != NULL) check_accounting(&found, parts);
     fs_free(parts);
     fs_accounting_clear(&found);
+    fs_table_destroy(table);
+    return status;
+}
+
+/* The timeline ----------------------------------------------------------------------------------------------------- */
+
+/* Check that the blocks of each lane do not overlap, and that every event is in one. */
+static void check_timeline(const fs_store *store, const fs_timeline *found, const fs_accounting *accounting)
+{
+    uint64_t events = 0, next = 0, time = 0, idle = 0;
+    for (uint32_t i = 0; i < found->lane_count; i++) {
+        const fs_timeline_lane *lane = &found->lanes[i];
+        FUZZ_CHECK(lane->first == next && lane->count > 0, "lane %u", i);
+        next += lane->count;
+        for (uint32_t j = lane->first; j < next; j++) {
+            bool ordered = j == lane->first || found->start[j] >= found->start[j - 1];
+            FUZZ_CHECK(ordered && found->duration[j] >= 0 && found->busy[j] >= 0, "lane %u, block %u", i, j);
+            if (ordered && j > lane->first) {
+                uint64_t gap = (uint64_t)found->start[j] - (uint64_t)found->start[j - 1];
+                FUZZ_CHECK(gap >= (uint64_t)found->duration[j - 1], "lane %u, block %u", i, j);
+            }
+            FUZZ_CHECK(found->link[j] == FS_NONE || found->link[j] < found->block_count, "block %u", j);
+            FUZZ_CHECK(found->label[j] == FS_NONE || found->label[j] < found->label_count, "block %u", j);
+            events += found->count[j];
+            if (lane->role == FS_LANE_IDLE) idle += (uint64_t)found->busy[j];
+        }
+    }
+    for (uint32_t i = 0; i < accounting->gap_count; i++) time += (uint64_t)accounting->gaps[i].time;
+    uint64_t left_out = (uint64_t)found->deep_count + found->unplaced_count;
+    FUZZ_CHECK(next == found->block_count && events == found->event_count, "%llu", (unsigned long long)events);
+    FUZZ_CHECK(events - found->idle_count + left_out + found->memory_count <= fs_store_count(store), "%llu",
+               (unsigned long long)events);
+    if (time < INT64_MAX)
+        FUZZ_CHECK(time == idle, "%llu of %llu ns", (unsigned long long)idle, (unsigned long long)time);
+}
+
+static fs_status draw_timeline(const fs_store *store)
+{
+    fs_table_options options = {.by_shape = true, .works = true, .calls = true, .brief = true};
+    fs_table *table;
+    fs_accounting accounting = {0};
+    fs_memory_changes changes = {0};
+    FUZZ_TRY(fs_table_build(store, &options, &table, &fuzz_error));
+    fs_status status = fs_accounting_list(&accounting, store, table, &fuzz_error);
+    for (uint32_t limit = 1000; status == FS_OK && limit > 0; limit /= 30) {
+        fs_timeline found;
+        status = fs_timeline_build(&found, store, table, &accounting, limit, &fuzz_error);
+        if (status != FS_OK) break;
+        check_timeline(store, &found, &accounting);
+        fs_timeline_clear(&found);
+    }
+    if (status == FS_OK) status = fs_memory_list(&changes, store, table, &fuzz_error);
+    FUZZ_CHECK(status == FS_OK || status == FS_OUT_OF_MEMORY, "%s", fuzz_error.message);
+    fs_memory_clear(&changes);
+    fs_accounting_clear(&accounting);
     fs_table_destroy(table);
     return status;
 }
@@ -317,7 +374,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     fuzz_set_up();
     if (fuzz_load(&text, FUZZ_WHOLE, &store, &report, &fuzz_error) != FS_OK) return 0;
     if (build_tables(store, &calls) == FS_OK && account_for(store, false) == FS_OK &&
-        account_for(store, true) == FS_OK && summarize(store) == FS_OK) {
+        account_for(store, true) == FS_OK && draw_timeline(store) == FS_OK && summarize(store) == FS_OK) {
         FS_IGNORE(write_and_reload(store, report.base));
     }
     fs_store_destroy(store);

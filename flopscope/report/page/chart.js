@@ -70,19 +70,19 @@
         const xUnit = unitOf(options.x, area.sx.high);
         const yUnit = unitOf(options.y, area.sy.high);
         const withUnit = (axis, unit) => (unit.unit ? `${axis.label}, ${unit.unit}` : axis.label);
-        for (const value of options.x.ticks || ticksOf(options.x, area.sx.low, area.sx.high, Math.max(2, (right - left) / 80))) {
+        for (const value of ticksOf(options.x, area.sx.low, area.sx.high, Math.max(2, (right - left) / 80))) {
             const x = area.x(value);
             make("line", { class: "tick", x1: x, x2: x, y1: top, y2: bottom }, frame);
-            const text = options.x.text ? options.x.text(value) : xUnit.text(value);
-            make("text", { x, y: bottom + 15, "text-anchor": "middle" }, frame, text);
+            make("text", { x, y: bottom + 15, "text-anchor": "middle" }, frame, xUnit.text(value));
         }
-        for (const value of options.y.ticks || ticksOf(options.y, area.sy.low, area.sy.high, Math.max(2, (bottom - top) / 36))) {
+        for (const value of ticksOf(options.y, area.sy.low, area.sy.high, Math.max(2, (bottom - top) / 36))) {
             const y = area.y(value);
             make("line", { class: "tick", x1: left, x2: right, y1: y, y2: y }, frame);
-            make("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, frame, options.y.text ? options.y.text(value) : yUnit.text(value));
+            make("text", { x: left - 6, y: y + 4, "text-anchor": "end" }, frame, yUnit.text(value));
         }
         make("line", { class: "edge", x1: left, x2: right, y1: bottom, y2: bottom }, frame);
-        make("text", { class: "label", x: (left + right) / 2, y: height - 6, "text-anchor": "middle" }, frame, withUnit(options.x, xUnit));
+        const centred = { class: "label", x: (left + right) / 2, y: height - 6, "text-anchor": "middle" };
+        make("text", centred, frame, withUnit(options.x, xUnit));
         const y = (top + bottom) / 2;
         const turned = { class: "label", x: 12, y, "text-anchor": "middle", transform: `rotate(-90 12 ${y})` };
         make("text", turned, frame, withUnit(options.y, yUnit));
@@ -161,7 +161,8 @@
             svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
             svg.setAttribute("width", width);
             state.marks = [];
-            const area = { svg, width, height, left: margin.left, right: width - margin.right, top: margin.top, bottom: height - margin.bottom };
+            const area = { svg, width, height, left: margin.left, right: width - margin.right };
+            Object.assign(area, { top: margin.top, bottom: height - margin.bottom });
             area.sx = scaleOf(options.x, area.left, area.right);
             area.sy = scaleOf(options.y, area.bottom, area.top);
             area.x = area.sx.place;

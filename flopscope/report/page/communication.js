@@ -78,15 +78,26 @@
         return calls;
     }
 
-    function callsTable(parent, calls) {
+    /* The rows of the page's table by the names of kernels. */
+    function rowsOfKernels(page) {
+        const rows = new Map();
+        for (let row = 0; page.rows && row < page.rows.count; row++) {
+            if (page.rows.kind(row) === "kernel" && !rows.has(page.rows.get("key", row))) rows.set(page.rows.get("key", row), row);
+        }
+        return rows;
+    }
+
+    function callsTable(parent, calls, page) {
+        const rows = rowsOfKernels(page);
         const { format } = flopscope;
-        const longest = Math.max(...calls.duration);
+        const longest = calls.duration.reduce((most, one) => Math.max(most, one), 0);
         const number = (title, name, text, more = {}) => ({
             title, width: 100, value: (i) => calls[name][i], text: (i) => text(calls[name][i]), ...more,
         });
         flopscope.list(parent, {
             label: "Calls of collectives", noun: "call", count: calls.count, height: 360, sort: [1, false],
             placeholder: "kind, name, group, kernel",
+            select: (i) => page.select(rows.has(calls.text("kernel", i)) ? rows.get(calls.text("kernel", i)) : null, { source: "communication" }),
             filter: (i) => ["collective", "name", "group", "dtype", "kernel"].map((name) => calls.text(name, i) || "").join(" "),
             columns: [
                 { title: "Collective", width: 120, left: true, text: (i) => calls.text("collective", i) },
@@ -125,9 +136,13 @@
             sizesChart(element, data, kinds, calls);
             element.append(draw.heading("By kind and size", "times of all steps and devices, with the wait for other ranks"));
             element.append(kindsTable(data));
+            if (data.sizes_left_out) {
+                const left = `${format.plural(data.sizes_left_out, "more size")}, with less time, are not listed.`;
+                element.append(el("p", { class: "note", text: left }));
+            }
             const left = data.count - data.shown;
             element.append(draw.heading("Calls", left ? `the first ${format.count(data.shown)} of ${format.count(data.count)}` : ""));
-            callsTable(element, calls);
+            callsTable(element, calls, page);
         },
     });
 }

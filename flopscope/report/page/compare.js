@@ -46,9 +46,11 @@
         const head = el("div", { class: "head" }, ["Part", "a above, b below", "a", "b", "b − a", ""].map((text, i) => el("span", {
             class: i > 1 ? "num" : "", text,
         })));
-        return el("div", { class: "sides-of-parts", role: "list", "aria-label": "Parts of the time of both runs" }, head, rows.map((part) => el("div", { role: "listitem" },
+        const bar = (time, part) => draw.track(draw.bar(time / most, `part-${part.name}`));
+        const list = { class: "sides-of-parts", role: "list", "aria-label": "Parts of the time of both runs" };
+        return el("div", list, head, rows.map((part) => el("div", { role: "listitem" },
             el("span", { class: "name" }, el("i", { class: `swatch part-${part.name}` }), part.label),
-            el("span", { class: "both" }, draw.track(draw.bar(part.a / most, `part-${part.name}`)), draw.track(draw.bar(part.b / most, `part-${part.name}`))),
+            el("span", { class: "both" }, bar(part.a, part), bar(part.b, part)),
             el("span", { class: "num", text: format.time(part.a) }),
             el("span", { class: "num", text: format.time(part.b) }),
             el("span", { class: "num", text: signed(part.b - part.a) }),
@@ -120,13 +122,21 @@
         }
         const gone = (which) => `${which} has no such row, or it is unknown.`;
         const number = (title, key, print, more = {}) => ({
-            title, width: 88, value: (i) => numbers[key][i], text: (i) => print(numbers[key][i]), missing: gone(key.endsWith("_a") ? "a" : "b"), ...more,
+            title, width: 88, value: (i) => numbers[key][i], text: (i) => print(numbers[key][i]),
+            missing: gone(key.endsWith("_a") ? "a" : "b"), ...more,
         });
         const bar = (key) => ({ share: (i) => (most > 0 ? numbers[key][i] / most : 0) });
-        const of = (key, print) => [number(`${key[0]} a`, `${key[1]}_a`, print, { width: 100 }), number(`${key[0]} b`, `${key[1]}_b`, print, { width: 100 })];
+        const of = (title, key, print) => ["a", "b"].map((which) => number(`${title} ${which}`, `${key}_${which}`, print, { width: 100 }));
+        const chosen = el("p", { class: "chosen", "aria-live": "polite", text: "Choose a row to read why it changed." });
+        const describe = (i) => [
+            `${text(name, i)}: ${format.time(numbers.time_a[i])} → ${format.time(numbers.time_b[i])} (${signed(numbers.difference[i])})`,
+            `${text(cause, i)}${text(why, i) ? `: ${text(why, i)}` : ""}`,
+        ].join("; ");
         flopscope.list(element, {
+            select: (i) => { chosen.textContent = describe(i); },
             label: "What changed, by name", noun: "name", count: rows.count, height: 560, sort: [3, true],
-            placeholder: "name, shape, cause", filter: (i) => `${text(name, i)} ${text(cause, i)} ${text(why, i)}`, parent: (i) => parent[i],
+            placeholder: "name, shape, cause", parent: (i) => parent[i],
+            filter: (i) => `${text(name, i)} ${text(cause, i)} ${text(why, i)}`,
             columns: [
                 { title: "Name", width: 240, left: true, text: (i) => text(name, i) || "(no name)" },
                 number("a", "time_a", format.time, { ...bar("time_a"), width: 100 }),
@@ -136,19 +146,22 @@
                     title: "Less | more", width: 110, value: (i) => numbers.difference[i], text: () => "", magnitude: true,
                     element: (i) => difference(widest > 0 ? numbers.difference[i] / widest : 0),
                 },
-                number("b / a", "ratio", ratio, { width: 76, doc: "Below 1, b is faster.", missing: "Only one run has it, or one took no time." }),
+                number("b / a", "ratio", ratio, {
+                    width: 76, doc: "Below 1, b is faster.", missing: "Only one run has it, or one took no time.",
+                }),
                 number("Calls a", "calls_a", format.number, { width: 76 }),
                 number("Calls b", "calls_b", format.number, { width: 76 }),
                 { title: "Cause", width: 86, left: true, text: (i) => text(cause, i) },
                 { title: "Why", width: 320, left: true, text: (i) => text(why, i) },
                 number("Roof a", "pct_roofline_a", format.percent, { doc: "Of the roofline." }),
                 number("Roof b", "pct_roofline_b", format.percent, { doc: "Of the roofline." }),
-                ...of(["FLOPs", "flops"], format.flops),
-                ...of(["Bytes", "bytes"], format.bytes),
+                ...of("FLOPs", "flops", format.flops),
+                ...of("Bytes", "bytes", format.bytes),
                 { title: "Unit a", width: 104, left: true, text: (i) => text(unitA, i) || format.MISSING, missing: gone("a") },
                 { title: "Unit b", width: 104, left: true, text: (i) => text(unitB, i) || format.MISSING, missing: gone("b") },
             ],
         });
+        element.append(chosen);
     }
 
     async function overviews(element, data, page) {
@@ -171,7 +184,8 @@
             element.append(tiles(data));
             for (const text of data.verdict.slice(1)) element.append(el("p", { class: "sentence", text }));
             if (data.parts.length) {
-                element.append(flopscope.draw.heading("Where the difference is", data.per === "step" ? "the step with the median time of each run" : "the whole runs"));
+                const what = data.per === "step" ? "the step with the median time of each run" : "the whole runs";
+                element.append(flopscope.draw.heading("Where the difference is", what));
                 element.append(parts(data));
             }
             await bothSteps(element, data, page);

@@ -25,7 +25,9 @@ flopscope.Grid = class {
             class: "grid", role: "treegrid", tabindex: "0", "aria-label": options.label,
             on: {
                 scroll: () => this.schedule(), keydown: (event) => this.key(event),
-                focus: () => { if (this.at < 0 && this.lines.length) this.move(0, false); },
+                focus: () => { // not by the pointer: a row that is drawn anew while it is pressed gets no click
+                    if (this.at < 0 && this.lines.length && this.element.matches(":focus-visible")) this.move(0, false);
+                },
             },
         }, el("div", { role: "rowgroup", class: "head-group" }, this.header), this.space, this.nothing);
         this.body.addEventListener("click", (event) => this.click(event));

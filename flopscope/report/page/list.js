@@ -32,7 +32,8 @@ flopscope.list = function (parent, options) {
         const value = column.value ? column.value(i) : column.text(i);
         return column.magnitude ? Math.abs(value) : value;
     };
-    const isUnknown = (value) => value === null || value === undefined || value === "" || Number.isNaN(value) || value === format.MISSING;
+    const UNKNOWN = new Set([null, undefined, "", NaN, format.MISSING]);
+    const isUnknown = (value) => UNKNOWN.has(value);
 
     function compare(a, b) {
         if (sort.name === null) return a - b;
@@ -42,12 +43,15 @@ flopscope.list = function (parent, options) {
         return (sort.down ? -order : order) || a - b;
     }
 
-    const lineOf = (i, depth) => ({ key: i, depth, kind: depth ? "part" : "record", open: children.has(i) ? opened.has(i) : undefined });
+    const lineOf = (i, depth) => ({
+        key: i, depth, kind: depth ? "part" : "record", open: children.has(i) ? opened.has(i) : undefined,
+    });
 
     function cellOf(line, column) {
         const i = line.key;
         const text = column.text(i) || "";
-        const cell = { text, title: text.length > 10 ? text : undefined, share: column.share ? column.share(i) : NaN, bar: column.bar };
+        const cell = { text, title: text.length > 10 ? text : undefined, bar: column.bar };
+        if (column.share) cell.share = column.share(i);
         if (text === format.MISSING) {
             cell.name = "unknown";
             cell.title = column.missing || "Unknown: it was not recorded.";

@@ -33,10 +33,13 @@
         const { domain, beyond, sorted } = rangeOf(values);
         const width = (domain[1] - domain[0]) / BINS;
         const bins = new Array(BINS).fill(0);
-        for (const value of sorted) if (value >= domain[0] && value <= domain[1]) bins[Math.min(Math.floor((value - domain[0]) / width), BINS - 1)]++;
+        for (const value of sorted) {
+            if (value >= domain[0] && value <= domain[1]) bins[Math.min(Math.floor((value - domain[0]) / width), BINS - 1)]++;
+        }
         const text = options.text;
         const chart = {
-            label: `${options.title}: ${sorted.length} from ${text(sorted[0])} to ${text(sorted[sorted.length - 1])}, median ${text(options.median)}`,
+            label: `${options.title}: ${sorted.length} from ${text(sorted[0])} to ${text(sorted[sorted.length - 1])}, `
+                + `median ${text(options.median)}`,
             height: 220,
             x: { ...options.axis, domain },
             y: { label: options.what, domain: [0, Math.max(...bins) * 1.08], whole: true },
@@ -94,10 +97,34 @@
         });
     }
 
+    /* The roof of the memory and those of the units, from one source of peaks. */
+    function drawRoof(area, roof, named) {
+        const { format } = flopscope;
+        const line = (x1, y1, x2, y2) => area.add("line", {
+            class: "roof", "stroke-dasharray": DASHES[roof.source] || "", x1: area.x(x1), y1: area.y(y1), x2: area.x(x2), y2: area.y(y2),
+        });
+        const name = (x, y, text, anchor) => named && area.add("text", { class: "label", x, y, "text-anchor": anchor }, text);
+        const [low, high] = [area.sx.low, area.sx.high];
+        const flat = Object.entries(roof.flops);
+        if (roof.bandwidth) {
+            const from = Math.max(low, area.sy.low / roof.bandwidth);
+            const top = flat.length ? Math.max(...flat.map(([, flops]) => flops)) : area.sy.high;
+            const to = Math.min(top / roof.bandwidth, high);
+            line(from, from * roof.bandwidth, to, to * roof.bandwidth);
+            const y = Math.min(area.y(from * roof.bandwidth) + 4, area.bottom - 4);
+            name(area.x(from) + 26, y, `memory ${format.byteRate(roof.bandwidth)}`, "start");
+        }
+        for (const [unit, flops] of flat) {
+            line(roof.bandwidth ? Math.max(flops / roof.bandwidth, low) : low, flops, high, flops);
+            name(area.right - 4, area.y(flops) - 5, `${unit} ${format.flopRate(flops)}`, "end");
+        }
+    }
+
     /* Roofs and marks on log axes. */
     function roofline(parent, data) {
         const { format } = flopscope;
         const { marks, roofs, unmarked } = data;
+        const rated = (mark) => `${mark.name} at ${format.intensity(mark.intensity)}, ${format.flopRate(mark.flops)}`;
         const flat = roofs.flatMap((roof) => Object.entries(roof.flops).map(([unit, flops]) => ({ ...roof, unit, flops })));
         const ridges = flat.filter((roof) => roof.bandwidth).map((roof) => roof.flops / roof.bandwidth);
         const intensities = [...marks.map((mark) => mark.intensity), ...ridges];
@@ -110,31 +137,17 @@
         ].join("; ")));
         flopscope.legend(parent, [...new Set(marks.map((mark) => mark.bound))].map((bound) => [`bound-${bound}`, `bound: ${bound}`]));
         flopscope.chart(parent, {
-            label: `Roofline: ${marks.slice(0, 3).map((mark) => `${mark.name} at ${format.intensity(mark.intensity)}, ${format.flopRate(mark.flops)}`).join("; ")}`,
+            label: `Roofline: ${marks.slice(0, 3).map(rated).join("; ")}`,
             height: 320,
             margin: { left: 112 },
             x: { label: "Arithmetic intensity, FLOP/B", log: true, domain: x },
             y: { label: "Rate", kind: "flops/s", log: true, domain: y },
             draw(area) {
-                for (const roof of roofs) {
-                    const dash = { "stroke-dasharray": DASHES[roof.source] || "" };
-                    if (roof.bandwidth) {
-                        const most = Math.max(...Object.values(roof.flops), x[1] * roof.bandwidth > y[1] ? 0 : x[1] * roof.bandwidth) || y[1];
-                        const from = Math.max(x[0], y[0] / roof.bandwidth);
-                        const to = Math.min(most / roof.bandwidth, x[1]);
-                        area.add("line", { class: "roof", ...dash, x1: area.x(from), y1: area.y(from * roof.bandwidth), x2: area.x(to), y2: area.y(to * roof.bandwidth) });
-                        if (roof === roofs[0]) area.add("text", { class: "label", x: area.x(from) + 26, y: Math.min(area.y(from * roof.bandwidth) + 4, area.bottom - 4) }, `memory ${format.byteRate(roof.bandwidth)}`);
-                    }
-                    for (const [unit, flops] of Object.entries(roof.flops)) {
-                        const from = roof.bandwidth ? flops / roof.bandwidth : x[0];
-                        area.add("line", { class: "roof", ...dash, x1: area.x(Math.max(from, x[0])), x2: area.right, y1: area.y(flops), y2: area.y(flops) });
-                        if (roof === roofs[0]) area.add("text", { class: "label", x: area.right - 4, y: area.y(flops) - 5, "text-anchor": "end" }, `${unit} ${format.flopRate(flops)}`);
-                    }
-                }
+                for (const roof of roofs) drawRoof(area, roof, roof === roofs[0]);
                 for (const mark of marks) {
                     const [cx, cy] = [area.x(mark.intensity), area.y(mark.flops)];
                     area.add("circle", { class: `mark bound-${mark.bound}`, cx, cy, r: marks.length > 1 ? 5 : 7 });
-                    area.mark(cx, cy, [mark.name, `${format.time(mark.time)}; ${format.intensity(mark.intensity)}, ${format.flopRate(mark.flops)}`,
+                    area.mark(cx, cy, [rated(mark), format.time(mark.time),
                         `${format.percent(mark.pct_roofline)} of the roofline; bound: ${mark.bound}`].join("\n"));
                 }
             },
@@ -144,18 +157,20 @@
     const facts = (entries) => el("dl", { class: "facts" },
         entries.flatMap(([name, text]) => [el("dt", { text: name }), el("dd", { text })]));
 
-    const notesOf = (notes) => (notes.length ? [flopscope.draw.heading("Notes"), el("ul", { class: "notes" }, notes.map((text) => el("li", { text })))] : []);
+    const notesOf = (notes) => (notes.length
+        ? [flopscope.draw.heading("Notes"), el("ul", { class: "notes" }, notes.map((text) => el("li", { text })))] : []);
 
     async function one(element, data, page) {
         const { format, draw } = flopscope;
         const times = await page.column(data.samples.time);
         const clocks = data.samples.clock ? await page.column(data.samples.clock) : null;
         const { statistics } = data;
+        const ends = data.ci.map((one) => fine(one, statistics.median));
+        const interval = format.known(data.ci[0]) ? ends.join(" to ") : format.MISSING;
         const share = data.shares.find((row) => format.known(row.pct_roofline));
         element.append(el("div", { class: "tiles" },
             draw.tile("Median", fine(statistics.median), "Of the samples."),
-            draw.tile("95 % interval", format.known(data.ci[0]) ? `${fine(data.ci[0], statistics.median)} to ${fine(data.ci[1], statistics.median)}`
-                : format.MISSING, "Of the median, by bootstrap."),
+            draw.tile("95 % interval", interval, "Of the median, by bootstrap."),
             draw.tile("At the limit", format.time(statistics.roofline_time), "The least time that the peaks allow."),
             draw.tile("Of the roofline", share ? format.percent(share.pct_roofline) : format.MISSING, share && `By the ${share.source} peaks.`),
             draw.tile("Samples", `${format.count(statistics.n)}${statistics.batch > 1 ? ` of ${statistics.batch} calls` : ""}`,
@@ -168,7 +183,10 @@
             });
             inOrder(element, times, {
                 title: "Samples in their order", axis, median: statistics.median,
-                text: (value, i) => `${fine(value, statistics.median)}${clocks && format.known(clocks[i]) ? ` at ${format.count(clocks[i])} MHz` : ""}`,
+                text(value, i) {
+                    const clock = clocks && format.known(clocks[i]) ? ` at ${format.count(clocks[i])} MHz` : "";
+                    return `${fine(value, statistics.median)}${clock}`;
+                },
             });
         }
         if (data.roofline) roofline(element, data.roofline);
@@ -197,8 +215,8 @@
         const margin = [1 / (1 + data.margin), 1 + data.margin, "margin"];
         if (ratios.length) {
             histogram(element, ratios, {
-                title: "Distribution of the ratios", what: "Rounds", axis, ci: data.ci, median: data.ratio, text,
-                bands: [margin], note: `shaded: the interval of the median; grey: the same, within ${(100 * data.margin).toPrecision(2)} %`,
+                title: "Distribution of the ratios", what: "Rounds", axis, ci: data.ci, median: data.ratio, text, bands: [margin],
+                note: `shaded: the interval of the median; grey: the same, within ${(100 * data.margin).toPrecision(2)} %`,
             });
             inOrder(element, ratios, { title: "Rounds in their order", axis: { label: "Ratio" }, median: data.ratio, text });
         }
@@ -272,7 +290,10 @@
             { title: "Shape", left: true, text: (row) => row.shape },
             { title: "Working set", text: (row) => format.bytes(row.working_set_bytes) },
             { title: "Median", text: (row) => format.time(row.median) },
-            { title: "95 % interval", text: (row) => (format.known(row.ci_low) ? `${format.time(row.ci_low)} to ${format.time(row.ci_high)}` : format.MISSING) },
+            {
+                title: "95 % interval",
+                text: (row) => (format.known(row.ci_low) ? `${format.time(row.ci_low)} to ${format.time(row.ci_high)}` : format.MISSING),
+            },
             { title: "Bandwidth", text: (row) => format.byteRate(row.gbytes_per_s * 1e9) },
             { title: "FLOP rate", text: (row) => format.flopRate(row.tflops_per_s * 1e12) },
             { title: "Intensity", text: (row) => format.intensity(row.arithmetic_intensity) },

@@ -59,9 +59,11 @@
                 context.fillStyle = `rgb(${colourOf(x / 199).join(",")})`;
                 context.fillRect(x, 0, 1, 10);
             }
-            this.scale.replaceChildren(el("span", { text: format.time(this.low) }), ramp, el("span", { text: format.time(this.high) }));
-            this.canvas.setAttribute("aria-label", `${this.facts.label(metric)} of ${this.facts.count} ranks and ${this.facts.steps} ${
-                this.facts.steps === 1 ? "step" : "steps"}, from ${format.time(this.low)} to ${format.time(this.high)}. Arrow keys move, Enter chooses a rank.`);
+            const ends = [this.low, this.high].map(format.time);
+            this.scale.replaceChildren(el("span", { text: ends[0] }), ramp, el("span", { text: ends[1] }));
+            const size = `${this.facts.count} ranks and ${format.plural(this.facts.steps, "step")}`;
+            this.canvas.setAttribute("aria-label", `${this.facts.label(metric)} of ${size}, from ${ends[0]} to ${ends[1]}. `
+                + "Arrow keys move, Enter chooses a rank.");
             this.draw();
         }
 
@@ -125,7 +127,8 @@
         columnsOf(area) {
             const { count } = this.facts;
             const columns = Math.min(count, Math.floor(area.right - LEFT));
-            return { columns, from: (k) => Math.floor((k * count) / columns), x: (k) => LEFT + (k * (area.right - LEFT)) / columns };
+            const wide = (area.right - LEFT) / columns;
+            return { columns, from: (k) => Math.floor((k * count) / columns), x: (k) => LEFT + k * wide };
         }
 
         drawCells(context, area) {
@@ -244,8 +247,8 @@
             const placeOf = (event) => {
                 const box = this.canvas.getBoundingClientRect();
                 const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-                const row = Math.min(Math.floor((y - TOP) / this.area.line), this.area.rows - 1);
-                return [Math.floor((x - LEFT) / this.area.perRank), Math.floor((Math.max(row, 0) * this.facts.steps) / this.area.rows), x];
+                const row = Math.max(0, Math.min(Math.floor((y - TOP) / this.area.line), this.area.rows - 1));
+                return [Math.floor((x - LEFT) / this.area.perRank), Math.floor((row * this.facts.steps) / this.area.rows), x];
             };
             this.canvas.addEventListener("pointermove", (event) => {
                 const [place, step, x] = placeOf(event);
@@ -262,7 +265,8 @@
                 const [place, step] = this.at;
                 const far = event.shiftKey ? Math.max(1, Math.round(this.facts.count / 16)) : 1;
                 const moves = {
-                    ArrowRight: [place + far, step], ArrowLeft: [place - far, step], ArrowDown: [place, step + 1], ArrowUp: [place, step - 1],
+                    ArrowRight: [place + far, step], ArrowLeft: [place - far, step],
+                    ArrowDown: [place, step + 1], ArrowUp: [place, step - 1],
                     Home: [0, step], End: [this.facts.count - 1, step],
                 };
                 if (event.key in moves) this.point(...moves[event.key], true);
@@ -284,7 +288,8 @@
         facts.waits = data.waits ? await load(data.waits) : null;
         facts.source = (place) => page.strings[facts.labels[place]] || "";
         facts.device = (place) => page.strings[facts.devices[place]] || "";
-        facts.label = (metric) => (metric === "total" ? (data.steps.length ? "Time of the step" : "Time") : data.part_labels[metric]);
+        const total = data.steps.length ? "Time of the step" : "Time";
+        facts.label = (metric) => (metric === "total" ? total : data.part_labels[metric]);
         facts.strips = facts.waits ? [
             { title: "Waited for others", values: facts.waits.waited, colour: "series-1" },
             { title: "Others waited for it", values: facts.waits.awaited, colour: "series-2" },
@@ -300,36 +305,46 @@
 
     function rankList(parent, facts, data, choose) {
         const { format } = flopscope;
+        const missing = data.why || "The rank's collectives match those of no other rank.";
+        const number = (title, width, values, print, more = {}) => ({
+            title, width, value: (i) => values[i], text: (i) => print(values[i]), missing, ...more,
+        });
         const time = (title, values, more = {}) => {
             const most = limits(values)[1];
-            return {
-                title, width: 112, value: (i) => values[i], text: (i) => format.time(values[i]), share: (i) => (most > 0 ? values[i] / most : 0), ...more,
-            };
+            return number(title, 112, values, format.time, { share: (i) => (most > 0 ? values[i] / most : 0), ...more });
         };
         const { waits } = facts;
-        const missing = data.why || "The rank's collectives match those of no other rank.";
         const columns = [
-            { title: "Rank", width: 80, value: (i) => facts.rank[i], text: (i) => String(facts.rank[i]) },
+            number("Rank", 80, facts.rank, String),
             time(data.steps.length ? "A step" : "Time", facts.time, { missing: "No step of it was recorded." }),
         ];
         if (waits) {
             columns.push(
-                time("Others waited", waits.awaited, { width: 142, missing, bar: "warm", doc: "Time that other ranks waited for this one." }),
-                time("Waited", waits.waited, { missing, doc: "Time that it waited for the last rank of its collectives." }),
-                { title: "Of its time", width: 96, value: (i) => waits.waited_pct[i], text: (i) => format.percent(waits.waited_pct[i]), missing, doc: "Waited, in percent of the time of its matched collectives." },
-                { title: "Came last", width: 92, value: (i) => waits.times_last[i], text: (i) => format.count(waits.times_last[i]), missing },
-                { title: "Collectives", width: 98, value: (i) => waits.collectives[i], text: (i) => format.count(waits.collectives[i]), missing, doc: "Matched with those of other ranks." },
-                { title: "Unmatched", width: 98, value: (i) => waits.unmatched[i], text: (i) => format.count(waits.unmatched[i]), missing },
-                { title: "Clock", width: 100, value: (i) => waits.clock_offset[i], text: (i) => format.time(waits.clock_offset[i]), missing, doc: "Its clock minus that of the first rank." },
-                { title: "± Clock", width: 90, value: (i) => waits.clock_spread[i], text: (i) => format.time(waits.clock_spread[i]), missing, doc: "Median deviation of single ends of collectives from the offset." });
+                time("Others waited", waits.awaited, {
+                    width: 142, bar: "warm", doc: "Time that other ranks waited for this one.",
+                }),
+                time("Waited", waits.waited, { doc: "Time that it waited for the last rank of its collectives." }),
+                number("Of its time", 96, waits.waited_pct, format.percent, {
+                    doc: "Waited, in percent of the time of its matched collectives.",
+                }),
+                number("Came last", 92, waits.times_last, format.count),
+                number("Collectives", 98, waits.collectives, format.count, { doc: "Matched with those of other ranks." }),
+                number("Unmatched", 98, waits.unmatched, format.count),
+                number("Clock", 100, waits.clock_offset, format.time, { doc: "Its clock minus that of the first rank." }),
+                number("± Clock", 90, waits.clock_spread, format.time, {
+                    doc: "Median deviation of single ends of collectives from the offset.",
+                }));
         }
         for (const [name, values] of Object.entries(facts.parts)) {
-            columns.push(time(data.part_labels[name], values, { width: 178, doc: "Part of the accounting, mean of the steps." }));
+            const doc = "Part of the accounting, mean of the steps.";
+            columns.push(time(data.part_labels[name], values, { width: 178, doc, missing: "No step of it was recorded." }));
         }
-        columns.push({ title: "Device", width: 150, left: true, text: facts.device }, { title: "Source", width: 280, left: true, text: facts.source });
+        columns.push({ title: "Device", width: 150, left: true, text: facts.device },
+            { title: "Source", width: 280, left: true, text: facts.source });
         return flopscope.list(parent, {
             label: "Ranks", noun: "rank", count: facts.count, columns, sort: waits ? [2, true] : [0, false], height: 480,
-            placeholder: "rank, device, file", filter: (i) => `${facts.rank[i]} ${facts.device(i)} ${facts.source(i)}`, select: choose,
+            placeholder: "rank, device, file", select: choose,
+            filter: (i) => `${facts.rank[i]} ${facts.device(i)} ${facts.source(i)}`,
         });
     }
 
@@ -339,7 +354,9 @@
         for (const [name, one] of Object.entries(reference)) if (name !== "matched") calls[name] = await page.column(one);
         const { length } = calls.skew;
         const text = (name, i) => page.strings[calls[name][i]] || "";
-        const number = (title, name, print, more = {}) => ({ title, width: 110, value: (i) => calls[name][i], text: (i) => print(calls[name][i]), ...more });
+        const number = (title, name, print, more = {}) => ({
+            title, width: 110, value: (i) => calls[name][i], text: (i) => print(calls[name][i]), ...more,
+        });
         const most = limits(calls.skew)[1];
         parent.append(draw.heading("Largest waits in single collectives", length < reference.matched
             ? `${format.count(length)} of ${format.count(reference.matched)} matched collectives` : ""));
@@ -348,10 +365,14 @@
             placeholder: "kind, group", filter: (i) => `${text("collective", i)} ${text("group", i)}`,
             columns: [
                 { title: "Collective", width: 140, left: true, text: (i) => text("collective", i) },
-                number("Skew", "skew", format.time, { share: (i) => calls.skew[i] / most, doc: "From the first rank's start to the last rank's." }),
+                number("Skew", "skew", format.time, {
+                    share: (i) => calls.skew[i] / most, doc: "From the first rank's start to the last rank's.",
+                }),
                 number("Last rank", "straggler", (value) => String(value)),
                 number("Transfer", "transfer", format.time, { doc: "From the last start to the end." }),
-                number("Bus", "bus_gbytes_per_s", (value) => format.byteRate(value * 1e9), { width: 120, doc: "Over the transfer, so without the wait." }),
+                number("Bus", "bus_gbytes_per_s", (value) => format.byteRate(value * 1e9), {
+                    width: 120, doc: "Over the transfer, so without the wait.",
+                }),
                 number("Message", "message_bytes", format.bytes),
                 number("Ranks", "count", format.count, { width: 80 }),
                 number("Start", "start", format.time, { doc: "Since the first collective began." }),

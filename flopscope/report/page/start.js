@@ -157,6 +157,11 @@ flopscope.start = async function () {
         else if (event.key === "/" && elements.has("ops")) {
             event.preventDefault();
             page.visit("ops", false).then(() => document.getElementById("filter").focus());
+        } else if (event.key === "/") {
+            const box = document.querySelector(".listbox input[type=search]");
+            if (!box) return;
+            event.preventDefault();
+            box.focus();
         }
     });
 

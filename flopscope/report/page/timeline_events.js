@@ -443,7 +443,8 @@ Object.assign(flopscope.TimelineView.prototype, {
         const { from, to } = this.range, length = to - from, sums = timeline.sums(from, to);
         const share = (time) => format.percent((100 * time) / length);
         const nameOf = (lane) => `${lane.part ? `${lane.part}, ` : ""}${lane.device >= 0 ? `GPU ${lane.device}` : lane.id !== null ? `thread ${lane.id}` : "across threads"}`;
-        const lanes = sums.lanes.filter((one) => one.busy > 0 && (one.lane.role !== "overhead"));
+        const order = new Map(this.groups.flatMap((group) => group.lanes).map((lane, i) => [lane.index, i]));
+        const lanes = sums.lanes.filter((one) => one.busy > 0 && one.lane.role !== "overhead").sort((a, b) => order.get(a.lane.index) - order.get(b.lane.index));
         const busy = lanes.map((one) => ({ ...one, name: one.lane.role === "idle" ? `${nameOf(one.lane)}, idle: ${timeline.causes[one.lane.depth]}`
             : `${nameOf(one.lane)}${one.lane.device >= 0 && one.lane.id !== null ? `, stream ${one.lane.id}` : ""}${one.lane.role === "annotation" ? ", ranges" : ""}` })).slice(0, 24);
         return [
@@ -454,7 +455,7 @@ Object.assign(flopscope.TimelineView.prototype, {
                 flopscope.draw.table(busy, [{ title: "Lane", left: true, text: (one) => one.name }, { title: "Time", text: (one) => text(one.busy) },
                     { title: "Of the range", text: (one) => share(one.busy) }, { title: "Events", text: (one) => format.count(one.blocks) }], "Busy and idle times of the range"),
                 sums.labels.length ? flopscope.draw.table(sums.labels.slice(0, 8), [
-                    { title: "Device work", left: true, cell: (one) => flopscope.draw.link(one.label >= 0 ? timeline.labels.name(one.label) : "", one.label >= 0 ? timeline.labels.row(one.label) : -1, "timeline-details") },
+                    { title: "Device work", left: true, cell: (one) => flopscope.draw.link(one.name, one.row, "timeline-details") },
                     { title: "Time", text: (one) => text(one.time) }, { title: "Of the range", text: (one) => share(one.time) }, { title: "Count", text: (one) => format.count(one.count) }], "Device work of the range") : ""),
         ];
     },

@@ -246,7 +246,7 @@ flopscope.Timeline = class {
         return found;
     }
 
-    /* What happened between two times: the busy time of each lane that works or idles, and of each label of device work. */
+    /* What happened between two times: the busy time of each lane that works or idles, and of each name of device work. */
     sums(from, to) {
         const lanes = [], labels = new Map();
         for (const lane of this.lanes) {
@@ -255,11 +255,11 @@ flopscope.Timeline = class {
             if (lane.role === "idle" || lane.role === "work" || lane.depth === 0) lanes.push({ lane, busy, blocks: last - first });
             if (lane.role !== "work") continue;
             for (let i = first; i < last; i++) {
-                const own = labels.get(this.label[i]) || { label: this.label[i] - 1, time: 0, count: 0 };
+                const name = this.shortName(i), own = labels.get(name) || { name, row: this.labels.row(this.label[i] - 1), time: 0, count: 0 };
                 const share = this.duration[i] > 0 ? this.busy[i] / this.duration[i] : 0;
                 own.time += share * (Math.min(this.start[i] + this.duration[i], to) - Math.max(this.start[i], from));
                 own.count += this.count ? this.count[i] : 1;
-                labels.set(this.label[i], own);
+                labels.set(name, own);
             }
         }
         return { lanes, labels: [...labels.values()].sort((a, b) => b.time - a.time) };
