@@ -1,5 +1,7 @@
 #include "timeline/memory.h"
 
+#include <string.h>
+
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "store/event.h"
@@ -8,7 +10,18 @@
 /* Programs nest less deeply; a hostile trace may not make every change a walk over all of its events. */
 enum { MOST_ENCLOSING = 512 };
 
-/* Return the row of the innermost op around a change of memory, or of the innermost event that has a row. */
+/* Whether an op does nothing but allocate, for the op around it. */
+static bool only_allocates(const fs_store *store, uint32_t name)
+{
+    static const char *const beginnings[] = {"aten::empty", "aten::new_empty", "aten::resize_"};
+    if (name == FS_NONE) return false;
+    for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
+        if (strncmp(fs_store_name_text(store, name), beginnings[i], strlen(beginnings[i])) == 0) return true;
+    return false;
+}
+
+/* Return the row of the innermost op around a change of memory that does more than allocate; without one, of the
+ * innermost event that has a row. */
 static uint32_t row_around(const fs_store *store, const fs_table *table, uint32_t parent, uint32_t below)
 {
     uint32_t row = FS_NONE, at;
@@ -16,7 +29,8 @@ static uint32_t row_around(const fs_store *store, const fs_table *table, uint32_
         const fs_chunk *chunk = fs_event_chunk(store, parent, &at);
         uint32_t call = table->event_calls[parent];
         if (call != FS_NONE && row == FS_NONE) row = table->calls[call].row;
-        if (call != FS_NONE && chunk->kind[at] == FS_EVENT_OP) return table->calls[call].row;
+        if (call != FS_NONE && chunk->kind[at] == FS_EVENT_OP && !only_allocates(store, chunk->name[at]))
+            return table->calls[call].row;
         below = parent;
         parent = chunk->parent[at];
     }

@@ -5,14 +5,15 @@
 #include "store/store.h"
 #include "table/table.h"
 
-/* X(type, name, prose): a column by change, in the order of the store. */
-#define FS_MEMORY_COLUMN_LIST(X)                                                        \
-    X(int64_t, time, "ns")                                                              \
-    X(int64_t, bytes, "allocated (above 0) or freed")                                   \
-    X(int64_t, allocated, "bytes of the device after it, as recorded; -1: unknown")     \
-    X(int64_t, reserved, "likewise, with what the allocator keeps for later")           \
-    X(uint64_t, address, "of the block; 0: unknown")                                    \
-    X(uint32_t, row, "of the innermost op around it, or event if no op is; or FS_NONE") \
+/* X(type, name, prose): a column by change, in the order of the store. A change belongs to the innermost op around it
+ * that does more than allocate. */
+#define FS_MEMORY_COLUMN_LIST(X)                                                       \
+    X(int64_t, time, "ns")                                                             \
+    X(int64_t, bytes, "allocated (above 0) or freed")                                  \
+    X(int64_t, allocated, "bytes of the device after it, as recorded; -1: unknown")    \
+    X(int64_t, reserved, "likewise, with what the allocator keeps for later")          \
+    X(uint64_t, address, "of the block; 0: unknown")                                   \
+    X(uint32_t, row, "of the op whose memory it is, or event if no op is; or FS_NONE") \
     X(int32_t, device, "-1: the CPU")
 
 typedef struct {

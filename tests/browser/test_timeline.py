@@ -427,6 +427,8 @@ def test_the_memory_shows_the_peak_and_who_holds_it(page: Page) -> None:
         "const c = flopscope.memoryCurves[0]; return [Array.from(c.allocated), Array.from(c.reserved)]"
     )
     assert curve == [[1 << 20, 4 << 20, 3 << 20], [8 << 20] * 3]
+    page.click("#memory .roofline-key")
+    assert page.run("return flopscope.memoryCurves[0].showsReserved") is False
     page.run("flopscope.memoryCurves[0].plot.focus()")
     before = page.run("const {from, to} = flopscope.memoryCurves[0].view; return to - from")
     page.keys("w")

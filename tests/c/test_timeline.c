@@ -290,7 +290,8 @@ static void test_changes_of_memory_are_listed_with_their_op(void)
 
 static void test_a_change_belongs_to_the_innermost_op(void)
 {
-    uint32_t outer = op("outer", FS_NONE, FS_NONE, 0, 100), range = host(FS_EVENT_RANGE, "range", outer, 10, 50);
+    uint32_t outer = op("outer", FS_NONE, FS_NONE, 0, 100);
+    uint32_t range = host(FS_EVENT_RANGE, "range", op("aten::empty_like", FS_NONE, outer, 5, 60), 10, 50);
     uint32_t alone = host(FS_EVENT_RANGE, "alone", FS_NONE, 200, 50);
     static const char *const rows[] = {"outer", "alone", "[memory]"};
     const uint32_t parents[] = {range, alone, FS_NONE};

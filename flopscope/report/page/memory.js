@@ -9,7 +9,7 @@ flopscope.MemoryCurve = class {
         const last = time[time.length - 1], margin = Math.max((last - time[0]) * 0.01, 500);
         this.whole = { from: time[0] - margin, to: last + margin };
         this.view = { ...this.whole };
-        this.hasReserved = this.reserved.some((value) => value >= 0);
+        this.hasReserved = this.showsReserved = this.reserved.some((value) => value >= 0);
         this.build();
     }
 
@@ -38,6 +38,16 @@ flopscope.MemoryCurve = class {
             this.paint();
         };
         flopscope.onPrint(() => size(flopscope.PAPER), () => size(""));
+    }
+
+    /* A button that hides what is reserved, and shows what is allocated on the whole height. */
+    reservedButton() {
+        const button = flopscope.element("button", { type: "button", class: "roofline-key", "aria-pressed": "true", title: "Show or hide what is reserved", on: { click: () => {
+            this.showsReserved = !this.showsReserved;
+            button.setAttribute("aria-pressed", String(this.showsReserved));
+            this.draw();
+        } } }, flopscope.element("i", { class: "memory-line reserved" }), "reserved");
+        return button;
     }
 
     show({ from, to }) {
@@ -113,7 +123,7 @@ flopscope.MemoryCurve = class {
         this.left = 76;
         this.right = width - 10;
         const top = 12, bottom = height - 26, { from, to } = this.view;
-        const most = Math.max(this.device.peak.allocated, this.device.peak_reserved || 0, 1) * 1.06;
+        const most = Math.max(this.device.peak.allocated, (this.showsReserved && this.device.peak_reserved) || 0, 1) * 1.06;
         const x = (time) => this.left + ((time - from) / (to - from)) * (this.right - this.left), y = (bytes) => bottom - (bytes / most) * (bottom - top);
         context.font = "11.5px system-ui, sans-serif";
         context.textBaseline = "middle";
@@ -148,7 +158,7 @@ flopscope.MemoryCurve = class {
             context.lineWidth = 1.4;
             context.stroke(path);
         });
-        if (this.hasReserved) {
+        if (this.showsReserved) {
             this.trace(context, this.reserved, x, y, ratio, (path) => {
                 context.setLineDash([6, 3]);
                 context.strokeStyle = css(grey);
@@ -286,7 +296,7 @@ flopscope.section("memory", {
             element.append(draw.heading([device.name, model].filter(Boolean).join(" · "), device.recorded ? "as the allocator recorded it"
                 : "sums of the recorded changes: what was allocated before them is unknown and counts as the least that is possible"),
             el("div", { class: "tiles" }, tiles), curve.element,
-            el("p", { class: "note memory-key" }, el("i", { class: "memory-line" }), " allocated ", curve.hasReserved ? el("i", { class: "memory-line reserved" }) : "", curve.hasReserved ? " reserved " : "· reserved was not recorded ",
+            el("p", { class: "note memory-key" }, el("i", { class: "memory-line" }), " allocated ", curve.hasReserved ? curve.reservedButton() : "· reserved was not recorded ",
                 "· drag zooms to a part of the time, Ctrl + wheel or W and S zoom, a double click shows all"),
             device.curve.left_out ? el("p", { class: "note", text: `Of ${format.count(device.changes)} changes, the least and the largest of each part of the time are drawn.` }) : "",
             flopscope.memoryTables(device, rows, page));
