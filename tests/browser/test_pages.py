@@ -156,6 +156,54 @@ def test_a_section_is_a_link(open_report: Open, report: Report) -> None:
     page.until("document.getElementById('ranks').getBoundingClientRect().top < 120")
 
 
+COLOURS = """
+    const probe = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+    const paper = flopscope.color('paper');
+    const seen = (...layers) => { // colours, each with its opacity, from the bottom
+        probe.globalAlpha = 1;
+        probe.fillStyle = paper;
+        probe.fillRect(0, 0, 1, 1);
+        for (const [colour, alpha] of layers) {
+            probe.globalAlpha = alpha;
+            probe.fillStyle = colour;
+            probe.fillRect(0, 0, 1, 1);
+        }
+        return [...probe.getImageData(0, 0, 1, 1).data].slice(0, 3);
+    };
+    const [texts, grounds] = arguments;
+    return [texts.map((name) => seen([flopscope.color(name), 1])),
+        grounds.map(([name, alpha]) => seen([flopscope.color(name), alpha]))];
+"""
+
+
+def contrast(a: list[int], b: list[int]) -> float:
+    """Return the contrast of two colours by WCAG 2.2, https://www.w3.org/TR/WCAG22/#dfn-contrast-ratio."""
+
+    def luminance(colour: list[int]) -> float:
+        parts = [c / 255 / 12.92 if c / 255 <= 0.04045 else ((c / 255 + 0.055) / 1.055) ** 2.4 for c in colour]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    light, dark = sorted((luminance(a), luminance(b)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_texts_stand_out_from_their_grounds(open_report: Open, report: Report, dark: bool) -> None:
+    """axe-core leaves open what lies above bars, pictures and blurred grounds."""
+    page = open_report(report("measurement"), dark=dark)
+    ready(page)
+    soft = ["text", "text-soft", "text-faint", "accent", "warn", "good"]
+    for texts, grounds in (
+        (soft, [("paper", 1.0), ("raised", 1.0)]),
+        (["text", "text-soft", "accent"], [("sunken", 1.0), ("accent-soft", 1.0)]),
+        (["text"], [("bar", 0.75), ("series-2", 0.38)]),  # numbers with a bar behind them
+    ):
+        found = page.run(COLOURS, texts, grounds)
+        for name, text in zip(texts, found[0], strict=True):
+            for (ground, _), colour in zip(grounds, found[1], strict=True):
+                assert contrast(text, colour) >= 4.5, (name, ground, text, colour)
+
+
 def test_less_motion_is_respected(open_report: Open, report: Report) -> None:
     page = open_report(report("ranks"))
     whole(page)

@@ -36,8 +36,8 @@ flopscope.draw = (() => {
 
     /* A small table: columns {title, doc, text(record) or cell(record), left}. */
     function table(records, columns, caption) {
-        const head = columns.map((column) => el("th", {
-            scope: "col", class: column.left ? "left" : "", title: column.doc, text: column.title,
+        const head = columns.map((column) => el(column.title ? "th" : "td", {
+            scope: column.title ? "col" : null, class: column.left ? "left" : "", title: column.doc, text: column.title,
         }));
         const body = records.map((record) => el("tr", {}, columns.map((column) => {
             const cell = el("td", { class: column.left ? "left" : "" });
