@@ -18,12 +18,12 @@ import flopscope as fs
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.cli.program import main
+from flopscope.ranks.page import rank_facts, report_of_ranks
 from flopscope.report import communication, compare, ranks
 from flopscope.report.encode import Columns
 from flopscope.report.measurement import measurement_page
 from flopscope.report.page import write
 from flopscope.report.ranks import RankFacts, ranks_page
-from flopscope.ranks.page import rank_facts, report_of_ranks
 from flopscope.timing.distribution import describe
 from flopscope.timing.measurement import Measurement
 

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from flopscope.answers.accounting import part_times
 from flopscope.answers.analysis import PARTS, Analysis
+from flopscope.ranks.findings import host_names
+from flopscope.ranks.stragglers import stragglers
 from flopscope.report.profile import Profile
 from flopscope.report.ranks import RankFacts, add_ranks, most_awaited
 from flopscope.report.timeline import Part, rows_of, timeline_of
-from flopscope.ranks.findings import host_names
-from flopscope.ranks.stragglers import stragglers
 from flopscope.results.process import source_of
 
 if TYPE_CHECKING:

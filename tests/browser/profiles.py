@@ -19,10 +19,10 @@ import flopscope as fs
 from flopscope import _core
 from flopscope.answers.analysis import PARTS
 from flopscope.hardware.peaks import Peaks
+from flopscope.ranks.page import report_of_ranks
 from flopscope.report.measurement import measurement_page
 from flopscope.report.page import write
 from flopscope.report.ranks import RankFacts, ranks_page
-from flopscope.ranks.page import report_of_ranks
 from flopscope.timing.distribution import describe
 from flopscope.timing.measurement import Measurement, Shares
 
