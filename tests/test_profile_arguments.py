@@ -166,7 +166,7 @@ def test_a_profile_is_not_copied_but_its_table_is(copying: Any, x: fs.Tensor) ->
 
 ID = {"trace_id": "id"}
 RESULTS = [
-    ("chrome_trace", "export", lambda prof: prof.export_chrome_trace("t.json", use_python_export=True), ("t.json", ID)),
+    ("chrome_trace", "export", lambda prof: prof.export_chrome_trace("t.json", True, work=False), ("t.json", ID, None)),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s"), ("s", "self_cpu_time_total")),
     ("stacks", "export_stacks", lambda prof: prof.export_stacks("s", metric="m"), ("s", "m")),
     ("summary", "gpu_summary", lambda prof: prof.gpu_summary("ProfilerStep#3"), ("ProfilerStep#3",)),
