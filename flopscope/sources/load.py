@@ -14,8 +14,10 @@ from flopscope import _core
 from flopscope.hardware.model import Model, models_of, why_unknown
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
+from flopscope.sources.captures import is_capture, read_capture
 from flopscope.sources.feed import read_trace
 from flopscope.sources.foreign import foreign_file
+from flopscope.sources.peek import as_file, start_of
 from flopscope.support.files import close_names
 from flopscope.support.safe import printable
 
@@ -160,10 +162,16 @@ def load_trace(
     """
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, not {max_bytes}")
-    reader = _core.TraceReader()
     name = _name_of(source)
     try:
         with _Problems(name, max_bytes) as problems:
+            problems.start = start_of(source)
+            if is_capture(problems.start):
+                with as_file(source, problems) as path:
+                    capture = read_capture(path, problems.start)
+                problems.warn_of_capture(capture.report, capture.notes)
+                return Trace(name, capture.core, capture.report, capture.metadata)
+            reader = _core.TraceReader()
             read_trace(source, reader, problems)
             core = _core.Store()
             report = reader.finish(core)
@@ -253,20 +261,30 @@ class _Problems(AbstractContextManager["_Problems"]):
         if report["truncated"] or self.compression:
             why = self.compression or f"it ends at byte {report['bytes']:,}, before the end of the trace"
             self._warn(f"the file is truncated: {why}; {report['events']:,} events were read")
+        unknown = {f'of an unknown category, such as "{report["first_unknown"]}"': report["unknown"]}
+        self._warn_of_events(report, unknown)
+
+    def warn_of_capture(self, report: Mapping[str, Any], notes: list[str]) -> None:
+        """Issue the warnings for a file of another profiler."""
+        for note in notes:
+            self._warn(note)
+        self._warn_of_events(report, {})
+
+    def _warn_of_events(self, report: Mapping[str, Any], more: Mapping[str, int]) -> None:
         omitted = {
             "without a time": report["without_time"],
-            f'of an unknown category, such as "{report["first_unknown"]}"': report["unknown"],
+            **more,
             "of devices after the 128th": report["too_many"],
         }
         counts = [f"{count:,} {kind}" for kind, count in omitted.items() if count]
         if counts:
-            self._warn(f"events were omitted: {', '.join(counts)}")
+            self._warn(f"events were omitted: {', '.join(counts)}", 5)
         for name, meaning in _CONTRADICTIONS.items():
             if report[name]:
-                self._warn(f"{report[name]:,} {meaning}")
+                self._warn(f"{report[name]:,} {meaning}", 5)
 
-    def _warn(self, message: str) -> None:
-        warnings.warn(printable(f"{self.name}: {message}"), UserWarning, stacklevel=4)
+    def _warn(self, message: str, level: int = 4) -> None:
+        warnings.warn(printable(f"{self.name}: {message}"), UserWarning, stacklevel=level)
 
 
 def _name_of(source: object) -> str:
