@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from flopscope import _core
 from flopscope.sources.database import MAGIC, Database, Reading
 from flopscope.sources.nsys import is_nsys, read_nsys
+from flopscope.sources.rocpd import is_rocpd, read_rocpd
 
 __all__ = ["Capture", "is_capture", "read_capture"]
 
@@ -47,10 +48,13 @@ def read_capture(path: str, start: bytes) -> Capture:
 def _read_database(path: str) -> Capture:
     with Database(path) as database:
         core, reading, reader = _core.Store(), Reading(), _core.DatabaseReader()
-        if not is_nsys(database):
+        read = read_nsys if is_nsys(database) else read_rocpd if is_rocpd(database) else None
+        if read is None:
             tables = ", ".join(sorted(database.tables)[:5]) or "none"
-            raise ValueError(f"it is an SQLite database, but not one of Nsight Systems or rocprofv3; its tables: {tables}")
-        report, metadata, notes = read_nsys(database, reader, core, reading)
+            raise ValueError(
+                f"it is an SQLite database, but not one of Nsight Systems or rocprofv3; its tables: {tables}"
+            )
+        report, metadata, notes = read(database, reader, core, reading)
     return Capture(core, _report(path, report, reading), metadata, [*_lost(reading), *_journals(path), *notes])
 
 

@@ -19,7 +19,7 @@ from flopscope import _core
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["MAGIC", "Database", "Query", "Reading", "Value"]
+__all__ = ["MAGIC", "Database", "Join", "Query", "Reading", "Value", "columns"]
 
 MAGIC = b"SQLite format 3\0"
 LEAST_SPLIT = 1 << 16  # rows that one query reads
@@ -33,10 +33,31 @@ Row = tuple[Any, ...]
 
 
 class Value(NamedTuple):
-    """An expression over columns of a table: the first of ``sources`` that the table has takes the place of {}."""
+    """An expression over columns: the first of ``sources`` that exists takes the place of {}; without, a constant.
+
+    A column of a joined table is written with the join's alias: "e.stack_id".
+    """
 
     sources: tuple[str, ...]
     form: str = "{}"
+
+
+def columns(*same: str, **others: str | tuple[str, ...] | Value) -> dict[str, Value]:
+    """Return columns of the core by name: ``same`` are called so in the table, ``others`` otherwise."""
+    named = {name: value if isinstance(value, Value) else Value(_tuple(value)) for name, value in others.items()}
+    return {**{name: Value((name,)) for name in same}, **named}
+
+
+def _tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
+
+
+class Join(NamedTuple):
+    """A table whose ``id`` is a column of the query's table."""
+
+    alias: str
+    table: str
+    column: str
 
 
 @dataclass
@@ -50,6 +71,7 @@ class Query:
     needs: tuple[str, ...] = ()
     """Columns of the core without which the table is not read."""
     where: tuple[str, str] | None = None
+    joins: tuple[Join, ...] = ()
 
 
 @dataclass
@@ -124,6 +146,16 @@ class Database:
             return []
         return [{name: _plain(value) for name, value in zip(present, row, strict=True)} for row in rows]
 
+    def has(self, table: str, column: str, condition: str) -> bool:
+        """Return whether a row of the table fulfils a condition on a column."""
+        if column not in self.tables.get(table, ()):
+            return False
+        sql = f"SELECT 1 FROM {_quoted(table)} WHERE {_quoted(column)} {condition} LIMIT 1"
+        try:
+            return self._file.execute(sql).fetchone() is not None
+        except self._errors:
+            return False
+
     def read(self, reader: _core.DatabaseReader, queries: Sequence[Query], reading: Reading) -> None:
         """Add the rows of the queries, in any order."""
         asked = [built for query in queries if (built := self._built(query)) is not None]
@@ -138,33 +170,38 @@ class Database:
 
     def _built(self, query: Query) -> _Built | None:
         """Return the query in terms of the columns that the table has."""
-        present = self.tables.get(query.table, ())
-        chosen = {
-            name: value.form.format(_quoted(found))
-            for name, value in query.columns.items()
-            if (found := next((source for source in value.sources if source in present), None)) is not None
-        }
-        if not present or any(name not in chosen for name in query.needs):
+        own = self.tables.get(query.table, ())
+        joins = [join for join in query.joins if join.column in own and "id" in self.tables.get(join.table, ())]
+        named = {name: f"t.{_quoted(name)}" for name in own}
+        for join in joins:
+            named |= {f"{join.alias}.{name}": f"{join.alias}.{_quoted(name)}" for name in self.tables[join.table]}
+        chosen = {}
+        for name, value in query.columns.items():
+            found = next((named[source] for source in value.sources if source in named), None)
+            if found is not None or not value.sources:
+                chosen[name] = value.form.format(found)
+        if not own or any(name not in chosen for name in query.needs):
             return None
-        where = ""
-        if query.where is not None:
-            if query.where[0] not in present:
-                return None
-            where = f"{_quoted(query.where[0])} {query.where[1]}"
-        return _Built(query.kind, query.table, tuple(chosen), ", ".join(chosen.values()), where)
+        if query.where is not None and query.where[0] not in named:
+            return None
+        where = f"{named[query.where[0]]} {query.where[1]}" if query.where is not None else ""
+        source = f"{_quoted(query.table)} AS t" + "".join(
+            f" LEFT JOIN {_quoted(join.table)} AS {join.alias} ON {join.alias}.id = t.{_quoted(join.column)}"
+            for join in joins
+        )
+        return _Built(query.kind, query.table, tuple(chosen), ", ".join(chosen.values()), source, where)
 
     def _parts(self, built: _Built) -> Iterator[tuple[str, str, str | None, int, int, tuple[str, ...]]]:
         """Yield queries of the core, each of a range of rowids; one of all rows for a table without rowids."""
         table = _quoted(built.table)
         bounds = [self._rowid(table, order) for order in ("ASC", "DESC")]
         if None in bounds:
-            yield built.kind, f"SELECT {built.select} FROM {table}{built.clause()}", None, 0, 0, built.columns
+            yield built.kind, built.sql(), None, 0, 0, built.columns
             return
         first, last = (int(bound) for bound in bounds if bound is not None)
         span = last - first + 1
         count = max(1, min(MOST_SPLIT, span // LEAST_SPLIT))
-        clause = built.clause("rowid > ?1 AND rowid <= ?2")
-        sql = f"SELECT rowid, {built.select} FROM {table}{clause}"
+        sql = built.sql("t.rowid, ", "t.rowid > ?1 AND t.rowid <= ?2")
         following = f"SELECT rowid FROM {table} WHERE rowid > ?1 LIMIT 1"
         for part in range(count):
             after = max(first - 1 + span * part // count, -(1 << 63))
@@ -181,7 +218,7 @@ class Database:
         """Read a table by Python's module. Return the result that the core would."""
         count = 0
         try:
-            cursor = self._file.execute(f"SELECT {built.select} FROM {_quoted(built.table)}{built.clause()}")
+            cursor = self._file.execute(built.sql())
             while rows := cursor.fetchmany(BATCH):
                 reader.add(built.kind, built.columns, rows)
                 count += len(rows)
@@ -195,11 +232,13 @@ class _Built(NamedTuple):
     table: str
     columns: tuple[str, ...]
     select: str
+    source: str
     where: str
 
-    def clause(self, also: str = "") -> str:
+    def sql(self, first: str = "", also: str = "") -> str:
         conditions = [f"({condition})" for condition in (also, self.where) if condition]
-        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"SELECT {first}{self.select} FROM {self.source}{where}"
 
 
 def _quoted(name: str) -> str:

@@ -12,28 +12,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flopscope import _core
-from flopscope.sources.database import Database, Query, Reading, Value
+from flopscope.sources.agents import rank_in
+from flopscope.sources.database import Database, Query, Reading, Value, columns
 
 __all__ = ["is_nsys", "read_nsys"]
 
 NEWEST_SCHEMA = 3  # major
-MOST_RANKS = 1 << 31
 
 _PROCESS = "{} >> 24 & 16777215"
 _THREAD = "{} & 16777215"
 
 
-def _columns(*same: str, **others: str | tuple[str, ...] | Value) -> dict[str, Value]:
-    """Return columns of the core by name: ``same`` are called so in the table, ``others`` otherwise."""
-    named = {name: value if isinstance(value, Value) else Value(_tuple(value)) for name, value in others.items()}
-    return {**{name: Value((name,)) for name in same}, **named}
-
-
-def _tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else value
-
-
-_WORK = _columns(
+_WORK = columns(
     "start",
     "end",
     device="deviceId",
@@ -44,20 +34,20 @@ _WORK = _columns(
     graph_node="graphNodeId",
     graph="graphId",
 )
-_LAUNCH = _columns(
+_LAUNCH = columns(
     name=("demangledName", "shortName", "mangledName"),
     registers="registersPerThread",
     static_shared="staticSharedMemory",
     dynamic_shared="dynamicSharedMemory",
     **{f"{what}_{axis.lower()}": f"{what}{axis}" for what in ("grid", "block", "cluster") for axis in "XYZ"},
 )
-_HOST = _columns(
+_HOST = columns(
     "start",
     "end",
     process=Value(("globalTid",), _PROCESS),
     thread=Value(("globalTid",), _THREAD),
 )
-_RANGE = _columns(
+_RANGE = columns(
     "text",
     name="textId",
     type="eventType",
@@ -70,18 +60,18 @@ _TIMES = ("start", "end")
 _LIBRARIES = re.compile(r"(CUBLAS|CUDNN|CUFFT|CUSPARSE|CUSOLVER|NCCL|NVSHMEM|MPI(_[A-Z0-9_]+)?|UCP(_[A-Z_]+)?)_EVENTS")
 
 _FACTS = (
-    Query("string", "StringIds", _columns("id", name="value"), ("id", "name")),
+    Query("string", "StringIds", columns("id", name="value"), ("id", "name")),
     Query(
         "device",
         "TARGET_INFO_CUDA_DEVICE",
-        _columns(process="pid", device="cudaId", id="gpuId"),
+        columns(process="pid", device="cudaId", id="gpuId"),
         ("process", "device", "id"),
     ),
 )
 _DOMAINS = Query(
     "domain",
     "NVTX_EVENTS",
-    _columns("text", name="textId", domain="domainId", process=Value(("globalTid",), _PROCESS)),
+    columns("text", name="textId", domain="domainId", process=Value(("globalTid",), _PROCESS)),
     ("domain",),
     ("eventType", "= 75"),
 )
@@ -89,13 +79,13 @@ _EVENTS = (
     Query(
         "call",
         "CUPTI_ACTIVITY_KIND_RUNTIME",
-        {**_HOST, **_columns(name="nameId", correlation="correlationId")},
+        {**_HOST, **columns(name="nameId", correlation="correlationId")},
         (*_TIMES, "name"),
     ),
     Query(
         "call",
         "CUPTI_ACTIVITY_KIND_DRIVER",
-        {**_HOST, **_columns(name="nameId", correlation="correlationId")},
+        {**_HOST, **columns(name="nameId", correlation="correlationId")},
         (*_TIMES, "name"),
     ),
     Query("range", "NVTX_EVENTS", {**_HOST, **_RANGE}, ("start", "end"), ("eventType", "IN (34, 59, 60)")),
@@ -103,18 +93,18 @@ _EVENTS = (
     Query(
         "copy",
         "CUPTI_ACTIVITY_KIND_MEMCPY",
-        {**_WORK, **_columns("bytes", copy_kind="copyKind", **{"from": "srcKind", "to": "dstKind"})},
+        {**_WORK, **columns("bytes", copy_kind="copyKind", **{"from": "srcKind", "to": "dstKind"})},
         _TIMES,
     ),
-    Query("fill", "CUPTI_ACTIVITY_KIND_MEMSET", {**_WORK, **_columns("bytes", **{"from": "memKind"})}, _TIMES),
-    Query("sync", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", {**_WORK, **_columns(type="syncType")}, _TIMES),
-    Query("replay", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {**_WORK, **_columns(graph="graphId")}, _TIMES),
-    Query("overhead", "PROFILER_OVERHEAD", {**_HOST, **_columns(name="nameId")}, (*_TIMES, "name")),
-    Query("overhead", "CUPTI_ACTIVITY_KIND_OVERHEAD", {**_HOST, **_columns(name="nameId")}, (*_TIMES, "name")),
+    Query("fill", "CUPTI_ACTIVITY_KIND_MEMSET", {**_WORK, **columns("bytes", **{"from": "memKind"})}, _TIMES),
+    Query("sync", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", {**_WORK, **columns(type="syncType")}, _TIMES),
+    Query("replay", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {**_WORK, **columns(graph="graphId")}, _TIMES),
+    Query("overhead", "PROFILER_OVERHEAD", {**_HOST, **columns(name="nameId")}, (*_TIMES, "name")),
+    Query("overhead", "CUPTI_ACTIVITY_KIND_OVERHEAD", {**_HOST, **columns(name="nameId")}, (*_TIMES, "name")),
     Query(
         "node",
         "CUDA_GRAPH_NODE_EVENTS",
-        {**_HOST, **_columns(graph_node="graphNodeId", original="originalGraphNodeId")},
+        {**_HOST, **columns(graph_node="graphNodeId", original="originalGraphNodeId")},
         ("start", "graph_node"),
     ),
 )
@@ -159,7 +149,7 @@ def _libraries(database: Database) -> list[Query]:
 
 def _unread(database: Database, reading: Reading) -> list[str]:
     """Return the tables of events that were not used."""
-    timed = (name for name, columns in database.tables.items() if {"start", "timestamp"} & {*columns})
+    timed = (name for name, present in database.tables.items() if {"start", "timestamp"} & {*present})
     return sorted(name for name in timed if name not in reading.rows and not name.startswith("TARGET_INFO_"))
 
 
@@ -237,18 +227,6 @@ def _devices(database: Database) -> list[dict[str, Any]]:
         if isinstance(device.get("id"), int):
             devices.append(device)
     return devices
-
-
-_RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
-
-
-def rank_in(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return "distributedInfo" from the environment of a process; empty if it names no rank."""
-    for rank, size in _RANKS:
-        texts = environment.get(rank, ""), environment.get(size, "")
-        if all(text.isascii() and text.isdecimal() and len(text) < 10 for text in texts):
-            return {"distributedInfo": {"rank": int(texts[0]), "world_size": int(texts[1])}}
-    return {}
 
 
 def _rank(database: Database) -> dict[str, Any]:

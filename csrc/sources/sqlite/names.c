@@ -10,7 +10,7 @@ static const char *const copies[] = {
 };
 
 static const char *const memories[] = {"Pageable", "Pinned",  "Device",        "Array",
-                                       "Managed",  "Device Static", "Managed Static"};
+                                       "Managed",  "Device Static", "Managed Static", "Host"};
 
 static const char *const synchronizations[] = {"Unknown Sync", "Event Sync", "Stream Wait Event", "Stream Sync",
                                                "Context Sync"};

@@ -135,14 +135,17 @@ static fs_status intern_name(fs_part *part, const char *text, size_t size, uint3
     return status;
 }
 
-/* Return the text that a cell gives, or whose id it gives; no text if there is none. */
-static fs_span text_of(const fs_rows *rows, const fs_cell *cell, uint32_t *string)
+/* Return the text of a row's name, or the one whose id it gives; no text if there is none. */
+static fs_span text_of(const fs_rows *rows, const fs_cell *cells, uint32_t *string)
 {
+    const fs_cell *cell = &cells[cells[FS_CELL_TEXT].type != FS_IS_MISSING ? FS_CELL_TEXT : FS_CELL_NAME];
     fs_span text = {NULL, 0, 0};
     *string = FS_NONE;
     if (cell->type == FS_IS_TEXT)
         text = (fs_span){cell->text, cell->size < MOST_NAME ? (uint32_t)cell->size : MOST_NAME, 0};
-    if (cell->type == FS_IS_INTEGER) *string = fs_id_map_get(&rows->string_ids, cell->integer, 0);
+    if (cell->type == FS_IS_INTEGER) {
+        *string = fs_id_map_get(&rows->string_ids, cell->integer, number(cells, FS_CELL_SPACE, 0));
+    }
     if (*string != FS_NONE) text = fs_intern_get(&rows->strings, *string);
     return text;
 }
@@ -154,21 +157,20 @@ static size_t named_size(fs_row_kind kind, fs_span text)
 }
 
 /* Intern the name of a row. Names given by id are looked up once in each part. */
-static fs_status take_name(const fs_rows *rows, fs_part *part, fs_row_kind kind, const fs_cell *cells, uint32_t *id,
+static fs_status take_name(const fs_rows *rows, fs_part *part, fs_row_kind kind, const fs_cell *cells, uint32_t *name,
                            fs_error *err)
 {
     uint32_t string;
-    const fs_cell *cell = cells[FS_CELL_TEXT].type != FS_IS_MISSING ? &cells[FS_CELL_TEXT] : &cells[FS_CELL_NAME];
-    fs_span text = text_of(rows, cell, &string);
+    fs_span text = text_of(rows, cells, &string);
     if (text.bytes == NULL) {
         char unnamed[48];
-        int size = cell->type == FS_IS_INTEGER
-                       ? snprintf(unnamed, sizeof unnamed, "<string %lld>", (long long)cell->integer)
-                       : snprintf(unnamed, sizeof unnamed, "<unnamed %s>", fs_row_kind_names[kind]);
+        int64_t id = number(cells, FS_CELL_NAME, -1);
+        int size = id >= 0 ? snprintf(unnamed, sizeof unnamed, "<string %lld>", (long long)id)
+                           : snprintf(unnamed, sizeof unnamed, "<unnamed %s>", fs_row_kind_names[kind]);
         part->report.unnamed++;
-        return intern_name(part, unnamed, (size_t)size, id, err);
+        return intern_name(part, unnamed, (size_t)size, name, err);
     }
-    if (string == FS_NONE) return intern_name(part, text.bytes, named_size(kind, text), id, err);
+    if (string == FS_NONE) return intern_name(part, text.bytes, named_size(kind, text), name, err);
     if (part->string_names == NULL) {
         part->string_names = fs_calloc(rows->strings.count, sizeof *part->string_names);
         if (part->string_names == NULL)
@@ -176,10 +178,10 @@ static fs_status take_name(const fs_rows *rows, fs_part *part, fs_row_kind kind,
     }
     uint32_t *known = &part->string_names[string];
     if (*known == 0) {
-        FS_TRY(intern_name(part, text.bytes, named_size(kind, text), id, err));
-        *known = *id + 1;
+        FS_TRY(intern_name(part, text.bytes, named_size(kind, text), name, err));
+        *known = *name + 1;
     }
-    *id = *known - 1;
+    *name = *known - 1;
     return FS_OK;
 }
 
@@ -365,20 +367,35 @@ static fs_status add_open(fs_part *part, fs_record *record, fs_error *err)
     return FS_OK;
 }
 
-static fs_status keep_range(const fs_rows *rows, fs_part *part, const fs_cell *cells, fs_error *err)
+/* Extract the "message" of a row's JSON, if it has one; *copy owns it. */
+static fs_status take_message(const fs_cell *cell, char **copy, fs_span *text, fs_error *err)
+{
+    fs_scan_pull pull;
+    fs_scan_token token;
+    fs_scan_span span;
+    bool here = false;
+    if (cell->type != FS_IS_TEXT || cell->size <= 2 || cell->size > MOST_NAME) return FS_OK;
+    char *json = fs_calloc(1, 2 * (cell->size + FS_SCAN_PADDING));
+    if (json == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a name of %zu bytes", cell->size);
+    *copy = json;
+    memcpy(json, cell->text, cell->size);
+    fs_scan_pull_begin(&pull, json, cell->size);
+    while (fs_scan_next(&pull, &token, &span) == FS_SCAN_GOOD && pull.depth > 0) {
+        if (token == FS_SCAN_STRING && here && pull.depth == 1) {
+            char *plain = json + cell->size + FS_SCAN_PADDING;
+            *text = (fs_span){plain, (uint32_t)fs_scan_unescape(&span, plain), 0};
+            return FS_OK;
+        }
+        here = token == FS_SCAN_KEY && span.size == 7 && memcmp(span.text, "message", 7) == 0;
+    }
+    return FS_OK;
+}
+
+static fs_status keep_named_range(const fs_rows *rows, fs_part *part, const fs_cell *cells, fs_span text, fs_error *err)
 {
     static const char step[] = "ProfilerStep#";
     fs_record record;
-    uint32_t string;
-    int64_t type = number(cells, FS_CELL_TYPE, NVTX_PUSHED), process = number(cells, FS_CELL_PROCESS, 0);
-    if (type != NVTX_PUSHED && type != NVTX_STARTED) {
-        part->report.marks++;
-        return FS_OK;
-    }
     if (!take_times(part, cells, &record)) return FS_OK;
-    const fs_cell *cell = cells[FS_CELL_TEXT].type != FS_IS_MISSING ? &cells[FS_CELL_TEXT] : &cells[FS_CELL_NAME];
-    fs_span text = text_of(rows, cell, &string);
-    if (text.bytes == NULL) text = (fs_span){"<unnamed range>", 15, 0};
     fs_nvtx_text parsed = fs_nvtx_parse(text.bytes, text.size);
     record.correlation = FS_NONE;
     record.kind = FS_EVENT_RANGE;
@@ -388,14 +405,31 @@ static fs_status keep_range(const fs_rows *rows, fs_part *part, const fs_cell *c
     }
     FS_TRY(take_thread(part, cells, &record.lane, err));
     text.size = (uint32_t)parsed.name_size;
-    if (parsed.op) FS_TRY(keep_op(part, &parsed, process, &record, err));
+    if (parsed.op) FS_TRY(keep_op(part, &parsed, number(cells, FS_CELL_PROCESS, 0), &record, err));
     if (!parsed.op && text.size >= sizeof step - 1 && memcmp(text.bytes, step, sizeof step - 1) == 0)
         record.kind = FS_EVENT_STEP;
     int64_t thread = number(cells, FS_CELL_THREAD, 0), end_thread = number(cells, FS_CELL_END_THREAD, thread);
-    record.communication = type == NVTX_STARTED && end_thread != thread;
+    record.communication = number(cells, FS_CELL_TYPE, NVTX_PUSHED) == NVTX_STARTED && end_thread != thread;
     FS_TRY(take_range_name(rows, part, cells, text, &record.name, err));
     FS_TRY(add_record(part, &record, err));
     return record.duration == FS_MISSING ? add_open(part, last_record(part), err) : FS_OK;
+}
+
+static fs_status keep_range(const fs_rows *rows, fs_part *part, const fs_cell *cells, fs_error *err)
+{
+    uint32_t string;
+    char *message = NULL;
+    int64_t type = number(cells, FS_CELL_TYPE, NVTX_PUSHED);
+    if (type != NVTX_PUSHED && type != NVTX_STARTED) {
+        part->report.marks++;
+        return FS_OK;
+    }
+    fs_span text = text_of(rows, cells, &string);
+    FS_TRY(take_message(&cells[FS_CELL_MESSAGE], &message, &text, err));
+    if (text.bytes == NULL) text = (fs_span){"<unnamed range>", 15, 0};
+    fs_status status = keep_named_range(rows, part, cells, text, err);
+    fs_free(message);
+    return status;
 }
 
 /* Facts ------------------------------------------------------------------------------------------------------------ */
@@ -407,14 +441,13 @@ static fs_status keep_string(fs_rows *rows, const fs_cell *cells, fs_error *err)
     if (cells[FS_CELL_ID].type != FS_IS_INTEGER || name->type != FS_IS_TEXT) return FS_OK;
     size_t size = name->size < MOST_NAME ? name->size : MOST_NAME;
     FS_TRY(fs_intern_bytes(&rows->strings, name->text, size, &id, err));
-    return fs_id_map_set(&rows->string_ids, cells[FS_CELL_ID].integer, 0, id, err);
+    return fs_id_map_set(&rows->string_ids, cells[FS_CELL_ID].integer, number(cells, FS_CELL_SPACE, 0), id, err);
 }
 
 static fs_status keep_domain(fs_rows *rows, const fs_cell *cells, fs_error *err)
 {
     uint32_t string;
-    const fs_cell *cell = cells[FS_CELL_TEXT].type != FS_IS_MISSING ? &cells[FS_CELL_TEXT] : &cells[FS_CELL_NAME];
-    fs_span text = text_of(rows, cell, &string);
+    fs_span text = text_of(rows, cells, &string);
     if (text.bytes == NULL || text.size == 0 || cells[FS_CELL_DOMAIN].type != FS_IS_INTEGER) return FS_OK;
     if (string == FS_NONE) FS_TRY(fs_intern_bytes(&rows->strings, text.bytes, text.size, &string, err));
     return fs_id_map_set(&rows->domains, number(cells, FS_CELL_PROCESS, 0), cells[FS_CELL_DOMAIN].integer, string, err);

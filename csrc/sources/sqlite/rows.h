@@ -16,7 +16,7 @@
 
 /* X(NAME, name, description) */
 #define FS_ROW_KIND_LIST(X)                                                                         \
-    X(STRING, string, "a text that others name by its id: id, name")                                \
+    X(STRING, string, "a text that others name by its id: space, id, name")                         \
     X(DOMAIN, domain, "the name of a domain of ranges: process, domain, name")                      \
     X(DEVICE, device, "the index, in id, of a device as numbered by a process: process, device, id") \
     X(KERNEL, kernel, "a kernel on a device")                                                       \
@@ -50,12 +50,14 @@ typedef enum {
     X(CORRELATION, correlation, "links a call to the work that it launched")     \
     X(NAME, name, "name of the event")                                           \
     X(TEXT, text, "name, instead of `name` where both are given")                \
+    X(MESSAGE, message, "JSON with a member \"message\", which is the name")       \
+    X(SPACE, space, "of a name's or a string's id: ids are unique in a space")   \
     X(ID, id, "of a string or device")                                           \
     X(DOMAIN, domain, "of a range; 0: none")                                     \
     X(TYPE, type, "NVTX: 59 a pushed range, 60 a started one; a sync's type")    \
     X(BYTES, bytes, "of a copy or fill")                                         \
     X(COPY_KIND, copy_kind, "1 host to device, 2 device to host, … as in CUPTI") \
-    X(FROM, from, "kind of memory: 0 pageable, 1 pinned, 2 device, …")           \
+    X(FROM, from, "kind of memory: 0 pageable, 1 pinned, 2 device, … 7 host")           \
     X(TO, to, "kind of memory")                                                  \
     X(GRID_X, grid_x, "blocks")                                                  \
     X(GRID_Y, grid_y, "blocks")                                                  \

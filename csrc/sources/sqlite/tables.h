@@ -32,7 +32,7 @@ typedef struct {
 
 struct fs_rows {
     fs_intern strings;    /* texts that rows name by id, and names of domains */
-    fs_id_map string_ids; /* (id of the database, 0) → id in strings */
+    fs_id_map string_ids; /* (id, space of the database) → id in strings */
     fs_id_map domains;    /* (process, domain) → id in strings */
     fs_id_map devices;    /* (process, device) → index of the device */
     fs_part **parts;
