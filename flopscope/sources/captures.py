@@ -14,6 +14,7 @@ from flopscope import _core
 from flopscope.sources.database import MAGIC, Database, Reading
 from flopscope.sources.nsys import is_nsys, read_nsys
 from flopscope.sources.rocpd import is_rocpd, read_rocpd
+from flopscope.sources.rocprof import is_csv, is_json, read_csv, read_json
 
 __all__ = ["Capture", "is_capture", "read_capture"]
 
@@ -34,7 +35,7 @@ class Capture(NamedTuple):
 
 def is_capture(start: bytes) -> bool:
     """Return whether a file that begins so is read by read_capture()."""
-    return start.startswith((MAGIC, *REPORTS))
+    return start.startswith((MAGIC, *REPORTS)) or is_json(start) or is_csv(start)
 
 
 def read_capture(path: str, start: bytes) -> Capture:
@@ -42,7 +43,11 @@ def read_capture(path: str, start: bytes) -> Capture:
     if start.startswith(REPORTS):
         with _exported(path) as exported:
             return _read_database(exported)
-    return _read_database(path)
+    if start.startswith(MAGIC):
+        return _read_database(path)
+    core, reader = _core.Store(), _core.DatabaseReader()
+    report, metadata, notes = (read_json if is_json(start) else read_csv)(path, reader, core)
+    return Capture(core, _report(path, report, Reading()), metadata, notes)
 
 
 def _read_database(path: str) -> Capture:
