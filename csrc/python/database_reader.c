@@ -68,7 +68,8 @@ static bool parse_columns(PyObject *names, uint8_t columns[FS_CELL_COUNT], uint3
     *count = 0;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); i++) {
         int place = place_of(PySequence_Fast_GET_ITEM(items, i), fs_row_column_names, FS_CELL_COUNT, "column");
-        if (place >= 0 && used[place]) PyErr_Format(PyExc_ValueError, "column %s is given twice", fs_row_column_names[place]);
+        if (place >= 0 && used[place])
+            PyErr_Format(PyExc_ValueError, "column %s is given twice", fs_row_column_names[place]);
         if (place < 0 || used[place]) break;
         used[place] = true;
         columns[(*count)++] = (uint8_t)place;
@@ -228,6 +229,7 @@ static PyObject *report_object(const fs_rows_report *report)
         {"kept", report->kept},
         {"without_time", report->without_time},
         {"too_many", report->too_many},
+        {"ops", report->ops},
         {"marks", report->marks},
         {"unnamed", report->unnamed},
         {"overlapping", report->overlapping},
@@ -288,7 +290,8 @@ static PyObject *reader_finish(PyObject *object, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"use_library", reader_use_library, METH_O | METH_CLASS,
-     "use_library($type, path, /)\n--\n\nLoad SQLite from a library or one that it depends on, or from the program: \"\". "
+     "use_library($type, path, /)\n--\n\nLoad SQLite from a library or one that it depends on, or from the program: "
+     "\"\". "
      "Return its version number. Raise RuntimeError if it is unusable."},
     {"add", reader_add, METH_VARARGS,
      "add($self, kind, columns, rows, /)\n--\n\nAdd a list of rows: tuples of values, one for each named column."},
@@ -297,7 +300,8 @@ static PyMethodDef methods[] = {
      "sql, sql of the next rowid or None, rowid before the first, last rowid, columns). Return (rows, rows with too "
      "long a value, SQLite's error or \"\") of each."},
     {"finish", reader_finish, METH_VARARGS,
-     "finish($self, store, head, base, /)\n--\n\nPut the events into a new Store whose times count from `base`, ns since "
+     "finish($self, store, head, base, /)\n--\n\nPut the events into a new Store whose times count from `base`, ns "
+     "since "
      "1970. `head` is JSON with \"deviceProperties\". Return counts of what was read."},
     {NULL, NULL, 0, NULL},
 };
@@ -306,8 +310,7 @@ static PyType_Slot slots[] = {
     {Py_tp_new, reader_new},
     {Py_tp_dealloc, reader_dealloc},
     {Py_tp_methods, methods},
-    {Py_tp_doc,
-     "DatabaseReader()\n--\n\nA reader of a profiler's database: add() or read() rows, then call finish()."},
+    {Py_tp_doc, "DatabaseReader()\n--\n\nA reader of a profiler's database: add() or read() rows, then call finish()."},
     {0, NULL},
 };
 

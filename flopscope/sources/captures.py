@@ -15,8 +15,9 @@ from flopscope.sources.database import MAGIC, Database, Reading
 from flopscope.sources.nsys import is_nsys, read_nsys
 from flopscope.sources.rocpd import is_rocpd, read_rocpd
 from flopscope.sources.rocprof import is_csv, is_json, read_csv, read_json
+from flopscope.support.hints import HINTS, Hints
 
-__all__ = ["Capture", "is_capture", "read_capture"]
+__all__ = ["Capture", "hints_of", "is_capture", "read_capture"]
 
 REPORTS = (b"NVIDIA Tegra Profiler Report",)
 EXPORT_SECONDS = 3600
@@ -48,6 +49,25 @@ def read_capture(path: str, start: bytes) -> Capture:
     core, reader = _core.Store(), _core.DatabaseReader()
     report, metadata, notes = (read_json if is_json(start) else read_csv)(path, reader, core)
     return Capture(core, _report(path, report, Reading()), metadata, notes)
+
+
+# What to record, by the member of the metadata that names the profiler.
+_NVTX = "nsys profile --pytorch=autograd-shapes-nvtx"
+_ROCTX = "torch.autograd.profiler.emit_nvtx(record_shapes=True) and rocprofv3 --marker-trace"
+_OPTIONS = {"nsys": _NVTX, "rocpd": _ROCTX, "rocprof": _ROCTX}
+
+
+def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
+    """Return what to record so that more is known."""
+    option = next((option for name, option in _OPTIONS.items() if name in metadata), None)
+    if option is None or "ops" not in report:
+        return HINTS
+    what = "ops is unknown because no input shapes were recorded"
+    if not report["ops"]:
+        what = "kernels is unknown because no ops were recorded"
+    shapes = f"The work of {what}; for a program of PyTorch, record with {option}."
+    steps = "enclose each step of the loop in a range named ProfilerStep#1, ProfilerStep#2, …"
+    return Hints(shapes, shapes, steps, option)
 
 
 def _read_database(path: str) -> Capture:

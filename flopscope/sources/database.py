@@ -17,7 +17,7 @@ from urllib.parse import quote
 from flopscope import _core
 
 if TYPE_CHECKING:
-    import sqlite3
+    pass
 
 __all__ = ["MAGIC", "Database", "Join", "Query", "Reading", "Value", "columns"]
 

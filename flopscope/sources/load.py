@@ -14,7 +14,7 @@ from flopscope import _core
 from flopscope.hardware.model import Model, models_of, why_unknown
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
-from flopscope.sources.captures import is_capture, read_capture
+from flopscope.sources.captures import hints_of, is_capture, read_capture
 from flopscope.sources.feed import read_trace
 from flopscope.sources.foreign import foreign_file
 from flopscope.sources.peek import as_file, start_of
@@ -61,6 +61,7 @@ class Trace(Results):
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
         self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
         self.profile_memory = bool(metadata.get("profile_memory", False))
+        self._hints = hints_of(metadata, report)
         self._core = core
         self._timing = "trace"
         self._trace_id = metadata.get("trace_id")

@@ -29,7 +29,9 @@ _HOST, _DEVICE = 7, 2  # kinds of memory
 
 def is_rocpd(database: Database) -> bool:
     """Return whether the tables are those of rocpd."""
-    return any(name.startswith(f"{PREFIX}kernel_dispatch") or name.startswith(f"{PREFIX}string") for name in database.tables)
+    return any(
+        name.startswith(f"{PREFIX}kernel_dispatch") or name.startswith(f"{PREFIX}string") for name in database.tables
+    )
 
 
 class _Process:
@@ -125,7 +127,8 @@ class _Process:
             **{f"grid_{axis}": Value((f"grid_size_{axis}",), _blocks(axis)) for axis in "xyz"},
         )
         joins = (*self._event(name), Join("s", self.table("info_kernel_symbol"), "kernel_id"))
-        return Query("kernel", self.table(name), self._work("agent_id", name) | launch, ("start", "end", "name"), None, joins)
+        found = self._work("agent_id", name) | launch
+        return Query("kernel", self.table(name), found, ("start", "end", "name"), None, joins)
 
     def _copies(self) -> Iterator[Query]:
         name = "memory_copy"

@@ -35,31 +35,32 @@ Result = tuple[Mapping[str, Any], dict[str, Any], list[str]]
 Row = tuple[Any, ...]
 
 
+_COLUMNS = {"kernel": _KERNEL, "copy": _COPY, "call": _CALL, "range": _RANGE, "span": _RANGE}
+BATCH = 1 << 14  # rows passed to the core at once
+
+
 class _Rows:
     """Rows by kind, handed to the core in batches."""
 
-    COLUMNS = {"kernel": _KERNEL, "copy": _COPY, "call": _CALL, "range": _RANGE, "span": _RANGE}
-    BATCH = 1 << 14
-
     def __init__(self, reader: _core.DatabaseReader) -> None:
         self._reader = reader
-        self._waiting: dict[str, list[Row]] = {kind: [] for kind in self.COLUMNS}
+        self._waiting: dict[str, list[Row]] = {kind: [] for kind in _COLUMNS}
         self.counts: dict[str, int] = {}
 
     def add(self, kind: str, row: Row, name: str) -> None:
         """Add a row that ``name`` counts."""
         self._waiting[kind].append(row)
         self.counts[name] = self.counts.get(name, 0) + 1
-        if len(self._waiting[kind]) == self.BATCH:
+        if len(self._waiting[kind]) == BATCH:
             self._pass_on(kind)
 
     def finish(self, store: _core.Store, devices: list[dict[str, Any]]) -> dict[str, Any]:
-        for kind in self.COLUMNS:
+        for kind in _COLUMNS:
             self._pass_on(kind)
         return self._reader.finish(store, json.dumps({"deviceProperties": devices}).encode(), 0)
 
     def _pass_on(self, kind: str) -> None:
-        self._reader.add(kind, self.COLUMNS[kind], self._waiting[kind])
+        self._reader.add(kind, _COLUMNS[kind], self._waiting[kind])
         self._waiting[kind] = []
 
 
@@ -266,7 +267,7 @@ def _lines(path: str) -> Iterator[dict[str, str]]:
     csv.field_size_limit(max(csv.field_size_limit(), MOST_FIELD))
     try:
         with open(path, encoding="utf-8", errors="replace", newline="") as file:
-            for line in csv.DictReader((text.replace("\0", "") for text in file)):
+            for line in csv.DictReader(text.replace("\0", "") for text in file):
                 yield {str(key).strip().lower(): value for key, value in line.items() if isinstance(value, str)}
     except FileNotFoundError:
         return
@@ -277,7 +278,8 @@ def _lines(path: str) -> Iterator[dict[str, str]]:
 def _csv_devices(infos: list[dict[str, str]]) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Return the GPUs of a file of agents, and their indices by the ids that the other files use."""
     gpus = [info for info in infos if info.get("agent_type") == "GPU"]
-    devices, agents = [], {}
+    devices: list[dict[str, Any]] = []
+    agents: dict[str, int] = {}
     for index, info in enumerate(gpus):
         numbers = {key: _number(info.get(key)) for key in ("cu_count", "wave_front_size", "gfx_target_version")}
         devices.append({**properties_of(info, {k: v for k, v in numbers.items() if v is not None}), "id": index})

@@ -10,7 +10,7 @@
 #include "sources/sqlite/tables.h"
 
 /* Iterate over the records of a part, in order. */
-#define EACH_RECORD(part, record)                                                             \
+#define EACH_RECORD(part, record)                                                              \
     for (fs_record_block *block_ = (part)->piece.first; block_ != NULL; block_ = block_->next) \
         for (fs_record *record = block_->records; record < block_->records + block_->count; record++)
 
@@ -150,6 +150,7 @@ static void add_reports(const fs_rows *rows, fs_rows_report *report)
         report->events += part->report.events;
         report->without_time += part->report.without_time;
         report->too_many += part->report.too_many;
+        report->ops += part->report.ops;
         report->marks += part->report.marks;
         report->unnamed += part->report.unnamed;
         report->replays += part->report.replays;

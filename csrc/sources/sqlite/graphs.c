@@ -69,10 +69,10 @@ typedef struct {
     const fs_graph_node **nodes;
     captured_node *captured; /* by node */
     uint32_t node_count;
-    fs_id_map by_id;     /* (process, node) → index in nodes */
-    uint32_t *hosts;     /* host events, as the join ordered them: by lane and start */
-    uint32_t *firsts;    /* by lane: its first host; one more entry at the end */
-    uint32_t *runs;      /* by event: how often its work ran, plus 1; 0: not captured */
+    fs_id_map by_id;  /* (process, node) → index in nodes */
+    uint32_t *hosts;  /* host events, as the join ordered them: by lane and start */
+    uint32_t *firsts; /* by lane: its first host; one more entry at the end */
+    uint32_t *runs;   /* by event: how often its work ran, plus 1; 0: not captured */
     uint32_t event_count, lane_count;
     int64_t first_process; /* whose threads have lanes with their own numbers (kineto/join.c) */
 } joining;

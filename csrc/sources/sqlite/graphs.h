@@ -1,4 +1,5 @@
-/* CUDA graphs: the work of a replayed node belongs to the op that captured the node. Private to the reader of databases.
+/* CUDA graphs: the work of a replayed node belongs to the op that captured the node. Private to the reader of
+ * databases.
  *
  *   kernel ── its node ── cloned from ──► … ──► the node that was captured ── thread, time ──► the op around it
  *

@@ -4,12 +4,24 @@
 #include <stdio.h>
 
 static const char *const copies[] = {
-    "<unknown>", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP",
+    "<unknown>",
+    "HtoD",
+    "DtoH",
+    "HtoA",
+    "AtoH",
+    "AtoA",
+    "AtoD",
+    "DtoA",
+    "DtoD",
+    "HtoH",
+    "PtoP",
     /* migrations of managed memory */
-    "Unified HtoD", "Unified DtoH", "Unified DtoD",
+    "Unified HtoD",
+    "Unified DtoH",
+    "Unified DtoD",
 };
 
-static const char *const memories[] = {"Pageable", "Pinned",  "Device",        "Array",
+static const char *const memories[] = {"Pageable", "Pinned",        "Device",         "Array",
                                        "Managed",  "Device Static", "Managed Static", "Host"};
 
 static const char *const synchronizations[] = {"Unknown Sync", "Event Sync", "Stream Wait Event", "Stream Sync",

@@ -10,10 +10,10 @@ enum { FS_MOST_VALUE = 64 << 20 };
 
 typedef struct {
     fs_row_kind kind;
-    const char *sql;        /* SELECT …; if it has parameters, ?1 is `after` and ?2 `until` */
-    const char *next;       /* after a row with too long a value: selects the rowid of the first row after ?1; or NULL */
-    int64_t after, until;   /* rowids: the rows after the first, up to the second */
-    uint32_t column_count;  /* of the result, after the rowid, which comes first if the query has parameters */
+    const char *sql;       /* SELECT …; if it has parameters, ?1 is `after` and ?2 `until` */
+    const char *next;      /* after a row with too long a value: selects the rowid of the first row after ?1; or NULL */
+    int64_t after, until;  /* rowids: the rows after the first, up to the second */
+    uint32_t column_count; /* of the result, after the rowid, which comes first if the query has parameters */
     uint8_t columns[FS_CELL_COUNT]; /* an fs_row_column each */
     /* Results. */
     int64_t row_count;

@@ -328,6 +328,7 @@ static fs_status keep_op(fs_part *part, const fs_nvtx_text *parsed, int64_t proc
 {
     fs_event_arguments arguments;
     record->kind = FS_EVENT_OP;
+    part->report.ops++;
     record->node = node_of(parsed, process);
     fs_arguments_begin(&arguments);
     if (parsed->sizes == NULL) return FS_OK;

@@ -15,19 +15,19 @@
 #include "store/store.h"
 
 /* X(NAME, name, description) */
-#define FS_ROW_KIND_LIST(X)                                                                         \
-    X(STRING, string, "a text that others name by its id: space, id, name")                         \
-    X(DOMAIN, domain, "the name of a domain of ranges: process, domain, name")                      \
+#define FS_ROW_KIND_LIST(X)                                                                          \
+    X(STRING, string, "a text that others name by its id: space, id, name")                          \
+    X(DOMAIN, domain, "the name of a domain of ranges: process, domain, name")                       \
     X(DEVICE, device, "the index, in id, of a device as numbered by a process: process, device, id") \
-    X(KERNEL, kernel, "a kernel on a device")                                                       \
-    X(COPY, copy, "a copy on a device")                                                             \
-    X(FILL, fill, "a fill on a device")                                                             \
-    X(REPLAY, replay, "a replay of a CUDA graph whose nodes were not recorded")                     \
-    X(SYNC, sync, "the host waiting for a device")                                                  \
-    X(CALL, call, "an API call")                                                                    \
-    X(RANGE, range, "a range of NVTX or roctx, which may name an op of torch")                      \
-    X(SPAN, span, "a call of a library, such as cuBLAS or MPI")                                     \
-    X(OVERHEAD, overhead, "time of the profiler")                                                   \
+    X(KERNEL, kernel, "a kernel on a device")                                                        \
+    X(COPY, copy, "a copy on a device")                                                              \
+    X(FILL, fill, "a fill on a device")                                                              \
+    X(REPLAY, replay, "a replay of a CUDA graph whose nodes were not recorded")                      \
+    X(SYNC, sync, "the host waiting for a device")                                                   \
+    X(CALL, call, "an API call")                                                                     \
+    X(RANGE, range, "a range of NVTX or roctx, which may name an op of torch")                       \
+    X(SPAN, span, "a call of a library, such as cuBLAS or MPI")                                      \
+    X(OVERHEAD, overhead, "time of the profiler")                                                    \
     X(NODE, node, "a node added to a CUDA graph")
 
 typedef enum {
@@ -50,14 +50,14 @@ typedef enum {
     X(CORRELATION, correlation, "links a call to the work that it launched")     \
     X(NAME, name, "name of the event")                                           \
     X(TEXT, text, "name, instead of `name` where both are given")                \
-    X(MESSAGE, message, "JSON with a member \"message\", which is the name")       \
+    X(MESSAGE, message, "JSON with a member \"message\", which is the name")     \
     X(SPACE, space, "of a name's or a string's id: ids are unique in a space")   \
     X(ID, id, "of a string or device")                                           \
     X(DOMAIN, domain, "of a range; 0: none")                                     \
     X(TYPE, type, "NVTX: 59 a pushed range, 60 a started one; a sync's type")    \
     X(BYTES, bytes, "of a copy or fill")                                         \
     X(COPY_KIND, copy_kind, "1 host to device, 2 device to host, … as in CUPTI") \
-    X(FROM, from, "kind of memory: 0 pageable, 1 pinned, 2 device, … 7 host")           \
+    X(FROM, from, "kind of memory: 0 pageable, 1 pinned, 2 device, … 7 host")    \
     X(TO, to, "kind of memory")                                                  \
     X(GRID_X, grid_x, "blocks")                                                  \
     X(GRID_Y, grid_y, "blocks")                                                  \
@@ -101,6 +101,7 @@ typedef struct {
     int64_t kept;         /* events in the store */
     int64_t without_time; /* omitted: no start, an impossible one, or an op that had not ended */
     int64_t too_many;     /* omitted: device index of FS_DEVICE_LIMIT or more */
+    int64_t ops;          /* ops of torch */
     int64_t marks;        /* omitted: instants of NVTX */
     int64_t unnamed;      /* kept, but its name's text is not in the file */
     int64_t overlapping;  /* as in fs_kineto_report */
