@@ -17,10 +17,14 @@ from flopscope.sources.rocpd import is_rocpd, read_rocpd
 from flopscope.sources.rocprof import is_csv, is_json, read_csv, read_json
 from flopscope.support.hints import HINTS, Hints
 
-__all__ = ["Capture", "hints_of", "is_capture", "read_capture"]
+__all__ = ["Capture", "NotACapture", "hints_of", "is_capture", "read_capture"]
 
 REPORTS = (b"NVIDIA Tegra Profiler Report",)
 EXPORT_SECONDS = 3600
+
+
+class NotACapture(ValueError):
+    """A database of something else."""
 
 
 class Capture(NamedTuple):
@@ -76,9 +80,7 @@ def _read_database(path: str) -> Capture:
         read = read_nsys if is_nsys(database) else read_rocpd if is_rocpd(database) else None
         if read is None:
             tables = ", ".join(sorted(database.tables)[:5]) or "none"
-            raise ValueError(
-                f"it is an SQLite database, but not one of Nsight Systems or rocprofv3; its tables: {tables}"
-            )
+            raise NotACapture(f"neither of Nsight Systems nor of rocprofv3; its tables: {tables}")
         report, metadata, notes = read(database, reader, core, reading)
     return Capture(core, _report(path, report, reading), metadata, [*_lost(reading), *_journals(path), *notes])
 

@@ -14,7 +14,7 @@ from flopscope import _core
 from flopscope.hardware.model import Model, models_of, why_unknown
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
-from flopscope.sources.captures import hints_of, is_capture, read_capture
+from flopscope.sources.captures import NotACapture, hints_of, is_capture, read_capture
 from flopscope.sources.feed import read_trace
 from flopscope.sources.foreign import foreign_file
 from flopscope.sources.peek import as_file, start_of
@@ -168,6 +168,7 @@ def load_trace(
         with _Problems(name, max_bytes) as problems:
             problems.start = start_of(source)
             if is_capture(problems.start):
+                problems.captured = True
                 with as_file(source, problems) as path:
                     capture = read_capture(path, problems.start)
                 problems.warn_of_capture(capture.report, capture.notes)
@@ -215,6 +216,7 @@ class _Problems(AbstractContextManager["_Problems"]):
         self.max_bytes = max_bytes
         self.start = b""
         self.compression: str | None = None
+        self.captured = False  # it is a file of another profiler
 
     def __exit__(self, *_: object) -> None:
         return None
@@ -246,6 +248,8 @@ class _Problems(AbstractContextManager["_Problems"]):
 
     def explained(self, problem: ValueError) -> ValueError:
         """Return an error that names the source and, if it is not a trace at all, what it is and what to do."""
+        if self.captured and not isinstance(problem, NotACapture):
+            return ValueError(printable(f"{self.name}: {problem}"))
         kind = foreign_file(self.start)
         if kind is not None:
             brief = f"it is {kind.what}"
