@@ -362,6 +362,9 @@ class DatabaseReader:
     def read(
         self, uri: str, queries: list[tuple[str, str, str | None, int, int, Sequence[str]]], /
     ) -> list[tuple[int, int, str]]: ...
+    def metrics(
+        self,
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]: ...
     def finish(self, store: Store, head: bytes, base: int, /) -> dict[str, Any]: ...
 
 # For tests.

@@ -109,7 +109,9 @@ def test_the_error_says_what_it_is_and_what_to_do(kind: str, tmp_path: Path) -> 
 def test_a_database_of_something_else_is_named(tmp_path: Path) -> None:
     path = tmp_path / "named.json"
     database("people")(path)
-    message = r"an SQLite database, not a trace: record .* \(neither of Nsight Systems nor of rocprofv3; its tables: people"
+    message = (
+        r"an SQLite database, not a trace: record .* \(neither of Nsight Systems nor of rocprofv3; its tables: people"
+    )
     for source in (path, path.read_bytes(), path.open("rb"), gzip.compress(path.read_bytes())):
         with pytest.raises(NotATrace, match=message):
             fs.load_trace(source)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/fork.h"
+#include "base/memory.h"
 #include "python/store_type.h"
 #include "sources/kineto/json_scan.h"
 #include "sources/sqlite/library.h"
@@ -87,11 +88,13 @@ static bool take_value(PyObject *value, fs_cell *cell)
     if (PyLong_Check(value)) {
         int overflow;
         cell->integer = PyLong_AsLongLongAndOverflow(value, &overflow);
+        cell->real = (double)cell->integer;
         if (overflow == 0) cell->type = FS_IS_INTEGER;
     } else if (PyFloat_Check(value)) {
         double real = PyFloat_AS_DOUBLE(value);
         if (!(real > -0x1p62 && real < 0x1p62)) return true;
         cell->integer = (int64_t)real;
+        cell->real = real;
         cell->type = FS_IS_INTEGER;
     } else if (PyUnicode_Check(value)) {
         Py_ssize_t size;
@@ -132,7 +135,7 @@ static PyObject *reader_add(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "OOO!:add", &kind_name, &column_names, &PyList_Type, &rows)) return NULL;
     int kind = place_of(kind_name, fs_row_kind_names, FS_ROW_KIND_COUNT, "kind");
     if (kind < 0 || !parse_columns(column_names, columns, &count) || !may_read(self)) return NULL;
-    fs_cell cells[FS_CELL_COUNT] = {{FS_IS_MISSING, 0, NULL, 0}};
+    fs_cell cells[FS_CELL_COUNT] = {{FS_IS_MISSING, 0, 0, NULL, 0}};
     if (fs_rows_open_parts(self->rows, 1, &part, &err) != FS_OK) return fs_raise(&err);
     self->busy = true;
     bool added = true;
@@ -205,6 +208,49 @@ static PyObject *reader_read(PyObject *object, PyObject *args)
     PyMem_Free(queries);
     Py_DECREF(kept);
     return results;
+}
+
+/* The samples' devices, metrics and times as arrays of int64, and their values as an array of doubles. */
+static PyObject *arrays_of(const fs_metric_sample *samples, uint32_t count)
+{
+    int64_t *numbers = PyMem_Malloc((3 * (size_t)count + 1) * sizeof *numbers);
+    double *values = PyMem_Malloc(((size_t)count + 1) * sizeof *values);
+    PyObject *arrays = NULL;
+    if (numbers == NULL || values == NULL) PyErr_NoMemory();
+    for (uint32_t i = 0; numbers != NULL && values != NULL && i < count; i++) {
+        numbers[i] = samples[i].device;
+        numbers[count + (size_t)i] = samples[i].metric;
+        numbers[2 * (size_t)count + i] = samples[i].time;
+        values[i] = samples[i].value;
+    }
+    if (numbers != NULL && values != NULL && fs_have_numpy()) {
+        arrays =
+            Py_BuildValue("(NNNN)", fs_array_of_int64(numbers, count), fs_array_of_int64(numbers + count, count),
+                          fs_array_of_int64(numbers + 2 * (size_t)count, count), fs_array_of_doubles(values, count));
+    }
+    PyMem_Free(numbers);
+    PyMem_Free(values);
+    return arrays;
+}
+
+static PyObject *reader_metrics(PyObject *object, PyObject *unused)
+{
+    reader_object *self = (reader_object *)object;
+    fs_metric_sample *samples;
+    uint32_t count;
+    fs_error err;
+    (void)unused;
+    if (!may_read(self)) return NULL;
+    fs_long_work work;
+    self->busy = true;
+    fs_long_work_begin(&work);
+    fs_status status = fs_rows_metrics(self->rows, &samples, &count, &err);
+    fs_long_work_end(&work);
+    self->busy = false;
+    if (status != FS_OK) return fs_raise(&err);
+    PyObject *arrays = arrays_of(samples, count);
+    fs_free(samples);
+    return arrays;
 }
 
 static PyObject *reader_use_library(PyObject *type, PyObject *path)
@@ -299,6 +345,8 @@ static PyMethodDef methods[] = {
      "read($self, uri, queries, /)\n--\n\nAdd the rows of queries on a file, which several threads read: tuples (kind, "
      "sql, sql of the next rowid or None, rowid before the first, last rowid, columns). Return (rows, rows with too "
      "long a value, SQLite's error or \"\") of each."},
+    {"metrics", reader_metrics, METH_NOARGS,
+     "Return the samples of counters in order of device, metric and time, as four arrays: these three and the values."},
     {"finish", reader_finish, METH_VARARGS,
      "finish($self, store, head, base, /)\n--\n\nPut the events into a new Store whose times count from `base`, ns "
      "since "

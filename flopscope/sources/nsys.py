@@ -14,6 +14,7 @@ from typing import Any
 from flopscope import _core
 from flopscope.sources.agents import rank_in
 from flopscope.sources.database import Database, Query, Reading, Value, columns
+from flopscope.sources.gpu_metrics import read_metrics
 
 __all__ = ["is_nsys", "read_nsys"]
 
@@ -128,6 +129,8 @@ def read_nsys(
     database.read(reader, [*_EVENTS, *_libraries(database)], reading)
     head = json.dumps({"deviceProperties": metadata.get("deviceProperties", [])}).encode()
     report = reader.finish(store, head, metadata.get("baseTimeNanoseconds", 0))
+    samples = read_metrics(database, metadata.get("deviceProperties", []), store, reading)
+    metadata["nsys"]["samples"] = {f"cuda:{one.device} {one.metric}": len(one.value) for one in samples}
     if not report["events"]:
         raise ValueError(
             "the export of Nsight Systems has no kernels, API calls or ranges: record with "

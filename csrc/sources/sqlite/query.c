@@ -59,6 +59,7 @@ static void take_real(double real, fs_cell *cell)
 {
     if (!(real > -0x1p62 && real < 0x1p62)) return;
     cell->type = FS_IS_INTEGER;
+    cell->real = real;
     cell->integer = (int64_t)real;
 }
 
@@ -69,6 +70,7 @@ static void take_cell(sqlite3_stmt *statement, int column, fs_cell *cell)
     case SQLITE_INTEGER:
         cell->type = FS_IS_INTEGER;
         cell->integer = fs_sqlite->column_int64(statement, column);
+        cell->real = (double)cell->integer;
         break;
     case SQLITE_FLOAT:
         take_real(fs_sqlite->column_double(statement, column), cell);
@@ -121,7 +123,7 @@ static bool find_next(const running *run, int64_t *last)
 static void run_statement(running *run, sqlite3_stmt *statement)
 {
     const fs_query *query = run->query;
-    fs_cell cells[FS_CELL_COUNT] = {{FS_IS_MISSING, 0, NULL, 0}};
+    fs_cell cells[FS_CELL_COUNT] = {{FS_IS_MISSING, 0, 0, NULL, 0}};
     bool numbered = fs_sqlite->column_count(statement) == (int)query->column_count + 1;
     int64_t last = query->after;
     for (;;) {

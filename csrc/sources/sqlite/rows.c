@@ -6,6 +6,7 @@
 #include "base/interrupt.h"
 #include "base/memory.h"
 #include "sources/sqlite/graphs.h"
+#include "sources/sqlite/metrics.h"
 #include "sources/sqlite/names.h"
 #include "sources/sqlite/nvtx.h"
 #include "sources/sqlite/tables.h"
@@ -40,6 +41,7 @@ static void clear_part(fs_part *part)
     fs_free(part->nodes);
     fs_free(part->open);
     fs_free(part->work);
+    fs_free(part->samples);
 }
 
 void fs_rows_destroy(fs_rows *rows)
@@ -486,6 +488,8 @@ fs_status fs_rows_add(fs_rows *rows, uint32_t place, fs_row_kind kind, const fs_
         return keep_range(rows, part, cells, err);
     case FS_ROW_NODE:
         return fs_part_add_node(part, cells, err);
+    case FS_ROW_METRIC:
+        return fs_part_add_sample(part, cells, err);
     case FS_ROW_KIND_COUNT:
         break;
     }

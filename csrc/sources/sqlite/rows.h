@@ -28,7 +28,8 @@
     X(RANGE, range, "a range of NVTX or roctx, which may name an op of torch")                       \
     X(SPAN, span, "a call of a library, such as cuBLAS or MPI")                                      \
     X(OVERHEAD, overhead, "time of the profiler")                                                    \
-    X(NODE, node, "a node added to a CUDA graph")
+    X(NODE, node, "a node added to a CUDA graph")                                                    \
+    X(METRIC, metric, "a sample of a device's counter: start, device, id of the metric, value")
 
 typedef enum {
 #define FS_ROW_ENUM(NAME, name, prose) FS_ROW_##NAME,
@@ -73,7 +74,8 @@ typedef enum {
     X(DYNAMIC_SHARED, dynamic_shared, "bytes per block")                         \
     X(GRAPH, graph, "id of the CUDA graph that launched the work")               \
     X(GRAPH_NODE, graph_node, "id of a graph's node")                            \
-    X(ORIGINAL, original, "of a node: the node it was cloned from")
+    X(ORIGINAL, original, "of a node: the node it was cloned from")              \
+    X(VALUE, value, "of a metric")
 
 typedef enum {
 #define FS_COLUMN_ENUM(NAME, name, prose) FS_CELL_##NAME,
@@ -91,6 +93,7 @@ typedef enum { FS_IS_MISSING, FS_IS_INTEGER, FS_IS_TEXT } fs_cell_type;
 typedef struct {
     fs_cell_type type;
     int64_t integer;
+    double real; /* of a number: `integer` before it was rounded toward zero */
     const char *text;
     size_t size;
 } fs_cell;
@@ -112,6 +115,13 @@ typedef struct {
     int64_t processes;    /* with host threads or device work */
 } fs_rows_report;
 
+/* A sample of a counter of a device. It counted since the sample of the same metric before it. */
+typedef struct {
+    int64_t time; /* ns */
+    int32_t device, metric;
+    double value; /* in the unit of the metric, such as percent of the peak */
+} fs_metric_sample;
+
 typedef struct fs_rows fs_rows;
 
 /* FS_OUT_OF_MEMORY. fs_rows_destroy also accepts NULL. */
@@ -124,6 +134,10 @@ fs_status fs_rows_open_parts(fs_rows *rows, uint32_t count, uint32_t *first, fs_
 
 /* Add a row: FS_CELL_COUNT cells. FS_OUT_OF_MEMORY. */
 fs_status fs_rows_add(fs_rows *rows, uint32_t part, fs_row_kind kind, const fs_cell *cells, fs_error *err);
+
+/* Return the samples of all METRIC rows, in order of (device, metric, time), in a block for fs_free. FS_OUT_OF_MEMORY;
+ * FS_INTERRUPTED. */
+fs_status fs_rows_metrics(const fs_rows *rows, fs_metric_sample **samples, uint32_t *count, fs_error *err);
 
 /* Put the events into an empty store. `head`, as in a trace, is a JSON object with "deviceProperties", followed by
  * zero bytes as json_scan.h asks for. FS_OUT_OF_MEMORY; FS_INTERRUPTED. */

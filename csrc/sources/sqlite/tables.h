@@ -25,8 +25,10 @@ typedef struct {
     uint32_t *string_names; /* by id in strings: id in piece.names plus 1; 0: not yet looked up */
     fs_graph_node *nodes;
     fs_graph_work *work;
+    fs_metric_sample *samples;
     fs_record **open; /* ranges that had not ended */
-    uint32_t node_count, node_capacity, work_count, work_capacity, open_count, open_capacity;
+    uint32_t node_count, node_capacity, work_count, work_capacity, open_count, open_capacity, sample_count,
+        sample_capacity;
     fs_rows_report report;
 } fs_part;
 

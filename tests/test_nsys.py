@@ -1,0 +1,611 @@
+"""Exports of Nsight Systems, held against SQL, and against torch's own traces of the same programs."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import sqlite3
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from captures import (
+    DOMAIN,
+    KERNEL,
+    MARK,
+    RTX3080,
+    RUNTIME,
+    STARTED,
+    Nsys,
+    global_tid,
+    nsys_of,
+    query,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flopscope as fs
+from flopscope.sources import database, gpu_metrics
+from flopscope.sources.database import Database, Reading
+
+HERE = Path(__file__).parent
+TRACES = HERE / "data" / "traces"
+MOCK = HERE / "data" / "captures" / "rtx3080.sqlite.gz"
+SGEMM = "ampere_sgemm_128x64_nn"
+HGEMM = "ampere_fp16_s16816gemm_fp16_128x128_ldg8_f2f_nn"
+ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int)"
+
+
+@pytest.fixture(params=["core", "python"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Read by the core, and by Python's sqlite3 module as where the core finds no library."""
+    monkeypatch.setattr(database, "_found", None if request.param == "core" else False)
+    return str(request.param)
+
+
+def rows(prof: Any, device_type: str | None = None) -> dict[str, Any]:
+    return {row.key: row for row in prof.key_averages() if device_type in (None, row.device_type)}
+
+
+def device_rows(prof: Any) -> dict[str, tuple[int, int]]:
+    """Return the calls and the time, ns, of kernels, copies and fills."""
+    return {
+        row.key: (row.count, round(row.self_device_time_total * 1000))
+        for row in prof.key_averages()
+        if row.device_type == "cuda" and not row.is_user_annotation
+    }
+
+
+def program(*, old: bool = False) -> Nsys:
+    """Two steps with ops, a copy, a fill and a wait; two processes with the same correlations; two devices."""
+    made = Nsys(old=old)
+    for process, device in ((42, 0), (43, 1)):
+        at = 1000 * process
+        made.nvtx("ProfilerStep#1", at, at + 900, process)
+        made.nvtx("aten::linear, op_id = 1", at + 10, at + 190, process)
+        made.nvtx("aten::mm, seq = 7, op_id = 2, sizes = [[64, 32], [32, 16]]", at + 20, at + 180, process)
+        made.call("cudaLaunchKernel_v7000", at + 30, at + 40, 1, process)
+        made.kernel(SGEMM, at + 100, at + 150, 1, process, device)
+        made.nvtx("aten::add, op_id = 3, sizes = [[64, 16], [64, 16], []]", at + 200, at + 290, process)
+        made.call("cudaLaunchKernel_v7000", at + 210, at + 220, 2, process)
+        made.kernel(ADD, at + 230, at + 260, 2, process, device)
+        made.call("cudaMemcpyAsync_v3020", at + 300, at + 310, 3, process)
+        made.copy(at + 320, at + 330, 3, process, device)
+        made.call("cudaMemsetAsync_v3020", at + 340, at + 350, 4, process)
+        made.fill(at + 360, at + 365, 4, process, device)
+        made.call("cudaStreamSynchronize_v3020", at + 400, at + 500, 5, process)
+        made.sync(at + 401, at + 499, 5, process)
+        made.call("cuMemAlloc_v2", at + 600, at + 650, 6, process)
+    return made
+
+
+# Rows -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["schema 3", "schema 2"])
+def test_kernels_and_copies_equal_sql(old: bool, reader: str, tmp_path: Path) -> None:
+    path = program(old=old).write(tmp_path / "x.sqlite")
+    prof = fs.load_trace(path)
+    kernels = query(
+        path,
+        f"select s.value, count(*), sum(k.end - k.start) from {KERNEL} k join StringIds s on s.id = k.demangledName "
+        "group by s.value",
+    )
+    found = device_rows(prof)
+    assert {name: (count, ns) for name, count, ns in kernels}.items() <= found.items()
+    copy = "Memcpy HtoD (Pageable -> Device)" if not old else "Memcpy HtoD (Unknown -> Unknown)"
+    assert found[copy] == (2, 20)
+    assert found["Memset (Device)" if not old else "Memset (Unknown)"] == (2, 10)
+    assert len(found) == len(kernels) + 2
+    assert prof.report["events"] == prof.report["kept"] == len(prof)
+
+
+def test_busy_time_by_device_equals_sql(reader: str, tmp_path: Path) -> None:
+    path = program().write(tmp_path / "x.sqlite")
+    frame = fs.load_trace(path).stream_summary()
+    work = " union all ".join(
+        f"select start, end, deviceId from CUPTI_ACTIVITY_KIND_{name}" for name in ("KERNEL", "MEMCPY", "MEMSET")
+    )
+    expected = dict(query(path, f"select deviceId, sum(end - start) from ({work}) group by deviceId"))
+    busy = {int(row.device): round(1000 * row.busy) for row in frame[frame.stream.notna()].itertuples()}
+    assert busy == expected
+
+
+def test_calls_lose_their_version_and_keep_their_time(reader: str, tmp_path: Path) -> None:
+    found = rows(fs.load_trace(program().write(tmp_path / "x.sqlite")), "cpu")
+    assert found["cudaLaunchKernel"].count == 4
+    assert found["cudaStreamSynchronize"].cpu_time_total == pytest.approx(0.2)
+    assert found["cuMemAlloc_v2"].count == 2
+
+
+def test_work_belongs_to_the_op_around_its_call_in_its_own_process(reader: str, tmp_path: Path) -> None:
+    prof = fs.load_trace(program().write(tmp_path / "x.sqlite"))
+    found = rows(prof, "cpu")
+    assert found["aten::mm"].self_device_time_total == pytest.approx(0.1)
+    assert found["aten::linear"].self_device_time_total == 0
+    assert found["aten::linear"].device_time_total == pytest.approx(0.1)
+    assert found["aten::add"].self_device_time_total == pytest.approx(0.06)
+    assert found["ProfilerStep*"].count == 2
+    kernels = [event for event in prof.events() if event.kind == "kernel"]
+    assert len(kernels) == 4
+    for event in kernels:
+        assert event.launcher.name in ("aten::mm", "aten::add")
+        assert abs(event.time_range.start - event.launcher.time_range.start) < 0.2, "the op of the same process"
+
+
+def test_shapes_and_inferred_dtypes_give_work(reader: str, tmp_path: Path) -> None:
+    prof = fs.load_trace(program().write(tmp_path / "x.sqlite"))
+    table = prof.key_averages(group_by_input_shape=True)
+    product = next(row for row in table if row.key == "aten::mm")
+    assert product.input_shapes == [[64, 32], [32, 16]]
+    assert product.flops == 2 * 2 * 64 * 32 * 16
+    assert product.bytes_total_moved == 2 * 4 * (64 * 32 + 32 * 16 + 64 * 16)
+    assert {name for name, _ in prof.coverage()["estimated"]} == {"aten::mm", "aten::add"}, "inferred from kernels"
+
+
+def test_without_kernels_that_tell_a_dtype_bytes_are_unknown(tmp_path: Path) -> None:
+    made = Nsys()
+    made.nvtx("aten::mm, op_id = 2, sizes = [[64, 32], [32, 16]]", 20, 180)
+    made.call("cudaLaunchKernel_v7000", 30, 40, 1)
+    made.kernel("some_product", 100, 150, 1)
+    row = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")))["aten::mm"]
+    assert row.flops == 2 * 64 * 32 * 16
+    assert math.isnan(row.bytes_total_moved)
+
+
+@pytest.mark.parametrize("name", ["square", "tracking_flops", "tutorial_naive", "tutorial_optimised"])
+def test_a_torch_program_gives_the_rows_of_its_torch_trace(name: str, reader: str, tmp_path: Path) -> None:
+    """The ops, calls and kernels of a recorded program, as nsys would have written them."""
+    trace = TRACES / f"{name}.json.gz"
+    theirs, ours = fs.load_trace(trace), fs.load_trace(nsys_of(trace, tmp_path / "x.sqlite"))
+
+    def key(row: Any) -> tuple[Any, ...]:
+        return row.key, row.device_type, row.is_user_annotation
+
+    def times(row: Any) -> list[int]:
+        names = ("self_cpu_time_total", "self_device_time_total")
+        return [round(1000 * getattr(row, name)) for name in names]
+
+    def numbers(table: Any) -> dict[Any, Any]:
+        return {key(row): times(row) for row in table}
+
+    expected, found = numbers(theirs.key_averages()), numbers(ours.key_averages())
+    profilers = ("Activity Buffer Request", "[memory]", "Lazy Function Loading")
+    only_traced = {one for one in expected if one[0] in profilers or (one[1] == "cuda" and one[2])}
+    overheads = theirs.key_averages()
+    inside = {"aten::pow", "aten::fill_"} if any(row.key == profilers[0] for row in overheads) else set()
+    assert found.keys() == expected.keys() - only_traced
+    for one in found:
+        if one[0] not in inside:  # torch subtracts its own overhead within these
+            assert found[one] == expected[one], one
+    flops = {row.key: row.flops for row in theirs.key_averages() if row.flops > 0}
+    same = {row.key: row.flops for row in ours.key_averages() if row.flops > 0}
+    assert same.items() <= flops.items()
+    assert {"aten::mm", "aten::addmm"} & flops.keys() <= same.keys()
+
+
+def test_forward_and_backward_are_joined_by_their_number_within_a_process(reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    for process in (42, 43):
+        at = 1000 * process
+        made.nvtx("aten::mm, seq = 12, op_id = 1", at, at + 10, process)
+        made.nvtx("aten::mul, seq = 13, op_id = 2", at + 20, at + 30, process)
+        made.nvtx(
+            "autograd::engine::evaluate_function: MmBackward0, seq = 12, op_id = 3", at + 100, at + 190, process, 99
+        )
+        made.nvtx("MmBackward0, seq = 12, op_id = 4", at + 110, at + 180, process, 99)
+        made.nvtx("aten::mm, op_id = 5", at + 120, at + 170, process, 99)
+    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    columns, _, _, _ = prof._core.events()
+    names = [event.name for event in prof.events()]
+    linked = [
+        (names[index], names[forward], abs(int(columns["start"][index]) - int(columns["start"][forward])) < 1000)
+        for index, forward in enumerate(columns["forward"].tolist())
+        if 0 <= forward < len(names)
+    ]
+    assert Counter(linked) == {
+        ("autograd::engine::evaluate_function: MmBackward0", "aten::mm", True): 2,
+        ("MmBackward0", "aten::mm", True): 2,
+    }
+
+
+# Ranges ---------------------------------------------------------------------------------------------------------------
+
+NAMES = {
+    "aten::mm, seq = 12, op_id = 345, sizes = [[16, 128], [128, 64]], input_op_ids = [(340,0), (0,-1)]": (
+        "aten::mm",
+        True,
+    ),
+    "aten::mm, seq = 12, sizes = [[16, 128], [128, 64]]": ("aten::mm", True),
+    "aten::empty": ("aten::empty", True),
+    "flash_attn::_flash_attn_forward, op_id = 3": ("flash_attn::_flash_attn_forward", True),
+    "FlashAttnFunc, seq = 1, op_id = 3": ("FlashAttnFunc", True),
+    "record_param_comms, op_id = 9": ("record_param_comms", True),
+    "triton_poi_fused_add_0, op_id = 9": ("triton_poi_fused_add_0", True),
+    "AddBackward0, seq = 4, op_id = 7": ("AddBackward0", True),
+    "FSDP::pre_forward (encoder.block.3.layer.0), op_id = 8": ("FSDP::pre_forward (encoder.block.3.layer.0)", False),
+    "forward, op_id = 4": ("forward", False),
+    "Optimizer.step#Adam.step, op_id = 4": ("Optimizer.step#Adam.step", False),
+    "XlaModule:#hlo_module=jit_f,program_id=3#": ("XlaModule:#hlo_module=jit_f,program_id=3#", False),
+    "layer, with, commas, op_id = x": ("layer, with, commas, op_id = x", False),
+    "a\\b": ("a\\b", False),
+    "nccl:all_reduce, op_id = 3": ("nccl:all_reduce", False),
+    "std::vector": ("std::vector", False),
+    "aten::mm, seq = 3, op_id = 4, sizes = [[16, 128], [12": ("aten::mm", True),
+}
+
+
+@pytest.mark.parametrize("text", NAMES)
+@pytest.mark.parametrize("registered", [False, True], ids=["text", "string id"])
+def test_texts_of_ranges_become_ops_and_ranges(text: str, registered: bool, reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    more = {"text": None, "textId": made.string(text)} if registered else {}
+    made.nvtx(text, 10, 20, **more)
+    event = fs.load_trace(made.write(tmp_path / "x.sqlite")).events()[0]
+    assert (event.name, event.kind == "op") == NAMES[text]
+
+
+def test_ranges_of_domains_marks_and_open_ranges(reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    made.nvtx("NCCL", 0, None, eventType=DOMAIN, domainId=3)
+    made.nvtx("ncclAllReduce", 10, 20, domainId=3)
+    made.nvtx("a mark", 15, None, eventType=MARK)
+    made.nvtx("open at the end", 16, None)
+    made.nvtx("aten::mm, op_id = 3", 17, None)
+    made.nvtx("elsewhere", 18, 60, eventType=STARTED, endGlobalTid=global_tid(42, 77))
+    made.nvtx("here", 90, 100, eventType=STARTED, endGlobalTid=global_tid(42, 42))
+    made.call("cudaFree_v3020", 95, 110, 1)
+    with pytest.warns(UserWarning, match="1 without a time"):
+        prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    found = {event.name: round(1000 * event.time_range.elapsed_us()) for event in prof.events()}
+    assert found == {
+        "NCCL: ncclAllReduce": 10,
+        "open at the end": 94,
+        "elsewhere": 42,
+        "here": 10,
+        "cudaFree": 15,
+    }
+
+
+def test_calls_of_libraries_are_ranges_that_own_kernels(reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    made.add("CUBLAS_EVENTS", start=10, end=90, globalTid=global_tid(42, 42), nameId=made.string("cublasSgemm_v2"))
+    made.add(
+        "MPI_COLLECTIVES_EVENTS", start=95, end=99, globalTid=global_tid(42, 42), textId=made.string("MPI_Allreduce")
+    )
+    made.call("cudaLaunchKernel_v7000", 20, 30, 1)
+    made.kernel(SGEMM, 100, 150, 1)
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["cublasSgemm_v2"].device_time_total == pytest.approx(0.05)
+    assert found["cublasSgemm_v2"].is_user_annotation
+    assert found["MPI_Allreduce"].cpu_time_total == pytest.approx(0.004)
+
+
+# Devices --------------------------------------------------------------------------------------------------------------
+
+
+def test_facts_of_the_device_and_the_session(reader: str) -> None:
+    prof = fs.load_trace(MOCK)
+    properties = prof.metadata["deviceProperties"][0]
+    assert prof.devices == {0: "NVIDIA GeForce RTX 3080"}
+    assert (properties["numSms"], properties["memoryBandwidth"], properties["l2CacheSize"]) == (
+        68,
+        760080000000,
+        5242880,
+    )
+    assert prof.metadata["baseTimeNanoseconds"] == 1776781226557295056
+    assert prof.metadata["nsys"]["schema"] == "3.24.14"
+    assert prof.process == 91186
+    facts = {row.device: row for row in prof.key_averages(peaks="datasheet") if hasattr(row, "device")}
+    assert facts is not None
+
+
+def test_the_real_file_equals_sql(reader: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.sqlite"
+    path.write_bytes(gzip.decompress(MOCK.read_bytes()))
+    kernels = query(
+        path,
+        f"select s.value, count(*), sum(k.end - k.start) from {KERNEL} k join StringIds s on s.id = k.demangledName "
+        "group by s.value",
+    )
+    assert kernels
+    for source in (path, MOCK, path.read_bytes(), path.open("rb")):
+        prof = fs.load_trace(source)
+        found = device_rows(prof)
+        assert {name: (count, ns) for name, count, ns in kernels}.items() <= found.items()
+        calls = sum(row.count for row in rows(prof, "cpu").values() if row.key.startswith("cu"))
+        assert [(calls,)] == query(path, f"select count(*) from {RUNTIME}")
+
+
+def test_devices_of_processes_that_each_see_one_are_told_apart(reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    for process, gpu in ((42, 3), (43, 5)):
+        made.add("TARGET_INFO_CUDA_DEVICE", gpuId=gpu, cudaId=0, pid=process)
+        made.call("cudaLaunchKernel_v7000", 30, 40, 1, process)
+        made.kernel(ADD, 100, 150, 1, process, device=0)
+    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    assert prof._core.devices - {"cpu"} == {"cuda:3", "cuda:5"}
+    kernels = [event for event in prof.events() if event.kind == "kernel"]
+    assert len({event.correlation for event in kernels}) == 2
+
+
+def test_the_rank_comes_from_the_environment(tmp_path: Path) -> None:
+    made = Nsys()
+    made.kernel(ADD, 1, 2)
+    environment = "PATH=/bin;RANK=3;WORLD_SIZE=8"
+    made.add("TARGET_INFO_SYSTEM_ENV", name="DeviceEnvironment", value=environment)
+    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    assert prof.rank == 3
+    assert "PATH" not in str(prof.metadata)
+    made.kernel(ADD, 1, 2, process=43)
+    assert fs.load_trace(made.write(tmp_path / "y.sqlite")).rank is None, "two processes, one environment"
+
+
+# Graphs ---------------------------------------------------------------------------------------------------------------
+
+
+def graph_program() -> Nsys:
+    """Two ops captured in a graph, which is cloned twice and replayed three times; one op is eager."""
+    made = Nsys()
+    made.nvtx("aten::linear, op_id = 1, sizes = [[64, 32], [16, 32], []]", 90, 190)
+    made.nvtx("aten::mm, op_id = 2, sizes = [[64, 32], [32, 16]]", 100, 180)
+    made.node(11, 120)
+    made.nvtx("aten::add, op_id = 3, sizes = [[64, 16], [64, 16], []]", 200, 290)
+    made.node(12, 220)
+    made.node(21, 320, original=11)
+    made.node(22, 321, original=12)
+    made.node(31, 330, original=21)
+    made.node(32, 331, original=22)
+    for replay in range(3):
+        at = 1000 + 1000 * replay
+        made.nvtx("replay", at - 10, at + 100)
+        made.call("cudaGraphLaunch_v10000", at, at + 10, 50 + replay)
+        made.kernel(SGEMM, at + 100, at + 150, 50 + replay, graphNodeId=31, graphId=9)
+        made.kernel(ADD, at + 150, at + 170, 50 + replay, graphNodeId=32, graphId=9)
+    return made
+
+
+def test_replayed_kernels_belong_to_the_op_that_captured_them(reader: str, tmp_path: Path) -> None:
+    prof = fs.load_trace(graph_program().write(tmp_path / "x.sqlite"))
+    found = rows(prof, "cpu")
+    assert found["aten::mm"].count == 1
+    assert found["aten::mm"].self_device_time_total == pytest.approx(3 * 0.05)
+    assert found["aten::mm"].flops == 3 * 2 * 64 * 32 * 16, "once for each replay"
+    assert found["aten::add"].self_device_time_total == pytest.approx(3 * 0.02)
+    assert found["aten::add"].bytes_total_moved == 3 * 4 * 3 * 64 * 16
+    assert found["replay"].device_time_total == 0
+
+
+@pytest.mark.parametrize(
+    "clones", [[(31, 32), (32, 31)], [(31, 31)], [(31, 5)], []], ids=["cycle", "self", "lost", "none"]
+)
+def test_nodes_whose_capture_is_unknown_belong_to_the_launch(
+    clones: list[tuple[int, int]], reader: str, tmp_path: Path
+) -> None:
+    made = graph_program()
+    made.tables["CUDA_GRAPH_NODE_EVENTS"] = []
+    for node, original in clones:
+        made.node(node, 330, original=original)
+    if not clones:
+        del made.tables["CUDA_GRAPH_NODE_EVENTS"]
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["replay"].device_time_total == pytest.approx(3 * 0.07)
+    assert found["aten::mm"].self_device_time_total == 0
+
+
+def test_a_captured_op_that_never_ran_did_no_work(tmp_path: Path) -> None:
+    made = graph_program()
+    made.nvtx("aten::mm, op_id = 9, sizes = [[8, 8], [8, 8]]", 400, 490)
+    made.node(13, 420)
+    made.tables[KERNEL] = made.tables[KERNEL][:1]
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["aten::mm"].flops == 2 * 64 * 32 * 16
+    assert not found["aten::add"].flops > 0
+
+
+def test_a_replay_without_its_kernels_is_one_row_that_says_why(reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    for replay in range(2):
+        made.call("cudaGraphLaunch_v10000", 100 * replay, 100 * replay + 10, 50 + replay)
+        made.work(
+            "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", 100 * replay + 20, 100 * replay + 90, 50 + replay, 42, 0, graphId=9
+        )
+    with pytest.warns(UserWarning, match=r"2 replays of CUDA graphs .* --cuda-graph-trace=node"):
+        prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    assert device_rows(prof) == {"CUDA graph 9 (replayed; its kernels were not recorded)": (2, 140)}
+
+
+# GPU metrics ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", [("metricId", "metricName"), ("id", "name")], ids=["new", "old"])
+def test_gpu_metrics_become_samples(columns: tuple[str, str], reader: str, tmp_path: Path) -> None:
+    made = Nsys()
+    made.kernel(ADD, 0, 10_000)
+    made.add("TARGET_INFO_GPU", **RTX3080)
+    names = [
+        "SMs Active [Throughput %]",
+        "Tensor Active [Throughput %]",
+        "DRAM Read Bandwidth [Throughput %]",
+        "GR Active",
+    ]
+    place, name = columns
+    for metric, text in enumerate(names):
+        made.add("TARGET_INFO_GPU_METRICS", typeId=0x300, sourceId=1, **{place: 10 + metric, name: text})
+        for sample in range(-1, 5):
+            time = 1000 * sample if sample < 4 else 100_000
+            made.add(
+                "GPU_METRICS", timestamp=time, typeId=0x300, **{place: 10 + metric}, value=10 * (metric + 1) + sample
+            )
+    path = made.write(tmp_path / "x.sqlite")
+    with Database(str(path)) as opened:
+        store = fs._core.Store()
+        samples = gpu_metrics.read_metrics(opened, [{"id": 0, "memoryBandwidth": 10**12}], store, Reading())
+    found = {one.metric: one for one in samples}
+    assert found.keys() == {"sm_active", "tensor_active", "dram_bytes_read"}
+    active = found["sm_active"]
+    assert active.device == 0
+    assert active.end.tolist() == [0, 1000, 2000, 3000, 100_000], "samples before the session are left out"
+    assert active.start.tolist() == [-1000, 0, 1000, 2000, 99_000], "a gap was not counted"
+    assert active.value.tolist() == [10, 11, 12, 13, 14]
+    expected = np.array([30, 31, 32, 33, 34]) / 100 * 10**12 * 1e-6
+    np.testing.assert_allclose(found["dram_bytes_read"].value, expected)
+    assert fs.load_trace(path).metadata["nsys"]["samples"] == {
+        "cuda:0 sm_active": 5, "cuda:0 tensor_active": 5, "cuda:0 dram_bytes_read": 5
+    }  # fmt: skip
+
+
+def test_without_a_bandwidth_there_are_no_bytes(tmp_path: Path) -> None:
+    made = Nsys()
+    made.kernel(ADD, 0, 10_000)
+    made.add("TARGET_INFO_GPU_METRICS", typeId=0, metricId=1, metricName="DRAM Write Bandwidth [Throughput %]")
+    for time in range(4):
+        made.add("GPU_METRICS", timestamp=time, typeId=0, metricId=1, value=50.5)
+    assert fs.load_trace(made.write(tmp_path / "x.sqlite")).metadata["nsys"]["samples"] == {}
+
+
+# Reports --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_exported_by_nsys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    report = tmp_path / "x.nsys-rep"
+    report.write_bytes(b"NVIDIA Tegra Profiler Report 1.\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match=r"nsys, which reads it, is not installed here; .* nsys export --type sqlite"):
+        fs.load_trace(report)
+    export = program().write(tmp_path / "made.sqlite")
+    nsys = tmp_path / "nsys"
+    nsys.write_text(
+        f"#!{sys.executable}\nimport shutil, sys\n"
+        f"assert sys.argv[1:4] == ['export', '--type', 'sqlite'] and sys.argv[-1] == {str(report)!r}\n"
+        f"shutil.copy({str(export)!r}, sys.argv[sys.argv.index('--output') + 1])\n"
+    )
+    nsys.chmod(0o755)
+    assert device_rows(fs.load_trace(report)) == device_rows(fs.load_trace(export))
+    nsys.write_text(f"#!{sys.executable}\nimport sys\nsys.exit('the report is newer than nsys')\n")
+    with pytest.raises(ValueError, match=r"nsys export .* failed: the report is newer than nsys"):
+        fs.load_trace(report)
+
+
+# The same face --------------------------------------------------------------------------------------------------------
+
+
+def test_summaries_work(reader: str, tmp_path: Path) -> None:
+    made = program()
+    made.add("TARGET_INFO_GPU", **RTX3080)
+    made.add("TARGET_INFO_GPU", **{**RTX3080, "id": 1})
+    prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    assert prof.key_averages().to_pandas().pct_roofline.max() > 0
+    assert len(prof.accounting())
+    assert prof.coverage()["flops"] > 0.5
+    prof.summary()
+    assert len(prof.collectives()) == 0
+    assert "RTX 3080" in prof.key_averages().table()
+
+
+def test_a_capture_is_compared_with_a_trace(tmp_path: Path) -> None:
+    trace = TRACES / "tutorial_naive.json.gz"
+    table = fs.compare(fs.load_trace(trace), fs.load_trace(nsys_of(trace, tmp_path / "x.sqlite")))
+    frame = table.to_pandas()
+    assert len(frame) > 10
+    assert (frame.time_a.round(3) == frame.time_b.round(3)).all()
+    assert (frame.count_a == frame.count_b).all()
+
+
+def test_an_export_without_shapes_says_how_to_record_them(tmp_path: Path) -> None:
+    trace = TRACES / "tutorial_naive.json.gz"
+    prof = fs.load_trace(nsys_of(trace, tmp_path / "x.sqlite", shapes=False))
+    assert "record with nsys profile --pytorch=autograd-shapes-nvtx" in prof.key_averages().table()
+    with pytest.raises(ValueError, match="no input shapes are recorded without nsys profile"):
+        prof.key_averages(group_by="shape")
+
+
+def test_a_newer_schema_is_read_with_a_warning(tmp_path: Path) -> None:
+    made = Nsys(schema="4.1.0")
+    made.kernel(ADD, 1, 2)
+    with pytest.warns(UserWarning, match=r"its schema is 4\.1\.0, newer than 3\.x"):
+        prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
+    assert device_rows(prof) == {ADD: (1, 1)}
+
+
+def test_a_write_ahead_log_is_reported(tmp_path: Path) -> None:
+    path = program().write(tmp_path / "x.sqlite")
+    (tmp_path / "x.sqlite-wal").write_bytes(b"frames")
+    with pytest.warns(UserWarning, match=r"x\.sqlite-wal holds 6 bytes of changes that were not read"):
+        fs.load_trace(path)
+
+
+def test_a_locked_file_is_read(reader: str, tmp_path: Path) -> None:
+    path = program().write(tmp_path / "x.sqlite")
+    writer = sqlite3.connect(path, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    try:
+        assert len(fs.load_trace(path)) == 30
+    finally:
+        writer.close()
+
+
+def test_big_tables_are_read_by_ranges_of_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(database, "LEAST_SPLIT", 4)
+    made = Nsys()
+    for index in range(100):
+        made.kernel(f"kernel_{index % 7}", 10 * index, 10 * index + 5)
+    path = made.write(tmp_path / "x.sqlite")
+    connection = sqlite3.connect(path)
+    connection.execute(f"UPDATE {KERNEL} SET rowid = rowid * 1000 - 50000 WHERE rowid % 3 = 0")
+    connection.commit()
+    connection.close()
+    assert device_rows(fs.load_trace(path)) == {
+        f"kernel_{index}": (count, 5 * count) for index, count in enumerate([15, 15, 14, 14, 14, 14, 14])
+    }
+
+
+def test_a_table_without_rowids_is_read(reader: str, tmp_path: Path) -> None:
+    path = program().write(tmp_path / "x.sqlite")
+    connection = sqlite3.connect(path)
+    listed = "start, end, deviceId, streamId, correlationId, globalPid, demangledName"
+    connection.execute(f"CREATE TABLE k ({listed}, PRIMARY KEY (start, deviceId)) WITHOUT ROWID")
+    connection.execute(f"INSERT INTO k SELECT {listed} FROM {KERNEL}")
+    connection.execute(f"DROP TABLE {KERNEL}")
+    connection.execute(f"ALTER TABLE k RENAME TO {KERNEL}")
+    connection.commit()
+    connection.close()
+    assert device_rows(fs.load_trace(path))[SGEMM] == (2, 100)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.text(max_size=60)
+    | st.sampled_from(list(NAMES)).flatmap(lambda text: st.sampled_from([text[:i] for i in range(1, len(text))]))
+)
+def test_any_text_is_a_range(text: str) -> None:
+    reader = fs._core.DatabaseReader()
+    reader.add("range", ("start", "end", "process", "thread", "text"), [(1, 2, 3, 4, text)])
+    store = fs._core.Store()
+    assert reader.finish(store, b"{}", 0)["kept"] == 1
+
+
+def test_the_reader_refuses_wrong_arguments() -> None:
+    reader = fs._core.DatabaseReader()
+    for arguments, problem in (
+        (("kernels", ("start",), []), "no kind"),
+        (("kernel", ("begin",), []), "no column"),
+        (("kernel", ("start", "start"), []), "given twice"),
+        (("kernel", ("start",), [(1, 2)]), "a tuple of 1 values"),
+        (("kernel", ("start",), [[1]]), "a tuple of 1 values"),
+    ):
+        with pytest.raises(ValueError, match=problem):
+            reader.add(*arguments)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no kind"):
+        reader.read("file:x", [("kernels", "SELECT 1", None, 0, 0, ())])
+    reader.finish(fs._core.Store(), b"{}", 0)
+    with pytest.raises(RuntimeError, match="has finished"):
+        reader.add("kernel", ("start",), [])
+
+
+def test_the_core_finds_the_library_of_pythons_module() -> None:
+    assert database._library()
+    assert fs._core.DatabaseReader.use_library("") >= 3026000, "it stays loaded"
