@@ -282,7 +282,7 @@ def _csv_devices(infos: list[dict[str, str]]) -> tuple[list[dict[str, Any]], dic
     agents: dict[str, int] = {}
     for index, info in enumerate(gpus):
         numbers = {key: _number(info.get(key)) for key in ("cu_count", "wave_front_size", "gfx_target_version")}
-        devices.append({**properties_of(info, {k: v for k, v in numbers.items() if v is not None}), "id": index})
+        devices.append({**properties_of(numbers, info), "id": index})
         for key in ("node_id", "logical_node_id"):
             agents |= {text: index for text in (info.get(key, ""), f"Agent {info.get(key, '')}")}
     return devices, agents
