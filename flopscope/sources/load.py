@@ -41,6 +41,8 @@ class NotATrace(ValueError):
 class Trace(Results):
     """A recorded trace, returned by load_trace(), with the results of a profile: key_averages(), gpu_summary(), …
 
+    ``metadata`` of a file of another profiler has a member "nsys", "rocpd" or "rocprof": its version, the rows read, …
+
     Percentages refer to the peaks of the devices named in the trace.
     """
 
@@ -146,10 +148,14 @@ _REGENERATED = frozenset(
 def load_trace(
     source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes], *, max_bytes: int | None = None
 ) -> Trace:
-    """Read a trace written by torch.profiler (Kineto) or flopscope, from a path, bytes or a binary file object.
+    """Read a trace from a path, bytes or a binary file object.
 
-    The trace is plain JSON or JSON compressed by gzip or zstandard, regardless of the file name. Only the events are
-    kept in memory, so a file may be larger than memory; plain files are read by several threads. The rows equal torch's
+    Traces of torch.profiler (Kineto) and flopscope, SQLite exports of Nsight Systems, and rocprofv3's databases, JSON and
+    traces of kernels in CSV are read; docs/captures.md describes the latter. A report of Nsight Systems (.nsys-rep) is
+    read if nsys is installed, which exports it.
+
+    The file may be compressed by gzip or zstandard, regardless of its name. Only the events are kept in memory, so a
+    file may be larger than memory; plain files are read by several threads. The rows equal torch's
     own rows for the same trace. A kernel belongs to the op around the API call that launched it.
 
     ``max_bytes`` is the maximum size of the text; a longer text raises ValueError. By default, a compressed file may
