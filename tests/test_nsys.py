@@ -145,12 +145,17 @@ def test_shapes_and_inferred_dtypes_give_work(reader: str, tmp_path: Path) -> No
 
 def test_without_kernels_that_tell_a_dtype_bytes_are_unknown(tmp_path: Path) -> None:
     made = Nsys()
+    made.add("TARGET_INFO_GPU", **RTX3080)
     made.nvtx("aten::mm, op_id = 2, sizes = [[64, 32], [32, 16]]", 20, 180)
     made.call("cudaLaunchKernel_v7000", 30, 40, 1)
     made.kernel("some_product", 100, 150, 1)
     row = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")))["aten::mm"]
     assert row.flops == 2 * 64 * 32 * 16
     assert math.isnan(row.bytes_total_moved)
+    assert math.isnan(row.pct_roofline), "the unit that did the FLOPs is unknown"
+    made.tables[KERNEL][0]["demangledName"] = made.string("nvjet_sm90_tst_64x8_64x16_1x1_h_bz_TNN")
+    row = rows(fs.load_trace(made.write(tmp_path / "y.sqlite")))["aten::mm"]
+    assert row.bytes_total_moved == 2 * (64 * 32 + 32 * 16 + 64 * 16)
 
 
 @pytest.mark.parametrize("name", ["square", "tracking_flops", "tutorial_naive", "tutorial_optimised"])

@@ -150,9 +150,9 @@ def load_trace(
 ) -> Trace:
     """Read a trace from a path, bytes or a binary file object.
 
-    Traces of torch.profiler (Kineto) and flopscope, SQLite exports of Nsight Systems, and rocprofv3's databases, JSON and
-    traces of kernels in CSV are read; docs/captures.md describes the latter. A report of Nsight Systems (.nsys-rep) is
-    read if nsys is installed, which exports it.
+    Traces of torch.profiler (Kineto) and flopscope, SQLite exports of Nsight Systems, and rocprofv3's databases, JSON
+    and traces of kernels in CSV are read; docs/captures.md describes the latter. A report of Nsight Systems (.nsys-rep)
+    is read if nsys is installed, which exports it.
 
     The file may be compressed by gzip or zstandard, regardless of its name. Only the events are kept in memory, so a
     file may be larger than memory; plain files are read by several threads. The rows equal torch's
