@@ -43,7 +43,7 @@ SUMMARY = f"""
 def main() -> None:
     options = arguments(__doc__ or "")
     report = Report(
-        "nsys", ["reading", "seconds", "low", "high", "bytes/event", "ours / it"], options.out, options.device
+        "nsys", ["reading", "seconds", "low", "high", "CPU s", "bytes/event", "ours / it"], options.out, options.device
     )
     with tempfile.TemporaryDirectory(prefix="flopscope-benchmark-") as folder:
         path = write(Path(folder) / "capture.sqlite", KERNELS)
@@ -52,10 +52,11 @@ def main() -> None:
         report.keep("capture", samples, bytes=path.stat().st_size, kernels=KERNELS, calls=2 * KERNELS)
         ours = samples["flopscope: to a table"]
         for name, values in samples.items():
-            peak = peak_of(name, path) / (3 * KERNELS)
+            peak, cpu = cost_of(name, path)
+            peak /= 3 * KERNELS
             times = spread(values)
             cells = f"{times.median:.3f}", f"{times.low:.3f}", f"{times.high:.3f}"
-            report.row(name, *cells, f"{peak:.0f}", f"{ratio(ours, values).median:.3f}")
+            report.row(name, *cells, f"{cpu:.3f}", f"{peak:.0f}", f"{ratio(ours, values).median:.3f}")
             if name == "flopscope: to a table":
                 report.target("file to table, fastest of the samples", min(values), 2, "s")
                 report.target("peak memory per event", peak, 150, "bytes")
@@ -171,21 +172,23 @@ def timed(call: Callable[[], object]) -> Callable[[], float]:
     return sample
 
 
-def peak_of(name: str, path: Path) -> float:
-    """Return the increase of peak memory in bytes, from a separate process."""
+def cost_of(name: str, path: Path) -> tuple[float, float]:
+    """Return the increase of peak memory in bytes and the processors' time in seconds, from a separate process."""
     program = (
         "import sys\n"
         "sys.path.insert(0, sys.argv[1])\n"
-        "import pathlib, nsys\n"
+        "import pathlib, time, nsys\n"
         "status = lambda key: int(pathlib.Path('/proc/self/status').read_text().split(key + ':')[1].split()[0])\n"
         "call = nsys.readers(pathlib.Path(sys.argv[3]))[sys.argv[2]]\n"
         "pathlib.Path('/proc/self/clear_refs').write_text('5')\n"  # reset the peak
         "before = status('VmRSS')\n"
+        "start = time.process_time()\n"
         "call()\n"
-        "print((status('VmHWM') - before) * 1024)\n"
+        "print((status('VmHWM') - before) * 1024, time.process_time() - start)\n"
     )
     command = [sys.executable, "-c", program, str(Path(__file__).parent), name, str(path)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    peak, cpu = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    return float(peak), float(cpu)
 
 
 if __name__ == "__main__":

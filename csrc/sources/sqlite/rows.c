@@ -350,7 +350,8 @@ static fs_status take_range_name(const fs_rows *rows, fs_part *part, const fs_ce
     char *joined = fs_malloc(size);
     if (joined == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a name of %zu bytes", size);
     memcpy(joined, name.bytes, name.size);
-    memcpy(joined + name.size, ": ", 2);
+    joined[name.size] = ':';
+    joined[name.size + 1] = ' ';
     if (text.size > 0) memcpy(joined + name.size + 2, text.bytes, text.size);
     fs_status status = intern_name(part, joined, size, id, err);
     fs_free(joined);
