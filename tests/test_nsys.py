@@ -21,6 +21,7 @@ from captures import (
     global_tid,
     nsys_of,
     query,
+    write_tables,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -251,6 +252,26 @@ def test_ranges_of_domains_marks_and_open_ranges(reader: str, tmp_path: Path) ->
     }
 
 
+def test_tables_with_the_fewest_columns_are_read(reader: str, tmp_path: Path) -> None:
+    made = program()
+    keep = {
+        KERNEL: {"start", "end", "shortName"},
+        RUNTIME: {"start", "end", "nameId"},
+        "NVTX_EVENTS": {"start", "end", "text"},
+        "CUPTI_ACTIVITY_KIND_MEMCPY": {"start", "end"},
+    }
+    tables = {
+        name: [{key: row[key] for key in row if key in keep.get(name, row)} for row in rows]
+        for name, rows in made.tables.items()
+    }
+    tables["StringIds"] = [{"id": place, "value": text} for text, place in made.strings.items()]
+    found = device_rows(fs.load_trace(write_tables(tmp_path / "x.sqlite", tables)))
+    assert found[SGEMM] == (2, 100)
+    assert found["Memcpy <unknown> (Unknown -> Unknown)"] == (2, 20)
+    found_host = rows(fs.load_trace(tmp_path / "x.sqlite"), "cpu")
+    assert found_host["aten::mm"].count == found_host["cuMemAlloc_v2"].count == 2
+
+
 def test_calls_of_libraries_are_ranges_that_own_kernels(reader: str, tmp_path: Path) -> None:
     made = Nsys()
     made.add("CUBLAS_EVENTS", start=10, end=90, globalTid=global_tid(42, 42), nameId=made.string("cublasSgemm_v2"))
@@ -387,6 +408,18 @@ def test_a_newer_schema_is_read_with_a_warning(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"its schema is 4\.1\.0, newer than 3\.x"):
         prof = fs.load_trace(made.write(tmp_path / "x.sqlite"))
     assert device_rows(prof) == {ADD: (1, 1)}
+
+
+def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
+    made = program()
+    made.nvtx("mark", 1, None, eventType=MARK)
+    for start in range(3):
+        made.add("OSRT_API", start=start, end=9, nameId=1)
+    made.add("DIAGNOSTIC_EVENT", timestamp=3, text="x")
+    nsys = fs.load_trace(made.write(tmp_path / "x.sqlite")).metadata["nsys"]
+    assert nsys["unread"] == {"DIAGNOSTIC_EVENT": 1, "OSRT_API": 3}
+    assert nsys["marks"] == 1
+    assert nsys["tables"][KERNEL] == 4
 
 
 def test_a_write_ahead_log_is_reported(tmp_path: Path) -> None:

@@ -146,6 +146,10 @@ class Database:
             return []
         return [{name: _plain(value) for name, value in zip(present, row, strict=True)} for row in rows]
 
+    def last_row(self, table: str) -> int:
+        """Return the number of the last row, 0 if there is none: their count, if none was deleted."""
+        return max(self._rowid(_quoted(table), "DESC") or 0, 0)
+
     def has(self, table: str, column: str, condition: str) -> bool:
         """Return whether a row of the table fulfils a condition on a column."""
         if column not in self.tables.get(table, ()):

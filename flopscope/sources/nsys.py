@@ -89,7 +89,7 @@ _EVENTS = (
         {**_HOST, **columns(name="nameId", correlation="correlationId")},
         (*_TIMES, "name"),
     ),
-    Query("range", "NVTX_EVENTS", {**_HOST, **_RANGE}, ("start", "end"), ("eventType", "IN (34, 59, 60)")),
+    Query("range", "NVTX_EVENTS", {**_HOST, **_RANGE}, _TIMES),
     Query("kernel", "CUPTI_ACTIVITY_KIND_KERNEL", {**_WORK, **_LAUNCH}, (*_TIMES, "name")),
     Query(
         "copy",
@@ -119,10 +119,7 @@ def is_nsys(database: Database) -> bool:
 def read_nsys(
     database: Database, reader: _core.DatabaseReader, store: _core.Store, reading: Reading
 ) -> tuple[Mapping[str, Any], dict[str, Any], list[str]]:
-    """Read the events into a store. Return counts, the metadata of a trace, and notes for the user.
-
-    Raise ValueError if the export has no row that describes an event.
-    """
+    """Read the events into a store. Return counts, the metadata of a trace, and notes for the user."""
     metadata = _metadata(database)
     database.read(reader, _FACTS, reading)
     database.read(reader, [_DOMAINS], Reading())
@@ -131,13 +128,9 @@ def read_nsys(
     report = reader.finish(store, head, metadata.get("baseTimeNanoseconds", 0))
     samples = read_metrics(database, metadata.get("deviceProperties", []), store, reading)
     metadata["nsys"]["samples"] = {f"cuda:{one.device} {one.metric}": len(one.value) for one in samples}
-    if not report["events"]:
-        raise ValueError(
-            "the export of Nsight Systems has no kernels, API calls or ranges: record with "
-            "nsys profile --trace=cuda,nvtx,cublas"
-        )
     metadata["nsys"]["tables"] = dict(reading.rows)
     metadata["nsys"]["unread"] = _unread(database, reading)
+    metadata["nsys"]["marks"] = report["marks"]
     if report["processes"] == 1:
         metadata |= _rank(database)
     return report, metadata, list(_notes(metadata["nsys"], report))
@@ -150,10 +143,11 @@ def _libraries(database: Database) -> list[Query]:
     return [Query("span", table, {**_HOST, "name": name}, (*_TIMES, "name")) for table in names]
 
 
-def _unread(database: Database, reading: Reading) -> list[str]:
-    """Return the tables of events that were not used."""
-    timed = (name for name, present in database.tables.items() if {"start", "timestamp"} & {*present})
-    return sorted(name for name in timed if name not in reading.rows and not name.startswith("TARGET_INFO_"))
+def _unread(database: Database, reading: Reading) -> dict[str, int]:
+    """Return the tables of events that were not used, with their last row numbers, which nsys counts from 1."""
+    timed = sorted(name for name, present in database.tables.items() if {"start", "timestamp"} & {*present})
+    counts = {name: database.last_row(name) for name in timed if name not in reading.rows}
+    return {name: count for name, count in counts.items() if count > 0}
 
 
 def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
@@ -163,6 +157,8 @@ def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
             f"its schema is {nsys['schema']}, newer than {NEWEST_SCHEMA}.x: what this version knows of it was read, "
             f"the rest was not"
         )
+    if not report["events"]:
+        yield "it has no kernels, API calls or ranges; record with nsys profile --trace=cuda,nvtx,cublas"
     if report["replays"]:
         yield (
             f"{report['replays']:,} replays of CUDA graphs have no record of their kernels; record with "

@@ -25,7 +25,7 @@ class Limits(Protocol):
 def start_of(source: Any) -> bytes:
     """Return the first bytes of a source that can be read again from its start, decompressed; of others, none."""
     if isinstance(source, (bytes, bytearray, memoryview)):
-        return _text_of(bytes(memoryview(source).cast("B")[:CHUNK]))
+        return _text_of(bytes(source[:CHUNK]))
     if isinstance(source, (str, os.PathLike)):
         if not stat.S_ISREG(os.stat(source).st_mode):
             return b""

@@ -158,10 +158,7 @@ def _blocks(axis: str) -> str:
 def read_rocpd(
     database: Database, reader: _core.DatabaseReader, store: _core.Store, reading: Reading
 ) -> tuple[Mapping[str, Any], dict[str, Any], list[str]]:
-    """Read the events into a store. Return counts, the metadata of a trace, and notes for the user.
-
-    Raise ValueError if the database has no row that describes an event.
-    """
+    """Read the events into a store. Return counts, the metadata of a trace, and notes for the user."""
     starts = (f"{PREFIX}string", f"{PREFIX}kernel_dispatch")
     suffixes = sorted({name[len(start) :] for name in database.tables for start in starts if name.startswith(start)})
     processes = [_Process(database, suffix, place) for place, suffix in enumerate(suffixes)]
@@ -172,20 +169,17 @@ def read_rocpd(
     metadata = _metadata(processes)
     head = json.dumps({"deviceProperties": metadata.get("deviceProperties", [])}).encode()
     report = reader.finish(store, head, 0)
-    if not report["events"]:
-        raise ValueError(
-            "the database of rocprofv3 has no kernels, API calls or ranges: record with "
-            "rocprofv3 --runtime-trace --output-format rocpd"
-        )
     tables: dict[str, int] = {}
     for name, count in reading.rows.items():
         short = next((name[: -len(suffix)] for suffix in suffixes if suffix and name.endswith(suffix)), name)
         tables[short] = tables.get(short, 0) + count
     metadata["rocpd"]["tables"] = tables
-    return report, metadata, list(_notes(metadata["rocpd"]["schema"]))
+    return report, metadata, list(_notes(metadata["rocpd"]["schema"], report))
 
 
-def _notes(schema: str | None) -> Iterator[str]:
+def _notes(schema: str | None, report: Mapping[str, Any]) -> Iterator[str]:
+    if not report["events"]:
+        yield "it has no kernels, API calls or ranges; record with rocprofv3 --runtime-trace --output-format rocpd"
     major = re.match(r"\d+", schema or "")
     if major and int(major[0]) > max(SCHEMAS):
         yield (

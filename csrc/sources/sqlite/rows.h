@@ -105,7 +105,7 @@ typedef struct {
     int64_t without_time; /* omitted: no start, an impossible one, or an op that had not ended */
     int64_t too_many;     /* omitted: device index of FS_DEVICE_LIMIT or more */
     int64_t ops;          /* ops of torch */
-    int64_t marks;        /* omitted: instants of NVTX */
+    int64_t marks;        /* omitted: instants, categories and domains of NVTX */
     int64_t unnamed;      /* kept, but its name's text is not in the file */
     int64_t overlapping;  /* as in fs_kineto_report */
     int64_t replays;      /* graphs replayed without a record of their kernels */
