@@ -364,7 +364,13 @@ class DatabaseReader:
     ) -> list[tuple[int, int, str]]: ...
     def metrics(
         self,
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]: ...
+    ) -> tuple[
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.float64],
+    ]: ...
     def finish(self, store: Store, head: bytes, base: int, /) -> dict[str, Any]: ...
 
 # For tests.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from captures import KERNEL, RTX3080, Nsys
 from test_nsys import ADD, SGEMM, device_rows, rows
 
 import flopscope as fs
-from flopscope.sources import database, gpu_metrics
+from flopscope.sources import counters, database, gpu_metrics
 from flopscope.sources.database import Database, Reading
 
 
@@ -119,8 +120,7 @@ def test_gpu_metrics_become_samples(columns: tuple[str, str], reader: str, tmp_p
             )
     path = made.write(tmp_path / "x.sqlite")
     with Database(str(path)) as opened:
-        store = fs._core.Store()
-        samples = gpu_metrics.read_metrics(opened, [{"id": 0, "memoryBandwidth": 10**12}], store, Reading())
+        samples = gpu_metrics.read_metrics(opened, [{"id": 0, "memoryBandwidth": 10**12}], Reading())
     found = {one.metric: one for one in samples}
     assert found.keys() == {"sm_active", "tensor_active", "dram_bytes_read"}
     active = found["sm_active"]
@@ -142,3 +142,17 @@ def test_without_a_bandwidth_there_are_no_bytes(tmp_path: Path) -> None:
     for time in range(4):
         made.add("GPU_METRICS", timestamp=time, typeId=0, metricId=1, value=50.5)
     assert fs.load_trace(made.write(tmp_path / "x.sqlite")).metadata["nsys"]["samples"] == {}
+
+
+def test_samples_go_to_a_store_that_takes_them() -> None:
+    class Taking:
+        def __init__(self) -> None:
+            self.taken: list[tuple[int, str, int]] = []
+
+        def add_samples(self, device: int, metric: str, start: Any, end: Any, value: Any) -> None:
+            self.taken.append((device, metric, len(start) + len(end) + len(value)))
+
+    store, numbers = Taking(), np.arange(3)
+    samples = [counters.Samples(1, "sm_active", numbers, numbers, numbers.astype(float))]
+    assert counters.add_samples(store, samples) == {"cuda:1 sm_active": 3}  # type: ignore[arg-type]
+    assert store.taken == [(1, "sm_active", 9)]

@@ -15,6 +15,9 @@ from test_nsys import device_rows, rows
 
 import flopscope as fs
 from flopscope.sources import database
+from flopscope.sources import rocpd as rocpd_source
+from flopscope.sources.counters import read_samples
+from flopscope.sources.database import Database, Reading
 
 UUID = "_00003fdc_92cb_72cb_9169_c7e541b1fcdf"
 GEMM = "Cijk_Ailk_Bljk_HHS_BH_MT128x128x16"
@@ -307,6 +310,31 @@ def test_several_processes_in_one_file_keep_their_own_ids(reader: str, tmp_path:
 def test_a_newer_schema_is_read_with_a_warning(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"its schema is 5\.0\.0, newer than 4\.x"):
         assert GEMM in device_rows(fs.load_trace(rocpd(tmp_path / "x.db", schema="5.0.0")))
+
+
+def test_counters_of_kernels_become_samples(reader: str, tmp_path: Path) -> None:
+    made = _rocpd_tables("3", PID)
+    made["info_pmc"] = [
+        {"id": index, "agent_id": agent, "name": name, "symbol": name}
+        for index, (agent, name) in enumerate(
+            [(5, "FETCH_SIZE"), (6, "FETCH_SIZE"), (5, "MfmaUtil"), (5, "SQ_WAVES")], 1
+        )
+    ]
+    dispatch = {row["agent_id"]: row["event_id"] for row in made["kernel_dispatch"]}
+    counted = [(5, 1, 4.5), (6, 2, 3.0), (5, 3, 62.5), (5, 4, 99)]
+    made["pmc_event"] = [
+        {"id": index, "event_id": dispatch[agent], "pmc_id": pmc, "value": value}
+        for index, (agent, pmc, value) in enumerate(counted, 1)
+    ]
+    path = write_tables(tmp_path / "x.db", {f"rocpd_{name}{UUID}": rows for name, rows in made.items()})
+    with Database(str(path)) as opened:
+        queries, names = rocpd_source._Process(opened, UUID, 0).counters()
+        found = read_samples(opened, queries, names, Reading())
+    expected = [(0, "dram_bytes_read", 300, 350, 4.5 * 1024), (0, "tensor_active", 300, 350, 62.5)]
+    expected.append((1, "dram_bytes_read", 400, 480, 3 * 1024))
+    assert [(one.device, one.metric, *(float(x[0]) for x in one[2:])) for one in found] == expected
+    counts = {f"cuda:{device} {metric}": 1 for device, metric, *_ in expected}
+    assert fs.load_trace(path).metadata["rocpd"]["samples"] == counts
 
 
 def test_missing_tables_and_columns(reader: str, tmp_path: Path) -> None:

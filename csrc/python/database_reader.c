@@ -210,23 +210,25 @@ static PyObject *reader_read(PyObject *object, PyObject *args)
     return results;
 }
 
-/* The samples' devices, metrics and times as arrays of int64, and their values as an array of doubles. */
+/* The samples' devices, metrics, starts and ends as arrays of int64, and their values as an array of doubles. */
 static PyObject *arrays_of(const fs_metric_sample *samples, uint32_t count)
 {
-    int64_t *numbers = PyMem_Malloc((3 * (size_t)count + 1) * sizeof *numbers);
+    int64_t *numbers = PyMem_Malloc((4 * (size_t)count + 1) * sizeof *numbers);
     double *values = PyMem_Malloc(((size_t)count + 1) * sizeof *values);
     PyObject *arrays = NULL;
     if (numbers == NULL || values == NULL) PyErr_NoMemory();
     for (uint32_t i = 0; numbers != NULL && values != NULL && i < count; i++) {
         numbers[i] = samples[i].device;
         numbers[count + (size_t)i] = samples[i].metric;
-        numbers[2 * (size_t)count + i] = samples[i].time;
+        numbers[2 * (size_t)count + i] = samples[i].start;
+        numbers[3 * (size_t)count + i] = samples[i].end;
         values[i] = samples[i].value;
     }
     if (numbers != NULL && values != NULL && fs_have_numpy()) {
         arrays =
-            Py_BuildValue("(NNNN)", fs_array_of_int64(numbers, count), fs_array_of_int64(numbers + count, count),
-                          fs_array_of_int64(numbers + 2 * (size_t)count, count), fs_array_of_doubles(values, count));
+            Py_BuildValue("(NNNNN)", fs_array_of_int64(numbers, count), fs_array_of_int64(numbers + count, count),
+                          fs_array_of_int64(numbers + 2 * (size_t)count, count),
+                          fs_array_of_int64(numbers + 3 * (size_t)count, count), fs_array_of_doubles(values, count));
     }
     PyMem_Free(numbers);
     PyMem_Free(values);
@@ -346,7 +348,9 @@ static PyMethodDef methods[] = {
      "sql, sql of the next rowid or None, rowid before the first, last rowid, columns). Return (rows, rows with too "
      "long a value, SQLite's error or \"\") of each."},
     {"metrics", reader_metrics, METH_NOARGS,
-     "Return the samples of counters in order of device, metric and time, as four arrays: these three and the values."},
+     "Return the samples of counters in order of device, metric and end, as arrays of devices, metrics, starts, ends "
+     "and "
+     "values. A start that is not in the file is the least int64."},
     {"finish", reader_finish, METH_VARARGS,
      "finish($self, store, head, base, /)\n--\n\nPut the events into a new Store whose times count from `base`, ns "
      "since "

@@ -53,11 +53,12 @@ def _tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 class Join(NamedTuple):
-    """A table whose ``id`` is a column of the query's table."""
+    """A table whose key is a column of the query's table."""
 
     alias: str
     table: str
     column: str
+    key: str = "id"
 
 
 @dataclass
@@ -175,7 +176,7 @@ class Database:
     def _built(self, query: Query) -> _Built | None:
         """Return the query in terms of the columns that the table has."""
         own = self.tables.get(query.table, ())
-        joins = [join for join in query.joins if join.column in own and "id" in self.tables.get(join.table, ())]
+        joins = [join for join in query.joins if join.column in own and join.key in self.tables.get(join.table, ())]
         named = {name: f"t.{_quoted(name)}" for name in own}
         for join in joins:
             named |= {f"{join.alias}.{name}": f"{join.alias}.{_quoted(name)}" for name in self.tables[join.table]}
@@ -189,10 +190,7 @@ class Database:
         if query.where is not None and query.where[0] not in named:
             return None
         where = f"{named[query.where[0]]} {query.where[1]}" if query.where is not None else ""
-        source = f"{_quoted(query.table)} AS t" + "".join(
-            f" LEFT JOIN {_quoted(join.table)} AS {join.alias} ON {join.alias}.id = t.{_quoted(join.column)}"
-            for join in joins
-        )
+        source = f"{_quoted(query.table)} AS t" + "".join(map(_joined, joins))
         return _Built(query.kind, query.table, tuple(chosen), ", ".join(chosen.values()), source, where)
 
     def _parts(self, built: _Built) -> Iterator[tuple[str, str, str | None, int, int, tuple[str, ...]]]:
@@ -243,6 +241,11 @@ class _Built(NamedTuple):
         conditions = [f"({condition})" for condition in (also, self.where) if condition]
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         return f"SELECT {first}{self.select} FROM {self.source}{where}"
+
+
+def _joined(join: Join) -> str:
+    condition = f"{join.alias}.{_quoted(join.key)} = t.{_quoted(join.column)}"
+    return f" LEFT JOIN {_quoted(join.table)} AS {join.alias} ON {condition}"
 
 
 def _quoted(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.sources.agents import rank_in
+from flopscope.sources.counters import add_samples
 from flopscope.sources.database import Database, Query, Reading, Value, columns
 from flopscope.sources.gpu_metrics import read_metrics
 
@@ -126,8 +127,8 @@ def read_nsys(
     database.read(reader, [*_EVENTS, *_libraries(database)], reading)
     head = json.dumps({"deviceProperties": metadata.get("deviceProperties", [])}).encode()
     report = reader.finish(store, head, metadata.get("baseTimeNanoseconds", 0))
-    samples = read_metrics(database, metadata.get("deviceProperties", []), store, reading)
-    metadata["nsys"]["samples"] = {f"cuda:{one.device} {one.metric}": len(one.value) for one in samples}
+    samples = read_metrics(database, metadata.get("deviceProperties", []), reading)
+    metadata["nsys"]["samples"] = add_samples(store, samples)
     metadata["nsys"]["tables"] = dict(reading.rows)
     metadata["nsys"]["unread"] = _unread(database, reading)
     metadata["nsys"]["marks"] = report["marks"]

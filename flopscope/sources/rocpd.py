@@ -13,6 +13,7 @@ from typing import Any
 
 from flopscope import _core
 from flopscope.sources.agents import properties_of, rank_in
+from flopscope.sources.counters import Counter, Samples, add_samples, read_samples
 from flopscope.sources.database import Database, Join, Query, Reading, Value, columns
 
 __all__ = ["is_rocpd", "read_rocpd"]
@@ -21,6 +22,13 @@ SCHEMAS = (3, 4)  # major versions that are known
 PREFIX = "rocpd_"
 SPACES = 2  # of ids in a process: of strings, of kernels
 MOST_PIDS = 1 << 22
+
+# Counters of kernels, derived by rocprofv3 (its counter_defs.yaml): kilobytes, and shares in percent.
+COUNTERS = {
+    "FETCH_SIZE": Counter("dram_bytes_read", 1024),
+    "WRITE_SIZE": Counter("dram_bytes_written", 1024),
+    "MfmaUtil": Counter("tensor_active"),
+}
 
 _CATEGORY = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _COPIES = ((1, "CPU", "GPU"), (2, "GPU", "CPU"), (8, "GPU", "GPU"), (9, "CPU", "CPU"))
@@ -83,6 +91,31 @@ class _Process:
             ),
             *agents,
         ]
+
+    def counters(self) -> tuple[list[Query], dict[tuple[int, int], Counter]]:
+        """Return queries of the counters of kernels, one for each GPU, and the counters that have columns."""
+        rows = self.database.facts(self.table("info_agent"), "id", "type", "type_index")
+        found = [(row.get("id"), row.get("type_index")) for row in rows if row.get("type") == "GPU"]
+        gpus = {agent: index for agent, index in found if isinstance(agent, int) and isinstance(index, int)}
+        counters: dict[tuple[int, int], Counter] = {}
+        for row in self.database.facts(self.table("info_pmc"), "id", "name", "symbol"):
+            counter = COUNTERS.get(str(row.get("name"))) or COUNTERS.get(str(row.get("symbol")))
+            if counter is not None and isinstance(row.get("id"), int):
+                counters.update({(index, row["id"]): counter for index in gpus.values()})
+        values = columns(start="d.start", end="d.end", id="pmc_id", value="value")
+        joins = (Join("d", self.table("kernel_dispatch"), "event_id", "event_id"),)
+        queries = [
+            Query(
+                "metric",
+                self.table("pmc_event"),
+                values | {"device": Value((), str(index))},
+                ("start", "end", "id", "value"),
+                ("d.agent_id", f"= {agent}"),
+                joins,
+            )
+            for agent, index in gpus.items()
+        ]
+        return queries, counters
 
     def events(self) -> list[Query]:
         return [*self._regions(), self._dispatches(), *self._copies()]
@@ -166,7 +199,12 @@ def read_rocpd(
         database.read(reader, process.facts(), reading)
     for process in processes:
         database.read(reader, process.events(), reading)
+    samples: list[Samples] = []
+    for process in processes:
+        queries, counters = process.counters()
+        samples += read_samples(database, queries, counters, reading) if counters else []
     metadata = _metadata(processes)
+    metadata["rocpd"]["samples"] = add_samples(store, samples)
     head = json.dumps({"deviceProperties": metadata.get("deviceProperties", [])}).encode()
     report = reader.finish(store, head, 0)
     tables: dict[str, int] = {}

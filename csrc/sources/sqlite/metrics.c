@@ -13,8 +13,9 @@ static bool is_index(const fs_cell *cell)
 
 fs_status fs_part_add_sample(fs_part *part, const fs_cell *cells, fs_error *err)
 {
-    const fs_cell *time = &cells[FS_CELL_START], *value = &cells[FS_CELL_VALUE];
-    bool timed = time->type == FS_IS_INTEGER && time->integer >= 0 && time->integer < INT64_MAX / 4;
+    const fs_cell *start = &cells[FS_CELL_START], *end = &cells[FS_CELL_END], *value = &cells[FS_CELL_VALUE];
+    bool timed = end->type == FS_IS_INTEGER && end->integer >= 0 && end->integer < INT64_MAX / 4;
+    bool begun = start->type == FS_IS_INTEGER && start->integer >= 0 && start->integer <= end->integer;
     bool known = value->type == FS_IS_INTEGER && isfinite(value->real);
     if (!timed || !known || !is_index(&cells[FS_CELL_DEVICE]) || !is_index(&cells[FS_CELL_ID])) return FS_OK;
     if (part->sample_count == part->sample_capacity) {
@@ -24,8 +25,13 @@ fs_status fs_part_add_sample(fs_part *part, const fs_cell *cells, fs_error *err)
         part->samples = samples;
         part->sample_capacity = capacity;
     }
-    part->samples[part->sample_count++] = (fs_metric_sample){time->integer, (int32_t)cells[FS_CELL_DEVICE].integer,
-                                                             (int32_t)cells[FS_CELL_ID].integer, value->real};
+    part->samples[part->sample_count++] = (fs_metric_sample){
+        .start = begun ? start->integer : FS_MISSING,
+        .end = end->integer,
+        .device = (int32_t)cells[FS_CELL_DEVICE].integer,
+        .metric = (int32_t)cells[FS_CELL_ID].integer,
+        .value = value->real,
+    };
     return FS_OK;
 }
 
@@ -34,7 +40,7 @@ static int compare_samples(const void *left, const void *right)
     const fs_metric_sample *a = left, *b = right;
     if (a->device != b->device) return a->device < b->device ? -1 : 1;
     if (a->metric != b->metric) return a->metric < b->metric ? -1 : 1;
-    return (a->time > b->time) - (a->time < b->time);
+    return (a->end > b->end) - (a->end < b->end);
 }
 
 fs_status fs_rows_metrics(const fs_rows *rows, fs_metric_sample **samples, uint32_t *count, fs_error *err)

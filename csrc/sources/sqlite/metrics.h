@@ -4,7 +4,7 @@
 
 #include "sources/sqlite/tables.h"
 
-/* Keep a METRIC; a row without a time, a device, a metric or a value is left out. FS_OUT_OF_MEMORY. */
+/* Keep a METRIC; a row without an end, a device, a metric or a value is left out. FS_OUT_OF_MEMORY. */
 fs_status fs_part_add_sample(fs_part *part, const fs_cell *cells, fs_error *err);
 
 #endif

@@ -29,7 +29,7 @@
     X(SPAN, span, "a call of a library, such as cuBLAS or MPI")                                      \
     X(OVERHEAD, overhead, "time of the profiler")                                                    \
     X(NODE, node, "a node added to a CUDA graph")                                                    \
-    X(METRIC, metric, "a sample of a device's counter: start, device, id of the metric, value")
+    X(METRIC, metric, "a sample of a device's counter: start or end, device, id of the metric, value")
 
 typedef enum {
 #define FS_ROW_ENUM(NAME, name, prose) FS_ROW_##NAME,
@@ -115,9 +115,9 @@ typedef struct {
     int64_t processes;    /* with host threads or device work */
 } fs_rows_report;
 
-/* A sample of a counter of a device. It counted since the sample of the same metric before it. */
+/* A sample of a counter of a device. */
 typedef struct {
-    int64_t time; /* ns */
+    int64_t start, end; /* ns; start FS_MISSING: it counted since the sample of the same metric before it */
     int32_t device, metric;
     double value; /* in the unit of the metric, such as percent of the peak */
 } fs_metric_sample;
@@ -135,7 +135,7 @@ fs_status fs_rows_open_parts(fs_rows *rows, uint32_t count, uint32_t *first, fs_
 /* Add a row: FS_CELL_COUNT cells. FS_OUT_OF_MEMORY. */
 fs_status fs_rows_add(fs_rows *rows, uint32_t part, fs_row_kind kind, const fs_cell *cells, fs_error *err);
 
-/* Return the samples of all METRIC rows, in order of (device, metric, time), in a block for fs_free. FS_OUT_OF_MEMORY;
+/* Return the samples of all METRIC rows, in order of (device, metric, end), in a block for fs_free. FS_OUT_OF_MEMORY;
  * FS_INTERRUPTED. */
 fs_status fs_rows_metrics(const fs_rows *rows, fs_metric_sample **samples, uint32_t *count, fs_error *err);
 
