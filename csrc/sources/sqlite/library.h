@@ -45,6 +45,7 @@ typedef int (*sqlite3_authorizer)(void *, int, const char *, const char *, const
     X(db_config, int, (sqlite3 *, int, ...))                                           \
     X(limit, int, (sqlite3 *, int, int))                                               \
     X(set_authorizer, int, (sqlite3 *, sqlite3_authorizer, void *))                    \
+    X(progress_handler, void, (sqlite3 *, int, int (*)(void *), void *))               \
     X(exec, int, (sqlite3 *, const char *, void *, void *, char **))                   \
     X(prepare_v2, int, (sqlite3 *, const char *, int, sqlite3_stmt **, const char **)) \
     X(bind_int64, int, (sqlite3_stmt *, int, long long))                               \

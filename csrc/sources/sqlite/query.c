@@ -24,6 +24,15 @@ static int authorize(void *context, int action, const char *a, const char *b, co
     return action == SQLITE_SELECT || action == SQLITE_READ ? SQLITE_OK : SQLITE_DENY;
 }
 
+/* Called every so many steps of SQLite's virtual machine, also while a query has no rows yet: whether to stop. */
+enum { STEPS = 100000 };
+
+static int should_stop(void *context)
+{
+    (void)context;
+    return fs_interrupted();
+}
+
 static void set_problem(running *run)
 {
     snprintf(run->query->problem, sizeof run->query->problem, "%s", fs_sqlite->errmsg(run->database));
@@ -51,6 +60,7 @@ static bool open_database(running *run)
     fs_sqlite->limit(run->database, SQLITE_LIMIT_LENGTH, FS_MOST_VALUE);
     (void)fs_sqlite->exec(run->database, "PRAGMA cell_size_check=ON; PRAGMA mmap_size=0", NULL, NULL, NULL);
     fs_sqlite->set_authorizer(run->database, authorize, NULL);
+    fs_sqlite->progress_handler(run->database, STEPS, should_stop, NULL);
     return true;
 }
 
