@@ -442,6 +442,8 @@ def test_a_locked_file_is_read(reader: str, tmp_path: Path) -> None:
 def test_big_tables_are_read_by_ranges_of_rows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(database, "LEAST_SPLIT", 4)
     made = Nsys()
+    for index in range(20_000):
+        made.string(f"unused {index}")
     for index in range(100):
         made.kernel(f"kernel_{index % 7}", 10 * index, 10 * index + 5)
     path = made.write(tmp_path / "x.sqlite")

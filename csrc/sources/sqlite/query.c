@@ -184,6 +184,19 @@ static void run_some(void *context, int64_t begin, int64_t end)
 
 enum { AT_ONCE = 64 };
 
+/* Whether the rows of a query change what the parts share, so that one thread must add them. */
+static bool is_shared(const fs_query *query)
+{
+    return query->kind == FS_ROW_STRING || query->kind == FS_ROW_DOMAIN || query->kind == FS_ROW_DEVICE;
+}
+
+static bool any_shared(const fs_query *queries, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (is_shared(&queries[i])) return true;
+    return false;
+}
+
 fs_status fs_queries_run(fs_rows *rows, const char *uri, fs_query *queries, uint32_t count, fs_error *err)
 {
     if (fs_sqlite == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "SQLite's library is not loaded");
@@ -193,7 +206,8 @@ fs_status fs_queries_run(fs_rows *rows, const char *uri, fs_query *queries, uint
         fs_error errors[AT_ONCE];
         all_queries all = {rows, uri, queries + first, 0, statuses, errors};
         FS_TRY(fs_rows_open_parts(rows, some, &all.first, err));
-        fs_parallel_for(some, 1, run_some, &all);
+        if (any_shared(all.queries, some)) run_some(&all, 0, some);
+        else fs_parallel_for(some, 1, run_some, &all);
         FS_TRY(fs_interrupt_poll(err));
         for (uint32_t i = 0; i < some; i++) {
             if (statuses[i] == FS_OK) continue;

@@ -21,8 +21,9 @@ typedef struct {
     char problem[160]; /* why reading ended early, in SQLite's words; "": it did not */
 } fs_query;
 
-/* Run the queries. `uri` is SQLite's name of the file. An error of a query ends that query and is its `problem`.
- * FS_RUNTIME_ERROR without fs_sqlite_load; FS_OUT_OF_MEMORY; FS_INTERRUPTED. */
+/* Run the queries, those of strings, domains and devices one after the other. `uri` is SQLite's name of the file. An
+ * error of a query ends that query and is its `problem`. FS_RUNTIME_ERROR without fs_sqlite_load; FS_OUT_OF_MEMORY;
+ * FS_INTERRUPTED. */
 fs_status fs_queries_run(fs_rows *rows, const char *uri, fs_query *queries, uint32_t count, fs_error *err);
 
 #endif
