@@ -163,7 +163,7 @@ static void test_links(void)
 {
     fs_error err;
     fs_store *store = NULL;
-    fs_rows_report report;
+    fs_rows_report report = {.events = 0};
     CHECK_OK(fs_store_create(&store, &err));
     CHECK_OK(read_program(store, &report, &err));
     check_program(store);
@@ -178,7 +178,7 @@ static void test_every_failing_allocation_is_reported(void)
     for (int64_t n = 1;; n++) {
         fs_error err;
         fs_store *store = NULL;
-        fs_rows_report report;
+        fs_rows_report report = {.events = 0};
         CHECK_OK(fs_store_create(&store, &err));
         fs_memory_fail_at(n);
         fs_status status = read_program(store, &report, &err);
