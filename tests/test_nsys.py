@@ -252,6 +252,19 @@ def test_ranges_of_domains_marks_and_open_ranges(reader: str, tmp_path: Path) ->
     }
 
 
+def test_annotations_of_collectives_leave_the_time_to_the_op_around_them(reader: str, tmp_path: Path) -> None:
+    """As in torch's traces, where they end on threads of their own."""
+    made = Nsys()
+    made.nvtx("record_param_comms, op_id = 1", 10, 90)
+    made.nvtx("nccl:all_reduce, op_id = 2", 20, 80)
+    made.call("cudaLaunchKernelExC_v11060", 30, 40, 1)
+    made.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)", 100, 150, 1)
+    found = rows(fs.load_trace(made.write(tmp_path / "x.sqlite")), "cpu")
+    assert found["record_param_comms"].self_cpu_time_total == pytest.approx(0.07)
+    assert found["record_param_comms"].self_device_time_total == pytest.approx(0.05)
+    assert found["nccl:all_reduce"].self_cpu_time_total == 0
+
+
 def test_tables_with_the_fewest_columns_are_read(reader: str, tmp_path: Path) -> None:
     made = program()
     keep = {

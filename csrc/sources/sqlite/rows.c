@@ -5,6 +5,7 @@
 
 #include "base/interrupt.h"
 #include "base/memory.h"
+#include "sources/kineto/event.h"
 #include "sources/sqlite/graphs.h"
 #include "sources/sqlite/metrics.h"
 #include "sources/sqlite/names.h"
@@ -413,7 +414,9 @@ static fs_status keep_named_range(const fs_rows *rows, fs_part *part, const fs_c
     if (!parsed.op && text.size >= sizeof step - 1 && memcmp(text.bytes, step, sizeof step - 1) == 0)
         record.kind = FS_EVENT_STEP;
     int64_t thread = number(cells, FS_CELL_THREAD, 0), end_thread = number(cells, FS_CELL_END_THREAD, thread);
-    record.communication = number(cells, FS_CELL_TYPE, NVTX_PUSHED) == NVTX_STARTED && end_thread != thread;
+    bool elsewhere = number(cells, FS_CELL_TYPE, NVTX_PUSHED) == NVTX_STARTED && end_thread != thread;
+    fs_scan_span name = {text.bytes, text.size, false};
+    record.communication = elsewhere || (record.kind == FS_EVENT_RANGE && fs_scan_is_communication(&name));
     FS_TRY(take_range_name(rows, part, cells, text, &record.name, err));
     FS_TRY(add_record(part, &record, err));
     return record.duration == FS_MISSING ? add_open(part, last_record(part), err) : FS_OK;
