@@ -14,7 +14,7 @@ from pathlib import Path
 from harness import HERE, ROOT, arguments
 
 # Independent of the device.
-HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace", "trace_tools", "answers", "report")
+HOST_PROGRAMS = ("store_append", "import_time", "stacks", "load_trace", "nsys", "trace_tools", "answers", "report")
 DEVICE_PROGRAMS = (
     "grouping",
     "call_overhead",

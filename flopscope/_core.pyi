@@ -364,6 +364,25 @@ class TraceReader:
     def scan_bytes(self, text: bytes | bytearray | memoryview, /) -> None: ...
     def finish(self, store: Store, /) -> dict[str, Any]: ...
 
+@final
+class DatabaseReader:
+    @classmethod
+    def use_library(cls, path: str, /) -> int: ...
+    def add(self, kind: str, columns: Sequence[str], rows: list[tuple[Any, ...]], /) -> None: ...
+    def read(
+        self, uri: str, queries: list[tuple[str, str, str | None, int, int, Sequence[str]]], /
+    ) -> list[tuple[int, int, str]]: ...
+    def metrics(
+        self,
+    ) -> tuple[
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.int64],
+        npt.NDArray[np.float64],
+    ]: ...
+    def finish(self, store: Store, head: bytes, base: int, /) -> dict[str, Any]: ...
+
 # For tests.
 def _append(
     store: Store,

@@ -68,11 +68,7 @@ def event_file() -> bytes:
 MEMORY = {"segments": [{"address": 1}], "device_traces": [[{"action": "alloc"}]]}
 RECORD = "torch.profiler"
 KINDS: dict[str, tuple[Callable[[Path], object], str, str]] = {
-    "nsys-rep": (holding(b"NVIDIA Tegra Profiler Report 1.\n\x0bLocal (CLI)"), "a report of Nsight Systems", "nsys"),
     "ncu-rep": (holding(b"NVR\0\2\0\0\0\x08\7"), "a report of Nsight Compute", "ncu --import"),
-    "nsys": (database("StringIds", "CUPTI_ACTIVITY_KIND_KERNEL"), "SQLite export of Nsight Systems", "does not .* yet"),
-    "rocpd": (database("rocpd_string", "rocpd_op"), "a database of rocprofv3", "does not read it yet"),
-    "database": (database("people"), "an SQLite database", RECORD),
     "memory": (holding(pickle.dumps(MEMORY)), "a snapshot of torch's memory", "memory_viz"),
     "pickle": (holding(pickle.dumps([1, 2])), "a Python pickle", RECORD),
     "events": (holding(event_file()), "a TensorBoard events file", r"\*\.pt\.trace\.json"),
@@ -108,6 +104,49 @@ def test_the_error_says_what_it_is_and_what_to_do(kind: str, tmp_path: Path) -> 
     for source in (path.read_bytes(), path.open("rb"), gzip.compress(path.read_bytes())):
         with pytest.raises(ValueError, match=what):
             fs.load_trace(source)
+
+
+def test_a_database_of_something_else_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "named.json"
+    database("people")(path)
+    message = (
+        r"an SQLite database, not a trace: record .* \(neither of Nsight Systems nor of rocprofv3; its tables: people"
+    )
+    for source in (path, path.read_bytes(), path.open("rb"), gzip.compress(path.read_bytes())):
+        with pytest.raises(NotATrace, match=message):
+            fs.load_trace(source)
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        (("StringIds", "CUPTI_ACTIVITY_KIND_KERNEL"), "has no kernels, .* nsys profile --trace="),
+        (("META_DATA_EXPORT", "OSRT_API"), "has no kernels, .* nsys profile --trace="),
+        (("rocpd_string", "rocpd_region"), "has no kernels, .* rocprofv3 --runtime-trace"),
+    ],
+)
+def test_a_capture_without_events_says_how_to_record(tables: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "empty.sqlite"
+    database(*tables)(path)
+    with pytest.warns(UserWarning, match=message):
+        prof = fs.load_trace(path)
+    assert len(prof) == len(prof.key_averages()) == 0
+    prof.summary()
+
+
+def test_a_capture_from_a_pipe_is_named(tmp_path: Path) -> None:
+    class Pipe(io.RawIOBase):
+        def __init__(self, content: bytes) -> None:
+            self.content = content
+
+        def read(self, size: int = -1) -> bytes:
+            first, self.content = self.content[:size], self.content[size:]
+            return first
+
+    path = tmp_path / "x.sqlite"
+    database("StringIds", "CUPTI_ACTIVITY_KIND_KERNEL")(path)
+    with pytest.raises(NotATrace, match=r"SQLite export of Nsight Systems, not a trace: .* save it"):
+        fs.load_trace(Pipe(path.read_bytes()))
 
 
 def test_a_trace_of_another_program_is_named(tmp_path: Path) -> None:

@@ -281,3 +281,33 @@ def test_a_product_computed_in_parts_is_correct() -> None:
     for left in (a, np.asfortranarray(a)):
         product = fs.matmul(fs.from_numpy(left), fs.from_numpy(b)).numpy()
         assert np.abs(product - expected).max() < 1e-3
+
+
+@pytest.mark.parametrize("condition", ["1", "a.start + b.start + c.start < 0"], ids=["many rows", "no rows"])
+def test_reading_a_database_can_be_interrupted(condition: str) -> None:
+    out = interrupt(
+        f"""
+        import sqlite3, tempfile
+        from flopscope.sources import database
+        folder = tempfile.TemporaryDirectory()
+        file = sqlite3.connect(folder.name + "/x.sqlite")
+        file.execute("CREATE TABLE t (start)")
+        file.executemany("INSERT INTO t VALUES (?)", ((i,) for i in range(5000)))
+        file.commit()
+        if not database._library():
+            begin(); time.sleep(0.5); print("interrupted", "no library"); sys.exit()
+        sql = "SELECT 1, 1, 1 FROM t a, t b, t c WHERE {condition}"
+        reader = _core.DatabaseReader()
+        query = ("device", sql, None, 0, 0, ("process", "device", "id"))
+        begin()
+        try:
+            reader.read(f"file:{{folder.name}}/x.sqlite?mode=ro", [query] * 4)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        try:
+            reader.read("file:x", [])
+        except RuntimeError as problem:
+            print(problem)
+        """
+    )
+    assert "was interrupted" in out or "no library" in out

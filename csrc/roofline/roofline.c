@@ -43,6 +43,8 @@ static bool on_any_unit(const fs_work *work)
 static double least_of(const fs_work *work, const fs_roof *roof, const fs_peaks *peaks)
 {
     double compute_ns = roof->compute_ns;
+    bool unit_unknown = work->flops > 0 && work->unit.preferred == FS_UNIT_NONE && !work->stated;
+    if (isnan(work->bytes_moved) && unit_unknown) return NAN;
     if (isnan(work->flops)) return work->bytes_moved > 0 ? roof->memory_ns : (double)NAN;
     if (isnan(work->bytes_moved) && work->flops == 0) return NAN;
     if (on_any_unit(work)) {

@@ -176,15 +176,12 @@ def missing(analysis: Analysis) -> list[str]:
     """Return what could not be judged, and which recording option would bring it."""
     notes = []
     if not analysis.has_shapes and analysis.ops:
-        notes.append(
-            "No input shapes were recorded, so the work of most ops is unknown: profile with record_shapes=True."
-        )
+        notes.append(analysis.meta["hints"].advice)
     if not analysis.on_device and analysis.meta["device_unseen"]:
         notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
     if analysis.steps and not analysis.has_steps:
         notes.append(
-            "The profile has no steps, so times are those of the whole profile: record with a schedule, and call "
-            "prof.step() in the loop."
+            f"The profile has no steps, so times are those of the whole profile: {analysis.meta['hints'].steps}."
         )
     if analysis.meta["dropped"]:
         notes.append(f"{analysis.meta['dropped']} records were lost: times and counts are too low.")

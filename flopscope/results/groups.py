@@ -80,8 +80,8 @@ def sums_names(words: Sequence[str]) -> bool:
 def require(results: Results, core: Store, words: Sequence[str]) -> None:
     """Raise ValueError if the profile lacks what the rows are to be grouped by, naming the option that records it."""
     lacking = {
-        "shape": (not results.record_shapes, "input shapes", "record_shapes=True"),
-        "dtype": (not core.has_shapes, "input dtypes", "record_shapes=True"),
+        "shape": (not results.record_shapes, "input shapes", results._hints.option),
+        "dtype": (not core.has_shapes, "input dtypes", results._hints.option),
         "stack": (not results.with_stack, "stacks", "with_stack=True"),
         "line": (not results.with_stack, "stacks", "with_stack=True"),
     }

@@ -11,6 +11,7 @@ from flopscope.hardware.device import find_device, peaks_by_name
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.results import groups
 from flopscope.results.table import COLUMNS, EventTable
+from flopscope.support.hints import HINTS, Hints
 
 if TYPE_CHECKING:
     import pandas
@@ -37,6 +38,7 @@ class Results:
     with_stack: bool = False
     """Whether Python calls were recorded."""
     _usual_peaks = "measured"  # or "datasheet"
+    _hints: Hints = HINTS
     _cpu_alone: bool = False  # whether the program is known to have used no device
 
     def __init__(self) -> None:
@@ -95,6 +97,7 @@ class Results:
         meta["record_shapes"] = self.record_shapes
         meta["program"] = self._program
         meta["has_shapes"] = core.has_shapes
+        meta["hints"] = self._hints
         meta["profile_memory"] = self.profile_memory
         if not meta["coverage"]["estimated"]:
             del meta["coverage"]["estimated"]
@@ -327,6 +330,7 @@ class Results:
         key = (id(core), core.event_count, source)
         if self._last_analysis is None or self._last_analysis[0] != key:
             columns, meta, shares = self._grouped(core, True, 0, source, account=True, brief=True)
+            meta["hints"] = self._hints
             self._last_analysis = key, Analysis(core, columns, meta, shares, has_shapes=core.has_shapes)
         return self._last_analysis[1]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, overload
 from flopscope.results.columns import COLUMNS, GROUPS, RANK, STACK, Column
 from flopscope.results.row import COLUMN_NAMES, EventRow, is_array
 from flopscope.support import units
+from flopscope.support.hints import HINTS, Hints
 from flopscope.support.suggest import did_you_mean
 from flopscope.views import arrow, entries, fitted, frame, html, text
 from flopscope.views import columns as seen
@@ -198,6 +199,13 @@ class EventTable:
             return False
         kinds = zip(self.columns["device_type"], self.columns["is_user_annotation"], strict=True)
         return any(device_type == "cpu" and not annotation for device_type, annotation in kinds)
+
+    @property
+    def hints(self) -> Hints:
+        """What to record so that more is known."""
+        hints = self._meta.get("hints", HINTS)
+        assert isinstance(hints, Hints)
+        return hints
 
     @property
     def device_unseen(self) -> bool:

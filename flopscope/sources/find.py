@@ -17,7 +17,7 @@ __all__ = ["find_traces", "load_traces"]
 
 MAGIC = re.compile(r"[*?]|\[[^\]]+\]")
 
-PATTERNS = ("*.json", "*.json.gz", "*.json.zst", "*.pt.trace.json*")
+PATTERNS = ("*.json", "*.json.gz", "*.json.zst", "*.pt.trace.json*", "*.sqlite", "*.db", "*_kernel_trace.csv")
 SHOWN = 3  # skipped files that a warning names
 
 
@@ -32,11 +32,11 @@ class _Found(NamedTuple):
 def load_traces(*sources: str | os.PathLike[str], max_bytes: int | None = None) -> list[Trace]:
     """Read the traces of files, of folders and of patterns such as ``"runs/*/rank*.json.gz"``; ``**`` matches folders.
 
-    A folder stands for the traces in it: \\*.json, \\*.json.gz, \\*.json.zst and \\*.pt.trace.json\\*, not those in its
-    own folders. The traces of a folder or a pattern are in natural order, rank2 before rank10. Files in it that are
-    something else than a trace are skipped, and a UserWarning counts them. ``max_bytes`` and errors of each file as in
-    load_trace(): a damaged trace, and any file that is named itself, is an error. Raise ValueError if a folder or a
-    pattern has no trace.
+    A folder stands for the traces in it: \\*.json, \\*.json.gz, \\*.json.zst, \\*.pt.trace.json\\*, \\*.sqlite, \\*.db
+    and \\*_kernel_trace.csv, not those in its own folders. The traces of a folder or a pattern are in natural order,
+    rank2 before rank10. Files in it that are something else than a trace are skipped, and a UserWarning counts them.
+    ``max_bytes`` and errors of each file as in load_trace(): a damaged trace, and any file that is named itself, is an
+    error. Raise ValueError if a folder or a pattern has no trace.
     """
     traces: list[Trace] = []
     for source in sources:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 __all__ = ["Foreign", "foreign_file"]
 
 _RECORD = "record the program with torch.profiler and export_chrome_trace()"
+_SAVE = "it is read from a file, not from a stream: save it, and read that file"
 _SQLITE = b"SQLite format 3\0"
 _NAMES = re.compile(rb"^[^\r\n{}\[\]]*,[^\r\n{}\[\]]*,[^\r\n{}\[\]]*\r?\n")
 
@@ -55,16 +56,14 @@ FOREIGN = (
     Foreign(
         _starts(b"NVIDIA Tegra Profiler Report"),
         "a report of Nsight Systems (.nsys-rep, .qdrep)",
-        f"flopscope does not read it; {_RECORD}. nsys stats summarizes it, nsys export converts it",
+        _SAVE,
     ),
     Foreign(
         _holds(_SQLITE, b"CUPTI_ACTIVITY_KIND", b"TARGET_INFO_", b"META_DATA_CAPTURE", b"META_DATA_EXPORT"),
         "an SQLite export of Nsight Systems",
-        f"flopscope does not read it yet; {_RECORD}",
+        _SAVE,
     ),
-    Foreign(
-        _holds(_SQLITE, b"rocpd_"), "a database of rocprofv3 (rocpd)", f"flopscope does not read it yet; {_RECORD}"
-    ),
+    Foreign(_holds(_SQLITE, b"rocpd_"), "a database of rocprofv3 (rocpd)", _SAVE),
     Foreign(_starts(_SQLITE), "an SQLite database", _RECORD),
     Foreign(
         _starts(b"NVR\0"),

@@ -14,8 +14,10 @@ from flopscope import _core
 from flopscope.hardware.model import Model, models_of, why_unknown
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
+from flopscope.sources.captures import NotACapture, hints_of, is_capture, read_capture
 from flopscope.sources.feed import read_trace
 from flopscope.sources.foreign import foreign_file
+from flopscope.sources.peek import as_file, start_of
 from flopscope.support.files import close_names
 from flopscope.support.safe import printable
 
@@ -39,6 +41,8 @@ class NotATrace(ValueError):
 class Trace(Results):
     """A recorded trace, returned by load_trace(), with the results of a profile: key_averages(), gpu_summary(), …
 
+    ``metadata`` of a file of another profiler has a member "nsys", "rocpd" or "rocprof": its version, the rows read, …
+
     Percentages refer to the peaks of the devices named in the trace.
     """
 
@@ -59,6 +63,7 @@ class Trace(Results):
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
         self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
         self.profile_memory = bool(metadata.get("profile_memory", False))
+        self._hints = hints_of(metadata, report)
         self._core = core
         self._timing = "trace"
         self._trace_id = metadata.get("trace_id")
@@ -149,10 +154,14 @@ _REGENERATED = frozenset(
 def load_trace(
     source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes], *, max_bytes: int | None = None
 ) -> Trace:
-    """Read a trace written by torch.profiler (Kineto) or flopscope, from a path, bytes or a binary file object.
+    """Read a trace from a path, bytes or a binary file object.
 
-    The trace is plain JSON or JSON compressed by gzip or zstandard, regardless of the file name. Only the events are
-    kept in memory, so a file may be larger than memory; plain files are read by several threads. The rows equal torch's
+    Traces of torch.profiler (Kineto) and flopscope, SQLite exports of Nsight Systems, and rocprofv3's databases, JSON
+    and traces of kernels in CSV are read; docs/captures.md describes the latter. A report of Nsight Systems (.nsys-rep)
+    is read if nsys is installed, which exports it.
+
+    The file may be compressed by gzip or zstandard, regardless of its name. Only the events are kept in memory, so a
+    file may be larger than memory; plain files are read by several threads. The rows equal torch's
     own rows for the same trace. A kernel belongs to the op around the API call that launched it.
 
     ``max_bytes`` is the maximum size of the text; a longer text raises ValueError. By default, a compressed file may
@@ -166,10 +175,17 @@ def load_trace(
     """
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, not {max_bytes}")
-    reader = _core.TraceReader()
     name = _name_of(source)
     try:
         with _Problems(name, max_bytes) as problems:
+            problems.start = start_of(source)
+            if is_capture(problems.start):
+                problems.captured = True
+                with as_file(source, problems) as path:
+                    capture = read_capture(path, problems.start)
+                problems.warn_of_capture(capture.report, capture.notes)
+                return Trace(name, capture.core, capture.report, capture.metadata)
+            reader = _core.TraceReader()
             read_trace(source, reader, problems)
             core = _core.Store()
             report = reader.finish(core)
@@ -212,6 +228,7 @@ class _Problems(AbstractContextManager["_Problems"]):
         self.max_bytes = max_bytes
         self.start = b""
         self.compression: str | None = None
+        self.captured = False  # it is a file of another profiler
 
     def __exit__(self, *_: object) -> None:
         return None
@@ -243,6 +260,8 @@ class _Problems(AbstractContextManager["_Problems"]):
 
     def explained(self, problem: ValueError) -> ValueError:
         """Return an error that names the source and, if it is not a trace at all, what it is and what to do."""
+        if self.captured and not isinstance(problem, NotACapture):
+            return ValueError(printable(f"{self.name}: {problem}"))
         kind = foreign_file(self.start)
         if kind is not None:
             brief = f"it is {kind.what}"
@@ -259,20 +278,30 @@ class _Problems(AbstractContextManager["_Problems"]):
         if report["truncated"] or self.compression:
             why = self.compression or f"it ends at byte {report['bytes']:,}, before the end of the trace"
             self._warn(f"the file is truncated: {why}; {report['events']:,} events were read")
+        unknown = {f'of an unknown category, such as "{report["first_unknown"]}"': report["unknown"]}
+        self._warn_of_events(report, unknown)
+
+    def warn_of_capture(self, report: Mapping[str, Any], notes: list[str]) -> None:
+        """Issue the warnings for a file of another profiler."""
+        for note in notes:
+            self._warn(note)
+        self._warn_of_events(report, {})
+
+    def _warn_of_events(self, report: Mapping[str, Any], more: Mapping[str, int]) -> None:
         omitted = {
             "without a time": report["without_time"],
-            f'of an unknown category, such as "{report["first_unknown"]}"': report["unknown"],
+            **more,
             "of devices after the 128th": report["too_many"],
         }
         counts = [f"{count:,} {kind}" for kind, count in omitted.items() if count]
         if counts:
-            self._warn(f"events were omitted: {', '.join(counts)}")
+            self._warn(f"events were omitted: {', '.join(counts)}", 5)
         for name, meaning in _CONTRADICTIONS.items():
             if report[name]:
-                self._warn(f"{report[name]:,} {meaning}")
+                self._warn(f"{report[name]:,} {meaning}", 5)
 
-    def _warn(self, message: str) -> None:
-        warnings.warn(printable(f"{self.name}: {message}"), UserWarning, stacklevel=4)
+    def _warn(self, message: str, level: int = 4) -> None:
+        warnings.warn(printable(f"{self.name}: {message}"), UserWarning, stacklevel=level)
 
 
 def _name_of(source: object) -> str:

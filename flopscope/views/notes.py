@@ -45,7 +45,7 @@ def footnotes(
             f"of the {where} are known."
         )
     if table.lacks_shapes:
-        yield "The work of ops is unknown because no input shapes were recorded: profile with record_shapes=True."
+        yield table.hints.shapes
     elif coverage["unmodelled"]:
         listed = [f"{name(op)} {time(spent)}" for op, spent in coverage["unmodelled"]]
         more = len(listed) - UNMODELLED_SHOWN

@@ -99,8 +99,7 @@ static bool is_hidden(const fs_scan_span *name)
     return false;
 }
 
-/* Backends of torch.distributed, whose annotations end on threads of their own. */
-static bool is_communication(const fs_scan_span *name)
+bool fs_scan_is_communication(const fs_scan_span *name)
 {
     return begins(name, "nccl:") || begins(name, "gloo:") || begins(name, "ucc:") || begins(name, "mpi:") ||
            begins(name, "xccl:");
@@ -252,7 +251,7 @@ static int64_t bytes_of(const event_text *event, int which)
 static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
 {
     if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
-    record->communication = record->kind == FS_EVENT_RANGE && is_communication(&event->name);
+    record->communication = record->kind == FS_EVENT_RANGE && fs_scan_is_communication(&event->name);
     FS_TRY(find_lane(piece, -1, number(event, FS_ARG_THREAD, event->thread.number), event, &record->lane, err));
     if (record->kind == FS_EVENT_OP) {
         record->node = fs_record_node(number(event, FS_ARG_NODE, -1), number(event, FS_ARG_FORWARD_THREAD, 0));

@@ -332,10 +332,12 @@ static fs_status join_all(joining *all, fs_error *err)
     return fs_join_memory(join, err);
 }
 
-fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, bool own, fs_store *store, fs_kineto_report *report,
-                         fs_error *err)
+fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, fs_join_options options, fs_store *store,
+                         fs_kineto_report *report, fs_error *err)
 {
-    joining all = {.join = {.store = store, .pieces = pieces, .piece_count = count, .own = own}};
+    joining all = {.join = {.store = store, .pieces = pieces, .piece_count = count}};
+    all.join.own = options.own;
+    all.join.keeps_alike = options.keeps_alike;
     all.owners.join = &all.join;
     fs_status status = join_all(&all, err);
     report->contradicting = all.join.contradicting;

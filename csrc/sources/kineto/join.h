@@ -20,9 +20,13 @@
 
 #include "sources/kineto/piece.h"
 
-/* Put the pieces' records into an empty store. `own`: the trace was written by flopscope. Fills in part of the report.
- * FS_OUT_OF_MEMORY. */
-fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, bool own, fs_store *store, fs_kineto_report *report,
-                         fs_error *err);
+typedef struct {
+    bool own;         /* the trace was written by flopscope */
+    bool keeps_alike; /* an only child is not merged with a parent of its name */
+} fs_join_options;
+
+/* Put the pieces' records into an empty store. Fills in part of the report. FS_OUT_OF_MEMORY. */
+fs_status fs_join_pieces(fs_piece *pieces, uint32_t count, fs_join_options options, fs_store *store,
+                         fs_kineto_report *report, fs_error *err);
 
 #endif

@@ -317,7 +317,7 @@ fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report 
     FS_TRY(fs_kineto_read_head(kineto->head, kineto->head_size, store, &facts, err));
     report->base = facts.base;
     report->process = host_process(kineto);
-    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, facts.own, store, report, err));
+    FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, (fs_join_options){.own = facts.own}, store, report, err));
     set_window(kineto, store);
     report->kept = fs_store_count(store);
     return FS_OK;

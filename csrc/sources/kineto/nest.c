@@ -158,6 +158,6 @@ fs_status fs_join_nest(fs_join *join, fs_error *err)
         FS_TRY(fs_join_place_overheads(join, err));
         FS_TRY(nest_all(join, err));
     }
-    unite(join);
+    if (!join->keeps_alike) unite(join);
     return FS_OK;
 }

@@ -1,0 +1,380 @@
+/* DatabaseReader: reads the rows of a profiler's database into a Store. */
+#include <string.h>
+
+#include "base/fork.h"
+#include "base/memory.h"
+#include "python/store_type.h"
+#include "sources/kineto/json_scan.h"
+#include "sources/sqlite/library.h"
+#include "sources/sqlite/query.h"
+#include "sources/sqlite/rows.h"
+
+typedef struct {
+    PyObject_HEAD
+    fs_rows *rows;
+    bool busy; /* in use, possibly without the GIL */
+} reader_object;
+
+static PyObject *reader_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {NULL};
+    fs_error err;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, ":DatabaseReader", names)) return NULL;
+    reader_object *self = (reader_object *)type->tp_alloc(type, 0);
+    if (self == NULL) return NULL;
+    if (fs_rows_create(&self->rows, &err) == FS_OK) return (PyObject *)self;
+    Py_DECREF(self);
+    return fs_raise(&err);
+}
+
+static void reader_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    fs_rows_destroy(((reader_object *)object)->rows);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+/* Return false, with an exception set, while another thread uses the reader and after it has finished. */
+static bool may_read(const reader_object *self)
+{
+    if (self->rows != NULL && !self->busy) return true;
+    PyErr_SetString(PyExc_RuntimeError, "this reader is in use, has finished, or was interrupted");
+    return false;
+}
+
+/* Discard a partial result. */
+static void end(reader_object *self)
+{
+    fs_rows_destroy(self->rows);
+    self->rows = NULL;
+}
+
+/* Find a name in a list; -1 with an exception set if it is not there. */
+static int place_of(PyObject *name, const char *const *names, int count, const char *what)
+{
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    for (int i = 0; text != NULL && i < count; i++)
+        if (strcmp(text, names[i]) == 0) return i;
+    if (!PyErr_Occurred()) PyErr_Format(PyExc_ValueError, "%R is no %s of a database's rows", name, what);
+    return -1;
+}
+
+/* Parse the names of columns, each at most once. */
+static bool parse_columns(PyObject *names, uint8_t columns[FS_CELL_COUNT], uint32_t *count)
+{
+    bool used[FS_CELL_COUNT] = {false};
+    PyObject *items = PySequence_Fast(names, "columns must be a sequence");
+    if (items == NULL) return false;
+    *count = 0;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); i++) {
+        int place = place_of(PySequence_Fast_GET_ITEM(items, i), fs_row_column_names, FS_CELL_COUNT, "column");
+        if (place >= 0 && used[place])
+            PyErr_Format(PyExc_ValueError, "column %s is given twice", fs_row_column_names[place]);
+        if (place < 0 || used[place]) break;
+        used[place] = true;
+        columns[(*count)++] = (uint8_t)place;
+    }
+    Py_DECREF(items);
+    return !PyErr_Occurred();
+}
+
+/* Rows from Python ------------------------------------------------------------------------------------------------- */
+
+/* Convert a value: an integer, a real, or a text. Anything else, and a number out of range, is missing. */
+static bool take_value(PyObject *value, fs_cell *cell)
+{
+    cell->type = FS_IS_MISSING;
+    if (PyLong_Check(value)) {
+        int overflow;
+        cell->integer = PyLong_AsLongLongAndOverflow(value, &overflow);
+        cell->real = (double)cell->integer;
+        if (overflow == 0) cell->type = FS_IS_INTEGER;
+    } else if (PyFloat_Check(value)) {
+        double real = PyFloat_AS_DOUBLE(value);
+        if (!(real > -0x1p62 && real < 0x1p62)) return true;
+        cell->integer = (int64_t)real;
+        cell->real = real;
+        cell->type = FS_IS_INTEGER;
+    } else if (PyUnicode_Check(value)) {
+        Py_ssize_t size;
+        cell->text = PyUnicode_AsUTF8AndSize(value, &size);
+        if (cell->text == NULL) return false;
+        cell->size = (size_t)size;
+        cell->type = FS_IS_TEXT;
+    } else if (PyBytes_Check(value)) { /* text that need not be valid UTF-8 */
+        cell->text = PyBytes_AS_STRING(value);
+        cell->size = (size_t)PyBytes_GET_SIZE(value);
+        cell->type = FS_IS_TEXT;
+    }
+    return true;
+}
+
+static bool add_row(reader_object *self, uint32_t part, fs_row_kind kind, const uint8_t *columns, uint32_t count,
+                    PyObject *row, fs_cell *cells)
+{
+    fs_error err;
+    if (!PyTuple_Check(row) || PyTuple_GET_SIZE(row) != (Py_ssize_t)count) {
+        PyErr_Format(PyExc_ValueError, "a row must be a tuple of %u values, one for each column, not %R", count, row);
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        if (!take_value(PyTuple_GET_ITEM(row, (Py_ssize_t)i), &cells[columns[i]])) return false;
+    if (fs_rows_add(self->rows, part, kind, cells, &err) == FS_OK) return true;
+    fs_raise(&err);
+    return false;
+}
+
+static PyObject *reader_add(PyObject *object, PyObject *args)
+{
+    reader_object *self = (reader_object *)object;
+    PyObject *kind_name, *column_names, *rows;
+    uint8_t columns[FS_CELL_COUNT];
+    uint32_t count, part;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "OOO!:add", &kind_name, &column_names, &PyList_Type, &rows)) return NULL;
+    int kind = place_of(kind_name, fs_row_kind_names, FS_ROW_KIND_COUNT, "kind");
+    if (kind < 0 || !parse_columns(column_names, columns, &count) || !may_read(self)) return NULL;
+    fs_cell cells[FS_CELL_COUNT] = {{FS_IS_MISSING, 0, 0, NULL, 0}};
+    if (fs_rows_open_parts(self->rows, 1, &part, &err) != FS_OK) return fs_raise(&err);
+    self->busy = true;
+    bool added = true;
+    for (Py_ssize_t i = 0; added && i < PyList_GET_SIZE(rows); i++)
+        added = add_row(self, part, (fs_row_kind)kind, columns, count, PyList_GET_ITEM(rows, i), cells);
+    self->busy = false;
+    if (!added) return NULL;
+    Py_RETURN_NONE;
+}
+
+/* Queries ---------------------------------------------------------------------------------------------------------- */
+
+static bool parse_query(PyObject *item, fs_query *query)
+{
+    PyObject *kind_name, *columns;
+    long long after, until;
+    memset(query, 0, sizeof *query);
+    if (!PyTuple_Check(item)) {
+        PyErr_Format(PyExc_TypeError, "a query must be a tuple, not %R", item);
+        return false;
+    }
+    if (!PyArg_ParseTuple(item, "OszLLO:query", &kind_name, &query->sql, &query->next, &after, &until, &columns))
+        return false;
+    int kind = place_of(kind_name, fs_row_kind_names, FS_ROW_KIND_COUNT, "kind");
+    if (kind < 0 || !parse_columns(columns, query->columns, &query->column_count)) return false;
+    query->kind = (fs_row_kind)kind;
+    query->after = after;
+    query->until = until;
+    return true;
+}
+
+static PyObject *results_of(const fs_query *queries, Py_ssize_t count)
+{
+    PyObject *results = PyList_New(count);
+    for (Py_ssize_t i = 0; results != NULL && i < count; i++) {
+        const fs_query *query = &queries[i];
+        PyObject *result = Py_BuildValue("(LLN)", (long long)query->row_count, (long long)query->too_long,
+                                         fs_text_object(query->problem));
+        if (result == NULL) Py_CLEAR(results);
+        else PyList_SET_ITEM(results, i, result);
+    }
+    return results;
+}
+
+static PyObject *reader_read(PyObject *object, PyObject *args)
+{
+    reader_object *self = (reader_object *)object;
+    PyObject *items;
+    const char *uri;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "sO!:read", &uri, &PyList_Type, &items) || !may_read(self)) return NULL;
+    PyObject *kept = PyList_AsTuple(items); /* keeps the texts of the queries, and their number */
+    if (kept == NULL) return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(kept);
+    fs_query *queries = PyMem_Calloc((size_t)count + 1, sizeof *queries);
+    bool parsed = queries != NULL;
+    if (!parsed) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; parsed && i < count; i++) parsed = parse_query(PyTuple_GET_ITEM(kept, i), &queries[i]);
+    PyObject *results = NULL;
+    if (parsed) {
+        fs_long_work work;
+        self->busy = true;
+        fs_long_work_begin(&work);
+        fs_status status = fs_queries_run(self->rows, uri, queries, (uint32_t)count, &err);
+        fs_long_work_end(&work);
+        self->busy = false;
+        if (status == FS_INTERRUPTED) end(self);
+        results = status == FS_OK ? results_of(queries, count) : fs_raise(&err);
+    }
+    PyMem_Free(queries);
+    Py_DECREF(kept);
+    return results;
+}
+
+/* The samples' devices, metrics, starts and ends as arrays of int64, and their values as an array of doubles. */
+static PyObject *arrays_of(const fs_metric_sample *samples, uint32_t count)
+{
+    int64_t *numbers = PyMem_Malloc((4 * (size_t)count + 1) * sizeof *numbers);
+    double *values = PyMem_Malloc(((size_t)count + 1) * sizeof *values);
+    PyObject *arrays = NULL;
+    if (numbers == NULL || values == NULL) PyErr_NoMemory();
+    for (uint32_t i = 0; numbers != NULL && values != NULL && i < count; i++) {
+        numbers[i] = samples[i].device;
+        numbers[count + (size_t)i] = samples[i].metric;
+        numbers[2 * (size_t)count + i] = samples[i].start;
+        numbers[3 * (size_t)count + i] = samples[i].end;
+        values[i] = samples[i].value;
+    }
+    if (numbers != NULL && values != NULL && fs_have_numpy()) {
+        arrays =
+            Py_BuildValue("(NNNNN)", fs_array_of_int64(numbers, count), fs_array_of_int64(numbers + count, count),
+                          fs_array_of_int64(numbers + 2 * (size_t)count, count),
+                          fs_array_of_int64(numbers + 3 * (size_t)count, count), fs_array_of_doubles(values, count));
+    }
+    PyMem_Free(numbers);
+    PyMem_Free(values);
+    return arrays;
+}
+
+static PyObject *reader_metrics(PyObject *object, PyObject *unused)
+{
+    reader_object *self = (reader_object *)object;
+    fs_metric_sample *samples;
+    uint32_t count;
+    fs_error err;
+    (void)unused;
+    if (!may_read(self)) return NULL;
+    fs_long_work work;
+    self->busy = true;
+    fs_long_work_begin(&work);
+    fs_status status = fs_rows_metrics(self->rows, &samples, &count, &err);
+    fs_long_work_end(&work);
+    self->busy = false;
+    if (status != FS_OK) return fs_raise(&err);
+    PyObject *arrays = arrays_of(samples, count);
+    fs_free(samples);
+    return arrays;
+}
+
+static PyObject *reader_use_library(PyObject *type, PyObject *path)
+{
+    fs_error err;
+    const char *name = PyUnicode_AsUTF8(path);
+    (void)type;
+    if (name == NULL) return NULL;
+    if (fs_sqlite_load(name, &err) != FS_OK) return fs_raise(&err);
+    return PyLong_FromLong(fs_sqlite->libversion_number());
+}
+
+/* Finishing -------------------------------------------------------------------------------------------------------- */
+
+static PyObject *report_object(const fs_rows_report *report)
+{
+    const struct {
+        const char *name;
+        int64_t count;
+    } counts[] = {
+        {"events", report->events},
+        {"kept", report->kept},
+        {"without_time", report->without_time},
+        {"too_many", report->too_many},
+        {"ops", report->ops},
+        {"marks", report->marks},
+        {"unnamed", report->unnamed},
+        {"overlapping", report->overlapping},
+        {"replays", report->replays},
+        {"graph_work", report->graph_work},
+        {"captured", report->captured},
+        {"process", report->process},
+        {"processes", report->processes},
+    };
+    PyObject *object = PyDict_New();
+    for (size_t i = 0; object != NULL && i < sizeof counts / sizeof *counts; i++) {
+        if (!fs_put_column(object, counts[i].name, PyLong_FromLongLong(counts[i].count))) Py_CLEAR(object);
+    }
+    return object;
+}
+
+static PyObject *finish(reader_object *self, fs_store_object *store, const char *head, size_t size)
+{
+    fs_rows_report report = {.events = 0};
+    fs_error err;
+    store->generation = fs_fork_generation();
+    self->busy = store->changing = true;
+    fs_long_work work;
+    fs_long_work_begin(&work);
+    fs_status status = fs_rows_finish(self->rows, head, size, store->store, &report, &err);
+    fs_long_work_end(&work);
+    self->busy = store->changing = false;
+    if (status != FS_OK) fs_store_object_empty(store);
+    store->recorded = status == FS_OK;
+    PyObject *result = status == FS_OK ? report_object(&report) : fs_raise(&err);
+    end(self);
+    return result;
+}
+
+static PyObject *reader_finish(PyObject *object, PyObject *args)
+{
+    reader_object *self = (reader_object *)object;
+    PyObject *argument;
+    const char *head;
+    Py_ssize_t size;
+    long long base;
+    if (!PyArg_ParseTuple(args, "O!y#L:finish", fs_store_type, &argument, &head, &size, &base) || !may_read(self))
+        return NULL;
+    fs_store_object *store = (fs_store_object *)argument;
+    if (!fs_store_object_is_stopped(store, "store") || !fs_store_object_may_change(store)) return NULL;
+    if (fs_store_count(store->store) > 0 || store->lost != NULL) {
+        PyErr_SetString(PyExc_ValueError, "a database can only be read into a new Store; this one has events");
+        return NULL;
+    }
+    char *padded = PyMem_Calloc((size_t)size + FS_SCAN_PADDING, 1);
+    if (padded == NULL) return PyErr_NoMemory();
+    memcpy(padded, head, (size_t)size);
+    PyObject *result = finish(self, store, padded, (size_t)size);
+    PyMem_Free(padded);
+    store->clock_base = result != NULL ? base : store->clock_base;
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"use_library", reader_use_library, METH_O | METH_CLASS,
+     "use_library($type, path, /)\n--\n\nLoad SQLite from a library or one that it depends on, or from the program: "
+     "\"\". "
+     "Return its version number. Raise RuntimeError if it is unusable."},
+    {"add", reader_add, METH_VARARGS,
+     "add($self, kind, columns, rows, /)\n--\n\nAdd a list of rows: tuples of values, one for each named column."},
+    {"read", reader_read, METH_VARARGS,
+     "read($self, uri, queries, /)\n--\n\nAdd the rows of queries on a file, which several threads read: tuples (kind, "
+     "sql, sql of the next rowid or None, rowid before the first, last rowid, columns). Return (rows, rows with too "
+     "long a value, SQLite's error or \"\") of each."},
+    {"metrics", reader_metrics, METH_NOARGS,
+     "Return the samples of counters in order of device, metric and end, as arrays of devices, metrics, starts, ends "
+     "and "
+     "values. A start that is not in the file is the least int64."},
+    {"finish", reader_finish, METH_VARARGS,
+     "finish($self, store, head, base, /)\n--\n\nPut the events into a new Store whose times count from `base`, ns "
+     "since "
+     "1970. `head` is JSON with \"deviceProperties\". Return counts of what was read."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, reader_new},
+    {Py_tp_dealloc, reader_dealloc},
+    {Py_tp_methods, methods},
+    {Py_tp_doc, "DatabaseReader()\n--\n\nA reader of a profiler's database: add() or read() rows, then call finish()."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "flopscope._core.DatabaseReader",
+    .basicsize = sizeof(reader_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = slots,
+};
+
+int fs_add_database_reader(PyObject *module)
+{
+    static PyTypeObject *type;
+    return fs_add_type(module, &type, &spec);
+}

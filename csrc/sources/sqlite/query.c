@@ -1,0 +1,219 @@
+#include "sources/sqlite/query.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/parallel.h"
+#include "sources/sqlite/library.h"
+
+typedef struct {
+    fs_rows *rows;
+    const char *uri;
+    fs_query *query;
+    uint32_t part;
+    sqlite3 *database;
+    fs_status status;
+    fs_error *err; /* of this query */
+} running;
+
+/* Queries may select and read columns; everything else, such as calling a function, is denied. */
+static int authorize(void *context, int action, const char *a, const char *b, const char *c, const char *d)
+{
+    (void)context, (void)a, (void)b, (void)c, (void)d;
+    return action == SQLITE_SELECT || action == SQLITE_READ ? SQLITE_OK : SQLITE_DENY;
+}
+
+/* Called every so many steps of SQLite's virtual machine, also while a query has no rows yet: whether to stop. */
+enum { STEPS = 100000 };
+
+static int should_stop(void *context)
+{
+    (void)context;
+    return fs_interrupted();
+}
+
+static void set_problem(running *run)
+{
+    snprintf(run->query->problem, sizeof run->query->problem, "%s", fs_sqlite->errmsg(run->database));
+}
+
+static bool open_database(running *run)
+{
+    static const struct {
+        int option, value;
+    } options[] = {
+        {SQLITE_DBCONFIG_DEFENSIVE, 1},
+        {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0},
+        {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+        {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0},
+        {SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0},
+    };
+    int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX;
+    if (fs_sqlite->open_v2(run->uri, &run->database, flags, NULL) != SQLITE_OK) {
+        set_problem(run);
+        return false;
+    }
+    /* An option that this version of SQLite does not know is refused without effect. */
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        (void)fs_sqlite->db_config(run->database, options[i].option, options[i].value, (int *)NULL);
+    fs_sqlite->limit(run->database, SQLITE_LIMIT_LENGTH, FS_MOST_VALUE);
+    (void)fs_sqlite->exec(run->database, "PRAGMA cell_size_check=ON; PRAGMA mmap_size=0", NULL, NULL, NULL);
+    fs_sqlite->set_authorizer(run->database, authorize, NULL);
+    fs_sqlite->progress_handler(run->database, STEPS, should_stop, NULL);
+    return true;
+}
+
+/* Reals that are whole numbers count as such: SQLite makes them of integers too large for it. */
+static void take_real(double real, fs_cell *cell)
+{
+    if (!(real > -0x1p62 && real < 0x1p62)) return;
+    cell->type = FS_IS_INTEGER;
+    cell->real = real;
+    cell->integer = (int64_t)real;
+}
+
+static void take_cell(sqlite3_stmt *statement, int column, fs_cell *cell)
+{
+    cell->type = FS_IS_MISSING;
+    switch (fs_sqlite->column_type(statement, column)) {
+    case SQLITE_INTEGER:
+        cell->type = FS_IS_INTEGER;
+        cell->integer = fs_sqlite->column_int64(statement, column);
+        cell->real = (double)cell->integer;
+        break;
+    case SQLITE_FLOAT:
+        take_real(fs_sqlite->column_double(statement, column), cell);
+        break;
+    case SQLITE_TEXT:
+        cell->text = (const char *)fs_sqlite->column_text(statement, column);
+        cell->size = (size_t)fs_sqlite->column_bytes(statement, column);
+        if (cell->text != NULL) cell->type = FS_IS_TEXT;
+        break;
+    default:
+        break;
+    }
+}
+
+/* Add the rows up to the end or an error, whose code is returned. *last receives the rowid of the last row. */
+static int step_rows(running *run, sqlite3_stmt *statement, bool numbered, fs_cell *cells, int64_t *last)
+{
+    const fs_query *query = run->query;
+    for (;;) {
+        int code = fs_sqlite->step(statement);
+        if (code != SQLITE_ROW) return code;
+        if (run->query->row_count++ % FS_POLL_ROUNDS == 0) {
+            run->status = fs_interrupt_poll(run->err);
+            if (run->status != FS_OK) return SQLITE_DONE;
+        }
+        if (numbered) *last = fs_sqlite->column_int64(statement, 0);
+        for (uint32_t i = 0; i < query->column_count; i++)
+            take_cell(statement, (int)i + numbered, &cells[query->columns[i]]);
+        run->status = fs_rows_add(run->rows, run->part, query->kind, cells, run->err);
+        if (run->status != FS_OK) return SQLITE_DONE;
+    }
+}
+
+/* Return the rowid of the row that could not be read: the first after the last; false if there is none. */
+static bool find_next(const running *run, int64_t *last)
+{
+    sqlite3_stmt *statement = NULL;
+    bool found = false;
+    if (run->query->next == NULL) return false;
+    if (fs_sqlite->prepare_v2(run->database, run->query->next, -1, &statement, NULL) != SQLITE_OK) return false;
+    fs_sqlite->bind_int64(statement, 1, *last);
+    if (fs_sqlite->step(statement) == SQLITE_ROW) {
+        found = true;
+        *last = fs_sqlite->column_int64(statement, 0);
+    }
+    fs_sqlite->finalize(statement);
+    return found;
+}
+
+static void run_statement(running *run, sqlite3_stmt *statement)
+{
+    const fs_query *query = run->query;
+    fs_cell cells[FS_CELL_COUNT] = {{FS_IS_MISSING, 0, 0, NULL, 0}};
+    bool numbered = fs_sqlite->column_count(statement) == (int)query->column_count + 1;
+    int64_t last = query->after;
+    for (;;) {
+        if (numbered) {
+            fs_sqlite->bind_int64(statement, 1, last);
+            fs_sqlite->bind_int64(statement, 2, query->until);
+        }
+        int code = step_rows(run, statement, numbered, cells, &last);
+        if (code == SQLITE_DONE) return;
+        if (code != SQLITE_TOOBIG || !numbered || !find_next(run, &last)) break;
+        run->query->too_long++;
+        fs_sqlite->reset(statement);
+    }
+    set_problem(run);
+}
+
+static void run_query(running *run)
+{
+    sqlite3_stmt *statement = NULL;
+    if (open_database(run)) {
+        if (fs_sqlite->prepare_v2(run->database, run->query->sql, -1, &statement, NULL) == SQLITE_OK)
+            run_statement(run, statement);
+        else set_problem(run);
+    }
+    fs_sqlite->finalize(statement);
+    fs_sqlite->close(run->database);
+    run->database = NULL;
+}
+
+typedef struct {
+    fs_rows *rows;
+    const char *uri;
+    fs_query *queries;
+    uint32_t first;
+    fs_status *statuses;
+    fs_error *errors;
+} all_queries;
+
+static void run_some(void *context, int64_t begin, int64_t end)
+{
+    const all_queries *all = context;
+    for (int64_t i = begin; i < end; i++) {
+        running run = {all->rows, all->uri, &all->queries[i], all->first + (uint32_t)i, NULL, FS_OK, &all->errors[i]};
+        run_query(&run);
+        all->statuses[i] = run.status;
+    }
+}
+
+enum { AT_ONCE = 64 };
+
+/* Whether the rows of a query change what the parts share, so that one thread must add them. */
+static bool is_shared(const fs_query *query)
+{
+    return query->kind == FS_ROW_STRING || query->kind == FS_ROW_DOMAIN || query->kind == FS_ROW_DEVICE;
+}
+
+static bool any_shared(const fs_query *queries, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (is_shared(&queries[i])) return true;
+    return false;
+}
+
+fs_status fs_queries_run(fs_rows *rows, const char *uri, fs_query *queries, uint32_t count, fs_error *err)
+{
+    if (fs_sqlite == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "SQLite's library is not loaded");
+    for (uint32_t first = 0; first < count; first += AT_ONCE) {
+        uint32_t some = count - first < AT_ONCE ? count - first : AT_ONCE;
+        fs_status statuses[AT_ONCE] = {FS_OK};
+        fs_error errors[AT_ONCE];
+        all_queries all = {rows, uri, queries + first, 0, statuses, errors};
+        FS_TRY(fs_rows_open_parts(rows, some, &all.first, err));
+        if (any_shared(all.queries, some)) run_some(&all, 0, some);
+        else fs_parallel_for(some, 1, run_some, &all);
+        FS_TRY(fs_interrupt_poll(err));
+        for (uint32_t i = 0; i < some; i++) {
+            if (statuses[i] == FS_OK) continue;
+            *err = errors[i];
+            return statuses[i];
+        }
+    }
+    return FS_OK;
+}

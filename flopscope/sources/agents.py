@@ -1,0 +1,44 @@
+"""Facts that profilers of AMD's and NVIDIA's programs record: properties of devices, and ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["properties_of", "rank_in"]
+
+# The variables of a process's rank and of the number of ranks, as launchers set them.
+_RANKS = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"))
+
+
+def rank_in(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return "distributedInfo" from the environment of a process; empty if it names no rank."""
+    for rank, size in _RANKS:
+        texts = [str(environment.get(name, "")) for name in (rank, size)]
+        if all(text.isascii() and text.isdecimal() and len(text) < 10 for text in texts):
+            return {"distributedInfo": {"rank": int(texts[0]), "world_size": int(texts[1])}}
+    return {}
+
+
+def properties_of(agent: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a GPU under Kineto's names, from rocprofv3's agent and its details (untrusted)."""
+    named = {**details, **{name: value for name, value in agent.items() if value is not None}}
+    version = named.get("gfx_target_version")
+    banks = named.get("mem_banks")
+    sizes = [bank.get("size_in_bytes") for bank in banks if isinstance(bank, dict)] if isinstance(banks, list) else []
+    found = {
+        "id": _first(named, "type_index", "logical_node_type_id", "logical_index"),
+        "name": next((named[key] for key in ("product_name", "model_name", "name") if named.get(key)), None),
+        "totalGlobalMem": sum(size for size in sizes if isinstance(size, int)) or None,
+        "computeMajor": version // 10000 if isinstance(version, int) else None,
+        "computeMinor": version // 100 % 100 if isinstance(version, int) else None,
+        "warpSize": named.get("wave_front_size"),
+        "numSms": named.get("cu_count"),
+        "maxThreadsPerBlock": named.get("workgroup_max_size"),
+        "architecture": named.get("name"),
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _first(named: Mapping[str, Any], *keys: str) -> int | None:
+    return next((named[key] for key in keys if isinstance(named.get(key), int)), None)

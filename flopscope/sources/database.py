@@ -1,0 +1,283 @@
+"""SQLite databases of profilers: their tables, and queries whose rows become events.
+
+A file is opened read-only and immutable, and nothing in it is run: its views, triggers, virtual tables and generated
+columns are not used, and functions are denied. The core steps through queries on several threads with the library that
+Python's sqlite3 module uses. Where that library cannot be reached, as when Python contains it, the module itself reads
+the rows, which takes longer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+from flopscope import _core
+
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["MAGIC", "Database", "Join", "Query", "Reading", "Value", "columns"]
+
+MAGIC = b"SQLite format 3\0"
+LEAST_SPLIT = 1 << 16  # rows that one query reads
+MOST_SPLIT = 32  # queries of one table
+BATCH = 1 << 14  # rows passed from Python's module to the core at once
+MOST_VALUE = 64 << 20  # bytes of a text
+MOST_FACTS = 1 << 16  # rows of a small table, such as that of the devices
+MOST_TABLES = 1 << 12
+
+Row = tuple[Any, ...]
+
+
+class Value(NamedTuple):
+    """An expression over columns: the first of ``sources`` that exists takes the place of {}; without, a constant.
+
+    A column of a joined table is written with the join's alias: "e.stack_id".
+    """
+
+    sources: tuple[str, ...]
+    form: str = "{}"
+
+
+def columns(*same: str, **others: str | tuple[str, ...] | Value) -> dict[str, Value]:
+    """Return columns of the core by name: ``same`` are called so in the table, ``others`` otherwise."""
+    named = {name: value if isinstance(value, Value) else Value(_tuple(value)) for name, value in others.items()}
+    return {**{name: Value((name,)) for name in same}, **named}
+
+
+def _tuple(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
+
+
+class Join(NamedTuple):
+    """A table whose key is a column of the query's table."""
+
+    alias: str
+    table: str
+    column: str
+    key: str = "id"
+
+
+@dataclass
+class Query:
+    """A table whose rows become events of a kind. ``where`` is a condition on a column that the table must have."""
+
+    kind: str
+    table: str
+    columns: Mapping[str, Value]
+    """By the names of the core's columns. Those that the table lacks are left out."""
+    needs: tuple[str, ...] = ()
+    """Columns of the core without which the table is not read."""
+    where: tuple[str, str] | None = None
+    joins: tuple[Join, ...] = ()
+
+
+@dataclass
+class Reading:
+    """What was read of a file: rows by table, and what could not be read."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+    too_long: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, table: str, rows: int, too_long: int, problem: str) -> None:
+        self.rows[table] = self.rows.get(table, 0) + rows
+        self.too_long += too_long
+        if problem:
+            text = f"{table} ends early, after {self.rows[table]:,} rows: {problem}"
+            self.problems = [old for old in self.problems if not old.startswith(f"{table} ends early")] + [text]
+
+
+class Database:
+    """An SQLite file, open for reading. Raise ValueError if it is none, or is damaged where its tables are listed."""
+
+    def __init__(self, path: str) -> None:
+        import sqlite3
+
+        self.path = os.path.abspath(path)
+        self.uri = f"file:{quote(self.path)}?mode=ro&immutable=1"
+        self._errors: tuple[type[Exception], ...] = (sqlite3.Error, OverflowError, UnicodeError)
+        try:
+            self._open(sqlite3)
+            self.tables = dict(self._list_tables())
+        except sqlite3.Error as problem:
+            raise ValueError(f"the SQLite database cannot be read: {problem}") from None
+
+    def _open(self, sqlite3: Any) -> None:
+        self._file = sqlite3.connect(self.uri, uri=True, isolation_level=None)
+        for setting in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0"):
+            self._file.execute(f"PRAGMA {setting}")
+        if hasattr(self._file, "setlimit"):  # Python 3.11
+            self._file.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE)
+        allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ}
+
+        def authorize(action: int, name: str | None, *_: object) -> int:
+            lists = action == sqlite3.SQLITE_PRAGMA and name == "table_xinfo"
+            return int(sqlite3.SQLITE_OK if action in allowed or lists else sqlite3.SQLITE_DENY)
+
+        self._file.set_authorizer(authorize)
+        self._file.text_factory = bytes
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _list_tables(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the real tables with their stored columns: no views, virtual tables or generated columns."""
+        listed = "SELECT name, rootpage FROM sqlite_master WHERE type = 'table'"
+        names = [_text(name) for name, page in self._file.execute(listed).fetchmany(MOST_TABLES) if page]
+        for name in names:
+            rows = self._file.execute(f"PRAGMA table_xinfo({_quoted(name)})").fetchall()
+            yield name, tuple(_text(row[1]) for row in rows if not row[6])
+
+    def facts(self, table: str, *columns: str) -> list[dict[str, Any]]:
+        """Return rows of a small table as dicts of the columns that it has; none if they cannot be read."""
+        present = [name for name in columns or self.tables.get(table, ()) if name in self.tables.get(table, ())]
+        if not present:
+            return []
+        sql = f"SELECT {', '.join(map(_quoted, present))} FROM {_quoted(table)}"
+        try:
+            rows = self._file.execute(sql).fetchmany(MOST_FACTS)
+        except self._errors:
+            return []
+        return [{name: _plain(value) for name, value in zip(present, row, strict=True)} for row in rows]
+
+    def last_row(self, table: str) -> int:
+        """Return the number of the last row, 0 if there is none: their count, if none was deleted."""
+        return max(self._rowid(_quoted(table), "DESC") or 0, 0)
+
+    def has(self, table: str, column: str, condition: str) -> bool:
+        """Return whether a row of the table fulfils a condition on a column."""
+        if column not in self.tables.get(table, ()):
+            return False
+        sql = f"SELECT 1 FROM {_quoted(table)} WHERE {_quoted(column)} {condition} LIMIT 1"
+        try:
+            return self._file.execute(sql).fetchone() is not None
+        except self._errors:
+            return False
+
+    def read(self, reader: _core.DatabaseReader, queries: Sequence[Query], reading: Reading) -> None:
+        """Add the rows of the queries, in any order."""
+        asked = [built for query in queries if (built := self._built(query)) is not None]
+        if _library():
+            parts = [(built, part) for built in asked for part in self._parts(built)]
+            results = reader.read(self.uri, [part for _, part in parts])
+            for (built, _), result in zip(parts, results, strict=True):
+                reading.add(built.table, *result)
+        else:
+            for built in asked:
+                reading.add(built.table, *self._read_one(reader, built))
+
+    def _built(self, query: Query) -> _Built | None:
+        """Return the query in terms of the columns that the table has."""
+        own = self.tables.get(query.table, ())
+        joins = [join for join in query.joins if join.column in own and join.key in self.tables.get(join.table, ())]
+        named = {name: f"t.{_quoted(name)}" for name in own}
+        for join in joins:
+            named |= {f"{join.alias}.{name}": f"{join.alias}.{_quoted(name)}" for name in self.tables[join.table]}
+        chosen = {}
+        for name, value in query.columns.items():
+            found = next((named[source] for source in value.sources if source in named), None)
+            if found is not None or not value.sources:
+                chosen[name] = value.form.format(found)
+        if not own or any(name not in chosen for name in query.needs):
+            return None
+        if query.where is not None and query.where[0] not in named:
+            return None
+        where = f"{named[query.where[0]]} {query.where[1]}" if query.where is not None else ""
+        source = f"{_quoted(query.table)} AS t" + "".join(map(_joined, joins))
+        return _Built(query.kind, query.table, tuple(chosen), ", ".join(chosen.values()), source, where)
+
+    def _parts(self, built: _Built) -> Iterator[tuple[str, str, str | None, int, int, tuple[str, ...]]]:
+        """Yield queries of the core, each of a range of rowids; one of all rows for a table without rowids."""
+        table = _quoted(built.table)
+        bounds = [self._rowid(table, order) for order in ("ASC", "DESC")]
+        if None in bounds:
+            yield built.kind, built.sql(), None, 0, 0, built.columns
+            return
+        first, last = (int(bound) for bound in bounds if bound is not None)
+        span = last - first + 1
+        shared = built.kind in ("string", "domain", "device")  # which one thread reads
+        count = 1 if shared else max(1, min(MOST_SPLIT, span // LEAST_SPLIT))
+        sql = built.sql("t.rowid, ", "t.rowid > ?1 AND t.rowid <= ?2")
+        following = f"SELECT rowid FROM {table} WHERE rowid > ?1 LIMIT 1"
+        for part in range(count):
+            after = max(first - 1 + span * part // count, -(1 << 63))
+            yield built.kind, sql, following, after, first - 1 + span * (part + 1) // count, built.columns
+
+    def _rowid(self, table: str, order: str) -> int | None:
+        try:
+            row = self._file.execute(f"SELECT rowid FROM {table} ORDER BY rowid {order} LIMIT 1").fetchone()
+        except self._errors:
+            return None
+        return row[0] if row is not None and isinstance(row[0], int) else None
+
+    def _read_one(self, reader: _core.DatabaseReader, built: _Built) -> tuple[int, int, str]:
+        """Read a table by Python's module. Return the result that the core would."""
+        count = 0
+        try:
+            cursor = self._file.execute(built.sql())
+            while rows := cursor.fetchmany(BATCH):
+                reader.add(built.kind, built.columns, rows)
+                count += len(rows)
+        except self._errors as problem:
+            return count, 0, str(problem)
+        return count, 0, ""
+
+
+class _Built(NamedTuple):
+    kind: str
+    table: str
+    columns: tuple[str, ...]
+    select: str
+    source: str
+    where: str
+
+    def sql(self, first: str = "", also: str = "") -> str:
+        conditions = [f"({condition})" for condition in (also, self.where) if condition]
+        where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
+        return f"SELECT {first}{self.select} FROM {self.source}{where}"
+
+
+def _joined(join: Join) -> str:
+    condition = f"{join.alias}.{_quoted(join.key)} = t.{_quoted(join.column)}"
+    return f" LEFT JOIN {_quoted(join.table)} AS {join.alias} ON {condition}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _plain(value: object) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+_found: bool | None = None
+
+
+def _library() -> bool:
+    """Return whether the core has SQLite's library: that of Python's module, else the system's."""
+    global _found
+    if _found is None:
+        import _sqlite3
+
+        own = getattr(_sqlite3, "__file__", "")
+        for path in (own, "", "libsqlite3.so.0") if own else ("", "libsqlite3.so.0"):
+            try:
+                _core.DatabaseReader.use_library(path)
+            except (RuntimeError, ValueError):
+                continue
+            _found = True
+            break
+        else:
+            _found = False
+    return _found

@@ -1,0 +1,238 @@
+"""Exports of Nsight Systems: ``nsys export --type sqlite``, schemas 2 and 3 (2021 to 2026).
+
+nsys makes a table when its first row is written, and columns have come and gone, so every table and most columns may be
+missing. Columns are documented in NVIDIA's "SQLite Schema Reference".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flopscope import _core
+from flopscope.sources.agents import rank_in
+from flopscope.sources.counters import add_samples
+from flopscope.sources.database import Database, Query, Reading, Value, columns
+from flopscope.sources.gpu_metrics import read_metrics
+
+__all__ = ["is_nsys", "read_nsys"]
+
+NEWEST_SCHEMA = 3  # major
+
+_PROCESS = "{} >> 24 & 16777215"
+_THREAD = "{} & 16777215"
+
+
+_WORK = columns(
+    "start",
+    "end",
+    device="deviceId",
+    process=Value(("globalPid",), _PROCESS),
+    stream="streamId",
+    context="contextId",
+    correlation="correlationId",
+    graph_node="graphNodeId",
+    graph="graphId",
+)
+_LAUNCH = columns(
+    name=("demangledName", "shortName", "mangledName"),
+    registers="registersPerThread",
+    static_shared="staticSharedMemory",
+    dynamic_shared="dynamicSharedMemory",
+    **{f"{what}_{axis.lower()}": f"{what}{axis}" for what in ("grid", "block", "cluster") for axis in "XYZ"},
+)
+_HOST = columns(
+    "start",
+    "end",
+    process=Value(("globalTid",), _PROCESS),
+    thread=Value(("globalTid",), _THREAD),
+)
+_RANGE = columns(
+    "text",
+    name="textId",
+    type="eventType",
+    domain="domainId",
+    end_thread=Value(("endGlobalTid",), _THREAD),
+)
+_TIMES = ("start", "end")
+
+# Tables of libraries' calls. A kernel belongs to the innermost one, unless an op of torch is inside it.
+_LIBRARIES = re.compile(r"(CUBLAS|CUDNN|CUFFT|CUSPARSE|CUSOLVER|NCCL|NVSHMEM|MPI(_[A-Z0-9_]+)?|UCP(_[A-Z_]+)?)_EVENTS")
+
+_FACTS = (
+    Query("string", "StringIds", columns("id", name="value"), ("id", "name")),
+    Query(
+        "device",
+        "TARGET_INFO_CUDA_DEVICE",
+        columns(process="pid", device="cudaId", id="gpuId"),
+        ("process", "device", "id"),
+    ),
+)
+_DOMAINS = Query(
+    "domain",
+    "NVTX_EVENTS",
+    columns("text", name="textId", domain="domainId", process=Value(("globalTid",), _PROCESS)),
+    ("domain",),
+    ("eventType", "= 75"),
+)
+_EVENTS = (
+    Query(
+        "call",
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        {**_HOST, **columns(name="nameId", correlation="correlationId")},
+        (*_TIMES, "name"),
+    ),
+    Query(
+        "call",
+        "CUPTI_ACTIVITY_KIND_DRIVER",
+        {**_HOST, **columns(name="nameId", correlation="correlationId")},
+        (*_TIMES, "name"),
+    ),
+    Query("range", "NVTX_EVENTS", {**_HOST, **_RANGE}, _TIMES),
+    Query("kernel", "CUPTI_ACTIVITY_KIND_KERNEL", {**_WORK, **_LAUNCH}, (*_TIMES, "name")),
+    Query(
+        "copy",
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        {**_WORK, **columns("bytes", copy_kind="copyKind", **{"from": "srcKind", "to": "dstKind"})},
+        _TIMES,
+    ),
+    Query("fill", "CUPTI_ACTIVITY_KIND_MEMSET", {**_WORK, **columns("bytes", **{"from": "memKind"})}, _TIMES),
+    Query("sync", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", {**_WORK, **columns(type="syncType")}, _TIMES),
+    Query("replay", "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", {**_WORK, **columns(graph="graphId")}, _TIMES),
+    Query("overhead", "PROFILER_OVERHEAD", {**_HOST, **columns(name="nameId")}, (*_TIMES, "name")),
+    Query("overhead", "CUPTI_ACTIVITY_KIND_OVERHEAD", {**_HOST, **columns(name="nameId")}, (*_TIMES, "name")),
+    Query(
+        "node",
+        "CUDA_GRAPH_NODE_EVENTS",
+        {**_HOST, **columns(graph_node="graphNodeId", original="originalGraphNodeId")},
+        ("start", "graph_node"),
+    ),
+)
+
+
+def is_nsys(database: Database) -> bool:
+    """Return whether the tables are those of an export of Nsight Systems."""
+    return any(name.startswith(("CUPTI_ACTIVITY_KIND_", "META_DATA_", "TARGET_INFO_")) for name in database.tables)
+
+
+def read_nsys(
+    database: Database, reader: _core.DatabaseReader, store: _core.Store, reading: Reading
+) -> tuple[Mapping[str, Any], dict[str, Any], list[str]]:
+    """Read the events into a store. Return counts, the metadata of a trace, and notes for the user."""
+    metadata = _metadata(database)
+    database.read(reader, _FACTS, reading)
+    database.read(reader, [_DOMAINS], Reading())
+    database.read(reader, [*_EVENTS, *_libraries(database)], reading)
+    head = json.dumps({"deviceProperties": metadata.get("deviceProperties", [])}).encode()
+    report = reader.finish(store, head, metadata.get("baseTimeNanoseconds", 0))
+    samples = read_metrics(database, metadata.get("deviceProperties", []), reading)
+    metadata["nsys"]["samples"] = add_samples(store, samples)
+    metadata["nsys"]["tables"] = dict(reading.rows)
+    metadata["nsys"]["unread"] = _unread(database, reading)
+    metadata["nsys"]["marks"] = report["marks"]
+    if report["processes"] == 1:
+        metadata |= _rank(database)
+    return report, metadata, list(_notes(metadata["nsys"], report))
+
+
+def _libraries(database: Database) -> list[Query]:
+    """Return queries of the tables of libraries' calls."""
+    name = Value(("nameId", "textId"))
+    names = (table for table in database.tables if _LIBRARIES.fullmatch(table))
+    return [Query("span", table, {**_HOST, "name": name}, (*_TIMES, "name")) for table in names]
+
+
+def _unread(database: Database, reading: Reading) -> dict[str, int]:
+    """Return the tables of events that were not used, with their last row numbers, which nsys counts from 1."""
+    timed = sorted(name for name, present in database.tables.items() if {"start", "timestamp"} & {*present})
+    counts = {name: database.last_row(name) for name in timed if name not in reading.rows}
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def _notes(nsys: Mapping[str, Any], report: Mapping[str, Any]) -> Iterable[str]:
+    major = re.match(r"\d+", str(nsys.get("schema") or ""))
+    if major and int(major[0]) > NEWEST_SCHEMA:
+        yield (
+            f"its schema is {nsys['schema']}, newer than {NEWEST_SCHEMA}.x: what this version knows of it was read, "
+            f"the rest was not"
+        )
+    if not report["events"]:
+        yield "it has no kernels, API calls or ranges; record with nsys profile --trace=cuda,nvtx,cublas"
+    if report["replays"]:
+        yield (
+            f"{report['replays']:,} replays of CUDA graphs have no record of their kernels; record with "
+            f"nsys profile --cuda-graph-trace=node"
+        )
+    left = report["graph_work"] - report["captured"]
+    if left and report["captured"]:
+        yield f"{left:,} kernels of CUDA graphs have no record of their capture; they belong to the graph's launch"
+
+
+# Metadata -------------------------------------------------------------------------------------------------------------
+
+# Kineto's names of the properties, from those of TARGET_INFO_GPU.
+_PROPERTIES = {
+    "id": "id",
+    "name": "name",
+    "totalGlobalMem": "totalMemory",
+    "computeMajor": "computeMajor",
+    "computeMinor": "computeMinor",
+    "maxThreadsPerBlock": "maxThreadsPerBlock",
+    "regsPerBlock": "maxRegistersPerBlock",
+    "warpSize": "threadsPerWarp",
+    "sharedMemPerBlock": "maxShmemPerBlock",
+    "numSms": "smCount",
+    "regsPerMultiprocessor": "maxRegistersPerSm",
+    "sharedMemPerBlockOptin": "maxShmemPerBlockOptin",
+    "sharedMemPerMultiprocessor": "maxShmemPerSm",
+    "maxBlocksPerMultiprocessor": "maxBlocksPerSm",
+    "memoryBandwidth": "memoryBandwidth",
+    "clockRate": "clockRate",
+    "l2CacheSize": "l2CacheSize",
+    "chipName": "chipName",
+    "busLocation": "busLocation",
+    "uuid": "uuid",
+}
+
+
+def _metadata(database: Database) -> dict[str, Any]:
+    export = {row.get("name"): row.get("value") for row in database.facts("META_DATA_EXPORT", "name", "value")}
+    capture = {row.get("name"): row.get("value") for row in database.facts("META_DATA_CAPTURE", "name", "value")}
+    metadata: dict[str, Any] = {
+        "nsys": {
+            "version": export.get("EXPORT_PRODUCT_VERSION"),
+            "schema": export.get("EXPORT_SCHEMA_VERSION"),
+            "cuda_graph_trace": capture.get("CUDA_GRAPH_TRACE_OPTIONS:MODE"),
+        }
+    }
+    if devices := _devices(database):
+        metadata["deviceProperties"] = devices
+    start = next(iter(database.facts("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")), {}).get("utcEpochNs")
+    if isinstance(start, int) and 0 < start < 1 << 62:
+        metadata["baseTimeNanoseconds"] = start
+    return metadata
+
+
+def _devices(database: Database) -> list[dict[str, Any]]:
+    """Return the properties of the devices under Kineto's names."""
+    rows = database.facts("TARGET_INFO_GPU") or database.facts("TARGET_INFO_CUDA_GPU")
+    devices = []
+    for row in rows:
+        device = {name: row[source] for name, source in _PROPERTIES.items() if row.get(source) is not None}
+        warps, threads = row.get("maxWarpsPerSm"), row.get("threadsPerWarp")
+        if isinstance(warps, int) and isinstance(threads, int):
+            device["maxThreadsPerMultiProcessor"] = device["maxThreadsPerMultiprocessor"] = warps * threads
+        if isinstance(device.get("id"), int):
+            devices.append(device)
+    return devices
+
+
+def _rank(database: Database) -> dict[str, Any]:
+    """Return the rank that the environment names in which nsys ran the program."""
+    for row in database.facts("TARGET_INFO_SYSTEM_ENV", "name", "value"):
+        if row.get("name") == "DeviceEnvironment" and isinstance(row.get("value"), str):
+            pairs = (pair.partition("=") for pair in row["value"].split(";"))
+            return rank_in({name: value for name, _, value in pairs})
+    return {}

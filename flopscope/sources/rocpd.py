@@ -1,0 +1,257 @@
+"""Databases of rocprofv3 and rocprof-sys (rocpd): schemas 3 and 4.
+
+The tables of a process carry its id as a suffix, ``rocpd_string_<uuid>``, and views without it put them together. The
+views are not used: a file may hold several processes, whose tables are read one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flopscope import _core
+from flopscope.sources.agents import properties_of, rank_in
+from flopscope.sources.counters import Counter, Samples, add_samples, read_samples
+from flopscope.sources.database import Database, Join, Query, Reading, Value, columns
+
+__all__ = ["is_rocpd", "read_rocpd"]
+
+SCHEMAS = (3, 4)  # major versions that are known
+PREFIX = "rocpd_"
+SPACES = 2  # of ids in a process: of strings, of kernels
+MOST_PIDS = 1 << 22
+
+# Counters of kernels, derived by rocprofv3 (its counter_defs.yaml): kilobytes, and shares in percent.
+COUNTERS = {
+    "FETCH_SIZE": Counter("dram_bytes_read", 1024),
+    "WRITE_SIZE": Counter("dram_bytes_written", 1024),
+    "MfmaUtil": Counter("tensor_active"),
+}
+
+_CATEGORY = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+_COPIES = ((1, "CPU", "GPU"), (2, "GPU", "CPU"), (8, "GPU", "GPU"), (9, "CPU", "CPU"))
+_HOST, _DEVICE = 7, 2  # kinds of memory
+
+
+def is_rocpd(database: Database) -> bool:
+    """Return whether the tables are those of rocpd."""
+    return any(
+        name.startswith(f"{PREFIX}kernel_dispatch") or name.startswith(f"{PREFIX}string") for name in database.tables
+    )
+
+
+class _Process:
+    """The tables of one process in a file."""
+
+    def __init__(self, database: Database, suffix: str, place: int) -> None:
+        self.database = database
+        self.suffix = suffix
+        self.place = place
+        rows = database.facts(self.table("string"), "id", "string")
+        texts = {row["id"]: row["string"] for row in rows if isinstance(row.get("string"), str) and "id" in row}
+        self.categories = {place: text for place, text in texts.items() if _CATEGORY.fullmatch(text)}
+
+    def table(self, name: str) -> str:
+        return f"{PREFIX}{name}{self.suffix}"
+
+    def strings(self) -> Value:
+        return Value((), str(SPACES * self.place))
+
+    def kernels(self) -> Value:
+        return Value((), str(SPACES * self.place + 1))
+
+    def pid(self, column: str = "pid") -> Value:
+        """The process id, made different from those of the file's other processes."""
+        return Value((column,), "{}" if not self.place else f"({{}} + {self.place * MOST_PIDS})")
+
+    def of_category(self, *starts: str) -> str:
+        """Return the condition that a category begins with one of the words."""
+        ids = [place for place, text in self.categories.items() if text.startswith(starts) and isinstance(place, int)]
+        return f"IN ({', '.join(map(str, ids)) or 'NULL'})"
+
+    def facts(self) -> list[Query]:
+        agents = [
+            Query(
+                "device",
+                self.table("info_agent"),
+                columns(device="id", process=self.pid(), id=("type_index", "logical_index")),
+                ("device", "id"),
+                ("type", "= 'GPU'"),
+            )
+        ]
+        return [
+            Query("string", self.table("string"), columns("id", name="string", space=self.strings()), ("id", "name")),
+            Query(
+                "string",
+                self.table("info_kernel_symbol"),
+                columns("id", name=("display_name", "kernel_name"), space=self.kernels()),
+                ("id", "name"),
+            ),
+            *agents,
+        ]
+
+    def counters(self) -> tuple[list[Query], dict[tuple[int, int], Counter]]:
+        """Return queries of the counters of kernels, one for each GPU, and the counters that have columns."""
+        rows = self.database.facts(self.table("info_agent"), "id", "type", "type_index")
+        found = [(row.get("id"), row.get("type_index")) for row in rows if row.get("type") == "GPU"]
+        gpus = {agent: index for agent, index in found if isinstance(agent, int) and isinstance(index, int)}
+        counters: dict[tuple[int, int], Counter] = {}
+        for row in self.database.facts(self.table("info_pmc"), "id", "name", "symbol"):
+            counter = COUNTERS.get(str(row.get("name"))) or COUNTERS.get(str(row.get("symbol")))
+            if counter is not None and isinstance(row.get("id"), int):
+                counters.update({(index, row["id"]): counter for index in gpus.values()})
+        values = columns(start="d.start", end="d.end", id="pmc_id", value="value")
+        joins = (Join("d", self.table("kernel_dispatch"), "event_id", "event_id"),)
+        queries = [
+            Query(
+                "metric",
+                self.table("pmc_event"),
+                values | {"device": Value((), str(index))},
+                ("start", "end", "id", "value"),
+                ("d.agent_id", f"= {agent}"),
+                joins,
+            )
+            for agent, index in gpus.items()
+        ]
+        return queries, counters
+
+    def events(self) -> list[Query]:
+        return [*self._regions(), self._dispatches(), *self._copies()]
+
+    def _event(self, name: str) -> tuple[Join, ...]:
+        return (Join("e", self.table("event"), "event_id"),)
+
+    def _regions(self) -> Iterator[Query]:
+        host = columns("start", "end", process=self.pid(), thread="tid", name="name_id", space=self.strings())
+        table, joins = self.table("region"), self._event("region")
+        calls = columns(correlation=("e.stack_id", "e.correlation_id"))
+        needs = ("start", "end", "name")
+        markers = columns(message=("e.extdata", "extdata"))
+        api, marker = ("HIP", "HSA", "CUDA"), "MARKER"
+        yield Query("call", table, host | calls, needs, ("e.category_id", self.of_category(*api)), joins)
+        yield Query("range", table, host | markers, needs, ("e.category_id", self.of_category(marker)), joins)
+        others = self.of_category(*api, marker)
+        yield Query("span", table, host, needs, ("e.category_id", f"NOT {others} OR e.category_id IS NULL"), joins)
+
+    def _work(self, agent: str, name: str) -> dict[str, Value]:
+        return columns(
+            "start",
+            "end",
+            device=agent,
+            process=self.pid(),
+            stream=self._stream(name),
+            correlation=("e.stack_id", "e.correlation_id"),
+        )
+
+    def _stream(self, name: str) -> tuple[str, ...]:
+        """Return the column that tells streams apart: the queue where the program used only the default stream."""
+        return ("stream_id", "queue_id") if self.database.has(self.table(name), "stream_id", "<> 0") else ("queue_id",)
+
+    def _dispatches(self) -> Query:
+        name = "kernel_dispatch"
+        launch = columns(
+            name="kernel_id",
+            space=self.kernels(),
+            registers="s.arch_vgpr_count",
+            dynamic_shared="group_segment_size",
+            **{f"block_{axis}": f"workgroup_size_{axis}" for axis in "xyz"},
+            **{f"grid_{axis}": Value((f"grid_size_{axis}",), _blocks(axis)) for axis in "xyz"},
+        )
+        joins = (*self._event(name), Join("s", self.table("info_kernel_symbol"), "kernel_id"))
+        found = self._work("agent_id", name) | launch
+        return Query("kernel", self.table(name), found, ("start", "end", "name"), None, joins)
+
+    def _copies(self) -> Iterator[Query]:
+        name = "memory_copy"
+        joins = (
+            *self._event(name),
+            Join("a", self.table("info_agent"), "src_agent_id"),
+            Join("b", self.table("info_agent"), "dst_agent_id"),
+        )
+        kinds = {"CPU": str(_HOST), "GPU": str(_DEVICE)}
+        for kind, source, target in _COPIES:
+            agent = "src_agent_id" if target == "CPU" else "dst_agent_id"
+            what = columns(bytes="size", copy_kind=Value((), str(kind)))
+            what |= {"from": Value((), kinds[source]), "to": Value((), kinds[target])}
+            where = ("a.type", f"= '{source}' AND b.type = '{target}'")
+            yield Query("copy", self.table(name), self._work(agent, name) | what, ("start", "end"), where, joins)
+        where = ("a.type", "IS NULL OR b.type IS NULL")
+        unknown = self._work("dst_agent_id", name) | columns(bytes="size")
+        yield Query("copy", self.table(name), unknown, ("start", "end"), where, joins)
+
+
+def _blocks(axis: str) -> str:
+    """Return the number of blocks: rocpd counts work-items."""
+    block = f't."workgroup_size_{axis}"'
+    return f"({{}} + {block} - 1) / {block}"
+
+
+def read_rocpd(
+    database: Database, reader: _core.DatabaseReader, store: _core.Store, reading: Reading
+) -> tuple[Mapping[str, Any], dict[str, Any], list[str]]:
+    """Read the events into a store. Return counts, the metadata of a trace, and notes for the user."""
+    starts = (f"{PREFIX}string", f"{PREFIX}kernel_dispatch")
+    suffixes = sorted({name[len(start) :] for name in database.tables for start in starts if name.startswith(start)})
+    processes = [_Process(database, suffix, place) for place, suffix in enumerate(suffixes)]
+    for process in processes:
+        database.read(reader, process.facts(), reading)
+    for process in processes:
+        database.read(reader, process.events(), reading)
+    samples: list[Samples] = []
+    for process in processes:
+        queries, counters = process.counters()
+        samples += read_samples(database, queries, counters, reading) if counters else []
+    metadata = _metadata(processes)
+    metadata["rocpd"]["samples"] = add_samples(store, samples)
+    head = json.dumps({"deviceProperties": metadata.get("deviceProperties", [])}).encode()
+    report = reader.finish(store, head, 0)
+    tables: dict[str, int] = {}
+    for name, count in reading.rows.items():
+        short = next((name[: -len(suffix)] for suffix in suffixes if suffix and name.endswith(suffix)), name)
+        tables[short] = tables.get(short, 0) + count
+    metadata["rocpd"]["tables"] = tables
+    return report, metadata, list(_notes(metadata["rocpd"]["schema"], report))
+
+
+def _notes(schema: str | None, report: Mapping[str, Any]) -> Iterator[str]:
+    if not report["events"]:
+        yield "it has no kernels, API calls or ranges; record with rocprofv3 --runtime-trace --output-format rocpd"
+    major = re.match(r"\d+", schema or "")
+    if major and int(major[0]) > max(SCHEMAS):
+        yield (
+            f"its schema is {schema}, newer than {max(SCHEMAS)}.x: what this version knows of it was read, the rest "
+            f"was not"
+        )
+
+
+def _metadata(processes: list[_Process]) -> dict[str, Any]:
+    found: dict[str, Any] = {"rocpd": {"schema": None}}
+    devices: dict[int, dict[str, Any]] = {}
+    for process in processes:
+        for row in process.database.facts(process.table("metadata"), "tag", "value"):
+            if row.get("tag") == "schema_version":
+                found["rocpd"]["schema"] = str(row.get("value"))
+        for row in process.database.facts(process.table("info_agent")):
+            if row.get("type") == "GPU":
+                properties = properties_of(row, _object(row.get("extdata")))
+                devices.setdefault(properties.get("id", -1), properties)
+        for row in process.database.facts(process.table("info_process"), "command", "environment"):
+            if row.get("command"):
+                found["rocpd"].setdefault("command", row["command"])
+            if len(processes) == 1:
+                found |= rank_in(_object(row.get("environment")))
+    devices.pop(-1, None)
+    if devices:
+        found["deviceProperties"] = [devices[index] for index in sorted(devices)]
+    return found
+
+
+def _object(text: object) -> dict[str, Any]:
+    """Parse a JSON object; empty if it is none."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

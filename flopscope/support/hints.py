@@ -1,0 +1,28 @@
+"""What to record so that more is known, in the words of the program that recorded."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["HINTS", "Hints"]
+
+
+class Hints(NamedTuple):
+    """Texts for users."""
+
+    shapes: str
+    """Why the work of ops is unknown, and what to do: a sentence."""
+    advice: str
+    """The same for a list of advice."""
+    steps: str
+    """How to record steps: a clause."""
+    option: str
+    """The option that records input shapes."""
+
+
+HINTS = Hints(
+    "The work of ops is unknown because no input shapes were recorded: profile with record_shapes=True.",
+    "No input shapes were recorded, so the work of most ops is unknown: profile with record_shapes=True.",
+    "record with a schedule, and call prof.step() in the loop",
+    "record_shapes=True",
+)
