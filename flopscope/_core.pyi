@@ -32,6 +32,7 @@ __all__ = [
 
 ops: list[str]
 numeric_columns: list[tuple[str, str, str, str]]
+counter_metrics: list[tuple[str, str, str, str]]
 work_classes: tuple[str, ...]
 idle_causes: tuple[str, ...]
 dtype_bytes: dict[str, int]
@@ -121,6 +122,22 @@ class Store:
     def running(self) -> bool: ...
     @property
     def devices(self) -> set[str]: ...
+    def samples(
+        self,
+    ) -> list[
+        tuple[
+            int, str, str, str, npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]
+        ]
+    ]: ...
+    def add_samples(
+        self,
+        device: int,
+        metric: str,
+        start: npt.NDArray[np.int64],
+        end: npt.NDArray[np.int64],
+        value: npt.NDArray[np.float64],
+        /,
+    ) -> int: ...
     def extend(self, other: Store, shift: int = 0, /) -> None: ...
     def write_trace(self, write: Callable[[bytes], object], version: str, members: str = "", /) -> int: ...
     def table(

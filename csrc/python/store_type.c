@@ -2,6 +2,7 @@
 #include "python/store_type.h"
 
 #include "base/fork.h"
+#include "python/store_samples.h"
 #include "store/event.h"
 #include "store/extend.h"
 #include "store/signature.h"
@@ -90,6 +91,7 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(launch_summary, "launch summary") \
     X(collectives, "collectives")       \
     X(stream_summary, "stream summary") \
+    X(samples, "counter samples")       \
     X(write_trace, "trace")
 #define READING_METHOD(method, what)                                       \
     static PyObject *reading_##method(PyObject *object, PyObject *args)    \
@@ -231,6 +233,11 @@ static PyMethodDef methods[] = {
      "GB/s; the window's begin in ns."},
     {"stream_summary", reading_stream_summary, METH_NOARGS,
      "How long each stream worked, beside others, and communicated, times in µs; stream None: the whole device."},
+    {"samples", reading_samples, METH_NOARGS,
+     "[(device, metric, kind, unit, start, end, value)]: the counter samples of each track, times in ns."},
+    {"add_samples", fs_store_object_add_samples, METH_VARARGS,
+     "add_samples($self, device, metric, start, end, value, /)\n--\n\nAppend samples to a track, in order of start, "
+     "times in ns; how many were left out because they overlap or are not finite."},
     {"extend", extend_from, METH_VARARGS,
      "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
     {"write_trace", reading_write_trace, METH_VARARGS,
@@ -270,5 +277,6 @@ static PyType_Spec spec = {
 int fs_add_store(PyObject *module)
 {
     if (fs_add_type(module, &fs_store_type, &spec) < 0 || fs_add_columns(module) < 0) return -1;
+    if (fs_add_metrics(module) < 0) return -1;
     return fs_add_accounting_names(module);
 }

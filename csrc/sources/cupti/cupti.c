@@ -311,7 +311,8 @@ static int wait_for_devices(void)
     X(registers_per_sm, 82)              \
     X(shared_memory_per_block_optin, 97) \
     X(shared_memory_per_sm, 81)          \
-    X(max_blocks_per_sm, 106)
+    X(max_blocks_per_sm, 106)            \
+    X(l2_bytes, 38)
 
 static fs_status describe_device(fs_store *store, int index, fs_error *err)
 {

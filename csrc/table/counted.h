@@ -1,0 +1,60 @@
+/* What the counters counted for each piece of device work. Private to csrc/table.
+ *
+ *   samples   |  a  |  b  |  c  |  d  |  e  |     amounts, over times that the samples share
+ *   work         [== x ==][=== y ===]
+ *
+ * A sample is divided among the work that ran in it as if each piece of work counted at a constant rate: by overlap in
+ * the first round, and by overlap times the rate that the round before found in every later one (the expectation-
+ * maximization of a sum of Poisson rates). A sample that one piece of work has to itself is therefore its own whole,
+ * idle time takes nothing, and a sample across the border of two is divided by their rates; so are samples of work that
+ * overlaps. Work that is shorter than FS_COUNTED_SAMPLES samples is not resolved: its amount is only a guess.
+ *
+ * Writes reach device memory late: what a kernel writes stays in the L2 until other lines displace it, about an L2's
+ * capacity of reads and writes later. So the bytes written of a piece of work are those counted while it ran, plus the
+ * dirty lines it leaves behind, less those that it found; both follow from the traffic around them. */
+#ifndef FS_TABLE_COUNTED_H
+#define FS_TABLE_COUNTED_H
+
+#include "store/samples.h"
+#include "store/store.h"
+
+enum { FS_COUNTED_SAMPLES = 2 };
+
+/* Of one piece of work; amounts are NaN where its device has no track of the metric. Shares are in percent × ns. */
+typedef struct {
+    double amounts[FS_METRIC_COUNT];
+    int64_t start, end, covered; /* ns; covered: time within samples */
+    uint32_t event;
+    bool resolved;
+} fs_counted_work;
+
+/* Sum of the work of a row. */
+typedef struct {
+    double amounts[FS_METRIC_COUNT];
+    int64_t ns, covered, resolved;
+} fs_counted_sum;
+
+typedef struct {
+    uint32_t *places; /* by event: index in works + 1; 0: none */
+    fs_counted_work *works;
+    uint32_t count;
+} fs_counted;
+
+/* Count the work of a store; nothing is allocated if it has no samples. FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
+fs_status fs_counted_build(fs_counted *counted, const fs_store *store, fs_error *err);
+void fs_counted_clear(fs_counted *counted);
+
+static inline const fs_counted_work *fs_counted_of(const fs_counted *counted, uint32_t event)
+{
+    uint32_t place = counted->places != NULL ? counted->places[event] : 0;
+    return place > 0 ? &counted->works[place - 1] : NULL;
+}
+
+void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work);
+
+/* The amount, or the mean share in percent, of the work in the sum: NaN unless FS_COUNTED_PERCENT of its time is
+ * resolved and lies within samples. */
+enum { FS_COUNTED_PERCENT = 90 };
+double fs_counted_value(const fs_counted_sum *sum, fs_metric metric);
+
+#endif
