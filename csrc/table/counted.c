@@ -10,9 +10,10 @@
 
 enum { ROUNDS = 20, LEDGER_ROUNDS = 16 };
 
-/* The part of the L2 that new lines pass through before they displace a dirty one (from the writes that were missing
- * after kernels of known traffic on an H200). */
-static const double passing = 0.95;
+/* Shares of the L2, from the writes that an H200 had still to make when kernels of known traffic ended: a written line
+ * leaves after reads and writes of `passing` of its capacity, and at most `dirtiest` of it is dirty. Kernels that leave
+ * the memory idle in between leave up to a sixth of the L2 less. */
+static const double passing = 0.8, dirtiest = 0.43;
 
 /* What one track is divided with. */
 typedef struct {
@@ -44,10 +45,21 @@ static bool reaches(const division *by, uint32_t sample, const fs_counted_work *
     return sample < by->count && by->samples[sample].start < work->end;
 }
 
+static int64_t shortest_sample(const division *by)
+{
+    int64_t shortest = INT64_MAX;
+    for (uint32_t i = 0; i < by->count; i++) {
+        int64_t length = by->samples[i].end - by->samples[i].start;
+        if (length > 0 && length < shortest) shortest = length;
+    }
+    return shortest;
+}
+
 /* Find each work's first sample and how well the samples cover and resolve it. */
 static void place_works(const division *by)
 {
     uint32_t from = 0;
+    int64_t shortest = shortest_sample(by);
     for (uint32_t k = 0; k < by->work_count; k++) {
         fs_counted_work *work = &by->works[k];
         while (from < by->count && by->samples[from].end <= work->start) from++;
@@ -59,8 +71,11 @@ static void place_works(const division *by)
             covered += overlap(work, &by->samples[i]);
             length += by->samples[i].end - by->samples[i].start;
         }
+        int64_t own = work->end - work->start;
+        bool within = touched > 0 && covered >= own / 10 * 9;
         work->covered = covered;
-        work->resolved = touched > 0 && (work->end - work->start) * touched >= FS_COUNTED_SAMPLES * length;
+        work->resolved = within && own * touched >= FS_COUNTED_SAMPLES * length;
+        work->fine = within && length / touched <= 2 * shortest;
     }
 }
 
@@ -127,27 +142,27 @@ static void sum_up(const ledger *of, const fs_counted_work *works, uint32_t coun
     }
 }
 
-/* One round: the dirty lines after a piece of work are the writes within the last `capacity` bytes of traffic. Half a
+/* One round: the dirty lines after a piece of work are the writes within the last bytes of traffic. Half a
  * step, because the writes are a part of that traffic. */
-static void settle(const ledger *of, fs_counted_work *works, uint32_t count, double capacity)
+static void settle(const ledger *of, fs_counted_work *works, uint32_t count, double l2_bytes)
 {
     double found = 0;
     for (uint32_t k = 0, oldest = 0; k < count; k++) {
-        double left = of->traffic[k + 1] - capacity; /* lines of earlier traffic are no longer in the L2 */
+        double left = of->traffic[k + 1] - passing * l2_bytes; /* lines of earlier traffic are no longer in the L2 */
         while (oldest < k && of->traffic[oldest + 1] <= left) oldest++;
         double span = of->traffic[oldest + 1] - of->traffic[oldest];
         double part = span > 0 && left > of->traffic[oldest] ? (left - of->traffic[oldest]) / span : 0;
         double gone = of->written[oldest] + part * (of->written[oldest + 1] - of->written[oldest]);
-        double dirty = of->written[k + 1] - gone, *own = &works[k].amounts[FS_METRIC_DRAM_WRITTEN];
+        double dirty = fmin(of->written[k + 1] - gone, dirtiest * l2_bytes);
+        double *own = &works[k].amounts[FS_METRIC_DRAM_WRITTEN];
         double settled = (*own + of->counted[k] + dirty - found) / 2;
         *own = settled > 0 ? settled : 0;
         found = dirty;
     }
 }
 
-/* Give written lines to the work that wrote them. `capacity`: bytes of reads and writes after which a line has left the
- * L2. */
-static fs_status settle_writes(fs_counted_work *works, uint32_t count, double capacity, fs_error *err)
+/* Give written lines to the work that wrote them. */
+static fs_status settle_writes(fs_counted_work *works, uint32_t count, double l2_bytes, fs_error *err)
 {
     size_t places = (size_t)count + 1;
     double *block = fs_calloc(3 * places, sizeof *block);
@@ -156,7 +171,7 @@ static fs_status settle_writes(fs_counted_work *works, uint32_t count, double ca
     for (uint32_t k = 0; k < count; k++) of.counted[k] = works[k].amounts[FS_METRIC_DRAM_WRITTEN];
     for (int round = 0; round < LEDGER_ROUNDS; round++) {
         sum_up(&of, works, count);
-        settle(&of, works, count, capacity);
+        settle(&of, works, count, l2_bytes);
     }
     fs_free(block);
     return FS_OK;
@@ -172,7 +187,7 @@ static fs_status count_device(const fs_store *store, int device, fs_counted_work
         if (track != NULL) FS_TRY(divide_track(track, works, count, err));
     }
     bool both = !isnan(works[0].amounts[FS_METRIC_DRAM_READ]) && !isnan(works[0].amounts[FS_METRIC_DRAM_WRITTEN]);
-    if (both && facts.l2_bytes > 0) FS_TRY(settle_writes(works, count, passing * (double)facts.l2_bytes, err));
+    if (both && facts.l2_bytes > 0) FS_TRY(settle_writes(works, count, (double)facts.l2_bytes, err));
     return FS_OK;
 }
 
@@ -243,16 +258,19 @@ void fs_counted_clear(fs_counted *counted)
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
 {
     int64_t length = work->end - work->start;
-    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) sum->amounts[metric] += work->amounts[metric];
     sum->ns += length;
+    if (work->fine) sum->fine += length;
+    if (!work->resolved) return;
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) sum->amounts[metric] += work->amounts[metric];
+    sum->resolved += length;
     sum->covered += work->covered;
-    if (work->resolved) sum->resolved += length;
 }
 
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric)
 {
-    double least = FS_COUNTED_PERCENT / 100.0 * (double)sum->ns;
-    if (sum->ns <= 0 || (double)sum->covered < least || (double)sum->resolved < least) return NAN;
+    bool known = sum->resolved > 0 && sum->resolved >= sum->fine / 2 && sum->resolved >= sum->ns / 20;
+    if (!known) return NAN;
     double amount = sum->amounts[metric];
-    return fs_metrics[metric].kind == FS_METRIC_AMOUNT_KIND ? amount : amount / (double)sum->covered;
+    if (fs_metrics[metric].kind != FS_METRIC_AMOUNT_KIND) return amount / (double)sum->covered;
+    return amount * ((double)sum->ns / (double)sum->resolved);
 }

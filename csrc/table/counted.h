@@ -7,7 +7,8 @@
  * the first round, and by overlap times the rate that the round before found in every later one (the expectation-
  * maximization of a sum of Poisson rates). A sample that one piece of work has to itself is therefore its own whole,
  * idle time takes nothing, and a sample across the border of two is divided by their rates; so are samples of work that
- * overlaps. Work that is shorter than FS_COUNTED_SAMPLES samples is not resolved: its amount is only a guess.
+ * overlaps. Work that is shorter than FS_COUNTED_SAMPLES samples, or not within samples for a tenth of its time, is not
+ * resolved: its amount is only a guess, and rows leave it out.
  *
  * Writes reach device memory late: what a kernel writes stays in the L2 until other lines displace it, about an L2's
  * capacity of reads and writes later. So the bytes written of a piece of work are those counted while it ran, plus the
@@ -25,13 +26,14 @@ typedef struct {
     double amounts[FS_METRIC_COUNT];
     int64_t start, end, covered; /* ns; covered: time within samples */
     uint32_t event;
-    bool resolved;
+    bool resolved,
+        fine; /* fine: it ran while the interval was the shortest, so that it was not resolved for its length */
 } fs_counted_work;
 
-/* Sum of the work of a row. */
+/* Sum of the work of a row. The amounts are those of resolved work. */
 typedef struct {
     double amounts[FS_METRIC_COUNT];
-    int64_t ns, covered, resolved;
+    int64_t ns, resolved, covered, fine; /* ns of all, of resolved work, of it within samples, of fine work */
 } fs_counted_sum;
 
 typedef struct {
@@ -52,9 +54,8 @@ static inline const fs_counted_work *fs_counted_of(const fs_counted *counted, ui
 
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work);
 
-/* The amount, or the mean share in percent, of the work in the sum: NaN unless FS_COUNTED_PERCENT of its time is
- * resolved and lies within samples. */
-enum { FS_COUNTED_PERCENT = 90 };
+/* The amount, or the mean share in percent, of all work of the sum, at the rate of the resolved work. NaN if less than
+ * half of the fine work's time, or less than a twentieth of all time, is resolved. */
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric);
 
 #endif
