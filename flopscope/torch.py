@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
+from flopscope.hardware.counters import Counters, check_counters
 from flopscope.hardware.device import find_device
 from flopscope.results.chrome_trace import COMPRESSION
 from flopscope.results.results import Results
@@ -81,11 +82,16 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     torch's own tables, with FLOPs, bytes and roofline. Python calls appear as stacks of rows (``group_by_stack_n``),
     not as rows.
 
+    Two arguments are flopscope's own: ``counters`` and ``counter_interval_us`` are those of ``flopscope.profile``.
+
     As in torch, results are available from the end of a cycle until the next one begins to warm up. Raise ValueError
     for ``acc_events`` with a schedule, because each cycle has its own events; collect key_averages() in on_trace_ready.
     """
 
     def __init__(self, **arguments: Any) -> None:
+        self.counters = arguments.pop("counters", False)
+        self._interval_ns = check_counters(self.counters, arguments.pop("counter_interval_us", None))
+        self._counters: Counters | None = None  # of the latest cycle
         if arguments.get("acc_events"):
             if arguments.get("schedule") is not None:
                 raise ValueError(_NO_ACCUMULATION)
@@ -102,14 +108,23 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
 
     def prepare_trace(self) -> None:
         """Begin to warm up, as start() and step() do, and discard the results of the latest cycle."""
-        self._core = self._read = None
+        self._core = self._read = self._counters = None
         with warnings.catch_warnings():
             # It recommends acc_events, which is unsupported with a schedule and has no effect without one.
             warnings.filterwarnings("ignore", message="Warning: Profiler clears events")
             _torch.profile.prepare_trace(self)
 
+    def start_trace(self) -> None:
+        """Begin to record, as start() and step() do, and to count if counters are wanted."""
+        _torch.profile.start_trace(self)
+        if self.counters:
+            counters = Counters(self.counters, self._interval_ns)
+            self._counters = counters if counters.start() else None
+
     def stop_trace(self) -> None:
         """End a cycle, as stop() and step() do."""
+        if self._counters is not None:
+            self._counters.stop()  # before Kineto's clock goes
         _torch.profile.stop_trace(self)
         _keep_text(self.profiler)
 
@@ -193,6 +208,8 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         kineto = self._finished(what)
         if self._read is None or self._read[0] is not kineto:
             self._read = kineto, _read(self.profiler)
+            if self._counters is not None:
+                self._counters.pour(self._read[1]._core)
         return self._read[1]
 
     @property

@@ -292,7 +292,7 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
 fs_status fs_build_devices(fs_build *build, fs_error *err)
 {
     if (build->work_count == 0) return FS_OK;
-    if (!build->options->brief) FS_TRY(fs_counted_build(&build->counted, build->store, err));
+    FS_TRY(fs_counted_build(&build->counted, build->store, err));
     if (build->counted.count > 0) {
         build->counted_sums = fs_calloc(build->group_count, sizeof *build->counted_sums);
         if (build->counted_sums == NULL)

@@ -202,6 +202,18 @@ class Results:
 
         return communication.stream_summary(self._recorded("stream summary"))
 
+    def counter_timeline(self) -> pandas.DataFrame:
+        """Return the samples of hardware counters: one row for each sample of a device, in order of time.
+
+        The columns are ``device``, ``start`` and ``duration`` in µs as in events(), and one for each counter: bytes
+        counted in the sample ("dram_bytes_read", "l2_bytes", …), or shares in percent ("sm_active",
+        "tensor_active"). Counters that a trace brought along have its names and units. Values that a sample lacks are
+        NaN. There are no rows without counters. Raises RuntimeError during recording and if nothing was recorded.
+        """
+        from flopscope.results import counted
+
+        return counted.timeline(self._recorded("counters"))
+
     def accounting(self, *, peaks: str | None = None) -> pandas.DataFrame:
         """Account for every instant of each device in each step: one column for each part, in µs.
 
