@@ -69,7 +69,7 @@ class Counters:
         """Start to count on all devices in use, or on the first if none is."""
         why = why_no_counters()
         if why is not None:
-            return self._refuse(why)
+            return self.refuse(why)
         reasons = []
         for device in _core.active_devices() or [0]:
             sampler = _core.Sampler(device, self._interval_ns)
@@ -81,13 +81,14 @@ class Counters:
                 self._samplers.append(sampler)
         if reasons:
             try:
-                return self._refuse("; ".join(reasons))
+                return self.refuse("; ".join(reasons))
             except RuntimeError:
                 self.stop()
                 raise
         return True
 
-    def _refuse(self, why: str) -> bool:
+    def refuse(self, why: str) -> bool:
+        """Warn that there are no counters, or raise RuntimeError if they are required; return whether some count."""
         if self._wish == "require":
             raise RuntimeError(f"hardware counters are unavailable ({why})")
         warn_user(f"hardware counters are unavailable, and the profile has none ({why})")

@@ -23,7 +23,7 @@ def timeline(core: Store) -> pandas.DataFrame:
         import pandas
     except ImportError as error:
         raise ImportError("counter_timeline() needs pandas: pip install pandas") from error
-    begin = core.events()[3]
+    begin = max(core.events()[3], 0)  # missing, and far below 0, if nothing was recorded
     place = ["device", "start", "duration"]
     frame = pandas.DataFrame({"device": [], "start": [], "duration": []}).astype({"device": "int64"})
     for device in sorted({track[0] for track in core.samples()}):

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from flopscope._core import Profiler, record_into
 from flopscope.hardware.activities import ProfilerActivity, activities_named
 from flopscope.hardware.capture import TIMERS, Recipe, Timer, start_core, warn_of_losses
-from flopscope.hardware.counters import Counters, CountersWish, check_counters
+from flopscope.hardware.counters import Counters, CountersWish, check_counters, why_no_counters
 from flopscope.results.results import Results
 from flopscope.sources.schedules import ProfilerAction, action_at
 from flopscope.support.warn import warn_user
@@ -288,11 +288,9 @@ class profile(Results):
         """Start the counters, if they are wanted, and return whether they count."""
         if not self.counters or self._live is None or self._counters is not None:
             return False
-        if self._timing != "cupti":
-            if self.counters == "require":
-                raise RuntimeError("hardware counters are unavailable: CUPTI records no kernels to count for")
-            return False
         counters = Counters(self.counters, self._interval_ns)
+        if self._timing != "cupti":
+            return counters.refuse(why_no_counters() or "CUPTI records no kernels to count for")
         self._counters = counters if counters.start() else None
         self._counted_from = time.monotonic_ns()
         return self._counters is not None
