@@ -268,7 +268,7 @@ void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
 
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric)
 {
-    bool known = sum->resolved > 0 && sum->resolved >= sum->fine / 2 && sum->resolved >= sum->ns / 20;
+    bool known = sum->resolved > 0 && sum->resolved >= sum->fine / 2 && sum->resolved >= sum->ns / 100;
     if (!known) return NAN;
     double amount = sum->amounts[metric];
     if (fs_metrics[metric].kind != FS_METRIC_AMOUNT_KIND) return amount / (double)sum->covered;

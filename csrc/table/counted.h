@@ -55,7 +55,7 @@ static inline const fs_counted_work *fs_counted_of(const fs_counted *counted, ui
 void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work);
 
 /* The amount, or the mean share in percent, of all work of the sum, at the rate of the resolved work. NaN if less than
- * half of the fine work's time, or less than a twentieth of all time, is resolved. */
+ * half of the fine work's time, or less than a hundredth of all time, is resolved. */
 double fs_counted_value(const fs_counted_sum *sum, fs_metric metric);
 
 #endif

@@ -127,4 +127,3 @@ class Counters:
     def reports(self) -> list[Mapping[str, Any]]:
         """What was counted on each device."""
         return [sampler.report for sampler in self._samplers]
-

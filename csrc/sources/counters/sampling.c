@@ -14,8 +14,8 @@
 #include "sources/cupti/cupti.h"
 
 enum {
-    HARDWARE_BYTES = 6 << 10, /* of CUPTI's buffer for a sample; about 2 KB are used */
-    LIVE_IMAGE = 2048,        /* samples */
+    HARDWARE_BYTES = 13 << 10, /* of CUPTI's buffer for a sample; an H200 uses 10 KB */
+    LIVE_IMAGE = 2048,         /* samples */
     LIVE_POLL_NS = 20000000,
     ANCHOR_TRIES = 50,
 };
@@ -41,6 +41,7 @@ struct fs_sampler {
     uint32_t image_samples;
     int64_t interval_ns, began; /* of the session; of the window */
     bool live, adapts, running;
+    bool broken; /* records were lost, and the session delivers no more */
     raw_sample *samples;
     uint32_t count, capacity;
     anchor from, to;
@@ -161,6 +162,7 @@ static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, fs_error
     FS_COUNTERS_ARGUMENTS(pm_enable, enable, .device = (size_t)sampler->options.device);
     FS_TRY(check(fs_counters->pm_enable(&enable), "the counters cannot be sampled", err));
     sampler->sampling = enable.sampling;
+    sampler->broken = false;
     fs_status status = configure(sampler, err);
     if (status == FS_OK) status = make_image(sampler, err);
     if (status == FS_OK) status = start_window(sampler, err);
@@ -198,8 +200,7 @@ static fs_status take_sample(fs_sampler *sampler, size_t index, bool first, fs_e
     return FS_OK;
 }
 
-/* Decode the records so far. `first`: the window began after the last time. `*first` is cleared with its first sample.
- */
+/* Decode the records so far. `*first`: the window began after the last time; cleared with its first sample. */
 static fs_status decode(fs_sampler *sampler, bool *first, fs_error *err)
 {
     uint32_t most = sampler->options.most_samples > 0 ? sampler->options.most_samples : FS_MOST_SAMPLES;
@@ -208,7 +209,8 @@ static fs_status decode(fs_sampler *sampler, bool *first, fs_error *err)
                           .size = sampler->image_size);
     int code = fs_counters->pm_decode(&arguments);
     FS_COUNTERS_ARGUMENTS(pm_data_info, info, .image = sampler->image, .size = sampler->image_size);
-    if (code == FS_COUNTERS_NO_MEMORY) { /* the buffer was full, and all of its records are lost */
+    if (code == FS_COUNTERS_NO_MEMORY) { /* the buffer was full: its records are lost, and all later ones would be */
+        sampler->broken = true;
         sampler->report.overflows++;
         sampler->report.lost += window_ns / sampler->interval_ns;
         return FS_OK;
@@ -228,7 +230,7 @@ static fs_status decode(fs_sampler *sampler, bool *first, fs_error *err)
         FS_TRY(take_sample(sampler, i, *first, err));
         *first = false;
     }
-    return reset_image(sampler, err);
+    return FS_OK;
 }
 
 static fs_status end_window(fs_sampler *sampler, bool *first, fs_error *err)
@@ -263,7 +265,29 @@ static bool is_full(const fs_sampler *sampler)
     return sampler->count >= (sampler->options.most_samples > 0 ? sampler->options.most_samples : FS_MOST_SAMPLES);
 }
 
-/* Sample in windows until the end. Leaves the window open at the end, to be ended with what it holds. */
+/* Decode what has come so far of a session that goes on. */
+static fs_status decode_live(fs_sampler *sampler, bool *first, fs_error *err)
+{
+    FS_TRY(decode(sampler, first, err));
+    if (!sampler->broken) return reset_image(sampler, err);
+    close_session(sampler);
+    *first = true;
+    return open_session(sampler, sampler->interval_ns, err);
+}
+
+/* Begin the next window: in the same session, unless it is to have another interval. */
+static fs_status begin_again(fs_sampler *sampler, bool *first, fs_error *err)
+{
+    *first = true;
+    if (!sampler->adapts && !sampler->broken) {
+        FS_TRY(reset_image(sampler, err));
+        return start_window(sampler, err);
+    }
+    close_session(sampler);
+    return open_session(sampler, sampler->adapts ? FS_SAMPLER_LATER_NS : sampler->interval_ns, err);
+}
+
+/* Sample until the end, and leave a window open that is to be ended with what it holds. */
 static fs_status sample_on(fs_sampler *sampler, bool *first, fs_error *err)
 {
     for (;;) {
@@ -271,18 +295,12 @@ static fs_status sample_on(fs_sampler *sampler, bool *first, fs_error *err)
         bool ends = wait_for_end(sampler, sampler->live ? LIVE_POLL_NS : window_ns);
         if (ends) return FS_OK;
         if (sampler->live && !is_full(sampler)) {
-            FS_TRY(decode(sampler, first, err));
+            FS_TRY(decode_live(sampler, first, err));
             continue;
         }
         FS_TRY(end_window(sampler, first, err));
         if (is_full(sampler)) return FS_OK;
-        *first = true;
-        if (!sampler->adapts) {
-            FS_TRY(start_window(sampler, err));
-            continue;
-        }
-        close_session(sampler);
-        FS_TRY(open_session(sampler, FS_SAMPLER_LATER_NS, err));
+        FS_TRY(begin_again(sampler, first, err));
     }
 }
 
