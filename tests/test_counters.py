@@ -236,7 +236,7 @@ def test_windows_follow_each_other_where_the_interval_is_too_short_to_decode(lib
         """,
     )
     report, tracks, read, windows, sessions = found
-    assert windows >= 2 and sessions == 1 + report["overflows"]  # a busy machine may wake the thread too late
+    assert windows >= 2 and sessions <= 1 + report["overflows"]  # a busy machine may wake the thread too late
     assert 400 < tracks["dram_bytes_read"] == report["samples"]
     assert read == pytest.approx(60 * 1e8, rel=0.03)  # scaled from the kernels that were counted
 
@@ -254,10 +254,10 @@ def test_full_buffers_are_counted_and_sampling_goes_on(library: Path) -> None:
         sampler.start(); time.sleep(0.01)
         cuda.fail("cuptiPmSamplingDecodeData", 0)
         time.sleep(0.01); sampler.stop()
-        print(json.dumps([limited, sampler.report, cuda.counters("open"), cuda.counters("hosts")]))
+        print(json.dumps([limited, sampler.report, cuda.counters("open")]))
         """,
     )
-    limited, lost, still_open, hosts = found
+    limited, lost, still_open = found
     assert limited["samples"] == 30 and limited["lost"] > 100 and limited["overflows"] == 1
     assert lost["overflows"] >= 1 and lost["lost"] > 100 and lost["samples"] > 100
     assert still_open == 0

@@ -3,7 +3,7 @@
  * hardware buffer was full. What is counted is what a test plays with fake_traffic(). */
 #include "sources/counters/abi.h"
 
-enum { FAKE_CHIP_METRICS = 32, FAKE_TRAFFIC = 4096, FAKE_RECORD_BYTES = 10 << 10, FAKE_SAMPLING = 4 };
+enum { FAKE_CHIP_METRICS = 32, FAKE_TRAFFIC = 4096, FAKE_RECORD_BYTES = 4 << 10, FAKE_SAMPLING = 4 };
 
 typedef struct {
     char metric[96];
