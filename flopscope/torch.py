@@ -208,7 +208,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         kineto = self._finished(what)
         if self._read is None or self._read[0] is not kineto:
             self._read = kineto, _read(self.profiler)
-            if self._counters is not None:
+            if self._counters is not None and self._read[1]._core is not None:
                 self._counters.pour(self._read[1]._core)
         return self._read[1]
 

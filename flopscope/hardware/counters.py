@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from contextlib import suppress
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,7 +30,7 @@ def check_counters(counters: Any, interval_us: Any) -> int:
         return 0
     if isinstance(interval_us, bool) or not isinstance(interval_us, Real):
         raise TypeError(f"counter_interval_us must be a number of µs or None, not {interval_us!r}")
-    if not LEAST_US <= interval_us <= MOST_US:
+    if not LEAST_US <= float(interval_us) <= MOST_US:
         raise ValueError(f"counter_interval_us must be 1 µs to 1 s, not {interval_us!r}")
     if not counters:
         raise ValueError(f"counter_interval_us={interval_us!r} needs counters=True")
@@ -98,10 +99,8 @@ class Counters:
         """Wait for the devices and stop to count. Warn of what failed and of what was lost."""
         if not self._samplers:
             return
-        try:
+        with suppress(RuntimeError):  # the profile reports a device that failed
             _core.wait_for_devices()
-        except RuntimeError:
-            pass  # the profile reports a device that failed
         for sampler in self._samplers:
             try:
                 sampler.stop()
