@@ -482,3 +482,58 @@ def test_the_core_divides_samples_as_the_definition_does() -> None:
         assert found[f"k{k}"] == pytest.approx(amount, rel=1e-9), k
     busy = sum(v for a, v in zip(edges[:-1], values, strict=True) if any(s < a + 10 and a < e for s, e in works))
     assert sum(found.values()) == pytest.approx(busy)
+
+
+# Counts of single calls ---------------------------------------------------------------------------------------------
+
+
+def test_calls_are_counted_apart_once_for_each_pass(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_set_passes(3)
+        called, ready = [], []
+        def work(name, us, read):
+            called.append(name)
+            start = cuda.now()
+            cuda.traffic(READ, start, 1000 * us, read)
+            while cuda.now() < start + 1000 * us + 1000: pass
+        works = (lambda: work("a", 50, 5e6), lambda: work("b", 80, 7e6))
+        values = _core.count_calls(0, "memory", lambda: ready.append(1), works)
+        print(json.dumps([values, called, len(ready), cuda.counters("open"), cuda.counters("hosts")]))
+        """,
+    )
+    values, called, ready, still_open, hosts = found
+    assert [value["dram_bytes_read"] for value in values] == [pytest.approx(5e6), pytest.approx(7e6)]
+    assert called == ["a", "b"] * 3 and ready == 6
+    assert "fp32_flops" not in values[0] and still_open == 0 and hosts == 0
+
+
+def test_a_call_that_fails_gives_the_counters_back(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        def fail(): raise ZeroDivisionError("in the call")
+        told = []
+        try:
+            _core.count_calls(0, "memory", lambda: None, (fail,))
+        except ZeroDivisionError as problem:
+            told.append(str(problem))
+        for step in ("cuptiRangeProfilerEnable", "cuptiRangeProfilerSetConfig", "cuptiRangeProfilerStart",
+                     "cuptiRangeProfilerPushRange", "cuptiRangeProfilerPopRange", "cuptiRangeProfilerStop",
+                     "cuptiRangeProfilerDecodeData", "cuptiProfilerGetCounterAvailability"):
+            cuda.fail(step, 26)
+            try:
+                _core.count_calls(0, "memory", lambda: None, (lambda: None,))
+            except RuntimeError as problem:
+                told.append(str(problem))
+            cuda.fail(step, 0)
+        print(json.dumps([told, cuda.counters("open"), cuda.counters("hosts")]))
+        """,
+    )
+    told, still_open, hosts = found
+    assert told[0] == "in the call" and len(told) == 9
+    assert all("another profiler holds the counters" in text for text in told[1:])
+    assert (still_open, hosts) == (0, 0)

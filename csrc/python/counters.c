@@ -203,34 +203,52 @@ static PyObject *counter_plan(PyObject *module, PyObject *args)
     return result;
 }
 
-/* Call the function, passes times if the group needs it, each between `before` and the device's rest. */
-static bool count_passes(fs_ranges *ranges, PyObject *before, PyObject *function)
+static bool call(PyObject *function)
+{
+    PyObject *result = PyObject_CallNoArgs(function);
+    Py_XDECREF(result);
+    return result != NULL;
+}
+
+/* Call before(), and then the function as a piece of counted work. */
+static bool count_piece(fs_ranges *ranges, size_t index, PyObject *before, PyObject *function)
+{
+    fs_status status;
+    fs_error err;
+    if (!call(before)) return false;
+    Py_BEGIN_ALLOW_THREADS;
+    status = fs_driver_wait(&err);
+    if (status == FS_OK) status = fs_ranges_push(ranges, index, &err);
+    Py_END_ALLOW_THREADS;
+    if (status == FS_OK && !call(function)) return false;
+    Py_BEGIN_ALLOW_THREADS;
+    if (status == FS_OK) status = fs_driver_wait(&err);
+    if (status == FS_OK) status = fs_ranges_pop(ranges, &err);
+    Py_END_ALLOW_THREADS;
+    if (status != FS_OK) fs_raise(&err);
+    return status == FS_OK;
+}
+
+/* Call all functions once for each pass. */
+static bool count_passes(fs_ranges *ranges, PyObject *before, PyObject *functions)
 {
     enum { MOST_PASSES = 64 };
     bool complete = false;
-    fs_status status = FS_OK;
+    fs_status status;
     fs_error err;
     for (int pass = 0; !complete && pass < MOST_PASSES; pass++) {
-        PyObject *ready = PyObject_CallNoArgs(before);
-        Py_XDECREF(ready);
-        if (ready == NULL) return false;
-        Py_BEGIN_ALLOW_THREADS;
-        status = fs_driver_wait(&err);
-        if (status == FS_OK) status = fs_ranges_begin(ranges, &err);
+        Py_BEGIN_ALLOW_THREADS status = fs_ranges_begin(ranges, &err);
         Py_END_ALLOW_THREADS;
-        PyObject *result = status == FS_OK ? PyObject_CallNoArgs(function) : NULL;
-        bool called = result != NULL;
-        Py_BEGIN_ALLOW_THREADS;
-        fs_status waited = fs_driver_wait(status == FS_OK ? &err : NULL);
-        fs_status ended = fs_ranges_end(ranges, &complete, status == FS_OK && waited == FS_OK ? &err : NULL);
-        if (status == FS_OK) status = waited != FS_OK ? waited : ended;
-        Py_END_ALLOW_THREADS;
-        Py_XDECREF(result);
-        if (!called && PyErr_Occurred()) return false;
-        if (status != FS_OK) {
-            fs_raise(&err);
-            return false;
+        bool counted = status == FS_OK;
+        for (Py_ssize_t i = 0; counted && i < PyTuple_GET_SIZE(functions); i++)
+            counted = count_piece(ranges, (size_t)i, before, PyTuple_GET_ITEM(functions, i));
+        if (status == FS_OK && !counted) return false;
+        if (status == FS_OK) {
+            Py_BEGIN_ALLOW_THREADS status = fs_ranges_end(ranges, &complete, &err);
+            Py_END_ALLOW_THREADS;
         }
+        if (status != FS_OK) fs_raise(&err);
+        if (status != FS_OK) return false;
     }
     return true;
 }
@@ -248,31 +266,49 @@ static PyObject *values_object(const double *values)
     return dict;
 }
 
-static PyObject *count_call(PyObject *module, PyObject *args)
+static PyObject *all_values(fs_ranges *ranges, Py_ssize_t count)
+{
+    fs_error err;
+    fs_status status;
+    Py_BEGIN_ALLOW_THREADS status = fs_ranges_decode(ranges, &err);
+    Py_END_ALLOW_THREADS;
+    double *values = PyMem_Malloc(fs_counter_row_count() * sizeof *values);
+    PyObject *list = values != NULL ? PyList_New(count) : PyErr_NoMemory();
+    for (Py_ssize_t i = 0; status == FS_OK && list != NULL && i < count; i++) {
+        status = fs_ranges_take(ranges, (size_t)i, values, &err);
+        PyObject *item = status == FS_OK ? values_object(values) : NULL;
+        if (item != NULL) PyList_SET_ITEM(list, i, item);
+        else if (status == FS_OK) Py_CLEAR(list);
+    }
+    PyMem_Free(values);
+    if (status == FS_OK) return list;
+    Py_XDECREF(list);
+    return fs_raise(&err);
+}
+
+static PyObject *count_calls(PyObject *module, PyObject *args)
 {
     (void)module;
-    PyObject *before, *function, *result = NULL;
+    PyObject *before, *functions, *result = NULL;
     const char *group;
     int device;
     fs_ranges *ranges = NULL;
     fs_error err;
     fs_status status;
-    if (!PyArg_ParseTuple(args, "isOO:count_call", &device, &group, &before, &function)) return NULL;
+    if (!PyArg_ParseTuple(args, "isOO!:count_calls", &device, &group, &before, &PyTuple_Type, &functions)) return NULL;
     int wanted = group_named(group);
-    double *values = wanted >= 0 ? PyMem_Malloc(fs_counter_row_count() * sizeof *values) : NULL;
-    if (values == NULL) return wanted >= 0 ? PyErr_NoMemory() : NULL;
-    Py_BEGIN_ALLOW_THREADS status = fs_ranges_open(&ranges, device, (fs_counter_group)wanted, &err);
+    Py_ssize_t count = PyTuple_GET_SIZE(functions);
+    if (wanted < 0) return NULL;
+    if (count == 0) return PyList_New(0);
+    Py_BEGIN_ALLOW_THREADS status = fs_ranges_open(&ranges, device, (fs_counter_group)wanted, (size_t)count, &err);
     Py_END_ALLOW_THREADS;
-    if (status != FS_OK) {
-        fs_raise(&err);
-    } else if (count_passes(ranges, before, function)) {
-        Py_BEGIN_ALLOW_THREADS status = fs_ranges_take(ranges, values, &err);
-        Py_END_ALLOW_THREADS;
-        result = status == FS_OK ? values_object(values) : fs_raise(&err);
-    }
+    if (status != FS_OK) fs_raise(&err);
+    else if (count_passes(ranges, before, functions)) result = all_values(ranges, count);
+    PyObject *type, *value, *trace; /* closing may take long, and an exception may be set */
+    PyErr_Fetch(&type, &value, &trace);
     Py_BEGIN_ALLOW_THREADS fs_ranges_close(ranges);
     Py_END_ALLOW_THREADS;
-    PyMem_Free(values);
+    PyErr_Restore(type, value, trace);
     return result;
 }
 
@@ -309,9 +345,10 @@ static PyMethodDef functions[] = {
     {"counter_plan", counter_plan, METH_VARARGS,
      "counter_plan($module, chip, group=None, /)\n--\n\n({CUPTI's name: what it counts}, passes) of PM sampling, or of "
      "a group of the Range Profiler, on a chip."},
-    {"count_call", count_call, METH_VARARGS,
-     "count_call($module, device, group, before, function, /)\n--\n\nCount a group of counters while function() runs "
-     "on a device, after before(); called once for each pass. {name: value}, without those that the GPU lacks."},
+    {"count_calls", count_calls, METH_VARARGS,
+     "count_calls($module, device, group, before, functions, /)\n--\n\nCount a group of counters while each of a tuple "
+     "of functions runs on a device, after before(); all are called once for each pass. [{name: value}], without those "
+     "that the GPU lacks."},
     {"active_devices", active_devices, METH_NOARGS, "The CUDA devices whose primary contexts are in use."},
     {"wait_for_devices", wait_for_devices, METH_NOARGS, "Wait for all work on these devices."},
     {NULL, NULL, 0, NULL},

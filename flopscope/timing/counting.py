@@ -110,17 +110,18 @@ def _count(stage: Stage, call: Callable[[], Any], unit: str | None) -> dict[str,
 
     values: dict[str, float] = {}
     for group in ALWAYS:
-        values |= _core.count_call(index, group, ready, call)
+        also = (call_and_flush,) if group == "memory" and flushes else ()
+        counted, *with_flush = _core.count_calls(index, group, ready, (call, *also))
+        values |= counted
+        if with_flush and "dram_bytes_written" in counted:
+            values[LEFT_DIRTY] = max(with_flush[0]["dram_bytes_written"] - counted["dram_bytes_written"], 0.0)
     groups = [unit] if unit in TENSOR else [*TENSOR]
     for group in groups if values.get("tensor_active") else []:
         with suppress(RuntimeError):  # the GPU lacks the dtype
-            counted = _core.count_call(index, group, ready, call)
+            (counted,) = _core.count_calls(index, group, ready, (call,))
             values["tensor_flops"] = values.get("tensor_flops", 0.0) + counted.get("tensor_flops", 0.0)
     if values.get("tensor_active") == 0:
         values["tensor_flops"] = 0.0
-    if flushes:
-        all_written = _core.count_call(index, "memory", ready, call_and_flush).get("dram_bytes_written", math.nan)
-        values[LEFT_DIRTY] = max(all_written - values.get("dram_bytes_written", math.nan), 0.0)
     return values
 
 

@@ -332,8 +332,8 @@ FAKE_CALL(pm_sample, cuptiPmSamplingCounterDataGetSampleInfo, arguments)
 /* The Range Profiler: one session, one range of several passes. */
 static struct {
     bool open, started;
-    long passes, done;
-    uint64_t from, to;
+    long passes, done, count;
+    fake_sample_at ranges[64];
     uint8_t *image;
 } fake_range;
 
@@ -384,20 +384,21 @@ FAKE_CALL(range_start, cuptiRangeProfilerStart, arguments)
 {
     FAKE_ANSWER(cuptiRangeProfilerStart, range_start);
     fake_range.started = true;
+    fake_range.count = 0;
     return 0;
 }
 
 FAKE_CALL(range_push, cuptiRangeProfilerPushRange, arguments)
 {
     FAKE_ANSWER(cuptiRangeProfilerPushRange, range_push);
-    fake_range.from = fake_now();
+    fake_range.ranges[fake_range.count].start = fake_now();
     return 0;
 }
 
 FAKE_CALL(range_pop, cuptiRangeProfilerPopRange, arguments)
 {
     FAKE_ANSWER(cuptiRangeProfilerPopRange, range_pop);
-    fake_range.to = fake_now();
+    fake_range.ranges[fake_range.count++].end = fake_now();
     return 0;
 }
 
@@ -417,8 +418,8 @@ FAKE_CALL(range_decode, cuptiRangeProfilerDecodeData, arguments)
     FAKE_ANSWER(cuptiRangeProfilerDecodeData, range_decode);
     fake_image *image = (void *)fake_range.image;
     fake_sample_at *samples = (void *)(image + 1);
-    image->count = 1;
-    samples[0] = (fake_sample_at){fake_range.from, fake_range.to, 0};
+    image->count = (size_t)fake_range.count;
+    for (long i = 0; i < fake_range.count; i++) samples[i] = fake_range.ranges[i];
     arguments->dropped = 0;
     return 0;
 }

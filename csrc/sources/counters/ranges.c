@@ -1,6 +1,7 @@
 #include "sources/counters/ranges.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/fork.h"
@@ -12,7 +13,7 @@ struct fs_ranges {
     fs_plan plan;
     void *profiler; /* CUPTI's session; NULL: closed */
     uint8_t *image; /* of counters; CUPTI uses it until the session is closed */
-    size_t image_size;
+    size_t image_size, count;
     void *context; /* retained */
     int device;    /* handle of the driver; -1: nothing is retained */
     bool started, pushed;
@@ -66,7 +67,7 @@ static fs_status make_image(fs_ranges *ranges, fs_error *err)
     const char *metrics[FS_PLAN_METRICS];
     memcpy(metrics, ranges->plan.metrics, sizeof metrics);
     FS_COUNTERS_ARGUMENTS(range_data_size, size, .profiler = ranges->profiler, .metrics = metrics,
-                          .count = ranges->plan.count, .ranges = 1, .nodes = 1);
+                          .count = ranges->plan.count, .ranges = ranges->count, .nodes = (uint32_t)ranges->count);
     FS_TRY(check(fs_counters->range_data_size(&size), "the counters' memory cannot be sized", err));
     ranges->image_size = size.size;
     ranges->image = fs_calloc(1, size.size);
@@ -80,8 +81,8 @@ static fs_status configure(fs_ranges *ranges, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(range_config, config, .profiler = ranges->profiler, .config_size = ranges->plan.config_size,
                           .config = ranges->plan.config, .size = ranges->image_size, .image = ranges->image,
-                          .range = FS_COUNTERS_USER_RANGE, .replay = FS_COUNTERS_USER_REPLAY, .ranges = 1, .levels = 1,
-                          .least_level = 1, .level = 1);
+                          .range = FS_COUNTERS_USER_RANGE, .replay = FS_COUNTERS_USER_REPLAY, .ranges = ranges->count,
+                          .levels = 1, .least_level = 1, .level = 1);
     return check(fs_counters->range_config(&config), "the counters cannot be configured", err);
 }
 
@@ -94,13 +95,14 @@ static fs_status open_profiler(fs_ranges *ranges, fs_error *err)
     return configure(ranges, err);
 }
 
-fs_status fs_ranges_open(fs_ranges **ranges, int device, fs_counter_group group, fs_error *err)
+fs_status fs_ranges_open(fs_ranges **ranges, int device, fs_counter_group group, size_t count, fs_error *err)
 {
     *ranges = NULL;
     if (fs_counters == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
     fs_ranges *made = fs_calloc(1, sizeof *made);
     if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the counters");
     made->device = -1;
+    made->count = count;
     made->generation = fs_fork_generation();
     fs_status status = take_context(made, device, err);
     if (status == FS_OK) status = make_plan(made, device, group, err);
@@ -113,38 +115,58 @@ fs_status fs_ranges_open(fs_ranges **ranges, int device, fs_counter_group group,
 fs_status fs_ranges_begin(fs_ranges *ranges, fs_error *err)
 {
     FS_COUNTERS_ARGUMENTS(range_start, start, .profiler = ranges->profiler);
-    FS_COUNTERS_ARGUMENTS(range_push, push, .profiler = ranges->profiler, .name = "call");
     FS_TRY(check(fs_counters->range_start(&start), "counting cannot be started", err));
     ranges->started = true;
+    return FS_OK;
+}
+
+/* CUPTI orders ranges as they first come, and tells them apart by their names. */
+fs_status fs_ranges_push(fs_ranges *ranges, size_t index, fs_error *err)
+{
+    char name[24];
+    snprintf(name, sizeof name, "%zu", index);
+    FS_COUNTERS_ARGUMENTS(range_push, push, .profiler = ranges->profiler, .name = name);
     FS_TRY(check(fs_counters->range_push(&push), "counting cannot be started", err));
     ranges->pushed = true;
     return FS_OK;
 }
 
-fs_status fs_ranges_end(fs_ranges *ranges, bool *complete, fs_error *err)
+fs_status fs_ranges_pop(fs_ranges *ranges, fs_error *err)
 {
-    static const char doing[] = "counting cannot be ended";
     FS_COUNTERS_ARGUMENTS(range_pop, pop, .profiler = ranges->profiler);
-    FS_COUNTERS_ARGUMENTS(range_stop, stop, .profiler = ranges->profiler);
-    int popped = ranges->pushed ? fs_counters->range_pop(&pop) : FS_COUNTERS_SUCCESS;
-    int stopped = ranges->started ? fs_counters->range_stop(&stop) : FS_COUNTERS_SUCCESS;
-    ranges->pushed = ranges->started = false;
-    *complete = stop.complete != 0;
-    FS_TRY(check(popped, doing, err));
-    return check(stopped, doing, err);
+    ranges->pushed = false;
+    return check(fs_counters->range_pop(&pop), "counting cannot be ended", err);
 }
 
-fs_status fs_ranges_take(fs_ranges *ranges, double *values, fs_error *err)
+fs_status fs_ranges_end(fs_ranges *ranges, bool *complete, fs_error *err)
 {
-    static const char doing[] = "the counts cannot be read";
+    fs_status popped = ranges->pushed ? fs_ranges_pop(ranges, err) : FS_OK;
+    FS_COUNTERS_ARGUMENTS(range_stop, stop, .profiler = ranges->profiler);
+    int stopped = ranges->started ? fs_counters->range_stop(&stop) : FS_COUNTERS_SUCCESS;
+    ranges->started = false;
+    *complete = stop.complete != 0;
+    if (popped != FS_OK) return popped;
+    return check(stopped, "counting cannot be ended", err);
+}
+
+static const char reading[] = "the counts cannot be read";
+
+fs_status fs_ranges_decode(fs_ranges *ranges, fs_error *err)
+{
+    FS_COUNTERS_ARGUMENTS(range_decode, decode, .profiler = ranges->profiler);
+    FS_TRY(check(fs_counters->range_decode(&decode), reading, err));
+    FS_COUNTERS_ARGUMENTS(range_data_info, info, .image = ranges->image, .size = ranges->image_size);
+    FS_TRY(check(fs_counters->range_data_info(&info), reading, err));
+    if (decode.dropped == 0 && info.count == ranges->count) return FS_OK;
+    return fs_fail(err, FS_RUNTIME_ERROR, "%s: CUPTI has those of %zu pieces of work, not of %zu", reading, info.count,
+                   ranges->count);
+}
+
+fs_status fs_ranges_take(fs_ranges *ranges, size_t index, double *values, fs_error *err)
+{
     double counts[FS_PLAN_METRICS];
     for (size_t i = 0; i < fs_counter_row_count(); i++) values[i] = NAN;
-    FS_COUNTERS_ARGUMENTS(range_decode, decode, .profiler = ranges->profiler);
-    FS_TRY(check(fs_counters->range_decode(&decode), doing, err));
-    FS_COUNTERS_ARGUMENTS(range_data_info, info, .image = ranges->image, .size = ranges->image_size);
-    FS_TRY(check(fs_counters->range_data_info(&info), doing, err));
-    if (decode.dropped > 0 || info.count == 0) return fs_fail(err, FS_RUNTIME_ERROR, "%s: CUPTI lost them", doing);
-    FS_TRY(fs_plan_evaluate(&ranges->plan, ranges->image, ranges->image_size, 0, counts, err));
+    FS_TRY(fs_plan_evaluate(&ranges->plan, ranges->image, ranges->image_size, index, counts, err));
     for (size_t i = 0; i < ranges->plan.count; i++) {
         double *value = &values[ranges->plan.keys[i]];
         *value = (isnan(*value) ? 0 : *value) + counts[i] * ranges->plan.factors[i];
