@@ -537,3 +537,22 @@ def test_a_call_that_fails_gives_the_counters_back(library: Path) -> None:
     assert told[0] == "in the call" and len(told) == 9
     assert all("another profiler holds the counters" in text for text in told[1:])
     assert (still_open, hosts) == (0, 0)
+
+
+def test_calls_are_counted_after_a_profile_has_detached_cupti(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        with fs.profile(counters="require") as prof: kernel("k", 20)
+        assert cuda.count("finalized") == 1
+        start = cuda.now()
+        cuda.traffic(READ, start, 50_000_000, 1e9)
+        def work():
+            while cuda.now() < start + 50_000_000: pass
+        values = _core.count_calls(0, "memory", lambda: None, (work,))
+        with fs.profile(counters="require") as again: kernel("k", 100, read=1e8); time.sleep(0.001)
+        print(json.dumps([values[0]["dram_bytes_read"], counted(again)["k"]["dram_bytes_read"]]))
+        """,
+    )
+    assert 1e8 < found[0] <= 1e9 and found[1] == pytest.approx(1e8, rel=0.01)

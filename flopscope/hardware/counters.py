@@ -9,6 +9,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
+from flopscope.hardware.energy import Energy, EnergyMeter
 from flopscope.support import libraries
 from flopscope.support.warn import warn_user
 
@@ -65,6 +66,9 @@ class Counters:
     def __init__(self, wish: CountersWish, interval_ns: int = 0) -> None:
         self._wish, self._interval_ns = wish, interval_ns
         self._samplers: list[_core.Sampler] = []
+        self._meters: dict[int, EnergyMeter] = {}
+        self.energy: dict[str, Energy] = {}
+        """Energy of each device from start() to stop(), by "cuda:0"."""
 
     def start(self) -> bool:
         """Start to count on all devices in use, or on the first if none is."""
@@ -80,6 +84,7 @@ class Counters:
                 reasons.append(f"cuda:{device}: {problem}")
             else:
                 self._samplers.append(sampler)
+                self._meters[device] = EnergyMeter(_uuid(device))
         if reasons:
             try:
                 return self.refuse("; ".join(reasons))
@@ -101,6 +106,7 @@ class Counters:
             return
         with suppress(RuntimeError):  # the profile reports a device that failed
             _core.wait_for_devices()
+        self.energy = {f"cuda:{device}": meter.read() for device, meter in self._meters.items()}
         for sampler in self._samplers:
             try:
                 sampler.stop()
@@ -126,3 +132,13 @@ class Counters:
     def reports(self) -> list[Mapping[str, Any]]:
         """What was counted on each device."""
         return [sampler.report for sampler in self._samplers]
+
+
+def _uuid(device: int) -> str:
+    """Return the UUID of a device; "" where flopscope was built without CUDA."""
+    from flopscope.hardware.device import find_device
+
+    try:
+        return str(find_device(f"cuda:{device}").properties["uuid"])
+    except (RuntimeError, ValueError):
+        return ""

@@ -316,6 +316,7 @@ class profile(Results):
                     self._live = self._counters = None
             if counters is not None:
                 counters.pour(core.store, self._counted_from)
+                self._energy = counters.energy
             warn_of_losses(core)
 
     def _save_and_hand_over(self) -> None:

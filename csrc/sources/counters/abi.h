@@ -14,6 +14,7 @@
     X(FS_COUNTERS_INVALID, CUPTI_ERROR_INVALID_PARAMETER, 1)                                   \
     X(FS_COUNTERS_BAD_OPERATION, CUPTI_ERROR_INVALID_OPERATION, 7)                             \
     X(FS_COUNTERS_NO_MEMORY, CUPTI_ERROR_OUT_OF_MEMORY, 8)                                     \
+    X(FS_COUNTERS_ASLEEP, CUPTI_ERROR_NOT_INITIALIZED, 15)                                     \
     X(FS_COUNTERS_BAD_METRIC, CUPTI_ERROR_INVALID_METRIC_NAME, 17)                             \
     X(FS_COUNTERS_BUSY, CUPTI_ERROR_HARDWARE_BUSY, 26)                                         \
     X(FS_COUNTERS_UNSUPPORTED, CUPTI_ERROR_NOT_SUPPORTED, 27)                                  \

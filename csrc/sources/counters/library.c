@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "sources/counters/counters.h"
+#include "sources/cupti/library.h"
 
 const fs_counters_functions *fs_counters;
 
@@ -67,6 +68,34 @@ fs_status fs_counters_fail(int code, const char *doing, fs_error *err)
     if (fs_counters->result_text(code, &text) != FS_COUNTERS_SUCCESS || text == NULL) text = "unknown error";
     if (why != NULL) return fs_fail(err, FS_RUNTIME_ERROR, "%s: %s (%s)", doing, why, text);
     return fs_fail(err, FS_RUNTIME_ERROR, "%s: CUPTI failed with %s (%d)", doing, text, code);
+}
+
+static void ignore(void *context, int domain, uint32_t function, const void *data)
+{
+    (void)context, (void)domain, (void)function, (void)data;
+}
+
+fs_status fs_counters_wake(void **subscriber, fs_error *err)
+{
+    FS_COUNTERS_ARGUMENTS(initialize, arguments);
+    *subscriber = NULL;
+    int code = fs_counters->initialize(&arguments);
+    if (code == FS_COUNTERS_ASLEEP && fs_cupti != NULL && fs_cupti->subscribe(subscriber, ignore, NULL) == 0) {
+        code = fs_counters->initialize(&arguments);
+        if (code == FS_COUNTERS_ASLEEP && fs_cupti->enable(FS_CUPTI_OVERHEAD) == 0) { /* which wakes all of CUPTI */
+            code = fs_counters->initialize(&arguments);
+            fs_cupti->disable(FS_CUPTI_OVERHEAD);
+        }
+    }
+    if (code == FS_COUNTERS_SUCCESS) return FS_OK;
+    fs_counters_release(*subscriber);
+    *subscriber = NULL;
+    return fs_counters_fail(code, "CUPTI's profiler cannot be used", err);
+}
+
+void fs_counters_release(void *subscriber)
+{
+    if (subscriber != NULL) fs_cupti->unsubscribe(subscriber);
 }
 
 static const char needed[] = "counters need CUPTI of CUDA 12.6 or later: pip install -U nvidia-cuda-cupti";

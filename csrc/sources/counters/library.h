@@ -11,4 +11,9 @@ extern const fs_counters_functions *fs_counters;
 /* Return FS_RUNTIME_ERROR with the failed step, what CUPTI answered and, where it is known, what to do about it. */
 fs_status fs_counters_fail(int code, const char *doing, fs_error *err);
 
+/* Initialize CUPTI's profiler, which does nothing if it is. A capture that ends detaches CUPTI from the process; then a
+ * subscription brings it back, which *subscriber receives (else NULL), to be given back by fs_counters_release. */
+fs_status fs_counters_wake(void **subscriber, fs_error *err);
+void fs_counters_release(void *subscriber);
+
 #endif

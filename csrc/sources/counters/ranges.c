@@ -11,8 +11,9 @@
 
 struct fs_ranges {
     fs_plan plan;
-    void *profiler; /* CUPTI's session; NULL: closed */
-    uint8_t *image; /* of counters; CUPTI uses it until the session is closed */
+    void *subscriber; /* that keeps CUPTI in the process; NULL: none was needed */
+    void *profiler;   /* CUPTI's session; NULL: closed */
+    uint8_t *image;   /* of counters; CUPTI uses it until the session is closed */
     size_t image_size, count;
     void *context; /* retained */
     int device;    /* handle of the driver; -1: nothing is retained */
@@ -51,10 +52,9 @@ static fs_status take_availability(const fs_ranges *ranges, uint8_t **image, fs_
 
 static fs_status make_plan(fs_ranges *ranges, int index, fs_counter_group group, fs_error *err)
 {
-    FS_COUNTERS_ARGUMENTS(initialize, initialize);
     FS_COUNTERS_ARGUMENTS(chip_name, chip, .device = (size_t)index);
     uint8_t *availability = NULL;
-    fs_status status = check(fs_counters->initialize(&initialize), "CUPTI's profiler cannot be used", err);
+    fs_status status = fs_counters_wake(&ranges->subscriber, err);
     if (status == FS_OK) status = check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
     if (status == FS_OK) status = take_availability(ranges, &availability, err);
     if (status == FS_OK) status = fs_plan_ranges(&ranges->plan, chip.chip, group, availability, err);
@@ -185,6 +185,7 @@ void fs_ranges_close(fs_ranges *ranges)
             fs_counters->range_disable(&disable);
         }
         fs_plan_clear(&ranges->plan);
+        fs_counters_release(ranges->subscriber);
         if (ranges->device >= 0) fs_driver->primary_release(ranges->device);
     }
     fs_free(ranges->image);

@@ -35,8 +35,9 @@ struct fs_sampler {
     fs_sampler_options options;
     fs_sampler_report report;
     fs_plan plan;
-    void *sampling; /* CUPTI's session; NULL: closed */
-    uint8_t *image; /* of decoded samples */
+    void *subscriber; /* that keeps CUPTI in the process; NULL: a capture does */
+    void *sampling;   /* CUPTI's session; NULL: closed */
+    uint8_t *image;   /* of decoded samples */
     size_t image_size;
     uint32_t image_samples;
     int64_t interval_ns, began; /* of the session; of the window */
@@ -331,10 +332,9 @@ static fs_status take_availability(int device, uint8_t **image, fs_error *err)
 
 static fs_status make_plan(fs_sampler *sampler, fs_error *err)
 {
-    FS_COUNTERS_ARGUMENTS(initialize, initialize);
     FS_COUNTERS_ARGUMENTS(chip_name, chip, .device = (size_t)sampler->options.device);
     uint8_t *availability = NULL;
-    fs_status status = check(fs_counters->initialize(&initialize), "CUPTI's profiler cannot be used", err);
+    fs_status status = fs_counters_wake(&sampler->subscriber, err);
     if (status == FS_OK) status = check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
     if (status == FS_OK) status = take_availability(sampler->options.device, &availability, err);
     if (status == FS_OK) status = fs_plan_samples(&sampler->plan, chip.chip, availability, err);
@@ -344,6 +344,13 @@ static fs_status make_plan(fs_sampler *sampler, fs_error *err)
                          chip.chip, sampler->plan.passes);
     for (size_t i = 0; i < sampler->plan.count; i++) sampler->report.metrics |= UINT32_C(1) << sampler->plan.keys[i];
     return status;
+}
+
+static void release(fs_sampler *sampler)
+{
+    fs_plan_clear(&sampler->plan);
+    fs_counters_release(sampler->subscriber);
+    sampler->subscriber = NULL;
 }
 
 static fs_status check_options(const fs_sampler_options *options, fs_error *err)
@@ -389,7 +396,7 @@ fs_status fs_sampler_start(fs_sampler **sampler, const fs_sampler_options *optio
         *sampler = made;
         return FS_OK;
     }
-    fs_plan_clear(&made->plan);
+    release(made);
     fs_free(made);
     return status;
 }
@@ -404,6 +411,8 @@ fs_status fs_sampler_stop(fs_sampler *sampler, fs_error *err)
     pthread_mutex_unlock(&sampler->lock);
     pthread_join(sampler->thread, NULL);
     sampler->has_thread = false;
+    fs_counters_release(sampler->subscriber);
+    sampler->subscriber = NULL;
     sampler->report.samples = sampler->count;
     pthread_cond_destroy(&sampler->changed);
     pthread_mutex_destroy(&sampler->lock);
@@ -415,7 +424,7 @@ void fs_sampler_destroy(fs_sampler *sampler)
 {
     if (sampler == NULL) return;
     FS_IGNORE(fs_sampler_stop(sampler, NULL));
-    if (sampler->generation == fs_fork_generation()) fs_plan_clear(&sampler->plan);
+    if (sampler->generation == fs_fork_generation()) release(sampler);
     fs_free(sampler->samples);
     fs_free(sampler);
 }

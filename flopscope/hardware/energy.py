@@ -39,6 +39,9 @@ class EnergyMeter:
 
     def __init__(self, uuid: str) -> None:
         self._missing, self._nvml, self._device = "", None, None
+        if not uuid:
+            self._missing = "the energy is unknown: flopscope was built without CUDA, and cannot name the GPU to NVML"
+            return
         try:
             nvml: Any = importlib.import_module("pynvml")
             nvml.nvmlInit()
