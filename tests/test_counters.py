@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from fake_cupti import build, run_with_fake
 from flopscope import _core
 
 SETUP = """
+import json
 import math
 _core.load_counters(LIBRARY)
 cuda.fake.fake_set_active(1, 0)
@@ -556,3 +558,79 @@ def test_calls_are_counted_after_a_profile_has_detached_cupti(library: Path) -> 
         """,
     )
     assert 1e8 < found[0] <= 1e9 and found[1] == pytest.approx(1e8, rel=0.01)
+
+
+# Counters in traces --------------------------------------------------------------------------------------------------
+
+
+def test_a_profiles_trace_brings_its_counters_back(library: Path, tmp_path: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        f"PATH = {str(tmp_path / 'trace.json')!r}",
+        """
+        with fs.profile(counters="require") as prof:
+            for i in range(5):
+                kernel("long", 200, read=8e8, written=4e8, tensor=30.0)
+            time.sleep(0.002)
+        prof.export_chrome_trace(PATH)
+        trace = fs.load_trace(PATH)
+        first, again = prof.counter_timeline(), trace.counter_timeline()
+        print(json.dumps([counted(prof)["long"], counted(trace)["long"], len(first), len(again),
+                          sorted(first), sorted(again)]))
+        """,
+    )
+    live, read, samples, again, columns, columns_again = found
+    assert columns == columns_again and abs(samples - again) <= 1
+    for name in ("dram_bytes_read", "dram_bytes_written", "tensor_active", "dram_gbytes_per_s"):
+        assert read[name] == pytest.approx(live[name], rel=1e-4), name
+
+
+def trace_of(tmp_path: Path, *events: dict[str, object]) -> Path:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": list(events)}), encoding="utf-8")
+    return path
+
+
+def test_counter_events_of_others_become_the_same_columns(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
+    points = [
+        {"ph": "C", "name": name, "pid": 0, "tid": 1, "ts": 90 + 10 * i, "args": {key: value}}
+        for i in range(13)
+        for name, key, value in [
+            ("dram__bytes_read.sum", "value", 2e6 if 1 <= i < 11 else 0),
+            ("sm__cycles_active.avg.pct_of_peak_sustained_elapsed", "value", 50),
+            ("power", "W", 300 + i),
+        ]
+    ]
+    elsewhere = {"ph": "C", "name": "dram__bytes_read.sum", "pid": 4321, "tid": 1, "ts": 90, "args": {"value": 1}}
+    trace = fs.load_trace(trace_of(tmp_path, kernel, *points, elsewhere))
+    row = next(row for row in trace.key_averages(peaks="none") if row.key == "k")
+    assert row.dram_bytes_read == pytest.approx(2e7)
+    assert row.sm_active == pytest.approx(50)
+    assert math.isnan(row.tensor_active)
+    timeline = trace.counter_timeline()
+    assert timeline["power.W"].tolist()[:3] == [300, 301, 302] and len(timeline) == 12
+    assert timeline["dram_bytes_read"].sum() == pytest.approx(2e7)
+
+
+def test_broken_counter_events_are_left_out(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    bad = [
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1, "args": {}},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1, "args": {"value": "much"}},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1, "args": {"value": [1, {"a": 2}]}},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1},
+        {"ph": "C", "name": "x", "pid": 0, "args": {"value": 1}},
+        {"ph": "C", "name": "x" * 600, "pid": 0, "ts": 1, "args": {"value": 1}},
+        {"ph": "C", "name": "x", "pid": "zero", "ts": 1, "args": {"value": 1}},
+        {"ph": "C", "args": 3, "name": "x", "pid": 0, "ts": 1},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 2, "args": {str(i): i for i in range(20)}},
+    ]
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
+    trace = fs.load_trace(trace_of(tmp_path, *bad, kernel))
+    assert [row.key for row in trace.key_averages(peaks="none")] == ["k"]
+    assert len(trace.counter_timeline()) == 0

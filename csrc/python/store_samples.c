@@ -51,7 +51,7 @@ PyObject *fs_store_object_add_samples(PyObject *object, PyObject *args)
     return result;
 }
 
-static PyObject *track_object(const fs_store *store, const fs_track *track)
+static PyObject *track_object(const fs_store *store, const fs_counter_track *track)
 {
     int64_t *times = PyMem_Malloc(2 * (size_t)(track->count + 1) * sizeof *times);
     double *values = PyMem_Malloc((size_t)(track->count + 1) * sizeof *values);

@@ -66,7 +66,7 @@ static fs_status add_devices(fs_store *store, const fs_store *from, fs_error *er
 static fs_status append_samples(fs_store *store, const fs_store *from, int64_t shift, fs_error *err)
 {
     for (uint32_t i = 0; i < fs_store_track_count(from); i++) {
-        const fs_track *track = fs_store_track(from, i);
+        const fs_counter_track *track = fs_store_track(from, i);
         for (uint32_t at = 0; at < track->count; at++) {
             fs_sample sample = track->samples[at];
             sample.start = fs_add_saturated(sample.start, shift);

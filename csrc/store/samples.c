@@ -22,9 +22,9 @@ static int metric_named(const char *name)
     return -1;
 }
 
-static fs_status find_track(fs_store *store, int device, const char *metric, fs_track **track, fs_error *err)
+static fs_status find_track(fs_store *store, int device, const char *metric, fs_counter_track **track, fs_error *err)
 {
-    fs_tracks *all = fs_store_tracks(store);
+    fs_counter_tracks *all = fs_store_tracks(store);
     uint32_t name;
     FS_TRY(fs_store_name(store, metric, &name, err));
     for (uint32_t i = 0; i < all->count; i++) {
@@ -33,17 +33,17 @@ static fs_status find_track(fs_store *store, int device, const char *metric, fs_
     }
     if (all->count == all->capacity) {
         uint32_t capacity = all->capacity > 0 ? 2 * all->capacity : 16;
-        fs_track *grown = fs_realloc(all->tracks, capacity * sizeof *grown);
+        fs_counter_track *grown = fs_realloc(all->tracks, capacity * sizeof *grown);
         if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u tracks of counters", capacity);
         all->tracks = grown;
         all->capacity = capacity;
     }
     *track = &all->tracks[all->count++];
-    **track = (fs_track){.device = device, .name = name, .metric = metric_named(metric)};
+    **track = (fs_counter_track){.device = device, .name = name, .metric = metric_named(metric)};
     return FS_OK;
 }
 
-static fs_status make_room(fs_track *track, size_t more, fs_error *err)
+static fs_status make_room(fs_counter_track *track, size_t more, fs_error *err)
 {
     size_t wanted = track->count + more, capacity = track->capacity;
     if (wanted <= capacity) return FS_OK;
@@ -60,7 +60,7 @@ static fs_status make_room(fs_track *track, size_t more, fs_error *err)
 fs_status fs_store_add_samples(fs_store *store, int device, const char *metric, const fs_sample *samples, size_t count,
                                size_t *dropped, fs_error *err)
 {
-    fs_track *track = NULL;
+    fs_counter_track *track = NULL;
     size_t left_out = 0;
     if (device < 0 || device >= FS_DEVICE_LIMIT)
         return fs_fail(err, FS_VALUE_ERROR, "devices are numbered 0 to %d, not %d", FS_DEVICE_LIMIT - 1, device);
@@ -81,22 +81,22 @@ uint32_t fs_store_track_count(const fs_store *store)
     return fs_store_tracks(store)->count;
 }
 
-const fs_track *fs_store_track(const fs_store *store, uint32_t index)
+const fs_counter_track *fs_store_track(const fs_store *store, uint32_t index)
 {
     return &fs_store_tracks(store)->tracks[index];
 }
 
-const fs_track *fs_store_track_of(const fs_store *store, int device, fs_metric metric)
+const fs_counter_track *fs_store_track_of(const fs_store *store, int device, fs_metric metric)
 {
-    const fs_tracks *all = fs_store_tracks(store);
+    const fs_counter_tracks *all = fs_store_tracks(store);
     for (uint32_t i = 0; i < all->count; i++)
         if (all->tracks[i].device == device && all->tracks[i].metric == (int)metric) return &all->tracks[i];
     return NULL;
 }
 
-void fs_tracks_clear(fs_tracks *tracks)
+void fs_counter_tracks_clear(fs_counter_tracks *tracks)
 {
     for (uint32_t i = 0; i < tracks->count; i++) fs_free(tracks->tracks[i].samples);
     fs_free(tracks->tracks);
-    *tracks = (fs_tracks){0};
+    *tracks = (fs_counter_tracks){0};
 }

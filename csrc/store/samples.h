@@ -55,7 +55,7 @@ typedef struct {
     int metric;    /* an fs_metric; -1: another name */
     uint32_t count, capacity;
     fs_sample *samples;
-} fs_track;
+} fs_counter_track;
 
 /* Append samples to the track of a device and a metric's name, which is added if the store lacks it. Samples that are
  * not finite, end before they start or begin before the end of the track's last one are left out; *dropped (may be
@@ -65,16 +65,16 @@ fs_status fs_store_add_samples(fs_store *store, int device, const char *metric, 
 
 /* Reading: the tracks in the order in which they were added; the track of a metric, NULL if the store lacks it. */
 uint32_t fs_store_track_count(const fs_store *store);
-const fs_track *fs_store_track(const fs_store *store, uint32_t index);
-const fs_track *fs_store_track_of(const fs_store *store, int device, fs_metric metric);
+const fs_counter_track *fs_store_track(const fs_store *store, uint32_t index);
+const fs_counter_track *fs_store_track_of(const fs_store *store, int device, fs_metric metric);
 
 /* Private to csrc/store: the tracks of a store. */
 typedef struct {
-    fs_track *tracks;
+    fs_counter_track *tracks;
     uint32_t count, capacity;
-} fs_tracks;
+} fs_counter_tracks;
 
-void fs_tracks_clear(fs_tracks *tracks);
-fs_tracks *fs_store_tracks(const fs_store *store);
+void fs_counter_tracks_clear(fs_counter_tracks *tracks);
+fs_counter_tracks *fs_store_tracks(const fs_store *store);
 
 #endif

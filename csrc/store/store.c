@@ -46,7 +46,7 @@ struct fs_store {
     int64_t window[2];
     fs_device_facts *devices;
     int device_count;
-    fs_tracks *tracks; /* of counters; its own block, so that a const store gives access to it */
+    fs_counter_tracks *tracks; /* of counters; its own block, so that a const store gives access to it */
 };
 
 /* The calling thread's lane in the store that it used last. */
@@ -60,7 +60,7 @@ static atomic_ullong store_serials;
 fs_status fs_store_create(fs_store **store, fs_error *err)
 {
     fs_store *result = fs_calloc(1, sizeof *result);
-    fs_tracks *tracks = result == NULL ? NULL : fs_calloc(1, sizeof *tracks);
+    fs_counter_tracks *tracks = result == NULL ? NULL : fs_calloc(1, sizeof *tracks);
     if (tracks == NULL) {
         fs_free(result);
         return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a store of events");
@@ -80,7 +80,7 @@ void fs_store_destroy(fs_store *store)
     fs_free(store->lanes);
     fs_free(store->asides);
     fs_free(store->devices);
-    fs_tracks_clear(store->tracks);
+    fs_counter_tracks_clear(store->tracks);
     fs_free(store->tracks);
     fs_intern_clear(&store->names);
     fs_intern_clear(&store->signatures);
@@ -485,7 +485,7 @@ fs_device_facts fs_store_device(const fs_store *store, int device)
     return device >= 0 && device < store->device_count ? store->devices[device] : fs_device_facts_missing;
 }
 
-fs_tracks *fs_store_tracks(const fs_store *store)
+fs_counter_tracks *fs_store_tracks(const fs_store *store)
 {
     return store->tracks;
 }

@@ -109,7 +109,7 @@ static fs_status divide(const division *by, fs_metric metric, fs_error *err)
     return FS_OK;
 }
 
-static fs_status divide_track(const fs_track *track, fs_counted_work *works, uint32_t count, fs_error *err)
+static fs_status divide_track(const fs_counter_track *track, fs_counted_work *works, uint32_t count, fs_error *err)
 {
     division by = {.samples = track->samples, .count = track->count, .works = works, .work_count = count};
     by.first = fs_malloc((size_t)count * sizeof *by.first);
@@ -183,7 +183,7 @@ static fs_status count_device(const fs_store *store, int device, fs_counted_work
     fs_device_facts facts = fs_store_device(store, device);
     FS_TRY(fs_sort(works, count, sizeof *works, compare_starts, "device events", err));
     for (int metric = 0; metric < FS_METRIC_COUNT; metric++) {
-        const fs_track *track = fs_store_track_of(store, device, (fs_metric)metric);
+        const fs_counter_track *track = fs_store_track_of(store, device, (fs_metric)metric);
         if (track != NULL) FS_TRY(divide_track(track, works, count, err));
     }
     bool both = !isnan(works[0].amounts[FS_METRIC_DRAM_READ]) && !isnan(works[0].amounts[FS_METRIC_DRAM_WRITTEN]);

@@ -52,6 +52,13 @@ static const struct {
 };
 enum { SAMPLED = sizeof sampled / sizeof *sampled, COUNTED = sizeof counted / sizeof *counted };
 
+int fs_plan_metric_of(const char *name)
+{
+    for (size_t i = 0; i < SAMPLED; i++)
+        if (strcmp(sampled[i].name, name) == 0) return (int)sampled[i].metric;
+    return -1;
+}
+
 /* The first row of chips.def with the same key. */
 static size_t first_of(size_t row)
 {

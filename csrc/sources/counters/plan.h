@@ -40,6 +40,9 @@ typedef struct {
 size_t fs_counter_row_count(void);
 fs_counter_row fs_counter_row_at(size_t index);
 
+/* The metric of the store (fs_metric) that CUPTI samples under this name on some chip; -1: none. */
+int fs_plan_metric_of(const char *name);
+
 enum { FS_PLAN_METRICS = 16 };
 
 typedef struct {
