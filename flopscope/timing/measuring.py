@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
 from flopscope.hardware.counters import check_counters
+from flopscope.hardware.energy import EnergyMeter
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.support.progress import time_bar
 from flopscope.timing.counting import Counts, count_call
 from flopscope.timing.distribution import describe, median
-from flopscope.hardware.energy import EnergyMeter
 from flopscope.timing.measurement import Measurement, Shares
 from flopscope.timing.sampling import Rule, Series, collect, no_collector, warm_up
 from flopscope.timing.stage import Stage, name_of, prepare, require_callable
