@@ -43,12 +43,12 @@ def main() -> None:
     if torch is None:
         raise SystemExit("this benchmark needs torch")
     report = Report("counters", ["what", "value", "low", "high", "target"], options.out, "cuda")
-    cost(torch, report)
-    kernels(torch, report)
-    if shutil.which("ncu"):
-        program(torch, report)
-        calls(torch, report)
-    else:
+    for part in (cost, kernels, *((program, calls) if shutil.which("ncu") else ())):
+        try:
+            part(torch, report)
+        except (RuntimeError, subprocess.TimeoutExpired) as problem:  # the other parts are reported all the same
+            report.note(f"{part.__name__} failed: {problem}")
+    if not shutil.which("ncu"):
         report.note("Nsight Compute is missing")
     report.finish()
 

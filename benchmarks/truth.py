@@ -21,24 +21,27 @@ from typing import Any
 CHUNK = 40  # calls counted in one session
 
 EXPLAINED = {
-    "unary": "One element in, one out.",
+    "unary": "One element in, one out. The model counts 1 FLOP an element, the hardware those of the polynomial; "
+    "instructions that only round or compare count 0.",
     "binary": "`add of itself` reads its operand once: a trace does not know that both are the same memory.",
     "broadcast": "A row or column is read once and stays in the cache.",
     "in place": "Reads and writes the same memory.",
     "comparison": "Booleans take one byte.",
-    "reduction": "Reads once; the partial results of the blocks are a few MB at most.",
+    "reduction": "Reads once; results of less than 1 MB are left out.",
     "scan": "One pass over the rows.",
     "softmax": "Rows fit into the multiprocessors, so they are read once.",
-    "normalization": "torch's layer_norm of long rows reads its input twice.",
+    "normalization": "torch's layer_norm and rms_norm read their input a second time, as far as it has left the L2.",
     "copy": "What moves is what must move.",
     "random": "dropout writes a mask of booleans besides its result.",
     "index": "Distinct rows are read once. `gather` and `tril` read at most what the model says.",
     "window": "Windows overlap in the cache only.",
-    "loss": "Composed of parts that each read what the one before wrote.",
+    "loss": "Composed of parts; each reads what the one before wrote.",
     "product": "Operands that exceed the L2 are read again for other tiles, and tiles at the edges are padded.",
     "convolution": "The layout is converted before and after, which the model of the convolution leaves out.",
-    "attention": "Tiles on the diagonal of a causal mask are computed whole.",
-    "native": "flopscope's own kernels.",
+    "attention": "One tensor is query, key and value, and is read once; a trace does not know that they are the same. "
+    "Tiles on the diagonal of a causal mask are computed whole.",
+    "native": "flopscope's own kernels. `matmul` in float32 reads operands again for other tiles; `addmm` writes the "
+    "product and reads it again.",
 }
 
 
@@ -152,13 +155,14 @@ def counts_of(cases: Sequence[Any]) -> list[dict[str, float]]:
 
 
 def ratios(case: dict[str, Any]) -> dict[str, float]:
-    """Return counted over modelled: bytes read, bytes written, FLOPs of tensor cores."""
+    """Return counted over modelled: bytes read, bytes written, FLOPs of tensor cores, FLOPs in fp32 outside of them."""
     model, counted = case["model"], case["counted"]
     written = counted["dram_bytes_written"] + counted["l2_bytes_left_dirty"]
     return {
         "read": share(counted["dram_bytes_read"], model["bytes_read"], 1e6),
         "written": share(written, model["bytes_written"], 1e6),
         "flops": share(counted.get("tensor_flops", math.nan), model["flops"], 1.0),
+        "scalar": share(counted["fp32_flops"], math.nan if case["unit"] else model["flops"], 1.0),
     }
 
 
@@ -174,20 +178,22 @@ def page(result: dict[str, Any]) -> str:
         "# Model and hardware",
         "",
         "What [the model](counting.md) says that an op must do, against what the counters of a GPU counted. "
-        f"{len(cases)} calls on one {result['machine'].get('device', 'GPU')}, each with cold caches; 1 means that both agree. "
+        f"{len(cases)} calls on one {result['machine'].get('device', 'GPU')}, each with cold caches; 1 means that both "
+        "agree. "
         "Written bytes include the lines that leave the L2 after the call. Made by `benchmarks/truth.py`.",
         "",
-        "| family | calls | read / model | written / model | tensor FLOPs / model | why not 1 |",
-        "|---|---|---|---|---|---|",
+        "| family | calls | read / model | written / model | tensor FLOPs / model | fp32 FLOPs / model | why not 1 |",
+        "|---|---|---|---|---|---|---|",
     ]
     for family in families:
         those = [ratios(case) for case in cases if case["family"] == family]
-        cells = [spread([one[name] for one in those]) for name in ("read", "written", "flops")]
+        cells = [spread([one[name] for one in those]) for name in ("read", "written", "flops", "scalar")]
         lines.append(f"| {family} | {len(those)} | {' | '.join(cells)} | {EXPLAINED[family]} |")
     lines += ["", "The median, and from the least to the greatest. Calls that are 5 % or more from 1:", ""]
     lines += ["| op | dtype | shape | read | written | tensor FLOPs |", "|---|---|---|---|---|---|"]
     for case in cases:
         found = ratios(case)
+        del found["scalar"]
         if any(not math.isnan(value) and abs(value - 1) >= 0.05 for value in found.values()):
             texts = ("" if math.isnan(value) else f"{value:.3g}" for value in found.values())
             lines.append(f"| {case['op']} | {case['dtype']} | {case['shape']} | {' | '.join(texts)} |")
