@@ -37,7 +37,9 @@ from flopscope.support.package import VERSION
 
 if TYPE_CHECKING:
     from flopscope.answers.what_if import what_if
+    from flopscope.hardware.energy import Energy
     from flopscope.pictures.roofline import roofline
+    from flopscope.timing.counting import Counts
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.measuring import measure
     from flopscope.timing.paired import TimesCompared, compare_times
@@ -48,7 +50,9 @@ __version__ = VERSION
 __all__ = [
     *_core.__all__,
     "Comparison",
+    "Counts",
     "Device",
+    "Energy",
     "EventRow",
     "EventTable",
     "Measurement",
@@ -79,6 +83,8 @@ __all__ = [
 
 # Names that are imported on first use, with their modules.
 _LAZY = {
+    "Counts": "timing.counting",
+    "Energy": "hardware.energy",
     "Measurement": "timing.measurement",
     "Sweep": "timing.sweep",
     "TimesCompared": "timing.paired",
