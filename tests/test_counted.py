@@ -187,3 +187,44 @@ def test_broken_counter_events_are_left_out(tmp_path: Path) -> None:
     trace = fs.load_trace(trace_of(tmp_path, *bad, kernel))
     assert [row.key for row in trace.key_averages(peaks="none")] == ["k"]
     assert len(trace.counter_timeline()) == 0
+
+
+# Text -----------------------------------------------------------------------------------------------------------------
+
+
+def test_tables_show_counters_only_where_there_are_any(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
+    points = [
+        {"ph": "C", "name": name, "pid": 0, "ts": 90 + 10 * i, "args": {"value": value}}
+        for i in range(13)
+        for name, value in (("dram__bytes_read.sum", 2e6), ("dram__bytes_write.sum", 1e6), ("tensor_active", 25))
+    ]
+    without = fs.load_trace(trace_of(tmp_path, kernel)).key_averages(peaks="none")
+    counted = fs.load_trace(trace_of(tmp_path, kernel, *points)).key_averages(peaks="none")
+    for text in (without.table(), str(without)):
+        assert "DRAM" not in text and "Tensor" not in text and "Traffic" not in text
+    assert "DRAM GB/s" in counted.table() and "300.0" in counted.table() and "25.0%" in counted.table()
+    assert "DRAM" not in counted.table(roofline=False)
+    assert "300 G" in counted.table(kind="all", brief=True) and "25.0%" in counted.table(kind="all", brief=True)
+
+
+def test_the_summary_has_sums_over_the_program() -> None:
+    from flopscope.results import counted
+
+    (total,) = counted.totals(recording("h200_5us.npz"))
+    file = np.load(Path(__file__).parent / "data" / "counters" / "h200_5us.npz")
+    assert total.bytes_read == pytest.approx(float(file["dram_read"].sum()))
+    seconds = float(file["edges"].sum()) / 1e9
+    assert total.seconds == pytest.approx(seconds) and total.share == pytest.approx(1)
+    moved = float(file["dram_read"].astype(np.int64).sum() + file["dram_written"].astype(np.int64).sum())
+    assert total.tbytes_per_s == pytest.approx(moved / seconds / 1e12)
+    lengths = file["edges"][1:]
+    assert total.tensor_active == pytest.approx(
+        float((file["tensor_active"] * lengths).sum() / lengths.sum()), rel=1e-5
+    )
+    assert math.isnan(total.nvlink_bytes) and math.isnan(total.sm_active)
+    header, row = counted.section(recording("h200_5us.npz"))
+    assert header[1] == "read" and row[0] == "cuda:0" and row[1].endswith("GiB")
+    assert counted.section(_core.Store()) == []
