@@ -125,6 +125,7 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         """End a cycle, as stop() and step() do."""
         if self._counters is not None:
             self._counters.stop()  # before Kineto's clock goes
+            self._energy = self._counters.energy
         _torch.profile.stop_trace(self)
         _keep_text(self.profiler)
 
@@ -210,7 +211,6 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
             self._read = kineto, _read(self.profiler)
             if self._counters is not None and self._read[1]._core is not None:
                 self._counters.pour(self._read[1]._core)
-                self._energy = self._counters.energy
         return self._read[1]
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flopscope.hardware.energy import LEAST_SECONDS, Energy, EnergyMeter
-from flopscope.timing.counting import LEFT_DIRTY, Counts, counts_text, traffic_sentence
+from flopscope.timing.counting import LEFT_DIRTY, Counts, count_call, counts_text, traffic_sentence
 
 
 def counts(read: float, written: float, dirty: float = 0.0) -> Counts:
@@ -53,6 +53,70 @@ def test_measure_without_a_gpu_has_a_note_and_raises_if_counters_are_required() 
         fs.measure(lambda: sum(range(100)), device="cpu", counters="require", max_time=0.05)
     with pytest.raises(ValueError, match="counters must be"):
         fs.measure(lambda: None, device="cpu", counters="all")  # type: ignore[arg-type]
+
+
+class Cupti:
+    """The core's functions of counters, which count only inside a capture; a Profiler is one."""
+
+    def __init__(self, asleep: bool) -> None:
+        self.asleep, self.captures = asleep, 0
+        self.groups: list[str] = []
+
+    def count_calls(self, device: int, group: str, before: Any, functions: tuple[Any, ...]) -> list[dict[str, float]]:
+        if self.asleep and not self.captures:
+            raise RuntimeError("CUPTI failed with CUPTI_ERROR_NOT_INITIALIZED (15)")
+        self.groups.append(group)
+        for function in functions:
+            before()
+            function()
+        values = {"memory": {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0}}
+        values["bf16_tensor"] = {"tensor_flops": 7e9}
+        return [dict(values.get(group, {})) for _ in functions]
+
+    def Profiler(self, **options: Any) -> Any:
+        assert options == {"ops": False, "cupti": True, "api_calls": False}
+        return SimpleNamespace(start=self.begin, stop=self.end, running=True)
+
+    def begin(self) -> None:
+        self.captures += 1
+
+    def end(self) -> None:
+        self.captures -= 1
+
+    def measure_flush(self, device: str) -> None:
+        raise RuntimeError("built without CUDA")
+
+
+def stage_of(*kernels: str) -> Any:
+    """Return a stage on a GPU whose call launches these kernels."""
+    columns = {"name": range(len(kernels)), "kind": [0] * len(kernels)}
+    core = SimpleNamespace(events=lambda: (columns, [*kernels], ["kernel"], 0))
+    device = SimpleNamespace(kind="cuda", __str__=lambda self: "cuda:0")
+    return SimpleNamespace(device=device, looks=[SimpleNamespace(core=core)], cold=True, notes=[])
+
+
+@pytest.mark.parametrize("asleep", [False, True])
+def test_counting_goes_on_inside_a_capture_where_cupti_was_detached(
+    asleep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cupti, stage, called = Cupti(asleep), stage_of("gemm"), []
+    for name in ("count_calls", "Profiler", "measure_flush"):
+        monkeypatch.setattr(f"flopscope._core.{name}", getattr(cupti, name))
+    monkeypatch.setattr("flopscope.timing.counting.why_no_counters", lambda: None)
+    found = count_call(stage, lambda: called.append(1), "bf16_tensor", require=True)
+    assert found == {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0, "tensor_flops": 7e9}
+    assert cupti.captures == 0 and ("scalar" in cupti.groups) == (not asleep) and called
+    assert any("FLOP instructions" in note for note in stage.notes) == asleep
+    assert any("hot caches" in note for note in stage.notes)
+
+
+def test_calls_that_communicate_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = stage_of("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)")
+    monkeypatch.setattr("flopscope._core.count_calls", lambda *arguments: pytest.fail("counted"))
+    assert not count_call(stage, lambda: None, None, require=False)
+    assert "communicates" in stage.notes[0]
+    with pytest.raises(RuntimeError, match="communicates"):
+        count_call(stage, lambda: None, None, require=True)
 
 
 # Energy --------------------------------------------------------------------------------------------------------------

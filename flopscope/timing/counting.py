@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ LEFT_DIRTY = "l2_bytes_left_dirty"
 ALWAYS = ("memory", "issue", "scalar", "stalls")
 TENSOR = tuple(group for group in _core.counter_groups if group.endswith("_tensor"))
 UNITS = {name: unit for name, unit, _, _ in _core.counter_rows} | {LEFT_DIRTY: "bytes"}
+ASLEEP = "NOT_INITIALIZED"  # a capture has detached CUPTI, and it did not come back
 NEAR = 0.05  # within which a ratio is a whole number of times
 
 
@@ -70,13 +71,32 @@ def count_call(stage: Stage, call: Callable[[], Any], unit: str | None, require:
     why = _why_not(stage)
     if why is None:
         try:
-            return Counts(_count(stage, call, unit))
+            return Counts(_count(stage, call, unit, ALWAYS))
         except RuntimeError as problem:
             why = str(problem)
+        if ASLEEP in why:
+            why, counts = _count_in_a_capture(stage, call, unit)
+            if counts is not None:
+                return counts
     if require:
         raise RuntimeError(f"hardware counters are unavailable ({why})")
     stage.notes.append(f"no hardware counters: {why}")
     return Counts({})
+
+
+def _count_in_a_capture(stage: Stage, call: Callable[[], Any], unit: str | None) -> tuple[str, Counts | None]:
+    """Count while a capture keeps CUPTI attached, beside which FLOP instructions are not counted."""
+    core = _core.Profiler(ops=False, cupti=True, api_calls=False)
+    try:
+        core.start()
+        counts = Counts(_count(stage, call, unit, [group for group in ALWAYS if group != "scalar"]))
+    except RuntimeError as problem:
+        return str(problem), None
+    finally:
+        if core.running:
+            core.stop()
+    stage.notes.append("FLOP instructions are not counted: CUPTI counts them only before the process's first capture")
+    return "", counts
 
 
 def _why_not(stage: Stage) -> str | None:
@@ -96,7 +116,7 @@ def _communicates(look: Look) -> bool:
     return any(part in name.lower() for name in kernels for part in ("nccl", "rccl", "nvshmem"))
 
 
-def _count(stage: Stage, call: Callable[[], Any], unit: str | None) -> dict[str, float]:
+def _count(stage: Stage, call: Callable[[], Any], unit: str | None, always: Iterable[str]) -> dict[str, float]:
     index = int(str(stage.device).partition(":")[2] or 0)
     flushes = stage.cold and _can_flush(stage)
 
@@ -109,7 +129,7 @@ def _count(stage: Stage, call: Callable[[], Any], unit: str | None) -> dict[str,
         ready()
 
     values: dict[str, float] = {}
-    for group in ALWAYS:
+    for group in always:
         also = (call_and_flush,) if group == "memory" and flushes else ()
         counted, *with_flush = _core.count_calls(index, group, ready, (call, *also))
         values |= counted
