@@ -225,6 +225,18 @@ def test_the_summary_has_sums_over_the_program() -> None:
         float((file["tensor_active"] * lengths).sum() / lengths.sum()), rel=1e-5
     )
     assert math.isnan(total.nvlink_bytes) and math.isnan(total.sm_active)
+    assert counted.hfu(recording("h200_5us.npz")) == pytest.approx(total.tensor_active)
+    assert math.isnan(counted.hfu(_core.Store()))
     header, row = counted.section(recording("h200_5us.npz"))
     assert header[1] == "read" and row[0] == "cuda:0" and row[1].endswith("GiB")
     assert counted.section(_core.Store()) == []
+
+
+def test_the_summary_of_a_trace_names_hfu_beside_mfu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from faulty_programs import CASES
+
+    program = CASES["padding"][0]()
+    program.load().summary()
+    text = capsys.readouterr().out
+    assert "MFU" in text and "HFU 90.0% (counted)" in text and "Counters" in text
+    assert all(len(line) <= 100 for line in text.splitlines())

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from flopscope._core import Store
 
-__all__ = ["Total", "section", "timeline", "totals"]
+__all__ = ["Total", "hfu", "section", "timeline", "totals"]
 
 
 def timeline(core: Store) -> pandas.DataFrame:
@@ -99,6 +99,13 @@ def _total(device: int, sums: Mapping[str, tuple[float, float, float]]) -> Total
         nvlink_bytes=both("nvlink_bytes_received", "nvlink_bytes_sent"),
         pcie_bytes=both("pcie_bytes_read", "pcie_bytes_written"),
     )
+
+
+def hfu(core: Store) -> float:
+    """Return the mean share of the tensor cores' peak over all devices in percent; NaN without that counter."""
+    found = [total for total in totals(core) if not math.isnan(total.tensor_active)]
+    seconds = sum(total.seconds for total in found)
+    return sum(total.tensor_active * total.seconds for total in found) / seconds if seconds else math.nan
 
 
 def section(core: Store) -> list[tuple[str, ...]]:

@@ -120,7 +120,7 @@ def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = 
         return rest
     steps = len(analysis.steps) if analysis.has_steps else 0
     answers = [
-        *accounting_lines(accounting_columns(analysis), steps, analysis.recording.delay),
+        *accounting_lines(accounting_columns(analysis), steps, analysis.recording.delay, counted.hfu(core)),
         "",
         "Advice",
         *(f"  {line}" for line in advise(analysis).lines()),
@@ -163,8 +163,8 @@ def _counter_section(core: Store) -> list[str]:
     return [
         *table_lines(rows),
         "  read, written: of device memory; counted: share of the time from the first sample to the last;",
-        "  tensor active: the FLOP/s of the hardware's tensor cores over their peak at its clock (HFU; MFU has the",
-        "  model's FLOPs)",
+        "  tensor active: FLOP/s of the tensor cores over their peak at the clock of the time (HFU; MFU takes",
+        "  the model's FLOPs and the stated peak)",
     ]
 
 
