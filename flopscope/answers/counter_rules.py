@@ -68,8 +68,8 @@ def padding(analysis: Analysis) -> Iterator[Finding]:
     op, ratio = max(found, key=lambda pair: pair[0].time)
     calls = sum(one.calls for one, _ in found)
     yield Finding(
-        f"Choose sizes that fill the tiles of the tensor cores: {plural(calls, 'product')} {analysis.per} occupied them "
-        f"for {ratio:.1f} × what the FLOPs need. Tiles are 64 to 256 rows and columns: pad or batch small "
+        f"Choose sizes that fill the tiles of the tensor cores: {plural(calls, 'product')} {analysis.per} occupied "
+        f"them for {ratio:.1f} × what the FLOPs need. Tiles are 64 to 256 rows and columns: pad or batch small "
         "dimensions.",
         [(one, min(one.time * (1 - 1 / more), max(one.beyond, 0.0))) for one, more in found],
         evidence(one for one, _ in found),
