@@ -29,6 +29,7 @@ from typing import IO, TYPE_CHECKING, Any
 from flopscope.hardware.counters import Counters, check_counters
 from flopscope.hardware.device import find_device
 from flopscope.results.chrome_trace import COMPRESSION
+from flopscope.results.counted import trace_events
 from flopscope.results.results import Results
 from flopscope.sources.load import Trace, load_trace
 from flopscope.sources.schedules import action_at
@@ -166,7 +167,8 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     def export_chrome_trace(self, path: str | bytes | os.PathLike[str], use_python_export: bool = False) -> None:
         """Write Kineto's trace, compressed if ``path`` ends in .gz. It may be written any number of times.
 
-        ``use_python_export`` selects torch's exporter in Python, in versions of torch that have one.
+        ``use_python_export`` selects torch's exporter in Python, in versions of torch that have one, which leaves out
+        counters.
 
         Raise RuntimeError if the profile is running or has recorded nothing, OSError if the file cannot be written.
         """
@@ -177,8 +179,9 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
                 _torch.profile.export_chrome_trace(self, written, use_python_export=True)
                 with open(written, "rb") as source, replacing(path, "wb") as file:
                     shutil.copyfileobj(source, file)
-        elif path.endswith(".gz"):
-            kineto.save(path, compressed=True)
+        elif path.endswith(".gz") or self._counters is not None:
+            events = b"" if self._counters is None else trace_events(self._recorded("trace"))
+            kineto.save(path, compressed=path.endswith(".gz"), events=events)
         else:
             _torch.profile.export_chrome_trace(self, path)
 
@@ -321,12 +324,13 @@ class _Kineto:
         with _links_to(self._text()) as path:
             return load_trace(path)
 
-    def save(self, path: str, compressed: bool = False) -> None:
-        """Write the trace to a file, as _ProfilerResult does. Raise OSError if it cannot be written."""
+    def save(self, path: str, compressed: bool = False, events: bytes = b"") -> None:
+        """Write the trace to a file, as _ProfilerResult does, with more events. Raise OSError if that fails."""
         memory = self._text()
         size = os.fstat(memory).st_size
         head = max(0, size - _TAIL)  # bytes that are copied unchanged
         tail = os.pread(memory, _TAIL, head).replace(self._quoted_path, json.dumps(path, ensure_ascii=False).encode())
+        tail = _with_events(tail, events)
         with replacing(path, "wb") as file:
             if compressed:
                 name = os.path.basename(path).removesuffix(".gz")
@@ -359,6 +363,15 @@ class _Kineto:
             self._quoted_path = f'"{path}"'.encode()
         if os.fstat(memory).st_size == 0:
             raise OSError("Kineto wrote no trace; its output may contain the reason")
+
+
+def _with_events(tail: bytes, events: bytes) -> bytes:
+    """Insert events at the end of the list of events, whose bracket is the last one before the trace's name."""
+    at = tail.rfind(b"]", 0, tail.rfind(b'"traceName"'))
+    if not events or at < 0:
+        return tail
+    before = tail[:at].rstrip()
+    return before + (b"\n" if before.endswith((b"[", b",")) else b",\n") + events + b"\n" + tail[at:]
 
 
 def _send(memory: int, size: int, file: IO[bytes]) -> None:

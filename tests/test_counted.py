@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -240,3 +241,41 @@ def test_the_summary_of_a_trace_names_hfu_beside_mfu(tmp_path: Path, capsys: pyt
     text = capsys.readouterr().out
     assert "MFU" in text and "HFU 90.0% (counted)" in text and "Counters" in text
     assert all(len(line) <= 100 for line in text.splitlines())
+
+
+# torch ----------------------------------------------------------------------------------------------------------------
+
+
+class Sampled:
+    """Counters that counted one track, as those of a profile do."""
+
+    energy: ClassVar[dict[str, object]] = {}
+
+    def start(self) -> bool:
+        return True
+
+    def stop(self) -> None: ...
+
+    def pour(self, store: _core.Store) -> None:
+        start = np.array([1000, 2000, 5000], np.int64)
+        store.add_samples(0, "dram_bytes_read", start, start + 1000, np.array([4e6, 0.0, 2e6]))
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_traces_of_torch_have_the_counters(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    import flopscope as fs
+    from flopscope.torch import profile
+
+    monkeypatch.setattr("flopscope.torch.Counters", lambda wish, interval: Sampled())
+    with profile(counters=True) as prof:
+        torch.ones(3) + 1
+    path = tmp_path / name
+    prof.export_chrome_trace(str(path))
+    trace = fs.load_trace(path)
+    assert [row.key for row in trace.key_averages(peaks="none")] == [r.key for r in prof.key_averages(peaks="none")]
+    for timeline in (prof.counter_timeline(), trace.counter_timeline()):
+        assert timeline["dram_bytes_read"].tolist() == pytest.approx([4e6, 0, 2e6])
+        assert timeline["duration"].tolist() == pytest.approx([1, 1, 1])
+    if name.endswith("json"):
+        json.loads(path.read_text(encoding="utf-8"))
