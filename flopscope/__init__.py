@@ -37,10 +37,12 @@ from flopscope.support.package import VERSION
 
 if TYPE_CHECKING:
     from flopscope.answers.what_if import what_if
+    from flopscope.hardware.energy import Energy
     from flopscope.pictures.roofline import roofline
     from flopscope.ranks.load import load_ranks
     from flopscope.ranks.ranks import Ranks
     from flopscope.ranks.stragglers import Stragglers, stragglers
+    from flopscope.timing.counting import Counts
     from flopscope.timing.measurement import Measurement
     from flopscope.timing.measuring import measure
     from flopscope.timing.paired import TimesCompared, compare_times
@@ -51,7 +53,9 @@ __version__ = VERSION
 __all__ = [
     *_core.__all__,
     "Comparison",
+    "Counts",
     "Device",
+    "Energy",
     "EventRow",
     "EventTable",
     "Measurement",
@@ -85,6 +89,8 @@ __all__ = [
 
 # Names that are imported on first use, with their modules.
 _LAZY = {
+    "Counts": "timing.counting",
+    "Energy": "hardware.energy",
     "Measurement": "timing.measurement",
     "Ranks": "ranks.ranks",
     "Stragglers": "ranks.stragglers",

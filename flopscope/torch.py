@@ -26,8 +26,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
+from flopscope.hardware.counters import Counters, check_counters
 from flopscope.hardware.device import find_device
 from flopscope.results.chrome_trace import COMPRESSION
+from flopscope.results.counted import trace_events
 from flopscope.results.results import Results
 from flopscope.sources.load import Trace, load_trace
 from flopscope.sources.schedules import action_at
@@ -81,11 +83,16 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     torch's own tables, with FLOPs, bytes and roofline. Python calls appear as stacks of rows (``group_by_stack_n``),
     not as rows.
 
+    Two arguments are flopscope's own: ``counters`` and ``counter_interval_us`` are those of ``flopscope.profile``.
+
     As in torch, results are available from the end of a cycle until the next one begins to warm up. Raise ValueError
     for ``acc_events`` with a schedule, because each cycle has its own events; collect key_averages() in on_trace_ready.
     """
 
     def __init__(self, **arguments: Any) -> None:
+        self.counters = arguments.pop("counters", False)
+        self._interval_ns = check_counters(self.counters, arguments.pop("counter_interval_us", None))
+        self._counters: Counters | None = None  # of the latest cycle
         if arguments.get("acc_events"):
             if arguments.get("schedule") is not None:
                 raise ValueError(_NO_ACCUMULATION)
@@ -102,14 +109,24 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
 
     def prepare_trace(self) -> None:
         """Begin to warm up, as start() and step() do, and discard the results of the latest cycle."""
-        self._core = self._read = None
+        self._core = self._read = self._counters = None
         with warnings.catch_warnings():
             # It recommends acc_events, which is unsupported with a schedule and has no effect without one.
             warnings.filterwarnings("ignore", message="Warning: Profiler clears events")
             _torch.profile.prepare_trace(self)
 
+    def start_trace(self) -> None:
+        """Begin to record, as start() and step() do, and to count if counters are wanted."""
+        _torch.profile.start_trace(self)
+        if self.counters:
+            counters = Counters(self.counters, self._interval_ns)
+            self._counters = counters if counters.start() else None
+
     def stop_trace(self) -> None:
         """End a cycle, as stop() and step() do."""
+        if self._counters is not None:
+            self._counters.stop()  # before Kineto's clock goes
+            self._energy = self._counters.energy
         _torch.profile.stop_trace(self)
         _keep_text(self.profiler)
 
@@ -152,8 +169,9 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
     ) -> None:
         """Write Kineto's trace, compressed if ``path`` ends in .gz. It may be written any number of times.
 
-        ``use_python_export`` selects torch's exporter in Python, in versions of torch that have one. With ``work``,
-        flopscope writes the trace instead, with the work and the rates of single events and counters.
+        ``use_python_export`` selects torch's exporter in Python, in versions of torch that have one, which leaves out
+        hardware counters. With ``work``, flopscope writes the trace instead, with the work and the rates of single
+        events.
 
         Raise RuntimeError if the profile is running or has recorded nothing, OSError if the file cannot be written.
         """
@@ -167,8 +185,9 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
                 _torch.profile.export_chrome_trace(self, written, use_python_export=True)
                 with open(written, "rb") as source, replacing(path, "wb") as file:
                     shutil.copyfileobj(source, file)
-        elif path.endswith(".gz"):
-            kineto.save(path, compressed=True)
+        elif path.endswith(".gz") or self._counters is not None:
+            events = b"" if self._counters is None else trace_events(self._recorded("trace"))
+            kineto.save(path, compressed=path.endswith(".gz"), events=events)
         else:
             _torch.profile.export_chrome_trace(self, path)
 
@@ -199,6 +218,8 @@ class profile(_torch.profile, Results):  # type: ignore[misc]
         kineto = self._finished(what)
         if self._read is None or self._read[0] is not kineto:
             self._read = kineto, _read(self.profiler)
+            if self._counters is not None and self._read[1]._core is not None:
+                self._counters.pour(self._read[1]._core)
         return self._read[1]
 
     @property
@@ -309,12 +330,13 @@ class _Kineto:
         with _links_to(self._text()) as path:
             return load_trace(path)
 
-    def save(self, path: str, compressed: bool = False) -> None:
-        """Write the trace to a file, as _ProfilerResult does. Raise OSError if it cannot be written."""
+    def save(self, path: str, compressed: bool = False, events: bytes = b"") -> None:
+        """Write the trace to a file, as _ProfilerResult does, with more events. Raise OSError if that fails."""
         memory = self._text()
         size = os.fstat(memory).st_size
         head = max(0, size - _TAIL)  # bytes that are copied unchanged
         tail = os.pread(memory, _TAIL, head).replace(self._quoted_path, json.dumps(path, ensure_ascii=False).encode())
+        tail = _with_events(tail, events)
         with replacing(path, "wb") as file:
             if compressed:
                 name = os.path.basename(path).removesuffix(".gz")
@@ -347,6 +369,15 @@ class _Kineto:
             self._quoted_path = f'"{path}"'.encode()
         if os.fstat(memory).st_size == 0:
             raise OSError("Kineto wrote no trace; its output may contain the reason")
+
+
+def _with_events(tail: bytes, events: bytes) -> bytes:
+    """Insert events at the end of the list of events, whose bracket is the last one before the trace's name."""
+    at = tail.rfind(b"]", 0, tail.rfind(b'"traceName"'))
+    if not events or at < 0:
+        return tail
+    before = tail[:at].rstrip()
+    return before + (b"\n" if before.endswith((b"[", b",")) else b",\n") + events + b"\n" + tail[at:]
 
 
 def _send(memory: int, size: int, file: IO[bytes]) -> None:

@@ -83,7 +83,7 @@ class Cuda:
         self.fake = ctypes.CDLL(library)
         u64, u32, number, text = ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int, ctypes.c_char_p
         self.fake.fake_now.restype = u64
-        self.fake.fake_count.restype = ctypes.c_long
+        self.fake.fake_count.restype = self.fake.fake_counters.restype = ctypes.c_long
         for name, arguments in {
             "fake_fail": (text, number),
             "fake_call": (text, u64, u64, u32, u32),
@@ -95,6 +95,11 @@ class Cuda:
             "fake_set_graph": (u32, u64),
             "fake_set_version": (u32,),
             "fake_take": (text,),
+            "fake_traffic": (number, text, u64, u64, ctypes.c_double),
+            "fake_set_chip": (text,),
+            "fake_lack": (text,),
+            "fake_set_passes": (ctypes.c_long,),
+            "fake_counters": (text,),
         }.items():
             getattr(self.fake, name).argtypes = arguments
         self._names: list[bytes] = []  # keeps the names alive, as CUPTI does while the code is loaded
@@ -112,6 +117,13 @@ class Cuda:
 
     def take(self, by: str | None) -> None:
         self.fake.fake_take(None if by is None else by.encode())
+
+    def counters(self, name: str) -> int:
+        return int(self.fake.fake_counters(name.encode()))
+
+    def traffic(self, metric: str, start: int, length: int, amount: float, device: int = 0) -> None:
+        """Let a metric, by CUPTI's name, count an amount, evenly over a time."""
+        self.fake.fake_traffic(device, metric.encode(), start, start + length, amount)
 
     def call(self, function: str = LAUNCH, at: int | None = None, length: int = CALL_NS) -> tuple[int, int]:
         """Make an API call at a time, or now, and wait for its end; return (start, correlation)."""

@@ -197,7 +197,7 @@ def test_results_are_of_the_recorded_cycle(
 
 def test_the_summary_is_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     stand_in = types.ModuleType("summary")
-    stand_in.text = lambda core, analysis: f"{core.event_count} events\n"  # type: ignore[attr-defined]
+    stand_in.text = lambda core, analysis, energy: f"{core.event_count} events\n"  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "flopscope.results.summary", stand_in)
     monkeypatch.setattr(results, "summary", stand_in, raising=False)
     with fs.profile() as prof:

@@ -2,6 +2,7 @@
 #include "python/store_type.h"
 
 #include "base/fork.h"
+#include "python/store_samples.h"
 #include "store/event.h"
 #include "store/extend.h"
 #include "store/signature.h"
@@ -93,6 +94,7 @@ static PyObject *read_stopped(PyObject *object, PyObject *args, const char *what
     X(stream_summary, "stream summary") \
     X(timeline, "timeline")             \
     X(memory, "memory")                 \
+    X(samples, "counter samples")       \
     X(write_trace, "trace")
 #define READING_METHOD(method, what)                                       \
     static PyObject *reading_##method(PyObject *object, PyObject *args)    \
@@ -241,6 +243,11 @@ static PyMethodDef methods[] = {
      "The events as lanes of at most about `limit` blocks, columns as raw numbers; rows as in table()."},
     {"memory", reading_memory, METH_VARARGS,
      "memory($self, by_shape, /)\n--\n\nThe changes of memory, columns as raw numbers; rows as in table()."},
+    {"samples", reading_samples, METH_NOARGS,
+     "[(device, metric, kind, unit, start, end, value)]: the counter samples of each track, times in ns."},
+    {"add_samples", fs_store_object_add_samples, METH_VARARGS,
+     "add_samples($self, device, metric, start, end, value, /)\n--\n\nAppend samples to a track, in order of start, "
+     "times in ns; how many were left out because they overlap or are not finite."},
     {"extend", extend_from, METH_VARARGS,
      "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
     {"write_trace", reading_write_trace, METH_VARARGS,
@@ -281,5 +288,6 @@ static PyType_Spec spec = {
 int fs_add_store(PyObject *module)
 {
     if (fs_add_type(module, &fs_store_type, &spec) < 0 || fs_add_columns(module) < 0) return -1;
+    if (fs_add_metrics(module) < 0) return -1;
     return fs_add_accounting_names(module);
 }

@@ -18,7 +18,8 @@
     X(registers_per_sm, regsPerMultiprocessor, "32-bit registers")                      \
     X(shared_memory_per_block_optin, sharedMemPerBlockOptin, "bytes, the opt-in limit") \
     X(shared_memory_per_sm, sharedMemPerMultiprocessor, "bytes")                        \
-    X(max_blocks_per_sm, maxBlocksPerMultiprocessor, "blocks; absent from Kineto")
+    X(max_blocks_per_sm, maxBlocksPerMultiprocessor, "blocks; absent from Kineto")      \
+    X(l2_bytes, l2CacheSize, "bytes; absent from Kineto")
 
 typedef struct {
     char name[128]; /* as the driver reports it: "NVIDIA H200"; "" if unknown */

@@ -2,6 +2,7 @@
 
 #include "base/saturate.h"
 #include "store/event.h"
+#include "store/samples.h"
 
 /* The ids of the source's names, signatures and lanes in the target, one after the other. */
 typedef struct {
@@ -62,6 +63,21 @@ static fs_status add_devices(fs_store *store, const fs_store *from, fs_error *er
     return FS_OK;
 }
 
+static fs_status append_samples(fs_store *store, const fs_store *from, int64_t shift, fs_error *err)
+{
+    for (uint32_t i = 0; i < fs_store_track_count(from); i++) {
+        const fs_counter_track *track = fs_store_track(from, i);
+        for (uint32_t at = 0; at < track->count; at++) {
+            fs_sample sample = track->samples[at];
+            sample.start = fs_add_saturated(sample.start, shift);
+            sample.end = fs_add_saturated(sample.end, shift);
+            const char *name = fs_store_name_text(from, track->name);
+            FS_TRY(fs_store_add_samples(store, track->device, name, &sample, 1, NULL, err));
+        }
+    }
+    return FS_OK;
+}
+
 fs_status fs_store_extend(fs_store *store, const fs_store *from, int64_t shift, fs_error *err)
 {
     size_t names = fs_store_name_count(from), signatures = fs_store_signature_count(from);
@@ -74,6 +90,7 @@ fs_status fs_store_extend(fs_store *store, const fs_store *from, int64_t shift, 
     fs_status status = map_ids(store, from, &map, err);
     if (status == FS_OK) status = add_devices(store, from, err);
     if (status == FS_OK) status = append_events(store, from, &map, shift, err);
+    if (status == FS_OK) status = append_samples(store, from, shift, err);
     fs_free(ids);
     return status;
 }

@@ -10,7 +10,7 @@
 
 #include "store/store.h"
 
-/* Append the events of another store, which nothing changes meanwhile, `shift` ns later than they have it. They lose
+/* Append the events and counter samples of another store, which nothing changes meanwhile, `shift` ns later. They lose
  * their correlations, as both may use the same numbers; launchers remain. Devices without facts get those of `from`.
  * FS_OUT_OF_MEMORY leaves a part of them in `store`. */
 fs_status fs_store_extend(fs_store *store, const fs_store *from, int64_t shift, fs_error *err);

@@ -8,6 +8,7 @@
 #include "base/lock.h"
 #include "base/memory.h"
 #include "base/saturate.h"
+#include "store/samples.h"
 
 #define NAME_OF(NAME, name, on_device, prose) [FS_EVENT_##NAME] = #name,
 const char *const fs_event_kind_names[FS_EVENT_KIND_COUNT] = {FS_EVENT_KIND_LIST(NAME_OF)};
@@ -45,6 +46,7 @@ struct fs_store {
     int64_t window[2];
     fs_device_facts *devices;
     int device_count;
+    fs_counter_tracks *tracks; /* of counters; its own block, so that a const store gives access to it */
 };
 
 /* The calling thread's lane in the store that it used last. */
@@ -58,7 +60,12 @@ static atomic_ullong store_serials;
 fs_status fs_store_create(fs_store **store, fs_error *err)
 {
     fs_store *result = fs_calloc(1, sizeof *result);
-    if (result == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a store of events");
+    fs_counter_tracks *tracks = result == NULL ? NULL : fs_calloc(1, sizeof *tracks);
+    if (tracks == NULL) {
+        fs_free(result);
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a store of events");
+    }
+    result->tracks = tracks;
     result->serial = atomic_fetch_add(&store_serials, 1) + 1;
     result->window[0] = result->window[1] = FS_MISSING;
     *store = result;
@@ -73,6 +80,8 @@ void fs_store_destroy(fs_store *store)
     fs_free(store->lanes);
     fs_free(store->asides);
     fs_free(store->devices);
+    fs_counter_tracks_clear(store->tracks);
+    fs_free(store->tracks);
     fs_intern_clear(&store->names);
     fs_intern_clear(&store->signatures);
     fs_intern_clear(&store->lane_keys);
@@ -474,6 +483,11 @@ uint32_t fs_store_lane_count(const fs_store *store)
 fs_device_facts fs_store_device(const fs_store *store, int device)
 {
     return device >= 0 && device < store->device_count ? store->devices[device] : fs_device_facts_missing;
+}
+
+fs_counter_tracks *fs_store_tracks(const fs_store *store)
+{
+    return store->tracks;
 }
 
 fs_lane fs_store_lane(const fs_store *store, uint32_t id)

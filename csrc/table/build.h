@@ -11,6 +11,7 @@
 
 #include "store/event.h"
 #include "table/calls.h"
+#include "table/counted.h"
 #include "table/table.h"
 
 enum { FS_HOST, FS_DEVICE, FS_MEMORY_PLACES };
@@ -119,6 +120,8 @@ typedef struct {
     fs_group *groups;
     uint32_t group_count, group_capacity;
     int64_t *samples;
+    fs_counted counted;
+    fs_counted_sum *counted_sums; /* by group; NULL if nothing was counted */
 } fs_build;
 
 /* Return the event itself, or the nearest enclosing one that is not a frame; FS_NONE: none. */

@@ -64,10 +64,20 @@ static const sort_entry *sort_works(const fs_build *build, sort_entry *entries)
     return from;
 }
 
+/* Add what was counted during the work to a row; nothing is known of a row with work that was not counted. */
+static void add_counted(fs_build *build, const fs_group *group, const device_work *work)
+{
+    if (build->counted_sums == NULL) return;
+    const fs_counted_work unknown = {.end = work->duration};
+    const fs_counted_work *counted = fs_counted_of(&build->counted, work->event);
+    fs_counted_add(&build->counted_sums[group - build->groups], counted != NULL ? counted : &unknown);
+}
+
 /* Add the part of the work's time during which the row was not busy yet; `ends` holds the latest end by row and
  * device. */
 static void add_busy(fs_build *build, fs_group *group, const device_work *work, int64_t *ends)
 {
+    add_counted(build, group, work);
     if (work->timing < group->device_timing) group->device_timing = work->timing;
     if (work->start == FS_MISSING) { /* without a start, no overlap is known */
         fs_add_to(&group->row.device_busy_time, work->duration);
@@ -295,6 +305,12 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
 fs_status fs_build_devices(fs_build *build, fs_error *err)
 {
     if (build->work_count == 0) return FS_OK;
+    FS_TRY(fs_counted_build(&build->counted, build->store, err));
+    if (build->counted.count > 0) {
+        build->counted_sums = fs_calloc(build->group_count, sizeof *build->counted_sums);
+        if (build->counted_sums == NULL)
+            return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count %u device events", build->work_count);
+    }
     size_t end_count = (size_t)build->group_count * build->device_count;
     sort_entry *entries = NULL;
     int64_t *ends = fs_malloc(end_count * sizeof *ends);

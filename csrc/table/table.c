@@ -54,6 +54,30 @@ static void rate(const fs_build *build, fs_group *group)
     if (group->estimated_ns > 0 && row->pct_roofline > 100) clear_rates(row);
 }
 
+/* Sum of what two metrics counted in a row. */
+static double sum_of(const fs_counted_sum *sum, fs_metric one, fs_metric other)
+{
+    return fs_counted_value(sum, one) + fs_counted_value(sum, other);
+}
+
+static void fill_counted(const fs_build *build, fs_group *group)
+{
+    static const fs_counted_sum nothing;
+    fs_row *row = &group->row;
+    const fs_counted_sum *sum = build->counted_sums != NULL ? &build->counted_sums[group - build->groups] : &nothing;
+    row->dram_bytes_read = fs_counted_value(sum, FS_METRIC_DRAM_READ);
+    row->dram_bytes_written = fs_counted_value(sum, FS_METRIC_DRAM_WRITTEN);
+    row->sm_active = fs_counted_value(sum, FS_METRIC_SM_ACTIVE);
+    row->tensor_active = fs_counted_value(sum, FS_METRIC_TENSOR_ACTIVE);
+    row->l2_bytes = fs_counted_value(sum, FS_METRIC_L2);
+    row->nvlink_bytes = sum_of(sum, FS_METRIC_NVLINK_RECEIVED, FS_METRIC_NVLINK_SENT);
+    row->pcie_bytes = sum_of(sum, FS_METRIC_PCIE_READ, FS_METRIC_PCIE_WRITTEN);
+    double moved = row->dram_bytes_read + row->dram_bytes_written;
+    double modelled = row->bytes_total_moved - group->unrated_bytes;
+    row->dram_gbytes_per_s = row->device_busy_time > 0 ? moved / (double)row->device_busy_time : NAN;
+    row->traffic_ratio = modelled > 0 ? moved / modelled : NAN;
+}
+
 static void fill_row(const fs_build *build, fs_group *group)
 {
     fs_row *row = &group->row;
@@ -79,6 +103,7 @@ static void fill_row(const fs_build *build, fs_group *group)
     row->time_max = times.max;
     row->time_std = times.std;
     rate(build, group);
+    fill_counted(build, group);
 }
 
 /* torch's order of rows: by start of the first event, then the longer first. */
@@ -251,6 +276,8 @@ done:
     fs_free(build.rates);
     fs_free(build.groups);
     fs_free(build.samples);
+    fs_counted_clear(&build.counted);
+    fs_free(build.counted_sums);
     return status;
 }
 

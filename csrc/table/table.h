@@ -16,7 +16,8 @@ enum { FS_MAX_CUDA_DEVICES = 64 };
     X(tflops_per_s, "TFLOP/s", 1)     \
     X(gbytes_per_s, "GB/s", 1)        \
     X(flops_per_byte, "FLOP/byte", 1) \
-    X(percent, "%", 1)
+    X(percent, "%", 1)                \
+    X(ratio, "", 1)
 
 /* What separates rows further than their names. X(NAME, name, prose) */
 #define FS_GROUPING_LIST(X)                                                              \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -114,10 +115,11 @@ def accounting_frame(analysis: Analysis) -> pandas.DataFrame:
     return pandas.DataFrame(accounting_columns(analysis))
 
 
-def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float) -> list[str]:
+def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float, hfu: float = math.nan) -> list[str]:
     """Return the accounting of the whole as text: a sentence, and a bar for each part that is not empty.
 
-    steps: their number, 0 for none. delay: estimated µs per step that recording added.
+    steps: their number, 0 for none. delay: estimated µs per step that recording added. hfu: the counted share of the
+    tensor cores' peak in percent, if it is known.
     """
     if not columns["total"]:
         return []
@@ -130,6 +132,8 @@ def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float) ->
             f"; {short_time_text(whole['ideal'] / per)} at the device's limits; "
             f"MFU {percent_text(whole['mfu'])}, MBU {percent_text(whole['mbu'])}"
         )
+    if not math.isnan(hfu):
+        head += f", HFU {percent_text(hfu)} (counted)"
     lines = [f"{head}."]
     if delay > 0.01 * whole["total"] / per:
         unobserved = short_time_text(whole["total"] / per - delay)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from flopscope.answers import compute_rules, host_rules, memory_rules
+from flopscope.answers import compute_rules, counter_rules, host_rules, memory_rules
 from flopscope.answers.analysis import Analysis
 from flopscope.answers.findings import Finding
 
@@ -24,6 +24,9 @@ RULES: Mapping[str, Callable[[Analysis], Iterator[Finding]]] = {
     "align": compute_rules.align,
     "cast": memory_rules.cast,
     "layout": memory_rules.layout,
+    "traffic": counter_rules.traffic,
+    "padding": counter_rules.padding,
+    "tensor": counter_rules.tensor,
     "small": compute_rules.small,
     "fuse": memory_rules.fuse,
     "launch": host_rules.launch,

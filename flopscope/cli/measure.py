@@ -60,6 +60,9 @@ def add_measure(commands: Any) -> None:
     parser.add_argument("--bytes", type=float, help="bytes that a call moves, if unknown")
     parser.add_argument("--unit", help="with --flops: the compute unit that does them, such as bf16_tensor")
     parser.add_argument("--peaks", choices=("measured", "datasheet", "none"), default="measured", help="base of shares")
+    parser.add_argument(
+        "--counters", action="store_true", help="also count DRAM traffic, FLOP instructions, occupancy and stalls"
+    )
     parser.add_argument("--json", metavar="FILE", help="write the measurement and its samples")
     parser.set_defaults(run=_measure)
 
@@ -74,7 +77,9 @@ def _measure(options: argparse.Namespace) -> None:
         call, args = _function(options.what, options.path), ()
     else:
         call, args = _op(options)
-    keywords = {name: getattr(options, name) for name in ("flops", "bytes", "unit", "cache", "max_time", "peaks")}
+    keywords = {
+        name: getattr(options, name) for name in ("flops", "bytes", "unit", "cache", "max_time", "peaks", "counters")
+    }
     try:
         measurement = measure(call, *args, device=options.device, **keywords)
     except (ValueError, RuntimeError, OverflowError, OSError, ImportError) as problem:  # main() passes on all others

@@ -162,6 +162,19 @@ class Check:
         """Check the bytes that a call must read and write."""
         return self._count("bytes", limits.work(self.measurement, "bytes"), _SHAPES, equal_to, at_least, at_most)
 
+    def traffic(self, *, at_most: float | None = None, at_least: float | None = None) -> Check:
+        """Check the bytes that the GPU's counters see a call move, over the bytes that it must read and write.
+
+        1.1 allows a tenth more. Skips the test if counters are unavailable.
+        """
+        ratio = self._counted().traffic_ratio
+        if not limits.known(ratio):
+            raise LimitError(f"traffic() needs the bytes that {self.name} must move; pass them: perf(fn, …, bytes=…)")
+        wanted = {"equal_to": None, "at_least": at_least, "at_most": at_most}
+        result = limits.check_count("× the bytes it must move", round(ratio, 3), wanted)
+        given = ", ".join(f"{name}={limit:g}" for name, limit in wanted.items() if limit is not None)
+        return self._settle(replace(result, call=f"traffic({given})"), self._counted().traffic)
+
     def kernels(
         self, equal_to: float | None = None, *, at_least: float | None = None, at_most: float | None = None
     ) -> Check:
@@ -206,6 +219,20 @@ class Check:
 
         with alone(self._settings.write_line):
             return measure(self._fn, *self._args, **_longer(measure, self._options, times))
+
+    def _counted(self) -> Any:
+        """Return the measurement with its counters, measured again with them the first time."""
+        if not self.measurement.counters:
+            self._options["counters"] = "require"
+            try:
+                self.measurement = self._measure(1)
+            except RuntimeError as problem:
+                if "hardware counters are unavailable" not in str(problem):
+                    raise
+                pytest.skip(f"traffic() needs {problem}")
+            finally:
+                self._options["counters"] = False
+        return self.measurement
 
     def _check_all(self, comparison: str, wanted: Mapping[str, float]) -> Check:
         if not wanted:

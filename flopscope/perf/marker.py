@@ -19,7 +19,7 @@ __all__ = ["LIMITS", "apply", "check_unused", "limits_of", "skip_unless_here", "
 __tracebackhide__ = True  # pytest shows the line of the test instead
 
 # Methods of Check. The value in a marker is a dict of keyword arguments, one argument, a sequence of them, or True.
-LIMITS = ("at_least", "at_most", "bound", "no_slower_than", "flops", "bytes", "kernels", "no_sync")
+LIMITS = ("at_least", "at_most", "bound", "no_slower_than", "flops", "bytes", "traffic", "kernels", "no_sync")
 
 _NAME = re.compile(r"cpu|cuda(:\d+)?")
 _EXAMPLES = {"at_least": '; example: at_least={"pct_roofline": 80}', "at_most": '; example: at_most={"us": 20}'}

@@ -22,7 +22,7 @@ class Column:
 
 _NUMBERS = tuple(Column(*number) for number in _core.numeric_columns)
 _BEFORE_SHAPES = 8  # of the numbers: times and memory, as torch has them
-_BEFORE_UNIT = [number.name for number in _NUMBERS].index("roofline_time")
+_BEFORE_UNIT, _COUNTED = ([number.name for number in _NUMBERS].index(n) for n in ("roofline_time", "dram_bytes_read"))
 
 COLUMNS = (
     Column("key", "", "name of the events of the row"),
@@ -40,8 +40,9 @@ COLUMNS = (
         'compute unit that did the FLOPs ("fp32", "bf16_tensor", …), or most of them; '
         "None if nothing computes or the unit is unknown",
     ),
-    *_NUMBERS[_BEFORE_UNIT:],
+    *_NUMBERS[_BEFORE_UNIT:_COUNTED],
     Column("bound", "", f"what bounds the row: {', '.join(_core.bounds())}"),
+    *_NUMBERS[_COUNTED:],
     Column("timing_source", "", 'source of the device times: "cupti", "event", "trace", or "cpu" for host times'),
 )
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from flopscope._core import Store
     from flopscope.answers.advice import AdviceTable
     from flopscope.answers.analysis import Analysis
+    from flopscope.hardware.energy import Energy
     from flopscope.hardware.peaks import Peaks
     from flopscope.results.events import EventList
 
@@ -46,6 +47,7 @@ class Results:
         self._metadata: dict[str, Any] = {}  # head of exported traces
         self._trace_id: str | None = None
         self._timing: str = "cpu"
+        self._energy: dict[str, Energy] = {}
         self._last_analysis: tuple[tuple[int, int, str], Analysis] | None = None
 
     def key_averages(
@@ -220,6 +222,26 @@ class Results:
 
         return communication.stream_summary(self._recorded("stream summary"))
 
+    def counter_timeline(self) -> pandas.DataFrame:
+        """Return the samples of hardware counters: one row for each sample of a device, in order of time.
+
+        The columns are ``device``, ``start`` and ``duration`` in µs as in events(), and one for each counter: bytes
+        counted in the sample ("dram_bytes_read", "l2_bytes", …), or shares in percent ("sm_active",
+        "tensor_active"). Counters that a trace brought along have its names and units. Values that a sample lacks are
+        NaN. There are no rows without counters. Raises RuntimeError during recording and if nothing was recorded.
+        """
+        from flopscope.results import counted
+
+        return counted.timeline(self._recorded("counters"))
+
+    @property
+    def energy(self) -> Mapping[str, Energy]:
+        """Energy of each GPU while a profile with counters ran, by "cuda:0": joules, and watts on average.
+
+        NaN for less than 0.1 s, which the GPU's own counter does not resolve. Empty for other profiles and for traces.
+        """
+        return self._energy
+
     def accounting(self, *, peaks: str | None = None) -> pandas.DataFrame:
         """Account for every instant of each device in each step: one column for each part, in µs.
 
@@ -370,7 +392,7 @@ class Results:
         from flopscope.results import summary
 
         print(
-            summary.text(self._recorded("summary"), self._analysis("summary", peaks)),
+            summary.text(self._recorded("summary"), self._analysis("summary", peaks), self.energy),
             end="",
             file=sys.stdout if file is None else file,
         )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.answers.launches import skewed_clocks
+from flopscope.results import counted
 from flopscope.support.columns import aligned_lines
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from flopscope._core import Store
     from flopscope.answers.analysis import Analysis
+    from flopscope.hardware.energy import Energy
 
 __all__ = ["details", "gpu_summary", "launch_summary", "step_breakdown", "text"]
 
@@ -106,17 +108,20 @@ STEPS_SHOWN = 6
 NAME_WIDTH = 18
 
 
-def text(core: Store, analysis: Analysis) -> str:
-    """Return the summary as text of at most 100 columns. Raise RuntimeError while the profile is running."""
+def text(core: Store, analysis: Analysis, energy: Mapping[str, Energy] | None = None) -> str:
+    """Return the summary as text of at most 100 columns. Raise RuntimeError while the profile is running.
+
+    energy: of each device during the profile, as Results.energy.
+    """
     from flopscope.answers.accounting import accounting_columns, accounting_lines
     from flopscope.answers.advice import advise
 
-    rest = details(core)
+    rest = "\n".join(filter(None, [details(core), _energy_section(energy or {}, analysis)]))
     if not analysis.devices:
         return rest
     steps = len(analysis.steps) if analysis.has_steps else 0
     answers = [
-        *accounting_lines(accounting_columns(analysis), steps, analysis.recording.delay),
+        *accounting_lines(accounting_columns(analysis), steps, analysis.recording.delay, counted.hfu(core)),
         "",
         "Advice",
         *(f"  {line}" for line in advise(analysis).lines()),
@@ -132,6 +137,7 @@ def details(core: Store) -> str:
     gpu, launches = core.gpu_summary(), core.launch_summary()
     sections = {
         "GPUs": _gpu_section(gpu, "the steps" if steps["step"][0] is not None else "the profile"),
+        "Counters": _counter_section(core),
         "Time": _step_section(steps),
         "Launches": _launch_section(launches),
         "Communication": _communication_section(core.collectives()[0]),
@@ -149,6 +155,31 @@ def _gpu_section(gpu: Columns, whole: str) -> list[str]:
         *table_lines([headers, *rows]),
         f"  utilization, SM efficiency, idle: of the time of {whole}; tensor cores: of the kernels' time",
     ]
+
+
+def _counter_section(core: Store) -> list[str]:
+    rows = counted.section(core)
+    if not rows:
+        return []
+    return [
+        *table_lines(rows),
+        "  read, written: of device memory; counted: share of the time from the first sample to the last;",
+        "  tensor active: FLOP/s of the tensor cores over their peak at the clock of the time (HFU; MFU takes",
+        "  the model's FLOPs and the stated peak)",
+    ]
+
+
+def _energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> str:
+    """Return the section about energy; GFLOP/J for one device, as the FLOPs of several are not told apart."""
+    rows: list[tuple[str, ...]] = [("device", "energy", "mean power", "GFLOP/J")]
+    flops = sum(f for f in analysis.columns["flops"] if not math.isnan(f))
+    for device, used in energy.items():
+        efficiency = flops / used.joules / 1e9 if len(energy) == 1 and used.joules > 0 else math.nan
+        rows.append((device, *map(number_text, (used.joules, used.watts, efficiency))))
+    if len(rows) == 1:
+        return ""
+    missing = [f"  {device}: {used.missing}" for device, used in energy.items() if used.missing]
+    return "\n".join(["Energy in J, W", *table_lines(rows), *missing, ""])
 
 
 def _step_section(steps: Columns) -> list[str]:

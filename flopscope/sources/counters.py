@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from flopscope import _core
@@ -64,11 +64,9 @@ def read_samples(
 
 
 def add_samples(store: _core.Store, samples: Sequence[Samples]) -> dict[str, int]:
-    """Add samples to a store that takes them. Return their counts by device and metric."""
-    add: Callable[..., object] | None = getattr(store, "add_samples", None)
-    if add is not None:
-        for one in samples:
-            add(*one)
+    """Add samples to a store. Return their counts by device and metric."""
+    for one in samples:
+        store.add_samples(*one)
     return {f"cuda:{one.device} {one.metric}": len(one.value) for one in samples}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import secrets
+import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from flopscope._core import Profiler, record_into
 from flopscope.hardware.activities import ProfilerActivity, activities_named
 from flopscope.hardware.capture import TIMERS, Recipe, Timer, start_core, warn_of_losses
+from flopscope.hardware.counters import Counters, CountersWish, check_counters, why_no_counters
 from flopscope.results.results import Results
 from flopscope.sources.schedules import ProfilerAction, action_at
 from flopscope.support.warn import warn_user
@@ -89,6 +91,12 @@ class profile(Results):
         CUPTI is unavailable; "cupti": CUPTI, or RuntimeError if it is unavailable; "event": CUDA events.
     record_api_calls: False excludes CUDA API calls, which reduces the overhead; kernels are then attributed to no op.
 
+    counters: True also counts what the GPU did, through CUPTI's PM sampling, at no cost to its kernels: DRAM traffic,
+        activity of multiprocessors and tensor cores, L2, NVLink and PCIe, as columns of the table and in
+        ``counter_timeline()``. Where counters are unavailable, a warning says why, and the profile has none;
+        "require" raises RuntimeError instead.
+    counter_interval_us: µs between samples, 1 to 1e6. None: 2.5 µs for the first 0.1 s and 100 µs after that.
+
     custom_trace_id_callback: called at the beginning of each cycle; returns its trace id, a string. By default ids are
         random.
 
@@ -125,6 +133,8 @@ class profile(Results):
         post_processing_timeout_s: float | None = None,
         timer: Timer = "auto",
         record_api_calls: bool = True,
+        counters: CountersWish = False,
+        counter_interval_us: float | None = None,
     ) -> None:
         super().__init__()  # its core is that of the latest cycle, which may still be recording
         _refuse(acc_events and schedule is not None, _NO_ACCUMULATION)
@@ -134,7 +144,9 @@ class profile(Results):
         _check_functions(
             schedule=schedule, on_trace_ready=on_trace_ready, custom_trace_id_callback=custom_trace_id_callback
         )
+        interval_ns = check_counters(counters, counter_interval_us)
         self.activities = activities_named(activities)
+        _refuse(counters == "require" and ProfilerActivity.CUDA not in self.activities, _NO_CUDA_TO_COUNT)
         _refuse(timer == "cupti" and ProfilerActivity.CUDA not in self.activities, _NO_CUDA_TO_TIME)
         self.schedule = schedule
         self.on_trace_ready = on_trace_ready
@@ -146,6 +158,9 @@ class profile(Results):
         self.custom_trace_id_callback = custom_trace_id_callback
         self.timer = timer
         self.record_api_calls = record_api_calls
+        self.counters = counters
+        self._interval_ns = interval_ns
+        self._counters: Counters | None = None  # that count now
         self.step_num = 0
         """Number of the current step, from 0; each ``step()`` increments it."""
         self.current_action = self._action_of(0)
@@ -160,6 +175,7 @@ class profile(Results):
         )
         self._live: Profiler | None = None  # the recorder that is running, for results or to warm up
         self._step: int | None = None  # the event of the current step
+        self._counted_from = 0
         self._state = "not started"
 
     # Running ----------------------------------------------------------------------------------------------------------
@@ -274,12 +290,26 @@ class profile(Results):
 
     def _record(self) -> None:
         self._warm_up()
+        if self._count() and self._live is not None:
+            self._live.restart()  # the time that it took to start the counters is no part of the profile
         self._keep(self._live)
 
     def _forget_warm_up(self) -> None:
+        self._count()
         if self._live is not None:
             self._live.restart()
         self._keep(self._live)
+
+    def _count(self) -> bool:
+        """Start the counters, if they are wanted, and return whether they count."""
+        if not self.counters or self._live is None or self._counters is not None:
+            return False
+        counters = Counters(self.counters, self._interval_ns)
+        if self._timing != "cupti":
+            return counters.refuse(why_no_counters() or "CUPTI records no kernels to count for")
+        self._counters = counters if counters.start() else None
+        self._counted_from = time.monotonic_ns()
+        return self._counters is not None
 
     def _keep(self, core: Profiler | None) -> None:
         """Make the later events of a recorder, including ranges, the results."""
@@ -289,15 +319,20 @@ class profile(Results):
 
     def _save(self) -> None:
         """Stop the recorder, or finish stopping it after an interrupt. The events of a warm-up are not results."""
-        core = self._live
+        core, counters = self._live, self._counters
         if core is not None:
             try:
                 if core.running:
                     record_into(None)
+                    if counters is not None:
+                        counters.stop()
                     core.stop()
             finally:
                 if not core.running:
-                    self._live = None
+                    self._live = self._counters = None
+            if counters is not None:
+                counters.pour(core.store, self._counted_from)
+                self._energy = counters.energy
             warn_of_losses(core)
 
     def _save_and_hand_over(self) -> None:
@@ -319,7 +354,7 @@ class profile(Results):
     def _abandon(self) -> None:
         """Detach the profile in a forked child; the parent continues it."""
         record_into(None)
-        self._live = self._core = None
+        self._live = self._core = self._counters = None
         self._state = "forked"
 
     # Results ----------------------------------------------------------------------------------------------------------
@@ -382,6 +417,7 @@ _NO_ACCUMULATION = (
 _NO_OBSERVER = "execution_trace_observer is unsupported; record execution traces with torch.profiler.profile"
 _NO_USE_CUDA = "select what to record by activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]"
 _NO_CUDA_TO_TIME = 'timer="cupti" measures CUDA work; add ProfilerActivity.CUDA to the activities'
+_NO_CUDA_TO_COUNT = 'counters="require" counts CUDA work; add ProfilerActivity.CUDA to the activities'
 
 
 def _refuse(wrong: object, message: str) -> None:

@@ -36,6 +36,9 @@ class Look:
     flops: float
     bytes: float
     """Work of all ops, also ``flops``; NaN unless the work of each is known."""
+    bytes_read: float
+    bytes_written: float
+    """The parts of ``bytes``."""
     notes: tuple[str, ...]
     core: Any
     """The stopped recorder."""
@@ -99,7 +102,7 @@ def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
     launches = [at for at, is_work in enumerate(work) if is_work]
     native = [at for at in launches if _is_native(columns, names, int(columns["launcher"][at]))]
     kernels = sum(kinds[columns["kind"][at]] == "kernel" for at in launches)
-    ops, flops, moved = _work_of(core)
+    ops, flops, moved, read, written = _work_of(core)
     return Look(
         devices=tuple(sorted({f"cuda:{columns['device'][at]}" for at in launches if columns["device"][at] >= 0})),
         sees_cuda=sees_cuda,
@@ -109,6 +112,8 @@ def look_at(core: Any, sees_cuda: bool, notes: tuple[str, ...] = ()) -> Look:
         ops=ops,
         flops=flops,
         bytes=moved,
+        bytes_read=read,
+        bytes_written=written,
         notes=notes,
         core=core,
     )
@@ -128,16 +133,17 @@ def _op_rows(columns: Mapping[str, Any]) -> list[int]:
     return [row for row in known if not columns["is_user_annotation"][row]] or known
 
 
-def _work_of(core: Any) -> tuple[int, float, float]:
-    """Return the number of op calls, their FLOPs and their bytes."""
+def _work_of(core: Any) -> tuple[int, float, float, float, float]:
+    """Return the number of op calls, their FLOPs, their bytes, and the bytes read and written."""
     columns, meta = core.table(False, 0, {})
     rows = _op_rows(columns)
     if not rows:
-        return 0, math.nan, math.nan
-    flops, moved = (math.fsum(columns[name][row] for row in rows) for name in ("flops", "bytes_total_moved"))
+        return 0, math.nan, math.nan, math.nan, math.nan
+    names = ("flops", "bytes_total_moved", "bytes_read", "bytes_written")
+    flops, moved, read, written = (math.fsum(columns[name][row] for row in rows) for name in names)
     coverage = meta["coverage"]  # below 1 if some work is unknown
     return (
         sum(columns["count"][row] for row in rows),
         flops if coverage["flops"] >= 1 - 1e-9 else math.nan,
-        moved if coverage["bytes"] >= 1 - 1e-9 else math.nan,
+        *(amount if coverage["bytes"] >= 1 - 1e-9 else math.nan for amount in (moved, read, written)),
     )

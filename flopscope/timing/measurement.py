@@ -14,6 +14,7 @@ from flopscope.support.units import MISSING, bound_text, roofline_text, si_text
 from flopscope.support.units import flop_rate_text as _flop_rate
 from flopscope.support.units import long_time_text as _time
 from flopscope.support.units import rate_text as _rate
+from flopscope.timing.counting import Counts, counts_text, traffic_sentence
 from flopscope.timing.distribution import Distribution
 
 __all__ = ["Bound", "Measurement", "Shares", "plain"]
@@ -93,6 +94,16 @@ class Measurement(Distribution):
     """Source of the peaks behind the shares: "measured" or "datasheet"; "": the peaks are unknown."""
     shares: Mapping[str, Shares] = field(default_factory=dict)
     """Shares by source of the known peaks, "measured" and "datasheet"."""
+    bytes_read: float = math.nan
+    bytes_written: float = math.nan
+    """The parts of ``bytes_total_moved``; NaN where only the sum is known."""
+    counters: Counts = field(default_factory=lambda: Counts({}))
+    """What the hardware counted for a call, in passes apart from the times, if ``measure(counters=True)``; else empty.
+    Its documentation lists the names."""
+    joules: float = math.nan
+    """Energy of the GPU per call in J: ``watts`` for the median time; NaN where the samples took less than 0.1 s."""
+    watts: float = math.nan
+    """Mean power of the GPU while the samples were taken, in W, by the energy that its driver counts."""
     notes: tuple[str, ...] = ()
     """What was unavailable, and why: NVML, CUPTI, a CUDA graph."""
     roof: _core.Roof | None = field(default=None, repr=False)
@@ -108,6 +119,21 @@ class Measurement(Distribution):
         half = (self.ci[1] - self.ci[0]) / 2 / self.median if self.median else math.nan
         spread = "timed once" if math.isnan(half) else f"±{100 * half:.1f} %"
         return f"{self.name} takes {_time(self.median)} ({spread}) on {self.device}: {self._rating()}."
+
+    @property
+    def traffic_ratio(self) -> float:
+        """Bytes that the hardware moved, over ``bytes_total_moved``; NaN without counters."""
+        return self.counters.bytes_moved / self.bytes_total_moved if self.bytes_total_moved else math.nan
+
+    @property
+    def traffic(self) -> str:
+        """How the counted traffic compares with the bytes that the call must move; "" if either is unknown."""
+        return traffic_sentence(self.counters, self.bytes_total_moved, self.bytes_read, self.bytes_written)
+
+    @property
+    def gflops_per_joule(self) -> float:
+        """GFLOP per J; NaN where FLOPs or energy are unknown."""
+        return self.flops / self.joules / 1e9 if self.joules > 0 else math.nan
 
     @property
     def why_unknown(self) -> str:
@@ -224,9 +250,14 @@ class Measurement(Distribution):
                 self.bytes_total_moved,
                 f"{si_text(self.bytes_total_moved, 'B')}, {_rate(self.gbytes_per_s, 'GB/s')}",
             ),
+            "energy": (self.joules, f"{1e3 * self.joules:.3g} mJ per call at {self.watts:.0f} W"),
             "intensity": (self.arithmetic_intensity, f"{self.arithmetic_intensity:.3g} FLOP/B"),
         }
         facts |= {name: text for name, (value, text) in optional.items() if not math.isnan(value)}
+        if self.counters:
+            facts["counted"] = counts_text(self.counters)
+        if self.traffic:
+            facts["traffic"] = self.traffic
         for source, shares in self.shares.items():
             text = _shares(shares)
             if text:

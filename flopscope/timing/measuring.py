@@ -10,8 +10,11 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
+from flopscope.hardware.counters import check_counters
+from flopscope.hardware.energy import EnergyMeter
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.support.progress import time_bar
+from flopscope.timing.counting import Counts, count_call
 from flopscope.timing.distribution import describe, median
 from flopscope.timing.measurement import Measurement, Shares
 from flopscope.timing.sampling import Rule, Series, collect, no_collector, warm_up
@@ -43,6 +46,7 @@ def measure(
     peaks: Literal["measured", "datasheet", "none"] = "measured",
     timer: Literal["auto", "cupti", "event"] = "auto",
     graph: bool = True,
+    counters: bool | Literal["require"] = False,
 ) -> Measurement:
     """Time repeated calls of ``fn(*args)`` and compare the time with the peaks of the device.
 
@@ -63,6 +67,10 @@ def measure(
     timer: the source of device times. "auto": CUPTI, or CUDA events where it is unavailable (see ``timing_source`` and
         ``notes``); "cupti": CUPTI, or RuntimeError; "event": CUDA events. Without CUPTI, work on a GPU is detected only
         from flopscope's own ops and from tensors in args: for other code, pass device=.
+    counters: True also counts what the hardware did for a call, in ``counters``: DRAM and L2 bytes, FLOP instructions,
+        occupancy, stalls. It calls fn a few more times after it was timed, each counter in some of these calls. Where
+        counters are unavailable, a note says why; "require" raises RuntimeError. Calls that communicate with other
+        devices are not counted.
     graph: on CUDA, also measure the time from launch to launch in a CUDA graph, where the calls can be captured.
 
     Raises ValueError for invalid options or a call that uses several devices, RuntimeError if nothing is launched on
@@ -70,6 +78,7 @@ def measure(
     """
     _check(flops=flops, bytes=bytes, spread=spread, min_time=min_time, max_time=max_time)
     _check_names(peaks, unit, flops)
+    check_counters(counters, None)
     require_callable(fn)
     call = partial(fn, *args) if args else fn
     stage = prepare([call], args, device, cache, timer)
@@ -82,7 +91,16 @@ def measure(
         stage.call_between_samples(show_time)
         series, extras = _sample(stage, call, fn, args, Rule(spread, min_time, max_time), graph)
     stage.notes.extend(_notes_of(series.times))
+    if bytes is None:
+        extras |= {"bytes_read": look.bytes_read, "bytes_written": look.bytes_written}
+    if counters:
+        extras["counters"] = _counted(stage, call, unit or look.unit, counters == "require")
     return _result(name_of(fn), stage, series, done, roofs, peaks, extras)
+
+
+def _counted(stage: Stage, call: Callable[[], Any], unit: str | None, require: bool) -> Counts:
+    with no_collector():
+        return count_call(stage, call, unit, require)
 
 
 def _sample(
@@ -99,13 +117,21 @@ def _sample(
     with stage.recording():
         clock = stage.clock([_with_copies(stage, fn, args) if stage.cold else call], stage.cold)
         per_call = warm_up(clock, 0, *_warming(stage, rule), stage.watch)
+        meter = EnergyMeter(str(stage.device.properties["uuid"]))
         series = _collect_on_cuda(stage, clock, rule, per_call)
+        extras |= _energy(meter, series)
         extras["other_cache"] = _other_cache(stage, call, rule, per_call)
         captured = _graph(stage, call) if graph else None
     if captured is not None:
         with _errors_as_notes(stage):
             extras["launch_to_launch"] = captured.launch_to_launch()
     return series, extras
+
+
+def _energy(meter: EnergyMeter, series: Series) -> dict[str, float]:
+    """Return the power while the samples were taken, and the energy of a call at that power."""
+    watts = meter.read().watts
+    return {"watts": watts, "joules": watts * median(series.times) / 1e6 if series.times else math.nan}
 
 
 @contextmanager

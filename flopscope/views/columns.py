@@ -290,6 +290,30 @@ COLUMNS = [
         7,
         fit=Fit("Bound", 4, lambda r, t: units.bound_text(r.bound)),
     ),
+    ViewColumn(
+        "DRAM GB/s",
+        "dram_gbytes_per_s",
+        lambda r, at: units.number_text(r.dram_gbytes_per_s),
+        "counted",
+        9,
+        fit=Fit("DRAM B/s", 9, lambda r, t: units.prefixed_text(r.dram_gbytes_per_s * 1e9)),
+    ),
+    ViewColumn(
+        "Traffic",
+        "traffic_ratio",
+        lambda r, at: units.ratio_text(r.traffic_ratio),
+        "counted",
+        7,
+        fit=Fit("Traffic", 6, lambda r, t: units.ratio_text(r.traffic_ratio)),
+    ),
+    ViewColumn(
+        "Tensor %",
+        "tensor_active",
+        lambda r, at: units.percent_text(r.tensor_active),
+        "counted",
+        8,
+        fit=Fit("Tensor", 9, lambda r, t: units.percent_text(r.tensor_active)),
+    ),
 ]
 
 

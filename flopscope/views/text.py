@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,7 @@ class Layout:
             "group": any(row.group for row in table),
             "rank": table.ranks is not None,
             "roofline": roofline,
+            "counted": roofline and any(not math.isnan(row.dram_gbytes_per_s + row.tensor_active) for row in table),
             "fitted": False,
         }
 

@@ -424,3 +424,4 @@ int cuptiFinalize(void)
 }
 
 #include "tests/c/fake_driver.h"
+#include "tests/c/fake_counters.h"

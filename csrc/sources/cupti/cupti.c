@@ -298,6 +298,26 @@ static int wait_for_devices(void)
     return first;
 }
 
+uint64_t fs_driver_active_devices(void)
+{
+    uint64_t devices = 0;
+    int count = 0, device, active;
+    unsigned flags;
+    if (fs_driver == NULL || fs_driver->device_count(&count) != 0) return 0;
+    for (int i = 0; i < count && i < 64; i++)
+        if (fs_driver->device(&device, i) == 0 && fs_driver->primary_state(device, &flags, &active) == 0 && active)
+            devices |= UINT64_C(1) << i;
+    return devices;
+}
+
+int64_t fs_driver_l2_bytes(int device)
+{
+    enum { L2_CACHE_SIZE = 38 };
+    int handle, value;
+    if (fs_driver == NULL || fs_driver->device(&handle, device) != 0) return -1;
+    return fs_driver->device_attribute(&value, L2_CACHE_SIZE, handle) == 0 ? value : -1;
+}
+
 /* X(fact, number of the CUdevice_attribute) */
 #define ATTRIBUTES(X)                    \
     X(compute_major, 75)                 \
@@ -311,7 +331,8 @@ static int wait_for_devices(void)
     X(registers_per_sm, 82)              \
     X(shared_memory_per_block_optin, 97) \
     X(shared_memory_per_sm, 81)          \
-    X(max_blocks_per_sm, 106)
+    X(max_blocks_per_sm, 106)            \
+    X(l2_bytes, 38)
 
 static fs_status describe_device(fs_store *store, int index, fs_error *err)
 {
@@ -346,6 +367,12 @@ static fs_status devices_failed(int failed, fs_error *err)
                    "CUDA failed with error %d while the profile waited for the devices: an earlier kernel or copy, "
                    "of any library, may be at fault",
                    failed);
+}
+
+fs_status fs_driver_wait(fs_error *err)
+{
+    int failed = fs_driver != NULL ? wait_for_devices() : 0;
+    return failed == 0 ? FS_OK : devices_failed(failed, err);
 }
 
 fs_status fs_cupti_collect(fs_error *err)

@@ -28,6 +28,15 @@ fs_status fs_driver_load(const char *path, fs_error *err);
  * end with the process. Does nothing if CUDA was not used. */
 void fs_driver_keep_contexts(void);
 
+/* Bytes of a device's L2 cache; -1 if they are unknown. */
+int64_t fs_driver_l2_bytes(int device);
+
+/* Wait for the work on every device's primary context. FS_RUNTIME_ERROR: one failed. */
+fs_status fs_driver_wait(fs_error *err);
+
+/* The devices whose primary contexts are in use, as bits; 0 without a driver. */
+uint64_t fs_driver_active_devices(void);
+
 /* Load CUPTI from `path` (NULL or "": search with the loader) and the CUDA driver from `driver`, once per process:
  * later calls do nothing. FS_RUNTIME_ERROR names what is missing or too old, and what to install. */
 fs_status fs_cupti_load(const char *path, const char *driver, fs_error *err);

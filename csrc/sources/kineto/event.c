@@ -121,7 +121,15 @@ typedef struct {
     int64_t start, duration;
     bool has_start, has_duration;
     fs_event_arguments arguments;
+    fs_counter_series series; /* valid if the phase is 'C' and series_read */
+    bool series_read;
 } event_text;
+
+/* Whether a counter is one of the rates that flopscope computes when it writes a trace. */
+static bool is_achieved(const event_text *event)
+{
+    return is(&event->category_name, "flopscope");
+}
 
 static fs_scan_status read_identity(fs_scan *scan, identity *to)
 {
@@ -168,6 +176,10 @@ static fs_scan_status read_member(fs_scan *scan, const fs_scan_span *key, event_
         break;
     case 4:
         if (is(key, "name")) return read_text(scan, &event->name);
+        if (is(key, "args") && event->phase == 'C') {
+            event->series_read = true;
+            return fs_counters_read(scan, &event->series);
+        }
         if (is(key, "args")) return fs_arguments_read(scan, &event->arguments);
         break;
     default:
@@ -176,10 +188,10 @@ static fs_scan_status read_member(fs_scan *scan, const fs_scan_span *key, event_
     return fs_scan_skip(scan);
 }
 
-/* Phases without relevant data: flows, metadata, counters. */
+/* Phases without relevant data: flows, metadata. */
 static bool is_ignored(char phase)
 {
-    return phase != 0 && phase != 'X' && phase != 'i' && phase != 'I';
+    return phase != 0 && phase != 'X' && phase != 'i' && phase != 'I' && phase != 'C';
 }
 
 static fs_scan_status read_event(fs_scan *scan, event_text *event)
@@ -366,7 +378,7 @@ static void begin_event(event_text *event)
     event->category_name = event->name = none;
     event->process = event->thread = (identity){0, false};
     event->start = event->duration = 0;
-    event->has_start = event->has_duration = false;
+    event->has_start = event->has_duration = event->series_read = false;
     fs_arguments_begin(&event->arguments);
 }
 
@@ -377,6 +389,12 @@ fs_scan_status fs_piece_event(fs_piece *piece, fs_scan *scan, fs_status *status,
     fs_scan_status scanned = read_event(scan, &event);
     *status = FS_OK;
     if (scanned != FS_SCAN_GOOD || is_ignored(event.phase)) return scanned;
-    *status = keep(piece, &event, err);
+    if (event.phase != 'C') {
+        *status = keep(piece, &event, err);
+    } else if (event.series_read && event.has_start && event.process.is_number && !is_achieved(&event)) {
+        check_times(&event);
+        int64_t device = event.process.number;
+        *status = fs_counters_keep(&piece->counters, &event.name, device, event.start, &event.series, err);
+    }
     return scanned;
 }

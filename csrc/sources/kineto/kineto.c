@@ -307,6 +307,16 @@ static int64_t host_process(const fs_kineto *kineto)
     return -1;
 }
 
+static fs_status join_counters(fs_kineto *kineto, fs_store *store, fs_error *err)
+{
+    fs_counter_points **points = fs_malloc((size_t)kineto->count * sizeof *points);
+    if (points == NULL && kineto->count > 0) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to join a trace");
+    for (uint32_t i = 0; i < kineto->count; i++) points[i] = &kineto->pieces[i].counters;
+    fs_status status = fs_counters_join(points, kineto->count, store, err);
+    fs_free(points);
+    return status;
+}
+
 fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report *report, fs_error *err)
 {
     memset(report, 0, sizeof *report);
@@ -318,6 +328,7 @@ fs_status fs_kineto_finish(fs_kineto *kineto, fs_store *store, fs_kineto_report 
     report->base = facts.base;
     report->process = host_process(kineto);
     FS_TRY(fs_join_pieces(kineto->pieces, kineto->count, (fs_join_options){.own = facts.own}, store, report, err));
+    FS_TRY(join_counters(kineto, store, err));
     set_window(kineto, store);
     report->kept = fs_store_count(store);
     return FS_OK;

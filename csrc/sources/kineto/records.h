@@ -3,6 +3,7 @@
 #define FS_SOURCES_KINETO_RECORDS_H
 
 #include "base/intern.h"
+#include "sources/kineto/counters.h"
 #include "sources/kineto/json_scan.h"
 #include "sources/kineto/kineto.h"
 #include "store/torch_signature.h"
@@ -85,6 +86,8 @@ typedef struct {
     fs_torch_builder builder;
     char *scratch; /* buffer for one text */
     size_t scratch_capacity;
+
+    fs_counter_points counters;
 
     fs_intern head; /* members besides the events, as "key": value */
     size_t head_bytes;

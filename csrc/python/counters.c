@@ -1,0 +1,380 @@
+/* Hardware counters: Sampler (PM sampling into a Store), Counting (the Range Profiler), and the tables of chips. */
+#include <math.h>
+#include <string.h>
+
+#include "python/store_type.h"
+#include "sources/counters/counters.h"
+#include "sources/counters/plan.h"
+#include "sources/counters/ranges.h"
+#include "sources/counters/sampling.h"
+#include "sources/cupti/cupti.h"
+
+/* Sampler ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    fs_sampler *sampler; /* NULL before start() */
+    fs_sampler_options options;
+} sampler_object;
+
+static PyTypeObject *sampler_type;
+
+static PyObject *sampler_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"device", "interval_ns", "most_samples", "window", NULL};
+    int device = 0;
+    long long interval_ns = 0;
+    unsigned most_samples = 0, window = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|iLII:Sampler", names, &device, &interval_ns, &most_samples,
+                                     &window))
+        return NULL;
+    sampler_object *self = (sampler_object *)type->tp_alloc(type, 0);
+    if (self != NULL) self->options = (fs_sampler_options){device, interval_ns, most_samples, window};
+    return (PyObject *)self;
+}
+
+static void sampler_dealloc(PyObject *object)
+{
+    PyTypeObject *type = Py_TYPE(object);
+    fs_sampler_destroy(((sampler_object *)object)->sampler);
+    type->tp_free(object);
+    Py_DECREF(type);
+}
+
+static PyObject *sampler_start(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    sampler_object *self = (sampler_object *)object;
+    fs_sampler *sampler = NULL;
+    fs_error err;
+    fs_status status;
+    if (self->sampler != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "this sampler was started before");
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS status = fs_sampler_start(&sampler, &self->options, &err);
+    Py_END_ALLOW_THREADS self->sampler = sampler;
+    if (status != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static bool was_started(const sampler_object *self)
+{
+    if (self->sampler == NULL) PyErr_SetString(PyExc_RuntimeError, "this sampler was never started");
+    return self->sampler != NULL;
+}
+
+static PyObject *sampler_stop(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    sampler_object *self = (sampler_object *)object;
+    fs_error err;
+    fs_status status;
+    if (!was_started(self)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = fs_sampler_stop(self->sampler, &err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *sampler_pour(PyObject *object, PyObject *args)
+{
+    sampler_object *self = (sampler_object *)object;
+    PyObject *into;
+    long long begin = INT64_MIN, end = INT64_MAX;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "O!|LL:pour", fs_store_type, &into, &begin, &end)) return NULL;
+    fs_store_object *store = (fs_store_object *)into;
+    if (!was_started(self) || !fs_store_object_is_stopped(store, "samples") || !fs_store_object_may_change(store))
+        return NULL;
+    int64_t base = store->recorded ? store->clock_base : FS_MISSING;
+    if (fs_sampler_pour(self->sampler, store->store, base, begin, end, &err) != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *sampler_report(PyObject *object, void *unused)
+{
+    (void)unused;
+    sampler_object *self = (sampler_object *)object;
+    if (!was_started(self)) return NULL;
+    fs_sampler_report report = fs_sampler_last(self->sampler);
+    PyObject *metrics = PyList_New(0);
+    for (int i = 0; metrics != NULL && i < FS_METRIC_COUNT; i++) {
+        if ((report.metrics >> i & 1) == 0) continue;
+        PyObject *name = PyUnicode_FromString(fs_metrics[i].name);
+        if (name == NULL || PyList_Append(metrics, name) < 0) Py_CLEAR(metrics);
+        Py_XDECREF(name);
+    }
+    if (metrics == NULL) return NULL;
+    return Py_BuildValue("{s:i,s:I,s:I,s:L,s:L,s:L,s:N}", "device", self->options.device, "samples", report.samples,
+                         "overflows", report.overflows, "lost", (long long)report.lost, "first_interval_ns",
+                         (long long)report.first_interval_ns, "last_interval_ns", (long long)report.last_interval_ns,
+                         "metrics", metrics);
+}
+
+static PyMethodDef sampler_methods[] = {
+    {"start", sampler_start, METH_NOARGS, "Begin to sample. RuntimeError says why the counters are unavailable."},
+    {"stop", sampler_stop, METH_NOARGS, "End sampling and decode what is left. RuntimeError: what failed meanwhile."},
+    {"pour", sampler_pour, METH_VARARGS,
+     "pour($self, store, begin=..., end=..., /)\n--\n\nAppend the samples between two times of the store to it."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyGetSetDef sampler_getset[] = {
+    {"report", sampler_report, NULL, "What was counted, and what was lost.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot sampler_slots[] = {
+    {Py_tp_new, sampler_new},
+    {Py_tp_dealloc, sampler_dealloc},
+    {Py_tp_methods, sampler_methods},
+    {Py_tp_getset, sampler_getset},
+    {Py_tp_doc,
+     "Sampler(device=0, interval_ns=0, most_samples=0, window=0)\n--\n\nPM sampling of a device; interval 0 adapts."},
+    {0, NULL},
+};
+
+static PyType_Spec sampler_spec = {
+    .name = "flopscope._core.Sampler",
+    .basicsize = sizeof(sampler_object),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = sampler_slots,
+};
+
+/* Functions -------------------------------------------------------------------------------------------------------- */
+
+static PyObject *load_counters(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *path = NULL;
+    fs_error err;
+    fs_status status;
+    if (!PyArg_ParseTuple(args, "|z:load_counters", &path)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = fs_counters_load(path, &err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static int group_named(const char *name)
+{
+    for (int i = 0; i < FS_COUNTER_GROUP_COUNT; i++)
+        if (strcmp(fs_counter_group_names[i], name) == 0) return i;
+    PyErr_Format(PyExc_ValueError, "there is no group of counters %s", name);
+    return -1;
+}
+
+static PyObject *counter_chips(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    const char *const *chips;
+    size_t count;
+    fs_error err;
+    if (fs_plan_chips(&chips, &count, &err) != FS_OK) return fs_raise(&err);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *name = PyUnicode_FromString(chips[i]);
+        if (name == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, (Py_ssize_t)i, name);
+    }
+    return list;
+}
+
+static PyObject *counter_plan(PyObject *module, PyObject *args)
+{
+    (void)module;
+    const char *chip, *group = NULL;
+    fs_plan plan;
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "s|z:counter_plan", &chip, &group)) return NULL;
+    int wanted = group != NULL ? group_named(group) : 0;
+    if (wanted < 0) return NULL;
+    fs_status status = group != NULL ? fs_plan_ranges(&plan, chip, (fs_counter_group)wanted, NULL, &err)
+                                     : fs_plan_samples(&plan, chip, NULL, &err);
+    if (status != FS_OK) return fs_raise(&err);
+    PyObject *names = PyDict_New();
+    for (size_t i = 0; names != NULL && i < plan.count; i++) {
+        const char *key = group != NULL ? fs_counter_row_at((size_t)plan.keys[i]).name : fs_metrics[plan.keys[i]].name;
+        PyObject *value = PyUnicode_FromString(key);
+        if (value == NULL || PyDict_SetItemString(names, plan.metrics[i], value) < 0) Py_CLEAR(names);
+        Py_XDECREF(value);
+    }
+    PyObject *result = names != NULL ? Py_BuildValue("(Nn)", names, (Py_ssize_t)plan.passes) : NULL;
+    fs_plan_clear(&plan);
+    return result;
+}
+
+static bool call(PyObject *function)
+{
+    PyObject *result = PyObject_CallNoArgs(function);
+    Py_XDECREF(result);
+    return result != NULL;
+}
+
+/* Call before(), and then the function as a piece of counted work. */
+static bool count_piece(fs_ranges *ranges, size_t index, PyObject *before, PyObject *function)
+{
+    fs_status status;
+    fs_error err;
+    if (!call(before)) return false;
+    Py_BEGIN_ALLOW_THREADS;
+    status = fs_driver_wait(&err);
+    if (status == FS_OK) status = fs_ranges_push(ranges, index, &err);
+    Py_END_ALLOW_THREADS;
+    if (status == FS_OK && !call(function)) return false;
+    Py_BEGIN_ALLOW_THREADS;
+    if (status == FS_OK) status = fs_driver_wait(&err);
+    if (status == FS_OK) status = fs_ranges_pop(ranges, &err);
+    Py_END_ALLOW_THREADS;
+    if (status != FS_OK) fs_raise(&err);
+    return status == FS_OK;
+}
+
+/* Call all functions once for each pass. */
+static bool count_passes(fs_ranges *ranges, PyObject *before, PyObject *functions)
+{
+    enum { MOST_PASSES = 64 };
+    bool complete = false;
+    fs_status status;
+    fs_error err;
+    for (int pass = 0; !complete && pass < MOST_PASSES; pass++) {
+        Py_BEGIN_ALLOW_THREADS status = fs_ranges_begin(ranges, &err);
+        Py_END_ALLOW_THREADS;
+        bool counted = status == FS_OK;
+        for (Py_ssize_t i = 0; counted && i < PyTuple_GET_SIZE(functions); i++)
+            counted = count_piece(ranges, (size_t)i, before, PyTuple_GET_ITEM(functions, i));
+        if (status == FS_OK && !counted) return false;
+        if (status == FS_OK) {
+            Py_BEGIN_ALLOW_THREADS status = fs_ranges_end(ranges, &complete, &err);
+            Py_END_ALLOW_THREADS;
+        }
+        if (status != FS_OK) fs_raise(&err);
+        if (status != FS_OK) return false;
+    }
+    return true;
+}
+
+static PyObject *values_object(const double *values)
+{
+    PyObject *dict = PyDict_New();
+    for (size_t i = 0; dict != NULL && i < fs_counter_row_count(); i++) {
+        fs_counter_row row = fs_counter_row_at(i);
+        if (isnan(values[i])) continue;
+        PyObject *value = PyFloat_FromDouble(values[i]);
+        if (value == NULL || PyDict_SetItemString(dict, row.name, value) < 0) Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+static PyObject *all_values(fs_ranges *ranges, Py_ssize_t count)
+{
+    fs_error err;
+    fs_status status;
+    Py_BEGIN_ALLOW_THREADS status = fs_ranges_decode(ranges, &err);
+    Py_END_ALLOW_THREADS;
+    double *values = PyMem_Malloc(fs_counter_row_count() * sizeof *values);
+    PyObject *list = values != NULL ? PyList_New(count) : PyErr_NoMemory();
+    for (Py_ssize_t i = 0; status == FS_OK && list != NULL && i < count; i++) {
+        status = fs_ranges_take(ranges, (size_t)i, values, &err);
+        PyObject *item = status == FS_OK ? values_object(values) : NULL;
+        if (item != NULL) PyList_SET_ITEM(list, i, item);
+        else if (status == FS_OK) Py_CLEAR(list);
+    }
+    PyMem_Free(values);
+    if (status == FS_OK) return list;
+    Py_XDECREF(list);
+    return fs_raise(&err);
+}
+
+static PyObject *count_calls(PyObject *module, PyObject *args)
+{
+    (void)module;
+    PyObject *before, *functions, *result = NULL;
+    const char *group;
+    int device;
+    fs_ranges *ranges = NULL;
+    fs_error err;
+    fs_status status;
+    if (!PyArg_ParseTuple(args, "isOO!:count_calls", &device, &group, &before, &PyTuple_Type, &functions)) return NULL;
+    int wanted = group_named(group);
+    Py_ssize_t count = PyTuple_GET_SIZE(functions);
+    if (wanted < 0) return NULL;
+    if (count == 0) return PyList_New(0);
+    Py_BEGIN_ALLOW_THREADS status = fs_ranges_open(&ranges, device, (fs_counter_group)wanted, (size_t)count, &err);
+    Py_END_ALLOW_THREADS;
+    if (status != FS_OK) fs_raise(&err);
+    else if (count_passes(ranges, before, functions)) result = all_values(ranges, count);
+    PyObject *type, *value, *trace; /* closing may take long, and an exception may be set */
+    PyErr_Fetch(&type, &value, &trace);
+    Py_BEGIN_ALLOW_THREADS fs_ranges_close(ranges);
+    Py_END_ALLOW_THREADS;
+    PyErr_Restore(type, value, trace);
+    return result;
+}
+
+static PyObject *active_devices(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    uint64_t devices = fs_driver_active_devices();
+    PyObject *list = PyList_New(0);
+    for (int i = 0; list != NULL && i < 64; i++) {
+        if ((devices >> i & 1) == 0) continue;
+        PyObject *index = PyLong_FromLong(i);
+        if (index == NULL || PyList_Append(list, index) < 0) Py_CLEAR(list);
+        Py_XDECREF(index);
+    }
+    return list;
+}
+
+static PyObject *wait_for_devices(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    fs_error err;
+    fs_status status;
+    Py_BEGIN_ALLOW_THREADS status = fs_driver_wait(&err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"load_counters", load_counters, METH_VARARGS,
+     "load_counters($module, path=None, /)\n--\n\nLoad CUPTI's interfaces of counters. Raise RuntimeError naming what "
+     "is "
+     "missing. Needs no GPU."},
+    {"counter_chips", counter_chips, METH_NOARGS, "The names of the chips that CUPTI knows."},
+    {"counter_plan", counter_plan, METH_VARARGS,
+     "counter_plan($module, chip, group=None, /)\n--\n\n({CUPTI's name: what it counts}, passes) of PM sampling, or of "
+     "a group of the Range Profiler, on a chip."},
+    {"count_calls", count_calls, METH_VARARGS,
+     "count_calls($module, device, group, before, functions, /)\n--\n\nCount a group of counters while each of a tuple "
+     "of functions runs on a device, after before(); all are called once for each pass. [{name: value}], without those "
+     "that the GPU lacks."},
+    {"active_devices", active_devices, METH_NOARGS, "The CUDA devices whose primary contexts are in use."},
+    {"wait_for_devices", wait_for_devices, METH_NOARGS, "Wait for all work on these devices."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int add_tables(PyObject *module)
+{
+    PyObject *rows = PyList_New(0);
+    for (size_t i = 0; rows != NULL && i < fs_counter_row_count(); i++) {
+        fs_counter_row row = fs_counter_row_at(i);
+        PyObject *item = Py_BuildValue("(ssss)", row.name, row.unit, row.prose, fs_counter_group_names[row.group]);
+        if (item == NULL || PyList_Append(rows, item) < 0) Py_CLEAR(rows);
+        Py_XDECREF(item);
+    }
+    int status = rows != NULL ? PyModule_AddObjectRef(module, "counter_rows", rows) : -1;
+    Py_XDECREF(rows);
+    PyObject *groups = PyTuple_New(FS_COUNTER_GROUP_COUNT);
+    for (int i = 0; groups != NULL && i < FS_COUNTER_GROUP_COUNT; i++)
+        PyTuple_SET_ITEM(groups, i, PyUnicode_FromString(fs_counter_group_names[i]));
+    if (status == 0) status = groups != NULL ? PyModule_AddObjectRef(module, "counter_groups", groups) : -1;
+    Py_XDECREF(groups);
+    return status;
+}
+
+int fs_add_counters(PyObject *module)
+{
+    if (fs_add_type(module, &sampler_type, &sampler_spec) < 0 || add_tables(module) < 0) return -1;
+    return PyModule_AddFunctions(module, functions);
+}

@@ -1,0 +1,130 @@
+#include "sources/counters/library.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sources/counters/counters.h"
+#include "sources/cupti/library.h"
+
+const fs_counters_functions *fs_counters;
+
+static fs_counters_functions functions;
+static pthread_mutex_t loading = PTHREAD_MUTEX_INITIALIZER;
+
+static const struct {
+    size_t offset;
+    const char *name;
+} symbols[] = {
+#define SYMBOL(call, symbol, theirs, members) {offsetof(fs_counters_functions, call), #symbol},
+    FS_COUNTERS_CALLS(SYMBOL, FS_COUNTERS_NO_MEMBER)
+#undef SYMBOL
+        {offsetof(fs_counters_functions, result_text), "cuptiGetResultString"},
+    {offsetof(fs_counters_functions, timestamp), "cuptiGetTimestamp"},
+};
+
+static const struct {
+    int code;
+    const char *text;
+} refusals[] = {
+#define FS_REFUSAL(code, text) {code, text},
+#include "sources/counters/refusals.def"
+#undef FS_REFUSAL
+};
+
+/* The driver's setting, as its own file has it: "RmProfilingAdminOnly: 1". */
+static void read_setting(char *line, size_t size)
+{
+    FILE *file = fopen("/proc/driver/nvidia/params", "r");
+    bool found = false;
+    while (file != NULL && !found && fgets(line, (int)size, file) != NULL)
+        found = strncmp(line, "RmProfilingAdminOnly", 20) == 0;
+    if (file != NULL) fclose(file);
+    if (!found) line[0] = '\0';
+    line[strcspn(line, "\n")] = '\0';
+}
+
+static fs_status fail_for_permission(const char *doing, fs_error *err)
+{
+    char line[128];
+    read_setting(line, sizeof line);
+    return fs_fail(
+        err, FS_RUNTIME_ERROR,
+        "%s: this user may not read the counters of the GPU; the driver leaves them to the administrator "
+        "(%s%sin /proc/driver/nvidia/params). Run as root or with CAP_SYS_ADMIN, or ask the administrator to "
+        "set NVreg_RestrictProfilingToAdminUsers=0 (in a file of /etc/modprobe.d: \"options nvidia "
+        "NVreg_RestrictProfilingToAdminUsers=0\") and to reload the driver",
+        doing, line[0] ? line : "RmProfilingAdminOnly", line[0] ? " " : " ");
+}
+
+fs_status fs_counters_fail(int code, const char *doing, fs_error *err)
+{
+    const char *text = NULL, *why = NULL;
+    if (code == FS_COUNTERS_NO_PERMISSION) return fail_for_permission(doing, err);
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        if (refusals[i].code == code) why = refusals[i].text;
+    if (fs_counters->result_text(code, &text) != FS_COUNTERS_SUCCESS || text == NULL) text = "unknown error";
+    if (why != NULL) return fs_fail(err, FS_RUNTIME_ERROR, "%s: %s (%s)", doing, why, text);
+    return fs_fail(err, FS_RUNTIME_ERROR, "%s: CUPTI failed with %s (%d)", doing, text, code);
+}
+
+static void ignore(void *context, int domain, uint32_t function, const void *data)
+{
+    (void)context, (void)domain, (void)function, (void)data;
+}
+
+fs_status fs_counters_wake(void **subscriber, fs_error *err)
+{
+    FS_COUNTERS_ARGUMENTS(initialize, arguments);
+    *subscriber = NULL;
+    int code = fs_counters->initialize(&arguments);
+    if (code == FS_COUNTERS_ASLEEP && fs_cupti != NULL && fs_cupti->subscribe(subscriber, ignore, NULL) == 0) {
+        code = fs_counters->initialize(&arguments);
+        if (code == FS_COUNTERS_ASLEEP && fs_cupti->enable(FS_CUPTI_OVERHEAD) == 0) { /* which wakes all of CUPTI */
+            code = fs_counters->initialize(&arguments);
+            fs_cupti->disable(FS_CUPTI_OVERHEAD);
+        }
+    }
+    if (code == FS_COUNTERS_SUCCESS) return FS_OK;
+    fs_counters_release(*subscriber);
+    *subscriber = NULL;
+    return fs_counters_fail(code, "CUPTI's profiler cannot be used", err);
+}
+
+void fs_counters_release(void *subscriber)
+{
+    if (subscriber != NULL) fs_cupti->unsubscribe(subscriber);
+}
+
+static const char needed[] = "counters need CUPTI of CUDA 12.6 or later: pip install -U nvidia-cuda-cupti";
+
+static fs_status load(const char *path, fs_error *err)
+{
+    const char *const names[] = {path, "libcupti.so.13", "libcupti.so.12", "libcupti.so"};
+    bool named = path != NULL && path[0] != '\0';
+    void *library = NULL;
+    for (size_t at = named ? 0 : 1; library == NULL && at < (named ? 1 : sizeof names / sizeof *names); at++)
+        library = dlopen(path = names[at], RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI could not be loaded (%s): %s", dlerror(), needed);
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
+        void *address = dlsym(library, symbols[i].name);
+        if (address == NULL)
+            return fs_fail(err, FS_RUNTIME_ERROR, "%s has no function %s: %s", path, symbols[i].name, needed);
+        memcpy((char *)&functions + symbols[i].offset, &address, sizeof address);
+    }
+    fs_counters = &functions;
+    /* Without a driver this fails, and the interfaces that need no GPU work all the same. */
+    FS_COUNTERS_ARGUMENTS(initialize, arguments);
+    functions.initialize(&arguments);
+    return FS_OK;
+}
+
+fs_status fs_counters_load(const char *path, fs_error *err)
+{
+    pthread_mutex_lock(&loading);
+    fs_status status = fs_counters == NULL ? load(path, err) : FS_OK;
+    pthread_mutex_unlock(&loading);
+    return status;
+}

@@ -1,0 +1,468 @@
+#include "sources/counters/sampling.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/memory.h"
+#include "sources/counters/library.h"
+#include "sources/counters/plan.h"
+#include "sources/cupti/cupti.h"
+
+enum {
+    HARDWARE_BYTES = 13 << 10, /* of CUPTI's buffer for a sample; an H200 uses 10 KB */
+    LIVE_IMAGE = 2048,         /* samples */
+    LIVE_POLL_NS = 20000000,
+    ANCHOR_TRIES = 50,
+};
+
+/* The same instant by CUPTI's clock, the store's and Unix time. */
+typedef struct {
+    uint64_t cupti;
+    int64_t host, unix_time; /* ns */
+} anchor;
+
+typedef struct {
+    uint64_t start, end;
+    double values[FS_METRIC_COUNT];
+} raw_sample;
+
+struct fs_sampler {
+    fs_sampler_options options;
+    fs_sampler_report report;
+    fs_plan plan;
+    void *subscriber; /* that keeps CUPTI in the process; NULL: a capture does */
+    void *sampling;   /* CUPTI's session; NULL: closed */
+    uint8_t *image;   /* of decoded samples */
+    size_t image_size;
+    uint32_t image_samples;
+    int64_t interval_ns, began; /* of the session; of the window */
+    bool live, adapts, running;
+    bool broken; /* records were lost, and the session delivers no more */
+    raw_sample *samples;
+    uint32_t count, capacity;
+    anchor from, to;
+    int64_t l2_bytes;
+
+    pthread_t thread;
+    pthread_mutex_t lock; /* protects `ends` */
+    pthread_cond_t changed;
+    bool ends, has_thread;
+    uint32_t generation; /* of the sampling process */
+    fs_error failure;    /* of the thread */
+};
+
+/* Clocks --------------------------------------------------------------------------------------------------------- */
+
+static int64_t unix_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Read all clocks at once, as often as it takes to be rarely interrupted. */
+static anchor take_anchor(void)
+{
+    anchor best = {0};
+    int64_t shortest = INT64_MAX;
+    for (int i = 0; i < ANCHOR_TRIES; i++) {
+        uint64_t theirs = 0;
+        int64_t before = fs_clock_now();
+        int64_t unix_time = unix_now();
+        if (fs_counters->timestamp(&theirs) != FS_COUNTERS_SUCCESS) continue;
+        int64_t after = fs_clock_now();
+        if (after - before >= shortest) continue;
+        shortest = after - before;
+        best = (anchor){theirs, before + shortest / 2, unix_time + shortest / 2};
+    }
+    return best;
+}
+
+/* A time of CUPTI's clock by the host's, or by Unix time. CUPTI's may count anything, such as cycles. */
+static int64_t convert(const fs_sampler *sampler, uint64_t time, bool to_unix)
+{
+    const anchor *a = &sampler->from, *b = &sampler->to;
+    double rate = b->cupti > a->cupti ? (double)(b->host - a->host) / (double)(b->cupti - a->cupti) : 1;
+    if (fabs(rate - 1) < 1e-3) rate = 1; /* ns: the anchors' jitter would only disturb it */
+    int64_t elapsed = llround((double)(int64_t)(time - a->cupti) * rate);
+    return (to_unix ? a->unix_time : a->host) + elapsed + FS_SAMPLER_DELAY_NS;
+}
+
+/* CUPTI's session ------------------------------------------------------------------------------------------------ */
+
+static fs_status check(int code, const char *doing, fs_error *err)
+{
+    return code == FS_COUNTERS_SUCCESS ? FS_OK : fs_counters_fail(code, doing, err);
+}
+
+static fs_status reset_image(fs_sampler *sampler, fs_error *err)
+{
+    FS_COUNTERS_ARGUMENTS(pm_data_init, arguments, .sampling = sampler->sampling, .size = sampler->image_size,
+                          .image = sampler->image);
+    return check(fs_counters->pm_data_init(&arguments), "the samples' memory cannot be prepared", err);
+}
+
+static void close_session(fs_sampler *sampler)
+{
+    if (sampler->sampling != NULL) {
+        FS_COUNTERS_ARGUMENTS(pm_disable, arguments, .sampling = sampler->sampling);
+        fs_counters->pm_disable(&arguments);
+    }
+    sampler->sampling = NULL;
+    fs_free(sampler->image);
+    sampler->image = NULL;
+}
+
+static fs_status configure(fs_sampler *sampler, fs_error *err)
+{
+    uint32_t cycles = sampler->plan.cycles_per_us;
+    uint64_t interval = (uint64_t)sampler->interval_ns;
+    FS_COUNTERS_ARGUMENTS(
+        pm_config, config, .sampling = sampler->sampling, .size = sampler->plan.config_size,
+        .config = sampler->plan.config, .hardware_bytes = (size_t)sampler->image_samples * HARDWARE_BYTES,
+        .interval = cycles > 0 ? interval * cycles / 1000 : interval,
+        .trigger = cycles > 0 ? FS_COUNTERS_BY_CYCLES : FS_COUNTERS_BY_TIME, .append_mode = FS_COUNTERS_KEEP_OLDEST);
+    return check(fs_counters->pm_config(&config), "sampling cannot be configured", err);
+}
+
+static fs_status make_image(fs_sampler *sampler, fs_error *err)
+{
+    const char *metrics[FS_PLAN_METRICS];
+    memcpy(metrics, sampler->plan.metrics, sizeof metrics);
+    FS_COUNTERS_ARGUMENTS(pm_data_size, size, .sampling = sampler->sampling, .metrics = metrics,
+                          .count = sampler->plan.count, .most = sampler->image_samples);
+    FS_TRY(check(fs_counters->pm_data_size(&size), "the samples' memory cannot be sized", err));
+    sampler->image_size = size.size;
+    sampler->image = fs_malloc_huge(size.size);
+    if (sampler->image == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples of counters (%zu bytes)",
+                       sampler->image_samples, size.size);
+    return reset_image(sampler, err);
+}
+
+static fs_status start_window(fs_sampler *sampler, fs_error *err)
+{
+    FS_COUNTERS_ARGUMENTS(pm_start, arguments, .sampling = sampler->sampling);
+    FS_TRY(check(fs_counters->pm_start(&arguments), "sampling cannot be started", err));
+    sampler->began = fs_clock_now();
+    sampler->running = true;
+    return FS_OK;
+}
+
+static fs_status open_session(fs_sampler *sampler, int64_t interval_ns, fs_error *err)
+{
+    uint32_t window = sampler->options.window > 0 ? sampler->options.window : FS_SAMPLER_WINDOW;
+    sampler->interval_ns = interval_ns;
+    sampler->live = interval_ns >= FS_SAMPLER_LIVE_NS;
+    sampler->image_samples = sampler->live && window > LIVE_IMAGE ? LIVE_IMAGE : window;
+    FS_COUNTERS_ARGUMENTS(pm_enable, enable, .device = (size_t)sampler->options.device);
+    FS_TRY(check(fs_counters->pm_enable(&enable), "the counters cannot be sampled", err));
+    sampler->sampling = enable.sampling;
+    sampler->broken = false;
+    fs_status status = configure(sampler, err);
+    if (status == FS_OK) status = make_image(sampler, err);
+    if (status == FS_OK) status = start_window(sampler, err);
+    if (status != FS_OK) close_session(sampler);
+    else sampler->report.last_interval_ns = interval_ns;
+    return status;
+}
+
+/* Decoding ------------------------------------------------------------------------------------------------------- */
+
+static fs_status make_room(fs_sampler *sampler, size_t more, fs_error *err)
+{
+    size_t wanted = sampler->count + more;
+    if (wanted <= sampler->capacity) return FS_OK;
+    size_t capacity = 2 * (size_t)sampler->capacity > wanted ? 2 * (size_t)sampler->capacity : wanted;
+    raw_sample *grown = fs_realloc(sampler->samples, capacity * sizeof *grown);
+    if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu samples of counters", capacity);
+    sampler->samples = grown;
+    sampler->capacity = (uint32_t)capacity;
+    return FS_OK;
+}
+
+static fs_status take_sample(fs_sampler *sampler, size_t index, bool first, fs_error *err)
+{
+    const fs_plan *plan = &sampler->plan;
+    double values[FS_PLAN_METRICS];
+    FS_COUNTERS_ARGUMENTS(pm_sample, sample, .sampling = sampler->sampling, .image = sampler->image,
+                          .size = sampler->image_size, .index = index);
+    FS_TRY(check(fs_counters->pm_sample(&sample), "a sample cannot be read", err));
+    if (first || sample.start == 0) return FS_OK; /* the first sample of a window reaches back to an earlier time */
+    FS_TRY(fs_plan_evaluate(plan, sampler->image, sampler->image_size, index, values, err));
+    raw_sample *taken = &sampler->samples[sampler->count++];
+    *taken = (raw_sample){.start = sample.start, .end = sample.end};
+    for (size_t i = 0; i < plan->count; i++) taken->values[plan->keys[i]] = values[i] * plan->factors[i];
+    return FS_OK;
+}
+
+/* Decode the records so far. `*first`: the window began after the last time; cleared with its first sample. */
+static fs_status decode(fs_sampler *sampler, bool *first, fs_error *err)
+{
+    uint32_t most = sampler->options.most_samples > 0 ? sampler->options.most_samples : FS_MOST_SAMPLES;
+    int64_t window_ns = fs_clock_now() - sampler->began;
+    FS_COUNTERS_ARGUMENTS(pm_decode, arguments, .sampling = sampler->sampling, .image = sampler->image,
+                          .size = sampler->image_size);
+    int code = fs_counters->pm_decode(&arguments);
+    FS_COUNTERS_ARGUMENTS(pm_data_info, info, .image = sampler->image, .size = sampler->image_size);
+    if (code == FS_COUNTERS_NO_MEMORY) { /* the buffer was full: its records are lost, and all later ones would be */
+        sampler->broken = true;
+        sampler->report.overflows++;
+        sampler->report.lost += window_ns / sampler->interval_ns;
+        return FS_OK;
+    }
+    FS_TRY(check(code, "samples cannot be decoded", err));
+    FS_TRY(check(fs_counters->pm_data_info(&info), "samples cannot be counted", err));
+    if (arguments.overflow != 0 || arguments.reason == FS_COUNTERS_IMAGE_FULL) sampler->report.overflows++;
+    size_t count = info.completed, room = most - sampler->count;
+    if (count > room) {
+        sampler->report.overflows += sampler->report.lost == 0;
+        sampler->report.lost += (int64_t)(count - room);
+        count = room;
+    }
+    if (info.completed == 0) return FS_OK;
+    FS_TRY(make_room(sampler, count, err));
+    for (size_t i = 0; i < count; i++) {
+        FS_TRY(take_sample(sampler, i, *first, err));
+        *first = false;
+    }
+    return FS_OK;
+}
+
+static fs_status end_window(fs_sampler *sampler, bool *first, fs_error *err)
+{
+    if (!sampler->running) return FS_OK;
+    sampler->running = false;
+    FS_COUNTERS_ARGUMENTS(pm_stop, arguments, .sampling = sampler->sampling);
+    FS_TRY(check(fs_counters->pm_stop(&arguments), "sampling cannot be stopped", err));
+    return decode(sampler, first, err);
+}
+
+/* The thread ------------------------------------------------------------------------------------------------------ */
+
+/* Wait until the sampler ends, which returns true, or a time passes. */
+static bool wait_for_end(fs_sampler *sampler, int64_t ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += until.tv_nsec;
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    pthread_mutex_lock(&sampler->lock);
+    int code = 0;
+    while (!sampler->ends && code == 0) code = pthread_cond_timedwait(&sampler->changed, &sampler->lock, &until);
+    bool ends = sampler->ends;
+    pthread_mutex_unlock(&sampler->lock);
+    return ends;
+}
+
+static bool is_full(const fs_sampler *sampler)
+{
+    return sampler->count >= (sampler->options.most_samples > 0 ? sampler->options.most_samples : FS_MOST_SAMPLES);
+}
+
+/* Decode what has come so far of a session that goes on. */
+static fs_status decode_live(fs_sampler *sampler, bool *first, fs_error *err)
+{
+    FS_TRY(decode(sampler, first, err));
+    if (!sampler->broken) return reset_image(sampler, err);
+    close_session(sampler);
+    *first = true;
+    return open_session(sampler, sampler->interval_ns, err);
+}
+
+/* Begin the next window: in the same session, unless it is to have another interval. */
+static fs_status begin_again(fs_sampler *sampler, bool *first, fs_error *err)
+{
+    *first = true;
+    if (!sampler->adapts && !sampler->broken) {
+        FS_TRY(reset_image(sampler, err));
+        return start_window(sampler, err);
+    }
+    close_session(sampler);
+    return open_session(sampler, sampler->adapts ? FS_SAMPLER_LATER_NS : sampler->interval_ns, err);
+}
+
+/* Sample until the end, and leave a window open that is to be ended with what it holds. */
+static fs_status sample_on(fs_sampler *sampler, bool *first, fs_error *err)
+{
+    for (;;) {
+        int64_t window_ns = (int64_t)sampler->image_samples * sampler->interval_ns / 20 * 19;
+        bool ends = wait_for_end(sampler, sampler->live ? LIVE_POLL_NS : window_ns);
+        if (ends) return FS_OK;
+        if (sampler->live && !is_full(sampler)) {
+            FS_TRY(decode_live(sampler, first, err));
+            continue;
+        }
+        FS_TRY(end_window(sampler, first, err));
+        if (is_full(sampler)) return FS_OK;
+        FS_TRY(begin_again(sampler, first, err));
+    }
+}
+
+static void *run(void *context)
+{
+    fs_sampler *sampler = context;
+    bool first = true;
+    fs_status status = sample_on(sampler, &first, &sampler->failure);
+    if (status == FS_OK) status = end_window(sampler, &first, &sampler->failure);
+    sampler->to = take_anchor();
+    close_session(sampler);
+    sampler->failure.status = status;
+    return NULL;
+}
+
+/* Start and stop -------------------------------------------------------------------------------------------------- */
+
+static fs_status take_availability(int device, uint8_t **image, fs_error *err)
+{
+    static const char doing[] = "the counters of the GPU cannot be read";
+    FS_COUNTERS_ARGUMENTS(pm_availability, arguments, .device = (size_t)device);
+    FS_TRY(check(fs_counters->pm_availability(&arguments), doing, err));
+    *image = fs_calloc(1, arguments.size);
+    if (*image == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu bytes of counters", arguments.size);
+    arguments.image = *image;
+    return check(fs_counters->pm_availability(&arguments), doing, err);
+}
+
+static fs_status make_plan(fs_sampler *sampler, fs_error *err)
+{
+    FS_COUNTERS_ARGUMENTS(chip_name, chip, .device = (size_t)sampler->options.device);
+    uint8_t *availability = NULL;
+    fs_status status = fs_counters_wake(&sampler->subscriber, err);
+    if (status == FS_OK) status = check(fs_counters->chip_name(&chip), "the GPU's chip is unknown to CUPTI", err);
+    if (status == FS_OK) status = take_availability(sampler->options.device, &availability, err);
+    if (status == FS_OK) status = fs_plan_samples(&sampler->plan, chip.chip, availability, err);
+    fs_free(availability);
+    if (status == FS_OK && sampler->plan.passes != 1)
+        status = fs_fail(err, FS_RUNTIME_ERROR, "the counters of chip %s need %zu passes, but sampling has one",
+                         chip.chip, sampler->plan.passes);
+    for (size_t i = 0; i < sampler->plan.count; i++) sampler->report.metrics |= UINT32_C(1) << sampler->plan.keys[i];
+    return status;
+}
+
+static void release(fs_sampler *sampler)
+{
+    fs_plan_clear(&sampler->plan);
+    fs_counters_release(sampler->subscriber);
+    sampler->subscriber = NULL;
+}
+
+static fs_status check_options(const fs_sampler_options *options, fs_error *err)
+{
+    int64_t ns = options->interval_ns;
+    if (ns == 0 || (ns >= FS_SAMPLER_LEAST_NS && ns <= FS_SAMPLER_MOST_NS)) return FS_OK;
+    return fs_fail(err, FS_VALUE_ERROR, "the interval of counters is 1 µs to 1 s, not %g µs", (double)ns / 1000);
+}
+
+static fs_status start_thread(fs_sampler *sampler, fs_error *err)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&sampler->lock, NULL);
+    pthread_cond_init(&sampler->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    int code = pthread_create(&sampler->thread, NULL, run, sampler);
+    sampler->has_thread = code == 0;
+    return code == 0 ? FS_OK : fs_fail(err, FS_RUNTIME_ERROR, "no thread for the counters (error %d)", code);
+}
+
+fs_status fs_sampler_start(fs_sampler **sampler, const fs_sampler_options *options, fs_error *err)
+{
+    *sampler = NULL;
+    if (fs_counters == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
+    FS_TRY(check_options(options, err));
+    fs_sampler *made = fs_calloc(1, sizeof *made);
+    if (made == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the counters");
+    made->options = *options;
+    made->generation = fs_fork_generation();
+    made->adapts = options->interval_ns == 0;
+    made->report.first_interval_ns = made->adapts ? FS_SAMPLER_FIRST_NS : options->interval_ns;
+    made->l2_bytes = fs_driver_l2_bytes(options->device);
+    fs_status status = make_plan(made, err);
+    if (status == FS_OK) status = open_session(made, made->report.first_interval_ns, err);
+    if (status == FS_OK) {
+        made->from = take_anchor();
+        status = start_thread(made, err);
+        if (status != FS_OK) close_session(made);
+    }
+    if (status == FS_OK) {
+        *sampler = made;
+        return FS_OK;
+    }
+    release(made);
+    fs_free(made);
+    return status;
+}
+
+fs_status fs_sampler_stop(fs_sampler *sampler, fs_error *err)
+{
+    bool ours = sampler->generation == fs_fork_generation();
+    if (!sampler->has_thread || !ours) return FS_OK;
+    pthread_mutex_lock(&sampler->lock);
+    sampler->ends = true;
+    pthread_cond_signal(&sampler->changed);
+    pthread_mutex_unlock(&sampler->lock);
+    pthread_join(sampler->thread, NULL);
+    sampler->has_thread = false;
+    fs_counters_release(sampler->subscriber);
+    sampler->subscriber = NULL;
+    sampler->report.samples = sampler->count;
+    pthread_cond_destroy(&sampler->changed);
+    pthread_mutex_destroy(&sampler->lock);
+    if (sampler->failure.status != FS_OK && err != NULL) *err = sampler->failure;
+    return sampler->failure.status;
+}
+
+void fs_sampler_destroy(fs_sampler *sampler)
+{
+    if (sampler == NULL) return;
+    FS_IGNORE(fs_sampler_stop(sampler, NULL));
+    if (sampler->generation == fs_fork_generation()) release(sampler);
+    fs_free(sampler->samples);
+    fs_free(sampler);
+}
+
+static fs_status pour_metric(const fs_sampler *sampler, fs_store *store, fs_metric metric, int64_t unix_base,
+                             int64_t begin, int64_t end, fs_error *err)
+{
+    fs_sample *samples = fs_malloc(((size_t)sampler->count + 1) * sizeof *samples);
+    if (samples == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u samples", sampler->count);
+    bool to_unix = unix_base != FS_MISSING;
+    size_t count = 0;
+    for (uint32_t i = 0; i < sampler->count; i++) {
+        const raw_sample *raw = &sampler->samples[i];
+        int64_t from = convert(sampler, raw->start, to_unix), to = convert(sampler, raw->end, to_unix);
+        if (to_unix) from -= unix_base, to -= unix_base;
+        if (from >= begin && to <= end) samples[count++] = (fs_sample){from, to, raw->values[metric]};
+    }
+    fs_status status =
+        fs_store_add_samples(store, sampler->options.device, fs_metrics[metric].name, samples, count, NULL, err);
+    fs_free(samples);
+    return status;
+}
+
+fs_status fs_sampler_pour(const fs_sampler *sampler, fs_store *store, int64_t unix_base, int64_t begin, int64_t end,
+                          fs_error *err)
+{
+    fs_device_facts facts = fs_store_device(store, sampler->options.device);
+    if (facts.l2_bytes < 0 && sampler->l2_bytes > 0) {
+        facts.l2_bytes = sampler->l2_bytes;
+        FS_TRY(fs_store_set_device(store, sampler->options.device, &facts, err));
+    }
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++)
+        if ((sampler->report.metrics >> metric & 1) != 0)
+            FS_TRY(pour_metric(sampler, store, (fs_metric)metric, unix_base, begin, end, err));
+    return FS_OK;
+}
+
+fs_sampler_report fs_sampler_last(const fs_sampler *sampler)
+{
+    return sampler->report;
+}

@@ -1,0 +1,66 @@
+/* PM sampling: the counters of a whole device, read at equal times while programs run, at no cost to them.
+ *
+ *   window ─► [ sampling ][ decoding ][ sampling ][ decoding ] …   intervals that are too short to decode as they come
+ *   live   ─► [ sampling, decoded by a thread as it comes ] …      FS_SAMPLER_LIVE_NS and longer
+ *
+ * CUPTI's buffer of records belongs to the device, and whatever does not fit the image that it is decoded to is lost.
+ * So a window lasts until an image would be full, nothing is counted while its records are decoded (about 30 µs a
+ * sample), and then the next window begins. Without a fixed interval the first window has FS_SAMPLER_FIRST_NS and what
+ * follows is live at FS_SAMPLER_LATER_NS: short programs are resolved kernel by kernel, long ones are counted
+ * throughout.
+ *
+ * Times are converted from CUPTI's clock, whatever it is, to fs_clock_now() and to Unix time by reading both at the
+ * start and at the end. A sample's times are those at which its records arrive, FS_SAMPLER_DELAY_NS before its counts,
+ * which is compensated (found on an H200 as the delay at which kernels and traffic agree). */
+#ifndef FS_SOURCES_COUNTERS_SAMPLING_H
+#define FS_SOURCES_COUNTERS_SAMPLING_H
+
+#include "store/samples.h"
+#include "store/store.h"
+
+enum {
+    FS_SAMPLER_LEAST_NS = 1000,
+    FS_SAMPLER_FIRST_NS = 2500,
+    FS_SAMPLER_LATER_NS = 100000,
+    FS_SAMPLER_LIVE_NS = 50000,
+    FS_SAMPLER_MOST_NS = 1000000000,
+    FS_SAMPLER_DELAY_NS = 700,
+    FS_SAMPLER_WINDOW = 40960, /* samples of a window */
+};
+
+typedef struct {
+    int device;
+    int64_t interval_ns;   /* 0: adapts to the length of the run */
+    uint32_t most_samples; /* of all; later ones are lost. 0: FS_MOST_SAMPLES */
+    uint32_t window;       /* samples of a window; 0: FS_SAMPLER_WINDOW */
+} fs_sampler_options;
+
+typedef struct fs_sampler fs_sampler;
+
+/* Begin to sample a device. FS_RUNTIME_ERROR says why its counters are unavailable; FS_VALUE_ERROR: an interval that is
+ * out of range; FS_OUT_OF_MEMORY. */
+fs_status fs_sampler_start(fs_sampler **sampler, const fs_sampler_options *options, fs_error *err);
+
+/* End sampling, decode what is left and give the counters back. Does nothing the second time and in a forked child.
+ * FS_RUNTIME_ERROR: what failed meanwhile; the samples until then stay. Wait for the device before. */
+fs_status fs_sampler_stop(fs_sampler *sampler, fs_error *err);
+
+/* Accepts NULL; stops first. */
+void fs_sampler_destroy(fs_sampler *sampler);
+
+/* Append the samples that lie between two times to the store, and what is known of the device's L2. `unix_base`: the
+ * store's times count from this Unix time in ns; FS_MISSING: they are those of fs_clock_now(). `begin` and `end` are
+ * times of the store. */
+fs_status fs_sampler_pour(const fs_sampler *sampler, fs_store *store, int64_t unix_base, int64_t begin, int64_t end,
+                          fs_error *err);
+
+typedef struct {
+    uint32_t samples, overflows; /* overflows: times that records were lost because a buffer was full */
+    int64_t lost;                /* samples that overflows lost, by the time that they took */
+    int64_t first_interval_ns, last_interval_ns;
+    uint32_t metrics; /* bits 1 << fs_metric: those that are counted */
+} fs_sampler_report;
+
+fs_sampler_report fs_sampler_last(const fs_sampler *sampler);
+
+#endif

@@ -1,0 +1,102 @@
+#include "store/samples.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "store/event.h"
+
+const fs_metric_row fs_metrics[FS_METRIC_COUNT] = {
+#define FS_METRIC(NAME, name, kind, unit, prose) {#name, unit, prose, FS_METRIC_##kind##_KIND},
+#include "store/metrics.def"
+#undef FS_METRIC
+};
+
+#define KIND_NAME(NAME, name, prose) #name,
+const char *const fs_metric_kind_names[] = {FS_METRIC_KIND_LIST(KIND_NAME)};
+
+static int metric_named(const char *name)
+{
+    for (int i = 0; i < FS_METRIC_COUNT; i++)
+        if (strcmp(fs_metrics[i].name, name) == 0) return i;
+    return -1;
+}
+
+static fs_status find_track(fs_store *store, int device, const char *metric, fs_counter_track **track, fs_error *err)
+{
+    fs_counter_tracks *all = fs_store_tracks(store);
+    uint32_t name;
+    FS_TRY(fs_store_name(store, metric, &name, err));
+    for (uint32_t i = 0; i < all->count; i++) {
+        *track = &all->tracks[i];
+        if ((*track)->device == device && (*track)->name == name) return FS_OK;
+    }
+    if (all->count == all->capacity) {
+        uint32_t capacity = all->capacity > 0 ? 2 * all->capacity : 16;
+        fs_counter_track *grown = fs_realloc(all->tracks, capacity * sizeof *grown);
+        if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u tracks of counters", capacity);
+        all->tracks = grown;
+        all->capacity = capacity;
+    }
+    *track = &all->tracks[all->count++];
+    **track = (fs_counter_track){.device = device, .name = name, .metric = metric_named(metric)};
+    return FS_OK;
+}
+
+static fs_status make_room(fs_counter_track *track, size_t more, fs_error *err)
+{
+    size_t wanted = track->count + more, capacity = track->capacity;
+    if (wanted <= capacity) return FS_OK;
+    if (wanted > UINT32_MAX / 2)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "%zu samples exceed what a track holds: count a shorter part", wanted);
+    capacity = capacity * 2 > wanted ? capacity * 2 : wanted;
+    fs_sample *grown = fs_realloc(track->samples, capacity * sizeof *grown);
+    if (grown == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %zu samples of counters", capacity);
+    track->samples = grown;
+    track->capacity = (uint32_t)capacity;
+    return FS_OK;
+}
+
+fs_status fs_store_add_samples(fs_store *store, int device, const char *metric, const fs_sample *samples, size_t count,
+                               size_t *dropped, fs_error *err)
+{
+    fs_counter_track *track = NULL;
+    size_t left_out = 0;
+    if (device < 0 || device >= FS_DEVICE_LIMIT)
+        return fs_fail(err, FS_VALUE_ERROR, "devices are numbered 0 to %d, not %d", FS_DEVICE_LIMIT - 1, device);
+    FS_TRY(find_track(store, device, metric, &track, err));
+    FS_TRY(make_room(track, count, err));
+    for (size_t i = 0; i < count; i++) {
+        fs_sample sample = samples[i];
+        bool follows = track->count == 0 || sample.start >= track->samples[track->count - 1].end;
+        if (follows && sample.end >= sample.start && isfinite(sample.value)) track->samples[track->count++] = sample;
+        else left_out++;
+    }
+    if (dropped != NULL) *dropped = left_out;
+    return FS_OK;
+}
+
+uint32_t fs_store_track_count(const fs_store *store)
+{
+    return fs_store_tracks(store)->count;
+}
+
+const fs_counter_track *fs_store_track(const fs_store *store, uint32_t index)
+{
+    return &fs_store_tracks(store)->tracks[index];
+}
+
+const fs_counter_track *fs_store_track_of(const fs_store *store, int device, fs_metric metric)
+{
+    const fs_counter_tracks *all = fs_store_tracks(store);
+    for (uint32_t i = 0; i < all->count; i++)
+        if (all->tracks[i].device == device && all->tracks[i].metric == (int)metric) return &all->tracks[i];
+    return NULL;
+}
+
+void fs_counter_tracks_clear(fs_counter_tracks *tracks)
+{
+    for (uint32_t i = 0; i < tracks->count; i++) fs_free(tracks->tracks[i].samples);
+    fs_free(tracks->tracks);
+    *tracks = (fs_counter_tracks){0};
+}

@@ -1,0 +1,276 @@
+#include "table/counted.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/sort.h"
+#include "store/event.h"
+
+enum { ROUNDS = 20, LEDGER_ROUNDS = 16 };
+
+/* Shares of the L2, from the writes that an H200 had still to make when kernels of known traffic ended: a written line
+ * leaves after reads and writes of `passing` of its capacity, and at most `dirtiest` of it is dirty. Kernels that leave
+ * the memory idle in between leave up to a sixth of the L2 less. */
+static const double passing = 0.8, dirtiest = 0.43;
+
+/* What one track is divided with. */
+typedef struct {
+    const fs_sample *samples;
+    uint32_t count;
+    fs_counted_work *works;
+    uint32_t work_count;
+    uint32_t *first; /* by work: the first sample that ends after it starts */
+    double *rates;   /* by work, per ns */
+    double *weights; /* by sample: sum of overlap times rate */
+} division;
+
+static int compare_starts(const void *left, const void *right)
+{
+    const fs_counted_work *a = left, *b = right;
+    if (a->start != b->start) return a->start < b->start ? -1 : 1;
+    return (a->event > b->event) - (a->event < b->event);
+}
+
+static int64_t overlap(const fs_counted_work *work, const fs_sample *sample)
+{
+    int64_t from = work->start > sample->start ? work->start : sample->start;
+    int64_t to = work->end < sample->end ? work->end : sample->end;
+    return to > from ? to - from : 0;
+}
+
+static bool reaches(const division *by, uint32_t sample, const fs_counted_work *work)
+{
+    return sample < by->count && by->samples[sample].start < work->end;
+}
+
+static int64_t shortest_sample(const division *by)
+{
+    int64_t shortest = INT64_MAX;
+    for (uint32_t i = 0; i < by->count; i++) {
+        int64_t length = by->samples[i].end - by->samples[i].start;
+        if (length > 0 && length < shortest) shortest = length;
+    }
+    return shortest;
+}
+
+/* Find each work's first sample and how well the samples cover and resolve it. */
+static void place_works(const division *by)
+{
+    uint32_t from = 0;
+    int64_t shortest = shortest_sample(by);
+    for (uint32_t k = 0; k < by->work_count; k++) {
+        fs_counted_work *work = &by->works[k];
+        while (from < by->count && by->samples[from].end <= work->start) from++;
+        by->first[k] = from;
+        by->rates[k] = 1;
+        int64_t covered = 0, length = 0;
+        uint32_t touched = 0;
+        for (uint32_t i = from; reaches(by, i, work); i++, touched++) {
+            covered += overlap(work, &by->samples[i]);
+            length += by->samples[i].end - by->samples[i].start;
+        }
+        int64_t own = work->end - work->start;
+        bool within = touched > 0 && covered >= own / 10 * 9;
+        work->covered = covered;
+        work->resolved = within && own * touched >= FS_COUNTED_SAMPLES * length;
+        work->fine = within && length / touched <= 2 * shortest;
+    }
+}
+
+/* The sample's value as an amount. */
+static double amount_of(const fs_sample *sample, fs_metric_kind kind)
+{
+    double value = sample->value > 0 ? sample->value : 0;
+    return kind == FS_METRIC_AMOUNT_KIND ? value : value * (double)(sample->end - sample->start);
+}
+
+static fs_status divide(const division *by, fs_metric metric, fs_error *err)
+{
+    fs_metric_kind kind = fs_metrics[metric].kind;
+    for (int round = 0; round < ROUNDS; round++) {
+        FS_TRY(fs_interrupt_poll(err));
+        memset(by->weights, 0, by->count * sizeof *by->weights);
+        for (uint32_t k = 0; k < by->work_count; k++)
+            for (uint32_t i = by->first[k]; reaches(by, i, &by->works[k]); i++)
+                by->weights[i] += by->rates[k] * (double)overlap(&by->works[k], &by->samples[i]);
+        for (uint32_t k = 0; k < by->work_count; k++) {
+            fs_counted_work *work = &by->works[k];
+            double amount = 0;
+            for (uint32_t i = by->first[k]; reaches(by, i, work); i++) {
+                double part = by->rates[k] * (double)overlap(work, &by->samples[i]);
+                if (part > 0) amount += amount_of(&by->samples[i], kind) * part / by->weights[i];
+            }
+            work->amounts[metric] = amount;
+            by->rates[k] = work->covered > 0 ? amount / (double)work->covered : 0;
+        }
+    }
+    return FS_OK;
+}
+
+static fs_status divide_track(const fs_counter_track *track, fs_counted_work *works, uint32_t count, fs_error *err)
+{
+    division by = {.samples = track->samples, .count = track->count, .works = works, .work_count = count};
+    by.first = fs_malloc((size_t)count * sizeof *by.first);
+    by.rates = fs_malloc((size_t)count * sizeof *by.rates);
+    by.weights = fs_malloc(((size_t)track->count + 1) * sizeof *by.weights);
+    fs_status status = FS_OK;
+    if (by.first == NULL || by.rates == NULL || by.weights == NULL) {
+        status = fs_fail(err, FS_OUT_OF_MEMORY, "no memory to divide %u samples of counters", track->count);
+    } else {
+        place_works(&by);
+        status = divide(&by, (fs_metric)track->metric, err);
+    }
+    fs_free(by.first);
+    fs_free(by.rates);
+    fs_free(by.weights);
+    return status;
+}
+
+/* What settle_writes() works with: sums over the works before each, and the writes counted while each ran. */
+typedef struct {
+    double *traffic, *written, *counted;
+} ledger;
+
+static void sum_up(const ledger *of, const fs_counted_work *works, uint32_t count)
+{
+    for (uint32_t k = 0; k < count; k++) {
+        double written = works[k].amounts[FS_METRIC_DRAM_WRITTEN];
+        of->written[k + 1] = of->written[k] + written;
+        of->traffic[k + 1] = of->traffic[k] + written + works[k].amounts[FS_METRIC_DRAM_READ];
+    }
+}
+
+/* One round: the dirty lines after a piece of work are the writes within the last bytes of traffic. Half a
+ * step, because the writes are a part of that traffic. */
+static void settle(const ledger *of, fs_counted_work *works, uint32_t count, double l2_bytes)
+{
+    double found = 0;
+    for (uint32_t k = 0, oldest = 0; k < count; k++) {
+        double left = of->traffic[k + 1] - passing * l2_bytes; /* lines of earlier traffic are no longer in the L2 */
+        while (oldest < k && of->traffic[oldest + 1] <= left) oldest++;
+        double span = of->traffic[oldest + 1] - of->traffic[oldest];
+        double part = span > 0 && left > of->traffic[oldest] ? (left - of->traffic[oldest]) / span : 0;
+        double gone = of->written[oldest] + part * (of->written[oldest + 1] - of->written[oldest]);
+        double dirty = fmin(of->written[k + 1] - gone, dirtiest * l2_bytes);
+        double *own = &works[k].amounts[FS_METRIC_DRAM_WRITTEN];
+        double settled = (*own + of->counted[k] + dirty - found) / 2;
+        *own = settled > 0 ? settled : 0;
+        found = dirty;
+    }
+}
+
+/* Give written lines to the work that wrote them. */
+static fs_status settle_writes(fs_counted_work *works, uint32_t count, double l2_bytes, fs_error *err)
+{
+    size_t places = (size_t)count + 1;
+    double *block = fs_calloc(3 * places, sizeof *block);
+    if (block == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the writes of %u kernels", count);
+    const ledger of = {block, block + places, block + 2 * places};
+    for (uint32_t k = 0; k < count; k++) of.counted[k] = works[k].amounts[FS_METRIC_DRAM_WRITTEN];
+    for (int round = 0; round < LEDGER_ROUNDS; round++) {
+        sum_up(&of, works, count);
+        settle(&of, works, count, l2_bytes);
+    }
+    fs_free(block);
+    return FS_OK;
+}
+
+/* Count the works of one device, which begin at `works`. */
+static fs_status count_device(const fs_store *store, int device, fs_counted_work *works, uint32_t count, fs_error *err)
+{
+    fs_device_facts facts = fs_store_device(store, device);
+    FS_TRY(fs_sort(works, count, sizeof *works, compare_starts, "device events", err));
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) {
+        const fs_counter_track *track = fs_store_track_of(store, device, (fs_metric)metric);
+        if (track != NULL) FS_TRY(divide_track(track, works, count, err));
+    }
+    bool both = !isnan(works[0].amounts[FS_METRIC_DRAM_READ]) && !isnan(works[0].amounts[FS_METRIC_DRAM_WRITTEN]);
+    if (both && facts.l2_bytes > 0) FS_TRY(settle_writes(works, count, (double)facts.l2_bytes, err));
+    return FS_OK;
+}
+
+/* Copy the works of a device to the end of `works`; returns their number. */
+static uint32_t list_works(const fs_store *store, int device, fs_counted_work *works)
+{
+    uint32_t count = 0, at;
+    const fs_chunk *chunk = NULL;
+    fs_counted_work unknown = {.event = 0};
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) unknown.amounts[metric] = NAN;
+    for (uint32_t index = 0; index < fs_store_count(store); index++) {
+        chunk = fs_event_next_chunk(store, index, chunk, &at);
+        if (!fs_event_is_placed_work(chunk, at) || fs_event_device(chunk, at) != device) continue;
+        fs_counted_work *work = &works[count++];
+        *work = unknown;
+        work->event = index;
+        work->start = chunk->start[at];
+        work->end = fs_event_end(chunk, at);
+    }
+    return count;
+}
+
+static uint32_t count_works(const fs_store *store)
+{
+    uint32_t count = 0, at;
+    const fs_chunk *chunk = NULL;
+    for (uint32_t index = 0; index < fs_store_count(store); index++) {
+        chunk = fs_event_next_chunk(store, index, chunk, &at);
+        count += fs_event_is_placed_work(chunk, at);
+    }
+    return count;
+}
+
+static bool has_track(const fs_store *store, int device)
+{
+    for (uint32_t i = 0; i < fs_store_track_count(store); i++)
+        if (fs_store_track(store, i)->device == device && fs_store_track(store, i)->metric >= 0) return true;
+    return false;
+}
+
+fs_status fs_counted_build(fs_counted *counted, const fs_store *store, fs_error *err)
+{
+    *counted = (fs_counted){0};
+    uint32_t works = fs_store_track_count(store) > 0 ? count_works(store) : 0;
+    if (works == 0) return FS_OK;
+    counted->places = fs_calloc(fs_store_count(store), sizeof *counted->places);
+    counted->works = fs_malloc(works * sizeof *counted->works);
+    if (counted->places == NULL || counted->works == NULL)
+        return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to count %u device events", works);
+    for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
+        if (!has_track(store, device)) continue;
+        fs_counted_work *first = &counted->works[counted->count];
+        uint32_t count = list_works(store, device, first);
+        if (count > 0) FS_TRY(count_device(store, device, first, count, err));
+        counted->count += count;
+    }
+    for (uint32_t i = 0; i < counted->count; i++) counted->places[counted->works[i].event] = i + 1;
+    return FS_OK;
+}
+
+void fs_counted_clear(fs_counted *counted)
+{
+    fs_free(counted->places);
+    fs_free(counted->works);
+    *counted = (fs_counted){0};
+}
+
+void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work)
+{
+    int64_t length = work->end - work->start;
+    sum->ns += length;
+    if (work->fine) sum->fine += length;
+    if (!work->resolved) return;
+    for (int metric = 0; metric < FS_METRIC_COUNT; metric++) sum->amounts[metric] += work->amounts[metric];
+    sum->resolved += length;
+    sum->covered += work->covered;
+}
+
+double fs_counted_value(const fs_counted_sum *sum, fs_metric metric)
+{
+    bool known = sum->resolved > 0 && sum->resolved >= sum->fine / 2 && sum->resolved >= sum->ns / 100;
+    if (!known) return NAN;
+    double amount = sum->amounts[metric];
+    if (fs_metrics[metric].kind != FS_METRIC_AMOUNT_KIND) return amount / (double)sum->covered;
+    return amount * ((double)sum->ns / (double)sum->resolved);
+}

@@ -1,0 +1,61 @@
+/* What the counters counted for each piece of device work. Private to csrc/table.
+ *
+ *   samples   |  a  |  b  |  c  |  d  |  e  |     amounts, over times that the samples share
+ *   work         [== x ==][=== y ===]
+ *
+ * A sample is divided among the work that ran in it as if each piece of work counted at a constant rate: by overlap in
+ * the first round, and by overlap times the rate that the round before found in every later one (the expectation-
+ * maximization of a sum of Poisson rates). A sample that one piece of work has to itself is therefore its own whole,
+ * idle time takes nothing, and a sample across the border of two is divided by their rates; so are samples of work that
+ * overlaps. Work that is shorter than FS_COUNTED_SAMPLES samples, or not within samples for a tenth of its time, is not
+ * resolved: its amount is only a guess, and rows leave it out.
+ *
+ * Writes reach device memory late: what a kernel writes stays in the L2 until other lines displace it, about an L2's
+ * capacity of reads and writes later. So the bytes written of a piece of work are those counted while it ran, plus the
+ * dirty lines it leaves behind, less those that it found; both follow from the traffic around them. */
+#ifndef FS_TABLE_COUNTED_H
+#define FS_TABLE_COUNTED_H
+
+#include "store/samples.h"
+#include "store/store.h"
+
+enum { FS_COUNTED_SAMPLES = 2 };
+
+/* Of one piece of work; amounts are NaN where its device has no track of the metric. Shares are in percent × ns. */
+typedef struct {
+    double amounts[FS_METRIC_COUNT];
+    int64_t start, end, covered; /* ns; covered: time within samples */
+    uint32_t event;
+    bool resolved,
+        fine; /* fine: it ran while the interval was the shortest, so that it was not resolved for its length */
+} fs_counted_work;
+
+/* Sum of the work of a row. The amounts are those of resolved work. */
+typedef struct {
+    double amounts[FS_METRIC_COUNT];
+    int64_t ns, resolved, covered, fine; /* ns of all, of resolved work, of it within samples, of fine work */
+} fs_counted_sum;
+
+typedef struct {
+    uint32_t *places; /* by event: index in works + 1; 0: none */
+    fs_counted_work *works;
+    uint32_t count;
+} fs_counted;
+
+/* Count the work of a store; nothing is allocated if it has no samples. FS_OUT_OF_MEMORY, FS_INTERRUPTED. */
+fs_status fs_counted_build(fs_counted *counted, const fs_store *store, fs_error *err);
+void fs_counted_clear(fs_counted *counted);
+
+static inline const fs_counted_work *fs_counted_of(const fs_counted *counted, uint32_t event)
+{
+    uint32_t place = counted->places != NULL ? counted->places[event] : 0;
+    return place > 0 ? &counted->works[place - 1] : NULL;
+}
+
+void fs_counted_add(fs_counted_sum *sum, const fs_counted_work *work);
+
+/* The amount, or the mean share in percent, of all work of the sum, at the rate of the resolved work. NaN if less than
+ * half of the fine work's time, or less than a hundredth of all time, is resolved. */
+double fs_counted_value(const fs_counted_sum *sum, fs_metric metric);
+
+#endif

@@ -1,0 +1,112 @@
+"""Rules about what hardware counters counted: traffic beyond the model, padding, idle tensor cores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from flopscope.answers.analysis import Analysis, Op
+from flopscope.answers.findings import Finding, evidence, is_product, plural, where
+from flopscope.support.units import percent_text, short_time_text
+
+__all__ = ["padding", "tensor", "traffic"]
+
+MOST_TRAFFIC = 1.3
+"""Counted bytes over the model's that are no finding: writes belong to a kernel to within a part of the L2."""
+TRAFFIC_SHARE = 0.5
+"""Least share of its time that an op needs for the counted bytes at the peak, so that fewer bytes make it faster."""
+MOST_PADDING = 1.35
+"""Busy tensor cores over the model's share of their peak that is no finding: clocks are below that of the peak."""
+LOW_TENSOR, USUAL_TENSOR = 60.0, 85.0
+"""Percent of the cycles: less is a finding; large aligned products keep tensor cores about that busy on an H200."""
+
+
+def _counted(analysis: Analysis, op: Op, name: str) -> float:
+    return float(analysis.columns[name][op.row]) if op.row >= 0 else math.nan
+
+
+def traffic(analysis: Analysis) -> Iterator[Finding]:
+    """Memory-bound ops whose counted bytes exceed those that they must move by 30 % or more.
+
+    The estimate is the share of their time that the bytes beyond the model take.
+    """
+    found: list[tuple[Op, float]] = []
+    for op in analysis.ops:
+        ratio = _counted(analysis, op, "traffic_ratio")
+        if ratio >= MOST_TRAFFIC and op.memory * ratio >= TRAFFIC_SHARE * op.time and not is_product(op):
+            found.append((op, ratio))
+    if not found:
+        return
+    op, ratio = max(found, key=lambda pair: pair[0].time)
+    must = _counted(analysis, op, "bytes_read")
+    reads = _counted(analysis, op, "dram_bytes_read") / must if must > 0 else math.nan
+    why = f" (it reads {reads:.1f} × its input)" if reads >= MOST_TRAFFIC else ""
+    yield Finding(
+        f"Move fewer bytes: the GPU's counters saw {op.key} move {ratio:.1f} × the bytes that it must{why}. Strided "
+        "access fetches whole sectors for a part of them: make the last dimension contiguous. A kernel that needs its "
+        "input twice reads it again if a row exceeds the multiprocessor's memory: a fused kernel (torch.compile) or "
+        "shorter rows read it once.",
+        [(one, min(one.time * (1 - 1 / more), max(one.beyond, 0.0))) for one, more in found],
+        evidence(one for one, _ in found),
+        where(analysis, op.event),
+    )
+
+
+def padding(analysis: Analysis) -> Iterator[Finding]:
+    """Products that keep tensor cores much busier than their FLOPs explain: tiles are padded.
+
+    The estimate is the share of their time beyond that of the FLOPs of the model.
+    """
+    found: list[tuple[Op, float]] = []
+    for op in _products(analysis):
+        active = _counted(analysis, op, "tensor_active")
+        ratio = active * op.time / (100 * op.compute) if op.compute > 0 else math.nan
+        if active >= LOW_TENSOR and ratio >= MOST_PADDING:
+            found.append((op, ratio))
+    if not found:
+        return
+    op, ratio = max(found, key=lambda pair: pair[0].time)
+    calls = sum(one.calls for one, _ in found)
+    yield Finding(
+        f"Choose sizes that fill the tiles of the tensor cores: {plural(calls, 'product')} {analysis.per} occupied "
+        f"them for {ratio:.1f} × what the FLOPs need. Tiles are 64 to 256 rows and columns: pad or batch small "
+        "dimensions.",
+        [(one, min(one.time * (1 - 1 / more), max(one.beyond, 0.0))) for one, more in found],
+        evidence(one for one, _ in found),
+        where(analysis, op.event),
+    )
+
+
+def tensor(analysis: Analysis) -> Iterator[Finding]:
+    """Compute-bound products whose tensor cores work in less than 60 % of the cycles.
+
+    The estimate is their time at 85 %.
+    """
+    found = [op for op in _products(analysis) if _counted(analysis, op, "tensor_active") < LOW_TENSOR]
+    if not found:
+        return
+    op = max(found, key=lambda one: one.time)
+    active = _counted(analysis, op, "tensor_active")
+    yield Finding(
+        f"Keep the tensor cores busy: in products of {short_time_text(sum(one.time for one in found))} {analysis.per} "
+        f"they work in {percent_text(active)} of the cycles (the longest). Products of few tiles, short inner "
+        "dimensions and unfused epilogues starve them: batch the calls, or let torch.compile(mode='max-autotune') "
+        "choose the kernel.",
+        [
+            (one, min(one.time * (1 - _counted(analysis, one, "tensor_active") / USUAL_TENSOR), max(one.beyond, 0.0)))
+            for one in found
+        ],
+        evidence(found),
+        where(analysis, op.event),
+    )
+
+
+def _products(analysis: Analysis) -> list[Op]:
+    """Return the products on tensor cores that the traffic does not hold up."""
+    found = []
+    for op in analysis.ops:
+        ratio = _counted(analysis, op, "traffic_ratio")
+        starved = not math.isnan(ratio) and op.memory * ratio >= TRAFFIC_SHARE * op.time
+        if is_product(op) and str(op.unit).endswith("_tensor") and not starved:
+            found.append(op)
+    return found

@@ -1,0 +1,144 @@
+"""Hardware counters beside a profile: PM sampling of the devices that it uses."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from contextlib import suppress
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal
+
+from flopscope import _core
+from flopscope.hardware.energy import Energy, EnergyMeter
+from flopscope.support import libraries
+from flopscope.support.warn import warn_user
+
+if TYPE_CHECKING:
+    from flopscope._core import Store
+
+__all__ = ["Counters", "CountersWish", "check_counters", "why_no_counters"]
+
+CountersWish = bool | Literal["require"]
+
+LEAST_US, MOST_US = 1.0, 1e6
+
+
+def check_counters(counters: Any, interval_us: Any) -> int:
+    """Return the interval in ns, 0 to adapt. Raise ValueError or TypeError for arguments of ``profile()``."""
+    if counters not in (True, False, "require"):
+        raise ValueError(f'counters must be True, False or "require", not {counters!r}')
+    if interval_us is None:
+        return 0
+    if isinstance(interval_us, bool) or not isinstance(interval_us, Real):
+        raise TypeError(f"counter_interval_us must be a number of µs or None, not {interval_us!r}")
+    if not LEAST_US <= float(interval_us) <= MOST_US:
+        raise ValueError(f"counter_interval_us must be 1 µs to 1 s, not {interval_us!r}")
+    if not counters:
+        raise ValueError(f"counter_interval_us={interval_us!r} needs counters=True")
+    return round(1000 * float(interval_us))
+
+
+@functools.cache
+def why_no_counters() -> str | None:
+    """Return why CUPTI cannot count, or None if it is loaded and there is a device. Computed once per process."""
+    try:
+        _core.load_driver()
+    except RuntimeError as problem:
+        return str(problem)
+    try:
+        path = libraries.find("cupti")
+    except RuntimeError:
+        path = None  # the dynamic loader may still find it
+    try:
+        _core.load_counters(path)
+    except RuntimeError as problem:
+        return str(problem)
+    return None if _core.cuda_is_here() else "there is no CUDA device"
+
+
+class Counters:
+    """The samplers of a profile, one for each device in use.
+
+    ``start()`` warns and returns False where nothing can be counted, or raises RuntimeError if counters are required.
+    A device whose counters are unavailable does not keep the others from being counted.
+    """
+
+    def __init__(self, wish: CountersWish, interval_ns: int = 0) -> None:
+        self._wish, self._interval_ns = wish, interval_ns
+        self._samplers: list[_core.Sampler] = []
+        self._meters: dict[int, EnergyMeter] = {}
+        self.energy: dict[str, Energy] = {}
+        """Energy of each device from start() to stop(), by "cuda:0"."""
+
+    def start(self) -> bool:
+        """Start to count on all devices in use, or on the first if none is."""
+        why = why_no_counters()
+        if why is not None:
+            return self.refuse(why)
+        reasons = []
+        for device in _core.active_devices() or [0]:
+            sampler = _core.Sampler(device, self._interval_ns)
+            try:
+                sampler.start()
+            except RuntimeError as problem:
+                reasons.append(f"cuda:{device}: {problem}")
+            else:
+                self._samplers.append(sampler)
+                self._meters[device] = EnergyMeter(_uuid(device))
+        if reasons:
+            try:
+                return self.refuse("; ".join(reasons))
+            except RuntimeError:
+                self.stop()
+                raise
+        return True
+
+    def refuse(self, why: str) -> bool:
+        """Warn that there are no counters, or raise RuntimeError if they are required; return whether some count."""
+        if self._wish == "require":
+            raise RuntimeError(f"hardware counters are unavailable ({why})")
+        warn_user(f"hardware counters are unavailable, and the profile has none ({why})")
+        return bool(self._samplers)
+
+    def stop(self) -> None:
+        """Wait for the devices and stop to count. Warn of what failed and of what was lost."""
+        if not self._samplers:
+            return
+        with suppress(RuntimeError):  # the profile reports a device that failed
+            _core.wait_for_devices()
+        self.energy = {f"cuda:{device}": meter.read() for device, meter in self._meters.items()}
+        for sampler in self._samplers:
+            try:
+                sampler.stop()
+            except RuntimeError as problem:
+                warn_user(f"counting ended early: {problem}")
+            report = sampler.report
+            if report["overflows"]:
+                lost = f"about {report['lost']} samples" if report["lost"] else "some samples"
+                warn_user(
+                    f"buffers of the counters of cuda:{report['device']} were full {report['overflows']} times, and "
+                    f"{lost} were lost; a longer counter_interval_us or a shorter profile loses none"
+                )
+
+    def pour(self, store: Store, begin: int | None = None) -> None:
+        """Append the samples to the store of the profile, those from ``begin`` on (ns of its clock)."""
+        for sampler in self._samplers:
+            if begin is None:
+                sampler.pour(store)
+            else:
+                sampler.pour(store, begin)
+
+    @property
+    def reports(self) -> list[Mapping[str, Any]]:
+        """What was counted on each device."""
+        return [sampler.report for sampler in self._samplers]
+
+
+def _uuid(device: int) -> str:
+    """Return the UUID of a device; "" where flopscope was built without CUDA."""
+    from flopscope.hardware.device import find_device
+
+    try:
+        return str(find_device(f"cuda:{device}").properties["uuid"])
+    except (RuntimeError, ValueError):
+        return ""

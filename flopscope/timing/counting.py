@@ -1,0 +1,193 @@
+"""What one call makes the hardware do: exact counts by CUPTI's Range Profiler, apart from its time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from flopscope import _core
+from flopscope.hardware.counters import why_no_counters
+from flopscope.support.units import MISSING, si_text
+
+if TYPE_CHECKING:
+    from flopscope.timing.look import Look
+    from flopscope.timing.stage import Stage
+
+__all__ = ["LEFT_DIRTY", "Counts", "count_call", "counts_text", "traffic_sentence"]
+
+LEFT_DIRTY = "l2_bytes_left_dirty"
+"""The bytes that a call wrote and that reach device memory only after it, when other data displaces them in the L2."""
+ALWAYS = ("memory", "issue", "scalar", "stalls")
+TENSOR = tuple(group for group in _core.counter_groups if group.endswith("_tensor"))
+UNITS = {name: unit for name, unit, _, _ in _core.counter_rows} | {LEFT_DIRTY: "bytes"}
+ASLEEP = "NOT_INITIALIZED"  # a capture has detached CUPTI, and it did not come back
+NEAR = 0.05  # within which a ratio is a whole number of times
+
+
+class Counts(Mapping[str, float]):
+    """What the hardware counted for one call, by name; a counter that the GPU lacks is missing.
+
+    dram_bytes_read, dram_bytes_written: traffic of the device memory in bytes until the call ends, with cold caches
+        unless ``cache="hot"``. l2_bytes_left_dirty: bytes written that reach the memory later (cold caches only).
+    l2_bytes: bytes asked of the L2 cache.
+    fp32_flops, fp64_flops, fp16_flops: FLOPs by instructions outside of tensor cores; a fused multiply-add is 2. Of
+        fp16 and bf16, a packed instruction counts once.
+    tensor_flops: FLOPs by tensor cores; a multiply-add is 2.
+    sm_active, tensor_active, occupancy: percent. eligible_warps: warps per scheduler that could issue.
+    instructions: warp instructions.
+    stall_…: warps that wait, per issued instruction, by what they wait for.
+    """
+
+    def __init__(self, values: Mapping[str, float]) -> None:
+        self._values = dict(values)
+
+    def __getitem__(self, name: str) -> float:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return f"Counts({self._values!r})"
+
+    @property
+    def bytes_moved(self) -> float:
+        """Bytes read from and written to device memory, with those that are written back later; NaN if unknown."""
+        parts = [self.get(name, math.nan) for name in ("dram_bytes_read", "dram_bytes_written")]
+        return sum(parts) + self.get(LEFT_DIRTY, 0.0)
+
+
+def count_call(stage: Stage, call: Callable[[], Any], unit: str | None, require: bool) -> Counts:
+    """Count calls of a function, several of them because not all counters fit one pass.
+
+    unit: the compute unit of its FLOPs, whose tensor cores are counted; None: those of all dtypes. Where counters are
+    unavailable, add a note to the stage, or raise RuntimeError if they are required.
+    """
+    why = _why_not(stage)
+    if why is None:
+        try:
+            return Counts(_count(stage, call, unit, ALWAYS))
+        except RuntimeError as problem:
+            why = str(problem)
+        if ASLEEP in why:
+            why, counts = _count_in_a_capture(stage, call, unit)
+            if counts is not None:
+                return counts
+    if require:
+        raise RuntimeError(f"hardware counters are unavailable ({why})")
+    stage.notes.append(f"no hardware counters: {why}")
+    return Counts({})
+
+
+def _count_in_a_capture(stage: Stage, call: Callable[[], Any], unit: str | None) -> tuple[str, Counts | None]:
+    """Count while a capture keeps CUPTI attached, beside which FLOP instructions are not counted."""
+    core = _core.Profiler(ops=False, cupti=True, api_calls=False)
+    try:
+        core.start()
+        counts = Counts(_count(stage, call, unit, [group for group in ALWAYS if group != "scalar"]))
+    except RuntimeError as problem:
+        return str(problem), None
+    finally:
+        if core.running:
+            core.stop()
+    stage.notes.append("FLOP instructions are not counted: CUPTI counts them only before the process's first capture")
+    return "", counts
+
+
+def _why_not(stage: Stage) -> str | None:
+    if stage.device.kind == "cpu":
+        return "the call runs on the CPU"
+    if _communicates(stage.looks[0]):
+        return "it communicates with other devices, whose calls would have to be repeated as well"
+    return why_no_counters()
+
+
+def _communicates(look: Look) -> bool:
+    """Return whether a kernel waits for those of other devices, by the names of NCCL and its like."""
+    columns, names, kinds, _ = look.core.events()
+    kernels = (
+        names[name] for name, kind in zip(columns["name"], columns["kind"], strict=True) if kinds[kind] == "kernel"
+    )
+    return any(part in name.lower() for name in kernels for part in ("nccl", "rccl", "nvshmem"))
+
+
+def _count(stage: Stage, call: Callable[[], Any], unit: str | None, always: Iterable[str]) -> dict[str, float]:
+    index = int(str(stage.device).partition(":")[2] or 0)
+    flushes = stage.cold and _can_flush(stage)
+
+    def ready() -> None:
+        if flushes:
+            _core.measure_flush(str(stage.device))
+
+    def call_and_flush() -> None:
+        call()
+        ready()
+
+    values: dict[str, float] = {}
+    for group in always:
+        also = (call_and_flush,) if group == "memory" and flushes else ()
+        counted, *with_flush = _core.count_calls(index, group, ready, (call, *also))
+        values |= counted
+        if with_flush and "dram_bytes_written" in counted:
+            values[LEFT_DIRTY] = max(with_flush[0]["dram_bytes_written"] - counted["dram_bytes_written"], 0.0)
+    groups = [unit] if unit in TENSOR else [*TENSOR]
+    for group in groups if values.get("tensor_active") else []:
+        with suppress(RuntimeError):  # the GPU lacks the dtype
+            (counted,) = _core.count_calls(index, group, ready, (call,))
+            values["tensor_flops"] = values.get("tensor_flops", 0.0) + counted.get("tensor_flops", 0.0)
+    if values.get("tensor_active") == 0:
+        values["tensor_flops"] = 0.0
+    return values
+
+
+def _can_flush(stage: Stage) -> bool:
+    """Return whether the L2 can be emptied, which a build without CUDA cannot do; if not, add a note."""
+    try:
+        _core.measure_flush(str(stage.device))
+    except RuntimeError as problem:
+        stage.notes.append(f"the counters are those of hot caches: {problem}")
+        return False
+    return True
+
+
+_TIMES = {2: "twice", 3: "three times", 4: "four times"}
+
+
+def traffic_sentence(counts: Counts, total: float, read: float, written: float) -> str:
+    """Say how the traffic compares with the bytes that a call must move; "" if either is unknown."""
+    ratio = counts.bytes_moved / total if total else math.nan
+    if math.isnan(ratio):
+        return ""
+    if ratio < 1 - 2 * NEAR:
+        return f"moves {ratio:.2f} × the bytes of its model: the rest was in the L2 cache"
+    if ratio <= 1 + 2 * NEAR:
+        return f"moves the bytes it must ({ratio:.2f} ×)"
+    return f"moves {ratio:.1f} × the bytes it must{_reason(counts, read, written)}"
+
+
+def _reason(counts: Counts, read: float, written: float) -> str:
+    reads = counts.get("dram_bytes_read", math.nan) / read if read else math.nan
+    writes = (counts.bytes_moved - counts.get("dram_bytes_read", math.nan)) / written if written else math.nan
+    if math.isnan(reads) or math.isnan(writes):
+        return ""
+    whole = round(reads)
+    if writes < 1 + 2 * NEAR and whole in _TIMES and abs(reads / whole - 1) < NEAR:
+        return f": reads its input {_TIMES[whole]}"
+    return f": reads {reads:.1f} × and writes {writes:.1f} ×"
+
+
+def counts_text(counts: Counts) -> str:
+    """Return the main counters in one line."""
+    parts = [
+        f"{si_text(counts['dram_bytes_read'], 'B')} read" if "dram_bytes_read" in counts else "",
+        f"{si_text(counts['dram_bytes_written'], 'B')} written" if "dram_bytes_written" in counts else "",
+        f"{si_text(counts['tensor_flops'], 'FLOP')} by tensor cores" if counts.get("tensor_flops") else "",
+        f"{si_text(counts['fp32_flops'], 'FLOP')} in fp32" if counts.get("fp32_flops") else "",
+        f"occupancy {counts['occupancy']:.0f} %" if "occupancy" in counts else "",
+    ]
+    return ", ".join(part for part in parts if part) or MISSING

@@ -1,0 +1,281 @@
+"""How samples of counters become columns: recorded on an H200, from traces, and against the definition."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from flopscope import _core
+
+# Recorded on an H200 ------------------------------------------------------------------------------------------------
+
+SIZES = (256, 512, 768, 1024, 1448, 2048, 2896, 4096, 8192)
+
+
+def recording(name: str) -> _core.Store:
+    """Return a store with the samples and kernels of an H200; the kernels are named by what they did.
+
+    ``big`` adds to 256 MiB in place, ``add2048`` adds two float32 matrices of 2048² into a third.
+    """
+    file = np.load(Path(__file__).parent / "data" / "counters" / name)
+    names = [
+        key for n in SIZES for key in [*["big", f"add{n}"] * 8, "sleep", *["big", "sleep", f"add{n}", "sleep"] * 4]
+    ]
+    names += ["add", "fill", "sum", "sin", "fill", "mm", "transpose"] * 8
+    store = _core.Store()
+    for key, start, length in zip(names, file["start"].tolist(), file["duration"].tolist(), strict=False):
+        _core._append(store, "kernel", key, start, length, device=0)  # type: ignore[attr-defined]
+    _core._set_device(store, 0, {"name": "NVIDIA H200", "l2_bytes": 60 << 20})  # type: ignore[attr-defined]
+    edges = np.cumsum(file["edges"]).astype(np.int64) + 700  # the delay of samples
+    for metric, column in {"dram_bytes_read": "dram_read", "dram_bytes_written": "dram_written",
+                           "tensor_active": "tensor_active"}.items():  # fmt: skip
+        store.add_samples(0, metric, edges[:-1], edges[1:], file[column].astype(np.float64))
+    return store
+
+
+def per_call(store: _core.Store) -> dict[str, dict[str, float]]:
+    columns, _ = store.table(False, 0, {})
+    return {
+        key: {
+            "read": columns["dram_bytes_read"][i] / columns["count"][i],
+            "written": columns["dram_bytes_written"][i] / columns["count"][i],
+            "tensor": columns["tensor_active"][i],
+        }
+        for i, key in enumerate(columns["key"])
+    }
+
+
+@pytest.mark.parametrize(("name", "least", "within"), [("h200_2us.npz", 1024, 0.003), ("h200_5us.npz", 2048, 0.02)])
+def test_recorded_kernels_read_what_they_must(name: str, least: int, within: float) -> None:
+    found = per_call(recording(name))
+    checked = 0
+    for n in SIZES:
+        if f"add{n}" not in found:
+            continue
+        if n < least:
+            assert n == 256 or n > 700 or math.isnan(found[f"add{n}"]["read"])
+        else:
+            assert found[f"add{n}"]["read"] == pytest.approx(8 * n * n, rel=within), n
+            checked += 1
+    assert checked >= 4
+    assert found["big"]["read"] == pytest.approx(1 << 28, rel=0.002)
+
+
+def test_recorded_writes_belong_to_the_kernel_that_wrote() -> None:
+    found = per_call(recording("h200_5us.npz"))
+    assert found["big"]["written"] == pytest.approx(1 << 28, rel=0.02)
+    for key in ("add", "sin", "transpose", "add8192"):
+        assert found[key]["written"] == pytest.approx(4 * 8192**2, rel=0.06), key
+    assert found["sum"]["written"] < 0.05 * 4 * 8192**2  # a twelfth of the add before it would remain without
+    assert found["mm"]["tensor"] > 80 > 5 > found["sin"]["tensor"]
+
+
+def test_samples_are_kept_in_order_and_bad_ones_left_out() -> None:
+    store = _core.Store()
+    start = np.array([0, 10, 5, 20, 30], np.int64)
+    end = np.array([10, 20, 15, 30, 25], np.int64)
+    assert store.add_samples(0, "dram_bytes_read", start, end, np.array([1.0, 2.0, 3.0, math.nan, 5.0])) == 3
+    (device, name, kind, unit, starts, ends, values) = store.samples()[0]
+    assert (device, name, kind, unit) == (0, "dram_bytes_read", "amount", "bytes")
+    assert (starts.tolist(), ends.tolist(), values.tolist()) == ([0, 10], [10, 20], [1.0, 2.0])
+    with pytest.raises(TypeError, match="float64"):
+        store.add_samples(0, "x", start, end, start)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="as many"):
+        store.add_samples(0, "x", start, end[:1], np.zeros(5))
+    with pytest.raises(ValueError, match="devices are numbered"):
+        store.add_samples(1000, "x", start, end, np.zeros(5))
+
+
+def test_a_store_that_is_extended_takes_the_samples_along() -> None:
+    first, second = _core.Store(), _core.Store()
+    edges = np.array([0, 10], np.int64)
+    first.add_samples(0, "sm_active", edges, edges + 10, np.array([1.0, 2.0]))
+    second.add_samples(0, "sm_active", edges, edges + 10, np.array([3.0, 4.0]))
+    first.extend(second, 100)
+    assert first.samples()[0][4].tolist() == [0, 10, 100, 110]
+
+
+# Python's division of samples, as an oracle of the core's ----------------------------------------------------------
+
+
+def divided(samples: list[tuple[int, int, float]], works: list[tuple[int, int]]) -> list[float]:
+    """Divide amounts among works by expectation-maximization."""
+    rates = [1.0] * len(works)
+    amounts = [0.0] * len(works)
+    for _ in range(20):
+        amounts = [0.0] * len(works)
+        for start, end, value in samples:
+            parts = [r * max(0, min(end, b) - max(start, a)) for r, (a, b) in zip(rates, works, strict=True)]
+            for k, part in enumerate(parts):
+                amounts[k] += value * part / sum(parts) if part else 0.0
+        covered = [sum(max(0, min(e, b) - max(s, a)) for s, e, _ in samples) for a, b in works]
+        rates = [amount / time if time else 0.0 for amount, time in zip(amounts, covered, strict=True)]
+    return amounts
+
+
+def test_the_core_divides_samples_as_the_definition_does() -> None:
+    rng = np.random.default_rng(7)
+    starts = np.sort(rng.integers(0, 9000, 40))
+    works = [(int(s), int(s + rng.integers(30, 500))) for s in starts]
+    edges = np.arange(0, 10001, 10)
+    values = rng.random(1000) * 1000
+    store = _core.Store()
+    for k, (a, b) in enumerate(works):
+        _core._append(store, "kernel", f"k{k}", a, b - a, device=0)  # type: ignore[attr-defined]
+    store.add_samples(0, "l2_bytes", edges[:-1].astype(np.int64), edges[1:].astype(np.int64), values)
+    columns, _ = store.table(False, 0, {})
+    found = dict(zip(columns["key"], columns["l2_bytes"], strict=True))
+    expected = divided([(int(a), int(a + 10), float(v)) for a, v in zip(edges[:-1], values, strict=True)], works)
+    for k, amount in enumerate(expected):
+        assert found[f"k{k}"] == pytest.approx(amount, rel=1e-9), k
+    busy = sum(v for a, v in zip(edges[:-1], values, strict=True) if any(s < a + 10 and a < e for s, e in works))
+    assert sum(found.values()) == pytest.approx(busy)
+
+
+# Counters of traces ---------------------------------------------------------------------------------------------------
+
+
+def trace_of(tmp_path: Path, *events: dict[str, object]) -> Path:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": list(events)}), encoding="utf-8")
+    return path
+
+
+def test_counter_events_of_others_become_the_same_columns(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
+    points = [
+        {"ph": "C", "name": name, "pid": 0, "tid": 1, "ts": 90 + 10 * i, "args": {key: value}}
+        for i in range(13)
+        for name, key, value in [
+            ("dram__bytes_read.sum", "value", 2e6 if 1 <= i < 11 else 0),
+            ("sm__cycles_active.avg.pct_of_peak_sustained_elapsed", "value", 50),
+            ("power", "W", 300 + i),
+        ]
+    ]
+    elsewhere = {"ph": "C", "name": "dram__bytes_read.sum", "pid": 4321, "tid": 1, "ts": 90, "args": {"value": 1}}
+    trace = fs.load_trace(trace_of(tmp_path, kernel, *points, elsewhere))
+    row = next(row for row in trace.key_averages(peaks="none") if row.key == "k")
+    assert row.dram_bytes_read == pytest.approx(2e7)
+    assert row.sm_active == pytest.approx(50)
+    assert math.isnan(row.tensor_active)
+    timeline = trace.counter_timeline()
+    assert timeline["power.W"].tolist()[:3] == [300, 301, 302] and len(timeline) == 12
+    assert timeline["dram_bytes_read"].sum() == pytest.approx(2e7)
+
+
+def test_broken_counter_events_are_left_out(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    bad = [
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1, "args": {}},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1, "args": {"value": "much"}},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1, "args": {"value": [1, {"a": 2}]}},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 1},
+        {"ph": "C", "name": "x", "pid": 0, "args": {"value": 1}},
+        {"ph": "C", "name": "x" * 600, "pid": 0, "ts": 1, "args": {"value": 1}},
+        {"ph": "C", "name": "x", "pid": "zero", "ts": 1, "args": {"value": 1}},
+        {"ph": "C", "args": 3, "name": "x", "pid": 0, "ts": 1},
+        {"ph": "C", "name": "x", "pid": 0, "ts": 2, "args": {str(i): i for i in range(20)}},
+    ]
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
+    trace = fs.load_trace(trace_of(tmp_path, *bad, kernel))
+    assert [row.key for row in trace.key_averages(peaks="none")] == ["k"]
+    assert len(trace.counter_timeline()) == 0
+
+
+# Text -----------------------------------------------------------------------------------------------------------------
+
+
+def test_tables_show_counters_only_where_there_are_any(tmp_path: Path) -> None:
+    import flopscope as fs
+
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 100, "dur": 100, "args": {"stream": 7}}
+    points = [
+        {"ph": "C", "name": name, "pid": 0, "ts": 90 + 10 * i, "args": {"value": value}}
+        for i in range(13)
+        for name, value in (("dram__bytes_read.sum", 2e6), ("dram__bytes_write.sum", 1e6), ("tensor_active", 25))
+    ]
+    without = fs.load_trace(trace_of(tmp_path, kernel)).key_averages(peaks="none")
+    counted = fs.load_trace(trace_of(tmp_path, kernel, *points)).key_averages(peaks="none")
+    for text in (without.table(), str(without)):
+        assert "DRAM" not in text and "Tensor" not in text and "Traffic" not in text
+    assert "DRAM GB/s" in counted.table() and "300.0" in counted.table() and "25.0%" in counted.table()
+    assert "DRAM" not in counted.table(roofline=False)
+    assert "300 G" in counted.table(kind="all", brief=True) and "25.0%" in counted.table(kind="all", brief=True)
+
+
+def test_the_summary_has_sums_over_the_program() -> None:
+    from flopscope.results import counted
+
+    (total,) = counted.totals(recording("h200_5us.npz"))
+    file = np.load(Path(__file__).parent / "data" / "counters" / "h200_5us.npz")
+    assert total.bytes_read == pytest.approx(float(file["dram_read"].sum()))
+    seconds = float(file["edges"].sum()) / 1e9
+    assert total.seconds == pytest.approx(seconds) and total.share == pytest.approx(1)
+    moved = float(file["dram_read"].astype(np.int64).sum() + file["dram_written"].astype(np.int64).sum())
+    assert total.tbytes_per_s == pytest.approx(moved / seconds / 1e12)
+    lengths = file["edges"][1:]
+    assert total.tensor_active == pytest.approx(
+        float((file["tensor_active"] * lengths).sum() / lengths.sum()), rel=1e-5
+    )
+    assert math.isnan(total.nvlink_bytes) and math.isnan(total.sm_active)
+    assert counted.hfu(recording("h200_5us.npz")) == pytest.approx(total.tensor_active)
+    assert math.isnan(counted.hfu(_core.Store()))
+    header, row = counted.section(recording("h200_5us.npz"))
+    assert header[1] == "read" and row[0] == "cuda:0" and row[1].endswith("GiB")
+    assert counted.section(_core.Store()) == []
+
+
+def test_the_summary_of_a_trace_names_hfu_beside_mfu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from faulty_programs import CASES
+
+    program = CASES["padding"][0]()
+    program.load().summary()
+    text = capsys.readouterr().out
+    assert "MFU" in text and "HFU 90.0% (counted)" in text and "Counters" in text
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+# torch ----------------------------------------------------------------------------------------------------------------
+
+
+class Sampled:
+    """Counters that counted one track, as those of a profile do."""
+
+    energy: ClassVar[dict[str, object]] = {}
+
+    def start(self) -> bool:
+        return True
+
+    def stop(self) -> None: ...
+
+    def pour(self, store: _core.Store) -> None:
+        start = np.array([1000, 2000, 5000], np.int64)
+        store.add_samples(0, "dram_bytes_read", start, start + 1000, np.array([4e6, 0.0, 2e6]))
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_traces_of_torch_have_the_counters(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    import flopscope as fs
+    from flopscope.torch import profile
+
+    monkeypatch.setattr("flopscope.torch.Counters", lambda wish, interval: Sampled())
+    with profile(counters=True) as prof:
+        torch.ones(3) + 1
+    path = tmp_path / name
+    prof.export_chrome_trace(str(path))
+    trace = fs.load_trace(path)
+    assert [row.key for row in trace.key_averages(peaks="none")] == [r.key for r in prof.key_averages(peaks="none")]
+    for timeline in (prof.counter_timeline(), trace.counter_timeline()):
+        assert timeline["dram_bytes_read"].tolist() == pytest.approx([4e6, 0, 2e6])
+        assert timeline["duration"].tolist() == pytest.approx([1, 1, 1])
+    if name.endswith("json"):
+        json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,431 @@
+"""Hardware counters beside a profile, on a fake CUPTI that plays the traffic of kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from counter_programs import SETUP
+from fake_cupti import build, run_with_fake
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("fake"))
+
+
+def test_each_kernel_gets_the_traffic_that_it_caused(library: Path) -> None:
+    rows = run_with_fake(
+        library,
+        SETUP,
+        """
+        with fs.profile(counters="require") as prof:
+            for i in range(5):
+                kernel("long", 200, read=8e8, written=4e8, gap=0)
+                kernel("short", 9, read=3e7, gap=0)
+                kernel("busy", 100, tensor=75.0)
+            time.sleep(0.002)
+        print(json.dumps([counted(prof), len(prof.counter_timeline()), cuda.counters("open"), cuda.counters("hosts")]))
+        """,
+    )
+    found, samples, still_open, hosts = rows
+    assert found["long"]["dram_bytes_read"] == pytest.approx(5 * 8e8, rel=0.005)
+    assert found["long"]["dram_bytes_written"] == pytest.approx(5 * 4e8, rel=0.01)
+    assert found["long"]["dram_gbytes_per_s"] == pytest.approx(6000, rel=0.01)
+    assert found["short"]["dram_bytes_read"] == pytest.approx(5 * 3e7, rel=0.02)
+    assert found["busy"]["tensor_active"] == pytest.approx(75, abs=1)
+    assert found["busy"]["dram_bytes_read"] < 1e6
+    assert found["long"]["sm_active"] == 0 and found["long"]["l2_bytes"] == 0
+    assert samples > 500 and still_open == 0 and hosts == 0
+
+
+def test_kernels_shorter_than_two_samples_are_missing_not_wrong(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        with fs.profile(counters="require", counter_interval_us=10) as prof:
+            for i in range(4):
+                kernel("short", 15, read=1e6)
+                kernel("enough", 25, read=1e6)
+            time.sleep(0.002)
+        print(json.dumps(counted(prof)))
+        """,
+    )
+    assert found["short"]["dram_bytes_read"] is None and found["short"]["traffic_ratio"] is None
+    assert found["enough"]["dram_bytes_read"] == pytest.approx(4e6, rel=0.05)
+
+
+def test_overlapping_kernels_share_a_sample_and_the_sum_is_right(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        with fs.profile(counters="require") as prof:
+            for i in range(3):
+                start = cuda.launch("a", 400_000, stream=1)
+                cuda.traffic(READ, start, 400_000, 4e8)
+                cuda.kernel("b", start + 200_000, 400_000, cuda.call(at=start)[1], stream=2)
+                cuda.traffic(READ, start + 200_000, 400_000, 12e8)
+                while cuda.now() < start + 700_000: pass
+            time.sleep(0.002)
+        print(json.dumps(counted(prof)))
+        """,
+    )
+    a, b = found["a"]["dram_bytes_read"], found["b"]["dram_bytes_read"]
+    assert a + b == pytest.approx(3 * 16e8, rel=0.01)
+    assert a == pytest.approx(3 * 4e8, rel=0.05)  # each has half of its time to itself
+
+
+def test_metrics_that_the_gpu_lacks_are_missing(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_lack(WRITTEN.encode()); cuda.fake.fake_lack(b"nvlrx__bytes.sum")
+        with fs.profile(counters="require") as prof:
+            kernel("k", 100, read=1e8)
+            time.sleep(0.002)
+        print(json.dumps([counted(prof)["k"], sorted(prof.counter_timeline())]))
+        """,
+    )
+    row, columns = found
+    assert row["dram_bytes_written"] is None and row["nvlink_bytes"] is None
+    assert row["dram_bytes_read"] == pytest.approx(1e8, rel=0.01)
+    assert "dram_bytes_written" not in columns and "nvlink_bytes_received" not in columns
+
+
+REFUSALS = {
+    35: "NVreg_RestrictProfilingToAdminUsers=0",
+    26: "another profiler holds the counters",
+    43: "MIG",
+    40: "virtual GPU",
+    33: "virtual GPU",
+    41: "confidentially",
+    42: "mining",
+    45: "WSL",
+    46: "update it",
+    999: "CUPTI_ERROR_FAKE",
+}
+STEPS = (
+    "cuptiProfilerInitialize",
+    "cuptiDeviceGetChipName",
+    "cuptiPmSamplingGetCounterAvailability",
+    "cuptiProfilerHostInitialize",
+    "cuptiPmSamplingEnable",
+    "cuptiPmSamplingSetConfig",
+    "cuptiPmSamplingGetCounterDataSize",
+    "cuptiPmSamplingCounterDataImageInitialize",
+    "cuptiPmSamplingStart",
+)
+
+
+def test_every_refusal_is_a_warning_or_an_error_that_names_it(library: Path) -> None:
+    told = run_with_fake(
+        library,
+        SETUP,
+        f"""
+        REFUSALS, STEPS = {[*REFUSALS]}, {STEPS}
+        """,
+        """
+        told = []
+        for step in STEPS:
+            for code in REFUSALS if step == "cuptiPmSamplingEnable" else [35]:
+                cuda.fail(step, code)
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    with fs.profile(counters=True) as prof:
+                        kernel("k", 20)
+                try:
+                    with fs.profile(counters="require"):
+                        error = ""
+                except RuntimeError as problem:
+                    error = str(problem)
+                cuda.fail(step, 0)
+                told.append([step, code, messages(caught), error, counted(prof)["k"]["count"],
+                             cuda.counters("open"), cuda.counters("hosts")])
+        with fs.profile(counters="require") as prof:
+            kernel("k", 100, read=1e8)
+            time.sleep(0.002)
+        print(json.dumps([told, counted(prof)["k"]["dram_bytes_read"]]))
+        """,
+    )
+    for step, code, warned, error, kernels, still_open, hosts in told[0]:
+        expected = REFUSALS[code] if step != "cuptiProfilerHostInitialize" else "none of these counters"
+        assert len(warned) == 1 and expected in warned[0], (step, code, warned)
+        assert expected in error, (step, code)
+        assert (kernels, still_open, hosts) == (1, 0, 0), step
+    assert told[1] == pytest.approx(1e8, rel=0.01)
+
+
+def test_a_gpu_that_flopscope_does_not_know_is_named(library: Path) -> None:
+    error = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_set_chip(b"TU102")
+        try:
+            with fs.profile(counters="require"): pass
+        except RuntimeError as problem:
+            print(json.dumps(str(problem)))
+        """,
+    )
+    assert "TU102" in error
+
+
+def test_ga100_is_sampled_by_cycles(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_set_chip(b"GA100")
+        with fs.profile(counters="require") as prof:
+            kernel("k", 100, read=1e8)
+            time.sleep(0.002)
+        print(json.dumps(counted(prof)["k"]["dram_bytes_read"]))
+        """,
+    )
+    assert found == pytest.approx(1e8, rel=0.01)
+
+
+def test_windows_follow_each_other_where_the_interval_is_too_short_to_decode(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        sampler = _core.Sampler(0, 2000, 0, 1000)  # windows of 2 ms
+        core = _core.Profiler(cupti=True)
+        core.start(); sampler.start()
+        for i in range(60): kernel("k", 100, read=1e8, gap=0)
+        time.sleep(0.002)
+        sampler.stop(); sampler.stop(); core.stop()
+        sampler.pour(core.store)
+        tracks = {name: len(start) for _, name, _, _, start, _, _ in core.store.samples()}
+        row = core.store.table(False, 0, {})[0]
+        at = row["key"].index("k")
+        print(json.dumps([sampler.report, tracks, row["dram_bytes_read"][at], cuda.counters("windows"),
+                          cuda.counters("sessions")]))
+        """,
+    )
+    report, tracks, read, windows, sessions = found
+    assert windows >= 2 and sessions <= 1 + report["overflows"]  # a busy machine may wake the thread too late
+    assert 400 < tracks["dram_bytes_read"] == report["samples"]
+    assert read == pytest.approx(60 * 1e8, rel=0.03)  # scaled from the kernels that were counted
+
+
+def test_full_buffers_are_counted_and_sampling_goes_on(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        sampler = _core.Sampler(0, 60000, 30, 0)  # live, at most 30 samples
+        sampler.start(); time.sleep(0.05); sampler.stop()
+        limited = sampler.report
+        sampler = _core.Sampler(0, 2000, 0, 500)
+        cuda.fail("cuptiPmSamplingDecodeData", 8)
+        sampler.start(); time.sleep(0.01)
+        cuda.fail("cuptiPmSamplingDecodeData", 0)
+        time.sleep(0.01); sampler.stop()
+        print(json.dumps([limited, sampler.report, cuda.counters("open")]))
+        """,
+    )
+    limited, lost, still_open = found
+    assert limited["samples"] == 30 and limited["lost"] > 100 and limited["overflows"] == 1
+    assert lost["overflows"] >= 1 and lost["lost"] > 100 and lost["samples"] > 100
+    assert still_open == 0
+
+
+def test_a_failure_while_sampling_is_a_warning_and_what_came_before_stays(library: Path) -> None:
+    told = run_with_fake(
+        library,
+        SETUP,
+        """
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with fs.profile(counters=True) as prof:
+                kernel("k", 20)
+                cuda.fail("cuptiPmSamplingStop", 999)
+        cuda.fail("cuptiPmSamplingStop", 0)
+        with fs.profile(counters="require") as again: kernel("k", 100, read=1e8); time.sleep(0.001)
+        print(json.dumps([messages(caught), counted(prof)["k"], counted(again)["k"], cuda.counters("open")]))
+        """,
+    )
+    warned, row, again, still_open = told
+    assert len(warned) == 1 and "counting ended early" in warned[0]
+    assert row["count"] == 1 and row["dram_bytes_read"] is None
+    assert again["dram_bytes_read"] == pytest.approx(1e8, rel=0.01) and still_open == 0
+
+
+def test_a_forked_child_leaves_the_counters_alone(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        prof = fs.profile(counters="require")
+        prof.start()
+        kernel("k", 100, read=1e8)
+        child = os.fork()
+        if child == 0:
+            prof.stop()
+            os._exit(0 if cuda.counters("open") == 1 else 1)
+        status = os.waitpid(child, 0)[1]
+        time.sleep(0.002)
+        prof.stop()
+        print(json.dumps([status, counted(prof)["k"]["dram_bytes_read"]]))
+        """,
+    )
+    assert found[0] == 0 and found[1] == pytest.approx(1e8, rel=0.01)
+
+
+def test_a_schedule_counts_each_cycle_apart(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        seen = []
+        plan = fs.schedule(wait=0, warmup=1, active=1, repeat=2)
+        with fs.profile(schedule=plan, counters="require", on_trace_ready=lambda p: seen.append(counted(p)["k"])) as p:
+            for step in range(4):
+                kernel("k", 100, read=(step + 1) * 1e8)
+                time.sleep(0.001)
+                p.step()
+        print(json.dumps([seen, cuda.counters("open"), cuda.counters("sessions")]))
+        """,
+    )
+    seen, still_open, sessions = found
+    assert [row["dram_bytes_read"] for row in seen] == [pytest.approx(2e8, rel=0.01), pytest.approx(4e8, rel=0.01)]
+    assert still_open == 0 and sessions == 2
+
+
+def test_two_devices_are_counted_apart(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_set_active(1, 1)
+        with fs.profile(counters="require") as prof:
+            kernel("first", 100, read=1e8, device=0)
+            kernel("second", 100, read=3e8, device=1)
+            time.sleep(0.002)
+        print(json.dumps([counted(prof), sorted(set(prof.counter_timeline().device.tolist()))]))
+        """,
+    )
+    rows, devices = found
+    assert rows["first"]["dram_bytes_read"] == pytest.approx(1e8, rel=0.01)
+    assert rows["second"]["dram_bytes_read"] == pytest.approx(3e8, rel=0.01)
+    assert devices == [0, 1]
+
+
+def test_counters_need_cuda_and_sensible_arguments() -> None:
+    import flopscope as fs
+
+    with pytest.raises(ValueError, match='True, False or "require"'):
+        fs.profile(counters="yes")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="1 µs to 1 s"):
+        fs.profile(counters=True, counter_interval_us=0.5)
+    with pytest.raises(ValueError, match="needs counters=True"):
+        fs.profile(counter_interval_us=5)
+    with pytest.raises(TypeError, match="number of µs"):
+        fs.profile(counters=True, counter_interval_us="5")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="counts CUDA work"):
+        fs.profile(counters="require", activities=[fs.ProfilerActivity.CPU])
+
+
+# Counts of single calls ---------------------------------------------------------------------------------------------
+
+
+def test_calls_are_counted_apart_once_for_each_pass(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        cuda.fake.fake_set_passes(3)
+        called, ready = [], []
+        def work(name, us, read):
+            called.append(name)
+            start = cuda.now()
+            cuda.traffic(READ, start, 1000 * us, read)
+            while cuda.now() < start + 1000 * us + 1000: pass
+        works = (lambda: work("a", 50, 5e6), lambda: work("b", 80, 7e6))
+        values = _core.count_calls(0, "memory", lambda: ready.append(1), works)
+        print(json.dumps([values, called, len(ready), cuda.counters("open"), cuda.counters("hosts")]))
+        """,
+    )
+    values, called, ready, still_open, hosts = found
+    assert [value["dram_bytes_read"] for value in values] == [pytest.approx(5e6), pytest.approx(7e6)]
+    assert called == ["a", "b"] * 3 and ready == 6
+    assert "fp32_flops" not in values[0] and still_open == 0 and hosts == 0
+
+
+def test_a_call_that_fails_gives_the_counters_back(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        def fail(): raise ZeroDivisionError("in the call")
+        told = []
+        try:
+            _core.count_calls(0, "memory", lambda: None, (fail,))
+        except ZeroDivisionError as problem:
+            told.append(str(problem))
+        for step in ("cuptiRangeProfilerEnable", "cuptiRangeProfilerSetConfig", "cuptiRangeProfilerStart",
+                     "cuptiRangeProfilerPushRange", "cuptiRangeProfilerPopRange", "cuptiRangeProfilerStop",
+                     "cuptiRangeProfilerDecodeData", "cuptiProfilerGetCounterAvailability"):
+            cuda.fail(step, 26)
+            try:
+                _core.count_calls(0, "memory", lambda: None, (lambda: None,))
+            except RuntimeError as problem:
+                told.append(str(problem))
+            cuda.fail(step, 0)
+        print(json.dumps([told, cuda.counters("open"), cuda.counters("hosts")]))
+        """,
+    )
+    told, still_open, hosts = found
+    assert told[0] == "in the call" and len(told) == 9
+    assert all("another profiler holds the counters" in text for text in told[1:])
+    assert (still_open, hosts) == (0, 0)
+
+
+def test_calls_are_counted_after_a_profile_has_detached_cupti(library: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        """
+        with fs.profile(counters="require") as prof: kernel("k", 20)
+        assert cuda.count("finalized") == 1
+        start = cuda.now()
+        cuda.traffic(READ, start, 50_000_000, 1e9)
+        def work():
+            while cuda.now() < start + 50_000_000: pass
+        values = _core.count_calls(0, "memory", lambda: None, (work,))
+        with fs.profile(counters="require") as again: kernel("k", 100, read=1e8); time.sleep(0.001)
+        print(json.dumps([values[0]["dram_bytes_read"], counted(again)["k"]["dram_bytes_read"]]))
+        """,
+    )
+    assert 1e8 < found[0] <= 1e9 and found[1] == pytest.approx(1e8, rel=0.01)
+
+
+# Counters in traces --------------------------------------------------------------------------------------------------
+
+
+def test_a_profiles_trace_brings_its_counters_back(library: Path, tmp_path: Path) -> None:
+    found = run_with_fake(
+        library,
+        SETUP,
+        f"PATH = {str(tmp_path / 'trace.json')!r}",
+        """
+        with fs.profile(counters="require") as prof:
+            for i in range(5):
+                kernel("long", 200, read=8e8, written=4e8, tensor=30.0)
+            time.sleep(0.002)
+        prof.export_chrome_trace(PATH)
+        trace = fs.load_trace(PATH)
+        first, again = prof.counter_timeline(), trace.counter_timeline()
+        print(json.dumps([counted(prof)["long"], counted(trace)["long"], len(first), len(again),
+                          sorted(first), sorted(again)]))
+        """,
+    )
+    live, read, samples, again, columns, columns_again = found
+    assert columns == columns_again and abs(samples - again) <= 1
+    for name in ("dram_bytes_read", "dram_bytes_written", "tensor_active", "dram_gbytes_per_s"):
+        assert read[name] == pytest.approx(live[name], rel=1e-4), name

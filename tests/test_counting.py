@@ -1,0 +1,172 @@
+"""What measure() says about counts, and the energy of a GPU."""
+
+from __future__ import annotations
+
+import math
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flopscope.hardware.energy import LEAST_SECONDS, Energy, EnergyMeter
+from flopscope.timing.counting import LEFT_DIRTY, Counts, count_call, counts_text, traffic_sentence
+
+
+def counts(read: float, written: float, dirty: float = 0.0) -> Counts:
+    return Counts({"dram_bytes_read": read, "dram_bytes_written": written, LEFT_DIRTY: dirty})
+
+
+@pytest.mark.parametrize(
+    ("found", "model", "sentence"),
+    [
+        (counts(100, 80, 20), (200, 100, 100), "moves the bytes it must (1.00 ×)"),
+        (counts(200, 80, 20), (200, 100, 100), "moves 1.5 × the bytes it must: reads its input twice"),
+        (counts(301, 100), (200, 100, 100), "moves 2.0 × the bytes it must: reads its input three times"),
+        (counts(250, 150), (200, 100, 100), "moves 2.0 × the bytes it must: reads 2.5 × and writes 1.5 ×"),
+        (counts(250, 150), (200, math.nan, math.nan), "moves 2.0 × the bytes it must"),
+        (counts(20, 60), (200, 100, 100), "moves 0.40 × the bytes of its model: the rest was in the L2 cache"),
+        (counts(20, 60), (math.nan, math.nan, math.nan), ""),
+        (Counts({}), (200, 100, 100), ""),
+    ],
+)
+def test_one_sentence_compares_traffic_with_the_model(
+    found: Counts, model: tuple[float, float, float], sentence: str
+) -> None:
+    assert traffic_sentence(found, *model) == sentence
+
+
+def test_counts_are_a_mapping_with_a_line_of_text() -> None:
+    found = Counts({"dram_bytes_read": 2e9, "dram_bytes_written": 1e9, "fp32_flops": 5e9, "occupancy": 84.6})
+    assert dict(found)["dram_bytes_read"] == 2e9 and len(found) == 4 and "tensor_flops" not in found
+    assert counts_text(found) == "2 GB read, 1 GB written, 5 GFLOP in fp32, occupancy 85 %"
+    assert counts_text(Counts({})) == "--"
+
+
+def test_measure_without_a_gpu_has_a_note_and_raises_if_counters_are_required() -> None:
+    import flopscope as fs
+
+    measurement = fs.measure(lambda: sum(range(100)), device="cpu", counters=True, max_time=0.05)
+    assert not measurement.counters and math.isnan(measurement.traffic_ratio) and math.isnan(measurement.joules)
+    assert any("no hardware counters: the call runs on the CPU" in note for note in measurement.notes)
+    with pytest.raises(RuntimeError, match="hardware counters are unavailable"):
+        fs.measure(lambda: sum(range(100)), device="cpu", counters="require", max_time=0.05)
+    with pytest.raises(ValueError, match="counters must be"):
+        fs.measure(lambda: None, device="cpu", counters="all")  # type: ignore[arg-type]
+
+
+class Cupti:
+    """The core's functions of counters, which count only inside a capture; a Profiler is one."""
+
+    def __init__(self, asleep: bool) -> None:
+        self.asleep, self.captures = asleep, 0
+        self.groups: list[str] = []
+
+    def count_calls(self, device: int, group: str, before: Any, functions: tuple[Any, ...]) -> list[dict[str, float]]:
+        if self.asleep and not self.captures:
+            raise RuntimeError("CUPTI failed with CUPTI_ERROR_NOT_INITIALIZED (15)")
+        self.groups.append(group)
+        for function in functions:
+            before()
+            function()
+        values = {"memory": {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0}}
+        values["bf16_tensor"] = {"tensor_flops": 7e9}
+        return [dict(values.get(group, {})) for _ in functions]
+
+    def Profiler(self, **options: Any) -> Any:
+        assert options == {"ops": False, "cupti": True, "api_calls": False}
+        return SimpleNamespace(start=self.begin, stop=self.end, running=True)
+
+    def begin(self) -> None:
+        self.captures += 1
+
+    def end(self) -> None:
+        self.captures -= 1
+
+    def measure_flush(self, device: str) -> None:
+        raise RuntimeError("built without CUDA")
+
+
+def stage_of(*kernels: str) -> Any:
+    """Return a stage on a GPU whose call launches these kernels."""
+    columns = {"name": range(len(kernels)), "kind": [0] * len(kernels)}
+    core = SimpleNamespace(events=lambda: (columns, [*kernels], ["kernel"], 0))
+    device = SimpleNamespace(kind="cuda", __str__=lambda self: "cuda:0")
+    return SimpleNamespace(device=device, looks=[SimpleNamespace(core=core)], cold=True, notes=[])
+
+
+@pytest.mark.parametrize("asleep", [False, True])
+def test_counting_goes_on_inside_a_capture_where_cupti_was_detached(
+    asleep: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cupti, stage, called = Cupti(asleep), stage_of("gemm"), []
+    for name in ("count_calls", "Profiler", "measure_flush"):
+        monkeypatch.setattr(f"flopscope._core.{name}", getattr(cupti, name))
+    monkeypatch.setattr("flopscope.timing.counting.why_no_counters", lambda: None)
+    found = count_call(stage, lambda: called.append(1), "bf16_tensor", require=True)
+    assert found == {"dram_bytes_read": 4e6, "dram_bytes_written": 1e6, "tensor_active": 50.0, "tensor_flops": 7e9}
+    assert cupti.captures == 0 and ("scalar" in cupti.groups) == (not asleep) and called
+    assert any("FLOP instructions" in note for note in stage.notes) == asleep
+    assert any("hot caches" in note for note in stage.notes)
+
+
+def test_calls_that_communicate_are_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = stage_of("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*)")
+    monkeypatch.setattr("flopscope._core.count_calls", lambda *arguments: pytest.fail("counted"))
+    assert not count_call(stage, lambda: None, None, require=False)
+    assert "communicates" in stage.notes[0]
+    with pytest.raises(RuntimeError, match="communicates"):
+        count_call(stage, lambda: None, None, require=True)
+
+
+# Energy --------------------------------------------------------------------------------------------------------------
+
+
+class Nvml:
+    """NVML with a GPU of 100 W."""
+
+    def __init__(self) -> None:
+        self.millijoules, self.fails = 5_000, False
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
+        if uuid != "GPU-1":
+            raise RuntimeError("Not Found")
+        return uuid
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, device: str) -> int:
+        if self.fails:
+            raise RuntimeError("Not Supported")
+        return self.millijoules
+
+
+@pytest.fixture
+def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
+    fake: Any = Nvml()
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    return fake  # type: ignore[no-any-return]
+
+
+def test_energy_is_the_difference_of_the_counter(nvml: Nvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = SimpleNamespace(now=10.0)
+    monkeypatch.setattr("flopscope.hardware.energy.time", SimpleNamespace(perf_counter=lambda: clock.now))
+    meter = EnergyMeter("GPU-1")
+    clock.now, nvml.millijoules = 12.0, 205_000
+    used = meter.read()
+    assert (used.joules, used.seconds, used.watts, used.missing) == (200.0, 2.0, 100.0, "")
+
+
+def test_too_short_windows_and_missing_counters_are_nan_and_say_so(nvml: Nvml) -> None:
+    short = Energy(3.0, LEAST_SECONDS / 2)
+    assert math.isnan(short.joules) and math.isnan(short.watts) and "50 ms" in short.missing
+    assert "Not Found" in EnergyMeter("GPU-2").read().missing
+    assert "without CUDA" in EnergyMeter("").read().missing
+    nvml.fails = True
+    assert "Not Supported" in EnergyMeter("GPU-1").read().missing
+
+
+def test_without_the_package_the_energy_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    used = EnergyMeter("GPU-1").read()
+    assert math.isnan(used.joules) and "nvidia-ml-py" in used.missing
