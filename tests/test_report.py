@@ -262,7 +262,7 @@ def test_what_was_not_recorded_is_named_with_its_option(tmp_path: Path) -> None:
     present = {name: one["present"] for name, one in missing.items()}
     assert present == {
         "Input shapes": False, "Device work": True, "Steps": True, "Stacks": False, "Modules": False, "Memory": False,
-        "Peaks": True,
+        "Peaks": True, "Counters": False,
     }  # fmt: skip
     assert missing["Input shapes"]["option"] == "record_shapes=True"
     assert missing["Memory"]["option"] == "profile_memory=True" and missing["Stacks"]["option"] == "with_stack=True"

@@ -272,7 +272,7 @@ static fs_status put_events(fs_trace *trace, bool annotations, fs_error *err)
     return trace->out.status;
 }
 
-/* Counters ----------------------------------------------------------------------------------------------------------
+/* Hardware counters ------------------------------------------------------------------------------------------------
  */
 
 static void put_point(fs_trace *trace, const fs_counter_track *track, int64_t start, const char *key)

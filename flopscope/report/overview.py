@@ -297,7 +297,7 @@ def missing(source: Profile) -> Iterator[dict[str, Any]]:
     if counted:
         present = any(np.isfinite(np.asarray(rows.columns[name], dtype=np.float64)).any() for name in counted)
         brings = "traffic and activity that the hardware counted, beside what the rules compute"
-        yield {"what": "Counters", "present": present, "brings": brings, "option": "hardware counters"}
+        yield {"what": "Counters", "present": present, "brings": brings, "option": "counters=True"}
 
 
 def notes(source: Profile) -> Iterator[str]:

@@ -37,7 +37,7 @@ class Window(NamedTuple):
 class Recording:
     """What ``flopscope run`` records of the program that runs in this process, on all of its threads.
 
-    ``settings`` are record_shapes, with_stack and profile_memory. ``torch_profile`` returns the class
+    ``settings`` are record_shapes, with_stack, profile_memory and counters. ``torch_profile`` returns the class
     ``flopscope.torch.profile``; it is called after the program has imported torch. ``tell`` prints a message.
 
     Nothing here raises an exception into the program: a failure is told, and ends the recording.
@@ -173,7 +173,8 @@ class Recording:
         if self._state != "waiting":
             return
         if self._torch is None:
-            prof = profile(**self._settings)
+            # Counters would initialize CUDA before the program does.
+            prof = profile(**{**self._settings, "counters": False})
             prof._recipe = replace(prof._recipe, early=True)
             self._start(prof)
             self._prof, self._state = prof, "recording"
@@ -294,6 +295,8 @@ class Recording:
         if empty:
             self._why = "the program ran no op of torch or flopscope and no work on a GPU while it was recorded"
             return None
+        if isinstance(prof, profile) and self._settings.get("counters"):
+            self._tell("--counters counts programs of torch; in this one, use flopscope.profile(counters=True)")
         if isinstance(prof, profile) and not _are_measured(prof):
             prof._usual_peaks = "datasheet"  # measuring takes seconds, and memory that the program may hold
         return prof
