@@ -233,6 +233,9 @@ static PyMethodDef methods[] = {
      "How long each stream worked, beside others, and communicated, times in µs; stream None: the whole device."},
     {"extend", extend_from, METH_VARARGS,
      "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
+    {"join_replays", fs_store_object_join_replays, METH_VARARGS,
+     "join_replays($self, captures, /)\n--\n\nGive the kernels of replayed graphs the ops of the captures, a tuple of "
+     "Stores, or of the same kernels elsewhere. Return counts."},
     {"write_trace", reading_write_trace, METH_VARARGS,
      "write_trace($self, write, version, members='', /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out."},

@@ -60,6 +60,7 @@ PyObject *fs_store_object_launch_summary(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_collectives(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_stream_summary(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_write_trace(PyObject *self, PyObject *args);
+PyObject *fs_store_object_join_replays(PyObject *self, PyObject *args);
 
 /* Return an accounting as a dict of steps, cells, gaps and pairs, or NULL with an exception set. */
 PyObject *fs_accounting_object(const fs_store *store, const struct fs_accounting *accounting);

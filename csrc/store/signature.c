@@ -86,3 +86,19 @@ bool fs_given_work_decode(const void *bytes, fs_given_work *work)
 {
     return decode(FS_SIGNATURE_WORK, bytes, work, sizeof *work);
 }
+
+size_t fs_kernel_name_encode(const char *name, size_t size, void *bytes)
+{
+    uint64_t head = (uint64_t)FS_SIGNATURE_KERNEL << KIND_SHIFT;
+    char *text = (char *)bytes + sizeof head;
+    if (size > FS_KERNEL_NAME_BYTES) size = FS_KERNEL_NAME_BYTES;
+    memcpy(bytes, &head, sizeof head);
+    memcpy(text, name, size);
+    text[size] = 0;
+    return sizeof head + size + 1;
+}
+
+const char *fs_kernel_name_decode(const void *bytes)
+{
+    return fs_signature_kind_of(bytes) == FS_SIGNATURE_KERNEL ? (const char *)bytes + sizeof(uint64_t) : NULL;
+}

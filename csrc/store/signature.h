@@ -6,7 +6,7 @@
  *   per argument one word of fs_argument's small fields, then `ndim` words of shape and, unless the argument is dense,
  * `ndim` words of strides (in elements)
  * The launch of device work (fs_launch) and the declared work of a range (fs_given_work): word 0, then the struct. The
- * call of a torch op: torch_signature.h.
+ * name of the kernel that an API call launches: word 0, then the text. The call of a torch op: torch_signature.h.
  */
 #ifndef FS_STORE_SIGNATURE_H
 #define FS_STORE_SIGNATURE_H
@@ -15,7 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { FS_SIGNATURE_CALL, FS_SIGNATURE_LAUNCH, FS_SIGNATURE_WORK, FS_SIGNATURE_TORCH } fs_signature_kind;
+typedef enum {
+    FS_SIGNATURE_CALL,
+    FS_SIGNATURE_LAUNCH,
+    FS_SIGNATURE_WORK,
+    FS_SIGNATURE_TORCH,
+    FS_SIGNATURE_KERNEL, /* of an API call: the name of the kernel that it launches, as text after word 0 */
+} fs_signature_kind;
 
 /* Flags of a call. */
 enum { FS_SIGNATURE_TF32 = 1 /* float32 products may use TF32 */ };
@@ -72,6 +78,9 @@ typedef struct {
     char unit[16]; /* name of the compute unit that executes the FLOPs, padded with zeros; "": not declared */
 } fs_given_work;
 
+/* The longest name of a kernel that a signature holds; longer ones are cut. */
+enum { FS_KERNEL_NAME_BYTES = 4096 };
+
 enum {
     FS_LAUNCH_BYTES = 8 + sizeof(fs_launch),
     FS_GIVEN_WORK_BYTES = 8 + sizeof(fs_given_work),
@@ -82,5 +91,10 @@ void fs_launch_encode(const fs_launch *launch, void *bytes);
 bool fs_launch_decode(const void *bytes, fs_launch *launch);
 void fs_given_work_encode(const fs_given_work *work, void *bytes);
 bool fs_given_work_decode(const void *bytes, fs_given_work *work);
+
+/* Write the name of the kernel that an API call launches, at most 8 + FS_KERNEL_NAME_BYTES + 1 bytes. Return the size
+ * used. fs_kernel_name_decode returns NULL for bytes of another kind. */
+size_t fs_kernel_name_encode(const char *name, size_t size, void *bytes);
+const char *fs_kernel_name_decode(const void *bytes);
 
 #endif

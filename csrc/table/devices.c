@@ -21,7 +21,8 @@ typedef struct {
     uint32_t event, launcher;
     int device;
     uint8_t timing, kind;
-    bool has_row;  /* an INTERVAL has none */
+    bool has_row;   /* an INTERVAL has none */
+    bool estimated; /* its launcher is inferred */
     fs_call *call; /* NULL if it has no row */
 } device_work;
 
@@ -126,7 +127,7 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
 static void add_estimated(fs_build *build, uint32_t owner, const device_work *work)
 {
     const fs_call *call = fs_build_call(build, owner);
-    if (call->work.at_most) fs_add_to(&build->groups[call->row].estimated_ns, work->duration);
+    if (call->work.at_most || work->estimated) fs_add_to(&build->groups[call->row].estimated_ns, work->duration);
 }
 
 /* Return the innermost op that encloses the event, itself included, or FS_NONE. */
@@ -266,6 +267,7 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
         .timing = chunk->timing[at],
         .kind = chunk->kind[at],
         .has_row = chunk->kind[at] != FS_EVENT_INTERVAL,
+        .estimated = (chunk->flags[at] & FS_EVENT_ESTIMATED) != 0,
     };
     if (work.kind == FS_EVENT_KERNEL) track_shortest(build, &work);
     if (work.has_row) {

@@ -36,6 +36,7 @@ static const struct {
     KEY("Process Group Name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_GROUP])),
     KEY("Process Group Ranks", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_RANKS])),
     KEY("unit", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_UNIT])),
+    KEY("kernel", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_KERNEL])),
 #undef KEY
 };
 
@@ -451,6 +452,21 @@ fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *argumen
         size = fs_collective_encode(&collective, bytes);
     }
     return fs_intern_bytes(&piece->signatures, bytes, size, signature, err);
+}
+
+fs_status fs_arguments_kernel(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
+{
+    _Alignas(8) char bytes[sizeof(uint64_t) + FS_KERNEL_NAME_BYTES + 1];
+    const fs_scan_span *name = &arguments->texts[FS_ARG_KERNEL];
+    const char *text = name->text;
+    size_t size = name->size;
+    if (size == 0) return FS_OK;
+    if (name->escaped) {
+        FS_TRY(scratch(piece, size, err));
+        size = fs_scan_unescape(name, piece->scratch);
+        text = piece->scratch;
+    }
+    return fs_intern_bytes(&piece->signatures, bytes, fs_kernel_name_encode(text, size, bytes), signature, err);
 }
 
 fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
