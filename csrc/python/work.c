@@ -1,6 +1,7 @@
 /* The work of torch's ops, for Python. */
 #include <string.h>
 
+#include "store/signature.h"
 #include "python/roofline.h"
 #include "store/torch_signature.h"
 #include "work/registered.h"
@@ -124,8 +125,8 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
 
 /* Rules from Python ------------------------------------------------------------------------------------------------ */
 
-static PyObject *rule_of_python; /* called with (name, arguments); returns three numbers and a unit ("": none), or
-                                  * None */
+static PyObject *rule_of_python; /* called with (name, arguments, launch or None); returns three numbers and a unit
+                                  * ("": none), or None; with (name, None, None), whether there is a rule */
 
 static PyObject *integers_object(const int64_t *values, uint32_t count)
 {
@@ -183,6 +184,13 @@ static PyObject *arguments_object(const fs_torch_call *call)
     return list;
 }
 
+/* (grid, block) */
+static PyObject *launch_object(const fs_launch *launch)
+{
+    return Py_BuildValue("((III)(III))", launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
+                         launch->block[1], launch->block[2]);
+}
+
 /* The Python side handles a rule's own exceptions. Any exception here ends the table: it is Ctrl-C or a bug in
  * flopscope. */
 static bool ask_python(const char *name, const fs_torch_call *call, fs_work *work)
@@ -193,10 +201,15 @@ static bool ask_python(const char *name, const fs_torch_call *call, fs_work *wor
         PyGILState_Release(gil);
         return false;
     }
-    PyObject *rule = Py_XNewRef(rule_of_python), *arguments = rule != NULL ? arguments_object(call) : NULL;
+    bool probe = call == NULL; /* only whether there is a rule */
+    PyObject *rule = Py_XNewRef(rule_of_python), *arguments = NULL, *launch = NULL;
+    if (rule != NULL) arguments = probe ? Py_NewRef(Py_None) : arguments_object(call);
+    if (arguments != NULL) launch = probe || call->launch == NULL ? Py_NewRef(Py_None) : launch_object(call->launch);
+    if (launch == NULL) Py_CLEAR(arguments);
     PyObject *text = arguments != NULL ? PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace") : NULL;
-    PyObject *result = text != NULL ? PyObject_CallFunctionObjArgs(rule, text, arguments, NULL) : NULL;
-    if (result != NULL && result != Py_None) {
+    PyObject *result = text != NULL ? PyObject_CallFunctionObjArgs(rule, text, arguments, launch, NULL) : NULL;
+    if (result != NULL && probe) known = result == Py_True;
+    if (result != NULL && result != Py_None && !probe) {
         const char *unit;
         known = PyArg_ParseTuple(result, "ddds", &work->flops, &work->bytes_read, &work->bytes_written, &unit);
         work->bytes_moved = work->bytes_read + work->bytes_written;
@@ -207,6 +220,7 @@ static bool ask_python(const char *name, const fs_torch_call *call, fs_work *wor
     Py_XDECREF(result);
     Py_XDECREF(text);
     Py_XDECREF(arguments);
+    Py_XDECREF(launch);
     Py_XDECREF(rule);
     PyGILState_Release(gil);
     return known;

@@ -87,18 +87,18 @@ bool fs_given_work_decode(const void *bytes, fs_given_work *work)
     return decode(FS_SIGNATURE_WORK, bytes, work, sizeof *work);
 }
 
-size_t fs_kernel_name_encode(const char *name, size_t size, void *bytes)
+size_t fs_kernel_encode(const fs_launch *launch, const char *name, size_t size, void *bytes)
 {
-    uint64_t head = (uint64_t)FS_SIGNATURE_KERNEL << KIND_SHIFT;
-    char *text = (char *)bytes + sizeof head;
+    char *text = (char *)bytes + FS_LAUNCH_BYTES;
     if (size > FS_KERNEL_NAME_BYTES) size = FS_KERNEL_NAME_BYTES;
-    memcpy(bytes, &head, sizeof head);
+    encode(FS_SIGNATURE_KERNEL, launch, sizeof *launch, bytes);
     memcpy(text, name, size);
     text[size] = 0;
-    return sizeof head + size + 1;
+    return FS_LAUNCH_BYTES + size + 1;
 }
 
-const char *fs_kernel_name_decode(const void *bytes)
+const char *fs_kernel_decode(const void *bytes, fs_launch *launch)
 {
-    return fs_signature_kind_of(bytes) == FS_SIGNATURE_KERNEL ? (const char *)bytes + sizeof(uint64_t) : NULL;
+    if (!decode(FS_SIGNATURE_KERNEL, bytes, launch, sizeof *launch)) return NULL;
+    return (const char *)bytes + FS_LAUNCH_BYTES;
 }

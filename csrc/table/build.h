@@ -12,6 +12,7 @@
 #include "store/event.h"
 #include "table/calls.h"
 #include "table/table.h"
+#include "work/kernel_work.h"
 
 enum { FS_HOST, FS_DEVICE, FS_MEMORY_PLACES };
 
@@ -50,6 +51,8 @@ typedef struct {
     uint16_t stated_depth; /* number of enclosing ranges with declared work, itself included */
     bool buried;           /* a range with declared work nested deeper than FS_MOST_STATED: gets no device work */
     uint32_t launches;     /* number of its own device events; if 0, of ops with known work that ran on the CPU */
+    uint32_t supplied;     /* of them: kernels whose work is known from their names */
+    fs_kernel_context kernels;
     int8_t device;         /* index of the device that ran its work, -1 for none */
     uint16_t flags;
 } fs_node;

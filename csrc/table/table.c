@@ -91,7 +91,7 @@ static int compare_groups(const void *left, const void *right)
 
 static bool is_known(const fs_row *row)
 {
-    return !row->on_device && !isnan(row->flops) && !isnan(row->bytes_total_moved);
+    return !isnan(row->flops) && !isnan(row->bytes_total_moved);
 }
 
 static fs_roof whole_of(const fs_build *build)

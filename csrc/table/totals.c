@@ -95,6 +95,10 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     fs_group *group = &build->groups[call->row];
     group->work_calls++;
     if (call->known && is_inside(node, work)) return;
+    if ((work->of_kernels && node->supplied > 0) || (!call->known && node->supplied > 0 && node->supplied == node->launches)) {
+        fs_roof_sum_launch(&group->roof, roof_of(build, node, call), node->launches);
+        return;
+    }
     if (work->of_launched) { /* its kernels, if any, have added their work (devices.c) */
         if ((node->flags & FS_NODE_LISTED) == 0) add_unknown(&group->row);
         add_roof(build, node, call);

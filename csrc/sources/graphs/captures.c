@@ -273,7 +273,8 @@ static fs_status symbol_of(reading *all, const graph_call *call, uint32_t *symbo
     uint32_t signature = FS_EVENT_AT(all->store, call->event, signature);
     *symbol = call->role == COPIES ? FS_SYMBOL_COPY : call->role == FILLS ? FS_SYMBOL_FILL : FS_SYMBOL_KERNEL;
     if (call->role != LAUNCHES || signature == FS_NONE) return FS_OK;
-    const char *name = fs_kernel_name_decode(fs_store_signature_bytes(all->store, signature).bytes);
+    fs_launch launch;
+    const char *name = fs_kernel_decode(fs_store_signature_bytes(all->store, signature).bytes, &launch);
     return name != NULL ? fs_intern_text(&all->captures->symbols, name, symbol, err) : FS_OK;
 }
 
@@ -291,7 +292,7 @@ static fs_status add_node(reading *all, const graph_call *call, fs_error *err)
         }
     }
     fs_captured_graph *graph = &captures->graphs[index];
-    fs_capture_node node = {.owner = owner_of(all->store, call->event, graph->begin)};
+    fs_capture_node node = {.owner = owner_of(all->store, call->event, graph->begin), .call = call->event};
     FS_TRY(symbol_of(all, call, &node.symbol, err));
     FS_TRY(fs_captures_chain(captures, all->store, node.owner, graph->begin, &node.chain, err));
     FS_TRY(grow((void **)&captures->nodes, captures->node_count, &captures->node_capacity, sizeof node, err));

@@ -16,7 +16,8 @@ enum { FS_SYMBOL_KERNEL = FS_NONE, FS_SYMBOL_COPY = FS_NONE - 1, FS_SYMBOL_FILL 
 
 typedef struct {
     uint32_t symbol; /* FS_SYMBOL_KERNEL: a kernel whose name the capture does not record */
-    uint32_t owner;  /* event of the capture, or FS_NONE: nothing was open */
+    uint32_t call;   /* event of the capture: the launch */
+    uint32_t owner;  /* likewise, or FS_NONE: nothing was open */
     uint32_t chain;  /* equal for nodes whose owners and all they lie in have equal names and signatures */
 } fs_capture_node;
 

@@ -17,6 +17,7 @@ typedef struct {
     uint64_t order; /* id of the node, or start */
     uint32_t launch, event;
     uint32_t owner, store; /* of the capture; owner FS_NONE: unknown */
+    uint32_t call;         /* of the capture: the launch, or FS_NONE */
     int64_t begin;         /* of the capture */
     uint32_t copy;         /* the event that launched it, in the joined store; FS_NONE: as before */
     bool found, estimated; /* its node was found, by names that do not prove it */
@@ -108,6 +109,7 @@ static fs_status list_works(joining *all, fs_error *err)
             .event = i,
             .owner = FS_NONE,
             .copy = FS_NONE,
+            .call = FS_NONE,
         };
     }
     return FS_OK;
@@ -192,6 +194,7 @@ static fs_status match_launch(joining *all, fs_matcher *matcher, replayed *works
         if (nodes[i] == FS_NONE) continue;
         const fs_captured_graph *graph = &all->captures->graphs[match.graph];
         works[i].owner = all->captures->nodes[nodes[i]].owner;
+        works[i].call = all->captures->nodes[nodes[i]].call;
         works[i].store = graph->store;
         works[i].begin = graph->begin;
         works[i].estimated = match.estimated;
@@ -379,6 +382,33 @@ static fs_status give_ops(joining *all, const fs_elsewhere *elsewhere, uint32_t 
     return FS_OK;
 }
 
+/* hipExtModuleLaunchKernel counts its grid in threads, all others in blocks. */
+static void count_blocks(const fs_store *store, uint32_t call, fs_launch *launch)
+{
+    uint32_t name = FS_EVENT_AT(store, call, name);
+    if (name == FS_NONE || strstr(fs_store_name_text(store, name), "ExtModuleLaunch") == NULL) return;
+    for (int d = 0; d < 3; d++)
+        if (launch->block[d] > 0) launch->grid[d] = (launch->grid[d] + launch->block[d] - 1) / launch->block[d];
+}
+
+/* If a kernel's grid was not recorded with the replay, take that of the capture. */
+static fs_status give_grid(joining *all, const replayed *work, fs_event *event, fs_error *err)
+{
+    fs_launch launch, captured;
+    _Alignas(8) char bytes[FS_LAUNCH_BYTES];
+    if (work->call == FS_NONE || event->kind != FS_EVENT_KERNEL) return FS_OK;
+    const fs_store *store = all->captures->stores[work->store];
+    uint32_t signature = FS_EVENT_AT(store, work->call, signature);
+    if (signature == FS_NONE || fs_kernel_decode(fs_store_signature_bytes(store, signature).bytes, &captured) == NULL)
+        return FS_OK;
+    if (!launch_of(all->from, event->signature, &launch) || launch.grid[0] != 0) return FS_OK;
+    count_blocks(store, work->call, &captured);
+    memcpy(launch.grid, captured.grid, sizeof launch.grid);
+    memcpy(launch.block, captured.block, sizeof launch.block);
+    fs_launch_encode(&launch, bytes);
+    return fs_store_signature(all->into, bytes, sizeof bytes, &event->signature, err);
+}
+
 static fs_status copy_events(joining *all, const fs_elsewhere *elsewhere, fs_error *err)
 {
     uint32_t count = fs_store_count(all->from);
@@ -395,6 +425,7 @@ static fs_status copy_events(joining *all, const fs_elsewhere *elsewhere, fs_err
             const replayed *work = &all->works[all->by_event[i] - 1];
             FS_TRY(give_ops(all, elsewhere, all->by_event[i] - 1, i, err));
             if (work->copy != FS_NONE) event.launcher = work->copy;
+            FS_TRY(give_grid(all, work, &event, err));
             if (work->copy != FS_NONE && work->estimated) event.flags |= FS_EVENT_ESTIMATED;
         }
         FS_TRY(fs_store_append(all->into, &event, &all->moved[i], err));

@@ -456,7 +456,8 @@ fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *argumen
 
 fs_status fs_arguments_kernel(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
 {
-    _Alignas(8) char bytes[sizeof(uint64_t) + FS_KERNEL_NAME_BYTES + 1];
+    _Alignas(8) char bytes[FS_KERNEL_BYTES];
+    fs_launch launch = {.context = 0};
     const fs_scan_span *name = &arguments->texts[FS_ARG_KERNEL];
     const char *text = name->text;
     size_t size = name->size;
@@ -466,7 +467,10 @@ fs_status fs_arguments_kernel(fs_piece *piece, const fs_event_arguments *argumen
         size = fs_scan_unescape(name, piece->scratch);
         text = piece->scratch;
     }
-    return fs_intern_bytes(&piece->signatures, bytes, fs_kernel_name_encode(text, size, bytes), signature, err);
+    if (arguments->grid[0] != 0) memcpy(launch.grid, arguments->grid, sizeof launch.grid);
+    if (arguments->block[0] != 0) memcpy(launch.block, arguments->block, sizeof launch.block);
+    size = fs_kernel_encode(&launch, text, size, bytes);
+    return fs_intern_bytes(&piece->signatures, bytes, size, signature, err);
 }
 
 fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)

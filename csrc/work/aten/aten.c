@@ -9,6 +9,8 @@
 #include "work/aten/elements.h"
 #include "work/aten/products.h"
 #include "work/aten/triton.h"
+#include "work/libraries/libraries.h"
+#include "work/libraries/schema.h"
 #include "work/registered.h"
 
 /* Namespaces whose ops match aten's ops of the same name; an op of another namespace needs a row with its full name. */
@@ -40,6 +42,7 @@ static void place_all(void)
 {
     place(fs_aten_product_rules);
     place(fs_aten_element_rules);
+    place(fs_library_rules);
 }
 
 static const fs_aten_rule *find(const char *name, size_t size)
@@ -74,7 +77,7 @@ static const char *without(const char *name, const char *prefix)
 static fs_aten_rule find_like(const char *name)
 {
     static const char foreach[] = "_foreach_", special[] = "special_", backward[] = "_backward";
-    const fs_aten_rule nothing = {NULL, NULL, 0, 0};
+    const fs_aten_rule nothing = {NULL, NULL, 0, 0, NULL};
     size_t size = strcspn(name, "."); /* the rest is the overload */
     const fs_aten_rule *rule = find_form(name, size);
     if (rule != NULL) return *rule;
@@ -90,18 +93,29 @@ static fs_aten_rule find_like(const char *name)
     return nothing;
 }
 
+/* SGLang's profiler appends a line number to the names of its wrappers: "sglang_profiler::…_109". */
+static const fs_aten_rule *find_wrapper(const char *name)
+{
+    static const char prefix[] = "sglang_profiler::";
+    size_t size = strlen(name), digits = 0;
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return NULL;
+    while (digits < size && name[size - 1 - digits] >= '0' && name[size - 1 - digits] <= '9') digits++;
+    return digits > 0 && name[size - 1 - digits] == '_' ? find(name, size - 1 - digits) : NULL;
+}
+
 static fs_aten_rule find_rule(const char *name)
 {
     pthread_once(&slots_once, place_all);
     const fs_aten_rule *rule = find(name, strlen(name));
     /* torch itself uses these names without a namespace. */
     bool bare = strcmp(name, "detach") == 0 || strcmp(name, "detach_") == 0;
-    if (rule != NULL && (strchr(name, ':') != NULL || bare)) return *rule;
+    if (rule != NULL && (strchr(name, ':') != NULL || bare || rule->arguments != NULL)) return *rule;
+    if ((rule = find_wrapper(name)) != NULL) return *rule;
     for (size_t i = 0; i < sizeof namespaces / sizeof *namespaces; i++) {
         const char *rest = without(name, namespaces[i]);
         if (rest != NULL) return find_like(rest);
     }
-    return (fs_aten_rule){NULL, NULL, 0, 0};
+    return (fs_aten_rule){NULL, NULL, 0, 0, NULL};
 }
 
 bool fs_work_has_one_dtype(const char *name)
@@ -140,6 +154,27 @@ void fs_work_set_rule(fs_work_rule rule)
     atomic_store(&registered, rule);
 }
 
+bool fs_work_of_registered(const char *name, const fs_torch_call *call, fs_work *work)
+{
+    fs_work_rule rule = atomic_load(&registered);
+    *work = fs_work_unknown;
+    return rule != NULL && rule(name, call, work);
+}
+
+/* Return whether a library's op was called with the arguments of its rule. */
+static bool fits(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema;
+    return rule->arguments == NULL || (fs_schema_parse(rule->arguments, &schema) && fs_schema_fits(&schema, call));
+}
+
+const char *fs_work_expected(const char *name, const fs_torch_call *call)
+{
+    if (fs_triton_is_kernel(name)) return NULL;
+    fs_aten_rule rule = find_rule(name);
+    return rule.count != NULL && rule.arguments != NULL && !fits(&rule, call) ? rule.arguments : NULL;
+}
+
 static fs_work work_by_rule(const char *name, const fs_torch_call *call)
 {
     fs_work work = fs_work_unknown;
@@ -147,7 +182,7 @@ static fs_work work_by_rule(const char *name, const fs_torch_call *call)
     if (custom_rule != NULL && custom_rule(name, call, &work)) return work;
     if (fs_triton_is_kernel(name)) return fs_triton_count(name, call);
     fs_aten_rule rule = find_rule(name);
-    if (rule.count == NULL || !call->whole) return fs_work_unknown;
+    if (rule.count == NULL || !call->whole || !fits(&rule, call)) return fs_work_unknown;
     rule.name = name;
     work = rule.count(&rule, call);
     work.flops = sound(work.flops);

@@ -20,6 +20,7 @@ struct fs_aten_rule {
     fs_aten_count count;
     double flops; /* parameter of the family: FLOPs per element, … */
     int option;   /* further parameter: the place of an argument, a flag, … */
+    const char *arguments; /* the argument list (libraries/schema.h), if the op is of another library; else NULL */
 };
 
 /* The rows of both lists; each list ends with a NULL name. */
