@@ -32,6 +32,7 @@ from flopscope.sources.load import Trace, load_trace
 from flopscope.sources.profiler import profile
 from flopscope.sources.ranges import record_function
 from flopscope.sources.schedules import ProfilerAction, schedule
+from flopscope.sources.watching import GraphWatch, watch_graphs, watch_if_asked
 from flopscope.sources.work_rules import WorkCall, register_work
 from flopscope.support.package import VERSION
 
@@ -51,6 +52,7 @@ __all__ = [
     "Device",
     "EventRow",
     "EventTable",
+    "GraphWatch",
     "Measurement",
     "ProfilerAction",
     "ProfilerActivity",
@@ -74,6 +76,7 @@ __all__ = [
     "stragglers",
     "sweep",
     "trace_handler",
+    "watch_graphs",
     "what_if",
 ]
 
@@ -109,3 +112,6 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """List the public names, loaded or not. Imported submodules are not part of the interface."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
+watch_if_asked()

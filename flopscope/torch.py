@@ -29,7 +29,7 @@ from typing import IO, TYPE_CHECKING, Any
 from flopscope.hardware.device import find_device
 from flopscope.results.chrome_trace import COMPRESSION
 from flopscope.results.results import Results
-from flopscope.sources.load import Trace, load_trace
+from flopscope.sources.load import Trace, load_own
 from flopscope.sources.schedules import action_at
 from flopscope.support.files import replacing
 
@@ -301,7 +301,7 @@ class _Kineto:
     def read(self) -> Trace:
         """Read the trace."""
         with _links_to(self._text()) as path:
-            return load_trace(path)
+            return load_own(path)
 
     def save(self, path: str, compressed: bool = False) -> None:
         """Write the trace to a file, as _ProfilerResult does. Raise OSError if it cannot be written."""

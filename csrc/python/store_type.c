@@ -234,8 +234,8 @@ static PyMethodDef methods[] = {
     {"extend", extend_from, METH_VARARGS,
      "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
     {"join_replays", fs_store_object_join_replays, METH_VARARGS,
-     "join_replays($self, captures, /)\n--\n\nGive the kernels of replayed graphs the ops of the captures, a tuple of "
-     "Stores, or of the same kernels elsewhere. Return counts."},
+     "join_replays($self, captures, watched=False, /)\n--\n\nGive the kernels of replayed graphs the ops of the captures, "
+     "a tuple of Stores, of the graphs watched in this process, or of the same kernels elsewhere. Return counts."},
     {"write_trace", reading_write_trace, METH_VARARGS,
      "write_trace($self, write, version, members='', /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out."},
@@ -273,5 +273,6 @@ static PyType_Spec spec = {
 int fs_add_store(PyObject *module)
 {
     if (fs_add_type(module, &fs_store_type, &spec) < 0 || fs_add_columns(module) < 0) return -1;
+    if (fs_add_replays(module) < 0) return -1;
     return fs_add_accounting_names(module);
 }

@@ -168,6 +168,11 @@ uint32_t fs_store_end_all(fs_store *store, int64_t end);
 /* The innermost open event of the calling thread, or FS_NONE. */
 uint32_t fs_store_innermost(fs_store *store);
 
+/* Let nothing be appended until fs_store_release, so that a store that grows can be read. Short, and without calls that
+ * append to it. */
+void fs_store_hold(fs_store *store);
+void fs_store_release(fs_store *store);
+
 /* Reading. */
 uint32_t fs_store_count(const fs_store *store);
 void fs_store_get(const fs_store *store, uint32_t index, fs_event *event);

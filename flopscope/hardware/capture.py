@@ -23,6 +23,7 @@ __all__ = [
     "start_core",
     "stop_core",
     "warn_of_losses",
+    "why_no_cupti",
 ]
 
 Timer = Literal["auto", "cupti", "event"]
@@ -102,6 +103,11 @@ def _started_with_cupti(recipe: Recipe, keep: Keep) -> _core.Profiler:
     if why is not None:
         raise RuntimeError(why)
     return _started(recipe, "cupti", keep)
+
+
+def why_no_cupti() -> str | None:
+    """Return why CUPTI is unavailable, or None if it is loaded and there is a device."""
+    return _why_no_cupti()
 
 
 @functools.cache

@@ -15,12 +15,12 @@ __all__ = ["Source", "describe", "join", "sources_of", "warn_of_unmatched"]
 Source: TypeAlias = "str | os.PathLike[str]"
 
 
-def join(core: _core.Store, captures: Iterable[_core.Store]) -> dict[str, int]:
+def join(core: _core.Store, captures: Iterable[_core.Store], *, watched: bool = False) -> dict[str, int]:
     """Give the kernels of replayed graphs in ``core`` the ops that launched them at the capture. Return counts.
 
-    Kernels that no capture knows get the op of the same kernel with the same grid elsewhere, marked as estimated.
+    watched: use what watch_graphs() saw in this process too. Kernels that no capture knows get the op of the same kernel with the same grid elsewhere, marked as estimated.
     """
-    return core.join_replays(tuple(captures))
+    return core.join_replays(tuple(captures), watched)
 
 
 def describe(counts: Mapping[str, int]) -> str:

@@ -17,13 +17,14 @@ from flopscope.results.results import Results
 from flopscope.sources import graphs
 from flopscope.sources.feed import read_trace
 from flopscope.sources.foreign import foreign_file
+from flopscope.sources.paths import find_traces
 from flopscope.support.files import close_names
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["NotATrace", "Trace", "load_trace"]
+__all__ = ["NotATrace", "Trace", "load_own", "load_trace"]
 
 EXPANSION = 200  # maximum ratio of text to compressed size; 48 traces of torch have ratios from 7 to 34
 EXPANSION_FREE = 256 << 20  # bytes that every compressed file may expand to
@@ -173,6 +174,21 @@ def load_trace(
     trace, and what it is where that is known; OSError if it cannot be read; ImportError if no library for zstandard is
     installed.
     """
+    return _load(source, max_bytes, captures)
+
+
+def load_own(source: str) -> Trace:
+    """Read a trace that torch recorded in this process: the graphs that watch_graphs() saw captured are known."""
+    return _load(source, None, None, watched=True)
+
+
+def _load(
+    source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes],
+    max_bytes: int | None,
+    captures: graphs.Source | Iterable[graphs.Source] | None,
+    *,
+    watched: bool = False,
+) -> Trace:
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, not {max_bytes}")
     reader = _core.TraceReader()
@@ -194,7 +210,7 @@ def load_trace(
     except ImportError as problem:
         raise ImportError(printable(f"{name}: {problem}")) from problem
     problems.warn(report)
-    counts = graphs.join(core, _captures(captures, max_bytes))
+    counts = graphs.join(core, [] if captures is None else _captures(captures, max_bytes), watched=watched)
     if captures is not None:
         graphs.warn_of_unmatched(name, counts)
     trace = Trace(name, core, report, _metadata(report["head"]))
@@ -202,14 +218,10 @@ def load_trace(
     return trace
 
 
-def _captures(sources: graphs.Source | Iterable[graphs.Source] | None, max_bytes: int | None) -> list[_core.Store]:
+def _captures(sources: graphs.Source | Iterable[graphs.Source], max_bytes: int | None) -> list[_core.Store]:
     """Read the traces of captures."""
-    from flopscope.sources.find import load_traces
-
-    if sources is None:
-        return []
-    traces = load_traces(*graphs.sources_of(sources), max_bytes=max_bytes)
-    return [trace._recorded("captures") for trace in traces]
+    paths = [path for one in graphs.sources_of(sources) for path in find_traces(os.fspath(one)).paths]
+    return [load_trace(path, max_bytes=max_bytes)._recorded("captures") for path in paths]
 
 
 _IS_FOLDER = "it is a folder; name a trace in it, or give the folder to load_traces() or to flopscope table"

@@ -28,7 +28,14 @@
     X(FS_CUPTI_THREAD_BUFFERS, CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, 9) \
     X(FS_CUPTI_DRIVER_DOMAIN, CUPTI_CB_DOMAIN_DRIVER_API, 1)                      \
     X(FS_CUPTI_RUNTIME_DOMAIN, CUPTI_CB_DOMAIN_RUNTIME_API, 2)                    \
+    X(FS_CUPTI_RESOURCE_DOMAIN, CUPTI_CB_DOMAIN_RESOURCE, 3)                      \
+    X(FS_CUPTI_NODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, 13)           \
+    X(FS_CUPTI_NODE_DESTROYED, CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING, 14) \
+    X(FS_CUPTI_NODE_CLONED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, 20)             \
     X(FS_CUPTI_API_EXIT, CUPTI_API_EXIT, 1)
+
+/* Of CUDA 13 and later, whose headers name them; older versions never call them. */
+enum { FS_CUPTI_NODE_UPDATED = 22, FS_CUPTI_NODE_SET = 23 };
 
 enum {
 #define FS_CUPTI_ENUM(ours, theirs, number) ours = number,
@@ -127,6 +134,18 @@ typedef struct {
     const char *function;
 } fs_cupti_callback_data;
 
+/* Arguments of a callback for a graph. */
+typedef struct {
+    void *graph, *original_graph, *node, *original_node;
+    int32_t node_type;
+    void *dependency, *executable;
+} fs_cupti_graph;
+
+typedef struct {
+    void *context, *stream;
+    const void *descriptor; /* of a graph or a node: fs_cupti_graph */
+} fs_cupti_resource;
+
 typedef struct {
     size_t size;
     const char *name; /* of this client */
@@ -161,6 +180,7 @@ typedef void (*fs_cupti_complete)(void *context, uint32_t stream, uint8_t *buffe
     X(subscribe_named, cuptiSubscribe_v2, (void **, fs_cupti_callback, void *, fs_cupti_subscriber *)) \
     X(set_clock, cuptiActivityRegisterTimestampCallback, (uint64_t (*)(void)))                         \
     X(set_attribute, cuptiActivitySetAttribute, (int, size_t *, void *))                               \
+    X(graph_node_id, cuptiGetGraphNodeId, (void *, uint64_t *))                                        \
     X(enable_driver, cuptiActivityEnableDriverApi, (uint32_t function, uint8_t on))                    \
     X(enable_runtime, cuptiActivityEnableRuntimeApi, (uint32_t function, uint8_t on))
 
