@@ -94,11 +94,15 @@ fs_status fs_store_object_join_watched(fs_store **store, fs_error *err)
 
 /* Watching --------------------------------------------------------------------------------------------------------- */
 
-static PyObject *watch_start(PyObject *module, PyObject *unused)
+static PyObject *watch_start(PyObject *module, PyObject *args)
 {
+    int evict = 0;
     fs_error err;
-    (void)module, (void)unused;
-    if (fs_watch_start(&err) != FS_OK) return fs_raise(&err);
+    fs_status status;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "|p:watch_start", &evict)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = fs_watch_start(evict, &err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
     Py_RETURN_NONE;
 }
 
@@ -145,7 +149,9 @@ static PyObject *host_clock(PyObject *module, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-    {"watch_start", watch_start, METH_NOARGS, "Watch graphs being captured. RuntimeError says why it cannot."},
+    {"watch_start", watch_start, METH_VARARGS,
+     "watch_start(evict=False): watch graphs being captured, in the place of an idle client of CUPTI without a name. "
+     "RuntimeError says why it cannot."},
     {"watch_stop", watch_stop, METH_NOARGS, "Watch no more; what is known stays."},
     {"watch_forget", watch_forget, METH_NOARGS, "Forget all nodes of graphs."},
     {"watch_state", watch_state, METH_NOARGS, "{\"on\", \"nodes\", \"resolved\", \"lost\"}."},

@@ -173,7 +173,7 @@ static PyObject *argument_object(const fs_torch_argument *argument)
     Py_RETURN_NONE;
 }
 
-static PyObject *arguments_object(const fs_torch_call *call)
+PyObject *fs_torch_arguments_object(const fs_torch_call *call)
 {
     PyObject *list = PyList_New(call->count);
     for (uint32_t i = 0; list != NULL && i < call->count; i++) {
@@ -203,7 +203,7 @@ static bool ask_python(const char *name, const fs_torch_call *call, fs_work *wor
     }
     bool probe = call == NULL; /* only whether there is a rule */
     PyObject *rule = Py_XNewRef(rule_of_python), *arguments = NULL, *launch = NULL;
-    if (rule != NULL) arguments = probe ? Py_NewRef(Py_None) : arguments_object(call);
+    if (rule != NULL) arguments = probe ? Py_NewRef(Py_None) : fs_torch_arguments_object(call);
     if (arguments != NULL) launch = probe || call->launch == NULL ? Py_NewRef(Py_None) : launch_object(call->launch);
     if (launch == NULL) Py_CLEAR(arguments);
     PyObject *text = arguments != NULL ? PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace") : NULL;

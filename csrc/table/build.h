@@ -78,7 +78,8 @@ typedef struct {
     double unrated_flops, unrated_bytes;
     int64_t unrated_ns;
     int64_t host_ns; /* own host time of the calls whose work ran on the CPU; total time for ranges */
-    int64_t unmodelled_ns, estimated_ns; /* device time whose bytes are unknown; are an upper bound from kernels */
+    int64_t unmodelled_ns, estimated_ns; /* device time whose bytes are unknown; whose work is a bound or an estimate */
+    int64_t flops_estimated_ns;          /* device time of which only the FLOPs are an estimate */
     int64_t work_calls;                  /* number of op and range calls */
     uint8_t device_timing;               /* FS_TIMING_COUNT: no device work */
     bool untimed;                        /* the time of some work is unknown */

@@ -189,6 +189,7 @@ static void classify_kernel(const call_arguments *arguments, fs_call *call)
     if (arguments->bytes.bytes == NULL) return;
     bool launched = fs_launch_decode(arguments->bytes.bytes, &launch);
     call->launch_known = launched && launch.grid[0] > 0;
+    call->of_graph = launched && launch.graph != 0;
     call->extent = fs_kernel_extent_of(call->text, launched ? &launch : NULL);
 }
 

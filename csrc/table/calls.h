@@ -31,6 +31,7 @@ typedef struct {
     bool wraps;              /* autograd op that only calls others */
     fs_kernel_extent extent; /* of a kernel */
     bool launch_known;       /* kernel: its grid is known */
+    bool of_graph;           /* kernel: a graph launched it */
     bool saves_flops;        /* kernel: fs_kernel_saves_flops */
     bool has_work;           /* kernel: fs_kernel_has_work, or a rule is registered for its name */
     bool registered;         /* kernel: a rule is registered for its name; */

@@ -191,6 +191,7 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
 static void add_estimated(fs_build *build, uint32_t owner, const device_work *work, bool supplied)
 {
     const fs_call *call = fs_build_call(build, owner);
+    if (call->work.flops_estimated) fs_add_to(&build->groups[call->row].flops_estimated_ns, work->duration);
     if ((call->work.at_most && !supplied) || work->estimated) fs_add_to(&build->groups[call->row].estimated_ns, work->duration);
 }
 
@@ -279,6 +280,11 @@ static void add_stated(fs_build *build, const device_work *work, int64_t *ends)
     }
 }
 
+static bool is_replayed(const fs_build *build, uint32_t launcher)
+{
+    return launcher != FS_NONE && (FS_EVENT_AT(build->store, launcher, flags) & FS_EVENT_REPLAYED) != 0;
+}
+
 static void add_work(fs_build *build, const device_work *work, int64_t *ends)
 {
     fs_known known = {false, false}, supplied = {false, false};
@@ -309,6 +315,8 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
         build->has_unlinked_work = true;
         supplied = add_kernel(build, FS_NONE, work);
     }
+    if (work->call != NULL && work->call->of_graph && !is_replayed(build, work->launcher))
+        fs_add_to(&build->table->unseen_graph_ns, work->duration);
     known.flops = known.flops || supplied.flops;
     known.bytes = known.bytes || supplied.bytes;
     if (!build->options->brief) cover(build, work, known);

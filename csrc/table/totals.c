@@ -172,6 +172,8 @@ static void cover(fs_build *build, const fs_node *node, fs_group *group)
     fs_known known = fs_build_known(build, node);
     table->modelled_base_ns += (double)node->self_cpu_ns;
     const fs_call *owner = node->owner != FS_NONE ? fs_build_call(build, node->owner) : NULL;
+    if (owner != NULL && owner->work.flops_estimated)
+        fs_add_to(&build->groups[owner->row].flops_estimated_ns, node->self_cpu_ns);
     if (owner != NULL && owner->work.at_most) fs_add_to(&build->groups[owner->row].estimated_ns, node->self_cpu_ns);
     if (known.flops) table->flops_known_ns += (double)node->self_cpu_ns;
     if (known.bytes) {

@@ -19,6 +19,7 @@ __all__ = [
     "Timer",
     "Timing",
     "is_taken",
+    "may_evict",
     "shortest_kernel",
     "start_core",
     "stop_core",
@@ -103,6 +104,11 @@ def _started_with_cupti(recipe: Recipe, keep: Keep) -> _core.Profiler:
     if why is not None:
         raise RuntimeError(why)
     return _started(recipe, "cupti", keep)
+
+
+def may_evict() -> bool:
+    """Return whether a subscriber of CUPTI without a name can only be an idle torch.profiler, which does not need it."""
+    return _may_share()
 
 
 def why_no_cupti() -> str | None:

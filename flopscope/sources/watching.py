@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from flopscope import _core
-from flopscope.hardware.capture import why_no_cupti
+from flopscope.hardware.capture import may_evict, why_no_cupti
 from flopscope.sources.load import load_trace
 from flopscope.support.warn import warn_user
 
@@ -75,21 +75,25 @@ def watch_graphs(*, with_stack: bool = False) -> GraphWatch:
     instantiation. Profiles of flopscope, and those of flopscope.torch, then show a replay as the ops of the capture:
     with their shapes, FLOPs and bytes. It costs time at captures only, none when a graph is replayed.
 
-    During a capture by torch, torch.profiler records the ops of the CPU, unless a profile of torch is running. The watch
-    holds CUPTI's subscription, of which there is one per process. Calling the function again changes ``with_stack``.
+    During a capture by torch, torch's profiler records the ops of the CPU, unless a profile of torch is running. The
+    watch holds CUPTI's subscription, of which there is one per process; it takes that of an idle torch.profiler, which
+    works without it. While the first profile of torch in the process records a GPU, the watch pauses. Calling the
+    function again changes ``with_stack``.
 
     Return the watch, which is also a context manager that ends watching. Raise RuntimeError if CUPTI is unavailable or
-    taken by another client, such as a torch.profiler that has run before.
+    taken by another client.
     """
     global _watch
     why = why_no_cupti()
     if why is not None:
         raise RuntimeError(f"graphs cannot be watched: {why}")
+    if "torch.cuda.graphs" in sys.modules:
+        _prepare_torch()
     try:
-        _core.watch_start()
+        _core.watch_start(may_evict())
     except RuntimeError as problem:
         raise RuntimeError(
-            f"graphs cannot be watched: {problem}; call watch_graphs() before the first torch.profiler of the process"
+            f"graphs cannot be watched: {problem}; end that client, or call watch_graphs() before it starts"
         ) from problem
     if _watch is None:
         _watch = GraphWatch(with_stack=with_stack)
@@ -129,7 +133,7 @@ class _Capture:
             self._recorder.stop()
         if self._torch is None:
             return
-        self._torch.stop()
+        self._torch.__exit__(None, None, None)
         store = _events_of(self._torch)
         shift = _shift_of(store, self._marks)
         if shift is not None:
@@ -152,9 +156,8 @@ def _profile_torch(*, with_stack: bool) -> Any:
     torch = sys.modules.get("torch")
     if torch is None or torch.autograd._profiler_enabled():
         return None
-    cpu = [torch.profiler.ProfilerActivity.CPU]
-    profile = torch.profiler.profile(activities=cpu, record_shapes=True, with_stack=with_stack)
-    profile.start()
+    profile = torch.autograd.profiler.profile(record_shapes=True, with_stack=with_stack)
+    profile.__enter__()
     return profile
 
 
@@ -244,12 +247,65 @@ def _hook_torch(module: ModuleType) -> None:
     _wrap(module.CUDAGraph, "capture_begin", "capture_end")
 
 
+def _hook_torch_profiler(module: ModuleType) -> None:
+    """Let the first profile of torch in the process subscribe to CUPTI, or else it never records a GPU."""
+    owner = module.profile
+    if not hasattr(owner, "_prepare_trace"):
+        return
+    prepare, leave = owner._prepare_trace, owner.__exit__
+    paused: list[Any] = []  # the profile that the watch waits for
+    seen: list[bool] = []
+
+    def prepare_trace(self: Any) -> Any:
+        if seen:
+            return prepare(self)
+        seen.append(True)
+        on = _core.watch_state()["on"]
+        if on:
+            _core.watch_stop()
+        done = prepare(self)
+        if on and getattr(self, "use_device", None):
+            paused.append(self)
+        elif on:
+            _resume()
+        return done
+
+    def exit_profile(self: Any, *args: Any) -> Any:
+        try:
+            return leave(self, *args)
+        finally:
+            if self in paused:
+                paused.clear()
+                _resume()
+
+    owner._prepare_trace, owner.__exit__ = prepare_trace, exit_profile
+
+
+def _resume() -> None:
+    try:
+        _core.watch_start(True)
+    except RuntimeError as problem:
+        warn_user(f"graphs are no longer watched: {problem}")
+
+
+def _prepare_torch() -> None:
+    """Let torch's profiler subscribe to CUPTI before the watch does, if it never did."""
+    torch = sys.modules["torch"]
+    if torch.cuda.is_available() and not torch.autograd._profiler_enabled():
+        with torch.autograd.profiler.profile():
+            pass
+
+
 def _hook_cupy(module: ModuleType) -> None:
     with contextlib.suppress(AttributeError, TypeError):  # a class of an extension cannot be changed
         _wrap(module.Stream, "begin_capture", "end_capture")
 
 
-_HOOKS: dict[str, Callable[[ModuleType], None]] = {"torch.cuda.graphs": _hook_torch, "cupy.cuda.stream": _hook_cupy}
+_HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    "torch.autograd.profiler": _hook_torch_profiler,
+    "torch.cuda.graphs": _hook_torch,
+    "cupy.cuda.stream": _hook_cupy,
+}
 
 
 def _hook_captures() -> None:

@@ -241,65 +241,6 @@ static void leave(void)
     }
 }
 
-/* Watching graphs -------------------------------------------------------------------------------------------------- */
-
-static const struct {
-    uint32_t function;
-    bool optional;
-} watched[] = {
-    {FS_CUPTI_NODE_CREATED, false}, {FS_CUPTI_NODE_CLONED, false}, {FS_CUPTI_NODE_DESTROYED, false},
-    {FS_CUPTI_NODE_UPDATED, true},  {FS_CUPTI_NODE_SET, true},
-};
-
-static int set_watched(void *subscriber, uint32_t on)
-{
-    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
-        int code = fs_cupti->enable_callback(on, subscriber, FS_CUPTI_RESOURCE_DOMAIN, watched[i].function);
-        if (code != FS_CUPTI_SUCCESS && !watched[i].optional) return code;
-    }
-    return FS_CUPTI_SUCCESS;
-}
-
-bool fs_cupti_is_capturing(void)
-{
-    return atomic_load(&capture.capturing);
-}
-
-static fs_status begin_watching(fs_error *err)
-{
-    const fs_cupti_options alone = {.api_calls = false};
-    bool capturing = atomic_load(&capture.capturing);
-    if (capture.watching != NULL) return FS_OK;
-    pthread_once(&unwanted.once, find_functions);
-    if (!capturing) FS_TRY(subscribe(&alone, NULL, err));
-    else if (capture.subscriber == NULL)
-        return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is taken by a client without a name");
-    int code = set_watched(capture.subscriber, 1);
-    if (code == FS_CUPTI_SUCCESS) {
-        capture.generation = fs_fork_generation();
-        capture.watching = capture.subscriber;
-        if (!capturing) capture.subscriber = NULL;
-        return FS_OK;
-    }
-    if (!capturing) detach();
-    return fs_cupti_fail(code, "watching graphs", err);
-}
-
-fs_status fs_cupti_watch(bool on, fs_error *err)
-{
-    if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
-    if (on) return begin_watching(err);
-    if (capture.watching == NULL) return FS_OK;
-    set_watched(capture.watching, 0);
-    if (!atomic_load(&capture.capturing)) {
-        capture.subscriber = capture.watching;
-        capture.watching = NULL;
-        detach();
-    }
-    capture.watching = NULL; /* a running capture keeps the subscription and ends it */
-    return FS_OK;
-}
-
 fs_status fs_cupti_start(fs_store *store, const fs_cupti_options *options, char *taken_by, fs_error *err)
 {
     fs_status status;
@@ -469,6 +410,78 @@ fs_status fs_cupti_stop(fs_error *err)
     if (status == FS_OK && failed != 0) status = devices_failed(failed, err);
     fs_status described = describe_devices(store, status == FS_OK ? err : NULL);
     return status != FS_OK ? status : described;
+}
+
+/* Watching graphs -------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    uint32_t function;
+    bool optional;
+} watched[] = {
+    {FS_CUPTI_NODE_CREATED, false}, {FS_CUPTI_NODE_CLONED, false}, {FS_CUPTI_NODE_DESTROYED, false},
+    {FS_CUPTI_NODE_UPDATED, true},  {FS_CUPTI_NODE_SET, true},
+};
+
+static int set_watched(void *subscriber, uint32_t on)
+{
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
+        int code = fs_cupti->enable_callback(on, subscriber, FS_CUPTI_RESOURCE_DOMAIN, watched[i].function);
+        if (code != FS_CUPTI_SUCCESS && !watched[i].optional) return code;
+    }
+    return FS_CUPTI_SUCCESS;
+}
+
+bool fs_cupti_is_capturing(void)
+{
+    return atomic_load(&capture.capturing);
+}
+
+/* End the subscription of whoever has it. CUPTI attaches to the process again with the next subscription. */
+static void evict_client(void)
+{
+    wait_for_devices();
+    fs_cupti->flush(FS_CUPTI_FLUSH_FORCED);
+    fs_cupti->finalize();
+}
+
+static fs_status begin_watching(bool evict, fs_error *err)
+{
+    const fs_cupti_options alone = {.api_calls = false, .may_share = evict};
+    bool capturing = atomic_load(&capture.capturing);
+    if (capture.watching != NULL) return FS_OK;
+    pthread_once(&unwanted.once, find_functions);
+    if (!capturing) {
+        FS_TRY(subscribe(&alone, NULL, err));
+        if (capture.subscriber == NULL) { /* a client without a name has it */
+            evict_client();
+            FS_TRY(subscribe(&(fs_cupti_options){.api_calls = false}, NULL, err));
+        }
+    } else if (capture.subscriber == NULL)
+        return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is taken by a client without a name");
+    int code = set_watched(capture.subscriber, 1);
+    if (code == FS_CUPTI_SUCCESS) {
+        capture.generation = fs_fork_generation();
+        capture.watching = capture.subscriber;
+        if (!capturing) capture.subscriber = NULL;
+        return FS_OK;
+    }
+    if (!capturing) detach();
+    return fs_cupti_fail(code, "watching graphs", err);
+}
+
+fs_status fs_cupti_watch(bool on, bool evict, fs_error *err)
+{
+    if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
+    if (on) return begin_watching(evict, err);
+    if (capture.watching == NULL) return FS_OK;
+    set_watched(capture.watching, 0);
+    if (!atomic_load(&capture.capturing)) {
+        capture.subscriber = capture.watching;
+        capture.watching = NULL;
+        detach();
+    }
+    capture.watching = NULL; /* a running capture keeps the subscription and ends it */
+    return FS_OK;
 }
 
 fs_cupti_report fs_cupti_last(void)

@@ -217,7 +217,7 @@ void fs_watch_called(uint32_t function, const void *data)
 
 /* Control ---------------------------------------------------------------------------------------------------------- */
 
-fs_status fs_watch_start(fs_error *err)
+fs_status fs_watch_start(bool evict, fs_error *err)
 {
     fs_status status = FS_OK;
     if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
@@ -229,7 +229,7 @@ fs_status fs_watch_start(fs_error *err)
     watch.generation = fs_fork_generation();
     pthread_mutex_unlock(&watch.lock);
     if (on || status != FS_OK) return status;
-    FS_TRY(fs_cupti_watch(true, err));
+    FS_TRY(fs_cupti_watch(true, evict, err));
     pthread_mutex_lock(&watch.lock);
     watch.on = true;
     pthread_mutex_unlock(&watch.lock);
@@ -242,7 +242,7 @@ void fs_watch_stop(void)
     bool on = watch.on && watch.generation == fs_fork_generation();
     watch.on = false;
     pthread_mutex_unlock(&watch.lock);
-    if (on) FS_IGNORE(fs_cupti_watch(false, NULL));
+    if (on) FS_IGNORE(fs_cupti_watch(false, false, NULL));
 }
 
 bool fs_watch_is_on(void)

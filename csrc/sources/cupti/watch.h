@@ -19,9 +19,10 @@ typedef struct {
     int64_t lost;     /* events or nodes for which memory was missing */
 } fs_watch_report;
 
-/* Begin to watch, or do nothing if it does. fs_cupti_load must have succeeded. FS_RUNTIME_ERROR: another client holds
- * CUPTI's subscription, or CUPTI is too old. */
-fs_status fs_watch_start(fs_error *err);
+/* Begin to watch, or do nothing if it does. fs_cupti_load must have succeeded. evict: if a client without a name holds
+ * CUPTI's subscription, end it, as torch.profiler keeps one that it does not need. FS_RUNTIME_ERROR: another client holds
+ * the subscription, or CUPTI is too old. */
+fs_status fs_watch_start(bool evict, fs_error *err);
 
 /* End watching. What is known stays. */
 void fs_watch_stop(void);

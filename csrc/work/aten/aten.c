@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "work/aten/elements.h"
+#include "work/aten/generated.h"
 #include "work/aten/products.h"
 #include "work/aten/triton.h"
 #include "work/libraries/libraries.h"
@@ -50,6 +51,12 @@ static const fs_aten_rule *find(const char *name, size_t size)
     for (unsigned slot = slot_of(name, size); slots[slot] != NULL; slot = (slot + 1) % SLOT_COUNT)
         if (strncmp(slots[slot]->name, name, size) == 0 && slots[slot]->name[size] == 0) return slots[slot];
     return NULL;
+}
+
+const fs_aten_rule *fs_aten_find(const char *name, size_t size)
+{
+    pthread_once(&slots_once, place_all);
+    return find(name, size);
 }
 
 static bool ends(const char *name, size_t size, const char *end)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "work/aten/generated.h"
 #include "work/aten/sizes.h"
 
 /* The arguments of a kernel, as listed by Inductor (torch/_inductor/codegen/common.py, KernelArgs.python_argdefs):
@@ -189,5 +190,6 @@ fs_work fs_triton_count(const char *name, const fs_torch_call *call)
     if (tensors == 0 || !call->whole) return fs_work_unknown;
     if (is_in_place(name, call, of)) bytes += fs_sizes_read(fs_sizes_tensor(call, 0));
     work.bytes_moved = bytes;
+    fs_generated_flops(name, call, of.all, &work);
     return work;
 }
