@@ -37,6 +37,7 @@ idle_causes: tuple[str, ...]
 dtype_bytes: dict[str, int]
 float_dtypes: tuple[str, ...]
 compute_units: tuple[str, ...]
+torch_dtypes: dict[str, str]
 fallback_units: dict[str, str]
 
 @final
@@ -390,4 +391,5 @@ def _work_of_torch(
     concrete: Sequence[str] | None = None,
     /,
 ) -> dict[str, Any]: ...
-def _set_work_rule(rule: Callable[[str, list[Any]], tuple[float, float, float, str] | None] | None, /) -> None: ...
+def _set_rule_loader(loader: Callable[[], object] | None, /) -> None: ...
+def _set_work_rule(rule: Callable[..., Any] | None, /) -> None: ...

@@ -40,7 +40,8 @@ static fs_status join(fs_store_object *self, PyObject *stores, bool watched, fs_
     fs_store *joined = NULL;
     fs_status status = fs_store_create(&joined, err);
     if (status == FS_OK) status = add_captures(&captures, stores, err);
-    if (status == FS_OK) status = fs_captures_add(&captures, self->store, err); /* it may have recorded the capture too */
+    if (status == FS_OK)
+        status = fs_captures_add(&captures, self->store, err); /* it may have recorded the capture too */
     if (status == FS_OK)
         status = watched ? fs_watch_join(self->store, &captures, joined, report, err)
                          : fs_replays_join(self->store, &captures, joined, report, err);
@@ -156,7 +157,8 @@ static PyMethodDef functions[] = {
     {"watch_forget", watch_forget, METH_NOARGS, "Forget all nodes of graphs."},
     {"watch_state", watch_state, METH_NOARGS, "{\"on\", \"nodes\", \"resolved\", \"lost\"}."},
     {"watch_resolve", watch_resolve, METH_VARARGS,
-     "watch_resolve(store, begin, end, shift): find in a recording, whose times are shift ns less than those of clock(), "
+     "watch_resolve(store, begin, end, shift): find in a recording, whose times are shift ns less than those of "
+     "clock(), "
      "what was open when nodes were created; how many were found."},
     {"clock", host_clock, METH_NOARGS, "Host time of events, in ns."},
     {NULL, NULL, 0, NULL},

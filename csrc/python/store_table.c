@@ -343,7 +343,6 @@ static PyObject *misfits_of(const fs_store *store, const fs_table *table)
     return dict;
 }
 
-
 PyObject *fs_store_object_table(PyObject *object, PyObject *args)
 {
     fs_store_object *self = (fs_store_object *)object;
@@ -388,8 +387,8 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
         goto done;
     }
     result = Py_BuildValue(
-        "(N{s:N,s:N,s:O,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N,s:N,s:N,s:N,s:d}})", columns, "top_level", top_level, "roof",
-        fs_roof_object(&table->whole), "device_unseen", table->device_unseen ? Py_True : Py_False,
+        "(N{s:N,s:N,s:O,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N,s:N,s:N,s:N,s:d}})", columns, "top_level",
+        top_level, "roof", fs_roof_object(&table->whole), "device_unseen", table->device_unseen ? Py_True : Py_False,
         "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0, "self_device_time_total",
         (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False, "has_device",
         table->has_device ? Py_True : Py_False, "profile_memory", self->profile_memory ? Py_True : Py_False,

@@ -234,7 +234,8 @@ static PyMethodDef methods[] = {
     {"extend", extend_from, METH_VARARGS,
      "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
     {"join_replays", fs_store_object_join_replays, METH_VARARGS,
-     "join_replays($self, captures, watched=False, /)\n--\n\nGive the kernels of replayed graphs the ops of the captures, "
+     "join_replays($self, captures, watched=False, /)\n--\n\nGive the kernels of replayed graphs the ops of the "
+     "captures, "
      "a tuple of Stores, of the graphs watched in this process, or of the same kernels elsewhere. Return counts."},
     {"write_trace", reading_write_trace, METH_VARARGS,
      "write_trace($self, write, version, members='', /)\n--\n\n"

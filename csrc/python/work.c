@@ -234,7 +234,30 @@ static PyObject *set_work_rule(PyObject *module, PyObject *rule)
     Py_RETURN_NONE;
 }
 
+static PyObject *loader_of_python; /* called without arguments */
+
+static void ask_loader(void)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *loader = PyErr_Occurred() ? NULL : Py_XNewRef(loader_of_python);
+    PyObject *done = loader != NULL ? PyObject_CallNoArgs(loader) : NULL;
+    if (PyErr_Occurred() && !fs_interrupt_stop()) PyErr_WriteUnraisable(loader);
+    Py_XDECREF(done);
+    Py_XDECREF(loader);
+    PyGILState_Release(gil);
+}
+
+static PyObject *set_rule_loader(PyObject *module, PyObject *loader)
+{
+    (void)module;
+    Py_XSETREF(loader_of_python, loader == Py_None ? NULL : Py_NewRef(loader));
+    fs_work_set_loader(loader == Py_None ? NULL : ask_loader);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef functions[] = {
+    {"_set_rule_loader", set_rule_loader, METH_O,
+     "_set_rule_loader(loader): call loader() once, before the work of an op of another library is asked for."},
     {"_set_work_rule", set_work_rule, METH_O,
      "_set_work_rule(rule): call rule(name, arguments) before the built-in rules for the work of torch's ops. None: "
      "stop."},
@@ -244,7 +267,25 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Kineto's names of dtypes by torch's. */
+static int add_dtypes(PyObject *module)
+{
+    PyObject *names = PyDict_New();
+    int status = names != NULL ? 0 : -1;
+    for (int i = 0; status == 0 && i < FS_TORCH_DTYPE_COUNT; i++) {
+        const fs_torch_dtype_row *row = &fs_torch_dtypes[i];
+        PyObject *kineto = fs_text_object(row->kineto);
+        if (kineto == NULL) status = -1;
+        else if (PyDict_GetItemString(names, row->name) == NULL)
+            status = PyDict_SetItemString(names, row->name, kineto);
+        Py_XDECREF(kineto);
+    }
+    if (status == 0) status = PyModule_AddObjectRef(module, "torch_dtypes", names);
+    Py_XDECREF(names);
+    return status;
+}
+
 int fs_add_work(PyObject *module)
 {
-    return PyModule_AddFunctions(module, functions);
+    return add_dtypes(module) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

@@ -6,7 +6,8 @@
  *   per argument one word of fs_argument's small fields, then `ndim` words of shape and, unless the argument is dense,
  * `ndim` words of strides (in elements)
  * The launch of device work (fs_launch) and the declared work of a range (fs_given_work): word 0, then the struct. The
- * kernel that an API call launches: word 0, its launch (grid and block only), then its name. The call of a torch op: torch_signature.h.
+ * kernel that an API call launches: word 0, its launch (grid and block only), then its name. The call of a torch op:
+ * torch_signature.h.
  */
 #ifndef FS_STORE_SIGNATURE_H
 #define FS_STORE_SIGNATURE_H
@@ -20,7 +21,8 @@ typedef enum {
     FS_SIGNATURE_LAUNCH,
     FS_SIGNATURE_WORK,
     FS_SIGNATURE_TORCH,
-    FS_SIGNATURE_KERNEL, /* of an API call: the launch of a kernel, as after word 0 of FS_SIGNATURE_LAUNCH, and its name */
+    FS_SIGNATURE_KERNEL, /* of an API call: the launch of a kernel, as after word 0 of FS_SIGNATURE_LAUNCH, and its name
+                          */
 } fs_signature_kind;
 
 /* Flags of a call. */

@@ -53,7 +53,7 @@ typedef struct {
     uint32_t launches;     /* number of its own device events; if 0, of ops with known work that ran on the CPU */
     uint32_t supplied;     /* of them: kernels whose work is known from their names */
     fs_kernel_context kernels;
-    int8_t device;         /* index of the device that ran its work, -1 for none */
+    int8_t device; /* index of the device that ran its work, -1 for none */
     uint16_t flags;
 } fs_node;
 

@@ -38,7 +38,7 @@ typedef struct {
     uint32_t worked_for;     /* its work was computed for this op's call + 1; 0: not yet */
     fs_work worked;
     bool works;
-    const char *expected;    /* op: the argument list that its rule expects, if the call has another; else NULL */
+    const char *expected; /* op: the argument list that its rule expects, if the call has another; else NULL */
     /* Device work: whether the op of some such work has known FLOPs, known bytes, or unknown work; the time without an
      * op. */
     bool flops_linked, bytes_linked, linked_unknown;

@@ -24,7 +24,7 @@ typedef struct {
     uint8_t timing, kind;
     bool has_row;   /* an INTERVAL has none */
     bool estimated; /* its launcher is inferred */
-    fs_call *call; /* NULL if it has no row */
+    fs_call *call;  /* NULL if it has no row */
 } device_work;
 
 static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, int shift)
@@ -166,7 +166,8 @@ static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *w
     fs_torch_call torch = {.whole = true};
     uint32_t signature = (uint32_t)kernel->key;
     uint32_t asked = of != NULL ? (uint32_t)(of - build->calls.calls) + 1 : FS_NONE;
-    bool launched = signature != FS_NONE && fs_launch_decode(fs_store_signature_bytes(build->store, signature).bytes, &launch);
+    bool launched =
+        signature != FS_NONE && fs_launch_decode(fs_store_signature_bytes(build->store, signature).bytes, &launch);
     bool called = of != NULL && fs_calls_decode(&build->calls, of, &torch);
     fs_work found = kernel->worked;
     bool is_known = kernel->works;
@@ -192,7 +193,8 @@ static void add_estimated(fs_build *build, uint32_t owner, const device_work *wo
 {
     const fs_call *call = fs_build_call(build, owner);
     if (call->work.flops_estimated) fs_add_to(&build->groups[call->row].flops_estimated_ns, work->duration);
-    if ((call->work.at_most && !supplied) || work->estimated) fs_add_to(&build->groups[call->row].estimated_ns, work->duration);
+    if ((call->work.at_most && !supplied) || work->estimated)
+        fs_add_to(&build->groups[call->row].estimated_ns, work->duration);
 }
 
 /* Return the innermost op that encloses the event, itself included, or FS_NONE. */

@@ -123,8 +123,8 @@ typedef struct {
     fs_misfit *misfits; /* distinct calls of library ops that do not fit their rules */
     uint32_t misfit_count;
     int64_t unseen_graph_ns; /* kernels of graphs whose op is unknown */
-    uint32_t open_events; /* events without an end; they are counted, but have no time */
-    fs_table_work *works; /* if fs_table_options.works; in the order of the store */
+    uint32_t open_events;    /* events without an end; they are counted, but have no time */
+    fs_table_work *works;    /* if fs_table_options.works; in the order of the store */
     uint32_t work_count;
     fs_intern stacks;         /* of rows: name ids of the store, innermost frame first */
     fs_intern parts;          /* fs_table_part, by id */

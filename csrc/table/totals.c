@@ -95,7 +95,8 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     fs_group *group = &build->groups[call->row];
     group->work_calls++;
     if (call->known && is_inside(node, work)) return;
-    if ((work->of_kernels && node->supplied > 0) || (!call->known && node->supplied > 0 && node->supplied == node->launches)) {
+    if ((work->of_kernels && node->supplied > 0) ||
+        (!call->known && node->supplied > 0 && node->supplied == node->launches)) {
         fs_roof_sum_launch(&group->roof, roof_of(build, node, call), node->launches);
         return;
     }

@@ -28,9 +28,9 @@ static double bytes_of(const char *dtype, size_t size)
     static const struct {
         const char *name;
         double bytes;
-    } dtypes[] = {{"bf16", 2},  {"fp16", 2},         {"f16", 2},   {"fp32", 4},  {"f32", 4},    {"fp8e4m3", 1},
-                  {"fp8", 1},   {"fp8e5m2", 1},      {"fp8e4", 1}, {"fp8e5", 1}, {"mxfp8e4m3", 1},
-                  {"fp8e4nv", 1}, {"mxfp4", 0.53125}}; /* 4 bits, and a byte of scale for 32 */
+    } dtypes[] = {{"bf16", 2},      {"fp16", 2},    {"f16", 2},        {"fp32", 4},  {"f32", 4},
+                  {"fp8e4m3", 1},   {"fp8", 1},     {"fp8e5m2", 1},    {"fp8e4", 1}, {"fp8e5", 1},
+                  {"mxfp8e4m3", 1}, {"fp8e4nv", 1}, {"mxfp4", 0.53125}}; /* 4 bits, and a byte of scale for 32 */
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
         if (strlen(dtypes[i].name) == size && strncmp(dtype, dtypes[i].name, size) == 0) return dtypes[i].bytes;
     return NAN;
@@ -116,13 +116,15 @@ static bool product_of_experts(const char *name, const fs_launch *launch, const 
 
 /* DeepGEMM -----------------------------------------------------------------------------------------------------------
  * "void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, 0u, 7168u, 2048u, 1u, 64u, …>(…)": the sizes of M, N
- * and K are the first three unsigned constants; 0: known at run time only. The op's argument of K columns has M rows. */
+ * and K are the first three unsigned constants; 0: known at run time only. The op's argument of K columns has M rows.
+ */
 
 static bool product_of_constants(const char *name, const fs_torch_call *call, fs_work *work)
 {
     double sizes[3];
     const char *at = strstr(name, "deep_gemm::");
-    if (at == NULL || call == NULL || (at = strstr(at, "gemm_")) == NULL || (at = strchr(at, '<')) == NULL) return false;
+    if (at == NULL || call == NULL || (at = strstr(at, "gemm_")) == NULL || (at = strchr(at, '<')) == NULL)
+        return false;
     for (int found = 0; found < 3;) {
         if ((at = strpbrk(at + 1, "0123456789")) == NULL) return false;
         char *end;

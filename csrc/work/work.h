@@ -17,11 +17,11 @@ typedef struct {
      * bytes of an element and an upper bound of the number of elements. */
     bool of_launched;
     double list_elements, item;
-    double most_read; /* upper limit of bytes_read, in bytes, for repeated reads; NaN: none */
-    bool at_most;     /* the arguments give only a bound, or an estimate */
+    double most_read;     /* upper limit of bytes_read, in bytes, for repeated reads; NaN: none */
+    bool at_most;         /* the arguments give only a bound, or an estimate */
     bool flops_estimated; /* of the FLOPs alone */
-    bool apart;       /* excludes the work of ops nested in this one */
-    bool stated;      /* declared by the program; without a unit, any unit may execute the FLOPs */
+    bool apart;           /* excludes the work of ops nested in this one */
+    bool stated;          /* declared by the program; without a unit, any unit may execute the FLOPs */
     /* The work is unknown until computed again with fs_torch_call.outer (of_outer) or fs_torch_call.output
      * (of_gradient). */
     bool of_outer, of_gradient;

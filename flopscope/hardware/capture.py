@@ -107,7 +107,7 @@ def _started_with_cupti(recipe: Recipe, keep: Keep) -> _core.Profiler:
 
 
 def may_evict() -> bool:
-    """Return whether a subscriber of CUPTI without a name can only be an idle torch.profiler, which does not need it."""
+    """Return whether a subscriber of CUPTI without a name can only be an idle torch.profiler."""
     return _may_share()
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterable
 
+from flopscope.sources.graphs import Source
 from flopscope.sources.load import NotATrace, Trace, load_trace
 from flopscope.sources.paths import Found, find_traces, listed
 from flopscope.support.safe import printable
@@ -12,19 +14,23 @@ from flopscope.support.safe import printable
 __all__ = ["load_traces"]
 
 
-def load_traces(*sources: str | os.PathLike[str], max_bytes: int | None = None) -> list[Trace]:
+def load_traces(
+    *sources: str | os.PathLike[str],
+    max_bytes: int | None = None,
+    captures: Source | Iterable[Source] | None = None,
+) -> list[Trace]:
     """Read the traces of files, of folders and of patterns such as ``"runs/*/rank*.json.gz"``; ``**`` matches folders.
 
     A folder stands for the traces in it: \\*.json, \\*.json.gz, \\*.json.zst and \\*.pt.trace.json\\*, not those in its
     own folders. The traces of a folder or a pattern are in natural order, rank2 before rank10. Files in it that are
-    something else than a trace are skipped, and a UserWarning counts them. ``max_bytes`` and errors of each file as in
-    load_trace(): a damaged trace, and any file that is named itself, is an error. Raise ValueError if a folder or a
-    pattern has no trace.
+    something else than a trace are skipped, and a UserWarning counts them. ``max_bytes``, ``captures`` and errors of
+    each file as in load_trace(): a damaged trace, and any file that is named itself, is an error. Raise ValueError if a
+    folder or a pattern has no trace.
     """
     traces: list[Trace] = []
     for source in sources:
         found = find_traces(os.fspath(source))
-        read, skipped = _load(found, max_bytes)
+        read, skipped = _load(found, max_bytes, captures)
         if not read:
             raise ValueError(printable(f"{os.fspath(source)}: none of its files is a trace: {skipped[0]}"))
         if skipped:
@@ -33,12 +39,14 @@ def load_traces(*sources: str | os.PathLike[str], max_bytes: int | None = None) 
     return traces
 
 
-def _load(found: Found, max_bytes: int | None) -> tuple[list[Trace], list[str]]:
+def _load(
+    found: Found, max_bytes: int | None, captures: Source | Iterable[Source] | None
+) -> tuple[list[Trace], list[str]]:
     """Return the traces, and the names of the files that are none, with the reason where the name does not give it."""
     traces, skipped = [], []
     for path in found.paths:
         try:
-            traces.append(load_trace(path, max_bytes=max_bytes))
+            traces.append(load_trace(path, max_bytes=max_bytes, captures=captures))
         except NotATrace as problem:
             if not found.searched:
                 raise

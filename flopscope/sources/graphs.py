@@ -18,7 +18,8 @@ Source: TypeAlias = "str | os.PathLike[str]"
 def join(core: _core.Store, captures: Iterable[_core.Store], *, watched: bool = False) -> dict[str, int]:
     """Give the kernels of replayed graphs in ``core`` the ops that launched them at the capture. Return counts.
 
-    watched: use what watch_graphs() saw in this process too. Kernels that no capture knows get the op of the same kernel with the same grid elsewhere, marked as estimated.
+    watched: use what watch_graphs() saw in this process too. Kernels that no capture knows get the op of the same
+    kernel with the same grid elsewhere, marked as estimated.
     """
     return core.join_replays(tuple(captures), watched)
 

@@ -70,8 +70,8 @@ def watch_graphs(*, with_stack: bool = False) -> GraphWatch:
 
     Call it before graphs are captured: before the program warms up, or by setting the environment variable
     FLOPSCOPE_WATCH_GRAPHS=1, which calls it when flopscope is imported. It covers ``torch.cuda.graph``,
-    ``torch.compile(mode="reduce-overhead")``, CuPy and graphs of any other library: each node remembers the op, the range
-    and the Python call (``with_stack=True``) that were open when it was created, also through clones and
+    ``torch.compile(mode="reduce-overhead")``, CuPy and graphs of any other library: each node remembers the op, the
+    range and the Python call (``with_stack=True``) that were open when it was created, also through clones and
     instantiation. Profiles of flopscope, and those of flopscope.torch, then show a replay as the ops of the capture:
     with their shapes, FLOPs and bytes. It costs time at captures only, none when a graph is replayed.
 
@@ -313,7 +313,7 @@ def _hook_captures() -> None:
     for name, hook in _HOOKS.items():
         if name in sys.modules:
             hook(sys.modules[name])
-    sys.meta_path.insert(0, _Finder({*_HOOKS} - {*sys.modules}))  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _Finder({*_HOOKS} - {*sys.modules}))
 
 
 class _Finder:

@@ -61,6 +61,14 @@ def register_work(name: str, fn: WorkRule | None) -> None:
         unit that does the FLOPs, {…, "unit": "bf16_tensor"}; without it, the roofline is known only if the bytes bound
         it on every unit. If fn is None, the rule of that name is removed.
 
+    A package ships rules for its ops by naming a function without arguments, which calls register_work(), as an entry
+    point of the group "flopscope.work":
+
+        [project.entry-points."flopscope.work"]
+        mylib = "mylib.work_rules:register"
+
+    It is called before a table first counts an op of another library than torch.
+
     Rules apply to the ops of torch, in traces too, but not to flopscope's own ops, whose work is known. If ``fn``
     raises an exception or returns an invalid result, a warning is issued once and the work of the call is unknown.
 

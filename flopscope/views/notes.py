@@ -58,7 +58,7 @@ def footnotes(
     if coverage.get("estimated_flops"):
         yield "The FLOPs of generated kernels are estimated from the ops in their names."
     for op, (seen, expected) in list(coverage.get("misfits", {}).items())[:UNMODELLED_SHOWN]:
-        yield f"Another version of {name(op)}: it was called with ({printable(seen)}), and the rule expects ({expected})."
+        yield f"Another version of {name(op)}: called with ({printable(seen)}), where the rule expects ({expected})."
     if coverage.get("unseen_graphs"):
         yield (
             f"Kernels of CUDA graphs whose capture was not seen: {time(coverage['unseen_graphs'])}. Call "

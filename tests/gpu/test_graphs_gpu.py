@@ -101,7 +101,8 @@ def test_ranges_and_python_calls_of_the_capture_enclose_the_ops_of_replays() -> 
                 step()
         graph = capture(named)
         prof = profiled(graph.replay)
-        rows = {row.key: row for row in prof.key_averages(peaks="none") if row.is_user_annotation and row.device_type == "cpu"}
+        ranges = [row for row in prof.key_averages(peaks="none") if row.is_user_annotation and row.device_type == "cpu"]
+        rows = {row.key: row for row in ranges}
         stacks = [row.stack for row in prof.key_averages(group_by_stack_n=4, peaks="none") if row.key == "aten::mm"]
         print(json.dumps({"count": rows["decode"].count, "device": rows["decode"].device_time_total, "stacks": stacks}))
         """,
@@ -120,7 +121,8 @@ def test_a_compiled_program_with_reduce_overhead_has_its_kernels() -> None:
             compiled()
         torch.cuda.synchronize()
         prof = profiled(compiled)
-        print(json.dumps({"ops": ops(prof), "coverage": prof.coverage()["bytes"], "rest": prof.coverage()["unmodelled"]}))
+        covered = prof.coverage()
+        print(json.dumps({"ops": ops(prof), "coverage": covered["bytes"], "rest": covered["unmodelled"]}))
     """)
     assert found["coverage"] == 1, found
     assert found["ops"]["aten::mm"]["flops"] == 3 * MM_FLOPS

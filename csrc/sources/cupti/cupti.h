@@ -52,8 +52,8 @@ void fs_cupti_restart(fs_store *store);
  * the capture without calling CUPTI. */
 fs_status fs_cupti_stop(fs_error *err);
 
-/* Begin or end callbacks about graphs (watch.h), in the subscription of the running capture or one of its own; evict: in
- * the place of a client without a name, which is idle: CUPTI is detached from the process and attached anew.
+/* Begin or end callbacks about graphs (watch.h), in the subscription of the running capture or one of its own; evict:
+ * in the place of a client without a name, which is idle: CUPTI is detached from the process and attached anew.
  * FS_RUNTIME_ERROR: not loaded, or another client holds the subscription. Private to watch.c. */
 fs_status fs_cupti_watch(bool on, bool evict, fs_error *err);
 

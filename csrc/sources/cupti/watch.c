@@ -111,12 +111,14 @@ static fs_status copy_chain(const fs_store *from, uint32_t event, uint32_t paren
     enum { DEEPEST = 256 };
     uint32_t events[DEEPEST];
     int depth = 0;
-    for (uint32_t at = event; at != FS_NONE && depth < DEEPEST; at = FS_EVENT_AT(from, at, parent)) events[depth++] = at;
+    for (uint32_t at = event; at != FS_NONE && depth < DEEPEST; at = FS_EVENT_AT(from, at, parent))
+        events[depth++] = at;
     while (depth-- > 0) {
         uint32_t at = events[depth], name = FS_EVENT_AT(from, at, name), signature = FS_EVENT_AT(from, at, signature);
         fs_event made = fs_event_missing;
         made.kind = FS_EVENT_AT(from, at, kind);
-        if (made.kind == FS_EVENT_STEP || made.kind == FS_EVENT_RUNTIME) continue; /* of the capture, not of its replays */
+        if (made.kind == FS_EVENT_STEP || made.kind == FS_EVENT_RUNTIME)
+            continue; /* of the capture, not of its replays */
         made.parent = parent;
         made.start = made.duration = 0;
         if (name != FS_NONE) FS_TRY(fs_store_name(watch.store, fs_store_name_text(from, name), &made.name, NULL));
@@ -222,7 +224,8 @@ fs_status fs_watch_start(bool evict, fs_error *err)
     fs_status status = FS_OK;
     if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
     if (fs_cupti->graph_node_id == NULL)
-        return fs_fail(err, FS_RUNTIME_ERROR, "this CUPTI has no cuptiGetGraphNodeId; install CUPTI of CUDA 12 or later");
+        return fs_fail(err, FS_RUNTIME_ERROR,
+                       "this CUPTI has no cuptiGetGraphNodeId; install CUPTI of CUDA 12 or later");
     pthread_mutex_lock(&watch.lock);
     bool on = watch.on;
     if (watch.store == NULL) status = fs_store_create(&watch.store, err);

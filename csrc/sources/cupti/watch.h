@@ -20,8 +20,8 @@ typedef struct {
 } fs_watch_report;
 
 /* Begin to watch, or do nothing if it does. fs_cupti_load must have succeeded. evict: if a client without a name holds
- * CUPTI's subscription, end it, as torch.profiler keeps one that it does not need. FS_RUNTIME_ERROR: another client holds
- * the subscription, or CUPTI is too old. */
+ * CUPTI's subscription, end it, as torch.profiler keeps one that it does not need. FS_RUNTIME_ERROR: another client
+ * holds the subscription, or CUPTI is too old. */
 fs_status fs_watch_start(bool evict, fs_error *err);
 
 /* End watching. What is known stays. */
@@ -41,8 +41,8 @@ void fs_watch_called(uint32_t function, const void *data);
 fs_status fs_watch_resolve(const fs_store *store, int64_t begin, int64_t end, int64_t shift, int64_t *found,
                            fs_error *err);
 
-/* Give the kernels of replays in a recording of this process their ops: fs_replays_join with the watched nodes, and with
- * the captures so far in `captures`. */
+/* Give the kernels of replays in a recording of this process their ops: fs_replays_join with the watched nodes, and
+ * with the captures so far in `captures`. */
 fs_status fs_watch_join(const fs_store *from, fs_captures *captures, fs_store *into, fs_replay_report *report,
                         fs_error *err);
 

@@ -65,7 +65,8 @@ static int compare_known(const void *left, const void *right)
 
 void fs_captures_sort(fs_captures *captures)
 {
-    if (captures->known_count > 1) qsort(captures->known, captures->known_count, sizeof *captures->known, compare_known);
+    if (captures->known_count > 1)
+        qsort(captures->known, captures->known_count, sizeof *captures->known, compare_known);
 }
 
 const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id)
@@ -111,8 +112,7 @@ fs_status fs_captures_chain(fs_captures *captures, const fs_store *store, uint32
     while (depth-- > 0) {
         uint32_t link[4] = {*chain, FS_EVENT_AT(store, events[depth], kind), FS_NONE, FS_NONE};
         uint32_t name = FS_EVENT_AT(store, events[depth], name);
-        if (name != FS_NONE)
-            FS_TRY(fs_intern_text(&captures->symbols, fs_store_name_text(store, name), &link[2], err));
+        if (name != FS_NONE) FS_TRY(fs_intern_text(&captures->symbols, fs_store_name_text(store, name), &link[2], err));
         FS_TRY(signature_symbol(captures, store, FS_EVENT_AT(store, events[depth], signature), &link[3], err));
         FS_TRY(fs_intern_bytes(&captures->chains, link, sizeof link, chain, err));
     }
@@ -206,7 +206,8 @@ static fs_status list_calls(reading *all, fs_error *err)
         chunk = fs_event_next_chunk(store, i, i == 0 ? NULL : chunk, &at);
         if (fs_event_kind_on_device[chunk->kind[at]] && chunk->correlation[at] != FS_NONE)
             all->ran_sorted[all->ran_count++] = chunk->correlation[at];
-        if (chunk->kind[at] != FS_EVENT_RUNTIME || chunk->start[at] == FS_MISSING || chunk->name[at] == FS_NONE) continue;
+        if (chunk->kind[at] != FS_EVENT_RUNTIME || chunk->start[at] == FS_MISSING || chunk->name[at] == FS_NONE)
+            continue;
         call_role role = (call_role)roles[chunk->name[at]];
         if (role == NOT_A_CALL || is_inner_call(store, i)) continue;
         all->calls[all->call_count++] = (graph_call){chunk->start[at], i, chunk->lane[at], role};
@@ -227,7 +228,8 @@ static uint32_t label_of(const fs_store *store, uint32_t event)
 {
     for (uint32_t at = FS_EVENT_AT(store, event, parent); at != FS_NONE; at = FS_EVENT_AT(store, at, parent)) {
         uint32_t name = FS_EVENT_AT(store, at, name);
-        if (FS_EVENT_AT(store, at, kind) == FS_EVENT_RANGE && name != FS_NONE && has_number(fs_store_name_text(store, name)))
+        if (FS_EVENT_AT(store, at, kind) == FS_EVENT_RANGE && name != FS_NONE &&
+            has_number(fs_store_name_text(store, name)))
             return at;
     }
     return FS_NONE;
@@ -236,8 +238,8 @@ static uint32_t label_of(const fs_store *store, uint32_t event)
 static fs_status begin_graph(reading *all, const graph_call *call, fs_error *err)
 {
     fs_captures *captures = all->captures;
-    FS_TRY(grow((void **)&captures->graphs, captures->graph_count, &captures->graph_capacity,
-                sizeof *captures->graphs, err));
+    FS_TRY(grow((void **)&captures->graphs, captures->graph_count, &captures->graph_capacity, sizeof *captures->graphs,
+                err));
     FS_TRY(grow((void **)&all->open, all->open_count, &all->open_capacity, sizeof *all->open, err));
     all->open[all->open_count++] = (open_capture){call->lane, captures->graph_count};
     captures->graphs[captures->graph_count++] = (fs_captured_graph){
@@ -285,7 +287,8 @@ static fs_status add_node(reading *all, const graph_call *call, fs_error *err)
     if (all->open_count == 0 || ran_at_once(all, call->event)) return FS_OK;
     if (index == FS_NONE || captures->graphs[index].first + captures->graphs[index].count != captures->node_count) {
         /* The nodes of a graph are consecutive: of captures that overlap in time, none is used. */
-        if (index != FS_NONE && captures->graphs[index].count == 0) captures->graphs[index].first = captures->node_count;
+        if (index != FS_NONE && captures->graphs[index].count == 0)
+            captures->graphs[index].first = captures->node_count;
         else {
             captures->unused++;
             return FS_OK;

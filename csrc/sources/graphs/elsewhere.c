@@ -22,7 +22,8 @@ static bool key_of(const fs_store *store, uint32_t event, kernel_key *key)
     fs_launch launch;
     uint32_t signature = FS_EVENT_AT(store, event, signature);
     memset(key, 0, sizeof *key);
-    if (signature == FS_NONE || !fs_launch_decode(fs_store_signature_bytes(store, signature).bytes, &launch)) return false;
+    if (signature == FS_NONE || !fs_launch_decode(fs_store_signature_bytes(store, signature).bytes, &launch))
+        return false;
     if (launch.grid[0] == 0) return false;
     key->name = FS_EVENT_AT(store, event, name);
     memcpy(key->grid, launch.grid, sizeof key->grid);

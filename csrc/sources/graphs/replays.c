@@ -32,10 +32,10 @@ typedef struct {
     fs_api_calls calls;
     replayed *works;
     uint32_t work_count;
-    uint32_t *by_event;  /* by event: index in works + 1; 0: none */
-    uint32_t **copies;   /* by store of the captures and event: the copy for the current launch */
-    uint32_t **epochs;   /* likewise: the launch that the copy is for, + 1 */
-    uint32_t *moved;     /* by event of from: its index in into */
+    uint32_t *by_event; /* by event: index in works + 1; 0: none */
+    uint32_t **copies;  /* by store of the captures and event: the copy for the current launch */
+    uint32_t **epochs;  /* likewise: the launch that the copy is for, + 1 */
+    uint32_t *moved;    /* by event of from: its index in into */
 } joining;
 
 static fs_status no_memory(const joining *all, fs_error *err)
@@ -160,7 +160,8 @@ static fs_status symbols_of(joining *all, const replayed *works, uint32_t count,
         lanes[i] = chunk->lane[at];
         symbols[i] = chunk->kind[at] == FS_EVENT_MEMCPY ? FS_SYMBOL_COPY : FS_SYMBOL_FILL;
         if (chunk->kind[at] != FS_EVENT_KERNEL) continue;
-        FS_TRY(fs_intern_text(&all->captures->symbols, fs_store_name_text(all->from, chunk->name[at]), &symbols[i], err));
+        FS_TRY(
+            fs_intern_text(&all->captures->symbols, fs_store_name_text(all->from, chunk->name[at]), &symbols[i], err));
     }
     return FS_OK;
 }
@@ -308,7 +309,8 @@ static fs_status copy_chain(joining *all, const replayed *work, const place *at_
         copied.duration = 0;
         copied.parent = parent;
         copied.lane = at_launch->lane;
-        copied.timing = FS_EVENT_AT(all->from, work->event, timing) == FS_TIMING_TRACE ? FS_TIMING_TRACE : FS_TIMING_CPU;
+        copied.timing =
+            FS_EVENT_AT(all->from, work->event, timing) == FS_TIMING_TRACE ? FS_TIMING_TRACE : FS_TIMING_CPU;
         if (event.name != FS_NONE)
             FS_TRY(fs_store_name(all->into, fs_store_name_text(store, event.name), &copied.name, err));
         FS_TRY(copy_signature(all, store, event.signature, &copied.signature, err));

@@ -10,8 +10,8 @@
  * their ops, or the numbers in the names of the annotations around capture and launch decide. Whatever is left is
  * counted.
  *
- * Without a capture, a kernel gets the op that launched the same kernel with the same grid outside of graphs, if that is
- * one op, called with the same arguments and launching nothing else. It is marked FS_EVENT_ESTIMATED. */
+ * Without a capture, a kernel gets the op that launched the same kernel with the same grid outside of graphs, if that
+ * is one op, called with the same arguments and launching nothing else. It is marked FS_EVENT_ESTIMATED. */
 #ifndef FS_SOURCES_GRAPHS_REPLAYS_H
 #define FS_SOURCES_GRAPHS_REPLAYS_H
 

@@ -161,6 +161,32 @@ void fs_work_set_rule(fs_work_rule rule)
     atomic_store(&registered, rule);
 }
 
+static _Atomic(void (*)(void)) rule_loader;
+
+void fs_work_set_loader(void (*loader)(void))
+{
+    atomic_store(&rule_loader, loader);
+}
+
+/* Return whether the op is of another library: "mylib::scale". */
+static bool is_foreign(const char *name)
+{
+    static const char *const own[] = {"c10d::", "autograd::", "torch::", "profiler::", "nccl:", "std::"};
+    if (strstr(name, "::") == NULL) return false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (without(name, own[i]) != NULL) return false;
+    for (size_t i = 0; i < sizeof namespaces / sizeof *namespaces; i++)
+        if (without(name, namespaces[i]) != NULL) return false;
+    return true;
+}
+
+static void load_rules(const char *name)
+{
+    if (atomic_load(&rule_loader) == NULL || !is_foreign(name)) return;
+    void (*loader)(void) = atomic_exchange(&rule_loader, NULL);
+    if (loader != NULL) loader();
+}
+
 bool fs_work_of_registered(const char *name, const fs_torch_call *call, fs_work *work)
 {
     fs_work_rule rule = atomic_load(&registered);
@@ -185,6 +211,7 @@ const char *fs_work_expected(const char *name, const fs_torch_call *call)
 static fs_work work_by_rule(const char *name, const fs_torch_call *call)
 {
     fs_work work = fs_work_unknown;
+    load_rules(name);
     fs_work_rule custom_rule = atomic_load(&registered);
     if (custom_rule != NULL && custom_rule(name, call, &work)) return work;
     if (fs_triton_is_kernel(name)) return fs_triton_count(name, call);

@@ -20,7 +20,7 @@ static const int tables[] = {
 #define TABLE(NAME, place) [FS_ATTENTION_##NAME] = (place),
     FS_PAGED_LIST(TABLE)
 #undef TABLE
-    [sizeof places / sizeof *places] = 0,
+        [sizeof places / sizeof *places] = 0,
 };
 
 /* Queries of [batch, heads, rows, size], keys and values of `columns` rows each, values of `value_size`. */
@@ -90,8 +90,8 @@ static void part_sequences(const fs_torch_call *call, int row, shapes *found)
     found->columns = columns;
     if (even || !(rows > 0) || !(columns > 0)) return;
     /* The sum over sequences of the products of their lengths is at most each total times the other's longest. */
-    double queries = found->query->ndim > 3 ? (double)found->query->shape[0] * size_at(found->query, 3)
-                                            : size_at(found->query, 3);
+    double queries =
+        found->query->ndim > 3 ? (double)found->query->shape[0] * size_at(found->query, 3) : size_at(found->query, 3);
     double keys = found->cached >= 0 ? count * columns : fs_sizes_elements(found->key) / size_at(found->key, 1);
     if (found->cached < 0) keys /= size_at(found->key, 2);
     found->batch = fmin(queries / rows, keys / columns);
@@ -191,7 +191,8 @@ fs_work fs_count_attention(const fs_aten_rule *rule, const fs_torch_call *call)
     shapes of;
     if (!find_shapes(call, row, &of) || of.size == 0) return fs_work_unknown;
     read_cache(call, row, &of);
-    double read = fs_sizes_read(of.query) + cache_bytes(&of, of.key) + cache_bytes(&of, of.value) + bias_bytes(call, row);
+    double read =
+        fs_sizes_read(of.query) + cache_bytes(&of, of.key) + cache_bytes(&of, of.value) + bias_bytes(call, row);
     double output = fs_sizes_elements(of.query) / of.size * of.value_size * item_of(of.query);
     double written = output + log_sum_exp_bytes(call, row, &of);
     part_sequences(call, row, &of);
@@ -216,8 +217,8 @@ fs_work fs_count_attention_backward(const fs_aten_rule *rule, const fs_torch_cal
     double written = (fs_sizes_elements(of.query) + fs_sizes_elements(of.key) + fs_sizes_elements(of.value)) * item;
     part_sequences(call, row, &of);
     double pairs = of.batch * of.heads * pairs_of(&of, mask_of(call, row));
-    fs_work work = fs_sizes_work(2 * pairs * (3 * of.size + 2 * of.value_size), read, written,
-                                 fs_products_unit(of.query->dtype));
+    fs_work work =
+        fs_sizes_work(2 * pairs * (3 * of.size + 2 * of.value_size), read, written, fs_products_unit(of.query->dtype));
     work.at_most = of.bound;
     return work;
 }

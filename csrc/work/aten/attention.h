@@ -11,11 +11,11 @@
 
 #include "work/aten/convolution.h"
 
-/* X(NAME, place): the table of the blocks in which keys and values are cached. With it they are [blocks, rows of a block,
- * heads, size], and how many rows are read is bounded by the longest sequence. */
-#define FS_PAGED_LIST(X)  \
-    X(FLASH2_PACKED, 15)  \
-    X(FLASH3, 14)         \
+/* X(NAME, place): the table of the blocks in which keys and values are cached. With it they are [blocks, rows of a
+ * block, heads, size], and how many rows are read is bounded by the longest sequence. */
+#define FS_PAGED_LIST(X) \
+    X(FLASH2_PACKED, 15) \
+    X(FLASH3, 14)        \
     X(XFORMERS, 14)
 
 /* Layouts of queries: [batch, heads, sequence, size] or [batch, sequence, heads, size]; MASKED is the latter with a

@@ -8,8 +8,9 @@
 #include "work/aten/products.h"
 
 /* Words of a name that are no rows of the tables. */
-static const char *const without_flops[] = {"prepare_softmax_online", "lift_fresh", "iota", "scalar_tensor", "fill",
-                                            "index_put",              "index",      "where", "constant_pad_nd"};
+static const char *const without_flops[] = {
+    "prepare_softmax_online", "lift_fresh", "iota", "scalar_tensor", "fill", "index_put", "index", "where",
+    "constant_pad_nd"};
 
 static bool is_listed(const char *word, size_t size)
 {
@@ -21,9 +22,10 @@ static bool is_listed(const char *word, size_t size)
 /* Return the FLOPs of an op per point; a product is in the name of a kernel that prepares or ends it. NaN: unknown. */
 static double flops_of(const char *word, size_t size)
 {
-    static const fs_aten_count products[] = {fs_count_product,     fs_count_summed_product, fs_count_linear,
-                                             fs_count_convolution, fs_count_attention,      fs_count_convolution_backward,
-                                             fs_count_attention_backward};
+    static const fs_aten_count products[] = {
+        fs_count_product,           fs_count_summed_product, fs_count_linear,
+        fs_count_convolution,       fs_count_attention,      fs_count_convolution_backward,
+        fs_count_attention_backward};
     static const char backward[] = "_backward";
     const fs_aten_rule *rule = fs_aten_find(word, size);
     if (is_listed(word, size)) return 0;
@@ -118,7 +120,11 @@ void fs_generated_flops(const char *name, const fs_torch_call *call, double poin
     static const char *const prefixes[] = {"triton_poi_fused_", "triton_per_fused_", "triton_red_fused_"};
     const char *words = after(name, "triton_tem_fused_");
     if (words != NULL) {
-        const fs_torch_tensor *first = nth(call, strstr(words, "flex") != NULL ? 4 : strstr(words, "bmm") != NULL ? 3 : 2, 0);
+        const fs_torch_tensor *first = nth(call,
+                                           strstr(words, "flex") != NULL  ? 4
+                                           : strstr(words, "bmm") != NULL ? 3
+                                                                          : 2,
+                                           0);
         work->flops = template_flops(words, call);
         if (first != NULL) work->unit = fs_products_unit(first->dtype);
         work->flops_estimated = !isnan(work->flops);

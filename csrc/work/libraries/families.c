@@ -31,7 +31,8 @@ static const fs_torch_tensor *tensor_at(const fs_torch_call *call, uint32_t plac
 static unsigned float_dtype(const fs_torch_call *call)
 {
     for (uint32_t i = 0; i < call->count; i++)
-        if (tensor_at(call, i) != NULL && fs_sizes_is_float(tensor_at(call, i)->dtype)) return tensor_at(call, i)->dtype;
+        if (tensor_at(call, i) != NULL && fs_sizes_is_float(tensor_at(call, i)->dtype))
+            return tensor_at(call, i)->dtype;
     return FS_TORCH_DTYPE_NONE;
 }
 
@@ -53,8 +54,8 @@ fs_work fs_count_each(const fs_aten_rule *rule, const fs_torch_call *call)
     fs_schema schema = schema_of(rule);
     double elements = 0;
     for (uint32_t i = 0; i < call->count; i++) {
-        bool counts = rule->option == FS_ALL_MODIFIED ? schema.arguments[i].role == FS_ROLE_MODIFIED
-                                                      : rule->option == (int)i;
+        bool counts =
+            rule->option == FS_ALL_MODIFIED ? schema.arguments[i].role == FS_ROLE_MODIFIED : rule->option == (int)i;
         if (counts && tensor_at(call, i) != NULL) elements += fs_sizes_elements(tensor_at(call, i));
     }
     if (rule->option == FS_NO_ELEMENTS || rule->flops == 0)
@@ -133,7 +134,8 @@ fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *c
     if (rule->option == 0) {
         double named_k = fs_schema_number(&schema, call, "k"), named_m = fs_schema_number(&schema, call, "m");
         n = fs_schema_number(&schema, call, "n");
-        if ((fs_schema_place(&schema, "k") >= 0 && named_k != k) || (fs_schema_place(&schema, "m") >= 0 && named_m != m))
+        if ((fs_schema_place(&schema, "k") >= 0 && named_k != k) ||
+            (fs_schema_place(&schema, "m") >= 0 && named_m != m))
             return fs_work_unknown;
     }
     if (rule->option == 1 && w->ndim == 2) n = (double)w->shape[1];
@@ -308,13 +310,15 @@ fs_work fs_count_embedding_bags(const fs_aten_rule *rule, const fs_torch_call *c
 fs_work fs_count_sampled(const fs_aten_rule *rule, const fs_torch_call *call)
 {
     fs_schema schema = schema_of(rule);
-    const fs_torch_tensor *input = fs_schema_tensor(&schema, call, "input"), *rois = fs_schema_tensor(&schema, call, "rois");
+    const fs_torch_tensor *input = fs_schema_tensor(&schema, call, "input"),
+                          *rois = fs_schema_tensor(&schema, call, "rois");
     double height = fs_schema_number(&schema, call, "height"), width = fs_schema_number(&schema, call, "width");
     double ratio = fs_schema_number(&schema, call, "ratio");
     if (input == NULL || rois == NULL || input->ndim != 4 || rois->ndim != 2) return fs_work_unknown;
     double results = (double)rois->shape[0] * (double)input->shape[1] * height * width;
     double item = fs_sizes_item(input->dtype), flops = ratio > 0 ? rule->flops * results * ratio * ratio : NAN;
-    double read = fs_sizes_read(rois) + fmin(fs_sizes_read(input), ratio > 0 ? 4 * results * ratio * ratio * item : INFINITY);
+    double read =
+        fs_sizes_read(rois) + fmin(fs_sizes_read(input), ratio > 0 ? 4 * results * ratio * ratio * item : INFINITY);
     double written = results * item + (rule->option == 1 ? results * 4 : 0);
     return bounded(fs_sizes_work(rule->option == 1 ? (double)NAN : flops, read, written, fs_sizes_unit(input->dtype)));
 }

@@ -18,21 +18,21 @@
 extern const fs_aten_rule fs_library_rules[];
 
 /* X(family): what it counts. Bytes are those of the arguments by their roles, and what a comment adds. */
-#define FS_LIBRARY_FAMILIES(X)                                                                                     \
-    X(each)      /* flops per element of argument `option`; ALL_MODIFIED: of all arguments read and written */    \
-    X(matrix)    /* 2 M N K flops / 2: x [.., K], w of a layout in `option`; the result is [.., N] */              \
-    X(packed_product) /* sizes from arguments m, n, k; or x [.., K] and a width N from `option` */               \
-    X(experts)   /* a layer of experts: x [T, H], w1 [E, 2 I, H], w2 [E, H, I], ids [T, k] */                      \
-    X(attend)    /* attention: row of aten/attention.h in `option` */                                              \
-    X(attend_backward)                                                                                             \
-    X(attend_cached) /* attention to a cache of keys: lengths from the annotation of the step, else a bound */     \
-    X(embedding_bags) /* FBGEMM's tables: indices, offsets, total width; option: backward */                       \
-    X(sampled)   /* flops per sampled point of a region: torchvision's roi_align */                                \
-    X(deformed)  /* torchvision's deform_conv2d */                                                                 \
-    X(convolved) /* a causal convolution: x [b, d, l] or [tokens, d], w [d, width] */                              \
-    X(scanned)   /* selective scan: u [b, d, l], A [d, n] */                                                       \
-    X(grouped_rows) /* x [M, K] and w [G, K, N] or [G, N, K]: each row with one matrix of the group */             \
-    X(hidden_experts) /* a layer of experts whose weights the op hides: its kernels tell (kernels.h) */            \
+#define FS_LIBRARY_FAMILIES(X)                                                                                      \
+    X(each)           /* flops per element of argument `option`; ALL_MODIFIED: of all arguments read and written */ \
+    X(matrix)         /* 2 M N K flops / 2: x [.., K], w of a layout in `option`; the result is [.., N] */          \
+    X(packed_product) /* sizes from arguments m, n, k; or x [.., K] and a width N from `option` */                  \
+    X(experts)        /* a layer of experts: x [T, H], w1 [E, 2 I, H], w2 [E, H, I], ids [T, k] */                  \
+    X(attend)         /* attention: row of aten/attention.h in `option` */                                          \
+    X(attend_backward)                                                                                              \
+    X(attend_cached)   /* attention to a cache of keys: lengths from the annotation of the step, else a bound */    \
+    X(embedding_bags)  /* FBGEMM's tables: indices, offsets, total width; option: backward */                       \
+    X(sampled)         /* flops per sampled point of a region: torchvision's roi_align */                           \
+    X(deformed)        /* torchvision's deform_conv2d */                                                            \
+    X(convolved)       /* a causal convolution: x [b, d, l] or [tokens, d], w [d, width] */                         \
+    X(scanned)         /* selective scan: u [b, d, l], A [d, n] */                                                  \
+    X(grouped_rows)    /* x [M, K] and w [G, K, N] or [G, N, K]: each row with one matrix of the group */           \
+    X(hidden_experts)  /* a layer of experts whose weights the op hides: its kernels tell (kernels.h) */            \
     X(counted_in_list) /* an all-reduce and the like: bytes of tensors only */
 
 enum {
@@ -42,14 +42,14 @@ enum {
 
 /* Layouts of `matrix`. */
 enum {
-    FS_WEIGHT_NK = 0,      /* w [N, K] */
-    FS_WEIGHT_KN = 1,      /* w [K, N] */
-    FS_WEIGHT_EITHER = 2,  /* the axis of w that equals K; [N, K] if both do */
-    FS_HALF_BYTES = 4,     /* both hold two numbers a byte */
-    FS_WEIGHT_PACKED = 8,  /* w holds two numbers a byte along K */
-    FS_GIVES_HALF = 16,    /* the result is bfloat16 whatever the inputs are, unless a dtype argument says */
-    FS_GIVES_INT32 = 32,   /* the result is int32 */
-    FS_EITHER_FIRST = 64,  /* x and w may be exchanged: w is the one of two axes */
+    FS_WEIGHT_NK = 0,     /* w [N, K] */
+    FS_WEIGHT_KN = 1,     /* w [K, N] */
+    FS_WEIGHT_EITHER = 2, /* the axis of w that equals K; [N, K] if both do */
+    FS_HALF_BYTES = 4,    /* both hold two numbers a byte */
+    FS_WEIGHT_PACKED = 8, /* w holds two numbers a byte along K */
+    FS_GIVES_HALF = 16,   /* the result is bfloat16 whatever the inputs are, unless a dtype argument says */
+    FS_GIVES_INT32 = 32,  /* the result is int32 */
+    FS_EITHER_FIRST = 64, /* x and w may be exchanged: w is the one of two axes */
 };
 
 #define FS_LIBRARY_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);

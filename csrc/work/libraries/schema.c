@@ -15,9 +15,9 @@ static bool parse_mark(const char **at, fs_schema_argument *argument)
         const char *mark;
         fs_role role;
     } marks[] = {
-        {"[]!", FS_ROLE_TABLE_WRITTEN}, {"[]", FS_ROLE_TABLE}, {"!", FS_ROLE_WRITTEN}, {"&", FS_ROLE_MODIFIED},
-        {"@", FS_ROLE_INDEX},           {"#", FS_ROLE_NUMBER}, {"~", FS_ROLE_IGNORED}, {"/", FS_ROLE_SHAPE},
-        {"%", FS_ROLE_LIST},
+        {"[]!", FS_ROLE_TABLE_WRITTEN}, {"[]", FS_ROLE_TABLE}, {"!", FS_ROLE_WRITTEN},
+        {"&", FS_ROLE_MODIFIED},        {"@", FS_ROLE_INDEX},  {"#", FS_ROLE_NUMBER},
+        {"~", FS_ROLE_IGNORED},         {"/", FS_ROLE_SHAPE},  {"%", FS_ROLE_LIST},
     };
     argument->role = FS_ROLE_READ;
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
