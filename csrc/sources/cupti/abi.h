@@ -37,6 +37,9 @@
 /* Of CUDA 13 and later, whose headers name them; older versions never call them. */
 enum { FS_CUPTI_NODE_UPDATED = 22, FS_CUPTI_NODE_SET = 23 };
 
+/* CUgraphNodeType, of cuda.h. */
+enum { FS_CUPTI_NODE_KERNEL = 0, FS_CUPTI_NODE_COPY = 1, FS_CUPTI_NODE_FILL = 2 };
+
 enum {
 #define FS_CUPTI_ENUM(ours, theirs, number) ours = number,
     FS_CUPTI_NUMBERS(FS_CUPTI_ENUM)

@@ -26,6 +26,7 @@ typedef struct {
 typedef struct {
     uint64_t id;     /* 0: free */
     uint32_t moment; /* FS_NONE: unknown, as after an update */
+    uint8_t type;    /* CUgraphNodeType */
     bool destroyed;
 } node_slot;
 
@@ -88,7 +89,7 @@ static node_slot *find_node(uint64_t id)
     return slot->id == id ? slot : NULL;
 }
 
-static void set_node(uint64_t id, uint32_t at)
+static void set_node(uint64_t id, uint32_t at, int32_t type)
 {
     enum { MANY_DESTROYED = 1 << 16 };
     if (id == 0) return;
@@ -100,7 +101,7 @@ static void set_node(uint64_t id, uint32_t at)
     node_slot *slot = slot_of(watch.slots, watch.slot_count, id);
     if (slot->id == 0) watch.used++;
     else if (slot->destroyed) watch.destroyed--;
-    *slot = (node_slot){id, at, false};
+    *slot = (node_slot){id, at, (uint8_t)type, false};
 }
 
 /* What is open ----------------------------------------------------------------------------------------------------- */
@@ -194,10 +195,10 @@ void fs_watch_called(uint32_t function, const void *data)
     node_slot *node = find_node(id), *from = find_node(original);
     switch (function) {
     case FS_CUPTI_NODE_CREATED:
-        set_node(id, add_moment());
+        set_node(id, add_moment(), graph->node_type);
         break;
     case FS_CUPTI_NODE_CLONED:
-        if (from != NULL) set_node(id, from->moment);
+        if (from != NULL) set_node(id, from->moment, graph->node_type);
         break;
     case FS_CUPTI_NODE_UPDATED:
         if (node != NULL) node->moment = from != NULL ? from->moment : FS_NONE;
@@ -383,18 +384,55 @@ fs_status fs_watch_resolve(const fs_store *store, int64_t begin, int64_t end, in
 
 /* Joining ---------------------------------------------------------------------------------------------------------- */
 
+static int compare_nodes(const void *left, const void *right)
+{
+    uint64_t a = (*(const node_slot *const *)left)->id, b = (*(const node_slot *const *)right)->id;
+    return (a > b) - (a < b);
+}
+
+static uint32_t symbol_of(uint8_t type)
+{
+    return type == FS_CUPTI_NODE_KERNEL ? FS_SYMBOL_KERNEL
+           : type == FS_CUPTI_NODE_COPY ? FS_SYMBOL_COPY
+                                        : FS_SYMBOL_FILL;
+}
+
+/* Add the graphs for records without the ids of nodes, as torch.profiler wrote them up to torch 2.11: their kernels are
+ * matched in the order of the nodes. The upper half of a node's id is that of its graph. */
+static fs_status add_graphs(fs_captures *captures, uint32_t index, const node_slot **nodes, uint32_t count,
+                            fs_error *err)
+{
+    qsort(nodes, count, sizeof *nodes, compare_nodes);
+    for (uint32_t first = 0, next; first < count; first = next) {
+        FS_TRY(fs_captures_begin(captures, index, INT64_MIN, FS_NONE, err));
+        for (next = first; next < count && nodes[next]->id >> 32 == nodes[first]->id >> 32; next++) {
+            const node_slot *slot = nodes[next];
+            bool known = slot->moment != FS_NONE && watch.moments[slot->moment].resolved;
+            uint32_t owner = known ? watch.moments[slot->moment].owner : FS_NONE;
+            FS_TRY(fs_captures_append(captures, symbol_of(slot->type), FS_NONE, owner, err));
+        }
+    }
+    return FS_OK;
+}
+
 static fs_status add_known(fs_captures *captures, fs_error *err)
 {
-    uint32_t index;
-    FS_TRY(fs_captures_add_store(captures, watch.store, &index, err));
-    for (uint32_t i = 0; i < watch.slot_count; i++) {
+    uint32_t index, count = 0;
+    const node_slot **nodes = fs_malloc((watch.used + (size_t)1) * sizeof *nodes);
+    if (nodes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nodes of graphs", watch.used);
+    fs_status status = fs_captures_add_store(captures, watch.store, &index, err);
+    for (uint32_t i = 0; status == FS_OK && i < watch.slot_count; i++) {
         const node_slot *slot = &watch.slots[i];
-        if (slot->id == 0 || slot->moment == FS_NONE || !watch.moments[slot->moment].resolved) continue;
+        if (slot->id == 0) continue;
+        if (slot->type <= FS_CUPTI_NODE_FILL) nodes[count++] = slot;
+        if (slot->moment == FS_NONE || !watch.moments[slot->moment].resolved) continue;
         fs_known_node node = {slot->id, index, watch.moments[slot->moment].owner, INT64_MIN};
-        FS_TRY(fs_captures_add_node(captures, &node, err));
+        status = fs_captures_add_node(captures, &node, err);
     }
     fs_captures_sort(captures);
-    return FS_OK;
+    if (status == FS_OK) status = add_graphs(captures, index, nodes, count, err);
+    fs_free(nodes);
+    return status;
 }
 
 fs_status fs_watch_join(const fs_store *from, fs_captures *captures, fs_store *into, fs_replay_report *report,

@@ -235,19 +235,37 @@ static uint32_t label_of(const fs_store *store, uint32_t event)
     return FS_NONE;
 }
 
-static fs_status begin_graph(reading *all, const graph_call *call, fs_error *err)
+fs_status fs_captures_begin(fs_captures *captures, uint32_t store, int64_t begin, uint32_t label, fs_error *err)
 {
-    fs_captures *captures = all->captures;
     FS_TRY(grow((void **)&captures->graphs, captures->graph_count, &captures->graph_capacity, sizeof *captures->graphs,
                 err));
-    FS_TRY(grow((void **)&all->open, all->open_count, &all->open_capacity, sizeof *all->open, err));
-    all->open[all->open_count++] = (open_capture){call->lane, captures->graph_count};
-    captures->graphs[captures->graph_count++] = (fs_captured_graph){
-        .store = all->store_index,
-        .label = label_of(all->store, call->event),
-        .begin = call->start,
-    };
+    captures->graphs[captures->graph_count++] =
+        (fs_captured_graph){.store = store, .first = captures->node_count, .label = label, .begin = begin};
     return FS_OK;
+}
+
+static fs_status append_node(fs_captures *captures, fs_captured_graph *graph, const fs_capture_node *node,
+                             fs_error *err)
+{
+    fs_capture_node made = *node;
+    FS_TRY(fs_captures_chain(captures, captures->stores[graph->store], node->owner, graph->begin, &made.chain, err));
+    FS_TRY(grow((void **)&captures->nodes, captures->node_count, &captures->node_capacity, sizeof made, err));
+    captures->nodes[captures->node_count++] = made;
+    graph->count++;
+    return FS_OK;
+}
+
+fs_status fs_captures_append(fs_captures *captures, uint32_t symbol, uint32_t call, uint32_t owner, fs_error *err)
+{
+    fs_capture_node node = {.symbol = symbol, .call = call, .owner = owner};
+    return append_node(captures, &captures->graphs[captures->graph_count - 1], &node, err);
+}
+
+static fs_status begin_graph(reading *all, const graph_call *call, fs_error *err)
+{
+    FS_TRY(grow((void **)&all->open, all->open_count, &all->open_capacity, sizeof *all->open, err));
+    all->open[all->open_count++] = (open_capture){call->lane, all->captures->graph_count};
+    return fs_captures_begin(all->captures, all->store_index, call->start, label_of(all->store, call->event), err);
 }
 
 /* Return the graph that a call of the thread is part of: the thread's own, or the only one; FS_NONE: unknown. */
@@ -297,11 +315,7 @@ static fs_status add_node(reading *all, const graph_call *call, fs_error *err)
     fs_captured_graph *graph = &captures->graphs[index];
     fs_capture_node node = {.owner = owner_of(all->store, call->event, graph->begin), .call = call->event};
     FS_TRY(symbol_of(all, call, &node.symbol, err));
-    FS_TRY(fs_captures_chain(captures, all->store, node.owner, graph->begin, &node.chain, err));
-    FS_TRY(grow((void **)&captures->nodes, captures->node_count, &captures->node_capacity, sizeof node, err));
-    captures->nodes[captures->node_count++] = node;
-    graph->count++;
-    return FS_OK;
+    return append_node(captures, graph, &node, err);
 }
 
 static fs_status read_calls(reading *all, fs_error *err)

@@ -59,6 +59,10 @@ fs_status fs_captures_add(fs_captures *captures, const fs_store *store, fs_error
 fs_status fs_captures_add_store(fs_captures *captures, const fs_store *store, uint32_t *index, fs_error *err);
 fs_status fs_captures_add_node(fs_captures *captures, const fs_known_node *node, fs_error *err);
 
+/* Add a graph without nodes, and nodes to the last graph; call and owner are events of its store, or FS_NONE. */
+fs_status fs_captures_begin(fs_captures *captures, uint32_t store, int64_t begin, uint32_t label, fs_error *err);
+fs_status fs_captures_append(fs_captures *captures, uint32_t symbol, uint32_t call, uint32_t owner, fs_error *err);
+
 /* Order the known nodes, of which the last one added with an id counts. */
 void fs_captures_sort(fs_captures *captures);
 const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id);

@@ -42,15 +42,60 @@ static bool fits(uint32_t node, uint32_t work, bool *nameless)
     return true;
 }
 
-/* All works in the order of all nodes. */
-static bool match_in_order(matching *all, const fs_captured_graph *graph)
+/* A kernel of an op: the same op with the same arguments launches the same kernels. */
+typedef struct {
+    uint32_t chain, ordinal, symbol;
+} op_kernel;
+
+static int compare_kernels(const void *left, const void *right)
 {
-    if (graph->count != all->count) return false;
+    const op_kernel *a = left, *b = right;
+    if (a->chain != b->chain) return a->chain < b->chain ? -1 : 1;
+    if (a->ordinal != b->ordinal) return a->ordinal < b->ordinal ? -1 : 1;
+    return (a->symbol > b->symbol) - (a->symbol < b->symbol);
+}
+
+/* Where the capture has no names of kernels: return whether equal ops got equal kernels, but for one in twenty, as a
+ * library may choose by more than the arguments. */
+static fs_status is_consistent(const matching *all, const fs_captured_graph *graph, bool *consistent, fs_error *err)
+{
+    enum { MOST_CONFLICTS = 20 };
+    const fs_capture_node *nodes = all->captures->nodes + graph->first;
+    uint32_t conflicts = 0, ordinal = 0;
+    op_kernel *kernels = fs_malloc((size_t)all->count * sizeof *kernels);
+    if (kernels == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory to match %u kernels", all->count);
     for (uint32_t i = 0; i < all->count; i++) {
-        if (!fits(all->captures->nodes[graph->first + i].symbol, all->symbols[i], &all->nameless)) return false;
+        ordinal = i > 0 && nodes[i].owner == nodes[i - 1].owner ? ordinal + 1 : 0;
+        kernels[i] = (op_kernel){nodes[i].chain, ordinal, all->symbols[i]};
+    }
+    qsort(kernels, all->count, sizeof *kernels, compare_kernels);
+    for (uint32_t i = 1; i < all->count; i++)
+        conflicts += kernels[i].chain == kernels[i - 1].chain && kernels[i].ordinal == kernels[i - 1].ordinal &&
+                     kernels[i].symbol != kernels[i - 1].symbol;
+    fs_free(kernels);
+    *consistent = conflicts * MOST_CONFLICTS <= all->count;
+    return FS_OK;
+}
+
+/* Return whether all works are on one stream: their starts are then in the order of the nodes. */
+static bool is_one_stream(const matching *all)
+{
+    for (uint32_t i = 1; all->lanes != NULL && i < all->count; i++)
+        if (all->lanes[i] != all->lanes[0]) return false;
+    return true;
+}
+
+/* All works in the order of all nodes. */
+static fs_status match_in_order(matching *all, const fs_captured_graph *graph, bool *matches, fs_error *err)
+{
+    *matches = false;
+    if (graph->count != all->count) return FS_OK;
+    for (uint32_t i = 0; i < all->count; i++) {
+        if (!fits(all->captures->nodes[graph->first + i].symbol, all->symbols[i], &all->nameless)) return FS_OK;
         all->trial[i] = graph->first + i;
     }
-    return true;
+    *matches = !all->nameless || is_one_stream(all);
+    return all->nameless && *matches ? is_consistent(all, graph, matches, err) : FS_OK;
 }
 
 typedef struct {
@@ -148,13 +193,6 @@ static bool is_labelled(const fs_captures *captures, const fs_captured_graph *gr
 
 typedef fs_status (*matching_way)(matching *all, const fs_captured_graph *graph, bool *matches, fs_error *err);
 
-static fs_status in_order(matching *all, const fs_captured_graph *graph, bool *matches, fs_error *err)
-{
-    (void)err;
-    *matches = match_in_order(all, graph);
-    return FS_OK;
-}
-
 /* Some works only; at least half of the launch, so that a few common kernels do not decide. */
 static fs_status in_part(matching *all, const fs_captured_graph *graph, bool *matches, fs_error *err)
 {
@@ -192,7 +230,7 @@ static fs_status try_graphs(matching *all, matching_way way, const char *label, 
 
 static fs_status find(matching *all, const char *label, fs_match *match, fs_error *err)
 {
-    static const matching_way ways[] = {in_order, match_streams, in_part};
+    static const matching_way ways[] = {match_in_order, match_streams, in_part};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         FS_TRY(try_graphs(all, ways[i], label, false, match, err));
         if (match->ambiguous && label != NULL) {
