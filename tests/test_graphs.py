@@ -51,7 +51,9 @@ class Capture(Program):
 class Replay(Program):
     """A trace of replays."""
 
-    def replay(self, at: float, *kernels: str, streams: tuple[int, ...] = (), label: str | None = None, **args: Any) -> None:
+    def replay(
+        self, at: float, *kernels: str, streams: tuple[int, ...] = (), label: str | None = None, **args: Any
+    ) -> None:
         self.correlation += 1
         if label:
             self.add("user_annotation", label, at - 1, 8)
@@ -288,7 +290,10 @@ def test_the_command_joins_captures(tmp_path: Path, capsys: pytest.CaptureFixtur
     folder.mkdir()
     (folder / "one.json.gz").write_bytes(gzip.compress(step(Capture()).text()))
     (tmp_path / "replay.json").write_bytes(replay.text())
-    assert main(["table", str(tmp_path / "replay.json"), "--captures", str(folder), "--json", str(tmp_path / "t.json")]) == 0
+    assert (
+        main(["table", str(tmp_path / "replay.json"), "--captures", str(folder), "--json", str(tmp_path / "t.json")])
+        == 0
+    )
     assert "aten::mm" in capsys.readouterr().out
     rows = json.loads((tmp_path / "t.json").read_text())["rows"]
     assert sum(row["flops"] or 0 for row in rows if row["key"] == "aten::mm") == 2 * MM_FLOPS

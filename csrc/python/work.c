@@ -4,6 +4,7 @@
 #include "store/signature.h"
 #include "python/roofline.h"
 #include "store/torch_signature.h"
+#include "work/libraries/libraries.h"
 #include "work/registered.h"
 #include "work/work.h"
 
@@ -255,7 +256,22 @@ static PyObject *set_rule_loader(PyObject *module, PyObject *loader)
     Py_RETURN_NONE;
 }
 
+/* For tests of the rules, and for the documentation. */
+static PyObject *library_rules(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    PyObject *list = PyList_New(0);
+    for (const fs_aten_rule *row = fs_library_rules; list != NULL && row->name != NULL; row++) {
+        PyObject *pair = Py_BuildValue("(ss)", row->name, row->arguments);
+        if (pair == NULL || PyList_Append(list, pair) < 0) Py_CLEAR(list);
+        Py_XDECREF(pair);
+    }
+    return list;
+}
+
 static PyMethodDef functions[] = {
+    {"_library_rules", library_rules, METH_NOARGS,
+     "_library_rules(): (name, argument list) of each rule for an op of another library than torch."},
     {"_set_rule_loader", set_rule_loader, METH_O,
      "_set_rule_loader(loader): call loader() once, before the work of an op of another library is asked for."},
     {"_set_work_rule", set_work_rule, METH_O,

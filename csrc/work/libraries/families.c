@@ -193,6 +193,23 @@ fs_work fs_count_experts(const fs_aten_rule *rule, const fs_torch_call *call)
     return work;
 }
 
+/* Rows that are already sorted by expert, and padded: an upper bound. */
+fs_work fs_count_expert_rows(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x");
+    const fs_torch_tensor *w1 = fs_schema_tensor(&schema, call, "w1"), *w2 = fs_schema_tensor(&schema, call, "w2");
+    if (x == NULL || w1 == NULL || w2 == NULL || x->ndim != 2 || w1->ndim != 3 || w2->ndim != 3) return fs_work_unknown;
+    double rows = (double)x->shape[0], hidden = (double)x->shape[1], up = (double)w1->shape[1],
+           inner = (double)w2->shape[2];
+    if ((double)w1->shape[2] != hidden || (double)w2->shape[1] != hidden || (up != 2 * inner && up != inner))
+        return fs_work_unknown;
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    traffic.read += fs_sizes_read(x) + fs_sizes_read(w1) + fs_sizes_read(w2);
+    traffic.written += rows * hidden * fs_sizes_item(w1->dtype);
+    return bounded(with_traffic(2 * rows * hidden * (up + inner), traffic, fs_products_unit(x->dtype)));
+}
+
 /* The weights are hidden: tokens in and out are a lower bound, unless the kernels tell (kernels.h). */
 fs_work fs_count_hidden_experts(const fs_aten_rule *rule, const fs_torch_call *call)
 {
