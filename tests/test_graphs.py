@@ -305,3 +305,27 @@ def test_kernels_of_unseen_graphs_are_told() -> None:
     trace = fs.load_trace(replay.text())
     assert trace.coverage()["unseen_graphs"] == 8
     assert "fs.watch_graphs()" in trace.key_averages().table()
+
+
+def test_a_joined_trace_survives_being_written_and_read_again(tmp_path: Path) -> None:
+    replay, capture = Replay(), Capture()
+    for at in (0, 100):
+        replay.replay(at, "gemm_a", "relu_kernel")
+    capture.begin()
+    capture.op("mylib::layer", capture.at - 1, 30, [64, 128])
+    capture.launch("aten::mm", "gemm_a", *MM_SHAPES)
+    capture.launch("aten::relu", "relu_kernel", [64, 256])
+    capture.end()
+    trace = joined(tmp_path, replay, capture)
+    trace.export_chrome_trace(tmp_path / "again.json")
+    again = fs.load_trace(tmp_path / "again.json")
+    seen = [
+        {
+            row.key: (row.count, row.flops, row.bytes_total_moved, row.self_device_time_total, row.device_time_total)
+            for row in one.key_averages()
+            if row.key.startswith(("aten::", "mylib::"))
+        }
+        for one in (trace, again)
+    ]
+    assert repr(seen[0]) == repr(seen[1]) and seen[0]["mylib::layer"][4] == 32
+    assert all(row.cpu_time_total == 0 for row in again.key_averages() if row.key.startswith("aten::"))

@@ -80,7 +80,7 @@ fs_status fs_store_object_join_watched(fs_store **store, fs_error *err)
     fs_captures captures = {0};
     fs_replay_report report;
     fs_store *joined;
-    if (fs_watch_state().nodes == 0 || !fs_replays_exist(*store)) return FS_OK;
+    if (fs_watch_state().kept == 0 || !fs_replays_exist(*store)) return FS_OK;
     FS_TRY(fs_store_create(&joined, err));
     fs_status status = fs_watch_join(*store, &captures, joined, &report, err);
     fs_captures_clear(&captures);

@@ -10,6 +10,7 @@
 #include "store/event.h"
 #include "views/chrome_trace.h"
 #include "views/flows.h"
+#include "views/replayed.h"
 
 enum { FS_TRACE_PLACES = FS_DEVICE_LIMIT + 1 /* the CPU is place 0 */ };
 
@@ -42,6 +43,7 @@ typedef struct {
     uint32_t lane_count;
     int64_t allocated[FS_TRACE_PLACES];
     fs_flows flows;
+    fs_replayed_places replayed;
     /* Text shared by many events. */
     fs_json texts;
     fs_piece *names;  /* by id */

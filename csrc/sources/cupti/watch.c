@@ -256,7 +256,7 @@ bool fs_watch_is_on(void)
 
 fs_watch_report fs_watch_state(void)
 {
-    fs_watch_report report = {0, 0, 0};
+    fs_watch_report report = {.kept = watch.used};
     pthread_mutex_lock(&watch.lock);
     for (uint32_t i = 0; i < watch.slot_count; i++) {
         const node_slot *slot = &watch.slots[i];

@@ -14,7 +14,8 @@
 #include "store/store.h"
 
 typedef struct {
-    int64_t nodes;    /* that were created or cloned while watching, and not destroyed */
+    int64_t kept;     /* nodes that were created or cloned while watching, */
+    int64_t nodes;    /* and not destroyed */
     int64_t resolved; /* of them: what was open is known */
     int64_t lost;     /* events or nodes for which memory was missing */
 } fs_watch_report;

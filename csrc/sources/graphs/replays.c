@@ -61,7 +61,10 @@ static bool is_replayed(const joining *all, const fs_chunk *chunk, uint32_t at, 
 {
     fs_launch launch;
     *node = 0;
+    uint32_t launcher = chunk->launcher[at];
     if (chunk->correlation[at] == FS_NONE || !fs_event_is_placed_work(chunk, at)) return false;
+    if (launcher != FS_NONE && (FS_EVENT_AT(all->from, launcher, flags) & FS_EVENT_REPLAYED) != 0)
+        return false; /* it has its op */
     if (launch_of(all->from, chunk->signature[at], &launch) && launch.graph != 0) {
         *node = launch.graph_node;
         return true;
@@ -242,7 +245,7 @@ static fs_status copy_ids(const fs_store *from, fs_store *into, fs_error *err)
     }
     for (int device = 0; device < FS_DEVICE_LIMIT; device++) {
         fs_device_facts facts = fs_store_device(from, device);
-        if (facts.name[0] != 0 || facts.total_memory != fs_device_facts_missing.total_memory)
+        if (memcmp(&facts, &fs_device_facts_missing, sizeof facts) != 0)
             FS_TRY(fs_store_set_device(into, device, &facts, err));
     }
     fs_store_window(from, &begin, &end);

@@ -38,7 +38,8 @@ typedef struct {
     X(GROUP_SIZE, "Group size")          \
     X(SEQUENCE, "Seq")                   \
     X(NODE, "Sequence number")           \
-    X(FORWARD_THREAD, "Fwd thread id")
+    X(FORWARD_THREAD, "Fwd thread id")   \
+    X(REPLAYED, "graph replay")
 /* clang-format on */
 
 enum {

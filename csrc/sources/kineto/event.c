@@ -252,6 +252,7 @@ static int64_t bytes_of(const event_text *event, int which)
 static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
 {
     if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
+    record->replayed = number(event, FS_ARG_REPLAYED, 0) != 0;
     record->communication = record->kind == FS_EVENT_RANGE && is_communication(&event->name);
     FS_TRY(find_lane(piece, -1, event->thread.number, event, &record->lane, err));
     if (record->kind == FS_EVENT_OP) {

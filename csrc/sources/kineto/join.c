@@ -255,6 +255,10 @@ static fs_event event_of(const fs_record *record)
     event.device = record->device;
     event.kind = record->kind;
     event.timing = FS_TIMING_TRACE;
+    if (record->replayed) { /* its place in time only tells what encloses it */
+        event.flags = FS_EVENT_REPLAYED;
+        event.duration = 0;
+    }
     return event;
 }
 

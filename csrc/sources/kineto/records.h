@@ -26,6 +26,7 @@ typedef struct {
     int8_t device;
     uint8_t kind;
     bool communication; /* an annotation of a collective: it ends on another thread */
+    bool replayed;      /* an op or an annotation of a replayed graph: it takes no time */
     bool shared;        /* an API call whose correlation, or an op whose "External id", is not unique */
 } fs_record;
 
