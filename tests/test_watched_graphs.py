@@ -240,7 +240,8 @@ def test_ops_of_torch_are_found_by_time_and_thread(run: Callable[..., Any]) -> N
         with fs.profile(timer="cupti", record_shapes=True) as prof:
             cuda.replay(("kernel", (1 << 32) + 1))
         rows = prof.key_averages(group_by_input_shape=True, peaks="none")
-        print(json.dumps({row.key: [row.device_time_total, row.input_shapes] for row in rows if row.device_type == "cpu"}))
+        ops = [row for row in rows if row.device_type == "cpu"]
+        print(json.dumps({row.key: [row.device_time_total, row.input_shapes] for row in ops}))
     """)
     assert found["Node"] == [4, [[64, 32]]] and found["decode"][0] == 4
 
