@@ -329,3 +329,29 @@ def test_a_joined_trace_survives_being_written_and_read_again(tmp_path: Path) ->
     ]
     assert repr(seen[0]) == repr(seen[1]) and seen[0]["mylib::layer"][4] == 32
     assert all(row.cpu_time_total == 0 for row in again.key_averages() if row.key.startswith("aten::"))
+
+
+def test_annotations_of_nodes_become_ranges(tmp_path: Path) -> None:
+    replay = Replay(1)
+    for at in (0, 100):
+        replay.replay(at, *KERNELS)
+    works = [event for event in replay.events if event.get("cat") == "kernel"]
+    for i, event in enumerate(works):
+        event["args"] |= {"graph id": 3, "graph node id": 50 + i % 3, "name": "mlp" if i % 3 else "attention"}
+    with pytest.warns(UserWarning, match="graph") as told:
+        alone = joined(tmp_path, replay)
+    del told
+    for trace in (alone, joined(tmp_path, replay, step(Capture()))):
+        ranges = {row.key: row for row in trace.key_averages() if row.key in ("attention", "mlp")}
+        assert {key: (row.count, row.device_time_total) for key, row in ranges.items()} == {
+            "attention": (2, 16),
+            "mlp": (2, 32),
+        }
+        again = tmp_path / "again.json"
+        trace.export_chrome_trace(again)
+        read = fs.load_trace(again).key_averages()
+        assert {row.key: row.device_time_total for row in read if row.key in ranges} == {"attention": 16, "mlp": 32}
+        assert read.coverage().get("unseen_graphs", 0) == trace.key_averages().coverage().get("unseen_graphs", 0)
+    assert alone.key_averages().coverage()["unseen_graphs"] == 48
+    ops = {row.key: row for row in trace.key_averages() if row.key.startswith("aten::")}
+    assert ops["aten::mm"].device_time_total == 32 and ops["aten::relu"].device_time_total == 16

@@ -84,8 +84,10 @@ typedef struct {
 /* Flags of events:
  *   ESTIMATED  of device work: its launcher is inferred, not recorded. The work of that op rests on an estimate.
  *   REPLAYED   of an op, a range or a frame: recorded when a graph was captured, and repeated here for a replay of the
- *              graph. It takes no host time: its duration is 0, at the start of the call that launched the graph. */
-enum { FS_EVENT_ESTIMATED = 1, FS_EVENT_REPLAYED = 2 };
+ *              graph. It takes no host time: its duration is 0, at the start of the call that launched the graph.
+ *   MARK       of a replayed range: an annotation that the program gave to nodes of a graph (torch.cuda's
+ * mark_kernels). It tells no op. */
+enum { FS_EVENT_ESTIMATED = 1, FS_EVENT_REPLAYED = 2, FS_EVENT_MARK = 4 };
 
 /* An event with every field missing. */
 extern const fs_event fs_event_missing;

@@ -282,9 +282,11 @@ static void add_stated(fs_build *build, const device_work *work, int64_t *ends)
     }
 }
 
+/* Return whether the launcher is of the capture of a graph, which only a mark is not. */
 static bool is_replayed(const fs_build *build, uint32_t launcher)
 {
-    return launcher != FS_NONE && (FS_EVENT_AT(build->store, launcher, flags) & FS_EVENT_REPLAYED) != 0;
+    if (launcher == FS_NONE) return false;
+    return (FS_EVENT_AT(build->store, launcher, flags) & (FS_EVENT_REPLAYED | FS_EVENT_MARK)) == FS_EVENT_REPLAYED;
 }
 
 static void add_work(fs_build *build, const device_work *work, int64_t *ends)

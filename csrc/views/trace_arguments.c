@@ -326,7 +326,8 @@ static void op_arguments(fs_trace *trace, fs_json_members *members, const fs_eve
     }
     external_id(members, index);
     INTEGER(members, "Ev Idx", index);
-    if ((event->flags & FS_EVENT_REPLAYED) != 0) INTEGER(members, "graph replay", 1);
+    if ((event->flags & FS_EVENT_REPLAYED) != 0)
+        INTEGER(members, "graph replay", (event->flags & FS_EVENT_MARK) != 0 ? FS_EVENT_MARK : 1);
     put_shared(trace, members, event);
 }
 

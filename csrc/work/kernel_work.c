@@ -77,8 +77,8 @@ static double row_tiles(double rows, double experts, double tile)
  * by which the result is as wide as the tokens. 0: unknown. */
 static double chosen_experts(double grid, double tokens, double experts, const product_name *product, double width)
 {
-    double found = 0, count = 0;
-    for (double chosen = 1; chosen <= 16 && chosen <= experts; chosen++) {
+    int found = 0, count = 0;
+    for (int chosen = 1; chosen <= 16 && chosen <= experts; chosen++) {
         double columns = grid / row_tiles(tokens * chosen, experts, product->rows);
         if (columns != floor(columns)) continue;
         if (columns == ceil(width / product->columns)) return chosen;

@@ -34,8 +34,9 @@ typedef struct {
     uint32_t work_count;
     uint32_t *by_event; /* by event: index in works + 1; 0: none */
     uint32_t **copies;  /* by store of the captures and event: the copy for the current launch */
-    uint32_t **epochs;  /* likewise: the launch that the copy is for, + 1 */
+    uint32_t **epochs;  /* likewise: the launch and the annotation that the copy is for */
     uint32_t *moved;    /* by event of from: its index in into */
+    uint32_t epoch;     /* of the last copies */
 } joining;
 
 static fs_status no_memory(const joining *all, fs_error *err)
@@ -56,6 +57,11 @@ static bool launches_graphs(const fs_store *store, uint32_t call)
     return name != FS_NONE && strstr(fs_store_name_text(store, name), "GraphLaunch") != NULL;
 }
 
+static uint32_t flags_of(const fs_store *store, uint32_t event)
+{
+    return event != FS_NONE ? FS_EVENT_AT(store, event, flags) : 0;
+}
+
 /* Return whether device work is of a graph; *node: the id of its node, 0 if unknown. */
 static bool is_replayed(const joining *all, const fs_chunk *chunk, uint32_t at, uint64_t *node)
 {
@@ -63,7 +69,7 @@ static bool is_replayed(const joining *all, const fs_chunk *chunk, uint32_t at, 
     *node = 0;
     uint32_t launcher = chunk->launcher[at];
     if (chunk->correlation[at] == FS_NONE || !fs_event_is_placed_work(chunk, at)) return false;
-    if (launcher != FS_NONE && (FS_EVENT_AT(all->from, launcher, flags) & FS_EVENT_REPLAYED) != 0)
+    if ((flags_of(all->from, launcher) & (FS_EVENT_REPLAYED | FS_EVENT_MARK)) == FS_EVENT_REPLAYED)
         return false; /* it has its op */
     if (launch_of(all->from, chunk->signature[at], &launch) && launch.graph != 0) {
         *node = launch.graph_node;
@@ -334,7 +340,7 @@ static uint32_t moved(const joining *all, uint32_t event, uint32_t before)
 static place place_of(const joining *all, const replayed *work, uint32_t before)
 {
     uint32_t call = fs_api_calls_find(&all->calls, work->launch);
-    place found = {FS_EVENT_AT(all->from, work->event, start), FS_NONE, FS_NONE, work->launch + 1};
+    place found = {FS_EVENT_AT(all->from, work->event, start), FS_NONE, FS_NONE, 0};
     if (call == FS_NONE) {
         found.parent = moved(all, FS_EVENT_AT(all->from, work->event, launcher), before);
         return found;
@@ -375,8 +381,17 @@ static fs_status give_ops(joining *all, const fs_elsewhere *elsewhere, uint32_t 
     if (all->works[first].done) return FS_OK;
     all->works[first].done = true;
     place at_launch = place_of(all, &all->works[first], before);
+    uint32_t around = at_launch.parent, mark = FS_NONE;
+    at_launch.epoch = ++all->epoch;
     for (uint32_t i = first; i < all->work_count && all->works[i].launch == launch; i++) {
         replayed *work = &all->works[i];
+        uint32_t marked = FS_EVENT_AT(all->from, work->event, launcher);
+        if ((flags_of(all->from, marked) & FS_EVENT_MARK) == 0) marked = FS_NONE;
+        if (marked != mark) { /* ops that enclose the work of several annotations are copied for each */
+            mark = marked;
+            at_launch.parent = mark != FS_NONE ? moved(all, mark, before) : around;
+            at_launch.epoch = ++all->epoch;
+        }
         if (work->owner != FS_NONE) {
             FS_TRY(copy_chain(all, work, &at_launch, &work->copy, err));
             all->report->owned++;

@@ -37,6 +37,7 @@ static const struct {
     KEY("Process Group Ranks", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_RANKS])),
     KEY("unit", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_UNIT])),
     KEY("kernel", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_KERNEL])),
+    KEY("name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_MARK])),
 #undef KEY
 };
 

@@ -253,6 +253,7 @@ static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *
 {
     if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
     record->replayed = number(event, FS_ARG_REPLAYED, 0) != 0;
+    record->marked = number(event, FS_ARG_REPLAYED, 0) == FS_EVENT_MARK;
     record->communication = record->kind == FS_EVENT_RANGE && is_communication(&event->name);
     FS_TRY(find_lane(piece, -1, event->thread.number, event, &record->lane, err));
     if (record->kind == FS_EVENT_OP) {
@@ -284,6 +285,10 @@ static fs_status keep_device(fs_piece *piece, const event_text *event, fs_record
     record->bytes = bytes_of(event, FS_ARG_BYTES);
     FS_TRY(find_lane(piece, device, stream, event, &record->lane, err));
     if (!fs_event_kind_on_device[record->kind] || record->kind == FS_EVENT_INTERVAL) return FS_OK;
+    const fs_scan_span *mark = &event->arguments.texts[FS_ARG_MARK];
+    record->marked = mark->size > 0 && number(event, FS_ARG_GRAPH_NODE, 0) != 0;
+    piece->marked = piece->marked || record->marked;
+    if (record->marked) FS_TRY(fs_intern_bytes(&piece->names, mark->text, mark->size, &record->mark, err));
     return fs_arguments_launch(piece, &event->arguments, &record->signature, err);
 }
 
