@@ -220,6 +220,16 @@ def test_regions_are_sampled_at_four_points_each() -> None:
     assert math.isnan(adaptive["flops"])
 
 
+def test_segments_become_one_row_each() -> None:
+    src, indptr = (FLOAT, (1000, 16)), (LONG, (11,))
+    out = 10 * 16
+    assert numbers(work("torch_scatter::segment_sum_csr", src, indptr, None)) == (16000, size(src, indptr), 4 * out)
+    assert work("torch_scatter::segment_max_csr", src, indptr, None)["bytes_written"] == (4 + 8) * out
+    batched = work("torch_scatter::segment_mean_csr", (FLOAT, (3, 1000, 16)), (LONG, (3, 11)), None)
+    assert batched["bytes_written"] == 3 * 4 * out
+    assert math.isnan(work("torch_scatter::segment_sum_csr", indptr, (LONG, (3, 11)), None)["bytes_written"])
+
+
 def test_scans_count_each_element_of_the_state() -> None:
     u, state = B(2, 512, 128), (FLOAT, (512, 16))
     found = work("SelectiveScanFn", u, u, state, B(2, 16, 128), B(2, 16, 128), (FLOAT, (512,)), u)

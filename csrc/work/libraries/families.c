@@ -169,6 +169,22 @@ fs_work fs_count_grouped_rows(const fs_aten_rule *rule, const fs_torch_call *cal
     return rule->option == FS_GIVES_HALF ? bounded(work) : work;
 }
 
+/* The rows between two numbers of indptr [.., S + 1] become one of the result, along the last axis of indptr. An upper
+ * bound: it need not begin or end where src does. */
+fs_work fs_count_segments(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *src = fs_schema_tensor(&schema, call, "src");
+    const fs_torch_tensor *indptr = fs_schema_tensor(&schema, call, "indptr");
+    if (src == NULL || indptr == NULL || indptr->ndim == 0 || indptr->ndim > src->ndim) return fs_work_unknown;
+    double rows = (double)src->shape[indptr->ndim - 1], segments = (double)indptr->shape[indptr->ndim - 1] - 1;
+    if (rows <= 0 || segments < 0) return fs_work_unknown;
+    double results = fs_sizes_elements(src) / rows * segments;
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    traffic.written += results * (fs_sizes_item(src->dtype) + (rule->option == 1 ? sizeof(int64_t) : 0));
+    return bounded(with_traffic(fs_sizes_elements(src), traffic, fs_sizes_unit(src->dtype)));
+}
+
 /* Gate, up and down projections of k experts per token: 2 T k (2 I H + I H). At most as many experts' weights are read
  * as tokens choose; which ones is unknown: an upper bound. */
 fs_work fs_count_experts(const fs_aten_rule *rule, const fs_torch_call *call)

@@ -32,6 +32,7 @@ extern const fs_aten_rule fs_library_rules[];
     X(convolved)       /* a causal convolution: x [b, d, l] or [tokens, d], w [d, width] */                         \
     X(scanned)         /* selective scan: u [b, d, l], A [d, n] */                                                  \
     X(grouped_rows)    /* x [M, K] and w [G, K, N] or [G, N, K]: each row with one matrix of the group */           \
+    X(segments)        /* runs of src, from indptr to indptr, to one each; `option` 1: and its place, as int64 */   \
     X(expert_rows)     /* rows of experts, sorted: x [R, H], w1 [E, 2 I, H], w2 [E, H, I] */                        \
     X(hidden_experts)  /* a layer of experts whose weights the op hides: its kernels tell (kernels.h) */            \
     X(counted_in_list) /* an all-reduce and the like: bytes of tensors only */
