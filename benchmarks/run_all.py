@@ -27,7 +27,7 @@ DEVICE_PROGRAMS = (
     "verdicts",
     "peaks",
 )
-CUDA_PROGRAMS = ("capture", "process_exit")
+CUDA_PROGRAMS = ("capture", "graphs", "process_exit")
 LIMIT = 1200  # seconds per program
 
 

@@ -26,12 +26,15 @@ from flopscope.hardware.device import Device, devices, measure_peaks
 from flopscope.results.chrome_trace import trace_handler
 from flopscope.results.comparison import Comparison, compare
 from flopscope.results.table import EventRow, EventTable
+from flopscope.sources.entry_points import load_when_needed
 from flopscope.sources.find import load_traces
 from flopscope.sources.load import Trace, load_trace
 from flopscope.sources.profiler import profile
 from flopscope.sources.ranges import record_function
 from flopscope.sources.schedules import ProfilerAction, schedule
 from flopscope.sources.steps import step
+from flopscope.sources.watching import GraphWatch, watch_graphs, watch_if_asked
+from flopscope.sources.work_of import Work, roofline_time, work
 from flopscope.sources.work_rules import WorkCall, register_work
 from flopscope.support.package import VERSION
 
@@ -58,6 +61,7 @@ __all__ = [
     "Energy",
     "EventRow",
     "EventTable",
+    "GraphWatch",
     "Measurement",
     "ProfilerAction",
     "ProfilerActivity",
@@ -66,6 +70,7 @@ __all__ = [
     "Sweep",
     "TimesCompared",
     "Trace",
+    "Work",
     "WorkCall",
     "compare",
     "compare_times",
@@ -79,12 +84,15 @@ __all__ = [
     "record_function",
     "register_work",
     "roofline",
+    "roofline_time",
     "schedule",
     "step",
     "stragglers",
     "sweep",
     "trace_handler",
+    "watch_graphs",
     "what_if",
+    "work",
 ]
 
 # Names that are imported on first use, with their modules.
@@ -125,3 +133,7 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """List the public names, loaded or not. Imported submodules are not part of the interface."""
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
+load_when_needed()
+watch_if_asked()

@@ -31,7 +31,7 @@ from flopscope.hardware.device import find_device
 from flopscope.results.chrome_trace import COMPRESSION
 from flopscope.results.counted import trace_events
 from flopscope.results.results import Results
-from flopscope.sources.load import Trace, load_trace
+from flopscope.sources.load import Trace, load_own
 from flopscope.sources.schedules import action_at
 from flopscope.support.files import replacing
 
@@ -328,7 +328,7 @@ class _Kineto:
     def read(self) -> Trace:
         """Read the trace."""
         with _links_to(self._text()) as path:
-            return load_trace(path)
+            return load_own(path)
 
     def save(self, path: str, compressed: bool = False, events: bytes = b"") -> None:
         """Write the trace to a file, as _ProfilerResult does, with more events. Raise OSError if that fails."""

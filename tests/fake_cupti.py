@@ -93,6 +93,7 @@ class Cuda:
             "fake_synchronization": (number, u64, u64, u32),
             "fake_set_launch": (u32, u32, u32, u32, u32),
             "fake_set_graph": (u32, u64),
+            "fake_graph_node": (u32, u64, u64, number),
             "fake_set_version": (u32,),
             "fake_take": (text,),
             "fake_traffic": (number, text, u64, u64, ctypes.c_double),
@@ -140,6 +141,19 @@ class Cuda:
         self._names.append(name.encode())
         end = start + length if length else 0
         self.fake.fake_kernel(self._names[-1], start, end, device, stream, correlation)
+
+    def node(self, what: str, node: int, original: int = 0, kind: int = 0) -> None:
+        """Create, clone, update, set or destroy a node of a graph; ``kind``: 0 kernel, 1 copy, 2 fill."""
+        functions = {"created": 13, "destroyed": 14, "cloned": 20, "updated": 22, "set": 23}
+        self.fake.fake_graph_node(functions[what], node, original, kind)
+
+    def replay(self, *kernels: tuple[str, int], graph: int = 1) -> None:
+        """Launch a graph whose kernels have these names and nodes."""
+        start, correlation = self.call(GRAPH_LAUNCH)
+        for i, (name, node) in enumerate(kernels):
+            self.fake.fake_set_graph(graph, node)
+            self.kernel(name, start + CALL_NS // 2 + 5000 * i, 4000, correlation)
+        self.fake.fake_set_graph(0, 0)
 
     def launch(
         self, name: str = "kernel", length: int = 5000, at: int | None = None, device: int = 0, stream: int = 7

@@ -14,7 +14,7 @@ import pytest
 
 import flopscope as fs
 from flopscope.cli.program import main
-from flopscope.sources.find import _natural
+from flopscope.sources.paths import _natural
 
 
 def text(rank: int) -> str:

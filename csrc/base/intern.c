@@ -101,3 +101,16 @@ fs_status fs_intern_text(fs_intern *table, const char *text, uint32_t *id, fs_er
 {
     return fs_intern_bytes(table, text, strlen(text), id, err);
 }
+
+uint32_t fs_intern_find(const fs_intern *table, const void *bytes, size_t size)
+{
+    if (table->count == 0) return UINT32_MAX;
+    uint32_t hash = (uint32_t)fs_hash_bytes(table->keys, bytes, size);
+    for (uint32_t slot = hash & (table->slot_count - 1); table->slots[slot] != 0;
+         slot = (slot + 1) & (table->slot_count - 1)) {
+        const fs_span *span = &table->spans[table->slots[slot] - 1];
+        if (span->hash == hash && span->size == size && memcmp(span->bytes, bytes, size) == 0)
+            return table->slots[slot] - 1;
+    }
+    return UINT32_MAX;
+}

@@ -37,6 +37,9 @@ void fs_intern_clear(fs_intern *table);
 fs_status fs_intern_bytes(fs_intern *table, const void *bytes, size_t size, uint32_t *id, fs_error *err);
 fs_status fs_intern_text(fs_intern *table, const char *text, uint32_t *id, fs_error *err);
 
+/* Return the id of bytes that are in the table, else UINT32_MAX. */
+uint32_t fs_intern_find(const fs_intern *table, const void *bytes, size_t size);
+
 static inline fs_span fs_intern_get(const fs_intern *table, uint32_t id)
 {
     return table->spans[id];

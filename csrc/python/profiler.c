@@ -97,6 +97,9 @@ static fs_status stop_sources(fs_profiler_object *self, fs_error *err)
         self->cupti = fs_cupti_last();
         fs_status attributed = fs_attribute(self->into->store, status == FS_OK ? err : NULL);
         if (status == FS_OK) status = attributed;
+        fs_status joined = fs_store_object_join_watched(&self->into->store, status == FS_OK ? err : NULL);
+        if (status == FS_OK) status = joined;
+        fs_recorder_move(self->recorder, self->into->store);
     }
     Py_END_ALLOW_THREADS;
     self->into->changing = false;
@@ -227,8 +230,10 @@ static PyObject *profiler_split(PyObject *object, PyObject *unused)
     fs_recorder_destroy(recorder);
     part->profile_memory = self->options.profile_memory;
     if (self->captures) {
-        Py_BEGIN_ALLOW_THREADS status = fs_attribute(part->store, &err);
-        Py_END_ALLOW_THREADS
+        Py_BEGIN_ALLOW_THREADS;
+        status = fs_attribute(part->store, &err);
+        if (status == FS_OK) status = fs_store_object_join_watched(&part->store, &err);
+        Py_END_ALLOW_THREADS;
     }
     if (status == FS_OK) return (PyObject *)part;
     Py_DECREF(part);

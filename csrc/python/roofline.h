@@ -26,4 +26,10 @@ PyObject *fs_unit_object(fs_unit unit);
 /* Return a new _core.Roof. */
 PyObject *fs_roof_object(const fs_roof *roof);
 
+struct fs_torch_call;
+
+/* Return a list of the arguments of a call of torch: (dtype, shape, strides or None) of a tensor, a list of these, the
+ * text of a scalar, or None. */
+PyObject *fs_torch_arguments_object(const struct fs_torch_call *call);
+
 #endif

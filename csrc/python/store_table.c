@@ -320,6 +320,24 @@ static PyObject *time_list(const fs_unmodelled *times, uint32_t count)
     return list;
 }
 
+/* {name: (arguments as of a registered rule, expected)} */
+static PyObject *misfits_of(const fs_store *store, const fs_table *table)
+{
+    PyObject *dict = PyDict_New();
+    for (uint32_t i = 0; dict != NULL && i < table->misfit_count; i++) {
+        const fs_misfit *misfit = &table->misfits[i];
+        fs_torch_call call;
+        fs_span bytes = fs_store_signature_bytes(store, misfit->signature);
+        fs_torch_decode(bytes.bytes, bytes.size, &call);
+        PyObject *name = fs_text_object(misfit->name);
+        PyObject *value = Py_BuildValue("(Ns)", fs_torch_arguments_object(&call), misfit->expected);
+        if (name == NULL || value == NULL || PyDict_SetItem(dict, name, value) < 0) Py_CLEAR(dict);
+        Py_XDECREF(name);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
 PyObject *fs_store_object_table(PyObject *object, PyObject *args)
 {
     fs_store_object *self = (fs_store_object *)object;
@@ -364,8 +382,8 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
         goto done;
     }
     result = Py_BuildValue(
-        "(N{s:N,s:N,s:O,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N,s:N}})", columns, "top_level", top_level, "roof",
-        fs_roof_object(&table->whole), "device_unseen", table->device_unseen ? Py_True : Py_False,
+        "(N{s:N,s:N,s:O,s:d,s:d,s:O,s:O,s:O,s:k,s:L,s:d,s:{s:N,s:N,s:N,s:N,s:N,s:N,s:d}})", columns, "top_level",
+        top_level, "roof", fs_roof_object(&table->whole), "device_unseen", table->device_unseen ? Py_True : Py_False,
         "self_cpu_time_total", (double)table->self_cpu_ns / 1000.0, "self_device_time_total",
         (double)table->self_device_ns / 1000.0, "has_memory", table->has_memory ? Py_True : Py_False, "has_device",
         table->has_device ? Py_True : Py_False, "profile_memory", self->profile_memory ? Py_True : Py_False,
@@ -373,7 +391,9 @@ PyObject *fs_store_object_table(PyObject *object, PyObject *args)
         "grouping_seconds", seconds, "coverage", "bytes", share(table->bytes_known_ns, table->modelled_base_ns),
         "flops", share(table->flops_known_ns, table->modelled_base_ns), "unmodelled",
         time_list(table->unmodelled, table->unmodelled_count), "estimated",
-        time_list(table->estimated, table->estimated_count));
+        time_list(table->estimated, table->estimated_count), "estimated_flops",
+        time_list(table->flops_estimated, table->flops_estimated_count), "misfits", misfits_of(self->store, table),
+        "unseen_graphs", (double)table->unseen_graph_ns / 1000.0);
     if (result != NULL && stack_n > 0 &&
         !fs_put_column(PyTuple_GET_ITEM(result, 1), "stacks", stacks_of(self->store, table))) {
         Py_CLEAR(result);

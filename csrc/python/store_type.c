@@ -250,6 +250,10 @@ static PyMethodDef methods[] = {
      "times in ns; how many were left out because they overlap or are not finite."},
     {"extend", extend_from, METH_VARARGS,
      "extend($self, other, shift=0, /)\n--\n\nAppend the events of a later recording of the process, shift ns later."},
+    {"join_replays", fs_store_object_join_replays, METH_VARARGS,
+     "join_replays($self, captures, watched=False, /)\n--\n\nGive the kernels of replayed graphs the ops of the "
+     "captures, "
+     "a tuple of Stores, of the graphs watched in this process, or of the same kernels elsewhere. Return counts."},
     {"write_trace", reading_write_trace, METH_VARARGS,
      "write_trace($self, write, version, members='', peaks=None, /)\n--\n\n"
      "Call write(bytes) with the pieces of a Chrome trace; how many events without a time it leaves out. peaks: as for "
@@ -288,6 +292,6 @@ static PyType_Spec spec = {
 int fs_add_store(PyObject *module)
 {
     if (fs_add_type(module, &fs_store_type, &spec) < 0 || fs_add_columns(module) < 0) return -1;
-    if (fs_add_metrics(module) < 0) return -1;
+    if (fs_add_metrics(module) < 0 || fs_add_replays(module) < 0) return -1;
     return fs_add_accounting_names(module);
 }

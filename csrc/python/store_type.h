@@ -63,11 +63,16 @@ PyObject *fs_store_object_stream_summary(PyObject *self, PyObject *unused);
 PyObject *fs_store_object_timeline(PyObject *self, PyObject *args);
 PyObject *fs_store_object_memory(PyObject *self, PyObject *args);
 PyObject *fs_store_object_write_trace(PyObject *self, PyObject *args);
+PyObject *fs_store_object_join_replays(PyObject *self, PyObject *args);
 
 /* Return an accounting as a dict of steps, cells, gaps and pairs, or NULL with an exception set. */
 PyObject *fs_accounting_object(const fs_store *store, const struct fs_accounting *accounting);
 
-/* Constants that go with them. */
+/* Replace a stopped recording by one in which replays of watched graphs have their ops. */
+fs_status fs_store_object_join_watched(fs_store **store, fs_error *err);
+
+/* Constants and functions that go with them. */
+int fs_add_replays(PyObject *module);
 int fs_add_columns(PyObject *module);
 int fs_add_accounting_names(PyObject *module);
 

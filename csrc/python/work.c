@@ -1,8 +1,10 @@
 /* The work of torch's ops, for Python. */
 #include <string.h>
 
+#include "store/signature.h"
 #include "python/roofline.h"
 #include "store/torch_signature.h"
+#include "work/libraries/libraries.h"
 #include "work/registered.h"
 #include "work/work.h"
 
@@ -124,8 +126,8 @@ static PyObject *work_of_torch(PyObject *module, PyObject *args)
 
 /* Rules from Python ------------------------------------------------------------------------------------------------ */
 
-static PyObject *rule_of_python; /* called with (name, arguments); returns three numbers and a unit ("": none), or
-                                  * None */
+static PyObject *rule_of_python; /* called with (name, arguments, launch or None); returns three numbers and a unit
+                                  * ("": none), or None; with (name, None, None), whether there is a rule */
 
 static PyObject *integers_object(const int64_t *values, uint32_t count)
 {
@@ -172,7 +174,7 @@ static PyObject *argument_object(const fs_torch_argument *argument)
     Py_RETURN_NONE;
 }
 
-static PyObject *arguments_object(const fs_torch_call *call)
+PyObject *fs_torch_arguments_object(const fs_torch_call *call)
 {
     PyObject *list = PyList_New(call->count);
     for (uint32_t i = 0; list != NULL && i < call->count; i++) {
@@ -181,6 +183,13 @@ static PyObject *arguments_object(const fs_torch_call *call)
         else PyList_SET_ITEM(list, i, item);
     }
     return list;
+}
+
+/* (grid, block) */
+static PyObject *launch_object(const fs_launch *launch)
+{
+    return Py_BuildValue("((III)(III))", launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
+                         launch->block[1], launch->block[2]);
 }
 
 /* The Python side handles a rule's own exceptions. Any exception here ends the table: it is Ctrl-C or a bug in
@@ -193,10 +202,15 @@ static bool ask_python(const char *name, const fs_torch_call *call, fs_work *wor
         PyGILState_Release(gil);
         return false;
     }
-    PyObject *rule = Py_XNewRef(rule_of_python), *arguments = rule != NULL ? arguments_object(call) : NULL;
+    bool probe = call == NULL; /* only whether there is a rule */
+    PyObject *rule = Py_XNewRef(rule_of_python), *arguments = NULL, *launch = NULL;
+    if (rule != NULL) arguments = probe ? Py_NewRef(Py_None) : fs_torch_arguments_object(call);
+    if (arguments != NULL) launch = probe || call->launch == NULL ? Py_NewRef(Py_None) : launch_object(call->launch);
+    if (launch == NULL) Py_CLEAR(arguments);
     PyObject *text = arguments != NULL ? PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace") : NULL;
-    PyObject *result = text != NULL ? PyObject_CallFunctionObjArgs(rule, text, arguments, NULL) : NULL;
-    if (result != NULL && result != Py_None) {
+    PyObject *result = text != NULL ? PyObject_CallFunctionObjArgs(rule, text, arguments, launch, NULL) : NULL;
+    if (result != NULL && probe) known = result == Py_True;
+    if (result != NULL && result != Py_None && !probe) {
         const char *unit;
         known = PyArg_ParseTuple(result, "ddds", &work->flops, &work->bytes_read, &work->bytes_written, &unit);
         work->bytes_moved = work->bytes_read + work->bytes_written;
@@ -207,6 +221,7 @@ static bool ask_python(const char *name, const fs_torch_call *call, fs_work *wor
     Py_XDECREF(result);
     Py_XDECREF(text);
     Py_XDECREF(arguments);
+    Py_XDECREF(launch);
     Py_XDECREF(rule);
     PyGILState_Release(gil);
     return known;
@@ -220,7 +235,45 @@ static PyObject *set_work_rule(PyObject *module, PyObject *rule)
     Py_RETURN_NONE;
 }
 
+static PyObject *loader_of_python; /* called without arguments */
+
+static void ask_loader(void)
+{
+    PyGILState_STATE gil = PyGILState_Ensure();
+    PyObject *loader = PyErr_Occurred() ? NULL : Py_XNewRef(loader_of_python);
+    PyObject *done = loader != NULL ? PyObject_CallNoArgs(loader) : NULL;
+    if (PyErr_Occurred() && !fs_interrupt_stop()) PyErr_WriteUnraisable(loader);
+    Py_XDECREF(done);
+    Py_XDECREF(loader);
+    PyGILState_Release(gil);
+}
+
+static PyObject *set_rule_loader(PyObject *module, PyObject *loader)
+{
+    (void)module;
+    Py_XSETREF(loader_of_python, loader == Py_None ? NULL : Py_NewRef(loader));
+    fs_work_set_loader(loader == Py_None ? NULL : ask_loader);
+    Py_RETURN_NONE;
+}
+
+/* For tests of the rules, and for the documentation. */
+static PyObject *library_rules(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    PyObject *list = PyList_New(0);
+    for (const fs_aten_rule *row = fs_library_rules; list != NULL && row->name != NULL; row++) {
+        PyObject *pair = Py_BuildValue("(ss)", row->name, row->arguments);
+        if (pair == NULL || PyList_Append(list, pair) < 0) Py_CLEAR(list);
+        Py_XDECREF(pair);
+    }
+    return list;
+}
+
 static PyMethodDef functions[] = {
+    {"_library_rules", library_rules, METH_NOARGS,
+     "_library_rules(): (name, argument list) of each rule for an op of another library than torch."},
+    {"_set_rule_loader", set_rule_loader, METH_O,
+     "_set_rule_loader(loader): call loader() once, before the work of an op of another library is asked for."},
     {"_set_work_rule", set_work_rule, METH_O,
      "_set_work_rule(rule): call rule(name, arguments) before the built-in rules for the work of torch's ops. None: "
      "stop."},
@@ -230,7 +283,25 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+/* Kineto's names of dtypes by torch's. */
+static int add_dtypes(PyObject *module)
+{
+    PyObject *names = PyDict_New();
+    int status = names != NULL ? 0 : -1;
+    for (int i = 0; status == 0 && i < FS_TORCH_DTYPE_COUNT; i++) {
+        const fs_torch_dtype_row *row = &fs_torch_dtypes[i];
+        PyObject *kineto = fs_text_object(row->kineto);
+        if (kineto == NULL) status = -1;
+        else if (PyDict_GetItemString(names, row->name) == NULL)
+            status = PyDict_SetItemString(names, row->name, kineto);
+        Py_XDECREF(kineto);
+    }
+    if (status == 0) status = PyModule_AddObjectRef(module, "torch_dtypes", names);
+    Py_XDECREF(names);
+    return status;
+}
+
 int fs_add_work(PyObject *module)
 {
-    return PyModule_AddFunctions(module, functions);
+    return add_dtypes(module) < 0 ? -1 : PyModule_AddFunctions(module, functions);
 }

@@ -298,6 +298,36 @@ void fs_recorder_destroy(fs_recorder *recorder)
     fs_free(recorder);
 }
 
+static struct {
+    pthread_mutex_t lock;
+    fs_store *store; /* of the running recorder */
+} recording = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void set_recording(fs_store *store)
+{
+    pthread_mutex_lock(&recording.lock);
+    recording.store = store;
+    pthread_mutex_unlock(&recording.lock);
+}
+
+fs_store *fs_recording_hold(void)
+{
+    pthread_mutex_lock(&recording.lock);
+    return recording.store;
+}
+
+void fs_recording_release(void)
+{
+    pthread_mutex_unlock(&recording.lock);
+}
+
+void fs_recorder_move(fs_recorder *recorder, fs_store *store)
+{
+    recorder->store = store;
+    recorder->serial = atomic_fetch_add(&recorder_serials, 1) + 1;
+    for (int i = 0; i < fs_op_count; i++) atomic_store(&recorder->op_names[i], 0);
+}
+
 fs_status fs_recorder_start(fs_recorder *recorder, fs_error *err)
 {
     if (fs_observer_get() != NULL) {
@@ -305,13 +335,17 @@ fs_status fs_recorder_start(fs_recorder *recorder, fs_error *err)
     }
     fs_store_set_window(recorder->store, fs_clock_now(), FS_MISSING);
     fs_observer_set(&recorder->observer);
+    set_recording(recorder->store);
     return FS_OK;
 }
 
 fs_status fs_recorder_stop(fs_recorder *recorder, fs_error *err)
 {
     int64_t begin, end;
-    if (fs_observer_get() == &recorder->observer) fs_observer_set(NULL); /* otherwise it never started */
+    if (fs_observer_get() == &recorder->observer) { /* otherwise it never started */
+        set_recording(NULL);
+        fs_observer_set(NULL);
+    }
     fs_store_window(recorder->store, &begin, &end);
     end = fs_clock_now();
     fs_store_end_all(recorder->store, end);

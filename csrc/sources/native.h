@@ -32,6 +32,13 @@ fs_status fs_recorder_begin_range(fs_recorder *recorder, fs_event_kind kind, con
                                   const fs_given_work *work, uint32_t *index, fs_error *err);
 void fs_recorder_end_range(fs_recorder *recorder, uint32_t index);
 
+/* Return the store of the running recorder, or NULL, which no recorder leaves before fs_recording_release. */
+fs_store *fs_recording_hold(void);
+void fs_recording_release(void);
+
+/* Let a stopped recorder go on with another store, as its own is replaced. */
+void fs_recorder_move(fs_recorder *recorder, fs_store *store);
+
 /* Return the number of events lost because memory was exhausted or a device time failed. */
 int64_t fs_recorder_lost(const fs_recorder *recorder);
 

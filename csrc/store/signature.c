@@ -96,3 +96,19 @@ bool fs_memory_state_decode(const void *bytes, fs_memory_state *state)
 {
     return decode(FS_SIGNATURE_MEMORY, bytes, state, sizeof *state);
 }
+
+size_t fs_kernel_encode(const fs_launch *launch, const char *name, size_t size, void *bytes)
+{
+    char *text = (char *)bytes + FS_LAUNCH_BYTES;
+    if (size > FS_KERNEL_NAME_BYTES) size = FS_KERNEL_NAME_BYTES;
+    encode(FS_SIGNATURE_KERNEL, launch, sizeof *launch, bytes);
+    memcpy(text, name, size);
+    text[size] = 0;
+    return FS_LAUNCH_BYTES + size + 1;
+}
+
+const char *fs_kernel_decode(const void *bytes, fs_launch *launch)
+{
+    if (!decode(FS_SIGNATURE_KERNEL, bytes, launch, sizeof *launch)) return NULL;
+    return (const char *)bytes + FS_LAUNCH_BYTES;
+}

@@ -6,7 +6,8 @@
  *   per argument one word of fs_argument's small fields, then `ndim` words of shape and, unless the argument is dense,
  * `ndim` words of strides (in elements)
  * The launch of device work (fs_launch), the declared work of a range (fs_given_work) and the memory after a change
- * of it (fs_memory_state): word 0, then the struct. The call of a torch op: torch_signature.h.
+ * of it (fs_memory_state): word 0, then the struct. The kernel that an API call launches: word 0, its launch (grid and block only), then its name. The call of a torch op:
+ * torch_signature.h.
  */
 #ifndef FS_STORE_SIGNATURE_H
 #define FS_STORE_SIGNATURE_H
@@ -20,7 +21,9 @@ typedef enum {
     FS_SIGNATURE_LAUNCH,
     FS_SIGNATURE_WORK,
     FS_SIGNATURE_TORCH,
-    FS_SIGNATURE_MEMORY
+    FS_SIGNATURE_MEMORY,
+    FS_SIGNATURE_KERNEL, /* of an API call: the launch of a kernel, as after word 0 of FS_SIGNATURE_LAUNCH, and its name
+                          */
 } fs_signature_kind;
 
 /* Flags of a call. */
@@ -63,7 +66,7 @@ void fs_signature_decode(const void *bytes, size_t size, fs_signature *signature
 fs_signature_kind fs_signature_kind_of(const void *bytes);
 
 /* The launch of a kernel. A copy or a fill has only a graph and a context. */
-typedef struct {
+typedef struct fs_launch {
     uint32_t grid[3], block[3], cluster[3]; /* grid of 0: not a kernel; cluster of 0: none */
     uint32_t registers;                     /* per thread */
     uint32_t static_shared, dynamic_shared; /* bytes per block */
@@ -84,10 +87,14 @@ typedef struct {
     uint64_t address;            /* of the block; 0: unknown */
 } fs_memory_state;
 
+/* The longest name of a kernel that a signature holds; longer ones are cut. */
+enum { FS_KERNEL_NAME_BYTES = 4096 };
+
 enum {
     FS_LAUNCH_BYTES = 8 + sizeof(fs_launch),
     FS_GIVEN_WORK_BYTES = 8 + sizeof(fs_given_work),
     FS_MEMORY_STATE_BYTES = 8 + sizeof(fs_memory_state),
+    FS_KERNEL_BYTES = FS_LAUNCH_BYTES + FS_KERNEL_NAME_BYTES + 1,
 };
 
 /* Write FS_LAUNCH_BYTES, FS_GIVEN_WORK_BYTES or FS_MEMORY_STATE_BYTES; decode them, false if the bytes are of another
@@ -98,5 +105,10 @@ void fs_given_work_encode(const fs_given_work *work, void *bytes);
 bool fs_given_work_decode(const void *bytes, fs_given_work *work);
 void fs_memory_state_encode(const fs_memory_state *state, void *bytes);
 bool fs_memory_state_decode(const void *bytes, fs_memory_state *state);
+
+/* Write the kernel that an API call launches, at most FS_KERNEL_BYTES. Return the size used. Decoding returns its name,
+ * NULL for bytes of another kind. */
+size_t fs_kernel_encode(const fs_launch *launch, const char *name, size_t size, void *bytes);
+const char *fs_kernel_decode(const void *bytes, fs_launch *launch);
 
 #endif

@@ -437,6 +437,16 @@ uint32_t fs_store_innermost(fs_store *store)
     return open;
 }
 
+void fs_store_hold(fs_store *store)
+{
+    fs_lock_take(&store->lock);
+}
+
+void fs_store_release(fs_store *store)
+{
+    fs_lock_give(&store->lock);
+}
+
 /* Reading -------------------------------------------------------------------------------------------------------- */
 
 uint32_t fs_store_count(const fs_store *store)

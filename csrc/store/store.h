@@ -1,6 +1,6 @@
 /* The store: append-only columns of events. It depends on no source and no view.
  *
- *   chunks ─► [ 65 536 events: start… | duration… | bytes… | name… | … ]   55 bytes an event, never moved
+ *   chunks ─► [ 65 536 events: start… | duration… | bytes… | name… | … ]   56 bytes an event, never moved
  *             [ …                                                      ]
  *   names, signatures   interned bytes ◄── ids in the columns
  *   lanes               the threads and (device, stream)s of events; a thread's lane holds its open event
@@ -72,13 +72,22 @@ extern const char *const fs_timing_names[FS_TIMING_COUNT];
     X(uint32_t, lane, FS_NONE, "id of the thread, or of the (device, stream)")                 \
     X(int8_t, device, -1, "the device of the work or of the memory; -1: the CPU")              \
     X(uint8_t, kind, FS_EVENT_OP, "an fs_event_kind")                                          \
-    X(uint8_t, timing, FS_TIMING_CPU, "an fs_timing")
+    X(uint8_t, timing, FS_TIMING_CPU, "an fs_timing")                                          \
+    X(uint8_t, flags, 0, "FS_EVENT_…")
 
 typedef struct {
 #define FS_EVENT_FIELD(type, name, missing, prose) type name;
     FS_EVENT_COLUMN_LIST(FS_EVENT_FIELD)
 #undef FS_EVENT_FIELD
 } fs_event;
+
+/* Flags of events:
+ *   ESTIMATED  of device work: its launcher is inferred, not recorded. The work of that op rests on an estimate.
+ *   REPLAYED   of an op, a range or a frame: recorded when a graph was captured, and repeated here for a replay of the
+ *              graph. It takes no host time: its duration is 0, at the start of the call that launched the graph.
+ *   MARK       of a replayed range: an annotation that the program gave to nodes of a graph (torch.cuda's
+ * mark_kernels). It tells no op. */
+enum { FS_EVENT_ESTIMATED = 1, FS_EVENT_REPLAYED = 2, FS_EVENT_MARK = 4 };
 
 /* An event with every field missing. */
 extern const fs_event fs_event_missing;
@@ -160,6 +169,11 @@ uint32_t fs_store_end_all(fs_store *store, int64_t end);
 
 /* The innermost open event of the calling thread, or FS_NONE. */
 uint32_t fs_store_innermost(fs_store *store);
+
+/* Let nothing be appended until fs_store_release, so that a store that grows can be read. Short, and without calls that
+ * append to it. */
+void fs_store_hold(fs_store *store);
+void fs_store_release(fs_store *store);
 
 /* Reading. */
 uint32_t fs_store_count(const fs_store *store);

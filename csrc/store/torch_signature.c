@@ -93,6 +93,8 @@ bool fs_torch_decode(const void *bytes, size_t size, fs_torch_call *call)
     call->outer_name = NULL;
     call->outer = NULL;
     call->output = NULL;
+    call->annotation = NULL;
+    call->launch = NULL;
     call->untyped = false;
     call->runs = 1;
     call->recorded = (fs_torch_recorded){NAN, NAN, NAN, NAN, ""};

@@ -13,6 +13,7 @@
 #include "table/calls.h"
 #include "table/counted.h"
 #include "table/table.h"
+#include "work/kernel_work.h"
 
 enum { FS_HOST, FS_DEVICE, FS_MEMORY_PLACES };
 
@@ -51,7 +52,9 @@ typedef struct {
     uint16_t stated_depth; /* number of enclosing ranges with declared work, itself included */
     bool buried;           /* a range with declared work nested deeper than FS_MOST_STATED: gets no device work */
     uint32_t launches;     /* number of its own device events; if 0, of ops with known work that ran on the CPU */
-    int8_t device;         /* index of the device that ran its work, -1 for none */
+    uint32_t supplied;     /* of them: kernels whose work is known from their names */
+    fs_kernel_context kernels;
+    int8_t device; /* index of the device that ran its work, -1 for none */
     uint16_t flags;
 } fs_node;
 
@@ -85,7 +88,8 @@ typedef struct {
     double unrated_flops, unrated_bytes;
     int64_t unrated_ns;
     int64_t host_ns; /* own host time of the calls whose work ran on the CPU; total time for ranges */
-    int64_t unmodelled_ns, estimated_ns; /* device time whose bytes are unknown; are an upper bound from kernels */
+    int64_t unmodelled_ns, estimated_ns; /* device time whose bytes are unknown; whose work is a bound or an estimate */
+    int64_t flops_estimated_ns;          /* device time of which only the FLOPs are an estimate */
     int64_t work_calls;                  /* number of op and range calls */
     uint8_t device_timing;               /* FS_TIMING_COUNT: no device work */
     bool untimed;                        /* the time of some work is unknown */

@@ -6,7 +6,9 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "store/event.h"
+#include "work/kernel_work.h"
 #include "work/names.h"
+#include "work/registered.h"
 
 enum { FIRST_SLOTS = 256 };
 
@@ -169,6 +171,7 @@ static void find_work(uint32_t name, const call_arguments *arguments, fs_call *c
     call->untyped = is_op && arguments->is_torch && is_untyped(&arguments->torch) && fs_work_has_one_dtype(call->text);
     call->known = (found || call->work.of_gradient || call->untyped) && !annotation;
     call->stated = found && annotation;
+    if (is_op && !found && arguments->is_torch) call->expected = fs_work_expected(call->text, &arguments->torch);
 }
 
 /* Set the properties of a kernel that follow from its name and launch. */
@@ -179,10 +182,27 @@ static void classify_kernel(const call_arguments *arguments, fs_call *call)
     call->communication = class == FS_KERNEL_COMMUNICATION;
     call->tensor = class == FS_KERNEL_TENSOR;
     call->saves_flops = call->text != NULL && fs_kernel_saves_flops(call->text);
-    if (call->text == NULL || arguments->bytes.bytes == NULL) return;
+    if (call->text == NULL) return;
+    fs_work work;
+    call->registered = fs_work_of_registered(call->text, NULL, &work);
+    call->has_work = call->registered || fs_kernel_has_work(call->text);
+    if (arguments->bytes.bytes == NULL) return;
     bool launched = fs_launch_decode(arguments->bytes.bytes, &launch);
     call->launch_known = launched && launch.grid[0] > 0;
+    call->of_graph = launched && launch.graph != 0;
     call->extent = fs_kernel_extent_of(call->text, launched ? &launch : NULL);
+}
+
+void fs_calls_surround(const fs_calls *set, const fs_call *of, fs_torch_call *call, fs_torch_call *outer)
+{
+    const fs_call *around = of->outer != FS_NONE ? &set->calls[of->outer] : NULL;
+    if (around == NULL) return;
+    if (fs_event_is_annotation(around->kind)) {
+        call->annotation = around->text;
+    } else if (fs_calls_decode(set, around, outer)) {
+        call->outer_name = around->text;
+        call->outer = outer;
+    }
 }
 
 static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
@@ -192,10 +212,7 @@ static fs_status add(fs_calls *set, fs_call *call, fs_error *err)
     call_arguments arguments;
     fs_torch_call outer;
     decode(set, (uint32_t)call->key, &arguments);
-    if (call->outer != FS_NONE && fs_calls_decode(set, &set->calls[call->outer], &outer)) {
-        arguments.torch.outer_name = set->calls[call->outer].text;
-        arguments.torch.outer = &outer;
-    }
+    if (call->outer != FS_NONE) fs_calls_surround(set, call, &arguments.torch, &outer);
     call->text = name == FS_NONE ? NULL : fs_store_name_text(set->store, name);
 
     find_work(name, &arguments, call);

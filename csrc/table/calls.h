@@ -14,7 +14,8 @@ typedef struct {
     uint8_t kind;
     bool on_device;
     uint32_t part;
-    uint32_t outer;                    /* id of the enclosing op's call if the work depends on it; else FS_NONE */
+    uint32_t outer;                    /* id of the enclosing op's or annotation's call if the work depends on it; else
+                                          FS_NONE */
     uint8_t device_kind, device_index; /* of the signature */
     uint32_t row;
     const char *text;        /* name shown by the row */
@@ -30,7 +31,14 @@ typedef struct {
     bool wraps;              /* autograd op that only calls others */
     fs_kernel_extent extent; /* of a kernel */
     bool launch_known;       /* kernel: its grid is known */
+    bool of_graph;           /* kernel: a graph launched it */
     bool saves_flops;        /* kernel: fs_kernel_saves_flops */
+    bool has_work;           /* kernel: fs_kernel_has_work, or a rule is registered for its name */
+    bool registered;         /* kernel: a rule is registered for its name; */
+    uint32_t worked_for;     /* its work was computed for this op's call + 1; 0: not yet */
+    fs_work worked;
+    bool works;
+    const char *expected; /* op: the argument list that its rule expects, if the call has another; else NULL */
     /* Device work: whether the op of some such work has known FLOPs, known bytes, or unknown work; the time without an
      * op. */
     bool flops_linked, bytes_linked, linked_unknown;
@@ -62,6 +70,9 @@ fs_status fs_calls_find(fs_calls *set, uint32_t name, uint32_t signature, fs_eve
 
 /* Find or add the call `inner` (fs_work.of_outer) as enclosed by `outer`: its work depends on both. */
 fs_status fs_calls_find_within(fs_calls *set, uint32_t inner, uint32_t outer, uint32_t *id, fs_error *err);
+
+/* Complete a decoded call of torch by what encloses it: an op, decoded into *outer, or an annotation. */
+void fs_calls_surround(const fs_calls *set, const fs_call *of, fs_torch_call *call, fs_torch_call *outer);
 
 /* Decode the arguments of a call; false unless it is a call of torch. */
 bool fs_calls_decode(const fs_calls *set, const fs_call *of, fs_torch_call *call);

@@ -8,6 +8,7 @@
 #include "base/saturate.h"
 #include "table/scan.h"
 #include "table/totals.h"
+#include "work/registered.h"
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
@@ -21,8 +22,9 @@ typedef struct {
     uint32_t event, launcher;
     int device;
     uint8_t timing, kind;
-    bool has_row;  /* an INTERVAL has none */
-    fs_call *call; /* NULL if it has no row */
+    bool has_row;   /* an INTERVAL has none */
+    bool estimated; /* its launcher is inferred */
+    fs_call *call;  /* NULL if it has no row */
 } device_work;
 
 static void sort_digit(const sort_entry *from, sort_entry *to, uint32_t count, int shift)
@@ -146,10 +148,76 @@ static void add_launched(fs_build *build, uint32_t owner, const device_work *wor
     fs_build_add_roofs(build, node, &roof, &launched);
 }
 
-static void add_estimated(fs_build *build, uint32_t owner, const device_work *work)
+/* Add the work of a kernel to a row, and to the node of the op that it is for, if any. */
+static void supply(fs_build *build, fs_group *group, fs_node *node, const fs_call *op, const fs_work *launched,
+                   const device_work *work)
+{
+    group->row.flops += launched->flops;
+    group->row.bytes_read += launched->bytes_read;
+    group->row.bytes_written += launched->bytes_written;
+    group->row.bytes_total_moved += launched->bytes_moved;
+    fs_roof roof = fs_roof_of(launched, fs_build_peaks(build, op != NULL ? op : work->call, work->device));
+    fs_roof_sum_add(&group->roof, &roof);
+    if (node == NULL) {
+        group->work_calls++;
+        group->flops_known = !isnan(launched->flops);
+        if (!isnan(launched->flops)) group->row.flops_total += launched->flops;
+        return;
+    }
+    fs_build_add_roofs(build, node, &roof, launched);
+    node->flags |= FS_NODE_LISTED;
+    node->supplied++;
+    if (isnan(launched->flops)) return;
+    node->flops += launched->flops;
+    node->flags |= FS_NODE_FLOPS;
+}
+
+/* Add the work of a kernel that its name tells: to its op, if no rule counts that op or its rule gives way; without an
+ * op, to the kernel's own row. Return what is known. */
+static fs_known add_kernel(fs_build *build, uint32_t owner, const device_work *work)
+{
+    fs_known known = {false, false};
+    fs_call *kernel = work->call;
+    if (kernel == NULL || !kernel->has_work) return known;
+    if (owner != FS_NONE && !fs_build_call(build, owner)->work.of_kernels) return known;
+    uint32_t op = owner != FS_NONE ? owner : work->launcher;
+    if (op != FS_NONE && FS_EVENT_AT(build->store, op, kind) != FS_EVENT_OP) op = FS_NONE;
+    fs_call *of = op != FS_NONE ? fs_build_call(build, op) : NULL;
+    fs_node *node = op != FS_NONE ? fs_build_node(build, op) : NULL;
+    fs_kernel_context alone = {0, 0};
+    fs_launch launch;
+    fs_torch_call torch = {.whole = true};
+    uint32_t signature = (uint32_t)kernel->key;
+    uint32_t asked = of != NULL ? (uint32_t)(of - build->calls.calls) + 1 : FS_NONE;
+    bool launched =
+        signature != FS_NONE && fs_launch_decode(fs_store_signature_bytes(build->store, signature).bytes, &launch);
+    bool called = of != NULL && fs_calls_decode(&build->calls, of, &torch);
+    fs_work found = kernel->worked;
+    bool is_known = kernel->works;
+    torch.launch = launched ? &launch : NULL;
+    if (!kernel->registered) {
+        is_known = fs_kernel_work(kernel->text, torch.launch, called ? &torch : NULL,
+                                  node != NULL ? &node->kernels : &alone, &found);
+    } else if (kernel->worked_for != asked) {
+        is_known = kernel->works = fs_work_of_registered(kernel->text, &torch, &kernel->worked);
+        found = kernel->worked;
+        kernel->worked_for = asked;
+    }
+    known.flops = is_known && !isnan(found.flops);
+    known.bytes = is_known && !isnan(found.bytes_moved);
+    if (!known.flops && !known.bytes) return (fs_known){false, false};
+    fs_group *group = of != NULL ? &build->groups[of->row] : &build->groups[kernel->row];
+    supply(build, group, node, of, &found, work);
+    if (!kernel->registered) fs_add_to(&group->estimated_ns, work->duration);
+    return known;
+}
+
+static void add_estimated(fs_build *build, uint32_t owner, const device_work *work, bool supplied)
 {
     const fs_call *call = fs_build_call(build, owner);
-    if (call->work.at_most) fs_add_to(&build->groups[call->row].estimated_ns, work->duration);
+    if (call->work.flops_estimated) fs_add_to(&build->groups[call->row].flops_estimated_ns, work->duration);
+    if ((call->work.at_most && !supplied) || work->estimated)
+        fs_add_to(&build->groups[call->row].estimated_ns, work->duration);
 }
 
 /* Return the innermost op that encloses the event, itself included, or FS_NONE. */
@@ -237,9 +305,16 @@ static void add_stated(fs_build *build, const device_work *work, int64_t *ends)
     }
 }
 
+/* Return whether the launcher is of the capture of a graph, which only a mark is not. */
+static bool is_replayed(const fs_build *build, uint32_t launcher)
+{
+    if (launcher == FS_NONE) return false;
+    return (FS_EVENT_AT(build->store, launcher, flags) & (FS_EVENT_REPLAYED | FS_EVENT_MARK)) == FS_EVENT_REPLAYED;
+}
+
 static void add_work(fs_build *build, const device_work *work, int64_t *ends)
 {
-    fs_known known = {false, false};
+    fs_known known = {false, false}, supplied = {false, false};
     fs_add_to(&build->table->self_device_ns, work->duration);
     if (work->launcher != FS_NONE) {
         fs_node *launcher = fs_build_node(build, work->launcher);
@@ -251,7 +326,11 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
         own(build, launcher, work);
         add_busy(build, group, work, ends);
         if (owner != FS_NONE) add_launched(build, owner, work);
-        if (owner != FS_NONE) add_estimated(build, owner, work);
+        if (work->call != NULL && work->call->has_work) {
+            supplied = add_kernel(build, owner, work);
+            launcher = fs_build_node(build, work->launcher);
+        }
+        if (owner != FS_NONE) add_estimated(build, owner, work, supplied.bytes);
         if (owner != FS_NONE && owner != work->launcher) {
             fs_group *owners = fs_build_group(build, owner);
             own(build, fs_build_node(build, owner), work);
@@ -261,7 +340,12 @@ static void add_work(fs_build *build, const device_work *work, int64_t *ends)
         if (!build->options->brief) known = fs_build_known(build, launcher);
     } else {
         build->has_unlinked_work = true;
+        supplied = add_kernel(build, FS_NONE, work);
     }
+    if (work->call != NULL && work->call->of_graph && !is_replayed(build, work->launcher))
+        fs_add_to(&build->table->unseen_graph_ns, work->duration);
+    known.flops = known.flops || supplied.flops;
+    known.bytes = known.bytes || supplied.bytes;
     if (!build->options->brief) cover(build, work, known);
 }
 
@@ -289,6 +373,7 @@ static void add_event(fs_build *build, uint32_t index, int64_t *ends)
         .timing = chunk->timing[at],
         .kind = chunk->kind[at],
         .has_row = chunk->kind[at] != FS_EVENT_INTERVAL,
+        .estimated = (chunk->flags[at] & FS_EVENT_ESTIMATED) != 0,
     };
     if (work.kind == FS_EVENT_KERNEL) track_shortest(build, &work);
     if (work.has_row) {

@@ -38,10 +38,7 @@ static void set_dtype(fs_torch_call *call, uint8_t dtype)
 static bool decode_typed(const fs_calls *set, const fs_call *of, fs_torch_call *call, fs_torch_call *outer)
 {
     if (!fs_calls_decode(set, of, call)) return false;
-    if (of->outer != FS_NONE && fs_calls_decode(set, &set->calls[of->outer], outer)) {
-        call->outer_name = set->calls[of->outer].text;
-        call->outer = outer;
-    }
+    fs_calls_surround(set, of, call, outer);
     if (!of->untyped || of->dtype == FS_TORCH_DTYPE_NONE) return true;
     set_dtype(call, of->dtype);
     if (call->outer != NULL) set_dtype(outer, of->dtype);

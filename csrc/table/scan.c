@@ -73,6 +73,25 @@ static fs_status find_within(fs_build *build, const fs_chunk *chunk, uint32_t at
     return fs_calls_find_within(&build->calls, *slot, around, slot, err);
 }
 
+/* The most events around an op among which its annotation is looked for. */
+enum { FARTHEST_ANNOTATION = 64 };
+
+/* The same for an op whose work is more exact with the annotation that tells the lengths of sequences. */
+static fs_status find_annotated(fs_build *build, uint32_t index, uint32_t *slot, fs_error *err)
+{
+    uint32_t at;
+    for (int tries = 0; tries < FARTHEST_ANNOTATION; tries++) {
+        const fs_chunk *chunk = fs_event_chunk(build->store, index, &at);
+        uint32_t outer = fs_build_parent(build, chunk, at, index);
+        if (outer == FS_NONE) return FS_OK;
+        const fs_call *around = fs_build_call(build, outer);
+        if (around->kind == FS_EVENT_RANGE && around->text != NULL && fs_work_is_annotation(around->text))
+            return fs_calls_find_within(&build->calls, *slot, (uint32_t)(around - build->calls.calls), slot, err);
+        index = outer;
+    }
+    return FS_OK;
+}
+
 /* Find the event's call and count it in its row. */
 static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at, uint32_t index, fs_error *err)
 {
@@ -82,6 +101,7 @@ static fs_status count_event(fs_build *build, const fs_chunk *chunk, uint32_t at
     uint32_t signature = kind == FS_EVENT_MEMORY ? FS_NONE : chunk->signature[at]; /* each differs, and tells nothing */
     FS_TRY(fs_calls_find(&build->calls, chunk->name[at], signature, kind, on_device, part, slot, err));
     if (build->calls.calls[*slot].work.of_outer) FS_TRY(find_within(build, chunk, at, index, slot, err));
+    if (build->calls.calls[*slot].work.of_annotation) FS_TRY(find_annotated(build, index, slot, err));
     const fs_call *call = &build->calls.calls[*slot];
     if (call->row == build->group_count) FS_TRY(add_group(build, err));
 

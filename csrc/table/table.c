@@ -117,7 +117,7 @@ static int compare_groups(const void *left, const void *right)
 
 static bool is_known(const fs_row *row)
 {
-    return !row->on_device && !isnan(row->flops) && !isnan(row->bytes_total_moved);
+    return !isnan(row->flops) && !isnan(row->bytes_total_moved);
 }
 
 static fs_roof whole_of(const fs_build *build)
@@ -228,10 +228,32 @@ static fs_status list_times(const fs_build *build, size_t place, fs_unmodelled *
     return fs_sort(list, count, sizeof *list, compare_times, "names", err);
 }
 
+/* List a call of each op whose arguments do not fit its rule. */
+static fs_status list_misfits(const fs_build *build, fs_error *err)
+{
+    fs_table *table = build->table;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < build->calls.count; i++) count += build->calls.calls[i].expected != NULL;
+    table->misfits = fs_malloc((count + (size_t)1) * sizeof *table->misfits);
+    if (table->misfits == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for a table of %u rows", count);
+    for (uint32_t i = 0; i < build->calls.count; i++) {
+        const fs_call *call = &build->calls.calls[i];
+        bool listed = call->expected == NULL;
+        for (uint32_t j = 0; j < table->misfit_count && !listed; j++)
+            listed = strcmp(table->misfits[j].name, call->text) == 0;
+        if (!listed)
+            table->misfits[table->misfit_count++] = (fs_misfit){call->text, call->expected, (uint32_t)call->key};
+    }
+    return FS_OK;
+}
+
 static fs_status list_unmodelled(const fs_build *build, fs_error *err)
 {
     fs_table *table = build->table;
+    FS_TRY(list_misfits(build, err));
     FS_TRY(list_times(build, offsetof(fs_group, unmodelled_ns), &table->unmodelled, &table->unmodelled_count, err));
+    FS_TRY(list_times(build, offsetof(fs_group, flops_estimated_ns), &table->flops_estimated,
+                      &table->flops_estimated_count, err));
     return list_times(build, offsetof(fs_group, estimated_ns), &table->estimated, &table->estimated_count, err);
 }
 
@@ -294,6 +316,8 @@ void fs_table_destroy(fs_table *table)
     fs_free(table->event_calls);
     fs_free(table->unmodelled);
     fs_free(table->estimated);
+    fs_free(table->flops_estimated);
+    fs_free(table->misfits);
     fs_free(table);
 }
 

@@ -72,6 +72,12 @@ typedef struct {
     int64_t ns;
 } fs_unmodelled;
 
+/* A call of a library's op with other arguments than its rule expects. */
+typedef struct {
+    const char *name, *expected; /* expected: as in csrc/work/libraries */
+    uint32_t signature;
+} fs_misfit;
+
 /* A piece of work: device work with a known start; in a store without any, an op on the CPU. Its row is that of the op
  * or range to which its FLOPs and bytes belong or, if no rule counts them, of the innermost op or range around its
  * launch. The roofs are its share, by duration, of the roofs of that call; NaN: unknown. */
@@ -129,11 +135,15 @@ typedef struct {
     double modelled_base_ns, bytes_known_ns, flops_known_ns;
     fs_unmodelled *unmodelled; /* the time in ops of unknown bytes, longest first */
     uint32_t unmodelled_count;
-    fs_unmodelled
-        *estimated; /* the time in ops whose bytes are an upper bound derived from kernel launches, longest first */
+    fs_unmodelled *estimated; /* the time in ops whose work is a bound or an estimate, longest first */
     uint32_t estimated_count;
-    uint32_t open_events; /* events without an end; they are counted, but have no time */
-    fs_table_work *works; /* if fs_table_options.works; in the order of the store */
+    fs_unmodelled *flops_estimated; /* the same where only the FLOPs are */
+    uint32_t flops_estimated_count;
+    fs_misfit *misfits; /* distinct calls of library ops that do not fit their rules */
+    uint32_t misfit_count;
+    int64_t unseen_graph_ns; /* kernels of graphs whose op is unknown */
+    uint32_t open_events;    /* events without an end; they are counted, but have no time */
+    fs_table_work *works;    /* if fs_table_options.works; in the order of the store */
     uint32_t work_count;
     fs_table_rated *rated; /* if fs_table_options.ratings; in the order of the store */
     uint32_t rated_count;

@@ -101,6 +101,11 @@ static void add_own_work(fs_build *build, fs_node *node, fs_call *call, int64_t 
     fs_group *group = &build->groups[call->row];
     group->work_calls++;
     if (call->known && is_inside(node, work)) return;
+    if ((work->of_kernels && node->supplied > 0) ||
+        (!call->known && node->supplied > 0 && node->supplied == node->launches)) {
+        fs_roof_sum_launch(&group->roof, roof_of(build, node, call), node->launches);
+        return;
+    }
     if (work->of_launched) { /* its kernels, if any, have added their work (devices.c) */
         if ((node->flags & FS_NODE_LISTED) == 0) add_unknown(&group->row);
         add_roof(build, node, call);
@@ -177,6 +182,8 @@ static void cover(fs_build *build, const fs_node *node, fs_group *group)
     fs_known known = fs_build_known(build, node);
     table->modelled_base_ns += (double)node->self_cpu_ns;
     const fs_call *owner = node->owner != FS_NONE ? fs_build_call(build, node->owner) : NULL;
+    if (owner != NULL && owner->work.flops_estimated)
+        fs_add_to(&build->groups[owner->row].flops_estimated_ns, node->self_cpu_ns);
     if (owner != NULL && owner->work.at_most) fs_add_to(&build->groups[owner->row].estimated_ns, node->self_cpu_ns);
     if (known.flops) table->flops_known_ns += (double)node->self_cpu_ns;
     if (known.bytes) {

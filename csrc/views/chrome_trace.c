@@ -267,6 +267,7 @@ static fs_status put_events(fs_trace *trace, bool annotations, fs_error *err)
         FS_POLL(index, err);
         fs_store_get(trace->store, index, &event);
         if (!fs_trace_is_written(&event) || fs_trace_is_device_annotation(&event) != annotations) continue;
+        fs_replayed_place(&trace->replayed, index, &event);
         put_event(trace, &event, index);
     }
     return trace->out.status;
@@ -361,6 +362,7 @@ static fs_status write_trace(fs_trace *trace, fs_error *err)
 {
     FS_TRY(fs_json_init(&trace->texts, NULL, NULL, err));
     FS_TRY(fs_json_init(&trace->out, trace->options->write, trace->options->context, err));
+    FS_TRY(fs_replayed_create(&trace->replayed, trace->store, err));
     FS_TRY(fs_trace_survey(trace, err));
     FS_TRY(fs_trace_name_texts(trace, err));
     FS_TRY(fs_trace_rows(trace, err));
@@ -388,6 +390,7 @@ fs_status fs_chrome_trace_write(const fs_store *store, const fs_chrome_trace_opt
     fs_json_clear(&trace->texts);
     fs_json_clear(&trace->out);
     fs_flows_clear(&trace->flows);
+    fs_replayed_clear(&trace->replayed);
     fs_intern_clear(&trace->shared);
     fs_table_destroy(trace->table);
     fs_free(trace->rated_of);

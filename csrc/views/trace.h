@@ -13,6 +13,7 @@
 #include "table/table.h"
 #include "views/chrome_trace.h"
 #include "views/flows.h"
+#include "views/replayed.h"
 
 enum { FS_TRACE_PLACES = FS_DEVICE_LIMIT + 1 /* the CPU is place 0 */ };
 
@@ -60,6 +61,7 @@ typedef struct {
     fs_table *table;    /* NULL: none */
     uint32_t *rated_of; /* by event: index in table->rated, or FS_NONE */
     uint32_t next_work; /* in table->works, as events are written in order */
+    fs_replayed_places replayed;
     /* Text shared by many events. */
     fs_json texts;
     fs_piece *names;  /* by id */

@@ -326,6 +326,8 @@ static void op_arguments(fs_trace *trace, fs_json_members *members, const fs_eve
     }
     external_id(members, index);
     INTEGER(members, "Ev Idx", index);
+    if ((event->flags & FS_EVENT_REPLAYED) != 0)
+        INTEGER(members, "graph replay", (event->flags & FS_EVENT_MARK) != 0 ? FS_EVENT_MARK : 1);
     put_shared(trace, members, event);
 }
 
@@ -334,6 +336,13 @@ static void runtime_arguments(fs_trace *trace, fs_json_members *members, const f
     unsigned owners = 1u << FS_EVENT_OP | 1u << FS_EVENT_RANGE | 1u << FS_EVENT_STEP;
     external_id(members, enclosing(trace, index, event->parent, owners));
     correlation(members, event);
+    fs_launch launch;
+    const char *kernel = NULL;
+    if (event->signature != FS_NONE)
+        kernel = fs_kernel_decode(fs_store_signature_bytes(trace->store, event->signature).bytes, &launch);
+    if (kernel == NULL) return;
+    FS_JSON_KEY(members, "kernel");
+    fs_json_string(members->json, kernel);
 }
 
 static void device_and_stream(fs_trace *trace, fs_json_members *members, const fs_event *event)

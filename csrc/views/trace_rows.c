@@ -79,9 +79,10 @@ static fs_status find_slices(layout *all, fs_error *err)
         FS_TRY(find_track(all, chunk, at, index, &id, err));
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is room for every id that find_track() returns */
         all->tracks[id].count++;
-        int64_t end =
-            fs_add_saturated(chunk->start[at], fs_trace_duration(trace, chunk->start[at], chunk->duration[at]));
-        all->found[all->count++] = (slice){chunk->start[at], end, index, id};
+        fs_event event = {.start = chunk->start[at], .duration = chunk->duration[at], .flags = chunk->flags[at]};
+        fs_replayed_place(&trace->replayed, index, &event);
+        int64_t end = fs_add_saturated(event.start, fs_trace_duration(trace, event.start, event.duration));
+        all->found[all->count++] = (slice){event.start, end, index, id};
     }
     return FS_OK;
 }

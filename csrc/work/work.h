@@ -17,13 +17,16 @@ typedef struct {
      * bytes of an element and an upper bound of the number of elements. */
     bool of_launched;
     double list_elements, item;
-    double most_read; /* upper limit of bytes_read, in bytes, for repeated reads; NaN: none */
-    bool at_most;     /* the arguments give only an upper bound */
-    bool apart;       /* excludes the work of ops nested in this one */
-    bool stated;      /* declared by the program; without a unit, any unit may execute the FLOPs */
+    double most_read;     /* upper limit of bytes_read, in bytes, for repeated reads; NaN: none */
+    bool at_most;         /* the arguments give only a bound, or an estimate */
+    bool flops_estimated; /* of the FLOPs alone */
+    bool apart;           /* excludes the work of ops nested in this one */
+    bool stated;          /* declared by the program; without a unit, any unit may execute the FLOPs */
     /* The work is unknown until computed again with fs_torch_call.outer (of_outer) or fs_torch_call.output
      * (of_gradient). */
     bool of_outer, of_gradient;
+    bool of_annotation; /* it is more exact if computed again with fs_torch_call.annotation */
+    bool of_kernels;    /* what its kernels tell (kernel_work.h) replaces it */
 } fs_work;
 
 /* Unknown work. */
@@ -35,6 +38,13 @@ fs_work fs_work_of(const char *name, const fs_signature *signature);
 /* Compute the work of a recorded torch call from its name, like "aten::mm" or "triton_poi_fused_add_0". Without a rule,
  * the numbers recorded in the trace are used. */
 fs_work fs_work_of_torch(const char *name, const fs_torch_call *call);
+
+/* Return the argument list that the rule of a library's op expects, if the call has another one (of another version of
+ * the library), and NULL otherwise. */
+const char *fs_work_expected(const char *name, const fs_torch_call *call);
+
+/* Return whether the name of an annotation tells the lengths of sequences: "execute_8_context_0(sq0sk0…)…". */
+bool fs_work_is_annotation(const char *name);
 
 /* Return whether all tensors of the op have one dtype, so that it can be inferred from its kernels. */
 bool fs_work_has_one_dtype(const char *name);

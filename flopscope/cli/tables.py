@@ -60,6 +60,8 @@ def add_table(commands: Any) -> None:
         "trace of torch.profiler, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
     )
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
+    text = "traces of the capture of CUDA graphs, files or folders: their ops are those of the kernels of replays"
+    parser.add_argument("--captures", nargs="+", metavar="TRACE", help=text)
     text = "column or its header (default: headroom, what could be gained; without known peaks, the time)"
     parser.add_argument("--sort-by", metavar="COLUMN", help=text)
     text = "rows to print, -1 for all (default: %(default)s)"
@@ -95,7 +97,7 @@ def _table(options: argparse.Namespace) -> None:
     columns = [name for text in options.columns or () for name in text.split(",") if name.strip()] or None
     if columns is not None:
         find_columns(columns)
-    processes = join_windows(load_traces(*options.traces))
+    processes = join_windows(load_traces(*options.traces, captures=options.captures))
     ranks = _ranks(processes)
     several = len(processes) > 1
     grouped = [_grouped(process.trace, options, several=several) for process in processes]

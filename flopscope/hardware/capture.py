@@ -19,10 +19,12 @@ __all__ = [
     "Timer",
     "Timing",
     "is_taken",
+    "may_evict",
     "shortest_kernel",
     "start_core",
     "stop_core",
     "warn_of_losses",
+    "why_no_cupti",
 ]
 
 Timer = Literal["auto", "cupti", "event"]
@@ -130,6 +132,16 @@ def _has_driver() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def may_evict() -> bool:
+    """Return whether a subscriber of CUPTI without a name can only be an idle torch.profiler."""
+    return _may_share()
+
+
+def why_no_cupti() -> str | None:
+    """Return why CUPTI is unavailable, or None if it is loaded and there is a device."""
+    return _why_no_cupti()
 
 
 @functools.cache

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.ranks.digest import Digest, digest_of
 from flopscope.ranks.engine import MISSING, Failure, run_everywhere, workers_for
-from flopscope.sources.find import find_traces
 from flopscope.sources.load import load_trace
+from flopscope.sources.paths import find_traces
 from flopscope.support.safe import printable
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _sources(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -
         text = os.fspath(path)
         if isinstance(text, bytes):
             text = os.fsdecode(text)
-        sources += _remote(text) if "://" in text else find_traces(text)
+        sources += _remote(text) if "://" in text else find_traces(text).paths
     return list(dict.fromkeys(sources))
 
 

@@ -77,15 +77,18 @@ def _coverage(tables: Iterable[EventTable]) -> dict[str, Any]:
         for table in tables
     ]
     joined: dict[str, Any] = {name: _mean([(covered[name], time) for covered, time in parts]) for name in _SHARES}
-    for listed in ("unmodelled", "estimated"):
+    for listed in ("unmodelled", "estimated", "estimated_flops"):
         times: dict[str, float] = {}
         for covered, _ in parts:
             for name, time in covered.get(listed, ()):
                 times[name] = times.get(name, 0.0) + time
         joined[listed] = sorted(times.items(), key=lambda pair: -pair[1])
-    if not joined["estimated"]:
-        del joined["estimated"]
-    return joined
+    for listed in ("estimated", "estimated_flops"):
+        if not joined[listed]:
+            del joined[listed]
+    misfits = {name: what for covered, _ in parts for name, what in covered.get("misfits", {}).items()}
+    unseen = math.fsum(covered.get("unseen_graphs", 0.0) for covered, _ in parts)
+    return joined | ({"misfits": misfits} if misfits else {}) | ({"unseen_graphs": unseen} if unseen else {})
 
 
 def _mean(parts: list[tuple[float, float]]) -> float:

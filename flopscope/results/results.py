@@ -101,8 +101,7 @@ class Results:
         meta["has_shapes"] = core.has_shapes
         meta["hints"] = self._hints
         meta["profile_memory"] = self.profile_memory
-        if not meta["coverage"]["estimated"]:
-            del meta["coverage"]["estimated"]
+        meta["coverage"] = _with_what_there_is(meta["coverage"])
         devices = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
         if source == "none":
             devices = set()
@@ -114,7 +113,14 @@ class Results:
         """Return the share of time whose work is known.
 
         The result is ``{"bytes": 0…1, "flops": 0…1, "unmodelled": [(name, µs), …]}``. The base is device
-        time, or the host time of the ops if no device was used. NaN for a profile without ops.
+        time, or the host time of the ops if no device was used. NaN for a profile without ops. Where there are any, it
+        also has:
+
+        - "estimated": the time in ops whose work is a bound or an estimate, or that were inferred for kernels of
+          graphs; "estimated_flops": the same where only the FLOPs are an estimate, as those of generated kernels;
+        - "misfits": for ops of other libraries that were called with other arguments than their rules expect, a tuple
+          of the arguments seen and those expected, as texts;
+        - "unseen_graphs": the time in µs of kernels of CUDA graphs whose capture was not watched.
         """
         return self.key_averages(peaks="none").coverage()
 
@@ -503,3 +509,26 @@ def _kernels_of_rows(names: Sequence[str], cells: Mapping[str, Any]) -> list[lis
             total[0] += count
             total[1] += busy
     return [[(name, count, busy / 1000) for name, (count, busy) in kernels.items()] for kernels in found]
+
+
+def _with_what_there_is(coverage: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what is empty, and describe the arguments of misfits."""
+    optional = ("estimated", "estimated_flops", "misfits", "unseen_graphs")
+    found = {name: value for name, value in coverage.items() if name not in optional or value}
+    if "misfits" in found:
+        seen = found["misfits"].items()
+        found["misfits"] = {name: (_arguments_text(arguments), expected) for name, (arguments, expected) in seen}
+    return found
+
+
+def _arguments_text(arguments: Sequence[Any]) -> str:
+    """Describe the arguments of a call: "float32[8, 4], None, 0.5"."""
+    parts = []
+    for argument in arguments:
+        if isinstance(argument, tuple):
+            parts.append(f"{argument[0] or 'tensor'}{list(argument[1])}")
+        elif isinstance(argument, list):
+            parts.append(f"[{_arguments_text(argument)}]")
+        else:
+            parts.append(str(argument))
+    return ", ".join(parts)

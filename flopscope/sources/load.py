@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -14,9 +14,11 @@ from flopscope import _core
 from flopscope.hardware.model import Model, models_of, why_unknown
 from flopscope.results.process import rank_of
 from flopscope.results.results import Results
+from flopscope.sources import graphs
 from flopscope.sources.captures import NotACapture, hints_of, is_capture, read_capture
 from flopscope.sources.feed import read_trace
 from flopscope.sources.foreign import foreign_file
+from flopscope.sources.paths import find_traces
 from flopscope.sources.peek import as_file, start_of
 from flopscope.support.files import close_names
 from flopscope.support.safe import printable
@@ -24,7 +26,7 @@ from flopscope.support.safe import printable
 if TYPE_CHECKING:
     from flopscope.hardware.peaks import Peaks
 
-__all__ = ["NotATrace", "Trace", "load_trace"]
+__all__ = ["NotATrace", "Trace", "load_own", "load_trace"]
 
 EXPANSION = 200  # maximum ratio of text to compressed size; 48 traces of torch have ratios from 7 to 34
 EXPANSION_FREE = 256 << 20  # bytes that every compressed file may expand to
@@ -59,6 +61,11 @@ class Trace(Results):
         "without_time", of an "unknown" category, of "too_many" devices. "truncated" is whether the file was cut off.
         Inconsistent events: "contradicting" device work, whose External id names another op than the one around its
         launch, and "overlapping" host events, which began within another event on their thread but ended after it."""
+        self.graphs: dict[str, int] = {}
+        """Counts of CUDA or HIP graphs: captured "graphs", "launches" of graphs and the kernels, copies and fills
+        ("works") that they ran; the works whose node was "matched", and that are "owned" by an op of the capture; the
+        launches of "unseen" graphs and those that are "ambiguous"; and the works whose op is "estimated" from the same
+        kernel elsewhere."""
         self._process = int(report["process"])
         self.with_stack = bool(metadata.get("with_stack")) or core.has_frames
         self.record_shapes = bool(metadata.get("record_shapes", core.has_shapes))
@@ -152,7 +159,10 @@ _REGENERATED = frozenset(
 
 
 def load_trace(
-    source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes], *, max_bytes: int | None = None
+    source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes],
+    *,
+    max_bytes: int | None = None,
+    captures: graphs.Source | Iterable[graphs.Source] | None = None,
 ) -> Trace:
     """Read a trace from a path, bytes or a binary file object.
 
@@ -168,11 +178,32 @@ def load_trace(
     expand to 256 MB plus 200 times its size, far more than real traces do; other files have no limit. An event takes
     about 200 bytes of memory, so a file of only short events takes about five times its size.
 
+    ``captures`` names traces recorded while the program captured its CUDA or HIP graphs, as vLLM and SGLang write
+    them: files, folders or patterns. The kernels of a replayed graph then belong to the ops of the capture. Launches
+    are joined to captured graphs by the names and the order of their kernels; what does not match is counted in
+    ``Trace.graphs`` and in a warning. Without a capture, a kernel of a graph belongs to the op that launched the same
+    kernel with the same grid elsewhere in the file, if that is unambiguous; ``coverage()["estimated"]`` names the op.
+
     Issue a UserWarning, and return what could be read, if the trace is truncated, if events were omitted, or if events
     contradict each other. Raise ValueError, naming the file, the byte and what was expected, if the source is not a
     trace, and what it is where that is known; OSError if it cannot be read; ImportError if no library for zstandard is
     installed.
     """
+    return _load(source, max_bytes, captures)
+
+
+def load_own(source: str) -> Trace:
+    """Read a trace that torch recorded in this process: the graphs that watch_graphs() saw captured are known."""
+    return _load(source, None, None, watched=True)
+
+
+def _load(
+    source: str | bytes | bytearray | memoryview | os.PathLike[str] | IO[bytes],
+    max_bytes: int | None,
+    captures: graphs.Source | Iterable[graphs.Source] | None,
+    *,
+    watched: bool = False,
+) -> Trace:
     if max_bytes is not None and max_bytes <= 0:
         raise ValueError(f"max_bytes must be positive, not {max_bytes}")
     name = _name_of(source)
@@ -184,6 +215,8 @@ def load_trace(
                 with as_file(source, problems) as path:
                     capture = read_capture(path, problems.start)
                 problems.warn_of_capture(capture.report, capture.notes)
+                if captures is not None:
+                    problems._warn("captures= is for traces of torch.profiler: this file has those of its own graphs")
                 return Trace(name, capture.core, capture.report, capture.metadata)
             reader = _core.TraceReader()
             read_trace(source, reader, problems)
@@ -201,7 +234,18 @@ def load_trace(
     except ImportError as problem:
         raise ImportError(printable(f"{name}: {problem}")) from problem
     problems.warn(report)
-    return Trace(name, core, report, _metadata(report["head"]))
+    counts = graphs.join(core, [] if captures is None else _captures(captures, max_bytes), watched=watched)
+    if captures is not None:
+        graphs.warn_of_unmatched(name, counts)
+    trace = Trace(name, core, report, _metadata(report["head"]))
+    trace.graphs = counts
+    return trace
+
+
+def _captures(sources: graphs.Source | Iterable[graphs.Source], max_bytes: int | None) -> list[_core.Store]:
+    """Read the traces of captures."""
+    paths = [path for one in graphs.sources_of(sources) for path in find_traces(os.fspath(one)).paths]
+    return [load_trace(path, max_bytes=max_bytes)._recorded("captures") for path in paths]
 
 
 _IS_FOLDER = "it is a folder; name a trace in it, or give the folder to load_traces() or to flopscope table"

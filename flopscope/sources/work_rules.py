@@ -36,6 +36,10 @@ class WorkCall:
     """A tuple of ints, in elements, for a tensor, or None if the trace has none; None for other arguments."""
     values: list[Any]
     """The value of a number, bool, string or list of these; None for a tensor and for an omitted argument."""
+    grid: tuple[int, int, int] | None = None
+    """Blocks of the launch, in a call of a rule for a kernel; None for an op, or if the launch was not recorded."""
+    block: tuple[int, int, int] | None = None
+    """Threads of a block, likewise."""
 
 
 WorkRule: TypeAlias = Callable[[WorkCall], Mapping[str, Any] | Sequence[float | None] | None]
@@ -47,13 +51,23 @@ _warned: set[str] = set()
 def register_work(name: str, fn: WorkRule | None) -> None:
     """Register ``fn`` as the rule that computes the FLOPs and bytes of an op in all later tables.
 
-    name: the op's name with its namespace, as in traces and tables ("mylib::fused_mlp", "aten::mm",
-        "my_triton_kernel"). The rule replaces a built-in one.
+    name: the op's name with its namespace, as in traces and tables ("mylib::fused_mlp", "aten::mm"). The rule replaces
+        a built-in one. Or the name of a kernel, such as a Triton kernel: its work then belongs to the op that launched
+        it, if no rule counts that op, or else to the row of the kernel. The WorkCall has the arguments of that op, and
+        the grid and block of the launch.
     fn: called once for each distinct WorkCall (shapes, dtypes, strides, values) of a table. It returns
         {"flops": …, "bytes_read": …, "bytes_written": …} or a sequence of these three, for one call, counted as
         described in docs/counting.md. None, NaN and missing keys mean unknown. The dict may name the compute
         unit that does the FLOPs, {…, "unit": "bf16_tensor"}; without it, the roofline is known only if the bytes bound
         it on every unit. If fn is None, the rule of that name is removed.
+
+    A package ships rules for its ops by naming a function without arguments, which calls register_work(), as an entry
+    point of the group "flopscope.work":
+
+        [project.entry-points."flopscope.work"]
+        mylib = "mylib.work_rules:register"
+
+    It is called before a table first counts an op of another library than torch.
 
     Rules apply to the ops of torch, in traces too, but not to flopscope's own ops, whose work is known. If ``fn``
     raises an exception or returns an invalid result, a warning is issued once and the work of the call is unknown.
@@ -94,7 +108,10 @@ def _value(text: str) -> Any:
     return _item(text) if text else None
 
 
-def _call_of(name: str, arguments: list[Any]) -> WorkCall:
+Launch: TypeAlias = tuple[tuple[int, int, int], tuple[int, int, int]]
+
+
+def _call_of(name: str, arguments: list[Any], launch: Launch | None) -> WorkCall:
     parts: list[list[Any]] = [[], [], []]  # dtypes, shapes, strides
     for argument in arguments:
         for place, part in enumerate(parts):
@@ -103,7 +120,8 @@ def _call_of(name: str, arguments: list[Any]) -> WorkCall:
             else:
                 part.append([tensor[place] for tensor in argument] if isinstance(argument, list) else None)
     values = [_value(argument) if isinstance(argument, str) else None for argument in arguments]
-    return WorkCall(name, shapes=parts[1], dtypes=parts[0], strides=parts[2], values=values)
+    grid, block = launch or (None, None)
+    return WorkCall(name, parts[1], parts[0], parts[2], values, grid, block)
 
 
 def _number(label: str, value: Any) -> float:
@@ -143,13 +161,20 @@ def _unit(name: Any) -> str:
     return str(name)
 
 
-def _work_of(name: str, arguments: list[Any]) -> tuple[float, float, float, str] | None:
-    """Return the work of a distinct call, as called by the core; None if there is no rule for the name."""
+def _work_of(
+    name: str, arguments: list[Any] | None, launch: Launch | None = None
+) -> tuple[float, float, float, str] | bool | None:
+    """Return the work of a distinct call, as called by the core; None if there is no rule for the name.
+
+    Without arguments, return whether there is a rule.
+    """
     fn = _rules.get(name)
+    if arguments is None:
+        return fn is not None
     if fn is None:
         return None
     try:
-        return _checked(fn(_call_of(name, arguments)))
+        return _checked(fn(_call_of(name, arguments, launch)))
     except Exception as error:
         if name not in _warned:
             _warned.add(name)

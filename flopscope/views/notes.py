@@ -54,7 +54,16 @@ def footnotes(
         names = [name(op) for op, _ in coverage["estimated"]]
         more = len(names) - UNMODELLED_SHOWN
         rest = f" and {more} more" if more > 0 else ""
-        yield f"Only upper limits are known for the work of {', '.join(names[:UNMODELLED_SHOWN])}{rest}."
+        yield f"Only bounds or estimates are known for the work of {', '.join(names[:UNMODELLED_SHOWN])}{rest}."
+    if coverage.get("estimated_flops"):
+        yield "The FLOPs of generated kernels are estimated from the ops in their names."
+    for op, (seen, expected) in list(coverage.get("misfits", {}).items())[:UNMODELLED_SHOWN]:
+        yield f"Another version of {name(op)}: called with ({printable(seen)}), where the rule expects ({expected})."
+    if coverage.get("unseen_graphs"):
+        yield (
+            f"Kernels of CUDA graphs whose capture was not seen: {time(coverage['unseen_graphs'])}. Call "
+            "fs.watch_graphs() before graphs are captured, or load_trace(…, captures=…)."
+        )
     if table.open_events:
         yield f"Open events: {table.open_events} had not ended; their time is unknown and counts as 0."
     if table.dropped:

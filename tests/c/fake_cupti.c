@@ -50,7 +50,7 @@ static struct {
 
     fs_cupti_callback callback;
     void *callback_context;
-    bool driver_callbacks[FAKE_FUNCTIONS];
+    bool driver_callbacks[FAKE_FUNCTIONS], resource_callbacks[FAKE_FUNCTIONS];
     fs_cupti_request request;
     fs_cupti_complete complete;
     uint64_t (*clock)(void);
@@ -262,16 +262,36 @@ int cuptiUnsubscribe(void *subscriber)
     if (subscriber != &fake) return FAKE_INVALID_PARAMETER;
     fake.callback = NULL;
     memset(fake.driver_callbacks, 0, sizeof fake.driver_callbacks);
+    memset(fake.resource_callbacks, 0, sizeof fake.resource_callbacks);
     return 0;
 }
 
 int cuptiEnableCallback(uint32_t on, void *subscriber, int domain, uint32_t function)
 {
-    if (subscriber != &fake || domain != FS_CUPTI_DRIVER_DOMAIN || function == 0 || function >= FAKE_FUNCTIONS)
+    bool driver = domain == FS_CUPTI_DRIVER_DOMAIN, resource = domain == FS_CUPTI_RESOURCE_DOMAIN;
+    if (subscriber != &fake || (!driver && !resource) || function == 0 || function >= FAKE_FUNCTIONS)
         return FAKE_INVALID_PARAMETER;
     int code = fake_answer("cuptiEnableCallback");
-    if (code == 0) fake.driver_callbacks[function] = on;
+    if (code == 0) (driver ? fake.driver_callbacks : fake.resource_callbacks)[function] = on;
     return code;
+}
+
+/* A node is its id. */
+int cuptiGetGraphNodeId(void *node, uint64_t *id)
+{
+    int code = fake_answer("cuptiGetGraphNodeId");
+    *id = (uint64_t)(uintptr_t)node;
+    return code;
+}
+
+/* Let a node of a graph be created, cloned, …: a callback of the resource domain. */
+void fake_graph_node(uint32_t function, uint64_t node, uint64_t original, int type)
+{
+    fs_cupti_graph graph = {
+        .node = (void *)(uintptr_t)node, .original_node = (void *)(uintptr_t)original, .node_type = type};
+    fs_cupti_resource resource = {.descriptor = &graph};
+    if (fake.callback == NULL || !fake.resource_callbacks[function]) return;
+    fake.callback(fake.callback_context, FS_CUPTI_RESOURCE_DOMAIN, function, &resource);
 }
 
 int cuptiActivityRegisterCallbacks(fs_cupti_request request, fs_cupti_complete complete)
@@ -408,9 +428,11 @@ int cuptiFinalize(void)
 {
     fake_join_workers();
     fake.finalized++;
+    fake.taken = false;
     if (fake.buffer != NULL) fake.abandoned++;
     fake.callback = NULL;
     memset(fake.driver_callbacks, 0, sizeof fake.driver_callbacks);
+    memset(fake.resource_callbacks, 0, sizeof fake.resource_callbacks);
     fake.request = NULL;
     fake.complete = NULL;
     fake.clock = NULL;

@@ -9,26 +9,36 @@
 #include <stdint.h>
 
 /* X(name here, NVIDIA's name, number) */
-#define FS_CUPTI_NUMBERS(X)                                                       \
-    X(FS_CUPTI_SUCCESS, CUPTI_SUCCESS, 0)                                         \
-    X(FS_CUPTI_ERROR_TAKEN, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, 39)   \
-    X(FS_CUPTI_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY, 1)                             \
-    X(FS_CUPTI_MEMSET, CUPTI_ACTIVITY_KIND_MEMSET, 2)                             \
-    X(FS_CUPTI_DRIVER, CUPTI_ACTIVITY_KIND_DRIVER, 4)                             \
-    X(FS_CUPTI_RUNTIME, CUPTI_ACTIVITY_KIND_RUNTIME, 5)                           \
-    X(FS_CUPTI_KERNEL, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 10)                 \
-    X(FS_CUPTI_OVERHEAD, CUPTI_ACTIVITY_KIND_OVERHEAD, 17)                        \
-    X(FS_CUPTI_MEMCPY_PEER, CUPTI_ACTIVITY_KIND_MEMCPY2, 22)                      \
-    X(FS_CUPTI_SYNCHRONIZATION, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, 38)          \
-    X(FS_CUPTI_FLUSH_FORCED, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, 1)                 \
-    X(FS_CUPTI_THREAD_DEFAULT, CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT, 0)          \
-    X(FS_CUPTI_THREAD_SYSTEM, CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM, 1)            \
-    X(FS_CUPTI_OBJECT_THREAD, CUPTI_ACTIVITY_OBJECT_THREAD, 2)                    \
-    X(FS_CUPTI_ZEROED_BUFFERS, CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, 5) \
-    X(FS_CUPTI_THREAD_BUFFERS, CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, 9) \
-    X(FS_CUPTI_DRIVER_DOMAIN, CUPTI_CB_DOMAIN_DRIVER_API, 1)                      \
-    X(FS_CUPTI_RUNTIME_DOMAIN, CUPTI_CB_DOMAIN_RUNTIME_API, 2)                    \
+#define FS_CUPTI_NUMBERS(X)                                                        \
+    X(FS_CUPTI_SUCCESS, CUPTI_SUCCESS, 0)                                          \
+    X(FS_CUPTI_ERROR_TAKEN, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, 39)    \
+    X(FS_CUPTI_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY, 1)                              \
+    X(FS_CUPTI_MEMSET, CUPTI_ACTIVITY_KIND_MEMSET, 2)                              \
+    X(FS_CUPTI_DRIVER, CUPTI_ACTIVITY_KIND_DRIVER, 4)                              \
+    X(FS_CUPTI_RUNTIME, CUPTI_ACTIVITY_KIND_RUNTIME, 5)                            \
+    X(FS_CUPTI_KERNEL, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 10)                  \
+    X(FS_CUPTI_OVERHEAD, CUPTI_ACTIVITY_KIND_OVERHEAD, 17)                         \
+    X(FS_CUPTI_MEMCPY_PEER, CUPTI_ACTIVITY_KIND_MEMCPY2, 22)                       \
+    X(FS_CUPTI_SYNCHRONIZATION, CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, 38)           \
+    X(FS_CUPTI_FLUSH_FORCED, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED, 1)                  \
+    X(FS_CUPTI_THREAD_DEFAULT, CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT, 0)           \
+    X(FS_CUPTI_THREAD_SYSTEM, CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM, 1)             \
+    X(FS_CUPTI_OBJECT_THREAD, CUPTI_ACTIVITY_OBJECT_THREAD, 2)                     \
+    X(FS_CUPTI_ZEROED_BUFFERS, CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, 5)  \
+    X(FS_CUPTI_THREAD_BUFFERS, CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, 9)  \
+    X(FS_CUPTI_DRIVER_DOMAIN, CUPTI_CB_DOMAIN_DRIVER_API, 1)                       \
+    X(FS_CUPTI_RUNTIME_DOMAIN, CUPTI_CB_DOMAIN_RUNTIME_API, 2)                     \
+    X(FS_CUPTI_RESOURCE_DOMAIN, CUPTI_CB_DOMAIN_RESOURCE, 3)                       \
+    X(FS_CUPTI_NODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, 13)            \
+    X(FS_CUPTI_NODE_DESTROYED, CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING, 14) \
+    X(FS_CUPTI_NODE_CLONED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, 20)              \
     X(FS_CUPTI_API_EXIT, CUPTI_API_EXIT, 1)
+
+/* Of CUDA 13 and later, whose headers name them; older versions never call them. */
+enum { FS_CUPTI_NODE_UPDATED = 22, FS_CUPTI_NODE_SET = 23 };
+
+/* CUgraphNodeType, of cuda.h. */
+enum { FS_CUPTI_NODE_KERNEL = 0, FS_CUPTI_NODE_COPY = 1, FS_CUPTI_NODE_FILL = 2 };
 
 enum {
 #define FS_CUPTI_ENUM(ours, theirs, number) ours = number,
@@ -127,6 +137,18 @@ typedef struct {
     const char *function;
 } fs_cupti_callback_data;
 
+/* Arguments of a callback for a graph. */
+typedef struct {
+    void *graph, *original_graph, *node, *original_node;
+    int32_t node_type;
+    void *dependency, *executable;
+} fs_cupti_graph;
+
+typedef struct {
+    void *context, *stream;
+    const void *descriptor; /* of a graph or a node: fs_cupti_graph */
+} fs_cupti_resource;
+
 typedef struct {
     size_t size;
     const char *name; /* of this client */
@@ -161,6 +183,7 @@ typedef void (*fs_cupti_complete)(void *context, uint32_t stream, uint8_t *buffe
     X(subscribe_named, cuptiSubscribe_v2, (void **, fs_cupti_callback, void *, fs_cupti_subscriber *)) \
     X(set_clock, cuptiActivityRegisterTimestampCallback, (uint64_t (*)(void)))                         \
     X(set_attribute, cuptiActivitySetAttribute, (int, size_t *, void *))                               \
+    X(graph_node_id, cuptiGetGraphNodeId, (void *, uint64_t *))                                        \
     X(enable_driver, cuptiActivityEnableDriverApi, (uint32_t function, uint8_t on))                    \
     X(enable_runtime, cuptiActivityEnableRuntimeApi, (uint32_t function, uint8_t on))
 

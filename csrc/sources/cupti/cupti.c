@@ -9,6 +9,7 @@
 #include "base/fork.h"
 #include "sources/cupti/buffers.h"
 #include "sources/cupti/records.h"
+#include "sources/cupti/watch.h"
 #include "store/event.h"
 
 enum { TAKEN_BY_BYTES = 64 };
@@ -19,6 +20,7 @@ static struct {
     fs_cupti_report report;
     fs_cupti_options options;
     void *subscriber; /* NULL while capturing without a subscription */
+    void *watching;   /* the subscription that graphs are watched with; NULL: they are not */
     atomic_bool capturing;
     uint32_t generation; /* of the capturing process */
 } capture = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -57,7 +59,11 @@ static uint64_t host_clock(void)
 static void called_back(void *context, int domain, uint32_t function, const void *data)
 {
     const fs_cupti_callback_data *call = data;
-    (void)context, (void)domain, (void)function;
+    (void)context;
+    if (domain == FS_CUPTI_RESOURCE_DOMAIN) {
+        fs_watch_called(function, data);
+        return;
+    }
     if (call->site != FS_CUPTI_API_EXIT || !detaching) return;
     detaching = false;
     fs_cupti->unsubscribe(capture.subscriber);
@@ -103,6 +109,8 @@ static bool is_nameless(const char *taken_by)
 static fs_status subscribe(const fs_cupti_options *options, char *taken_by, fs_error *err)
 {
     char name[TAKEN_BY_BYTES] = "";
+    capture.subscriber = capture.watching;
+    if (capture.watching != NULL) return FS_OK;
     fs_cupti_subscriber us = {sizeof us, "flopscope", name, sizeof name};
     int code = fs_cupti->subscribe_named != NULL
                    ? fs_cupti->subscribe_named(&capture.subscriber, called_back, NULL, &us)
@@ -209,19 +217,26 @@ static int64_t dropped_by_cupti(void)
     return fs_cupti->dropped(NULL, 0, &dropped) == FS_CUPTI_SUCCESS ? (int64_t)dropped : 0;
 }
 
+/* End the subscription and detach CUPTI from the process. */
+static void detach(void)
+{
+    /* A call without effect, for its exit. */
+    int version;
+    detaching = true;
+    fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_DRIVER_DOMAIN, unwanted.driver_version);
+    fs_driver->driver_version(&version);
+    if (detaching) fs_cupti->unsubscribe(capture.subscriber);
+    detaching = false;
+    capture.subscriber = NULL;
+}
+
 static void leave(void)
 {
     set_up_buffers(false);
-    if (capture.subscriber != NULL) {
-        /* A call without effect, for its exit. */
-        int version;
-        detaching = true;
-        fs_cupti->enable_callback(1, capture.subscriber, FS_CUPTI_DRIVER_DOMAIN, unwanted.driver_version);
-        fs_driver->driver_version(&version);
-        if (detaching) fs_cupti->unsubscribe(capture.subscriber);
-        detaching = false;
-        capture.subscriber = NULL;
+    if (capture.subscriber != NULL && capture.watching == NULL) {
+        detach();
     } else {
+        capture.subscriber = NULL;
         fs_cupti->set_thread_ids(FS_CUPTI_THREAD_DEFAULT);
     }
 }
@@ -422,6 +437,78 @@ fs_status fs_cupti_stop(fs_error *err)
     if (status == FS_OK && failed != 0) status = devices_failed(failed, err);
     fs_status described = describe_devices(store, status == FS_OK ? err : NULL);
     return status != FS_OK ? status : described;
+}
+
+/* Watching graphs -------------------------------------------------------------------------------------------------- */
+
+static const struct {
+    uint32_t function;
+    bool optional;
+} watched[] = {
+    {FS_CUPTI_NODE_CREATED, false}, {FS_CUPTI_NODE_CLONED, false}, {FS_CUPTI_NODE_DESTROYED, false},
+    {FS_CUPTI_NODE_UPDATED, true},  {FS_CUPTI_NODE_SET, true},
+};
+
+static int set_watched(void *subscriber, uint32_t on)
+{
+    for (size_t i = 0; i < sizeof watched / sizeof *watched; i++) {
+        int code = fs_cupti->enable_callback(on, subscriber, FS_CUPTI_RESOURCE_DOMAIN, watched[i].function);
+        if (code != FS_CUPTI_SUCCESS && !watched[i].optional) return code;
+    }
+    return FS_CUPTI_SUCCESS;
+}
+
+bool fs_cupti_is_capturing(void)
+{
+    return atomic_load(&capture.capturing);
+}
+
+/* End the subscription of whoever has it. CUPTI attaches to the process again with the next subscription. */
+static void evict_client(void)
+{
+    wait_for_devices();
+    fs_cupti->flush(FS_CUPTI_FLUSH_FORCED);
+    fs_cupti->finalize();
+}
+
+static fs_status begin_watching(bool evict, fs_error *err)
+{
+    const fs_cupti_options alone = {.api_calls = false, .may_share = evict};
+    bool capturing = atomic_load(&capture.capturing);
+    if (capture.watching != NULL) return FS_OK;
+    pthread_once(&unwanted.once, find_functions);
+    if (!capturing) {
+        FS_TRY(subscribe(&alone, NULL, err));
+        if (capture.subscriber == NULL) { /* a client without a name has it */
+            evict_client();
+            FS_TRY(subscribe(&(fs_cupti_options){.api_calls = false}, NULL, err));
+        }
+    } else if (capture.subscriber == NULL)
+        return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is taken by a client without a name");
+    int code = set_watched(capture.subscriber, 1);
+    if (code == FS_CUPTI_SUCCESS) {
+        capture.generation = fs_fork_generation();
+        capture.watching = capture.subscriber;
+        if (!capturing) capture.subscriber = NULL;
+        return FS_OK;
+    }
+    if (!capturing) detach();
+    return fs_cupti_fail(code, "watching graphs", err);
+}
+
+fs_status fs_cupti_watch(bool on, bool evict, fs_error *err)
+{
+    if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
+    if (on) return begin_watching(evict, err);
+    if (capture.watching == NULL) return FS_OK;
+    set_watched(capture.watching, 0);
+    if (!atomic_load(&capture.capturing)) {
+        capture.subscriber = capture.watching;
+        capture.watching = NULL;
+        detach();
+    }
+    capture.watching = NULL; /* a running capture keeps the subscription and ends it */
+    return FS_OK;
 }
 
 fs_cupti_report fs_cupti_last(void)

@@ -61,6 +61,14 @@ void fs_cupti_restart(fs_store *store);
  * the capture without calling CUPTI. */
 fs_status fs_cupti_stop(fs_error *err);
 
+/* Begin or end callbacks about graphs (watch.h), in the subscription of the running capture or one of its own; evict:
+ * in the place of a client without a name, which is idle: CUPTI is detached from the process and attached anew.
+ * FS_RUNTIME_ERROR: not loaded, or another client holds the subscription. Private to watch.c. */
+fs_status fs_cupti_watch(bool on, bool evict, fs_error *err);
+
+/* Return whether a capture is running. */
+bool fs_cupti_is_capturing(void);
+
 typedef struct {
     int64_t dropped;  /* number of records lost: no free buffer, no memory for an event, or no time */
     int64_t taken;    /* number of buffers, with an unknown number of records, that another client received */

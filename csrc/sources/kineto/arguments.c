@@ -36,6 +36,8 @@ static const struct {
     KEY("Process Group Name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_GROUP])),
     KEY("Process Group Ranks", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_RANKS])),
     KEY("unit", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_UNIT])),
+    KEY("kernel", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_KERNEL])),
+    KEY("name", ARG_TEXT, offsetof(fs_event_arguments, texts[FS_ARG_MARK])),
 #undef KEY
 };
 
@@ -450,6 +452,25 @@ fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *argumen
         fs_collective collective = collective_of(arguments);
         size = fs_collective_encode(&collective, bytes);
     }
+    return fs_intern_bytes(&piece->signatures, bytes, size, signature, err);
+}
+
+fs_status fs_arguments_kernel(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err)
+{
+    _Alignas(8) char bytes[FS_KERNEL_BYTES];
+    fs_launch launch = {.context = 0};
+    const fs_scan_span *name = &arguments->texts[FS_ARG_KERNEL];
+    const char *text = name->text;
+    size_t size = name->size;
+    if (size == 0) return FS_OK;
+    if (name->escaped) {
+        FS_TRY(scratch(piece, size, err));
+        size = fs_scan_unescape(name, piece->scratch);
+        text = piece->scratch;
+    }
+    if (arguments->grid[0] != 0) memcpy(launch.grid, arguments->grid, sizeof launch.grid);
+    if (arguments->block[0] != 0) memcpy(launch.block, arguments->block, sizeof launch.block);
+    size = fs_kernel_encode(&launch, text, size, bytes);
     return fs_intern_bytes(&piece->signatures, bytes, size, signature, err);
 }
 

@@ -10,7 +10,7 @@ typedef struct {
     int64_t numbers[32];                         /* indexed by FS_ARG_… */
     uint32_t known;                              /* one bit per number: it is known */
     uint32_t grid[3], block[3], cluster[3];      /* first element 0: missing */
-    fs_scan_span texts[5];                       /* texts of a collective, and the unit of declared FLOPs */
+    fs_scan_span texts[7]; /* texts of a collective, the unit of declared FLOPs, a kernel, an annotation */
 } fs_event_arguments;
 
 /* The integers. X(NAME, key) */
@@ -42,7 +42,8 @@ typedef struct {
     X(SEQUENCE, "Seq")                   \
     X(NODE, "Sequence number")           \
     X(THREAD, "on thread")               \
-    X(FORWARD_THREAD, "Fwd thread id")
+    X(FORWARD_THREAD, "Fwd thread id")   \
+    X(REPLAYED, "graph replay")
 /* clang-format on */
 
 enum {
@@ -52,7 +53,7 @@ enum {
         FS_ARG_COUNT
 };
 
-enum { FS_ARG_COLLECTIVE, FS_ARG_DTYPE, FS_ARG_GROUP, FS_ARG_RANKS, FS_ARG_UNIT };
+enum { FS_ARG_COLLECTIVE, FS_ARG_DTYPE, FS_ARG_GROUP, FS_ARG_RANKS, FS_ARG_UNIT, FS_ARG_KERNEL, FS_ARG_MARK };
 
 /* Reset to unknown. */
 void fs_arguments_begin(fs_event_arguments *arguments);
@@ -64,11 +65,12 @@ static inline bool fs_argument_known(const fs_event_arguments *arguments, int wh
     return (arguments->known >> which & 1) != 0;
 }
 
-/* Intern the signature of an op's call, of a launch, of a range's declared work, or of memory; FS_NONE: none.
- * FS_OUT_OF_MEMORY. */
+/* Intern the signature of an op's call, of a launch, of the kernel that an API call launches, of a range's declared
+ * work, or of memory; FS_NONE: none. FS_OUT_OF_MEMORY. */
 fs_status fs_arguments_call(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 fs_status fs_arguments_launch(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 fs_status fs_arguments_memory(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
+fs_status fs_arguments_kernel(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 fs_status fs_arguments_stated(fs_piece *piece, const fs_event_arguments *arguments, uint32_t *signature, fs_error *err);
 
 #endif

@@ -263,12 +263,15 @@ static int64_t bytes_of(const event_text *event, int which)
 static fs_status keep_host(fs_piece *piece, const event_text *event, fs_record *record, fs_error *err)
 {
     if (record->kind == FS_EVENT_RANGE && begins(&event->name, "ProfilerStep#")) record->kind = FS_EVENT_STEP;
+    record->replayed = number(event, FS_ARG_REPLAYED, 0) != 0;
+    record->marked = number(event, FS_ARG_REPLAYED, 0) == FS_EVENT_MARK;
     record->communication = record->kind == FS_EVENT_RANGE && fs_scan_is_communication(&event->name);
     FS_TRY(find_lane(piece, -1, number(event, FS_ARG_THREAD, event->thread.number), event, &record->lane, err));
     if (record->kind == FS_EVENT_OP) {
         record->node = fs_record_node(number(event, FS_ARG_NODE, -1), number(event, FS_ARG_FORWARD_THREAD, 0));
         return fs_arguments_call(piece, &event->arguments, &record->signature, err);
     }
+    if (record->kind == FS_EVENT_RUNTIME) return fs_arguments_kernel(piece, &event->arguments, &record->signature, err);
     if (fs_event_is_annotation(record->kind))
         return fs_arguments_stated(piece, &event->arguments, &record->signature, err);
     return FS_OK;
@@ -293,6 +296,10 @@ static fs_status keep_device(fs_piece *piece, const event_text *event, fs_record
     record->bytes = bytes_of(event, FS_ARG_BYTES);
     FS_TRY(find_lane(piece, device, stream, event, &record->lane, err));
     if (!fs_event_kind_on_device[record->kind] || record->kind == FS_EVENT_INTERVAL) return FS_OK;
+    const fs_scan_span *mark = &event->arguments.texts[FS_ARG_MARK];
+    record->marked = mark->size > 0 && number(event, FS_ARG_GRAPH_NODE, 0) != 0;
+    piece->marked = piece->marked || record->marked;
+    if (record->marked) FS_TRY(fs_intern_bytes(&piece->names, mark->text, mark->size, &record->mark, err));
     return fs_arguments_launch(piece, &event->arguments, &record->signature, err);
 }
 

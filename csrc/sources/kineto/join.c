@@ -95,10 +95,17 @@ static fs_status map_ids(fs_join *join, const fs_piece *piece, int64_t *process,
 
 /* The records of all pieces ---------------------------------------------------------------------------------------- */
 
+/* The annotations of work of a graph that were appended last, by name. */
+typedef struct {
+    uint32_t name, correlation, event; /* event FS_NONE: none */
+} mark;
+enum { MARKS = 64 };
+
 typedef struct {
     fs_join join;
     fs_owners owners;
     uint32_t device_count;
+    mark marks[MARKS];
 } joining;
 
 static bool is_host(const fs_record *record)
@@ -172,6 +179,7 @@ static void map_records(void *context, int64_t begin, int64_t end)
                 if (record->kind != FS_EVENT_MEMORY) record->name = map->names[record->name];
                 if (record->signature != FS_NONE) record->signature = map->signatures[record->signature];
                 record->lane = map->lanes[record->lane];
+                if (record->marked && record->device >= 0) record->mark = map->names[record->mark];
                 count_record(&sum, record);
             }
         }
@@ -255,6 +263,10 @@ static fs_event event_of(const fs_record *record)
     event.device = record->device;
     event.kind = record->kind;
     event.timing = FS_TIMING_TRACE;
+    if (record->replayed) { /* its place in time only tells what encloses it */
+        event.flags = FS_EVENT_REPLAYED | (record->marked ? FS_EVENT_MARK : 0);
+        event.duration = 0;
+    }
     return event;
 }
 
@@ -278,6 +290,47 @@ static fs_status append_hosts(joining *all, fs_error *err)
     return FS_OK;
 }
 
+/* Append the annotation that the capture of a graph gave its work, once for each launch and name. From here on the
+ * record has the event instead of the name. */
+static fs_status append_mark(joining *all, fs_record *record, fs_error *err)
+{
+    const fs_record *call = fs_owners_call(&all->owners, record);
+    mark *last = &all->marks[record->mark % MARKS];
+    record->marked = call != NULL;
+    if (call == NULL) return FS_OK;
+    if (last->name != record->mark || last->correlation != record->correlation || last->event == FS_NONE) {
+        fs_event event = fs_event_missing;
+        event.kind = FS_EVENT_RANGE;
+        event.flags = FS_EVENT_REPLAYED | FS_EVENT_MARK;
+        event.timing = FS_TIMING_TRACE;
+        event.start = call->start;
+        event.duration = 0;
+        event.name = record->mark;
+        event.lane = call->lane;
+        event.parent = FS_EVENT_AT(all->join.store, call->index, parent);
+        *last = (mark){record->mark, record->correlation, FS_NONE};
+        FS_TRY(fs_store_append(all->join.store, &event, &last->event, err));
+    }
+    record->mark = last->event;
+    return FS_OK;
+}
+
+/* Before the work, so that the marks of a launch precede all of it. */
+static fs_status append_marks(joining *all, fs_error *err)
+{
+    bool any = false;
+    uint32_t polled = 0;
+    for (uint32_t i = 0; i < all->join.piece_count; i++) any = any || all->join.pieces[i].marked;
+    if (!any) return FS_OK;
+    for (int i = 0; i < MARKS; i++) all->marks[i].event = FS_NONE;
+    FS_EACH_RECORD((&all->join), record)
+    {
+        if (polled++ % FS_POLL_ROUNDS == 0) FS_TRY(fs_interrupt_poll(err));
+        if (record->marked && record->device >= 0) FS_TRY(append_mark(all, record, err));
+    }
+    return FS_OK;
+}
+
 static fs_status append_devices(joining *all, fs_error *err)
 {
     fs_join *join = &all->join;
@@ -294,6 +347,7 @@ static fs_status append_devices(joining *all, fs_error *err)
         } else {
             if (fs_event_is_annotation(record->kind) && !join->own) unwiden(&event);
             event.launcher = fs_owners_launcher(&all->owners, record);
+            if (record->marked) event.launcher = record->mark;
         }
         FS_TRY(fs_store_append(join->store, &event, &record->index, err));
     }
@@ -328,6 +382,7 @@ static fs_status join_all(joining *all, fs_error *err)
     FS_TRY(append_hosts(all, err));
     FS_TRY(fs_join_backward(join, err));
     if (all->device_count > 0) FS_TRY(fs_owners_find_launchers(&all->owners, err));
+    FS_TRY(append_marks(all, err));
     FS_TRY(append_devices(all, err));
     return fs_join_memory(join, err);
 }

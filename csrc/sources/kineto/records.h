@@ -23,10 +23,15 @@ typedef struct {
     };
     uint32_t name, signature, lane; /* ids of the piece; after joining, of the store */
     uint32_t correlation;
-    uint32_t index; /* event id in the store */
+    union {
+        uint32_t index; /* event id in the store */
+        uint32_t mark;  /* of marked device work that is not in the store yet: like name */
+    };
     int8_t device;
     uint8_t kind;
     bool communication; /* an annotation of a collective: it ends on another thread */
+    bool replayed;      /* an op or an annotation of a replayed graph: it takes no time */
+    bool marked;        /* work of a graph with an annotation of its capture, or that annotation: FS_EVENT_MARK */
     bool shared;        /* an API call whose correlation, or an op whose "External id", is not unique */
 } fs_record;
 
@@ -73,6 +78,7 @@ typedef struct {
     bool top_array;   /* the trace is an array of events */
     bool stopped;     /* reached `until` */
     bool seen_events; /* "traceEvents" has begun */
+    bool marked;      /* has marked work of devices */
     bool guessed;     /* not yet confirmed that the piece began at the start of an event */
 
     fs_record_block *first, *last;

@@ -7,8 +7,11 @@
 #include <string.h>
 
 #include "work/aten/elements.h"
+#include "work/aten/generated.h"
 #include "work/aten/products.h"
 #include "work/aten/triton.h"
+#include "work/libraries/libraries.h"
+#include "work/libraries/schema.h"
 #include "work/registered.h"
 
 /* Namespaces whose ops match aten's ops of the same name; an op of another namespace needs a row with its full name. */
@@ -40,6 +43,7 @@ static void place_all(void)
 {
     place(fs_aten_product_rules);
     place(fs_aten_element_rules);
+    place(fs_library_rules);
 }
 
 static const fs_aten_rule *find(const char *name, size_t size)
@@ -47,6 +51,12 @@ static const fs_aten_rule *find(const char *name, size_t size)
     for (unsigned slot = slot_of(name, size); slots[slot] != NULL; slot = (slot + 1) % SLOT_COUNT)
         if (strncmp(slots[slot]->name, name, size) == 0 && slots[slot]->name[size] == 0) return slots[slot];
     return NULL;
+}
+
+const fs_aten_rule *fs_aten_find(const char *name, size_t size)
+{
+    pthread_once(&slots_once, place_all);
+    return find(name, size);
 }
 
 static bool ends(const char *name, size_t size, const char *end)
@@ -74,7 +84,7 @@ static const char *without(const char *name, const char *prefix)
 static fs_aten_rule find_like(const char *name)
 {
     static const char foreach[] = "_foreach_", special[] = "special_", backward[] = "_backward";
-    const fs_aten_rule nothing = {NULL, NULL, 0, 0};
+    const fs_aten_rule nothing = {NULL, NULL, 0, 0, NULL};
     size_t size = strcspn(name, "."); /* the rest is the overload */
     const fs_aten_rule *rule = find_form(name, size);
     if (rule != NULL) return *rule;
@@ -90,18 +100,29 @@ static fs_aten_rule find_like(const char *name)
     return nothing;
 }
 
+/* SGLang's profiler appends a line number to the names of its wrappers: "sglang_profiler::…_109". */
+static const fs_aten_rule *find_wrapper(const char *name)
+{
+    static const char prefix[] = "sglang_profiler::";
+    size_t size = strlen(name), digits = 0;
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return NULL;
+    while (digits < size && name[size - 1 - digits] >= '0' && name[size - 1 - digits] <= '9') digits++;
+    return digits > 0 && name[size - 1 - digits] == '_' ? find(name, size - 1 - digits) : NULL;
+}
+
 static fs_aten_rule find_rule(const char *name)
 {
     pthread_once(&slots_once, place_all);
     const fs_aten_rule *rule = find(name, strlen(name));
     /* torch itself uses these names without a namespace. */
     bool bare = strcmp(name, "detach") == 0 || strcmp(name, "detach_") == 0;
-    if (rule != NULL && (strchr(name, ':') != NULL || bare)) return *rule;
+    if (rule != NULL && (strchr(name, ':') != NULL || bare || rule->arguments != NULL)) return *rule;
+    if ((rule = find_wrapper(name)) != NULL) return *rule;
     for (size_t i = 0; i < sizeof namespaces / sizeof *namespaces; i++) {
         const char *rest = without(name, namespaces[i]);
         if (rest != NULL) return find_like(rest);
     }
-    return (fs_aten_rule){NULL, NULL, 0, 0};
+    return (fs_aten_rule){NULL, NULL, 0, 0, NULL};
 }
 
 bool fs_work_has_one_dtype(const char *name)
@@ -140,14 +161,62 @@ void fs_work_set_rule(fs_work_rule rule)
     atomic_store(&registered, rule);
 }
 
+static _Atomic(void (*)(void)) rule_loader;
+
+void fs_work_set_loader(void (*loader)(void))
+{
+    atomic_store(&rule_loader, loader);
+}
+
+/* Return whether the op is of another library: "mylib::scale". */
+static bool is_foreign(const char *name)
+{
+    static const char *const own[] = {"c10d::", "autograd::", "torch::", "profiler::", "nccl:", "std::"};
+    if (strstr(name, "::") == NULL) return false;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (without(name, own[i]) != NULL) return false;
+    for (size_t i = 0; i < sizeof namespaces / sizeof *namespaces; i++)
+        if (without(name, namespaces[i]) != NULL) return false;
+    return true;
+}
+
+static void load_rules(const char *name)
+{
+    if (atomic_load(&rule_loader) == NULL || !is_foreign(name)) return;
+    void (*loader)(void) = atomic_exchange(&rule_loader, NULL);
+    if (loader != NULL) loader();
+}
+
+bool fs_work_of_registered(const char *name, const fs_torch_call *call, fs_work *work)
+{
+    fs_work_rule rule = atomic_load(&registered);
+    *work = fs_work_unknown;
+    return rule != NULL && rule(name, call, work);
+}
+
+/* Return whether a library's op was called with the arguments of its rule. */
+static bool fits(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema;
+    return rule->arguments == NULL || (fs_schema_parse(rule->arguments, &schema) && fs_schema_fits(&schema, call));
+}
+
+const char *fs_work_expected(const char *name, const fs_torch_call *call)
+{
+    if (fs_triton_is_kernel(name)) return NULL;
+    fs_aten_rule rule = find_rule(name);
+    return rule.count != NULL && rule.arguments != NULL && !fits(&rule, call) ? rule.arguments : NULL;
+}
+
 static fs_work work_by_rule(const char *name, const fs_torch_call *call)
 {
     fs_work work = fs_work_unknown;
+    load_rules(name);
     fs_work_rule custom_rule = atomic_load(&registered);
     if (custom_rule != NULL && custom_rule(name, call, &work)) return work;
     if (fs_triton_is_kernel(name)) return fs_triton_count(name, call);
     fs_aten_rule rule = find_rule(name);
-    if (rule.count == NULL || !call->whole) return fs_work_unknown;
+    if (rule.count == NULL || !call->whole || !fits(&rule, call)) return fs_work_unknown;
     rule.name = name;
     work = rule.count(&rule, call);
     work.flops = sound(work.flops);

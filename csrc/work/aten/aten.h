@@ -18,8 +18,9 @@ typedef fs_work (*fs_aten_count)(const fs_aten_rule *rule, const fs_torch_call *
 struct fs_aten_rule {
     const char *name; /* without its namespace; matched as described in aten.c */
     fs_aten_count count;
-    double flops; /* parameter of the family: FLOPs per element, … */
-    int option;   /* further parameter: the place of an argument, a flag, … */
+    double flops;          /* parameter of the family: FLOPs per element, … */
+    int option;            /* further parameter: the place of an argument, a flag, … */
+    const char *arguments; /* the argument list (libraries/schema.h), if the op is of another library; else NULL */
 };
 
 /* The rows of both lists; each list ends with a NULL name. */

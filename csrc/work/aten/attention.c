@@ -16,10 +16,19 @@ static const struct {
 #undef PLACES
 };
 
+static const int tables[] = {
+#define TABLE(NAME, place) [FS_ATTENTION_##NAME] = (place),
+    FS_PAGED_LIST(TABLE)
+#undef TABLE
+        [sizeof places / sizeof *places] = 0,
+};
+
 /* Queries of [batch, heads, rows, size], keys and values of `columns` rows each, values of `value_size`. */
 typedef struct {
     const fs_torch_tensor *query, *key, *value;
     double batch, heads, rows, columns, size, value_size;
+    double cached; /* rows of keys that are read from a cache at most; negative: no cache */
+    bool bound;    /* lengths are only bounded */
 } shapes;
 
 static double size_at(const fs_torch_tensor *tensor, uint32_t from_end)
@@ -66,8 +75,8 @@ static bool find_shapes(const fs_torch_call *call, int row, shapes *found)
     return true;
 }
 
-/* Handle concatenated sequences: if all have the longest length, they form a batch; otherwise their lengths are unknown
- * and the number of pairs is NaN. */
+/* Handle concatenated sequences: if all have the longest length, they form a batch; otherwise their lengths are only
+ * bounded. */
 static void part_sequences(const fs_torch_call *call, int row, shapes *found)
 {
     const fs_torch_tensor *offsets = tensor_at(call, places[row].lengths);
@@ -79,6 +88,35 @@ static void part_sequences(const fs_torch_call *call, int row, shapes *found)
     found->batch = even ? count : (double)NAN;
     found->rows = rows;
     found->columns = columns;
+    if (even || !(rows > 0) || !(columns > 0)) return;
+    /* The sum over sequences of the products of their lengths is at most each total times the other's longest. */
+    double queries =
+        found->query->ndim > 3 ? (double)found->query->shape[0] * size_at(found->query, 3) : size_at(found->query, 3);
+    double keys = found->cached >= 0 ? count * columns : fs_sizes_elements(found->key) / size_at(found->key, 1);
+    if (found->cached < 0) keys /= size_at(found->key, 2);
+    found->batch = fmin(queries / rows, keys / columns);
+    found->bound = true;
+}
+
+/* Keys and values in blocks of a cache: the longest sequence bounds what is read. */
+static void read_cache(const fs_torch_call *call, int row, shapes *found)
+{
+    const fs_torch_tensor *table = tables[row] > 0 ? tensor_at(call, tables[row]) : NULL;
+    found->cached = -1;
+    found->bound = false;
+    if (table == NULL || table->ndim != 2 || found->key->ndim != 4) return;
+    double longest = fs_sizes_number(fs_sizes_text(call, (unsigned)places[row].longest + 1), NAN);
+    double most = (double)table->shape[1] * size_at(found->key, 3);
+    found->columns = longest > 0 ? fmin(longest, most) : most;
+    found->cached = (double)table->shape[0] * found->columns;
+    found->bound = true;
+}
+
+static double cache_bytes(const shapes *found, const fs_torch_tensor *cache)
+{
+    if (found->cached < 0) return fs_sizes_read(cache);
+    double row = size_at(cache, 1) * size_at(cache, 2) * fs_sizes_item(cache->dtype);
+    return fmin(found->cached * row, fs_sizes_read(cache));
 }
 
 /* The keys visible to a query, relative to its own: how many before and after; negative: all. */
@@ -152,12 +190,16 @@ fs_work fs_count_attention(const fs_aten_rule *rule, const fs_torch_call *call)
     int row = row_of(rule, call);
     shapes of;
     if (!find_shapes(call, row, &of) || of.size == 0) return fs_work_unknown;
-    double read = fs_sizes_read(of.query) + fs_sizes_read(of.key) + fs_sizes_read(of.value) + bias_bytes(call, row);
+    read_cache(call, row, &of);
+    double read =
+        fs_sizes_read(of.query) + cache_bytes(&of, of.key) + cache_bytes(&of, of.value) + bias_bytes(call, row);
     double output = fs_sizes_elements(of.query) / of.size * of.value_size * item_of(of.query);
     double written = output + log_sum_exp_bytes(call, row, &of);
     part_sequences(call, row, &of);
     double flops = 2 * of.batch * of.heads * pairs_of(&of, mask_of(call, row)) * (of.size + of.value_size);
-    return fs_sizes_work(flops, read, written, fs_products_unit(of.query->dtype));
+    fs_work work = fs_sizes_work(flops, read, written, fs_products_unit(of.query->dtype));
+    work.at_most = of.bound;
+    return work;
 }
 
 /* Five products: queries with keys again, and the gradients of weights, values, queries and keys. */
@@ -166,6 +208,8 @@ fs_work fs_count_attention_backward(const fs_aten_rule *rule, const fs_torch_cal
     int row = row_of(rule, call);
     shapes of;
     if (!find_shapes(call, row, &of) || of.size == 0) return fs_work_unknown;
+    of.cached = -1;
+    of.bound = false;
     double item = item_of(of.query);
     double output = fs_sizes_elements(of.query) / of.size * of.value_size * item; /* the output and its gradient */
     double inputs = fs_sizes_read(of.query) + fs_sizes_read(of.key) + fs_sizes_read(of.value);
@@ -173,6 +217,8 @@ fs_work fs_count_attention_backward(const fs_aten_rule *rule, const fs_torch_cal
     double written = (fs_sizes_elements(of.query) + fs_sizes_elements(of.key) + fs_sizes_elements(of.value)) * item;
     part_sequences(call, row, &of);
     double pairs = of.batch * of.heads * pairs_of(&of, mask_of(call, row));
-    return fs_sizes_work(2 * pairs * (3 * of.size + 2 * of.value_size), read, written,
-                         fs_products_unit(of.query->dtype));
+    fs_work work =
+        fs_sizes_work(2 * pairs * (3 * of.size + 2 * of.value_size), read, written, fs_products_unit(of.query->dtype));
+    work.at_most = of.bound;
+    return work;
 }

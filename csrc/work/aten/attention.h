@@ -11,6 +11,13 @@
 
 #include "work/aten/convolution.h"
 
+/* X(NAME, place): the table of the blocks in which keys and values are cached. With it they are [blocks, rows of a
+ * block, heads, size], and how many rows are read is bounded by the longest sequence. */
+#define FS_PAGED_LIST(X) \
+    X(FLASH2_PACKED, 15) \
+    X(FLASH3, 14)        \
+    X(XFORMERS, 14)
+
 /* Layouts of queries: [batch, heads, sequence, size] or [batch, sequence, heads, size]; MASKED is the latter with a
  * mask number. With offsets, the sequences are concatenated: [sequence, heads, size]. */
 enum { FS_HEADS_FIRST, FS_SEQUENCE_FIRST, FS_MASKED };
@@ -40,7 +47,12 @@ enum { FS_HEADS_FIRST, FS_SEQUENCE_FIRST, FS_MASKED };
     X(FLASH2_PACKED_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 15, 9, 11, FS_ALWAYS, 16, 0)                         \
     X(FLASH3, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 24, 7, 12, FS_ALWAYS, 25, 0)                                         \
     X(FLASH3_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 16, 6, 10, FS_ALWAYS, 17, 0)                                \
-    X(FLASH3_KERNEL_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 16, 9, 13, FS_ALWAYS, 17, 0)
+    X(FLASH3_KERNEL_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 16, 9, 13, FS_ALWAYS, 17, 0)                         \
+    X(FLASH_FUNCTION, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 5, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, FS_NOT_THERE, 0)   \
+    X(FLASH_FUNCTION_PACKED, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 9, 3, 5, FS_ALWAYS, FS_NOT_THERE, 0)                  \
+    X(AITER_BACKWARD, 1, FS_SEQUENCE_FIRST, FS_NOT_THERE, 8, FS_NOT_THERE, FS_NOT_THERE, FS_ALWAYS, 9, 0)              \
+    X(XFORMERS, 0, FS_SEQUENCE_FIRST, FS_NOT_THERE, 10, 3, 6, FS_ALWAYS, 11, 0)                                        \
+    X(XFORMERS_CK, 0, FS_MASKED, 3, 9, 4, FS_NOT_THERE, 8, FS_NOT_THERE, 0)
 
 enum {
 #define FS_ATTENTION_ENUM(NAME, ...) FS_ATTENTION_##NAME,

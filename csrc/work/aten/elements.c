@@ -9,12 +9,12 @@
 #define P(n) (FS_PLACE * (n))
 
 const fs_aten_rule fs_aten_element_rules[] = {
-#define FS_ATEN(name, family, flops, option) {#name, fs_count_##family, flops, option},
+#define FS_ATEN(name, family, flops, option) {#name, fs_count_##family, flops, option, NULL},
 #include "work/aten/elements.def"
 #include "work/aten/pointwise.def"
 #undef FS_ATEN
-#define FS_ATEN_VIEW(name) {#name, fs_count_view, 0, 0},
+#define FS_ATEN_VIEW(name) {#name, fs_count_view, 0, 0, NULL},
 #include "work/aten/views.def"
 #undef FS_ATEN_VIEW
-    {NULL, NULL, 0, 0},
+    {NULL, NULL, 0, 0, NULL},
 };

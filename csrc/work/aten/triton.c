@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "work/aten/generated.h"
 #include "work/aten/sizes.h"
 
 /* The arguments of a kernel, as listed by Inductor (torch/_inductor/codegen/common.py, KernelArgs.python_argdefs):
@@ -113,6 +114,14 @@ static bool has_elements(const fs_torch_call *call, double elements)
     return false;
 }
 
+/* Return whether all arguments but the last `count` are tensors. */
+static bool is_alone(const fs_torch_call *call, int count)
+{
+    for (uint32_t i = 0; i + (uint32_t)count < call->count; i++)
+        if (fs_sizes_tensor(call, i) == NULL) return false;
+    return true;
+}
+
 /* The numbers after the tensors end with the sizes of the grid. How many of them belong to it is inferred from a tensor
  * with as many elements as there are points, or as a reduction leaves. */
 static points points_of(const char *name, const fs_torch_call *call)
@@ -132,6 +141,8 @@ static points points_of(const char *name, const fs_torch_call *call)
         if (!has_elements(call, all) && !(reduces && count > 1 && has_elements(call, all / reduced))) continue;
         found = (points){all, all / reduced, true};
     }
+    /* Without sizes of dynamic shapes, the numbers are those of the grid. */
+    if (!found.known && count == (reduces ? 2 : 1) && is_alone(call, count)) found = (points){all, all / reduced, true};
     return found;
 }
 
@@ -189,5 +200,6 @@ fs_work fs_triton_count(const char *name, const fs_torch_call *call)
     if (tensors == 0 || !call->whole) return fs_work_unknown;
     if (is_in_place(name, call, of)) bytes += fs_sizes_read(fs_sizes_tensor(call, 0));
     work.bytes_moved = bytes;
+    fs_generated_flops(name, call, of.all, &work);
     return work;
 }

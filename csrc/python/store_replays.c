@@ -1,0 +1,170 @@
+/* Store.join_replays: the ops of captured graphs for the kernels of their replays. */
+#include "base/clock.h"
+#include "python/store_type.h"
+#include "sources/cupti/watch.h"
+
+static PyObject *report_object(const fs_replay_report *report)
+{
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "graphs", (long long)report->graphs, "launches",
+                         (long long)report->launches, "works", (long long)report->works, "matched",
+                         (long long)report->matched, "owned", (long long)report->owned, "unseen",
+                         (long long)report->unseen, "ambiguous", (long long)report->ambiguous, "estimated",
+                         (long long)report->estimated);
+}
+
+/* Add the captures of a tuple of Stores. */
+static fs_status add_captures(fs_captures *captures, PyObject *stores, fs_error *err)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(stores); i++)
+        FS_TRY(fs_captures_add(captures, ((fs_store_object *)PyTuple_GET_ITEM(stores, i))->store, err));
+    return FS_OK;
+}
+
+static bool are_stores(const fs_store_object *self, PyObject *stores)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(stores); i++) {
+        fs_store_object *one = (fs_store_object *)PyTuple_GET_ITEM(stores, i);
+        if (!PyObject_TypeCheck(one, fs_store_type) || one == self) {
+            PyErr_SetString(PyExc_TypeError, "captures must be other Stores");
+            return false;
+        }
+        if (!fs_store_object_is_stopped(one, "captures") || !fs_store_object_may_change(one)) return false;
+    }
+    return true;
+}
+
+/* Replace the events of a store by those with the ops of replays. */
+static fs_status join(fs_store_object *self, PyObject *stores, bool watched, fs_replay_report *report, fs_error *err)
+{
+    fs_captures captures = {0};
+    fs_store *joined = NULL;
+    fs_status status = fs_store_create(&joined, err);
+    if (status == FS_OK) status = add_captures(&captures, stores, err);
+    if (status == FS_OK)
+        status = fs_captures_add(&captures, self->store, err); /* it may have recorded the capture too */
+    if (status == FS_OK)
+        status = watched ? fs_watch_join(self->store, &captures, joined, report, err)
+                         : fs_replays_join(self->store, &captures, joined, report, err);
+    fs_captures_clear(&captures);
+    if (status != FS_OK) {
+        fs_store_destroy(joined);
+        return status;
+    }
+    fs_store *before = self->store;
+    self->store = joined;
+    fs_store_destroy(before);
+    return FS_OK;
+}
+
+PyObject *fs_store_object_join_replays(PyObject *object, PyObject *args)
+{
+    fs_store_object *self = (fs_store_object *)object;
+    PyObject *stores;
+    int watched = 0;
+    fs_replay_report report = {0};
+    fs_error err;
+    if (!PyArg_ParseTuple(args, "O!|p:join_replays", &PyTuple_Type, &stores, &watched)) return NULL;
+    if (!fs_store_object_is_stopped(self, "replays") || !fs_store_object_may_change(self)) return NULL;
+    if (!are_stores(self, stores)) return NULL;
+    if (self->lost != NULL) {
+        PyErr_SetString(PyExc_ValueError, "the events of a Profiler are joined when it stops");
+        return NULL;
+    }
+    if (!fs_replays_exist(self->store)) return report_object(&report);
+    /* With the GIL: nothing changes the captures meanwhile. */
+    return join(self, stores, watched, &report, &err) == FS_OK ? report_object(&report) : fs_raise(&err);
+}
+
+fs_status fs_store_object_join_watched(fs_store **store, fs_error *err)
+{
+    fs_captures captures = {0};
+    fs_replay_report report;
+    fs_store *joined;
+    if (fs_watch_state().kept == 0 || !fs_replays_exist(*store)) return FS_OK;
+    FS_TRY(fs_store_create(&joined, err));
+    fs_status status = fs_watch_join(*store, &captures, joined, &report, err);
+    fs_captures_clear(&captures);
+    if (status != FS_OK) {
+        fs_store_destroy(joined);
+        return status;
+    }
+    fs_store_destroy(*store);
+    *store = joined;
+    return FS_OK;
+}
+
+/* Watching --------------------------------------------------------------------------------------------------------- */
+
+static PyObject *watch_start(PyObject *module, PyObject *args)
+{
+    int evict = 0;
+    fs_error err;
+    fs_status status;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "|p:watch_start", &evict)) return NULL;
+    Py_BEGIN_ALLOW_THREADS status = fs_watch_start(evict, &err);
+    Py_END_ALLOW_THREADS if (status != FS_OK) return fs_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *watch_stop(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    fs_watch_stop();
+    Py_RETURN_NONE;
+}
+
+static PyObject *watch_forget(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    fs_watch_forget();
+    Py_RETURN_NONE;
+}
+
+static PyObject *watch_state(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    fs_watch_report report = fs_watch_state();
+    return Py_BuildValue("{s:N,s:L,s:L,s:L}", "on", PyBool_FromLong(fs_watch_is_on()), "nodes", (long long)report.nodes,
+                         "resolved", (long long)report.resolved, "lost", (long long)report.lost);
+}
+
+static PyObject *watch_resolve(PyObject *module, PyObject *args)
+{
+    PyObject *object;
+    long long begin, end, shift;
+    int64_t found;
+    fs_error err;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!LLL:watch_resolve", fs_store_type, &object, &begin, &end, &shift)) return NULL;
+    fs_store_object *store = (fs_store_object *)object;
+    if (!fs_store_object_is_stopped(store, "events") || !fs_store_object_may_change(store)) return NULL;
+    if (fs_watch_resolve(store->store, begin, end, shift, &found, &err) != FS_OK) return fs_raise(&err);
+    return PyLong_FromLongLong(found);
+}
+
+static PyObject *host_clock(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyLong_FromLongLong(fs_clock_now());
+}
+
+static PyMethodDef functions[] = {
+    {"watch_start", watch_start, METH_VARARGS,
+     "watch_start(evict=False): watch graphs being captured, in the place of an idle client of CUPTI without a name. "
+     "RuntimeError says why it cannot."},
+    {"watch_stop", watch_stop, METH_NOARGS, "Watch no more; what is known stays."},
+    {"watch_forget", watch_forget, METH_NOARGS, "Forget all nodes of graphs."},
+    {"watch_state", watch_state, METH_NOARGS, "{\"on\", \"nodes\", \"resolved\", \"lost\"}."},
+    {"watch_resolve", watch_resolve, METH_VARARGS,
+     "watch_resolve(store, begin, end, shift): find in a recording, whose times are shift ns less than those of "
+     "clock(), "
+     "what was open when nodes were created; how many were found."},
+    {"clock", host_clock, METH_NOARGS, "Host time of events, in ns."},
+    {NULL, NULL, 0, NULL},
+};
+
+int fs_add_replays(PyObject *module)
+{
+    return PyModule_AddFunctions(module, functions);
+}

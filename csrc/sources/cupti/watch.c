@@ -1,0 +1,447 @@
+#include "sources/cupti/watch.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/hash.h"
+#include "sources/cupti/cupti.h"
+#include "sources/cupti/library.h"
+#include "sources/native.h"
+#include "store/event.h"
+
+/* What was open when a node was created. */
+typedef struct {
+    int64_t time;
+    uint64_t thread;
+    uint32_t owner; /* event of watch.store; FS_NONE: unknown, or nothing */
+    bool resolved;
+} moment;
+
+/* A node by its id. */
+typedef struct {
+    uint64_t id;     /* 0: free */
+    uint32_t moment; /* FS_NONE: unknown, as after an update */
+    uint8_t type;    /* CUgraphNodeType */
+    bool destroyed;
+} node_slot;
+
+static struct {
+    pthread_mutex_t lock;
+    bool on;
+    uint32_t generation;
+    fs_store *store; /* what was open: copies, each with the chain that encloses it */
+    moment *moments;
+    uint32_t moment_count, moment_capacity;
+    node_slot *slots; /* a hash table: a power of two, at most half full */
+    uint32_t slot_count, used, destroyed;
+    int64_t lost;
+    uint32_t last_from, last_copy; /* the chain copied last, of the running recorder */
+    const fs_store *last_store;
+    int64_t last_start;
+} watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Nodes by id ------------------------------------------------------------------------------------------------------ */
+
+static node_slot *slot_of(node_slot *slots, uint32_t count, uint64_t id)
+{
+    uint32_t at = (uint32_t)fs_hash_numbers(fs_hash_keys(), id, 0) & (count - 1);
+    while (slots[at].id != 0 && slots[at].id != id) at = (at + 1) & (count - 1);
+    return &slots[at];
+}
+
+static bool grow_slots(void)
+{
+    uint32_t count = watch.slot_count ? watch.slot_count * 2 : 1024;
+    node_slot *slots = fs_calloc(count, sizeof *slots);
+    if (slots == NULL) return false;
+    for (uint32_t i = 0; i < watch.slot_count; i++)
+        if (watch.slots[i].id != 0) *slot_of(slots, count, watch.slots[i].id) = watch.slots[i];
+    fs_free(watch.slots);
+    watch.slots = slots;
+    watch.slot_count = count;
+    return true;
+}
+
+/* Drop the nodes that were destroyed. Only while nothing may still bring records of their last launches. */
+static void purge(void)
+{
+    node_slot *slots = fs_calloc(watch.slot_count, sizeof *slots);
+    if (slots == NULL) return;
+    watch.used = watch.destroyed = 0;
+    for (uint32_t i = 0; i < watch.slot_count; i++) {
+        if (watch.slots[i].id == 0 || watch.slots[i].destroyed) continue;
+        *slot_of(slots, watch.slot_count, watch.slots[i].id) = watch.slots[i];
+        watch.used++;
+    }
+    fs_free(watch.slots);
+    watch.slots = slots;
+}
+
+static node_slot *find_node(uint64_t id)
+{
+    if (watch.slot_count == 0 || id == 0) return NULL;
+    node_slot *slot = slot_of(watch.slots, watch.slot_count, id);
+    return slot->id == id ? slot : NULL;
+}
+
+static void set_node(uint64_t id, uint32_t at, int32_t type)
+{
+    enum { MANY_DESTROYED = 1 << 16 };
+    if (id == 0) return;
+    if (watch.destroyed > MANY_DESTROYED && 2 * watch.destroyed > watch.used && !fs_cupti_is_capturing()) purge();
+    if (2 * watch.used >= watch.slot_count && !grow_slots()) {
+        watch.lost++;
+        return;
+    }
+    node_slot *slot = slot_of(watch.slots, watch.slot_count, id);
+    if (slot->id == 0) watch.used++;
+    else if (slot->destroyed) watch.destroyed--;
+    *slot = (node_slot){id, at, (uint8_t)type, false};
+}
+
+/* What is open ----------------------------------------------------------------------------------------------------- */
+
+/* Copy an event and all that encloses it, into `parent`. */
+static fs_status copy_chain(const fs_store *from, uint32_t event, uint32_t parent, uint32_t *copy)
+{
+    enum { DEEPEST = 256 };
+    uint32_t events[DEEPEST];
+    int depth = 0;
+    for (uint32_t at = event; at != FS_NONE && depth < DEEPEST; at = FS_EVENT_AT(from, at, parent))
+        events[depth++] = at;
+    while (depth-- > 0) {
+        uint32_t at = events[depth], name = FS_EVENT_AT(from, at, name), signature = FS_EVENT_AT(from, at, signature);
+        fs_event made = fs_event_missing;
+        made.kind = FS_EVENT_AT(from, at, kind);
+        if (made.kind == FS_EVENT_STEP || made.kind == FS_EVENT_RUNTIME)
+            continue; /* of the capture, not of its replays */
+        made.parent = parent;
+        made.start = made.duration = 0;
+        if (name != FS_NONE) FS_TRY(fs_store_name(watch.store, fs_store_name_text(from, name), &made.name, NULL));
+        if (signature != FS_NONE) {
+            fs_span bytes = fs_store_signature_bytes(from, signature);
+            FS_TRY(fs_store_signature(watch.store, bytes.bytes, bytes.size, &made.signature, NULL));
+        }
+        FS_TRY(fs_store_append(watch.store, &made, &parent, NULL));
+    }
+    *copy = parent;
+    return FS_OK;
+}
+
+/* Copy what is open on this thread in the running recorder, if any. Several nodes of one op share a copy. */
+static uint32_t copy_open(bool *open)
+{
+    uint32_t copy = FS_NONE;
+    fs_store *store = fs_recording_hold();
+    *open = false;
+    if (store != NULL) {
+        uint32_t event = fs_store_innermost(store);
+        fs_store_hold(store);
+        int64_t start = event != FS_NONE ? FS_EVENT_AT(store, event, start) : 0;
+        bool same = store == watch.last_store && event == watch.last_from && start == watch.last_start;
+        if (event != FS_NONE && same) copy = watch.last_copy;
+        else if (event != FS_NONE && copy_chain(store, event, FS_NONE, &copy) != FS_OK) watch.lost++;
+        *open = event != FS_NONE;
+        fs_store_release(store);
+        watch.last_store = store;
+        watch.last_from = event;
+        watch.last_start = start;
+        watch.last_copy = copy;
+    }
+    fs_recording_release();
+    return copy;
+}
+
+static uint32_t add_moment(void)
+{
+    if (watch.moment_count == watch.moment_capacity) {
+        uint32_t capacity = watch.moment_capacity ? watch.moment_capacity * 2 : 1024;
+        moment *moments = fs_realloc(watch.moments, capacity * sizeof *moments);
+        if (moments == NULL) {
+            watch.lost++;
+            return FS_NONE;
+        }
+        watch.moments = moments;
+        watch.moment_capacity = capacity;
+    }
+    moment *made = &watch.moments[watch.moment_count];
+    made->time = fs_clock_now();
+    made->thread = (uint64_t)syscall(SYS_gettid);
+    made->owner = copy_open(&made->resolved);
+    return watch.moment_count++;
+}
+
+/* Callbacks -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t id_of(void *node)
+{
+    uint64_t id = 0;
+    if (node == NULL || fs_cupti->graph_node_id == NULL) return 0;
+    return fs_cupti->graph_node_id(node, &id) == FS_CUPTI_SUCCESS ? id : 0;
+}
+
+void fs_watch_called(uint32_t function, const void *data)
+{
+    const fs_cupti_resource *resource = data;
+    const fs_cupti_graph *graph = resource != NULL ? resource->descriptor : NULL;
+    if (graph == NULL || watch.generation != fs_fork_generation()) return;
+    uint64_t id = id_of(graph->node), original = id_of(graph->original_node);
+    pthread_mutex_lock(&watch.lock);
+    node_slot *node = find_node(id), *from = find_node(original);
+    switch (function) {
+    case FS_CUPTI_NODE_CREATED:
+        set_node(id, add_moment(), graph->node_type);
+        break;
+    case FS_CUPTI_NODE_CLONED:
+        if (from != NULL) set_node(id, from->moment, graph->node_type);
+        break;
+    case FS_CUPTI_NODE_UPDATED:
+        if (node != NULL) node->moment = from != NULL ? from->moment : FS_NONE;
+        break;
+    case FS_CUPTI_NODE_SET:
+        if (node != NULL) node->moment = FS_NONE;
+        break;
+    case FS_CUPTI_NODE_DESTROYED:
+        if (node != NULL && !node->destroyed) {
+            node->destroyed = true;
+            watch.destroyed++;
+        }
+        break;
+    default:
+        break;
+    }
+    pthread_mutex_unlock(&watch.lock);
+}
+
+/* Control ---------------------------------------------------------------------------------------------------------- */
+
+fs_status fs_watch_start(bool evict, fs_error *err)
+{
+    fs_status status = FS_OK;
+    if (fs_cupti == NULL) return fs_fail(err, FS_RUNTIME_ERROR, "CUPTI is not loaded");
+    if (fs_cupti->graph_node_id == NULL)
+        return fs_fail(err, FS_RUNTIME_ERROR,
+                       "this CUPTI has no cuptiGetGraphNodeId; install CUPTI of CUDA 12 or later");
+    pthread_mutex_lock(&watch.lock);
+    bool on = watch.on;
+    if (watch.store == NULL) status = fs_store_create(&watch.store, err);
+    watch.generation = fs_fork_generation();
+    pthread_mutex_unlock(&watch.lock);
+    if (on || status != FS_OK) return status;
+    FS_TRY(fs_cupti_watch(true, evict, err));
+    pthread_mutex_lock(&watch.lock);
+    watch.on = true;
+    pthread_mutex_unlock(&watch.lock);
+    return FS_OK;
+}
+
+void fs_watch_stop(void)
+{
+    pthread_mutex_lock(&watch.lock);
+    bool on = watch.on && watch.generation == fs_fork_generation();
+    watch.on = false;
+    pthread_mutex_unlock(&watch.lock);
+    if (on) FS_IGNORE(fs_cupti_watch(false, false, NULL));
+}
+
+bool fs_watch_is_on(void)
+{
+    return watch.on && watch.generation == fs_fork_generation();
+}
+
+fs_watch_report fs_watch_state(void)
+{
+    fs_watch_report report = {.kept = watch.used};
+    pthread_mutex_lock(&watch.lock);
+    for (uint32_t i = 0; i < watch.slot_count; i++) {
+        const node_slot *slot = &watch.slots[i];
+        if (slot->id == 0 || slot->destroyed) continue;
+        report.nodes++;
+        report.resolved += slot->moment != FS_NONE && watch.moments[slot->moment].resolved;
+    }
+    report.lost = watch.lost;
+    pthread_mutex_unlock(&watch.lock);
+    return report;
+}
+
+void fs_watch_forget(void)
+{
+    pthread_mutex_lock(&watch.lock);
+    fs_free(watch.moments);
+    fs_free(watch.slots);
+    fs_store_destroy(watch.store);
+    watch.moments = NULL;
+    watch.slots = NULL;
+    watch.store = NULL;
+    watch.moment_count = watch.moment_capacity = watch.slot_count = watch.used = watch.destroyed = 0;
+    watch.lost = 0;
+    watch.last_store = NULL;
+    if (watch.on) FS_IGNORE(fs_store_create(&watch.store, NULL));
+    watch.on = watch.on && watch.store != NULL;
+    pthread_mutex_unlock(&watch.lock);
+}
+
+/* Resolving -------------------------------------------------------------------------------------------------------- */
+
+static bool may_own(const fs_store *store, uint32_t event)
+{
+    uint8_t kind = FS_EVENT_AT(store, event, kind);
+    if (FS_EVENT_AT(store, event, device) >= 0) return false;
+    return kind == FS_EVENT_OP || kind == FS_EVENT_RANGE || kind == FS_EVENT_FRAME;
+}
+
+/* Return the innermost op, range or Python call of the thread at a time: the one that began last of those that have not
+ * ended; an op or a range before a Python call. */
+static uint32_t open_at(const fs_store *store, const uint32_t *events, uint32_t count, int64_t time)
+{
+    uint32_t low = 0, high = count, frame = FS_NONE;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (FS_EVENT_AT(store, events[middle], start) <= time) low = middle + 1;
+        else high = middle;
+    }
+    if (low == 0) return FS_NONE;
+    for (uint32_t at = events[low - 1]; at != FS_NONE; at = FS_EVENT_AT(store, at, parent)) {
+        uint32_t index;
+        const fs_chunk *chunk = fs_event_chunk(store, at, &index);
+        if (chunk->duration[index] == FS_MISSING || fs_event_end(chunk, index) < time) continue;
+        if (chunk->kind[index] != FS_EVENT_FRAME) return at;
+        if (frame == FS_NONE) frame = at;
+    }
+    return frame;
+}
+
+typedef struct {
+    int64_t start;
+    uint32_t event;
+} started;
+
+static int compare_started(const void *left, const void *right)
+{
+    const started *a = left, *b = right;
+    if (a->start != b->start) return a->start < b->start ? -1 : 1;
+    return (a->event > b->event) - (a->event < b->event);
+}
+
+/* List the owners of a thread by start. */
+static uint32_t list_owners(const fs_store *store, uint32_t lane, started *list, uint32_t *events)
+{
+    uint32_t count = 0, at;
+    for (uint32_t i = 0; i < fs_store_count(store); i++) {
+        const fs_chunk *chunk = fs_event_chunk(store, i, &at);
+        if (chunk->lane[at] == lane && chunk->start[at] != FS_MISSING && may_own(store, i))
+            list[count++] = (started){chunk->start[at], i};
+    }
+    qsort(list, count, sizeof *list, compare_started);
+    for (uint32_t i = 0; i < count; i++) events[i] = list[i].event;
+    return count;
+}
+
+static fs_status resolve_lane(const fs_store *store, uint32_t lane, int64_t begin, int64_t end, int64_t shift,
+                              started *list, uint32_t *events, int64_t *found)
+{
+    uint64_t thread = fs_store_lane(store, lane).id;
+    uint32_t count = list_owners(store, lane, list, events), last = FS_NONE, around = FS_NONE, copy = FS_NONE;
+    for (uint32_t i = 0; i < watch.moment_count; i++) {
+        moment *at = &watch.moments[i];
+        if (at->thread != thread || at->time < begin || at->time > end) continue;
+        uint32_t owner = open_at(store, events, count, at->time - shift);
+        if (owner == FS_NONE) continue;
+        if (owner != last || at->owner != around) { /* what the watch saw itself, ranges, encloses it */
+            around = at->owner;
+            FS_TRY(copy_chain(store, owner, around, &copy));
+        }
+        last = owner;
+        at->owner = copy;
+        at->resolved = true;
+        ++*found;
+    }
+    return FS_OK;
+}
+
+fs_status fs_watch_resolve(const fs_store *store, int64_t begin, int64_t end, int64_t shift, int64_t *found,
+                           fs_error *err)
+{
+    uint32_t count = fs_store_count(store);
+    started *list = fs_malloc(((size_t)count + 1) * sizeof *list);
+    uint32_t *events = fs_malloc(((size_t)count + 1) * sizeof *events);
+    fs_status status = list != NULL && events != NULL ? FS_OK : FS_OUT_OF_MEMORY;
+    *found = 0;
+    pthread_mutex_lock(&watch.lock);
+    for (uint32_t lane = 0; status == FS_OK && watch.store != NULL && lane < fs_store_lane_count(store); lane++)
+        if (!fs_store_lane(store, lane).on_device)
+            status = resolve_lane(store, lane, begin, end, shift, list, events, found);
+    pthread_mutex_unlock(&watch.lock);
+    fs_free(list);
+    fs_free(events);
+    return status == FS_OK ? FS_OK : fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the ops of captured graphs");
+}
+
+/* Joining ---------------------------------------------------------------------------------------------------------- */
+
+static int compare_nodes(const void *left, const void *right)
+{
+    uint64_t a = (*(const node_slot *const *)left)->id, b = (*(const node_slot *const *)right)->id;
+    return (a > b) - (a < b);
+}
+
+static uint32_t symbol_of(uint8_t type)
+{
+    return type == FS_CUPTI_NODE_KERNEL ? FS_SYMBOL_KERNEL
+           : type == FS_CUPTI_NODE_COPY ? FS_SYMBOL_COPY
+                                        : FS_SYMBOL_FILL;
+}
+
+/* Add the graphs for records without the ids of nodes, as torch.profiler wrote them up to torch 2.11: their kernels are
+ * matched in the order of the nodes. The upper half of a node's id is that of its graph. */
+static fs_status add_graphs(fs_captures *captures, uint32_t index, const node_slot **nodes, uint32_t count,
+                            fs_error *err)
+{
+    qsort(nodes, count, sizeof *nodes, compare_nodes);
+    for (uint32_t first = 0, next; first < count; first = next) {
+        FS_TRY(fs_captures_begin(captures, index, INT64_MIN, FS_NONE, err));
+        for (next = first; next < count && nodes[next]->id >> 32 == nodes[first]->id >> 32; next++) {
+            const node_slot *slot = nodes[next];
+            bool known = slot->moment != FS_NONE && watch.moments[slot->moment].resolved;
+            uint32_t owner = known ? watch.moments[slot->moment].owner : FS_NONE;
+            FS_TRY(fs_captures_append(captures, symbol_of(slot->type), FS_NONE, owner, err));
+        }
+    }
+    return FS_OK;
+}
+
+static fs_status add_known(fs_captures *captures, fs_error *err)
+{
+    uint32_t index, count = 0;
+    const node_slot **nodes = fs_malloc((watch.used + (size_t)1) * sizeof *nodes);
+    if (nodes == NULL) return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for %u nodes of graphs", watch.used);
+    fs_status status = fs_captures_add_store(captures, watch.store, &index, err);
+    for (uint32_t i = 0; status == FS_OK && i < watch.slot_count; i++) {
+        const node_slot *slot = &watch.slots[i];
+        if (slot->id == 0) continue;
+        if (slot->type <= FS_CUPTI_NODE_FILL) nodes[count++] = slot;
+        if (slot->moment == FS_NONE || !watch.moments[slot->moment].resolved) continue;
+        fs_known_node node = {slot->id, index, watch.moments[slot->moment].owner, INT64_MIN};
+        status = fs_captures_add_node(captures, &node, err);
+    }
+    fs_captures_sort(captures);
+    if (status == FS_OK) status = add_graphs(captures, index, nodes, count, err);
+    fs_free(nodes);
+    return status;
+}
+
+fs_status fs_watch_join(const fs_store *from, fs_captures *captures, fs_store *into, fs_replay_report *report,
+                        fs_error *err)
+{
+    bool here = watch.generation == fs_fork_generation();
+    if (here) pthread_mutex_lock(&watch.lock);
+    fs_status status = here && watch.store != NULL ? add_known(captures, err) : FS_OK;
+    if (status == FS_OK) status = fs_replays_join(from, captures, into, report, err);
+    if (here) pthread_mutex_unlock(&watch.lock);
+    return status;
+}

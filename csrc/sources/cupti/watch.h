@@ -1,0 +1,50 @@
+/* Watches the process capture CUDA graphs: which op, range and Python call was open when each node was created, and
+ * which nodes its clones are, in executable graphs too. Costs nothing when a graph is launched.
+ *
+ *   node created   ► what was open on the thread in the running recorder, copied to a store of the watch;
+ *                    else the time and the thread, until fs_watch_resolve finds what was open in another recording
+ *   node cloned    ► the same for the clone: an executable graph is a clone, and its nodes' ids are in the records
+ *   node updated   ► what the node it was updated from has; of new parameters alone, unknown
+ *
+ * The callbacks come from CUPTI, within the calls that capture, clone and instantiate. */
+#ifndef FS_SOURCES_CUPTI_WATCH_H
+#define FS_SOURCES_CUPTI_WATCH_H
+
+#include "sources/graphs/replays.h"
+#include "store/store.h"
+
+typedef struct {
+    int64_t kept;     /* nodes that were created or cloned while watching, */
+    int64_t nodes;    /* and not destroyed */
+    int64_t resolved; /* of them: what was open is known */
+    int64_t lost;     /* events or nodes for which memory was missing */
+} fs_watch_report;
+
+/* Begin to watch, or do nothing if it does. fs_cupti_load must have succeeded. evict: if a client without a name holds
+ * CUPTI's subscription, end it, as torch.profiler keeps one that it does not need. FS_RUNTIME_ERROR: another client
+ * holds the subscription, or CUPTI is too old. */
+fs_status fs_watch_start(bool evict, fs_error *err);
+
+/* End watching. What is known stays. */
+void fs_watch_stop(void);
+bool fs_watch_is_on(void);
+fs_watch_report fs_watch_state(void);
+
+/* Forget all nodes. */
+void fs_watch_forget(void);
+
+/* A callback of CUPTI's resource domain: private to cupti.c. */
+void fs_watch_called(uint32_t function, const void *data);
+
+/* Find what was open on the threads when nodes were created between begin and end (fs_clock_now), from a recording of
+ * the same process whose times are `shift` ns less, and copy it. Return the number of nodes found in *found.
+ * FS_OUT_OF_MEMORY. */
+fs_status fs_watch_resolve(const fs_store *store, int64_t begin, int64_t end, int64_t shift, int64_t *found,
+                           fs_error *err);
+
+/* Give the kernels of replays in a recording of this process their ops: fs_replays_join with the watched nodes, and
+ * with the captures so far in `captures`. */
+fs_status fs_watch_join(const fs_store *from, fs_captures *captures, fs_store *into, fs_replay_report *report,
+                        fs_error *err);
+
+#endif

@@ -1,0 +1,348 @@
+#include "sources/graphs/captures.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/sort.h"
+#include "store/event.h"
+#include "store/signature.h"
+
+void fs_captures_clear(fs_captures *captures)
+{
+    fs_free(captures->stores);
+    fs_free(captures->graphs);
+    fs_free(captures->nodes);
+    fs_free(captures->known);
+    fs_intern_clear(&captures->symbols);
+    fs_intern_clear(&captures->chains);
+    *captures = (fs_captures){0};
+}
+
+static fs_status no_memory(fs_error *err)
+{
+    return fs_fail(err, FS_OUT_OF_MEMORY, "no memory for the graphs of a capture");
+}
+
+/* Make room for one more item. */
+static fs_status grow(void **items, uint32_t count, uint32_t *capacity, size_t size, fs_error *err)
+{
+    if (count < *capacity) return FS_OK;
+    uint32_t wanted = *capacity ? *capacity * 2 : 64;
+    void *grown = fs_realloc(*items, wanted * size);
+    if (grown == NULL) return no_memory(err);
+    *items = grown;
+    *capacity = wanted;
+    return FS_OK;
+}
+
+fs_status fs_captures_add_store(fs_captures *captures, const fs_store *store, uint32_t *index, fs_error *err)
+{
+    const fs_store **stores = fs_realloc(captures->stores, (captures->store_count + (size_t)1) * sizeof *stores);
+    if (stores == NULL) return no_memory(err);
+    captures->stores = stores;
+    *index = captures->store_count++;
+    stores[*index] = store;
+    return FS_OK;
+}
+
+/* Known nodes ------------------------------------------------------------------------------------------------------ */
+
+fs_status fs_captures_add_node(fs_captures *captures, const fs_known_node *node, fs_error *err)
+{
+    FS_TRY(grow((void **)&captures->known, captures->known_count, &captures->known_capacity, sizeof *node, err));
+    captures->known[captures->known_count++] = *node;
+    return FS_OK;
+}
+
+/* Later stores and nodes come first among those with one id. */
+static int compare_known(const void *left, const void *right)
+{
+    const fs_known_node *a = left, *b = right;
+    if (a->id != b->id) return a->id < b->id ? -1 : 1;
+    return (a->begin < b->begin) - (a->begin > b->begin);
+}
+
+void fs_captures_sort(fs_captures *captures)
+{
+    if (captures->known_count > 1)
+        qsort(captures->known, captures->known_count, sizeof *captures->known, compare_known);
+}
+
+const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id)
+{
+    uint32_t low = 0, high = captures->known_count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (captures->known[middle].id < id) low = middle + 1;
+        else high = middle;
+    }
+    return low < captures->known_count && captures->known[low].id == id ? &captures->known[low] : NULL;
+}
+
+/* Chains ----------------------------------------------------------------------------------------------------------- */
+
+bool fs_captures_may_own(const fs_store *store, uint32_t event)
+{
+    uint8_t kind = FS_EVENT_AT(store, event, kind);
+    if (FS_EVENT_AT(store, event, device) >= 0) return false;
+    return kind == FS_EVENT_OP || kind == FS_EVENT_RANGE;
+}
+
+static fs_status signature_symbol(fs_captures *captures, const fs_store *store, uint32_t id, uint32_t *symbol,
+                                  fs_error *err)
+{
+    *symbol = FS_NONE;
+    if (id == FS_NONE) return FS_OK;
+    fs_span bytes = fs_store_signature_bytes(store, id);
+    return fs_intern_bytes(&captures->chains, bytes.bytes, bytes.size, symbol, err);
+}
+
+fs_status fs_captures_chain(fs_captures *captures, const fs_store *store, uint32_t event, int64_t begin,
+                            uint32_t *chain, fs_error *err)
+{
+    enum { DEEPEST = 256 };
+    uint32_t events[DEEPEST];
+    int depth = 0;
+    for (uint32_t at = event; at != FS_NONE && depth < DEEPEST; at = FS_EVENT_AT(store, at, parent)) {
+        if (FS_EVENT_AT(store, at, start) < begin) break;
+        if (fs_captures_may_own(store, at)) events[depth++] = at;
+    }
+    *chain = FS_NONE;
+    while (depth-- > 0) {
+        uint32_t link[4] = {*chain, FS_EVENT_AT(store, events[depth], kind), FS_NONE, FS_NONE};
+        uint32_t name = FS_EVENT_AT(store, events[depth], name);
+        if (name != FS_NONE) FS_TRY(fs_intern_text(&captures->symbols, fs_store_name_text(store, name), &link[2], err));
+        FS_TRY(signature_symbol(captures, store, FS_EVENT_AT(store, events[depth], signature), &link[3], err));
+        FS_TRY(fs_intern_bytes(&captures->chains, link, sizeof link, chain, err));
+    }
+    return FS_OK;
+}
+
+/* Captures in a trace ---------------------------------------------------------------------------------------------- */
+
+typedef enum { NOT_A_CALL, BEGINS, ENDS, LAUNCHES, COPIES, FILLS } call_role;
+
+static call_role role_of(const char *name)
+{
+    if (strstr(name, "StreamBeginCapture") != NULL) return BEGINS;
+    if (strstr(name, "StreamEndCapture") != NULL) return ENDS;
+    if (strstr(name, "GraphLaunch") != NULL) return NOT_A_CALL;
+    if (strstr(name, "LaunchKernel") != NULL || strstr(name, "LaunchCooperativeKernel") != NULL) return LAUNCHES;
+    if (strstr(name, "LaunchHostFunc") != NULL) return NOT_A_CALL;
+    if (strstr(name, "Memcpy") != NULL) return COPIES;
+    if (strstr(name, "Memset") != NULL) return FILLS;
+    return NOT_A_CALL;
+}
+
+typedef struct {
+    int64_t start;
+    uint32_t event, lane;
+    call_role role;
+} graph_call;
+
+/* A graph whose capture has begun. */
+typedef struct {
+    uint32_t lane, graph;
+} open_capture;
+
+typedef struct {
+    fs_captures *captures;
+    const fs_store *store;
+    uint32_t store_index;
+    graph_call *calls;
+    uint32_t call_count;
+    uint32_t *ran_sorted; /* correlations of device work, ascending */
+    uint32_t ran_count;
+    open_capture *open;
+    uint32_t open_count, open_capacity;
+} reading;
+
+static int compare_calls(const void *left, const void *right)
+{
+    const graph_call *a = left, *b = right;
+    if (a->start != b->start) return a->start < b->start ? -1 : 1;
+    return (a->event > b->event) - (a->event < b->event);
+}
+
+static int compare_ids(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+static bool ran_at_once(const reading *all, uint32_t event)
+{
+    uint32_t correlation = FS_EVENT_AT(all->store, event, correlation);
+    if (correlation == FS_NONE || all->ran_count == 0) return false;
+    return bsearch(&correlation, all->ran_sorted, all->ran_count, sizeof correlation, compare_ids) != NULL;
+}
+
+/* A runtime call may enclose the driver call that it makes. */
+static bool is_inner_call(const fs_store *store, uint32_t event)
+{
+    uint32_t parent = FS_EVENT_AT(store, event, parent);
+    return parent != FS_NONE && FS_EVENT_AT(store, parent, kind) == FS_EVENT_RUNTIME;
+}
+
+static fs_status list_calls(reading *all, fs_error *err)
+{
+    const fs_store *store = all->store;
+    uint32_t count = fs_store_count(store), at, names = fs_store_name_count(store);
+    const fs_chunk *chunk = NULL;
+    uint8_t *roles = fs_calloc((size_t)names + 1, sizeof *roles); /* + 1; 0: not looked at */
+    if (roles == NULL) return no_memory(err);
+    for (uint32_t i = 0; i < names; i++) roles[i] = (uint8_t)role_of(fs_store_name_text(store, i));
+    uint32_t calls = 0, works = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        chunk = fs_event_next_chunk(store, i, chunk, &at);
+        calls += chunk->kind[at] == FS_EVENT_RUNTIME;
+        works += fs_event_kind_on_device[chunk->kind[at]] && chunk->correlation[at] != FS_NONE;
+    }
+    all->calls = fs_malloc(((size_t)calls + 1) * sizeof *all->calls);
+    all->ran_sorted = fs_malloc(((size_t)works + 1) * sizeof *all->ran_sorted);
+    fs_status status = all->calls != NULL && all->ran_sorted != NULL ? FS_OK : no_memory(err);
+    for (uint32_t i = 0; status == FS_OK && i < count; i++) {
+        chunk = fs_event_next_chunk(store, i, i == 0 ? NULL : chunk, &at);
+        if (fs_event_kind_on_device[chunk->kind[at]] && chunk->correlation[at] != FS_NONE)
+            all->ran_sorted[all->ran_count++] = chunk->correlation[at];
+        if (chunk->kind[at] != FS_EVENT_RUNTIME || chunk->start[at] == FS_MISSING || chunk->name[at] == FS_NONE)
+            continue;
+        call_role role = (call_role)roles[chunk->name[at]];
+        if (role == NOT_A_CALL || is_inner_call(store, i)) continue;
+        all->calls[all->call_count++] = (graph_call){chunk->start[at], i, chunk->lane[at], role};
+    }
+    fs_free(roles);
+    if (status != FS_OK) return status;
+    qsort(all->ran_sorted, all->ran_count, sizeof *all->ran_sorted, compare_ids);
+    return fs_sort(all->calls, all->call_count, sizeof *all->calls, compare_calls, "API calls", err);
+}
+
+static bool has_number(const char *name)
+{
+    return name[strcspn(name, "0123456789")] != 0;
+}
+
+/* Return the innermost annotation around an event whose name contains a number. */
+static uint32_t label_of(const fs_store *store, uint32_t event)
+{
+    for (uint32_t at = FS_EVENT_AT(store, event, parent); at != FS_NONE; at = FS_EVENT_AT(store, at, parent)) {
+        uint32_t name = FS_EVENT_AT(store, at, name);
+        if (FS_EVENT_AT(store, at, kind) == FS_EVENT_RANGE && name != FS_NONE &&
+            has_number(fs_store_name_text(store, name)))
+            return at;
+    }
+    return FS_NONE;
+}
+
+fs_status fs_captures_begin(fs_captures *captures, uint32_t store, int64_t begin, uint32_t label, fs_error *err)
+{
+    FS_TRY(grow((void **)&captures->graphs, captures->graph_count, &captures->graph_capacity, sizeof *captures->graphs,
+                err));
+    captures->graphs[captures->graph_count++] =
+        (fs_captured_graph){.store = store, .first = captures->node_count, .label = label, .begin = begin};
+    return FS_OK;
+}
+
+static fs_status append_node(fs_captures *captures, fs_captured_graph *graph, const fs_capture_node *node,
+                             fs_error *err)
+{
+    fs_capture_node made = *node;
+    FS_TRY(fs_captures_chain(captures, captures->stores[graph->store], node->owner, graph->begin, &made.chain, err));
+    FS_TRY(grow((void **)&captures->nodes, captures->node_count, &captures->node_capacity, sizeof made, err));
+    captures->nodes[captures->node_count++] = made;
+    graph->count++;
+    return FS_OK;
+}
+
+fs_status fs_captures_append(fs_captures *captures, uint32_t symbol, uint32_t call, uint32_t owner, fs_error *err)
+{
+    fs_capture_node node = {.symbol = symbol, .call = call, .owner = owner};
+    return append_node(captures, &captures->graphs[captures->graph_count - 1], &node, err);
+}
+
+static fs_status begin_graph(reading *all, const graph_call *call, fs_error *err)
+{
+    FS_TRY(grow((void **)&all->open, all->open_count, &all->open_capacity, sizeof *all->open, err));
+    all->open[all->open_count++] = (open_capture){call->lane, all->captures->graph_count};
+    return fs_captures_begin(all->captures, all->store_index, call->start, label_of(all->store, call->event), err);
+}
+
+/* Return the graph that a call of the thread is part of: the thread's own, or the only one; FS_NONE: unknown. */
+static uint32_t graph_of(const reading *all, uint32_t lane)
+{
+    for (uint32_t i = 0; i < all->open_count; i++)
+        if (all->open[i].lane == lane) return all->open[i].graph;
+    return all->open_count == 1 ? all->open[0].graph : FS_NONE;
+}
+
+static uint32_t owner_of(const fs_store *store, uint32_t call, int64_t begin)
+{
+    uint32_t range = FS_NONE;
+    for (uint32_t at = FS_EVENT_AT(store, call, parent); at != FS_NONE; at = FS_EVENT_AT(store, at, parent)) {
+        if (FS_EVENT_AT(store, at, start) < begin) break;
+        if (!fs_captures_may_own(store, at)) continue;
+        if (FS_EVENT_AT(store, at, kind) == FS_EVENT_OP) return at;
+        if (range == FS_NONE) range = at;
+    }
+    return range;
+}
+
+static fs_status symbol_of(reading *all, const graph_call *call, uint32_t *symbol, fs_error *err)
+{
+    uint32_t signature = FS_EVENT_AT(all->store, call->event, signature);
+    *symbol = call->role == COPIES ? FS_SYMBOL_COPY : call->role == FILLS ? FS_SYMBOL_FILL : FS_SYMBOL_KERNEL;
+    if (call->role != LAUNCHES || signature == FS_NONE) return FS_OK;
+    fs_launch launch;
+    const char *name = fs_kernel_decode(fs_store_signature_bytes(all->store, signature).bytes, &launch);
+    return name != NULL ? fs_intern_text(&all->captures->symbols, name, symbol, err) : FS_OK;
+}
+
+static fs_status add_node(reading *all, const graph_call *call, fs_error *err)
+{
+    fs_captures *captures = all->captures;
+    uint32_t index = graph_of(all, call->lane);
+    if (all->open_count == 0 || ran_at_once(all, call->event)) return FS_OK;
+    if (index == FS_NONE || captures->graphs[index].first + captures->graphs[index].count != captures->node_count) {
+        /* The nodes of a graph are consecutive: of captures that overlap in time, none is used. */
+        if (index != FS_NONE && captures->graphs[index].count == 0)
+            captures->graphs[index].first = captures->node_count;
+        else {
+            captures->unused++;
+            return FS_OK;
+        }
+    }
+    fs_captured_graph *graph = &captures->graphs[index];
+    fs_capture_node node = {.owner = owner_of(all->store, call->event, graph->begin), .call = call->event};
+    FS_TRY(symbol_of(all, call, &node.symbol, err));
+    return append_node(captures, graph, &node, err);
+}
+
+static fs_status read_calls(reading *all, fs_error *err)
+{
+    for (uint32_t i = 0; i < all->call_count; i++) {
+        const graph_call *call = &all->calls[i];
+        FS_POLL(i, err);
+        if (call->role == BEGINS) FS_TRY(begin_graph(all, call, err));
+        else if (call->role == ENDS) {
+            for (uint32_t open = all->open_count; open-- > 0;) {
+                if (all->open[open].lane != call->lane) continue;
+                all->open[open] = all->open[--all->open_count];
+                break;
+            }
+        } else FS_TRY(add_node(all, call, err));
+    }
+    return FS_OK;
+}
+
+fs_status fs_captures_add(fs_captures *captures, const fs_store *store, fs_error *err)
+{
+    reading all = {.captures = captures, .store = store};
+    FS_TRY(fs_captures_add_store(captures, store, &all.store_index, err));
+    fs_status status = list_calls(&all, err);
+    if (status == FS_OK) status = read_calls(&all, err);
+    fs_free(all.calls);
+    fs_free(all.ran_sorted);
+    fs_free(all.open);
+    return status;
+}

@@ -1,0 +1,77 @@
+/* CUDA and HIP graphs as they were captured: which op launched each of their nodes.
+ *
+ *   a trace of the capture ── fs_captures_add ───► graphs: the launches between the calls that begin and end a capture,
+ *                                                  in order, each with the kernel's name where the trace has it
+ *   the watched process ──── fs_captures_add_node ► the op of a node, by the id that its replays carry
+ *
+ * Owners are events of the store that recorded the capture: the innermost op, range or frame around the launch. That
+ * store must not change or go away meanwhile. */
+#ifndef FS_SOURCES_GRAPHS_CAPTURES_H
+#define FS_SOURCES_GRAPHS_CAPTURES_H
+
+#include "store/store.h"
+
+/* What a node does: the id of its kernel's name in fs_captures.symbols, or one of these. */
+enum { FS_SYMBOL_KERNEL = FS_NONE, FS_SYMBOL_COPY = FS_NONE - 1, FS_SYMBOL_FILL = FS_NONE - 2 };
+
+typedef struct {
+    uint32_t symbol; /* FS_SYMBOL_KERNEL: a kernel whose name the capture does not record */
+    uint32_t call;   /* event of the capture: the launch */
+    uint32_t owner;  /* likewise, or FS_NONE: nothing was open */
+    uint32_t chain;  /* equal for nodes whose owners and all they lie in have equal names and signatures */
+} fs_capture_node;
+
+typedef struct {
+    uint32_t store;        /* index in fs_captures.stores */
+    uint32_t first, count; /* nodes */
+    uint32_t label;        /* an annotation around the capture whose name contains a number, or FS_NONE */
+    int64_t begin;         /* start of the capture: owners that began earlier enclose all of it */
+} fs_captured_graph;
+
+/* The owner of the node with an id. */
+typedef struct {
+    uint64_t id; /* as in fs_launch.graph_node */
+    uint32_t store, owner;
+    int64_t begin; /* as in fs_captured_graph */
+} fs_known_node;
+
+typedef struct {
+    const fs_store **stores;
+    uint32_t store_count;
+    fs_captured_graph *graphs;
+    uint32_t graph_count, graph_capacity;
+    fs_capture_node *nodes;
+    uint32_t node_count, node_capacity;
+    fs_known_node *known; /* ascending by id, after fs_captures_sort */
+    uint32_t known_count, known_capacity;
+    fs_intern symbols; /* names of kernels */
+    fs_intern chains;
+    uint32_t unused; /* launches of captures that overlap others, whose graph is unknown */
+} fs_captures;
+
+/* An all-zero struct is empty. */
+void fs_captures_clear(fs_captures *captures);
+
+/* Add the graphs that the calls of a store captured. FS_OUT_OF_MEMORY. */
+fs_status fs_captures_add(fs_captures *captures, const fs_store *store, fs_error *err);
+
+/* Add a store without looking for graphs in it; *index is for fs_known_node.store. */
+fs_status fs_captures_add_store(fs_captures *captures, const fs_store *store, uint32_t *index, fs_error *err);
+fs_status fs_captures_add_node(fs_captures *captures, const fs_known_node *node, fs_error *err);
+
+/* Add a graph without nodes, and nodes to the last graph; call and owner are events of its store, or FS_NONE. */
+fs_status fs_captures_begin(fs_captures *captures, uint32_t store, int64_t begin, uint32_t label, fs_error *err);
+fs_status fs_captures_append(fs_captures *captures, uint32_t symbol, uint32_t call, uint32_t owner, fs_error *err);
+
+/* Order the known nodes, of which the last one added with an id counts. */
+void fs_captures_sort(fs_captures *captures);
+const fs_known_node *fs_captures_find(const fs_captures *captures, uint64_t id);
+
+/* Return the id of a chain: of an event of a store and of all that encloses it, up to what began before `begin`. */
+fs_status fs_captures_chain(fs_captures *captures, const fs_store *store, uint32_t event, int64_t begin,
+                            uint32_t *chain, fs_error *err);
+
+/* Return whether the event can own device work: an op or an annotation of the host. */
+bool fs_captures_may_own(const fs_store *store, uint32_t event);
+
+#endif

@@ -1,0 +1,162 @@
+#include "work/kernel_work.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "work/aten/multiply.h"
+#include "work/aten/sizes.h"
+
+static const fs_torch_tensor *tensor_at(const fs_torch_call *call, uint32_t place)
+{
+    const fs_torch_tensor *tensor = call != NULL ? fs_sizes_tensor(call, place) : NULL;
+    return tensor != NULL && tensor->ndim == 2 ? tensor : NULL;
+}
+
+/* Products of experts (triton_kernels' matmul_ogs) ------------------------------------------------------------------
+ * "_matmul_ogs_NNT_bf16xbf16xmxfp4_128x128x128x1_swiglu": dtypes of result, activations and weights; rows, columns and
+ * depth of a tile, and in how many parts the depth is split. The grid is its tiles: (rows of all experts) x columns x
+ * parts. */
+
+typedef struct {
+    double result, activations, weights; /* bytes of an element */
+    double rows, columns, parts;         /* of a tile */
+} product_name;
+
+static double bytes_of(const char *dtype, size_t size)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } dtypes[] = {{"bf16", 2},      {"fp16", 2},    {"f16", 2},        {"fp32", 4},  {"f32", 4},
+                  {"fp8e4m3", 1},   {"fp8", 1},     {"fp8e5m2", 1},    {"fp8e4", 1}, {"fp8e5", 1},
+                  {"mxfp8e4m3", 1}, {"fp8e4nv", 1}, {"mxfp4", 0.53125}}; /* 4 bits, and a byte of scale for 32 */
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strlen(dtypes[i].name) == size && strncmp(dtype, dtypes[i].name, size) == 0) return dtypes[i].bytes;
+    return NAN;
+}
+
+/* Parse the words after the layouts. */
+static bool parse_product(const char *name, product_name *found)
+{
+    static const char prefix[] = "_matmul_ogs_", persistent[] = "_p_matmul_ogs_";
+    double *bytes[] = {&found->result, &found->activations, &found->weights};
+    double tile[4];
+    if (strncmp(name, persistent, sizeof persistent - 1) == 0) return false; /* its grid is the device's size */
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0) return false;
+    const char *at = strchr(name + sizeof prefix - 1, '_');
+    if (at == NULL) return false;
+    at++;
+    for (int i = 0; i < 3; i++) {
+        size_t size = strcspn(at, "x_");
+        if (strncmp(at, "mx", 2) == 0) size = 2 + strcspn(at + 2, "x_");
+        *bytes[i] = bytes_of(at, size);
+        at += size;
+        if (isnan(*bytes[i]) || *at != (i < 2 ? 'x' : '_')) return false;
+        at++;
+    }
+    for (int i = 0; i < 4; i++) {
+        char *end;
+        tile[i] = (double)strtol(at, &end, 10);
+        if (end == at || tile[i] < 1 || (i < 3 && *end != 'x')) return false;
+        at = end + 1;
+    }
+    found->rows = tile[0];
+    found->columns = tile[1];
+    found->parts = tile[3];
+    return true;
+}
+
+/* The number of tiles for rows that are sorted by expert: each expert may end with a part of a tile. */
+static double row_tiles(double rows, double experts, double tile)
+{
+    return rows <= experts ? rows : ceil((rows - experts + 1) / tile) + experts - 1;
+}
+
+/* Return how many experts each of the tokens chose, such that the grid has whole columns of tiles; of several, the one
+ * by which the result is as wide as the tokens. 0: unknown. */
+static double chosen_experts(double grid, double tokens, double experts, const product_name *product, double width)
+{
+    int found = 0, count = 0;
+    for (int chosen = 1; chosen <= 16 && chosen <= experts; chosen++) {
+        double columns = grid / row_tiles(tokens * chosen, experts, product->rows);
+        if (columns != floor(columns)) continue;
+        if (columns == ceil(width / product->columns)) return chosen;
+        found = chosen;
+        count++;
+    }
+    return count == 1 ? found : 0;
+}
+
+static bool product_of_experts(const char *name, const fs_launch *launch, const fs_torch_call *call,
+                               fs_kernel_context *context, fs_work *work)
+{
+    product_name product;
+    const fs_torch_tensor *tokens = tensor_at(call, 0), *logits = tensor_at(call, 1);
+    if (!parse_product(name, &product) || launch == NULL || tokens == NULL || logits == NULL) return false;
+    if (tokens->shape[0] != logits->shape[0] || launch->grid[1] > 1 || launch->grid[2] > 1) return false;
+    double count = (double)tokens->shape[0], width = (double)tokens->shape[1], experts = (double)logits->shape[1];
+    double grid = launch->grid[0] / product.parts, rows = context->rows;
+    bool first = rows == 0;
+    if (first) rows = count * chosen_experts(grid, count, experts, &product, width);
+    if (!(rows > 0)) return false;
+    double columns = grid / row_tiles(rows, experts, product.rows) * product.columns;
+    double depth = first ? width : context->columns;
+    if (columns != floor(columns) || !(columns > 0)) return false;
+    if (!first && ceil(width / product.columns) * product.columns != columns) return false;
+    bool gated = strstr(name, "swiglu") != NULL;
+    double used = fmin(experts, rows), results = rows * columns / (gated ? 2 : 1);
+    double read = (first ? count : rows) * depth * product.activations + used * columns * depth * product.weights;
+    unsigned dtype = product.activations == 1 ? FS_TORCH_FLOAT8_E4M3FN : FS_TORCH_BFLOAT16;
+    *work = fs_sizes_work(2 * rows * columns * depth, read, results * product.result, fs_products_unit(dtype));
+    context->rows = rows;
+    context->columns = columns / (gated ? 2 : 1);
+    return true;
+}
+
+/* DeepGEMM -----------------------------------------------------------------------------------------------------------
+ * "void deep_gemm::sm90_fp8_gemm_1d2d_impl<(cute::UMMA::Major)0, 0u, 7168u, 2048u, 1u, 64u, …>(…)": the sizes of M, N
+ * and K are the first three unsigned constants; 0: known at run time only. The op's argument of K columns has M rows.
+ */
+
+static bool product_of_constants(const char *name, const fs_torch_call *call, fs_work *work)
+{
+    double sizes[3];
+    const char *at = strstr(name, "deep_gemm::");
+    if (at == NULL || call == NULL || (at = strstr(at, "gemm_")) == NULL || (at = strchr(at, '<')) == NULL)
+        return false;
+    for (int found = 0; found < 3;) {
+        if ((at = strpbrk(at + 1, "0123456789")) == NULL) return false;
+        char *end;
+        double number = (double)strtoul(at, &end, 10);
+        if (*end == 'u') sizes[found++] = number;
+        at = end;
+        if (*at == 0) return false;
+    }
+    double n = sizes[1], k = sizes[2];
+    if (n < 1 || k < 1) return false;
+    for (uint32_t i = 0; i < call->count; i++) {
+        const fs_torch_tensor *x = tensor_at(call, i);
+        if (x == NULL || (double)x->shape[1] != k || (double)x->shape[0] == n) continue;
+        double m = (double)x->shape[0];
+        bool narrow = strstr(name, "fp8") != NULL;
+        double item = narrow ? 1 : 2;
+        unsigned dtype = narrow ? FS_TORCH_FLOAT8_E4M3FN : FS_TORCH_BFLOAT16;
+        *work = fs_sizes_work(2 * m * n * k, (m * k + n * k) * item, m * n * 2, fs_products_unit(dtype));
+        return true;
+    }
+    return false;
+}
+
+bool fs_kernel_has_work(const char *name)
+{
+    return strncmp(name, "_matmul_ogs_", strlen("_matmul_ogs_")) == 0 ||
+           (strstr(name, "deep_gemm::") != NULL && strstr(name, "gemm_") != NULL);
+}
+
+bool fs_kernel_work(const char *name, const fs_launch *launch, const fs_torch_call *call, fs_kernel_context *context,
+                    fs_work *work)
+{
+    *work = fs_work_unknown;
+    return product_of_experts(name, launch, call, context, work) || product_of_constants(name, call, work);
+}

@@ -1,0 +1,400 @@
+/* The families of rules for other libraries' ops: libraries.h. */
+#include <math.h>
+#include <string.h>
+
+#include "work/aten/multiply.h"
+#include "work/aten/products.h"
+#include "work/aten/sizes.h"
+#include "work/libraries/libraries.h"
+#include "work/libraries/schema.h"
+
+/* The row parsed again: the call fits it. */
+static fs_schema schema_of(const fs_aten_rule *rule)
+{
+    fs_schema schema;
+    if (!fs_schema_parse(rule->arguments, &schema)) schema.least = schema.most = schema.result_count = 0;
+    return schema;
+}
+
+static double size_at(const fs_torch_tensor *tensor, uint32_t from_end)
+{
+    return from_end <= tensor->ndim ? (double)tensor->shape[tensor->ndim - from_end] : 1;
+}
+
+static const fs_torch_tensor *tensor_at(const fs_torch_call *call, uint32_t place)
+{
+    const fs_torch_tensor *tensor = fs_sizes_tensor(call, place);
+    return tensor != NULL && tensor->ndim > 0 ? tensor : NULL;
+}
+
+/* The dtype of the first argument of floats: that in which pointwise work is done. */
+static unsigned float_dtype(const fs_torch_call *call)
+{
+    for (uint32_t i = 0; i < call->count; i++)
+        if (tensor_at(call, i) != NULL && fs_sizes_is_float(tensor_at(call, i)->dtype))
+            return tensor_at(call, i)->dtype;
+    return FS_TORCH_DTYPE_NONE;
+}
+
+static fs_work with_traffic(double flops, fs_traffic traffic, fs_unit_choice unit)
+{
+    return fs_sizes_work(flops, traffic.read, traffic.written, unit);
+}
+
+static fs_work bounded(fs_work work)
+{
+    work.at_most = true;
+    return work;
+}
+
+/* Elementwise ------------------------------------------------------------------------------------------------------ */
+
+fs_work fs_count_each(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    double elements = 0;
+    for (uint32_t i = 0; i < call->count; i++) {
+        bool counts =
+            rule->option == FS_ALL_MODIFIED ? schema.arguments[i].role == FS_ROLE_MODIFIED : rule->option == (int)i;
+        if (counts && tensor_at(call, i) != NULL) elements += fs_sizes_elements(tensor_at(call, i));
+    }
+    if (rule->option == FS_NO_ELEMENTS || rule->flops == 0)
+        return with_traffic(0, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+    return with_traffic(rule->flops * elements, fs_schema_traffic(&schema, call), fs_sizes_unit(float_dtype(call)));
+}
+
+fs_work fs_count_counted_in_list(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    return with_traffic(NAN, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE));
+}
+
+/* Products --------------------------------------------------------------------------------------------------------- */
+
+static unsigned result_dtype(const fs_aten_rule *rule, const fs_schema *schema, const fs_torch_call *call,
+                             unsigned inputs)
+{
+    int place = fs_schema_place(schema, "dtype");
+    fs_torch_dtype named = place >= 0 && (uint32_t)place < call->count
+                               ? fs_sizes_dtype_of(fs_sizes_text(call, (unsigned)place))
+                               : FS_TORCH_DTYPE_NONE;
+    if (named != FS_TORCH_DTYPE_NONE) return named;
+    if ((rule->option & FS_GIVES_INT32) != 0) return FS_TORCH_INT32;
+    if ((rule->option & FS_GIVES_HALF) != 0) return FS_TORCH_BFLOAT16;
+    return inputs;
+}
+
+/* Return N if w has an axis of K in the layout, else NaN. */
+static double width_of(int layout, const fs_torch_tensor *w, double k)
+{
+    if (w->ndim != 2) return NAN;
+    double rows = (double)w->shape[0], columns = (double)w->shape[1];
+    bool packed = (layout & FS_WEIGHT_PACKED) != 0;
+    int order = layout & 3;
+    if (packed) columns *= 2;
+    if (order == FS_WEIGHT_NK || order == FS_WEIGHT_EITHER)
+        if (columns == k) return rows;
+    if (order == FS_WEIGHT_KN || order == FS_WEIGHT_EITHER)
+        if (rows == k) return columns;
+    return NAN;
+}
+
+fs_work fs_count_matrix(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "w");
+    const fs_torch_tensor *out = fs_schema_tensor(&schema, call, "out");
+    if (x == NULL || w == NULL) return fs_work_unknown;
+    double k = size_at(x, 1), n = width_of(rule->option, w, k);
+    if ((rule->option & FS_EITHER_FIRST) != 0 && isnan(n)) {
+        const fs_torch_tensor *other = x;
+        x = w;
+        w = other;
+        k = size_at(x, 1);
+        n = width_of(rule->option, w, k);
+    }
+    if (isnan(n) || k == 0) return fs_work_unknown;
+    double rows = fs_sizes_elements(x) / k, packed = (rule->option & FS_HALF_BYTES) != 0 ? 2 : 1;
+    if (out != NULL && (size_at(out, 1) != n || fs_sizes_elements(out) != rows * n)) return fs_work_unknown;
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    traffic.read += fs_sizes_read(x) + fs_sizes_read(w);
+    if (out == NULL) traffic.written += rows * n * fs_sizes_item(result_dtype(rule, &schema, call, x->dtype));
+    unsigned unit = packed == 2 ? (unsigned)FS_TORCH_DTYPE_NONE : x->dtype; /* two numbers a byte: 4 bits each */
+    return with_traffic(2 * rows * n * k * packed, traffic, fs_products_unit(unit));
+}
+
+/* Weights of a few bits, in an order of the kernel: sizes from the arguments m, n and k; or, by the option: 1: weight
+ * [K * bits / 32, N]; 2: weight [K, N / 8] in 4 bits; 3: an argument "shape" with [N, K]. */
+fs_work fs_count_packed_product(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "weight");
+    if (x == NULL || w == NULL) return fs_work_unknown;
+    double k = size_at(x, 1), n = NAN, m = fs_sizes_elements(x) / k, shape[2];
+    if (rule->option == 0) {
+        double named_k = fs_schema_number(&schema, call, "k"), named_m = fs_schema_number(&schema, call, "m");
+        n = fs_schema_number(&schema, call, "n");
+        if ((fs_schema_place(&schema, "k") >= 0 && named_k != k) ||
+            (fs_schema_place(&schema, "m") >= 0 && named_m != m))
+            return fs_work_unknown;
+    }
+    if (rule->option == 1 && w->ndim == 2) n = (double)w->shape[1];
+    if (rule->option == 2 && w->ndim == 2 && (double)w->shape[0] == k) n = 8 * (double)w->shape[1];
+    if (rule->option == 3) {
+        int place = fs_schema_place(&schema, "shape");
+        const char *text = fs_sizes_text(call, (unsigned)place);
+        if (fs_sizes_numbers(text, shape, 2) == 2 && shape[1] == k) n = shape[0];
+    }
+    if (!(n > 0) || !(k > 0)) return fs_work_unknown;
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    traffic.read += fs_sizes_read(x);
+    traffic.written += m * n * fs_sizes_item(x->dtype);
+    return with_traffic(2 * m * n * k, traffic, fs_products_unit(x->dtype));
+}
+
+/* Each row is multiplied with one matrix of a group. Which rows are used at all is in the sizes: an upper bound. */
+fs_work fs_count_grouped_rows(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "w");
+    if (x == NULL || w == NULL || x->ndim != 2 || w->ndim != 3) return fs_work_unknown;
+    double k = size_at(x, 1), rows = (double)x->shape[0], n = NAN;
+    if (size_at(w, 2) == k) n = size_at(w, 1);
+    if (size_at(w, 1) == k && (isnan(n) || rule->option == FS_GIVES_HALF)) n = size_at(w, 2);
+    if (isnan(n)) return fs_work_unknown;
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    traffic.read += fs_sizes_read(x) + fs_sizes_read(w);
+    traffic.written += rows * n * fs_sizes_item(result_dtype(rule, &schema, call, x->dtype));
+    fs_work work = with_traffic(2 * rows * n * k, traffic, fs_products_unit(x->dtype));
+    return rule->option == FS_GIVES_HALF ? bounded(work) : work;
+}
+
+/* The rows between two numbers of indptr [.., S + 1] become one of the result, along the last axis of indptr. An upper
+ * bound: it need not begin or end where src does. */
+fs_work fs_count_segments(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *src = fs_schema_tensor(&schema, call, "src");
+    const fs_torch_tensor *indptr = fs_schema_tensor(&schema, call, "indptr");
+    if (src == NULL || indptr == NULL || indptr->ndim == 0 || indptr->ndim > src->ndim) return fs_work_unknown;
+    double rows = (double)src->shape[indptr->ndim - 1], segments = (double)indptr->shape[indptr->ndim - 1] - 1;
+    if (rows <= 0 || segments < 0) return fs_work_unknown;
+    double results = fs_sizes_elements(src) / rows * segments;
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    traffic.written += results * (fs_sizes_item(src->dtype) + (rule->option == 1 ? sizeof(int64_t) : 0));
+    return bounded(with_traffic(fs_sizes_elements(src), traffic, fs_sizes_unit(src->dtype)));
+}
+
+/* Gate, up and down projections of k experts per token: 2 T k (2 I H + I H). At most as many experts' weights are read
+ * as tokens choose; which ones is unknown: an upper bound. */
+fs_work fs_count_experts(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *ids = fs_schema_tensor(&schema, call, "ids");
+    const fs_torch_tensor *w1 = fs_schema_tensor(&schema, call, "w1"), *w2 = fs_schema_tensor(&schema, call, "w2");
+    if (x == NULL || ids == NULL || w1 == NULL || w2 == NULL) return fs_work_unknown;
+    if (x->ndim != 2 || ids->ndim != 2 || w1->ndim != 3 || w2->ndim != 3) return fs_work_unknown;
+    double tokens = (double)x->shape[0], hidden = (double)x->shape[1], chosen = (double)ids->shape[1];
+    double experts = (double)w1->shape[0], up = (double)w1->shape[1], inner = (double)w2->shape[2];
+    double packed = (double)w1->shape[2] * 2 == hidden ? 2 : 1; /* two numbers a byte */
+    if ((double)ids->shape[0] != tokens || (double)w1->shape[2] * packed != hidden) return fs_work_unknown;
+    inner *= packed;
+    if ((double)w2->shape[1] != hidden || (up != 2 * inner && up != inner)) return fs_work_unknown;
+    double used = experts > 0 ? fmin(1, tokens * chosen / experts) : 0;
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    traffic.read += fs_sizes_read(x) + used * (fs_sizes_read(w1) + fs_sizes_read(w2));
+    traffic.written += fs_sizes_elements(x) * fs_sizes_item(x->dtype);
+    fs_work work = with_traffic(2 * tokens * chosen * hidden * (up + inner), traffic, fs_products_unit(x->dtype));
+    work.at_most = used < 1 || tokens * chosen < 8 * experts; /* beyond that all experts are used, but for chance */
+    return work;
+}
+
+/* Rows that are already sorted by expert, and padded: an upper bound. */
+fs_work fs_count_expert_rows(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x");
+    const fs_torch_tensor *w1 = fs_schema_tensor(&schema, call, "w1"), *w2 = fs_schema_tensor(&schema, call, "w2");
+    if (x == NULL || w1 == NULL || w2 == NULL || x->ndim != 2 || w1->ndim != 3 || w2->ndim != 3) return fs_work_unknown;
+    double rows = (double)x->shape[0], hidden = (double)x->shape[1], up = (double)w1->shape[1],
+           inner = (double)w2->shape[2];
+    if ((double)w1->shape[2] != hidden || (double)w2->shape[1] != hidden || (up != 2 * inner && up != inner))
+        return fs_work_unknown;
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    traffic.read += fs_sizes_read(x) + fs_sizes_read(w1) + fs_sizes_read(w2);
+    traffic.written += rows * hidden * fs_sizes_item(w1->dtype);
+    return bounded(with_traffic(2 * rows * hidden * (up + inner), traffic, fs_products_unit(x->dtype)));
+}
+
+/* The weights are hidden: tokens in and out are a lower bound, unless the kernels tell (kernels.h). */
+fs_work fs_count_hidden_experts(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    fs_work work = bounded(with_traffic(NAN, fs_schema_traffic(&schema, call), fs_sizes_unit(FS_TORCH_DTYPE_NONE)));
+    work.of_kernels = true;
+    return work;
+}
+
+/* Attention -------------------------------------------------------------------------------------------------------- */
+
+fs_work fs_count_attend(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    return fs_count_attention(rule, call);
+}
+
+fs_work fs_count_attend_backward(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    return fs_count_attention_backward(rule, call);
+}
+
+/* Sums over the sequences of a step: queries, keys, squared queries, products of both. */
+typedef struct {
+    double queries, keys, squares, products;
+} step_lengths;
+
+/* Add the numbers of "(sq8sk33sqsq8sqsk33)", as serving engines write them into the name of a step:
+ * "execute_8_context_0(sq0sk0sqsq0sqsk0)_generation_8(sq8sk33sqsq8sqsk33)". */
+static bool add_lengths(const char *name, step_lengths *sums)
+{
+    bool any = false;
+    *sums = (step_lengths){0, 0, 0, 0};
+    if (name == NULL) return false;
+    for (const char *at = name; (at = strstr(at, "(sq")) != NULL; at++) {
+        long long numbers[4];
+        static const char *const marks[] = {"(sq", "sk", "sqsq", "sqsk"};
+        const char *next = at;
+        int found = 0;
+        for (; found < 4 && strncmp(next, marks[found], strlen(marks[found])) == 0; found++) {
+            next += strlen(marks[found]);
+            size_t digits = strspn(next, "0123456789");
+            if (digits == 0 || digits > 17) break;
+            numbers[found] = 0;
+            for (size_t i = 0; i < digits; i++) numbers[found] = numbers[found] * 10 + (next[i] - '0');
+            next += digits;
+        }
+        if (found < 4) continue;
+        sums->queries += (double)numbers[0];
+        sums->keys += (double)numbers[1];
+        sums->squares += (double)numbers[2];
+        sums->products += (double)numbers[3];
+        any = true;
+    }
+    return any;
+}
+
+bool fs_work_is_annotation(const char *name)
+{
+    step_lengths sums;
+    return add_lengths(name, &sums);
+}
+
+/* Queries [tokens, heads, size] against cached keys and values, causal. The lengths of the caches are known from the
+ * annotation of the step, though not windows; else new tokens are all that is sure: a lower bound. */
+fs_work fs_count_attend_cached(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *q = fs_schema_tensor(&schema, call, "q"), *k = fs_schema_tensor(&schema, call, "k");
+    if (k == NULL) k = fs_schema_tensor(&schema, call, "key_cache");
+    if (q == NULL || k == NULL || q->ndim < 2 || k->ndim < 2) return fs_work_unknown;
+    step_lengths sums;
+    double tokens = (double)q->shape[0], size = size_at(q, 1), width = fs_sizes_elements(q) / tokens;
+    double item = fs_sizes_item(k->dtype);
+    double row = (k->ndim > 2 ? size_at(k, 1) * size_at(k, 2) : size_at(k, 1)) * item; /* of keys of one token */
+    if (fs_schema_place(&schema, "key_cache") >= 0 && size_at(k, 1) != size) return fs_work_unknown;
+    if (!(tokens > 0)) return fs_work_unknown;
+    bool known = add_lengths(call->annotation, &sums) && sums.queries <= tokens && sums.queries > 0;
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    double keys = known ? sums.keys : tokens, pairs = known ? sums.products - sums.squares / 2 : tokens / 2;
+    traffic.read += fs_sizes_read(q) + 2 * keys * row;
+    fs_work work = with_traffic(4 * width * pairs, traffic, fs_products_unit(q->dtype));
+    work.of_annotation = call->annotation == NULL;
+    return bounded(work);
+}
+
+/* Embeddings ------------------------------------------------------------------------------------------------------- */
+
+/* FBGEMM's tables: each index reads a row of total_D / T numbers on average; each bag writes its sum. Which table an
+ * index is of is unknown, so that tables of different widths give an estimate. */
+fs_work fs_count_embedding_bags(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *indices = fs_schema_tensor(&schema, call, "indices");
+    const fs_torch_tensor *offsets = fs_schema_tensor(&schema, call, "offsets");
+    const fs_torch_tensor *widths = fs_schema_tensor(&schema, call, "D_offsets");
+    double total = fs_schema_number(&schema, call, "total_D"), most = fs_schema_number(&schema, call, "max_D");
+    if (indices == NULL || offsets == NULL || widths == NULL) return fs_work_unknown;
+    double tables = fs_sizes_elements(widths) - 1, count = fs_sizes_elements(indices);
+    double batch = tables > 0 ? (fs_sizes_elements(offsets) - 1) / tables : NAN;
+    if (!(total > 0) || !(batch >= 0)) return fs_work_unknown;
+    double item = 4;
+    for (uint32_t i = 0; i < 3 && i < call->count; i++) /* the weights that are not empty */
+        if (tensor_at(call, i) != NULL && fs_sizes_elements(tensor_at(call, i)) > 0)
+            item = fs_sizes_item(tensor_at(call, i)->dtype);
+    double width = total / tables, read = count * width * item + fs_sizes_read(indices) + fs_sizes_read(offsets);
+    fs_work work = fs_sizes_work(rule->flops * count * width, read, batch * total * 4, fs_sizes_unit(FS_TORCH_FLOAT32));
+    work.at_most = most * tables != total;
+    return work;
+}
+
+/* Vision ----------------------------------------------------------------------------------------------------------- */
+
+/* roi_align: [R, C, height, width] results of ratio² samples each; a ratio of 0 adapts to the region and is unknown.
+ * roi_pool (option 1): maxima, and where they are. */
+fs_work fs_count_sampled(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *input = fs_schema_tensor(&schema, call, "input"),
+                          *rois = fs_schema_tensor(&schema, call, "rois");
+    double height = fs_schema_number(&schema, call, "height"), width = fs_schema_number(&schema, call, "width");
+    double ratio = fs_schema_number(&schema, call, "ratio");
+    if (input == NULL || rois == NULL || input->ndim != 4 || rois->ndim != 2) return fs_work_unknown;
+    double results = (double)rois->shape[0] * (double)input->shape[1] * height * width;
+    double item = fs_sizes_item(input->dtype), flops = ratio > 0 ? rule->flops * results * ratio * ratio : NAN;
+    double read =
+        fs_sizes_read(rois) + fmin(fs_sizes_read(input), ratio > 0 ? 4 * results * ratio * ratio * item : INFINITY);
+    double written = results * item + (rule->option == 1 ? results * 4 : 0);
+    return bounded(fs_sizes_work(rule->option == 1 ? (double)NAN : flops, read, written, fs_sizes_unit(input->dtype)));
+}
+
+/* The convolution at offset points: 2 M N K, and 9 per sampled element: 4 products, 3 sums, and 2 for its place. */
+fs_work fs_count_deformed(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *input = fs_schema_tensor(&schema, call, "input");
+    const fs_torch_tensor *weight = fs_schema_tensor(&schema, call, "weight");
+    const fs_torch_tensor *offset = fs_schema_tensor(&schema, call, "offset");
+    if (input == NULL || weight == NULL || offset == NULL) return fs_work_unknown;
+    if (input->ndim != 4 || weight->ndim != 4 || offset->ndim != 4) return fs_work_unknown;
+    double points = (double)offset->shape[0] * (double)offset->shape[2] * (double)offset->shape[3];
+    double window = (double)weight->shape[2] * (double)weight->shape[3], channels = (double)input->shape[1];
+    double columns = points * window * channels, outputs = (double)weight->shape[0];
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    traffic.read += fs_sizes_read(weight);
+    traffic.written += points * outputs * fs_sizes_item(input->dtype);
+    double flops = rule->flops * points * outputs * (double)weight->shape[1] * window + 9 * columns;
+    return with_traffic(flops, traffic, fs_products_unit(input->dtype));
+}
+
+/* State spaces ----------------------------------------------------------------------------------------------------- */
+
+fs_work fs_count_convolved(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *x = fs_schema_tensor(&schema, call, "x"), *w = fs_schema_tensor(&schema, call, "w");
+    if (x == NULL || w == NULL || w->ndim != 2) return fs_work_unknown;
+    bool has_channels = false;
+    for (uint32_t d = 0; d < x->ndim; d++) has_channels = has_channels || x->shape[d] == w->shape[0];
+    if (!has_channels) return fs_work_unknown;
+    fs_traffic traffic = fs_schema_traffic(&schema, call);
+    traffic.read += fs_sizes_read(x) + fs_sizes_read(w);
+    return with_traffic(rule->flops * fs_sizes_elements(x) * (double)w->shape[1], traffic, fs_sizes_unit(x->dtype));
+}
+
+fs_work fs_count_scanned(const fs_aten_rule *rule, const fs_torch_call *call)
+{
+    fs_schema schema = schema_of(rule);
+    const fs_torch_tensor *u = fs_schema_tensor(&schema, call, "u"), *a = fs_schema_tensor(&schema, call, "A");
+    if (u == NULL || a == NULL || a->ndim != 2) return fs_work_unknown;
+    return with_traffic(rule->flops * fs_sizes_elements(u) * (double)a->shape[1], fs_schema_traffic(&schema, call),
+                        fs_sizes_unit(u->dtype));
+}

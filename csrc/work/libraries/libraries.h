@@ -1,0 +1,61 @@
+/* The rules for ops of other libraries than torch, one file a library. Private to csrc/work.
+ *
+ *   FS_LIBRARY(name, family, flops, option, arguments)
+ *
+ *   name       the op's full name in a trace: "_C::rms_norm", or that of an autograd Function: "LigerRMSNormFunction"
+ *   family     a function of families.c, listed below
+ *   flops      parameter of the family
+ *   option     further parameter of the family
+ *   arguments  the op's argument list (schema.h); a call that does not fit has no work
+ *
+ * The work of an autograd Function is dropped where the ops inside it do it, as with any op (table/totals.c). */
+#ifndef FS_WORK_LIBRARIES_LIBRARIES_H
+#define FS_WORK_LIBRARIES_LIBRARIES_H
+
+#include "work/aten/aten.h"
+
+/* The rows; the list ends with a NULL name. */
+extern const fs_aten_rule fs_library_rules[];
+
+/* X(family): what it counts. Bytes are those of the arguments by their roles, and what a comment adds. */
+#define FS_LIBRARY_FAMILIES(X)                                                                                      \
+    X(each)           /* flops per element of argument `option`; ALL_MODIFIED: of all arguments read and written */ \
+    X(matrix)         /* 2 M N K flops / 2: x [.., K], w of a layout in `option`; the result is [.., N] */          \
+    X(packed_product) /* sizes from arguments m, n, k; or x [.., K] and a width N from `option` */                  \
+    X(experts)        /* a layer of experts: x [T, H], w1 [E, 2 I, H], w2 [E, H, I], ids [T, k] */                  \
+    X(attend)         /* attention: row of aten/attention.h in `option` */                                          \
+    X(attend_backward)                                                                                              \
+    X(attend_cached)   /* attention to a cache of keys: lengths from the annotation of the step, else a bound */    \
+    X(embedding_bags)  /* FBGEMM's tables: indices, offsets, total width; option: backward */                       \
+    X(sampled)         /* flops per sampled point of a region: torchvision's roi_align */                           \
+    X(deformed)        /* torchvision's deform_conv2d */                                                            \
+    X(convolved)       /* a causal convolution: x [b, d, l] or [tokens, d], w [d, width] */                         \
+    X(scanned)         /* selective scan: u [b, d, l], A [d, n] */                                                  \
+    X(grouped_rows)    /* x [M, K] and w [G, K, N] or [G, N, K]: each row with one matrix of the group */           \
+    X(segments)        /* runs of src, from indptr to indptr, to one each; `option` 1: and its place, as int64 */   \
+    X(expert_rows)     /* rows of experts, sorted: x [R, H], w1 [E, 2 I, H], w2 [E, H, I] */                        \
+    X(hidden_experts)  /* a layer of experts whose weights the op hides: its kernels tell (kernels.h) */            \
+    X(counted_in_list) /* an all-reduce and the like: bytes of tensors only */
+
+enum {
+    FS_ALL_MODIFIED = -1, /* `each` */
+    FS_NO_ELEMENTS = -2,  /* `each`: 0 FLOPs, whatever the dtype */
+};
+
+/* Layouts of `matrix`. */
+enum {
+    FS_WEIGHT_NK = 0,     /* w [N, K] */
+    FS_WEIGHT_KN = 1,     /* w [K, N] */
+    FS_WEIGHT_EITHER = 2, /* the axis of w that equals K; [N, K] if both do */
+    FS_HALF_BYTES = 4,    /* both hold two numbers a byte */
+    FS_WEIGHT_PACKED = 8, /* w holds two numbers a byte along K */
+    FS_GIVES_HALF = 16,   /* the result is bfloat16 whatever the inputs are, unless a dtype argument says */
+    FS_GIVES_INT32 = 32,  /* the result is int32 */
+    FS_EITHER_FIRST = 64, /* x and w may be exchanged: w is the one of two axes */
+};
+
+#define FS_LIBRARY_FUNCTION(family) fs_work fs_count_##family(const fs_aten_rule *rule, const fs_torch_call *call);
+FS_LIBRARY_FAMILIES(FS_LIBRARY_FUNCTION)
+#undef FS_LIBRARY_FUNCTION
+
+#endif

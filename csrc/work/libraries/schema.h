@@ -1,0 +1,77 @@
+/* The argument list of a library's op, as the rows of csrc/work/libraries write it. Private to csrc/work.
+ *
+ *   "result! input weight eps#"              one word an argument, in the order of the op's schema
+ *
+ *   name      a tensor that is read              name!  written          name&  read and written
+ *   name[]    a table, of which the rows are touched that the index selects; name[]! likewise written
+ *   name@     an index: one row of each table per element; it is read
+ *   name=N    a cache that receives as many elements as argument N has: written, not read
+ *   name#     not a tensor: a number, a text, a list
+ *   name~     anything; it counts nothing (a workspace, lengths that stay on the host)
+ *   name/     a tensor whose shape matters, but whose bytes the family counts
+ *   name%     a list of tensors; it counts nothing
+ *   …?        after any of these: may be None
+ *   |         arguments after it exist in some versions only
+ *   ...       any further arguments
+ *   > N N     results like arguments N
+ *
+ * A call fits if it has as many arguments, each of its kind. Another version of the library does not fit, and has no
+ * work rather than a wrong one. */
+#ifndef FS_WORK_LIBRARIES_SCHEMA_H
+#define FS_WORK_LIBRARIES_SCHEMA_H
+
+#include "store/torch_signature.h"
+
+typedef enum {
+    FS_ROLE_READ,
+    FS_ROLE_WRITTEN,
+    FS_ROLE_MODIFIED,
+    FS_ROLE_TABLE,
+    FS_ROLE_TABLE_WRITTEN,
+    FS_ROLE_INDEX,
+    FS_ROLE_CACHE,
+    FS_ROLE_NUMBER,
+    FS_ROLE_IGNORED,
+    FS_ROLE_SHAPE,
+    FS_ROLE_LIST,
+} fs_role;
+
+enum { FS_SCHEMA_MOST = 64, FS_SCHEMA_RESULTS = 4, FS_SCHEMA_NAME = 24 };
+
+typedef struct {
+    char name[FS_SCHEMA_NAME];
+    uint8_t role; /* fs_role */
+    uint8_t like; /* of a cache: the argument */
+    bool optional;
+} fs_schema_argument;
+
+typedef struct {
+    uint32_t least, most; /* number of arguments */
+    fs_schema_argument arguments[FS_SCHEMA_MOST];
+    uint8_t results[FS_SCHEMA_RESULTS];
+    uint32_t result_count;
+} fs_schema;
+
+/* Parse a row. The rows are correct: a test parses all. Return false if not. */
+bool fs_schema_parse(const char *text, fs_schema *schema);
+
+/* Return whether the call has the arguments of the schema. */
+bool fs_schema_fits(const fs_schema *schema, const fs_torch_call *call);
+
+/* Return the tensor of the argument with a name; NULL: none, or not a tensor. */
+const fs_torch_tensor *fs_schema_tensor(const fs_schema *schema, const fs_torch_call *call, const char *name);
+
+/* Return the number at the argument with a name; NaN: there is none. */
+double fs_schema_number(const fs_schema *schema, const fs_torch_call *call, const char *name);
+
+/* Return the place of the argument with a name; -1: none. */
+int fs_schema_place(const fs_schema *schema, const char *name);
+
+typedef struct {
+    double read, written;
+} fs_traffic;
+
+/* Return the bytes of all arguments and results by their roles. */
+fs_traffic fs_schema_traffic(const fs_schema *schema, const fs_torch_call *call);
+
+#endif

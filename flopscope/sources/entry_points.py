@@ -1,0 +1,29 @@
+"""Work rules that installed packages bring along: entry points of the group "flopscope.work"."""
+
+from __future__ import annotations
+
+from flopscope import _core
+from flopscope.support.warn import warn_user
+
+__all__ = ["GROUP", "load_when_needed"]
+
+GROUP = "flopscope.work"
+
+
+def load_when_needed() -> None:
+    """Let the rules of installed packages be loaded when a table first has an op of another library than torch."""
+    _core._set_rule_loader(_load)
+
+
+def _load() -> None:
+    """Call the functions that installed packages name in the group. Each registers its rules by register_work().
+
+    One that fails is warned of, and does not keep the others from loading.
+    """
+    from importlib.metadata import entry_points
+
+    for point in entry_points(group=GROUP):
+        try:
+            point.load()()
+        except Exception as error:  # of another package
+            warn_user(f"the work rules of {point.name} ({point.value}) failed to load: {type(error).__name__}: {error}")

@@ -1,0 +1,55 @@
+"""Graphs of recorded traces: the ops of the capture for the kernels of a replay."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+from flopscope import _core
+from flopscope.support.safe import printable
+
+__all__ = ["Source", "describe", "join", "sources_of", "warn_of_unmatched"]
+
+Source: TypeAlias = "str | os.PathLike[str]"
+
+
+def join(core: _core.Store, captures: Iterable[_core.Store], *, watched: bool = False) -> dict[str, int]:
+    """Give the kernels of replayed graphs in ``core`` the ops that launched them at the capture. Return counts.
+
+    watched: use what watch_graphs() saw in this process too. Kernels that no capture knows get the op of the same
+    kernel with the same grid elsewhere, marked as estimated.
+    """
+    return core.join_replays(tuple(captures), watched)
+
+
+def describe(counts: Mapping[str, int]) -> str:
+    """Return what of the replays could not be joined to the captures, as a clause; "" if nothing."""
+    if not counts["launches"]:
+        return "the trace has no graph launches with recorded kernels, so the captures were not used"
+    if not counts["graphs"]:
+        return "the captures have no graph: no call begins a capture in them"
+    missing = counts["works"] - counts["matched"]
+    if not missing:
+        return ""
+    parts = {
+        "match no captured graph": counts["unseen"],
+        "match several captured graphs of different ops": counts["ambiguous"],
+    }
+    why = " and ".join(f"{count:,} {what}" for what, count in parts.items() if count)
+    launches = f"of {counts['launches']:,} graph launches {why}; " if why else ""
+    return f"{launches}{missing:,} of {counts['works']:,} kernels, copies and fills of graphs have no captured op"
+
+
+def warn_of_unmatched(name: str, counts: Mapping[str, int]) -> None:
+    """Issue a UserWarning if some kernels of graphs could not be joined."""
+    if text := describe(counts):
+        warnings.warn(printable(f"{name}: captures: {text}"), UserWarning, stacklevel=4)
+
+
+def sources_of(captures: Any) -> list[Source]:
+    """Return a list of the files, folders and patterns that were given as captures."""
+    if isinstance(captures, (str, os.PathLike)):
+        return [captures]
+    return list(captures)

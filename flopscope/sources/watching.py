@@ -1,0 +1,342 @@
+"""CUDA graphs of this process: ``watch_graphs()`` lets the kernels of their replays know the ops that were captured."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from flopscope import _core
+from flopscope.hardware.capture import may_evict, why_no_cupti
+from flopscope.sources.load import load_trace
+from flopscope.support.warn import warn_user
+
+__all__ = ["GraphWatch", "watch_graphs"]
+
+ENVIRONMENT = "FLOPSCOPE_WATCH_GRAPHS"
+MARK = "flopscope::clock"
+MARKS = 8  # of the clock, before and after a capture
+
+
+class GraphWatch:
+    """The watch of this process over CUDA graphs that are captured, returned by watch_graphs()."""
+
+    def __init__(self, *, with_stack: bool) -> None:
+        self.with_stack = with_stack
+        """Whether captures record Python calls."""
+
+    @property
+    def on(self) -> bool:
+        """Whether graphs are watched now."""
+        return bool(_core.watch_state()["on"])
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes of graphs that were captured, cloned or instantiated while watching and still exist."""
+        return int(_core.watch_state()["nodes"])
+
+    @property
+    def known(self) -> int:
+        """Number of these nodes whose op, range or Python call is known."""
+        return int(_core.watch_state()["resolved"])
+
+    def stop(self) -> None:
+        """End watching. Graphs that were captured so far stay known."""
+        _core.watch_stop()
+
+    def forget(self) -> None:
+        """Forget all graphs, and release their memory."""
+        _core.watch_forget()
+
+    def __enter__(self) -> GraphWatch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<flopscope.GraphWatch: {'on' if self.on else 'off'}, {self.known} of {self.nodes} nodes known>"
+
+
+_watch: GraphWatch | None = None
+
+
+def watch_graphs(*, with_stack: bool = False) -> GraphWatch:
+    """Watch this process capture CUDA graphs, so that the kernels of replays belong to the ops that launched them.
+
+    Call it before graphs are captured: before the program warms up, or by setting the environment variable
+    FLOPSCOPE_WATCH_GRAPHS=1, which calls it when flopscope is imported. It covers ``torch.cuda.graph``,
+    ``torch.compile(mode="reduce-overhead")``, CuPy and graphs of any other library: each node remembers the op, the
+    range and the Python call (``with_stack=True``) that were open when it was created, also through clones and
+    instantiation. Profiles of flopscope, and those of flopscope.torch, then show a replay as the ops of the capture:
+    with their shapes, FLOPs and bytes. It costs time at captures only, none when a graph is replayed.
+
+    During a capture by torch, torch's profiler records the ops of the CPU, unless a profile of torch is running. The
+    watch holds CUPTI's subscription, of which there is one per process; it takes that of an idle torch.profiler, which
+    works without it. While the first profile of torch in the process records a GPU, the watch pauses. Calling the
+    function again changes ``with_stack``.
+
+    Return the watch, which is also a context manager that ends watching. Raise RuntimeError if CUPTI is unavailable or
+    taken by another client.
+    """
+    global _watch
+    why = why_no_cupti()
+    if why is not None:
+        raise RuntimeError(f"graphs cannot be watched: {why}")
+    if "torch.cuda.graphs" in sys.modules:
+        _prepare_torch()
+    try:
+        _core.watch_start(may_evict())
+    except RuntimeError as problem:
+        raise RuntimeError(
+            f"graphs cannot be watched: {problem}; end that client, or call watch_graphs() before it starts"
+        ) from problem
+    if _watch is None:
+        _watch = GraphWatch(with_stack=with_stack)
+        _hook_captures()
+    _watch.with_stack = with_stack
+    return _watch
+
+
+def watch_if_asked() -> None:
+    """Watch graphs if the environment variable says so; warn if that is impossible."""
+    if os.environ.get(ENVIRONMENT, "0") in ("", "0"):
+        return
+    try:
+        watch_graphs()
+    except RuntimeError as problem:
+        warn_user(f"{ENVIRONMENT}: {problem}")
+
+
+# Captures -------------------------------------------------------------------------------------------------------------
+
+
+class _Capture:
+    """What runs beside the capture of one graph: a recorder for flopscope's ranges and ops, a profile for torch's."""
+
+    def __init__(self) -> None:
+        self.begin = _core.clock()
+        self._recorder = _record()
+        self._torch = _profile_torch(with_stack=_watch is not None and _watch.with_stack)
+        self._marks = _mark_clock(self._torch)
+
+    def end(self) -> None:
+        """Stop recording, and tell the core what was open when nodes were created."""
+        self._marks += _mark_clock(self._torch)
+        end = _core.clock()
+        if self._recorder is not None:
+            _core.record_into(None)
+            self._recorder.stop()
+        if self._torch is None:
+            return
+        self._torch.__exit__(None, None, None)
+        store = _events_of(self._torch)
+        shift = _shift_of(store, self._marks)
+        if shift is not None:
+            _core.watch_resolve(store, self.begin, end, shift)
+
+
+def _record() -> _core.Profiler | None:
+    """Start a recorder, unless a profile is recording."""
+    recorder = _core.Profiler(event_times=False)
+    try:
+        recorder.start()
+    except RuntimeError:
+        return None
+    _core.record_into(recorder)
+    return recorder
+
+
+def _profile_torch(*, with_stack: bool) -> Any:
+    """Start a profile of torch's ops on the CPU, unless torch is not loaded or profiling."""
+    torch = sys.modules.get("torch")
+    if torch is None or torch.autograd._profiler_enabled():
+        return None
+    profile = torch.autograd.profiler.profile(record_shapes=True, with_stack=with_stack)
+    profile.__enter__()
+    return profile
+
+
+def _mark_clock(profile: Any) -> list[int]:
+    """Read the clock within ranges of torch's profile, which ties the clocks of both together."""
+    if profile is None:
+        return []
+    from torch._C._profiler import _RecordFunctionFast
+
+    marks = []
+    for _ in range(MARKS):
+        with _RecordFunctionFast(MARK):
+            marks.append(_core.clock())
+    return marks
+
+
+def _events_of(profile: Any) -> _core.Store:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "capture.json")
+        with contextlib.redirect_stdout(io.StringIO()):
+            profile.export_chrome_trace(path)
+        return load_trace(path)._recorded("events")
+
+
+def _shift_of(store: _core.Store, marks: Sequence[int]) -> int | None:
+    """Return what to add to the times of a recording for those of the clock: the middle of what the marks allow."""
+    columns, names, _, _ = store.events()
+    if MARK not in names:
+        return None
+    chosen = columns["name"] == names.index(MARK)
+    starts, durations = columns["start"][chosen], columns["duration"][chosen]
+    if len(starts) != len(marks):
+        return None
+    order = starts.argsort()
+    least = max(int(mark) - int(starts[at]) - int(durations[at]) for mark, at in zip(marks, order, strict=True))
+    most = min(int(mark) - int(starts[at]) for mark, at in zip(marks, order, strict=True))
+    return (least + most) // 2
+
+
+_running: dict[int, _Capture] = {}
+
+
+def _began(graph: object) -> None:
+    if _core.watch_state()["on"]:
+        _running[id(graph)] = _Capture()
+
+
+def _ended(graph: object) -> None:
+    capture = _running.pop(id(graph), None)
+    if capture is None:
+        return
+    try:
+        capture.end()
+    except Exception as problem:  # the program's capture must not fail by being watched
+        warn_user(f"the ops of a captured graph are unknown: {type(problem).__name__}: {problem}")
+
+
+# Hooks ----------------------------------------------------------------------------------------------------------------
+
+
+def _wrap(owner: Any, begins: str, ends: str) -> None:
+    """Let a class's methods that begin and end a capture tell."""
+    begin, end = getattr(owner, begins), getattr(owner, ends)
+
+    def begin_capture(self: Any, *args: Any, **kwargs: Any) -> Any:
+        _began(self)
+        try:
+            return begin(self, *args, **kwargs)
+        except BaseException:
+            _ended(self)
+            raise
+
+    def end_capture(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return end(self, *args, **kwargs)
+        finally:
+            _ended(self)
+
+    begin_capture.__doc__, end_capture.__doc__ = begin.__doc__, end.__doc__
+    setattr(owner, begins, begin_capture)
+    setattr(owner, ends, end_capture)
+
+
+def _hook_torch(module: ModuleType) -> None:
+    _wrap(module.CUDAGraph, "capture_begin", "capture_end")
+
+
+def _hook_torch_profiler(module: ModuleType) -> None:
+    """Let the first profile of torch in the process subscribe to CUPTI, or else it never records a GPU."""
+    owner = module.profile
+    if not hasattr(owner, "_prepare_trace"):
+        return
+    prepare, leave = owner._prepare_trace, owner.__exit__
+    paused: list[Any] = []  # the profile that the watch waits for
+    seen: list[bool] = []
+
+    def prepare_trace(self: Any) -> Any:
+        if seen:
+            return prepare(self)
+        seen.append(True)
+        on = _core.watch_state()["on"]
+        if on:
+            _core.watch_stop()
+        done = prepare(self)
+        if on and getattr(self, "use_device", None):
+            paused.append(self)
+        elif on:
+            _resume()
+        return done
+
+    def exit_profile(self: Any, *args: Any) -> Any:
+        try:
+            return leave(self, *args)
+        finally:
+            if self in paused:
+                paused.clear()
+                _resume()
+
+    owner._prepare_trace, owner.__exit__ = prepare_trace, exit_profile
+
+
+def _resume() -> None:
+    try:
+        _core.watch_start(True)
+    except RuntimeError as problem:
+        warn_user(f"graphs are no longer watched: {problem}")
+
+
+def _prepare_torch() -> None:
+    """Let torch's profiler subscribe to CUPTI before the watch does, if it never did."""
+    torch = sys.modules["torch"]
+    if torch.cuda.is_available() and not torch.autograd._profiler_enabled():
+        with torch.autograd.profiler.profile():
+            pass
+
+
+def _hook_cupy(module: ModuleType) -> None:
+    with contextlib.suppress(AttributeError, TypeError):  # a class of an extension cannot be changed
+        _wrap(module.Stream, "begin_capture", "end_capture")
+
+
+_HOOKS: dict[str, Callable[[ModuleType], None]] = {
+    "torch.autograd.profiler": _hook_torch_profiler,
+    "torch.cuda.graphs": _hook_torch,
+    "cupy.cuda.stream": _hook_cupy,
+}
+
+
+def _hook_captures() -> None:
+    """Hook the libraries that are loaded, and the others when they are."""
+    for name, hook in _HOOKS.items():
+        if name in sys.modules:
+            hook(sys.modules[name])
+    sys.meta_path.insert(0, _Finder({*_HOOKS} - {*sys.modules}))
+
+
+class _Finder:
+    """Finds the modules to hook as the other finders do, and hooks them once they have run."""
+
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return the spec of a module to hook, with its loader wrapped; None for any other."""
+        if name not in self._names:
+            return None
+        from importlib import util
+
+        self._names.discard(name)
+        spec = util.find_spec(name)
+        if spec is None or spec.loader is None:
+            return spec
+        run = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            _HOOKS[name](module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

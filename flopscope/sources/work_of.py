@@ -1,0 +1,154 @@
+"""Work and least time of an op without a program: ``work()`` and ``roofline_time()``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from flopscope import _core
+from flopscope.hardware.device import find_device, peaks_of_models
+from flopscope.hardware.model import Model, why_unknown
+from flopscope.hardware.peaks import Peaks
+from flopscope.support.suggest import did_you_mean
+
+__all__ = ["Work", "roofline_time", "work"]
+
+Shape: TypeAlias = Sequence[int]
+
+
+@dataclass(frozen=True)
+class Work:
+    """FLOPs and bytes of one call of an op. NaN: unknown."""
+
+    flops: float
+    bytes_read: float
+    bytes_written: float
+    bytes: float
+    """Read and written."""
+    unit: str | None
+    """Compute unit that does the FLOPs; None if none does or it is unknown."""
+    estimated: bool = False
+    """Whether the numbers are a bound or an estimate."""
+
+    @property
+    def intensity(self) -> float:
+        """FLOPs per byte; NaN if unknown."""
+        return self.flops / self.bytes if self.bytes > 0 else math.nan
+
+
+def work(
+    name: str,
+    shapes: Sequence[Shape | Sequence[Shape] | None],
+    dtypes: str | Sequence[str | None] = "float32",
+    values: Sequence[Any] = (),
+) -> Work:
+    """Return the FLOPs and bytes of one call of an op, by the rules that tables use, without running it.
+
+    name: the op's name with its namespace, as in tables: "aten::mm", "_C::silu_and_mul", or one with a registered rule.
+    shapes: one entry per argument of the op's schema: the shape of a tensor, a list of shapes for a list of tensors,
+        None for any other argument. Trailing arguments without a value may be left out.
+    dtypes: the dtype of all tensors, or one per argument: "bfloat16", "float8_e4m3fn", …
+    values: one per argument: a number, a bool, a string or a list of these; None for a tensor and for no value.
+
+    What the rules cannot tell from these arguments is NaN. Raise ValueError for an unknown dtype and a size below 0,
+    TypeError for a shape that is not a sequence of integers.
+
+        fs.work("aten::mm", [(4096, 4096), (4096, 1024)], "bfloat16")
+        fs.work("aten::convolution", [(8, 3, 224, 224), (64, 3, 7, 7)], "float16",
+                [None, None, None, [2, 2], [3, 3], [1, 1], False, [0, 0], 1])
+    """
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"name must be the name of an op such as 'aten::mm', not {name!r}")
+    count = max(len(shapes), len(values), 0 if isinstance(dtypes, str) else len(dtypes))
+    dims = [_dims(shape) for shape in (*shapes, *[None] * (count - len(shapes)))]
+    kinds: list[str | None] = (
+        [dtypes] * count if isinstance(dtypes, str) else [*dtypes, *[None] * (count - len(dtypes))]
+    )
+    given = [*values, *[None] * (count - len(values))]
+    types = [_type(*argument) for argument in zip(dims, kinds, given, strict=True)]
+    concrete = [_text(value) if shape is None else "" for shape, value in zip(dims, given, strict=True)]
+    found = _core._work_of_torch(name, [shape or [] for shape in dims], types, [[] for _ in dims], concrete)
+    return Work(
+        flops=found["flops"],
+        bytes_read=found["bytes_read"],
+        bytes_written=found["bytes_written"],
+        bytes=found["bytes_moved"],
+        unit=found["unit"],
+        estimated=found["at_most"],
+    )
+
+
+def roofline_time(
+    of: Work | float,
+    bytes: float = math.nan,
+    *,
+    device: str | None = None,
+    unit: str | None = None,
+) -> float:
+    """Return the least time in µs that a device allows for work: the larger of FLOPs / peak and bytes / bandwidth.
+
+    of: a Work, as of work(), or a number of FLOPs, with the ``bytes`` that they move and the compute ``unit`` that does
+        them, such as "bf16_tensor".
+    device: "cuda" or "cpu" for one of this machine, with its measured peaks if it has any; or the name of a device as
+        its driver reports it, which need not be here: "NVIDIA H200". By default the device of new tensors.
+
+    NaN if the FLOPs, the bytes or a peak that decides is unknown. Raise ValueError for a device or a unit that is
+    unknown.
+
+        fs.roofline_time(fs.work("aten::mm", [(4096, 4096), (4096, 4096)], "bfloat16"), device="NVIDIA H200")
+    """
+    done = of if isinstance(of, Work) else Work(float(of), math.nan, math.nan, float(bytes), unit)
+    chosen = unit or done.unit
+    if chosen is not None and chosen not in _core.compute_units:
+        raise ValueError(f"unit must be one of {', '.join(_core.compute_units)}, not {chosen!r}")
+    roof = _core.roof(done.flops, done.bytes, chosen, _peaks_of(device)._for_core())
+    return math.nan if roof.partial else roof.least_ns / 1e3
+
+
+def _peaks_of(device: str | None) -> Peaks:
+    """Return the peaks of a device of this machine, or of one that the datasheet names."""
+    if device is None or device == "cpu" or device.startswith("cuda"):
+        here = find_device(device)
+        peaks = here.measured or here.datasheet_peaks
+        if peaks is None:
+            reason = "its peaks are not measured yet: run flopscope devices --measure"
+            raise ValueError(f"{here.name} has no peaks: {reason}")
+        return peaks
+    model = Model(device)
+    found = peaks_of_models({device: model}, "datasheet").get(device)
+    if found is None:
+        known = [name for row in _core.datasheet() for name in row["names"]]
+        raise ValueError(f"{why_unknown(model, here=False, measured=False)}{did_you_mean(device, known)}")
+    return found
+
+
+def _dims(shape: Any) -> list[Any] | None:
+    if shape is None:
+        return None
+    if isinstance(shape, str) or not isinstance(shape, Sequence):
+        raise TypeError(f"a shape is a sequence of integers, not {shape!r}")
+    if shape and isinstance(shape[0], Sequence):
+        return [_dims(one) for one in shape]
+    for size in shape:
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise TypeError(f"a shape is a sequence of integers, not {shape!r}")
+        if size < 0:
+            raise ValueError(f"the shape {shape!r} has a negative size")
+    return list(shape)
+
+
+def _type(shape: list[Any] | None, dtype: str | None, value: Any) -> str:
+    """Return the type of an argument as a trace has it."""
+    if shape is None:
+        return "" if value is None else "ScalarList" if isinstance(value, (list, tuple)) else "Scalar"
+    if shape and isinstance(shape[0], list):
+        return "TensorList"
+    if dtype not in _core.torch_dtypes:
+        raise ValueError(f"dtype must be one of {', '.join(_core.torch_dtypes)}, not {dtype!r}")
+    return _core.torch_dtypes[dtype]
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(list(value)) if isinstance(value, (list, tuple)) else str(value)

@@ -1,0 +1,190 @@
+"""Replays of CUDA graphs know the ops that were captured, on a real GPU."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+BEGIN = """
+import json, warnings
+import flopscope as fs
+watch = fs.watch_graphs(with_stack=WITH_STACK)
+import torch
+torch.manual_seed(0)
+torch.set_grad_enabled(False)
+a = torch.randn(512, 1024, device="cuda", dtype=torch.bfloat16)
+b = torch.randn(1024, 2048, device="cuda", dtype=torch.bfloat16)
+c = torch.randn(512, 2048, device="cuda", dtype=torch.bfloat16)
+REPLAYS = 3
+
+def step():
+    y = torch.mm(a, b)
+    return torch.nn.functional.silu(y) * c
+
+def capture(step):
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph
+
+def profiled(run):
+    with fs.profile(timer="cupti", record_shapes=True, with_stack=WITH_STACK) as prof:
+        for _ in range(REPLAYS):
+            run()
+    return prof
+
+def ops(prof):
+    rows = prof.key_averages(group_by_input_shape=True, peaks="none")
+    return {
+        row.key: {"count": row.count, "flops": row.flops, "bytes": row.bytes_total_moved, "shapes": row.input_shapes,
+                  "device": row.self_device_time_total, "cpu": row.self_cpu_time_total}
+        for row in rows if row.device_type == "cpu" and row.self_device_time_total > 0
+    }
+"""
+MM_FLOPS, MM_BYTES = 2 * 512 * 1024 * 2048, 2 * (512 * 1024 + 1024 * 2048 + 512 * 2048)
+POINTS = 512 * 2048
+
+
+def run(program: str, with_stack: bool = False) -> Any:
+    """Run a program in a new process, as CUPTI has one subscriber, and return what it prints as JSON."""
+    code = BEGIN.replace("WITH_STACK", str(with_stack)) + textwrap.dedent(program)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def check_step(found: Any, replays: int = 3) -> None:
+    """Check the three ops of a step: a product, silu and a multiplication."""
+    assert found["aten::mm"]["count"] == replays
+    assert found["aten::mm"]["flops"] == replays * MM_FLOPS and found["aten::mm"]["bytes"] == replays * MM_BYTES
+    assert found["aten::mm"]["shapes"] == [[512, 1024], [1024, 2048]]
+    assert found["aten::silu"]["bytes"] == replays * 4 * POINTS
+    assert found["aten::mul"]["bytes"] == replays * 6 * POINTS
+
+
+def test_replays_of_a_torch_graph_are_the_ops_that_were_captured() -> None:
+    found = run("""
+        graph = capture(step)
+        prof = profiled(graph.replay)
+        print(json.dumps({"ops": ops(prof), "coverage": prof.coverage()["bytes"], "watch": repr(watch)}))
+    """)
+    check_step(found["ops"])
+    assert found["coverage"] == 1, found
+
+
+def test_clones_and_instances_of_a_graph_keep_their_ops() -> None:
+    found = run("""
+        first, second = capture(step), capture(lambda: torch.mm(b.T, a.T))
+        def both():
+            first.replay()
+            second.replay()
+        print(json.dumps(ops(profiled(both))))
+    """)
+    assert found["aten::silu"]["count"] == 3 and found["aten::mm"]["device"] > 0
+
+
+def test_ranges_and_python_calls_of_the_capture_enclose_the_ops_of_replays() -> None:
+    found = run(
+        """
+        def named():
+            with fs.record_function("decode"):
+                step()
+        graph = capture(named)
+        prof = profiled(graph.replay)
+        ranges = [row for row in prof.key_averages(peaks="none") if row.is_user_annotation and row.device_type == "cpu"]
+        rows = {row.key: row for row in ranges}
+        stacks = [row.stack for row in prof.key_averages(group_by_stack_n=4, peaks="none") if row.key == "aten::mm"]
+        print(json.dumps({"count": rows["decode"].count, "device": rows["decode"].device_time_total, "stacks": stacks}))
+        """,
+        with_stack=True,
+    )
+    assert found["count"] == 3 and found["device"] > 0
+    assert any("step" in frame for stack in found["stacks"] for frame in stack), found
+
+
+def test_a_compiled_program_with_reduce_overhead_has_its_kernels() -> None:
+    found = run("""
+        for tensor in (a, b, c):
+            torch._dynamo.mark_static_address(tensor)  # else each replay first copies them
+        compiled = torch.compile(step, mode="reduce-overhead")
+        for _ in range(5):
+            compiled()
+        torch.cuda.synchronize()
+        prof = profiled(compiled)
+        covered = prof.coverage()
+        print(json.dumps({"ops": ops(prof), "coverage": covered["bytes"], "rest": covered["unmodelled"]}))
+    """)
+    assert found["coverage"] == 1, found
+    assert found["ops"]["aten::mm"]["flops"] == 3 * MM_FLOPS
+
+
+def test_profiles_of_torch_know_the_watched_graphs() -> None:
+    found = run("""
+        graph = capture(step)
+        import flopscope.torch as ft
+        with ft.profile(activities=[ft.ProfilerActivity.CPU, ft.ProfilerActivity.CUDA], record_shapes=True) as prof:
+            for _ in range(REPLAYS):
+                graph.replay()
+        print(json.dumps({"ops": ops(prof), "coverage": prof.coverage()["bytes"], "graphs": prof.trace().graphs}))
+    """)
+    check_step(found["ops"])
+
+
+def test_a_graph_that_was_captured_unseen_has_no_ops() -> None:
+    found = run("""
+        watch.stop()
+        unseen = capture(step)
+        fs.watch_graphs()
+        seen = capture(step)
+        print(json.dumps([ops(profiled(unseen.replay)), ops(profiled(seen.replay))]))
+    """)
+    assert "aten::mm" not in found[0]
+    check_step(found[1])
+
+
+def test_graphs_of_other_threads_and_destroyed_graphs_are_told_apart() -> None:
+    found = run("""
+        import threading
+        graphs = []
+        thread = threading.Thread(target=lambda: graphs.append(capture(step)))
+        thread.start()
+        thread.join()
+        gone = capture(lambda: torch.add(c, c))
+        gone.replay()
+        torch.cuda.synchronize()
+        del gone
+        print(json.dumps(ops(profiled(graphs[0].replay))))
+    """)
+    check_step(found)
+
+
+def test_a_graph_of_cupy_keeps_the_range_of_the_capture() -> None:
+    pytest.importorskip("cupy")
+    found = run("""
+        import cupy
+        x = cupy.ones(1 << 20, dtype=cupy.float32)
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with stream:
+            y = x * 2
+            stream.synchronize()
+            with fs.profile(timer="cupti"):
+                stream.begin_capture()
+                with fs.record_function("doubling"):
+                    cupy.multiply(x, 2, out=y)
+                graph = stream.end_capture()
+        prof = profiled(lambda: graph.launch(stream))
+        stream.synchronize()
+        rows = {row.key: row.device_time_total for row in prof.key_averages(peaks="none") if row.device_type == "cpu"}
+        print(json.dumps(rows))
+    """)
+    assert found["doubling"] > 0, found

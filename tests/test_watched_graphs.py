@@ -1,0 +1,271 @@
+"""The watch on CUDA graphs: what was open when a node was created belongs to its replays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_cupti import build, run_with_fake
+
+import flopscope as fs
+from flopscope.sources import watching
+
+NODES = 1 << 32  # the upper half of a node's id is that of its graph
+
+WATCH = """
+_core.watch_start()
+NODES = 1 << 32
+
+def capture(*names, first=NODES):
+    # each name is a range in which one node is created
+    with fs.profile(timer="cupti"):
+        for i, name in enumerate(names):
+            with fs.record_function(name):
+                cuda.node("created", first + i)
+
+def profiled(*kernels):
+    with fs.profile(timer="cupti") as prof:
+        cuda.replay(*kernels)
+    return prof
+
+def ranges(prof):
+    return {row.key: row.device_time_total for row in prof.key_averages(peaks="none")
+            if row.is_user_annotation and row.device_type == "cpu"}
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    return partial(run_with_fake, build(tmp_path_factory.mktemp("fake")))
+
+
+def test_replays_have_what_was_open_at_the_capture(run: Callable[..., Any]) -> None:
+    found = run(WATCH, """
+        capture("attend", "multiply")
+        for i in range(2):
+            cuda.node("cloned", 2 * NODES + i, NODES + i)
+        with fs.profile(timer="cupti") as prof:
+            for _ in range(3):
+                cuda.replay(("a", 2 * NODES), ("b", 2 * NODES + 1))
+        table = prof.key_averages(peaks="none")
+        rows = {row.key: (row.count, row.device_time_total, row.cpu_time_total) for row in table}
+        print(json.dumps([rows["attend"], rows["multiply"], _core.watch_state()]))
+    """)  # fmt: skip
+    assert found[0] == [3, 12, 0] and found[1] == [3, 12, 0]
+    assert found[2] == {"on": True, "nodes": 4, "resolved": 4, "lost": 0}
+
+
+def test_chains_of_clones_are_followed(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        cuda.node("cloned", 7, NODES)
+        cuda.node("destroyed", NODES)
+        cuda.node("cloned", 8, 7)
+        print(json.dumps(ranges(profiled(("a", 8)))))
+    """,
+    )
+    assert found == {"step": 4}
+
+
+def test_a_destroyed_graph_is_still_known_to_records_that_come_late(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        with fs.profile(timer="cupti") as prof:
+            cuda.replay(("a", NODES))
+            cuda.node("destroyed", NODES)
+        print(json.dumps([ranges(prof), _core.watch_state()["nodes"]]))
+    """,
+    )
+    assert found == [{"step": 4}, 0]
+
+
+@pytest.mark.parametrize(("change", "known"), [("updated", {"other": 4}), ("set", {})])
+def test_an_updated_node_is_what_it_was_updated_from_or_unknown(
+    run: Callable[..., Any], change: str, known: dict[str, float]
+) -> None:
+    found = run(
+        WATCH,
+        f"""
+        capture("step")
+        capture("other", first=5 * NODES)
+        cuda.node("{change}", NODES, 5 * NODES)
+        prof = profiled(("a", NODES))
+        print(json.dumps([ranges(prof), prof.coverage().get("unseen_graphs")]))
+    """,
+    )
+    assert found == [known, None if known else 4]
+
+
+def test_nodes_of_other_threads_have_their_own_ranges(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        def one(name, node):
+            with fs.record_function(name):
+                barrier.wait()
+                cuda.node("created", node)
+                barrier.wait()
+        barrier = threading.Barrier(2)
+        with fs.profile(timer="cupti"):
+            threads = [threading.Thread(target=one, args=(f"thread {i}", NODES + i)) for i in range(2)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+        print(json.dumps(ranges(profiled(("a", NODES), ("b", NODES + 1)))))
+    """,
+    )
+    assert found == {"thread 0": 4, "thread 1": 4}
+
+
+def test_graphs_captured_unseen_are_told(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        _core.watch_stop()
+        capture("step")
+        _core.watch_start()
+        prof = profiled(("a", NODES))
+        print(json.dumps([ranges(prof), prof.coverage(), prof.key_averages(peaks="none").table()]))
+    """,
+    )
+    assert found[0] == {} and found[1]["unseen_graphs"] == 4 and "fs.watch_graphs()" in found[2]
+
+
+def test_a_watch_outlives_profiles_and_profiles_outlive_a_watch(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        counts = [cuda.count("finalized")]
+        profiled(("a", NODES))
+        counts.append(cuda.count("finalized"))
+        with fs.profile(timer="cupti") as prof:
+            _core.watch_stop()
+            cuda.replay(("a", NODES))
+        counts.append(cuda.count("finalized"))
+        print(json.dumps([ranges(prof), counts, _core.watch_state()["on"]]))
+    """,
+    )
+    assert found == [{"step": 4}, [0, 0, 1], False]
+
+
+def test_the_place_of_an_idle_client_is_taken_only_on_request(run: Callable[..., Any]) -> None:
+    found = run("""
+        cuda.take("<not provided>")
+        said = []
+        for evict in (False, True):
+            try:
+                _core.watch_start(evict)
+                said.append(_core.watch_state()["on"])
+            except RuntimeError as problem:
+                said.append(str(problem))
+        print(json.dumps(said))
+    """)
+    assert "without a name" in found[0] and found[1] is True
+
+
+def test_another_named_client_is_never_evicted(run: Callable[..., Any]) -> None:
+    found = run("""
+        cuda.take("nsight")
+        try:
+            _core.watch_start(True)
+        except RuntimeError as problem:
+            print(json.dumps(str(problem)))
+    """)
+    assert found == "CUPTI is taken by nsight"
+
+
+def test_forgetting_releases_all_nodes(run: Callable[..., Any]) -> None:
+    found = run(
+        WATCH,
+        """
+        capture("step")
+        _core.watch_forget()
+        before = _core.watch_state()["nodes"]
+        lost = ranges(profiled(("a", NODES)))
+        capture("again")
+        print(json.dumps([before, lost, ranges(profiled(("a", NODES)))]))
+    """,
+    )
+    assert found == [0, {}, {"again": 4}]
+
+
+def test_records_without_nodes_are_matched_in_the_order_of_nodes(run: Callable[..., Any]) -> None:
+    """Traces of torch.profiler up to torch 2.11 have no ids of nodes."""
+    found = run(
+        WATCH,
+        """
+        from pathlib import Path
+        import tempfile
+        capture("attend", "multiply")
+        kernels = [{"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": 20 + 10 * i, "dur": 4,
+                    "args": {"device": 0, "stream": 7, "correlation": 5}} for i, name in enumerate(("a", "b"))]
+        call = {"ph": "X", "cat": "cuda_runtime", "name": "cudaGraphLaunch", "pid": 1, "tid": 1, "ts": 10, "dur": 5,
+                "args": {"correlation": 5}}
+        from flopscope.sources.load import load_own
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            path.write_text(json.dumps({"traceEvents": [call, *kernels]}))
+            trace = load_own(str(path))
+        print(json.dumps([ranges(trace), trace.graphs["matched"], trace.coverage()]))
+    """,
+    )
+    assert found[0] == {"attend": 4, "multiply": 4} and found[1] == 2
+
+
+def test_ops_of_torch_are_found_by_time_and_thread(run: Callable[..., Any]) -> None:
+    pytest.importorskip("torch")
+    found = run("""
+        _core.watch_start()
+        import torch
+        from flopscope.sources import watching
+        watching._watch = watching.GraphWatch(with_stack=False)
+        a = torch.ones(64, 32, dtype=torch.bfloat16)
+        class Node(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                cuda.node("created", (1 << 32) + 1)
+                return x.clone()
+        capture = watching._Capture()
+        with fs.record_function("decode"):
+            Node.apply(a)
+        capture.end()
+        with fs.profile(timer="cupti", record_shapes=True) as prof:
+            cuda.replay(("kernel", (1 << 32) + 1))
+        rows = prof.key_averages(group_by_input_shape=True, peaks="none")
+        ops = [row for row in rows if row.device_type == "cpu"]
+        print(json.dumps({row.key: [row.device_time_total, row.input_shapes] for row in ops}))
+    """)
+    assert found["Node"] == [4, [[64, 32]]] and found["decode"][0] == 4
+
+
+def test_without_a_gpu_the_reason_is_told() -> None:
+    with pytest.raises(RuntimeError, match="graphs cannot be watched"):
+        fs.watch_graphs()
+
+
+def test_the_environment_variable_asks_for_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(watching, "watch_graphs", lambda: asked.append(True))
+    for value, wanted in (("0", 0), ("", 0), ("1", 1)):
+        monkeypatch.setenv("FLOPSCOPE_WATCH_GRAPHS", value)
+        watching.watch_if_asked()
+        assert len(asked) == wanted
+
+
+def test_the_clock_of_a_recording_is_tied_by_marks(tmp_path: Path) -> None:
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": watching.MARK, "pid": 1, "tid": 1, "ts": ts, "dur": 1, "args": {}}
+        for ts in (10, 20)
+    ]
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
+    store = fs.load_trace(tmp_path / "t.json")._recorded("events")
+    assert watching._shift_of(store, [10_600 + 5_000_000, 20_400 + 5_000_000]) == 5_000_000
+    assert watching._shift_of(store, [1]) is None  # a mark is missing
