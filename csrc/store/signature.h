@@ -6,8 +6,8 @@
  *   per argument one word of fs_argument's small fields, then `ndim` words of shape and, unless the argument is dense,
  * `ndim` words of strides (in elements)
  * The launch of device work (fs_launch), the declared work of a range (fs_given_work) and the memory after a change
- * of it (fs_memory_state): word 0, then the struct. The kernel that an API call launches: word 0, its launch (grid and block only), then its name. The call of a torch op:
- * torch_signature.h.
+ * of it (fs_memory_state): word 0, then the struct. The kernel that an API call launches: word 0, its launch (grid and
+ * block only), then its name. The call of a torch op: torch_signature.h.
  */
 #ifndef FS_STORE_SIGNATURE_H
 #define FS_STORE_SIGNATURE_H
