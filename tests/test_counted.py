@@ -212,7 +212,7 @@ def test_tables_show_counters_only_where_there_are_any(tmp_path: Path) -> None:
 
 
 def test_the_summary_has_sums_over_the_program() -> None:
-    from flopscope.results import counted
+    from flopscope.answers import counted
 
     (total,) = counted.totals(recording("h200_5us.npz"))
     file = np.load(Path(__file__).parent / "data" / "counters" / "h200_5us.npz")

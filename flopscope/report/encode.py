@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from flopscope.support.safe import printable
 
-__all__ = ["MOST_TEXT", "Columns", "cut", "json_text"]
+__all__ = ["MOST_TEXT", "Columns", "cut", "json_text", "since"]
 
 MOST_TEXT = 10_000  # characters of a text
 SHARED = 1 << 18  # bytes: smaller columns share a blob
 LEVEL = 1
+FARTHEST = 2.0**62
 THREADS = 2
 _INTEGERS = (("u1", 0, 2**8), ("u2", 0, 2**16), ("i4", -(2**31), 2**31), ("u4", 0, 2**32))
 _ESCAPES = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
@@ -130,6 +131,13 @@ def _fill(array: npt.NDArray[Any]) -> float | int | None:
         return 0
     value = array[0].item()
     return value if math.isfinite(value) else None
+
+
+def since(times: npt.NDArray[np.int64], origin: int) -> npt.NDArray[Any]:
+    """Return times since the origin: integers, or floats if the difference of hostile times exceeds 64 bits."""
+    if len(times) and max(abs(int(times.max()) - origin), abs(int(times.min()) - origin)) > FARTHEST:
+        return times.astype(np.float64) - float(origin)
+    return times - np.int64(origin)
 
 
 def cut(text: str) -> str:

@@ -52,6 +52,7 @@ SCRIPTS = (
     "roofline.js",
     "timeline_model.js",
     "timeline_paint.js",
+    "timeline_counters.js",
     "timeline_axis.js",
     "timeline_rows.js",
     "timeline.js",

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from flopscope import _core
-from flopscope.report.encode import Columns
+from flopscope.report import counters
+from flopscope.report.encode import Columns, since
 from flopscope.support.kernel_names import short_names
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ NONE = 2**32 - 1  # the core's value for an unknown id
 MISSING = -(2**63)  # and for an unknown time
 WORK = ("kernel", "memcpy", "memset", "interval")  # kinds of events whose names are those of kernels and copies
 LARGE = 2**32 - 1  # a difference of times that is given apart
-FARTHEST = 2.0**62
 _TYPES = {"start": "i8", "duration": "i8", "busy": "i8", "bytes": "i8"}
 
 
@@ -80,7 +80,7 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
     if not any(len(one.start) for one in found):
         return None
     origin = min(one.origin for one in found if len(one.start))
-    start = np.concatenate([_since(one.start, origin) for one in found])
+    start = np.concatenate([since(one.start, origin) for one in found])
     duration = np.concatenate([one.duration for one in found])
     lanes = _lanes(found, columns)
     firsts = np.cumsum([0, *(lane["count"] for lane in lanes)])[:-1]
@@ -97,6 +97,9 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
         "count": columns.add(np.concatenate([one.column("count") for one in found])) if merged else None,
         "busy": _amounts(np.concatenate([one.column("busy") for one in found]), columns) if merged else None,
         "steps": _steps(found, origin, columns),
+        "counters": counters.tracks(
+            ((one.part.title if len(found) > 1 else "", one.part.core, one.part.shift) for one in found), origin, columns
+        ),
         "facts": {
             "blocks": len(start),
             **{name: sum(one.facts[name] for one in found) for name in _COUNTS},
@@ -180,13 +183,6 @@ def _leave_out(found: Sequence[_LaidOut]) -> dict[str, int]:
     chosen = set(sorted(counts, key=lambda place: (place[1] < 0, -counts[place]))[:MOST_PLACES])  # devices first
     events = sum(one.keep([place in chosen for place in one.places()]) for one in found)
     return {"places_left_out": len(counts) - MOST_PLACES, "events_left_out": events}
-
-
-def _since(times: npt.NDArray[np.int64], origin: int) -> npt.NDArray[Any]:
-    """Return times since the origin: integers, or floats if the difference of hostile times exceeds 64 bits."""
-    if len(times) and max(abs(int(times.max()) - origin), abs(int(times.min()) - origin)) > FARTHEST:
-        return times.astype(np.float64) - float(origin)
-    return times - np.int64(origin)
 
 
 def _lanes(found: Sequence[_LaidOut], columns: Columns) -> list[dict[str, Any]]:

@@ -236,7 +236,7 @@ class Results:
         "tensor_active"). Counters that a trace brought along have its names and units. Values that a sample lacks are
         NaN. There are no rows without counters. Raises RuntimeError during recording and if nothing was recorded.
         """
-        from flopscope.results import counted
+        from flopscope.answers import counted
 
         return counted.timeline(self._recorded("counters"))
 

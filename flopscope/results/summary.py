@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.answers.launches import skewed_clocks
-from flopscope.results import counted
+from flopscope.answers import counted
 from flopscope.support.columns import aligned_lines
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text

@@ -119,6 +119,47 @@ def _ranks(path: Path) -> None:
     write(path, report_of_ranks(dict(enumerate(ranks_of(8)))))
 
 
+# Counters -------------------------------------------------------------------------------------------------------------
+
+
+def counted_program(steps: int = 3, every: float = 2.0) -> Program:
+    """Return a program of products and additions whose GPU was sampled every 2 µs, except in its second step."""
+    program = Program()
+    length, busy = 900.0, []
+    for step in range(steps):
+        at = length * step
+        program.step(step, at, length - 20)
+        begin = at + 60
+        for layer in range(4):
+            launched = at + 10 + 8 * layer
+            shapes = [4096, 4096], [4096, 4096]
+            program.run("aten::mm", launched, begin, 120, *shapes, kernel=GEMM, dtype="c10::BFloat16")
+            program.run("aten::add", launched + 4, begin + 125, 60, *shapes, kernel="add_kernel", dtype="c10::BFloat16")
+            busy += [(begin, begin + 120, 900.0, 300.0, 85.0), (begin + 125, begin + 185, 2400.0, 1200.0, 0.0)]
+            begin += 190 + 10 * layer
+    for number in range(int(steps * length / every)):
+        start, end = number * every, (number + 1) * every
+        if length <= start < 2 * length:
+            continue
+        shares = [max(min(end, b) - max(start, a), 0) / every for a, b, *_ in busy]
+        read, written, tensor = (
+            sum(share * counts[2 + i] for share, counts in zip(shares, busy, strict=True)) for i in range(3)
+        )
+        values = {
+            "dram_bytes_read": {"GB/s": read},
+            "dram_bytes_written": {"GB/s": written},
+            "sm_active": {"%": 98 * sum(shares)},
+            "tensor_active": {"%": tensor},
+            "power": {"W": 300 + 250 * sum(shares)},
+        }
+        after = [start] if number * every != length - every else [start, end]
+        for name, value in values.items():
+            for at in after:
+                args = value if at == start else {next(iter(value)): 0, "missing": 1}
+                program.events.append({"ph": "C", "name": name, "pid": 0, "ts": at, "args": args})
+    return program
+
+
 # Others ---------------------------------------------------------------------------------------------------------------
 
 
@@ -268,6 +309,7 @@ PROFILES: dict[str, Callable[[Path], Any]] = {
     "inference": _recorded("faults/attention_infer_before"),
     "cpu": _cpu,
     "ranks": _ranks,
+    "counters": lambda path: counted_program().load().write_report(path),
     "empty": _empty,
     "huge": lambda path: _load(huge()).write_report(path),
     "compare": _compare,

@@ -93,6 +93,8 @@ flopscope.TimelineView = class {
         if (facts.unplaced) lines.push(`${plural(facts.unplaced, "event")} without a start ${facts.unplaced === 1 ? "is" : "are"} not drawn.`);
         if (facts.deep) lines.push(`${plural(facts.deep, "event")} nested or overlapping too deeply ${facts.deep === 1 ? "is" : "are"} not drawn.`);
         if (facts.open) lines.push(`${plural(facts.open, "event")} had not ended and ${facts.open === 1 ? "is" : "are"} drawn until the last known time.`);
+        const devices = new Set(this.timeline.lanes.filter((lane) => lane.device >= 0).map((lane) => `${lane.part}|${lane.device}`));
+        lines.push(...flopscope.timelineCounters.notes(this.timeline.counters, this.timeline.tracks, devices));
         return el("div", { class: "timeline-notes" }, lines.map((line) => el("p", { class: "notice", text: line })));
     }
 
@@ -132,6 +134,10 @@ flopscope.TimelineView = class {
             const color = colors.idleColor(cause);
             return [colors.pixel(color), colors.pixel(colors.mix(color, this.paper, 0.55))];
         });
+        this.trackPixels = new Map(timeline.tracks.map((track) => {
+            const color = flopscope.timelineCounters.seriesOf(track);
+            return [track, [colors.pixel(color), colors.pixel(colors.mix(color, this.paper, 0.55))]];
+        }));
         this.mapImage = null;
         this.lineColor = colors.mix(this.paper, this.ink, 0.12);
         this.stripe = colors.mix(this.paper, this.ink, 0.035);
@@ -267,7 +273,8 @@ flopscope.TimelineView = class {
                 painter.rect(0, y0, painter.width, y0 + 1, pixel(this.lineColor));
                 painter.rect(0, y0 + 1, painter.width, y1, pixel(this.stripe));
             }
-            if (row.role === "idle") painter.idle(row.lanes, y0 + ratio, y1 - ratio, view, this.idlePixels);
+            if (row.role === "counter") painter.track(row.track, y0 + Math.round(3 * ratio), y1 - Math.round(ratio), view, this.trackPixels.get(row.track));
+            else if (row.role === "idle") painter.idle(row.lanes, y0 + ratio, y1 - ratio, view, this.idlePixels);
             else {
                 for (const lane of row.lanes) {
                     const inset = Math.round((row.role === "group" ? 4 : 1) * ratio);

@@ -39,10 +39,13 @@ Object.assign(flopscope.TimelineView.prototype, {
         return this.view.from + ((event.clientX - box.left) / box.width) * (this.view.to - this.view.from);
     },
 
+    rowAt(event) {
+        const y = event.clientY - this.canvas.getBoundingClientRect().top + this.scroller.scrollTop;
+        return this.rows.find((one) => y >= one.y && y < one.y + one.height);
+    },
+
     blockAt(event) {
-        const box = this.canvas.getBoundingClientRect();
-        const y = event.clientY - box.top + this.scroller.scrollTop, time = this.timeAt(event);
-        const row = this.rows.find((one) => y >= one.y && y < one.y + one.height);
+        const time = this.timeAt(event), row = this.rowAt(event);
         if (!row) return -1;
         const slack = (3 * this.ratio) / this.scale;
         for (const near of [0, slack]) {
@@ -354,9 +357,10 @@ Object.assign(flopscope.TimelineView.prototype, {
             this.hover = block;
             this.draw();
         }
-        this.tip.hidden = block < 0;
-        if (block < 0) return;
-        const el = flopscope.element, facts = this.facts(block);
+        const { track } = this.rowAt(event) || {}, time = this.timeAt(event), half = (0.5 * this.ratio) / this.scale;
+        this.tip.hidden = block < 0 && !track;
+        if (this.tip.hidden) return;
+        const el = flopscope.element, facts = track ? flopscope.timelineCounters.facts(track, time - half, time + half) : this.facts(block);
         this.tip.replaceChildren(el("b", { text: facts[0][1].slice(0, 300) }), ...facts.slice(1, 5).map(([name, value]) => el("span", { text: `${name} ${value}` })));
         const box = this.element.getBoundingClientRect(), wide = this.tip.offsetWidth;
         const x = Math.min(event.clientX - box.left + 14, box.width - wide - 4);
@@ -456,7 +460,8 @@ Object.assign(flopscope.TimelineView.prototype, {
                     { title: "Of the range", text: (one) => share(one.busy) }, { title: "Events", text: (one) => format.count(one.blocks) }], "Busy and idle times of the range"),
                 sums.labels.length ? flopscope.draw.table(sums.labels.slice(0, 8), [
                     { title: "Device work", left: true, cell: (one) => flopscope.draw.link(one.name, one.row, "timeline-details") },
-                    { title: "Time", text: (one) => text(one.time) }, { title: "Of the range", text: (one) => share(one.time) }, { title: "Count", text: (one) => format.count(one.count) }], "Device work of the range") : ""),
+                    { title: "Time", text: (one) => text(one.time) }, { title: "Of the range", text: (one) => share(one.time) }, { title: "Count", text: (one) => format.count(one.count) }], "Device work of the range") : "",
+                flopscope.timelineCounters.ofRange(timeline, from, to)),
         ];
     },
 });

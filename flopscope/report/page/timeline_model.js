@@ -24,6 +24,8 @@ flopscope.Timeline = class {
         timeline.tops = timeline.longest();
         timeline.labels = await timeline.labelsOf(data.labels);
         await timeline.loadRest(data);
+        timeline.tracks = await flopscope.timelineCounters.load(data.counters, page);
+        timeline.counters = data.counters;
         timeline.extent();
         return timeline;
     }

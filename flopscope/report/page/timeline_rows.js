@@ -40,7 +40,7 @@ flopscope.timelineRows = (() => {
                 || (a.role === "idle" ? 0 : Number(a.id || 0) - Number(b.id || 0)) || a.depth - b.depth);
             group.rank = group.lanes[0].device >= 0 ? 0 : group.lanes[0].role === "idle" ? 1 : group.lanes[0].id !== null ? 2 : 3;
             group.count = group.lanes.reduce((sum, lane) => sum + lane.count, 0);
-            group.rows = rowsOf(group);
+            group.rows = [...rowsOf(group), ...flopscope.timelineCounters.rows(timeline, group)];
             const work = group.lanes.filter((lane) => lane.role === "work"), host = group.lanes.filter((lane) => lane.role !== "idle").slice(0, 1);
             group.summary = work.length ? work.sort((a, b) => b.busy - a.busy) : host.length ? host : group.lanes; // painted over each other
             group.steps = group.rank === 2 && group.lanes.some((lane) => hasStep(timeline, lane));
