@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     import pandas
 
     from flopscope._core import Store
+    from flopscope.hardware.energy import Energy
 
-__all__ = ["Total", "hfu", "section", "timeline", "totals", "trace_events"]
+__all__ = ["Total", "Used", "hfu", "section", "timeline", "totals", "trace_events", "used"]
 
 
 def timeline(core: Store) -> pandas.DataFrame:
@@ -126,6 +127,35 @@ def hfu(core: Store) -> float:
     found = [total for total in totals(core) if not math.isnan(total.tensor_active)]
     seconds = sum(total.seconds for total in found)
     return sum(total.tensor_active * total.seconds for total in found) / seconds if seconds else math.nan
+
+
+@dataclass(frozen=True)
+class Used:
+    """Energy that a device used; NaN where it is unknown."""
+
+    device: str
+    joules: float
+    watts: float
+    """Mean power."""
+    gflop_per_joule: float
+    """FLOPs of the model; of one device only, as the FLOPs of several are not told apart."""
+    missing: str
+    """Why the energy is unknown; "" where it is known."""
+
+
+def used(energy: Mapping[str, Energy], flops: Iterable[float]) -> list[Used]:
+    """Return the energy of each device. energy: as Results.energy. flops: of all ops; NaN where unknown."""
+    done = sum(number for number in flops if not math.isnan(number))
+    return [
+        Used(
+            device,
+            one.joules,
+            one.watts,
+            done / one.joules / 1e9 if len(energy) == 1 and one.joules > 0 else math.nan,
+            one.missing,
+        )
+        for device, one in energy.items()
+    ]
 
 
 def section(core: Store) -> list[tuple[str, ...]]:

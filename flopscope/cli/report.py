@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flopscope.cli.tables import add_peaks
+from flopscope.cli.tables import add_captures, add_peaks
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_report", "default_path"]
 
-_SUFFIX = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?$", re.IGNORECASE)
+_SUFFIX = re.compile(r"((\.pt)?(\.trace)?(\.json)?|\.sqlite|\.db|\.nsys-rep|\.csv)(\.gz|\.zst)?$", re.IGNORECASE)
 _NO_NAME = re.compile(r"[*?\[\]]+")
 
 
@@ -33,6 +33,7 @@ def add_report(commands: Any) -> None:
     text = "file to write (default: NAME.report.html in the current folder, NAME being that of the first TRACE)"
     parser.add_argument("-o", "--output", metavar="FILE", help=text)
     parser.add_argument("--title", help="title of the page (default: the name of the trace)")
+    add_captures(parser)
     add_peaks(parser)
     parser.set_defaults(run=_report)
 
@@ -40,8 +41,8 @@ def add_report(commands: Any) -> None:
 def default_path(source: str) -> str:
     """Return the file that the page of a trace, a folder or a pattern is written to: NAME.report.html.
 
-    NAME is that of the file without .json, .pt.trace, .gz and .zst, of the folder, or of the pattern without its
-    wildcards; "traces" if nothing is left.
+    NAME is that of the file without .json, .pt.trace, .sqlite, .db, .nsys-rep, .csv, .gz and .zst, of the folder, or of
+    the pattern without its wildcards; "traces" if nothing is left.
     """
     name = os.path.basename(os.path.abspath(source))
     if not os.path.lexists(source):
@@ -57,7 +58,8 @@ def _report(options: argparse.Namespace) -> None:
     from flopscope.sources.windows import join_windows
 
     path = options.output or default_path(options.traces[0])
-    write(path, _page(join_windows(load_traces(*options.traces)), options))
+    traces = load_traces(*options.traces, captures=options.captures)
+    write(path, _page(join_windows(traces), options))
     print(f"Wrote {printable(path)} ({bytes_text(Path(path).stat().st_size)}): open it in a browser.")
 
 

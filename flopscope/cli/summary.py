@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import TYPE_CHECKING, Any
 
-from flopscope.cli.tables import add_peaks, device_of
+from flopscope.cli.tables import add_captures, add_peaks, device_of
 from flopscope.support.files import write_json
 from flopscope.support.safe import printable
 
@@ -22,6 +22,7 @@ def add_summary(commands: Any) -> None:
         "summary", allow_abbrev=False, help="say where the time of recorded traces went, and what to change first"
     )
     parser.add_argument("traces", nargs="+", metavar="TRACE", help="trace, or folder or quoted pattern of traces")
+    add_captures(parser)
     add_peaks(parser)
     parser.add_argument("--json", metavar="FILE", help="write the accounting and the advice")
     parser.set_defaults(run=_summary)
@@ -30,7 +31,7 @@ def add_summary(commands: Any) -> None:
 def _summary(options: argparse.Namespace) -> None:
     from flopscope.sources.find import load_traces
 
-    traces = load_traces(*options.traces)
+    traces = load_traces(*options.traces, captures=options.captures)
     for number, trace in enumerate(traces):
         if len(traces) > 1:
             print(f"{chr(10) * (number > 0)}{printable(trace.source)}\n")

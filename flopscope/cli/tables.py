@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flopscope.sources.load import Trace
     from flopscope.sources.windows import Process
 
-__all__ = ["add_peaks", "add_table", "device_of", "limit"]
+__all__ = ["add_captures", "add_peaks", "add_table", "device_of", "limit"]
 
 LIMIT = 30
 
@@ -48,6 +48,12 @@ def add_peaks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--peaks", choices=("datasheet", "measured", "none"), default="datasheet", help=text)
 
 
+def add_captures(parser: argparse.ArgumentParser) -> None:
+    """Add ``--captures`` to a command."""
+    text = "traces of the capture of CUDA graphs, files or folders: their ops are those of the kernels of replays"
+    parser.add_argument("--captures", nargs="+", metavar="TRACE", help=text)
+
+
 # table ----------------------------------------------------------------------------------------------------------------
 
 
@@ -60,8 +66,7 @@ def add_table(commands: Any) -> None:
         "trace of torch.profiler, or folder or quoted pattern of traces; several: ranks of a run, windows of a process"
     )
     parser.add_argument("traces", nargs="+", metavar="TRACE", help=text)
-    text = "traces of the capture of CUDA graphs, files or folders: their ops are those of the kernels of replays"
-    parser.add_argument("--captures", nargs="+", metavar="TRACE", help=text)
+    add_captures(parser)
     text = "column or its header (default: headroom, what could be gained; without known peaks, the time)"
     parser.add_argument("--sort-by", metavar="COLUMN", help=text)
     text = "rows to print, -1 for all (default: %(default)s)"

@@ -10,8 +10,8 @@ import numpy as np
 
 from flopscope.answers.analysis import PARTS
 from flopscope.answers.findings import plural
+from flopscope.report import hardware
 from flopscope.report.encode import Columns
-from flopscope.report.rows import OTHERS, group_of
 from flopscope.support.units import long_time_text, percent_text
 from flopscope.views.notes import footnotes
 from flopscope.views.waterfall import LOOKS
@@ -62,8 +62,6 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     """Return what the overview shows."""
     recording = source.main.analysis.recording
     where = _Places(source.rows)
-    coverage = source.rows.coverage()
-    unmodelled = [{"name": name, "time": time, "row": where.of_name(name)} for name, time in coverage["unmodelled"]]
     return {
         "facts": list(facts(source)),
         "steps": source.steps,
@@ -72,13 +70,12 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         "recording": {"delay": recording.delay, "unobserved": source.main.analysis.unobserved},
         "advice": [_advice(row, where) for row in source.advice],
         "gpus": _gpus(source),
-        "coverage": {**coverage, "unmodelled": unmodelled[:MOST_UNMODELLED], "unmodelled_count": len(unmodelled)},
+        "coverage": hardware.coverage(source.rows.coverage(), where.of_name),
+        "graphs": hardware.graphs(source),
+        "counted": hardware.counted(source),
         "missing": list(missing(source)),
         "notes": list(notes(source)),
     }
-
-
-MOST_UNMODELLED = 50
 
 
 def _accounting(source: Profile, columns: Columns) -> dict[str, Any] | None:
@@ -237,9 +234,11 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     name = getattr(results, "source", None)
     if name:
         yield "Source", str(name)
+    yield from hardware.profiler(results._metadata)
     names = source.core.device_names
     ran = {device: names.get(int(device[5:]), "unknown") for device in _devices(source)}
     yield from _shared("Device", ran)
+    yield from _shared("Size of", {device: text for device, text in hardware.sizes(source).items() if device in ran})
     if not rows.has_device:
         yield "Device", "CPU"
     if results.rank is not None:
@@ -277,27 +276,26 @@ _TIMING = {
 
 def missing(source: Profile) -> Iterator[dict[str, Any]]:
     """Yield what a profile may hold, whether this one does, what it brings, and the option that records it."""
-    rows, core = source.rows, source.core
-    counted = [c for c in rows.columns if group_of(c) == OTHERS]
+    results, rows, core = source.results, source.rows, source.core
+    options = results._hints.options
     found = (
         ("Input shapes", core.has_shapes, "FLOPs, bytes and roofline of the ops; rows by shape and dtype",
-         "record_shapes=True"),
+         results._hints.option),
         ("Device work", rows.has_device, "kernels, copies and their times; idle time of the device",
-         "activities with ProfilerActivity.CUDA"),
-        ("Steps", source.steps > 0, "times of a step; the accounting of each", "prof.step() after each step"),
-        ("Stacks", core.has_frames, "source lines; rows by stack and by line", "with_stack=True"),
+         options["device"]),
+        ("Steps", source.steps > 0, "times of a step; the accounting of each", options["steps"]),
+        ("Stacks", core.has_frames, "source lines; rows by stack and by line", options["stacks"]),
         ("Modules", source.table(("module",)) is not None, "time by module, forward and backward",
-         'with_stack=True, or record_function("nn.Module: Block_0")'),
-        ("Memory", rows.has_memory, "memory by op; allocated and reserved memory over time", "profile_memory=True"),
+         options["modules"]),
+        ("Memory", rows.has_memory, "memory by op; allocated and reserved memory over time", options["memory"]),
         ("Peaks", bool(rows.peaks), "shares of the roofline, bounds, ideal times",
          "a device of the datasheet, or measured peaks"),
     )  # fmt: skip
     for what, present, brings, option in found:
         yield {"what": what, "present": bool(present), "brings": brings, "option": option}
-    if counted:
-        present = any(np.isfinite(np.asarray(rows.columns[name], dtype=np.float64)).any() for name in counted)
-        brings = "traffic and activity that the hardware counted, beside what the rules compute"
-        yield {"what": "Counters", "present": present, "brings": brings, "option": "counters=True"}
+    brings = "traffic and activity that the hardware counted, beside what the rules compute"
+    present = any(len(track[4]) for track in core.samples())
+    yield {"what": "Counters", "present": present, "brings": brings, "option": options["counters"]}
 
 
 def notes(source: Profile) -> Iterator[str]:

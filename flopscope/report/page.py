@@ -37,6 +37,7 @@ SCRIPTS = (
     "draw.js",
     "print.js",
     "overview.js",
+    "overview_hardware.js",
     "grid.js",
     "list.js",
     "chart.js",

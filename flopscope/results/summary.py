@@ -170,15 +170,13 @@ def _counter_section(core: Store) -> list[str]:
 
 
 def _energy_section(energy: Mapping[str, Energy], analysis: Analysis) -> str:
-    """Return the section about energy; GFLOP/J for one device, as the FLOPs of several are not told apart."""
-    rows: list[tuple[str, ...]] = [("device", "energy", "mean power", "GFLOP/J")]
-    flops = sum(f for f in analysis.columns["flops"] if not math.isnan(f))
-    for device, used in energy.items():
-        efficiency = flops / used.joules / 1e9 if len(energy) == 1 and used.joules > 0 else math.nan
-        rows.append((device, *map(number_text, (used.joules, used.watts, efficiency))))
-    if len(rows) == 1:
+    """Return the section about energy."""
+    found = counted.used(energy, analysis.columns["flops"])
+    if not found:
         return ""
-    missing = [f"  {device}: {used.missing}" for device, used in energy.items() if used.missing]
+    rows: list[tuple[str, ...]] = [("device", "energy", "mean power", "GFLOP/J")]
+    rows += [(one.device, *map(number_text, (one.joules, one.watts, one.gflop_per_joule))) for one in found]
+    missing = [f"  {one.device}: {one.missing}" for one in found if one.missing]
     return "\n".join(["Energy in J, W", *table_lines(rows), *missing, ""])
 
 

@@ -60,6 +60,22 @@ _NVTX = "nsys profile --pytorch=autograd-shapes-nvtx"
 _ROCTX = "torch.autograd.profiler.emit_nvtx(record_shapes=True) and rocprofv3 --marker-trace"
 _OPTIONS = {"nsys": _NVTX, "rocpd": _ROCTX, "rocprof": _ROCTX}
 
+_RECORDS = {
+    "nsys": {
+        "device": "nsys profile --trace=cuda,nvtx --cuda-graph-trace=node",
+        "counters": "nsys profile --gpu-metrics-devices=all",
+    },
+    "rocprofv3": {
+        "device": "rocprofv3 --runtime-trace",
+        "counters": "rocprofv3 --output-format rocpd --pmc FETCH_SIZE WRITE_SIZE, in a run of its own",
+    },
+}
+_OTHERS = {
+    "stacks": "this profiler's files have none that are read: torch.profiler with with_stack=True",
+    "modules": 'a range named "nn.Module: Block_0" around each call',
+    "memory": "this profiler's files have none that is read: torch.profiler with profile_memory=True",
+}
+
 
 def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
     """Return what to record so that more is known."""
@@ -70,8 +86,9 @@ def hints_of(metadata: Mapping[str, Any], report: Mapping[str, Any]) -> Hints:
     if not report["ops"]:
         what = "kernels is unknown because no ops were recorded"
     shapes = f"The work of {what}; for a program of PyTorch, record with {option}."
-    steps = "enclose each step of the loop in a range named ProfilerStep#1, ProfilerStep#2, …"
-    return Hints(shapes, shapes, steps, option)
+    steps = "a range named ProfilerStep#1, ProfilerStep#2, …"
+    records = _RECORDS["nsys" if "nsys" in metadata else "rocprofv3"] | {"steps": f"{steps} around each step"} | _OTHERS
+    return Hints(shapes, shapes, f"enclose each step of the loop in {steps}", option, records)
 
 
 def _read_database(path: str) -> Capture:

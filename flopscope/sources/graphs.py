@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from flopscope import _core
 from flopscope.support.safe import printable
+from flopscope.views.notes import unmatched_graphs
 
 __all__ = ["Source", "describe", "join", "sources_of", "warn_of_unmatched"]
 
@@ -30,16 +31,7 @@ def describe(counts: Mapping[str, int]) -> str:
         return "the trace has no graph launches with recorded kernels, so the captures were not used"
     if not counts["graphs"]:
         return "the captures have no graph: no call begins a capture in them"
-    missing = counts["works"] - counts["matched"]
-    if not missing:
-        return ""
-    parts = {
-        "match no captured graph": counts["unseen"],
-        "match several captured graphs of different ops": counts["ambiguous"],
-    }
-    why = " and ".join(f"{count:,} {what}" for what, count in parts.items() if count)
-    launches = f"of {counts['launches']:,} graph launches {why}; " if why else ""
-    return f"{launches}{missing:,} of {counts['works']:,} kernels, copies and fills of graphs have no captured op"
+    return unmatched_graphs(counts)
 
 
 def warn_of_unmatched(name: str, counts: Mapping[str, int]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 __all__ = ["HINTS", "Hints"]
@@ -18,6 +19,8 @@ class Hints(NamedTuple):
     """How to record steps: a clause."""
     option: str
     """The option that records input shapes."""
+    options: Mapping[str, str]
+    """What records the rest: "device", "steps", "stacks", "modules", "memory", "counters"."""
 
 
 HINTS = Hints(
@@ -25,4 +28,12 @@ HINTS = Hints(
     "No input shapes were recorded, so the work of most ops is unknown: profile with record_shapes=True.",
     "record with a schedule, and call prof.step() in the loop",
     "record_shapes=True",
+    {
+        "device": "activities with ProfilerActivity.CUDA",
+        "steps": "prof.step() after each step",
+        "stacks": "with_stack=True",
+        "modules": 'with_stack=True, or record_function("nn.Module: Block_0")',
+        "memory": "profile_memory=True",
+        "counters": "counters=True",
+    },
 )

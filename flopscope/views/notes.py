@@ -11,7 +11,7 @@ from flopscope.support.safe import printable
 if TYPE_CHECKING:
     from flopscope.results.table import EventRow, EventTable
 
-__all__ = ["footnotes"]
+__all__ = ["GRAPH_COUNTS", "footnotes", "unmatched_graphs"]
 
 UNMODELLED_SHOWN = 3
 
@@ -57,12 +57,15 @@ def footnotes(
         yield f"Only bounds or estimates are known for the work of {', '.join(names[:UNMODELLED_SHOWN])}{rest}."
     if coverage.get("estimated_flops"):
         yield "The FLOPs of generated kernels are estimated from the ops in their names."
-    for op, (seen, expected) in list(coverage.get("misfits", {}).items())[:UNMODELLED_SHOWN]:
+    misfits = coverage.get("misfits", {})
+    for op, (seen, expected) in list(misfits.items())[:UNMODELLED_SHOWN]:
         yield f"Another version of {name(op)}: called with ({printable(seen)}), where the rule expects ({expected})."
+    if len(misfits) > UNMODELLED_SHOWN:
+        yield f'coverage()["misfits"] has {len(misfits) - UNMODELLED_SHOWN} more ops of another version.'
     if coverage.get("unseen_graphs"):
         yield (
             f"Kernels of CUDA graphs whose capture was not seen: {time(coverage['unseen_graphs'])}. Call "
-            "fs.watch_graphs() before graphs are captured, or load_trace(…, captures=…)."
+            "fs.watch_graphs() before graphs are captured, or load_trace(…, captures=…), on the command line --captures."
         )
     if table.open_events:
         yield f"Open events: {table.open_events} had not ended; their time is unknown and counts as 0."
@@ -78,6 +81,33 @@ def footnotes(
     if any(row.flops == row.flops or row.bytes_total_moved >= 0 for row in rows):
         for reason, devices in _group_devices(table.unknown_peaks):
             yield f"% Roofline: unknown on {devices}: {printable(reason)}."
+
+
+GRAPH_COUNTS = {
+    "launches": "launches of graphs",
+    "works": "kernels, copies and fills that they ran",
+    "graphs": "captured graphs",
+    "matched": "works whose node of a capture is known",
+    "owned": "works that belong to an op of the capture",
+    "estimated": "works whose op was inferred from the same kernel elsewhere",
+    "unseen": "launches that match no captured graph",
+    "ambiguous": "launches that match several captured graphs of different ops",
+}
+"""What the counts of Trace.graphs mean."""
+
+
+def unmatched_graphs(counts: Mapping[str, int]) -> str:
+    """Return what of the launches of graphs could not be joined to captured graphs, as a clause; "" if nothing."""
+    missing = counts["works"] - counts["matched"]
+    if not missing:
+        return ""
+    parts = {
+        "match no captured graph": counts["unseen"],
+        "match several captured graphs of different ops": counts["ambiguous"],
+    }
+    why = " and ".join(f"{count:,} {what}" for what, count in parts.items() if count)
+    launches = f"of {counts['launches']:,} graph launches {why}; " if why else ""
+    return f"{launches}{missing:,} of {counts['works']:,} kernels, copies and fills of graphs have no captured op"
 
 
 def _group_devices(descriptions: Mapping[str, str]) -> Iterable[tuple[str, str]]:

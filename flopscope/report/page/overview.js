@@ -119,6 +119,7 @@ flopscope.overview = {
             tiles.push(draw.tile("MFU", format.percent(whole.ideal > 0 ? whole.mfu : null), "Time of the FLOPs at the peaks of their units, in percent of the time."));
             tiles.push(draw.tile("MBU", format.percent(whole.ideal > 0 ? whole.mbu : null), "Time of the bytes at the peak bandwidth, in percent of the time."));
         }
+        if (format.known(data.counted.hfu)) tiles.push(draw.tile("HFU", format.percent(data.counted.hfu), "Counted: FLOP/s of the tensor cores over their peak at the clock of the time."));
         if (data.steps) tiles.push(draw.tile("Steps", format.count(data.steps), "Steps that the program marked."));
         tiles.push(draw.tile("Bytes known", format.percent(share(data.coverage.bytes)), "Share of the time whose bytes a rule knows."));
         tiles.push(draw.tile("FLOPs known", format.percent(share(data.coverage.flops)), "Share of the time whose FLOPs a rule knows."));
@@ -136,15 +137,6 @@ flopscope.overview = {
             share("Tensor cores", "tensor_core_time", "Share of the kernels' time in kernels that use the tensor cores, by their names."),
             share("Idle", "idle", "Share of the time in which the device had no work."),
         ], "Utilization of the devices");
-    },
-
-    unmodelled(coverage) {
-        const { element: el, format, draw } = flopscope;
-        const list = el("div", { class: "pairs", role: "list", "aria-label": "Ops whose work no rule models" },
-            coverage.unmodelled.slice(0, 12).map((record) => el("div", { role: "listitem" },
-                draw.link(record.name, record.row, "overview"), el("span", { class: "num", text: format.time(record.time) }))));
-        const left = coverage.unmodelled_count - Math.min(coverage.unmodelled.length, 12);
-        return el("div", {}, list, left > 0 && el("p", { class: "note", text: `and ${format.count(left)} more` }));
     },
 };
 
@@ -174,12 +166,13 @@ flopscope.section("overview", {
             el("span", { class: one.present ? "yes" : "no", text: one.present ? "✓ yes" : "✗ no" }),
             one.present ? el("span", { class: "note", text: one.brings })
                 : el("span", {}, `${one.brings}: `, el("code", { text: one.option }))))));
+        left.append(...overview.hardware(data));
         if (data.notes.length) {
             left.append(draw.heading("Notes"), el("ul", { class: "notes" }, data.notes.map((text) => el("li", { text }))));
         }
         right.append(draw.heading("Program"), el("dl", { class: "facts" }, data.facts.map(([label, text]) => [
             el("dt", { text: label }), el("dd", { text })])));
         if (data.gpus.length) right.append(draw.heading("Utilization"), overview.gpus(data.gpus));
-        if (data.coverage.unmodelled.length) right.append(draw.heading("Not modelled", "time whose bytes no rule knows"), overview.unmodelled(data.coverage));
+        right.append(...overview.coverage(data));
     },
 });
