@@ -26,10 +26,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
+from flopscope.answers.counted import trace_events
 from flopscope.hardware.counters import Counters, check_counters
 from flopscope.hardware.device import find_device
 from flopscope.results.chrome_trace import COMPRESSION
-from flopscope.answers.counted import trace_events
 from flopscope.results.results import Results
 from flopscope.sources.load import Trace, load_own
 from flopscope.sources.schedules import action_at

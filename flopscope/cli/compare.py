@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flopscope.cli.tables import LIMIT, add_peaks, device_of, limit
+from flopscope.cli.tables import LIMIT, add_captures, add_peaks, device_of, limit
 from flopscope.support.files import write_json
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def add_compare(commands: Any) -> None:
         default="op",
         help="what is compared (default: %(default)s, with its kernels)",
     )
+    add_captures(parser)
     add_peaks(parser)
     text = "rows to print, -1 for all (default: %(default)s)"
     parser.add_argument("--limit", "--top", type=limit, default=LIMIT, metavar="N", help=text)
@@ -68,7 +69,7 @@ def add_compare(commands: Any) -> None:
 def _compare(options: argparse.Namespace) -> None:
     from flopscope.results.comparison import compare
 
-    (a, files_a), (b, files_b) = (_one_process(source) for source in (options.a, options.b))
+    (a, files_a), (b, files_b) = (_one_process(source, options.captures) for source in (options.a, options.b))
     names = (Path(options.a).name, Path(options.b).name)
     if names[0] == names[1] or not all(names):
         names = (options.a, options.b)
@@ -103,12 +104,12 @@ def _fail_over(comparison: Comparison, most: float) -> None:
         )
 
 
-def _one_process(source: str) -> tuple[Trace, list[str]]:
+def _one_process(source: str, captures: list[str] | None) -> tuple[Trace, list[str]]:
     """Return the trace of a file, or of the windows of one process in a folder, and the names of the files."""
     from flopscope.sources.find import load_traces
     from flopscope.sources.windows import join_windows
 
-    processes = join_windows(load_traces(source))
+    processes = join_windows(load_traces(source, captures=captures))
     files = [window.source for process in processes for window in process.windows]
     if len(processes) > 1:
         raise ValueError(

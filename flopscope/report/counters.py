@@ -104,10 +104,16 @@ def _track(
         "top": _top(kind, kept),
         "start": columns.add(np.diff(kept.start, prepend=kept.start[:1] * 0).astype(np.float64)),
         "duration": columns.add(kept.duration.astype(np.float64)),
-        "mean": columns.add(kept.mean.astype(np.float32)),
-        "low": columns.add(kept.low.astype(np.float32)) if merged else None,
-        "high": columns.add(kept.high.astype(np.float32)) if merged else None,
+        "mean": columns.add(_short(kept.mean)),
+        "low": columns.add(_short(kept.low)) if merged else None,
+        "high": columns.add(_short(kept.high)) if merged else None,
     }
+
+
+def _short(values: _Floats) -> npt.NDArray[Any]:
+    """Return values in 32 bits, if these hold them."""
+    limit = float(np.finfo(np.float32).max)
+    return values.astype(np.float32) if float(np.abs(values).max(initial=0.0)) < limit else values
 
 
 def _rate_unit(unit: str) -> str:

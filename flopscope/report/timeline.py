@@ -98,7 +98,9 @@ def timeline_of(parts: Sequence[Part], columns: Columns, limit: int = MOST_BLOCK
         "busy": _amounts(np.concatenate([one.column("busy") for one in found]), columns) if merged else None,
         "steps": _steps(found, origin, columns),
         "counters": counters.tracks(
-            ((one.part.title if len(found) > 1 else "", one.part.core, one.part.shift) for one in found), origin, columns
+            ((one.part.title if len(found) > 1 else "", one.part.core, one.part.shift) for one in found),
+            origin,
+            columns,
         ),
         "facts": {
             "blocks": len(start),

@@ -11,9 +11,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from flopscope.answers import counted
 from flopscope.answers.collective_kinds import kinds_of
 from flopscope.answers.launches import skewed_clocks
-from flopscope.answers import counted
 from flopscope.support.columns import aligned_lines
 from flopscope.support.safe import printable
 from flopscope.support.units import bytes_text, number_text, percent_text, short_time_text, tenths_text
