@@ -65,7 +65,7 @@ def footnotes(
     if coverage.get("unseen_graphs"):
         yield (
             f"Kernels of CUDA graphs whose capture was not seen: {time(coverage['unseen_graphs'])}. Call "
-            "fs.watch_graphs() before graphs are captured, or load_trace(…, captures=…), on the command line --captures."
+            "fs.watch_graphs() before graphs are captured, or load_trace(…, captures=…) or --captures."
         )
     if table.open_events:
         yield f"Open events: {table.open_events} had not ended; their time is unknown and counts as 0."
