@@ -57,7 +57,7 @@ def _window(unit: str, text: str, number: str, examples: str, read: Callable[[st
         raise argparse.ArgumentTypeError(f"{text!r} is not a range of {unit} such as {examples}")
     window = Window(unit, read(match[1] or "0"), read(match[2]) if match[2] else math.inf)
     if window.begin >= window.end:
-        raise argparse.ArgumentTypeError(f"{text!r} is empty: it ends before it begins; the end is not part of it")
+        raise argparse.ArgumentTypeError(f"{text!r} is empty: its end, which is not part of it, must be after its beginning")
     return window
 
 
@@ -95,7 +95,8 @@ def add_run(commands: Any) -> None:
     parser.add_argument("--no-summary", action="store_true", help="print no summary")
     parser.add_argument("-m", dest="is_module", action="store_true", help="the program is a module, as in python -m")
     parser.add_argument("script", metavar="SCRIPT", help=argparse.SUPPRESS)
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    rest.required = False  # else an error about a missing SCRIPT names it too
     parser.set_defaults(run=run, owns_process=True)
 
 
