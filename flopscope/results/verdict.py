@@ -23,8 +23,6 @@ NEXT = 0.25
 """Further changes are mentioned if they are at least this part of the largest: of ops, and of idle time."""
 CHANGES_SHOWN = 3
 SIZES_SHOWN = 2
-DELAY = 0.01
-"""Of the step: an estimated delay by recording that is stated."""
 GONE = 0.05
 """Idle time that fell to this part of what it was is gone."""
 LAUNCH = re.compile(r"(?:cuda|cu|hip)(?:Module)?Launch(?:Cooperative)?Kernel")
@@ -61,7 +59,7 @@ def whole_of(analysis: Analysis, per: str) -> Whole | None:
     numbers = [middle_step(analysis)] if per == "step" else list(range(len(analysis.steps)))
     parts = part_times(analysis)[:, numbers].sum(axis=(0, 1)) / (1000 * devices)
     time = sum(analysis.steps[number].end - analysis.steps[number].begin for number in numbers) / 1000
-    delayed = analysis.on_device and analysis.total - analysis.unobserved > DELAY * analysis.total
+    delayed = analysis.on_device and analysis.is_delayed
     unobserved = analysis.unobserved * len(numbers) / devices if delayed else math.nan
     return Whole(time, dict(zip(PARTS, map(float, parts), strict=True)), unobserved)
 

@@ -111,9 +111,11 @@ flopscope.overview = {
         const whole = data.accounting && data.accounting.whole;
         if (whole) {
             const { per } = data.accounting;
-            tiles.push(draw.tile(data.steps ? "Time of a step" : "Time", format.time(whole.total / per), "Mean over the steps, summed over the devices."));
-            if (data.recording.delay > 0.01 * whole.total / per) {
-                tiles.push(draw.tile("Unrecorded", format.time(data.recording.unobserved), "Estimated: recording delays the host, and with it the device."));
+            const several = data.accounting.devices > 1 ? `, ${data.accounting.devices} devices` : "";
+            const means = [data.steps && "Mean over the steps", several && "summed over the devices"].filter(Boolean).join(", ");
+            tiles.push(draw.tile(`${data.steps ? "Time of a step" : "Time"}${several}`, format.time(whole.total / per), means ? `${means}.` : "From the first event to the last."));
+            if (data.recording.is_delayed) {
+                tiles.push(draw.tile("Without recording", format.time(data.recording.unobserved), "Estimated: recording delays the host, and with it the device."));
             }
             tiles.push(draw.tile("At the limits", whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING, "Least time that the peaks allow for the work."));
             tiles.push(draw.tile("MFU", format.percent(whole.ideal > 0 ? whole.mfu : null), "Time of the FLOPs at the peaks of their units, in percent of the time."));
@@ -171,8 +173,9 @@ flopscope.section("overview", {
         left.append(draw.heading("What was recorded", "and what further options would bring"));
         left.append(el("div", { class: "features", role: "list" }, data.missing.map((one) => el("div", { role: "listitem" },
             el("span", { text: one.what }),
-            el("span", { class: one.present ? "yes" : "no", text: one.present ? "✓ yes" : "✗ no" }),
-            one.present ? el("span", { class: "note", text: one.brings })
+            el("span", { class: one.present === null ? "note" : one.present ? "yes" : "no", text: one.present === null ? "– none" : one.present ? "✓ yes" : "✗ no" }),
+            one.present === null ? el("span", { class: "note", text: "the program used no GPU, as far as was recorded" })
+                : one.present ? el("span", { class: "note", text: one.brings })
                 : el("span", {}, `${one.brings}: `, el("code", { text: one.option }))))));
         if (data.notes.length) {
             left.append(draw.heading("Notes"), el("ul", { class: "notes" }, data.notes.map((text) => el("li", { text }))));
