@@ -438,14 +438,44 @@ def test_a_trace_of_nothing_known_is_null_not_zero(tmp_path: Path) -> None:
 def test_rows_beyond_the_limit_are_counted(stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = stacked.key_averages(group_by=("name", "step"))
     kept = 20
-    monkeypatch.setattr(ops._largest, "__defaults__", (kept,))
-    monkeypatch.setattr(ops._named, "__defaults__", (kept,))
+    monkeypatch.setattr(ops, "MOST_ROWS", kept)
     found = grouping(written(stacked, tmp_path), "step")
     assert found["table"]["count"] == kept and found["left_out"]["rows"] == len(whole) - kept
     times = sorted((row.self_device_time_total, row.self_cpu_time_total) for row in whole)
     left = times[: len(whole) - kept]
     assert found["left_out"]["device_time"] == pytest.approx(sum(device for device, _ in left))
     assert found["left_out"]["host_time"] == pytest.approx(sum(host for _, host in left))
+
+
+def test_names_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program(0)
+    program.head = {}
+    times = [3, 50, 2, 40, 1, 30]
+    for number, time in enumerate(times):
+        program.op(f"op_{number}", 100.0 * number, time)
+        change = {"Device Type": 0, "Device Id": -1, "Bytes": 64 << number, "Addr": number + 1}
+        program.events.append(
+            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 100.0 * number + 0.5}
+            | {"args": change}
+        )
+    trace = program.load()
+    whole = written(trace, tmp_path).data["sections"]
+    monkeypatch.setattr(ops, "MOST_ROWS", 3)
+    read = written(trace, tmp_path)
+    assert read.texts(read.data["rows"]["columns"]["key"]) == ["op_1", "op_3", "op_5"]
+    by_name = grouping(read, "name")
+    others = len(trace.key_averages()) - 3
+    assert by_name["table"]["count"] == 3 and by_name["left_out"]["rows"] == others
+    assert by_name["left_out"]["host_time"] == pytest.approx(3 + 2 + 1)
+    memory = read.data["sections"]["memory"]["devices"][0]
+    assert list(read.column(memory["curve"]["row"])) == [-1, 0, -1, 1, -1, 2]
+    assert memory["peak"]["row"] == 2 and memory["peak_reserved"] is None
+    timeline, before = read.data["sections"]["timeline"], whole["timeline"]
+    assert [lane["count"] for lane in timeline["lanes"]] == [lane["count"] for lane in before["lanes"]]
+    labels = zip(read.texts(timeline["labels"]["name"]), read.column(timeline["labels"]["row"]), strict=True)
+    assert {name: int(row) for name, row in labels if name in ("op_0", "op_1", "op_5")} == {
+        "op_0": -1, "op_1": 0, "op_5": 2,
+    }  # fmt: skip
 
 
 def test_too_many_shapes_leave_names(stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -256,7 +256,8 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     yield from _shared("Peaks of", {device: text for device, text in peaks.items() if device in ran or not ran})
     yield "Device times", _TIMING.get(results.timing_source, results.timing_source)
     yield "Events", f"{len(results):,}"
-    yield "Rows by name and shape", f"{len(rows):,}"
+    label = "Rows by name and shape" if source.has_shape_rows else "Rows by name"
+    yield label, f"{len(rows if source.has_shape_rows else source.names):,}"
     for key, label in _VERSIONS.items():
         value = results._metadata.get(key)
         if isinstance(value, (int, str)) and value:
