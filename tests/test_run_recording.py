@@ -126,7 +126,11 @@ def test_a_failing_report_changes_nothing(tmp_path: Path) -> None:
 def test_the_report_is_written(tmp_path: Path) -> None:
     path = script(tmp_path, OPS + "import os; os.chdir('/')")
     result = run(tmp_path, "-o", "page.html", path)
-    assert result.returncode == 0 and "<html" in (tmp_path / "page.html").read_text(encoding="utf-8").lower()
+    assert result.returncode == 0
+    assert "<title>program.py" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    result = run(tmp_path, "-o", "page.html", path, RANK="3", WORLD_SIZE="8")
+    assert result.returncode == 0
+    assert "<title>program.py, rank 3" in (tmp_path / "page.rank3.html").read_text(encoding="utf-8")
 
 
 def wait_for(path: Path) -> None:

@@ -60,6 +60,7 @@ def add_measure(commands: Any) -> None:
     parser.add_argument("--bytes", type=float, help="bytes that a call moves, if unknown")
     parser.add_argument("--unit", help="with --flops: the compute unit that does them, such as bf16_tensor")
     parser.add_argument("--peaks", choices=("measured", "datasheet", "none"), default="measured", help="base of shares")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write an HTML page, which opens from disk")
     parser.add_argument("--json", metavar="FILE", help="write the measurement and its samples")
     parser.set_defaults(run=_measure)
 
@@ -84,6 +85,8 @@ def _measure(options: argparse.Namespace) -> None:
         message = f"{options.what} raised {type(problem).__name__} in {at.filename}, line {at.lineno}: {problem}"
         raise RuntimeError(message) from problem
     print(measurement)
+    if options.output:
+        measurement.write_report(options.output)
     if options.json:
         write_json(options.json, measurement.to_dict(samples=True))
 

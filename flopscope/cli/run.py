@@ -304,11 +304,17 @@ class Run:
                     _tell(f"trace: {trace}")
         with suppress(_Failed), self._outputs.report_to_write() as path:
             if path is not None:
-                self._attempt("report", lambda: prof.write_report(path))
+                self._attempt("report", lambda: prof.write_report(path, title=self._title()))
                 if leads:
                     _tell(f"report: {path}")
         if leads and rank is not None:
             self._say_how_to_join()
+
+    def _title(self) -> str:
+        """Return the title of the report: the script or the module, and the rank; not the arguments, which may be secret."""
+        script, rank = self._options.script, self._outputs.rank
+        name = script if self._options.is_module else os.path.basename(os.path.abspath(script))
+        return name if rank is None else f"{name}, rank {rank['rank']}"
 
     def _say_how_to_join(self) -> None:
         trace = self._options.trace

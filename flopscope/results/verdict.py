@@ -127,7 +127,7 @@ def _ratio(a: float, b: float) -> str:
     if not (a > 0 and b > 0):
         return "no ratio"
     if abs(a / b - 1) < LEAST:
-        return "the same within 1 %"
+        return "the same within 1%"
     return f"b is {ratio_text(a / b)} as fast" if a > b else f"b takes {ratio_text(b / a)} as long"
 
 
@@ -166,7 +166,7 @@ class _Phrase:
 
 def _second(phrases: Sequence[_Phrase]) -> list[str]:
     if not phrases:
-        return ["No op, kernel or cause of idle time changed by more than 1 % of the time."]
+        return ["No op, kernel or cause of idle time changed by more than 1% of the time."]
     return ["What changed most: " + "; ".join(phrase.text for phrase in phrases) + "."]
 
 

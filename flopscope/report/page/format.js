@@ -39,7 +39,7 @@ flopscope.format = (() => {
 
     function percent(value) {
         if (!known(value)) return MISSING;
-        return `${value !== 0 && Math.abs(value) < 0.05 ? (value < 0 ? ">−0.1" : "<0.1") : value.toFixed(1)}${SPACE}%`;
+        return `${value !== 0 && Math.abs(value) < 0.05 ? (value < 0 ? ">−0.1" : "<0.1") : value.toFixed(1)}%`;
     }
 
     const count = (value) => (known(value) ? Math.round(value).toLocaleString("en-US") : MISSING);

@@ -127,7 +127,7 @@ flopscope.overview = {
         return flopscope.element("div", { class: "tiles" }, tiles);
     },
 
-    gpus(records) {
+    gpus(records, name) {
         const { format, draw } = flopscope;
         const share = (title, name, doc) => ({ title, doc, text: (record) => format.percent(record[name]) });
         return draw.table(records, [
@@ -137,7 +137,7 @@ flopscope.overview = {
             share("Occupancy", "achieved_occupancy", "Threads that an SM holds, of those that it could hold; weighted by time."),
             share("Tensor cores", "tensor_core_time", "Share of the kernels' time in kernels that use the tensor cores, by their names."),
             share("Idle", "idle", "Share of the time in which the device had no work."),
-        ], "Utilization of the devices");
+        ], `Utilization of the devices${name ? ` of ${name}` : ""}`);
     },
 
     unmodelled(coverage) {
@@ -153,7 +153,7 @@ flopscope.overview = {
 flopscope.section("overview", {
     title: "Overview",
     early: true,
-    async mount(body, data, page) {
+    async mount(body, data, page, name) {
         const { element: el, format, draw, overview } = flopscope;
         const append = (...children) => body.append(...children.filter(Boolean));
         append(overview.tiles(data));
@@ -167,7 +167,7 @@ flopscope.section("overview", {
         }
         append(draw.heading("What to change first", `by estimated gain; no time is claimed twice${data.window ? `; of ${data.window}` : ""}`));
         if (data.advice.length) append(overview.advice(data.advice, data.steps > 0));
-        else append(el("p", { class: "empty", text: `No rule found a saving of at least ${format.percent(1)} of the time.` }));
+        else append(el("p", { class: "empty", text: "No rule found a saving of at least 1% of the time." }));
         const left = el("div", {}), right = el("div", {});
         append(el("div", { class: "split" }, left, right));
         left.append(draw.heading("What was recorded", "and what further options would bring"));
@@ -182,7 +182,7 @@ flopscope.section("overview", {
         }
         right.append(draw.heading("Program"), el("dl", { class: "facts" }, data.facts.map(([label, text]) => [
             el("dt", { text: label }), el("dd", { text })])));
-        if (data.gpus.length) right.append(draw.heading("Utilization"), overview.gpus(data.gpus));
+        if (data.gpus.length) right.append(draw.heading("Utilization"), overview.gpus(data.gpus, name));
         if (data.coverage.unmodelled.length) right.append(draw.heading("Not modelled", "time whose bytes no rule knows"), overview.unmodelled(data.coverage));
     },
 });
