@@ -36,8 +36,9 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
     names, names_left = _largest(source.names)
     name_of = _name_of(names)
     named = [name_of.get(identity, -1) for identity in _identities(rows)]
+    shapes = _below(named, len(names), own_times(rows), "shape", columns)
     groupings = [
-        _grouping("name", "Name", names, columns, children=_below(named, len(names), own_times(rows), "shape", columns)),
+        _grouping("name", "Name", names, columns, children=shapes),
         {
             "id": "shape",
             "title": "Name and shape" if source.has_shape_rows else "Name",

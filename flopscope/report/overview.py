@@ -197,13 +197,13 @@ def headline_of(source: Profile) -> str:
     whole = {name: values[-1] for name, values in columns.items()}
     per, unit, of = max(steps, 1), "a step" if steps else "in the profile", "step" if steps else "time"
     lost = max((part for part in PARTS if part != "ideal"), key=lambda part: whole[part])
-    several = len(set(columns["device"][:-1]))
+    devices = len(set(columns["device"][:-1]))
+    summed = f", summed over {devices} devices" if devices > 1 else ""
     sentences = []
     if whole[lost] > 0:
         sentences.append(
             f"{percent_text(100 * whole[lost] / whole['total'])} of the {of} is {_part_text(source, lost)[0]}: "
-            f"{long_time_text(whole[lost] / per)} of {long_time_text(whole['total'] / per)} {unit}"
-            f"{f', summed over {several} devices' if several > 1 else str()}."
+            f"{long_time_text(whole[lost] / per)} of {long_time_text(whole['total'] / per)} {unit}{summed}."
         )
     if whole["ideal"] > 0:
         # A small rest does not change the sentence; with more of it, the ideal is not that of the same work.
