@@ -177,14 +177,15 @@ def missing(analysis: Analysis) -> list[str]:
     notes = []
     if not analysis.has_shapes and analysis.ops:
         notes.append(
-            "No input shapes were recorded, so the work of most ops is unknown: profile with record_shapes=True."
+            "No input shapes were recorded, so the work of most ops is unknown: profile with record_shapes=True, or by "
+            "flopscope run --shapes."
         )
     if not analysis.on_device and analysis.meta["device_unseen"]:
         notes.append("The program used a GPU, but no activity of it was recorded: profile with ProfilerActivity.CUDA.")
     if analysis.steps and not analysis.has_steps:
         notes.append(
             "The profile has no steps, so times are those of the whole profile: record with a schedule, and call "
-            "prof.step() in the loop."
+            "prof.step() in the loop; under flopscope run, call fs.step()."
         )
     if analysis.meta["dropped"]:
         notes.append(f"{analysis.meta['dropped']} records were lost: times and counts are too low.")

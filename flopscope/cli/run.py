@@ -57,7 +57,7 @@ def _window(unit: str, text: str, number: str, examples: str, read: Callable[[st
         raise argparse.ArgumentTypeError(f"{text!r} is not a range of {unit} such as {examples}")
     window = Window(unit, read(match[1] or "0"), read(match[2]) if match[2] else math.inf)
     if window.begin >= window.end:
-        raise argparse.ArgumentTypeError(f"{text!r} is empty: it must end after its beginning; the end is not part of it")
+        raise argparse.ArgumentTypeError(f"{text!r} is empty: it must end after it begins; the end is not part of it")
     return window
 
 
@@ -311,7 +311,7 @@ class Run:
             self._say_how_to_join()
 
     def _title(self) -> str:
-        """Return the title of the report: the script or module, and the rank; not the arguments, which may be secret."""
+        """Return the title of the report: the script or module and the rank. Arguments may be secret."""
         script, rank = self._options.script, self._outputs.rank
         name = script if self._options.is_module else os.path.basename(os.path.abspath(script))
         return name if rank is None else f"{name}, rank {rank['rank']}"

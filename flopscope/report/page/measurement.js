@@ -155,10 +155,10 @@
     }
 
     const facts = (entries) => el("dl", { class: "facts" },
-        entries.flatMap(([name, text]) => [el("dt", { text: name }), el("dd", { text })]));
+        entries.flatMap(([name, text]) => [el("dt", { text: name }), el("dd", { text: flopscope.format.sentence(text) })]));
 
     const notesOf = (notes) => (notes.length
-        ? [flopscope.draw.heading("Notes"), el("ul", { class: "notes" }, notes.map((text) => el("li", { text })))] : []);
+        ? [flopscope.draw.heading("Notes"), el("ul", { class: "notes" }, notes.map((text) => el("li", { text: flopscope.format.sentence(text) })))] : []);
 
     async function one(element, data, page) {
         const { format, draw } = flopscope;

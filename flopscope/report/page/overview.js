@@ -98,7 +98,7 @@ flopscope.overview = {
                 el("div", { class: "top" }, el("span", { class: "rule", text: `${i + 1}. ${row.rule}` }),
                     el("span", { class: "saves", text: `saves about ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ${format.percent(row.saving_pct)}` })),
                 draw.track(draw.bar(row.saving_pct / Math.max(most, 1e-9), "gain")),
-                el("p", { text: row.what }),
+                el("p", { text: format.sentence(row.what) }),
                 row.where && el("p", { class: "where cut mono", title: row.where, text: `at ${row.where}` }),
                 evidence);
         }));
@@ -176,9 +176,9 @@ flopscope.section("overview", {
             el("span", { class: one.present === null ? "note" : one.present ? "yes" : "no", text: one.present === null ? "– none" : one.present ? "✓ yes" : "✗ no" }),
             one.present === null ? el("span", { class: "note", text: "the program used no GPU, as far as was recorded" })
                 : one.present ? el("span", { class: "note", text: one.brings })
-                : el("span", {}, `${one.brings}: `, el("code", { text: one.option }))))));
+                : el("span", {}, `${one.brings}: `, el(/[=(]/.test(one.option) ? "code" : "span", { text: one.option }))))));
         if (data.notes.length) {
-            left.append(draw.heading("Notes"), el("ul", { class: "notes" }, data.notes.map((text) => el("li", { text }))));
+            left.append(draw.heading("Notes"), el("ul", { class: "notes" }, data.notes.map((text) => el("li", { text: format.sentence(text) }))));
         }
         right.append(draw.heading("Program"), el("dl", { class: "facts" }, data.facts.map(([label, text]) => [
             el("dt", { text: label }), el("dd", { text })])));
