@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import math
 import os
 import re
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hand_traces import Program
-from report_pages import PageRead, handlers, sha256_source
+from report_pages import PageRead, handlers, sha256_source, written
 
 import flopscope as fs
 from flopscope.report import ops, page, profile
@@ -29,12 +28,6 @@ DATA = Path(__file__).parent / "data" / "traces"
 FAULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "nvidia-h200" / "faults"
 TRACES = [*sorted(DATA.glob("*.json.gz")), FAULTS / "pointwise_before.json.gz", FAULTS / "graph_after.json.gz"]
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e'\"`${1}{{ 7 * 7 }}<!--\u2028\x1b[31m"
-
-
-def written(results: Any, tmp_path: Path, **options: Any) -> PageRead:
-    path = tmp_path / "report.html"
-    results.write_report(path, **options)
-    return PageRead(path)
 
 
 EACH = [pytest.param(path, id=path.name.split(".")[0]) for path in TRACES]
@@ -181,60 +174,6 @@ def test_evidence_points_at_the_row_with_its_shapes(tmp_path: Path) -> None:
         assert [list(shape) for shape in table[entry["row"]].input_shapes] == expected["shapes"]
 
 
-def test_the_headline_names_the_largest_loss(tmp_path: Path) -> None:
-    program = Program()
-    program.step(1, 0, 1000)
-    program.run("aten::mul", 5, 20, 900, [1024, 1024], [1024, 1024])
-    read = written(program.load(), tmp_path)
-    whole = read.data["sections"]["overview"]["accounting"]["whole"]
-    parts = {part["name"]: whole[part["name"]] for part in read.data["sections"]["overview"]["accounting"]["parts"]}
-    lost = max((name for name in parts if name != "ideal"), key=parts.__getitem__)
-    from flopscope.report.overview import PART_TEXTS
-
-    share = f"{100 * parts[lost] / whole['total']:.1f}%"
-    assert f"{share} of the step is {PART_TEXTS[lost][0]}" in read.text
-
-
-def test_the_headline_says_of_what_a_saving_is_a_share(tmp_path: Path) -> None:
-    for name in ("vit_before", "sgd_nesterov_before", "soft_argmax_before"):
-        trace = fs.load_trace(FAULTS.parent / "held_out" / f"{name}.json.gz")
-        overview = written(trace, tmp_path).data["sections"]["overview"]
-        read, first = written(trace, tmp_path), overview["advice"][0]
-        whole, steps = overview["accounting"]["whole"], overview["accounting"]["per"]
-        base = 100 * first["saving_us"] / first["saving_pct"]  # µs of a step
-        assert overview["recording"]["is_delayed"] == (base < 0.99 * whole["total"] / steps)
-        found = re.search(r"saves about \S+ (?:ms|µs)(?: of (\S+) (ms|µs) without recording)? \(", read.text)
-        assert found is not None and (found[1] is not None) == overview["recording"]["is_delayed"]
-        if found[1]:
-            assert math.isclose(float(found[1]) * {"ms": 1e3, "µs": 1}[found[2]], base, rel_tol=1e-3)
-
-
-def test_several_devices_and_unmodelled_work_are_told_in_the_headline(tmp_path: Path) -> None:
-    program = Program()
-    program.run("aten::mul", 5, 20, 900, [1024, 1024], [1024, 1024])
-    read = written(program.load(), tmp_path)
-    assert "the same work takes" in read.text and "summed over" not in read.text
-    program.run("aten::mul", 10, 30, 800, [1024, 1024], [1024, 1024], device=1)
-    program.run("my::own_op", 15, 930, 500, [1024, 1024])
-    trace = program.load()
-    read = written(trace, tmp_path)
-    assert "the modelled work takes" in read.text and "in the profile, summed over 2 devices." in read.text
-    summary = io.StringIO()
-    trace.summary(file=summary)
-    assert ", summed over 2 devices" in summary.getvalue()
-
-
-def test_a_program_without_a_gpu_misses_no_device_work(tmp_path: Path) -> None:
-    program = Program()
-    program.head["deviceProperties"] = []
-    program.op("aten::mul", 0, 10)
-    for call, present in (("", None), ("cudaLaunchKernel", False)):
-        if call:
-            program.call(call, 2, 3)
-        missing = written(program.load(), tmp_path).data["sections"]["overview"]["missing"]
-        assert {one["what"]: one["present"] for one in missing}["Device work"] is present
-
-
 def test_groupings_equal_tables(stacked: fs.Trace, tmp_path: Path) -> None:
     read = written(stacked, tmp_path)
     words = {
@@ -295,18 +234,6 @@ def test_categories_hold_the_names(stacked: fs.Trace, tmp_path: Path) -> None:
     keys, of = read.texts(categories["table"]["columns"]["key"]), read.texts(names["table"]["columns"]["category"])
     for key, rows in zip(keys, read.lists(categories["children"]), strict=True):
         assert {of[row] for row in rows} <= {key}
-
-
-def test_what_was_not_recorded_is_named_with_its_option(tmp_path: Path) -> None:
-    trace = fs.load_trace(FAULTS / "graph_after.json.gz")
-    missing = {one["what"]: one for one in written(trace, tmp_path).data["sections"]["overview"]["missing"]}
-    present = {name: one["present"] for name, one in missing.items()}
-    assert present == {
-        "Input shapes": False, "Device work": True, "Steps": True, "Stacks": False, "Modules": False, "Memory": False,
-        "Peaks": True,
-    }  # fmt: skip
-    assert missing["Input shapes"]["option"] == "record_shapes=True"
-    assert missing["Memory"]["option"] == "profile_memory=True" and missing["Stacks"]["option"] == "with_stack=True"
 
 
 def test_launches_equal_their_summary(stacked: fs.Trace, tmp_path: Path) -> None:

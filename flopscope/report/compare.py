@@ -14,7 +14,6 @@ from flopscope.report import overview
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
 from flopscope.report.profile import Profile
-from flopscope.results.matching import ratio_of
 from flopscope.views.waterfall import LOOKS
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def _row(change: Change) -> dict[str, float]:
     a, b = change.a, change.b
     times = (change.time_a if a else math.nan, change.time_b if b else math.nan)
     row = {"time_a": times[0], "time_b": times[1], "difference": change.time_b - change.time_a}
-    row["ratio"] = ratio_of(change.time_a, change.time_b) if a and b else math.nan
+    row["ratio"] = change.time_a / change.time_b if a and b and change.time_b else math.nan
     row["calls_a"], row["calls_b"] = (change.calls_a if a else math.nan, change.calls_b if b else math.nan)
     for which, side in (("a", a), ("b", b)):
         row |= {f"{name}_{which}": _value(side, name) for name in SIDE}
