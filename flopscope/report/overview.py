@@ -60,7 +60,6 @@ _UNRATED = {
 
 def section(source: Profile, columns: Columns) -> dict[str, Any]:
     """Return what the overview shows."""
-    recording = source.main.analysis.recording
     where = _Places(source.rows)
     coverage = source.rows.coverage()
     unmodelled = [{"name": name, "time": time, "row": where.of_name(name)} for name, time in coverage["unmodelled"]]
@@ -69,7 +68,10 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
         "steps": source.steps,
         "window": source.main_text,
         "accounting": _accounting(source, columns),
-        "recording": {"delay": recording.delay, "unobserved": source.main.analysis.unobserved},
+        "recording": {
+            "is_delayed": source.main.analysis.is_delayed,
+            "unobserved": source.main.analysis.unobserved,
+        },
         "advice": [_advice(row, where) for row in source.advice],
         "gpus": _gpus(source),
         "coverage": {**coverage, "unmodelled": unmodelled[:MOST_UNMODELLED], "unmodelled_count": len(unmodelled)},
@@ -180,7 +182,7 @@ def title_of(source: Profile) -> str:
 
 def subtitle_of(source: Profile) -> str:
     """Return a line on device, steps and events."""
-    devices = _models(source) or (["CPU"] if not source.main.analysis.on_device else [])
+    devices = _models(source) or (["unknown device"] if source.main.analysis.on_device else ["CPU"])
     steps = [plural(source.steps, "step")] if source.steps else []
     windows = [plural(len(source.windows), "window")] if len(source.windows) > 1 else []
     rank = [f"rank {source.results.rank}"] if source.results.rank is not None else []
@@ -195,18 +197,23 @@ def headline_of(source: Profile) -> str:
     whole = {name: values[-1] for name, values in columns.items()}
     per, unit, of = max(steps, 1), "a step" if steps else "in the profile", "step" if steps else "time"
     lost = max((part for part in PARTS if part != "ideal"), key=lambda part: whole[part])
+    devices = len(set(columns["device"][:-1]))
+    summed = f", summed over {devices} devices" if devices > 1 else ""
     sentences = []
     if whole[lost] > 0:
         sentences.append(
             f"{percent_text(100 * whole[lost] / whole['total'])} of the {of} is {_part_text(source, lost)[0]}: "
-            f"{long_time_text(whole[lost] / per)} of {long_time_text(whole['total'] / per)} {unit}."
+            f"{long_time_text(whole[lost] / per)} of {long_time_text(whole['total'] / per)} {unit}{summed}."
         )
     if whole["ideal"] > 0:
-        sentences.append(f"At the device's limits, the same work takes {long_time_text(whole['ideal'] / per)}.")
+        # A small rest does not change the sentence; with more of it, the ideal is not that of the same work.
+        what = "the same work" if whole["unmodelled"] < 0.01 * whole["total"] else "the modelled work"
+        sentences.append(f"At the device's limits, {what} takes {long_time_text(whole['ideal'] / per)}.")
     if len(source.advice):
-        first = source.advice[0]
+        first, analysis = source.advice[0], source.main.analysis
+        base = f" of {long_time_text(analysis.unobserved)} without recording" if analysis.is_delayed else ""
         sentences.append(
-            f"The first piece of advice, {first.rule}, saves about {long_time_text(first.saving_us)} "
+            f"The first piece of advice, {first.rule}, saves about {long_time_text(first.saving_us)}{base} "
             f"({percent_text(first.saving_pct)})."
         )
     return " ".join(sentences)
@@ -249,7 +256,8 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     yield from _shared("Peaks of", {device: text for device, text in peaks.items() if device in ran or not ran})
     yield "Device times", _TIMING.get(results.timing_source, results.timing_source)
     yield "Events", f"{len(results):,}"
-    yield "Rows by name and shape", f"{len(rows):,}"
+    label = "Rows by name and shape" if source.has_shape_rows else "Rows by name"
+    yield label, f"{len(rows if source.has_shape_rows else source.names):,}"
     for key, label in _VERSIONS.items():
         value = results._metadata.get(key)
         if isinstance(value, (int, str)) and value:
@@ -276,13 +284,18 @@ _TIMING = {
 
 
 def missing(source: Profile) -> Iterator[dict[str, Any]]:
-    """Yield what a profile may hold, whether this one does, what it brings, and the option that records it."""
+    """Yield what a profile may hold, whether this one does, what it brings, and the option that records it.
+
+    Whether it does is None if the program has nothing of the kind.
+    """
     rows, core = source.rows, source.core
     counted = [c for c in rows.columns if group_of(c) == OTHERS]
+    used_none = not rows.has_device and not rows.device_unseen
+    has_device = None if used_none else rows.has_device
     found = (
         ("Input shapes", core.has_shapes, "FLOPs, bytes and roofline of the ops; rows by shape and dtype",
          "record_shapes=True"),
-        ("Device work", rows.has_device, "kernels, copies and their times; idle time of the device",
+        ("Device work", has_device, "kernels, copies and their times; idle time of the device",
          "activities with ProfilerActivity.CUDA"),
         ("Steps", source.steps > 0, "times of a step; the accounting of each", "prof.step() after each step"),
         ("Stacks", core.has_frames, "source lines; rows by stack and by line", "with_stack=True"),
@@ -293,7 +306,8 @@ def missing(source: Profile) -> Iterator[dict[str, Any]]:
          "a device of the datasheet, or measured peaks"),
     )  # fmt: skip
     for what, present, brings, option in found:
-        yield {"what": what, "present": bool(present), "brings": brings, "option": option}
+        present = None if present is None else bool(present)
+        yield {"what": what, "present": present, "brings": brings, "option": option}
     if counted:
         present = any(np.isfinite(np.asarray(rows.columns[name], dtype=np.float64)).any() for name in counted)
         brings = "traffic and activity that the hardware counted, beside what the rules compute"
