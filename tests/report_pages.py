@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["PageRead"]
+__all__ = ["PageRead", "handlers", "sha256_source", "written"]
 
 
 class _Parser(HTMLParser):
@@ -115,3 +115,10 @@ def handlers(page: PageRead) -> list[str]:
 
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")
+
+
+def written(results: Any, tmp_path: Path, **options: Any) -> PageRead:
+    """Write the page of a profile and read it."""
+    path = tmp_path / "report.html"
+    results.write_report(path, **options)
+    return PageRead(path)

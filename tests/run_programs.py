@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 WITH_REPORT = """
 import os, pathlib, sys, time
 from flopscope.results.results import Results
-def write_report(self, path):
+def write_report(self, path, *, title):
     pathlib.Path(path).with_suffix(".begun").touch()
     if "SLOW_REPORT" in os.environ:
         time.sleep(60)

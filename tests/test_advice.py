@@ -239,4 +239,4 @@ def test_names_are_escaped_in_html_and_text() -> None:
 
 def test_nothing_to_gain_is_said() -> None:
     advice = CASES["launch"][1]().load().advice()
-    assert len(advice) == 0 and "No rule found a saving of at least 1 %" in str(advice)
+    assert len(advice) == 0 and "No rule found a saving of at least 1%" in str(advice)

@@ -124,7 +124,7 @@ def test_a_run_compared_with_itself_is_the_same() -> None:
     trace = fs.load_trace(paths("sync")[0])
     result = compare(trace, trace)
     assert result.slowdown_pct == 0 and {change.cause for change in result.changes} == {"same"}
-    assert "the same within 1 %" in result.verdict[0] and result.verdict[1].startswith("No op, kernel or cause")
+    assert "the same within 1%" in result.verdict[0] and result.verdict[1].startswith("No op, kernel or cause")
 
 
 def test_a_table_has_no_idle_time_to_compare() -> None:

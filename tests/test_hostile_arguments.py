@@ -235,7 +235,7 @@ def test_a_rule_cannot_change_the_store_whose_table_calls_it() -> None:
     reader.feed(('{"traceEvents":[' + event + '"Input type":["float"]}}]}').encode())
     reader.finish(core)
 
-    def rule(name: str, arguments: list[Any]) -> None:
+    def rule(*call: Any) -> None:
         try:
             _core._set_window(core, 1, 2)
         except RuntimeError as problem:

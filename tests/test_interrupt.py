@@ -210,7 +210,7 @@ def test_an_interrupted_work_rule_ends_the_table() -> None:
     reader.feed(('{"traceEvents":[' + ",".join(event % (i, 10 * i) for i in range(1000)) + ']}').encode())
     reader.finish(core)
     calls = []
-    def rule(name, arguments):
+    def rule(name, arguments, launch):
         calls.append(name)
         time.sleep(0.05)
     _core._set_work_rule(rule)

@@ -262,7 +262,7 @@ class Machine:
         monkeypatch.setattr(capture, "_may_share", lambda: False)
 
     def profile(self, **arguments: Any) -> fs.profile:
-        capture._why_no_cupti.cache_clear()
+        capture.why_no_cupti.cache_clear()
         capture._why_no_events.cache_clear()
         self.recorders.clear()
         with fs.profile(**arguments) as prof:
@@ -273,7 +273,7 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
     yield Machine(monkeypatch)
-    capture._why_no_cupti.cache_clear()
+    capture.why_no_cupti.cache_clear()
     capture._why_no_events.cache_clear()
 
 

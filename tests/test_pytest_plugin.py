@@ -296,7 +296,7 @@ def test_waiting_for_the_device_fails_no_sync(run: Run, set_activity: Callable[.
 
 
 def test_limits_on_device_activity_are_skipped_without_a_gpu(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flopscope.hardware.capture._why_no_cupti", lambda: "there is no CUDA device")
+    monkeypatch.setattr("flopscope.hardware.capture.why_no_cupti", lambda: "there is no CUDA device")
     body = "def test_a(perf): perf(fn).kernels(at_most=1)\ndef test_b(perf): perf(fn).no_sync()\n"
     result, _ = run(body, options=("-rs",))
     result.assert_outcomes(skipped=2)

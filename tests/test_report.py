@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hand_traces import Program
-from report_pages import PageRead, handlers, sha256_source
+from report_pages import PageRead, handlers, sha256_source, written
 
 import flopscope as fs
 from flopscope.report import ops, page, profile
@@ -28,12 +28,6 @@ DATA = Path(__file__).parent / "data" / "traces"
 FAULTS = Path(__file__).parent.parent / "benchmarks" / "results" / "nvidia-h200" / "faults"
 TRACES = [*sorted(DATA.glob("*.json.gz")), FAULTS / "pointwise_before.json.gz", FAULTS / "graph_after.json.gz"]
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e'\"`${1}{{ 7 * 7 }}<!--\u2028\x1b[31m"
-
-
-def written(results: Any, tmp_path: Path, **options: Any) -> PageRead:
-    path = tmp_path / "report.html"
-    results.write_report(path, **options)
-    return PageRead(path)
 
 
 EACH = [pytest.param(path, id=path.name.split(".")[0]) for path in TRACES]
@@ -180,20 +174,6 @@ def test_evidence_points_at_the_row_with_its_shapes(tmp_path: Path) -> None:
         assert [list(shape) for shape in table[entry["row"]].input_shapes] == expected["shapes"]
 
 
-def test_the_headline_names_the_largest_loss(tmp_path: Path) -> None:
-    program = Program()
-    program.step(1, 0, 1000)
-    program.run("aten::mul", 5, 20, 900, [1024, 1024], [1024, 1024])
-    read = written(program.load(), tmp_path)
-    whole = read.data["sections"]["overview"]["accounting"]["whole"]
-    parts = {part["name"]: whole[part["name"]] for part in read.data["sections"]["overview"]["accounting"]["parts"]}
-    lost = max((name for name in parts if name != "ideal"), key=parts.__getitem__)
-    from flopscope.report.overview import PART_TEXTS
-
-    share = f"{100 * parts[lost] / whole['total']:.1f}%"
-    assert f"{share} of the step is {PART_TEXTS[lost][0]}" in read.text
-
-
 def test_groupings_equal_tables(stacked: fs.Trace, tmp_path: Path) -> None:
     read = written(stacked, tmp_path)
     words = {
@@ -254,18 +234,6 @@ def test_categories_hold_the_names(stacked: fs.Trace, tmp_path: Path) -> None:
     keys, of = read.texts(categories["table"]["columns"]["key"]), read.texts(names["table"]["columns"]["category"])
     for key, rows in zip(keys, read.lists(categories["children"]), strict=True):
         assert {of[row] for row in rows} <= {key}
-
-
-def test_what_was_not_recorded_is_named_with_its_option(tmp_path: Path) -> None:
-    trace = fs.load_trace(FAULTS / "graph_after.json.gz")
-    missing = {one["what"]: one for one in written(trace, tmp_path).data["sections"]["overview"]["missing"]}
-    present = {name: one["present"] for name, one in missing.items()}
-    assert present == {
-        "Input shapes": False, "Device work": True, "Steps": True, "Stacks": False, "Modules": False, "Memory": False,
-        "Peaks": True, "Counters": False,
-    }  # fmt: skip
-    assert missing["Input shapes"]["option"] == "record_shapes=True"
-    assert missing["Memory"]["option"] == "profile_memory=True" and missing["Stacks"]["option"] == "with_stack=True"
 
 
 def test_launches_equal_their_summary(stacked: fs.Trace, tmp_path: Path) -> None:
@@ -397,14 +365,44 @@ def test_a_trace_of_nothing_known_is_null_not_zero(tmp_path: Path) -> None:
 def test_rows_beyond_the_limit_are_counted(stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = stacked.key_averages(group_by=("name", "step"))
     kept = 20
-    monkeypatch.setattr(ops._largest, "__defaults__", (kept,))
-    monkeypatch.setattr(ops._named, "__defaults__", (kept,))
+    monkeypatch.setattr(ops, "MOST_ROWS", kept)
     found = grouping(written(stacked, tmp_path), "step")
     assert found["table"]["count"] == kept and found["left_out"]["rows"] == len(whole) - kept
     times = sorted((row.self_device_time_total, row.self_cpu_time_total) for row in whole)
     left = times[: len(whole) - kept]
     assert found["left_out"]["device_time"] == pytest.approx(sum(device for device, _ in left))
     assert found["left_out"]["host_time"] == pytest.approx(sum(host for _, host in left))
+
+
+def test_names_beyond_the_limit_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program(0)
+    program.head = {}
+    times = [3, 50, 2, 40, 1, 30]
+    for number, time in enumerate(times):
+        program.op(f"op_{number}", 100.0 * number, time)
+        change = {"Device Type": 0, "Device Id": -1, "Bytes": 64 << number, "Addr": number + 1}
+        program.events.append(
+            {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 100.0 * number + 0.5}
+            | {"args": change}
+        )
+    trace = program.load()
+    whole = written(trace, tmp_path).data["sections"]
+    monkeypatch.setattr(ops, "MOST_ROWS", 3)
+    read = written(trace, tmp_path)
+    assert read.texts(read.data["rows"]["columns"]["key"]) == ["op_1", "op_3", "op_5"]
+    by_name = grouping(read, "name")
+    others = len(trace.key_averages()) - 3
+    assert by_name["table"]["count"] == 3 and by_name["left_out"]["rows"] == others
+    assert by_name["left_out"]["host_time"] == pytest.approx(3 + 2 + 1)
+    memory = read.data["sections"]["memory"]["devices"][0]
+    assert list(read.column(memory["curve"]["row"])) == [-1, 0, -1, 1, -1, 2]
+    assert memory["peak"]["row"] == 2 and memory["peak_reserved"] is None
+    timeline, before = read.data["sections"]["timeline"], whole["timeline"]
+    assert [lane["count"] for lane in timeline["lanes"]] == [lane["count"] for lane in before["lanes"]]
+    labels = zip(read.texts(timeline["labels"]["name"]), read.column(timeline["labels"]["row"]), strict=True)
+    assert {name: int(row) for name, row in labels if name in ("op_0", "op_1", "op_5")} == {
+        "op_0": -1, "op_1": 0, "op_5": 2,
+    }  # fmt: skip
 
 
 def test_too_many_shapes_leave_names(stacked: fs.Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

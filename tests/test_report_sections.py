@@ -77,6 +77,10 @@ def test_a_comparison_has_its_changes_with_their_parts(comparison: fs.Comparison
     assert same(found["flops_b"], [change.b.flops if change.b else math.nan for change, _ in expected])
     assert same(found["pct_roofline_a"], [change.a.pct_roofline if change.a else math.nan for change, _ in expected])
     assert same(found["difference"], [change.time_b - change.time_a for change, _ in expected])
+    both = [change.a and change.b and change.time_b > 0 for change, _ in expected]
+    pairs = zip(both, (change for change, _ in expected), strict=True)
+    ratios = [change.time_a / change.time_b if in_both else math.nan for in_both, change in pairs]
+    assert same(found["ratio"], ratios) and any(both)
 
 
 def test_a_comparison_has_the_accounting_of_both(comparison: fs.Comparison, compared: PageRead) -> None:

@@ -15,9 +15,6 @@ from run_programs import OPS, WITH_REPORT, done, own, run, run_with_report, scri
 
 import flopscope as fs
 from flopscope.cli.run import Outputs, rank_of, with_rank
-from flopscope.results.results import Results
-
-needs_report = pytest.mark.skipif(not hasattr(Results, "write_report"), reason="this version writes no reports")
 
 
 def step_names(trace: Path) -> list[str]:
@@ -126,11 +123,14 @@ def test_a_failing_report_changes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "program.report.html").exists()
 
 
-@needs_report
 def test_the_report_is_written(tmp_path: Path) -> None:
     path = script(tmp_path, OPS + "import os; os.chdir('/')")
     result = run(tmp_path, "-o", "page.html", path)
-    assert result.returncode == 0 and "<html" in (tmp_path / "page.html").read_text(encoding="utf-8").lower()
+    assert result.returncode == 0
+    assert "<title>program.py" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    result = run(tmp_path, "-o", "page.html", path, RANK="3", WORLD_SIZE="8")
+    assert result.returncode == 0
+    assert "<title>program.py, rank 3" in (tmp_path / "page.rank3.html").read_text(encoding="utf-8")
 
 
 def wait_for(path: Path) -> None:

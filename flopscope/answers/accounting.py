@@ -126,7 +126,9 @@ def accounting_lines(columns: dict[str, list[Any]], steps: int, delay: float, hf
     whole = {name: values[-1] for name, values in columns.items()}
     per = max(steps, 1)
     a_step = " a step" if steps else ""
-    head = f"{short_time_text(whole['total'] / per)}{a_step}"
+    devices = len(set(columns["device"][:-1]))
+    summed = f", summed over {devices} devices" if devices > 1 else ""
+    head = f"{short_time_text(whole['total'] / per)}{a_step}{summed}"
     if whole["ideal"] > 0 and whole["mfu"] == whole["mfu"]:
         head += (
             f"; {short_time_text(whole['ideal'] / per)} at the device's limits; "

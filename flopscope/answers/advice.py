@@ -79,7 +79,7 @@ class AdviceTable(Sequence[Advice]):
             if row.where:
                 yield textwrap.shorten(f"     at {printable(row.where)}", WIDTH - 2)
         if not self._rows:
-            yield "No rule found a saving of at least 1 % of the time."
+            yield "No rule found a saving of at least 1% of the time."
         for note in self.notes:
             yield from textwrap.wrap(note, WIDTH)
 

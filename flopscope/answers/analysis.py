@@ -263,6 +263,11 @@ class Analysis:
         """What recording cost the host, and how much of it delayed the device."""
         return recording_cost(self)
 
+    @property
+    def is_delayed(self) -> bool:
+        """Whether recording delayed the device by more than 1 % of the time; less is not worth mentioning."""
+        return self.recording.delay > 0.01 * self.total
+
     @cached_property
     def unobserved(self) -> float:
         """Estimated µs of a step without recording."""

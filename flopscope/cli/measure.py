@@ -63,6 +63,7 @@ def add_measure(commands: Any) -> None:
     parser.add_argument(
         "--counters", action="store_true", help="also count DRAM traffic, FLOP instructions, occupancy and stalls"
     )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write an HTML page, which opens from disk")
     parser.add_argument("--json", metavar="FILE", help="write the measurement and its samples")
     parser.set_defaults(run=_measure)
 
@@ -89,6 +90,8 @@ def _measure(options: argparse.Namespace) -> None:
         message = f"{options.what} raised {type(problem).__name__} in {at.filename}, line {at.lineno}: {problem}"
         raise RuntimeError(message) from problem
     print(measurement)
+    if options.output:
+        measurement.write_report(options.output)
     if options.json:
         write_json(options.json, measurement.to_dict(samples=True))
 

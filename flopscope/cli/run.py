@@ -57,7 +57,7 @@ def _window(unit: str, text: str, number: str, examples: str, read: Callable[[st
         raise argparse.ArgumentTypeError(f"{text!r} is not a range of {unit} such as {examples}")
     window = Window(unit, read(match[1] or "0"), read(match[2]) if match[2] else math.inf)
     if window.begin >= window.end:
-        raise argparse.ArgumentTypeError(f"{text!r} is empty: it ends before it begins; the end is not part of it")
+        raise argparse.ArgumentTypeError(f"{text!r} is empty: it must end after it begins; the end is not part of it")
     return window
 
 
@@ -96,7 +96,8 @@ def add_run(commands: Any) -> None:
     parser.add_argument("--no-summary", action="store_true", help="print no summary")
     parser.add_argument("-m", dest="is_module", action="store_true", help="the program is a module, as in python -m")
     parser.add_argument("script", metavar="SCRIPT", help=argparse.SUPPRESS)
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    rest = parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    rest.required = False  # else an error about a missing SCRIPT names it too
     parser.set_defaults(run=run, owns_process=True)
 
 
@@ -305,11 +306,17 @@ class Run:
                     _tell(f"trace: {trace}")
         with suppress(_Failed), self._outputs.report_to_write() as path:
             if path is not None:
-                self._attempt("report", lambda: prof.write_report(path))
+                self._attempt("report", lambda: prof.write_report(path, title=self._title()))
                 if leads:
                     _tell(f"report: {path}")
         if leads and rank is not None:
             self._say_how_to_join()
+
+    def _title(self) -> str:
+        """Return the title of the report: the script or module and the rank. Arguments may be secret."""
+        script, rank = self._options.script, self._outputs.rank
+        name = script if self._options.is_module else os.path.basename(os.path.abspath(script))
+        return name if rank is None else f"{name}, rank {rank['rank']}"
 
     def _say_how_to_join(self) -> None:
         trace = self._options.trace

@@ -103,7 +103,7 @@ def _started(recipe: Recipe, timing: Timing, keep: Keep) -> _core.Profiler:
 
 
 def _started_with_cupti(recipe: Recipe, keep: Keep) -> _core.Profiler:
-    why = _why_no_cupti()
+    why = why_no_cupti()
     if why is not None:
         raise RuntimeError(why)
     return _started(recipe, "cupti", keep)
@@ -114,7 +114,7 @@ def _started_early(recipe: Recipe, keep: Keep) -> tuple[_core.Profiler, Timing]:
 
     The program may still choose its devices by CUDA_VISIBLE_DEVICES, and use CUDA in processes that it forks.
     """
-    why = _why_not_loaded()
+    why = why_not_loaded(_core.load_cupti)
     if why is None:
         try:
             return _started(recipe, "cupti", keep), "cupti"
@@ -139,20 +139,15 @@ def may_evict() -> bool:
     return _may_share()
 
 
-def why_no_cupti() -> str | None:
-    """Return why CUPTI is unavailable, or None if it is loaded and there is a device."""
-    return _why_no_cupti()
-
-
 @functools.cache
-def _why_no_cupti() -> str | None:
+def why_no_cupti() -> str | None:
     """Return why CUPTI is unavailable, or None if it is loaded and there is a device. Computed once per process."""
-    why = _why_not_loaded()
+    why = why_not_loaded(_core.load_cupti)
     return why if why is not None or _core.cuda_is_here() else "there is no CUDA device"
 
 
-def _why_not_loaded() -> str | None:
-    """Return why the driver or CUPTI cannot be loaded, or None if both are."""
+def why_not_loaded(load: Callable[[str | None], None]) -> str | None:
+    """Return why the driver or CUPTI cannot be loaded, or None if both are. ``load`` loads CUPTI from a path."""
     try:
         _core.load_driver()
     except RuntimeError as problem:
@@ -162,7 +157,7 @@ def _why_not_loaded() -> str | None:
     except RuntimeError:
         path = None  # the dynamic loader may still find it
     try:
-        _core.load_cupti(path)
+        load(path)
     except RuntimeError as problem:
         return str(problem)
     return None
@@ -224,7 +219,7 @@ def shortest_kernel(device: str, launches: int = 50) -> float:
     if device == "cpu":
         core = _core.Profiler(event_times=False)
     else:
-        why = _why_no_cupti()
+        why = why_no_cupti()
         if why is not None:
             raise RuntimeError(why)
         core = _core.Profiler(ops=False, cupti=True, api_calls=False, may_share=_may_share())

@@ -9,8 +9,8 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 from flopscope import _core
+from flopscope.hardware.capture import why_not_loaded
 from flopscope.hardware.energy import Energy, EnergyMeter
-from flopscope.support import libraries
 from flopscope.support.warn import warn_user
 
 if TYPE_CHECKING:
@@ -41,19 +41,8 @@ def check_counters(counters: Any, interval_us: Any) -> int:
 @functools.cache
 def why_no_counters() -> str | None:
     """Return why CUPTI cannot count, or None if it is loaded and there is a device. Computed once per process."""
-    try:
-        _core.load_driver()
-    except RuntimeError as problem:
-        return str(problem)
-    try:
-        path = libraries.find("cupti")
-    except RuntimeError:
-        path = None  # the dynamic loader may still find it
-    try:
-        _core.load_counters(path)
-    except RuntimeError as problem:
-        return str(problem)
-    return None if _core.cuda_is_here() else "there is no CUDA device"
+    why = why_not_loaded(_core.load_counters)
+    return why if why is not None or _core.cuda_is_here() else "there is no CUDA device"
 
 
 class Counters:

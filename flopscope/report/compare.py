@@ -100,7 +100,7 @@ def _row(change: Change) -> dict[str, float]:
     a, b = change.a, change.b
     times = (change.time_a if a else math.nan, change.time_b if b else math.nan)
     row = {"time_a": times[0], "time_b": times[1], "difference": change.time_b - change.time_a}
-    row["ratio"] = change.time_b / change.time_a if a and b and change.time_a else math.nan
+    row["ratio"] = change.time_a / change.time_b if a and b and change.time_b else math.nan
     row["calls_a"], row["calls_b"] = (change.calls_a if a else math.nan, change.calls_b if b else math.nan)
     for which, side in (("a", a), ("b", b)):
         row |= {f"{name}_{which}": _value(side, name) for name in SIDE}

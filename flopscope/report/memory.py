@@ -59,18 +59,22 @@ def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
         return None
     begin = found["begin"] if found["begin"] != MISSING else int(taken["time"].min())
     devices = [
-        _device(index, _changes(taken, index, begin), source.core.device_names, columns)
+        _device(index, _changes(taken, index, begin, source.row_of), source.core.device_names, columns)
         for index in np.unique(taken["device"])[::-1].tolist()
     ]
     return {"devices": devices, "unplaced": found["unplaced"]}
 
 
-def _changes(taken: Mapping[str, npt.NDArray[Any]], device: int, begin: int) -> _Changes:
+def _changes(
+    taken: Mapping[str, npt.NDArray[Any]], device: int, begin: int, row_of: npt.NDArray[np.int64] | None
+) -> _Changes:
     places = np.flatnonzero(taken["device"] == device)
     places = places[np.argsort(taken["time"][places], kind="stable")]
     chosen = {name: values[places] for name, values in taken.items() if name not in ("device", "row")}
     rows = taken["row"][places].astype(np.int64)
     rows[rows == NONE] = -1
+    if row_of is not None:
+        rows = np.append(row_of, -1)[rows]
     chosen["time"] = chosen["time"] - begin
     return _Changes(**chosen, row=rows)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flopscope.report.encode import Columns
-from flopscope.report.rows import encode_table
+from flopscope.report.rows import encode_table, own_times, places_of_largest
 from flopscope.views.entries import NO_MODULE
 
 if TYPE_CHECKING:
@@ -33,11 +33,12 @@ _FLAT = {  # groupings whose rows keep their names: words of key_averages(), and
 def section(source: Profile, columns: Columns) -> dict[str, Any]:
     """Return the groupings of the rows. That by shape is the table of the page itself."""
     rows = source.rows
-    names, _ = _largest(source.names)
+    names, names_left = _largest(source.names)
     name_of = _name_of(names)
     named = [name_of.get(identity, -1) for identity in _identities(rows)]
+    shapes = _below(named, len(names), own_times(rows), "shape", columns)
     groupings = [
-        _grouping("name", "Name", names, columns, children=_below(named, len(names), _times(rows), "shape", columns)),
+        _grouping("name", "Name", names, columns, children=shapes),
         {
             "id": "shape",
             "title": "Name and shape" if source.has_shape_rows else "Name",
@@ -45,6 +46,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
             "names": columns.add(np.array(named, dtype=np.int64)),
         },
     ]
+    groupings[0]["left_out"] = names_left
     if not source.has_shape_rows:
         groupings[0]["children"] = None
         groupings[1]["hidden"] = True
@@ -60,7 +62,7 @@ def section(source: Profile, columns: Columns) -> dict[str, Any]:
             of.get(word, -1) if host == "cpu" else -1
             for word, host in zip(names._groups["category"], hosts, strict=True)
         ]
-        children = _below(inside, len(category), _times(names), "name", columns)
+        children = _below(inside, len(category), own_times(names), "name", columns)
         groupings.append(_grouping("category", "Category", category, columns, children=children))
     groupings += _modules(source, columns, name_of)
     return {"groupings": groupings, "most_rows": MOST_ROWS, **_default(source)}
@@ -97,21 +99,21 @@ def _modules(source: Profile, columns: Columns, name_of: Mapping[Any, int]) -> l
         of.get(path or NO_MODULE, -1) if host == "cpu" else -1
         for path, host in zip(inner._groups["module"], hosts, strict=True)
     ]
-    children = _below(inside, len(tree), _times(inner), "name and module", columns)
+    children = _below(inside, len(tree), own_times(inner), "name and module", columns)
     return [
         {
             **_grouping("module", "Module", tree, columns, children=children),
             "depth": columns.add(np.array(tree._groups["module_depth"], dtype=np.int64)),
         },
-        {**_named("name and module", "Name and module", inner, columns, name_of, most=None), "hidden": True},
+        {**_named("name and module", "Name and module", inner, columns, name_of, whole=True), "hidden": True},
     ]
 
 
 def _named(
-    id: str, title: str, table: EventTable, columns: Columns, name_of: Mapping[Any, int], most: int | None = MOST_ROWS
+    id: str, title: str, table: EventTable, columns: Columns, name_of: Mapping[Any, int], *, whole: bool = False
 ) -> dict[str, Any]:
     """Return a grouping whose rows have names, with the number of each row's name in the grouping by name."""
-    kept, left = _largest(table, most)
+    kept, left = (table, None) if whole else _largest(table)
     numbers = np.array([name_of.get(identity, -1) for identity in _identities(kept)], dtype=np.int64)
     return {**_grouping(id, title, kept, columns), "names": columns.add(numbers), "left_out": left}
 
@@ -128,11 +130,6 @@ def _identities(table: EventTable) -> Iterable[tuple[str, str, bool]]:
 
 def _name_of(names: EventTable) -> dict[tuple[str, str, bool], int]:
     return {identity: place for place, identity in enumerate(_identities(names))}
-
-
-def _times(table: EventTable) -> Sequence[tuple[float, float]]:
-    columns = table.columns
-    return list(zip(columns["self_device_time_total"], columns["self_cpu_time_total"], strict=True))
 
 
 def _below(
@@ -154,12 +151,11 @@ def _below(
     }
 
 
-def _largest(table: EventTable, most: int | None = MOST_ROWS) -> tuple[EventTable, dict[str, Any] | None]:
-    """Return the rows with the most time, in their order, and what was left out, if anything was."""
-    if most is None or len(table) <= most:
+def _largest(table: EventTable) -> tuple[EventTable, dict[str, Any] | None]:
+    """Return the MOST_ROWS rows with the most time, in their order, and what was left out, if anything was."""
+    kept = places_of_largest(table, MOST_ROWS)
+    if kept is None:
         return table, None
-    times = _times(table)
-    kept = sorted(sorted(range(len(table)), key=lambda i: times[i], reverse=True)[:most])
-    chosen = table._select(kept)
+    times = own_times(table)
     device, host = (sum(row[k] for row in times) - sum(times[i][k] for i in kept) for k in (0, 1))
-    return chosen, {"rows": len(table) - most, "device_time": device, "host_time": host}
+    return table._select(kept), {"rows": len(table) - len(kept), "device_time": device, "host_time": host}

@@ -60,14 +60,16 @@ _UNRATED = {
 
 def section(source: Profile, columns: Columns) -> dict[str, Any]:
     """Return what the overview shows."""
-    recording = source.main.analysis.recording
     where = _Places(source.rows)
     return {
         "facts": list(facts(source)),
         "steps": source.steps,
         "window": source.main_text,
         "accounting": _accounting(source, columns),
-        "recording": {"delay": recording.delay, "unobserved": source.main.analysis.unobserved},
+        "recording": {
+            "is_delayed": source.main.analysis.is_delayed,
+            "unobserved": source.main.analysis.unobserved,
+        },
         "advice": [_advice(row, where) for row in source.advice],
         "gpus": _gpus(source),
         "coverage": hardware.coverage(source.rows.coverage(), where.of_name),
@@ -177,7 +179,7 @@ def title_of(source: Profile) -> str:
 
 def subtitle_of(source: Profile) -> str:
     """Return a line on device, steps and events."""
-    devices = _models(source) or (["CPU"] if not source.main.analysis.on_device else [])
+    devices = _models(source) or (["unknown device"] if source.main.analysis.on_device else ["CPU"])
     steps = [plural(source.steps, "step")] if source.steps else []
     windows = [plural(len(source.windows), "window")] if len(source.windows) > 1 else []
     rank = [f"rank {source.results.rank}"] if source.results.rank is not None else []
@@ -192,18 +194,23 @@ def headline_of(source: Profile) -> str:
     whole = {name: values[-1] for name, values in columns.items()}
     per, unit, of = max(steps, 1), "a step" if steps else "in the profile", "step" if steps else "time"
     lost = max((part for part in PARTS if part != "ideal"), key=lambda part: whole[part])
+    devices = len(set(columns["device"][:-1]))
+    summed = f", summed over {devices} devices" if devices > 1 else ""
     sentences = []
     if whole[lost] > 0:
         sentences.append(
             f"{percent_text(100 * whole[lost] / whole['total'])} of the {of} is {_part_text(source, lost)[0]}: "
-            f"{long_time_text(whole[lost] / per)} of {long_time_text(whole['total'] / per)} {unit}."
+            f"{long_time_text(whole[lost] / per)} of {long_time_text(whole['total'] / per)} {unit}{summed}."
         )
     if whole["ideal"] > 0:
-        sentences.append(f"At the device's limits, the same work takes {long_time_text(whole['ideal'] / per)}.")
+        # A small rest does not change the sentence; with more of it, the ideal is not that of the same work.
+        what = "the same work" if whole["unmodelled"] < 0.01 * whole["total"] else "the modelled work"
+        sentences.append(f"At the device's limits, {what} takes {long_time_text(whole['ideal'] / per)}.")
     if len(source.advice):
-        first = source.advice[0]
+        first, analysis = source.advice[0], source.main.analysis
+        base = f" of {long_time_text(analysis.unobserved)} without recording" if analysis.is_delayed else ""
         sentences.append(
-            f"The first piece of advice, {first.rule}, saves about {long_time_text(first.saving_us)} "
+            f"The first piece of advice, {first.rule}, saves about {long_time_text(first.saving_us)}{base} "
             f"({percent_text(first.saving_pct)})."
         )
     return " ".join(sentences)
@@ -248,7 +255,8 @@ def facts(source: Profile) -> Iterator[tuple[str, str]]:
     yield from _shared("Peaks of", {device: text for device, text in peaks.items() if device in ran or not ran})
     yield "Device times", _TIMING.get(results.timing_source, results.timing_source)
     yield "Events", f"{len(results):,}"
-    yield "Rows by name and shape", f"{len(rows):,}"
+    label = "Rows by name and shape" if source.has_shape_rows else "Rows by name"
+    yield label, f"{len(rows if source.has_shape_rows else source.names):,}"
     for key, label in _VERSIONS.items():
         value = results._metadata.get(key)
         if isinstance(value, (int, str)) and value:
@@ -275,13 +283,19 @@ _TIMING = {
 
 
 def missing(source: Profile) -> Iterator[dict[str, Any]]:
-    """Yield what a profile may hold, whether this one does, what it brings, and the option that records it."""
+    """Yield what a profile may hold, whether this one does, what it brings, and the option that records it.
+
+    Whether it does is None if the program has nothing of the kind.
+    """
     results, rows, core = source.results, source.rows, source.core
     options = results._hints.options
+    used_none = not rows.has_device and not rows.device_unseen
+    has_device = None if used_none else rows.has_device
+    has_counters = any(len(track[4]) for track in core.samples()) or (None if used_none else False)
     found = (
         ("Input shapes", core.has_shapes, "FLOPs, bytes and roofline of the ops; rows by shape and dtype",
          results._hints.option),
-        ("Device work", rows.has_device, "kernels, copies and their times; idle time of the device",
+        ("Device work", has_device, "kernels, copies and their times; idle time of the device",
          options["device"]),
         ("Steps", source.steps > 0, "times of a step; the accounting of each", options["steps"]),
         ("Stacks", core.has_frames, "source lines; rows by stack and by line", options["stacks"]),
@@ -290,12 +304,12 @@ def missing(source: Profile) -> Iterator[dict[str, Any]]:
         ("Memory", rows.has_memory, "memory by op; allocated and reserved memory over time", options["memory"]),
         ("Peaks", bool(rows.peaks), "shares of the roofline, bounds, ideal times",
          "a device of the datasheet, or measured peaks"),
+        ("Counters", has_counters, "traffic and activity that the hardware counted, beside what the rules compute",
+         options["counters"]),
     )  # fmt: skip
     for what, present, brings, option in found:
-        yield {"what": what, "present": bool(present), "brings": brings, "option": option}
-    brings = "traffic and activity that the hardware counted, beside what the rules compute"
-    present = any(len(track[4]) for track in core.samples())
-    yield {"what": "Counters", "present": present, "brings": brings, "option": options["counters"]}
+        present = None if present is None else bool(present)
+        yield {"what": what, "present": present, "brings": brings, "option": option}
 
 
 def notes(source: Profile) -> Iterator[str]:

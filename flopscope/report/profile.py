@@ -6,14 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from flopscope.answers.accounting import accounting_columns, joined_columns
 from flopscope.answers.advice import advise
 from flopscope.report import communication, launches, memory, ops, overview, roofline, timeline
 from flopscope.report.encode import Columns
 from flopscope.report.page import Page
-from flopscope.report.rows import encode_table
+from flopscope.report.rows import encode_table, places_of_largest
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from flopscope._core import Store
     from flopscope.answers.advice import AdviceTable
     from flopscope.answers.analysis import Analysis
@@ -81,23 +85,36 @@ class Profile:
         """The table by name and device, with the kernels of each row and its category."""
         return self.results.key_averages(group_by=("name", "category"), peaks=self.peaks, kernels=True)
 
-    @property
+    @cached_property
     def has_shape_rows(self) -> bool:
-        """Whether the rows of the page are separated by shape."""
-        return self.rows is not self.names
+        """Whether the rows of the page are separated by shape: there are shapes, and no more than MOST_ROWS rows."""
+        by_shape = self.table(("name", "shape"))
+        return by_shape is not None and len(by_shape) <= MOST_ROWS
 
     @cached_property
     def rows(self) -> EventTable:
         """The finest table of the page, by name, device and shapes, with the kernels and the category of each row.
 
-        The index of a row in it identifies the row everywhere in the page. Profiles without shapes, or with more than
-        MOST_ROWS rows by shape, have names alone.
+        The index of a row in it identifies the row everywhere in the page. Without rows by shape it has those names
+        that Ops lists.
         """
         names = self.names  # raises what is wrong
-        by_shape = self.table(("name", "shape"))
-        if by_shape is None or len(by_shape) > MOST_ROWS:
-            return names
-        return self.results.key_averages(group_by=("name", "shape", "category"), peaks=self.peaks, kernels=True)
+        if self.has_shape_rows:
+            return self.results.key_averages(group_by=("name", "shape", "category"), peaks=self.peaks, kernels=True)
+        return names if self._names_kept is None else names._select(self._names_kept)
+
+    @cached_property
+    def _names_kept(self) -> list[int] | None:
+        return places_of_largest(self.names, ops.MOST_ROWS)
+
+    @cached_property
+    def row_of(self) -> npt.NDArray[np.int64] | None:
+        """The row of the page for each row of the core's table, -1 for none; None if they are the same."""
+        if self.has_shape_rows or self._names_kept is None:
+            return None
+        places = np.full(len(self.names), -1, dtype=np.int64)
+        places[self._names_kept] = np.arange(len(self._names_kept))
+        return places
 
     @property
     def rows_left_out(self) -> int:

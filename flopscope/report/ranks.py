@@ -184,7 +184,7 @@ def _sentences(facts: RankFacts) -> list[str]:
     awaited, waited = (float(rows[name].sum()) for name in ("awaited", "waited"))
     whole = float(np.nansum(facts.totals))
     if not awaited or waited < LEAST * whole:
-        return [*texts, "No rank makes the others wait for more than 1 % of their time."]
+        return [*texts, "No rank makes the others wait for more than 1% of their time."]
     worst = most_awaited(facts)
     row = rows.iloc[list(facts.ranks).index(worst)]
     share = percent_text(100 * float(row["awaited"]) / awaited)

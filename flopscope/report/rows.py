@@ -16,7 +16,7 @@ from flopscope.views.entries import kind_of
 if TYPE_CHECKING:
     from flopscope.results.table import EventTable
 
-__all__ = ["encode_table", "tensor_text"]
+__all__ = ["encode_table", "own_times", "places_of_largest", "tensor_text"]
 
 KINDS = ("op", "kernel", "range")
 _GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (  # of columns, in the order of the page
@@ -129,3 +129,17 @@ def _kernels(table: EventTable, columns: Columns) -> dict[str, Any] | None:
         "count": columns.add(np.array([count for _, count, _ in flat], dtype=np.int64)),
         "time": columns.add(np.array([time for _, _, time in flat], dtype=np.float64)),
     }
+
+
+def own_times(table: EventTable) -> Sequence[tuple[float, float]]:
+    """Return for each row its own device time and host time in µs, by which rows are ordered."""
+    columns = table.columns
+    return list(zip(columns["self_device_time_total"], columns["self_cpu_time_total"], strict=True))
+
+
+def places_of_largest(table: EventTable, most: int) -> list[int] | None:
+    """Return which rows have the most time, ``most`` of them, in their order; None if there are no more than that."""
+    if len(table) <= most:
+        return None
+    times = own_times(table)
+    return sorted(sorted(range(len(table)), key=lambda i: times[i], reverse=True)[:most])

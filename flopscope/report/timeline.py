@@ -57,7 +57,7 @@ class Part(NamedTuple):
 def section(source: Profile, columns: Columns) -> dict[str, Any] | None:
     """Return the timeline of a profile, or of the windows that it joins; None if no event has a time."""
     by_shape = source.has_shape_rows
-    if len(source.windows) == 1:
+    if len(source.windows) == 1 and source.row_of is None:
         return timeline_of([Part(source.core, by_shape)], columns)
     rows, base = rows_of(source.rows.columns), source.windows[0].results._base_time()
     shifts = [window.results._base_time() - base for window in source.windows]

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from typing import TYPE_CHECKING, Any
 
 from flopscope.views.entries import NO_OP
@@ -68,7 +69,7 @@ CATEGORIES: tuple[tuple[str, str], ...] = (
     ),
 )
 OTHER = "other"
-_PATTERNS = [(category, names.split()) for category, names in CATEGORIES]
+_PATTERNS = [(category, re.compile("|".join(map(translate, names.split()))).match) for category, names in CATEGORIES]
 _OWN = ("self_cpu_time_total", "self_device_time_total", "self_cpu_memory_usage", "self_device_memory_usage")
 _WORK = ("flops", "bytes_read", "bytes_written", "bytes_total_moved")
 _BUSY = "device_busy_time"
@@ -78,10 +79,7 @@ _BUSY = "device_busy_time"
 def category_of(name: str) -> str:
     """Return the category of an op ("aten::add_"): one of CATEGORIES, or "other"."""
     bare = name.rpartition("::")[2].strip("_") if name.startswith(("aten::", "flopscope::", "torch::")) else name
-    for category, patterns in _PATTERNS:
-        if any(fnmatchcase(bare, pattern) for pattern in patterns):
-            return category
-    return OTHER
+    return next((category for category, matches in _PATTERNS if matches(bare)), OTHER)
 
 
 def by_category(table: EventTable) -> EventTable:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from flopscope.hardware.device import find_device, peaks_by_name
 from flopscope.hardware.model import Model, why_unknown
 from flopscope.results import groups
+from flopscope.results.details import kernels_of_rows, with_what_there_is
 from flopscope.results.table import COLUMNS, EventTable
 from flopscope.support.hints import HINTS, Hints
 
@@ -95,13 +96,13 @@ class Results:
         parts = tuple(word for word in words if groups.GROUPINGS[word].core)
         columns, meta, shares = self._grouped(core, by_shape, stack_n, source, groupings=parts, account=kernels)
         if kernels:
-            meta["kernels"] = _kernels_of_rows(columns["key"], meta.pop("accounting")["cells"])
+            meta["kernels"] = kernels_of_rows(columns["key"], meta.pop("accounting")["cells"])
         meta["record_shapes"] = self.record_shapes
         meta["program"] = self._program
         meta["has_shapes"] = core.has_shapes
         meta["hints"] = self._hints
         meta["profile_memory"] = self.profile_memory
-        meta["coverage"] = _with_what_there_is(meta["coverage"])
+        meta["coverage"] = with_what_there_is(meta["coverage"])
         devices = core.devices - {"cpu"} or {"cpu"}  # a trace whose ops all ran on a CPU names no device
         if source == "none":
             devices = set()
@@ -498,37 +499,3 @@ def _peak_devices(core: Store) -> list[str]:
     if len(ran) > 1 and find_device("cpu").measured is None:
         ran = [name for name in ran if name != "cpu"]
     return ran
-
-
-def _kernels_of_rows(names: Sequence[str], cells: Mapping[str, Any]) -> list[list[tuple[str, int, float]]]:
-    """Return for each row of a table the name, number and µs of the kernels that it launched."""
-    found: list[dict[str, list[int]]] = [{} for _ in names]
-    for row, kernel, count, busy in zip(*(cells[n].tolist() for n in ("row", "kernel", "count", "busy")), strict=True):
-        if row >= 0 and kernel >= 0:
-            total = found[row].setdefault(names[kernel], [0, 0])
-            total[0] += count
-            total[1] += busy
-    return [[(name, count, busy / 1000) for name, (count, busy) in kernels.items()] for kernels in found]
-
-
-def _with_what_there_is(coverage: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what is empty, and describe the arguments of misfits."""
-    optional = ("estimated", "estimated_flops", "misfits", "unseen_graphs")
-    found = {name: value for name, value in coverage.items() if name not in optional or value}
-    if "misfits" in found:
-        seen = found["misfits"].items()
-        found["misfits"] = {name: (_arguments_text(arguments), expected) for name, (arguments, expected) in seen}
-    return found
-
-
-def _arguments_text(arguments: Sequence[Any]) -> str:
-    """Describe the arguments of a call: "float32[8, 4], None, 0.5"."""
-    parts = []
-    for argument in arguments:
-        if isinstance(argument, tuple):
-            parts.append(f"{argument[0] or 'tensor'}{list(argument[1])}")
-        elif isinstance(argument, list):
-            parts.append(f"[{_arguments_text(argument)}]")
-        else:
-            parts.append(str(argument))
-    return ", ".join(parts)

@@ -23,8 +23,6 @@ NEXT = 0.25
 """Further changes are mentioned if they are at least this part of the largest: of ops, and of idle time."""
 CHANGES_SHOWN = 3
 SIZES_SHOWN = 2
-DELAY = 0.01
-"""Of the step: an estimated delay by recording that is stated."""
 GONE = 0.05
 """Idle time that fell to this part of what it was is gone."""
 LAUNCH = re.compile(r"(?:cuda|cu|hip)(?:Module)?Launch(?:Cooperative)?Kernel")
@@ -61,7 +59,7 @@ def whole_of(analysis: Analysis, per: str) -> Whole | None:
     numbers = [middle_step(analysis)] if per == "step" else list(range(len(analysis.steps)))
     parts = part_times(analysis)[:, numbers].sum(axis=(0, 1)) / (1000 * devices)
     time = sum(analysis.steps[number].end - analysis.steps[number].begin for number in numbers) / 1000
-    delayed = analysis.on_device and analysis.total - analysis.unobserved > DELAY * analysis.total
+    delayed = analysis.on_device and analysis.is_delayed
     unobserved = analysis.unobserved * len(numbers) / devices if delayed else math.nan
     return Whole(time, dict(zip(PARTS, map(float, parts), strict=True)), unobserved)
 
@@ -129,7 +127,7 @@ def _ratio(a: float, b: float) -> str:
     if not (a > 0 and b > 0):
         return "no ratio"
     if abs(a / b - 1) < LEAST:
-        return "the same within 1 %"
+        return "the same within 1%"
     return f"b is {ratio_text(a / b)} as fast" if a > b else f"b takes {ratio_text(b / a)} as long"
 
 
@@ -168,7 +166,7 @@ class _Phrase:
 
 def _second(phrases: Sequence[_Phrase]) -> list[str]:
     if not phrases:
-        return ["No op, kernel or cause of idle time changed by more than 1 % of the time."]
+        return ["No op, kernel or cause of idle time changed by more than 1% of the time."]
     return ["What changed most: " + "; ".join(phrase.text for phrase in phrases) + "."]
 
 

@@ -71,9 +71,9 @@ _RECORDS = {
     },
 }
 _OTHERS = {
-    "stacks": "this profiler's files have none that are read: torch.profiler with with_stack=True",
+    "stacks": "torch.profiler with with_stack=True",
     "modules": 'a range named "nn.Module: Block_0" around each call',
-    "memory": "this profiler's files have none that is read: torch.profiler with profile_memory=True",
+    "memory": "torch.profiler with profile_memory=True",
 }
 
 

@@ -41,7 +41,7 @@ def footnotes(
     if min(coverage["bytes"], coverage["flops"]) < 1:
         where = "device time" if table.has_device else "host time of ops"
         yield (
-            f"Coverage: the bytes of {100 * coverage['bytes']:.1f} % and the FLOPs of {100 * coverage['flops']:.1f} % "
+            f"Coverage: the bytes of {100 * coverage['bytes']:.1f}% and the FLOPs of {100 * coverage['flops']:.1f}% "
             f"of the {where} are known."
         )
     if table.lacks_shapes:

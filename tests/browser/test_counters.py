@@ -56,8 +56,8 @@ def heights(page: Page, name: str, us: float) -> list[float]:
 def test_each_counter_is_a_row_below_the_streams_of_its_device(page: Page) -> None:
     found = [text.replace("\u202f", " ") for text in labels(page)]
     assert found == [
-        *("DRAM read, to 2.40 TB/s", "DRAM written, to 1.20 TB/s", "SM active, to 100.0 %"),
-        *("tensor active, to 100.0 %", "power.W, to 550"),
+        *("DRAM read, to 2.40 TB/s", "DRAM written, to 1.20 TB/s", "SM active, to 100.0%"),
+        *("tensor active, to 100.0%", "power.W, to 550"),
     ]
     order = page.run(f"return {VIEW}.rows.map((row) => row.role)")
     assert order.index("counter") > max(i for i, role in enumerate(order) if role == "work")
@@ -97,8 +97,8 @@ def test_a_range_has_the_means_of_the_counters(page: Page) -> None:
         return [...table.tBodies[0].rows].map((row) => [...row.cells].map((cell) => cell.textContent))"""
     )
     found = {row[0]: [text.replace("\u202f", " ") for text in row[1:]] for row in rows}
-    assert found["GPU 0, DRAM read"] == ["900 GB/s", "900 GB/s", "103 MiB", "100.0 %"]  # 900 GB/s over 120 µs
-    assert found["GPU 0, tensor active"] == ["85.0 %", "85.0 %", "–", "100.0 %"]
+    assert found["GPU 0, DRAM read"] == ["900 GB/s", "900 GB/s", "103 MiB", "100.0%"]  # 900 GB/s over 120 µs
+    assert found["GPU 0, tensor active"] == ["85.0%", "85.0%", "–", "100.0%"]
 
 
 def test_merged_samples_are_explained(open_report: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

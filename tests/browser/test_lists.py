@@ -67,6 +67,10 @@ def test_what_changed_has_the_numbers_of_the_comparison(open_report: Open, repor
         "return [...document.querySelectorAll('#compare > .body > .tiles .value')].map((one) => one.textContent)"
     )
     assert [time_of(text) for text in tiles[:2]] == pytest.approx(comparison.time, rel=0.006)
+    a, b = comparison.time
+    assert float(tiles[3].rstrip("×")) == pytest.approx(a / b, rel=0.006)
+    regions = [one.get_attribute("aria-label") for one in page.all('[role="region"]')]
+    assert len(regions) > 1 and len(set(regions)) == len(regions)
     parts = page.run(
         """return [...document.querySelectorAll('#compare .sides-of-parts [role=listitem]')].map(
             (one) => [...one.querySelectorAll('.num')].map((cell) => cell.textContent))"""
@@ -75,7 +79,9 @@ def test_what_changed_has_the_numbers_of_the_comparison(open_report: Open, repor
     assert sums == pytest.approx([sum(side.values()) for side in comparison.parts], rel=0.01)
     assert sums == pytest.approx(comparison.time, rel=0.01)
     for sentence in comparison.verdict:
-        assert sentence in page.text("main")
+        spaced = re.sub(r"(?<= )([-+]?[0-9.]+)(us|ms|s)\b", "\\1\u202f\\2", sentence).replace("\u202fus", "\u202fµs")
+        assert spaced in page.text("main")
+    assert "\u202fms in a and" in page.text(".headline")
 
 
 def test_lists_sort_filter_and_open(open_report: Open, report: Report) -> None:
@@ -174,8 +180,8 @@ def test_ranks_have_the_numbers_of_stragglers(open_report: Open, report: Report)
         rank = int(row[0])
         total = traces[rank].accounting()["total"].iloc[:-1].mean()
         assert time_of(row[1]) == pytest.approx(total, rel=0.006)
-        assert time_of(row[2]) == pytest.approx(expected["awaited"][rank], rel=0.006)
-        assert time_of(row[3]) == pytest.approx(expected["waited"][rank], rel=0.006, abs=1e-3)
+        assert time_of(row[2]) == pytest.approx(expected["awaited"][rank], rel=0.006, abs=1e-6)
+        assert time_of(row[3]) == pytest.approx(expected["waited"][rank], rel=0.006, abs=1e-6)
         assert int(row[5]) == expected["times_last"][rank]
     assert "is for rank 1" in page.text("h1 ~ .headline")
 

@@ -108,6 +108,23 @@ def selected_row(page: Page) -> str | None:
     return None if found is None else str(found)
 
 
+def test_without_known_work_there_is_no_chart(open_report: Open, tmp_path: Path) -> None:
+    made = Program()
+    made.run("my::own_op", 5, 20, 100, [64, 64])
+    path = tmp_path / "report.html"
+    made.load().write_report(path)
+    page = open_report(path)
+    page.until("document.documentElement.dataset.ready === 'true'")
+    page.value("flopscope.page.mountAll()")
+    assert not page.one("#roofline .roofline-plot").is_displayed()
+    notes = page.text("#roofline .roofline-notes")
+    assert "No op has known FLOPs and bytes" in notes and "my::own_op" in notes and "area of a mark" not in notes
+    page.run("flopscope.page.select(0)")
+    assert selected_row(page) == "my::own_op"
+    page.resize(1000, 900)
+    settle(page)
+
+
 # Selection ------------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fork.h"
 #include "sources/cupti/buffers.h"
+#include "sources/cupti/devices.h"
 #include "sources/cupti/records.h"
 #include "sources/cupti/watch.h"
 #include "store/event.h"
@@ -333,49 +334,6 @@ int64_t fs_driver_l2_bytes(int device)
     return fs_driver->device_attribute(&value, L2_CACHE_SIZE, handle) == 0 ? value : -1;
 }
 
-/* X(fact, number of the CUdevice_attribute) */
-#define ATTRIBUTES(X)                    \
-    X(compute_major, 75)                 \
-    X(compute_minor, 76)                 \
-    X(max_threads_per_block, 1)          \
-    X(max_threads_per_sm, 39)            \
-    X(registers_per_block, 12)           \
-    X(warp_size, 10)                     \
-    X(shared_memory_per_block, 8)        \
-    X(sm_count, 16)                      \
-    X(registers_per_sm, 82)              \
-    X(shared_memory_per_block_optin, 97) \
-    X(shared_memory_per_sm, 81)          \
-    X(max_blocks_per_sm, 106)            \
-    X(l2_bytes, 38)
-
-static fs_status describe_device(fs_store *store, int index, fs_error *err)
-{
-    fs_device_facts facts = fs_device_facts_missing;
-    size_t memory = 0;
-    int device, value;
-    if (fs_driver->device(&device, index) != 0) return FS_OK;
-    if (fs_driver->device_name(facts.name, sizeof facts.name, device) != 0) facts.name[0] = '\0';
-    if (fs_driver->device_memory(&memory, device) == 0) facts.total_memory = (int64_t)memory;
-#define TAKE_ATTRIBUTE(fact, attribute) \
-    if (fs_driver->device_attribute(&value, attribute, device) == 0) facts.fact = value;
-    ATTRIBUTES(TAKE_ATTRIBUTE)
-#undef TAKE_ATTRIBUTE
-    return fs_store_set_device(store, index, &facts, err);
-}
-
-static fs_status describe_devices(fs_store *store, fs_error *err)
-{
-    bool visited[FS_DEVICE_LIMIT] = {false};
-    for (uint32_t i = 0; i < fs_store_lane_count(store); i++) {
-        fs_lane lane = fs_store_lane(store, i);
-        if (!lane.on_device || lane.device >= FS_DEVICE_LIMIT || visited[lane.device]) continue;
-        visited[lane.device] = true;
-        FS_TRY(describe_device(store, lane.device, err));
-    }
-    return FS_OK;
-}
-
 static fs_status devices_failed(int failed, fs_error *err)
 {
     return fs_fail(err, FS_RUNTIME_ERROR,
@@ -400,7 +358,7 @@ fs_status fs_cupti_collect(fs_error *err)
     fs_store *store = capture.parser.store;
     pthread_mutex_unlock(&capture.lock);
     if (code != FS_CUPTI_SUCCESS) return fs_cupti_fail(code, "flushing its records", err);
-    return failed != 0 ? devices_failed(failed, err) : describe_devices(store, err);
+    return failed != 0 ? devices_failed(failed, err) : fs_cupti_describe_devices(store, err);
 }
 
 fs_status fs_cupti_stop(fs_error *err)
@@ -435,7 +393,7 @@ fs_status fs_cupti_stop(fs_error *err)
     capture.report.taken = fs_cupti_buffers_close();
     atomic_store(&capture.capturing, false);
     if (status == FS_OK && failed != 0) status = devices_failed(failed, err);
-    fs_status described = describe_devices(store, status == FS_OK ? err : NULL);
+    fs_status described = fs_cupti_describe_devices(store, status == FS_OK ? err : NULL);
     return status != FS_OK ? status : described;
 }
 

@@ -27,7 +27,7 @@
             draw.tile(`a: ${data.names[0]}`, format.time(a), what),
             draw.tile(`b: ${data.names[1]}`, format.time(b), what),
             draw.tile("b − a", format.known(a) && format.known(b) ? signed(b - a) : format.MISSING, `Of ${PER[data.per]}.`),
-            draw.tile("b / a", format.known(a) && format.known(b) ? ratio(b / a) : format.MISSING, "Below 1, b is faster."),
+            draw.tile("a / b", a > 0 && b > 0 ? ratio(a / b) : format.MISSING, "How many times as fast b is."),
         ];
         const [x, y] = data.unrecorded;
         if (format.known(x) && format.known(y) && (x !== a || y !== b)) {
@@ -125,12 +125,13 @@
             title, width: 88, value: (i) => numbers[key][i], text: (i) => print(numbers[key][i]),
             missing: gone(key.endsWith("_a") ? "a" : "b"), ...more,
         });
+        const calls = (value) => (Number.isInteger(value) ? format.count(value) : format.number(value)); // means over the steps
         const bar = (key) => ({ share: (i) => (most > 0 ? numbers[key][i] / most : 0) });
         const of = (title, key, print) => ["a", "b"].map((which) => number(`${title} ${which}`, `${key}_${which}`, print, { width: 100 }));
         const chosen = el("p", { class: "chosen", "aria-live": "polite", text: "Choose a row to read why it changed." });
         const describe = (i) => [
             `${text(name, i)}: ${format.time(numbers.time_a[i])} → ${format.time(numbers.time_b[i])} (${signed(numbers.difference[i])})`,
-            `${text(cause, i)}${text(why, i) ? `: ${text(why, i)}` : ""}`,
+            `${text(cause, i)}${text(why, i) ? `: ${format.sentence(text(why, i))}` : ""}`,
         ].join("; ");
         flopscope.list(element, {
             select: (i) => { chosen.textContent = describe(i); },
@@ -146,13 +147,13 @@
                     title: "Less | more", width: 110, value: (i) => numbers.difference[i], text: () => "", magnitude: true,
                     element: (i) => difference(widest > 0 ? numbers.difference[i] / widest : 0),
                 },
-                number("b / a", "ratio", ratio, {
-                    width: 76, doc: "Below 1, b is faster.", missing: "Only one run has it, or one took no time.",
+                number("a / b", "ratio", ratio, {
+                    width: 76, doc: "How many times as fast b is.", missing: "Only one run has it, or one took no time.",
                 }),
-                number("Calls a", "calls_a", format.number, { width: 76 }),
-                number("Calls b", "calls_b", format.number, { width: 76 }),
+                number("Calls a", "calls_a", calls, { width: 76 }),
+                number("Calls b", "calls_b", calls, { width: 76 }),
                 { title: "Cause", width: 86, left: true, text: (i) => text(cause, i) },
-                { title: "Why", width: 320, left: true, text: (i) => text(why, i) },
+                { title: "Why", width: 320, left: true, text: (i) => format.sentence(text(why, i)) },
                 number("Roof a", "pct_roofline_a", format.percent, { doc: "Of the roofline." }),
                 number("Roof b", "pct_roofline_b", format.percent, { doc: "Of the roofline." }),
                 ...of("FLOPs", "flops", format.flops),
@@ -166,14 +167,14 @@
 
     async function overviews(element, data, page) {
         if (!data.overviews.some(Boolean)) return;
-        element.append(flopscope.draw.heading("Each run alone", "its accounting, advice and what it recorded"));
+        element.append(flopscope.draw.heading("Each run alone", "its accounting, advice and what it recorded; times of a step are means over the steps"));
         const sides = el("div", { class: "sides" });
         element.append(sides);
         for (const [i, overview] of data.overviews.entries()) {
             if (!overview) continue;
             const body = el("div", { class: "body" });
             sides.append(el("details", { open: true }, el("summary", { text: `${"ab"[i]}: ${data.names[i]}` }), body));
-            await flopscope.sections.get("overview").mount(body, overview, page);
+            await flopscope.sections.get("overview").mount(body, overview, page, `${"ab"[i]}: ${data.names[i]}`);
         }
     }
 
@@ -182,7 +183,7 @@
 
         async mount(element, data, page) {
             element.append(tiles(data));
-            for (const text of data.verdict.slice(1)) element.append(el("p", { class: "sentence", text }));
+            for (const text of data.verdict.slice(1)) element.append(el("p", { class: "sentence", text: flopscope.format.sentence(text) }));
             if (data.parts.length) {
                 const what = data.per === "step" ? "the step with the median time of each run" : "the whole runs";
                 element.append(flopscope.draw.heading("Where the difference is", what));

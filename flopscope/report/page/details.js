@@ -27,7 +27,7 @@ flopscope.details = {
         if (advice.length) {
             parts.push(el("h4", { text: "Advice" }), advice.map(({ one, number }) => el("p", {},
                 el("a", { href: "#overview", text: `${number}. ${one.rule}` }),
-                ` saves about ${format.time(one.saving_us)} (${format.percent(one.saving_pct)}): ${one.what}`)));
+                ` saves about ${format.time(one.saving_us)} (${format.percent(one.saving_pct)}): ${format.sentence(one.what)}`)));
         }
         const kernels = rows.kernels(row);
         if (kernels.length) {

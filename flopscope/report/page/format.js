@@ -25,7 +25,8 @@ flopscope.format = (() => {
     const SI = [["E", 1e18], ["P", 1e15], ["T", 1e12], ["G", 1e9], ["M", 1e6], ["k", 1e3], ["", 1]];
     const BINARY = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10], ["B", 1]];
 
-    const time = (us) => prefixed(us, (name) => name, us === 0 ? [["µs", 1]] : TIMES);
+    /* Sums of times may miss 0 by a rounding error. */
+    const time = (us) => (known(us) && Math.abs(us) < 5e-6 ? `0${SPACE}µs` : prefixed(us, (name) => name, TIMES));
 
     function bytes(count) {
         if (known(count) && Math.abs(count) < 1024) return `${Math.round(count)}${SPACE}B`;
@@ -39,7 +40,7 @@ flopscope.format = (() => {
 
     function percent(value) {
         if (!known(value)) return MISSING;
-        return `${value !== 0 && Math.abs(value) < 0.05 ? (value < 0 ? ">−0.1" : "<0.1") : value.toFixed(1)}${SPACE}%`;
+        return `${value !== 0 && Math.abs(value) < 0.05 ? (value < 0 ? ">−0.1" : "<0.1") : value.toFixed(1)}%`;
     }
 
     const count = (value) => (known(value) ? Math.round(value).toLocaleString("en-US") : MISSING);
@@ -77,8 +78,12 @@ flopscope.format = (() => {
         `${known(value) && value < 100 && !Number.isInteger(value) ? number(value) : count(value)} ${
             value === 1 ? singular : several || `${singular}s`}`;
 
+    /* A sentence of flopscope's texts ("4.46ms", "12us", "73 %") with its times and shares as the page writes them. */
+    const sentence = (text) => text.replace(/(^|[^\w.:])(\d[\d,]*(?:\.\d+)?)(ns|us|ms|s)(?!\w)/g,
+        (_, before, value, of) => `${before}${value}${SPACE}${of === "us" ? "µs" : of}`).replace(/(\d) %/g, "$1%");
+
     return {
         MISSING, SPACE, known, time, bytes, flops, flopRate, byteRate, rate: byteRate, percent, count, number, intensity, unit,
-        plural,
+        plural, sentence,
     };
 })();

@@ -17,7 +17,7 @@ flopscope.section("launches", {
                 time("Call, median", "call_time_median", "Duration of the call on the host."),
                 time("Delay, least", "delay_min", "From the start of the call to the start of its kernel."),
                 time("Delay, median", "delay_median", "From the start of the call to the start of its kernel."),
-                time("Delay, 95 %", "delay_p95", "95th percentile of the delays."),
+                time("Delay, 95%", "delay_p95", "95th percentile of the delays."),
                 time("Delay, most", "delay_max", "Longest delay."),
                 { title: "Queue, mean", doc: "Earlier launches whose kernel had not started when a call began.", text: (record) => `${format.number(record.queue_mean)} launches` },
                 { title: "Queue, most", doc: "Longest queue.", text: (record) => `${format.count(record.queue_max)} launches` },

@@ -155,10 +155,10 @@
     }
 
     const facts = (entries) => el("dl", { class: "facts" },
-        entries.flatMap(([name, text]) => [el("dt", { text: name }), el("dd", { text })]));
+        entries.flatMap(([name, text]) => [el("dt", { text: name }), el("dd", { text: flopscope.format.sentence(text) })]));
 
     const notesOf = (notes) => (notes.length
-        ? [flopscope.draw.heading("Notes"), el("ul", { class: "notes" }, notes.map((text) => el("li", { text })))] : []);
+        ? [flopscope.draw.heading("Notes"), el("ul", { class: "notes" }, notes.map((text) => el("li", { text: flopscope.format.sentence(text) })))] : []);
 
     async function one(element, data, page) {
         const { format, draw } = flopscope;
@@ -170,7 +170,7 @@
         const share = data.shares.find((row) => format.known(row.pct_roofline));
         element.append(el("div", { class: "tiles" },
             draw.tile("Median", fine(statistics.median), "Of the samples."),
-            draw.tile("95 % interval", interval, "Of the median, by bootstrap."),
+            draw.tile("95% interval", interval, "Of the median, by bootstrap."),
             draw.tile("At the limit", format.time(statistics.roofline_time), "The least time that the peaks allow."),
             draw.tile("Of the roofline", share ? format.percent(share.pct_roofline) : format.MISSING, share && `By the ${share.source} peaks.`),
             draw.tile("Samples", `${format.count(statistics.n)}${statistics.batch > 1 ? ` of ${statistics.batch} calls` : ""}`,
@@ -207,7 +207,7 @@
         const text = (value) => `${value.toPrecision(4)}×`;
         element.append(el("div", { class: "tiles" },
             draw.tile("Ratio of the times", text(data.ratio), "Median of the rounds: above 1, the first takes longer."),
-            draw.tile("99 % interval", `${text(data.ci[0])} to ${text(data.ci[1])}`, "Of the ratio, by bootstrap."),
+            draw.tile("99% interval", `${text(data.ci[0])} to ${text(data.ci[1])}`, "Of the ratio, by bootstrap."),
             draw.tile(data.names[0], format.time(data.medians[0]), "Median."),
             draw.tile(data.names[1], format.time(data.medians[1]), "Median."),
             draw.tile("Rounds", format.count(data.rounds), "Each times both once.")));
@@ -291,7 +291,7 @@
             { title: "Working set", text: (row) => format.bytes(row.working_set_bytes) },
             { title: "Median", text: (row) => format.time(row.median) },
             {
-                title: "95 % interval",
+                title: "95% interval",
                 text: (row) => (format.known(row.ci_low) ? `${format.time(row.ci_low)} to ${format.time(row.ci_high)}` : format.MISSING),
             },
             { title: "Bandwidth", text: (row) => format.byteRate(row.gbytes_per_s * 1e9) },

@@ -235,9 +235,9 @@ flopscope.Ops = class {
         const shown = table.described.filter((column) => column.name !== "key" && wanted.includes(column.name)
             && (this.chosen || this.tells(column)));
         shown.sort((a, b) => wanted.indexOf(a.name) - wanted.indexOf(b.name));
-        const widths = { input_shapes: 220, input_dtypes: 170, stack: 280, line: 260, module: 220, step: 130, stream: 120, category: 130, bound: 96, count: 68, pct_roofline: 82, unit: 110, tflops_per_s: 106, gbytes_per_s: 86, self_cpu_time_total: 92, self_device_time_total: 106, headroom: 98 };
+        const widths = { input_shapes: 220, input_dtypes: 170, stack: 280, line: 260, module: 220, step: 130, stream: 120, category: 130, bound: 96, count: 68, pct_roofline: 82, unit: 110, tflops_per_s: 104, gbytes_per_s: 84, self_cpu_time_total: 92, self_device_time_total: 114, headroom: 104 };
         return [
-            { name: "key", title: this.id === "category" ? "Category" : this.id === "module" ? "Module" : "Name", doc: table.byName.get("key").doc, width: 230, left: true },
+            { name: "key", title: this.id === "category" ? "Category" : this.id === "module" ? "Module" : "Name", doc: table.byName.get("key").doc, width: 222, left: true },
             ...shown.map((column) => ({
                 name: column.name, title: column.header, doc: `${column.name}: ${column.doc}${column.unit ? `, in ${column.unit}` : ""}`,
                 width: widths[column.name] || Math.max(92, 8 * column.header.length + 24), left: column.type === "text", unit: column.unit,

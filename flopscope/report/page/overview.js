@@ -98,7 +98,7 @@ flopscope.overview = {
                 el("div", { class: "top" }, el("span", { class: "rule", text: `${i + 1}. ${row.rule}` }),
                     el("span", { class: "saves", text: `saves about ${format.time(row.saving_us)}${perStep ? " a step" : ""} · ${format.percent(row.saving_pct)}` })),
                 draw.track(draw.bar(row.saving_pct / Math.max(most, 1e-9), "gain")),
-                el("p", { text: row.what }),
+                el("p", { text: format.sentence(row.what) }),
                 row.where && el("p", { class: "where cut mono", title: row.where, text: `at ${row.where}` }),
                 evidence);
         }));
@@ -111,9 +111,11 @@ flopscope.overview = {
         const whole = data.accounting && data.accounting.whole;
         if (whole) {
             const { per } = data.accounting;
-            tiles.push(draw.tile(data.steps ? "Time of a step" : "Time", format.time(whole.total / per), "Mean over the steps, summed over the devices."));
-            if (data.recording.delay > 0.01 * whole.total / per) {
-                tiles.push(draw.tile("Unrecorded", format.time(data.recording.unobserved), "Estimated: recording delays the host, and with it the device."));
+            const several = data.accounting.devices > 1 ? `, ${data.accounting.devices} devices` : "";
+            const means = [data.steps && "Mean over the steps", several && "summed over the devices"].filter(Boolean).join(", ");
+            tiles.push(draw.tile(`${data.steps ? "Time of a step" : "Time"}${several}`, format.time(whole.total / per), means ? `${means}.` : "From the first event to the last."));
+            if (data.recording.is_delayed) {
+                tiles.push(draw.tile("Without recording", format.time(data.recording.unobserved), "Estimated: recording delays the host, and with it the device."));
             }
             tiles.push(draw.tile("At the limits", whole.ideal > 0 ? format.time(whole.ideal / per) : format.MISSING, "Least time that the peaks allow for the work."));
             tiles.push(draw.tile("MFU", format.percent(whole.ideal > 0 ? whole.mfu : null), "Time of the FLOPs at the peaks of their units, in percent of the time."));
@@ -126,7 +128,7 @@ flopscope.overview = {
         return flopscope.element("div", { class: "tiles" }, tiles);
     },
 
-    gpus(records) {
+    gpus(records, name) {
         const { format, draw } = flopscope;
         const share = (title, name, doc) => ({ title, doc, text: (record) => format.percent(record[name]) });
         return draw.table(records, [
@@ -136,14 +138,14 @@ flopscope.overview = {
             share("Occupancy", "achieved_occupancy", "Threads that an SM holds, of those that it could hold; weighted by time."),
             share("Tensor cores", "tensor_core_time", "Share of the kernels' time in kernels that use the tensor cores, by their names."),
             share("Idle", "idle", "Share of the time in which the device had no work."),
-        ], "Utilization of the devices");
+        ], `Utilization of the devices${name ? ` of ${name}` : ""}`);
     },
 };
 
 flopscope.section("overview", {
     title: "Overview",
     early: true,
-    async mount(body, data, page) {
+    async mount(body, data, page, name) {
         const { element: el, format, draw, overview } = flopscope;
         const append = (...children) => body.append(...children.filter(Boolean));
         append(overview.tiles(data));
@@ -157,22 +159,23 @@ flopscope.section("overview", {
         }
         append(draw.heading("What to change first", `by estimated gain; no time is claimed twice${data.window ? `; of ${data.window}` : ""}`));
         if (data.advice.length) append(overview.advice(data.advice, data.steps > 0));
-        else append(el("p", { class: "empty", text: `No rule found a saving of at least ${format.percent(1)} of the time.` }));
+        else append(el("p", { class: "empty", text: "No rule found a saving of at least 1% of the time." }));
         const left = el("div", {}), right = el("div", {});
         append(el("div", { class: "split" }, left, right));
         left.append(draw.heading("What was recorded", "and what further options would bring"));
         left.append(el("div", { class: "features", role: "list" }, data.missing.map((one) => el("div", { role: "listitem" },
             el("span", { text: one.what }),
-            el("span", { class: one.present ? "yes" : "no", text: one.present ? "✓ yes" : "✗ no" }),
-            one.present ? el("span", { class: "note", text: one.brings })
-                : el("span", {}, `${one.brings}: `, el("code", { text: one.option }))))));
-        left.append(...overview.hardware(data));
+            el("span", { class: one.present === null ? "note" : one.present ? "yes" : "no", text: one.present === null ? "– none" : one.present ? "✓ yes" : "✗ no" }),
+            one.present === null ? el("span", { class: "note", text: "the program used no GPU, as far as was recorded" })
+                : one.present ? el("span", { class: "note", text: one.brings })
+                : el("span", {}, `${one.brings}: `, el(/[=(]|--/.test(one.option) ? "code" : "span", { text: one.option }))))));
+        left.append(...overview.hardware(data, name));
         if (data.notes.length) {
-            left.append(draw.heading("Notes"), el("ul", { class: "notes" }, data.notes.map((text) => el("li", { text }))));
+            left.append(draw.heading("Notes"), el("ul", { class: "notes" }, data.notes.map((text) => el("li", { text: format.sentence(text) }))));
         }
         right.append(draw.heading("Program"), el("dl", { class: "facts" }, data.facts.map(([label, text]) => [
             el("dt", { text: label }), el("dd", { text })])));
-        if (data.gpus.length) right.append(draw.heading("Utilization"), overview.gpus(data.gpus));
-        right.append(...overview.coverage(data));
+        if (data.gpus.length) right.append(draw.heading("Utilization"), overview.gpus(data.gpus, name));
+        right.append(...overview.coverage(data, name));
     },
 });

@@ -2,7 +2,7 @@
 "use strict";
 
 Object.assign(flopscope.overview, {
-    counted(devices) {
+    counted(devices, of) {
         const { format, draw } = flopscope;
         const share = (value) => format.percent(value);
         return draw.table(devices, [
@@ -13,10 +13,10 @@ Object.assign(flopscope.overview, {
             { title: "SM active", doc: "Share of the cycles in which multiprocessors had a warp.", text: (one) => share(one.sm_active) },
             { title: "Tensor active", doc: "FLOP/s of the tensor cores over their peak at the clock of the time.", text: (one) => share(one.tensor_active) },
             { title: "Counted", doc: "Share of the time from the first sample to the last.", text: (one) => share(format.known(one.share) ? 100 * one.share : null) },
-        ], "What the hardware counted");
+        ], `What the hardware counted${of}`);
     },
 
-    energy(devices) {
+    energy(devices, of) {
         const { element: el, format, draw } = flopscope;
         const missing = devices.filter((one) => one.missing);
         const table = draw.table(devices, [
@@ -24,7 +24,7 @@ Object.assign(flopscope.overview, {
             { title: "Energy", text: (one) => format.unit(one.joules, "J") },
             { title: "Mean power", text: (one) => format.unit(one.watts, "W") },
             { title: "GFLOP/J", doc: "FLOPs of the model; of one device only.", text: (one) => format.number(one.gflop_per_joule) },
-        ], "Energy of the devices");
+        ], `Energy of the devices${of}`);
         return el("div", {}, table, missing.map((one) => el("p", { class: "note", text: `${one.device}: ${one.missing}` })));
     },
 
@@ -38,13 +38,13 @@ Object.assign(flopscope.overview, {
         return el("div", {}, list, left > 0 && el("p", { class: "note", text: `and ${format.count(left)} more` }));
     },
 
-    misfits(records, count) {
+    misfits(records, count, of) {
         const { element: el, format, draw } = flopscope;
         const table = draw.table(records, [
             { title: "Op", left: true, cell: (one) => draw.link(one.name, one.row, "overview") },
             { title: "Called with", left: true, cell: (one) => draw.cut(one.seen, "mono") },
             { title: "The rule expects", left: true, cell: (one) => draw.cut(one.expected, "mono") },
-        ], "Ops of another version than their rules");
+        ], `Ops of another version than their rules${of}`);
         const left = count - records.length;
         return el("div", {}, table, left > 0 && el("p", { class: "note", text: `and ${format.count(left)} more` }));
     },
@@ -58,24 +58,24 @@ Object.assign(flopscope.overview, {
     },
 
     /* Both, each with its heading, where something was counted. */
-    hardware({ counted }) {
-        const { overview } = flopscope;
+    hardware({ counted }, name) {
+        const { overview } = flopscope, of = name ? ` of ${name}` : "";
         return overview.titled([
-            [counted.devices.length, "Counted", "by the hardware, over the whole profile", () => overview.counted(counted.devices)],
-            [counted.energy.length, "Energy", "of the whole profile, idle power included", () => overview.energy(counted.energy)],
+            [counted.devices.length, "Counted", "by the hardware, over the whole profile", () => overview.counted(counted.devices, of)],
+            [counted.energy.length, "Energy", "of the whole profile, idle power included", () => overview.energy(counted.energy, of)],
         ]);
     },
 
     /* The lists of what is unknown or estimated, each with its heading, where there are any. */
-    coverage({ coverage, graphs }) {
-        const { overview } = flopscope;
-        const listed = (name, title, note, caption) => [coverage[name].length, title, note, () => overview.ops(coverage[name], coverage[`${name}_count`], caption)];
+    coverage({ coverage, graphs }, name) {
+        const { overview } = flopscope, of = name ? ` of ${name}` : "";
+        const listed = (key, title, note, caption) => [coverage[key].length, title, note, () => overview.ops(coverage[key], coverage[`${key}_count`], caption)];
         return overview.titled([
             [graphs.length || coverage.unseen_graphs > 0, "CUDA graphs", "", () => overview.graphs(graphs, coverage.unseen_graphs)],
             listed("unmodelled", "Not modelled", "time whose bytes no rule knows", "Ops whose work no rule models"),
             listed("estimated", "Estimated", "time whose work is a bound or an estimate", "Ops whose work is a bound or an estimate"),
             listed("estimated_flops", "Estimated FLOPs", "of generated kernels, from the ops in their names", "Ops whose FLOPs are an estimate"),
-            [coverage.misfits.length, "Another version", "called with other arguments than the rule expects", () => overview.misfits(coverage.misfits, coverage.misfits_count)],
+            [coverage.misfits.length, "Another version", "called with other arguments than the rule expects", () => overview.misfits(coverage.misfits, coverage.misfits_count, of)],
         ]);
     },
 

@@ -393,7 +393,7 @@
             if (data.findings.length) {
                 element.append(draw.heading("What is slow", data.findings_left_out
                     ? `the largest cost first; ${format.count(data.findings_left_out)} more are not listed` : "the largest cost first"));
-                element.append(el("ol", { class: "findings" }, data.findings.map((text) => el("li", { text }))));
+                element.append(el("ol", { class: "findings" }, data.findings.map((text) => el("li", { text: format.sentence(text) }))));
             }
             element.append(draw.heading("Ranks and steps", data.steps_left_out
                 ? `the first ${format.count(facts.steps)} steps; ${format.count(data.steps_left_out)} more are not drawn` : ""));

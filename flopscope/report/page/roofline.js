@@ -59,6 +59,7 @@ flopscope.Roofline = class {
             bound: rows.get("bound", row) || "unknown", radius: Math.max(Math.sqrt(times[i] / most) * 17, 3.2),
         }));
         this.total = own.total;
+        this.plot.hidden = !this.marks.length;
         const relevant = this.marks.filter((mark) => mark.time >= 0.001 * own.total);
         const shown = relevant.length ? relevant : this.marks;
         const xs = shown.map((mark) => mark.x), ys = shown.map((mark) => mark.y);
@@ -75,12 +76,13 @@ flopscope.Roofline = class {
 
     sayNotes() {
         const el = flopscope.element, { format } = flopscope, { own, page } = this;
-        const lines = own.left_out.filter((one) => one.rows).map((one) => {
+        const lines = this.marks.length ? [] : ["No op has known FLOPs and bytes, so nothing is drawn."];
+        lines.push(...own.left_out.filter((one) => one.rows).map((one) => {
             const names = one.names.map((name) => page.strings[name]).map((name) => (name.length > 40 ? `${name.slice(0, 39)}…` : name)).join(", ");
             return `Not shown: ${format.plural(one.rows, "row")} ${one.why}, ${format.percent((100 * one.time) / own.total)} of the time: ${names}${one.more ? `, and ${one.more} more` : ""}.`;
-        });
+        }));
         if (!own.roofs.length && !own.memory) lines.push("No roofs: the peaks of the device are unknown.");
-        lines.push("The area of a mark is its share of the time. Solid roofs are measured, dashed ones are of the datasheet. Drag zooms to a part, Ctrl + wheel zooms, a double click shows all.");
+        if (this.marks.length) lines.push("The area of a mark is its share of the time. Solid roofs are measured, dashed ones are of the datasheet. Drag zooms to a part, Ctrl + wheel zooms, a double click shows all.");
         this.notes.replaceChildren(...lines.map((text) => el("p", { class: "note", text })));
     }
 
@@ -115,6 +117,12 @@ flopscope.Roofline = class {
 
     render() {
         const { svg } = flopscope.Roofline.prototype;
+        if (!this.marks.length) {
+            this.plot.replaceChildren();
+            this.legend.replaceChildren();
+            this.shown = [];
+            return;
+        }
         this.width = Math.max(this.plot.clientWidth, 360);
         this.height = Math.round(Math.min(Math.max(this.width * 0.46, 340), 560));
         this.box = { left: 62, right: this.width - 12, top: 10, bottom: this.height - 44 };
@@ -300,6 +308,7 @@ flopscope.Roofline = class {
     }
 
     markSelected() {
+        if (!this.marks.length) return;
         const mark = this.shown && this.shown.find((one) => one.row === this.page.selected);
         this.ring.setAttribute("d", mark ? this.shape(mark.bound, this.x(mark.x), this.y(mark.y), mark.radius + 4) : "");
         this.picture.classList.toggle("has-selected", Boolean(mark));

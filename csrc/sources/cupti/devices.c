@@ -1,0 +1,50 @@
+#include "sources/cupti/devices.h"
+
+#include <stdbool.h>
+
+#include "sources/cupti/library.h"
+#include "store/device_facts.h"
+#include "store/event.h"
+
+/* X(fact, number of the CUdevice_attribute) */
+#define ATTRIBUTES(X)                    \
+    X(compute_major, 75)                 \
+    X(compute_minor, 76)                 \
+    X(max_threads_per_block, 1)          \
+    X(max_threads_per_sm, 39)            \
+    X(registers_per_block, 12)           \
+    X(warp_size, 10)                     \
+    X(shared_memory_per_block, 8)        \
+    X(sm_count, 16)                      \
+    X(registers_per_sm, 82)              \
+    X(shared_memory_per_block_optin, 97) \
+    X(shared_memory_per_sm, 81)          \
+    X(max_blocks_per_sm, 106)            \
+    X(l2_bytes, 38)
+
+static fs_status describe_device(fs_store *store, int index, fs_error *err)
+{
+    fs_device_facts facts = fs_device_facts_missing;
+    size_t memory = 0;
+    int device, value;
+    if (fs_driver->device(&device, index) != 0) return FS_OK;
+    if (fs_driver->device_name(facts.name, sizeof facts.name, device) != 0) facts.name[0] = '\0';
+    if (fs_driver->device_memory(&memory, device) == 0) facts.total_memory = (int64_t)memory;
+#define TAKE_ATTRIBUTE(fact, attribute) \
+    if (fs_driver->device_attribute(&value, attribute, device) == 0) facts.fact = value;
+    ATTRIBUTES(TAKE_ATTRIBUTE)
+#undef TAKE_ATTRIBUTE
+    return fs_store_set_device(store, index, &facts, err);
+}
+
+fs_status fs_cupti_describe_devices(fs_store *store, fs_error *err)
+{
+    bool visited[FS_DEVICE_LIMIT] = {false};
+    for (uint32_t i = 0; i < fs_store_lane_count(store); i++) {
+        fs_lane lane = fs_store_lane(store, i);
+        if (!lane.on_device || lane.device >= FS_DEVICE_LIMIT || visited[lane.device]) continue;
+        visited[lane.device] = true;
+        FS_TRY(describe_device(store, lane.device, err));
+    }
+    return FS_OK;
+}

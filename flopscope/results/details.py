@@ -1,0 +1,42 @@
+"""Details of tables as the core lists them, for people: the kernels of each row, and what the coverage leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["kernels_of_rows", "with_what_there_is"]
+
+
+def kernels_of_rows(names: Sequence[str], cells: Mapping[str, Any]) -> list[list[tuple[str, int, float]]]:
+    """Return for each row of a table the name, number and µs of the kernels that it launched."""
+    found: list[dict[str, list[int]]] = [{} for _ in names]
+    for row, kernel, count, busy in zip(*(cells[n].tolist() for n in ("row", "kernel", "count", "busy")), strict=True):
+        if row >= 0 and kernel >= 0:
+            total = found[row].setdefault(names[kernel], [0, 0])
+            total[0] += count
+            total[1] += busy
+    return [[(name, count, busy / 1000) for name, (count, busy) in kernels.items()] for kernels in found]
+
+
+def with_what_there_is(coverage: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what is empty, and describe the arguments of misfits."""
+    optional = ("estimated", "estimated_flops", "misfits", "unseen_graphs")
+    found = {name: value for name, value in coverage.items() if name not in optional or value}
+    if "misfits" in found:
+        seen = found["misfits"].items()
+        found["misfits"] = {name: (_arguments_text(arguments), expected) for name, (arguments, expected) in seen}
+    return found
+
+
+def _arguments_text(arguments: Sequence[Any]) -> str:
+    """Describe the arguments of a call: "float32[8, 4], None, 0.5"."""
+    parts = []
+    for argument in arguments:
+        if isinstance(argument, tuple):
+            parts.append(f"{argument[0] or 'tensor'}{list(argument[1])}")
+        elif isinstance(argument, list):
+            parts.append(f"[{_arguments_text(argument)}]")
+        else:
+            parts.append(str(argument))
+    return ", ".join(parts)
