@@ -197,6 +197,7 @@ def test_files_of_other_profilers_name_their_own_options(tmp_path: Path, monkeyp
     assert main(["report", str(path)]) == 0
     overview = PageRead(tmp_path / "capture.report.html").data["sections"]["overview"]
     options = {what: one["option"] for what, one in recorded(overview).items() if not one["present"]}
+    assert len(overview["notes"]) == len(set(overview["notes"]))
     assert options["Counters"] == "nsys profile --gpu-metrics-devices=all"
     assert options["Input shapes"] == "nsys profile --pytorch=autograd-shapes-nvtx"
     assert options["Steps"] == "a range named ProfilerStep#1, ProfilerStep#2, … around each step"
@@ -236,9 +237,12 @@ def test_the_report_joins_captures(tmp_path: Path) -> None:
         and "launches that match no captured graph" not in counts
     )
     assert overview["coverage"]["bytes"] == 1
+    assert not any(note.startswith("CUDA graphs:") for note in overview["notes"])
     assert main(["report", str(replay), "-o", str(path)]) == 0
     overview = PageRead(path).data["sections"]["overview"]
     assert overview["coverage"]["bytes"] == 0
+    (note,) = (note for note in overview["notes"] if note.startswith("CUDA graphs:"))
+    assert "2 match no captured graph; 6 of 6 kernels" in note and "--captures" in note
     assert dict(overview["graphs"])["works whose node of a capture is known"] == 0
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from flopscope.answers.counted import hfu, totals, used
 from flopscope.support.units import bytes_text, number_text
-from flopscope.views.notes import GRAPH_COUNTS
+from flopscope.views.notes import GRAPH_COUNTS, unmatched_graphs
 
 if TYPE_CHECKING:
     from flopscope.report.profile import Profile
 
-__all__ = ["counted", "coverage", "graphs", "profiler", "sizes"]
+__all__ = ["counted", "coverage", "graph_notes", "graphs", "profiler", "sizes"]
 
 MOST_OPS = 50
 """Of each list of ops."""
@@ -59,11 +59,22 @@ def coverage(found: Mapping[str, Any], row_of: Callable[[str], int]) -> dict[str
 
 def graphs(source: Profile) -> list[tuple[str, int]]:
     """Return the counts of Trace.graphs, of all windows, with what they mean; empty without launches of graphs."""
-    counts = [getattr(window.results, "graphs", {}) for window in source.windows]
-    sums = {name: sum(one.get(name, 0) for one in counts) for name in GRAPH_COUNTS}
+    sums = _graph_counts(source)
     if not sums["launches"]:
         return []
     return [(text, sums[name]) for name, text in GRAPH_COUNTS.items() if sums[name] or name in ("launches", "matched")]
+
+
+def graph_notes(source: Profile) -> Iterator[str]:
+    """Yield which launches of graphs lack the ops of their capture, unless the notes of the table say it."""
+    counts = _graph_counts(source)
+    if counts["launches"] and not source.rows.coverage().get("unseen_graphs") and (text := unmatched_graphs(counts)):
+        yield f"CUDA graphs: {text}. Give the traces of the capture: load_trace(…, captures=…) or --captures."
+
+
+def _graph_counts(source: Profile) -> dict[str, int]:
+    counts = [getattr(window.results, "graphs", {}) for window in source.windows]
+    return {name: sum(one.get(name, 0) for one in counts) for name in GRAPH_COUNTS}
 
 
 def sizes(source: Profile) -> dict[str, str]:

@@ -326,13 +326,15 @@ def notes(source: Profile) -> Iterator[str]:
             f"The rows of the page are by name: by name and shape they are {source.rows_left_out:,}, too many for a "
             'page. key_averages(group_by=("name", "shape")) has them.'
         )
-    has_shapes_note = any("record_shapes" in line for line in lines)
+    hints = source.rows.hints
+    has_shapes_note = hints.advice in lines
     for line in footnotes(source.rows, source.rows, lambda name: name, long_time_text):
         if line.startswith("  ") and lines:
             lines[-1] += f" {line.strip()}"
-        elif not (has_shapes_note and "record_shapes" in line):
+        elif not (has_shapes_note and line == hints.shapes):
             lines.append(line)
     yield from lines
+    yield from hardware.graph_notes(source)
     report = getattr(source.results, "report", None) or {}
     if report.get("truncated"):
         yield "The file of the trace is cut off: it ends before the trace does."
