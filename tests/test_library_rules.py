@@ -266,6 +266,19 @@ def test_another_version_of_an_op_is_told_with_both_argument_lists() -> None:
     assert "Another version of _C::rms_norm" in trace.key_averages().table()
 
 
+def test_a_note_counts_the_other_ops_of_another_version() -> None:
+    program = Program()
+    for place, name in enumerate(
+        ("rms_norm", "silu_and_mul", "rotary_embedding", "fused_add_rms_norm", "gelu_and_mul")
+    ):
+        program.run(f"_C::{name}", 20 * place, 20 * place + 10, 5, [8, 16], dtype=BF16)
+    trace = fs.load_trace(program.text())
+    found = len(trace.coverage()["misfits"])
+    text = trace.key_averages().table()
+    assert found > 3 and text.count("Another version of") == 3
+    assert f'coverage()["misfits"] has {found - 3} more ops of another version.' in text
+
+
 def test_an_autograd_function_counts_only_if_nothing_in_it_does() -> None:
     program = Program()
     q = [2, 64, 4, 64]
