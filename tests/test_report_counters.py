@@ -280,3 +280,19 @@ def test_estimates_misfits_and_unseen_graphs_are_in_the_overview(tmp_path: Path)
 
 def profile_page_rows(trace: Any) -> Any:
     return trace.key_averages(group_by=("name", "shape", "category"), kernels=True)
+
+
+def test_ranks_have_tracks_of_their_own(tmp_path: Path) -> None:
+    for rank in range(2):
+        program = sampled(points=[1.0 + rank, 3.0])
+        program.head["distributedInfo"] = {"rank": rank, "world_size": 2, "backend": "nccl"}
+        (tmp_path / f"rank{rank}.json").write_bytes(program.text())
+    assert (
+        main(["report", *(str(tmp_path / f"rank{rank}.json") for rank in range(2)), "-o", str(tmp_path / "p.html")])
+        == 0
+    )
+    page = PageRead(tmp_path / "p.html")
+    timeline = page.data["sections"]["timeline"]
+    tracks = timeline["counters"]["tracks"]
+    assert [page.column(track["mean"]).tolist() for track in tracks] == [[1.0, 3.0], [2.0, 3.0]]
+    assert {track["part"] for track in tracks} == {lane["part"] for lane in timeline["lanes"]}
