@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,40 @@ def test_clocks_may_be_hours_apart() -> None:
         group.start += hours[group.members]
     clocks = align(groups, count)
     np.testing.assert_allclose(clocks.offset, offset + hours, atol=2)
+
+
+def _with_rows(group: Group, rows: Any) -> Group:
+    names = ("kind", "message_bytes", "number", "factor", "start", "duration", "exposed")
+    return replace(group, **{name: getattr(group, name)[rows] for name in names})
+
+
+@pytest.mark.parametrize("drift", [0.0, 5.0])
+def test_clocks_of_ranks_that_recorded_other_steps(drift: float) -> None:
+    count, offset, slope, groups = groups_of(4, 2, 1, 300, 5, drift)
+    hours = 3.6e9 * np.arange(count)
+    rng = np.random.default_rng(0)
+    for group in groups:
+        group.start += hours[group.members]
+        for column, member in enumerate(group.members):
+            if member in (0, 3):
+                group.start[40:, column] = np.nan  # the first rank has few calls
+            if member == 6:
+                group.start[:150, column] = np.nan
+        enough = (~np.isnan(group.start)).sum(axis=1) > 2
+        group.start[
+            enough[:, None] & (rng.integers(0, 300, len(group.start))[:, None] == np.arange(len(group.members)))
+        ] = np.nan
+    groups = [_with_rows(group, (~np.isnan(group.start)).sum(axis=1) > 1) for group in groups]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clocks = align(groups, count)
+    later = [1, 2, 4, 5, 6, 7]
+    for at in (0.0, 2e6):
+        found = clocks.offset + at * clocks.drift
+        expected = offset + hours + (clocks.middle + at) * slope
+        difference = (found - expected)[later]
+        np.testing.assert_allclose(difference - difference[0], 0, atol=3)
+    assert np.isfinite(clocks.uncertainty).all() and not clocks.component.any()
 
 
 def test_row_medians_ignore_missing_values() -> None:
