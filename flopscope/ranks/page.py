@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from flopscope.answers.accounting import part_times
 from flopscope.answers.analysis import PARTS, Analysis
-from flopscope.ranks.findings import host_names
+from flopscope.ranks.finding import host_names
 from flopscope.ranks.stragglers import stragglers
 from flopscope.report.profile import Profile
 from flopscope.report.ranks import RankFacts, add_ranks, most_awaited

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from flopscope.ranks.findings import host_names, links_by_class
+from flopscope.ranks.finding import host_names
+from flopscope.ranks.links import links_by_class
 from flopscope.ranks.work import median_of_others
 from flopscope.views.plots import PLAIN, matplotlib_axes
 

@@ -13,7 +13,8 @@ import numpy as np
 from flopscope.answers.analysis import PARTS
 from flopscope.ranks.digest import Digest
 from flopscope.ranks.engine import Failure
-from flopscope.ranks.findings import Comparison, Finding, find, host_names
+from flopscope.ranks.finding import Comparison, Finding, host_names
+from flopscope.ranks.findings import find
 from flopscope.ranks.rows import rank_rows
 from flopscope.ranks.stragglers import Stragglers, find_stragglers
 from flopscope.ranks.work import Work, median_of_others
