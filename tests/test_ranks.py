@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import flopscope as fs
@@ -452,6 +453,59 @@ def test_a_rank_that_does_not_come_is_named(rank: int, tmp_path: Path) -> None:
     ranks = fs.load_ranks(tmp_path, workers=1)
     found = [one for one in ranks.findings if one.kind == "missing"]
     assert [one.ranks for one in found] == [(rank,)] and f"Rank {rank} did not come to allreduce" in found[0].what
+
+
+def edited(folder: Path, edit: Any) -> None:
+    """Write the traces anew, after ``edit(rank, trace)`` has changed each."""
+    for path in sorted(folder.glob("*.json.gz")):
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        rank = rank_of_name(path.name)
+        edit(rank, trace)
+        path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+
+
+def calls_of_trace(path: Path) -> list[tuple[str, int, bool]]:
+    """Return group, number, and whether the kernel is recorded, of each call of a trace."""
+    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    kernels = {e["args"]["correlation"] for e in events if e["cat"] == "kernel"}
+    calls = [e["args"] for e in events if e["name"] == "record_param_comms"]
+    return [(one["Process Group Name"], one["Seq"], one["External id"] in kernels) for one in calls]
+
+
+def test_the_first_call_that_a_rank_did_not_make_is_named(tmp_path: Path) -> None:
+    simulated(tmp_path, stops={3: 1})
+
+    def waits(rank: int, trace: dict[str, Any]) -> None:
+        """Let rank 2 wait for rank 3 in the first call of step 1, so that it comes to no other."""
+        group = [e for e in trace["traceEvents"] if e["args"].get("Process Group Name") == "tp_2"]
+        if rank == 2:
+            first = next(e for e in group if e["name"] == "record_param_comms" and e["args"]["Seq"] == 12)
+            trace["traceEvents"] = [e for e in trace["traceEvents"] if e["ts"] <= first["ts"]]
+
+    edited(tmp_path, waits)
+    ranks = fs.load_ranks(tmp_path, workers=1)
+    first, *others = ranks.findings
+    assert (first.kind, first.ranks) == ("missing", (3,))
+    assert first.what.startswith("Rank 3 did not come to allreduce number 12 of group tp_2: 1 of its 2 ranks called it")
+    assert not [one for one in others if one.kind == "missing"]  # rank 2 only waits
+    frame = ranks.last_calls
+    assert set(frame["rank"]) == set(range(8)) and list(frame.columns)[:2] == ["rank", "group"]
+    for rank in range(8):
+        calls = calls_of_trace(next(tmp_path.glob(f"*rank{rank}.json.gz")))
+        for group in {name for name, _, _ in calls}:
+            numbers = [(number, ran) for name, number, ran in calls if name == group]
+            row = frame[(frame["rank"] == rank) & (frame["group"] == group)].iloc[0]
+            assert row["called"] == max(number for number, _ in numbers)
+            assert row["ran"] == max(number for number, ran in numbers if ran)
+            later = [number for number, ran in numbers if number > row["ran"]]
+            assert row["waiting"] == min(later) if later else row["waiting"] is pd.NA
+    json.dumps(ranks.to_dict(), allow_nan=False)
+
+
+def test_a_shorter_trace_is_no_hang(tmp_path: Path) -> None:
+    simulated(tmp_path, stops={3: 1})
+    edited(tmp_path, lambda rank, trace: trace.update(traceEvents=trace["traceEvents"][: 400 if rank == 3 else None]))
+    assert not [one for one in fs.load_ranks(tmp_path, workers=1).findings if one.kind == "missing"]
 
 
 def test_calls_on_the_host_say_whether_they_ran(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from flopscope.ranks.finding import Comparison, Finding, host_names
 from flopscope.ranks.findings import find
 from flopscope.ranks.rows import rank_rows
 from flopscope.ranks.stragglers import Stragglers, find_stragglers
+from flopscope.ranks.unmatched import last_calls_by_group
 from flopscope.ranks.work import Work, median_of_others
 from flopscope.support.files import replacing
 
@@ -175,6 +176,34 @@ class Ranks:
 
         write(path, ranks_page(facts_of_ranks(self), title))
 
+    @cached_property
+    def last_calls(self) -> pandas.DataFrame:
+        """A row per rank and process group whose collectives have sequence numbers: ``rank``; ``group``; ``members``:
+        as recorded; ``called``: number of the last call, missing if the rank called none; ``collective``: of that call;
+        ``ran``: number of the last call whose kernel is recorded; ``waiting``: that of the first call after it, and
+        ``waiting_collective``; missing for none."""
+        import pandas
+
+        rows = [
+            {
+                "rank": self._digests[place].rank,
+                "group": name,
+                "members": members,
+                "called": call.called,
+                "collective": call.collective,
+                "ran": call.ran,
+                "waiting": call.waiting,
+                "waiting_collective": call.waiting_collective,
+            }
+            for (name, members), calls in last_calls_by_group(self._digests).items()
+            for place, call in sorted(calls.items())
+        ]
+        names = ("rank", "group", "members", "called", "collective", "ran", "waiting", "waiting_collective")
+        frame = pandas.DataFrame(rows, columns=list(names))
+        for name in ("called", "ran", "waiting"):
+            frame[name] = frame[name].astype("Int64").where(frame[name] >= 0)
+        return frame
+
     def to_parquet(self, folder: str | os.PathLike[str]) -> None:
         """Write all tables into a folder, which is made: files, findings, ranks, collectives, ops and steps, each as
         NAME.parquet with the columns of Ranks.files, Finding, Stragglers.ranks, Stragglers.collectives, key_averages()
@@ -205,6 +234,7 @@ class Ranks:
             "collectives": self._stragglers.collectives,
             "ops": ops,
             "steps": self.steps(),
+            "last_calls": self.last_calls,
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -162,6 +162,13 @@ class Stragglers:
             return pandas.DataFrame({name: [] for name in ("call", "rank", "start", "duration", "wait", "last")})
         return pandas.concat(frames).sort_values(["call", "rank"], kind="stable").reset_index(drop=True)
 
+    def on_first_clock(self, place: int, times: npt.NDArray[np.int64]) -> Floats:
+        """Return times of a rank's clock, in ns, as µs on the clock of the first rank it is aligned with, since the
+        first collective of the first rank."""
+        local = (times - self._matched.origins[place]) / 1000
+        moved: Floats = self._clocks.aligned(place, local) + self._shift[place]
+        return moved
+
     @cached_property
     def _first(self) -> float:
         """Start of the first collective, in the times of the groups."""
