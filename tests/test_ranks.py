@@ -36,6 +36,15 @@ def simulated(folder: Path, **more: Any) -> Simulated:
     return write(Program(**{**SMALL, **more}), folder, workers=1)
 
 
+def edited(folder: Path, edit: Any) -> None:
+    """Write the traces anew, after ``edit(rank, trace)`` has changed each."""
+    for path in sorted(folder.glob("*.json.gz")):
+        trace = json.loads(gzip.decompress(path.read_bytes()))
+        rank = rank_of_name(path.name)
+        edit(rank, trace)
+        path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
+
+
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Simulated]:
     folder = tmp_path_factory.mktemp("ranks")
@@ -102,6 +111,93 @@ def test_a_slow_host_is_one_finding(tmp_path: Path) -> None:
     simulated(tmp_path, dp=16, tp=1, events=4000, slow_gpu=dict.fromkeys(range(8, 16), 1.2))
     (found,) = fs.load_ranks(tmp_path, workers=1).findings
     assert found.ranks == tuple(range(8, 16)) and "Host #1 (ranks 8 to 15)" in found.what
+
+
+def test_the_slowness_of_one_of_two_ranks_is_over_the_other(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=2, tp=1, slow_gpu={1: 1.2})
+    (found,) = fs.load_ranks(tmp_path, workers=1).findings
+    assert found.ranks == (1,) and found.evidence["slowness"] == pytest.approx(1.2, rel=0.02)
+
+
+def without_shapes(_: int, trace: dict[str, Any]) -> None:
+    del trace["record_shapes"]
+    for event in trace["traceEvents"]:
+        for name in ("Input Dims", "Input type"):
+            event["args"].pop(name, None)
+
+
+def test_without_shapes_work_and_speed_are_not_told_apart(tmp_path: Path) -> None:
+    simulated(tmp_path, imbalance={5: 1.5})
+    assert fs.load_ranks(tmp_path, workers=1).findings[0].cause == "work"
+    edited(tmp_path, without_shapes)
+    first = fs.load_ranks(tmp_path, workers=1).findings[0]
+    assert (first.ranks, first.cause) == ((5,), "kernels") and "more work or a slower GPU" in first.what
+
+
+def test_without_steps_costs_are_a_share_of_the_recorded_time(tmp_path: Path) -> None:
+    simulated(tmp_path, slow_gpu={5: 1.3})
+    before = fs.load_ranks(tmp_path, workers=1)
+
+    def unmarked(_: int, trace: dict[str, Any]) -> None:
+        trace["traceEvents"] = [e for e in trace["traceEvents"] if not e["name"].startswith("ProfilerStep")]
+
+    edited(tmp_path, unmarked)
+    after = fs.load_ranks(tmp_path, workers=1)
+    steps = before.steps()["step"].nunique()
+    assert after.findings[0].cost_us == pytest.approx(steps * before.findings[0].cost_us, rel=0.1)
+    assert "of the recorded time" in str(after) and "of a step" not in str(after)
+
+
+def test_several_gpus_of_a_process_do_not_lengthen_its_steps(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=4, tp=1, slow_gpu={2: 1.3})
+    one = fs.load_ranks(tmp_path, workers=1)
+
+    def twice(_: int, trace: dict[str, Any]) -> None:
+        kernels = [e for e in trace["traceEvents"] if e["cat"] == "kernel"]
+        trace["traceEvents"] += [{**e, "args": {**e["args"], "device": 1, "stream": 77}} for e in kernels]
+
+    edited(tmp_path, twice)
+    two = fs.load_ranks(tmp_path, workers=1)
+    np.testing.assert_allclose(two.steps()["total"], one.steps()["total"], rtol=1e-6)
+    assert two.findings[0].ranks == (2,)
+    assert two.findings[0].cost_us == pytest.approx(one.findings[0].cost_us, rel=0.05)
+    assert not two.stragglers().ranks["unmatched"].any()
+
+
+def test_a_straggler_behind_a_later_one_is_named_with_what_it_would_cost(tmp_path: Path) -> None:
+    simulated(tmp_path, dp=8, tp=1, late_data={6: 6000.0}, slow_gpu={2: 1.2})
+    first, second = fs.load_ranks(tmp_path, workers=1).findings
+    assert (first.ranks, first.cause, second.ranks, second.cause) == ((6,), "data", (2,), "gpu")
+    assert second.cost_pct < 1 and "costs nothing while another rank is later" in second.what
+
+
+def test_a_rank_late_in_some_steps_costs_those(tmp_path: Path) -> None:
+    times = simulated(tmp_path, dp=4, tp=1, events=12_000)
+    late = {2: 4000.0, 5: 4000.0}
+
+    def delayed(rank: int, trace: dict[str, Any]) -> None:
+        """Lengthen steps 2 and 5 of all ranks: rank 1 waits for its data, and the others in the next collective."""
+        steps = {e["name"]: (e["ts"], e["ts"] + e["dur"]) for e in trace["traceEvents"] if "ProfilerStep" in e["name"]}
+        for number, time in sorted(late.items(), reverse=True):
+            begin, end = steps[f"ProfilerStep#{number}"]
+            inside = [e for e in trace["traceEvents"] if begin <= e["ts"] <= end]
+            first = min(e["ts"] for e in inside if e["cat"] == "kernel" and "nccl" in e["name"])
+            for e in trace["traceEvents"]:
+                loads = e["name"].startswith("enumerate") and begin <= e["ts"] <= end and rank == 1
+                if loads or e["name"] == f"ProfilerStep#{number}":
+                    e["dur"] += time
+                elif rank == 1 and e["ts"] > begin + 100:
+                    e["ts"] += time
+                elif rank != 1 and e["ts"] == first and "nccl" in e["name"]:
+                    e["dur"] += time
+                elif rank != 1 and e["ts"] > first:
+                    e["ts"] += time
+
+    edited(tmp_path, delayed)
+    found = fs.load_ranks(tmp_path, workers=1).findings[0]
+    assert (found.kind, found.ranks, found.cause) == ("straggler", (1,), "data")
+    assert f"in 2 of {times.steps} steps" in found.what
+    assert found.cost_us == pytest.approx(sum(late.values()) / times.steps, rel=0.1)
 
 
 # Clocks ---------------------------------------------------------------------------------------------------------------
@@ -453,15 +549,6 @@ def test_a_rank_that_does_not_come_is_named(rank: int, tmp_path: Path) -> None:
     ranks = fs.load_ranks(tmp_path, workers=1)
     found = [one for one in ranks.findings if one.kind == "missing"]
     assert [one.ranks for one in found] == [(rank,)] and f"Rank {rank} did not come to allreduce" in found[0].what
-
-
-def edited(folder: Path, edit: Any) -> None:
-    """Write the traces anew, after ``edit(rank, trace)`` has changed each."""
-    for path in sorted(folder.glob("*.json.gz")):
-        trace = json.loads(gzip.decompress(path.read_bytes()))
-        rank = rank_of_name(path.name)
-        edit(rank, trace)
-        path.write_bytes(gzip.compress(json.dumps(trace).encode(), 1))
 
 
 def calls_of_trace(path: Path) -> list[tuple[str, int, bool]]:

@@ -93,6 +93,7 @@ class Digest:
     coverage: dict[str, Any]
     peaks: dict[str, dict[str, Any]]
     has_device: bool
+    has_shapes: bool
     has_memory: bool
     memory_peak: float
     """Largest sum of the memory changes on a device that were recorded, in bytes; NaN without any."""
@@ -147,6 +148,7 @@ def digest_of(trace: Results, source: str, place: int, peaks: str = "datasheet")
         coverage=meta["coverage"],
         peaks=meta["peaks"],
         has_device=bool(meta["has_device"]),
+        has_shapes=bool(core.has_shapes),
         has_memory=bool(meta["has_memory"]),
         memory_peak=_memory_peak(trace) if meta["has_memory"] else float("nan"),
         dropped=trace.dropped,

@@ -12,6 +12,7 @@ from flopscope.ranks.calls import Floats
 from flopscope.ranks.digest import Digest
 from flopscope.ranks.stragglers import Stragglers
 from flopscope.ranks.work import Work
+from flopscope.support.units import percent_text, short_time_text
 
 __all__ = ["LEAST", "LEAST_SPREAD", "SIGNIFICANT", "Comparison", "Finding", "host_names", "median", "sigma"]
 
@@ -26,7 +27,7 @@ class Finding:
     """Something that is slow, or wrong."""
 
     kind: str
-    """"straggler", "link", "imbalance", "step", "memory", "missing" or "mismatch"."""
+    """"straggler", "gpu", "link", "imbalance", "step", "memory", "missing" or "mismatch"."""
     what: str
     """A sentence: who, why, how often, what it costs."""
     ranks: tuple[int, ...]
@@ -35,7 +36,8 @@ class Finding:
     cost_pct: float
     """cost_us in percent of a step."""
     cause: str = ""
-    """Of a straggler: "gpu", "work", "data", "host", "copy" or "other"."""
+    """Of a straggler: "gpu", "work", "kernels" (one of these two, where no shapes are recorded), "data", "host", "copy"
+    or "other"."""
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
@@ -46,6 +48,15 @@ class Comparison:
     digests: Sequence[Digest]
     work: Work
     stragglers: Stragglers
+
+    @property
+    def whole(self) -> str:
+        """What costs are a share of."""
+        return "a step" if self.work.has_steps else "the recorded time"
+
+    def price(self, cost: float) -> str:
+        """Return a cost in µs as text, with its share."""
+        return f"{short_time_text(cost)} or {percent_text(100 * cost / self.work.step_time)} of {self.whole}"
 
     def place(self, rank: int) -> str:
         """Return the rank with its host and GPU, as far as they are known."""

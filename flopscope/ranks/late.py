@@ -15,29 +15,59 @@ from flopscope.support.units import percent_text, short_time_text
 __all__ = ["CAUSES", "stragglers"]
 
 SLOW_GPU = 1.03
+SLOW_ALONE = 1.05  # of a GPU that no rank waits for
+FEW_RANKS = 3
 IMBALANCE = 1.03
 
 
 def stragglers(comparison: Comparison) -> Iterator[Finding]:
-    """Find ranks whose own work takes longer than that of the others that run the same program."""
+    """Find ranks whose own work takes longer than that of the others that run the same program, and slow GPUs."""
     work, digests = comparison.work, comparison.digests
     own = work.own
-    if len(digests) < 2 or not np.isfinite(own).any():
+    if len(digests) < 2:
         return
-    excess = own - median_of_others(own, work.role)
+    excess = work.excess
     typical = np.array([median(row) for row in excess])
     least = LEAST * work.step_time
+    late = np.zeros(own.shape, np.bool_)
     found: dict[tuple[str, str | None], list[int]] = {}
     hosts = host_names(digests)
     for rank in range(len(digests)):
-        late = _late_steps(excess[rank], typical, rank, work, least)
-        if late is None and _is_always_last(comparison, rank) and float(np.nanmin(excess[rank])) > 3 * least:
-            late = np.isfinite(excess[rank])  # few steps, but all of them and all of their calls
-        if late is not None:
-            cause = _cause(work, rank, late)
+        steps = _late_steps(excess[rank], typical, rank, work, least)
+        known = np.isfinite(excess[rank])
+        always = known.any() and (excess[rank][known] > 3 * least).all()
+        if steps is None and always and _is_always_last(comparison, rank):
+            steps = known  # few steps, but all of them and all of their calls
+        if steps is not None:
+            late[rank] = steps
+            cause = _cause(work, rank, steps)
             found.setdefault((cause, hosts[rank]), []).append(rank)
     for (cause, _), ranks in _whole_hosts(found, hosts).items():
-        yield _straggler(comparison, ranks, cause, excess)
+        yield _straggler(comparison, ranks, cause, np.where(late, excess, 0.0))
+    named = {rank for ranks in found.values() for rank in ranks}
+    for rank in _slow_gpus(work):
+        if rank not in named:
+            yield _slow_gpu(comparison, rank)
+
+
+def _slow_gpus(work: Work) -> list[int]:
+    """Return the ranks whose kernels take longer than the same kernels of the others, beyond what ranks differ by."""
+    slowness = work.slowness
+    if not work.has_shapes or np.isfinite(slowness).sum() <= FEW_RANKS:
+        return []
+    with np.errstate(invalid="ignore"):
+        slow = slowness > max(SLOW_ALONE, 1.0 + SIGNIFICANT * sigma(slowness))
+    return list(np.flatnonzero(slow).tolist())
+
+
+def _slow_gpu(comparison: Comparison, rank: int) -> Finding:
+    factor = float(comparison.work.slowness[rank])
+    text = (
+        f"the kernels of {comparison.place(rank)} take {factor:.2f} times as long as the same kernels on the other "
+        f"ranks, but no rank waits for it beyond the others."
+    )
+    named = (comparison.digests[rank].rank,)
+    return Finding("gpu", text, named, float("nan"), float("nan"), "gpu", {"slowness": factor})
 
 
 def _late_steps(excess: Floats, typical: Floats, rank: int, work: Work, least: float) -> npt.NDArray[np.bool_] | None:
@@ -76,6 +106,8 @@ def _cause(work: Work, rank: int, late: npt.NDArray[np.bool_]) -> str:
         difference = (values - median_of_others(values, work.role))[rank][late]
         more[cause] = float(np.nanmean(difference)) if np.isfinite(difference).any() else 0.0
     cause = max(more, key=lambda one: more[one])
+    if cause == "gpu" and not work.has_shapes:
+        return "kernels"
     if cause == "gpu" and _explained_by_work(work, rank):
         return "work"
     return cause
@@ -107,28 +139,28 @@ def _straggler(comparison: Comparison, ranks: list[int], cause: str, excess: Flo
     work, digests = comparison.work, comparison.digests
     inside = np.zeros(len(digests), np.bool_)
     inside[ranks] = True
-    # Without the excess, the step takes as long as the next rank's own work lets it.
-    own = np.where(np.isnan(work.own), -np.inf, work.own)
-    normal = own - np.where(inside[:, None], np.maximum(np.nan_to_num(excess), 0.0), 0.0)
-    saved = np.maximum(own.max(axis=0) - normal.max(axis=0), 0.0)
-    alone = np.nanmean(np.maximum(excess[ranks], 0.0).max(axis=0))
-    cost = float(np.mean(saved[np.isfinite(saved)])) if np.isfinite(saved).any() else 0.0
+    excess = np.where(inside[:, None], np.maximum(np.nan_to_num(excess), 0.0), 0.0)
+    alone = float(excess.max(axis=0).mean())
+    cost = float(work.saved(excess).mean())
     step = work.step_time
     frame = comparison.stragglers.ranks
     last = int(frame["times_last"].to_numpy()[ranks].sum())
     calls = int(frame["collectives"].to_numpy()[ranks].max())
-    first = ranks[0]
-    who = comparison.place(first) if len(ranks) == 1 else _group_text(comparison, ranks)
+    steps = np.flatnonzero((excess > 0).any(axis=0))
+    who = comparison.place(ranks[0]) if len(ranks) == 1 else _group_text(comparison, ranks)
     share = f"comes last in {percent_text(100 * last / calls)} of its collectives and " if calls else ""
     verb = "costs" if len(ranks) == 1 else "cost"
     share = share.replace("comes", "come").replace("its", "their") if len(ranks) > 1 else share
-    beside = "" if cost > 0.5 * alone else f" (of {short_time_text(float(alone))}: another rank is as late)"
-    text = (
-        f"{who} {share}{verb} {short_time_text(cost)} or {percent_text(100 * cost / step)} of a step{beside}: "
-        f"{_why(comparison, ranks, cause)}."
-    )
+    when = f" in {len(steps)} of {excess.shape[1]} steps" if 2 * len(steps) < excess.shape[1] else ""
+    price = comparison.price(cost)
+    if cost < LEAST * step:
+        price = f"nothing while another rank is later, {comparison.price(alone)} without that one"
+    elif cost < 0.5 * alone:
+        price += f", as another rank is almost as late, and {short_time_text(alone)} without that one"
+    text = f"{who} {share}{verb} {price}{when}: {_why(comparison, ranks, cause, steps)}."
     evidence = {
-        "excess_us": float(alone),
+        "excess_us": alone,
+        "steps": len(steps),
         "times_last": last,
         "collectives": calls,
         "slowness": float(np.nanmedian(work.slowness[ranks])),
@@ -144,7 +176,7 @@ def _group_text(comparison: Comparison, ranks: list[int]) -> str:
     return f"host {host} (ranks {listed})"
 
 
-def _why(comparison: Comparison, ranks: list[int], cause: str) -> str:
+def _why(comparison: Comparison, ranks: list[int], cause: str, steps: npt.NDArray[np.intp]) -> str:
     work = comparison.work
     others = np.ones(len(work.role), np.bool_)
     others[ranks] = False
@@ -154,12 +186,19 @@ def _why(comparison: Comparison, ranks: list[int], cause: str) -> str:
         if factor > SLOW_GPU:
             return f"its kernels take {factor:.2f} times as long as the same kernels on the other ranks"
         return "its kernels take longer than those of the other ranks"
+    if cause == "kernels":
+        factor = float(np.nanmedian(work.slowness[ranks]))
+        return (
+            f"its kernels take {factor:.2f} times as long as those of the other ranks: more work or a slower GPU, "
+            "which only recorded shapes tell apart"
+        )
     if cause == "work":
         flops = float(np.nanmedian(work.flops[ranks]) / np.nanmedian(work.flops[others]))
         moved = float(np.nanmedian(work.moved[ranks]) / np.nanmedian(work.moved[others]))
         amount = f"{flops:.2f} times the FLOPs" if flops >= moved or moved != moved else f"{moved:.2f} times the bytes"
         return f"it has more work, {amount} of the other ranks"
     names = {"data": "waits for its data", "host": "launches late", "copy": "copies longer", "other": "is idle longer"}
-    parts = work.part(*CAUSES[cause])
+    parts = work.part(*CAUSES[cause])[:, steps]
     mine, theirs = (float(np.nanmean(parts[chosen])) for chosen in (ranks, others))
-    return f"it {names[cause]}, {short_time_text(mine)} a step where others take {short_time_text(theirs)}"
+    each = " a step" if work.has_steps else ""
+    return f"it {names[cause]}, {short_time_text(mine)}{each} where others take {short_time_text(theirs)}"

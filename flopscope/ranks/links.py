@@ -10,7 +10,7 @@ import numpy as np
 
 from flopscope.ranks.calls import KINDS
 from flopscope.ranks.finding import SIGNIFICANT, Comparison, Finding, host_names, sigma
-from flopscope.support.units import bytes_text, percent_text, short_time_text
+from flopscope.support.units import bytes_text
 
 __all__ = ["Link", "links", "links_by_class"]
 
@@ -35,7 +35,7 @@ def links(comparison: Comparison) -> Iterator[Finding]:
                 slow.append(replace(one, excess=one.time - middle, factor=one.time / middle))
             else:
                 normal |= {(host, len(one.hosts) > 1) for host in one.hosts}
-    steps = float(np.median(comparison.work.step_counts))
+    steps = float(np.median(comparison.work.step_counts)) if comparison.work.has_steps else 1.0
     blamed: dict[str, list[Link]] = {}
     for one in slow:
         suspects = [host for host in one.hosts if (host, len(one.hosts) > 1) not in normal]
@@ -51,7 +51,7 @@ def links(comparison: Comparison) -> Iterator[Finding]:
         text = (
             f"{_hosts_text(host)}: {kind.kind} of {bytes_text(kind.nbytes)} takes "
             f"{factor:.2f} times as long as in the other groups of {len(kind.members)} ranks, a slow link; "
-            f"it costs {short_time_text(cost)} or {percent_text(100 * cost / step)} of a step."
+            f"it costs {comparison.price(cost)}."
         )
         named = tuple(comparison.digests[rank].rank for rank in ranks)
         yield Finding("link", text, named, cost, 100 * cost / step, evidence={"factor": factor, "host": host})

@@ -32,7 +32,6 @@ def facts_of_ranks(ranks: Ranks) -> RankFacts:
     """Return what the page shows of many ranks: the accounting of each, who waits for whom, and the findings."""
     work, waits = ranks._work, ranks.stragglers()
     digests = ranks._digests
-    devices = np.array([max(len({d for d in one.accounting["device"] if d is not None}), 1) for one in digests])
     hosts = host_names(digests)
     notes = [note for one in ranks._failures[:FAILURES] if (note := f"Left out: {one.source}: {one.reason}")]
     if len(ranks._failures) > FAILURES:
@@ -46,7 +45,7 @@ def facts_of_ranks(ranks: Ranks) -> RankFacts:
         labels=[f"host {host}" if host else d.identity.source for host, d in zip(hosts, digests, strict=True)],
         devices=[digest.identity.device or "" for digest in digests],
         steps=[] if work.steps == [None] else [str(name) for name in work.steps],
-        parts={part: work.part(part) / devices[:, None] for part in PARTS},
+        parts={part: work.part(part) for part in PARTS},
         rank_rows=waits.ranks,
         collectives=waits.collectives,
         why="" if matched else "No collective could be matched across the ranks.",

@@ -8,7 +8,6 @@ import numpy as np
 
 from flopscope.ranks.finding import host_names
 from flopscope.ranks.links import links_by_class
-from flopscope.ranks.work import median_of_others
 from flopscope.views.plots import PLAIN, matplotlib_axes
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def plot_steps(ranks: Ranks, ax: Any = None) -> Any:
     """Draw a heat map of ranks and steps: own work beyond the median of the other ranks, in percent of a step."""
     ax = ax or matplotlib_axes(figsize=(8, 5))
     work = ranks._work
-    excess = 100 * (work.own - median_of_others(work.own, work.role)) / work.step_time
+    excess = 100 * work.excess / work.step_time
     most = max(float(np.nanmax(np.abs(excess))) if np.isfinite(excess).any() else 1.0, 1.0)
     image = ax.imshow(excess, aspect="auto", cmap=DIVERGING, vmin=-most, vmax=most, interpolation="nearest")
     _rank_ticks(ax.yaxis, [digest.rank for digest in ranks._digests])

@@ -18,7 +18,7 @@ from flopscope.ranks.findings import find
 from flopscope.ranks.rows import rank_rows
 from flopscope.ranks.stragglers import Stragglers, find_stragglers
 from flopscope.ranks.unmatched import last_calls_by_group
-from flopscope.ranks.work import Work, median_of_others
+from flopscope.ranks.work import Work
 from flopscope.support.files import replacing
 
 if TYPE_CHECKING:
@@ -92,18 +92,17 @@ class Ranks:
     def steps(self) -> pandas.DataFrame:
         """Return a row per step and rank: ``step``, missing if the program marked none; ``rank``; ``total``; ``own``:
         the total without the time in which the rank only communicated; ``excess``: own less the median of the other
-        ranks that run the same program; and the parts of Results.accounting(), all summed over the rank's devices."""
+        ranks that run the same program; and the parts of Results.accounting(), all means over the rank's devices."""
         import pandas
 
         work = self._work
         ranks, steps = work.total.shape
-        excess = work.own - median_of_others(work.own, work.role)
         columns: dict[str, Any] = {
             "step": np.tile(np.array(work.steps, object), ranks),
             "rank": np.repeat([d.rank for d in self._digests], steps),
             "total": work.total.ravel(),
             "own": work.own.ravel(),
-            "excess": excess.ravel(),
+            "excess": work.excess.ravel(),
         }
         columns |= {part: work.part(part).ravel() for part in PARTS}
         return pandas.DataFrame(columns)
@@ -119,12 +118,8 @@ class Ranks:
         import pandas
 
         work = self._work
-        own = np.where(np.isnan(work.own), -np.inf, work.own)
-        excess = np.maximum(np.nan_to_num(work.own - median_of_others(work.own, work.role)), 0.0)
-        total = np.nanmedian(work.total, axis=0)
-        saving = np.zeros_like(total)
-        if without_stragglers:
-            saving = np.clip(own.max(axis=0) - (own - excess).max(axis=0), 0.0, total)
+        total = np.nanmedian(work.total, axis=0) if np.isfinite(work.total).any() else np.full(len(work.steps), np.nan)
+        saving = work.saved(np.maximum(work.excess, 0.0)) if without_stragglers else np.zeros_like(total)
         names = [*work.steps, None] if work.steps != [None] else [None]
         columns = {"total": total, "after": total - saving, "saving": saving}
         if len(names) > len(total):

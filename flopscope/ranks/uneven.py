@@ -10,7 +10,7 @@ from flopscope.ranks.calls import KINDS
 from flopscope.ranks.finding import LEAST, LEAST_SPREAD, SIGNIFICANT, Comparison, Finding, median, sigma
 from flopscope.ranks.late import CAUSES, IMBALANCE
 from flopscope.ranks.work import median_of_others
-from flopscope.support.units import bytes_text, percent_text, short_time_text
+from flopscope.support.units import bytes_text
 
 __all__ = ["experts", "memory", "stages", "steps"]
 
@@ -35,18 +35,18 @@ def stages(comparison: Comparison) -> Iterator[Finding]:
     listed = ", ".join(map(str, named[:4])) + (", …" if len(named) > 4 else "")
     text = (
         f"Work is uneven: ranks {listed} have {own[heaviest] / mean:.2f} times the mean work of the {len(numbers)} "
-        f"kinds of ranks; even, a step takes about {short_time_text(cost)} or "
-        f"{percent_text(100 * cost / work.step_time)} less."
+        f"kinds of ranks, which costs about {comparison.price(cost)}."
     )
     yield Finding("imbalance", text, named, cost, 100 * cost / work.step_time)
 
 
 def steps(comparison: Comparison) -> Iterator[Finding]:
-    """Find steps that take longer on most ranks."""
+    """Find steps that take longer on most ranks, and not because they wait for one rank."""
     work = comparison.work
     if work.steps == [None] or len(work.steps) < 4:
         return
-    time = np.array([median(column) for column in work.total.T])
+    waiting = work.saved(np.maximum(work.excess, 0.0))
+    time = np.array([median(column) for column in work.total.T]) - waiting
     middle, spread = float(np.median(time)), sigma(time)
     slow = np.flatnonzero(time > max(OUTLYING_STEP * middle, middle + SIGNIFICANT * max(spread, LEAST_SPREAD * middle)))
     slow = slow[slow > 0] if len(slow) and time[0] == time.max() else slow  # the first step warms up
@@ -56,14 +56,14 @@ def steps(comparison: Comparison) -> Iterator[Finding]:
     causes = {}
     for cause, parts in {**CAUSES, "communication": ("communication",)}.items():
         values = np.array([median(column) for column in work.part(*parts).T])
+        values -= waiting if cause == "communication" else 0.0
         causes[cause] = float((values[slow] - np.median(values)).sum())
     cause = max(causes, key=lambda one: causes[one])
     names = [str(work.steps[one]) for one in slow]
     listed = ", ".join(names[:4]) + (", …" if len(names) > 4 else "")
     text = (
         f"{len(names)} of {len(time)} steps take up to {time[slow].max() / middle:.2f} times the median on most ranks "
-        f"({listed}), mostly {_STEP_CAUSES[cause]}: {short_time_text(cost)} or "
-        f"{percent_text(100 * cost / work.step_time)} of a step on average."
+        f"({listed}), mostly {_STEP_CAUSES[cause]}: {comparison.price(cost)} on average."
     )
     yield Finding("step", text, (), cost, 100 * cost / work.step_time, cause, {"steps": names})
 

@@ -42,22 +42,33 @@ class Work:
         names = [name for name, count in counts.items() if 2 * count > len(self.digests)]
         return list(names) if names else [None]
 
+    @property
+    def has_steps(self) -> bool:
+        """Whether most ranks have steps in common."""
+        return self.steps != [None]
+
+    @property
+    def has_shapes(self) -> bool:
+        """Whether the ranks recorded shapes, so that more work and slower kernels can be told apart."""
+        return all(digest.has_shapes for digest in self.digests)
+
     @cached_property
     def parts(self) -> Floats:
-        """µs by rank, step and part (total, then PARTS), summed over the rank's devices; NaN where a rank lacks the
+        """µs by rank, step and part (total, then PARTS), means over the rank's devices; NaN where a rank lacks the
         step."""
         place = {name: number for number, name in enumerate(self.steps)}
         parts = np.full((len(self.digests), len(self.steps), 1 + len(PARTS)), np.nan)
         for rank, digest in enumerate(self.digests):
             columns = digest.accounting
             names = columns["step"]
+            devices = max(len(set(columns["device"]) - {None}), 1)
             rows = [row for row, name in enumerate(names) if name is not None and name in place]
             if self.steps == [None] and names:
                 rows = [len(names) - 1]
             for row in rows:
                 values = [columns["total"][row], *(columns[part][row] for part in PARTS)]
                 into = parts[rank, place[names[row]] if self.steps != [None] else 0]
-                into[:] = np.where(np.isnan(into), values, into + values)
+                into[:] = np.nan_to_num(into) + np.array(values, np.float64) / devices
         return parts
 
     @cached_property
@@ -70,6 +81,20 @@ class Work:
         """µs of own work by rank and step."""
         own: Floats = self.total - self.part("communication")
         return own
+
+    def saved(self, excess: Floats) -> Floats:
+        """Return the µs that each step would gain if ranks had so much less own work, by rank and step: the next
+        slowest rank limits the step then."""
+        own = np.where(np.isnan(self.own), -np.inf, self.own)
+        most = own.max(axis=0)
+        less: Floats = np.where(np.isfinite(most), most, 0.0) - (own - np.nan_to_num(excess)).max(axis=0)
+        return np.where(np.isfinite(less), np.maximum(less, 0.0), 0.0)
+
+    @cached_property
+    def excess(self) -> Floats:
+        """µs of own work beyond the median of the other ranks of the role, by rank and step."""
+        excess: Floats = self.own - median_of_others(self.own, self.role)
+        return excess
 
     def part(self, *names: str) -> Floats:
         """Return the µs of the parts by rank and step."""
@@ -114,8 +139,8 @@ class Work:
 
     @cached_property
     def slowness(self) -> Floats:
-        """Of each rank, the time of its kernels over the median rank's: the median over ops of one name and shape, each
-        weighted by its time; NaN without two ranks to compare."""
+        """Of each rank, the time of its kernels over the median of the other ranks': the median over ops of one name
+        and shape, each weighted by its time; NaN without two ranks to compare."""
         times: dict[object, list[tuple[int, float, float]]] = {}
         for rank, digest in enumerate(self.digests):
             table = digest.table
@@ -127,9 +152,10 @@ class Work:
         ratios: list[list[tuple[float, float]]] = [[] for _ in self.digests]
         for found in times.values():
             if len(found) > 1:
-                middle = float(np.median([one for _, one, _ in found]))
-                for rank, one, weight in found:
-                    ratios[rank].append((one / middle, weight))
+                values = np.array([[one] for _, one, _ in found])
+                others = median_of_others(values, np.zeros(len(found), np.intp))
+                for (rank, one, weight), other in zip(found, others[:, 0].tolist(), strict=True):
+                    ratios[rank].append((one / other, weight))
         return np.array([_weighted_median(pairs) for pairs in ratios])
 
 
@@ -165,18 +191,17 @@ def median_of_others(values: Floats, role: npt.NDArray[np.intp]) -> Floats:
         members = np.flatnonzero(role == number)
         if len(members) < 2:
             continue
-        ordered = np.sort(values[members], axis=0)  # NaN last
-        count = (~np.isnan(values[members])).sum(axis=0)
-        for rank in members:
-            own = values[rank]
-            present = ~np.isnan(own)
-            rest = count - present
-            # The place of the own value among the sorted ones is skipped.
-            at = (ordered < own).sum(axis=0)
-            low, high = np.maximum((rest - 1) // 2, 0), np.maximum(rest // 2, 0)
-            low = low + (present & (low >= at))
-            high = high + (present & (high >= at))
-            steps = np.arange(values.shape[1])
-            low, high = np.minimum(low, len(members) - 1), np.minimum(high, len(members) - 1)
-            result[rank] = np.where(rest > 0, 0.5 * (ordered[low, steps] + ordered[high, steps]), np.nan)
+        own = values[members]
+        order = np.argsort(own, axis=0, kind="stable")  # NaN last
+        ordered = np.take_along_axis(own, order, axis=0)
+        at = np.empty_like(order)
+        np.put_along_axis(at, order, np.broadcast_to(np.arange(len(members))[:, None], order.shape), axis=0)
+        present = ~np.isnan(own)
+        rest = present.sum(axis=0) - present
+        # The place of the own value among the sorted ones is skipped.
+        low, high = np.maximum((rest - 1) // 2, 0), np.maximum(rest // 2, 0)
+        low, high = low + (present & (low >= at)), high + (present & (high >= at))
+        most = len(members) - 1
+        low, high = (np.take_along_axis(ordered, np.minimum(place, most), axis=0) for place in (low, high))
+        result[members] = np.where(rest > 0, 0.5 * (low + high), np.nan)
     return result
