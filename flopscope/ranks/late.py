@@ -62,9 +62,11 @@ def _slow_gpus(work: Work) -> list[int]:
 
 def _slow_gpu(comparison: Comparison, rank: int) -> Finding:
     factor = float(comparison.work.slowness[rank])
+    matched = comparison.stragglers.ranks["collectives"].iloc[rank] > 0
+    effect = "but no step is longer for it" if matched else "and without collectives it is unknown who waits for it"
     text = (
         f"the kernels of {comparison.place(rank)} take {factor:.2f} times as long as the same kernels on the other "
-        f"ranks, but no rank waits for it beyond the others."
+        f"ranks, {effect}."
     )
     named = (comparison.digests[rank].rank,)
     return Finding("gpu", text, named, float("nan"), float("nan"), "gpu", {"slowness": factor})

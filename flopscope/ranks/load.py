@@ -50,10 +50,11 @@ def load_ranks(
     max_bytes: maximum size of each text, as in load_trace().
 
     The rank is the one in the trace's "distributedInfo", else the number after "rank" in the file's name, else the
-    place of the file among the paths: Ranks.files says which. Files that cannot be read, second files of a rank, and
-    files of other programs are listed there with the reason and counted in a UserWarning; the rest is analysed.
+    place of the file among the paths: Ranks.files says which. Files that cannot be read and second files of a rank are
+    listed there with the reason and counted in a UserWarning; the rest is analysed. Ranks.notes says if ranks run
+    different programs or recorded different steps.
 
-    Raises ValueError if no file can be read or two runs are mixed, FileNotFoundError for a missing file or a pattern
+    Raises ValueError if no file can be read, FileNotFoundError for a missing file or a pattern
     without matches, ImportError without Dask, and OSError if the scheduler cannot be reached.
     """
     from flopscope.ranks.ranks import Ranks

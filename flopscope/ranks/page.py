@@ -25,20 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["facts_of_ranks", "rank_facts", "report_of_ranks"]
 
-FAILURES = 20  # files left out that the page names
-
 
 def facts_of_ranks(ranks: Ranks) -> RankFacts:
     """Return what the page shows of many ranks: the accounting of each, who waits for whom, and the findings."""
     work, waits = ranks._work, ranks.stragglers()
     digests = ranks._digests
     hosts = host_names(digests)
-    notes = [note for one in ranks._failures[:FAILURES] if (note := f"Left out: {one.source}: {one.reason}")]
-    if len(ranks._failures) > FAILURES:
-        notes.append(f"{len(ranks._failures) - FAILURES:,} more files are left out: Ranks.files lists them")
-    dropped = sum(digest.dropped for digest in digests)
-    if dropped:
-        notes.append(f"{dropped:,} events of the traces are in no table")
     matched = len(waits.collectives) > 0
     return RankFacts(
         ranks=[digest.rank for digest in digests],
@@ -49,7 +41,7 @@ def facts_of_ranks(ranks: Ranks) -> RankFacts:
         rank_rows=waits.ranks,
         collectives=waits.collectives,
         why="" if matched else "No collective could be matched across the ranks.",
-        notes=notes,
+        notes=ranks.notes,
         findings=[one.what for one in ranks.findings],
     )
 

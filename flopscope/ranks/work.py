@@ -128,6 +128,11 @@ class Work:
         return per_step
 
     @cached_property
+    def ops(self) -> list[frozenset[str]]:
+        """Names of the ops with work on a device, those that communicate not among them, by rank."""
+        return [frozenset(_counts(digest)) for digest in self.digests]
+
+    @cached_property
     def role(self) -> npt.NDArray[np.intp]:
         """A number of the program that each rank runs: ranks with the same ops, equally often, have the same. All have
         0 if that would leave most ranks alone, as where the ops depend on the data."""
@@ -159,15 +164,18 @@ class Work:
         return np.array([_weighted_median(pairs) for pairs in ratios])
 
 
-def _program(digest: Digest) -> object:
+def _counts(digest: Digest) -> dict[str, int]:
     table = digest.table
-    busy = np.nan_to_num(table["device_busy_time"])
-    steps = max(digest.steps, 1)
     counts: dict[str, int] = {}
-    for row in np.flatnonzero(busy > 0).tolist():
+    for row in np.flatnonzero(np.nan_to_num(table["device_busy_time"]) > 0).tolist():
         if _computes(table, row):
             counts[table["key"][row]] = counts.get(table["key"][row], 0) + int(table["count"][row])
-    return frozenset((key, round(count / steps)) for key, count in counts.items())
+    return counts
+
+
+def _program(digest: Digest) -> object:
+    steps = max(digest.steps, 1)
+    return frozenset((key, round(count / steps)) for key, count in _counts(digest).items())
 
 
 def _computes(table: dict[str, Any], row: int) -> bool:
